@@ -1,0 +1,39 @@
+//! A child made by `fork` owns none of its parent's connections.
+//!
+//! Threads do not survive a fork and locks may be held for ever, so handles that a child inherits
+//! refuse every call instead. Children that call `exec` never notice.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The process that made an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin(u32);
+
+impl Origin {
+    /// This process.
+    pub fn here() -> Self {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            if !cfg!(miri) {
+                // SAFETY: pthread_atfork(3) takes three optional handlers; ours only adds to an atomic,
+                // which is async-signal-safe, and lives as long as the program. It fails only for lack
+                // of memory, and then forks go unnoticed as they would without this module.
+                let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+            }
+        });
+        Origin(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// Whether this process is still the one that made the object. A load and a compare.
+    #[inline]
+    pub fn is_here(self) -> bool {
+        self.0 == FORKS.load(Ordering::Relaxed)
+    }
+}

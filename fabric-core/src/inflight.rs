@@ -1,0 +1,285 @@
+//! In-flight accounting: what is posted and not yet finished, on one side of an endpoint.
+//!
+//! A ring with one producer (whoever posts, under the side's lock) and one consumer (whoever polls,
+//! under the completion queue's lock), and three counters with one writer each:
+//!
+//! - `head`: posts so far. Written by the producer.
+//! - `tail`: posts that the consumer has taken out. Known to the consumer only.
+//! - `credit`: posts that no longer count against the depth. Written by the consumer.
+//!
+//! `credit <= tail <= head` and `head - credit <= depth <= slots`, so a slot is written by the producer
+//! only before it publishes `head`, and read by the consumer only between `tail` and `head`. `credit`
+//! trails `tail` because an operation that was reaped counts until the application takes its completion.
+//!
+//! The contract lets operations finish in any order; the connected endpoints of today finish in posting
+//! order, and this ring is for those.
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+struct Ring<T> {
+    slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
+    depth: u32,
+    head: Line,
+    credit: Line,
+}
+
+/// A counter on a cache line of its own: posters and pollers are often different threads.
+#[repr(align(64))]
+struct Line(AtomicU32);
+
+// SAFETY: a slot is reached by the producer or by the consumer, never by both (module text), so the ring
+// only moves `T`s from one thread to another.
+unsafe impl<T: Send> Send for Ring<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Ring<T> {}
+
+impl<T> Ring<T> {
+    fn slot(&self, sequence: u32) -> *mut MaybeUninit<T> {
+        self.slots[sequence as usize & (self.slots.len() - 1)].get()
+    }
+}
+
+/// The posting end.
+pub struct Producer<T> {
+    ring: Arc<Ring<T>>,
+    head: u32,
+    /// The consumer's `credit` as last seen, so that most posts read no line that another core writes.
+    credit: u32,
+}
+
+/// The completing end.
+pub struct Consumer<T> {
+    ring: Arc<Ring<T>>,
+    tail: u32,
+    credit: u32,
+}
+
+/// The two ends of a ring for `depth` operations.
+pub fn inflight<T>(depth: usize) -> (Producer<T>, Consumer<T>) {
+    let depth = u32::try_from(depth).unwrap_or(u32::MAX >> 1).clamp(1, 1 << 30);
+    let slots = (0..depth.next_power_of_two()).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
+    let ring =
+        Arc::new(Ring { slots, depth, head: Line(AtomicU32::new(0)), credit: Line(AtomicU32::new(0)) });
+    (
+        Producer { ring: ring.clone(), head: 0, credit: 0 },
+        Consumer { ring, tail: 0, credit: 0 },
+    )
+}
+
+impl<T> Producer<T> {
+    /// The most operations at a time.
+    pub fn depth(&self) -> usize {
+        self.ring.depth as usize
+    }
+
+    /// Posts that count against the depth.
+    pub fn len(&self) -> usize {
+        self.head.wrapping_sub(self.ring.credit.0.load(Ordering::Acquire)) as usize
+    }
+
+    /// Whether nothing counts against the depth.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether there is room for one more.
+    #[inline]
+    pub fn has_room(&mut self) -> bool {
+        if self.head.wrapping_sub(self.credit) < self.ring.depth {
+            return true;
+        }
+        self.credit = self.ring.credit.0.load(Ordering::Acquire);
+        self.head.wrapping_sub(self.credit) < self.ring.depth
+    }
+
+    /// The sequence number that the next operation gets.
+    #[inline]
+    pub fn next(&self) -> u32 {
+        self.head
+    }
+
+    /// The place of the next operation; `None` at the depth.
+    #[inline]
+    pub fn place(&mut self) -> Option<Place<'_, T>> {
+        if !self.has_room() {
+            return None;
+        }
+        let slot = self.ring.slot(self.head);
+        Some(Place { producer: self, slot })
+    }
+
+    /// Takes back the last `count` operations, which the provider refused and will therefore never complete.
+    ///
+    /// # Safety
+    /// The consumer must not be asked to take any of them, now or later, under these sequence numbers
+    /// until they are given out again.
+    pub unsafe fn take_back(&mut self, count: u32) {
+        for _ in 0..count.min(self.head.wrapping_sub(self.credit)) {
+            self.head = self.head.wrapping_sub(1);
+            self.ring.head.0.store(self.head, Ordering::Release);
+            // SAFETY: the slot was filled and, as the caller states, not taken.
+            drop(unsafe { (*self.ring.slot(self.head)).assume_init_read() });
+        }
+    }
+}
+
+/// Room for one operation.
+#[must_use]
+pub struct Place<'a, T> {
+    producer: &'a mut Producer<T>,
+    /// Found beforehand, so that nothing can fail between the making of an operation and its place.
+    slot: *mut MaybeUninit<T>,
+}
+
+impl<T> Place<'_, T> {
+    /// Adds an operation, and gives its sequence number.
+    #[inline]
+    pub fn fill(self, value: T) -> u32 {
+        // SAFETY: `head - credit < depth <= slots`, so this slot is neither published nor still to be
+        // taken; only the producer touches it until `head` is stored.
+        unsafe { (*self.slot).write(value) };
+        let Producer { ring, head, .. } = self.producer;
+        let sequence = *head;
+        *head = sequence.wrapping_add(1);
+        ring.head.0.store(*head, Ordering::Release);
+        sequence
+    }
+}
+
+impl<T> Consumer<T> {
+    /// Whether an operation of this number is in flight.
+    #[inline]
+    pub fn contains(&self, sequence: u32) -> bool {
+        let head = self.ring.head.0.load(Ordering::Acquire);
+        sequence.wrapping_sub(self.tail) < head.wrapping_sub(self.tail)
+    }
+
+    /// Takes the oldest operation out, with its number.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(u32, T)> {
+        if self.ring.head.0.load(Ordering::Acquire) == self.tail {
+            return None;
+        }
+        let sequence = self.tail;
+        self.tail = sequence.wrapping_add(1);
+        // SAFETY: `tail < head`, so the slot is published, and moving `tail` on makes this its only read.
+        Some((sequence, unsafe { (*self.ring.slot(sequence)).assume_init_read() }))
+    }
+
+    /// Operations that are in flight and not taken out.
+    pub fn len(&self) -> usize {
+        self.ring.head.0.load(Ordering::Acquire).wrapping_sub(self.tail) as usize
+    }
+
+    /// Whether nothing is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Lets `count` operations that were taken out no longer count against the depth.
+    #[inline]
+    pub fn credit(&mut self, count: u32) {
+        debug_assert!(count <= self.tail.wrapping_sub(self.credit));
+        self.credit = self.credit.wrapping_add(count);
+        self.ring.credit.0.store(self.credit, Ordering::Release);
+    }
+
+    /// Posts that count against the depth.
+    pub fn counted(&self) -> usize {
+        self.ring.head.0.load(Ordering::Acquire).wrapping_sub(self.credit) as usize
+    }
+}
+
+impl<T> Drop for Consumer<T> {
+    fn drop(&mut self) {
+        while self.pop().is_some() {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Push,
+        TakeBack,
+        Pop,
+        Credit,
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 8 } else { 256 }, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn behaves_like_a_deque(
+            depth in 1usize..9,
+            steps in prop::collection::vec(
+                prop_oneof![4 => Just(Step::Push), 1 => Just(Step::TakeBack), 3 => Just(Step::Pop), 3 => Just(Step::Credit)],
+                0..200,
+            ),
+        ) {
+            let (mut producer, mut consumer) = inflight::<Box<u32>>(depth);
+            let (mut model, mut taken, mut next) = (VecDeque::new(), 0usize, 0u32);
+            for step in steps {
+                match step {
+                    Step::Push => {
+                        let room = model.len() + taken < depth;
+                        let place = producer.place();
+                        prop_assert_eq!(place.is_some(), room);
+                        if let Some(place) = place {
+                            prop_assert_eq!(place.fill(Box::new(next)), next);
+                        }
+                        if room { model.push_back(next); next += 1; }
+                    }
+                    Step::TakeBack if !model.is_empty() => {
+                        // SAFETY: nothing asks for the number before the next operation reuses it.
+                        unsafe { producer.take_back(1) };
+                        model.pop_back();
+                        next -= 1;
+                    }
+                    Step::TakeBack => {}
+                    Step::Pop => {
+                        let got = consumer.pop().map(|(s, v)| { assert_eq!(s, *v); *v });
+                        prop_assert_eq!(got, model.pop_front());
+                        taken += usize::from(got.is_some());
+                    }
+                    Step::Credit if taken > 0 => { consumer.credit(1); taken -= 1; }
+                    Step::Credit => {}
+                }
+                prop_assert_eq!(consumer.len(), model.len());
+                prop_assert_eq!(producer.len(), model.len() + taken);
+            }
+        }
+    }
+
+    #[test]
+    fn two_threads() {
+        let (mut producer, mut consumer) = inflight::<Box<u32>>(4);
+        let count = if cfg!(miri) { 50 } else { 100_000 };
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for i in 0..count {
+                    while !producer.has_room() {
+                        std::thread::yield_now();
+                    }
+                    producer.place().unwrap().fill(Box::new(i));
+                }
+            });
+            for i in 0..count {
+                let (_, value) = loop {
+                    match consumer.pop() {
+                        Some(got) => break got,
+                        None => std::thread::yield_now(),
+                    }
+                };
+                assert_eq!(*value, i);
+                consumer.credit(1);
+            }
+        });
+    }
+}

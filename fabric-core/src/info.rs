@@ -1,0 +1,197 @@
+//! What a provider offers on a device.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::atomic::{self, AtomicOp, AtomicType};
+
+bitflags::bitflags! {
+    /// What endpoints of a device can do.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Capabilities: u32 {
+        /// Send and receive, inject, immediate data.
+        const SEND = 1;
+        /// One-sided write and read, write with immediate.
+        const RMA = 1 << 1;
+        /// One-sided atomic operations, the whole matrix.
+        const ATOMIC = 1 << 2;
+        /// A dead peer host is noticed ([`EndpointAttr::liveness`](crate::EndpointAttr::liveness)).
+        const LIVENESS = 1 << 3;
+        /// One-sided operations finish though the target *process* is stopped.
+        const PROGRESS_WHILE_STOPPED = 1 << 4;
+        /// A remote key, once its region is closed, never comes back in the domain.
+        const UNIQUE_KEYS = 1 << 5;
+        /// Remote keys have 64 random bits; without this a peer of the domain can guess them.
+        const SECRET_KEYS = 1 << 6;
+        /// Registered memory counts against `RLIMIT_MEMLOCK`.
+        const LOCKS_MEMORY = 1 << 7;
+    }
+}
+
+impl Capabilities {
+    /// The capabilities in words, joined by commas.
+    pub fn names(self) -> String {
+        let names: Vec<_> =
+            self.iter_names().map(|(name, _)| name.to_lowercase().replace('_', "-")).collect();
+        names.join(", ")
+    }
+}
+
+/// With what else fabric atomics are atomic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum AtomicScope {
+    /// With all fabric atomics on the location, from any initiator.
+    Fabric,
+    /// With the target's CPU as well.
+    Cpu,
+}
+
+impl fmt::Display for AtomicScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AtomicScope::Fabric => "fabric",
+            AtomicScope::Cpu => "fabric and CPU",
+        })
+    }
+}
+
+/// The most private data `connect` carries, in bytes; the same on every provider.
+pub const MAX_CONNECT_DATA: usize = 48;
+/// The most private data `accept` carries, in bytes.
+pub const MAX_ACCEPT_DATA: usize = 192;
+/// The most private data `reject` carries, in bytes.
+pub const MAX_REJECT_DATA: usize = 128;
+/// Every provider takes at least this many bytes in an inject.
+pub const MIN_INJECT: usize = 128;
+
+/// The largest values a device accepts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Bytes of one send, write or read.
+    pub message: u64,
+    /// Bytes of one inject.
+    pub inject: usize,
+    /// Segments of one send-queue operation.
+    pub send_segments: usize,
+    /// Segments of one receive.
+    pub recv_segments: usize,
+    /// Operations in an endpoint's send queue.
+    pub send_depth: usize,
+    /// Receives in an endpoint's receive queue.
+    pub recv_depth: usize,
+    /// Completions a completion queue has room for.
+    pub cq_capacity: usize,
+    /// Endpoints of a domain.
+    pub endpoints: usize,
+    /// Regions of a domain.
+    pub regions: usize,
+    /// Bytes of one region.
+    pub region_len: u64,
+    /// Connection requests that wait for a listener's application.
+    pub backlog: usize,
+}
+
+impl Limits {
+    /// All zero; a provider fills in every field.
+    pub fn none() -> Self {
+        Limits {
+            message: 0,
+            inject: 0,
+            send_segments: 0,
+            recv_segments: 0,
+            send_depth: 0,
+            recv_depth: 0,
+            cq_capacity: 0,
+            endpoints: 0,
+            regions: 0,
+            region_len: 0,
+            backlog: 0,
+        }
+    }
+
+    /// Every limit with its name, in the order of the fields.
+    pub fn named(&self) -> [(&'static str, u64); 11] {
+        [
+            ("message", self.message),
+            ("inject", self.inject as u64),
+            ("send_segments", self.send_segments as u64),
+            ("recv_segments", self.recv_segments as u64),
+            ("send_depth", self.send_depth as u64),
+            ("recv_depth", self.recv_depth as u64),
+            ("cq_capacity", self.cq_capacity as u64),
+            ("endpoints", self.endpoints as u64),
+            ("regions", self.regions as u64),
+            ("region_len", self.region_len),
+            ("backlog", self.backlog as u64),
+        ]
+    }
+}
+
+/// What a provider offers on one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Info {
+    /// The provider's name: `tcp`, `verbs`.
+    pub provider: &'static str,
+    /// The provider's version.
+    pub version: String,
+    /// The device: a network interface or an RDMA device.
+    pub device: String,
+    /// The device in words.
+    pub description: String,
+    /// The addresses it can listen on and connect from.
+    pub addresses: Vec<IpAddr>,
+    /// What its endpoints can do.
+    pub capabilities: Capabilities,
+    /// The largest values it accepts.
+    pub limits: Limits,
+    /// With what else its atomics are atomic.
+    pub atomic_scope: AtomicScope,
+}
+
+impl Info {
+    /// A device with nothing to offer yet; a provider fills in the fields.
+    pub fn new(provider: &'static str, device: impl Into<String>) -> Self {
+        Info {
+            provider,
+            version: String::new(),
+            device: device.into(),
+            description: String::new(),
+            addresses: Vec::new(),
+            capabilities: Capabilities::empty(),
+            limits: Limits::none(),
+            atomic_scope: AtomicScope::Fabric,
+        }
+    }
+
+    /// Whether endpoints of this device execute `op` on operands of type `ty`.
+    pub fn supports_atomic(&self, op: AtomicOp, ty: AtomicType) -> bool {
+        self.capabilities.contains(Capabilities::ATOMIC) && atomic::is_defined(op, ty)
+    }
+}
+
+/// A device as discovery found it.
+#[derive(Clone, Debug)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// What it offers, or why it cannot be used.
+    pub state: Result<Info, Unusable>,
+}
+
+/// Why a device or a whole provider cannot be used, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// What is missing or wrong.
+    pub reason: String,
+    /// What would make it usable.
+    pub remedy: String,
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.reason, self.remedy)
+    }
+}

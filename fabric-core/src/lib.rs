@@ -1,0 +1,45 @@
+//! The provider contract of `fabric`.
+//!
+//! Applications use the crate `fabric`; this crate is for those who write a provider. It holds, once, what
+//! is the same on all of them, and does no I/O:
+//!
+//! - the traits a provider implements: [`provider`] (factories) and [`ops`] (data path);
+//! - the plain types they speak: [`work`], [`completion`], [`event`], [`attr`], [`info`], [`remote`];
+//! - the shared rules: [`hints`] (capability match), [`access`], [`inflight`] (depth accounting),
+//!   [`state`], [`atomic`] (the matrix and its arithmetic), [`memory`] (the one way to touch region bytes),
+//!   [`wakeup`], [`fork`].
+
+pub mod access;
+pub mod atomic;
+pub mod attr;
+pub mod completion;
+pub mod error;
+pub mod event;
+pub mod fork;
+pub mod hints;
+pub mod inflight;
+pub mod info;
+pub mod memory;
+pub mod ops;
+pub mod provider;
+pub mod remote;
+pub mod state;
+pub mod token;
+pub mod wakeup;
+pub mod work;
+
+pub use access::Access;
+pub use atomic::{AtomicCall, AtomicOp, AtomicScalar, AtomicType, AtomicValue};
+pub use attr::{EndpointAttr, ListenerAttr};
+pub use completion::{Completion, EndpointId, OpKind, RawCompletion, Status};
+pub use error::{Error, ErrorClass, Failure, Result};
+pub use event::{EventSink, ListenerId, RawEvent};
+pub use hints::{Hints, Unmet};
+pub use info::{AtomicScope, Capabilities, Device, Info, Limits, Unusable};
+pub use memory::Memory;
+pub use ops::{Armed, CqOps, EndpointOps};
+pub use provider::{DomainOps, ListenerOps, Provider, ProviderCounters, RegistrationOps};
+pub use remote::{RemoteRegion, RemoteSlice};
+pub use state::{DisconnectReason, EndpointState};
+pub use token::{Side, Token};
+pub use work::{Posted, RecvWork, RemoteAddr, Segment, SendFlags, SendOp, SendWork};

@@ -1,0 +1,244 @@
+//! The factories of the provider contract: providers make domains, domains make everything else.
+//!
+//! Each trait has associated types, so that a provider's own code is free of casts, and an object-safe
+//! twin `Dyn*` by a blanket implementation, by which null providers, test doubles, hooks and third-party
+//! providers come in.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::access::Access;
+use crate::attr::{EndpointAttr, ListenerAttr};
+use crate::completion::EndpointId;
+use crate::error::{Error, Result};
+use crate::event::{EventSink, ListenerId};
+use crate::info::{Device, Info};
+use crate::ops::{CqOps, EndpointOps};
+
+/// Names a connection request of a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId(pub u64);
+
+/// A connection request, in plain words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawRequest {
+    /// Its name, for `accept` and `reject`.
+    pub id: RequestId,
+    /// Who asks.
+    pub peer: SocketAddr,
+    /// The private data given to `connect`.
+    pub data: Box<[u8]>,
+}
+
+/// A provider: a kind of transport.
+pub trait Provider: Send + Sync + 'static {
+    /// Its domains.
+    type Domain: DomainOps;
+
+    /// The name by which `FABRIC_PROVIDER` selects it: lower case, unique.
+    fn name(&self) -> &'static str;
+
+    /// Every device of this machine that the provider could drive, the best first; those it cannot use
+    /// with the reason.
+    ///
+    /// - Never fails: a machine without devices yields one [`Device`] that says so.
+    fn devices(&self) -> Vec<Device>;
+
+    /// Opens a device that [`devices`](Provider::devices) listed.
+    ///
+    /// - Events of the domain go to `events`.
+    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<Self::Domain>;
+}
+
+/// An open device: queues, endpoints, registrations and listeners that work together.
+///
+/// # Safety
+/// A registration must not touch memory outside the range it was made with, and none of it after its drop
+/// has returned; peers reach the range only with the rights given.
+pub unsafe trait DomainOps: Send + Sync + 'static {
+    /// Its endpoints.
+    type Endpoint: EndpointOps;
+    /// Its completion queues.
+    type Cq: CqOps;
+    /// Its registrations.
+    type Registration: RegistrationOps;
+    /// Its listeners.
+    type Listener: ListenerOps;
+
+    /// Makes a completion queue for at least `capacity` completions.
+    fn completion_queue(&self, capacity: usize) -> Result<Self::Cq>;
+
+    /// Registers memory; the range and the access rule have been checked.
+    ///
+    /// - Memory that is not mapped, or not writable though the access needs it, is an error.
+    ///
+    /// # Safety
+    /// The range must stay allocated until the registration's drop returns, and be reached by this process
+    /// only in ways that a concurrent peer cannot make undefined ([`memory`](crate::memory)).
+    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Self::Registration>;
+
+    /// Makes an endpoint, bound to its two queues, not yet connected; the attributes have been checked.
+    fn endpoint(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &Self::Cq,
+        recv_cq: &Self::Cq,
+    ) -> Result<Self::Endpoint>;
+
+    /// Listens. Port 0 chooses a free port.
+    fn listen(&self, id: ListenerId, addr: SocketAddr, attr: &ListenerAttr) -> Result<Self::Listener>;
+
+    /// Rejects a request that was taken. The peer gets `Rejected(data)`.
+    fn reject(&self, request: RequestId, data: &[u8]) -> Result<()>;
+
+    /// What the provider did so far for this domain.
+    fn counters(&self) -> ProviderCounters;
+
+    /// Where the domain stands, for a bug report.
+    fn dump(&self) -> String;
+}
+
+/// A registration. Dropping it revokes its keys: when the drop has returned, no peer and no device reads or
+/// changes the memory, and the key opens nothing.
+pub trait RegistrationOps: Send + Sync + 'static {
+    /// The key of local segments.
+    fn local_key(&self) -> u64;
+    /// The key for peers.
+    fn remote_key(&self) -> u64;
+    /// The address by which peers name the first byte.
+    fn remote_base(&self) -> u64;
+}
+
+/// A listener. Dropping it refuses the requests that nobody has taken.
+pub trait ListenerOps: Send + Sync + 'static {
+    /// The address it listens on, with the real port.
+    fn local_addr(&self) -> SocketAddr;
+
+    /// The next request, if there is one. Each is announced by a `ConnectRequest` event.
+    /// Once taken it is the application's: it outlives the listener.
+    fn next_request(&self) -> Option<RawRequest>;
+}
+
+/// The object-safe twin of [`Provider`].
+pub trait DynProvider: Send + Sync + 'static {
+    /// See [`Provider::name`].
+    fn name(&self) -> &'static str;
+    /// See [`Provider::devices`].
+    fn devices(&self) -> Vec<Device>;
+    /// See [`Provider::open`].
+    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<Box<dyn DynDomain>>;
+}
+
+/// The object-safe twin of [`DomainOps`].
+///
+/// # Safety
+/// As [`DomainOps`].
+pub unsafe trait DynDomain: Send + Sync + 'static {
+    /// See [`DomainOps::completion_queue`].
+    fn completion_queue(&self, capacity: usize) -> Result<Box<dyn CqOps>>;
+    /// See [`DomainOps::register`].
+    ///
+    /// # Safety
+    /// As [`DomainOps::register`].
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Box<dyn RegistrationOps>>;
+    /// See [`DomainOps::endpoint`]. The queues must be of this domain.
+    fn endpoint(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &dyn CqOps,
+        recv_cq: &dyn CqOps,
+    ) -> Result<Box<dyn EndpointOps>>;
+    /// See [`DomainOps::listen`].
+    fn listen(
+        &self,
+        id: ListenerId,
+        addr: SocketAddr,
+        attr: &ListenerAttr,
+    ) -> Result<Box<dyn ListenerOps>>;
+    /// See [`DomainOps::reject`].
+    fn reject(&self, request: RequestId, data: &[u8]) -> Result<()>;
+    /// See [`DomainOps::counters`].
+    fn counters(&self) -> ProviderCounters;
+    /// See [`DomainOps::dump`].
+    fn dump(&self) -> String;
+}
+
+impl<P: Provider> DynProvider for P {
+    fn name(&self) -> &'static str {
+        Provider::name(self)
+    }
+    fn devices(&self) -> Vec<Device> {
+        Provider::devices(self)
+    }
+    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<Box<dyn DynDomain>> {
+        Ok(Box::new(Provider::open(self, info, events)?))
+    }
+}
+
+// SAFETY: forwards to an implementation that keeps the contract.
+unsafe impl<D: DomainOps> DynDomain for D {
+    fn completion_queue(&self, capacity: usize) -> Result<Box<dyn CqOps>> {
+        Ok(Box::new(DomainOps::completion_queue(self, capacity)?))
+    }
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Box<dyn RegistrationOps>> {
+        // SAFETY: the caller's promise is passed on.
+        Ok(Box::new(unsafe { DomainOps::register(self, addr, len, access)? }))
+    }
+    fn endpoint(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &dyn CqOps,
+        recv_cq: &dyn CqOps,
+    ) -> Result<Box<dyn EndpointOps>> {
+        let (Some(send_cq), Some(recv_cq)) =
+            (send_cq.as_any().downcast_ref::<D::Cq>(), recv_cq.as_any().downcast_ref::<D::Cq>())
+        else {
+            return Err(Error::invalid("make endpoint", "the queue is of another provider"));
+        };
+        Ok(Box::new(DomainOps::endpoint(self, id, attr, send_cq, recv_cq)?))
+    }
+    fn listen(
+        &self,
+        id: ListenerId,
+        addr: SocketAddr,
+        attr: &ListenerAttr,
+    ) -> Result<Box<dyn ListenerOps>> {
+        Ok(Box::new(DomainOps::listen(self, id, addr, attr)?))
+    }
+    fn reject(&self, request: RequestId, data: &[u8]) -> Result<()> {
+        DomainOps::reject(self, request, data)
+    }
+    fn counters(&self) -> ProviderCounters {
+        DomainOps::counters(self)
+    }
+    fn dump(&self) -> String {
+        DomainOps::dump(self)
+    }
+}
+
+/// What a domain's provider did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProviderCounters {
+    /// Payload bytes that the provider copied from one buffer of this process to another.
+    pub copied_bytes: u64,
+    /// Times a sleeping thread or descriptor was woken.
+    pub wakeups: u64,
+    /// System calls on the data path.
+    pub system_calls: u64,
+    /// Connections that a peer's breach of the protocol ended.
+    pub protocol_errors: u64,
+}

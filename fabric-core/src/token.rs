@@ -1,0 +1,105 @@
+//! The word by which a provider names an operation.
+//!
+//! A provider gets tokens and gives them back; it never makes or reads one. 64 bits, so that a
+//! token is a verbs work-request id: `member:20 generation:11 side:1 sequence:32`.
+
+/// Which of an endpoint's two queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The send queue: sends, writes, reads and atomics.
+    Send,
+    /// The receive queue.
+    Recv,
+}
+
+/// Names one posted operation on one completion queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Token(u64);
+
+/// The most endpoints one completion queue can have bound at a time.
+pub const MAX_MEMBERS: usize = 1 << 20;
+const GENERATIONS: u32 = 1 << 11;
+
+impl Token {
+    /// `member` is the endpoint's place in the queue's table, `generation` tells later tenants of the
+    /// place apart, `sequence` counts the side's posts.
+    pub fn new(member: u32, generation: u32, side: Side, sequence: u32) -> Self {
+        debug_assert!((member as usize) < MAX_MEMBERS && generation < GENERATIONS);
+        let side = match side {
+            Side::Send => 0,
+            Side::Recv => 1,
+        };
+        Token(
+            u64::from(member) << 44
+                | u64::from(generation % GENERATIONS) << 33
+                | side << 32
+                | u64::from(sequence),
+        )
+    }
+
+    /// The same place with another sequence number.
+    #[inline]
+    pub fn with_sequence(self, sequence: u32) -> Self {
+        Token(self.0 & !0xffff_ffff | u64::from(sequence))
+    }
+
+    /// The endpoint's place in the queue's table.
+    #[inline]
+    pub fn member(self) -> u32 {
+        (self.0 >> 44) as u32
+    }
+
+    /// The tenant of that place.
+    #[inline]
+    pub fn generation(self) -> u32 {
+        (self.0 >> 33) as u32 % GENERATIONS
+    }
+
+    /// The queue of the endpoint.
+    #[inline]
+    pub fn side(self) -> Side {
+        if self.0 >> 32 & 1 == 0 { Side::Send } else { Side::Recv }
+    }
+
+    /// The operation's number on its side.
+    #[inline]
+    pub fn sequence(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The generation that follows this one.
+    pub fn next_generation(generation: u32) -> u32 {
+        (generation + 1) % GENERATIONS
+    }
+
+    /// As a work-request id.
+    #[inline]
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// From a work-request id.
+    #[inline]
+    pub fn from_bits(bits: u64) -> Self {
+        Token(bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn parts_survive(m in 0..MAX_MEMBERS as u32, g in 0..GENERATIONS, recv: bool, s: u32, t: u32) {
+            let side = if recv { Side::Recv } else { Side::Send };
+            let token = Token::new(m, g, side, s);
+            prop_assert_eq!((token.member(), token.generation(), token.side(), token.sequence()), (m, g, side, s));
+            let next = token.with_sequence(t);
+            prop_assert_eq!((next.member(), next.generation(), next.side(), next.sequence()), (m, g, side, t));
+            prop_assert_eq!(Token::from_bits(token.to_bits()), token);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Discovery: the network interfaces of this machine.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use fabric_core::{AtomicScope, Capabilities, Device, Error, Info, Limits, Result, Unusable};
+
+use crate::NAME;
+use crate::wire::frame::MAX_MESSAGE;
+
+/// The device that stands for all interfaces.
+pub(crate) const ANY: &str = "any";
+
+/// What an endpoint can inject; a copy of so many bytes is cheaper than anything else that could be done.
+const INJECT: usize = 256;
+
+fn limits() -> Limits {
+    let mut limits = Limits::none();
+    limits.message = MAX_MESSAGE.into();
+    limits.inject = INJECT;
+    limits.send_segments = 16;
+    limits.recv_segments = 16;
+    limits.send_depth = 1 << 14;
+    limits.recv_depth = 1 << 14;
+    limits.cq_capacity = 1 << 20;
+    limits.endpoints = 1 << 16;
+    limits.regions = 1 << 24;
+    limits.region_len = 1 << 40;
+    limits.backlog = 1 << 12;
+    limits
+}
+
+fn info(provider: &'static str, device: &str, description: String, addresses: Vec<IpAddr>) -> Info {
+    let mut info = Info::new(provider, device);
+    info.version = env!("CARGO_PKG_VERSION").to_owned();
+    info.description = description;
+    info.addresses = addresses;
+    info.capabilities = Capabilities::SEND
+        | Capabilities::RMA
+        | Capabilities::ATOMIC
+        | Capabilities::LIVENESS
+        | Capabilities::UNIQUE_KEYS
+        | Capabilities::SECRET_KEYS;
+    info.limits = limits();
+    info.atomic_scope = AtomicScope::Cpu;
+    info
+}
+
+/// All interfaces as one device, then each by itself.
+pub(crate) fn devices(provider: &'static str) -> Vec<Device> {
+    let interfaces = match if_addrs::get_if_addrs() {
+        Ok(interfaces) => interfaces,
+        Err(cause) => {
+            let reason = format!("the network interfaces cannot be listed: {cause}");
+            let remedy = "see getifaddrs(3)".to_owned();
+            return vec![Device { name: ANY.to_owned(), state: Err(Unusable { reason, remedy }) }];
+        }
+    };
+    let mut named: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
+    for interface in interfaces {
+        // A link-local IPv6 address means nothing without its scope.
+        let usable = !matches!(interface.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local());
+        if usable {
+            named.entry(interface.name.clone()).or_default().push(interface.ip());
+        }
+    }
+    if named.is_empty() {
+        let reason = "no network interface is up with an address".to_owned();
+        let remedy = "bring the loopback interface up: `ip link set lo up`".to_owned();
+        return vec![Device { name: ANY.to_owned(), state: Err(Unusable { reason, remedy }) }];
+    }
+    let all = named.values().flatten().copied().collect();
+    let mut devices = vec![(ANY, info(provider, ANY, "all network interfaces".to_owned(), all))];
+    for (name, addresses) in &named {
+        let description = format!("network interface {name}");
+        devices.push((name, info(provider, name, description, addresses.clone())));
+    }
+    let device = |(name, info): (&str, Info)| Device { name: name.to_owned(), state: Ok(info) };
+    devices.into_iter().map(device).collect()
+}
+
+/// The address to listen on so that only this device is reached.
+pub(crate) fn listen_addr(info: &Info, addr: SocketAddr) -> Result<SocketAddr> {
+    if info.device == ANY {
+        return Ok(addr);
+    }
+    let own = if addr.ip().is_unspecified() {
+        info.addresses.iter().find(|ip| ip.is_ipv4() == addr.is_ipv4())
+    } else {
+        info.addresses.iter().find(|ip| **ip == addr.ip())
+    };
+    own.map(|ip| SocketAddr::new(*ip, addr.port())).ok_or_else(|| not_here("listen", info, addr))
+}
+
+/// The address to connect from so that this device is used; `None` leaves it to the routing table.
+pub(crate) fn source_addr(info: &Info, to: SocketAddr, source: Option<IpAddr>) -> Result<Option<IpAddr>> {
+    let fits = |ip: &IpAddr| ip.is_ipv4() == to.is_ipv4();
+    match source {
+        Some(source) if fits(&source) => Ok(Some(source)),
+        Some(_) => Err(not_here("connect", info, to)),
+        None if info.device == ANY => Ok(None),
+        None => {
+            let own = info.addresses.iter().find(|ip| fits(ip));
+            own.map(|ip| Some(*ip)).ok_or_else(|| not_here("connect", info, to))
+        }
+    }
+}
+
+fn not_here(operation: &'static str, info: &Info, addr: SocketAddr) -> Error {
+    let text = format!("{addr} cannot be used from {}, which has {:?}", info.device, info.addresses);
+    Error::Unreachable(fabric_core::Failure::new(operation, text).of(NAME))
+}

@@ -1,0 +1,95 @@
+//! Domains: an engine and its thread.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use fabric_core::provider::RequestId;
+use fabric_core::{
+    Access, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId,
+    ProviderCounters, Result,
+};
+
+use crate::cq::TcpCq;
+use crate::endpoint::TcpEndpoint;
+use crate::engine::Engine;
+use crate::link::Surroundings;
+use crate::listener::{self, TcpListener};
+use crate::policy::{Faithful, Policy};
+use crate::region::TcpRegistration;
+
+/// A domain.
+pub struct TcpDomain<P: Policy = Faithful> {
+    engine: Arc<Engine<P>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<P: Policy> TcpDomain<P> {
+    pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>) -> Result<Self> {
+        let engine = Engine::new(info, events)?;
+        let thread = Some(engine.start()?);
+        Ok(TcpDomain { engine, thread })
+    }
+}
+
+// SAFETY: a registration's memory is reached only through its table entry, with range and rights checked and
+// the entry's gate held; the registration's drop closes the gate.
+unsafe impl<P: Policy> DomainOps for TcpDomain<P> {
+    type Endpoint = TcpEndpoint<P>;
+    type Cq = TcpCq<P>;
+    type Registration = TcpRegistration;
+    type Listener = TcpListener<P>;
+
+    fn completion_queue(&self, _capacity: usize) -> Result<TcpCq<P>> {
+        TcpCq::new(&self.engine)
+    }
+
+    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<TcpRegistration> {
+        TcpRegistration::new(&self.engine.regions, (addr, len), access, P::KEEP_CLOSED)
+    }
+
+    fn endpoint(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &TcpCq<P>,
+        recv_cq: &TcpCq<P>,
+    ) -> Result<TcpEndpoint<P>> {
+        let around = Surroundings {
+            id,
+            regions: self.engine.regions.clone(),
+            send_ring: send_cq.ring.clone(),
+            recv_ring: recv_cq.ring.clone(),
+            events: self.engine.events.clone(),
+            stats: self.engine.stats().clone(),
+        };
+        Ok(TcpEndpoint::new(&self.engine, attr, around))
+    }
+
+    fn listen(&self, id: ListenerId, addr: SocketAddr, attr: &ListenerAttr) -> Result<TcpListener<P>> {
+        TcpListener::new(&self.engine, id, addr, attr)
+    }
+
+    fn reject(&self, request: RequestId, data: &[u8]) -> Result<()> {
+        listener::reject(&self.engine, request, data)
+    }
+
+    fn counters(&self) -> ProviderCounters {
+        self.engine.stats().snapshot()
+    }
+
+    fn dump(&self) -> String {
+        self.engine.dump()
+    }
+}
+
+impl<P: Policy> Drop for TcpDomain<P> {
+    fn drop(&mut self) {
+        self.engine.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was caught and reported there.
+            let _ = thread.join();
+        }
+        self.engine.clear();
+    }
+}

@@ -1,0 +1,571 @@
+//! Endpoints: a link and its socket.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fabric_core::provider::RequestId;
+use fabric_core::{
+    EndpointAttr, EndpointOps, Error, Failure, Posted, RecvWork, Result, SendWork,
+};
+use mio::Interest;
+use mio::unix::SourceFd;
+use socket2::SockRef;
+
+use crate::engine::{Engine, Member, Timer, lock};
+use crate::link::{End, Link, Phase, READS, Surroundings};
+use crate::policy::{Faithful, Policy};
+use crate::wire::handshake::{Handshake, Kind};
+use crate::{NAME, device, socket};
+
+/// How long a peer may take to read the last frame.
+const LINGER: Duration = Duration::from_secs(2);
+/// Reads of one step, so that one connection does not keep the others waiting.
+const READS_A_STEP: usize = 16;
+
+/// What a step found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing to read, nothing written.
+    Quiet,
+    /// Something moved, and then there was nothing more to read.
+    Dry,
+    /// There may be more to read.
+    More,
+    /// The socket is closed.
+    Over,
+}
+
+/// How far the connection's making is.
+enum Stage {
+    /// Nobody called `connect` or `accept`.
+    New,
+    /// The kernel connects; the hello is ready.
+    Connecting(Vec<u8>),
+    /// The hello is out; what came of the answer so far.
+    Greeted(Vec<u8>),
+    /// The link has the socket.
+    Linked,
+    /// The socket is closed.
+    Over,
+}
+
+struct State<P: Policy> {
+    link: Link<P>,
+    stage: Stage,
+    socket: Option<OwnedFd>,
+    local: Option<SocketAddr>,
+    peer: Option<SocketAddr>,
+    /// The socket takes nothing now; the selector tells when.
+    full: bool,
+    /// Our half of the stream is closed.
+    shut: bool,
+    /// A liveness deadline is set.
+    watched: bool,
+    /// Something was unanswered at the last liveness look, and how many looks in a row nothing was heard.
+    unanswered: bool,
+    silent: u32,
+}
+
+/// A link and its socket. The engine has it as long as the socket is open, the endpoint as long as it lives.
+pub(crate) struct Conn<P: Policy> {
+    name: usize,
+    attr: EndpointAttr,
+    state: Mutex<State<P>>,
+    /// Whether it is on the hot list, or about to be.
+    hot: AtomicBool,
+    /// The selector named it since the last step.
+    eventful: AtomicBool,
+    /// The selector saw the end of the stream: read until there.
+    ended: AtomicBool,
+}
+
+impl<P: Policy> Conn<P> {
+    /// Says that it becomes hot; false if it was.
+    pub(crate) fn mark_hot(&self) -> bool {
+        !self.hot.load(Ordering::Relaxed) && !self.hot.swap(true, Ordering::SeqCst)
+    }
+
+    /// Says that it is no longer hot; true if the selector named it meanwhile.
+    pub(crate) fn cool(&self) -> bool {
+        self.hot.store(false, Ordering::SeqCst);
+        self.eventful.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn note_event(&self, ended: bool) {
+        if ended {
+            self.ended.store(true, Ordering::Release);
+        }
+        self.eventful.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the connection stands.
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.state).link.is_announced()
+    }
+
+    /// Reads what came, executes it, writes what is due.
+    pub(crate) fn step(&self, engine: &Engine<P>, scratch: &mut [u8], background: bool) -> Step {
+        if self.eventful.load(Ordering::Relaxed) {
+            self.eventful.store(false, Ordering::SeqCst);
+        }
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        let step = match state.stage {
+            Stage::New => Step::Quiet,
+            Stage::Over => Step::Over,
+            Stage::Connecting(_) => self.greet(engine, state),
+            Stage::Greeted(_) => self.hear_answer(engine, state, scratch),
+            Stage::Linked => self.exchange(engine, state, scratch, background),
+        };
+        state.link.deliver();
+        step
+    }
+
+    fn exchange(
+        &self,
+        engine: &Engine<P>,
+        state: &mut State<P>,
+        scratch: &mut [u8],
+        background: bool,
+    ) -> Step {
+        if !background {
+            // Left over from the last step, and the application sent nothing that it could ride on.
+            state.link.pay();
+        }
+        let wrote = state.flush(engine);
+        let mut step = if wrote { Step::Dry } else { Step::Quiet };
+        for turn in 0.. {
+            if turn == READS_A_STEP {
+                step = Step::More;
+                break;
+            }
+            let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
+            engine.stats().system_calls.add(1);
+            // SAFETY: the link gives memory of operations in flight, of a region that it holds open during the
+            // call, and the scratch buffer, to which only this call writes.
+            let got = state.link.receive(scratch, |runs| unsafe { socket::receive(fd, runs) });
+            match got {
+                Ok((0, _)) => {
+                    self.lost(engine, state);
+                    return Step::Over;
+                }
+                Ok((_, filled)) => {
+                    step = Step::Dry;
+                    if !filled && !self.ended.load(Ordering::Acquire) {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    self.lost(engine, state);
+                    return Step::Over;
+                }
+            }
+        }
+        if background || !engine.is_polled() {
+            state.link.fill();
+            state.link.pay();
+        }
+        state.flush(engine);
+        self.settle(engine, state);
+        if matches!(state.stage, Stage::Over) { Step::Over } else { step }
+    }
+
+    /// The stream from the peer has ended.
+    fn lost(&self, engine: &Engine<P>, state: &mut State<P>) {
+        state.link.end(End::Lost);
+        self.settle(engine, state);
+    }
+
+    /// Does what the link's phase asks of the socket.
+    fn settle(&self, engine: &Engine<P>, state: &mut State<P>) {
+        match state.link.phase() {
+            Phase::Closed => {
+                state.socket = None;
+                state.stage = Stage::Over;
+                engine.forget(self.name);
+            }
+            Phase::Ending if !state.shut && state.link.said_all() => {
+                state.shut = true;
+                if let Some(socket) = &state.socket {
+                    // It fails only when the peer is gone, which the next read tells.
+                    let _ = SockRef::from(socket).shutdown(std::net::Shutdown::Write);
+                }
+                engine.deadline(LINGER, self.name, Timer::Linger);
+            }
+            Phase::Open if !state.watched && state.link.is_busy() => {
+                if let Some(interval) = self.attr.liveness {
+                    state.watched = true;
+                    engine.deadline(interval, self.name, Timer::Liveness);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The kernel has connected, or not.
+    fn greet(&self, engine: &Engine<P>, state: &mut State<P>) -> Step {
+        let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
+        if let Err(cause) = socket::take_error(fd) {
+            return self.fail_connect(engine, state, refusal(cause));
+        }
+        let socket = SockRef::from(&fd);
+        let Ok(peer) = socket.peer_addr() else { return Step::Quiet };
+        let local = socket.local_addr().ok().and_then(|addr| addr.as_socket());
+        if local == peer.as_socket() {
+            // The kernel chose the very port as ours and connected us to ourselves: nobody listens there.
+            return self.fail_connect(engine, state, Error::Refused);
+        }
+        state.local = local;
+        if let Stage::Connecting(hello) = std::mem::replace(&mut state.stage, Stage::Greeted(Vec::new())) {
+            state.link.say(&hello);
+        }
+        state.flush(engine);
+        Step::More
+    }
+
+    /// Reads the listener's answer.
+    fn hear_answer(&self, engine: &Engine<P>, state: &mut State<P>, scratch: &mut [u8]) -> Step {
+        state.flush(engine);
+        let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
+        let run = (scratch.as_mut_ptr(), scratch.len());
+        // SAFETY: the scratch buffer is ours.
+        let got = match unsafe { socket::receive(fd, &[run]) } {
+            Ok(0) => return self.fail_connect(engine, state, Error::Refused),
+            Ok(got) => got,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Step::Quiet,
+            Err(error) => return self.fail_connect(engine, state, refusal(error)),
+        };
+        let Stage::Greeted(bytes) = &mut state.stage else { return Step::Quiet };
+        bytes.extend_from_slice(&scratch[..got]);
+        let (answer, data, len) = match Handshake::decode(bytes) {
+            Ok(Some((answer, data, len))) => (answer, data.to_vec(), len),
+            Ok(None) => return Step::More,
+            Err(malformed) => {
+                log::warn!("{}: {:?} is no fabric listener: {malformed}", state.link.id(), state.peer);
+                let text = format!("the peer is no fabric listener: {malformed}");
+                let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
+                return self.fail_connect(engine, state, error);
+            }
+        };
+        let rest = bytes.split_off(len);
+        match answer.kind {
+            Kind::Accept => {}
+            Kind::Reject => return self.fail_connect(engine, state, Error::Rejected(Box::new(data.into()))),
+            Kind::Refuse => return self.fail_connect(engine, state, Error::Refused),
+            Kind::Hello => {
+                let text = "the peer answered a hello with a hello";
+                let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
+                return self.fail_connect(engine, state, error);
+            }
+        }
+        state.stage = Stage::Linked;
+        state.link.open(answer.reads, answer.credit);
+        // By this the acceptor knows that its answer got here.
+        state.link.push_ack();
+        state.flush(engine);
+        let mut data = data;
+        if P::PAD_DATA {
+            data.resize(data.len().next_multiple_of(64), 0);
+        }
+        state.link.announce(&data);
+        state.link.consume(&rest);
+        self.settle(engine, state);
+        Step::More
+    }
+
+    fn fail_connect(&self, engine: &Engine<P>, state: &mut State<P>, error: Error) -> Step {
+        state.link.end(End::Failed(error));
+        self.settle(engine, state);
+        Step::Over
+    }
+
+    /// A deadline has come.
+    pub(crate) fn expired(&self, engine: &Engine<P>, timer: Timer) {
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        match timer {
+            Timer::Connect => match state.stage {
+                Stage::Connecting(_) | Stage::Greeted(_) => {
+                    self.fail_connect(engine, state, Error::TimedOut);
+                }
+                Stage::Linked if !state.link.is_announced() => {
+                    log::warn!("{}: the peer did not finish the handshake in time", state.link.id());
+                    self.lost(engine, state);
+                }
+                _ => {}
+            },
+            Timer::Linger => {
+                state.link.close();
+                self.settle(engine, state);
+            }
+            Timer::Liveness => self.look(engine, state),
+            Timer::Accept => {}
+        }
+    }
+
+    /// Looks whether the peer's host still answers. Three looks in a row that find something unanswered and
+    /// nothing heard in between are three intervals at most since the link was cut.
+    fn look(&self, engine: &Engine<P>, state: &mut State<P>) {
+        state.watched = false;
+        let (Some(interval), Some(socket)) = (self.attr.liveness, &state.socket) else { return };
+        match socket::silence(socket.as_fd()) {
+            Some(silent) => {
+                let nothing_heard = state.unanswered && silent >= interval * 9 / 10;
+                state.silent = if nothing_heard { state.silent + 1 } else { 0 };
+                state.unanswered = true;
+            }
+            None => (state.unanswered, state.silent) = (false, 0),
+        }
+        if state.silent >= 2 {
+            log::warn!("{}: the peer's host has not answered for {interval:?} and more", state.link.id());
+            self.lost(engine, state);
+        } else if state.unanswered || state.link.is_busy() {
+            state.watched = true;
+            engine.deadline(interval, self.name, Timer::Liveness);
+        }
+    }
+
+    /// The engine panicked.
+    pub(crate) fn fail(&self) {
+        let mut state = lock(&self.state);
+        state.link.end(End::Internal);
+        state.socket = None;
+        state.stage = Stage::Over;
+    }
+
+    /// The domain closes.
+    pub(crate) fn abandon(&self) {
+        let mut state = lock(&self.state);
+        state.link.close();
+        state.socket = None;
+        state.stage = Stage::Over;
+    }
+
+    pub(crate) fn try_dump(&self) -> String {
+        match self.state.try_lock() {
+            Ok(state) => state.dump(),
+            Err(_) => "(a connection that is busy)".to_owned(),
+        }
+    }
+}
+
+/// Why the kernel did not connect.
+fn refusal(cause: io::Error) -> Error {
+    match cause.kind() {
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Error::Refused,
+        ErrorKind::TimedOut => Error::TimedOut,
+        _ => Error::Unreachable(Failure::new("connect", "no way to the address").of(NAME).because(cause)),
+    }
+}
+
+impl<P: Policy> State<P> {
+    /// Writes what waits, as long as the socket takes it; says whether anything went.
+    fn flush(&mut self, engine: &Engine<P>) -> bool {
+        let mut wrote = false;
+        while self.link.has_output() {
+            let Some(fd) = self.socket.as_ref().map(AsFd::as_fd) else { return wrote };
+            engine.stats().system_calls.add(1);
+            // SAFETY: the link gives memory of operations in flight, of regions that it holds open during the
+            // call, and its own.
+            match self.link.transmit(|runs| unsafe { socket::transmit(fd, runs) }) {
+                Ok(_) => wrote = true,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.full = true;
+                    return wrote;
+                }
+                // The peer is gone. What it sent before is still to be read, and then the read tells.
+                Err(_) => return wrote,
+            }
+            self.link.fill();
+        }
+        self.full = false;
+        wrote
+    }
+
+    fn dump(&self) -> String {
+        let stage = match self.stage {
+            Stage::New => "new",
+            Stage::Connecting(_) => "connecting",
+            Stage::Greeted(_) => "waits for the listener's answer",
+            Stage::Linked => "linked",
+            Stage::Over => "over",
+        };
+        let full = if self.full { ", the socket is full" } else { "" };
+        format!("{}; {stage} {:?} -> {:?}{full}", self.link.dump(), self.local, self.peer)
+    }
+}
+
+/// An endpoint.
+pub struct TcpEndpoint<P: Policy = Faithful> {
+    conn: Arc<Conn<P>>,
+    engine: Arc<Engine<P>>,
+}
+
+impl<P: Policy> TcpEndpoint<P> {
+    pub(crate) fn new(engine: &Arc<Engine<P>>, attr: &EndpointAttr, around: Surroundings) -> Self {
+        let state = State {
+            link: Link::new(around),
+            stage: Stage::New,
+            socket: None,
+            local: None,
+            peer: None,
+            full: false,
+            shut: false,
+            watched: false,
+            unanswered: false,
+            silent: 0,
+        };
+        let conn = Arc::new(Conn {
+            name: engine.name(),
+            attr: attr.clone(),
+            state: Mutex::new(state),
+            hot: AtomicBool::new(false),
+            eventful: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+        });
+        TcpEndpoint { conn, engine: engine.clone() }
+    }
+
+    fn hello(state: &mut State<P>, kind: Kind, data: &[u8]) -> Vec<u8> {
+        let credit = state.link.credit();
+        // Private data was checked to be short.
+        Handshake { kind, data: data.len() as u16, reads: READS, credit }.encode(data)
+    }
+
+    /// Gives the socket to the connection and to the engine.
+    fn attach(&self, state: &mut State<P>, socket: OwnedFd) -> Result<()> {
+        let fd = socket.as_raw_fd();
+        let member = Member::Conn(self.conn.clone());
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.engine.watch(&mut SourceFd(&fd), self.conn.name, member, interest)?;
+        state.socket = Some(socket);
+        self.engine.deadline(self.conn.attr.connect_timeout, self.conn.name, Timer::Connect);
+        Ok(())
+    }
+
+    fn leave(&self, end: End) {
+        let mut guard = lock(&self.conn.state);
+        let state = &mut *guard;
+        let connecting = matches!(state.stage, Stage::Connecting(_) | Stage::Greeted(_));
+        let end = if connecting && matches!(end, End::Local) { End::Failed(Error::Canceled) } else { end };
+        state.link.end(end);
+        state.flush(&self.engine);
+        self.conn.settle(&self.engine, state);
+    }
+}
+
+// SAFETY: the link completes each accepted operation once (`cancel` and `complete_finished` are the only ways
+// out of its queues); it reaches segments only while the operation is in its queues, or in pieces that `own`
+// copies before the queues are emptied; it writes only to segments of receives, reads and fetching atomics.
+unsafe impl<P: Policy> EndpointOps for TcpEndpoint<P> {
+    unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
+        let mut guard = lock(&self.conn.state);
+        let state = &mut *guard;
+        if let Err(error) = state.link.post_send(work) {
+            return Posted::until(0, error);
+        }
+        if !state.full {
+            state.flush(&self.engine);
+            state.link.deliver();
+        }
+        if !state.watched {
+            self.conn.settle(&self.engine, state);
+        }
+        drop(guard);
+        if self.engine.is_polled() {
+            self.engine.heat(&self.conn);
+        }
+        Posted::all(work.len())
+    }
+
+    unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted {
+        let mut guard = lock(&self.conn.state);
+        let state = &mut *guard;
+        if let Err(error) = state.link.post_recv(work) {
+            return Posted::until(0, error);
+        }
+        if state.link.owes() {
+            if self.engine.is_polled() {
+                // The credit rides on what is sent next, or goes with the next step.
+                self.engine.heat(&self.conn);
+            } else {
+                state.link.pay();
+                state.flush(&self.engine);
+            }
+        }
+        Posted::all(work.len())
+    }
+
+    fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
+        let attr = &self.conn.attr;
+        let source = device::source_addr(&self.engine.info, to, attr.source)?;
+        let socket = socket::connect(to, source, attr)
+            .map_err(|cause| Error::system("connect", NAME, cause))?;
+        let mut state = lock(&self.conn.state);
+        state.peer = Some(to);
+        state.local = SockRef::from(&socket).local_addr().ok().and_then(|addr| addr.as_socket());
+        let hello = Self::hello(&mut state, Kind::Hello, data);
+        state.stage = Stage::Connecting(hello);
+        self.attach(&mut state, socket).inspect_err(|_| state.stage = Stage::New)
+    }
+
+    fn accept(&self, request: RequestId, data: &[u8]) -> Result<()> {
+        let inbound = lock(&self.engine.requests).remove(&request);
+        let Some(inbound) = inbound else {
+            return Err(Error::state("accept", "the request was answered before"));
+        };
+        let mut guard = lock(&self.conn.state);
+        let state = &mut *guard;
+        let Some((socket, hello)) = inbound.take() else {
+            return Err(Engine::<P>::closed());
+        };
+        // It fails only for a socket whose peer is gone, which the first read tells.
+        let _ = socket::tune(&SockRef::from(&socket), inbound.peer.is_ipv6(), &self.conn.attr);
+        (state.peer, state.local) = (Some(inbound.peer), inbound.local);
+        let answer = Self::hello(state, Kind::Accept, data);
+        state.link.open(hello.reads, hello.credit);
+        state.link.say(&answer);
+        state.stage = Stage::Linked;
+        let attached = self.attach(state, socket);
+        if attached.is_err() {
+            state.link.end(End::Lost);
+            self.conn.settle(&self.engine, state);
+            return Ok(());
+        }
+        state.flush(&self.engine);
+        drop(guard);
+        // What came before the socket was watched is no edge.
+        self.conn.note_event(false);
+        self.engine.heat(&self.conn);
+        if !self.engine.is_polled() {
+            self.engine.nudge();
+        }
+        Ok(())
+    }
+
+    fn disconnect(&self) {
+        self.leave(End::Local);
+    }
+
+    fn quiesce(&self) {
+        self.leave(End::Quiet);
+    }
+
+    fn local_addr(&self) -> Option<SocketAddr> {
+        lock(&self.conn.state).local
+    }
+
+    fn peer_addr(&self) -> Option<SocketAddr> {
+        lock(&self.conn.state).peer
+    }
+
+    fn dump(&self) -> String {
+        self.conn.try_dump()
+    }
+}
+

@@ -1,0 +1,35 @@
+//! The TCP provider of `fabric`.
+//!
+//! Obligations of every provider are in `fabric_core::{ops, provider}`; this crate keeps them over the
+//! kernel's TCP, without help from the peer's application: one engine a domain executes what peers ask for.
+//!
+//! Files, from the contract inwards:
+//! - [`provider`], `device`, `domain`, `region`, `cq`, `listener`, `endpoint`: the contract's objects;
+//! - `engine`: who drives the connections, the polling application or the domain's thread;
+//! - `link`: one connection's protocol, without sockets: bytes and posts in, bytes and completions out;
+//! - [`wire`]: the format of the bytes;
+//! - `socket`: system calls on memory that is not a Rust slice.
+
+mod cq;
+mod device;
+mod domain;
+mod endpoint;
+mod engine;
+mod link;
+mod listener;
+pub mod policy;
+pub mod provider;
+mod region;
+mod socket;
+mod stats;
+pub mod wire;
+
+pub use cq::TcpCq;
+pub use domain::TcpDomain;
+pub use endpoint::TcpEndpoint;
+pub use listener::TcpListener;
+pub use provider::TcpProvider;
+pub use region::TcpRegistration;
+
+/// The provider's name.
+pub const NAME: &str = "tcp";

@@ -1,0 +1,89 @@
+//! The initiator's side: what the peer answers, and completions in posting order.
+
+use fabric_core::{Segment, SendOp, Status, memory};
+use smallvec::SmallVec;
+
+use super::Link;
+use super::sends::Breach;
+use crate::policy::Policy;
+use crate::socket::Run;
+
+impl<P: Policy> Link<P> {
+    /// Completes what is finished, in posting order.
+    pub(super) fn complete_finished(&mut self) {
+        while let Some(entry) = self.sends.pop_finished() {
+            self.complete_send(entry.token, entry.flags, Status::Ok);
+        }
+    }
+
+    /// Checks the header of a chunk of a read's answer.
+    pub(super) fn check_chunk(&mut self, seq: u32, len: usize, last: bool) -> Result<(), Breach> {
+        let entry = self.sends.answering(seq)?;
+        if !matches!(entry.op, SendOp::Read { .. }) {
+            return Err(Breach("a read's answer to an atomic"));
+        }
+        let end = entry.answered + len;
+        if end > entry.len || last != (end == entry.len) || len == 0 && !last {
+            return Err(Breach("an answer that does not fit its read"));
+        }
+        Ok(())
+    }
+
+    /// `bytes` of a read's answer are where they belong; `finished` tells whether these are the last.
+    pub(super) fn take_chunk(&mut self, seq: u32, bytes: usize, finished: bool) -> Result<(), Breach> {
+        let entry = self.sends.answering(seq)?;
+        entry.answered += bytes;
+        entry.done = finished;
+        Ok(())
+    }
+
+    /// Checks the header of an old value.
+    pub(super) fn check_old(&mut self, seq: u32) -> Result<(), Breach> {
+        match self.sends.answering(seq)?.op {
+            SendOp::Atomic { .. } => Ok(()),
+            _ => Err(Breach("an atomic's answer to a read")),
+        }
+    }
+
+    /// Puts an atomic's old value where it belongs.
+    pub(super) fn take_old(&mut self, seq: u32, old: u64) -> Result<(), Breach> {
+        let entry = self.sends.answering(seq)?;
+        entry.done = true;
+        let bytes = old.to_ne_bytes();
+        let (mut runs, len) = (SmallVec::<[Run; 8]>::new(), entry.len.min(8));
+        scatter(&entry.segments, 0, len, usize::MAX, &mut runs);
+        // The value's low bytes, whichever end they are at.
+        let mut value = if cfg!(target_endian = "little") { &bytes[..len] } else { &bytes[8 - len..] };
+        for (addr, len) in runs {
+            let (now, rest) = value.split_at(len);
+            // SAFETY: the operation has not completed, so its segment is valid.
+            unsafe { memory::store(addr, now) };
+            value = rest;
+        }
+        Ok(())
+    }
+}
+
+/// The runs of `segments` that hold `len` bytes from `skip` on, at most `most` of them; gives their length.
+pub(super) fn scatter(
+    segments: &[Segment],
+    mut skip: usize,
+    len: usize,
+    most: usize,
+    runs: &mut SmallVec<[Run; 8]>,
+) -> usize {
+    let mut left = len;
+    for segment in segments {
+        if left == 0 || runs.len() >= most {
+            break;
+        }
+        if skip >= segment.len {
+            skip -= segment.len;
+            continue;
+        }
+        let part = left.min(segment.len - skip);
+        runs.push((segment.addr.wrapping_add(skip), part));
+        (skip, left) = (0, left - part);
+    }
+    len - left
+}

@@ -1,0 +1,205 @@
+//! How a connection ends.
+//!
+//! An end comes from here (`disconnect`, `quiesce`, a request that is refused) or from there (a nak, a bye,
+//! a breach, the end of the stream). In each case the application hears `Disconnected` first, then
+//! everything in flight completes, in order. What the peer must still get is copied out of the operations'
+//! memory before they complete, and goes on its way behind them.
+
+use fabric_core::{DisconnectReason, Error, RawEvent, Status};
+
+use super::recvs::Receive;
+use super::sends::Breach;
+use super::{Link, Phase};
+use crate::policy::Policy;
+use crate::wire::Malformed;
+use crate::wire::frame::Kind;
+
+/// Why this side ends the connection, or found it ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The application closed it.
+    Local,
+    /// The stream is at its end, or broken.
+    Lost,
+    /// It never stood.
+    Failed(Error),
+    /// This library failed.
+    Internal,
+    /// The application lets the endpoint go: nothing more is completed.
+    Quiet,
+}
+
+/// The last frame.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum LastWord {
+    #[default]
+    None,
+    Bye,
+    Nak(u32, Status),
+}
+
+impl<P: Policy> Link<P> {
+    /// Ends the connection from this side, or because it was found ended. Harmless when repeated.
+    pub(crate) fn end(&mut self, end: End) {
+        if matches!(self.phase, Phase::Ending | Phase::Closed) {
+            if matches!(end, End::Lost | End::Internal) {
+                self.close();
+            }
+            return;
+        }
+        let open = self.phase == Phase::Open;
+        let word = if open { LastWord::Bye } else { LastWord::None };
+        match end {
+            End::Local => self.finish(DisconnectReason::Local, Status::Canceled, word, None),
+            End::Lost => {
+                self.finish(DisconnectReason::PeerLost, Status::PeerLost, LastWord::None, None);
+            }
+            End::Internal => {
+                self.finish(DisconnectReason::Internal, Status::Internal, LastWord::None, None);
+            }
+            End::Failed(error) => {
+                let endpoint = self.around.id;
+                self.around.events.event(RawEvent::ConnectFailed { endpoint, error });
+                self.phase = Phase::Closed;
+                self.cancel(Status::Canceled, None);
+            }
+            End::Quiet => {
+                self.complete_finished();
+                self.deliver();
+                self.report_end(DisconnectReason::Local);
+                self.leave(word);
+                while self.sends.pop().is_some() {}
+                while self.recvs.cancel().is_some() {}
+                self.incoming.message = None;
+            }
+        }
+        self.deliver();
+    }
+
+    /// The peer broke the protocol: this connection ends, and nothing else.
+    pub(super) fn breach(&mut self, what: &str) {
+        self.around.stats.protocol_errors.add(1);
+        log::warn!("{}: the peer broke the protocol and is cut off: {what}", self.around.id);
+        self.finish(DisconnectReason::Protocol, Status::PeerLost, LastWord::None, None);
+    }
+
+    pub(super) fn malformed(&mut self, malformed: &Malformed) {
+        self.breach(&malformed.to_string());
+    }
+
+    /// The target refuses a request: the peer gets a nak behind the answers to what came before, and this
+    /// side is dead too. `receive` is the one that the request took, with its status.
+    pub(super) fn refuse(&mut self, seq: u32, status: Status, receive: Option<(Receive, Status)>) {
+        if P::CARRY_ON {
+            self.nak_only(seq);
+            return;
+        }
+        let word = LastWord::Nak(seq, status);
+        self.finish(DisconnectReason::OperationFailed, Status::Canceled, word, receive);
+    }
+
+    /// As [`refuse`](Link::refuse), when the answer is already on its way.
+    pub(super) fn refuse_answer(&mut self, seq: u32) {
+        self.refuse(seq, Status::RemoteAccess, None);
+    }
+
+    /// Tests only: refuses a request and carries on.
+    pub(super) fn nak_only(&mut self, seq: u32) {
+        let header = self.header(Kind::Nak { status: Status::RemoteAccess }, 0, seq);
+        self.outgoing.copied(|buffer| header.encode(buffer));
+    }
+
+    /// The peer refused a request.
+    pub(super) fn take_nak(&mut self, seq: u32, status: Status) -> Result<(), Breach> {
+        self.complete_finished();
+        if !self.sends.is_out(seq) || self.sends.first() != seq {
+            return Err(Breach("a refusal of what was not asked, or before earlier answers"));
+        }
+        self.finish(DisconnectReason::OperationFailed, status, LastWord::Bye, None);
+        Ok(())
+    }
+
+    /// The peer ended the connection in order.
+    pub(super) fn take_bye(&mut self) {
+        self.finish(DisconnectReason::Remote, Status::Canceled, LastWord::Bye, None);
+    }
+
+    /// The one way down: what is finished completes well, the event, then the rest; the oldest operation of
+    /// the send queue with `oldest`.
+    fn finish(
+        &mut self,
+        reason: DisconnectReason,
+        oldest: Status,
+        word: LastWord,
+        receive: Option<(Receive, Status)>,
+    ) {
+        if matches!(self.phase, Phase::Ending | Phase::Closed) {
+            return;
+        }
+        self.complete_finished();
+        // What was completed well goes out before the event, so that nobody who hears of the end first finds
+        // less than there was.
+        self.deliver();
+        self.report_end(reason);
+        self.leave(word);
+        self.cancel(oldest, receive);
+    }
+
+    /// Turns to what the peer must still get.
+    fn leave(&mut self, word: LastWord) {
+        match word {
+            LastWord::None => self.close(),
+            LastWord::Bye | LastWord::Nak(..) => {
+                self.outgoing.own();
+                if matches!(word, LastWord::Bye) {
+                    self.answers.forget();
+                }
+                self.phase = Phase::Ending;
+                self.last_word = word;
+                self.fill();
+            }
+        }
+        self.forget_incoming();
+    }
+
+    /// Completes everything in flight that is not finished.
+    fn cancel(&mut self, oldest: Status, receive: Option<(Receive, Status)>) {
+        let mut status = oldest;
+        while let Some(entry) = self.sends.pop() {
+            self.complete_send(entry.token, entry.flags, status);
+            status = Status::Canceled;
+        }
+        let begun = self.incoming.message.take().and_then(|message| message.into_receive());
+        let begun = receive.or(begun.map(|receive| (receive, Status::Canceled)));
+        if let Some((receive, status)) = begun {
+            self.finish_receive(&receive, status);
+        }
+        while let Some(receive) = self.recvs.cancel() {
+            self.finish_receive(&receive, Status::Canceled);
+        }
+    }
+
+    /// Appends the last frame, once.
+    pub(super) fn say_last(&mut self) {
+        let (kind, seq) = match std::mem::take(&mut self.last_word) {
+            LastWord::None => return,
+            LastWord::Bye => (Kind::Bye, 0),
+            LastWord::Nak(seq, status) => (Kind::Nak { status }, seq),
+        };
+        let header = self.header(kind, 0, seq);
+        self.outgoing.copied(|buffer| header.encode(buffer));
+    }
+
+    /// Whether everything that the peer must still get has been transmitted.
+    pub(crate) fn said_all(&self) -> bool {
+        self.phase == Phase::Closed
+            || self.phase == Phase::Ending && !self.outgoing.has_output() && self.answers.is_empty()
+    }
+
+    /// Nothing goes in or out any more.
+    pub(crate) fn close(&mut self) {
+        self.phase = Phase::Closed;
+        self.outgoing.clear();
+        self.answers.forget();
+    }
+}

@@ -1,0 +1,332 @@
+//! The stream from the peer: frames, and where their payload goes.
+
+use std::sync::Arc;
+
+use fabric_core::memory;
+use smallvec::SmallVec;
+
+use super::answers::scatter;
+use super::sends::Breach;
+use super::target::{Message, Place};
+use super::{Link, Phase};
+use crate::policy::Policy;
+use crate::region::Entry;
+use crate::socket::{MAX_RUNS, Run};
+use crate::wire::frame::{self, Header, Kind};
+
+/// Payloads of which at least this much is missing are received where they belong, shorter ones through the
+/// scratch buffer with whatever follows them.
+const DIRECT: usize = 4096;
+/// How much may come into the scratch buffer behind a payload that is received where it belongs: the next
+/// header, and little of its payload, which would have to be copied.
+const BEHIND: usize = 512;
+
+/// Where the payload of the present frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum To {
+    /// Into the message begun.
+    Message,
+    /// Into the read with this number.
+    Read { seq: u32, last: bool },
+    /// The old value of the atomic with this number.
+    Old { seq: u32 },
+}
+
+/// The stream from the peer.
+#[derive(Default)]
+pub(super) struct Incoming {
+    /// The beginning of a header, or of an old value.
+    partial: SmallVec<[u8; frame::MAX_HEADER]>,
+    payload: Option<(To, usize)>,
+    pub(super) message: Option<Message>,
+    /// Requests that have begun, and as many of them as are executed.
+    begun: u32,
+    accepted: u32,
+    told: u32,
+}
+
+impl Incoming {
+    /// Requests accepted so far; the peer is told now.
+    pub(super) fn tell_ack(&mut self) -> u32 {
+        self.told = self.accepted;
+        self.accepted
+    }
+
+    pub(super) fn owes_ack(&self) -> bool {
+        self.told != self.accepted
+    }
+
+    pub(super) fn accept(&mut self) {
+        self.accepted = self.accepted.wrapping_add(1);
+    }
+
+    fn begin(&mut self, seq: u32) -> Result<(), Breach> {
+        if self.message.is_some() {
+            return Err(Breach("a request inside another"));
+        }
+        if seq != self.begun {
+            return Err(Breach("a request out of its order"));
+        }
+        self.begun = seq.wrapping_add(1);
+        Ok(())
+    }
+
+    pub(super) fn dump(&self) -> String {
+        let state = match (&self.payload, &self.message) {
+            (Some((to, left)), _) => format!("{left} bytes to come for {to:?}"),
+            (None, Some(message)) => format!("{} of {} bytes of a message", message.done, message.total),
+            (None, None) => "between frames".to_owned(),
+        };
+        format!("{} requests accepted, {} told, {state}", self.accepted, self.told)
+    }
+}
+
+impl<P: Policy> Link<P> {
+    /// Receives once: `read` fills runs of memory and says how many bytes came. What came is processed.
+    /// Gives the result of `read`, and whether the runs were filled, so that more may wait.
+    pub(crate) fn receive<E>(
+        &mut self,
+        scratch: &mut [u8],
+        read: impl FnOnce(&[Run]) -> Result<usize, E>,
+    ) -> Result<(usize, bool), E> {
+        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        let (mut direct, region) = self.direct(&mut runs);
+        // Holds the region open during the read. If it has closed, what comes goes through the scratch buffer,
+        // and is refused from there.
+        let pass = region.as_ref().and_then(|entry| entry.enter());
+        if region.is_some() && pass.is_none() {
+            runs.clear();
+            direct = 0;
+        }
+        let behind = if direct > 0 { BEHIND.min(scratch.len()) } else { scratch.len() };
+        runs.push((scratch.as_mut_ptr(), behind));
+        let got = read(&runs)?;
+        drop(pass);
+        let placed = got.min(direct);
+        if placed > 0 {
+            let result = self.placed(placed);
+            self.judge(result);
+        }
+        self.consume(&scratch[..got - placed]);
+        Ok((got, got == direct + behind))
+    }
+
+    /// The memory that the present payload belongs into, if receiving it there pays; gives its length, and
+    /// the region that must be held open.
+    fn direct(&mut self, runs: &mut SmallVec<[Run; 8]>) -> (usize, Option<Arc<Entry>>) {
+        let Some((to, left)) = self.incoming.payload else { return (0, None) };
+        if left < DIRECT || self.phase != Phase::Open {
+            return (0, None);
+        }
+        let len = match to {
+            To::Message => match &self.incoming.message {
+                Some(Message { place: Place::Receive(receive), done, .. }) => {
+                    scatter(&receive.segments, *done, left, MAX_RUNS - 1, runs)
+                }
+                Some(Message { place: Place::Write { entry, addr, .. }, done, .. }) => {
+                    runs.push((entry.at(addr + *done as u64), left));
+                    return (left, Some(entry.clone()));
+                }
+                _ => 0,
+            },
+            To::Read { seq, .. } => match self.sends.answering(seq) {
+                Ok(entry) => scatter(&entry.segments, entry.answered, left, MAX_RUNS - 1, runs),
+                Err(_) => 0,
+            },
+            To::Old { .. } => 0,
+        };
+        (len, None)
+    }
+
+    /// Processes bytes that came into the scratch buffer.
+    pub(crate) fn consume(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && self.phase == Phase::Open {
+            let result = match self.incoming.payload {
+                Some((to, left)) => {
+                    let (now, rest) = bytes.split_at(left.min(bytes.len()));
+                    bytes = rest;
+                    self.place(to, now)
+                }
+                None => self.take_header(&mut bytes),
+            };
+            self.judge(result);
+        }
+    }
+
+    fn judge(&mut self, result: Result<(), Breach>) {
+        if let Err(Breach(what)) = result {
+            self.breach(what);
+        }
+    }
+
+    fn take_header(&mut self, bytes: &mut &[u8]) -> Result<(), Breach> {
+        let partial = &mut self.incoming.partial;
+        let decoded = if partial.is_empty() {
+            let decoded = Header::decode(bytes);
+            match decoded {
+                Ok(Some((_, len))) => *bytes = &bytes[len..],
+                Ok(None) => {
+                    partial.extend_from_slice(bytes);
+                    *bytes = &[];
+                }
+                Err(_) => {}
+            }
+            decoded
+        } else {
+            let need = frame::header_len(partial[0]).unwrap_or(1).saturating_sub(partial.len());
+            let (now, rest) = bytes.split_at(need.min(bytes.len()));
+            partial.extend_from_slice(now);
+            *bytes = rest;
+            let decoded = Header::decode(partial);
+            if matches!(decoded, Ok(Some(_))) {
+                partial.clear();
+            }
+            decoded
+        };
+        match decoded {
+            Ok(Some((header, _))) => self.take_frame(&header),
+            Ok(None) => Ok(()),
+            Err(malformed) => {
+                self.malformed(&malformed);
+                Ok(())
+            }
+        }
+    }
+
+    fn take_frame(&mut self, header: &Header) -> Result<(), Breach> {
+        if !P::COMPLETE_AT_WRITE {
+            self.sends.hear(header.ack, header.credit)?;
+        } else {
+            self.sends.hear_credit(header.credit);
+        }
+        self.announce(&[]);
+        let len = header.len as usize;
+        match header.kind {
+            Kind::Send { total, imm } => {
+                self.incoming.begin(header.seq)?;
+                self.begin_send(header.seq, total, imm)?;
+                self.expect(To::Message, len)?;
+            }
+            Kind::Write { total, imm, to } => {
+                self.incoming.begin(header.seq)?;
+                self.begin_write(header.seq, total, imm, to)?;
+                self.expect(To::Message, len)?;
+            }
+            Kind::Data { more } => {
+                let Some(message) = &self.incoming.message else {
+                    return Err(Breach("a fragment of no message"));
+                };
+                let end = message.done + len;
+                if len == 0 || end > message.total || more != (end < message.total) {
+                    return Err(Breach("a fragment that does not fit its message"));
+                }
+                self.expect(To::Message, len)?;
+            }
+            Kind::Read { from } => {
+                self.incoming.begin(header.seq)?;
+                self.execute_read(header.seq, from, len)?;
+            }
+            Kind::Atomic { at, call, fetch } => {
+                self.incoming.begin(header.seq)?;
+                self.execute_atomic(header.seq, at, &call, fetch)?;
+            }
+            Kind::ReadData { last } => {
+                self.check_chunk(header.seq, len, last)?;
+                self.expect(To::Read { seq: header.seq, last }, len)?;
+            }
+            Kind::OldValue => {
+                self.check_old(header.seq)?;
+                self.expect(To::Old { seq: header.seq }, len)?;
+            }
+            Kind::Ack => {}
+            Kind::Nak { status } => self.take_nak(header.seq, status)?,
+            Kind::Bye => self.take_bye(),
+        }
+        self.complete_finished();
+        Ok(())
+    }
+
+    /// The frame has `len` bytes of payload, for `to`.
+    fn expect(&mut self, to: To, len: usize) -> Result<(), Breach> {
+        if self.phase != Phase::Open {
+            return Ok(());
+        }
+        self.incoming.payload = Some((to, len));
+        if len == 0 { self.placed(0) } else { Ok(()) }
+    }
+
+    /// Puts payload bytes where they belong.
+    fn place(&mut self, to: To, bytes: &[u8]) -> Result<(), Breach> {
+        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        match to {
+            To::Message => match &self.incoming.message {
+                Some(Message { place: Place::Receive(receive), done, .. }) => {
+                    scatter(&receive.segments, *done, bytes.len(), usize::MAX, &mut runs);
+                    store(&runs, bytes);
+                }
+                Some(Message { place: Place::Write { entry, addr, .. }, done, seq, .. }) => {
+                    let (seq, at) = (*seq, entry.at(addr + *done as u64));
+                    let Some(_pass) = entry.enter() else {
+                        self.refuse(seq, fabric_core::Status::RemoteAccess, None);
+                        return Ok(());
+                    };
+                    store(&[(at, bytes.len())], bytes);
+                }
+                _ => {}
+            },
+            To::Read { seq, .. } => {
+                let entry = self.sends.answering(seq)?;
+                scatter(&entry.segments, entry.answered, bytes.len(), usize::MAX, &mut runs);
+                store(&runs, bytes);
+            }
+            To::Old { .. } => self.incoming.partial.extend_from_slice(bytes),
+        }
+        self.around.stats.copied_bytes.add(bytes.len() as u64);
+        self.placed(bytes.len())
+    }
+
+    /// `bytes` more of the payload are where they belong.
+    fn placed(&mut self, bytes: usize) -> Result<(), Breach> {
+        let Some((to, left)) = &mut self.incoming.payload else { return Ok(()) };
+        *left -= bytes;
+        let (to, left) = (*to, *left);
+        if left == 0 {
+            self.incoming.payload = None;
+        }
+        match to {
+            To::Message => {
+                let Some(message) = &mut self.incoming.message else { return Ok(()) };
+                message.done += bytes;
+                if message.done == message.total {
+                    self.finish_message();
+                }
+            }
+            To::Read { seq, last } => self.take_chunk(seq, bytes, left == 0 && last)?,
+            To::Old { seq } if left == 0 => {
+                let old = crate::wire::u64_at(&self.incoming.partial, 0);
+                self.incoming.partial.clear();
+                self.take_old(seq, old)?;
+            }
+            To::Old { .. } => {}
+        }
+        self.complete_finished();
+        Ok(())
+    }
+
+    /// The peer's stream has ended.
+    pub(crate) fn forget_incoming(&mut self) {
+        self.incoming.payload = None;
+        self.incoming.partial.clear();
+    }
+}
+
+/// Copies bytes to runs of memory whose lengths sum up to theirs.
+fn store(runs: &[Run], mut bytes: &[u8]) {
+    for &(addr, len) in runs {
+        let (now, rest) = bytes.split_at(len.min(bytes.len()));
+        // SAFETY: the runs are of an operation in flight, or of a region that the caller holds open; their
+        // ranges were checked.
+        unsafe { memory::store(addr, now) };
+        bytes = rest;
+    }
+}

@@ -1,0 +1,252 @@
+//! One connection's protocol, without sockets.
+//!
+//! Posts and received bytes go in; bytes to transmit, completions and events come out. A link knows no
+//! socket, no clock and no thread, so tests drive two of them against each other byte by byte.
+//!
+//! - `sends`: the send queue and what of it is on its way; `recvs`: the receive queue;
+//! - `outgoing`: the stream to the peer, as runs of memory; `transmit`: cutting requests and answers into it;
+//! - `incoming`: frames from the peer; `target`: executing its requests; `answers`: taking its answers;
+//! - `close`: how a connection ends.
+
+mod answers;
+mod close;
+mod incoming;
+mod outgoing;
+mod recvs;
+mod sends;
+mod target;
+#[cfg(test)]
+mod tests;
+mod transmit;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use fabric_core::{
+    DisconnectReason, EndpointId, Error, EventSink, RawCompletion, RawEvent, RecvWork, Result,
+    SendFlags, SendWork, Status,
+};
+use smallvec::SmallVec;
+
+pub(crate) use close::End;
+
+use crate::cq::Ring;
+use crate::policy::Policy;
+use crate::region::Table;
+use crate::stats::Stats;
+use crate::wire::frame::Header;
+use close::LastWord;
+use incoming::Incoming;
+use outgoing::Outgoing;
+use recvs::Recvs;
+use sends::Sends;
+use target::Answers;
+
+/// Reads and atomics that one side answers at a time.
+pub(crate) const READS: u32 = 128;
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// No connection yet.
+    Idle,
+    /// It stands; on the accepting side perhaps not yet known to the peer.
+    Open,
+    /// It ended for this side; what the peer must still get is on its way, what comes in is discarded.
+    Ending,
+    /// Nothing goes in or out.
+    Closed,
+}
+
+/// What a link is part of.
+pub(crate) struct Surroundings {
+    pub(crate) id: EndpointId,
+    pub(crate) regions: Arc<Table>,
+    pub(crate) send_ring: Arc<Ring>,
+    pub(crate) recv_ring: Arc<Ring>,
+    pub(crate) events: Arc<dyn EventSink>,
+    pub(crate) stats: Arc<Stats>,
+}
+
+/// Completions that were made under the link's lock and go to a ring together.
+type Made = SmallVec<[RawCompletion; 8]>;
+
+/// One connection's protocol.
+pub(crate) struct Link<P: Policy> {
+    around: Surroundings,
+    phase: Phase,
+    /// Whether the application heard `Connected`.
+    announced: bool,
+    sends: Sends,
+    recvs: Recvs,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    answers: Answers,
+    last_word: LastWord,
+    made_sends: Made,
+    made_recvs: Made,
+    policy: PhantomData<fn() -> P>,
+}
+
+impl<P: Policy> Link<P> {
+    pub(crate) fn new(around: Surroundings) -> Self {
+        Link {
+            around,
+            phase: Phase::Idle,
+            announced: false,
+            sends: Sends::default(),
+            recvs: Recvs::default(),
+            outgoing: Outgoing::default(),
+            incoming: Incoming::default(),
+            answers: Answers::default(),
+            last_word: LastWord::default(),
+            made_sends: Made::new(),
+            made_recvs: Made::new(),
+            policy: PhantomData,
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub(crate) fn id(&self) -> EndpointId {
+        self.around.id
+    }
+
+    /// The receives posted so far, for the handshake.
+    pub(crate) fn credit(&mut self) -> u32 {
+        self.recvs.announce()
+    }
+
+    /// The handshake is over; the peer answers `reads` at a time and has posted `credit` receives.
+    pub(crate) fn open(&mut self, reads: u32, credit: u32) {
+        self.phase = Phase::Open;
+        self.sends.open(reads.min(READS), credit);
+    }
+
+    /// Tells the application that the connection stands.
+    pub(crate) fn announce(&mut self, data: &[u8]) {
+        if !std::mem::replace(&mut self.announced, true) {
+            let (endpoint, data) = (self.around.id, data.into());
+            self.around.events.event(RawEvent::Connected { endpoint, data });
+        }
+    }
+
+    /// Whether the application heard `Connected`.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.announced
+    }
+
+    /// Takes operations for the send queue and begins to send them.
+    pub(crate) fn post_send(&mut self, work: &[SendWork<'_>]) -> Result<()> {
+        if self.phase != Phase::Open || !self.announced {
+            return Err(Error::NotConnected);
+        }
+        for one in work {
+            if P::DROP_EMPTY && sends::is_empty_send(one) {
+                self.complete_send(one.token, one.flags, Status::Ok);
+                continue;
+            }
+            self.sends.push(one);
+        }
+        self.fill();
+        if !P::LATE_INJECT {
+            self.sends.keep_injected();
+        }
+        self.deliver();
+        Ok(())
+    }
+
+    /// Takes receives.
+    pub(crate) fn post_recv(&mut self, work: &[RecvWork<'_>]) -> Result<()> {
+        if !matches!(self.phase, Phase::Idle | Phase::Open) {
+            return Err(Error::NotConnected);
+        }
+        work.iter().for_each(|one| self.recvs.push(one));
+        Ok(())
+    }
+
+    fn complete_send(&mut self, token: fabric_core::Token, flags: SendFlags, status: Status) {
+        let quiet = !flags.contains(SendFlags::SIGNALED);
+        if quiet && (status == Status::Ok || P::SILENT_ERRORS) {
+            return;
+        }
+        let mut completion = RawCompletion::new(token, status);
+        completion.provider_code = code_of(status);
+        self.made_sends.push(completion);
+    }
+
+    /// Hands the completions made to their rings. The last thing that every entry point does.
+    pub(crate) fn deliver(&mut self) {
+        if !self.made_recvs.is_empty() {
+            self.around.recv_ring.push(self.made_recvs.drain(..));
+        }
+        if !self.made_sends.is_empty() {
+            self.around.send_ring.push(self.made_sends.drain(..));
+        }
+    }
+
+    /// Appends bytes of the handshake.
+    pub(crate) fn say(&mut self, bytes: &[u8]) {
+        self.outgoing.copied(|buffer| buffer.extend_from_slice(bytes));
+    }
+
+    /// Whether bytes wait to be transmitted.
+    pub(crate) fn has_output(&self) -> bool {
+        self.outgoing.has_output()
+    }
+
+    /// Transmits once: `write` takes runs of memory and says how many bytes went.
+    pub(crate) fn transmit<E>(
+        &mut self,
+        write: impl FnOnce(&[crate::socket::Run]) -> std::result::Result<usize, E>,
+    ) -> std::result::Result<usize, E> {
+        self.outgoing.transmit(write, |result| *result.as_ref().unwrap_or(&0))
+    }
+
+    /// Whether the peer waits for an ack or a credit that has no frame to ride on.
+    pub(crate) fn owes(&self) -> bool {
+        self.phase == Phase::Open && (self.incoming.owes_ack() || self.recvs.owes_credit())
+    }
+
+    /// Whether operations wait for the peer.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.sends.is_empty() || self.outgoing.has_output()
+    }
+
+    /// Where it stands, for a bug report.
+    pub(crate) fn dump(&self) -> String {
+        format!(
+            "{} {:?}: {}; {}; {}; {} answers to give; {} bytes to transmit",
+            self.around.id,
+            self.phase,
+            self.sends.dump(),
+            self.recvs.dump(),
+            self.incoming.dump(),
+            self.answers.len(),
+            self.outgoing.queued(),
+        )
+    }
+}
+
+/// The provider's own code: the wire's number of the status.
+fn code_of(status: Status) -> u32 {
+    match status {
+        Status::Ok => 0,
+        status => crate::wire::frame::nak_code(status).into(),
+    }
+}
+
+impl<P: Policy> Link<P> {
+    /// A header with the present ack and credit, which it thereby tells the peer.
+    fn header(&mut self, kind: crate::wire::frame::Kind, len: u32, seq: u32) -> Header {
+        let (ack, credit) = (self.incoming.tell_ack(), self.recvs.announce());
+        Header { kind, len, ack, credit, seq }
+    }
+
+    fn report_end(&mut self, reason: DisconnectReason) {
+        let endpoint = self.around.id;
+        self.around.events.event(RawEvent::Disconnected { endpoint, reason });
+    }
+}

@@ -1,0 +1,207 @@
+//! The stream to the peer: runs of memory, in order.
+//!
+//! Small things (headers, short payloads) are copied into one buffer, so that many frames are one run; long
+//! payloads are runs where they lie. Runs of this side's operations stay valid until those complete; runs
+//! of answers lie in regions that can close, so they are entered for each system call.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fabric_core::memory;
+use smallvec::SmallVec;
+
+use crate::region::{Entry, Pass};
+use crate::socket::{MAX_RUNS, Run};
+
+/// Where a run of the stream lies.
+enum Piece {
+    /// The next bytes of the buffer.
+    Copied(usize),
+    /// Memory of an operation of this side.
+    Local(*mut u8, usize),
+    /// Memory of a region that answers a read.
+    Region(Arc<Entry>, u64, usize),
+}
+
+// SAFETY: the addresses are those of segments, which may go from thread to thread.
+unsafe impl Send for Piece {}
+
+/// The stream to the peer.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that were transmitted.
+    spent: usize,
+    pieces: VecDeque<Piece>,
+    queued: usize,
+}
+
+/// A buffer that grew beyond this is given back when it is empty.
+const KEEP_BUFFER: usize = 16 << 10;
+
+impl Outgoing {
+    /// Bytes that wait.
+    pub(super) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    pub(super) fn has_output(&self) -> bool {
+        self.queued > 0
+    }
+
+    /// Appends bytes that `write` puts at the end of a buffer.
+    pub(super) fn copied(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.buffer.len();
+        write(&mut self.buffer);
+        let len = self.buffer.len() - before;
+        self.queued += len;
+        match self.pieces.back_mut() {
+            Some(Piece::Copied(last)) => *last += len,
+            _ => self.pieces.push_back(Piece::Copied(len)),
+        }
+    }
+
+    /// Appends a copy of `len` bytes at `addr`.
+    ///
+    /// # Safety
+    /// The range must be allocated.
+    pub(super) unsafe fn copy(&mut self, addr: *mut u8, len: usize) {
+        self.copied(|buffer| {
+            let at = buffer.len();
+            buffer.resize(at + len, 0);
+            // SAFETY: the caller's promise.
+            unsafe { memory::load(addr, &mut buffer[at..]) };
+        });
+    }
+
+    /// Appends memory of an operation of this side; it stays valid until the operation completes.
+    pub(super) fn local(&mut self, addr: *mut u8, len: usize) {
+        self.queued += len;
+        self.pieces.push_back(Piece::Local(addr, len));
+    }
+
+    /// Appends memory of a region.
+    pub(super) fn region(&mut self, entry: &Arc<Entry>, addr: u64, len: usize) {
+        self.queued += len;
+        self.pieces.push_back(Piece::Region(entry.clone(), addr, len));
+    }
+
+    /// The runs to transmit next, for `write`, which says how many bytes it took. A region that closed sends
+    /// zeroes in place of its bytes, and `closed` is told.
+    pub(super) fn transmit<R>(
+        &mut self,
+        write: impl FnOnce(&[Run]) -> R,
+        taken: impl FnOnce(&R) -> usize,
+    ) -> R {
+        static ZEROES: [u8; 4096] = [0; 4096];
+        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        let mut passes: SmallVec<[Pass<'_>; 2]> = SmallVec::new();
+        let mut spent = self.spent;
+        for piece in &self.pieces {
+            match piece {
+                Piece::Copied(len) => {
+                    runs.push((self.buffer[spent..].as_ptr().cast_mut(), *len));
+                    spent += len;
+                }
+                Piece::Local(addr, len) => runs.push((*addr, *len)),
+                Piece::Region(entry, addr, len) => match entry.enter() {
+                    Some(pass) => {
+                        passes.push(pass);
+                        runs.push((entry.at(*addr), *len));
+                    }
+                    None => {
+                        runs.push((ZEROES.as_ptr().cast_mut(), (*len).min(ZEROES.len())));
+                        if *len > ZEROES.len() {
+                            break;
+                        }
+                    }
+                },
+            }
+            if runs.len() == MAX_RUNS {
+                break;
+            }
+        }
+        let result = write(&runs);
+        drop(passes);
+        self.spend(taken(&result));
+        result
+    }
+
+    fn spend(&mut self, mut bytes: usize) {
+        self.queued -= bytes;
+        while bytes > 0 {
+            let Some(piece) = self.pieces.front_mut() else { break };
+            let part = match piece {
+                Piece::Copied(len) | Piece::Local(_, len) | Piece::Region(_, _, len) => bytes.min(*len),
+            };
+            let left = match piece {
+                Piece::Copied(len) => {
+                    self.spent += part;
+                    *len -= part;
+                    *len
+                }
+                Piece::Local(addr, len) => {
+                    *addr = addr.wrapping_add(part);
+                    *len -= part;
+                    *len
+                }
+                Piece::Region(_, addr, len) => {
+                    *addr += part as u64;
+                    *len -= part;
+                    *len
+                }
+            };
+            bytes -= part;
+            if left == 0 {
+                self.pieces.pop_front();
+            }
+        }
+        if self.pieces.is_empty() {
+            self.spent = 0;
+            if self.buffer.capacity() > KEEP_BUFFER {
+                self.buffer = Vec::new();
+            } else {
+                self.buffer.clear();
+            }
+        }
+    }
+
+    /// Copies everything that lies in operations' memory: afterwards the operations may end.
+    pub(super) fn own(&mut self) {
+        let mut buffer = Vec::new();
+        let mut spent = self.spent;
+        for piece in &self.pieces {
+            let at = buffer.len();
+            match piece {
+                Piece::Copied(len) => {
+                    buffer.extend_from_slice(&self.buffer[spent..spent + len]);
+                    spent += len;
+                }
+                Piece::Local(addr, len) => {
+                    buffer.resize(at + len, 0);
+                    // SAFETY: the operation has not completed, so its segments are valid.
+                    unsafe { memory::load(*addr, &mut buffer[at..]) };
+                }
+                Piece::Region(entry, addr, len) => {
+                    buffer.resize(at + len, 0);
+                    if let Some(_pass) = entry.enter() {
+                        // SAFETY: the range was checked and the region is held open.
+                        unsafe { memory::load(entry.at(*addr), &mut buffer[at..]) };
+                    }
+                }
+            }
+        }
+        self.pieces.clear();
+        self.queued = buffer.len();
+        self.spent = 0;
+        if !buffer.is_empty() {
+            self.pieces.push_back(Piece::Copied(buffer.len()));
+        }
+        self.buffer = buffer;
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        *self = Outgoing::default();
+    }
+}

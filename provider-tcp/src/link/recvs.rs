@@ -1,0 +1,66 @@
+//! The receive queue, and the credits by which the peer knows of it.
+
+use std::collections::VecDeque;
+
+use fabric_core::work::total_len;
+use fabric_core::{RecvWork, Segment, Token};
+use smallvec::SmallVec;
+
+/// A posted receive.
+pub(super) struct Receive {
+    pub(super) token: Token,
+    pub(super) segments: SmallVec<[Segment; 4]>,
+    pub(super) len: usize,
+}
+
+/// The receive queue.
+#[derive(Default)]
+pub(super) struct Recvs {
+    queue: VecDeque<Receive>,
+    /// Receives posted so far, as many of them as the peer was told, and those that were matched.
+    posted: u32,
+    told: u32,
+    matched: u32,
+}
+
+impl Recvs {
+    pub(super) fn push(&mut self, work: &RecvWork<'_>) {
+        self.queue.push_back(Receive {
+            token: work.token,
+            segments: SmallVec::from_slice(work.segments),
+            len: total_len(work.segments),
+        });
+        self.posted = self.posted.wrapping_add(1);
+    }
+
+    /// The receives posted so far; the peer is told now.
+    pub(super) fn announce(&mut self) -> u32 {
+        self.told = self.posted;
+        self.posted
+    }
+
+    /// Whether the peer should be told of more receives though no frame goes its way: it may have none
+    /// left, or a good part of the queue is news.
+    pub(super) fn owes_credit(&self) -> bool {
+        let news = self.posted.wrapping_sub(self.told);
+        news > 0 && (self.told == self.matched || news >= 32 || news as usize * 2 >= self.queue.len())
+    }
+
+    /// The next receive, for a message; `None` if the peer sends without a credit.
+    pub(super) fn take(&mut self) -> Option<Receive> {
+        if self.told == self.matched {
+            return None;
+        }
+        self.matched = self.matched.wrapping_add(1);
+        self.queue.pop_front()
+    }
+
+    /// The next receive, to cancel it.
+    pub(super) fn cancel(&mut self) -> Option<Receive> {
+        self.queue.pop_front()
+    }
+
+    pub(super) fn dump(&self) -> String {
+        format!("{} receives posted, {} told, {} matched", self.posted, self.told, self.matched)
+    }
+}

@@ -1,0 +1,241 @@
+//! The send queue: operations in posting order, and how far each is on its way.
+//!
+//! The queue's front has been transmitted and waits for the peer; then comes at most one operation that is
+//! being cut into fragments; the rest waits for credits, for room, or for a fence.
+
+use std::collections::VecDeque;
+
+use fabric_core::work::total_len;
+use fabric_core::{RawCompletion, Segment, SendFlags, SendOp, SendWork, Token, memory};
+use smallvec::SmallVec;
+
+/// An operation of the send queue.
+pub(super) struct Entry {
+    pub(super) token: Token,
+    pub(super) op: SendOp,
+    pub(super) flags: SendFlags,
+    pub(super) segments: SmallVec<[Segment; 4]>,
+    /// Payload bytes.
+    pub(super) len: usize,
+    /// The bytes of an inject that could not be transmitted at once.
+    injected: Option<Box<[u8]>>,
+    /// Reads and atomics: bytes of the answer that are there.
+    pub(super) answered: usize,
+    /// Reads and atomics: the answer is there.
+    pub(super) done: bool,
+}
+
+impl Entry {
+    /// Whether the peer answers with more than an ack.
+    pub(super) fn has_answer(&self) -> bool {
+        matches!(self.op, SendOp::Read { .. } | SendOp::Atomic { fetch: true, .. })
+    }
+
+    /// Whether it counts as a read for fences and for the peer's limit.
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self.op, SendOp::Read { .. } | SendOp::Atomic { .. })
+    }
+
+    fn needs_credit(&self) -> bool {
+        matches!(self.op, SendOp::Send { .. } | SendOp::Write { imm: Some(_), .. })
+    }
+}
+
+pub(super) fn is_empty_send(work: &SendWork<'_>) -> bool {
+    matches!(work.op, SendOp::Send { imm: None }) && work.segments.is_empty()
+}
+
+/// The send queue.
+#[derive(Default)]
+pub(super) struct Sends {
+    entries: VecDeque<Entry>,
+    /// The number of the first entry.
+    first: u32,
+    /// Entries from the front that were transmitted in full.
+    started: usize,
+    /// Bytes of the entry behind them that were transmitted.
+    cut: usize,
+    /// Whether the entry behind them has had its first fragment.
+    begun: bool,
+    /// Reads and atomics that were transmitted and have not completed.
+    reads: u32,
+    most_reads: u32,
+    /// Receives that the peer has posted, and those that transmitted operations consume.
+    credit: u32,
+    consumed: u32,
+    /// Requests that the peer has accepted.
+    acked: u32,
+}
+
+/// The peer acknowledged, or answered, what was never sent.
+#[derive(Debug)]
+pub(super) struct Breach(pub(super) &'static str);
+
+impl Sends {
+    pub(super) fn open(&mut self, reads: u32, credit: u32) {
+        self.most_reads = reads;
+        self.credit = credit;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn push(&mut self, work: &SendWork<'_>) {
+        self.entries.push_back(Entry {
+            token: work.token,
+            op: work.op,
+            flags: work.flags,
+            segments: SmallVec::from_slice(work.segments),
+            len: total_len(work.segments),
+            injected: None,
+            answered: 0,
+            done: false,
+        });
+    }
+
+    /// Copies the bytes of injects that still wait: their memory is the caller's again after the post.
+    pub(super) fn keep_injected(&mut self) {
+        for entry in self.entries.iter_mut().skip(self.started).rev() {
+            if !entry.flags.contains(SendFlags::INJECT) {
+                continue;
+            }
+            if entry.injected.is_some() {
+                break;
+            }
+            let mut bytes = vec![0; entry.len].into_boxed_slice();
+            if let [segment] = entry.segments[..] {
+                // SAFETY: within the post that brought the entry, the caller's bytes are still borrowed.
+                unsafe { memory::load(segment.addr, &mut bytes) };
+            }
+            let addr = bytes.as_mut_ptr();
+            if let Some(segment) = entry.segments.first_mut() {
+                segment.addr = addr;
+            }
+            entry.injected = Some(bytes);
+        }
+    }
+
+    /// The operation to transmit next, if it may be, with its number and how many of its bytes went before.
+    pub(super) fn next(&self, fences: bool) -> Option<(&Entry, u32, usize)> {
+        let entry = self.entries.get(self.started)?;
+        if !self.begun {
+            if entry.flags.contains(SendFlags::FENCE) && self.reads > 0 && fences {
+                return None;
+            }
+            if entry.needs_credit() && self.credit == self.consumed {
+                return None;
+            }
+            if entry.is_read() && self.reads >= self.most_reads {
+                return None;
+            }
+        }
+        Some((entry, self.first.wrapping_add(self.started as u32), self.cut))
+    }
+
+    /// `bytes` more of the next operation are transmitted, and `all` tells whether that is all of it.
+    pub(super) fn advance(&mut self, bytes: usize, all: bool) {
+        let Some(entry) = self.entries.get(self.started) else { return };
+        if !self.begun {
+            self.consumed = self.consumed.wrapping_add(u32::from(entry.needs_credit()));
+            self.reads += u32::from(entry.is_read());
+            self.begun = true;
+        }
+        self.cut += bytes;
+        if all {
+            (self.started, self.cut, self.begun) = (self.started + 1, 0, false);
+        }
+    }
+
+    /// The peer has accepted `ack` requests and posted `credit` receives.
+    pub(super) fn hear(&mut self, ack: u32, credit: u32) -> Result<(), Breach> {
+        if ack.wrapping_sub(self.first) as usize > self.started {
+            // An old ack is behind `first`; a true one never is, since it never goes back.
+            return Err(Breach("an acknowledgement of what was never sent"));
+        }
+        if (credit.wrapping_sub(self.credit) as i32) < 0 {
+            return Err(Breach("a credit that was taken back"));
+        }
+        if (ack.wrapping_sub(self.acked) as i32) < 0 {
+            return Err(Breach("an acknowledgement that was taken back"));
+        }
+        (self.acked, self.credit) = (ack, credit);
+        Ok(())
+    }
+
+    /// The oldest transmitted operation that waits for an answer, if it has the number `seq`.
+    pub(super) fn answering(&mut self, seq: u32) -> Result<&mut Entry, Breach> {
+        let waiting = |entry: &Entry| entry.has_answer() && !entry.done;
+        let at = self.entries.iter().take(self.started).position(waiting);
+        match at {
+            Some(at) if self.first.wrapping_add(at as u32) == seq => Ok(&mut self.entries[at]),
+            _ => Err(Breach("an answer to what was not asked")),
+        }
+    }
+
+    /// Takes the oldest operation if it is finished.
+    pub(super) fn pop_finished(&mut self) -> Option<Entry> {
+        if self.started == 0 || self.acked == self.first {
+            return None;
+        }
+        if self.entries.front().is_some_and(|entry| entry.has_answer() && !entry.done) {
+            return None;
+        }
+        self.pop()
+    }
+
+    /// Takes the oldest operation, however far it is.
+    pub(super) fn pop(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_front()?;
+        if self.started > 0 {
+            self.started -= 1;
+            self.reads -= u32::from(entry.is_read());
+        } else {
+            (self.cut, self.begun) = (0, false);
+        }
+        self.first = self.first.wrapping_add(1);
+        Some(entry)
+    }
+
+    /// Whether the operation `seq` has been transmitted, at least in part, and not completed.
+    pub(super) fn is_out(&self, seq: u32) -> bool {
+        (seq.wrapping_sub(self.first) as usize) < self.started + usize::from(self.begun)
+    }
+
+    /// Tests only: hears of receives and of nothing else.
+    pub(super) fn hear_credit(&mut self, credit: u32) {
+        self.credit = credit;
+    }
+
+    /// Tests only: takes everything transmitted for accepted.
+    pub(super) fn assume_accepted(&mut self) {
+        self.acked = self.first.wrapping_add(self.started as u32);
+    }
+
+    /// The number of the oldest operation.
+    pub(super) fn first(&self) -> u32 {
+        self.first
+    }
+
+    pub(super) fn dump(&self) -> String {
+        format!(
+            "{} sends in flight ({} transmitted, {} acknowledged of {}), {} reads out, credit {} of {}",
+            self.entries.len(),
+            self.started,
+            self.acked,
+            self.first.wrapping_add(self.entries.len() as u32),
+            self.reads,
+            self.consumed,
+            self.credit,
+        )
+    }
+}
+
+/// For [`RawCompletion`]s of receives.
+pub(super) fn received(token: Token, len: u32, imm: Option<u32>, remote_write: bool) -> RawCompletion {
+    let mut completion = RawCompletion::new(token, fabric_core::Status::Ok);
+    completion.len = len.into();
+    completion.immediate = imm;
+    completion.remote_write = remote_write;
+    completion
+}

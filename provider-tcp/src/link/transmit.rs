@@ -1,0 +1,150 @@
+//! Cutting requests and answers into frames.
+
+use fabric_core::{SendFlags, SendOp};
+
+use super::sends::Entry;
+use super::target::Answer;
+use super::{Link, Phase};
+use crate::policy::Policy;
+use crate::wire::frame::{Header, Kind};
+
+/// No more is cut while this many bytes wait for the socket.
+const MOST_QUEUED: usize = 512 << 10;
+/// The payload of one frame: long enough to be worth its header, short enough that an acknowledgement does not
+/// wait long behind it.
+const FRAGMENT: usize = 256 << 10;
+/// Payloads up to this are copied behind their header: cheaper than a run of their own.
+const COPY: usize = 2048;
+
+impl<P: Policy> Link<P> {
+    /// Cuts as much as may be transmitted now into the stream.
+    pub(crate) fn fill(&mut self) {
+        while self.outgoing.queued() < MOST_QUEUED {
+            // In turn, so that neither direction of work starves the other.
+            let answer = self.cut_answer();
+            let request = self.phase == Phase::Open && self.cut_request();
+            if !answer && !request {
+                break;
+            }
+        }
+        if self.phase == Phase::Ending && self.answers.is_empty() {
+            self.say_last();
+        }
+    }
+
+    /// Appends a frame that only carries ack and credit, if either is due.
+    pub(crate) fn pay(&mut self) {
+        if self.owes() {
+            self.push_ack();
+        }
+    }
+
+    /// Appends a frame that only carries ack and credit.
+    pub(crate) fn push_ack(&mut self) {
+        let header = self.header(Kind::Ack, 0, 0);
+        self.outgoing.copied(|buffer| header.encode(buffer));
+    }
+
+    fn cut_request(&mut self) -> bool {
+        let Some((entry, seq, cut)) = self.sends.next(!P::NO_FENCE) else { return false };
+        let message = matches!(entry.op, SendOp::Send { .. } | SendOp::Write { .. });
+        let payload = if message { (entry.len - cut).min(FRAGMENT) } else { 0 };
+        let all = !message || cut + payload == entry.len;
+        let len = if message { payload } else { entry.len };
+        let kind = kind_of(entry, cut, all);
+        let (ack, credit) = (self.incoming.tell_ack(), self.recvs.announce());
+        // Lengths fit: a message has at most `MAX_MESSAGE` bytes, an atomic none.
+        let len = if matches!(kind, Kind::Atomic { .. }) { 0 } else { len as u32 };
+        let header = Header { kind, len, ack, credit, seq };
+        self.outgoing.copied(|buffer| header.encode(buffer));
+        let copy = payload <= COPY || entry.flags.contains(SendFlags::INJECT);
+        let (mut skip, mut left) = (cut, payload);
+        for segment in &entry.segments {
+            if left == 0 {
+                break;
+            }
+            if skip >= segment.len {
+                skip -= segment.len;
+                continue;
+            }
+            let (addr, part) = (segment.addr.wrapping_add(skip), left.min(segment.len - skip));
+            if copy {
+                // SAFETY: the operation has not completed, so its segments are valid; an inject's are the
+                // caller's during the post, and the entry's own afterwards.
+                unsafe { self.outgoing.copy(addr, part) };
+                self.around.stats.copied_bytes.add(part as u64);
+            } else {
+                self.outgoing.local(addr, part);
+            }
+            (skip, left) = (0, left - part);
+        }
+        self.sends.advance(payload, all);
+        if P::COMPLETE_AT_WRITE {
+            // The memory may be reused at once.
+            self.outgoing.own();
+            self.sends.assume_accepted();
+            self.complete_finished();
+        }
+        true
+    }
+
+    fn cut_answer(&mut self) -> bool {
+        let Some(answer) = self.answers.front_mut() else { return false };
+        match answer {
+            Answer::Old { seq, value } => {
+                let (seq, value) = (*seq, *value);
+                self.answers.pop_front();
+                let header = self.header(Kind::OldValue, 8, seq);
+                self.outgoing.copied(|buffer| {
+                    header.encode(buffer);
+                    buffer.extend_from_slice(&value.to_le_bytes());
+                });
+            }
+            Answer::Read { seq, from, addr, left } => {
+                let (seq, at, part) = (*seq, *addr, (*left).min(FRAGMENT));
+                let from = from.clone();
+                *addr += part as u64;
+                *left -= part;
+                let last = *left == 0;
+                if last {
+                    self.answers.pop_front();
+                }
+                let mut pass = None;
+                if let Some(entry) = &from {
+                    pass = entry.enter();
+                    if pass.is_none() {
+                        // The region closed after the check: the rest is refused, in the answer's place.
+                        drop(pass);
+                        self.answers.forget();
+                        self.refuse_answer(seq);
+                        return false;
+                    }
+                }
+                let header = self.header(Kind::ReadData { last }, part as u32, seq);
+                self.outgoing.copied(|buffer| header.encode(buffer));
+                match &from {
+                    Some(entry) if part <= COPY => {
+                        // SAFETY: the range was checked when the read came, and the pass holds the region open.
+                        unsafe { self.outgoing.copy(entry.at(at), part) };
+                        self.around.stats.copied_bytes.add(part as u64);
+                    }
+                    Some(entry) => self.outgoing.region(entry, at, part),
+                    None => {}
+                }
+                drop(pass);
+            }
+        }
+        true
+    }
+}
+
+fn kind_of(entry: &Entry, cut: usize, all: bool) -> Kind {
+    let total = entry.len as u32;
+    match entry.op {
+        SendOp::Send { .. } | SendOp::Write { .. } if cut > 0 => Kind::Data { more: !all },
+        SendOp::Send { imm } => Kind::Send { total, imm },
+        SendOp::Write { to, imm } => Kind::Write { total, imm, to },
+        SendOp::Read { from } => Kind::Read { from },
+        SendOp::Atomic { at, call, fetch } => Kind::Atomic { at, call, fetch },
+    }
+}

@@ -1,0 +1,295 @@
+//! Listeners, and the requests that come to them.
+//!
+//! A connection is half-open until its hello is there; half-open ones are bounded in number and time. A
+//! request then waits for the application, at most as many as the backlog says.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fabric_core::provider::{RawRequest, RequestId};
+use fabric_core::{Error, ListenerAttr, ListenerId, ListenerOps, RawEvent, Result};
+use mio::Interest;
+use mio::unix::SourceFd;
+
+use crate::engine::{Engine, EngineRef, Member, Timer, lock};
+use crate::policy::{Faithful, Policy};
+use crate::wire::handshake::{self, Handshake, Kind};
+use crate::{NAME, device, socket};
+
+/// How long a hello may take.
+const HELLO: Duration = Duration::from_secs(5);
+/// Half-open connections of one listener; the next ones wait in the kernel.
+const HALF_OPEN: usize = 1024;
+/// How long to wait when descriptors have run out.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// A listening socket.
+pub(crate) struct Door<P: Policy> {
+    name: usize,
+    id: ListenerId,
+    backlog: usize,
+    addr: SocketAddr,
+    state: Mutex<DoorState<P>>,
+    half_open: AtomicUsize,
+}
+
+struct DoorState<P: Policy> {
+    socket: Option<std::net::TcpListener>,
+    waiting: VecDeque<Arc<Inbound<P>>>,
+}
+
+impl<P: Policy> Door<P> {
+    /// Takes every connection that waits in the kernel.
+    pub(crate) fn ready(self: &Arc<Self>, engine: &Engine<P>) {
+        loop {
+            if self.half_open.load(Ordering::Relaxed) >= HALF_OPEN {
+                engine.deadline(RETRY, self.name, Timer::Accept);
+                return;
+            }
+            let accepted = match &lock(&self.state).socket {
+                Some(socket) => socket.accept(),
+                None => return,
+            };
+            match accepted {
+                Ok((stream, peer)) => Inbound::open(self, engine, stream, peer),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+                Err(error) => {
+                    // Out of descriptors or memory: no edge will come for what waits, so look again later.
+                    log::warn!("listener {}: {error}; trying again", self.addr);
+                    engine.deadline(RETRY, self.name, Timer::Accept);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A hello is there: the request waits for the application, or is refused.
+    fn offer(&self, engine: &Engine<P>, inbound: &Arc<Inbound<P>>) {
+        let mut state = lock(&self.state);
+        if state.socket.is_none() || state.waiting.len() >= self.backlog {
+            drop(state);
+            inbound.answer(Kind::Refuse, &[]);
+            return;
+        }
+        state.waiting.push_back(inbound.clone());
+        drop(state);
+        engine.events.event(RawEvent::ConnectRequest { listener: self.id });
+    }
+
+    /// Closes the socket and refuses what waits.
+    pub(crate) fn close(&self) {
+        let mut state = lock(&self.state);
+        let socket = state.socket.take();
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        for inbound in waiting {
+            inbound.answer(Kind::Refuse, &[]);
+        }
+        drop(socket);
+    }
+}
+
+/// A connection that came in and has no endpoint yet.
+pub(crate) struct Inbound<P: Policy> {
+    name: usize,
+    door: Arc<Door<P>>,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: Option<SocketAddr>,
+    state: Mutex<InboundState>,
+}
+
+struct InboundState {
+    socket: Option<OwnedFd>,
+    bytes: Vec<u8>,
+    hello: Option<Handshake>,
+}
+
+impl<P: Policy> Inbound<P> {
+    fn open(door: &Arc<Door<P>>, engine: &Engine<P>, stream: std::net::TcpStream, peer: SocketAddr) {
+        if stream.set_nonblocking(true).is_err() {
+            return;
+        }
+        let local = stream.local_addr().ok();
+        let socket = OwnedFd::from(stream);
+        let fd = socket.as_raw_fd();
+        let name = engine.name();
+        let state = InboundState { socket: Some(socket), bytes: Vec::new(), hello: None };
+        let door = door.clone();
+        door.half_open.fetch_add(1, Ordering::Relaxed);
+        let inbound = Arc::new(Inbound { name, door, peer, local, state: Mutex::new(state) });
+        let member = Member::Inbound(inbound.clone());
+        if engine.watch(&mut SourceFd(&fd), name, member, Interest::READABLE).is_err() {
+            inbound.drop_socket();
+            return;
+        }
+        engine.deadline(HELLO, name, Timer::Connect);
+        // What came before the socket was watched is no edge.
+        inbound.ready(engine);
+    }
+
+    /// Reads the hello.
+    pub(crate) fn ready(self: &Arc<Self>, engine: &Engine<P>) {
+        let mut state = lock(&self.state);
+        let mut buffer = [0; handshake::MAX];
+        let verdict = loop {
+            let Some(socket) = &state.socket else { return };
+            if state.hello.is_some() {
+                // It waits for the application; if the peer leaves, the endpoint that accepts it finds out.
+                return;
+            }
+            let run = (buffer.as_mut_ptr(), buffer.len());
+            // SAFETY: the buffer is ours.
+            match unsafe { socket::receive(socket.as_fd(), &[run]) } {
+                Ok(0) => break Err("it closed before its hello".to_owned()),
+                Ok(got) => state.bytes.extend_from_slice(&buffer[..got]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) => break Err(error.to_string()),
+            }
+            match Handshake::decode(&state.bytes) {
+                Ok(None) => {}
+                Ok(Some((hello, _, len))) if hello.kind == Kind::Hello && len == state.bytes.len() => {
+                    break Ok(hello);
+                }
+                Ok(Some(_)) => break Err("its first frame is no hello, or not alone".to_owned()),
+                Err(malformed) => break Err(malformed.to_string()),
+            }
+        };
+        self.door.half_open.fetch_sub(1, Ordering::Relaxed);
+        match verdict {
+            Ok(hello) => {
+                state.hello = Some(hello);
+                if let Some(fd) = state.socket.as_ref().map(AsRawFd::as_raw_fd) {
+                    engine.unwatch(&mut SourceFd(&fd), self.name);
+                }
+                drop(state);
+                self.door.offer(engine, self);
+            }
+            Err(why) => {
+                state.socket = None;
+                drop(state);
+                engine.forget(self.name);
+                engine.stats().protocol_errors.add(1);
+                log::warn!("listener {}: {} is cut off: {why}", self.door.addr, self.peer);
+            }
+        }
+    }
+
+    /// The hello's time is over.
+    pub(crate) fn expired(&self, engine: &Engine<P>) {
+        let mut state = lock(&self.state);
+        if state.hello.is_none() && state.socket.take().is_some() {
+            drop(state);
+            self.door.half_open.fetch_sub(1, Ordering::Relaxed);
+            engine.forget(self.name);
+            log::warn!("listener {}: {} sent no hello in {HELLO:?}", self.door.addr, self.peer);
+        }
+    }
+
+    /// Says no, and closes.
+    fn answer(&self, kind: Kind, data: &[u8]) {
+        let Some((socket, _)) = self.take() else { return };
+        let frame = Handshake { kind, data: data.len() as u16, reads: 0, credit: 0 }.encode(data);
+        // An empty socket takes so few bytes at once; and if the peer is gone nobody is left to be told.
+        // SAFETY: the frame is ours.
+        let _ = unsafe { socket::transmit(socket.as_fd(), &[(frame.as_ptr().cast_mut(), frame.len())]) };
+    }
+
+    /// Takes the socket and the hello.
+    pub(crate) fn take(&self) -> Option<(OwnedFd, Handshake)> {
+        let mut state = lock(&self.state);
+        let hello = state.hello?;
+        state.socket.take().map(|socket| (socket, hello))
+    }
+
+    pub(crate) fn drop_socket(&self) {
+        let mut state = lock(&self.state);
+        if state.socket.take().is_some() && state.hello.is_none() {
+            self.door.half_open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn data(&self) -> Box<[u8]> {
+        let state = lock(&self.state);
+        let mut data = state.bytes.get(handshake::LEN..).unwrap_or_default().to_vec();
+        if P::PAD_DATA {
+            data.resize(data.len().next_multiple_of(64), 0);
+        }
+        data.into()
+    }
+}
+
+/// A listener.
+pub struct TcpListener<P: Policy = Faithful> {
+    door: Arc<Door<P>>,
+    engine: EngineRef<P>,
+}
+
+impl<P: Policy> TcpListener<P> {
+    pub(crate) fn new(
+        engine: &Arc<Engine<P>>,
+        id: ListenerId,
+        addr: SocketAddr,
+        attr: &ListenerAttr,
+    ) -> Result<Self> {
+        let fail = |cause| Error::system("listen", NAME, cause);
+        let socket = socket::listen(device::listen_addr(&engine.info, addr)?).map_err(fail)?;
+        let addr = socket.local_addr().map_err(fail)?;
+        let fd = socket.as_raw_fd();
+        let name = engine.name();
+        let state = DoorState { socket: Some(socket), waiting: VecDeque::new() };
+        let door = Arc::new(Door {
+            name,
+            id,
+            backlog: attr.backlog,
+            addr,
+            state: Mutex::new(state),
+            half_open: AtomicUsize::new(0),
+        });
+        engine.watch(&mut SourceFd(&fd), name, Member::Door(door.clone()), Interest::READABLE)?;
+        Ok(TcpListener { door, engine: Arc::downgrade(engine) })
+    }
+}
+
+impl<P: Policy> ListenerOps for TcpListener<P> {
+    fn local_addr(&self) -> SocketAddr {
+        self.door.addr
+    }
+
+    fn next_request(&self) -> Option<RawRequest> {
+        let engine = self.engine.upgrade()?;
+        let inbound = lock(&self.door.state).waiting.pop_front()?;
+        let id = engine.name_request();
+        lock(&engine.requests).insert(id, inbound.clone());
+        Some(RawRequest { id, peer: inbound.peer, data: inbound.data() })
+    }
+}
+
+impl<P: Policy> Drop for TcpListener<P> {
+    fn drop(&mut self) {
+        self.door.close();
+        if let Some(engine) = self.engine.upgrade() {
+            engine.forget(self.door.name);
+        }
+    }
+}
+
+/// Rejects a request that the application took.
+pub(crate) fn reject<P: Policy>(engine: &Engine<P>, request: RequestId, data: &[u8]) -> Result<()> {
+    match lock(&engine.requests).remove(&request) {
+        Some(inbound) => {
+            let mut padded = data.to_vec();
+            if P::PAD_DATA {
+                padded.resize(data.len().next_multiple_of(64), 0);
+            }
+            inbound.answer(Kind::Reject, &padded);
+            Ok(())
+        }
+        None => Err(Error::state("reject", "the request was answered before")),
+    }
+}

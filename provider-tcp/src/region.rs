@@ -1,0 +1,213 @@
+//! Registrations: which memory peers may reach, by which key.
+//!
+//! The engine holds a region's gate for reading while it copies, a deregistration takes it for writing:
+//! when that has returned, no copy is under way and none will begin.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use fabric_core::{Access, Error, RegistrationOps, Result};
+
+use crate::NAME;
+
+/// A registered range.
+pub(crate) struct Entry {
+    key: u64,
+    addr: *mut u8,
+    len: u64,
+    access: Access,
+    open: RwLock<bool>,
+}
+
+// SAFETY: `addr` is only dereferenced under the gate, while the registrant keeps the range allocated, and only
+// through `fabric_core::memory` or system calls, which may run beside other accesses.
+unsafe impl Send for Entry {}
+// SAFETY: as above.
+unsafe impl Sync for Entry {}
+
+/// Leave to touch a region's memory, for as long as it is held.
+pub(crate) struct Pass<'a>(#[allow(dead_code)] RwLockReadGuard<'a, bool>);
+
+impl Entry {
+    /// Leave to copy, unless the region is closed.
+    pub(crate) fn enter(&self) -> Option<Pass<'_>> {
+        let gate = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        if *gate { Some(Pass(gate)) } else { None }
+    }
+
+    /// The place `addr` bytes into the region; the range has been checked.
+    pub(crate) fn at(&self, addr: u64) -> *mut u8 {
+        self.addr.wrapping_add(addr as usize)
+    }
+
+    /// Whether `len` bytes at `addr` are inside.
+    pub(crate) fn contains(&self, addr: u64, len: u64) -> bool {
+        addr.checked_add(len).is_some_and(|end| end <= self.len)
+    }
+
+    pub(crate) fn grants(&self, access: Access) -> bool {
+        self.access.contains(access)
+    }
+}
+
+/// The registrations of a domain.
+#[derive(Default)]
+pub(crate) struct Table {
+    entries: RwLock<HashMap<u64, Arc<Entry>>>,
+}
+
+impl Table {
+    pub(crate) fn find(&self, key: u64) -> Option<Arc<Entry>> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// A registration; its drop revokes the key.
+pub struct TcpRegistration {
+    table: Arc<Table>,
+    entry: Arc<Entry>,
+    /// Tests only: the key outlives the registration.
+    keep: bool,
+}
+
+impl TcpRegistration {
+    pub(crate) fn new(
+        table: &Arc<Table>,
+        (addr, len): (*mut u8, usize),
+        access: Access,
+        keep: bool,
+    ) -> Result<Self> {
+        probe(addr, len, access)?;
+        let mut entries = table.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let key = loop {
+            let key = random()?;
+            if key != 0 && !entries.contains_key(&key) {
+                break key;
+            }
+        };
+        let entry = Arc::new(Entry { key, addr, len: len as u64, access, open: RwLock::new(true) });
+        entries.insert(key, entry.clone());
+        drop(entries);
+        Ok(TcpRegistration { table: table.clone(), entry, keep })
+    }
+}
+
+/// 64 bits nobody can guess. A key that was closed comes back with a chance of 2^-64 a registration.
+fn random() -> Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes)
+        .map_err(|cause| Error::system("register", NAME, std::io::Error::other(cause.to_string())))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// Asks the kernel whether the pages are there and as writable as the access needs.
+fn probe(addr: *mut u8, len: usize, access: Access) -> Result<()> {
+    const PAGE: usize = 4096;
+    let write = access.contains(Access::LOCAL_WRITE);
+    let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+    let start = addr as usize & !(PAGE - 1);
+    let Some(end) = (addr as usize + len).checked_next_multiple_of(PAGE) else {
+        return Err(Error::invalid("register", "the range ends at the end of the address space"));
+    };
+    loop {
+        // SAFETY: MADV_POPULATE_* faults pages in and changes no contents (madvise(2), Linux 5.14); on
+        // addresses that are not mapped it fails.
+        let failed = unsafe { libc::madvise(start as *mut libc::c_void, end - start, advice) } != 0;
+        if !failed {
+            return Ok(());
+        }
+        let cause = std::io::Error::last_os_error();
+        match cause.raw_os_error() {
+            Some(libc::EINTR | libc::EAGAIN) => {}
+            // A kernel older than 5.14 cannot tell; the first access will.
+            Some(libc::EINVAL) => return Ok(()),
+            Some(libc::ENOMEM) => {
+                return Err(Error::invalid("register", format!("{len} bytes at {addr:p} are not all mapped")));
+            }
+            Some(libc::EFAULT | libc::EACCES | libc::EPERM) => {
+                let how = if write { "writable" } else { "readable" };
+                return Err(Error::invalid("register", format!("{len} bytes at {addr:p} are not all {how}")));
+            }
+            _ => return Err(Error::system("register", NAME, cause)),
+        }
+    }
+}
+
+impl RegistrationOps for TcpRegistration {
+    fn local_key(&self) -> u64 {
+        self.entry.key
+    }
+    fn remote_key(&self) -> u64 {
+        self.entry.key
+    }
+    fn remote_base(&self) -> u64 {
+        // Peers count from the start of the region and learn no address of this process.
+        0
+    }
+}
+
+impl Drop for TcpRegistration {
+    fn drop(&mut self) {
+        if self.keep {
+            return;
+        }
+        let mut entries = self.table.entries.write().unwrap_or_else(PoisonError::into_inner);
+        entries.remove(&self.entry.key);
+        drop(entries);
+        // Waits for the copies under way: each is one system call or one memory copy long.
+        *self.entry.open.write().unwrap_or_else(PoisonError::into_inner) = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn register(table: &Arc<Table>, bytes: &mut [u64]) -> TcpRegistration {
+        let range = (bytes.as_mut_ptr().cast(), size_of_val(bytes));
+        TcpRegistration::new(table, range, Access::ALL, false).unwrap()
+    }
+
+    #[test]
+    fn keys_open_until_closed_and_never_come_back() {
+        let table = Arc::new(Table::default());
+        let mut memory = [0u64; 8];
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..1000 {
+            let registration = register(&table, &mut memory);
+            let key = registration.remote_key();
+            assert!(seen.insert(key));
+            let entry = table.find(key).unwrap();
+            assert!(entry.enter().is_some());
+            drop(registration);
+            assert!(table.find(key).is_none() && entry.enter().is_none());
+        }
+    }
+
+    #[test]
+    fn bounds_do_not_wrap() {
+        let table = Arc::new(Table::default());
+        let mut memory = [0u64; 8];
+        let registration = register(&table, &mut memory);
+        let entry = table.find(registration.remote_key()).unwrap();
+        assert!(entry.contains(0, 64) && entry.contains(64, 0) && entry.contains(63, 1));
+        assert!(!entry.contains(0, 65) && !entry.contains(65, 0) && !entry.contains(u64::MAX, 2));
+    }
+
+    #[test]
+    fn pages_are_probed() {
+        let table = Arc::new(Table::default());
+        let unmapped = (0x1000 as *mut u8, 8);
+        let text = TcpRegistration::new(&table, unmapped, Access::ALL, false).err().unwrap();
+        assert!(text.to_string().contains("not all mapped"), "{text}");
+        // This program's code is mapped and not writable.
+        let code = (pages_are_probed as fn() as *mut u8, 8);
+        assert!(TcpRegistration::new(&table, code, Access::REMOTE_READ, false).is_ok());
+        let text = TcpRegistration::new(&table, code, Access::LOCAL_WRITE, false).err().unwrap();
+        assert!(text.to_string().contains("not all writable"), "{text}");
+    }
+}

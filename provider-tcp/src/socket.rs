@@ -1,0 +1,159 @@
+//! Sockets: options, and reading and writing memory that is not a Rust slice.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use fabric_core::EndpointAttr;
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+
+/// A run of memory for a vectored call.
+pub(crate) type Run = (*mut u8, usize);
+
+/// The most runs of one call.
+pub(crate) const MAX_RUNS: usize = 64;
+
+fn iovec(runs: &[Run]) -> smallvec::SmallVec<[libc::iovec; 8]> {
+    runs.iter().map(|&(base, len)| libc::iovec { iov_base: base.cast(), iov_len: len }).collect()
+}
+
+fn message(iov: &mut [libc::iovec]) -> libc::msghdr {
+    // SAFETY: a msghdr is plain data, for which zeroes mean "nothing".
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = iov.as_mut_ptr();
+    message.msg_iovlen = iov.len() as _;
+    message
+}
+
+/// Reads into `runs` without blocking; 0 is the end of the stream.
+///
+/// # Safety
+/// The runs must be allocated and writable, and nobody may hold references into them.
+pub(crate) unsafe fn receive(fd: BorrowedFd<'_>, runs: &[Run]) -> io::Result<usize> {
+    loop {
+        let got = if let [(base, len)] = *runs {
+            // SAFETY: the caller's promise.
+            unsafe { libc::recv(fd.as_raw_fd(), base.cast(), len, libc::MSG_DONTWAIT) }
+        } else {
+            let mut iov = iovec(runs);
+            let mut message = message(&mut iov);
+            // SAFETY: the caller's promise; `message` and what it points to live through the call.
+            unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) }
+        };
+        match usize::try_from(got) {
+            Ok(got) => return Ok(got),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+}
+
+/// Writes `runs` without blocking and without a signal if the peer is gone.
+///
+/// # Safety
+/// The runs must be allocated and readable.
+pub(crate) unsafe fn transmit(fd: BorrowedFd<'_>, runs: &[Run]) -> io::Result<usize> {
+    const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    loop {
+        let put = if let [(base, len)] = *runs {
+            // SAFETY: the caller's promise.
+            unsafe { libc::send(fd.as_raw_fd(), base.cast(), len, FLAGS) }
+        } else {
+            let mut iov = iovec(runs);
+            let message = message(&mut iov);
+            // SAFETY: the caller's promise; `message` and what it points to live through the call.
+            unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, FLAGS) }
+        };
+        match usize::try_from(put) {
+            Ok(put) => return Ok(put),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+}
+
+/// A listening socket. The kernel's backlog is at its maximum: the one that counts is ours.
+pub(crate) fn listen(addr: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if addr.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&addr.into())?;
+    socket.listen(libc::c_int::from(u16::MAX))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// A socket that is connecting.
+pub(crate) fn connect(to: SocketAddr, source: Option<IpAddr>, attr: &EndpointAttr) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    if let Some(source) = source {
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    tune(&SockRef::from(&socket), to.is_ipv6(), attr)?;
+    match socket.connect(&to.into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(socket.into())
+}
+
+/// Sets the options of a connection's socket.
+pub(crate) fn tune(socket: &SockRef<'_>, v6: bool, attr: &EndpointAttr) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    if let Some(class) = attr.traffic_class {
+        if v6 {
+            socket.set_tclass_v6(class.into())?;
+        } else {
+            socket.set_tos_v4(class.into())?;
+        }
+    }
+    if let Some(interval) = attr.liveness {
+        // An idle connection: probes from one interval on, lost when three in the next interval stay
+        // unanswered. What is under way is watched by `silence`.
+        let probe = (interval / 3).max(Duration::from_secs(1));
+        let keepalive = TcpKeepalive::new().with_time(interval).with_interval(probe).with_retries(3);
+        socket.set_tcp_keepalive(&keepalive)?;
+    }
+    Ok(())
+}
+
+/// The error by which a connecting socket ended, or none.
+pub(crate) fn take_error(fd: BorrowedFd<'_>) -> io::Result<()> {
+    match SockRef::from(&fd).take_error()? {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+/// How long the peer's kernel has owed an answer to what was sent: `None` if nothing is unanswered.
+///
+/// A peer whose process is stopped answers all the same, with a closed window, and then nothing is in
+/// flight; so `TCP_USER_TIMEOUT`, which ends such a connection too, is not what is wanted.
+pub(crate) fn silence(fd: BorrowedFd<'_>) -> Option<Duration> {
+    // SAFETY: tcp_info is plain data.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into `info` (tcp(7), TCP_INFO).
+    let failed = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut len,
+        )
+    } != 0;
+    if failed || info.tcpi_unacked == 0 {
+        return None;
+    }
+    Some(Duration::from_millis(info.tcpi_last_ack_recv.into()))
+}

@@ -1,0 +1,339 @@
+//! Data frames.
+
+use fabric_core::{AtomicCall, AtomicOp, AtomicType, RemoteAddr, Status, atomic};
+
+use super::{Malformed, u32_at, u64_at};
+
+/// The bytes every frame begins with.
+pub const BASE: usize = 24;
+/// The longest header.
+pub const MAX_HEADER: usize = BASE + 32;
+/// The most payload bytes of one frame.
+pub const MAX_PAYLOAD: u32 = 1 << 20;
+/// The most bytes of one message.
+pub const MAX_MESSAGE: u32 = 1 << 30;
+
+const IMMEDIATE: u8 = 1;
+const LAST: u8 = 2;
+const MORE: u8 = 4;
+
+/// What a frame is, with the fields of its kind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// The first fragment of a send.
+    Send {
+        /// Bytes of the whole message.
+        total: u32,
+        /// Immediate data.
+        imm: Option<u32>,
+    },
+    /// The first fragment of a write.
+    Write {
+        /// Bytes of the whole message.
+        total: u32,
+        /// Immediate data.
+        imm: Option<u32>,
+        /// Where to.
+        to: RemoteAddr,
+    },
+    /// A read of `len` bytes.
+    Read {
+        /// Where from.
+        from: RemoteAddr,
+    },
+    /// An atomic operation.
+    Atomic {
+        /// Where.
+        at: RemoteAddr,
+        /// Which.
+        call: AtomicCall,
+        /// Whether the old value is asked for.
+        fetch: bool,
+    },
+    /// The next fragment of the message begun.
+    Data {
+        /// Whether others follow.
+        more: bool,
+    },
+    /// A chunk of a read's answer.
+    ReadData {
+        /// Whether it is the last one.
+        last: bool,
+    },
+    /// The answer to a fetching atomic.
+    OldValue,
+    /// Nothing but ack and credit.
+    Ack,
+    /// The request failed.
+    Nak {
+        /// `TooLong`, `RemoteAccess` or `Internal`.
+        status: Status,
+    },
+    /// Orderly end.
+    Bye,
+}
+
+/// A frame's header.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Header {
+    /// What it is.
+    pub kind: Kind,
+    /// Payload bytes; for a read, bytes asked for.
+    pub len: u32,
+    /// Requests that the sender has accepted.
+    pub ack: u32,
+    /// Receives that the sender has posted.
+    pub credit: u32,
+    /// The request's number.
+    pub seq: u32,
+}
+
+fn code(kind: &Kind) -> u8 {
+    match kind {
+        Kind::Send { .. } => 1,
+        Kind::Write { .. } => 2,
+        Kind::Read { .. } => 3,
+        Kind::Atomic { .. } => 4,
+        Kind::Data { .. } => 5,
+        Kind::ReadData { .. } => 6,
+        Kind::OldValue => 7,
+        Kind::Ack => 8,
+        Kind::Nak { .. } => 9,
+        Kind::Bye => 10,
+    }
+}
+
+/// Bytes of the header of a frame of this kind; `None` for an unknown kind.
+pub fn header_len(kind: u8) -> Option<usize> {
+    match kind {
+        1 => Some(BASE + 8),
+        2 => Some(BASE + 24),
+        3 => Some(BASE + 16),
+        4 => Some(BASE + 32),
+        5..=10 => Some(BASE),
+        _ => None,
+    }
+}
+
+impl Header {
+    /// Payload bytes that follow the header.
+    pub fn payload(&self) -> u32 {
+        if matches!(self.kind, Kind::Read { .. }) { 0 } else { self.len }
+    }
+
+    /// Appends the header's bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let (mut flags, mut a, mut b, mut immediate) = (0, 0, 0, 0);
+        match self.kind {
+            Kind::Send { total, imm } | Kind::Write { total, imm, .. } => {
+                if let Some(value) = imm {
+                    flags |= IMMEDIATE;
+                    immediate = value;
+                }
+                if total > self.len {
+                    flags |= MORE;
+                }
+            }
+            Kind::Atomic { call, fetch, .. } => {
+                (a, b) = (call.op as u8, call.ty as u8);
+                flags = if fetch { LAST } else { 0 };
+            }
+            Kind::Data { more } => flags = if more { MORE } else { 0 },
+            Kind::ReadData { last } => flags = if last { LAST } else { 0 },
+            Kind::Nak { status } => a = nak_code(status),
+            _ => {}
+        }
+        let mut base = [0; BASE];
+        base[..4].copy_from_slice(&[code(&self.kind), flags, a, b]);
+        for (at, word) in [self.len, self.ack, self.credit, self.seq, immediate].iter().enumerate() {
+            base[4 + 4 * at..8 + 4 * at].copy_from_slice(&word.to_le_bytes());
+        }
+        out.extend_from_slice(&base);
+        match self.kind {
+            Kind::Send { total, .. } => put(out, [u64::from(total)]),
+            Kind::Write { total, to, .. } => put(out, [u64::from(total), to.key, to.addr]),
+            Kind::Read { from } => put(out, [from.key, from.addr]),
+            Kind::Atomic { at, call, .. } => put(out, [at.key, at.addr, call.operand, call.compare]),
+            _ => {}
+        }
+    }
+
+    /// Reads a header from the start of `bytes`: `None` if it is not all there yet, else the header and its
+    /// length.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Header, usize)>, Malformed> {
+        let Some(&code) = bytes.first() else { return Ok(None) };
+        let size = header_len(code).ok_or(Malformed::Kind(code))?;
+        let Some(bytes) = bytes.get(..size) else { return Ok(None) };
+        let flags = bytes[1];
+        let (len, immediate) = (u32_at(bytes, 4), u32_at(bytes, 20));
+        let imm = (flags & IMMEDIATE != 0).then_some(immediate);
+        let allowed = match code {
+            1 | 2 => IMMEDIATE | MORE,
+            4 | 6 => LAST,
+            5 => MORE,
+            _ => 0,
+        };
+        if flags & !allowed != 0 {
+            return Err(Malformed::Flags(flags));
+        }
+        if imm.is_none() && immediate != 0 {
+            return Err(Malformed::Field("immediate"));
+        }
+        if !matches!(code, 4 | 9) && bytes[2] != 0 || code != 4 && bytes[3] != 0 {
+            return Err(Malformed::Field("a"));
+        }
+        let addr = |at| RemoteAddr { key: u64_at(bytes, at), addr: u64_at(bytes, at + 8) };
+        let kind = match code {
+            1 => Kind::Send { total: total(bytes, len, flags)?, imm },
+            2 => Kind::Write { total: total(bytes, len, flags)?, imm, to: addr(BASE + 8) },
+            3 => Kind::Read { from: addr(BASE) },
+            4 => Kind::Atomic { at: addr(BASE), call: call(bytes)?, fetch: flags & LAST != 0 },
+            5 => Kind::Data { more: flags & MORE != 0 },
+            6 => Kind::ReadData { last: flags & LAST != 0 },
+            7 => Kind::OldValue,
+            8 => Kind::Ack,
+            9 => Kind::Nak { status: nak_status(bytes[2])? },
+            _ => Kind::Bye,
+        };
+        let most = match kind {
+            Kind::Send { .. } | Kind::Write { .. } | Kind::Data { .. } | Kind::ReadData { .. } => MAX_PAYLOAD,
+            Kind::Read { .. } => MAX_MESSAGE,
+            Kind::OldValue => 8,
+            _ => 0,
+        };
+        if len > most || matches!(kind, Kind::OldValue) && len != 8 {
+            return Err(Malformed::Length(len));
+        }
+        let word = |at| u32_at(bytes, at);
+        Ok(Some((Header { kind, len, ack: word(8), credit: word(12), seq: word(16) }, size)))
+    }
+}
+
+fn put<const N: usize>(out: &mut Vec<u8>, words: [u64; N]) {
+    for word in words {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// The whole length of a message whose first fragment has `len` bytes.
+fn total(bytes: &[u8], len: u32, flags: u8) -> Result<u32, Malformed> {
+    let total = u32_at(bytes, BASE);
+    if total > MAX_MESSAGE || len > total {
+        return Err(Malformed::Length(total));
+    }
+    if u32_at(bytes, BASE + 4) != 0 {
+        return Err(Malformed::Field("reserved"));
+    }
+    if (flags & MORE != 0) != (total > len) || (flags & MORE != 0 && len == 0) {
+        return Err(Malformed::Flags(flags));
+    }
+    Ok(total)
+}
+
+fn call(bytes: &[u8]) -> Result<AtomicCall, Malformed> {
+    let op = AtomicOp::from_wire(bytes[2]).ok_or(Malformed::Field("operation"))?;
+    let ty = AtomicType::from_wire(bytes[3]).ok_or(Malformed::Field("type"))?;
+    if !atomic::is_defined(op, ty) {
+        return Err(Malformed::Field("operation"));
+    }
+    let (operand, compare) = (u64_at(bytes, BASE + 16), u64_at(bytes, BASE + 24));
+    Ok(AtomicCall { op, ty, operand, compare })
+}
+
+/// The wire's number of a status; also the provider's own code in completions.
+pub fn nak_code(status: Status) -> u8 {
+    match status {
+        Status::TooLong => 1,
+        Status::RemoteAccess => 2,
+        _ => 3,
+    }
+}
+
+fn nak_status(code: u8) -> Result<Status, Malformed> {
+    match code {
+        1 => Ok(Status::TooLong),
+        2 => Ok(Status::RemoteAccess),
+        3 => Ok(Status::Internal),
+        _ => Err(Malformed::Field("status")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn addr() -> impl Strategy<Value = RemoteAddr> {
+        any::<(u64, u64)>().prop_map(|(key, addr)| RemoteAddr { key, addr })
+    }
+
+    fn defined_call() -> impl Strategy<Value = AtomicCall> {
+        (0..AtomicOp::ALL.len(), 0..AtomicType::ALL.len(), any::<u64>(), any::<u64>())
+            .prop_map(|(op, ty, operand, compare)| {
+                let (op, ty) = (AtomicOp::ALL[op], AtomicType::ALL[ty]);
+                AtomicCall { op, ty, operand, compare }
+            })
+            .prop_filter("defined", |call| atomic::is_defined(call.op, call.ty))
+    }
+
+    /// A header of every kind, with lengths that fit it.
+    fn header() -> impl Strategy<Value = Header> {
+        let message = (0..=MAX_MESSAGE, any::<u32>(), any::<Option<u32>>()).prop_map(|(total, cut, imm)| {
+            let most = total.min(MAX_PAYLOAD);
+            let len = if most == 0 { 0 } else { 1 + cut % most };
+            (total, len, imm)
+        });
+        let status =
+            prop_oneof![Just(Status::TooLong), Just(Status::RemoteAccess), Just(Status::Internal)];
+        let parts = prop_oneof![
+            message.clone().prop_map(|(total, len, imm)| (Kind::Send { total, imm }, len)),
+            (message, addr()).prop_map(|((total, len, imm), to)| (Kind::Write { total, imm, to }, len)),
+            (addr(), 0..=MAX_MESSAGE).prop_map(|(from, len)| (Kind::Read { from }, len)),
+            (addr(), defined_call(), any::<bool>())
+                .prop_map(|(at, call, fetch)| (Kind::Atomic { at, call, fetch }, 0)),
+            (any::<bool>(), 0..=MAX_PAYLOAD).prop_map(|(more, len)| (Kind::Data { more }, len)),
+            (any::<bool>(), 0..=MAX_PAYLOAD).prop_map(|(last, len)| (Kind::ReadData { last }, len)),
+            Just((Kind::OldValue, 8)),
+            Just((Kind::Ack, 0)),
+            status.prop_map(|status| (Kind::Nak { status }, 0)),
+            Just((Kind::Bye, 0)),
+        ];
+        (parts, any::<[u32; 3]>())
+            .prop_map(|((kind, len), [ack, credit, seq])| Header { kind, len, ack, credit, seq })
+    }
+
+    proptest! {
+        #[test]
+        fn survives_and_every_prefix_is_incomplete(header in header(), more: Vec<u8>) {
+            let mut bytes = Vec::new();
+            header.encode(&mut bytes);
+            let len = bytes.len();
+            prop_assert!(len <= MAX_HEADER);
+            prop_assert_eq!(header_len(bytes[0]), Some(len));
+            for cut in 0..len {
+                prop_assert_eq!(Header::decode(&bytes[..cut]), Ok(None));
+            }
+            bytes.extend(more);
+            prop_assert_eq!(Header::decode(&bytes), Ok(Some((header, len))));
+        }
+
+        #[test]
+        fn what_decodes_encodes_to_the_same_bytes(kind in 0u8..12, bytes in prop::collection::vec(0u8..6, 56)) {
+            let mut bytes = bytes;
+            bytes[0] = kind;
+            if let Ok(Some((header, len))) = Header::decode(&bytes) {
+                let mut again = Vec::new();
+                header.encode(&mut again);
+                prop_assert_eq!(&again[..], &bytes[..len]);
+            }
+        }
+
+        #[test]
+        fn garbage_never_panics(bytes: Vec<u8>) {
+            let _ = Header::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Handshake frames.
+
+use fabric_core::info::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA};
+
+use super::{Malformed, u32_at};
+
+/// The version of the protocol.
+pub const VERSION: u8 = 1;
+/// The first bytes of every connection.
+pub const MAGIC: [u8; 4] = *b"FBRC";
+/// Bytes before the private data.
+pub const LEN: usize = 20;
+/// The most bytes a handshake frame has.
+pub const MAX: usize = LEN + MAX_ACCEPT_DATA;
+
+/// What a handshake frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// The connecting side's request.
+    Hello = 1,
+    /// The application accepted.
+    Accept = 2,
+    /// The application rejected.
+    Reject = 3,
+    /// The backlog is full, or the listener closed.
+    Refuse = 4,
+}
+
+impl Kind {
+    fn most_data(self) -> usize {
+        match self {
+            Kind::Hello => MAX_CONNECT_DATA,
+            Kind::Accept => MAX_ACCEPT_DATA,
+            Kind::Reject => MAX_REJECT_DATA,
+            Kind::Refuse => 0,
+        }
+    }
+}
+
+/// A handshake frame, less its private data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handshake {
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes of private data that follow.
+    pub data: u16,
+    /// Reads and atomics that the sender answers at a time.
+    pub reads: u32,
+    /// Receives that the sender has posted.
+    pub credit: u32,
+}
+
+impl Handshake {
+    /// The bytes of the frame with its private data.
+    pub fn encode(&self, data: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(LEN + data.len());
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&[VERSION, self.kind as u8]);
+        bytes.extend_from_slice(&self.data.to_le_bytes());
+        bytes.extend_from_slice(&self.reads.to_le_bytes());
+        bytes.extend_from_slice(&self.credit.to_le_bytes());
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(data);
+        bytes
+    }
+
+    /// Reads a frame from the start of `bytes`: `None` if it is not all there yet, else the frame, its private
+    /// data and its length. Wrong bytes are noticed as soon as they are there.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Option<(Handshake, &[u8], usize)>, Malformed> {
+        let known = bytes.len().min(4);
+        if bytes[..known] != MAGIC[..known] {
+            let mut magic = [0; 4];
+            magic[..known].copy_from_slice(&bytes[..known]);
+            return Err(Malformed::Magic(magic));
+        }
+        if let Some(&version) = bytes.get(4).filter(|&&v| v != VERSION) {
+            return Err(Malformed::Version(version));
+        }
+        let kind = match bytes.get(5) {
+            None => return Ok(None),
+            Some(1) => Kind::Hello,
+            Some(2) => Kind::Accept,
+            Some(3) => Kind::Reject,
+            Some(4) => Kind::Refuse,
+            Some(&other) => return Err(Malformed::Kind(other)),
+        };
+        if bytes.len() < LEN {
+            return Ok(None);
+        }
+        let data = u16::from_le_bytes([bytes[6], bytes[7]]);
+        if usize::from(data) > kind.most_data() {
+            return Err(Malformed::Length(data.into()));
+        }
+        let frame = Handshake { kind, data, reads: u32_at(bytes, 8), credit: u32_at(bytes, 12) };
+        let opens = matches!(kind, Kind::Hello | Kind::Accept);
+        if opens && frame.reads == 0 || !opens && (frame.reads, frame.credit) != (0, 0) {
+            return Err(Malformed::Field("reads"));
+        }
+        if u32_at(bytes, 16) != 0 {
+            return Err(Malformed::Field("reserved"));
+        }
+        let len = LEN + usize::from(data);
+        Ok(bytes.get(LEN..len).map(|data| (frame, data, len)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frame() -> impl Strategy<Value = (Handshake, Vec<u8>)> {
+        let kinds = prop_oneof![
+            Just(Kind::Hello),
+            Just(Kind::Accept),
+            Just(Kind::Reject),
+            Just(Kind::Refuse)
+        ];
+        kinds
+            .prop_flat_map(|kind| {
+                let data = prop::collection::vec(any::<u8>(), 0..=kind.most_data());
+                (Just(kind), data, 1u32.., any::<u32>())
+            })
+            .prop_map(|(kind, bytes, reads, credit)| {
+                let opens = matches!(kind, Kind::Hello | Kind::Accept);
+                let (reads, credit) = if opens { (reads, credit) } else { (0, 0) };
+                (Handshake { kind, data: bytes.len() as u16, reads, credit }, bytes)
+            })
+    }
+
+    proptest! {
+        #[test]
+        fn survives_and_every_prefix_is_incomplete((frame, data) in frame(), more: Vec<u8>) {
+            let mut bytes = frame.encode(&data);
+            let len = bytes.len();
+            for cut in 0..len {
+                prop_assert_eq!(Handshake::decode(&bytes[..cut]), Ok(None));
+            }
+            bytes.extend(more);
+            prop_assert_eq!(Handshake::decode(&bytes), Ok(Some((frame, &data[..], len))));
+        }
+
+        #[test]
+        fn garbage_never_panics(bytes: Vec<u8>) {
+            let _ = Handshake::decode(&bytes);
+            let mut bytes = bytes;
+            bytes.splice(0..0, *b"FBRC\x01");
+            let _ = Handshake::decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn wrong_bytes_are_noticed_at_once() {
+        assert_eq!(Handshake::decode(b"GE"), Err(Malformed::Magic(*b"GE\0\0")));
+        assert_eq!(Handshake::decode(b"FBRC\x02"), Err(Malformed::Version(2)));
+        assert_eq!(Handshake::decode(b"FBRC\x01\x09"), Err(Malformed::Kind(9)));
+    }
+}

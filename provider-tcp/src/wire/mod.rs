@@ -1,0 +1,91 @@
+//! The wire format, version 1. Pure: bytes to values and back, no I/O, no panics on any input.
+//!
+//! All numbers are little-endian. A connection is one TCP stream in each direction. It begins with one
+//! handshake frame each way ([`handshake`]), then come data frames ([`frame`]).
+//!
+//! # Handshake frame: 20 bytes, then private data
+//! | at | size | field | |
+//! |---|---|---|---|
+//! | 0 | 4 | magic | `FBRC` |
+//! | 4 | 1 | version | 1 |
+//! | 5 | 1 | kind | 1 hello, 2 accept, 3 reject, 4 refuse |
+//! | 6 | 2 | data | bytes of private data that follow: hello 0..=48, accept 0..=192, reject 0..=128, refuse 0 |
+//! | 8 | 4 | reads | reads and atomics the sender answers at a time, at least 1; 0 in reject and refuse |
+//! | 12 | 4 | credit | receives the sender has posted; 0 in reject and refuse |
+//! | 16 | 4 | reserved | 0 |
+//!
+//! The connecting side sends hello, the listening side answers with one of the others. After accept the
+//! connecting side sends an `ack` frame at once, by which the other side knows that it got there.
+//!
+//! # Data frame: 24 bytes, then fields by kind, then payload
+//! | at | size | field | |
+//! |---|---|---|---|
+//! | 0 | 1 | kind | below |
+//! | 1 | 1 | flags | 1 immediate, 2 last, 4 more |
+//! | 2 | 1 | a | atomic operation; status of a `nak` |
+//! | 3 | 1 | b | atomic type |
+//! | 4 | 4 | length | bytes of payload that follow (`read`: bytes asked for, none follow) |
+//! | 8 | 4 | ack | requests that the sender of the frame has accepted, counted from 0, modulo 2^32 |
+//! | 12 | 4 | credit | receives that the sender of the frame has posted, modulo 2^32 |
+//! | 16 | 4 | sequence | number of the request, or of the request that is answered |
+//! | 20 | 4 | immediate | with flag 1; else 0 |
+//!
+//! | kind | | further fields | payload |
+//! |---|---|---|---|
+//! | 1 send | request; needs a credit | total:4 reserved:4 | first fragment; flag `more` if others follow |
+//! | 2 write | request; with immediate needs a credit | total:4 reserved:4 key:8 address:8 | as send |
+//! | 3 read | request | key:8 address:8 | none |
+//! | 4 atomic | request | key:8 address:8 operand:8 compare:8 | none; flag `last` asks for the old value |
+//! | 5 data | next fragment of the send or write begun | | fragment; flag `more` if others follow |
+//! | 6 read data | answer | | chunk; flag `last` on the last one |
+//! | 7 old value | answer | | 8 bytes |
+//! | 8 ack | only carries ack and credit | | none |
+//! | 9 nak | the request failed, none after it was executed | | none |
+//! | 10 bye | orderly end; nothing follows | | none |
+//!
+//! Requests are numbered from 0 in posting order. A request is accepted when it has been executed in full
+//! (a read: when it was checked). Answers come in the order of their requests, before a `nak` of a later
+//! one. A receiver treats anything else as a breach that ends the connection.
+
+pub mod frame;
+pub mod handshake;
+
+/// Why bytes are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// The magic number of another protocol.
+    Magic([u8; 4]),
+    /// A version of the protocol that this library does not speak.
+    Version(u8),
+    /// An unknown kind of frame.
+    Kind(u8),
+    /// Flags that the kind does not have.
+    Flags(u8),
+    /// A length beyond what the kind allows.
+    Length(u32),
+    /// A field with a value it cannot have.
+    Field(&'static str),
+}
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Malformed::Magic(bytes) => write!(f, "it speaks another protocol (begins with {bytes:02x?})"),
+            Malformed::Version(v) => {
+                write!(f, "it speaks version {v} of the protocol, this side version {}", handshake::VERSION)
+            }
+            Malformed::Kind(kind) => write!(f, "unknown frame kind {kind}"),
+            Malformed::Flags(flags) => write!(f, "flags {flags:#x} that the frame does not have"),
+            Malformed::Length(len) => write!(f, "a length of {len} that the frame cannot have"),
+            Malformed::Field(name) => write!(f, "a value that the field `{name}` cannot have"),
+        }
+    }
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+}

@@ -1,0 +1,177 @@
+//! The providers that are compiled in, behind one type each.
+//!
+//! The data path goes through enums: a predictable branch instead of a virtual call. `enum_dispatch` links
+//! a trait to an enum by the trait's tokens, and only within one crate; the traits are in `fabric-core`.
+//! That is why the module `tokens` feeds it the tokens a second time, from the macros that `fabric-core`
+//! exports for it. The order matters: tokens first, in the text of this file, then the enums; the
+//! implementations land beside the enums and are of the real traits, the ones imported here. The twin
+//! traits that `tokens` declares are never used.
+//!
+//! Every enum has a variant `Dyn` for what is not compiled in: [`Catalog::add`](crate::Catalog::add).
+//! Factories have associated types, which `enum_dispatch` cannot do, and are written by hand.
+
+#![allow(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)] // the code that enum_dispatch writes
+
+use std::any::Any;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use enum_dispatch::enum_dispatch;
+use fabric_core::attr::{EndpointAttr, ListenerAttr};
+use fabric_core::ops::{Armed, CqOps, EndpointOps};
+use fabric_core::provider::{
+    DomainOps, DynDomain, DynProvider, ListenerOps, Provider, ProviderCounters, RegistrationOps,
+    RequestId,
+};
+use fabric_core::{
+    Access, Device, EndpointId, Error, EventSink, Info, ListenerId, Posted, RawCompletion, RecvWork,
+    Result, SendWork,
+};
+
+#[allow(dead_code, unreachable_pub)]
+mod tokens {
+    use super::*;
+
+    macro_rules! feed {
+        ($($tokens:tt)*) => { #[enum_dispatch] $($tokens)* };
+    }
+    fabric_core::endpoint_ops_tokens!(feed);
+    fabric_core::cq_ops_tokens!(feed);
+}
+
+#[enum_dispatch(EndpointOps)]
+pub(crate) enum AnyEndpoint {
+    #[cfg(feature = "tcp")]
+    Tcp(provider_tcp::TcpEndpoint),
+    Dyn(Box<dyn EndpointOps>),
+}
+
+#[enum_dispatch(CqOps)]
+pub(crate) enum AnyCq {
+    #[cfg(feature = "tcp")]
+    Tcp(provider_tcp::TcpCq),
+    Dyn(Box<dyn CqOps>),
+}
+
+/// A provider, compiled in or added.
+pub(crate) enum AnyProvider {
+    #[cfg(feature = "tcp")]
+    Tcp(provider_tcp::TcpProvider),
+    Dyn(Box<dyn DynProvider>),
+}
+
+/// An open device of any provider.
+pub(crate) enum AnyDomain {
+    #[cfg(feature = "tcp")]
+    Tcp(provider_tcp::TcpDomain),
+    Dyn(Box<dyn DynDomain>),
+}
+
+impl AnyProvider {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            #[cfg(feature = "tcp")]
+            AnyProvider::Tcp(provider) => Provider::name(provider),
+            AnyProvider::Dyn(provider) => provider.name(),
+        }
+    }
+
+    pub(crate) fn devices(&self) -> Vec<Device> {
+        match self {
+            #[cfg(feature = "tcp")]
+            AnyProvider::Tcp(provider) => Provider::devices(provider),
+            AnyProvider::Dyn(provider) => provider.devices(),
+        }
+    }
+
+    pub(crate) fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<AnyDomain> {
+        Ok(match self {
+            #[cfg(feature = "tcp")]
+            AnyProvider::Tcp(provider) => AnyDomain::Tcp(Provider::open(provider, info, events)?),
+            AnyProvider::Dyn(provider) => AnyDomain::Dyn(provider.open(info, events)?),
+        })
+    }
+}
+
+impl AnyDomain {
+    pub(crate) fn completion_queue(&self, capacity: usize) -> Result<AnyCq> {
+        Ok(match self {
+            #[cfg(feature = "tcp")]
+            AnyDomain::Tcp(domain) => AnyCq::Tcp(DomainOps::completion_queue(domain, capacity)?),
+            AnyDomain::Dyn(domain) => AnyCq::Dyn(domain.completion_queue(capacity)?),
+        })
+    }
+
+    /// # Safety
+    /// As [`DomainOps::register`].
+    pub(crate) unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Box<dyn RegistrationOps>> {
+        Ok(match self {
+            #[cfg(feature = "tcp")]
+            AnyDomain::Tcp(domain) => Box::new(DomainOps::register(domain, addr, len, access)?),
+            AnyDomain::Dyn(domain) => domain.register(addr, len, access)?,
+        })
+    }
+
+    pub(crate) fn endpoint(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &AnyCq,
+        recv_cq: &AnyCq,
+    ) -> Result<AnyEndpoint> {
+        match (self, send_cq, recv_cq) {
+            #[cfg(feature = "tcp")]
+            (AnyDomain::Tcp(domain), AnyCq::Tcp(send), AnyCq::Tcp(recv)) => {
+                Ok(AnyEndpoint::Tcp(DomainOps::endpoint(domain, id, attr, send, recv)?))
+            }
+            (AnyDomain::Dyn(domain), AnyCq::Dyn(send), AnyCq::Dyn(recv)) => {
+                Ok(AnyEndpoint::Dyn(domain.endpoint(id, attr, &**send, &**recv)?))
+            }
+            #[cfg(feature = "tcp")]
+            _ => Err(Error::invalid("make endpoint", "the queue is of another provider")),
+        }
+    }
+
+    pub(crate) fn listen(
+        &self,
+        id: ListenerId,
+        addr: SocketAddr,
+        attr: &ListenerAttr,
+    ) -> Result<Box<dyn ListenerOps>> {
+        Ok(match self {
+            #[cfg(feature = "tcp")]
+            AnyDomain::Tcp(domain) => Box::new(DomainOps::listen(domain, id, addr, attr)?),
+            AnyDomain::Dyn(domain) => domain.listen(id, addr, attr)?,
+        })
+    }
+
+    pub(crate) fn reject(&self, request: RequestId, data: &[u8]) -> Result<()> {
+        match self {
+            #[cfg(feature = "tcp")]
+            AnyDomain::Tcp(domain) => DomainOps::reject(domain, request, data),
+            AnyDomain::Dyn(domain) => domain.reject(request, data),
+        }
+    }
+
+    pub(crate) fn counters(&self) -> ProviderCounters {
+        match self {
+            #[cfg(feature = "tcp")]
+            AnyDomain::Tcp(domain) => DomainOps::counters(domain),
+            AnyDomain::Dyn(domain) => domain.counters(),
+        }
+    }
+
+    pub(crate) fn dump(&self) -> String {
+        match self {
+            #[cfg(feature = "tcp")]
+            AnyDomain::Tcp(domain) => DomainOps::dump(domain),
+            AnyDomain::Dyn(domain) => domain.dump(),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Making endpoints.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use fabric_core::{EndpointAttr, Result};
+
+use crate::cq::CompletionQueue;
+use crate::domain::Domain;
+use crate::endpoint::Endpoint;
+
+/// Makes an [`Endpoint`]. Every setting has a default that suits most.
+///
+/// ```no_run
+/// # use fabric::Domain;
+/// # fn f(domain: &Domain) -> fabric::Result<()> {
+/// let queue = domain.completion_queue(1024)?;
+/// let endpoint = domain.endpoint().send_depth(512).recv_depth(512).build(&queue)?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing is made until `build`"]
+pub struct EndpointBuilder<'a> {
+    domain: &'a Domain,
+    attr: EndpointAttr,
+}
+
+impl<'a> EndpointBuilder<'a> {
+    pub(crate) fn new(domain: &'a Domain) -> Self {
+        EndpointBuilder { domain, attr: domain.inner.defaults.clone() }
+    }
+
+    /// All settings at once.
+    pub fn attr(mut self, attr: EndpointAttr) -> Self {
+        self.attr = attr;
+        self
+    }
+
+    /// Operations the send queue holds; default 128.
+    pub fn send_depth(mut self, operations: usize) -> Self {
+        self.attr.send_depth = operations;
+        self
+    }
+
+    /// Receives the receive queue holds; default 128.
+    pub fn recv_depth(mut self, receives: usize) -> Self {
+        self.attr.recv_depth = receives;
+        self
+    }
+
+    /// Most segments of one send-queue operation; default 4.
+    pub fn send_segments(mut self, segments: usize) -> Self {
+        self.attr.send_segments = segments;
+        self
+    }
+
+    /// Most segments of one receive; default 4.
+    pub fn recv_segments(mut self, segments: usize) -> Self {
+        self.attr.recv_segments = segments;
+        self
+    }
+
+    /// Most bytes of one inject; default 128, which every provider takes.
+    pub fn inject(mut self, bytes: usize) -> Self {
+        self.attr.inject = bytes;
+        self
+    }
+
+    /// How long connecting or accepting may take; default 5 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.attr.connect_timeout = timeout;
+        self
+    }
+
+    /// A dead peer host, or a cut link, ends the endpoint within three of these; default 10 s, at least 1 s,
+    /// `None` turns it off. A live peer that is slow or stopped never does.
+    pub fn liveness(mut self, interval: Option<Duration>) -> Self {
+        self.attr.liveness = interval;
+        self
+    }
+
+    /// The local address to connect from.
+    pub fn source(mut self, address: IpAddr) -> Self {
+        self.attr.source = Some(address);
+        self
+    }
+
+    /// The traffic class byte of its packets (DSCP and ECN bits).
+    pub fn traffic_class(mut self, class: u8) -> Self {
+        self.attr.traffic_class = Some(class);
+        self
+    }
+
+    /// Makes the endpoint, with one queue for both sides' completions.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a setting is beyond the device's limits, or if the queue has not as much room
+    /// left as send depth plus receive depth (both numbers are named), or is of another domain; `NoMemory`.
+    pub fn build(self, queue: &CompletionQueue) -> Result<Endpoint> {
+        self.build_with(queue, queue)
+    }
+
+    /// Makes the endpoint, with a queue for each side.
+    ///
+    /// # Errors
+    /// As [`build`](EndpointBuilder::build).
+    pub fn build_with(self, send: &CompletionQueue, recv: &CompletionQueue) -> Result<Endpoint> {
+        Endpoint::new(self.domain, self.attr, send, recv)
+    }
+}

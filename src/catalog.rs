@@ -1,0 +1,267 @@
+//! The providers this program has, and choosing among their devices.
+
+use std::fmt;
+
+use fabric_core::{Device, Error, Failure, Hints, Info, Provider, Result, Unusable};
+
+use crate::any::AnyProvider;
+use crate::choice::{Choice, Named};
+use crate::domain::Domain;
+use crate::env::Settings;
+use crate::eq::Hub;
+
+/// Providers of this project, in order of preference, and what to do for one that is not built in.
+const KNOWN: [(&str, &str); 2] = [
+    ("verbs", "this version of `fabric` does not have it yet"),
+    ("tcp", "build `fabric` with the feature `tcp`"),
+];
+
+/// The providers to choose from: the compiled-in ones, and any that the application adds.
+pub struct Catalog {
+    providers: Vec<AnyProvider>,
+}
+
+/// A device as discovery found it, held against the hints and the user's choice.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Found {
+    /// The provider.
+    pub provider: &'static str,
+    /// The device; empty for a provider that is not built in.
+    pub device: String,
+    /// Whether it would do, or why not.
+    pub verdict: Result<Info, String>,
+}
+
+/// Which provider and device a domain runs on, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Selection {
+    /// The provider.
+    pub provider: &'static str,
+    /// The device.
+    pub device: String,
+    /// The choice it follows: `auto`, or the value of `FABRIC_PROVIDER`.
+    pub choice: Choice,
+    /// What was preferred and passed over, each with the reason.
+    pub passed_over: Vec<String>,
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "chose {}:{} ({})", self.provider, self.device, self.choice)?;
+        for reason in &self.passed_over {
+            write!(f, "; not {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Catalog {
+    /// The compiled-in providers, the preferred ones first.
+    pub fn builtin() -> Self {
+        Catalog {
+            providers: vec![
+                #[cfg(feature = "tcp")]
+                AnyProvider::Tcp(provider_tcp::TcpProvider::new()),
+            ],
+        }
+    }
+
+    /// No provider at all.
+    pub fn empty() -> Self {
+        Catalog { providers: Vec::new() }
+    }
+
+    /// Adds a provider, behind those already there. Its name must be new.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if a provider of this name is there.
+    pub fn add(mut self, provider: impl Provider) -> Result<Self> {
+        let name = provider.name();
+        if self.providers.iter().any(|p| p.name() == name) {
+            return Err(Error::invalid("add provider", format!("there is a provider {name:?} already")));
+        }
+        self.providers.push(AnyProvider::Dyn(Box::new(provider)));
+        Ok(self)
+    }
+
+    /// The names of the providers, in order of preference.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.providers.iter().map(AnyProvider::name).collect()
+    }
+
+    /// Every device of every provider with what it offers, or why it is not usable, excluded by
+    /// `FABRIC_PROVIDER`, or short of what `hints` need; preferred ones first.
+    ///
+    /// # Errors
+    /// As [`open`](Catalog::open), for what is wrong with the request itself.
+    pub fn discover(&self, hints: &Hints) -> Result<Vec<Found>> {
+        self.discover_with(&Settings::from_env()?.choice, hints)
+    }
+
+    /// As [`discover`](Catalog::discover), with a choice of the program's own.
+    ///
+    /// # Errors
+    /// As [`open`](Catalog::open), for what is wrong with the request itself.
+    pub fn discover_with(&self, choice: &Choice, hints: &Hints) -> Result<Vec<Found>> {
+        self.check_names(choice)?;
+        let mut found = Vec::new();
+        match choice {
+            Choice::Auto => {
+                for provider in &self.providers {
+                    found.extend(self.devices_of(provider, None, hints));
+                }
+                found.extend(self.not_built_in());
+            }
+            Choice::Not(excluded) => {
+                for provider in &self.providers {
+                    let mut devices = self.devices_of(provider, None, hints);
+                    if excluded.iter().any(|name| name == provider.name()) {
+                        for device in &mut devices {
+                            device.verdict = Err(format!("excluded by FABRIC_PROVIDER={choice}"));
+                        }
+                    }
+                    found.extend(devices);
+                }
+                found.extend(self.not_built_in());
+            }
+            Choice::Only(named) => {
+                for named in named {
+                    match self.providers.iter().find(|p| p.name() == named.provider) {
+                        Some(provider) => found.extend(self.devices_of(provider, Some(named), hints)),
+                        None => found
+                            .extend(self.not_built_in().filter(|f| f.provider == named.provider)),
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Opens the device that suits `hints` best, within what `FABRIC_PROVIDER` allows.
+    ///
+    /// # Errors
+    /// `NoProvider` if none suits or a name is unknown; the text says for each why not. `InvalidArgument`
+    /// for an environment variable with a bad value. Or what the provider says when it opens the device.
+    pub fn open(&self, hints: &Hints) -> Result<Domain> {
+        let settings = Settings::from_env()?;
+        self.open_settings(settings, hints)
+    }
+
+    /// As [`open`](Catalog::open), with a choice of the program's own instead of `FABRIC_PROVIDER`.
+    ///
+    /// # Errors
+    /// As [`open`](Catalog::open).
+    pub fn open_with(&self, choice: &Choice, hints: &Hints) -> Result<Domain> {
+        let settings = Settings { choice: choice.clone(), ..Settings::from_env()? };
+        self.open_settings(settings, hints)
+    }
+
+    fn open_settings(&self, settings: Settings, hints: &Hints) -> Result<Domain> {
+        let choice = &settings.choice;
+        let found = self.discover_with(choice, hints)?;
+        let mut passed_over = Vec::new();
+        for Found { provider: name, device, verdict } in found {
+            match verdict {
+                Ok(info) => {
+                    let Some(provider) = self.providers.iter().find(|p| p.name() == name) else {
+                        continue;
+                    };
+                    let selection =
+                        Selection { provider: name, device, choice: choice.clone(), passed_over };
+                    if selection.passed_over.is_empty() {
+                        log::info!("{selection}");
+                    } else {
+                        log::warn!("{selection}");
+                    }
+                    let hub = Hub::new()?;
+                    let ops = provider.open(&info, hub.clone())?;
+                    return Ok(Domain::new(ops, hub, info, selection, settings.endpoint));
+                }
+                Err(reason) if device.is_empty() => passed_over.push(format!("{name}: {reason}")),
+                Err(reason) => passed_over.push(format!("{name}:{device}: {reason}")),
+            }
+        }
+        Err(nothing(choice, &passed_over))
+    }
+
+    /// Refuses a name that no provider has and none of this project's could have.
+    fn check_names(&self, choice: &Choice) -> Result<()> {
+        let mut known = self.names();
+        known.extend(KNOWN.iter().map(|k| k.0).filter(|k| !self.names().contains(k)));
+        for name in choice.names() {
+            if !known.contains(&name) {
+                return Err(unknown("provider", name, &known));
+            }
+        }
+        Ok(())
+    }
+
+    fn devices_of(&self, provider: &AnyProvider, named: Option<&Named>, hints: &Hints) -> Vec<Found> {
+        let devices = provider.devices();
+        let wanted = named.and_then(|named| named.device.as_deref());
+        if let Some(wanted) = wanted {
+            if !devices.iter().any(|device| device.name == wanted) {
+                let names: Vec<_> = devices.iter().map(|d| d.name.as_str()).collect();
+                let verdict = Err(unknown_text("device", wanted, &names));
+                return vec![Found { provider: provider.name(), device: wanted.to_owned(), verdict }];
+            }
+        }
+        let devices = devices.into_iter().filter(|d| wanted.is_none_or(|wanted| d.name == wanted));
+        devices.map(|device| judge(provider.name(), device, hints)).collect()
+    }
+
+    fn not_built_in(&self) -> impl Iterator<Item = Found> {
+        let names = self.names();
+        KNOWN.into_iter().filter(move |(name, _)| !names.contains(name)).map(|(name, remedy)| Found {
+            provider: name,
+            device: String::new(),
+            verdict: Err(format!("not built in ({remedy})")),
+        })
+    }
+}
+
+fn judge(provider: &'static str, device: Device, hints: &Hints) -> Found {
+    let verdict = match device.state {
+        Err(Unusable { reason, remedy }) => Err(format!("{reason} ({remedy})")),
+        Ok(info) => {
+            let unmet: Vec<_> = hints.unmet(&info).iter().map(ToString::to_string).collect();
+            if unmet.is_empty() { Ok(info) } else { Err(unmet.join("; ")) }
+        }
+    };
+    Found { provider, device: device.name, verdict }
+}
+
+fn unknown(what: &'static str, name: &str, known: &[&str]) -> Error {
+    Error::NoProvider(Failure::new("choose provider", unknown_text(what, name, known)))
+}
+
+fn unknown_text(what: &str, name: &str, known: &[&str]) -> String {
+    let nearest = known
+        .iter()
+        .map(|k| (strsim::damerau_levenshtein(name, k), k))
+        .min()
+        .filter(|(distance, _)| *distance <= 1 + name.len() / 3);
+    let hint = nearest.map_or(String::new(), |(_, name)| format!("; did you mean {name:?}?"));
+    format!("there is no {what} {name:?}{hint} (there are: {})", known.join(", "))
+}
+
+fn nothing(choice: &Choice, passed_over: &[String]) -> Error {
+    let reasons = if passed_over.is_empty() {
+        "this program has no providers".to_owned()
+    } else {
+        passed_over.join("; ")
+    };
+    let text = match choice {
+        Choice::Auto => format!("no device satisfies the request: {reasons}"),
+        _ => format!("FABRIC_PROVIDER={choice} leaves nothing usable: {reasons}"),
+    };
+    Error::NoProvider(Failure::new("choose provider", text))
+}
+
+impl fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Catalog").field(&self.names()).finish()
+    }
+}

@@ -1,0 +1,570 @@
+//! Completion queues.
+//!
+//! A queue owns the completing ends of the in-flight rings of the endpoints bound to it: a completion names
+//! its operation by token, the ring gives back what the operation holds on to, and that is let go when the
+//! application takes the completion. Completions that were reaped before anybody asked for them (to find
+//! room for a post, or when an endpoint is dropped) wait in the `stash`. Room for all of them is reserved
+//! when an endpoint is bound, so nothing here overflows and nothing is counted per post.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use fabric_core::inflight::Consumer;
+use fabric_core::token::MAX_MEMBERS;
+use fabric_core::wakeup::wait_readable;
+use fabric_core::{
+    Armed, Completion, CqOps, EndpointState, Error, Failure, OpKind, RawCompletion, Result, Side,
+    Status, Token,
+};
+
+use crate::any::AnyCq;
+use crate::domain::DomainInner;
+use crate::endpoint::Shared;
+use crate::process::ParentOnly;
+use crate::region::RegionCore;
+
+/// The regions that an operation in flight keeps alive: mostly one, seldom more than two.
+#[derive(Default)]
+pub(crate) struct Keep {
+    one: Option<Arc<RegionCore>>,
+    two: Option<Arc<RegionCore>>,
+    more: Option<Box<Keep>>,
+}
+
+impl Keep {
+    #[inline]
+    pub(crate) fn has(&self, core: &Arc<RegionCore>) -> bool {
+        let is = |kept: &Option<Arc<_>>| kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, core));
+        is(&self.one) || is(&self.two)
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, core: Arc<RegionCore>) {
+        if self.one.is_none() {
+            self.one = Some(core);
+        } else if self.two.is_none() {
+            self.two = Some(core);
+        } else {
+            self.more.get_or_insert_default().add(core);
+        }
+    }
+
+    /// Lets go; those that nobody else holds on to, the caller drops outside all locks.
+    #[inline]
+    fn release(self, released: &mut Released) {
+        let Keep { one, two, more } = self;
+        if let Some(one) = one {
+            let_go(one, released);
+        }
+        if two.is_some() || more.is_some() {
+            release_more(two, more, released);
+        }
+    }
+}
+
+#[inline(never)]
+fn release_more(two: Option<Arc<RegionCore>>, more: Option<Box<Keep>>, released: &mut Released) {
+    if let Some(two) = two {
+        let_go(two, released);
+    }
+    if let Some(more) = more {
+        more.release(released);
+    }
+}
+
+#[inline]
+fn let_go(core: Arc<RegionCore>, released: &mut Released) {
+    if let Some(last) = Arc::into_inner(core) {
+        released.push(last);
+    }
+}
+
+/// Regions whose last reference an operation held, to let go after all locks are released: that revokes a
+/// registration. Rare, since mostly the application still has its handle.
+type Released = Vec<RegionCore>;
+
+/// What an operation in flight holds on to.
+pub(crate) struct Slot {
+    pub(crate) context: u64,
+    pub(crate) len: usize,
+    pub(crate) kind: OpKind,
+    /// Whether the application wants to hear of success.
+    pub(crate) signaled: bool,
+    pub(crate) keep: Keep,
+}
+
+/// A completion that waits for the application.
+struct Stashed {
+    completion: Completion,
+    keep: Keep,
+    /// Whom to credit; `None` once its endpoint is gone.
+    owner: Option<Token>,
+}
+
+struct Tenant {
+    shared: Arc<Shared>,
+    send: Option<Consumer<Slot>>,
+    recv: Option<Consumer<Slot>>,
+    room: usize,
+}
+
+impl Tenant {
+    fn side(&mut self, side: Side) -> Option<&mut Consumer<Slot>> {
+        match side {
+            Side::Send => self.send.as_mut(),
+            Side::Recv => self.recv.as_mut(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Member {
+    generation: u32,
+    tenant: Option<Tenant>,
+}
+
+/// The endpoints bound to the queue.
+#[derive(Default)]
+struct Members {
+    places: Vec<Member>,
+    vacant: Vec<u32>,
+    /// Completions whose token names nothing: a provider's mistake.
+    strays: u64,
+}
+
+struct CqState {
+    members: Members,
+    reserved: usize,
+    stash: VecDeque<Stashed>,
+    raw: Box<[RawCompletion]>,
+}
+
+pub(crate) struct CqInner {
+    state: Mutex<CqState>,
+    ops: ParentOnly<AnyCq>,
+    capacity: usize,
+    pub(crate) domain: Arc<DomainInner>,
+}
+
+const BATCH: usize = 64;
+
+impl Members {
+    #[inline]
+    fn tenant(&mut self, token: Token) -> Option<&mut Tenant> {
+        let member = self.places.get_mut(token.member() as usize)?;
+        if member.generation != token.generation() {
+            return None;
+        }
+        member.tenant.as_mut()
+    }
+
+    /// Turns a provider's completion into those of the application, in order; each goes to `deliver` with
+    /// what it held on to, which gives that back if the application has the completion now. Unsignaled
+    /// operations that succeeded are retired on the way.
+    #[inline]
+    fn resolve(
+        &mut self,
+        raw: &RawCompletion,
+        released: &mut Released,
+        mut deliver: impl FnMut(Completion, Keep) -> Option<Keep>,
+    ) {
+        let token = raw.token;
+        let Some(Tenant { shared, send, recv, .. }) = self.tenant(token) else {
+            self.strays += 1;
+            return;
+        };
+        let consumer = match token.side() {
+            Side::Send => send.as_mut(),
+            Side::Recv => recv.as_mut(),
+        };
+        let Some(consumer) = consumer.filter(|consumer| consumer.contains(token.sequence())) else {
+            self.strays += 1;
+            return;
+        };
+        let ends = &shared.counters.side(token.side()).ends;
+        let mut done = 0;
+        while let Some((sequence, slot)) = consumer.pop() {
+            let last = sequence == token.sequence();
+            let mut completion =
+                Completion::new(slot.context, shared.id, slot.kind, raw.status);
+            if !last {
+                // Unsignaled: it succeeded. Signaled, and its own completion never came: a provider's
+                // mistake, but each is told exactly once.
+                completion.status = if slot.signaled { Status::Internal } else { Status::Ok };
+            }
+            let ok = completion.status == Status::Ok;
+            if !ok {
+                shared.state.advance(EndpointState::Dead);
+                ends.errors.add(1);
+                completion.provider_code = if last { raw.provider_code } else { 0 };
+            } else if token.side() == Side::Recv {
+                ends.completed.add(1);
+                ends.bytes.add(raw.len);
+                completion.len = raw.len as usize;
+                completion.immediate = raw.immediate;
+                if raw.remote_write {
+                    completion.kind = OpKind::RecvWrite;
+                }
+            } else {
+                ends.completed.add(1);
+                completion.len = slot.len;
+            }
+            let keep = if ok && !slot.signaled {
+                Some(slot.keep)
+            } else {
+                deliver(completion, slot.keep)
+            };
+            if let Some(keep) = keep {
+                keep.release(released);
+                done += 1;
+            }
+            if last {
+                break;
+            }
+        }
+        consumer.credit(done);
+    }
+}
+
+impl CqState {
+    /// Hands the stash out, oldest first.
+    #[cold]
+    fn take_stashed(&mut self, out: &mut [Completion], released: &mut Released) -> usize {
+        let count = out.len().min(self.stash.len());
+        for (out, stashed) in out.iter_mut().zip(self.stash.drain(..count)) {
+            *out = stashed.completion;
+            stashed.keep.release(released);
+            let Some(owner) = stashed.owner else {
+                // The room was kept for this completion alone.
+                self.reserved -= 1;
+                continue;
+            };
+            if let Some(consumer) = self.members.tenant(owner).and_then(|t| t.side(owner.side())) {
+                consumer.credit(1);
+            }
+        }
+        count
+    }
+
+    /// Moves everything the provider has into the stash.
+    fn reap(&mut self, ops: &AnyCq, released: &mut Released) {
+        let CqState { members, stash, raw, .. } = self;
+        loop {
+            let got = ops.poll(raw).min(raw.len());
+            for raw in &raw[..got] {
+                members.resolve(raw, released, |completion, keep| {
+                    stash.push_back(Stashed { completion, keep, owner: Some(raw.token) });
+                    None
+                });
+            }
+            if got < raw.len() {
+                break;
+            }
+        }
+    }
+}
+
+impl CqInner {
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, CqState> {
+        // No user code runs under the lock and the state is whole between statements.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn poll(&self, out: &mut [Completion]) -> usize {
+        let mut released = Released::new();
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let mut taken = 0;
+        if !state.stash.is_empty() {
+            taken = state.take_stashed(out, &mut released);
+        }
+        let CqState { members, stash, raw, .. } = state;
+        while taken < out.len() {
+            let want = (out.len() - taken).min(raw.len());
+            let got = self.ops.poll(&mut raw[..want]).min(want);
+            for raw in &raw[..got] {
+                members.resolve(raw, &mut released, |completion, keep| {
+                    let Some(place) = out.get_mut(taken) else {
+                        // One completion of a faulty provider may tell of several operations.
+                        stash.push_back(Stashed { completion, keep, owner: Some(raw.token) });
+                        return None;
+                    };
+                    *place = completion;
+                    taken += 1;
+                    Some(keep)
+                });
+            }
+            if got < want {
+                break;
+            }
+        }
+        drop(guard);
+        drop(released);
+        taken
+    }
+
+    /// Makes room if that can be done without waiting for another poller.
+    pub(crate) fn try_reap(&self) {
+        let mut released = Released::new();
+        let mut state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        state.reap(&self.ops, &mut released);
+        drop(state);
+    }
+
+    pub(crate) fn reap(&self) {
+        let mut released = Released::new();
+        let mut state = self.lock();
+        state.reap(&self.ops, &mut released);
+        let waits = !state.stash.is_empty();
+        drop(state);
+        if waits {
+            self.ops.wake();
+        }
+    }
+
+    pub(crate) fn ops(&self) -> &AnyCq {
+        &self.ops
+    }
+
+    /// Binds an endpoint's side or sides, reserving room for all they can have in flight.
+    pub(crate) fn bind(
+        &self,
+        shared: &Arc<Shared>,
+        send: Option<(Consumer<Slot>, usize)>,
+        recv: Option<(Consumer<Slot>, usize)>,
+    ) -> Result<Token> {
+        const OP: &str = "make endpoint";
+        let depth = |side: &Option<(Consumer<Slot>, usize)>| side.as_ref().map_or(0, |s| s.1);
+        let room = depth(&send) + depth(&recv);
+        let mut state = self.lock();
+        let free = self.capacity - state.reserved;
+        if room > free {
+            let capacity = self.capacity;
+            return Err(Error::invalid(
+                OP,
+                format!(
+                    "the depths ask for room for {room} completions, the queue has {free} of {capacity} left"
+                ),
+            ));
+        }
+        let members = &mut state.members;
+        let place = match members.vacant.pop() {
+            Some(place) => place,
+            None if members.places.len() < MAX_MEMBERS => {
+                members.places.push(Member::default());
+                (members.places.len() - 1) as u32
+            }
+            None => {
+                let text = format!("the queue serves {MAX_MEMBERS} endpoints, the most it can");
+                return Err(Error::NoMemory(Failure::new(OP, text)));
+            }
+        };
+        let member = &mut members.places[place as usize];
+        let consumer = |side: Option<(Consumer<Slot>, usize)>| side.map(|s| s.0);
+        member.tenant = Some(Tenant {
+            shared: shared.clone(),
+            send: consumer(send),
+            recv: consumer(recv),
+            room,
+        });
+        let token = Token::new(place, member.generation, Side::Send, 0);
+        state.reserved += room;
+        Ok(token)
+    }
+
+    /// Unbinds an endpoint that is quiet: what it still had in flight becomes `Canceled`, and lets go of its
+    /// regions now. Room stays reserved for the completions that are left.
+    pub(crate) fn unbind(&self, token: Token) {
+        let mut released = Released::new();
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        state.reap(&self.ops, &mut released);
+        if state.members.tenant(token).is_none() {
+            return;
+        }
+        let member = &mut state.members.places[token.member() as usize];
+        member.generation = Token::next_generation(member.generation);
+        let Some(mut tenant) = member.tenant.take() else { return };
+        let shared = tenant.shared.clone();
+        let mut left = 0;
+        let is_owner = |owner: &Token| {
+            (owner.member(), owner.generation()) == (token.member(), token.generation())
+        };
+        for stashed in state.stash.iter_mut().filter(|s| s.owner.as_ref().is_some_and(is_owner)) {
+            stashed.owner = None;
+            std::mem::take(&mut stashed.keep).release(&mut released);
+            left += 1;
+        }
+        for side in [Side::Send, Side::Recv] {
+            let Some(consumer) = tenant.side(side) else { continue };
+            while let Some((_, slot)) = consumer.pop() {
+                let completion =
+                    Completion::new(slot.context, shared.id, slot.kind, Status::Canceled);
+                shared.counters.side(side).ends.errors.add(1);
+                slot.keep.release(&mut released);
+                state.stash.push_back(Stashed { completion, keep: Keep::default(), owner: None });
+                left += 1;
+            }
+        }
+        state.reserved = state.reserved - tenant.room + left;
+        state.members.vacant.push(token.member());
+        drop(guard);
+        drop(released);
+        if left > 0 {
+            self.ops.wake();
+        }
+    }
+
+    /// How many operations of the side the provider still works on.
+    pub(crate) fn outstanding(&self, token: Token, side: Side) -> usize {
+        let mut state = self.lock();
+        state.members.tenant(token).and_then(|tenant| tenant.side(side)).map_or(0, |c| c.len())
+    }
+
+    fn arm(&self) -> Result<Armed> {
+        // Under the lock, so that nobody reaps between the look at the stash and the arming.
+        let state = self.lock();
+        if !state.stash.is_empty() { Ok(Armed::Ready) } else { self.ops.arm() }
+    }
+}
+
+/// Where operations end: completions of the endpoints bound to it.
+///
+/// - It never overflows: binding an endpoint reserves its depths.
+/// - Polling also drives the domain's progress; but progress does not depend on it.
+/// - To sleep, [`wait`](CompletionQueue::wait); or, in an event loop, [`arm`](CompletionQueue::arm) and sleep on
+///   the descriptor ([`AsFd`]) only if it says [`Armed::Waiting`].
+/// - Any number of threads may use it; each completion goes to one of them. Clones are the same queue.
+#[derive(Clone)]
+pub struct CompletionQueue {
+    pub(crate) inner: Arc<CqInner>,
+}
+
+impl CompletionQueue {
+    pub(crate) fn new(domain: &Arc<DomainInner>, capacity: usize) -> Result<Self> {
+        const OP: &str = "make completion queue";
+        domain.ops.check(OP)?;
+        let most = domain.info.limits.cq_capacity;
+        if !(1..=most).contains(&capacity) {
+            return Err(Error::invalid(OP, format!("capacity {capacity} is not in 1..={most}")));
+        }
+        let ops = ParentOnly::new(domain.ops.completion_queue(capacity)?);
+        let state = CqState {
+            members: Members::default(),
+            reserved: 0,
+            stash: VecDeque::new(),
+            raw: vec![RawCompletion::default(); BATCH.min(capacity)].into(),
+        };
+        let inner = CqInner { state: Mutex::new(state), ops, capacity, domain: domain.clone() };
+        Ok(CompletionQueue { inner: Arc::new(inner) })
+    }
+
+    /// Completions it has room for.
+    pub fn capacity(&self) -> usize {
+        self.inner.capacity
+    }
+
+    /// Room that no endpoint has reserved.
+    pub fn room(&self) -> usize {
+        self.inner.capacity - self.inner.lock().reserved
+    }
+
+    /// Takes completions, at most as many as `out` holds, and says how many. Never blocks; none is no error.
+    ///
+    /// Regions of a completed operation are let go here.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child.
+    #[inline]
+    pub fn poll(&self, out: &mut [Completion]) -> Result<usize> {
+        self.inner.ops.check("poll")?;
+        Ok(self.inner.poll(out))
+    }
+
+    /// Takes one completion, if there is one.
+    ///
+    /// # Errors
+    /// As [`poll`](CompletionQueue::poll).
+    pub fn poll_one(&self) -> Result<Option<Completion>> {
+        let mut one = [Completion::default()];
+        Ok((self.poll(&mut one)? == 1).then_some(one[0]))
+    }
+
+    /// Takes at least one completion, sleeping for it as long as `timeout` (`None`: for ever).
+    ///
+    /// # Errors
+    /// `TimedOut` if none came; `InvalidState` in a forked child.
+    pub fn wait(&self, out: &mut [Completion], timeout: Option<Duration>) -> Result<usize> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        if out.is_empty() {
+            return Err(Error::invalid("wait", "there is no room for a completion in `out`"));
+        }
+        loop {
+            let taken = self.poll(out)?;
+            if taken > 0 {
+                // There may be more, and another sleeper who was woken for it and is about to arm.
+                if taken == out.len() && !self.inner.lock().stash.is_empty() {
+                    self.inner.ops.wake();
+                }
+                return Ok(taken);
+            }
+            if self.arm()? == Armed::Ready {
+                continue;
+            }
+            let woken = wait_readable(self.as_fd(), deadline)
+                .map_err(|cause| Error::system("wait", self.inner.domain.info.provider, cause))?;
+            if !woken {
+                let taken = self.poll(out)?;
+                return if taken > 0 { Ok(taken) } else { Err(Error::TimedOut) };
+            }
+        }
+    }
+
+    /// Takes one completion, sleeping for it as long as `timeout` (`None`: for ever).
+    ///
+    /// # Errors
+    /// As [`wait`](CompletionQueue::wait).
+    pub fn wait_one(&self, timeout: Option<Duration>) -> Result<Completion> {
+        let mut one = [Completion::default()];
+        self.wait(&mut one, timeout)?;
+        Ok(one[0])
+    }
+
+    /// Prepares to sleep on the descriptor, which `arm` also clears.
+    ///
+    /// After [`Armed::Waiting`] the descriptor becomes readable no later than the next completion; one-shot,
+    /// and spurious readiness is possible. On [`Armed::Ready`] poll first. It also says "I stop polling": the
+    /// provider's thread takes over at once.
+    ///
+    /// # Errors
+    /// `InvalidState` in a forked child; `Internal` if the provider's system call fails.
+    pub fn arm(&self) -> Result<Armed> {
+        self.inner.ops.check("arm")?;
+        self.inner.arm()
+    }
+}
+
+impl AsFd for CompletionQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.ops.fd()
+    }
+}
+
+impl std::fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.inner.lock();
+        f.debug_struct("CompletionQueue")
+            .field("capacity", &self.inner.capacity)
+            .field("reserved", &state.reserved)
+            .field("stashed", &state.stash.len())
+            .field("strays", &state.members.strays)
+            .finish()
+    }
+}

@@ -1,0 +1,279 @@
+//! Domains: an open device, and everything that is made on it.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::ops::RangeBounds;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use fabric_core::access::check_registration;
+use fabric_core::{Access, EndpointAttr, EndpointId, Error, Hints, Info, ListenerAttr, Memory, Result};
+
+use crate::any::AnyDomain;
+use crate::builder::EndpointBuilder;
+use crate::catalog::{Catalog, Selection};
+use crate::counters::Counters;
+use crate::cq::CompletionQueue;
+use crate::endpoint::Shared;
+use crate::eq::{EventQueue, Hub};
+use crate::listener::Listener;
+use crate::process::ParentOnly;
+use crate::region::Region;
+
+pub(crate) struct DomainInner {
+    pub(crate) ops: ParentOnly<AnyDomain>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) info: Info,
+    selection: Selection,
+    /// What an endpoint is made with unless its builder says otherwise.
+    pub(crate) defaults: EndpointAttr,
+    next_id: AtomicU64,
+    roll: Mutex<Roll>,
+}
+
+/// Who is there, and what those who are gone had counted.
+#[derive(Default)]
+struct Roll {
+    endpoints: HashMap<EndpointId, Weak<Shared>>,
+    gone: Counters,
+}
+
+impl DomainInner {
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn roll(&self) -> std::sync::MutexGuard<'_, Roll> {
+        self.roll.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn enroll(&self, shared: &Arc<Shared>) -> Result<()> {
+        let mut roll = self.roll();
+        let most = self.info.limits.endpoints;
+        if roll.endpoints.len() >= most {
+            return Err(Error::NoMemory(fabric_core::Failure::new(
+                "make endpoint",
+                format!("the domain has {most} endpoints, the most that {} takes", self.info.provider),
+            )));
+        }
+        roll.endpoints.insert(shared.id, Arc::downgrade(shared));
+        Ok(())
+    }
+
+    pub(crate) fn strike(&self, shared: &Shared) {
+        let mut roll = self.roll();
+        if roll.endpoints.remove(&shared.id).is_some() {
+            roll.gone.add(&shared.counters.snapshot());
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        let roll = self.roll();
+        let mut sum = roll.gone;
+        for shared in roll.endpoints.values().filter_map(Weak::upgrade) {
+            sum.add(&shared.counters.snapshot());
+        }
+        sum.provider = self.ops.counters();
+        sum
+    }
+}
+
+/// An open device of a provider; regions, queues, endpoints and listeners are made on it and work together.
+///
+/// Clones are the same domain. It closes when the last handle made on it is gone; the order does not matter.
+/// Any thread may use it. A child made by `fork` may not: every call there is `InvalidState`.
+///
+/// Peers that are connected to one domain share its trust: on providers without
+/// [`SECRET_KEYS`](fabric_core::Capabilities::SECRET_KEYS) they can guess the keys of its regions. Nothing
+/// is encrypted and nobody is authenticated: use one domain for each group that trusts itself, on a network
+/// that you trust.
+#[derive(Clone)]
+pub struct Domain {
+    pub(crate) inner: Arc<DomainInner>,
+}
+
+impl Domain {
+    /// Opens the device that suits `hints` best, among the compiled-in providers and within what
+    /// `FABRIC_PROVIDER` allows.
+    ///
+    /// # Errors
+    /// `NoProvider` if none suits; the text says for each provider and device why not. `InvalidArgument`
+    /// for an environment variable with a bad value.
+    pub fn open(hints: &Hints) -> Result<Self> {
+        Catalog::builtin().open(hints)
+    }
+
+    pub(crate) fn new(
+        ops: AnyDomain,
+        hub: Arc<Hub>,
+        info: Info,
+        selection: Selection,
+        defaults: EndpointAttr,
+    ) -> Self {
+        let (ops, next_id) = (ParentOnly::new(ops), AtomicU64::new(1));
+        let roll = Mutex::default();
+        let inner = DomainInner { ops, hub, info, selection, defaults, next_id, roll };
+        Domain { inner: Arc::new(inner) }
+    }
+
+    /// What the device offers.
+    pub fn info(&self) -> &Info {
+        &self.inner.info
+    }
+
+    /// The provider's name.
+    pub fn provider(&self) -> &'static str {
+        self.inner.info.provider
+    }
+
+    /// The device's name.
+    pub fn device(&self) -> &str {
+        &self.inner.info.device
+    }
+
+    /// Which provider and device were chosen, and why.
+    pub fn selection(&self) -> &Selection {
+        &self.inner.selection
+    }
+
+    /// The domain's connection events.
+    pub fn events(&self) -> EventQueue {
+        EventQueue { hub: self.inner.hub.clone() }
+    }
+
+    /// Allocates `len` zeroed bytes, aligned for everything, and registers them.
+    ///
+    /// # Errors
+    /// As [`register`](Domain::register), and `NoMemory`.
+    pub fn alloc(&self, len: usize, access: Access) -> Result<Region> {
+        self.register(&Memory::zeroed(len)?, access)
+    }
+
+    /// Registers the whole of `memory`. One memory may be part of several regions.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the rights are contradictory (remote write or atomic without local write) or the
+    /// bounds do not suit them (remote atomics: multiples of 8); `NoMemory` if the device or the limit of
+    /// locked memory has no room; `InvalidState` in a forked child.
+    pub fn register(&self, memory: &Memory, access: Access) -> Result<Region> {
+        self.register_part(memory, .., access)
+    }
+
+    /// Registers part of `memory`.
+    ///
+    /// # Errors
+    /// As [`register`](Domain::register), and `InvalidArgument` if the range does not fit.
+    pub fn register_part(
+        &self,
+        memory: &Memory,
+        range: impl RangeBounds<usize>,
+        access: Access,
+    ) -> Result<Region> {
+        let (start, len) = crate::op::resolve(range, memory.len()).ok_or_else(|| {
+            let size = memory.len();
+            Error::invalid("register", format!("the range does not fit a memory of {size} bytes"))
+        })?;
+        let addr = memory.as_ptr().wrapping_add(start);
+        // SAFETY: the range is part of `memory`, which the region keeps allocated, and which safe code reaches
+        // only through `fabric_core::memory`.
+        unsafe { self.register_range(Some(memory.clone()), addr, len, access) }
+    }
+
+    /// Registers memory that this library did not allocate: mapped files, shared or read-only memory.
+    ///
+    /// # Errors
+    /// As [`register`](Domain::register), and `InvalidArgument` if the memory is not mapped, or not writable
+    /// though `access` needs it.
+    ///
+    /// # Safety
+    /// Until [`Region::close`] returned `Ok`, or the region was dropped and all its operations' completions
+    /// were taken: the range stays mapped, and this process reaches it only in ways that a concurrent writer
+    /// cannot make undefined. Without `LOCAL_WRITE` it may be read-only.
+    pub unsafe fn register_raw(&self, addr: *mut u8, len: usize, access: Access) -> Result<Region> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.register_range(None, addr, len, access) }
+    }
+
+    unsafe fn register_range(
+        &self,
+        memory: Option<Memory>,
+        addr: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Region> {
+        const OP: &str = "register";
+        self.inner.ops.check(OP)?;
+        check_registration(addr as u64, len as u64, access)?;
+        let most = self.inner.info.limits.region_len;
+        if len as u64 > most {
+            return Err(Error::invalid(OP, format!("{len} bytes; a region has at most {most}")));
+        }
+        // SAFETY: the caller's promise, and the checks above.
+        let registration = unsafe { self.inner.ops.register(addr, len, access)? };
+        Ok(Region::new(self.inner.clone(), memory, (addr, len), access, registration))
+    }
+
+    /// Makes a completion queue with room for `capacity` completions.
+    ///
+    /// Each endpoint reserves its send depth or receive depth (or both) of the queue it is bound to, so a
+    /// queue never overflows.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming the limit, `NoMemory`.
+    pub fn completion_queue(&self, capacity: usize) -> Result<CompletionQueue> {
+        CompletionQueue::new(&self.inner, capacity)
+    }
+
+    /// Begins to make an endpoint.
+    pub fn endpoint(&self) -> EndpointBuilder<'_> {
+        EndpointBuilder::new(self)
+    }
+
+    /// Listens for connections on `addr`, with the default backlog of 128. Port 0 chooses a free port.
+    ///
+    /// # Errors
+    /// `AddrInUse`, `Unreachable` if the address is not this device's, `NoMemory`.
+    pub fn listen(&self, addr: SocketAddr) -> Result<Listener> {
+        self.listen_with(addr, &ListenerAttr::default())
+    }
+
+    /// Listens with other settings.
+    ///
+    /// # Errors
+    /// As [`listen`](Domain::listen), and `InvalidArgument` naming the limit.
+    pub fn listen_with(&self, addr: SocketAddr, attr: &ListenerAttr) -> Result<Listener> {
+        Listener::new(&self.inner, addr, attr)
+    }
+
+    /// What all endpoints of the domain did so far, those that are gone included.
+    pub fn counters(&self) -> Counters {
+        self.inner.counters()
+    }
+
+    /// The state of the domain and its endpoints as text, for a bug report. Slow; not for the data path.
+    pub fn dump(&self) -> String {
+        let info = &self.inner.info;
+        let mut text = format!("domain {} {} {}\n", info.provider, info.version, info.device);
+        let _ = writeln!(text, "  {}", self.inner.selection);
+        let _ = writeln!(text, "  {}", self.counters());
+        let _ = writeln!(text, "  {:?}", self.inner.ops.counters());
+        let mut endpoints: Vec<_> =
+            self.inner.roll().endpoints.values().filter_map(Weak::upgrade).collect();
+        endpoints.sort_by_key(|shared| shared.id);
+        for shared in endpoints {
+            let counters = shared.counters.snapshot();
+            let _ = writeln!(text, "  {} {:?}: {counters}", shared.id, shared.state.get());
+        }
+        for line in self.inner.ops.dump().lines() {
+            let _ = writeln!(text, "  {line}");
+        }
+        text
+    }
+}
+
+impl std::fmt::Debug for Domain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Domain({}:{})", self.provider(), self.device())
+    }
+}

@@ -1,0 +1,112 @@
+//! The environment variables, all of them: parsed here, once for each domain that is opened.
+
+use std::time::Duration;
+
+use fabric_core::{EndpointAttr, Error, Result};
+
+use crate::choice::Choice;
+
+/// An environment variable that this library reads.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, and the values it takes.
+    pub meaning: &'static str,
+    /// What holds when it is not set.
+    pub default: &'static str,
+}
+
+/// Every environment variable that this library reads.
+pub const VARIABLES: [Variable; 3] = [
+    Variable {
+        name: PROVIDER,
+        meaning: "which provider to use: names in order of preference (`verbs,tcp`), each with a device if \
+                  wanted (`tcp:eth0`), or names to exclude (`^verbs`)",
+        default: "auto: the best that satisfies the application's hints",
+    },
+    Variable {
+        name: CONNECT_TIMEOUT,
+        meaning: "default time for connecting and accepting, in milliseconds (1 to 3600000)",
+        default: "5000",
+    },
+    Variable {
+        name: LIVENESS,
+        meaning: "default liveness interval in seconds (1 to 3600): a dead peer host is noticed within \
+                  three of these; 0 turns it off",
+        default: "10",
+    },
+];
+
+const PROVIDER: &str = "FABRIC_PROVIDER";
+const CONNECT_TIMEOUT: &str = "FABRIC_CONNECT_TIMEOUT_MS";
+const LIVENESS: &str = "FABRIC_LIVENESS_S";
+
+/// What the environment says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    pub(crate) choice: Choice,
+    pub(crate) endpoint: EndpointAttr,
+}
+
+impl Settings {
+    pub(crate) fn from_env() -> Result<Self> {
+        Self::from(|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
+    }
+
+    fn from(get: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let mut settings = Settings::default();
+        if let Some(value) = get(PROVIDER) {
+            settings.choice = Choice::parse(&value)?;
+        }
+        if let Some(ms) = number(&get, CONNECT_TIMEOUT, 1, 3_600_000)? {
+            settings.endpoint.connect_timeout = Duration::from_millis(ms);
+        }
+        if let Some(s) = number(&get, LIVENESS, 0, 3600)? {
+            settings.endpoint.liveness = (s > 0).then(|| Duration::from_secs(s));
+        }
+        Ok(settings)
+    }
+}
+
+fn number(
+    get: &impl Fn(&str) -> Option<String>,
+    name: &str,
+    least: u64,
+    most: u64,
+) -> Result<Option<u64>> {
+    let Some(value) = get(name) else { return Ok(None) };
+    match value.trim().parse() {
+        Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
+        _ => Err(Error::invalid(
+            "read environment",
+            format!("{name}={value:?} is not a whole number in {least}..={most}"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &'static str, value: &'static str) -> Result<Settings> {
+        Settings::from(|asked| (asked == name).then(|| value.to_owned()))
+    }
+
+    #[test]
+    fn numbers_are_checked() {
+        let settings = with(CONNECT_TIMEOUT, "250").unwrap();
+        assert_eq!(settings.endpoint.connect_timeout, Duration::from_millis(250));
+        assert_eq!(with(LIVENESS, "0").unwrap().endpoint.liveness, None);
+        for bad in ["", "soon", "-1", "3600001"] {
+            let text = with(CONNECT_TIMEOUT, bad).unwrap_err().to_string();
+            assert!(text.contains(CONNECT_TIMEOUT) && text.contains("1..=3600000"), "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_choice_is_an_error() {
+        assert!(with(PROVIDER, "tcp,,verbs").is_err());
+    }
+}

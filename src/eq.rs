@@ -1,0 +1,292 @@
+//! Connection events: one queue a domain.
+//!
+//! The hub is also where blocking waits for one endpoint or listener look: each event is handed out once,
+//! to whoever takes it first.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use fabric_core::wakeup::Wakeup;
+use fabric_core::{
+    DisconnectReason, EndpointId, EndpointState, Error, EventSink, ListenerId, RawEvent, Result,
+};
+
+use crate::endpoint::Shared;
+
+/// Events of endpoints that are gone are kept for a reader, but not without bound.
+const MAX_ORPHANS: usize = 1024;
+
+/// Something that happened to an endpoint, a listener or the domain.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// The connection stands.
+    Connected {
+        /// Whose.
+        endpoint: EndpointId,
+        /// The private data given to `accept`; empty on the accepting side.
+        data: Box<[u8]>,
+    },
+    /// The connection did not come about.
+    ConnectFailed {
+        /// Whose.
+        endpoint: EndpointId,
+        /// `Rejected`, `Refused`, `Unreachable`, `TimedOut`, `Canceled`, or what else went wrong.
+        error: Error,
+    },
+    /// The connection ended. Comes once, after `Connected` or instead of it on the accepting side.
+    Disconnected {
+        /// Whose.
+        endpoint: EndpointId,
+        /// Why.
+        reason: DisconnectReason,
+    },
+    /// Requests wait at a listener; take them until there are none.
+    ConnectRequest {
+        /// Which.
+        listener: ListenerId,
+    },
+    /// The device is gone: every endpoint of the domain is dead.
+    DeviceLost,
+}
+
+impl Event {
+    fn endpoint(&self) -> Option<EndpointId> {
+        match self {
+            Event::Connected { endpoint, .. }
+            | Event::ConnectFailed { endpoint, .. }
+            | Event::Disconnected { endpoint, .. } => Some(*endpoint),
+            Event::ConnectRequest { .. } | Event::DeviceLost => None,
+        }
+    }
+
+    fn is_outcome_of(&self, id: EndpointId) -> bool {
+        matches!(self, Event::Connected { endpoint, .. } | Event::ConnectFailed { endpoint, .. } if *endpoint == id)
+    }
+}
+
+pub(crate) struct Hub {
+    state: Mutex<HubState>,
+    changed: Condvar,
+    wakeup: Wakeup,
+}
+
+#[derive(Default)]
+struct HubState {
+    queue: VecDeque<Event>,
+    endpoints: HashMap<EndpointId, Arc<Shared>>,
+    orphans: usize,
+    /// Counts events, so that a waiter notices one between its look and its sleep.
+    sequence: u64,
+    device_lost: bool,
+}
+
+impl Hub {
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let wakeup =
+            Wakeup::new().map_err(|cause| Error::system("open domain", "fabric", cause))?;
+        Ok(Arc::new(Hub { state: Mutex::default(), changed: Condvar::new(), wakeup }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HubState> {
+        // The state is whole between statements; a panic elsewhere does not spoil it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, shared: &Arc<Shared>) {
+        self.lock().endpoints.insert(shared.id, shared.clone());
+    }
+
+    pub(crate) fn device_lost(&self) -> bool {
+        self.lock().device_lost
+    }
+
+    /// Forgets an endpoint that is dropped. Its `Disconnected` goes too; if it was still connecting, the
+    /// attempt ends with `Canceled`.
+    pub(crate) fn remove(&self, id: EndpointId) {
+        let mut state = self.lock();
+        let Some(shared) = state.endpoints.remove(&id) else { return };
+        state.queue.retain(|event| event.endpoint() != Some(id));
+        if shared.state.replace(EndpointState::Connecting, EndpointState::Dead) {
+            if state.orphans >= MAX_ORPHANS {
+                let known = &state.endpoints;
+                let oldest = state.queue.iter().position(|event| {
+                    event.endpoint().is_some_and(|id| !known.contains_key(&id))
+                });
+                if let Some(at) = oldest {
+                    state.queue.remove(at);
+                    state.orphans -= 1;
+                }
+            }
+            state.orphans += 1;
+            self.push(&mut state, Event::ConnectFailed { endpoint: id, error: Error::Canceled });
+        } else if state.queue.is_empty() {
+            self.wakeup.clear();
+        }
+    }
+
+    pub(crate) fn remove_listener(&self, id: ListenerId) {
+        let mut state = self.lock();
+        state.queue.retain(|e| !matches!(e, Event::ConnectRequest { listener } if *listener == id));
+        if state.queue.is_empty() {
+            self.wakeup.clear();
+        }
+    }
+
+    fn push(&self, state: &mut HubState, event: Event) {
+        if state.queue.is_empty() {
+            self.wakeup.set();
+        }
+        state.queue.push_back(event);
+        state.sequence += 1;
+        self.changed.notify_all();
+    }
+
+    fn take(&self, state: &mut HubState, at: usize) -> Option<Event> {
+        let event = state.queue.remove(at)?;
+        if event.endpoint().is_some_and(|id| !state.endpoints.contains_key(&id)) {
+            state.orphans -= 1;
+        }
+        if state.queue.is_empty() {
+            self.wakeup.clear();
+        }
+        Some(event)
+    }
+
+    fn take_where(&self, wanted: impl Fn(&Event) -> bool) -> Option<Event> {
+        let mut state = self.lock();
+        let at = state.queue.iter().position(wanted)?;
+        self.take(&mut state, at)
+    }
+
+    /// Takes the connect outcome of an endpoint.
+    pub(crate) fn take_outcome(&self, id: EndpointId) -> Option<Event> {
+        self.take_where(|event| event.is_outcome_of(id))
+    }
+
+    /// Takes the end of an endpoint.
+    pub(crate) fn take_disconnected(&self, id: EndpointId) -> Option<DisconnectReason> {
+        let ended = |e: &Event| matches!(e, Event::Disconnected { endpoint, .. } if *endpoint == id);
+        match self.take_where(ended)? {
+            Event::Disconnected { reason, .. } => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Looks with `look` until it finds something, at every event again; `None` when the time has passed.
+    pub(crate) fn wait_for<T>(
+        &self,
+        timeout: Option<Duration>,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut seen = self.lock().sequence;
+        loop {
+            if let Some(found) = look() {
+                return Some(found);
+            }
+            let mut state = self.lock();
+            while state.sequence == seen {
+                let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+                state = match left {
+                    Some(Duration::ZERO) => return None,
+                    Some(left) => match self.changed.wait_timeout(state, left) {
+                        Ok((state, _)) => state,
+                        Err(poisoned) => poisoned.into_inner().0,
+                    },
+                    None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                };
+            }
+            seen = state.sequence;
+        }
+    }
+}
+
+impl EventSink for Hub {
+    fn event(&self, event: RawEvent) {
+        let mut state = self.lock();
+        let event = match event {
+            RawEvent::Connected { endpoint, data } => {
+                let Some(shared) = state.endpoints.get(&endpoint) else { return };
+                if !shared.state.replace(EndpointState::Connecting, EndpointState::Connected) {
+                    return;
+                }
+                Event::Connected { endpoint, data }
+            }
+            RawEvent::ConnectFailed { endpoint, error } => {
+                let Some(shared) = state.endpoints.get(&endpoint) else { return };
+                if !shared.state.advance(EndpointState::Dead) {
+                    return;
+                }
+                Event::ConnectFailed { endpoint, error }
+            }
+            RawEvent::Disconnected { endpoint, reason } => {
+                let Some(shared) = state.endpoints.get(&endpoint) else { return };
+                shared.state.advance(EndpointState::Dead);
+                if shared.ended.swap(true, std::sync::atomic::Ordering::AcqRel) {
+                    return;
+                }
+                Event::Disconnected { endpoint, reason }
+            }
+            RawEvent::ConnectRequest { listener } => {
+                let waits = |e: &Event| matches!(e, Event::ConnectRequest { listener: l } if *l == listener);
+                if state.queue.iter().any(waits) {
+                    // One pending event of each kind; blocked acceptors look again all the same.
+                    state.sequence += 1;
+                    self.changed.notify_all();
+                    return;
+                }
+                Event::ConnectRequest { listener }
+            }
+            RawEvent::DeviceLost => {
+                if std::mem::replace(&mut state.device_lost, true) {
+                    return;
+                }
+                Event::DeviceLost
+            }
+            _ => return,
+        };
+        self.push(&mut state, event);
+    }
+}
+
+/// The connection events of a domain, in the order they happened.
+///
+/// - Bounded: an endpoint has at most one pending event of each kind, a listener one.
+/// - Each event is handed out once: here, or by the blocking wait of its endpoint
+///   ([`Endpoint::wait_connected`](crate::Endpoint::wait_connected)).
+/// - The descriptor ([`AsFd`]) is readable exactly while an event waits.
+/// - Any thread may use it. Clones are the same queue.
+#[derive(Clone)]
+pub struct EventQueue {
+    pub(crate) hub: Arc<Hub>,
+}
+
+impl EventQueue {
+    /// Takes the oldest event, if there is one. Never blocks.
+    pub fn poll(&self) -> Option<Event> {
+        self.hub.take_where(|_| true)
+    }
+
+    /// Takes the oldest event, waiting for one as long as `timeout` (`None`: for ever).
+    ///
+    /// # Errors
+    /// `TimedOut`.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<Event> {
+        self.hub.wait_for(timeout, || self.poll()).ok_or(Error::TimedOut)
+    }
+}
+
+impl AsFd for EventQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.hub.wakeup.as_fd()
+    }
+}
+
+impl std::fmt::Debug for EventQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventQueue").field("waiting", &self.hub.lock().queue.len()).finish()
+    }
+}

@@ -1,0 +1,145 @@
+//! Listening, and connection requests.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabric_core::attr::check_private_data;
+use fabric_core::provider::{ListenerOps, RawRequest};
+use fabric_core::{Error, ListenerAttr, ListenerId, Result};
+
+use crate::domain::DomainInner;
+use crate::endpoint::Endpoint;
+use crate::process::ParentOnly;
+
+/// Listens on an address for connections to its domain.
+///
+/// Dropping it refuses the requests that nobody has taken; a [`ConnectRequest`] that was taken can still be
+/// answered. Any thread may use it.
+pub struct Listener {
+    // Declared first: closes before the domain can.
+    ops: ParentOnly<Box<dyn ListenerOps>>,
+    domain: Arc<DomainInner>,
+    id: ListenerId,
+}
+
+impl Listener {
+    pub(crate) fn new(
+        domain: &Arc<DomainInner>,
+        addr: SocketAddr,
+        attr: &ListenerAttr,
+    ) -> Result<Self> {
+        domain.ops.check("listen")?;
+        attr.check(&domain.info)?;
+        let id = ListenerId(domain.next_id());
+        let ops = ParentOnly::new(domain.ops.listen(id, addr, attr)?);
+        Ok(Listener { ops, domain: domain.clone(), id })
+    }
+
+    /// By which events name it.
+    pub fn id(&self) -> ListenerId {
+        self.id
+    }
+
+    /// The address it listens on, with the real port.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.ops.local_addr()
+    }
+
+    /// Takes the oldest request, if there is one. Never blocks.
+    pub fn poll(&self) -> Option<ConnectRequest> {
+        self.ops.check("accept").ok()?;
+        let raw = self.ops.next_request()?;
+        Some(ConnectRequest { raw, domain: self.domain.clone(), answered: false })
+    }
+
+    /// Takes the oldest request, waiting for one as long as `timeout` (`None`: for ever).
+    ///
+    /// # Errors
+    /// `TimedOut`; `InvalidState` in a forked child.
+    pub fn accept(&self, timeout: Option<Duration>) -> Result<ConnectRequest> {
+        self.ops.check("accept")?;
+        self.domain.hub.wait_for(timeout, || self.poll()).ok_or(Error::TimedOut)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if self.ops.is_here() {
+            self.domain.hub.remove_listener(self.id);
+        }
+    }
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Listener({})", self.local_addr())
+    }
+}
+
+/// A peer that wants to connect. Dropping it unanswered rejects it, without data.
+pub struct ConnectRequest {
+    raw: RawRequest,
+    domain: Arc<DomainInner>,
+    answered: bool,
+}
+
+impl ConnectRequest {
+    /// Who asks.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.raw.peer
+    }
+
+    /// The private data given to `connect`, at its exact length.
+    pub fn private_data(&self) -> &[u8] {
+        &self.raw.data
+    }
+
+    /// Connects the peer to `endpoint`, which must be new. Returns at once; the endpoint's `Connected` event
+    /// follows, or one `Disconnected` if the peer is gone: accepting never fails for the peer's reasons.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for more than 192 bytes of private data or an endpoint of another domain,
+    /// `InvalidState` for an endpoint that is connecting or connected, or a request that was answered. The
+    /// request can be answered again.
+    pub fn accept(&mut self, endpoint: &Endpoint, data: &[u8]) -> Result<()> {
+        self.answer("accept", data)?;
+        endpoint.accept(&self.domain, self.raw.id, data)?;
+        self.answered = true;
+        Ok(())
+    }
+
+    /// Sends the peer away, with data for it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for more than 128 bytes, `InvalidState` if the request was answered.
+    pub fn reject(&mut self, data: &[u8]) -> Result<()> {
+        self.answer("reject", data)?;
+        self.domain.ops.reject(self.raw.id, data)?;
+        self.answered = true;
+        Ok(())
+    }
+
+    fn answer(&self, operation: &'static str, data: &[u8]) -> Result<()> {
+        self.domain.ops.check(operation)?;
+        if self.answered {
+            return Err(Error::state(operation, "the request was answered before"));
+        }
+        check_private_data(operation, data)
+    }
+}
+
+impl Drop for ConnectRequest {
+    fn drop(&mut self) {
+        if !self.answered && self.domain.ops.is_here() {
+            // The peer may be gone; then nobody is left to be told.
+            let _ = self.domain.ops.reject(self.raw.id, &[]);
+        }
+    }
+}
+
+impl std::fmt::Debug for ConnectRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ConnectRequest(from {})", self.raw.peer)
+    }
+}

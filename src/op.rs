@@ -1,0 +1,251 @@
+//! Operations as values: what to post, before it is posted.
+
+use std::ops::{Bound, RangeBounds};
+
+use fabric_core::{AtomicCall, AtomicOp, AtomicScalar, OpKind, RemoteSlice, SendFlags};
+
+use crate::region::Slice;
+
+/// Turns a range into start and length, if it fits `size`.
+pub(crate) fn resolve(range: impl RangeBounds<usize>, size: usize) -> Option<(usize, usize)> {
+    let start = match range.start_bound() {
+        Bound::Included(&at) => at,
+        Bound::Excluded(&at) => at.checked_add(1)?,
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&at) => at.checked_add(1)?,
+        Bound::Excluded(&at) => at,
+        Bound::Unbounded => size,
+    };
+    (end <= size).then_some(())?;
+    Some((start, end.checked_sub(start)?))
+}
+
+/// The local side of an operation: nothing, one slice, or several in a row.
+///
+/// Empty slices are allowed and ignored.
+#[derive(Clone, Copy, Debug)]
+pub struct Slices<'a>(pub(crate) List<'a>);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum List<'a> {
+    None,
+    One(Slice<'a>),
+    Many(&'a [Slice<'a>]),
+}
+
+impl<'a> Slices<'a> {
+    /// No memory at all: a message of zero bytes, or a receive for one.
+    pub fn none() -> Self {
+        Slices(List::None)
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Slice<'a>] {
+        match &self.0 {
+            List::None => &[],
+            List::One(one) => std::slice::from_ref(one),
+            List::Many(many) => many,
+        }
+    }
+}
+
+impl<'a> From<Slice<'a>> for Slices<'a> {
+    fn from(slice: Slice<'a>) -> Self {
+        Slices(List::One(slice))
+    }
+}
+
+impl<'a> From<&'a crate::Region> for Slices<'a> {
+    fn from(region: &'a crate::Region) -> Self {
+        Slices(List::One(region.into()))
+    }
+}
+
+impl<'a> From<&'a [Slice<'a>]> for Slices<'a> {
+    fn from(slices: &'a [Slice<'a>]) -> Self {
+        Slices(List::Many(slices))
+    }
+}
+
+impl<'a, const N: usize> From<&'a [Slice<'a>; N]> for Slices<'a> {
+    fn from(slices: &'a [Slice<'a>; N]) -> Self {
+        Slices(List::Many(slices))
+    }
+}
+
+/// Where the bytes of an operation come from or go to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Local<'a> {
+    Slices(Slices<'a>),
+    Inject(&'a [u8]),
+}
+
+/// An operation for a send queue. Made by one of the constructors, refined by the methods, posted by
+/// [`Endpoint::post`](crate::Endpoint::post) or in a batch.
+///
+/// ```no_run
+/// # use fabric::{Endpoint, Op, Region, RemoteRegion};
+/// # fn f(ep: &Endpoint, region: &Region, peer: &RemoteRegion) -> fabric::Result<()> {
+/// ep.post(&Op::write(region.slice(0..64), peer.at(128)).immediate(7).context(1))?;
+/// ep.post(&Op::send(region.slice(..8)).unsignaled())?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use = "an operation does nothing until it is posted"]
+pub struct Op<'a> {
+    pub(crate) what: What,
+    pub(crate) local: Local<'a>,
+    pub(crate) immediate: Option<u32>,
+    pub(crate) context: u64,
+    pub(crate) flags: SendFlags,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    Send,
+    Write(RemoteSlice),
+    Read(RemoteSlice),
+    Atomic { at: RemoteSlice, call: AtomicCall, fetch: bool },
+}
+
+impl What {
+    pub(crate) fn kind(&self) -> OpKind {
+        match self {
+            What::Send => OpKind::Send,
+            What::Write(_) => OpKind::Write,
+            What::Read(_) => OpKind::Read,
+            What::Atomic { .. } => OpKind::Atomic,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            What::Send => "send",
+            What::Write(_) => "write",
+            What::Read(_) => "read",
+            What::Atomic { .. } => "atomic",
+        }
+    }
+}
+
+impl<'a> Op<'a> {
+    fn new(what: What, local: Local<'a>) -> Self {
+        Op { what, local, immediate: None, context: 0, flags: SendFlags::SIGNALED }
+    }
+
+    /// Sends the bytes of `from` to the peer's next receive.
+    pub fn send(from: impl Into<Slices<'a>>) -> Self {
+        Self::new(What::Send, Local::Slices(from.into()))
+    }
+
+    /// Sends `bytes`, which may be reused as soon as the post returns. At most
+    /// [`EndpointAttr::inject`](fabric_core::EndpointAttr::inject) bytes.
+    pub fn inject(bytes: &'a [u8]) -> Self {
+        Self::new(What::Send, Local::Inject(bytes))
+    }
+
+    /// Writes the bytes of `from` to the peer's memory at `to`.
+    pub fn write(from: impl Into<Slices<'a>>, to: RemoteSlice) -> Self {
+        Self::new(What::Write(to), Local::Slices(from.into()))
+    }
+
+    /// Writes `bytes`, which may be reused as soon as the post returns, to the peer's memory at `to`.
+    pub fn inject_write(bytes: &'a [u8], to: RemoteSlice) -> Self {
+        Self::new(What::Write(to), Local::Inject(bytes))
+    }
+
+    /// Reads the peer's memory at `from` into `into`, as many bytes as that has.
+    pub fn read(into: impl Into<Slices<'a>>, from: RemoteSlice) -> Self {
+        Self::new(What::Read(from), Local::Slices(into.into()))
+    }
+
+    /// Executes `op` on the element at `at`, without a result. Not for compare-and-swap.
+    pub fn atomic<T: AtomicScalar>(op: AtomicOp, operand: T, at: RemoteSlice) -> Self {
+        let call = AtomicCall { op, ty: T::TYPE, operand: operand.to_bits64(), compare: 0 };
+        Self::new(What::Atomic { at, call, fetch: false }, Local::Slices(Slices::none()))
+    }
+
+    /// Executes `op` on the element at `at`; its old value goes to `old`. Not for compare-and-swap.
+    pub fn fetch_atomic<T: AtomicScalar>(
+        op: AtomicOp,
+        operand: T,
+        old: Slice<'a>,
+        at: RemoteSlice,
+    ) -> Self {
+        let call = AtomicCall { op, ty: T::TYPE, operand: operand.to_bits64(), compare: 0 };
+        Self::new(What::Atomic { at, call, fetch: true }, Local::Slices(old.into()))
+    }
+
+    /// Puts `new` at `at` if the bits there are those of `expected`, without a result.
+    pub fn compare_swap<T: AtomicScalar>(expected: T, new: T, at: RemoteSlice) -> Self {
+        let call = Self::swap_call(expected, new);
+        Self::new(What::Atomic { at, call, fetch: false }, Local::Slices(Slices::none()))
+    }
+
+    /// Puts `new` at `at` if the bits there are those of `expected`; the old value goes to `old`.
+    pub fn fetch_compare_swap<T: AtomicScalar>(
+        expected: T,
+        new: T,
+        old: Slice<'a>,
+        at: RemoteSlice,
+    ) -> Self {
+        let call = Self::swap_call(expected, new);
+        Self::new(What::Atomic { at, call, fetch: true }, Local::Slices(old.into()))
+    }
+
+    fn swap_call<T: AtomicScalar>(expected: T, new: T) -> AtomicCall {
+        AtomicCall {
+            op: AtomicOp::CompareSwap,
+            ty: T::TYPE,
+            operand: new.to_bits64(),
+            compare: expected.to_bits64(),
+        }
+    }
+
+    /// Adds 32 bits of immediate data to a send or write. A write with immediate consumes one of the
+    /// peer's receives.
+    pub fn immediate(mut self, value: u32) -> Self {
+        self.immediate = Some(value);
+        self
+    }
+
+    /// The value that comes back in the completion.
+    pub fn context(mut self, context: u64) -> Self {
+        self.context = context;
+        self
+    }
+
+    /// No completion if it succeeds. It counts against the depth until the library knows that it is done.
+    pub fn unsignaled(mut self) -> Self {
+        self.flags.remove(SendFlags::SIGNALED);
+        self
+    }
+
+    /// Starts only when every earlier read and atomic of this endpoint has finished.
+    pub fn fence(mut self) -> Self {
+        self.flags.insert(SendFlags::FENCE);
+        self
+    }
+
+    /// Completes only when the target's CPU and every other initiator can see the bytes. Writes only.
+    pub fn delivery_complete(mut self) -> Self {
+        self.flags.insert(SendFlags::DELIVERY_COMPLETE);
+        self
+    }
+}
+
+/// A receive, for [`Endpoint::post_recvs`](crate::Endpoint::post_recvs).
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a receive does nothing until it is posted"]
+pub struct Recv<'a> {
+    pub(crate) into: Slices<'a>,
+    pub(crate) context: u64,
+}
+
+impl<'a> Recv<'a> {
+    /// Receives one message into `into`. A longer message is fatal to both endpoints (`TooLong`).
+    pub fn new(into: impl Into<Slices<'a>>, context: u64) -> Self {
+        Recv { into: into.into(), context }
+    }
+}

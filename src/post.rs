@@ -1,0 +1,541 @@
+//! Posting: from operations with handles to work in plain words.
+//!
+//! Every argument is checked here, before the provider sees it; so is the depth. The side's lock spans
+//! accounting and the provider's post, which makes its order the posting order.
+
+use fabric_core::{
+    Access, AtomicOp, AtomicScalar, EndpointOps, EndpointState, Error, OpKind, Posted, RecvWork,
+    RemoteSlice, Result, Segment, SendFlags, SendOp, SendWork, atomic, work::total_len,
+};
+use smallvec::SmallVec;
+
+use crate::cq::{Keep, Slot};
+use crate::endpoint::{Endpoint, Lane, PostSide};
+use crate::op::{Local, Op, Recv, Slices, What};
+use crate::region::Slice;
+
+/// Operations that go to the provider in one call.
+const CHUNK: usize = 32;
+
+/// For a chunk, without a trip to the heap.
+type Chunk<T> = SmallVec<[T; CHUNK]>;
+
+/// A batch that stopped half-way.
+#[derive(Debug)]
+pub struct BatchError {
+    /// How many operations, from the first on, were posted.
+    pub posted: usize,
+    /// Why the next one was not. It and all after it had no effect.
+    pub error: Error,
+}
+
+impl std::fmt::Display for BatchError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} operations were posted, then: {}", self.posted, self.error)
+    }
+}
+
+impl std::error::Error for BatchError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// One checked operation: what the provider gets, less what is in the [`Op`] and the segments themselves.
+struct Ready {
+    flags: SendFlags,
+    segments: usize,
+}
+
+impl Endpoint {
+    /// Posts one operation to the send queue.
+    ///
+    /// Returns once it is accepted for sending; its completion tells how it ended. The regions it names
+    /// stay registered until that completion is taken.
+    ///
+    /// # Errors
+    /// `Again` at the depth (take completions), `NotConnected`, `InvalidArgument` that says what is wrong,
+    /// `InvalidState` for a closed region or in a forked child. The endpoint is unharmed, and nothing of the
+    /// operation happens later.
+    #[inline]
+    pub fn post(&self, op: &Op<'_>) -> Result<()> {
+        self.ops.check("post")?;
+        let mut side = self.lock_send();
+        let PostSide { lane, segments } = &mut *side;
+        let result = self.post_one(lane, op, segments);
+        if matches!(result, Err(Error::Again)) {
+            self.shared.counters.send.posts.again.add(1);
+        }
+        result
+    }
+
+    #[inline]
+    fn post_one(&self, lane: &mut Lane, op: &Op<'_>, segments: &mut Vec<Segment>) -> Result<()> {
+        if self.shared.state.get() != EndpointState::Connected {
+            return Err(Error::NotConnected);
+        }
+        segments.clear();
+        let quiet = lane.quiet;
+        let token = lane.token.with_sequence(lane.ring.next());
+        let Ready { flags, .. } = self.prepare_send(lane, op, segments)?;
+        let work = [SendWork { token, op: lower(op), segments, flags }];
+        match self.submit(lane, &work, quiet) {
+            Posted { refusal: Some(error), .. } => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Posts operations in order; they go out together, which costs less than one by one.
+    ///
+    /// # Errors
+    /// As [`post`](Endpoint::post), with the number that was posted before the first that could not be.
+    pub fn post_batch(&self, ops: &[Op<'_>]) -> Result<(), BatchError> {
+        let mut posted = 0;
+        let refuse = |posted, error: Error| Err(BatchError { posted, error });
+        if let Err(error) = self.ops.check("post") {
+            return refuse(0, error);
+        }
+        let mut side = self.lock_send();
+        for chunk in ops.chunks(CHUNK) {
+            if self.shared.state.get() != EndpointState::Connected {
+                return refuse(posted, Error::NotConnected);
+            }
+            let PostSide { lane, segments } = &mut *side;
+            let Posted { accepted, refusal } = self.post_sends(lane, chunk, segments);
+            posted += accepted;
+            if let Some(error) = refusal {
+                if matches!(error, Error::Again) {
+                    self.shared.counters.send.posts.again.add(1);
+                }
+                return refuse(posted, error);
+            }
+        }
+        Ok(())
+    }
+
+    fn post_sends(
+        &self,
+        lane: &mut Lane,
+        ops: &[Op<'_>],
+        segments: &mut Vec<Segment>,
+    ) -> Posted {
+        segments.clear();
+        let mut ready: Chunk<Ready> = SmallVec::new();
+        let first = lane.ring.next();
+        let quiet = lane.quiet;
+        let mut refusal = None;
+        for op in ops {
+            match self.prepare_send(lane, op, segments) {
+                Ok(one) => ready.push(one),
+                Err(error) => {
+                    refusal = Some(error);
+                    break;
+                }
+            }
+        }
+        if ready.is_empty() {
+            return Posted { accepted: 0, refusal };
+        }
+        let mut work: Chunk<SendWork<'_>> = SmallVec::new();
+        let mut rest = segments.as_slice();
+        for (i, (one, op)) in ready.iter().zip(ops).enumerate() {
+            let (own, others) = rest.split_at(one.segments);
+            rest = others;
+            let token = lane.token.with_sequence(first.wrapping_add(i as u32));
+            work.push(SendWork { token, op: lower(op), segments: own, flags: one.flags });
+        }
+        let posted = self.submit(lane, &work, quiet);
+        Posted { accepted: posted.accepted, refusal: posted.refusal.or(refusal) }
+    }
+
+    /// Hands work to the provider, and takes back what that refuses; `quiet` is as it was before the work.
+    #[inline]
+    fn submit(&self, lane: &mut Lane, work: &[SendWork<'_>], quiet: u32) -> Posted {
+        // SAFETY: the slots just pushed keep the regions registered and their memory allocated until the
+        // completions are taken, or the endpoint is quiet; injected bytes are borrowed for this call.
+        let mut posted = unsafe { self.ops.post_send(work) };
+        let taken = &work[..posted.accepted.min(work.len())];
+        let refused = work.len() - taken.len();
+        if refused > 0 {
+            // SAFETY: the provider never completes what it refused.
+            unsafe { lane.ring.take_back(refused as u32) };
+            lane.quiet = taken.iter().fold(quiet, |quiet, one| {
+                if one.flags.contains(SendFlags::SIGNALED) { 0 } else { quiet + 1 }
+            });
+            posted = Posted::until(taken.len(), posted.refusal.unwrap_or(Error::NotConnected));
+        }
+        let counters = &self.shared.counters.send.posts;
+        counters.bytes.add(taken.iter().map(|one| total_len(one.segments) as u64).sum());
+        counters.operations.add(taken.len() as u64);
+        posted
+    }
+
+    /// Checks an operation, appends its segments and takes a place in the ring.
+    #[inline]
+    fn prepare_send(
+        &self,
+        lane: &mut Lane,
+        op: &Op<'_>,
+        segments: &mut Vec<Segment>,
+    ) -> Result<Ready> {
+        let name = op.what.name();
+        let before = segments.len();
+        let mut keep = Keep::default();
+        let mut flags = op.flags;
+        let need = match &op.what {
+            What::Read(_) => Access::LOCAL_WRITE,
+            What::Atomic { fetch: true, .. } => Access::LOCAL_WRITE,
+            _ => Access::empty(),
+        };
+        let len = match &op.local {
+            Local::Slices(slices) => {
+                self.add_slices(name, slices, need, self.attr.send_segments, segments, &mut keep)
+            }
+            Local::Inject(bytes) => {
+                flags.insert(SendFlags::INJECT);
+                self.add_inject(name, bytes, segments)
+            }
+        }
+        .and_then(|len| self.check_send(op, len).map(|()| len))
+        .inspect_err(|_| segments.truncate(before))?;
+        if !lane.ring.has_room() {
+            self.send_cq.try_reap();
+        }
+        let signaled = flags.contains(SendFlags::SIGNALED);
+        if !signaled && lane.quiet + 1 >= self.quiet_most() {
+            flags.insert(SendFlags::SIGNALED);
+        }
+        let Some(place) = lane.ring.place() else {
+            segments.truncate(before);
+            return Err(Error::Again);
+        };
+        place.fill(Slot { context: op.context, len, kind: op.what.kind(), signaled, keep });
+        lane.quiet = if flags.contains(SendFlags::SIGNALED) { 0 } else { lane.quiet + 1 };
+        Ok(Ready { flags, segments: segments.len() - before })
+    }
+
+    /// How many unsignaled operations go by before one is signaled inside, so that a queue whose owner never
+    /// asks for completions retires its operations: a quarter of the depth, so that a small queue notices
+    /// each, and a large one need not wait for half of it.
+    #[inline]
+    fn quiet_most(&self) -> u32 {
+        (self.attr.send_depth / 4).clamp(1, 64) as u32
+    }
+
+    #[inline]
+    fn check_send(&self, op: &Op<'_>, len: usize) -> Result<()> {
+        let name = op.what.name();
+        if len as u64 > self.domain.info.limits.message {
+            let most = self.domain.info.limits.message;
+            return Err(Error::invalid(name, format!("{len} bytes; a message has at most {most}")));
+        }
+        let writes = matches!(op.what, What::Write(_));
+        if op.flags.contains(SendFlags::DELIVERY_COMPLETE) && !writes {
+            let provider = self.domain.info.provider;
+            return Err(Error::unsupported(name, provider, "delivery-complete is for writes only"));
+        }
+        if op.immediate.is_some() && !writes && !matches!(op.what, What::Send) {
+            let provider = self.domain.info.provider;
+            return Err(Error::unsupported(name, provider, "only sends and writes carry immediate data"));
+        }
+        match &op.what {
+            What::Send => Ok(()),
+            // Without bytes there is no access, and no peer checks one.
+            What::Write(_) | What::Read(_) if len == 0 => Ok(()),
+            What::Write(to) => to.check(name, len as u64, Access::REMOTE_WRITE),
+            What::Read(from) => from.check(name, len as u64, Access::REMOTE_READ),
+            What::Atomic { at, call, fetch } => self.check_atomic(at, call, *fetch, len),
+        }
+    }
+
+    fn check_atomic(
+        &self,
+        at: &RemoteSlice,
+        call: &fabric_core::AtomicCall,
+        fetch: bool,
+        len: usize,
+    ) -> Result<()> {
+        const OP: &str = "atomic";
+        let size = call.ty.size();
+        if !self.domain.info.supports_atomic(call.op, call.ty) {
+            let provider = self.domain.info.provider;
+            let what = if atomic::is_defined(call.op, call.ty) {
+                format!("{} has no atomics", self.domain.info.device)
+            } else {
+                format!("{} is not defined on {}", call.op, call.ty)
+            };
+            return Err(Error::unsupported(OP, provider, what));
+        }
+        if fetch && len != size {
+            return Err(Error::invalid(OP, format!("the old value has {size} bytes, its slice {len}")));
+        }
+        at.check(OP, size as u64, Access::REMOTE_ATOMIC)?;
+        if at.addr().addr % size as u64 != 0 {
+            let offset = at.offset();
+            return Err(Error::invalid(OP, format!("offset {offset} is not aligned to {size} bytes")));
+        }
+        Ok(())
+    }
+
+    /// Checks local slices and appends them, with a reference to each region; gives the sum of the lengths.
+    #[inline]
+    fn add_slices(
+        &self,
+        name: &'static str,
+        slices: &Slices<'_>,
+        need: Access,
+        most: usize,
+        segments: &mut Vec<Segment>,
+        keep: &mut Keep,
+    ) -> Result<usize> {
+        let mut total = 0usize;
+        let before = segments.len();
+        for slice in slices.as_slice() {
+            let core = &slice.region.core;
+            let fits = slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.region.len());
+            if !fits || !core.access.contains(need) || !std::sync::Arc::ptr_eq(&core.domain, &self.domain) {
+                return Err(self.bad_slice(name, slice, need, fits));
+            }
+            if slice.len == 0 {
+                continue;
+            }
+            if segments.len() - before == most {
+                return Err(Error::invalid(name, format!("more than {most} segments, the endpoint's most")));
+            }
+            if !keep.has(core) {
+                keep.add(core.clone());
+                if core.is_closed() {
+                    return Err(Error::state(name, "the region is closed"));
+                }
+            }
+            total = total.saturating_add(slice.len);
+            let (addr, key) = (core.addr_at(slice.offset), core.local_key);
+            segments.push(Segment { addr, len: slice.len, key });
+        }
+        Ok(total)
+    }
+
+    #[cold]
+    fn bad_slice(&self, name: &'static str, slice: &Slice<'_>, need: Access, fits: bool) -> Error {
+        let (offset, len, size) = (slice.offset, slice.len, slice.region.len());
+        Error::invalid(
+            name,
+            if !fits && len == usize::MAX {
+                "the slice's range ends before it starts".to_owned()
+            } else if !fits {
+                format!("{len} bytes at offset {offset} do not fit a region of {size}")
+            } else if !slice.region.core.access.contains(need) {
+                let access = slice.region.core.access;
+                format!("the local region has {access:?}; this needs {need:?}")
+            } else {
+                "the local region is of another domain".to_owned()
+            },
+        )
+    }
+
+    fn add_inject(
+        &self,
+        name: &'static str,
+        bytes: &[u8],
+        segments: &mut Vec<Segment>,
+    ) -> Result<usize> {
+        let most = self.attr.inject;
+        if bytes.len() > most {
+            let len = bytes.len();
+            return Err(Error::invalid(name, format!("{len} bytes to inject; the endpoint takes {most}")));
+        }
+        if !bytes.is_empty() {
+            segments.push(Segment { addr: bytes.as_ptr().cast_mut(), len: bytes.len(), key: 0 });
+        }
+        Ok(bytes.len())
+    }
+
+    /// Posts one receive into `into`. Allowed from the making of the endpoint on.
+    ///
+    /// # Errors
+    /// As [`post`](Endpoint::post); the regions need `LOCAL_WRITE`.
+    #[inline]
+    pub fn recv<'a>(&self, into: impl Into<Slices<'a>>, context: u64) -> Result<()> {
+        self.post_recvs(&[Recv::new(into, context)]).map_err(|batch| batch.error)
+    }
+
+    /// Posts receives, matched in this order.
+    ///
+    /// # Errors
+    /// As [`recv`](Endpoint::recv), with the number that was posted before the first that could not be.
+    pub fn post_recvs(&self, recvs: &[Recv<'_>]) -> Result<(), BatchError> {
+        let mut posted = 0;
+        let refuse = |posted, error: Error| Err(BatchError { posted, error });
+        if let Err(error) = self.ops.check("post") {
+            return refuse(0, error);
+        }
+        let mut side = self.lock_recv();
+        for chunk in recvs.chunks(CHUNK) {
+            if self.shared.state.get() == EndpointState::Dead {
+                return refuse(posted, Error::NotConnected);
+            }
+            let PostSide { lane, segments } = &mut *side;
+            let Posted { accepted, refusal } = self.post_receives(lane, chunk, segments);
+            posted += accepted;
+            if let Some(error) = refusal {
+                if matches!(error, Error::Again) {
+                    self.shared.counters.recv.posts.again.add(1);
+                }
+                return refuse(posted, error);
+            }
+        }
+        Ok(())
+    }
+
+    fn post_receives(
+        &self,
+        lane: &mut Lane,
+        recvs: &[Recv<'_>],
+        segments: &mut Vec<Segment>,
+    ) -> Posted {
+        segments.clear();
+        let mut ready: Chunk<usize> = SmallVec::new();
+        let first = lane.ring.next();
+        let mut refusal = None;
+        for recv in recvs {
+            match self.prepare_recv(lane, recv, segments) {
+                Ok(count) => ready.push(count),
+                Err(error) => {
+                    refusal = Some(error);
+                    break;
+                }
+            }
+        }
+        if ready.is_empty() {
+            return Posted { accepted: 0, refusal };
+        }
+        let mut work: Chunk<RecvWork<'_>> = SmallVec::new();
+        let mut rest = segments.as_slice();
+        for (i, count) in ready.iter().enumerate() {
+            let (own, others) = rest.split_at(*count);
+            rest = others;
+            let token = lane.token.with_sequence(first.wrapping_add(i as u32));
+            work.push(RecvWork { token, segments: own });
+        }
+        // SAFETY: as in `submit`.
+        let posted = unsafe { self.ops.post_recv(&work) };
+        let accepted = posted.accepted.min(work.len());
+        if accepted < work.len() {
+            // SAFETY: the provider never completes what it refused.
+            unsafe { lane.ring.take_back((work.len() - accepted) as u32) };
+            refusal = Some(posted.refusal.unwrap_or(Error::NotConnected));
+        }
+        self.shared.counters.recv.posts.operations.add(accepted as u64);
+        Posted { accepted, refusal }
+    }
+
+    #[inline]
+    fn prepare_recv(
+        &self,
+        lane: &mut Lane,
+        recv: &Recv<'_>,
+        segments: &mut Vec<Segment>,
+    ) -> Result<usize> {
+        let before = segments.len();
+        let mut keep = Keep::default();
+        let most = self.attr.recv_segments;
+        let len = self
+            .add_slices("recv", &recv.into, Access::LOCAL_WRITE, most, segments, &mut keep)
+            .inspect_err(|_| segments.truncate(before))?;
+        if !lane.ring.has_room() {
+            self.recv_cq.try_reap();
+        }
+        let Some(place) = lane.ring.place() else {
+            segments.truncate(before);
+            return Err(Error::Again);
+        };
+        place.fill(Slot { context: recv.context, len, kind: OpKind::Recv, signaled: true, keep });
+        Ok(segments.len() - before)
+    }
+
+    /// Sends the bytes of `from` to the peer's next receive.
+    ///
+    /// # Errors
+    /// As [`post`](Endpoint::post).
+    #[inline]
+    pub fn send<'a>(&self, from: impl Into<Slices<'a>>, context: u64) -> Result<()> {
+        self.post(&Op::send(from).context(context))
+    }
+
+    /// Sends `bytes`, which may be reused at once.
+    ///
+    /// # Errors
+    /// As [`post`](Endpoint::post).
+    #[inline]
+    pub fn inject(&self, bytes: &[u8], context: u64) -> Result<()> {
+        self.post(&Op::inject(bytes).context(context))
+    }
+
+    /// Writes the bytes of `from` to the peer's memory at `to`.
+    ///
+    /// # Errors
+    /// As [`post`](Endpoint::post).
+    #[inline]
+    pub fn write<'a>(
+        &self,
+        from: impl Into<Slices<'a>>,
+        to: RemoteSlice,
+        context: u64,
+    ) -> Result<()> {
+        self.post(&Op::write(from, to).context(context))
+    }
+
+    /// Reads the peer's memory at `from` into `into`.
+    ///
+    /// # Errors
+    /// As [`post`](Endpoint::post).
+    #[inline]
+    pub fn read<'a>(
+        &self,
+        into: impl Into<Slices<'a>>,
+        from: RemoteSlice,
+        context: u64,
+    ) -> Result<()> {
+        self.post(&Op::read(into, from).context(context))
+    }
+
+    /// Adds `value` to the element at `at`; its old value goes to `old`.
+    ///
+    /// # Errors
+    /// As [`post`](Endpoint::post).
+    #[inline]
+    pub fn fetch_add<T: AtomicScalar>(
+        &self,
+        value: T,
+        old: Slice<'_>,
+        at: RemoteSlice,
+        context: u64,
+    ) -> Result<()> {
+        self.post(&Op::fetch_atomic(AtomicOp::Add, value, old, at).context(context))
+    }
+
+    /// Puts `new` at `at` if the bits there are those of `expected`; the old value goes to `old`.
+    ///
+    /// # Errors
+    /// As [`post`](Endpoint::post).
+    #[inline]
+    pub fn compare_swap<T: AtomicScalar>(
+        &self,
+        expected: T,
+        new: T,
+        old: Slice<'_>,
+        at: RemoteSlice,
+        context: u64,
+    ) -> Result<()> {
+        self.post(&Op::fetch_compare_swap(expected, new, old, at).context(context))
+    }
+}
+
+fn lower(op: &Op<'_>) -> SendOp {
+    match op.what {
+        What::Send => SendOp::Send { imm: op.immediate },
+        What::Write(to) => SendOp::Write { to: to.addr(), imm: op.immediate },
+        What::Read(from) => SendOp::Read { from: from.addr() },
+        What::Atomic { at, call, fetch } => SendOp::Atomic { at: at.addr(), call, fetch },
+    }
+}

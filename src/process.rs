@@ -1,0 +1,52 @@
+//! Handles belong to the process that made them.
+
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+
+use fabric_core::fork::Origin;
+use fabric_core::{Error, Result};
+
+/// Something of the provider's that only the process that made it drops. A child that `fork` made lacks the
+/// provider's threads, may have copied held locks, and shares its sockets with the parent: there it is
+/// left alone.
+pub(crate) struct ParentOnly<T> {
+    value: ManuallyDrop<T>,
+    origin: Origin,
+}
+
+impl<T> ParentOnly<T> {
+    pub(crate) fn new(value: T) -> Self {
+        ParentOnly { value: ManuallyDrop::new(value), origin: Origin::here() }
+    }
+
+    pub(crate) fn is_here(&self) -> bool {
+        self.origin.is_here()
+    }
+
+    /// Refuses a call in a child.
+    #[inline]
+    pub(crate) fn check(&self, operation: &'static str) -> Result<()> {
+        if self.origin.is_here() { Ok(()) } else { Err(foreign(operation)) }
+    }
+}
+
+#[cold]
+fn foreign(operation: &'static str) -> Error {
+    Error::state(operation, "this process is a fork of the one that made the handle; open a domain of its own")
+}
+
+impl<T> Deref for ParentOnly<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> Drop for ParentOnly<T> {
+    fn drop(&mut self) {
+        if self.origin.is_here() {
+            // SAFETY: dropped once, here, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.value) }
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Memory regions: memory that is registered with a domain.
+
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fabric_core::provider::RegistrationOps;
+use fabric_core::{
+    Access, AtomicCall, AtomicOp, AtomicScalar, Error, Memory, RemoteRegion, Result, memory,
+};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::domain::DomainInner;
+use crate::process::ParentOnly;
+
+/// What operations in flight hold on to. Fields drop in this order: rights first, then memory, then domain.
+pub(crate) struct RegionCore {
+    registration: Mutex<Option<ParentOnly<Box<dyn RegistrationOps>>>>,
+    closed: AtomicBool,
+    addr: *mut u8,
+    len: usize,
+    pub(crate) access: Access,
+    pub(crate) local_key: u64,
+    remote: RemoteRegion,
+    memory: Option<Memory>,
+    pub(crate) domain: Arc<DomainInner>,
+}
+
+// SAFETY: `addr` is the start of memory that `memory`, or the caller of `register_raw`, keeps allocated; it is
+// only reached through `fabric_core::memory`, whose accesses may be concurrent.
+unsafe impl Send for RegionCore {}
+// SAFETY: as above.
+unsafe impl Sync for RegionCore {}
+
+impl RegionCore {
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        // Orders this look after the reference that the caller has just taken: either it sees `closed`, or
+        // `close` sees the reference. On x86-64 the locked increment was a full barrier already.
+        if cfg!(not(target_arch = "x86_64")) {
+            fence(Ordering::SeqCst);
+        }
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn addr_at(&self, offset: usize) -> *mut u8 {
+        self.addr.wrapping_add(offset)
+    }
+}
+
+/// Memory that is registered with a domain: what local operations use, and what peers may reach.
+///
+/// # Safety without locks
+/// Bytes of a region can change at any time: peers write them, other threads too. So they are read and
+/// written by value, never by reference, and whoever needs order takes it from completions. Which bytes a
+/// reader sees during a transfer is undefined by the contract, but never undefined behaviour.
+///
+/// # Life
+/// The memory stays allocated and registered as long as any operation in flight uses it, whatever becomes of
+/// this handle. [`close`](Region::close) ends the rights now, dropping the handle ends them when the last
+/// such operation has completed. When either is done, no peer reads or changes a byte, and the key opens
+/// nothing.
+pub struct Region {
+    pub(crate) core: Arc<RegionCore>,
+}
+
+/// Part of a region, as the local side of an operation.
+#[derive(Clone, Copy)]
+pub struct Slice<'a> {
+    pub(crate) region: &'a Region,
+    pub(crate) offset: usize,
+    pub(crate) len: usize,
+}
+
+impl<'a> From<&'a Region> for Slice<'a> {
+    fn from(region: &'a Region) -> Self {
+        Slice { region, offset: 0, len: region.core.len }
+    }
+}
+
+impl fmt::Debug for Slice<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slice({}+{} of {})", self.offset, self.len, self.region.core.len)
+    }
+}
+
+impl Region {
+    pub(crate) fn new(
+        domain: Arc<DomainInner>,
+        memory: Option<Memory>,
+        (addr, len): (*mut u8, usize),
+        access: Access,
+        registration: Box<dyn RegistrationOps>,
+    ) -> Self {
+        let remote = RemoteRegion::from_parts(
+            registration.remote_key(),
+            registration.remote_base(),
+            len as u64,
+            access,
+        );
+        Region {
+            core: Arc::new(RegionCore {
+                local_key: registration.local_key(),
+                registration: Mutex::new(Some(ParentOnly::new(registration))),
+                closed: AtomicBool::new(false),
+                addr,
+                len,
+                access,
+                remote,
+                memory,
+                domain,
+            }),
+        }
+    }
+
+    /// Bytes.
+    #[allow(clippy::len_without_is_empty)] // a region is never empty
+    pub fn len(&self) -> usize {
+        self.core.len
+    }
+
+    /// The rights it was registered with.
+    pub fn access(&self) -> Access {
+        self.core.access
+    }
+
+    /// The address of its first byte in this process, for diagnosis and alignment.
+    pub fn addr(&self) -> usize {
+        self.core.addr as usize
+    }
+
+    /// The descriptor by which peers reach it; ship its bytes to them.
+    pub fn remote(&self) -> RemoteRegion {
+        self.core.remote
+    }
+
+    /// The memory beneath, to register it once more; `None` for regions of `register_raw`.
+    pub fn memory(&self) -> Option<&Memory> {
+        self.core.memory.as_ref()
+    }
+
+    /// Part of the region, for an operation. A range that does not fit is refused by the post.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Slice<'_> {
+        let start = match range.start_bound() {
+            Bound::Included(&at) => at,
+            Bound::Excluded(&at) => at.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&at) => at.saturating_add(1),
+            Bound::Excluded(&at) => at,
+            Bound::Unbounded => self.core.len,
+        };
+        // A range that ends before it starts must not become a valid empty one.
+        let len = end.checked_sub(start).unwrap_or(usize::MAX);
+        Slice { region: self, offset: start, len }
+    }
+
+    /// Ends the registration now.
+    ///
+    /// When it has returned, no peer and no device reads or changes the memory, and the key opens nothing.
+    /// Repeating it is harmless. The region refuses every use afterwards.
+    ///
+    /// # Errors
+    /// `Busy` while local operations in flight use the region: take their completions first.
+    pub fn close(&self) -> Result<()> {
+        self.core.domain.ops.check("close region")?;
+        let mut registration =
+            self.core.registration.lock().unwrap_or_else(PoisonError::into_inner);
+        if registration.is_none() {
+            return Ok(());
+        }
+        self.core.closed.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if Arc::strong_count(&self.core) > 1 {
+            self.core.closed.store(false, Ordering::SeqCst);
+            return Err(Error::Busy);
+        }
+        *registration = None;
+        Ok(())
+    }
+
+    fn range(&self, operation: &'static str, offset: usize, len: usize) -> Result<*mut u8> {
+        if self.core.closed.load(Ordering::Acquire) {
+            return Err(Error::state(operation, "the region is closed"));
+        }
+        if offset.checked_add(len).is_none_or(|end| end > self.core.len) {
+            let size = self.core.len;
+            return Err(Error::invalid(
+                operation,
+                format!("{len} bytes at offset {offset} do not fit a region of {size}"),
+            ));
+        }
+        Ok(self.core.addr_at(offset))
+    }
+
+    fn writable(&self, operation: &'static str, offset: usize, len: usize) -> Result<*mut u8> {
+        if self.core.memory.is_none() && !self.core.access.contains(Access::LOCAL_WRITE) {
+            return Err(Error::invalid(operation, "the region was registered without LOCAL_WRITE"));
+        }
+        self.range(operation, offset, len)
+    }
+
+    /// Copies bytes out of the region.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the range does not fit, `InvalidState` once the region is closed.
+    pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        let at = self.range("read_at", offset, bytes.len())?;
+        // SAFETY: the range was checked; the core keeps the memory allocated.
+        unsafe { memory::load(at, bytes) };
+        Ok(())
+    }
+
+    /// Copies bytes into the region.
+    ///
+    /// # Errors
+    /// As [`read_at`](Region::read_at); `InvalidArgument` for foreign memory without `LOCAL_WRITE`.
+    pub fn write_at(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        let at = self.writable("write_at", offset, bytes.len())?;
+        // SAFETY: the range was checked; the core keeps the memory allocated.
+        unsafe { memory::store(at, bytes) };
+        Ok(())
+    }
+
+    /// A copy of a part of the region.
+    ///
+    /// # Errors
+    /// As [`read_at`](Region::read_at).
+    pub fn to_vec(&self, range: impl RangeBounds<usize>) -> Result<Vec<u8>> {
+        let Slice { offset, len, .. } = self.slice(range);
+        self.range("to_vec", offset, len)?;
+        let mut bytes = vec![0; len];
+        self.read_at(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Sets every byte of the region.
+    ///
+    /// # Errors
+    /// As [`write_at`](Region::write_at).
+    pub fn fill(&self, byte: u8) -> Result<()> {
+        let block = [byte; 4096];
+        for offset in (0..self.core.len).step_by(block.len()) {
+            self.write_at(offset, &block[..block.len().min(self.core.len - offset)])?;
+        }
+        Ok(())
+    }
+
+    /// Reads a value. Its bytes may be of several moments; [`atomic`](Region::atomic) reads a word at once.
+    ///
+    /// # Errors
+    /// As [`read_at`](Region::read_at).
+    pub fn get<T: FromBytes + IntoBytes>(&self, offset: usize) -> Result<T> {
+        let mut value = T::new_zeroed();
+        self.read_at(offset, value.as_mut_bytes())?;
+        Ok(value)
+    }
+
+    /// Writes a value. Its bytes may become visible one after the other.
+    ///
+    /// # Errors
+    /// As [`write_at`](Region::write_at).
+    pub fn put<T: IntoBytes + Immutable>(&self, offset: usize, value: &T) -> Result<()> {
+        self.write_at(offset, value.as_bytes())
+    }
+
+    /// One naturally aligned element, for atomic access by this CPU.
+    ///
+    /// With the atomics of peers it is atomic only where
+    /// [`Info::atomic_scope`](fabric_core::Info::atomic_scope) says `Cpu`.
+    ///
+    /// # Errors
+    /// As [`write_at`](Region::write_at), and `InvalidArgument` if it is not naturally aligned.
+    pub fn atomic<T: AtomicScalar>(&self, offset: usize) -> Result<AtomicElement<'_, T>> {
+        let at = self.writable("atomic", offset, size_of::<T>())?;
+        if at as usize % size_of::<T>() != 0 {
+            return Err(Error::invalid(
+                "atomic",
+                format!("offset {offset} is not aligned to {} bytes", size_of::<T>()),
+            ));
+        }
+        Ok(AtomicElement { region: self, at, element: std::marker::PhantomData })
+    }
+
+    /// The bytes as a slice.
+    ///
+    /// # Safety
+    /// While it lives nothing may write the region: no peer, no operation in flight, no other thread.
+    pub unsafe fn as_slice(&self) -> &[u8] {
+        // SAFETY: the range is allocated and initialized; the caller answers for the absence of writers.
+        unsafe { std::slice::from_raw_parts(self.core.addr, self.core.len) }
+    }
+
+    /// The bytes as a slice that may be written.
+    ///
+    /// # Safety
+    /// While it lives nothing else may read or write the region: no peer, no operation, no other thread.
+    #[allow(clippy::mut_from_ref)] // like UnsafeCell: the caller answers for exclusivity
+    pub unsafe fn as_mut_slice(&self) -> &mut [u8] {
+        // SAFETY: the range is allocated and initialized; the caller answers for exclusivity.
+        unsafe { std::slice::from_raw_parts_mut(self.core.addr, self.core.len) }
+    }
+}
+
+/// One element of a region, accessed atomically by this CPU.
+#[derive(Clone, Copy)]
+pub struct AtomicElement<'a, T> {
+    region: &'a Region,
+    at: *mut u8,
+    element: std::marker::PhantomData<T>,
+}
+
+impl<T: AtomicScalar> AtomicElement<'_, T> {
+    fn call(&self, op: AtomicOp, operand: u64, compare: u64) -> T {
+        debug_assert!(!self.region.core.addr.is_null());
+        let call = AtomicCall { op, ty: T::TYPE, operand, compare };
+        // SAFETY: `Region::atomic` checked range and alignment; the region's core keeps it allocated.
+        T::from_bits64(unsafe { memory::atomic(self.at, &call) })
+    }
+
+    /// The present value.
+    pub fn load(&self) -> T {
+        self.call(AtomicOp::CompareSwap, 0, 0)
+    }
+
+    /// Replaces the value, returning the old one.
+    pub fn swap(&self, value: T) -> T {
+        self.call(AtomicOp::Swap, value.to_bits64(), 0)
+    }
+
+    /// Adds, wrapping, returning the old value.
+    pub fn fetch_add(&self, value: T) -> T {
+        self.call(AtomicOp::Add, value.to_bits64(), 0)
+    }
+
+    /// Puts `new` there if the bits are those of `expected`; returns the old value.
+    pub fn compare_swap(&self, expected: T, new: T) -> T {
+        self.call(AtomicOp::CompareSwap, new.to_bits64(), expected.to_bits64())
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region").field("len", &self.core.len).field("access", &self.core.access).finish()
+    }
+}
