@@ -166,8 +166,8 @@ impl<P: Policy> Conn<P> {
                 }
             }
         }
+        state.link.fill();
         if background || !engine.is_polled() {
-            state.link.fill();
             state.link.pay();
         }
         state.flush(engine);

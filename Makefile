@@ -1,0 +1,53 @@
+# Two commands do everything on a fresh Debian 12 machine, set-up included:
+#   make conformance   the main job: the suite over every provider this machine has
+#   make test          everything that must hold before a change lands
+# `make help` lists the rest.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup conformance test fmt lint doc unit miri msrv package deny bench
+
+CARGO ?= cargo
+MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+help: ## List the commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+setup: ## Install what is missing: a linker, the Rust toolchain
+	@scripts/setup
+
+conformance: setup ## Run the conformance suite over every provider this machine has
+	@. scripts/env && $(CARGO) run --quiet --release -p conformance --bin fabric-conformance -- $(ARGS)
+
+test: setup ## Format, lints, docs, all tests, Miri, MSRV, packages, conformance
+	@. scripts/env && $(MAKE) --no-print-directory fmt lint doc unit msrv package deny miri
+	@. scripts/env && $(CARGO) run --quiet --release -p conformance --bin fabric-conformance -- --jobs 4
+	@echo "make test: all passed"
+
+fmt: ## Check the format
+	$(CARGO) fmt --all --check
+
+lint: ## clippy, warnings are errors, with and without every feature
+	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --quiet --workspace --all-targets --all-features -- -D warnings
+	$(CARGO) clippy --quiet -p fabric --no-default-features --lib -- -D warnings
+
+doc: ## Build the documentation, warnings are errors
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --all-features
+
+unit: ## All tests, doctests and conformance cases over TCP among them
+	$(CARGO) test --workspace --all-features
+
+msrv: ## Check that the stated minimum Rust version suffices
+	@scripts/msrv $(MSRV)
+
+package: ## Check that every crate packages
+	@scripts/package
+
+deny: ## Check licences, advisories and sources of the dependencies
+	@scripts/deny
+
+miri: ## fabric-core and the handles under Miri
+	@scripts/miri
+
+bench: ## The post-and-poll figures
+	$(CARGO) bench -p fabric --no-default-features

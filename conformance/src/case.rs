@@ -1,0 +1,285 @@
+//! What a case is, and what it needs.
+
+use std::fmt;
+use std::time::Duration;
+
+use fabric::{AtomicScope, Capabilities, Hints, Info};
+
+use crate::check::Outcome;
+use crate::rig::Rig;
+
+/// One rule of the contract, and the function that shows whether a provider keeps it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Case {
+    /// Its group.
+    pub group: Group,
+    /// Its name within the group.
+    pub name: &'static str,
+    /// What it needs of a provider.
+    pub needs: Needs,
+    /// The rule, in one line.
+    pub about: &'static str,
+    /// How long it may take, before scaling; longer is a failure.
+    pub limit: Duration,
+    /// Whether it measures time, so that no other case may run beside it.
+    pub exclusive: bool,
+    /// Whether it is so long that it runs on request only.
+    pub soak: bool,
+    /// Whether a naive emulation of RMA over a byte stream fails it.
+    pub trap: bool,
+    /// The function.
+    pub run: fn(&Rig) -> Outcome,
+}
+
+impl Case {
+    /// A case with the usual time limit of 60 s.
+    pub const fn new(
+        group: Group,
+        name: &'static str,
+        needs: Needs,
+        about: &'static str,
+        run: fn(&Rig) -> Outcome,
+    ) -> Self {
+        let limit = Duration::from_secs(60);
+        Case { group, name, needs, about, limit, exclusive: false, soak: false, trap: false, run }
+    }
+
+    /// With another time limit.
+    pub const fn limit_s(mut self, seconds: u64) -> Self {
+        self.limit = Duration::from_secs(seconds);
+        self
+    }
+
+    /// It measures time: runs alone.
+    pub const fn exclusive(mut self) -> Self {
+        self.exclusive = true;
+        self
+    }
+
+    /// It is long: runs on request (`--soak`) only.
+    pub const fn soak(mut self) -> Self {
+        self.soak = true;
+        self
+    }
+
+    /// It is there for a mistake that a naive emulation over a byte stream makes.
+    pub const fn trap(mut self) -> Self {
+        self.trap = true;
+        self
+    }
+
+    /// `group.name`.
+    pub fn id(&self) -> String {
+        format!("{}.{}", self.group, self.name)
+    }
+}
+
+/// A group of cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Group {
+    /// What there is, and why the rest is not.
+    Discovery,
+    /// Registration, and its end.
+    Memory,
+    /// Connecting, rejecting, listening.
+    Connection,
+    /// Sends and receives.
+    Send,
+    /// One-sided reads and writes.
+    Rma,
+    /// One-sided atomics.
+    Atomic,
+    /// What follows what.
+    Ordering,
+    /// Completion queues.
+    Completion,
+    /// What a peer must not do.
+    Protection,
+    /// What happens while nobody calls.
+    Progress,
+}
+
+impl Group {
+    /// Every group, in the order of reports.
+    pub const ALL: [Group; 10] = [
+        Group::Discovery,
+        Group::Memory,
+        Group::Connection,
+        Group::Send,
+        Group::Rma,
+        Group::Atomic,
+        Group::Ordering,
+        Group::Completion,
+        Group::Protection,
+        Group::Progress,
+    ];
+
+    /// The name, as in `group.name`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Group::Discovery => "discovery",
+            Group::Memory => "memory",
+            Group::Connection => "connection",
+            Group::Send => "send",
+            Group::Rma => "rma",
+            Group::Atomic => "atomic",
+            Group::Ordering => "ordering",
+            Group::Completion => "completion",
+            Group::Protection => "protection",
+            Group::Progress => "progress",
+        }
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What a case needs of a provider, as data.
+///
+/// ```
+/// # use conformance::Needs;
+/// const WIDE: Needs = Needs::RMA.least(&[("send_segments", 16), ("message", 1 << 20)]);
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Needs {
+    /// Capabilities that must be there.
+    pub capabilities: Capabilities,
+    /// Least scope of atomics.
+    pub atomic_scope: Option<AtomicScope>,
+    /// Least values of limits, by the names of [`Limits::named`](fabric::Limits::named).
+    pub least: &'static [(&'static str, u64)],
+    /// An IPv6 address beside the IPv4 one.
+    pub ipv6: bool,
+    /// A provider that breaks the alignment of an atomic on the wire when asked to; see
+    /// [`MISALIGN`](crate::MISALIGN).
+    pub forged_wire: bool,
+}
+
+impl Needs {
+    /// Nothing but a usable device.
+    pub const NOTHING: Needs = Needs {
+        capabilities: Capabilities::empty(),
+        atomic_scope: None,
+        least: &[],
+        ipv6: false,
+        forged_wire: false,
+    };
+    /// Sends.
+    pub const SEND: Needs = Needs::NOTHING.and(Capabilities::SEND);
+    /// Writes and reads.
+    pub const RMA: Needs = Needs::NOTHING.and(Capabilities::RMA);
+    /// Sends, and writes and reads; so writes with immediate too.
+    pub const SEND_RMA: Needs = Needs::SEND.and(Capabilities::RMA);
+    /// Atomics.
+    pub const ATOMIC: Needs = Needs::NOTHING.and(Capabilities::ATOMIC);
+    /// Sends, RMA and atomics.
+    pub const ALL: Needs = Needs::SEND_RMA.and(Capabilities::ATOMIC);
+
+    /// These capabilities as well.
+    pub const fn and(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = self.capabilities.union(capabilities);
+        self
+    }
+
+    /// Atomics that are atomic with the target's CPU.
+    pub const fn cpu_scope(mut self) -> Self {
+        self.atomic_scope = Some(AtomicScope::Cpu);
+        self
+    }
+
+    /// Limits of at least these values.
+    pub const fn least(mut self, least: &'static [(&'static str, u64)]) -> Self {
+        self.least = least;
+        self
+    }
+
+    /// An IPv6 address.
+    pub const fn ipv6(mut self) -> Self {
+        self.ipv6 = true;
+        self
+    }
+
+    /// A provider that forges; see [`MISALIGN`](crate::MISALIGN).
+    pub const fn forged_wire(mut self) -> Self {
+        self.forged_wire = true;
+        self
+    }
+
+    /// What of it a device lacks; empty if the case can run. `forges` says whether the provider under test
+    /// understands [`MISALIGN`](crate::MISALIGN).
+    pub fn missing(&self, info: &Info, forges: bool) -> Vec<String> {
+        let hints = Hints {
+            capabilities: self.capabilities,
+            atomic_scope: self.atomic_scope,
+            ..Hints::default()
+        };
+        let mut missing: Vec<_> = hints.unmet(info).iter().map(ToString::to_string).collect();
+        let limits = info.limits.named();
+        for &(name, wanted) in self.least {
+            let offered =
+                limits.iter().find(|(known, _)| *known == name).map_or(0, |limit| limit.1);
+            if offered < wanted {
+                missing.push(format!("{name}: wanted {wanted}, offered at most {offered}"));
+            }
+        }
+        if self.ipv6 && !info.addresses.iter().any(|ip| ip.is_ipv6()) {
+            missing.push("address: wanted an IPv6 one, the device has none".to_owned());
+        }
+        if self.forged_wire && !forges {
+            missing.push("a provider that can be told to forge requests".to_owned());
+        }
+        missing
+    }
+}
+
+impl fmt::Display for Needs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if !self.capabilities.is_empty() {
+            parts.push(self.capabilities.names());
+        }
+        if let Some(scope) = self.atomic_scope {
+            parts.push(format!("atomic scope {scope}"));
+        }
+        parts.extend(self.least.iter().map(|(name, least)| format!("{name} >= {least}")));
+        if self.ipv6 {
+            parts.push("ipv6".to_owned());
+        }
+        if self.forged_wire {
+            parts.push("forging provider".to_owned());
+        }
+        f.pad(&if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fabric::Limits;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let mut info = Info::new("mock", "m0");
+        info.capabilities = Capabilities::SEND | Capabilities::ATOMIC;
+        info.addresses = vec![[127, 0, 0, 1].into()];
+        info.limits = Limits::none();
+        info.limits.send_segments = 4;
+        assert_eq!(Needs::SEND.missing(&info, false), Vec::<String>::new());
+        assert_eq!(
+            Needs::SEND.least(&[("send_segments", 4)]).missing(&info, false),
+            Vec::<String>::new()
+        );
+        let needs = Needs::SEND_RMA.cpu_scope().least(&[("send_segments", 5)]).ipv6().forged_wire();
+        let missing = needs.missing(&info, false);
+        assert_eq!(missing.len(), 5, "{missing:?}");
+        assert!(missing[0].contains("rma"), "{missing:?}");
+        assert_eq!(missing[2], "send_segments: wanted 5, offered at most 4");
+        assert_eq!(needs.missing(&info, true).len(), 4);
+    }
+}

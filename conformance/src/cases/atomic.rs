@@ -1,0 +1,5 @@
+//! One-sided atomics.
+
+use crate::prelude::*;
+
+pub(super) const CASES: &[Case] = &[];

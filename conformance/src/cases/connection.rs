@@ -1,0 +1,5 @@
+//! Connecting, accepting, rejecting, listening.
+
+use crate::prelude::*;
+
+pub(super) const CASES: &[Case] = &[];

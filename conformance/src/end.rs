@@ -1,0 +1,282 @@
+//! One end of a connection, with all that a case needs to drive it.
+
+use std::ops::Deref;
+use std::panic::Location;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fabric::{
+    Access, Completion, CompletionQueue, DisconnectReason, Domain, Endpoint, EndpointAttr, Error,
+    Event, Slices, Status,
+};
+
+use crate::check::{Failed, Outcome, show};
+use crate::guarded::Guarded;
+use crate::watch::Watch;
+
+/// How long anything that should happen may take, before scaling.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An endpoint with its completion queue and its domain. It dereferences to the [`Endpoint`], so operations are
+/// posted on it directly: `a.send(source.slice(..8), 1)?`.
+///
+/// - Waiting polls this end's queue alone, never the peer's.
+/// - All durations given here are nominal: they are stretched by the machine's factor.
+/// - The queue is the endpoint's own, unless the case gave it one, with exactly the room that its depths need.
+pub struct End {
+    endpoint: Arc<Endpoint>,
+    cq: CompletionQueue,
+    domain: Domain,
+    watch: Arc<Watch>,
+    factor: f64,
+}
+
+impl End {
+    pub(crate) fn new(
+        domain: &Domain,
+        cq: &CompletionQueue,
+        attr: EndpointAttr,
+        watch: &Arc<Watch>,
+        factor: f64,
+        name: &str,
+    ) -> fabric::Result<Self> {
+        let endpoint = Arc::new(domain.endpoint().attr(attr).build(cq)?);
+        watch.add_endpoint(name, &endpoint);
+        Ok(End { endpoint, cq: cq.clone(), domain: domain.clone(), watch: watch.clone(), factor })
+    }
+
+    /// Its completion queue. A clone of it outlives this end.
+    pub fn cq(&self) -> &CompletionQueue {
+        &self.cq
+    }
+
+    /// Its domain.
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// A guarded buffer of `len` zero bytes in its domain, with every right.
+    ///
+    /// # Errors
+    /// If the domain refuses.
+    #[track_caller]
+    pub fn buffer(&self, len: usize) -> Result<Guarded, Failed> {
+        self.buffer_with(len, Access::ALL)
+    }
+
+    /// As [`buffer`](End::buffer), with other rights.
+    ///
+    /// # Errors
+    /// If the domain refuses.
+    #[track_caller]
+    pub fn buffer_with(&self, len: usize, access: Access) -> Result<Guarded, Failed> {
+        Guarded::new(&self.domain, len, access)
+    }
+
+    /// The next completion.
+    ///
+    /// # Errors
+    /// If none comes within 10 s; with a dump of both sides.
+    #[track_caller]
+    pub fn next(&self) -> Result<Completion, Failed> {
+        self.next_within(PATIENCE)
+    }
+
+    /// The next completion.
+    ///
+    /// # Errors
+    /// If none comes in time; with a dump of both sides.
+    #[track_caller]
+    pub fn next_within(&self, time: Duration) -> Result<Completion, Failed> {
+        let place = Location::caller();
+        match self.poll_for(self.scaled(time), place, thread::yield_now)? {
+            Some(completion) => Ok(completion),
+            None => {
+                let time = self.scaled(time);
+                Err(self.failed(place, format!("a completion within {time:?}"), "none"))
+            }
+        }
+    }
+
+    /// The next `count` completions, each within 10 s of the one before.
+    ///
+    /// # Errors
+    /// If one does not come; with a dump of both sides.
+    #[track_caller]
+    pub fn take(&self, count: usize) -> Result<Vec<Completion>, Failed> {
+        let place = Location::caller();
+        let mut taken = Vec::with_capacity(count);
+        while taken.len() < count {
+            match self.poll_for(self.scaled(PATIENCE), place, thread::yield_now)? {
+                Some(completion) => taken.push(completion),
+                None => {
+                    let expected = format!("{count} completions");
+                    return Err(self.failed(place, expected, format!("only {}", taken.len())));
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Expects that the next completion is `Ok` and of this context.
+    ///
+    /// # Errors
+    /// If it is not, or none comes within 10 s; with a dump of both sides.
+    #[track_caller]
+    pub fn expect_ok(&self, context: u64) -> Result<Completion, Failed> {
+        self.expect(context, Status::Ok)
+    }
+
+    /// Expects that the next completion is of this context and has this status.
+    ///
+    /// # Errors
+    /// If it is not, or none comes within 10 s; with a dump of both sides.
+    #[track_caller]
+    pub fn expect(&self, context: u64, status: Status) -> Result<Completion, Failed> {
+        let place = Location::caller();
+        let expected = || format!("a completion of context {context} with {status:?}");
+        match self.poll_for(self.scaled(PATIENCE), place, thread::yield_now)? {
+            Some(seen) if seen.context == context && seen.status == status => Ok(seen),
+            Some(seen) => Err(self.failed(place, expected(), show(&seen))),
+            None => Err(self.failed(place, expected(), format!("none within {PATIENCE:?}"))),
+        }
+    }
+
+    /// Expects that no completion comes for a while.
+    ///
+    /// # Errors
+    /// The completion that came.
+    #[track_caller]
+    pub fn expect_none_for(&self, time: Duration) -> Outcome {
+        let place = Location::caller();
+        let nap = || thread::sleep(Duration::from_millis(1));
+        match self.poll_for(self.scaled(time), place, nap)? {
+            None => Ok(()),
+            Some(seen) => {
+                Err(self.failed(place, format!("no completion for {time:?}"), show(&seen)))
+            }
+        }
+    }
+
+    /// Sends an empty message to a receive that it posts at `peer`, and waits for both completions: what this end
+    /// sent and wrote before, the peer's CPU sees afterwards. Both queues must be empty of other things: no
+    /// completion to come before these, no receive posted at the peer.
+    ///
+    /// # Errors
+    /// If either completion is another one, or does not come.
+    #[track_caller]
+    pub fn settle(&self, peer: &End) -> Outcome {
+        const CONTEXT: u64 = u64::from_be_bytes(*b" settle ");
+        peer.recv(Slices::none(), CONTEXT)?;
+        self.send(Slices::none(), CONTEXT)?;
+        peer.expect_ok(CONTEXT)?;
+        self.expect_ok(CONTEXT)?;
+        Ok(())
+    }
+
+    /// Waits until its connection stands; gives the private data of the peer's `accept`.
+    ///
+    /// # Errors
+    /// How the attempt ended instead, or that it did not within 10 s.
+    #[track_caller]
+    pub fn expect_connected(&self) -> Result<Box<[u8]>, Failed> {
+        let place = Location::caller();
+        self.watch.stands_at(place);
+        let outcome = self.endpoint.wait_connected(Some(self.scaled(PATIENCE)));
+        outcome.map_err(|error| self.failed(place, "the connection to stand", show(&error)))
+    }
+
+    /// Waits until its connection has ended; says why.
+    ///
+    /// # Errors
+    /// If it has not within 10 s.
+    #[track_caller]
+    pub fn expect_disconnected(&self) -> Result<DisconnectReason, Failed> {
+        let place = Location::caller();
+        self.watch.stands_at(place);
+        let outcome = self.endpoint.wait_disconnected(Some(self.scaled(PATIENCE)));
+        outcome.map_err(|error| self.failed(place, "the connection to end", show(&error)))
+    }
+
+    /// The next event of its domain, whatever endpoint or listener it is of.
+    ///
+    /// # Errors
+    /// If none comes within 10 s.
+    #[track_caller]
+    pub fn next_event(&self) -> Result<Event, Failed> {
+        let place = Location::caller();
+        self.watch.stands_at(place);
+        let event = self.domain.events().wait(Some(self.scaled(PATIENCE)));
+        event.map_err(|error| self.failed(place, "an event", show(&error)))
+    }
+
+    /// Expects that no event of its domain comes for a while.
+    ///
+    /// # Errors
+    /// The event that came.
+    #[track_caller]
+    pub fn expect_no_event_for(&self, time: Duration) -> Outcome {
+        let place = Location::caller();
+        self.watch.stands_at(place);
+        match self.domain.events().wait(Some(self.scaled(time))) {
+            Err(Error::TimedOut) => Ok(()),
+            seen => Err(self.failed(place, format!("no event for {time:?}"), show(&seen))),
+        }
+    }
+
+    fn poll_for(
+        &self,
+        time: Duration,
+        place: &'static Location<'static>,
+        idle: impl Fn(),
+    ) -> Result<Option<Completion>, Failed> {
+        let poll = || {
+            let polled = self.cq.poll_one();
+            polled.map_err(|error| self.failed(place, "polling to succeed", show(&error)))
+        };
+        // Most completions are there already; then nothing needs the clock.
+        if let Some(completion) = poll()? {
+            return Ok(Some(completion));
+        }
+        self.watch.stands_at(place);
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            if let Some(completion) = poll()? {
+                return Ok(Some(completion));
+            }
+            idle();
+        }
+        // The thread may have slept through the end of its time.
+        poll()
+    }
+
+    fn scaled(&self, time: Duration) -> Duration {
+        time.mul_f64(self.factor)
+    }
+
+    #[cold]
+    fn failed(
+        &self,
+        place: &'static Location<'static>,
+        expected: impl Into<String>,
+        seen: impl Into<String>,
+    ) -> Failed {
+        let (expected, seen) = (expected.into(), format!("{} by {}", seen.into(), self.id()));
+        Failed::at(place, expected, seen).with_dump(self.watch.dump())
+    }
+}
+
+impl Deref for End {
+    type Target = Endpoint;
+
+    fn deref(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
+
+impl std::fmt::Debug for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "End({:?} on {:?})", self.endpoint, self.domain)
+    }
+}

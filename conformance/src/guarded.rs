@@ -1,0 +1,198 @@
+//! Buffers with guard bytes around the payload.
+
+use std::ops::{Bound, Range, RangeBounds};
+use std::panic::Location;
+
+use fabric::{Access, Domain, Region, RemoteSlice, Slice, Slices};
+
+use crate::check::{Failed, Outcome, difference};
+use crate::pattern::Pattern;
+
+/// Guard bytes before the payload, and at least as many after it.
+pub const GUARD: usize = 64;
+
+/// Bytes compared at a time, so that checking a large payload needs little memory.
+const STEP: usize = 64 << 10;
+
+/// A region whose payload area has guard bytes before and after it. Offsets and ranges are those of the payload.
+///
+/// The payload starts at a multiple of 64, and the region ends at a multiple of 8, as remote atomics need.
+/// Operations reach the guards only by mistake, so [`check_guards`](Guarded::check_guards) belongs at the end of
+/// every case that moved bytes.
+#[derive(Debug)]
+pub struct Guarded {
+    region: Region,
+    len: usize,
+}
+
+impl Guarded {
+    /// A buffer of `len` zero bytes between guards; `len` may be zero.
+    ///
+    /// # Errors
+    /// If the domain refuses.
+    #[track_caller]
+    pub fn new(domain: &Domain, len: usize, access: Access) -> Result<Self, Failed> {
+        let whole = (GUARD + len + GUARD).next_multiple_of(8);
+        let guarded = Guarded { region: domain.alloc(whole, access)?, len };
+        for area in guarded.guard_areas() {
+            guarded.region.write_at(area.start, &guard_bytes(area))?;
+        }
+        Ok(guarded)
+    }
+
+    /// Bytes of payload.
+    #[expect(clippy::len_without_is_empty, reason = "a buffer is not a collection")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The region, guards included.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Part of the payload, for an operation: `a.send(source.slice(..8), 1)`. A range beyond the payload reaches
+    /// into the guards, or out of the region; that is for cases that mean it.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Slice<'_> {
+        let Range { start, end } = self.resolve(range);
+        self.region.slice(GUARD + start..GUARD + end)
+    }
+
+    /// The place `offset` bytes into the payload, for the peer's operations.
+    pub fn at(&self, offset: usize) -> RemoteSlice {
+        self.region.remote().at((GUARD + offset) as u64)
+    }
+
+    /// Writes `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// If the region refuses.
+    #[track_caller]
+    pub fn put(&self, offset: usize, bytes: &[u8]) -> Outcome {
+        Ok(self.region.write_at(GUARD + offset, bytes)?)
+    }
+
+    /// Sets every byte of the payload.
+    ///
+    /// # Errors
+    /// If the region refuses.
+    #[track_caller]
+    pub fn fill(&self, byte: u8) -> Outcome {
+        let block = vec![byte; STEP.min(self.len)];
+        for at in (0..self.len).step_by(STEP) {
+            self.region.write_at(GUARD + at, &block[..STEP.min(self.len - at)])?;
+        }
+        Ok(())
+    }
+
+    /// Writes a pattern into a range; its first byte is the pattern's first.
+    ///
+    /// # Errors
+    /// If the region refuses.
+    #[track_caller]
+    pub fn put_pattern(&self, range: impl RangeBounds<usize>, pattern: Pattern) -> Outcome {
+        let Range { start, end } = self.resolve(range);
+        let mut block = vec![0; STEP.min(end - start)];
+        for at in (start..end).step_by(STEP) {
+            let now = &mut block[..STEP.min(end - at)];
+            pattern.fill(at - start, now);
+            self.region.write_at(GUARD + at, now)?;
+        }
+        Ok(())
+    }
+
+    /// A copy of a range of the payload.
+    ///
+    /// # Errors
+    /// If the region refuses.
+    #[track_caller]
+    pub fn bytes(&self, range: impl RangeBounds<usize>) -> Result<Vec<u8>, Failed> {
+        let Range { start, end } = self.resolve(range);
+        Ok(self.region.to_vec(GUARD + start..GUARD + end)?)
+    }
+
+    /// Checks that a range holds a pattern, its first byte the pattern's first.
+    ///
+    /// # Errors
+    /// Where they differ.
+    #[track_caller]
+    pub fn check_pattern(&self, range: impl RangeBounds<usize>, pattern: Pattern) -> Outcome {
+        self.compare(self.resolve(range), "the pattern", |from, bytes| pattern.fill(from, bytes))
+    }
+
+    /// Checks that every byte of a range is `byte`: that nobody wrote there.
+    ///
+    /// # Errors
+    /// Where they differ.
+    #[track_caller]
+    pub fn check_filled(&self, range: impl RangeBounds<usize>, byte: u8) -> Outcome {
+        self.compare(self.resolve(range), "untouched bytes", |_, bytes| bytes.fill(byte))
+    }
+
+    /// Checks that no operation touched the guards.
+    ///
+    /// # Errors
+    /// Which guard byte changed.
+    #[track_caller]
+    pub fn check_guards(&self) -> Outcome {
+        let [before, after] = self.guard_areas();
+        for (area, which) in [(before, "before"), (after, "after")] {
+            let seen = self.region.to_vec(area.clone())?;
+            if let Some(seen) = difference(&seen, &guard_bytes(area)) {
+                let expected = format!("intact guard bytes {which} {} bytes of payload", self.len);
+                return Err(Failed::new(expected, seen));
+            }
+        }
+        Ok(())
+    }
+
+    #[track_caller]
+    fn compare(&self, range: Range<usize>, what: &str, fill: impl Fn(usize, &mut [u8])) -> Outcome {
+        let place = Location::caller();
+        let Range { start, end } = range;
+        let mut seen = vec![0; STEP.min(end - start)];
+        let mut expected = seen.clone();
+        for at in (start..end).step_by(STEP) {
+            let step = STEP.min(end - at);
+            self.region.read_at(GUARD + at, &mut seen[..step])?;
+            fill(at - start, &mut expected[..step]);
+            if let Some(seen) = difference(&seen[..step], &expected[..step]) {
+                let expected = format!("{what} in bytes {start}..{end} of the payload");
+                let from =
+                    if at == 0 { String::new() } else { format!(" (counted from byte {at})") };
+                return Err(Failed::at(place, expected, seen + &from));
+            }
+        }
+        Ok(())
+    }
+
+    fn guard_areas(&self) -> [Range<usize>; 2] {
+        [0..GUARD, GUARD + self.len..self.region.len()]
+    }
+
+    fn resolve(&self, range: impl RangeBounds<usize>) -> Range<usize> {
+        let start = match range.start_bound() {
+            Bound::Included(&at) => at,
+            Bound::Excluded(&at) => at + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&at) => at + 1,
+            Bound::Excluded(&at) => at,
+            Bound::Unbounded => self.len,
+        };
+        start..end
+    }
+}
+
+/// The whole payload.
+impl<'a> From<&'a Guarded> for Slices<'a> {
+    fn from(guarded: &'a Guarded) -> Self {
+        guarded.slice(..).into()
+    }
+}
+
+/// Differs from byte to byte, so that a guard moved to elsewhere shows too.
+fn guard_bytes(area: Range<usize>) -> Vec<u8> {
+    area.map(|at| 0xa5 ^ at as u8).collect()
+}

@@ -1,0 +1,68 @@
+//! The conformance suite of [`fabric`]: what every provider promises, as cases that can be run on it.
+//!
+//! An application cannot tell providers apart except by time and by what their [`Info`](fabric::Info) declares.
+//! Each [`Case`] here is one observable rule of that promise. It runs on a [`Rig`]: two domains on one device,
+//! with connected endpoints, guarded buffers and deadlines. What a case needs is data ([`Needs`]): the runner
+//! reports `unsupported`, with what is missing, for a provider that does not offer it; a case never decides that
+//! itself.
+//!
+//! The program `fabric-conformance` runs the cases on the providers of this machine. Tests of a provider run
+//! them on whatever they add to a [`Catalog`](fabric::Catalog), deliberately broken ones included:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use conformance::{Options, Status, Target};
+//!
+//! # fn f(broken: impl fabric::core::Provider) -> Result<(), Box<dyn std::error::Error>> {
+//! let catalog = Arc::new(fabric::Catalog::empty().add(broken)?);
+//! let target = Target::find(&catalog, "broken", None)?;
+//! let case = conformance::case("protection.prefix_ok").ok_or("no such case")?;
+//! assert_eq!(conformance::run_case(&target, case, &Options::default()).status, Status::Fail);
+//! # Ok(()) }
+//! ```
+//!
+//! # How a case is run
+//! - On a thread of its own, with a time limit. A case that hangs fails, with a dump of where its endpoints and
+//!   domains stand; its thread is abandoned, and the run goes on. A panic is a failure too.
+//! - Initiator and peer never share a domain. Waiting on one end polls the queue of that end alone, so that
+//!   progress of the other is the provider's own.
+//! - Every wait has a deadline. Deadlines scale with a factor measured at the start, so that a slow machine (an
+//!   emulated guest) is not a failing one.
+//! - Whatever is random comes from the seed, which the report tells, and from the case's name: one case alone
+//!   sees the same numbers as in a full run.
+//!
+//! # Cases
+#![doc = include_str!("../CASES.md")]
+#![deny(unsafe_code)] // allowed in `sys` alone
+
+mod calibrate;
+mod case;
+mod cases;
+mod check;
+mod end;
+mod forge;
+mod guarded;
+mod pattern;
+pub mod prelude;
+mod report;
+mod rig;
+mod runner;
+#[allow(unsafe_code, dead_code)]
+// TODO of the case authors: drop `dead_code` once the memory and protection cases use it
+mod sys;
+mod target;
+mod watch;
+
+pub use case::{Case, Group, Needs};
+pub use cases::{case, cases};
+pub use check::{Failed, Outcome};
+#[doc(hidden)] // the macros' own
+pub use check::{difference as __difference, show as __show};
+pub use end::End;
+pub use forge::{MISALIGN, forged_access, forged_key, forged_range};
+pub use guarded::{GUARD, Guarded};
+pub use pattern::{Pattern, Rng};
+pub use report::{CaseResult, Counts, ProviderEntry, Report, Status, Summary};
+pub use rig::Rig;
+pub use runner::{Options, Progress, RunError, Wanted, run, run_case, select};
+pub use target::Target;

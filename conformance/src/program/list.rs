@@ -1,0 +1,45 @@
+//! The list of cases.
+
+use std::fmt::Write;
+
+use conformance::Case;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Line<'a> {
+    id: String,
+    needs: String,
+    about: &'a str,
+    limit_seconds: u64,
+    trap: bool,
+    exclusive: bool,
+    soak: bool,
+}
+
+pub(super) fn json(cases: &[&'static Case]) -> Result<String, String> {
+    let line = |case: &&'static Case| Line {
+        id: case.id(),
+        needs: case.needs.to_string(),
+        about: case.about,
+        limit_seconds: case.limit.as_secs(),
+        trap: case.trap,
+        exclusive: case.exclusive,
+        soak: case.soak,
+    };
+    let lines: Vec<_> = cases.iter().map(line).collect();
+    let text = serde_json::to_string_pretty(&lines).map_err(|error| error.to_string())?;
+    Ok(text + "\n")
+}
+
+pub(super) fn table(cases: &[&Case]) -> String {
+    let width = |of: &dyn Fn(&Case) -> usize| cases.iter().map(|case| of(case)).max().unwrap_or(0);
+    let ids = width(&|case| case.id().len());
+    let needs = width(&|case| case.needs.to_string().len());
+    let mut text = String::new();
+    for case in cases {
+        let soak = if case.soak { " (with --soak only)" } else { "" };
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{:ids$}  {:needs$}  {}{soak}", case.id(), case.needs, case.about);
+    }
+    text
+}

@@ -1,0 +1,264 @@
+//! What a case runs on.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fabric::{CompletionQueue, Domain, EndpointAttr, Info, Listener};
+
+use crate::check::{Failed, Outcome};
+use crate::end::{End, PATIENCE};
+use crate::pattern::{Pattern, Rng};
+use crate::target::Target;
+use crate::watch::Watch;
+
+/// Two domains on one device, and what makes connected ends of them. Made anew for every case.
+///
+/// By convention *a* is the initiator and *b* the peer.
+#[derive(Debug)]
+pub struct Rig {
+    a: Domain,
+    b: Domain,
+    setup: Setup,
+}
+
+/// What a rig is made from.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    pub(crate) target: Target,
+    pub(crate) watch: Arc<Watch>,
+    pub(crate) id: String,
+    pub(crate) seed: u64,
+    pub(crate) factor: f64,
+    pub(crate) soak: bool,
+}
+
+impl Rig {
+    pub(crate) fn new(setup: Setup) -> Result<Self, Failed> {
+        let (a, b) = (setup.target.open()?, setup.target.open()?);
+        setup.watch.add_domain("a", &a);
+        setup.watch.add_domain("b", &b);
+        Ok(Rig { a, b, setup })
+    }
+
+    /// The initiator's domain.
+    pub fn domain_a(&self) -> &Domain {
+        &self.a
+    }
+
+    /// The peer's domain.
+    pub fn domain_b(&self) -> &Domain {
+        &self.b
+    }
+
+    /// One more domain on the same device. The rig keeps it open until the case ends.
+    ///
+    /// # Errors
+    /// If the provider refuses.
+    #[track_caller]
+    pub fn extra_domain(&self) -> Result<Domain, Failed> {
+        let domain = self.setup.target.open()?;
+        let name = format!("extra {}", self.setup.watch.domains() - 1);
+        self.setup.watch.add_domain(&name, &domain);
+        Ok(domain)
+    }
+
+    /// The device, and the catalog to discover and open it by; for cases about just that.
+    pub fn target(&self) -> &Target {
+        &self.setup.target
+    }
+
+    /// What the device offers.
+    pub fn info(&self) -> &Info {
+        self.setup.target.info()
+    }
+
+    /// The address to listen on: the loopback address if the device has it, else its first IPv4 address, else its
+    /// first one.
+    pub fn ip(&self) -> IpAddr {
+        let has = &self.info().addresses;
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        if has.contains(&loopback) {
+            return loopback;
+        }
+        has.iter().find(|ip| ip.is_ipv4()).or(has.first()).copied().unwrap_or(loopback)
+    }
+
+    /// An IPv6 address of the device that needs no scope; loopback if it has it.
+    pub fn ip_v6(&self) -> Option<IpAddr> {
+        let usable = |ip: &&IpAddr| matches!(ip, IpAddr::V6(v6) if !v6.is_unicast_link_local());
+        let mut usable: Vec<_> = self.info().addresses.iter().filter(usable).collect();
+        usable.sort_by_key(|ip| !ip.is_loopback());
+        usable.first().copied().copied()
+    }
+
+    /// [`ip`](Rig::ip) with port 0, to listen on a free port.
+    pub fn addr(&self) -> SocketAddr {
+        SocketAddr::new(self.ip(), 0)
+    }
+
+    /// Listens on a free port.
+    ///
+    /// # Errors
+    /// If the provider refuses.
+    #[track_caller]
+    pub fn listen(&self, domain: &Domain) -> Result<Listener, Failed> {
+        Ok(domain.listen(self.addr())?)
+    }
+
+    /// A connected pair with default settings: the initiator on domain a, the peer on domain b.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    #[track_caller]
+    pub fn pair(&self) -> Result<(End, End), Failed> {
+        self.pair_with(|_| ())
+    }
+
+    /// A connected pair, both ends with these settings: `rig.pair_with(|attr| attr.send_depth = 4)?`.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    #[track_caller]
+    pub fn pair_with(&self, settings: impl Fn(&mut EndpointAttr)) -> Result<(End, End), Failed> {
+        let a = self.end_with(&self.a, &settings)?;
+        let b = self.end_with(&self.b, &settings)?;
+        self.connect(&a, &b)?;
+        Ok((a, b))
+    }
+
+    /// An end on `domain`, not yet connected.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    #[track_caller]
+    pub fn end(&self, domain: &Domain) -> Result<End, Failed> {
+        self.end_with(domain, |_| ())
+    }
+
+    /// An end with these settings, not yet connected.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    #[track_caller]
+    pub fn end_with(
+        &self,
+        domain: &Domain,
+        settings: impl FnOnce(&mut EndpointAttr),
+    ) -> Result<End, Failed> {
+        let mut attr = EndpointAttr::default();
+        settings(&mut attr);
+        let cq = domain.completion_queue(attr.send_depth + attr.recv_depth)?;
+        self.make_end(domain, &cq, attr)
+    }
+
+    /// An end that shares a completion queue, not yet connected.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    #[track_caller]
+    pub fn end_on(
+        &self,
+        domain: &Domain,
+        cq: &CompletionQueue,
+        settings: impl FnOnce(&mut EndpointAttr),
+    ) -> Result<End, Failed> {
+        let mut attr = EndpointAttr::default();
+        settings(&mut attr);
+        self.make_end(domain, cq, attr)
+    }
+
+    #[track_caller]
+    fn make_end(
+        &self,
+        domain: &Domain,
+        cq: &CompletionQueue,
+        attr: EndpointAttr,
+    ) -> Result<End, Failed> {
+        let Setup { watch, factor, .. } = &self.setup;
+        // Domains have no names; those of the rig are told apart by where they are.
+        let name = match domain {
+            domain if std::ptr::eq(domain, &self.a) => "domain a",
+            domain if std::ptr::eq(domain, &self.b) => "domain b",
+            _ => "another domain",
+        };
+        Ok(End::new(domain, cq, attr, watch, *factor, name)?)
+    }
+
+    /// Connects `a` to `b`; when it returns, both know that the connection stands, and have no event left of it.
+    ///
+    /// # Errors
+    /// If it does not come to stand.
+    #[track_caller]
+    pub fn connect(&self, a: &End, b: &End) -> Outcome {
+        self.connect_at(self.ip(), a, b)
+    }
+
+    /// As [`connect`](Rig::connect), by another address of the device.
+    ///
+    /// # Errors
+    /// If it does not come to stand.
+    #[track_caller]
+    pub fn connect_at(&self, ip: IpAddr, a: &End, b: &End) -> Outcome {
+        let listener = b.domain().listen(SocketAddr::new(ip, 0))?;
+        a.connect(listener.local_addr(), &[])?;
+        let mut request = listener.accept(Some(self.scaled(PATIENCE)))?;
+        request.accept(b, &[])?;
+        a.expect_connected()?;
+        b.expect_connected()?;
+        Ok(())
+    }
+
+    /// Tries a check until it succeeds, for 10 s; for what comes true without a completion that would say so.
+    ///
+    /// # Errors
+    /// The last failure.
+    pub fn eventually(&self, check: impl Fn() -> Outcome) -> Outcome {
+        let until = self.deadline(PATIENCE);
+        loop {
+            let outcome = check();
+            if outcome.is_ok() || Instant::now() >= until {
+                return outcome;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// A duration, stretched by the factor of this machine; for bounds on what a case measures itself.
+    pub fn scaled(&self, time: Duration) -> Duration {
+        time.mul_f64(self.setup.factor)
+    }
+
+    /// The moment a stretched duration from now.
+    pub fn deadline(&self, time: Duration) -> Instant {
+        Instant::now() + self.scaled(time)
+    }
+
+    /// How often: `normal` times, or `soak` times in a soak run.
+    pub fn count(&self, normal: usize, soak: usize) -> usize {
+        if self.setup.soak { soak } else { normal }
+    }
+
+    /// Random numbers, the same for this case whenever the seed is the same.
+    pub fn rng(&self) -> Rng {
+        Rng::named(self.setup.seed, &self.setup.id)
+    }
+
+    /// The payload pattern number `index` of this case.
+    pub fn pattern(&self, index: usize) -> Pattern {
+        let mut rng = self.rng();
+        Pattern::new(rng.next_u64().wrapping_add(index as u64))
+    }
+
+    /// Where everything the rig made stands, as text.
+    pub fn dump(&self) -> String {
+        self.setup.watch.dump()
+    }
+}
+
+impl std::fmt::Debug for Setup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} on {}, seed {}, factor {}", self.id, self.target, self.seed, self.factor)
+    }
+}

@@ -1,0 +1,390 @@
+//! Running cases.
+//!
+//! Each case runs on a thread of its own. The runner waits for it as long as its limit allows; then it asks for a
+//! dump, abandons the thread and goes on.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fabric::{Catalog, Choice, Found};
+use globset::{Glob, GlobSetBuilder};
+
+use crate::calibrate;
+use crate::case::Case;
+use crate::cases::cases;
+use crate::check::{Failed, Outcome};
+use crate::report::{CaseResult, Counts, ProviderEntry, Report, Summary};
+use crate::rig::{Rig, Setup};
+use crate::target::{Target, anything, best};
+use crate::watch::Watch;
+
+/// How long domains and endpoints may take to close when a case has ended, before scaling.
+const CLOSING: Duration = Duration::from_secs(20);
+
+/// Which providers to run on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// All that this machine has.
+    #[default]
+    All,
+    /// The one of this name.
+    Named(String),
+}
+
+/// What to run, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The providers, within what `FABRIC_PROVIDER` allows.
+    pub wanted: Wanted,
+    /// The device; by default the best of each provider.
+    pub device: Option<String>,
+    /// Globs over `group.name`; a case that fits one of them runs. None means all.
+    pub filters: Vec<String>,
+    /// The seed of everything random.
+    pub seed: u64,
+    /// Unsupported cases and unavailable providers are failures.
+    pub strict: bool,
+    /// Long cases too, and larger counts.
+    pub soak: bool,
+    /// Cases at a time; those that measure time run alone in any case.
+    pub jobs: usize,
+    /// The factor by which deadlines are stretched; measured if not given.
+    pub factor: Option<f64>,
+    /// The provider understands [`MISALIGN`](crate::MISALIGN).
+    pub forges: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            wanted: Wanted::All,
+            device: None,
+            filters: Vec::new(),
+            seed: 1,
+            strict: false,
+            soak: false,
+            jobs: 1,
+            factor: None,
+            forges: false,
+        }
+    }
+}
+
+impl Options {
+    fn factor(&self) -> f64 {
+        self.factor.unwrap_or_else(calibrate::factor)
+    }
+}
+
+/// Why a run did not begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A filter is no glob.
+    #[error("{0:?} is no pattern: {1}")]
+    BadFilter(String, String),
+    /// A filter that fits nothing is a mistake.
+    #[error("no case fits {0:?}; `--list` shows them all{1}")]
+    NoCase(String, &'static str),
+    /// The request for a provider cannot be understood.
+    #[error("{0}")]
+    Provider(#[from] fabric::Error),
+}
+
+/// Is told how a run goes on.
+pub trait Progress {
+    /// The run begins: so many cases on all providers together.
+    fn begin(&mut self, _total: usize) {}
+    /// A case begins.
+    fn started(&mut self, _provider: &str, _case: &Case) {}
+    /// A case has ended.
+    fn ended(&mut self, _result: &CaseResult) {}
+}
+
+/// Tells nobody.
+impl Progress for () {}
+
+/// The cases that fit the filters, each filter at least one of them; soak cases only if asked for.
+///
+/// # Errors
+/// `BadFilter` or `NoCase`, naming the filter.
+pub fn select(filters: &[String], soak: bool) -> Result<Vec<&'static Case>, RunError> {
+    let mut set = GlobSetBuilder::new();
+    for filter in filters {
+        let bad = |error: globset::Error| RunError::BadFilter(filter.clone(), error.to_string());
+        let glob = Glob::new(filter).map_err(bad)?;
+        let matcher = glob.compile_matcher();
+        let mut fitting = cases().filter(|case| matcher.is_match(case.id())).peekable();
+        if fitting.peek().is_none() {
+            return Err(RunError::NoCase(filter.clone(), ""));
+        }
+        if fitting.all(|case| case.soak && !soak) {
+            return Err(RunError::NoCase(
+                filter.clone(),
+                "; those that fit run with `--soak` only",
+            ));
+        }
+        set.add(glob);
+    }
+    let bad = |error: globset::Error| RunError::BadFilter(filters.join(" "), error.to_string());
+    let set = set.build().map_err(bad)?;
+    let wanted =
+        |case: &&Case| (soak || !case.soak) && (filters.is_empty() || set.is_match(case.id()));
+    Ok(cases().filter(wanted).collect())
+}
+
+/// Runs cases on the providers of `catalog`.
+///
+/// # Errors
+/// If the request itself is wrong. What a case or a provider does is never an error here: the report has it.
+pub fn run(
+    catalog: &Arc<Catalog>,
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Result<Report, RunError> {
+    let selected = select(&options.filters, options.soak)?;
+    let (providers, targets) = find_targets(catalog, options)?;
+    let start = Instant::now();
+    // Before anything else keeps the processors busy.
+    let factor = options.factor();
+    let options = Options { factor: Some(factor), ..options.clone() };
+    let work: Vec<(&Target, &'static Case)> = targets
+        .iter()
+        .flat_map(|target| selected.iter().map(move |case| (target, *case)))
+        .collect();
+    progress.begin(work.len());
+    let cases = run_all(&work, &options, progress);
+    let summary = Summary {
+        counts: Counts::of(&cases),
+        unavailable: providers.iter().filter(|p| p.unavailable.is_some()).count(),
+        strict: options.strict,
+        seed: options.seed,
+        seconds: (start.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
+        factor,
+    };
+    Ok(Report { providers, cases, summary })
+}
+
+fn run_all(
+    work: &[(&Target, &'static Case)],
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Vec<CaseResult> {
+    enum News {
+        Started(usize),
+        Ended(usize, CaseResult),
+    }
+    let next = AtomicUsize::new(0);
+    let mut results: Vec<Option<CaseResult>> = work.iter().map(|_| None).collect();
+    thread::scope(|scope| {
+        let (send, receive) = mpsc::channel();
+        for _ in 0..options.jobs.clamp(1, work.len().max(1)) {
+            let (send, next) = (send.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((target, case)) = work.get(index) else { return };
+                    // The receiver lives until all senders are gone.
+                    let _ = send.send(News::Started(index));
+                    let _ = send.send(News::Ended(index, run_case(target, case, options)));
+                }
+            });
+        }
+        drop(send);
+        for news in receive {
+            match news {
+                News::Started(index) => {
+                    progress.started(work[index].0.info().provider, work[index].1)
+                }
+                News::Ended(index, result) => {
+                    progress.ended(&result);
+                    results[index] = Some(result);
+                }
+            }
+        }
+    });
+    results.into_iter().flatten().collect()
+}
+
+/// The providers that were asked for, and the usable ones of them.
+fn find_targets(
+    catalog: &Arc<Catalog>,
+    options: &Options,
+) -> Result<(Vec<ProviderEntry>, Vec<Target>), RunError> {
+    let found = catalog.discover(&anything())?;
+    let excluded = match std::env::var("FABRIC_PROVIDER").map(|text| Choice::parse(&text)) {
+        Ok(Ok(Choice::Not(names))) => names,
+        _ => Vec::new(),
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for name in found.iter().map(|found| found.provider) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if let Wanted::Named(name) = &options.wanted {
+        // Says so if nobody ever heard of the name.
+        catalog.discover_with(&Choice::only(name), &anything())?;
+        names = vec![name];
+    }
+    let (mut entries, mut targets) = (Vec::new(), Vec::new());
+    for name in names {
+        let of_it = |found: &&Found| found.provider == name;
+        let devices: Vec<Found> = found.iter().filter(of_it).cloned().collect();
+        let left_out = devices.is_empty() || excluded.iter().any(|excluded| excluded == name);
+        match choose(devices, options.device.as_deref()) {
+            Ok(info) => {
+                entries.push(ProviderEntry::tested(&info));
+                targets.push(Target::new(catalog, info));
+            }
+            Err(reason) => entries.push(ProviderEntry::unavailable(name, reason, left_out)),
+        }
+    }
+    Ok((entries, targets))
+}
+
+fn choose(devices: Vec<Found>, wanted: Option<&str>) -> Result<fabric::Info, String> {
+    if devices.is_empty() {
+        let value = std::env::var("FABRIC_PROVIDER").unwrap_or_default();
+        return Err(format!("left out by FABRIC_PROVIDER={value}"));
+    }
+    let Some(wanted) = wanted else { return best(devices) };
+    let names: Vec<_> = devices.iter().map(|found| found.device.clone()).collect();
+    let devices: Vec<_> =
+        devices.into_iter().filter(|f| f.device == wanted || f.device.is_empty()).collect();
+    if devices.is_empty() {
+        return Err(format!("it has no device {wanted:?} (it has: {})", names.join(", ")));
+    }
+    best(devices)
+}
+
+/// Runs one case on one device. Cases that measure time wait until they are alone, in this process.
+pub fn run_case(target: &Target, case: &'static Case, options: &Options) -> CaseResult {
+    static GATE: RwLock<()> = RwLock::new(());
+    let result = |time| CaseResult::new(case, target.info().provider, time);
+    let missing = case.needs.missing(target.info(), options.forges);
+    if !missing.is_empty() {
+        let result = result(Duration::ZERO);
+        if options.strict {
+            return result.failed(Failed::nowhere(
+                "the provider to offer what it needs",
+                missing.join("; "),
+            ));
+        }
+        return result.unsupported(&missing);
+    }
+    let factor = options.factor();
+    let (_alone, _beside) = if case.exclusive {
+        (Some(GATE.write().unwrap_or_else(PoisonError::into_inner)), None)
+    } else {
+        (None, Some(GATE.read().unwrap_or_else(PoisonError::into_inner)))
+    };
+    let watch = Arc::new(Watch::default());
+    let setup = Setup {
+        target: target.clone(),
+        watch: watch.clone(),
+        id: case.id(),
+        seed: options.seed,
+        factor,
+        soak: options.soak,
+    };
+    let start = Instant::now();
+    let outcome = watched(case, setup, &watch);
+    let result = result(start.elapsed());
+    match outcome {
+        Ok(()) => result,
+        Err(failure) => result.failed(failure),
+    }
+}
+
+/// What a case's thread reports.
+enum Step {
+    Ended(Outcome),
+    Closed,
+}
+
+fn watched(case: &'static Case, setup: Setup, watch: &Arc<Watch>) -> Outcome {
+    let factor = setup.factor;
+    let (send, receive) = mpsc::channel();
+    let theirs = watch.clone();
+    let thread = thread::Builder::new().name(case.id()).spawn(move || {
+        // Sending fails when the runner has given up; then nobody wants to know.
+        let _ = send.send(Step::Ended(guarded(case, setup)));
+        theirs.clear();
+        let _ = send.send(Step::Closed);
+    });
+    let thread = match thread {
+        Ok(thread) => thread,
+        Err(error) => return Err(Failed::nowhere("a thread for the case", error.to_string())),
+    };
+    let limit = case.limit.mul_f64(factor);
+    let outcome = match receive.recv_timeout(limit) {
+        Ok(Step::Ended(outcome)) => outcome,
+        Ok(Step::Closed) | Err(RecvTimeoutError::Disconnected) => {
+            return Err(Failed::nowhere("an outcome of the case", "its thread ended without"));
+        }
+        Err(RecvTimeoutError::Timeout) => {
+            let expected = format!("an end within {limit:?}");
+            return Err(Failed::nowhere(expected, "the case hangs").with_dump(watch.dump()));
+        }
+    };
+    let closing = CLOSING.mul_f64(factor);
+    match receive.recv_timeout(closing) {
+        Ok(_) => {
+            // It has sent its last word; joined so that leak checks of other cases do not see it.
+            let _ = thread.join();
+            outcome
+        }
+        Err(_) if outcome.is_err() => outcome,
+        Err(_) => {
+            let expected = format!("its domains to close within {closing:?}");
+            Err(Failed::nowhere(expected, "closing hangs").with_dump(watch.dump()))
+        }
+    }
+}
+
+/// Runs a case; a panic is a failure like any other.
+fn guarded(case: &Case, setup: Setup) -> Outcome {
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        let rig = Rig::new(setup)?;
+        (case.run)(&rig)
+    }));
+    caught.unwrap_or_else(|panic| {
+        Err(Failed::nowhere("no panic", format!("a panic: {}", message(&*panic))))
+    })
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        text
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text
+    } else {
+        "without a message"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_must_fit() {
+        let ids = |filters: &[&str]| {
+            let filters: Vec<_> = filters.iter().map(|f| (*f).to_owned()).collect();
+            select(&filters, false).map(|cases| cases.iter().map(|c| c.id()).collect::<Vec<_>>())
+        };
+        assert_eq!(ids(&["send.fifo"]).unwrap(), ["send.fifo"]);
+        assert!(ids(&["rma.*", "send.fifo"]).unwrap().len() > 1);
+        assert!(ids(&["rma.*"]).unwrap().iter().all(|id| id.starts_with("rma.")));
+        assert!(
+            matches!(ids(&["send.fifo", "nosuch.*"]), Err(RunError::NoCase(name, _)) if name == "nosuch.*")
+        );
+        assert!(matches!(ids(&["[a"]), Err(RunError::BadFilter(..))));
+    }
+}

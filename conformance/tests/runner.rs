@@ -1,0 +1,148 @@
+//! The runner, on a provider that is right or wrong as told: what must pass passes, what must fail fails with a
+//! reason that helps, and nothing stops the run.
+
+#![allow(clippy::unwrap_used)] // helpers of tests too
+
+mod local;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conformance::prelude::*;
+use conformance::{CaseResult, Options, Report, Status as Ended, Target, case, run, run_case};
+use fabric::Catalog;
+use local::{Flaw, Local};
+
+/// Cases that the provider of these tests can run.
+const KEPT: [&str; 3] = ["send.fifo", "rma.write_sizes", "protection.prefix_ok"];
+
+fn catalog(flaw: Flaw) -> Arc<Catalog> {
+    Arc::new(Catalog::empty().add(Local::new(flaw)).unwrap())
+}
+
+fn options() -> Options {
+    Options { factor: Some(1.0), ..Options::default() }
+}
+
+fn result(flaw: Flaw, id: &str) -> CaseResult {
+    result_of(flaw, case(id).unwrap())
+}
+
+fn result_of(flaw: Flaw, case: &'static Case) -> CaseResult {
+    run_case(&Target::find(&catalog(flaw), "local", None).unwrap(), case, &options())
+}
+
+/// The failure of a case that must fail.
+#[track_caller]
+fn failure(flaw: Flaw, id: &str) -> Failed {
+    let result = result(flaw, id);
+    assert_eq!(result.status, Ended::Fail, "{flaw:?} passes {id}");
+    result.failure.unwrap()
+}
+
+#[test]
+fn right_provider_passes() {
+    for id in KEPT {
+        let result = result(Flaw::None, id);
+        assert_eq!(result.status, Ended::Pass, "{id}: {}", result.detail);
+    }
+}
+
+#[test]
+fn wrong_order_is_noticed() {
+    let failure = failure(Flaw::Reverses, "send.fifo");
+    assert!(failure.expected().starts_with("a completion of context 0 with Ok"), "{failure}");
+    assert!(failure.place().unwrap().file().ends_with("cases/send.rs"), "{failure}");
+}
+
+#[test]
+fn byte_too_many_is_noticed() {
+    let failure = failure(Flaw::Overruns, "rma.write_sizes");
+    assert_eq!(failure.expected(), "intact guard bytes after 1 bytes of payload");
+}
+
+#[test]
+fn carrying_on_is_noticed() {
+    let failure = failure(Flaw::CarriesOn, "protection.prefix_ok");
+    assert!(failure.expected().starts_with("a completion of context 6 with Canceled"), "{failure}");
+}
+
+#[test]
+fn missing_completion_comes_with_a_dump() {
+    fn waits(rig: &Rig) -> Outcome {
+        let (a, b) = rig.pair()?;
+        b.recv(Slices::none(), 1)?;
+        a.send(Slices::none(), 2)?;
+        a.next_within(Duration::from_millis(50))?;
+        Ok(())
+    }
+    static WAITS: Case = Case::new(Group::Send, "waits", Needs::SEND, "", waits);
+    let failure = result_of(Flaw::Forgets, &WAITS).failure.unwrap();
+    assert_eq!(failure.expected(), "a completion within 50ms");
+    let dump = failure.dump().unwrap();
+    for part in ["last wait: ", "endpoint on domain a", "endpoint on domain b", "flaw Forgets"] {
+        assert!(dump.contains(part), "no {part:?} in:\n{dump}");
+    }
+}
+
+#[test]
+fn hang_fails_with_a_dump_and_is_left_behind() {
+    fn hangs(rig: &Rig) -> Outcome {
+        let _pair = rig.pair()?;
+        loop {
+            thread::park();
+        }
+    }
+    static HANGS: Case = Case::new(Group::Send, "hangs", Needs::SEND, "", hangs).limit_s(1);
+    let start = Instant::now();
+    let failure = result_of(Flaw::None, &HANGS).failure.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(20));
+    assert_eq!(failure.seen(), "the case hangs");
+    assert!(failure.dump().unwrap().contains("domain b:"), "{failure}");
+}
+
+#[test]
+fn panic_is_a_failure() {
+    fn panics(_: &Rig) -> Outcome {
+        panic!("of no use: {}", 7)
+    }
+    static PANICS: Case = Case::new(Group::Send, "panics", Needs::NOTHING, "", panics);
+    let failure = result_of(Flaw::None, &PANICS).failure.unwrap();
+    assert_eq!(failure.seen(), "a panic: of no use: 7");
+}
+
+#[test]
+fn missing_capability_is_unsupported_and_named() {
+    let report = |strict| -> Report {
+        let filters = vec!["rma.write_sizes".to_owned(), "send.fifo".to_owned()];
+        let options = Options { filters, strict, ..options() };
+        run(&catalog(Flaw::SendsOnly), &options, &mut ()).unwrap()
+    };
+    let lenient = report(false);
+    let rma = lenient.cases.iter().find(|result| result.id == "rma.write_sizes").unwrap();
+    assert_eq!(rma.status, Ended::Unsupported);
+    assert!(rma.detail.contains("wanted rma, offered send"), "{}", rma.detail);
+    assert_eq!((lenient.summary.counts.pass, lenient.summary.counts.unsupported), (1, 1));
+    assert_eq!(lenient.exit_code(), 0);
+    let strict = report(true);
+    assert_eq!((strict.summary.counts.pass, strict.summary.counts.fail), (1, 1));
+    assert_eq!(strict.exit_code(), 1);
+}
+
+#[test]
+fn run_of_nothing_is_no_success() {
+    let options = Options { filters: vec!["send.fifo".to_owned()], ..options() };
+    let report = run(&Arc::new(Catalog::empty()), &options, &mut ()).unwrap();
+    assert!(report.providers.iter().all(|provider| provider.unavailable.is_some()));
+    assert_eq!(report.exit_code(), 2);
+}
+
+#[test]
+fn many_jobs_keep_the_order() {
+    let filters: Vec<_> = KEPT.map(str::to_owned).into();
+    let options = Options { filters: filters.clone(), jobs: 3, ..options() };
+    let report = run(&catalog(Flaw::None), &options, &mut ()).unwrap();
+    let ids: Vec<_> = report.cases.iter().map(|result| result.id.clone()).collect();
+    let listed = conformance::select(&filters, false).unwrap();
+    assert_eq!(ids, listed.iter().map(|case| case.id()).collect::<Vec<_>>());
+}
