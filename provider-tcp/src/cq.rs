@@ -53,7 +53,7 @@ impl Ring {
         }
     }
 
-    fn take(&self, out: &mut [RawCompletion]) -> usize {
+    pub(crate) fn take(&self, out: &mut [RawCompletion]) -> usize {
         if self.len.load(Ordering::Acquire) == 0 {
             return 0;
         }

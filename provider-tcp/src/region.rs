@@ -4,7 +4,7 @@
 //! when that has returned, no copy is under way and none will begin.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use fabric_core::{Access, Error, RegistrationOps, Result};
 
@@ -123,18 +123,30 @@ fn probe(addr: *mut u8, len: usize, access: Access) -> Result<()> {
         let cause = std::io::Error::last_os_error();
         match cause.raw_os_error() {
             Some(libc::EINTR | libc::EAGAIN) => {}
-            // A kernel older than 5.14 cannot tell; the first access will.
-            Some(libc::EINVAL) => return Ok(()),
+            // The answer for a mapping without the permission; and that of a kernel older than 5.14 to any
+            // question, where the first access will tell.
+            Some(libc::EINVAL) if !can_probe() => return Ok(()),
             Some(libc::ENOMEM) => {
                 return Err(Error::invalid("register", format!("{len} bytes at {addr:p} are not all mapped")));
             }
-            Some(libc::EFAULT | libc::EACCES | libc::EPERM) => {
+            Some(libc::EINVAL | libc::EFAULT | libc::EACCES | libc::EPERM) => {
                 let how = if write { "writable" } else { "readable" };
                 return Err(Error::invalid("register", format!("{len} bytes at {addr:p} are not all {how}")));
             }
             _ => return Err(Error::system("register", NAME, cause)),
         }
     }
+}
+
+/// Whether the kernel knows MADV_POPULATE_READ.
+fn can_probe() -> bool {
+    static KNOWS: OnceLock<bool> = OnceLock::new();
+    *KNOWS.get_or_init(|| {
+        let here = 0u8;
+        let page = (&raw const here as usize & !4095) as *mut libc::c_void;
+        // SAFETY: as in `probe`; the page is one of this thread's stack.
+        unsafe { libc::madvise(page, 4096, libc::MADV_POPULATE_READ) == 0 }
+    })
 }
 
 impl RegistrationOps for TcpRegistration {

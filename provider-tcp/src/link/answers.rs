@@ -23,7 +23,7 @@ impl<P: Policy> Link<P> {
             return Err(Breach("a read's answer to an atomic"));
         }
         let end = entry.answered + len;
-        if end > entry.len || last != (end == entry.len) || len == 0 && !last {
+        if end > entry.len || last && end != entry.len || len == 0 && !last {
             return Err(Breach("an answer that does not fit its read"));
         }
         Ok(())

@@ -202,7 +202,23 @@ impl<P: Policy> Link<P> {
         &mut self,
         write: impl FnOnce(&[crate::socket::Run]) -> std::result::Result<usize, E>,
     ) -> std::result::Result<usize, E> {
-        self.outgoing.transmit(write, |result| *result.as_ref().unwrap_or(&0))
+        let mut write = Some(write);
+        loop {
+            if let Some(seq) = self.outgoing.spoil() {
+                self.answers.forget();
+                self.refuse_answer(seq);
+            }
+            let attempt = self.outgoing.transmit(|runs| match write.take() {
+                Some(write) => write(runs),
+                None => Ok(0),
+            });
+            if let Some(result) = attempt {
+                return result;
+            }
+            if !self.outgoing.has_output() {
+                return Ok(0);
+            }
+        }
     }
 
     /// Whether the peer waits for an ack or a credit that has no frame to ride on.

@@ -19,8 +19,8 @@ enum Piece {
     Copied(usize),
     /// Memory of an operation of this side.
     Local(*mut u8, usize),
-    /// Memory of a region that answers a read.
-    Region(Arc<Entry>, u64, usize),
+    /// Memory of a region that answers the read with this number.
+    Region(Arc<Entry>, u64, usize, u32),
 }
 
 // SAFETY: the addresses are those of segments, which may go from thread to thread.
@@ -80,51 +80,58 @@ impl Outgoing {
         self.pieces.push_back(Piece::Local(addr, len));
     }
 
-    /// Appends memory of a region.
-    pub(super) fn region(&mut self, entry: &Arc<Entry>, addr: u64, len: usize) {
+    /// Appends memory of a region, which answers the read `seq`.
+    pub(super) fn region(&mut self, entry: &Arc<Entry>, addr: u64, len: usize, seq: u32) {
         self.queued += len;
-        self.pieces.push_back(Piece::Region(entry.clone(), addr, len));
+        self.pieces.push_back(Piece::Region(entry.clone(), addr, len, seq));
     }
 
-    /// The runs to transmit next, for `write`, which says how many bytes it took. A region that closed sends
-    /// zeroes in place of its bytes, and `closed` is told.
-    pub(super) fn transmit<R>(
+    /// If the next piece is of a region that has closed: puts zeroes in its place, forgets everything behind
+    /// it, and gives the number of the read. What was behind it must not be believed: it says that the read
+    /// went well.
+    pub(super) fn spoil(&mut self) -> Option<u32> {
+        let Some(Piece::Region(entry, _, len, seq)) = self.pieces.front() else { return None };
+        if entry.enter().is_some() {
+            return None;
+        }
+        let (len, seq) = (*len, *seq);
+        self.clear();
+        self.copied(|buffer| buffer.resize(len, 0));
+        Some(seq)
+    }
+
+    /// The runs to transmit next, for `write`, which says how many bytes it took; `None` if a region that has
+    /// closed comes first ([`spoil`](Outgoing::spoil)).
+    pub(super) fn transmit<E>(
         &mut self,
-        write: impl FnOnce(&[Run]) -> R,
-        taken: impl FnOnce(&R) -> usize,
-    ) -> R {
-        static ZEROES: [u8; 4096] = [0; 4096];
+        write: impl FnOnce(&[Run]) -> Result<usize, E>,
+    ) -> Option<Result<usize, E>> {
         let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
         let mut passes: SmallVec<[Pass<'_>; 2]> = SmallVec::new();
         let mut spent = self.spent;
-        for piece in &self.pieces {
+        for piece in self.pieces.iter().take(MAX_RUNS) {
             match piece {
                 Piece::Copied(len) => {
                     runs.push((self.buffer[spent..].as_ptr().cast_mut(), *len));
                     spent += len;
                 }
                 Piece::Local(addr, len) => runs.push((*addr, *len)),
-                Piece::Region(entry, addr, len) => match entry.enter() {
-                    Some(pass) => {
-                        passes.push(pass);
-                        runs.push((entry.at(*addr), *len));
-                    }
-                    None => {
-                        runs.push((ZEROES.as_ptr().cast_mut(), (*len).min(ZEROES.len())));
-                        if *len > ZEROES.len() {
-                            break;
-                        }
-                    }
-                },
+                Piece::Region(entry, addr, len, _) => {
+                    let Some(pass) = entry.enter() else { break };
+                    passes.push(pass);
+                    runs.push((entry.at(*addr), *len));
+                }
             }
-            if runs.len() == MAX_RUNS {
-                break;
-            }
+        }
+        if runs.is_empty() {
+            return None;
         }
         let result = write(&runs);
         drop(passes);
-        self.spend(taken(&result));
-        result
+        if let Ok(bytes) = &result {
+            self.spend(*bytes);
+        }
+        Some(result)
     }
 
     fn spend(&mut self, mut bytes: usize) {
@@ -132,7 +139,7 @@ impl Outgoing {
         while bytes > 0 {
             let Some(piece) = self.pieces.front_mut() else { break };
             let part = match piece {
-                Piece::Copied(len) | Piece::Local(_, len) | Piece::Region(_, _, len) => bytes.min(*len),
+                Piece::Copied(len) | Piece::Local(_, len) | Piece::Region(_, _, len, _) => bytes.min(*len),
             };
             let left = match piece {
                 Piece::Copied(len) => {
@@ -145,7 +152,7 @@ impl Outgoing {
                     *len -= part;
                     *len
                 }
-                Piece::Region(_, addr, len) => {
+                Piece::Region(_, addr, len, _) => {
                     *addr += part as u64;
                     *len -= part;
                     *len
@@ -166,7 +173,8 @@ impl Outgoing {
         }
     }
 
-    /// Copies everything that lies in operations' memory: afterwards the operations may end.
+    /// Copies everything that lies in operations' memory: afterwards the operations may end. Of a region that
+    /// has closed come zeroes, and nothing behind them, as in [`spoil`](Outgoing::spoil).
     pub(super) fn own(&mut self) {
         let mut buffer = Vec::new();
         let mut spent = self.spent;
@@ -182,12 +190,11 @@ impl Outgoing {
                     // SAFETY: the operation has not completed, so its segments are valid.
                     unsafe { memory::load(*addr, &mut buffer[at..]) };
                 }
-                Piece::Region(entry, addr, len) => {
+                Piece::Region(entry, addr, len, _) => {
                     buffer.resize(at + len, 0);
-                    if let Some(_pass) = entry.enter() {
-                        // SAFETY: the range was checked and the region is held open.
-                        unsafe { memory::load(entry.at(*addr), &mut buffer[at..]) };
-                    }
+                    let Some(_pass) = entry.enter() else { break };
+                    // SAFETY: the range was checked and the region is held open.
+                    unsafe { memory::load(entry.at(*addr), &mut buffer[at..]) };
                 }
             }
         }

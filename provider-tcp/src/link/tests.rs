@@ -1,0 +1,442 @@
+//! Two links against each other, without sockets: every way to cut the streams into pieces.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use fabric_core::{
+    Access, AtomicCall, AtomicOp, AtomicType, DisconnectReason, EndpointId, EventSink, RawCompletion,
+    RawEvent, RecvWork, RegistrationOps, RemoteAddr, Segment, SendFlags, SendOp, SendWork, Side, Status,
+    Token,
+};
+use proptest::prelude::*;
+
+use super::{End, Link, Phase, READS, Surroundings};
+use crate::cq::Ring;
+use crate::policy::Faithful;
+use crate::region::{Table, TcpRegistration};
+use crate::stats::Stats;
+use crate::wire::frame::{Header, Kind};
+
+#[derive(Default)]
+struct Events(Mutex<Vec<DisconnectReason>>);
+
+impl EventSink for Events {
+    fn event(&self, event: RawEvent) {
+        if let RawEvent::Disconnected { reason, .. } = event {
+            self.0.lock().unwrap().push(reason);
+        }
+    }
+}
+
+const HALF: usize = 1 << 20;
+
+/// A link with its memory: the first half is for its own operations, the second is the peer's to reach.
+struct Node {
+    link: Link<Faithful>,
+    memory: Vec<u64>,
+    registration: Option<TcpRegistration>,
+    sends: Arc<Ring>,
+    recvs: Arc<Ring>,
+    events: Arc<Events>,
+    stats: Arc<Stats>,
+    posted: u32,
+    received: u32,
+}
+
+impl Node {
+    fn new() -> Self {
+        let stats = Arc::new(Stats::default());
+        let (table, events) = (Arc::new(Table::default()), Arc::new(Events::default()));
+        let mut memory = vec![0u64; 2 * HALF / 8];
+        let shared = memory.as_mut_ptr().cast::<u8>().wrapping_add(HALF);
+        let registration = TcpRegistration::new(&table, (shared, HALF), Access::ALL, false).unwrap();
+        let (sends, recvs) = (Ring::new(&stats).unwrap(), Ring::new(&stats).unwrap());
+        let link = Link::new(Surroundings {
+            id: EndpointId(1),
+            regions: table,
+            send_ring: sends.clone(),
+            recv_ring: recvs.clone(),
+            events: events.clone(),
+            stats: stats.clone(),
+        });
+        let registration = Some(registration);
+        Node { link, memory, registration, sends, recvs, events, stats, posted: 0, received: 0 }
+    }
+
+    fn at(&mut self, offset: usize) -> *mut u8 {
+        self.memory.as_mut_ptr().cast::<u8>().wrapping_add(offset)
+    }
+
+    fn segment(&mut self, offset: usize, len: usize) -> Vec<Segment> {
+        let addr = self.at(offset);
+        if len == 0 { Vec::new() } else { vec![Segment { addr, len, key: 0 }] }
+    }
+
+    fn key(&self) -> u64 {
+        self.registration.as_ref().unwrap().remote_key()
+    }
+
+    fn post(&mut self, op: SendOp, offset: usize, len: usize, flags: SendFlags) {
+        let token = Token::new(0, 0, Side::Send, self.posted);
+        self.posted += 1;
+        let segments = self.segment(offset, len);
+        let flags = flags | SendFlags::SIGNALED;
+        self.link.post_send(&[SendWork { token, op, segments: &segments, flags }]).unwrap();
+    }
+
+    fn receive(&mut self, offset: usize, len: usize) {
+        let token = Token::new(0, 0, Side::Recv, self.received);
+        self.received += 1;
+        let segments = self.segment(offset, len);
+        self.link.post_recv(&[RecvWork { token, segments: &segments }]).unwrap();
+        self.link.pay();
+    }
+
+    fn take(ring: &Ring) -> Vec<RawCompletion> {
+        let mut all = vec![RawCompletion::default(); 4096];
+        let taken = ring.take(&mut all);
+        all.truncate(taken);
+        all
+    }
+
+    fn statuses(ring: &Ring) -> Vec<Status> {
+        Self::take(ring).iter().map(|c| c.status).collect()
+    }
+
+    fn bytes(&self, offset: usize, len: usize) -> Vec<u8> {
+        let word = |at: usize| self.memory[at / 8].to_ne_bytes()[at % 8];
+        (offset..offset + len).map(word).collect()
+    }
+
+    fn put(&mut self, offset: usize, bytes: &[u8]) {
+        for (i, byte) in bytes.iter().enumerate() {
+            let mut word = self.memory[(offset + i) / 8].to_ne_bytes();
+            word[(offset + i) % 8] = *byte;
+            self.memory[(offset + i) / 8] = u64::from_ne_bytes(word);
+        }
+    }
+
+    /// Feeds bytes as if they came from the peer.
+    fn feed(&mut self, bytes: &[u8]) {
+        self.link.consume(bytes);
+        self.link.deliver();
+    }
+}
+
+fn pair() -> (Node, Node) {
+    let (mut a, mut b) = (Node::new(), Node::new());
+    a.link.open(READS, 0);
+    b.link.open(READS, 0);
+    a.link.announce(&[]);
+    b.link.announce(&[]);
+    (a, b)
+}
+
+/// Moves at most `most` bytes from one link to the other, as one write and as many reads as it takes.
+fn carry(from: &mut Node, to: &mut Node, most: usize, pipe: &mut Vec<u8>) -> bool {
+    from.link.fill();
+    let moved: Result<usize, Infallible> = from.link.transmit(|runs| {
+        let mut left = most;
+        for &(addr, len) in runs {
+            let part = len.min(left);
+            // SAFETY: the runs are memory of nodes that live through the test.
+            pipe.extend_from_slice(unsafe { std::slice::from_raw_parts(addr, part) });
+            left -= part;
+        }
+        Ok(most - left)
+    });
+    let mut scratch = vec![0; most.clamp(1, 64 << 10)];
+    while !pipe.is_empty() {
+        let read: Result<_, Infallible> = to.link.receive(&mut scratch, |runs| {
+            let mut got = 0;
+            for &(addr, len) in runs {
+                let part = len.min(pipe.len() - got).min(most - got);
+                // SAFETY: as above.
+                unsafe { std::ptr::copy_nonoverlapping(pipe[got..].as_ptr(), addr, part) };
+                got += part;
+            }
+            pipe.drain(..got);
+            Ok(got)
+        });
+        read.unwrap();
+    }
+    to.link.pay();
+    to.link.deliver();
+    moved.unwrap() > 0
+}
+
+/// Moves everything both ways until nothing moves, in pieces of at most `most` bytes.
+fn settle(a: &mut Node, b: &mut Node, most: usize) {
+    let mut pipe = Vec::new();
+    loop {
+        let there = carry(a, b, most, &mut pipe);
+        let back = carry(b, a, most, &mut pipe);
+        if !there && !back {
+            break;
+        }
+    }
+}
+
+fn pattern(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + seed * 7 + i / 251) as u8).collect()
+}
+
+#[test]
+fn every_operation_survives_every_cut() {
+    for most in (1..=120).chain([511, 512, 513, 4096, 1 << 20]) {
+        let (mut a, mut b) = pair();
+        let big = if most < 100 { 5_000 } else { 300_000 };
+        let (data, there) = (pattern(big, most), RemoteAddr { key: b.key(), addr: 1 });
+        a.put(0, &data);
+        b.receive(0, big);
+        b.receive(8, 0);
+        a.post(SendOp::Send { imm: Some(7) }, 0, big, SendFlags::empty());
+        a.post(SendOp::Write { to: there, imm: Some(9) }, 0, big, SendFlags::empty());
+        a.post(SendOp::Read { from: there }, big, big, SendFlags::empty());
+        let at = RemoteAddr { key: b.key(), addr: (HALF - 8) as u64 };
+        let call = AtomicCall { op: AtomicOp::Add, ty: AtomicType::U64, operand: 5, compare: 0 };
+        a.post(SendOp::Atomic { at, call, fetch: true }, HALF - 8, 8, SendFlags::empty());
+        settle(&mut a, &mut b, most);
+        assert_eq!(Node::statuses(&a.sends), [Status::Ok; 4], "pieces of {most}");
+        let got = Node::take(&b.recvs);
+        assert_eq!((got[0].len, got[0].immediate, got[0].remote_write), (big as u64, Some(7), false));
+        assert_eq!((got[1].len, got[1].immediate, got[1].remote_write), (big as u64, Some(9), true));
+        assert_eq!(b.bytes(0, big), data);
+        assert_eq!(b.bytes(HALF + 1, big), data);
+        assert_eq!(a.bytes(big, big), data);
+        assert_eq!((a.bytes(HALF - 8, 8), b.bytes(2 * HALF - 8, 8)), (vec![0; 8], 5u64.to_ne_bytes().to_vec()));
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Send { len: usize },
+    Write { len: usize, at: usize, imm: bool },
+    Read { len: usize, at: usize, fence: bool },
+    Add { value: u64 },
+    Receive,
+    Carry { most: usize, back: bool },
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let len = prop_oneof![0usize..70, 2040usize..2056, 4090usize..4102, Just(70_000), Just(270_000)];
+    let at = prop_oneof![Just(0usize), 1usize..600_000];
+    prop_oneof![
+        2 => len.clone().prop_map(|len| Act::Send { len }),
+        2 => (len.clone(), at.clone(), any::<bool>()).prop_map(|(len, at, imm)| Act::Write { len, at, imm }),
+        1 => (len, at, any::<bool>()).prop_map(|(len, at, fence)| Act::Read { len, at, fence }),
+        1 => any::<u64>().prop_map(|value| Act::Add { value }),
+        3 => Just(Act::Receive),
+        3 => (1usize..100_000, any::<bool>()).prop_map(|(most, back)| Act::Carry { most, back }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    /// Whatever the order of posts, receives and pieces: everything completes well and in order, and both
+    /// memories end as a model of the operations in posting order says.
+    #[test]
+    fn random_programs_match_the_model(acts in prop::collection::vec(act(), 1..60)) {
+        let (mut a, mut b) = pair();
+        a.put(0, &pattern(HALF / 2, 3));
+        let mut model = b.bytes(HALF, HALF);
+        let (mut pipe_ab, mut pipe_ba) = (Vec::new(), Vec::new());
+        let (mut needs, mut messages, mut counter, word) = (0u32, Vec::new(), 0u64, HALF - 8);
+        for act in acts {
+            match act {
+                Act::Send { len } => {
+                    a.post(SendOp::Send { imm: None }, len % 1000, len, SendFlags::empty());
+                    messages.push((len, false));
+                    needs += 1;
+                }
+                Act::Write { len, at, imm } => {
+                    let to = RemoteAddr { key: b.key(), addr: at as u64 };
+                    let imm = imm.then_some(at as u32);
+                    let data = a.bytes(at % 1000, len);
+                    a.post(SendOp::Write { to, imm }, at % 1000, len, SendFlags::empty());
+                    model[at..at + len].copy_from_slice(&data);
+                    needs += u32::from(imm.is_some());
+                    if imm.is_some() { messages.push((len, true)); }
+                }
+                Act::Read { len, at, fence } => {
+                    let from = RemoteAddr { key: b.key(), addr: at as u64 };
+                    let flags = if fence { SendFlags::FENCE } else { SendFlags::empty() };
+                    a.post(SendOp::Read { from }, HALF / 2, len, flags);
+                }
+                Act::Add { value } => {
+                    let at = RemoteAddr { key: b.key(), addr: word as u64 };
+                    let call = AtomicCall { op: AtomicOp::Add, ty: AtomicType::U64, operand: value, compare: 0 };
+                    a.post(SendOp::Atomic { at, call, fetch: false }, 0, 0, SendFlags::empty());
+                    counter = counter.wrapping_add(value);
+                }
+                Act::Receive => b.receive(0, 300_000),
+                Act::Carry { most, back: false } => { carry(&mut a, &mut b, most, &mut pipe_ab); }
+                Act::Carry { most, back: true } => { carry(&mut b, &mut a, most, &mut pipe_ba); }
+            }
+        }
+        while b.received < needs { b.receive(0, 300_000); }
+        settle(&mut a, &mut b, 100_000);
+        let done = Node::take(&a.sends);
+        prop_assert_eq!(done.len(), a.posted as usize, "{}", a.link.dump());
+        for (i, completion) in done.iter().enumerate() {
+            prop_assert_eq!((completion.status, completion.token.sequence()), (Status::Ok, i as u32));
+        }
+        let got: Vec<_> = Node::take(&b.recvs).iter().map(|c| (c.len as usize, c.remote_write)).collect();
+        prop_assert_eq!(got, messages);
+        model[word..].copy_from_slice(&counter.to_ne_bytes());
+        prop_assert!(b.bytes(HALF, HALF) == model, "the target's memory differs from the model");
+    }
+
+    /// Bytes of no protocol end the connection, whatever they are, and nothing panics.
+    #[test]
+    fn garbage_ends_the_connection_and_nothing_else(bytes in prop::collection::vec(any::<u8>(), 60..300)) {
+        let (_, mut b) = pair();
+        b.receive(0, 64);
+        b.feed(&bytes);
+        let reasons = b.events.0.lock().unwrap().clone();
+        prop_assert!(reasons.len() <= 1);
+        prop_assert!(b.bytes(HALF, HALF).iter().all(|byte| *byte == 0), "no key was guessed");
+    }
+}
+
+#[test]
+fn a_refused_write_ends_what_follows_and_nothing_before() {
+    let (mut a, mut b) = pair();
+    a.put(0, &[9; 64]);
+    b.receive(0, 64);
+    let to = |b: &Node, addr| RemoteAddr { key: b.key(), addr };
+    a.post(SendOp::Write { to: to(&b, 0), imm: None }, 0, 8, SendFlags::empty());
+    a.post(SendOp::Read { from: to(&b, 0) }, 128, 8, SendFlags::empty());
+    a.post(SendOp::Write { to: to(&b, HALF as u64 - 4), imm: None }, 0, 8, SendFlags::empty());
+    a.post(SendOp::Write { to: to(&b, 16), imm: None }, 0, 8, SendFlags::empty());
+    settle(&mut a, &mut b, 50);
+    use Status::{Canceled, Ok, RemoteAccess};
+    assert_eq!(Node::statuses(&a.sends), [Ok, Ok, RemoteAccess, Canceled]);
+    assert_eq!(Node::statuses(&b.recvs), [Canceled]);
+    assert_eq!(b.bytes(HALF, 24), [[9; 8], [0; 8], [0; 8]].concat());
+    assert_eq!(b.bytes(2 * HALF - 4, 4), [0; 4]);
+    for node in [&a, &b] {
+        assert_eq!(*node.events.0.lock().unwrap(), [DisconnectReason::OperationFailed]);
+    }
+}
+
+#[test]
+fn an_oversize_message_is_too_long_on_both_sides() {
+    let (mut a, mut b) = pair();
+    b.receive(0, 8);
+    b.receive(8, 8);
+    a.post(SendOp::Send { imm: None }, 0, 9, SendFlags::empty());
+    settle(&mut a, &mut b, 1 << 16);
+    assert_eq!(Node::statuses(&a.sends), [Status::TooLong]);
+    assert_eq!(Node::statuses(&b.recvs), [Status::TooLong, Status::Canceled]);
+}
+
+#[test]
+fn a_region_that_closes_during_a_read_gives_nothing_more() {
+    let (mut a, mut b) = pair();
+    b.put(HALF, &[7; 1000]);
+    let from = RemoteAddr { key: b.key(), addr: 0 };
+    a.post(SendOp::Read { from }, 0, HALF / 2, SendFlags::empty());
+    let (mut there, mut back) = (Vec::new(), Vec::new());
+    carry(&mut a, &mut b, 1 << 20, &mut there);
+    carry(&mut b, &mut a, 100, &mut back);
+    b.registration = None;
+    b.put(HALF, &[8; HALF]);
+    settle(&mut a, &mut b, 1 << 20);
+    assert_eq!(Node::statuses(&a.sends), [Status::RemoteAccess]);
+    assert!(!a.bytes(0, HALF / 2).contains(&8), "bytes of a closed region were sent");
+}
+
+#[test]
+fn disconnect_in_the_middle_of_a_message_lets_go_of_its_memory() {
+    let (mut a, mut b) = pair();
+    b.receive(0, HALF / 2);
+    a.post(SendOp::Send { imm: None }, 0, HALF / 2, SendFlags::empty());
+    let mut pipe = Vec::new();
+    carry(&mut a, &mut b, 1000, &mut pipe);
+    a.link.end(End::Local);
+    assert_eq!(Node::statuses(&a.sends), [Status::Canceled]);
+    // The operation is over: its memory may change, and what is still transmitted must not show it.
+    a.put(0, &[0xee; HALF / 2]);
+    settle(&mut a, &mut b, 1 << 20);
+    assert!(!b.bytes(0, HALF / 2).contains(&0xee));
+    assert_eq!(Node::statuses(&b.recvs), [Status::Canceled]);
+    assert_eq!(*b.events.0.lock().unwrap(), [DisconnectReason::Remote]);
+    assert!(a.link.said_all());
+}
+
+#[test]
+fn the_end_of_the_stream_loses_the_oldest_and_cancels_the_rest() {
+    let (mut a, mut b) = pair();
+    a.receive(0, 8);
+    a.post(SendOp::Send { imm: None }, 0, 8, SendFlags::empty());
+    a.post(SendOp::Send { imm: None }, 0, 8, SendFlags::empty());
+    a.link.end(End::Lost);
+    a.link.deliver();
+    assert_eq!(Node::statuses(&a.sends), [Status::PeerLost, Status::Canceled]);
+    assert_eq!(Node::statuses(&a.recvs), [Status::Canceled]);
+    assert_eq!(*a.events.0.lock().unwrap(), [DisconnectReason::PeerLost]);
+    b.link.end(End::Quiet);
+    assert!(Node::take(&b.recvs).is_empty());
+}
+
+/// Breaches of the protocol by a peer that otherwise speaks it well.
+#[test]
+fn almost_right_frames_are_breaches() {
+    let head = |kind, len, ack, credit, seq| {
+        let mut bytes = Vec::new();
+        Header { kind, len, ack, credit, seq }.encode(&mut bytes);
+        bytes.resize(bytes.len() + if matches!(kind, Kind::Read { .. }) { 0 } else { len as usize }, 1);
+        bytes
+    };
+    let here = RemoteAddr { key: 1, addr: 0 };
+    let send = |total| Kind::Send { total, imm: None };
+    let cases: Vec<(&str, Vec<u8>)> = vec![
+        ("a message without a credit", head(send(1), 1, 0, 0, 0)),
+        ("an immediate without a credit", head(Kind::Write { total: 0, imm: Some(1), to: here }, 0, 0, 0, 0)),
+        ("an ack of what was never sent", head(Kind::Ack, 0, 1, 0, 0)),
+        ("a request out of its order", head(Kind::Read { from: here }, 8, 0, 0, 1)),
+        ("a fragment of no message", head(Kind::Data { more: false }, 8, 0, 0, 0)),
+        ("an answer to what was not asked", head(Kind::ReadData { last: true }, 8, 0, 0, 0)),
+        ("an old value nobody asked for", head(Kind::OldValue, 8, 0, 0, 0)),
+        ("a refusal of what was not asked", head(Kind::Nak { status: Status::TooLong }, 0, 0, 0, 0)),
+        ("a credit that was taken back", [head(Kind::Ack, 0, 0, 5, 0), head(Kind::Ack, 0, 0, 4, 0)].concat()),
+        ("an unknown kind", vec![77; 64]),
+        ("a handshake in the middle", b"FBRC\x01\x01".repeat(10)),
+    ];
+    for (what, bytes) in cases {
+        let (_, mut b) = pair();
+        b.feed(&bytes);
+        assert_eq!(*b.events.0.lock().unwrap(), [DisconnectReason::Protocol], "{what}");
+        assert_eq!(b.stats.protocol_errors.get(), 1, "{what}");
+        assert_eq!(b.link.phase(), Phase::Closed, "{what}");
+    }
+}
+
+#[test]
+fn reads_beyond_the_limit_are_a_breach() {
+    let (_, mut b) = pair();
+    let from = RemoteAddr { key: b.key(), addr: 0 };
+    for seq in 0..=READS {
+        let mut bytes = Vec::new();
+        Header { kind: Kind::Read { from }, len: 8, ack: 0, credit: 0, seq }.encode(&mut bytes);
+        b.feed(&bytes);
+    }
+    assert_eq!(*b.events.0.lock().unwrap(), [DisconnectReason::Protocol]);
+}
+
+#[test]
+fn a_fragment_beyond_its_message_is_a_breach() {
+    let (_, mut b) = pair();
+    b.receive(0, 64);
+    let mut bytes = Vec::new();
+    let kind = Kind::Send { total: 16, imm: None };
+    Header { kind, len: 8, ack: 0, credit: 0, seq: 0 }.encode(&mut bytes);
+    bytes.resize(bytes.len() + 8, 1);
+    Header { kind: Kind::Data { more: false }, len: 9, ack: 0, credit: 0, seq: 0 }.encode(&mut bytes);
+    bytes.resize(bytes.len() + 9, 2);
+    b.feed(&bytes);
+    assert_eq!(*b.events.0.lock().unwrap(), [DisconnectReason::Protocol]);
+    assert_eq!(b.bytes(8, 8), [0; 8]);
+    assert_eq!(Node::statuses(&b.recvs), [Status::Canceled]);
+}

@@ -109,29 +109,33 @@ impl<P: Policy> Link<P> {
                 if last {
                     self.answers.pop_front();
                 }
-                let mut pass = None;
-                if let Some(entry) = &from {
-                    pass = entry.enter();
-                    if pass.is_none() {
-                        // The region closed after the check: the rest is refused, in the answer's place.
-                        drop(pass);
+                let Some(entry) = from else {
+                    let header = self.header(Kind::ReadData { last }, 0, seq);
+                    self.outgoing.copied(|buffer| header.encode(buffer));
+                    return true;
+                };
+                if part <= COPY {
+                    // Copied whole or not at all, so the header can say that it is.
+                    let header = self.header(Kind::ReadData { last }, part as u32, seq);
+                    let Some(_pass) = entry.enter() else {
                         self.answers.forget();
                         self.refuse_answer(seq);
                         return false;
+                    };
+                    self.outgoing.copied(|buffer| header.encode(buffer));
+                    // SAFETY: the range was checked when the read came, and the pass holds the region open.
+                    unsafe { self.outgoing.copy(entry.at(at), part) };
+                    self.around.stats.copied_bytes.add(part as u64);
+                } else {
+                    // The region may close before its bytes are transmitted, so the good end comes behind them.
+                    let header = self.header(Kind::ReadData { last: false }, part as u32, seq);
+                    self.outgoing.copied(|buffer| header.encode(buffer));
+                    self.outgoing.region(&entry, at, part, seq);
+                    if last {
+                        let header = self.header(Kind::ReadData { last }, 0, seq);
+                        self.outgoing.copied(|buffer| header.encode(buffer));
                     }
                 }
-                let header = self.header(Kind::ReadData { last }, part as u32, seq);
-                self.outgoing.copied(|buffer| header.encode(buffer));
-                match &from {
-                    Some(entry) if part <= COPY => {
-                        // SAFETY: the range was checked when the read came, and the pass holds the region open.
-                        unsafe { self.outgoing.copy(entry.at(at), part) };
-                        self.around.stats.copied_bytes.add(part as u64);
-                    }
-                    Some(entry) => self.outgoing.region(entry, at, part),
-                    None => {}
-                }
-                drop(pass);
             }
         }
         true

@@ -37,7 +37,7 @@
 //! | 3 read | request | key:8 address:8 | none |
 //! | 4 atomic | request | key:8 address:8 operand:8 compare:8 | none; flag `last` asks for the old value |
 //! | 5 data | next fragment of the send or write begun | | fragment; flag `more` if others follow |
-//! | 6 read data | answer | | chunk; flag `last` on the last one |
+//! | 6 read data | answer | | chunk; flag `last` on the last one, which may be empty: the read went well |
 //! | 7 old value | answer | | 8 bytes |
 //! | 8 ack | only carries ack and credit | | none |
 //! | 9 nak | the request failed, none after it was executed | | none |
