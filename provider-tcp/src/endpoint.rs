@@ -177,6 +177,9 @@ impl<P: Policy> Conn<P> {
 
     /// The stream from the peer has ended.
     fn lost(&self, engine: &Engine<P>, state: &mut State<P>) {
+        // The peer may still read: what was executed for it just now, or refused, is answered.
+        state.link.fill();
+        state.flush(engine);
         state.link.end(End::Lost);
         self.settle(engine, state);
     }

@@ -15,6 +15,9 @@ mod device;
 mod domain;
 mod endpoint;
 mod engine;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod link;
 mod listener;
 pub mod policy;

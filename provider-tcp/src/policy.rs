@@ -24,8 +24,6 @@ pub trait Policy: Send + Sync + 'static {
     const SILENT_ERRORS: bool = false;
     /// Nothing happens unless the application polls.
     const NO_THREAD: bool = false;
-    /// Reading stops while a message has no receive.
-    const STOP_READING: bool = false;
     /// A fence does not wait.
     const NO_FENCE: bool = false;
     /// A write with immediate consumes no receive.

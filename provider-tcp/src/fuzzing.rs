@@ -1,0 +1,94 @@
+//! Entry points of the fuzzers in `fuzz/`: the decoders, and one link as the target of a peer's bytes.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use fabric_core::{
+    Access, EndpointId, EventSink, RawCompletion, RawEvent, RecvWork, RegistrationOps, RemoteAddr, Segment,
+    SendFlags, SendOp, SendWork, Side, Token,
+};
+
+use crate::cq::Ring;
+use crate::link::{End, Link, READS, Surroundings};
+use crate::policy::Faithful;
+use crate::region::{Table, TcpRegistration};
+use crate::stats::Stats;
+use crate::wire::{frame::Header, handshake::Handshake};
+
+struct Deaf;
+
+impl EventSink for Deaf {
+    fn event(&self, _: RawEvent) {}
+}
+
+/// Decodes bytes as both kinds of frame; what decodes must encode to the same bytes.
+pub fn decode(bytes: &[u8]) {
+    if let Ok(Some((header, len))) = Header::decode(bytes) {
+        let mut again = Vec::new();
+        header.encode(&mut again);
+        assert_eq!(again, &bytes[..len]);
+    }
+    if let Ok(Some((frame, data, len))) = Handshake::decode(bytes) {
+        assert_eq!(frame.encode(data), &bytes[..len]);
+    }
+}
+
+/// Feeds bytes to a link that has receives, reads and sends in flight, in pieces that the first byte
+/// chooses. Afterwards everything must have completed exactly once.
+pub fn link(bytes: &[u8]) {
+    let Some((&pieces, bytes)) = bytes.split_first() else { return };
+    let stats = Arc::new(Stats::default());
+    let table = Arc::new(Table::default());
+    let mut memory = vec![0u64; 1024];
+    let addr = memory.as_mut_ptr().cast::<u8>();
+    let Ok(registration) = TcpRegistration::new(&table, (addr, 4096), Access::ALL, false) else { return };
+    let (Ok(sends), Ok(recvs)) = (Ring::new(&stats), Ring::new(&stats)) else { return };
+    let mut link = Link::<Faithful>::new(Surroundings {
+        id: EndpointId(1),
+        regions: table,
+        send_ring: sends.clone(),
+        recv_ring: recvs.clone(),
+        events: Arc::new(Deaf),
+        stats,
+    });
+    link.open(READS, 2);
+    link.announce(&[]);
+    let segment = [Segment { addr: addr.wrapping_add(4096), len: 64, key: 0 }];
+    for sequence in 0..4 {
+        let token = Token::new(0, 0, Side::Recv, sequence);
+        let _ = link.post_recv(&[RecvWork { token, segments: &segment }]);
+    }
+    let from = RemoteAddr { key: 1, addr: 0 };
+    let ops = [SendOp::Send { imm: None }, SendOp::Read { from }, SendOp::Write { to: from, imm: Some(1) }];
+    for (sequence, op) in ops.into_iter().enumerate() {
+        let token = Token::new(0, 0, Side::Send, sequence as u32);
+        let _ = link.post_send(&[SendWork { token, op, segments: &segment, flags: SendFlags::SIGNALED }]);
+    }
+    // The fuzzer cannot guess the key, so it writes a marker where the key belongs.
+    let bytes = with_key(bytes, registration.remote_key());
+    for piece in bytes.chunks(usize::from(pieces).max(1)) {
+        link.consume(piece);
+        link.fill();
+        let _ = link.transmit(|runs| Ok::<_, Infallible>(runs.iter().map(|run| run.1).sum()));
+        link.deliver();
+    }
+    link.end(End::Lost);
+    link.deliver();
+    let mut out = [RawCompletion::default(); 16];
+    assert_eq!(sends.take(&mut out), 3, "each operation completes once");
+    assert_eq!(recvs.take(&mut out), 4, "each receive completes once");
+    drop(registration);
+}
+
+fn with_key(bytes: &[u8], key: u64) -> Vec<u8> {
+    const MARK: &[u8; 8] = b"KEYKEYKE";
+    let mut bytes = bytes.to_vec();
+    let mut at = 0;
+    while at + 8 <= bytes.len() {
+        if &bytes[at..at + 8] == MARK {
+            bytes[at..at + 8].copy_from_slice(&key.to_le_bytes());
+        }
+        at += 1;
+    }
+    bytes
+}
