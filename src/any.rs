@@ -19,17 +19,19 @@ use std::sync::Arc;
 
 use enum_dispatch::enum_dispatch;
 use fabric_core::attr::{EndpointAttr, ListenerAttr};
+#[allow(unused_imports)] // named by the tokens
 use fabric_core::ops::{Armed, CqOps, EndpointOps};
+#[cfg(feature = "tcp")]
+use fabric_core::provider::{DomainOps, Provider};
 use fabric_core::provider::{
-    DomainOps, DynDomain, DynProvider, ListenerOps, Provider, ProviderCounters, RegistrationOps,
-    RequestId,
+    DynDomain, DynProvider, ListenerOps, ProviderCounters, RegistrationOps, RequestId,
 };
 use fabric_core::{
-    Access, Device, EndpointId, Error, EventSink, Info, ListenerId, Posted, RawCompletion, RecvWork,
-    Result, SendWork,
+    Access, Device, EndpointId, Error, EventSink, Info, ListenerId, Posted, RawCompletion,
+    RecvWork, Result, SendWork,
 };
 
-#[allow(dead_code, unreachable_pub)]
+#[allow(dead_code, unreachable_pub, clippy::missing_safety_doc)]
 mod tokens {
     use super::*;
 
@@ -104,7 +106,7 @@ impl AnyDomain {
     }
 
     /// # Safety
-    /// As [`DomainOps::register`].
+    /// As [`DynDomain::register`].
     pub(crate) unsafe fn register(
         &self,
         addr: *mut u8,

@@ -77,10 +77,14 @@ impl Catalog {
     ///
     /// # Errors
     /// `InvalidArgument` if a provider of this name is there.
+    #[allow(clippy::should_implement_trait)] // nobody adds catalogs with `+`
     pub fn add(mut self, provider: impl Provider) -> Result<Self> {
         let name = provider.name();
         if self.providers.iter().any(|p| p.name() == name) {
-            return Err(Error::invalid("add provider", format!("there is a provider {name:?} already")));
+            return Err(Error::invalid(
+                "add provider",
+                format!("there is a provider {name:?} already"),
+            ));
         }
         self.providers.push(AnyProvider::Dyn(Box::new(provider)));
         Ok(self)
@@ -129,7 +133,9 @@ impl Catalog {
             Choice::Only(named) => {
                 for named in named {
                     match self.providers.iter().find(|p| p.name() == named.provider) {
-                        Some(provider) => found.extend(self.devices_of(provider, Some(named), hints)),
+                        Some(provider) => {
+                            found.extend(self.devices_of(provider, Some(named), hints))
+                        }
                         None => found
                             .extend(self.not_built_in().filter(|f| f.provider == named.provider)),
                     }
@@ -198,15 +204,20 @@ impl Catalog {
         Ok(())
     }
 
-    fn devices_of(&self, provider: &AnyProvider, named: Option<&Named>, hints: &Hints) -> Vec<Found> {
+    fn devices_of(
+        &self,
+        provider: &AnyProvider,
+        named: Option<&Named>,
+        hints: &Hints,
+    ) -> Vec<Found> {
         let devices = provider.devices();
         let wanted = named.and_then(|named| named.device.as_deref());
-        if let Some(wanted) = wanted {
-            if !devices.iter().any(|device| device.name == wanted) {
-                let names: Vec<_> = devices.iter().map(|d| d.name.as_str()).collect();
-                let verdict = Err(unknown_text("device", wanted, &names));
-                return vec![Found { provider: provider.name(), device: wanted.to_owned(), verdict }];
-            }
+        if let Some(wanted) = wanted
+            && !devices.iter().any(|device| device.name == wanted)
+        {
+            let names: Vec<_> = devices.iter().map(|d| d.name.as_str()).collect();
+            let verdict = Err(unknown_text("device", wanted, &names));
+            return vec![Found { provider: provider.name(), device: wanted.to_owned(), verdict }];
         }
         let devices = devices.into_iter().filter(|d| wanted.is_none_or(|wanted| d.name == wanted));
         devices.map(|device| judge(provider.name(), device, hints)).collect()
@@ -214,10 +225,12 @@ impl Catalog {
 
     fn not_built_in(&self) -> impl Iterator<Item = Found> {
         let names = self.names();
-        KNOWN.into_iter().filter(move |(name, _)| !names.contains(name)).map(|(name, remedy)| Found {
-            provider: name,
-            device: String::new(),
-            verdict: Err(format!("not built in ({remedy})")),
+        KNOWN.into_iter().filter(move |(name, _)| !names.contains(name)).map(|(name, remedy)| {
+            Found {
+                provider: name,
+                device: String::new(),
+                verdict: Err(format!("not built in ({remedy})")),
+            }
         })
     }
 }

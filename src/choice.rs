@@ -42,7 +42,9 @@ impl Choice {
         let bad = |why: &str| {
             Error::invalid(
                 "choose provider",
-                format!("FABRIC_PROVIDER={text:?}: {why}; write `tcp`, `verbs,tcp`, `tcp:eth0` or `^verbs`"),
+                format!(
+                    "FABRIC_PROVIDER={text:?}: {why}; write `tcp`, `verbs,tcp`, `tcp:eth0` or `^verbs`"
+                ),
             )
         };
         let trimmed = text.trim();

@@ -26,11 +26,14 @@ use crate::process::ParentOnly;
 use crate::region::RegionCore;
 
 /// The regions that an operation in flight keeps alive: mostly one, seldom more than two.
+// The order matters, 3 ns a post: the two that are mostly empty are side by side and copied as one. A copy that
+// spans `one`, just written, waits for that write.
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct Keep {
-    one: Option<Arc<RegionCore>>,
     two: Option<Arc<RegionCore>>,
     more: Option<Box<Keep>>,
+    one: Option<Arc<RegionCore>>,
 }
 
 impl Keep {
@@ -90,9 +93,18 @@ pub(crate) struct Slot {
     pub(crate) context: u64,
     pub(crate) len: usize,
     pub(crate) kind: OpKind,
-    /// Whether the application wants to hear of success.
-    pub(crate) signaled: bool,
+    pub(crate) report: Report,
     pub(crate) keep: Keep,
+}
+
+/// Of which end of an operation the application hears.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Report {
+    Always,
+    /// Unsignaled.
+    Failure,
+    /// The library's own.
+    Never,
 }
 
 /// A completion that waits for the application.
@@ -185,44 +197,52 @@ impl Members {
         };
         let ends = &shared.counters.side(token.side()).ends;
         let mut done = 0;
-        while let Some((sequence, slot)) = consumer.pop() {
-            let last = sequence == token.sequence();
-            let mut completion =
-                Completion::new(slot.context, shared.id, slot.kind, raw.status);
-            if !last {
-                // Unsignaled: it succeeded. Signaled, and its own completion never came: a provider's
-                // mistake, but each is told exactly once.
-                completion.status = if slot.signaled { Status::Internal } else { Status::Ok };
-            }
+        let mut end = |completion: Completion, report: Report, keep: Keep| {
             let ok = completion.status == Status::Ok;
             if !ok {
-                shared.state.advance(EndpointState::Dead);
-                ends.errors.add(1);
-                completion.provider_code = if last { raw.provider_code } else { 0 };
-            } else if token.side() == Side::Recv {
-                ends.completed.add(1);
-                ends.bytes.add(raw.len);
-                completion.len = raw.len as usize;
-                completion.immediate = raw.immediate;
-                if raw.remote_write {
-                    completion.kind = OpKind::RecvWrite;
-                }
-            } else {
-                ends.completed.add(1);
-                completion.len = slot.len;
+                // While it is connecting, an event is to tell how that ends.
+                shared.state.replace(EndpointState::Connected, EndpointState::Dead);
             }
-            let keep = if ok && !slot.signaled {
-                Some(slot.keep)
-            } else {
-                deliver(completion, slot.keep)
+            let keep = match report {
+                Report::Never => Some(keep),
+                Report::Failure if ok => Some(keep),
+                _ => deliver(completion, keep),
             };
+            if report != Report::Never {
+                if ok { ends.completed.add(1) } else { ends.errors.add(1) }
+            }
             if let Some(keep) = keep {
                 keep.release(released);
                 done += 1;
             }
-            if last {
-                break;
+        };
+        while consumer.oldest() != token.sequence() {
+            let Some((_, slot)) = consumer.pop() else { break };
+            // Unsignaled: it succeeded. Signaled, and its own completion never came: a provider's mistake,
+            // but each is told exactly once.
+            let lost = slot.report == Report::Always;
+            let status = if lost { Status::Internal } else { Status::Ok };
+            end(
+                Completion::new(slot.context, shared.id, slot.kind, status),
+                slot.report,
+                slot.keep,
+            );
+        }
+        if let Some((_, slot)) = consumer.pop() {
+            let mut completion = Completion::new(slot.context, shared.id, slot.kind, raw.status);
+            completion.provider_code = raw.provider_code;
+            if raw.status == Status::Ok {
+                completion.len = slot.len;
+                if token.side() == Side::Recv {
+                    completion.len = raw.len as usize;
+                    completion.immediate = raw.immediate;
+                    if raw.remote_write {
+                        completion.kind = OpKind::RecvWrite;
+                    }
+                    ends.bytes.add(raw.len);
+                }
             }
+            end(completion, slot.report, slot.keep);
         }
         consumer.credit(done);
     }
@@ -405,6 +425,9 @@ impl CqInner {
         for side in [Side::Send, Side::Recv] {
             let Some(consumer) = tenant.side(side) else { continue };
             while let Some((_, slot)) = consumer.pop() {
+                if slot.report == Report::Never {
+                    continue;
+                }
                 let completion =
                     Completion::new(slot.context, shared.id, slot.kind, Status::Canceled);
                 shared.counters.side(side).ends.errors.add(1);
@@ -431,7 +454,15 @@ impl CqInner {
     fn arm(&self) -> Result<Armed> {
         // Under the lock, so that nobody reaps between the look at the stash and the arming.
         let state = self.lock();
-        if !state.stash.is_empty() { Ok(Armed::Ready) } else { self.ops.arm() }
+        if !state.stash.is_empty() {
+            return Ok(Armed::Ready);
+        }
+        let armed = self.ops.arm()?;
+        if armed == Armed::Ready {
+            // It may have cleared what was set for another sleeper, and the caller need not take everything.
+            self.ops.wake();
+        }
+        Ok(armed)
     }
 }
 
@@ -509,10 +540,6 @@ impl CompletionQueue {
         loop {
             let taken = self.poll(out)?;
             if taken > 0 {
-                // There may be more, and another sleeper who was woken for it and is about to arm.
-                if taken == out.len() && !self.inner.lock().stash.is_empty() {
-                    self.inner.ops.wake();
-                }
                 return Ok(taken);
             }
             if self.arm()? == Armed::Ready {

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fabric_core::access::check_registration;
-use fabric_core::{Access, EndpointAttr, EndpointId, Error, Hints, Info, ListenerAttr, Memory, Result};
+use fabric_core::{
+    Access, EndpointAttr, EndpointId, Error, Hints, Info, ListenerAttr, Memory, Result,
+};
 
 use crate::any::AnyDomain;
 use crate::builder::EndpointBuilder;
@@ -54,7 +56,10 @@ impl DomainInner {
         if roll.endpoints.len() >= most {
             return Err(Error::NoMemory(fabric_core::Failure::new(
                 "make endpoint",
-                format!("the domain has {most} endpoints, the most that {} takes", self.info.provider),
+                format!(
+                    "the domain has {most} endpoints, the most that {} takes",
+                    self.info.provider
+                ),
             )));
         }
         roll.endpoints.insert(shared.id, Arc::downgrade(shared));
@@ -187,9 +192,10 @@ impl Domain {
     /// though `access` needs it.
     ///
     /// # Safety
-    /// Until [`Region::close`] returned `Ok`, or the region was dropped and all its operations' completions
-    /// were taken: the range stays mapped, and this process reaches it only in ways that a concurrent writer
-    /// cannot make undefined. Without `LOCAL_WRITE` it may be read-only.
+    /// Until [`Region::close`] returned `Ok` and no other method of the region is running or will be called, or
+    /// the region was dropped and all its operations' completions were taken: the range stays mapped, and this
+    /// process reaches it only in ways that a concurrent writer cannot make undefined. Without `LOCAL_WRITE` it
+    /// may be read-only.
     pub unsafe fn register_raw(&self, addr: *mut u8, len: usize, access: Access) -> Result<Region> {
         // SAFETY: the caller's promise is passed on.
         unsafe { self.register_range(None, addr, len, access) }

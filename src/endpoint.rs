@@ -112,9 +112,8 @@ impl Endpoint {
             (token, token)
         } else {
             let send = send_cq.bind(&shared, sends, None).inspect_err(|_| undo(&[]))?;
-            let recv = recv_cq
-                .bind(&shared, None, recvs)
-                .inspect_err(|_| undo(&[(send_cq, send)]))?;
+            let recv =
+                recv_cq.bind(&shared, None, recvs).inspect_err(|_| undo(&[(send_cq, send)]))?;
             (send, recv)
         };
         let ops = domain
@@ -190,7 +189,12 @@ impl Endpoint {
         })
     }
 
-    pub(crate) fn accept(&self, of: &Arc<DomainInner>, request: RequestId, data: &[u8]) -> Result<()> {
+    pub(crate) fn accept(
+        &self,
+        of: &Arc<DomainInner>,
+        request: RequestId,
+        data: &[u8],
+    ) -> Result<()> {
         if !Arc::ptr_eq(of, &self.domain) {
             return Err(Error::invalid("accept", "endpoint and listener are of different domains"));
         }
@@ -233,8 +237,12 @@ impl Endpoint {
             }
             match state {
                 EndpointState::Connecting => None,
-                EndpointState::Idle => Some(Err(Error::state(OP, "nobody called connect or accept"))),
-                EndpointState::Connected => Some(Err(Error::state(OP, "the outcome was taken before"))),
+                EndpointState::Idle => {
+                    Some(Err(Error::state(OP, "nobody called connect or accept")))
+                }
+                EndpointState::Connected => {
+                    Some(Err(Error::state(OP, "the outcome was taken before")))
+                }
                 _ => Some(Err(Error::NotConnected)),
             }
         };
@@ -266,17 +274,24 @@ impl Endpoint {
     /// `TimedOut` if the operations did not finish in time: then it is still connected, and can be dropped.
     /// `NotConnected` if it is dead.
     pub fn shutdown(&self, timeout: Duration) -> Result<()> {
-        const OP: &str = "shutdown";
-        self.ops.check(OP)?;
-        let deadline = Instant::now().checked_add(timeout);
+        self.ops.check("shutdown")?;
+        let drained = self.drain(Instant::now().checked_add(timeout));
+        // It armed and cleared the descriptor: whoever sleeps on it looks again.
+        self.send_cq.ops().wake();
+        drained.map(|()| self.disconnect())
+    }
+
+    /// Waits until nothing of the send queue is in flight.
+    fn drain(&self, deadline: Option<Instant>) -> Result<()> {
         let (cq, token) = (&self.send_cq, self.lock_send().lane.token);
         loop {
             if self.state() != EndpointState::Connected {
                 return Err(Error::NotConnected);
             }
+            let flushed = self.flush();
             cq.reap();
-            if cq.outstanding(token, Side::Send) == 0 {
-                break;
+            if flushed && cq.outstanding(token, Side::Send) == 0 {
+                return Ok(());
             }
             if deadline.is_some_and(|at| at <= Instant::now()) {
                 return Err(Error::TimedOut);
@@ -285,14 +300,11 @@ impl Endpoint {
             let tick = Instant::now() + Duration::from_millis(5);
             let until = deadline.map_or(tick, |at| at.min(tick));
             if cq.ops().arm()? == Armed::Waiting {
-                let slept = wait_readable(cq.ops().fd(), Some(until));
-                slept.map_err(|cause| Error::system(OP, self.domain.info.provider, cause))?;
+                let provider = self.domain.info.provider;
+                wait_readable(cq.ops().fd(), Some(until))
+                    .map_err(|cause| Error::system("shutdown", provider, cause))?;
             }
         }
-        self.disconnect();
-        // It armed and cleared the descriptor: whoever sleeps on it looks again.
-        cq.ops().wake();
-        Ok(())
     }
 
     #[inline]

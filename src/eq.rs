@@ -8,12 +8,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use fabric_core::fork::Origin;
 use fabric_core::wakeup::Wakeup;
 use fabric_core::{
     DisconnectReason, EndpointId, EndpointState, Error, EventSink, ListenerId, RawEvent, Result,
 };
 
 use crate::endpoint::Shared;
+use crate::process::foreign;
 
 /// Events of endpoints that are gone are kept for a reader, but not without bound.
 const MAX_ORPHANS: usize = 1024;
@@ -68,6 +70,7 @@ impl Event {
 }
 
 pub(crate) struct Hub {
+    origin: Origin,
     state: Mutex<HubState>,
     changed: Condvar,
     wakeup: Wakeup,
@@ -87,7 +90,8 @@ impl Hub {
     pub(crate) fn new() -> Result<Arc<Self>> {
         let wakeup =
             Wakeup::new().map_err(|cause| Error::system("open domain", "fabric", cause))?;
-        Ok(Arc::new(Hub { state: Mutex::default(), changed: Condvar::new(), wakeup }))
+        let (origin, state, changed) = (Origin::here(), Mutex::default(), Condvar::new());
+        Ok(Arc::new(Hub { origin, state, changed, wakeup }))
     }
 
     fn lock(&self) -> MutexGuard<'_, HubState> {
@@ -112,9 +116,10 @@ impl Hub {
         if shared.state.replace(EndpointState::Connecting, EndpointState::Dead) {
             if state.orphans >= MAX_ORPHANS {
                 let known = &state.endpoints;
-                let oldest = state.queue.iter().position(|event| {
-                    event.endpoint().is_some_and(|id| !known.contains_key(&id))
-                });
+                let oldest = state
+                    .queue
+                    .iter()
+                    .position(|event| event.endpoint().is_some_and(|id| !known.contains_key(&id)));
                 if let Some(at) = oldest {
                     state.queue.remove(at);
                     state.orphans -= 1;
@@ -168,7 +173,8 @@ impl Hub {
 
     /// Takes the end of an endpoint.
     pub(crate) fn take_disconnected(&self, id: EndpointId) -> Option<DisconnectReason> {
-        let ended = |e: &Event| matches!(e, Event::Disconnected { endpoint, .. } if *endpoint == id);
+        let ended =
+            |e: &Event| matches!(e, Event::Disconnected { endpoint, .. } if *endpoint == id);
         match self.take_where(ended)? {
             Event::Disconnected { reason, .. } => Some(reason),
             _ => None,
@@ -265,16 +271,19 @@ pub struct EventQueue {
 }
 
 impl EventQueue {
-    /// Takes the oldest event, if there is one. Never blocks.
+    /// Takes the oldest event, if there is one. Never blocks. In a forked child there is none.
     pub fn poll(&self) -> Option<Event> {
-        self.hub.take_where(|_| true)
+        if self.hub.origin.is_here() { self.hub.take_where(|_| true) } else { None }
     }
 
     /// Takes the oldest event, waiting for one as long as `timeout` (`None`: for ever).
     ///
     /// # Errors
-    /// `TimedOut`.
+    /// `TimedOut`; `InvalidState` in a forked child.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Event> {
+        if !self.hub.origin.is_here() {
+            return Err(foreign("wait for events"));
+        }
         self.hub.wait_for(timeout, || self.poll()).ok_or(Error::TimedOut)
     }
 }

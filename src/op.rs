@@ -91,6 +91,18 @@ pub(crate) enum Local<'a> {
 /// ep.post(&Op::send(region.slice(..8)).unsignaled())?;
 /// # Ok(()) }
 /// ```
+///
+/// It borrows its regions, or the bytes to inject, until it is posted:
+///
+/// ```compile_fail,E0506
+/// # use fabric::{Endpoint, Op};
+/// # fn f(ep: &Endpoint) -> fabric::Result<()> {
+/// let mut bytes = [1, 2, 3];
+/// let op = Op::inject(&bytes);
+/// bytes[0] = 4;
+/// ep.post(&op)
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[must_use = "an operation does nothing until it is posted"]
 pub struct Op<'a> {
@@ -106,7 +118,7 @@ pub(crate) enum What {
     Send,
     Write(RemoteSlice),
     Read(RemoteSlice),
-    Atomic { at: RemoteSlice, call: AtomicCall, fetch: bool },
+    Atomic { at: RemoteSlice, call: AtomicCall, fetch: bool, compares: bool },
 }
 
 impl What {
@@ -160,13 +172,16 @@ impl<'a> Op<'a> {
         Self::new(What::Read(from), Local::Slices(into.into()))
     }
 
-    /// Executes `op` on the element at `at`, without a result. Not for compare-and-swap.
+    /// Executes `op` on the element at `at`, without a result. Not for compare-and-swap, which
+    /// the post refuses: see [`compare_swap`](Op::compare_swap).
     pub fn atomic<T: AtomicScalar>(op: AtomicOp, operand: T, at: RemoteSlice) -> Self {
         let call = AtomicCall { op, ty: T::TYPE, operand: operand.to_bits64(), compare: 0 };
-        Self::new(What::Atomic { at, call, fetch: false }, Local::Slices(Slices::none()))
+        let what = What::Atomic { at, call, fetch: false, compares: false };
+        Self::new(what, Local::Slices(Slices::none()))
     }
 
-    /// Executes `op` on the element at `at`; its old value goes to `old`. Not for compare-and-swap.
+    /// Executes `op` on the element at `at`; its old value goes to `old`. Not for compare-and-swap,
+    /// which the post refuses: see [`fetch_compare_swap`](Op::fetch_compare_swap).
     pub fn fetch_atomic<T: AtomicScalar>(
         op: AtomicOp,
         operand: T,
@@ -174,13 +189,15 @@ impl<'a> Op<'a> {
         at: RemoteSlice,
     ) -> Self {
         let call = AtomicCall { op, ty: T::TYPE, operand: operand.to_bits64(), compare: 0 };
-        Self::new(What::Atomic { at, call, fetch: true }, Local::Slices(old.into()))
+        let what = What::Atomic { at, call, fetch: true, compares: false };
+        Self::new(what, Local::Slices(old.into()))
     }
 
     /// Puts `new` at `at` if the bits there are those of `expected`, without a result.
     pub fn compare_swap<T: AtomicScalar>(expected: T, new: T, at: RemoteSlice) -> Self {
         let call = Self::swap_call(expected, new);
-        Self::new(What::Atomic { at, call, fetch: false }, Local::Slices(Slices::none()))
+        let what = What::Atomic { at, call, fetch: false, compares: true };
+        Self::new(what, Local::Slices(Slices::none()))
     }
 
     /// Puts `new` at `at` if the bits there are those of `expected`; the old value goes to `old`.
@@ -191,7 +208,8 @@ impl<'a> Op<'a> {
         at: RemoteSlice,
     ) -> Self {
         let call = Self::swap_call(expected, new);
-        Self::new(What::Atomic { at, call, fetch: true }, Local::Slices(old.into()))
+        let what = What::Atomic { at, call, fetch: true, compares: true };
+        Self::new(what, Local::Slices(old.into()))
     }
 
     fn swap_call<T: AtomicScalar>(expected: T, new: T) -> AtomicCall {

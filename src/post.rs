@@ -5,11 +5,11 @@
 
 use fabric_core::{
     Access, AtomicOp, AtomicScalar, EndpointOps, EndpointState, Error, OpKind, Posted, RecvWork,
-    RemoteSlice, Result, Segment, SendFlags, SendOp, SendWork, atomic, work::total_len,
+    RemoteAddr, RemoteSlice, Result, Segment, SendFlags, SendOp, SendWork, atomic, work::total_len,
 };
 use smallvec::SmallVec;
 
-use crate::cq::{Keep, Slot};
+use crate::cq::{Keep, Report, Slot};
 use crate::endpoint::{Endpoint, Lane, PostSide};
 use crate::op::{Local, Op, Recv, Slices, What};
 use crate::region::Slice;
@@ -113,12 +113,7 @@ impl Endpoint {
         Ok(())
     }
 
-    fn post_sends(
-        &self,
-        lane: &mut Lane,
-        ops: &[Op<'_>],
-        segments: &mut Vec<Segment>,
-    ) -> Posted {
+    fn post_sends(&self, lane: &mut Lane, ops: &[Op<'_>], segments: &mut Vec<Segment>) -> Posted {
         segments.clear();
         let mut ready: Chunk<Ready> = SmallVec::new();
         let first = lane.ring.next();
@@ -202,6 +197,7 @@ impl Endpoint {
             self.send_cq.try_reap();
         }
         let signaled = flags.contains(SendFlags::SIGNALED);
+        let report = if signaled { Report::Always } else { Report::Failure };
         if !signaled && lane.quiet + 1 >= self.quiet_most() {
             flags.insert(SendFlags::SIGNALED);
         }
@@ -209,7 +205,7 @@ impl Endpoint {
             segments.truncate(before);
             return Err(Error::Again);
         };
-        place.fill(Slot { context: op.context, len, kind: op.what.kind(), signaled, keep });
+        place.fill(Slot { context: op.context, len, kind: op.what.kind(), report, keep });
         lane.quiet = if flags.contains(SendFlags::SIGNALED) { 0 } else { lane.quiet + 1 };
         Ok(Ready { flags, segments: segments.len() - before })
     }
@@ -220,6 +216,30 @@ impl Endpoint {
     #[inline]
     fn quiet_most(&self) -> u32 {
         (self.attr.send_depth / 4).clamp(1, 64) as u32
+    }
+
+    /// Makes sure that the end of the unsignaled operations posted so far becomes known: unless the last
+    /// post was signaled, posts an empty write that is, of which nobody hears. False if there is no room yet.
+    pub(crate) fn flush(&self) -> bool {
+        let Lane { ring, token, quiet } = &mut self.lock_send().lane;
+        if *quiet == 0 {
+            return true;
+        }
+        let token = token.with_sequence(ring.next());
+        let Some(place) = ring.place() else { return false };
+        let (kind, report, keep) = (OpKind::Write, Report::Never, Keep::default());
+        place.fill(Slot { context: 0, len: 0, kind, report, keep });
+        let op = SendOp::Write { to: RemoteAddr::default(), imm: None };
+        let work = [SendWork { token, op, segments: &[], flags: SendFlags::SIGNALED }];
+        // SAFETY: there are no segments.
+        let taken = unsafe { self.ops.post_send(&work) }.accepted > 0;
+        if taken {
+            *quiet = 0;
+        } else {
+            // SAFETY: the provider never completes what it refused.
+            unsafe { ring.take_back(1) };
+        }
+        taken
     }
 
     #[inline]
@@ -236,7 +256,11 @@ impl Endpoint {
         }
         if op.immediate.is_some() && !writes && !matches!(op.what, What::Send) {
             let provider = self.domain.info.provider;
-            return Err(Error::unsupported(name, provider, "only sends and writes carry immediate data"));
+            return Err(Error::unsupported(
+                name,
+                provider,
+                "only sends and writes carry immediate data",
+            ));
         }
         match &op.what {
             What::Send => Ok(()),
@@ -244,7 +268,16 @@ impl Endpoint {
             What::Write(_) | What::Read(_) if len == 0 => Ok(()),
             What::Write(to) => to.check(name, len as u64, Access::REMOTE_WRITE),
             What::Read(from) => from.check(name, len as u64, Access::REMOTE_READ),
-            What::Atomic { at, call, fetch } => self.check_atomic(at, call, *fetch, len),
+            What::Atomic { at, call, fetch, compares } => {
+                if (call.op == AtomicOp::CompareSwap) != *compares {
+                    return Err(Error::invalid(
+                        name,
+                        "compare_swap needs a value to compare with: make it by Op::compare_swap or \
+                         Op::fetch_compare_swap",
+                    ));
+                }
+                self.check_atomic(at, call, *fetch, len)
+            }
         }
     }
 
@@ -267,12 +300,18 @@ impl Endpoint {
             return Err(Error::unsupported(OP, provider, what));
         }
         if fetch && len != size {
-            return Err(Error::invalid(OP, format!("the old value has {size} bytes, its slice {len}")));
+            return Err(Error::invalid(
+                OP,
+                format!("the old value has {size} bytes, its slice {len}"),
+            ));
         }
         at.check(OP, size as u64, Access::REMOTE_ATOMIC)?;
-        if at.addr().addr % size as u64 != 0 {
+        if !at.addr().addr.is_multiple_of(size as u64) {
             let offset = at.offset();
-            return Err(Error::invalid(OP, format!("offset {offset} is not aligned to {size} bytes")));
+            return Err(Error::invalid(
+                OP,
+                format!("offset {offset} is not aligned to {size} bytes"),
+            ));
         }
         Ok(())
     }
@@ -292,15 +331,22 @@ impl Endpoint {
         let before = segments.len();
         for slice in slices.as_slice() {
             let core = &slice.region.core;
-            let fits = slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.region.len());
-            if !fits || !core.access.contains(need) || !std::sync::Arc::ptr_eq(&core.domain, &self.domain) {
+            let fits =
+                slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.region.len());
+            if !fits
+                || !core.access.contains(need)
+                || !std::sync::Arc::ptr_eq(&core.domain, &self.domain)
+            {
                 return Err(self.bad_slice(name, slice, need, fits));
             }
             if slice.len == 0 {
                 continue;
             }
             if segments.len() - before == most {
-                return Err(Error::invalid(name, format!("more than {most} segments, the endpoint's most")));
+                return Err(Error::invalid(
+                    name,
+                    format!("more than {most} segments, the endpoint's most"),
+                ));
             }
             if !keep.has(core) {
                 keep.add(core.clone());
@@ -342,7 +388,10 @@ impl Endpoint {
         let most = self.attr.inject;
         if bytes.len() > most {
             let len = bytes.len();
-            return Err(Error::invalid(name, format!("{len} bytes to inject; the endpoint takes {most}")));
+            return Err(Error::invalid(
+                name,
+                format!("{len} bytes to inject; the endpoint takes {most}"),
+            ));
         }
         if !bytes.is_empty() {
             segments.push(Segment { addr: bytes.as_ptr().cast_mut(), len: bytes.len(), key: 0 });
@@ -449,7 +498,8 @@ impl Endpoint {
             segments.truncate(before);
             return Err(Error::Again);
         };
-        place.fill(Slot { context: recv.context, len, kind: OpKind::Recv, signaled: true, keep });
+        let (context, kind, report) = (recv.context, OpKind::Recv, Report::Always);
+        place.fill(Slot { context, len, kind, report, keep });
         Ok(segments.len() - before)
     }
 
@@ -536,6 +586,6 @@ fn lower(op: &Op<'_>) -> SendOp {
         What::Send => SendOp::Send { imm: op.immediate },
         What::Write(to) => SendOp::Write { to: to.addr(), imm: op.immediate },
         What::Read(from) => SendOp::Read { from: from.addr() },
-        What::Atomic { at, call, fetch } => SendOp::Atomic { at: at.addr(), call, fetch },
+        What::Atomic { at, call, fetch, .. } => SendOp::Atomic { at: at.addr(), call, fetch },
     }
 }

@@ -31,8 +31,11 @@ impl<T> ParentOnly<T> {
 }
 
 #[cold]
-fn foreign(operation: &'static str) -> Error {
-    Error::state(operation, "this process is a fork of the one that made the handle; open a domain of its own")
+pub(crate) fn foreign(operation: &'static str) -> Error {
+    Error::state(
+        operation,
+        "this process is a fork of the one that made the handle; open a domain of its own",
+    )
 }
 
 impl<T> Deref for ParentOnly<T> {

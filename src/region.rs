@@ -67,6 +67,17 @@ pub struct Region {
 }
 
 /// Part of a region, as the local side of an operation.
+///
+/// It borrows the region's handle, so it cannot outlive that; operations in flight need no handle.
+///
+/// ```compile_fail,E0505
+/// # fn f(domain: &fabric::Domain, endpoint: &fabric::Endpoint) -> fabric::Result<()> {
+/// let region = domain.alloc(64, fabric::Access::ALL)?;
+/// let slice = region.slice(..8);
+/// drop(region);
+/// endpoint.send(slice, 1)
+/// # }
+/// ```
 #[derive(Clone, Copy)]
 pub struct Slice<'a> {
     pub(crate) region: &'a Region,
@@ -178,6 +189,8 @@ impl Region {
             self.core.closed.store(false, Ordering::SeqCst);
             return Err(Error::Busy);
         }
+        // What was done under the references that are gone has happened before the end of the registration.
+        fence(Ordering::Acquire);
         *registration = None;
         Ok(())
     }
@@ -276,7 +289,7 @@ impl Region {
     /// As [`write_at`](Region::write_at), and `InvalidArgument` if it is not naturally aligned.
     pub fn atomic<T: AtomicScalar>(&self, offset: usize) -> Result<AtomicElement<'_, T>> {
         let at = self.writable("atomic", offset, size_of::<T>())?;
-        if at as usize % size_of::<T>() != 0 {
+        if !(at as usize).is_multiple_of(size_of::<T>()) {
             return Err(Error::invalid(
                 "atomic",
                 format!("offset {offset} is not aligned to {} bytes", size_of::<T>()),
@@ -306,12 +319,28 @@ impl Region {
 }
 
 /// One element of a region, accessed atomically by this CPU.
-#[derive(Clone, Copy)]
+///
+/// It borrows the region's handle:
+///
+/// ```compile_fail,E0505
+/// # fn f(domain: &fabric::Domain) -> fabric::Result<()> {
+/// let region = domain.alloc(64, fabric::Access::ALL)?;
+/// let counter = region.atomic::<u64>(0)?;
+/// drop(region);
+/// counter.fetch_add(1);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug)]
 pub struct AtomicElement<'a, T> {
     region: &'a Region,
     at: *mut u8,
     element: std::marker::PhantomData<T>,
 }
+
+// SAFETY: `at` lies in the region, which is `Sync`, and is only reached by atomic accesses.
+unsafe impl<T: AtomicScalar> Send for AtomicElement<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: AtomicScalar> Sync for AtomicElement<'_, T> {}
 
 impl<T: AtomicScalar> AtomicElement<'_, T> {
     fn call(&self, op: AtomicOp, operand: u64, compare: u64) -> T {
@@ -344,6 +373,9 @@ impl<T: AtomicScalar> AtomicElement<'_, T> {
 
 impl fmt::Debug for Region {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Region").field("len", &self.core.len).field("access", &self.core.access).finish()
+        f.debug_struct("Region")
+            .field("len", &self.core.len)
+            .field("access", &self.core.access)
+            .finish()
     }
 }

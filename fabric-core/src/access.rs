@@ -35,7 +35,10 @@ pub fn check_registration(addr: u64, len: u64, access: Access) -> Result<()> {
         return Err(Error::invalid(OP, "the length is zero; a region has at least one byte"));
     }
     if addr == 0 || addr.checked_add(len).is_none() || len > isize::MAX as u64 {
-        return Err(Error::invalid(OP, format!("{len} bytes at {addr:#x} is no range of addresses")));
+        return Err(Error::invalid(
+            OP,
+            format!("{len} bytes at {addr:#x} is no range of addresses"),
+        ));
     }
     let unknown = access.difference(Access::ALL);
     if !unknown.is_empty() {
@@ -48,10 +51,13 @@ pub fn check_registration(addr: u64, len: u64, access: Access) -> Result<()> {
             "REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE as well (ibv_reg_mr(3))",
         ));
     }
-    if access.contains(Access::REMOTE_ATOMIC) && (addr % 8 != 0 || len % 8 != 0) {
+    if access.contains(Access::REMOTE_ATOMIC) && (!addr.is_multiple_of(8) || !len.is_multiple_of(8))
+    {
         return Err(Error::invalid(
             OP,
-            format!("a region for remote atomics starts and ends on multiples of 8, not {addr:#x}+{len}"),
+            format!(
+                "a region for remote atomics starts and ends on multiples of 8, not {addr:#x}+{len}"
+            ),
         ));
     }
     Ok(())

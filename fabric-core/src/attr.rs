@@ -60,12 +60,15 @@ impl EndpointAttr {
         within("inject", self.inject, 0, limits.inject)?;
         if self.connect_timeout.is_zero() || self.connect_timeout > Duration::from_secs(3600) {
             let given = self.connect_timeout;
-            return Err(Error::invalid(OP, format!("connect_timeout {given:?} is not in 1ns..=1h")));
+            return Err(Error::invalid(
+                OP,
+                format!("connect_timeout {given:?} is not in 1ns..=1h"),
+            ));
         }
-        if let Some(interval) = self.liveness {
-            if interval < Duration::from_secs(1) || interval > Duration::from_secs(3600) {
-                return Err(Error::invalid(OP, format!("liveness {interval:?} is not in 1s..=1h")));
-            }
+        if let Some(interval) = self.liveness
+            && (interval < Duration::from_secs(1) || interval > Duration::from_secs(3600))
+        {
+            return Err(Error::invalid(OP, format!("liveness {interval:?} is not in 1s..=1h")));
         }
         if let Some(source) = self.source.filter(|ip| !info.addresses.contains(ip)) {
             let has = &info.addresses;
@@ -129,5 +132,8 @@ pub fn check_private_data(operation: &'static str, data: &[u8]) -> Result<()> {
         return Ok(());
     }
     let len = data.len();
-    Err(Error::invalid(operation, format!("{len} bytes of private data; it carries at most {most}")))
+    Err(Error::invalid(
+        operation,
+        format!("{len} bytes of private data; it carries at most {most}"),
+    ))
 }

@@ -154,7 +154,8 @@ impl Error {
     pub fn system(operation: &'static str, provider: &'static str, cause: io::Error) -> Self {
         use io::ErrorKind as K;
         let kind = cause.kind();
-        let full = matches!(cause.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS));
+        let full =
+            matches!(cause.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS));
         let detail = match kind {
             _ if full => "out of descriptors or buffers (see `ulimit -n`)",
             K::OutOfMemory => "out of memory",

@@ -177,7 +177,11 @@ mod tests {
             what,
             ["provider", "device", "address", "capabilities", "atomic scope", "atomics", "inject"]
         );
-        assert!(hints.unmet(&device())[6].to_string().contains("wanted 1099511627776, offered at most 128"));
+        assert!(
+            hints.unmet(&device())[6]
+                .to_string()
+                .contains("wanted 1099511627776, offered at most 128")
+        );
     }
 
     #[test]

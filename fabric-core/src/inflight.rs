@@ -60,13 +60,15 @@ pub struct Consumer<T> {
 /// The two ends of a ring for `depth` operations.
 pub fn inflight<T>(depth: usize) -> (Producer<T>, Consumer<T>) {
     let depth = u32::try_from(depth).unwrap_or(u32::MAX >> 1).clamp(1, 1 << 30);
-    let slots = (0..depth.next_power_of_two()).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
-    let ring =
-        Arc::new(Ring { slots, depth, head: Line(AtomicU32::new(0)), credit: Line(AtomicU32::new(0)) });
-    (
-        Producer { ring: ring.clone(), head: 0, credit: 0 },
-        Consumer { ring, tail: 0, credit: 0 },
-    )
+    let slots =
+        (0..depth.next_power_of_two()).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
+    let ring = Arc::new(Ring {
+        slots,
+        depth,
+        head: Line(AtomicU32::new(0)),
+        credit: Line(AtomicU32::new(0)),
+    });
+    (Producer { ring: ring.clone(), head: 0, credit: 0 }, Consumer { ring, tail: 0, credit: 0 })
 }
 
 impl<T> Producer<T> {
@@ -155,6 +157,12 @@ impl<T> Consumer<T> {
     pub fn contains(&self, sequence: u32) -> bool {
         let head = self.ring.head.0.load(Ordering::Acquire);
         sequence.wrapping_sub(self.tail) < head.wrapping_sub(self.tail)
+    }
+
+    /// The number of the operation that [`pop`](Consumer::pop) takes next, if there is one.
+    #[inline]
+    pub fn oldest(&self) -> u32 {
+        self.tail
     }
 
     /// Takes the oldest operation out, with its number.

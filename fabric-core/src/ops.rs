@@ -10,8 +10,8 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-use crate::error::{Error, Result};
 use crate::completion::RawCompletion;
+use crate::error::{Error, Result};
 use crate::provider::RequestId;
 use crate::work::{Posted, RecvWork, SendWork};
 
@@ -29,113 +29,117 @@ pub enum Armed {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! endpoint_ops_tokens {
-    ($with:ident) => { $with! {
-        /// A connected endpoint: two queues and a connection.
-        ///
-        /// The caller serializes the posts of each queue, never exceeds the depths, and has checked every
-        /// argument that can be checked locally; a provider counts nothing and checks nothing twice.
-        ///
-        /// # Safety
-        /// An implementation must, for each operation it accepted, deliver exactly one completion if the
-        /// operation is signaled or failed, and none otherwise; deliver none for what it refused; touch an
-        /// operation's segments only until that completion (for an unsignaled one: until a later one of
-        /// the same queue) is polled or [`quiesce`](EndpointOps::quiesce) returns; and write only to the
-        /// segments of receives, reads and fetching atomics.
-        pub unsafe trait EndpointOps: Send + Sync + 'static {
-            /// Posts operations to the send queue.
+    ($with:ident) => {
+        $with! {
+            /// A connected endpoint: two queues and a connection.
             ///
-            /// - Takes the longest prefix it can and says why the rest was refused.
-            /// - The batch goes out together.
-            /// - Completions of this queue come in posting order; an unsignaled operation that succeeds
-            ///   has none.
-            /// - On a dead endpoint: refuses with `NotConnected`, or takes the work and cancels it.
-            /// - Never blocks.
+            /// The caller serializes the posts of each queue, never exceeds the depths, and has checked every
+            /// argument that can be checked locally; a provider counts nothing and checks nothing twice.
             ///
             /// # Safety
-            /// The segments' memory must stay valid as described at the trait; with `INJECT`, until the
-            /// call returns. Tokens in flight must differ.
-            unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted;
+            /// An implementation must, for each operation it accepted, deliver exactly one completion if the
+            /// operation is signaled or failed, and none otherwise; deliver none for what it refused; touch an
+            /// operation's segments only until that completion (for an unsignaled one: until a later one of
+            /// the same queue) is polled or [`quiesce`](EndpointOps::quiesce) returns; and write only to the
+            /// segments of receives, reads and fetching atomics.
+            pub unsafe trait EndpointOps: Send + Sync + 'static {
+                /// Posts operations to the send queue.
+                ///
+                /// - Takes the longest prefix it can and says why the rest was refused.
+                /// - The batch goes out together.
+                /// - Completions of this queue come in posting order; an unsignaled operation that succeeds
+                ///   has none.
+                /// - On a dead endpoint: refuses with `NotConnected`, or takes the work and cancels it.
+                /// - Never blocks.
+                ///
+                /// # Safety
+                /// The segments' memory must stay valid as described at the trait; with `INJECT`, until the
+                /// call returns. Tokens in flight must differ.
+                unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted;
 
-            /// Posts receives.
-            ///
-            /// - Allowed from the making of the endpoint on; they are matched in posting order.
-            /// - Otherwise as [`post_send`](EndpointOps::post_send).
-            ///
-            /// # Safety
-            /// As [`post_send`](EndpointOps::post_send).
-            unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted;
+                /// Posts receives.
+                ///
+                /// - Allowed from the making of the endpoint on; they are matched in posting order.
+                /// - Otherwise as [`post_send`](EndpointOps::post_send).
+                ///
+                /// # Safety
+                /// As [`post_send`](EndpointOps::post_send).
+                unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted;
 
-            /// Starts to connect.
-            ///
-            /// - Returns at once. Exactly one of `Connected` and `ConnectFailed` follows, within the
-            ///   attribute's time-out, unless `quiesce` comes first.
-            /// - Called at most once, and not together with `accept`.
-            fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()>;
+                /// Starts to connect.
+                ///
+                /// - Returns at once. Exactly one of `Connected` and `ConnectFailed` follows, within the
+                ///   attribute's time-out, unless `quiesce` comes first.
+                /// - Called at most once, and not together with `accept`.
+                fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()>;
 
-            /// Answers a listener's request with this endpoint.
-            ///
-            /// - `Connected` follows, or one `Disconnected` if the peer is gone or too slow.
-            /// - It never fails for the peer's reasons.
-            fn accept(&self, request: RequestId, data: &[u8]) -> Result<()>;
+                /// Answers a listener's request with this endpoint.
+                ///
+                /// - `Connected` follows, or one `Disconnected` if the peer is gone or too slow.
+                /// - It never fails for the peer's reasons.
+                fn accept(&self, request: RequestId, data: &[u8]) -> Result<()>;
 
-            /// Ends the connection without waiting for anything.
-            ///
-            /// - What has not completed is canceled, in order; one `Disconnected(Local)` comes.
-            /// - What had completed `Ok` at this side, the peer has.
-            /// - Harmless when repeated, or before a connection stands.
-            fn disconnect(&self);
+                /// Ends the connection without waiting for anything.
+                ///
+                /// - What has not completed is canceled, in order; one `Disconnected(Local)` comes.
+                /// - What had completed `Ok` at this side, the peer has.
+                /// - Harmless when repeated, or before a connection stands.
+                fn disconnect(&self);
 
-            /// Stops everything: as `disconnect`, and afterwards no segment is touched and nothing new
-            /// reaches the completion queue.
-            ///
-            /// - Bounded in time; it does not wait for the peer.
-            /// - What was in flight and has no completion yet gets none: the caller cancels it.
-            fn quiesce(&self);
+                /// Stops everything: as `disconnect`, and afterwards no segment is touched and nothing new
+                /// reaches the completion queue.
+                ///
+                /// - Bounded in time; it does not wait for the peer.
+                /// - What was in flight and has no completion yet gets none: the caller cancels it.
+                fn quiesce(&self);
 
-            /// The address of this end, once there is one.
-            fn local_addr(&self) -> Option<SocketAddr>;
+                /// The address of this end, once there is one.
+                fn local_addr(&self) -> Option<SocketAddr>;
 
-            /// The address of the other end, once there is one.
-            fn peer_addr(&self) -> Option<SocketAddr>;
+                /// The address of the other end, once there is one.
+                fn peer_addr(&self) -> Option<SocketAddr>;
 
-            /// Where the endpoint stands, in a few lines for a bug report.
-            fn dump(&self) -> String;
+                /// Where the endpoint stands, in a few lines for a bug report.
+                fn dump(&self) -> String;
+            }
         }
-    } };
+    };
 }
 
 /// Passes the tokens of [`CqOps`] to the macro named.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! cq_ops_tokens {
-    ($with:ident) => { $with! {
-        /// A completion queue.
-        ///
-        /// # Safety
-        /// An implementation must deliver completions as [`EndpointOps`] promises, and its descriptor must
-        /// stay the same and open as long as the queue lives.
-        pub unsafe trait CqOps: Send + Sync + 'static {
-            /// Takes completions, at most as many as `out` holds, and drives progress.
+    ($with:ident) => {
+        $with! {
+            /// A completion queue.
             ///
-            /// - Never blocks. The caller serializes polls.
-            fn poll(&self, out: &mut [RawCompletion]) -> usize;
+            /// # Safety
+            /// An implementation must deliver completions as [`EndpointOps`] promises, and its descriptor must
+            /// stay the same and open as long as the queue lives.
+            pub unsafe trait CqOps: Send + Sync + 'static {
+                /// Takes completions, at most as many as `out` holds, and drives progress.
+                ///
+                /// - Never blocks. The caller serializes polls.
+                fn poll(&self, out: &mut [RawCompletion]) -> usize;
 
-            /// Prepares to sleep on the descriptor: clears it, and says whether completions wait already.
-            ///
-            /// - After `Waiting` the descriptor becomes readable no later than the next completion.
-            /// - Progress no longer depends on this queue being polled, from now on.
-            fn arm(&self) -> Result<Armed, Error>;
+                /// Prepares to sleep on the descriptor: clears it, and says whether completions wait already.
+                ///
+                /// - After `Waiting` the descriptor becomes readable no later than the next completion.
+                /// - Progress no longer depends on this queue being polled, from now on.
+                fn arm(&self) -> Result<Armed, Error>;
 
-            /// Makes the descriptor readable now.
-            fn wake(&self);
+                /// Makes the descriptor readable now.
+                fn wake(&self);
 
-            /// The descriptor that `arm` arms.
-            fn fd(&self) -> BorrowedFd<'_>;
+                /// The descriptor that `arm` arms.
+                fn fd(&self) -> BorrowedFd<'_>;
 
-            /// The queue as itself, for the provider that made it.
-            fn as_any(&self) -> &dyn Any;
+                /// The queue as itself, for the provider that made it.
+                fn as_any(&self) -> &dyn Any;
+            }
         }
-    } };
+    };
 }
 
 macro_rules! declare {

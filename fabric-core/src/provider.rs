@@ -75,7 +75,12 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
     /// # Safety
     /// The range must stay allocated until the registration's drop returns, and be reached by this process
     /// only in ways that a concurrent peer cannot make undefined ([`memory`](crate::memory)).
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Self::Registration>;
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<Self::Registration>;
 
     /// Makes an endpoint, bound to its two queues, not yet connected; the attributes have been checked.
     fn endpoint(
@@ -87,7 +92,12 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
     ) -> Result<Self::Endpoint>;
 
     /// Listens. Port 0 chooses a free port.
-    fn listen(&self, id: ListenerId, addr: SocketAddr, attr: &ListenerAttr) -> Result<Self::Listener>;
+    fn listen(
+        &self,
+        id: ListenerId,
+        addr: SocketAddr,
+        attr: &ListenerAttr,
+    ) -> Result<Self::Listener>;
 
     /// Rejects a request that was taken. The peer gets `Rejected(data)`.
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<()>;

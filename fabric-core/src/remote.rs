@@ -148,7 +148,10 @@ impl RemoteSlice {
             if fits {
                 format!("the remote region grants {access:?}; this needs {need:?}")
             } else {
-                format!("{len} bytes at offset {} do not fit a remote region of {size}", self.offset)
+                format!(
+                    "{len} bytes at offset {} do not fit a remote region of {size}",
+                    self.offset
+                )
             },
         )
     }

@@ -46,12 +46,8 @@ impl StateCell {
 
     /// Moves from exactly `from` to `to`; false if it stood elsewhere.
     pub fn replace(&self, from: EndpointState, to: EndpointState) -> bool {
-        let result = self.0.compare_exchange(
-            from as u8,
-            to as u8,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
+        let result =
+            self.0.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Acquire);
         result.is_ok()
     }
 }

@@ -32,8 +32,8 @@ struct RingState {
 
 impl Ring {
     pub(crate) fn new(stats: &Arc<Stats>) -> Result<Arc<Self>> {
-        let wakeup = Wakeup::new()
-            .map_err(|cause| Error::system("make completion queue", NAME, cause))?;
+        let wakeup =
+            Wakeup::new().map_err(|cause| Error::system("make completion queue", NAME, cause))?;
         let (state, len) = (Mutex::default(), AtomicUsize::new(0));
         Ok(Arc::new(Ring { state, len, wakeup, stats: stats.clone() }))
     }

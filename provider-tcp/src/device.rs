@@ -93,7 +93,11 @@ pub(crate) fn listen_addr(info: &Info, addr: SocketAddr) -> Result<SocketAddr> {
 }
 
 /// The address to connect from so that this device is used; `None` leaves it to the routing table.
-pub(crate) fn source_addr(info: &Info, to: SocketAddr, source: Option<IpAddr>) -> Result<Option<IpAddr>> {
+pub(crate) fn source_addr(
+    info: &Info,
+    to: SocketAddr,
+    source: Option<IpAddr>,
+) -> Result<Option<IpAddr>> {
     let fits = |ip: &IpAddr| ip.is_ipv4() == to.is_ipv4();
     match source {
         Some(source) if fits(&source) => Ok(Some(source)),
@@ -107,6 +111,7 @@ pub(crate) fn source_addr(info: &Info, to: SocketAddr, source: Option<IpAddr>) -
 }
 
 fn not_here(operation: &'static str, info: &Info, addr: SocketAddr) -> Error {
-    let text = format!("{addr} cannot be used from {}, which has {:?}", info.device, info.addresses);
+    let text =
+        format!("{addr} cannot be used from {}, which has {:?}", info.device, info.addresses);
     Error::Unreachable(fabric_core::Failure::new(operation, text).of(NAME))
 }

@@ -44,7 +44,12 @@ unsafe impl<P: Policy> DomainOps for TcpDomain<P> {
         TcpCq::new(&self.engine)
     }
 
-    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<TcpRegistration> {
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<TcpRegistration> {
         TcpRegistration::new(&self.engine.regions, (addr, len), access, P::KEEP_CLOSED)
     }
 
@@ -66,7 +71,12 @@ unsafe impl<P: Policy> DomainOps for TcpDomain<P> {
         Ok(TcpEndpoint::new(&self.engine, attr, around))
     }
 
-    fn listen(&self, id: ListenerId, addr: SocketAddr, attr: &ListenerAttr) -> Result<TcpListener<P>> {
+    fn listen(
+        &self,
+        id: ListenerId,
+        addr: SocketAddr,
+        attr: &ListenerAttr,
+    ) -> Result<TcpListener<P>> {
         TcpListener::new(&self.engine, id, addr, attr)
     }
 

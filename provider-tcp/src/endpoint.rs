@@ -8,9 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fabric_core::provider::RequestId;
-use fabric_core::{
-    EndpointAttr, EndpointOps, Error, Failure, Posted, RecvWork, Result, SendWork,
-};
+use fabric_core::{EndpointAttr, EndpointOps, Error, Failure, Posted, RecvWork, Result, SendWork};
 use mio::Interest;
 use mio::unix::SourceFd;
 use socket2::SockRef;
@@ -61,7 +59,8 @@ struct State<P: Policy> {
     peer: Option<SocketAddr>,
     /// The socket takes nothing now; the selector tells when.
     full: bool,
-    /// Our half of the stream is closed.
+    /// The last frames are on their way, with a deadline; and our half of the stream is closed behind them.
+    lingers: bool,
     shut: bool,
     /// A liveness deadline is set.
     watched: bool,
@@ -132,10 +131,8 @@ impl<P: Policy> Conn<P> {
         scratch: &mut [u8],
         background: bool,
     ) -> Step {
-        if !background {
-            // Left over from the last step, and the application sent nothing that it could ride on.
-            state.link.pay();
-        }
+        // Left over from the last step, and the application sent nothing that it could ride on.
+        state.link.pay();
         let wrote = state.flush(engine);
         let mut step = if wrote { Step::Dry } else { Step::Quiet };
         for turn in 0.. {
@@ -167,7 +164,7 @@ impl<P: Policy> Conn<P> {
             }
         }
         state.link.fill();
-        if background || !engine.is_polled() {
+        if background || !engine.can_wait() {
             state.link.pay();
         }
         state.flush(engine);
@@ -192,13 +189,17 @@ impl<P: Policy> Conn<P> {
                 state.stage = Stage::Over;
                 engine.forget(self.name);
             }
-            Phase::Ending if !state.shut && state.link.said_all() => {
-                state.shut = true;
-                if let Some(socket) = &state.socket {
-                    // It fails only when the peer is gone, which the next read tells.
-                    let _ = SockRef::from(socket).shutdown(std::net::Shutdown::Write);
+            Phase::Ending => {
+                if !std::mem::replace(&mut state.lingers, true) {
+                    engine.deadline(LINGER, self.name, Timer::Linger);
                 }
-                engine.deadline(LINGER, self.name, Timer::Linger);
+                if !state.shut && state.link.said_all() {
+                    state.shut = true;
+                    if let Some(socket) = &state.socket {
+                        // It fails only when the peer is gone, which the next read tells.
+                        let _ = SockRef::from(socket).shutdown(std::net::Shutdown::Write);
+                    }
+                }
             }
             Phase::Open if !state.watched && state.link.is_busy() => {
                 if let Some(interval) = self.attr.liveness {
@@ -224,7 +225,9 @@ impl<P: Policy> Conn<P> {
             return self.fail_connect(engine, state, Error::Refused);
         }
         state.local = local;
-        if let Stage::Connecting(hello) = std::mem::replace(&mut state.stage, Stage::Greeted(Vec::new())) {
+        if let Stage::Connecting(hello) =
+            std::mem::replace(&mut state.stage, Stage::Greeted(Vec::new()))
+        {
             state.link.say(&hello);
         }
         state.flush(engine);
@@ -249,7 +252,11 @@ impl<P: Policy> Conn<P> {
             Ok(Some((answer, data, len))) => (answer, data.to_vec(), len),
             Ok(None) => return Step::More,
             Err(malformed) => {
-                log::warn!("{}: {:?} is no fabric listener: {malformed}", state.link.id(), state.peer);
+                log::warn!(
+                    "{}: {:?} is no fabric listener: {malformed}",
+                    state.link.id(),
+                    state.peer
+                );
                 let text = format!("the peer is no fabric listener: {malformed}");
                 let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
                 return self.fail_connect(engine, state, error);
@@ -258,7 +265,9 @@ impl<P: Policy> Conn<P> {
         let rest = bytes.split_off(len);
         match answer.kind {
             Kind::Accept => {}
-            Kind::Reject => return self.fail_connect(engine, state, Error::Rejected(Box::new(data.into()))),
+            Kind::Reject => {
+                return self.fail_connect(engine, state, Error::Rejected(Box::new(data.into())));
+            }
             Kind::Refuse => return self.fail_connect(engine, state, Error::Refused),
             Kind::Hello => {
                 let text = "the peer answered a hello with a hello";
@@ -297,7 +306,10 @@ impl<P: Policy> Conn<P> {
                     self.fail_connect(engine, state, Error::TimedOut);
                 }
                 Stage::Linked if !state.link.is_announced() => {
-                    log::warn!("{}: the peer did not finish the handshake in time", state.link.id());
+                    log::warn!(
+                        "{}: the peer did not finish the handshake in time",
+                        state.link.id()
+                    );
                     self.lost(engine, state);
                 }
                 _ => {}
@@ -325,7 +337,10 @@ impl<P: Policy> Conn<P> {
             None => (state.unanswered, state.silent) = (false, 0),
         }
         if state.silent >= 2 {
-            log::warn!("{}: the peer's host has not answered for {interval:?} and more", state.link.id());
+            log::warn!(
+                "{}: the peer's host has not answered for {interval:?} and more",
+                state.link.id()
+            );
             self.lost(engine, state);
         } else if state.unanswered || state.link.is_busy() {
             state.watched = true;
@@ -360,9 +375,13 @@ impl<P: Policy> Conn<P> {
 /// Why the kernel did not connect.
 fn refusal(cause: io::Error) -> Error {
     match cause.kind() {
-        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Error::Refused,
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            Error::Refused
+        }
         ErrorKind::TimedOut => Error::TimedOut,
-        _ => Error::Unreachable(Failure::new("connect", "no way to the address").of(NAME).because(cause)),
+        _ => Error::Unreachable(
+            Failure::new("connect", "no way to the address").of(NAME).because(cause),
+        ),
     }
 }
 
@@ -418,6 +437,7 @@ impl<P: Policy> TcpEndpoint<P> {
             local: None,
             peer: None,
             full: false,
+            lingers: false,
             shut: false,
             watched: false,
             unanswered: false,
@@ -455,7 +475,11 @@ impl<P: Policy> TcpEndpoint<P> {
         let mut guard = lock(&self.conn.state);
         let state = &mut *guard;
         let connecting = matches!(state.stage, Stage::Connecting(_) | Stage::Greeted(_));
-        let end = if connecting && matches!(end, End::Local) { End::Failed(Error::Canceled) } else { end };
+        let end = if connecting && matches!(end, End::Local) {
+            End::Failed(Error::Canceled)
+        } else {
+            end
+        };
         state.link.end(end);
         state.flush(&self.engine);
         self.conn.settle(&self.engine, state);
@@ -480,8 +504,9 @@ unsafe impl<P: Policy> EndpointOps for TcpEndpoint<P> {
             self.conn.settle(&self.engine, state);
         }
         drop(guard);
-        if self.engine.is_polled() {
-            self.engine.heat(&self.conn);
+        if self.engine.can_wait() {
+            // The answer is awaited by polling, so it is read directly.
+            self.engine.heat_from_outside(&self.conn);
         }
         Posted::all(work.len())
     }
@@ -493,9 +518,9 @@ unsafe impl<P: Policy> EndpointOps for TcpEndpoint<P> {
             return Posted::until(0, error);
         }
         if state.link.owes() {
-            if self.engine.is_polled() {
+            if self.engine.can_wait() {
                 // The credit rides on what is sent next, or goes with the next step.
-                self.engine.heat(&self.conn);
+                self.engine.heat_from_outside(&self.conn);
             } else {
                 state.link.pay();
                 state.flush(&self.engine);
@@ -544,10 +569,7 @@ unsafe impl<P: Policy> EndpointOps for TcpEndpoint<P> {
         drop(guard);
         // What came before the socket was watched is no edge.
         self.conn.note_event(false);
-        self.engine.heat(&self.conn);
-        if !self.engine.is_polled() {
-            self.engine.nudge();
-        }
+        self.engine.heat_from_outside(&self.conn);
         Ok(())
     }
 
@@ -571,4 +593,3 @@ unsafe impl<P: Policy> EndpointOps for TcpEndpoint<P> {
         self.conn.try_dump()
     }
 }
-

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use fabric_core::{
-    Access, EndpointId, EventSink, RawCompletion, RawEvent, RecvWork, RegistrationOps, RemoteAddr, Segment,
-    SendFlags, SendOp, SendWork, Side, Token,
+    Access, EndpointId, EventSink, RawCompletion, RawEvent, RecvWork, RegistrationOps, RemoteAddr,
+    Segment, SendFlags, SendOp, SendWork, Side, Token,
 };
 
 use crate::cq::Ring;
@@ -41,7 +41,9 @@ pub fn link(bytes: &[u8]) {
     let table = Arc::new(Table::default());
     let mut memory = vec![0u64; 1024];
     let addr = memory.as_mut_ptr().cast::<u8>();
-    let Ok(registration) = TcpRegistration::new(&table, (addr, 4096), Access::ALL, false) else { return };
+    let Ok(registration) = TcpRegistration::new(&table, (addr, 4096), Access::ALL, false) else {
+        return;
+    };
     let (Ok(sends), Ok(recvs)) = (Ring::new(&stats), Ring::new(&stats)) else { return };
     let mut link = Link::<Faithful>::new(Surroundings {
         id: EndpointId(1),
@@ -59,10 +61,19 @@ pub fn link(bytes: &[u8]) {
         let _ = link.post_recv(&[RecvWork { token, segments: &segment }]);
     }
     let from = RemoteAddr { key: 1, addr: 0 };
-    let ops = [SendOp::Send { imm: None }, SendOp::Read { from }, SendOp::Write { to: from, imm: Some(1) }];
+    let ops = [
+        SendOp::Send { imm: None },
+        SendOp::Read { from },
+        SendOp::Write { to: from, imm: Some(1) },
+    ];
     for (sequence, op) in ops.into_iter().enumerate() {
         let token = Token::new(0, 0, Side::Send, sequence as u32);
-        let _ = link.post_send(&[SendWork { token, op, segments: &segment, flags: SendFlags::SIGNALED }]);
+        let _ = link.post_send(&[SendWork {
+            token,
+            op,
+            segments: &segment,
+            flags: SendFlags::SIGNALED,
+        }]);
     }
     // The fuzzer cannot guess the key, so it writes a marker where the key belongs.
     let bytes = with_key(bytes, registration.remote_key());

@@ -58,7 +58,11 @@ impl<P: Policy> Door<P> {
             match accepted {
                 Ok((stream, peer)) => Inbound::open(self, engine, stream, peer),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::ConnectionAborted | ErrorKind::Interrupted
+                    ) => {}
                 Err(error) => {
                     // Out of descriptors or memory: no edge will come for what waits, so look again later.
                     log::warn!("listener {}: {error}; trying again", self.addr);
@@ -111,7 +115,12 @@ struct InboundState {
 }
 
 impl<P: Policy> Inbound<P> {
-    fn open(door: &Arc<Door<P>>, engine: &Engine<P>, stream: std::net::TcpStream, peer: SocketAddr) {
+    fn open(
+        door: &Arc<Door<P>>,
+        engine: &Engine<P>,
+        stream: std::net::TcpStream,
+        peer: SocketAddr,
+    ) {
         if stream.set_nonblocking(true).is_err() {
             return;
         }
@@ -153,7 +162,9 @@ impl<P: Policy> Inbound<P> {
             }
             match Handshake::decode(&state.bytes) {
                 Ok(None) => {}
-                Ok(Some((hello, _, len))) if hello.kind == Kind::Hello && len == state.bytes.len() => {
+                Ok(Some((hello, _, len)))
+                    if hello.kind == Kind::Hello && len == state.bytes.len() =>
+                {
                     break Ok(hello);
                 }
                 Ok(Some(_)) => break Err("its first frame is no hello, or not alone".to_owned()),
@@ -197,7 +208,9 @@ impl<P: Policy> Inbound<P> {
         let frame = Handshake { kind, data: data.len() as u16, reads: 0, credit: 0 }.encode(data);
         // An empty socket takes so few bytes at once; and if the peer is gone nobody is left to be told.
         // SAFETY: the frame is ours.
-        let _ = unsafe { socket::transmit(socket.as_fd(), &[(frame.as_ptr().cast_mut(), frame.len())]) };
+        let _ = unsafe {
+            socket::transmit(socket.as_fd(), &[(frame.as_ptr().cast_mut(), frame.len())])
+        };
     }
 
     /// Takes the socket and the hello.

@@ -99,8 +99,9 @@ impl TcpRegistration {
 /// 64 bits nobody can guess. A key that was closed comes back with a chance of 2^-64 a registration.
 fn random() -> Result<u64> {
     let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes)
-        .map_err(|cause| Error::system("register", NAME, std::io::Error::other(cause.to_string())))?;
+    getrandom::fill(&mut bytes).map_err(|cause| {
+        Error::system("register", NAME, std::io::Error::other(cause.to_string()))
+    })?;
     Ok(u64::from_ne_bytes(bytes))
 }
 
@@ -127,11 +128,17 @@ fn probe(addr: *mut u8, len: usize, access: Access) -> Result<()> {
             // question, where the first access will tell.
             Some(libc::EINVAL) if !can_probe() => return Ok(()),
             Some(libc::ENOMEM) => {
-                return Err(Error::invalid("register", format!("{len} bytes at {addr:p} are not all mapped")));
+                return Err(Error::invalid(
+                    "register",
+                    format!("{len} bytes at {addr:p} are not all mapped"),
+                ));
             }
             Some(libc::EINVAL | libc::EFAULT | libc::EACCES | libc::EPERM) => {
                 let how = if write { "writable" } else { "readable" };
-                return Err(Error::invalid("register", format!("{len} bytes at {addr:p} are not all {how}")));
+                return Err(Error::invalid(
+                    "register",
+                    format!("{len} bytes at {addr:p} are not all {how}"),
+                ));
             }
             _ => return Err(Error::system("register", NAME, cause)),
         }

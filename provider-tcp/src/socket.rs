@@ -91,7 +91,11 @@ pub(crate) fn listen(addr: SocketAddr) -> io::Result<std::net::TcpListener> {
 }
 
 /// A socket that is connecting.
-pub(crate) fn connect(to: SocketAddr, source: Option<IpAddr>, attr: &EndpointAttr) -> io::Result<OwnedFd> {
+pub(crate) fn connect(
+    to: SocketAddr,
+    source: Option<IpAddr>,
+    attr: &EndpointAttr,
+) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     if let Some(source) = source {
@@ -120,7 +124,8 @@ pub(crate) fn tune(socket: &SockRef<'_>, v6: bool, attr: &EndpointAttr) -> io::R
         // An idle connection: probes from one interval on, lost when three in the next interval stay
         // unanswered. What is under way is watched by `silence`.
         let probe = (interval / 3).max(Duration::from_secs(1));
-        let keepalive = TcpKeepalive::new().with_time(interval).with_interval(probe).with_retries(3);
+        let keepalive =
+            TcpKeepalive::new().with_time(interval).with_interval(probe).with_retries(3);
         socket.set_tcp_keepalive(&keepalive)?;
     }
     Ok(())

@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use fabric::{
-    Access, Catalog, Choice, Completion, CompletionQueue, Domain, Endpoint, Error, Hints, Listener, Region,
+    Access, Catalog, Choice, Completion, CompletionQueue, Domain, Endpoint, Error, Hints, Listener,
+    Region,
 };
 use provider_tcp::TcpProvider;
 use provider_tcp::wire::frame::{Header, Kind as Frame};
@@ -179,7 +180,8 @@ fn guessed_keys_open_nothing() {
     let scene = Scene::new();
     for guess in 0..50u64 {
         let (mut stream, endpoint) = scene.guest();
-        let to = fabric::core::RemoteAddr { key: guess.wrapping_mul(0x9e37_79b9_7f4a_7c15), addr: 0 };
+        let to =
+            fabric::core::RemoteAddr { key: guess.wrapping_mul(0x9e37_79b9_7f4a_7c15), addr: 0 };
         let mut bytes = frame(Frame::Write { total: 8, imm: None, to }, 8, 0);
         bytes.extend_from_slice(&[0xee; 8]);
         stream.write_all(&bytes).unwrap();
@@ -237,7 +239,8 @@ fn a_flood_of_reads_is_bounded() {
     let remote = scene.server.region.remote();
     let from = fabric::core::RemoteAddr { key: remote.key(), addr: 0 };
     // Many more reads than may be under way, never reading an answer.
-    let flood: Vec<u8> = (0..100_000).flat_map(|seq| frame(Frame::Read { from }, 4096, seq)).collect();
+    let flood: Vec<u8> =
+        (0..100_000).flat_map(|seq| frame(Frame::Read { from }, 4096, seq)).collect();
     let _ = stream.write_all(&flood);
     endpoint.wait_disconnected(SOON).unwrap();
     scene.check();

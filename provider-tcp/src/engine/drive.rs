@@ -39,10 +39,10 @@ impl<P: Policy> Drive<P> {
     /// can, because the application may be about to send something that it can ride on.
     pub(super) fn inline(&mut self, engine: &Engine<P>) {
         self.turn = self.turn.wrapping_add(1);
-        if self.hot.is_empty() || self.turn % LOOK == 0 {
-            if let Ok(mut selector) = engine.selector.try_lock() {
-                engine.select(&mut selector, Some(Duration::ZERO));
-            }
+        if (self.hot.is_empty() || self.turn.is_multiple_of(LOOK))
+            && let Ok(mut selector) = engine.selector.try_lock()
+        {
+            engine.select(&mut selector, Some(Duration::ZERO));
         }
         self.absorb(engine);
         let patience = if self.hot.len() > FEW { PATIENCE_MANY } else { PATIENCE_FEW };

@@ -7,6 +7,10 @@
 //! - the thread looks once a tick and clears it. Found set: somebody polls, so it stays away. Found clear:
 //!   nobody has polled for a tick, so it takes over, and then it blocks in the selector and costs nothing.
 //!
+//! While the thread looks once a tick (`ticking`), an acknowledgement or credit that is due may wait for a
+//! frame to ride on: the next poll sends it, or the thread when it takes over. While the thread blocks in
+//! the selector nobody would, so then everything goes out at once.
+//!
 //! Connections where something happened are `hot`: a step reads them directly. The selector is
 //! edge-triggered; a connection leaves the hot list only after a read that found it dry, so that the next
 //! byte is a new edge. Locks, in order: `drive`, a connection, then leaves (rings, tables, the event sink).
@@ -78,6 +82,7 @@ pub(crate) struct Engine<P: Policy> {
     waker: Waker,
     timers: Mutex<Timers>,
     polled: AtomicBool,
+    ticking: AtomicBool,
     /// Whether the thread sleeps through a tick; with it the condition that ends the sleep early.
     dozing: Mutex<bool>,
     roused: Condvar,
@@ -112,6 +117,7 @@ impl<P: Policy> Engine<P> {
             waker,
             timers: Mutex::default(),
             polled: AtomicBool::new(false),
+            ticking: AtomicBool::new(false),
             dozing: Mutex::new(false),
             roused: Condvar::new(),
             stop: AtomicBool::new(false),
@@ -203,10 +209,10 @@ impl<P: Policy> Engine<P> {
         }
     }
 
-    /// Whether an application polls, so that what is due can wait for its next poll.
+    /// Whether what is due can wait for a frame to ride on.
     #[inline]
-    pub(crate) fn is_polled(&self) -> bool {
-        self.polled.load(Ordering::Relaxed)
+    pub(crate) fn can_wait(&self) -> bool {
+        self.ticking.load(Ordering::SeqCst)
     }
 
     /// An application polls.
@@ -247,10 +253,17 @@ impl<P: Policy> Engine<P> {
         }
     }
 
-    /// Wakes the thread from the selector, for a connection that became hot without an event.
-    pub(crate) fn nudge(&self) {
-        // It fails only when its descriptor is gone, and then the thread is too.
-        let _ = self.waker.wake();
+    /// As [`heat`](Engine::heat), for who is not part of a step: if the thread has taken over meanwhile it is
+    /// woken to look. (It clears `ticking` before it looks at `has_heated`; here it is the other way round.)
+    pub(crate) fn heat_from_outside(&self, conn: &Arc<Conn<P>>) {
+        if conn.mark_hot() {
+            lock(&self.heated).push(conn.clone());
+            self.has_heated.store(true, Ordering::SeqCst);
+            if !self.can_wait() {
+                // It fails only when its descriptor is gone, and then the thread is too.
+                let _ = self.waker.wake();
+            }
+        }
     }
 
     /// Waits for what the selector reports, and heats the connections it names.
@@ -289,6 +302,7 @@ impl<P: Policy> Engine<P> {
         let mut dozing = lock(&self.dozing);
         if self.polled.swap(false, Ordering::AcqRel) {
             *dozing = true;
+            self.ticking.store(true, Ordering::SeqCst);
             let (mut dozing, _) = self
                 .roused
                 .wait_timeout_while(dozing, TICK, |dozing| *dozing)
@@ -297,6 +311,7 @@ impl<P: Policy> Engine<P> {
             return;
         }
         drop(dozing);
+        self.ticking.store(false, Ordering::SeqCst);
         let more = lock(&self.drive).background(self);
         if more {
             return;
@@ -304,7 +319,7 @@ impl<P: Policy> Engine<P> {
         let next = lock(&self.timers).next();
         let timeout = next.map(|at| at.saturating_duration_since(Instant::now()));
         let mut selector = lock(&self.selector);
-        if self.stop.load(Ordering::Acquire) || self.has_heated.load(Ordering::Acquire) {
+        if self.stop.load(Ordering::Acquire) || self.has_heated.load(Ordering::SeqCst) {
             return;
         }
         self.select(&mut selector, timeout);
@@ -351,7 +366,7 @@ impl<P: Policy> Engine<P> {
             "engine: {} connections, {doors} listeners, {inbound} half-open, {} regions, polled: {}\n{}",
             lines.len(),
             self.regions.len(),
-            self.is_polled(),
+            self.polled.load(Ordering::Relaxed),
             lines.join("\n")
         )
     }

@@ -25,7 +25,10 @@ impl Selector {
 
     /// Waits until a socket changes, at most as long as `timeout`; gives each that did, and whether its stream
     /// has ended.
-    pub(super) fn select(&mut self, timeout: Option<Duration>) -> impl Iterator<Item = (Token, bool)> {
+    pub(super) fn select(
+        &mut self,
+        timeout: Option<Duration>,
+    ) -> impl Iterator<Item = (Token, bool)> {
         if let Err(error) = self.poll.poll(&mut self.events, timeout) {
             self.events.clear();
             if error.kind() != io::ErrorKind::Interrupted {
@@ -34,6 +37,8 @@ impl Selector {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
-        self.events.iter().map(|e| (e.token(), e.is_read_closed() || e.is_write_closed() || e.is_error()))
+        self.events
+            .iter()
+            .map(|e| (e.token(), e.is_read_closed() || e.is_write_closed() || e.is_error()))
     }
 }

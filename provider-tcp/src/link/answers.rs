@@ -30,7 +30,12 @@ impl<P: Policy> Link<P> {
     }
 
     /// `bytes` of a read's answer are where they belong; `finished` tells whether these are the last.
-    pub(super) fn take_chunk(&mut self, seq: u32, bytes: usize, finished: bool) -> Result<(), Breach> {
+    pub(super) fn take_chunk(
+        &mut self,
+        seq: u32,
+        bytes: usize,
+        finished: bool,
+    ) -> Result<(), Breach> {
         let entry = self.sends.answering(seq)?;
         entry.answered += bytes;
         entry.done = finished;
@@ -53,7 +58,8 @@ impl<P: Policy> Link<P> {
         let (mut runs, len) = (SmallVec::<[Run; 8]>::new(), entry.len.min(8));
         scatter(&entry.segments, 0, len, usize::MAX, &mut runs);
         // The value's low bytes, whichever end they are at.
-        let mut value = if cfg!(target_endian = "little") { &bytes[..len] } else { &bytes[8 - len..] };
+        let mut value =
+            if cfg!(target_endian = "little") { &bytes[..len] } else { &bytes[8 - len..] };
         for (addr, len) in runs {
             let (now, rest) = value.split_at(len);
             // SAFETY: the operation has not completed, so its segment is valid.

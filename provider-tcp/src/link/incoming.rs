@@ -74,7 +74,9 @@ impl Incoming {
     pub(super) fn dump(&self) -> String {
         let state = match (&self.payload, &self.message) {
             (Some((to, left)), _) => format!("{left} bytes to come for {to:?}"),
-            (None, Some(message)) => format!("{} of {} bytes of a message", message.done, message.total),
+            (None, Some(message)) => {
+                format!("{} of {} bytes of a message", message.done, message.total)
+            }
             (None, None) => "between frames".to_owned(),
         };
         format!("{} requests accepted, {} told, {state}", self.accepted, self.told)

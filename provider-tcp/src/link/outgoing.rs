@@ -139,7 +139,9 @@ impl Outgoing {
         while bytes > 0 {
             let Some(piece) = self.pieces.front_mut() else { break };
             let part = match piece {
-                Piece::Copied(len) | Piece::Local(_, len) | Piece::Region(_, _, len, _) => bytes.min(*len),
+                Piece::Copied(len) | Piece::Local(_, len) | Piece::Region(_, _, len, _) => {
+                    bytes.min(*len)
+                }
             };
             let left = match piece {
                 Piece::Copied(len) => {

@@ -43,7 +43,8 @@ impl Recvs {
     /// left, or a good part of the queue is news.
     pub(super) fn owes_credit(&self) -> bool {
         let news = self.posted.wrapping_sub(self.told);
-        news > 0 && (self.told == self.matched || news >= 32 || news as usize * 2 >= self.queue.len())
+        news > 0
+            && (self.told == self.matched || news >= 32 || news as usize * 2 >= self.queue.len())
     }
 
     /// The next receive, for a message; `None` if the peer sends without a credit.

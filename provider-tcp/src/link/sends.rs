@@ -232,7 +232,12 @@ impl Sends {
 }
 
 /// For [`RawCompletion`]s of receives.
-pub(super) fn received(token: Token, len: u32, imm: Option<u32>, remote_write: bool) -> RawCompletion {
+pub(super) fn received(
+    token: Token,
+    len: u32,
+    imm: Option<u32>,
+    remote_write: bool,
+) -> RawCompletion {
     let mut completion = RawCompletion::new(token, fabric_core::Status::Ok);
     completion.len = len.into();
     completion.immediate = imm;

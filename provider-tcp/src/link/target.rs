@@ -82,7 +82,12 @@ impl Answers {
 }
 
 impl<P: Policy> Link<P> {
-    pub(super) fn begin_send(&mut self, seq: u32, total: u32, imm: Option<u32>) -> Result<(), Breach> {
+    pub(super) fn begin_send(
+        &mut self,
+        seq: u32,
+        total: u32,
+        imm: Option<u32>,
+    ) -> Result<(), Breach> {
         let receive = self.recvs.take().ok_or(Breach("a message without a credit"))?;
         if total as usize > receive.len && !P::TRUNCATE {
             self.refuse(seq, Status::TooLong, Some((receive, Status::TooLong)));
@@ -152,7 +157,12 @@ impl<P: Policy> Link<P> {
         self.made_recvs.extend(completion);
     }
 
-    pub(super) fn execute_read(&mut self, seq: u32, from: RemoteAddr, len: usize) -> Result<(), Breach> {
+    pub(super) fn execute_read(
+        &mut self,
+        seq: u32,
+        from: RemoteAddr,
+        len: usize,
+    ) -> Result<(), Breach> {
         let entry = if len == 0 && !P::CHECK_EMPTY {
             None
         } else {
@@ -178,7 +188,7 @@ impl<P: Policy> Link<P> {
         let size = call.ty.size() as u64;
         let entry = self.check(at, size, Access::REMOTE_ATOMIC);
         // The region starts on a multiple of 8, so the offset is as aligned as the address.
-        let entry = entry.filter(|entry| entry.at(at.addr) as u64 % size == 0);
+        let entry = entry.filter(|entry| (entry.at(at.addr) as u64).is_multiple_of(size));
         let Some(entry) = entry else {
             self.refuse(seq, Status::RemoteAccess, None);
             return Ok(());

@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use fabric_core::{
-    Access, AtomicCall, AtomicOp, AtomicType, DisconnectReason, EndpointId, EventSink, RawCompletion,
-    RawEvent, RecvWork, RegistrationOps, RemoteAddr, Segment, SendFlags, SendOp, SendWork, Side, Status,
-    Token,
+    Access, AtomicCall, AtomicOp, AtomicType, DisconnectReason, EndpointId, EventSink,
+    RawCompletion, RawEvent, RecvWork, RegistrationOps, RemoteAddr, Segment, SendFlags, SendOp,
+    SendWork, Side, Status, Token,
 };
 use proptest::prelude::*;
 
@@ -49,7 +49,8 @@ impl Node {
         let (table, events) = (Arc::new(Table::default()), Arc::new(Events::default()));
         let mut memory = vec![0u64; 2 * HALF / 8];
         let shared = memory.as_mut_ptr().cast::<u8>().wrapping_add(HALF);
-        let registration = TcpRegistration::new(&table, (shared, HALF), Access::ALL, false).unwrap();
+        let registration =
+            TcpRegistration::new(&table, (shared, HALF), Access::ALL, false).unwrap();
         let (sends, recvs) = (Ring::new(&stats).unwrap(), Ring::new(&stats).unwrap());
         let link = Link::new(Surroundings {
             id: EndpointId(1),
@@ -199,12 +200,21 @@ fn every_operation_survives_every_cut() {
         settle(&mut a, &mut b, most);
         assert_eq!(Node::statuses(&a.sends), [Status::Ok; 4], "pieces of {most}");
         let got = Node::take(&b.recvs);
-        assert_eq!((got[0].len, got[0].immediate, got[0].remote_write), (big as u64, Some(7), false));
-        assert_eq!((got[1].len, got[1].immediate, got[1].remote_write), (big as u64, Some(9), true));
+        assert_eq!(
+            (got[0].len, got[0].immediate, got[0].remote_write),
+            (big as u64, Some(7), false)
+        );
+        assert_eq!(
+            (got[1].len, got[1].immediate, got[1].remote_write),
+            (big as u64, Some(9), true)
+        );
         assert_eq!(b.bytes(0, big), data);
         assert_eq!(b.bytes(HALF + 1, big), data);
         assert_eq!(a.bytes(big, big), data);
-        assert_eq!((a.bytes(HALF - 8, 8), b.bytes(2 * HALF - 8, 8)), (vec![0; 8], 5u64.to_ne_bytes().to_vec()));
+        assert_eq!(
+            (a.bytes(HALF - 8, 8), b.bytes(2 * HALF - 8, 8)),
+            (vec![0; 8], 5u64.to_ne_bytes().to_vec())
+        );
     }
 }
 
@@ -219,7 +229,8 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let len = prop_oneof![0usize..70, 2040usize..2056, 4090usize..4102, Just(70_000), Just(270_000)];
+    let len =
+        prop_oneof![0usize..70, 2040usize..2056, 4090usize..4102, Just(70_000), Just(270_000)];
     let at = prop_oneof![Just(0usize), 1usize..600_000];
     prop_oneof![
         2 => len.clone().prop_map(|len| Act::Send { len }),
@@ -386,21 +397,33 @@ fn almost_right_frames_are_breaches() {
     let head = |kind, len, ack, credit, seq| {
         let mut bytes = Vec::new();
         Header { kind, len, ack, credit, seq }.encode(&mut bytes);
-        bytes.resize(bytes.len() + if matches!(kind, Kind::Read { .. }) { 0 } else { len as usize }, 1);
+        bytes.resize(
+            bytes.len() + if matches!(kind, Kind::Read { .. }) { 0 } else { len as usize },
+            1,
+        );
         bytes
     };
     let here = RemoteAddr { key: 1, addr: 0 };
     let send = |total| Kind::Send { total, imm: None };
     let cases: Vec<(&str, Vec<u8>)> = vec![
         ("a message without a credit", head(send(1), 1, 0, 0, 0)),
-        ("an immediate without a credit", head(Kind::Write { total: 0, imm: Some(1), to: here }, 0, 0, 0, 0)),
+        (
+            "an immediate without a credit",
+            head(Kind::Write { total: 0, imm: Some(1), to: here }, 0, 0, 0, 0),
+        ),
         ("an ack of what was never sent", head(Kind::Ack, 0, 1, 0, 0)),
         ("a request out of its order", head(Kind::Read { from: here }, 8, 0, 0, 1)),
         ("a fragment of no message", head(Kind::Data { more: false }, 8, 0, 0, 0)),
         ("an answer to what was not asked", head(Kind::ReadData { last: true }, 8, 0, 0, 0)),
         ("an old value nobody asked for", head(Kind::OldValue, 8, 0, 0, 0)),
-        ("a refusal of what was not asked", head(Kind::Nak { status: Status::TooLong }, 0, 0, 0, 0)),
-        ("a credit that was taken back", [head(Kind::Ack, 0, 0, 5, 0), head(Kind::Ack, 0, 0, 4, 0)].concat()),
+        (
+            "a refusal of what was not asked",
+            head(Kind::Nak { status: Status::TooLong }, 0, 0, 0, 0),
+        ),
+        (
+            "a credit that was taken back",
+            [head(Kind::Ack, 0, 0, 5, 0), head(Kind::Ack, 0, 0, 4, 0)].concat(),
+        ),
         ("an unknown kind", vec![77; 64]),
         ("a handshake in the middle", b"FBRC\x01\x01".repeat(10)),
     ];
@@ -433,7 +456,8 @@ fn a_fragment_beyond_its_message_is_a_breach() {
     let kind = Kind::Send { total: 16, imm: None };
     Header { kind, len: 8, ack: 0, credit: 0, seq: 0 }.encode(&mut bytes);
     bytes.resize(bytes.len() + 8, 1);
-    Header { kind: Kind::Data { more: false }, len: 9, ack: 0, credit: 0, seq: 0 }.encode(&mut bytes);
+    Header { kind: Kind::Data { more: false }, len: 9, ack: 0, credit: 0, seq: 0 }
+        .encode(&mut bytes);
     bytes.resize(bytes.len() + 9, 2);
     b.feed(&bytes);
     assert_eq!(*b.events.0.lock().unwrap(), [DisconnectReason::Protocol]);

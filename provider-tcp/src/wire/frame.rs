@@ -145,7 +145,8 @@ impl Header {
         }
         let mut base = [0; BASE];
         base[..4].copy_from_slice(&[code(&self.kind), flags, a, b]);
-        for (at, word) in [self.len, self.ack, self.credit, self.seq, immediate].iter().enumerate() {
+        for (at, word) in [self.len, self.ack, self.credit, self.seq, immediate].iter().enumerate()
+        {
             base[4 + 4 * at..8 + 4 * at].copy_from_slice(&word.to_le_bytes());
         }
         out.extend_from_slice(&base);
@@ -153,7 +154,9 @@ impl Header {
             Kind::Send { total, .. } => put(out, [u64::from(total)]),
             Kind::Write { total, to, .. } => put(out, [u64::from(total), to.key, to.addr]),
             Kind::Read { from } => put(out, [from.key, from.addr]),
-            Kind::Atomic { at, call, .. } => put(out, [at.key, at.addr, call.operand, call.compare]),
+            Kind::Atomic { at, call, .. } => {
+                put(out, [at.key, at.addr, call.operand, call.compare])
+            }
             _ => {}
         }
     }
@@ -199,7 +202,9 @@ impl Header {
             _ => Kind::Bye,
         };
         let most = match kind {
-            Kind::Send { .. } | Kind::Write { .. } | Kind::Data { .. } | Kind::ReadData { .. } => MAX_PAYLOAD,
+            Kind::Send { .. } | Kind::Write { .. } | Kind::Data { .. } | Kind::ReadData { .. } => {
+                MAX_PAYLOAD
+            }
             Kind::Read { .. } => MAX_MESSAGE,
             Kind::OldValue => 8,
             _ => 0,
@@ -281,16 +286,18 @@ mod tests {
 
     /// A header of every kind, with lengths that fit it.
     fn header() -> impl Strategy<Value = Header> {
-        let message = (0..=MAX_MESSAGE, any::<u32>(), any::<Option<u32>>()).prop_map(|(total, cut, imm)| {
-            let most = total.min(MAX_PAYLOAD);
-            let len = if most == 0 { 0 } else { 1 + cut % most };
-            (total, len, imm)
-        });
+        let message =
+            (0..=MAX_MESSAGE, any::<u32>(), any::<Option<u32>>()).prop_map(|(total, cut, imm)| {
+                let most = total.min(MAX_PAYLOAD);
+                let len = if most == 0 { 0 } else { 1 + cut % most };
+                (total, len, imm)
+            });
         let status =
             prop_oneof![Just(Status::TooLong), Just(Status::RemoteAccess), Just(Status::Internal)];
         let parts = prop_oneof![
             message.clone().prop_map(|(total, len, imm)| (Kind::Send { total, imm }, len)),
-            (message, addr()).prop_map(|((total, len, imm), to)| (Kind::Write { total, imm, to }, len)),
+            (message, addr())
+                .prop_map(|((total, len, imm), to)| (Kind::Write { total, imm, to }, len)),
             (addr(), 0..=MAX_MESSAGE).prop_map(|(from, len)| (Kind::Read { from }, len)),
             (addr(), defined_call(), any::<bool>())
                 .prop_map(|(at, call, fetch)| (Kind::Atomic { at, call, fetch }, 0)),
@@ -301,8 +308,13 @@ mod tests {
             status.prop_map(|status| (Kind::Nak { status }, 0)),
             Just((Kind::Bye, 0)),
         ];
-        (parts, any::<[u32; 3]>())
-            .prop_map(|((kind, len), [ack, credit, seq])| Header { kind, len, ack, credit, seq })
+        (parts, any::<[u32; 3]>()).prop_map(|((kind, len), [ack, credit, seq])| Header {
+            kind,
+            len,
+            ack,
+            credit,
+            seq,
+        })
     }
 
     proptest! {

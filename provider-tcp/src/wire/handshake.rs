@@ -51,6 +51,9 @@ pub struct Handshake {
     pub credit: u32,
 }
 
+/// A frame, its private data, and the bytes that both have together.
+pub type Decoded<'a> = (Handshake, &'a [u8], usize);
+
 impl Handshake {
     /// The bytes of the frame with its private data.
     pub fn encode(&self, data: &[u8]) -> Vec<u8> {
@@ -70,7 +73,7 @@ impl Handshake {
     ///
     /// # Errors
     /// What is wrong with the bytes.
-    pub fn decode(bytes: &[u8]) -> Result<Option<(Handshake, &[u8], usize)>, Malformed> {
+    pub fn decode(bytes: &[u8]) -> Result<Option<Decoded<'_>>, Malformed> {
         let known = bytes.len().min(4);
         if bytes[..known] != MAGIC[..known] {
             let mut magic = [0; 4];

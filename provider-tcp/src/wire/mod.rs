@@ -70,9 +70,15 @@ pub enum Malformed {
 impl std::fmt::Display for Malformed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Malformed::Magic(bytes) => write!(f, "it speaks another protocol (begins with {bytes:02x?})"),
+            Malformed::Magic(bytes) => {
+                write!(f, "it speaks another protocol (begins with {bytes:02x?})")
+            }
             Malformed::Version(v) => {
-                write!(f, "it speaks version {v} of the protocol, this side version {}", handshake::VERSION)
+                write!(
+                    f,
+                    "it speaks version {v} of the protocol, this side version {}",
+                    handshake::VERSION
+                )
             }
             Malformed::Kind(kind) => write!(f, "unknown frame kind {kind}"),
             Malformed::Flags(flags) => write!(f, "flags {flags:#x} that the frame does not have"),
