@@ -91,6 +91,11 @@ impl<'a> EndpointBuilder<'a> {
         self
     }
 
+    /// The room it reserves of a completion queue that serves both sides: send depth plus receive depth.
+    pub fn room(&self) -> usize {
+        self.attr.send_depth.saturating_add(self.attr.recv_depth)
+    }
+
     /// Makes the endpoint, with one queue for both sides' completions.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! The hub is also where blocking waits for one endpoint or listener look: each event is handed out once,
 //! to whoever takes it first.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -80,6 +80,7 @@ pub(crate) struct Hub {
 struct HubState {
     queue: VecDeque<Event>,
     endpoints: HashMap<EndpointId, Arc<Shared>>,
+    listeners: HashSet<ListenerId>,
     orphans: usize,
     /// Counts events, so that a waiter notices one between its look and its sleep.
     sequence: u64,
@@ -132,8 +133,13 @@ impl Hub {
         }
     }
 
+    pub(crate) fn add_listener(&self, id: ListenerId) {
+        self.lock().listeners.insert(id);
+    }
+
     pub(crate) fn remove_listener(&self, id: ListenerId) {
         let mut state = self.lock();
+        state.listeners.remove(&id);
         state.queue.retain(|e| !matches!(e, Event::ConnectRequest { listener } if *listener == id));
         if state.queue.is_empty() {
             self.wakeup.clear();
@@ -237,6 +243,9 @@ impl EventSink for Hub {
                 Event::Disconnected { endpoint, reason }
             }
             RawEvent::ConnectRequest { listener } => {
+                if !state.listeners.contains(&listener) {
+                    return;
+                }
                 let waits = |e: &Event| matches!(e, Event::ConnectRequest { listener: l } if *l == listener);
                 if state.queue.iter().any(waits) {
                     // One pending event of each kind; blocked acceptors look again all the same.

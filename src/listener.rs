@@ -32,7 +32,9 @@ impl Listener {
         domain.ops.check("listen")?;
         attr.check(&domain.info)?;
         let id = ListenerId(domain.next_id());
-        let ops = ParentOnly::new(domain.ops.listen(id, addr, attr)?);
+        domain.hub.add_listener(id);
+        let ops = domain.ops.listen(id, addr, attr);
+        let ops = ParentOnly::new(ops.inspect_err(|_| domain.hub.remove_listener(id))?);
         Ok(Listener { ops, domain: domain.clone(), id })
     }
 
