@@ -5,11 +5,13 @@
 //!
 //! Files, from the contract inwards:
 //! - [`provider`], `device`, `domain`, `region`, `cq`, `listener`, `endpoint`: the contract's objects;
+//! - `conn`: a link and its socket;
 //! - `engine`: who drives the connections, the polling application or the domain's thread;
 //! - `link`: one connection's protocol, without sockets: bytes and posts in, bytes and completions out;
 //! - [`wire`]: the format of the bytes;
 //! - `socket`: system calls on memory that is not a Rust slice.
 
+mod conn;
 mod cq;
 mod device;
 mod domain;

@@ -124,7 +124,8 @@ pub(crate) fn tune(socket: &SockRef<'_>, v6: bool, attr: &EndpointAttr) -> io::R
         // An idle connection: a probe after one interval, lost when two stay unanswered, which with the least
         // interval of 1 s is three intervals. What is under way is watched by `silence`.
         let probe = (interval * 2 / 3).max(Duration::from_secs(1));
-        let keepalive = TcpKeepalive::new().with_time(interval).with_interval(probe).with_retries(2);
+        let keepalive =
+            TcpKeepalive::new().with_time(interval).with_interval(probe).with_retries(2);
         socket.set_tcp_keepalive(&keepalive)?;
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Engine, lock};
-use crate::endpoint::{Conn, Step};
+use crate::conn::{Conn, Step};
 use crate::policy::Policy;
 
 /// Bytes that are read at a time when they are not read where they belong.

@@ -31,7 +31,7 @@ use fabric_core::{Error, EventSink, Failure, Info, Result};
 use mio::{Interest, Registry, Token, Waker};
 
 use crate::NAME;
-use crate::endpoint::Conn;
+use crate::conn::Conn;
 use crate::listener::{Door, Inbound};
 use crate::policy::Policy;
 use crate::region::Table;

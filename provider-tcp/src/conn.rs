@@ -1,0 +1,445 @@
+//! Connections: a link and its socket, from the first system call to the last.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fabric_core::{EndpointAttr, Error, Failure};
+use socket2::SockRef;
+
+use crate::engine::{Engine, Timer, lock};
+use crate::link::{End, Link, Phase, Surroundings};
+use crate::policy::Policy;
+use crate::wire::handshake::{Handshake, Kind};
+use crate::{NAME, socket};
+
+/// How long a peer may take to read the last frame.
+const LINGER: Duration = Duration::from_secs(2);
+/// Reads of one step, so that one connection does not keep the others waiting.
+const READS_A_STEP: usize = 16;
+
+/// What a step found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing to read, nothing written.
+    Quiet,
+    /// Something moved, and then there was nothing more to read.
+    Dry,
+    /// There may be more to read.
+    More,
+    /// The socket is closed.
+    Over,
+}
+
+/// How far the connection's making is.
+pub(crate) enum Stage {
+    /// Nobody called `connect` or `accept`.
+    New,
+    /// The kernel connects; the hello is ready.
+    Connecting(Vec<u8>),
+    /// The hello is out; what came of the answer so far.
+    Greeted(Vec<u8>),
+    /// The link has the socket.
+    Linked,
+    /// The socket is closed.
+    Over,
+}
+
+/// What the connection's lock guards.
+pub(crate) struct State<P: Policy> {
+    pub(crate) link: Link<P>,
+    pub(crate) stage: Stage,
+    pub(crate) socket: Option<OwnedFd>,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
+    /// The socket takes nothing now; the selector tells when.
+    pub(crate) full: bool,
+    /// The last frames are on their way, with a deadline; and our half of the stream is closed behind them.
+    lingers: bool,
+    shut: bool,
+    /// A liveness deadline is set.
+    pub(crate) watched: bool,
+    /// Something was unanswered at the last liveness look, and how many looks in a row nothing was heard.
+    unanswered: bool,
+    silent: u32,
+}
+
+/// A link and its socket. The engine has it as long as the socket is open, the endpoint as long as it lives.
+pub(crate) struct Conn<P: Policy> {
+    pub(crate) name: usize,
+    pub(crate) attr: EndpointAttr,
+    pub(crate) state: Mutex<State<P>>,
+    /// Whether it is on the hot list, or about to be.
+    hot: AtomicBool,
+    /// The selector named it since the last step.
+    eventful: AtomicBool,
+    /// The selector saw the end of the stream: read until there.
+    ended: AtomicBool,
+}
+
+impl<P: Policy> Conn<P> {
+    pub(crate) fn new(name: usize, attr: &EndpointAttr, around: Surroundings) -> Self {
+        let state = State {
+            link: Link::new(around),
+            stage: Stage::New,
+            socket: None,
+            local: None,
+            peer: None,
+            full: false,
+            lingers: false,
+            shut: false,
+            watched: false,
+            unanswered: false,
+            silent: 0,
+        };
+        Conn {
+            name,
+            attr: attr.clone(),
+            state: Mutex::new(state),
+            hot: AtomicBool::new(false),
+            eventful: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// Says that it becomes hot; false if it was.
+    pub(crate) fn mark_hot(&self) -> bool {
+        !self.hot.load(Ordering::Relaxed) && !self.hot.swap(true, Ordering::SeqCst)
+    }
+
+    /// Says that it is no longer hot; true if the selector named it meanwhile.
+    pub(crate) fn cool(&self) -> bool {
+        self.hot.store(false, Ordering::SeqCst);
+        self.eventful.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn note_event(&self, ended: bool) {
+        if ended {
+            self.ended.store(true, Ordering::Release);
+        }
+        self.eventful.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the connection stands.
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.state).link.is_announced()
+    }
+
+    /// Reads what came, executes it, writes what is due.
+    pub(crate) fn step(&self, engine: &Engine<P>, scratch: &mut [u8], background: bool) -> Step {
+        if self.eventful.load(Ordering::Relaxed) {
+            self.eventful.store(false, Ordering::SeqCst);
+        }
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        let step = match state.stage {
+            Stage::New => Step::Quiet,
+            Stage::Over => Step::Over,
+            Stage::Connecting(_) => self.greet(engine, state),
+            Stage::Greeted(_) => self.hear_answer(engine, state, scratch),
+            Stage::Linked => self.exchange(engine, state, scratch, background),
+        };
+        state.link.deliver();
+        step
+    }
+
+    fn exchange(
+        &self,
+        engine: &Engine<P>,
+        state: &mut State<P>,
+        scratch: &mut [u8],
+        background: bool,
+    ) -> Step {
+        // Left over from the last step, and the application sent nothing that it could ride on.
+        state.link.pay();
+        let wrote = state.flush(engine);
+        let mut step = if wrote { Step::Dry } else { Step::Quiet };
+        for turn in 0.. {
+            if turn == READS_A_STEP {
+                step = Step::More;
+                break;
+            }
+            let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
+            engine.stats().system_calls.add(1);
+            // SAFETY: the link gives memory of operations in flight, of a region that it holds open during the
+            // call, and the scratch buffer, to which only this call writes.
+            let got = state.link.receive(scratch, |runs| unsafe { socket::receive(fd, runs) });
+            match got {
+                Ok((0, _)) => {
+                    self.lost(engine, state);
+                    return Step::Over;
+                }
+                Ok((_, filled)) => {
+                    step = Step::Dry;
+                    if !filled && !self.ended.load(Ordering::Acquire) {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    self.lost(engine, state);
+                    return Step::Over;
+                }
+            }
+        }
+        state.link.fill();
+        if background || !engine.can_wait() {
+            state.link.pay();
+        }
+        state.flush(engine);
+        self.settle(engine, state);
+        if matches!(state.stage, Stage::Over) { Step::Over } else { step }
+    }
+
+    /// The stream from the peer has ended.
+    fn lost(&self, engine: &Engine<P>, state: &mut State<P>) {
+        // The peer may still read: what was executed for it just now, or refused, is answered.
+        state.link.fill();
+        state.flush(engine);
+        state.link.end(End::Lost);
+        self.settle(engine, state);
+    }
+
+    /// Does what the link's phase asks of the socket.
+    pub(crate) fn settle(&self, engine: &Engine<P>, state: &mut State<P>) {
+        match state.link.phase() {
+            Phase::Closed => {
+                state.socket = None;
+                state.stage = Stage::Over;
+                engine.forget(self.name);
+            }
+            Phase::Ending => {
+                if !std::mem::replace(&mut state.lingers, true) {
+                    engine.deadline(LINGER, self.name, Timer::Linger);
+                }
+                if !state.shut && state.link.said_all() {
+                    state.shut = true;
+                    if let Some(socket) = &state.socket {
+                        // It fails only when the peer is gone, which the next read tells.
+                        let _ = SockRef::from(socket).shutdown(std::net::Shutdown::Write);
+                    }
+                }
+            }
+            Phase::Open if !state.watched && state.link.is_busy() => {
+                if let Some(interval) = self.attr.liveness {
+                    state.watched = true;
+                    engine.deadline(interval, self.name, Timer::Liveness);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The kernel has connected, or not.
+    fn greet(&self, engine: &Engine<P>, state: &mut State<P>) -> Step {
+        let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
+        if let Err(cause) = socket::take_error(fd) {
+            return self.fail_connect(engine, state, refusal(cause));
+        }
+        let socket = SockRef::from(&fd);
+        let Ok(peer) = socket.peer_addr() else { return Step::Quiet };
+        let local = socket.local_addr().ok().and_then(|addr| addr.as_socket());
+        if local == peer.as_socket() {
+            // The kernel chose the very port as ours and connected us to ourselves: nobody listens there.
+            return self.fail_connect(engine, state, Error::Refused);
+        }
+        state.local = local;
+        if let Stage::Connecting(hello) =
+            std::mem::replace(&mut state.stage, Stage::Greeted(Vec::new()))
+        {
+            state.link.say(&hello);
+        }
+        state.flush(engine);
+        Step::More
+    }
+
+    /// Reads the listener's answer.
+    fn hear_answer(&self, engine: &Engine<P>, state: &mut State<P>, scratch: &mut [u8]) -> Step {
+        state.flush(engine);
+        let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
+        let run = (scratch.as_mut_ptr(), scratch.len());
+        // SAFETY: the scratch buffer is ours.
+        let got = match unsafe { socket::receive(fd, &[run]) } {
+            Ok(0) => return self.fail_connect(engine, state, Error::Refused),
+            Ok(got) => got,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Step::Quiet,
+            Err(error) => return self.fail_connect(engine, state, refusal(error)),
+        };
+        let Stage::Greeted(bytes) = &mut state.stage else { return Step::Quiet };
+        bytes.extend_from_slice(&scratch[..got]);
+        let (answer, data, len) = match Handshake::decode(bytes) {
+            Ok(Some((answer, data, len))) => (answer, data.to_vec(), len),
+            Ok(None) => return Step::More,
+            Err(malformed) => {
+                log::warn!(
+                    "{}: {:?} is no fabric listener: {malformed}",
+                    state.link.id(),
+                    state.peer
+                );
+                let text = format!("the peer is no fabric listener: {malformed}");
+                let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
+                return self.fail_connect(engine, state, error);
+            }
+        };
+        let rest = bytes.split_off(len);
+        match answer.kind {
+            Kind::Accept => {}
+            Kind::Reject => {
+                return self.fail_connect(engine, state, Error::Rejected(Box::new(data.into())));
+            }
+            Kind::Refuse => return self.fail_connect(engine, state, Error::Refused),
+            Kind::Hello => {
+                let text = "the peer answered a hello with a hello";
+                let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
+                return self.fail_connect(engine, state, error);
+            }
+        }
+        state.stage = Stage::Linked;
+        state.link.open(answer.reads, answer.credit);
+        // By this the acceptor knows that its answer got here.
+        state.link.push_ack();
+        state.flush(engine);
+        let mut data = data;
+        if P::PAD_DATA {
+            data.resize(data.len().next_multiple_of(64), 0);
+        }
+        state.link.announce(&data);
+        state.link.consume(&rest);
+        self.settle(engine, state);
+        Step::More
+    }
+
+    fn fail_connect(&self, engine: &Engine<P>, state: &mut State<P>, error: Error) -> Step {
+        state.link.end(End::Failed(error));
+        self.settle(engine, state);
+        Step::Over
+    }
+
+    /// A deadline has come.
+    pub(crate) fn expired(&self, engine: &Engine<P>, timer: Timer) {
+        let mut guard = lock(&self.state);
+        let state = &mut *guard;
+        match timer {
+            Timer::Connect => match state.stage {
+                Stage::Connecting(_) | Stage::Greeted(_) => {
+                    self.fail_connect(engine, state, Error::TimedOut);
+                }
+                Stage::Linked if !state.link.is_announced() => {
+                    log::warn!(
+                        "{}: the peer did not finish the handshake in time",
+                        state.link.id()
+                    );
+                    self.lost(engine, state);
+                }
+                _ => {}
+            },
+            Timer::Linger => {
+                state.link.close();
+                self.settle(engine, state);
+            }
+            Timer::Liveness => self.look(engine, state),
+            Timer::Accept => {}
+        }
+    }
+
+    /// Looks whether the peer's host still answers. Three looks in a row that find something unanswered and
+    /// nothing heard in between are three intervals at most since the link was cut.
+    fn look(&self, engine: &Engine<P>, state: &mut State<P>) {
+        state.watched = false;
+        let (Some(interval), Some(socket)) = (self.attr.liveness, &state.socket) else { return };
+        match socket::silence(socket.as_fd()) {
+            Some(silent) => {
+                let nothing_heard = state.unanswered && silent >= interval * 9 / 10;
+                state.silent = if nothing_heard { state.silent + 1 } else { 0 };
+                state.unanswered = true;
+            }
+            None => (state.unanswered, state.silent) = (false, 0),
+        }
+        if state.silent >= 2 {
+            log::warn!(
+                "{}: the peer's host has not answered for {interval:?} and more",
+                state.link.id()
+            );
+            self.lost(engine, state);
+        } else if state.unanswered || state.link.is_busy() {
+            state.watched = true;
+            engine.deadline(interval, self.name, Timer::Liveness);
+        }
+    }
+
+    /// The engine panicked.
+    pub(crate) fn fail(&self) {
+        let mut state = lock(&self.state);
+        state.link.end(End::Internal);
+        state.socket = None;
+        state.stage = Stage::Over;
+    }
+
+    /// The domain closes.
+    pub(crate) fn abandon(&self) {
+        let mut state = lock(&self.state);
+        state.link.close();
+        state.socket = None;
+        state.stage = Stage::Over;
+    }
+
+    pub(crate) fn try_dump(&self) -> String {
+        match self.state.try_lock() {
+            Ok(state) => state.dump(),
+            Err(_) => "(a connection that is busy)".to_owned(),
+        }
+    }
+}
+
+/// Why the kernel did not connect.
+fn refusal(cause: io::Error) -> Error {
+    match cause.kind() {
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            Error::Refused
+        }
+        ErrorKind::TimedOut => Error::TimedOut,
+        _ => Error::Unreachable(
+            Failure::new("connect", "no way to the address").of(NAME).because(cause),
+        ),
+    }
+}
+
+impl<P: Policy> State<P> {
+    /// Writes what waits, as long as the socket takes it; says whether anything went.
+    pub(crate) fn flush(&mut self, engine: &Engine<P>) -> bool {
+        let mut wrote = false;
+        while self.link.has_output() {
+            let Some(fd) = self.socket.as_ref().map(AsFd::as_fd) else { return wrote };
+            engine.stats().system_calls.add(1);
+            // SAFETY: the link gives memory of operations in flight, of regions that it holds open during the
+            // call, and its own.
+            match self.link.transmit(|runs| unsafe { socket::transmit(fd, runs) }) {
+                Ok(_) => wrote = true,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.full = true;
+                    return wrote;
+                }
+                // The peer is gone. What it sent before is still to be read, and then the read tells.
+                Err(_) => return wrote,
+            }
+            self.link.fill();
+        }
+        self.full = false;
+        wrote
+    }
+
+    fn dump(&self) -> String {
+        let stage = match self.stage {
+            Stage::New => "new",
+            Stage::Connecting(_) => "connecting",
+            Stage::Greeted(_) => "waits for the listener's answer",
+            Stage::Linked => "linked",
+            Stage::Over => "over",
+        };
+        let full = if self.full { ", the socket is full" } else { "" };
+        format!("{}; {stage} {:?} -> {:?}{full}", self.link.dump(), self.local, self.peer)
+    }
+}
