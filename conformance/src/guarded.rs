@@ -51,6 +51,25 @@ impl Guarded {
         &self.region
     }
 
+    /// Registers a range of the payload once more, in the same domain or another, with rights of its own. What lies
+    /// around it then shows whether anybody reached out of it.
+    ///
+    /// # Errors
+    /// If the domain refuses.
+    #[track_caller]
+    pub fn register(
+        &self,
+        domain: &Domain,
+        range: impl RangeBounds<usize>,
+        access: Access,
+    ) -> Result<Region, Failed> {
+        let Range { start, end } = self.resolve(range);
+        match self.region.memory() {
+            Some(memory) => Ok(domain.register_part(memory, GUARD + start..GUARD + end, access)?),
+            None => Err(Failed::new("a region of the library's own memory", "foreign memory")),
+        }
+    }
+
     /// Part of the payload, for an operation: `a.send(source.slice(..8), 1)`. A range beyond the payload reaches
     /// into the guards, or out of the region; that is for cases that mean it.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Slice<'_> {

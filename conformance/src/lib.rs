@@ -51,6 +51,7 @@ mod runner;
 // TODO of the case authors: drop `dead_code` once the memory and protection cases use it
 mod sys;
 mod target;
+mod usage;
 mod watch;
 
 pub use case::{Case, Group, Needs};

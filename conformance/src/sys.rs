@@ -3,7 +3,7 @@
 //! The only module of this crate with unsafe code. Its functions are safe to call.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use fabric::{Access, Domain, Region};
@@ -88,9 +88,18 @@ impl Pages {
 /// They lie below the lowest address that the kernel hands out (`vm.mmap_min_addr`), so that no other thread's
 /// mapping can come to be there meanwhile.
 pub(crate) fn register_unmapped(domain: &Domain, access: Access) -> fabric::Result<Region> {
-    let nowhere = std::ptr::without_provenance_mut(8192);
+    register_nowhere(domain, 8192, 4096, access)
+}
+
+/// Registers `len` bytes at `start`, which are no memory of this process, at least not all of them: so it must fail.
+pub(crate) fn register_nowhere(
+    domain: &Domain,
+    start: usize,
+    len: usize,
+    access: Access,
+) -> fabric::Result<Region> {
     // SAFETY: nothing accesses the range: no provider may accept it, and no case uses the region if one does.
-    unsafe { domain.register_raw(nowhere, 4096, access) }
+    unsafe { domain.register_raw(std::ptr::without_provenance_mut(start), len, access) }
 }
 
 /// The system's page size in bytes.
@@ -98,6 +107,64 @@ pub(crate) fn page_size() -> usize {
     // SAFETY: `sysconf` has no preconditions.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096)
+}
+
+/// An epoll instance: how an event loop sleeps.
+#[derive(Debug)]
+pub(crate) struct Epoll(OwnedFd);
+
+impl Epoll {
+    /// Watches nothing yet.
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: the call has no preconditions.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        Ok(Epoll(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Watches whether a descriptor is readable, level-triggered, as long as it is open.
+    pub(crate) fn add(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        // SAFETY: both descriptors are open, and `event` is alive.
+        let result = unsafe {
+            libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &mut event)
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Sleeps until a descriptor is readable; false if none is within `time`.
+    pub(crate) fn wait(&self, time: Duration) -> io::Result<bool> {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
+            let left = libc::c_int::try_from(left).unwrap_or(libc::c_int::MAX);
+            let mut event = libc::epoll_event { events: 0, u64: 0 };
+            // SAFETY: there is room for the one event asked for.
+            match unsafe { libc::epoll_wait(self.0.as_raw_fd(), &mut event, 1, left) } {
+                0 => return Ok(false),
+                1.. => return Ok(true),
+                _ => {}
+            }
+            let cause = io::Error::last_os_error();
+            if cause.kind() != io::ErrorKind::Interrupted {
+                return Err(cause);
+            }
+        }
+    }
+}
+
+/// What the processors have worked for this process so far, for all of its threads.
+pub(crate) fn cpu_time() -> io::Result<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is alive.
+    if unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // Neither is negative.
+    Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
 /// Runs `body` in a forked child and gives back its text. The child has no threads but its own, and ends without
@@ -144,6 +211,92 @@ pub(crate) fn in_child(time: Duration, body: impl FnOnce() -> String) -> Result<
     }
 }
 
+/// A forked child of this process. It is killed when this is dropped, stopped or not.
+#[derive(Debug)]
+pub(crate) struct Child(libc::pid_t);
+
+impl Child {
+    /// Runs `body` in a child, which has no threads but its own and ends without running destructors or exit
+    /// handlers. It closes the descriptors it inherits, so that it keeps nobody's connection open; what `body` uses
+    /// it opens itself.
+    pub(crate) fn run(body: impl FnOnce()) -> io::Result<Self> {
+        // SAFETY: as in `in_child`; the child closes only copies, and does not return from here.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                // SAFETY: closes this process's descriptors from 3 on (close_range(2)); no code of the child runs
+                // that uses an inherited one.
+                unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+                // What becomes of it the parent sees from outside.
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+                // SAFETY: it runs no handlers and does not return.
+                unsafe { libc::_exit(0) }
+            }
+            child => Ok(Child(child)),
+        }
+    }
+
+    /// Stops it as `SIGSTOP` does; when this returns, no thread of it runs any more.
+    pub(crate) fn stop(&self) -> io::Result<()> {
+        // SAFETY: siginfo_t is plain data.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let how = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT;
+        // SAFETY: the child is reaped by the drop alone, so the number is its own; `info` has room for the answer.
+        let failed = unsafe {
+            libc::kill(self.0, libc::SIGSTOP);
+            libc::waitid(libc::P_PID, self.0 as libc::id_t, &raw mut info, how)
+        } != 0;
+        match info.si_code {
+            _ if failed => Err(io::Error::last_os_error()),
+            libc::CLD_STOPPED => Ok(()),
+            _ => Err(io::Error::other("the child ended before it could be stopped")),
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // SAFETY: the child is not reaped yet, so the number is its own.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// Lets this process lock at most `bytes` of memory, whoever it runs as: sets `RLIMIT_MEMLOCK` and gives up
+/// `CAP_IPC_LOCK`. There is no way back, so this is for children.
+pub(crate) fn limit_locked_memory(bytes: u64) -> io::Result<()> {
+    /// Both as capget(2) describes them.
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: libc::c_int,
+    }
+    #[repr(C)]
+    #[derive(Clone, Copy, Default)]
+    struct Sets {
+        effective: u32,
+        permitted: u32,
+        inheritable: u32,
+    }
+    const VERSION_3: u32 = 0x2008_0522;
+    const CAP_IPC_LOCK: u32 = 14;
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    let mut header = Header { version: VERSION_3, pid: 0 };
+    let mut sets = [Sets::default(); 2];
+    // SAFETY: `limit` is alive.
+    let mut done = unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) } == 0;
+    // SAFETY: version 3 of the header goes with two elements of sets.
+    done &= unsafe { libc::syscall(libc::SYS_capget, &raw mut header, sets.as_mut_ptr()) } == 0;
+    for set in [&mut sets[0].effective, &mut sets[0].permitted, &mut sets[0].inheritable] {
+        *set &= !(1 << CAP_IPC_LOCK);
+    }
+    // SAFETY: as above; giving up a capability is always allowed.
+    done &= unsafe { libc::syscall(libc::SYS_capset, &raw mut header, sets.as_ptr()) } == 0;
+    if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// What comes from a pipe until all its writers are gone; `None` if that takes too long.
 fn read_until_closed(pipe: &OwnedFd, time: Duration) -> io::Result<Option<String>> {
     let until = Instant::now() + time;
@@ -188,6 +341,57 @@ mod tests {
         };
         let failed = in_child(Duration::from_millis(100), hang).unwrap_err();
         assert_eq!(failed.seen(), "it hangs");
+    }
+
+    #[test]
+    fn epoll_tells_readable_from_not() {
+        use std::io::Write;
+        use std::os::fd::AsFd;
+        let (near, mut far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let epoll = Epoll::new().unwrap();
+        epoll.add(near.as_fd()).unwrap();
+        assert!(!epoll.wait(Duration::from_millis(1)).unwrap());
+        far.write_all(&[1]).unwrap();
+        assert!(epoll.wait(Duration::from_secs(10)).unwrap());
+    }
+
+    #[test]
+    fn work_costs_cpu_time() {
+        let (before, start) = (cpu_time().unwrap(), Instant::now());
+        while start.elapsed() < Duration::from_secs(10) {
+            if cpu_time().unwrap() - before >= Duration::from_millis(5) {
+                return;
+            }
+        }
+        panic!("10 s of work cost nothing");
+    }
+
+    #[test]
+    fn child_stops_and_is_killed() {
+        let child = Child::run(|| {
+            loop {
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        })
+        .unwrap();
+        let stat = format!("/proc/{}/stat", child.0);
+        child.stop().unwrap();
+        let text = std::fs::read_to_string(&stat).unwrap();
+        assert!(text.contains(") T "), "{text}");
+        drop(child);
+        assert!(std::fs::read_to_string(&stat).is_err());
+    }
+
+    #[test]
+    fn locked_memory_is_limited() {
+        let text = in_child(Duration::from_secs(10), || {
+            let pages = Pages::map(1 << 20, Protection::ReadWrite).unwrap();
+            limit_locked_memory(64 << 10).unwrap();
+            // SAFETY: locking pages of this mapping changes none of its contents.
+            let locked = unsafe { libc::mlock(pages.start.cast(), pages.len) };
+            format!("{locked} {:?}", io::Error::last_os_error().kind())
+        });
+        assert_eq!(text.unwrap(), "-1 OutOfMemory");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod atomic;
 mod completion;
 mod connection;
 mod discovery;
+mod layout;
 mod memory;
 mod ordering;
 mod progress;

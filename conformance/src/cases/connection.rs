@@ -1,5 +1,0 @@
-//! Connecting, accepting, rejecting, listening.
-
-use crate::prelude::*;
-
-pub(super) const CASES: &[Case] = &[];

@@ -1,0 +1,157 @@
+//! Connections that end before they stand, and what is left of those that stood.
+
+use super::{message, next_event, next_request};
+use crate::prelude::*;
+use crate::sys::Child;
+use crate::usage::Usage;
+
+pub(super) fn cancel_connect(rig: &Rig) -> Outcome {
+    let listener = rig.listen(rig.domain_b())?;
+    let events = rig.domain_a().events();
+    let observer = rig.end(rig.domain_a())?;
+    for drops in [true, false] {
+        let a = rig.end(rig.domain_a())?;
+        let (id, cq) = (a.id(), a.cq().clone());
+        a.recv(Slices::none(), 1)?;
+        a.connect(listener.local_addr(), &[])?;
+        // The listener has it and does not answer, so the attempt is under way for certain.
+        let request = next_request(rig, &listener)?;
+        let rest = if drops {
+            drop(a);
+            None
+        } else {
+            a.disconnect();
+            check_eq!(a.state(), EndpointState::Dead, "state when canceled");
+            Some(a)
+        };
+        let event = next_event(rig, &events)?;
+        let canceled = matches!(event, Event::ConnectFailed { endpoint, error: Error::Canceled }
+            if endpoint == id);
+        check!(canceled, "ConnectFailed(Canceled), not {event:?}, dropped: {drops}");
+        let flushed = cq.wait_one(Some(rig.scaled(super::PATIENCE)))?;
+        check_eq!((flushed.context, flushed.status), (1, Status::Canceled), "the receive posted");
+        drop(request);
+        if let Some(a) = rest {
+            a.disconnect();
+            check_err!(a.send(Slices::none(), 2), Error::NotConnected, "a send when canceled");
+        }
+        observer.expect_no_event_for(Duration::from_millis(100))?;
+        check_eq!(cq.poll_one()?, None, "completions after the last");
+    }
+    Ok(())
+}
+
+pub(super) fn accept_gone(rig: &Rig) -> Outcome {
+    let listener = rig.listen(rig.domain_b())?;
+    for answered_late in [true, false] {
+        let a = rig.end(rig.domain_a())?;
+        let b =
+            rig.end_with(rig.domain_b(), |attr| attr.connect_timeout = Duration::from_secs(2))?;
+        b.recv(Slices::none(), 1)?;
+        a.connect(listener.local_addr(), &[])?;
+        let mut request = next_request(rig, &listener)?;
+        check_matches!(b.next_event()?, Event::ConnectRequest { .. }, "the event of the request");
+        drop(a);
+        if answered_late {
+            // Long enough for the news of its leaving to be here.
+            b.expect_no_event_for(Duration::from_millis(100))?;
+        }
+        request.accept(&b, b"too late")?;
+        let event = b.next_event()?;
+        let ended = matches!(event, Event::Disconnected { endpoint, .. } if endpoint == b.id());
+        check!(ended, "Disconnected, not {event:?}");
+        b.expect(1, Status::Canceled)?;
+        check_eq!(b.state(), EndpointState::Dead, "state when the connector was gone");
+        let outcome = b.wait_connected(Some(Duration::from_millis(1)));
+        check_err!(outcome, Error::NotConnected, "the outcome of accepting");
+        check_err!(b.send(Slices::none(), 2), Error::NotConnected, "a send to nobody");
+        b.expect_no_event_for(Duration::from_millis(100))?;
+    }
+    // Neither does rejecting one that has left fail.
+    let a = rig.end(rig.domain_a())?;
+    a.connect(listener.local_addr(), &[])?;
+    let mut request = next_request(rig, &listener)?;
+    drop(a);
+    request.reject(b"too late")?;
+    Ok(())
+}
+
+pub(super) fn accept_half_open(rig: &Rig) -> Outcome {
+    const TIMER: Duration = Duration::from_secs(1);
+    let b = rig.end_with(rig.domain_b(), |attr| attr.connect_timeout = TIMER)?;
+    b.recv(Slices::none(), 1)?;
+    let listener = rig.listen(rig.domain_b())?;
+    let (target, at) = (rig.target().clone(), listener.local_addr());
+    let connector = Child::run(|| {
+        let attempt = || -> fabric::Result<()> {
+            let domain = target.open()?;
+            let queue = domain.completion_queue(256)?;
+            let endpoint = domain.endpoint().build(&queue)?;
+            endpoint.connect(at, b"from a child")?;
+            endpoint.wait_connected(None)?;
+            endpoint.wait_disconnected(None).map(drop)
+        };
+        // The parent notices whatever goes wrong.
+        let _ = attempt();
+    })?;
+    let mut request = next_request(rig, &listener)?;
+    check_bytes!(request.private_data(), b"from a child", "private data of the request");
+    check_matches!(b.next_event()?, Event::ConnectRequest { .. }, "the event of the request");
+    // Its host is there and its descriptors are open; it just never says anything again.
+    connector.stop()?;
+    let start = Instant::now();
+    request.accept(&b, &[])?;
+    let event = b.next_event()?;
+    let taken = start.elapsed();
+    let ended = matches!(event, Event::Disconnected { endpoint, .. } if endpoint == b.id());
+    check!(ended, "Disconnected, not {event:?}");
+    let limit = TIMER + rig.scaled(Duration::from_secs(1));
+    check!(taken < limit, "the end within {limit:?}, not after {taken:?}");
+    b.expect(1, Status::Canceled)?;
+    drop(connector);
+    b.expect_no_event_for(Duration::from_millis(100))?;
+
+    // The listener is none the worse.
+    let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+    a.connect(at, &[])?;
+    next_request(rig, &listener)?.accept(&b, &[])?;
+    a.expect_connected()?;
+    b.expect_connected()?;
+    Ok(())
+}
+
+pub(super) fn reconnect_1000(rig: &Rig) -> Outcome {
+    const WARM_UP: usize = 50;
+    const TIMES: usize = 1000;
+    const MOST_GROWTH: usize = 16 << 20;
+    let once = |i: usize| -> Outcome {
+        let (a, b) = rig.pair()?;
+        message(&a, &b, rig.pattern(i))?;
+        // In all the ways in which a connection ends, both sides at once included.
+        match i % 4 {
+            0 => a.shutdown(rig.scaled(super::PATIENCE))?,
+            1 => a.disconnect(),
+            2 => drop(a),
+            _ => return Ok(()),
+        }
+        b.expect_disconnected()?;
+        Ok(())
+    };
+    // Allocators, tables and the like get their size.
+    for i in 0..WARM_UP {
+        once(i)?;
+    }
+    let before = Usage::now()?;
+    for i in 0..TIMES {
+        once(i)?;
+    }
+    // The last frames of the last connections may still be on their way.
+    rig.eventually(|| {
+        let after = Usage::now()?;
+        check_eq!(after.descriptors, before.descriptors, "open descriptors");
+        check_eq!(after.threads, before.threads, "threads");
+        let grown = after.resident_bytes.saturating_sub(before.resident_bytes);
+        check!(grown < MOST_GROWTH, "less than {MOST_GROWTH} bytes more in memory, not {grown}");
+        Ok(())
+    })
+}

@@ -1,0 +1,201 @@
+//! Listeners, their backlog, and the event queue's descriptor.
+
+use std::os::fd::AsFd;
+
+use fabric::core::wakeup::wait_readable;
+use fabric::{EventQueue, ListenerAttr};
+
+use super::{message, next_request, nobody_listens};
+use crate::prelude::*;
+
+pub(super) fn refuse(rig: &Rig) -> Outcome {
+    let a = rig.end(rig.domain_a())?;
+    a.recv(Slices::none(), 1)?;
+    a.connect(nobody_listens(rig)?, b"anybody?")?;
+    let event = a.next_event()?;
+    let refused = matches!(&event, Event::ConnectFailed { endpoint, error: Error::Refused }
+        if *endpoint == a.id());
+    check!(refused, "ConnectFailed(Refused), not {event:?}");
+    check_eq!(a.state(), EndpointState::Dead, "state when refused");
+    a.expect(1, Status::Canceled)?;
+    let outcome = a.wait_connected(Some(Duration::from_millis(1)));
+    check_err!(outcome, Error::NotConnected, "waiting for an outcome that was taken");
+    a.expect_no_event_for(Duration::from_millis(100))?;
+    a.expect_none_for(Duration::from_millis(1))
+}
+
+pub(super) fn listen_twice(rig: &Rig) -> Outcome {
+    let listener = rig.listen(rig.domain_a())?;
+    let at = listener.local_addr();
+    for (whose, domain) in [("the same", rig.domain_a()), ("another", rig.domain_b())] {
+        check_err!(domain.listen(at), Error::AddrInUse(_), "a second listener of {whose} domain");
+    }
+    // The first one is unharmed, and the address is free when it is gone.
+    let (a, b) = (rig.end(rig.domain_b())?, rig.end(rig.domain_a())?);
+    a.connect(at, &[])?;
+    next_request(rig, &listener)?.accept(&b, &[])?;
+    a.expect_connected()?;
+    b.expect_connected()?;
+    drop(listener);
+    let listener = rig.domain_b().listen(at)?;
+    check_eq!(listener.local_addr(), at, "address of the next listener");
+    let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+    a.connect(at, &[])?;
+    next_request(rig, &listener)?.accept(&b, &[])?;
+    a.expect_connected()?;
+    b.expect_connected()?;
+    Ok(())
+}
+
+pub(super) fn listen_close_pending(rig: &Rig) -> Outcome {
+    let (taken, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+    let waiting = [rig.end(rig.domain_a())?, rig.end(rig.domain_a())?];
+    let listener = rig.listen(rig.domain_b())?;
+    taken.connect(listener.local_addr(), b"first")?;
+    let mut request = next_request(rig, &listener)?;
+    check_matches!(b.next_event()?, Event::ConnectRequest { .. }, "the first event");
+    // The event tells that a request waits; nobody takes it.
+    waiting[0].connect(listener.local_addr(), b"second")?;
+    check_matches!(b.next_event()?, Event::ConnectRequest { .. }, "the second event");
+    // On its way, wherever that is.
+    waiting[1].connect(listener.local_addr(), b"third")?;
+    drop(listener);
+    for (i, end) in waiting.iter().enumerate() {
+        let outcome = end.wait_connected(Some(rig.scaled(super::PATIENCE)));
+        check_err!(outcome, Error::Refused, "the outcome of waiting end {i}");
+    }
+    request.accept(&b, b"still")?;
+    check_bytes!(taken.expect_connected()?, b"still", "accept data of the request that was taken");
+    b.expect_connected()?;
+    message(&taken, &b, rig.pattern(0))?;
+    b.expect_no_event_for(Duration::from_millis(50))
+}
+
+/// The backlog that a case wants, and no other setting.
+fn backlog(requests: usize) -> ListenerAttr {
+    let mut attr = ListenerAttr::default();
+    attr.backlog = requests;
+    attr
+}
+
+pub(super) fn backlog_burst(rig: &Rig) -> Outcome {
+    const COUNT: usize = 64;
+    let listener = rig.domain_b().listen_with(rig.addr(), &backlog(COUNT))?;
+    let ends = |domain| (0..COUNT).map(|_| rig.end(domain)).collect::<Result<Vec<_>, _>>();
+    let (connecting, accepting) = (ends(rig.domain_a())?, ends(rig.domain_b())?);
+    for (i, end) in connecting.iter().enumerate() {
+        end.connect(listener.local_addr(), &[i as u8, 1])?;
+    }
+    let mut seen = [false; COUNT];
+    for end in &accepting {
+        let mut request = next_request(rig, &listener)?;
+        let &[who, 1] = request.private_data() else {
+            fail!("two bytes of connect data", "{:?}", request.private_data());
+        };
+        let new = seen.get_mut(usize::from(who)).is_some_and(|seen| !std::mem::replace(seen, true));
+        check!(new, "each connector once, not {who} again");
+        request.accept(end, &[who, 2])?;
+    }
+    for (i, end) in connecting.iter().enumerate() {
+        check_bytes!(end.expect_connected()?, [i as u8, 2], "accept data of connector {i}");
+    }
+    for end in &accepting {
+        end.expect_connected()?;
+    }
+    check!(listener.poll().is_none(), "no request more");
+    Ok(())
+}
+
+pub(super) fn backlog_full(rig: &Rig) -> Outcome {
+    const BACKLOG: usize = 4;
+    let listener = rig.domain_b().listen_with(rig.addr(), &backlog(BACKLOG))?;
+    let connecting: Vec<End> =
+        (0..BACKLOG + 1).map(|_| rig.end(rig.domain_a())).collect::<Result<_, _>>()?;
+    for end in &connecting {
+        end.connect(listener.local_addr(), &[])?;
+    }
+    let refused = match connecting[0].next_event()? {
+        Event::ConnectFailed { endpoint, error: Error::Refused } => endpoint,
+        event => fail!("ConnectFailed(Refused)", "{event:?}"),
+    };
+    connecting[0].expect_no_event_for(Duration::from_millis(200))?;
+    let waiting: Vec<&End> = connecting.iter().filter(|end| end.id() != refused).collect();
+    check_eq!(waiting.len(), BACKLOG, "ends that wait");
+    let accepting: Vec<End> =
+        (0..BACKLOG).map(|_| rig.end(rig.domain_b())).collect::<Result<_, _>>()?;
+    for end in &accepting {
+        next_request(rig, &listener)?.accept(end, &[])?;
+    }
+    for end in waiting.into_iter().chain(&accepting) {
+        end.expect_connected()?;
+    }
+    // There is room again.
+    let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+    a.connect(listener.local_addr(), &[])?;
+    next_request(rig, &listener)?.accept(&b, &[])?;
+    a.expect_connected()?;
+    b.expect_connected()?;
+    Ok(())
+}
+
+/// Whether the queue's descriptor is readable now.
+fn is_readable(events: &EventQueue) -> Result<bool, Failed> {
+    Ok(wait_readable(events.as_fd(), Some(Instant::now()))?)
+}
+
+/// Sleeps on the queue's descriptor until it is readable.
+#[track_caller]
+fn sleep_on(rig: &Rig, events: &EventQueue) -> Outcome {
+    let readable = wait_readable(events.as_fd(), Some(rig.deadline(super::PATIENCE)))?;
+    check!(readable, "a readable descriptor");
+    Ok(())
+}
+
+pub(super) fn events_pollable(rig: &Rig) -> Outcome {
+    let (at_a, at_b) = (rig.domain_a().events(), rig.domain_b().events());
+    let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+    let refused = rig.end(rig.domain_a())?;
+    let nowhere = nobody_listens(rig)?;
+    let listener = rig.listen(rig.domain_b())?;
+    for events in [&at_a, &at_b] {
+        check!(!is_readable(events)?, "a quiet descriptor before anything happens");
+        check!(events.poll().is_none(), "no event before anything happens");
+    }
+
+    a.connect(listener.local_addr(), &[])?;
+    sleep_on(rig, &at_b)?;
+    check!(is_readable(&at_b)?, "readable as long as nobody takes the event");
+    check_matches!(at_b.poll(), Some(Event::ConnectRequest { .. }), "the event");
+    check!(!is_readable(&at_b)?, "quiet when it is taken");
+    next_request(rig, &listener)?.accept(&b, &[])?;
+
+    sleep_on(rig, &at_a)?;
+    sleep_on(rig, &at_b)?;
+    check_matches!(at_a.poll(), Some(Event::Connected { .. }), "the event");
+    check!(!is_readable(&at_a)?, "quiet when it is taken");
+    // The wait of an endpoint takes its event too.
+    b.expect_connected()?;
+    check!(!is_readable(&at_b)?, "quiet when a wait has taken it");
+
+    // Two events: readable until the second is taken.
+    refused.connect(nowhere, &[])?;
+    sleep_on(rig, &at_a)?;
+    a.disconnect();
+    sleep_on(rig, &at_b)?;
+    check_matches!(at_b.poll(), Some(Event::Disconnected { .. }), "the event");
+    check!(!is_readable(&at_b)?, "quiet when it is taken");
+    // Reported by the time that the peer has heard of it, and at once by this side.
+    check_matches!(at_a.poll(), Some(Event::ConnectFailed { .. }), "the first of two events");
+    check!(is_readable(&at_a)?, "readable while the second waits");
+    check_matches!(at_a.poll(), Some(Event::Disconnected { .. }), "the second event");
+    check!(!is_readable(&at_a)?, "quiet when both are taken");
+
+    // What is dropped takes its events along.
+    let (a, b) = rig.pair()?;
+    a.disconnect();
+    sleep_on(rig, &at_b)?;
+    drop(b);
+    check!(!is_readable(&at_b)?, "quiet when the endpoint of the event is gone");
+    check!(at_b.poll().is_none(), "no event of an endpoint that is gone");
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! How connections come about.
+
+use std::net::SocketAddr;
+
+use super::{message, next_request};
+use crate::prelude::*;
+
+pub(super) fn connect_basic(rig: &Rig) -> Outcome {
+    for ip in [Some(rig.ip()), rig.ip_v6()].into_iter().flatten() {
+        let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+        let listener = rig.domain_b().listen(SocketAddr::new(ip, 0))?;
+        check!(listener.poll().is_none(), "no request yet");
+        check_eq!(a.state(), EndpointState::Idle, "state before connecting");
+        a.connect(listener.local_addr(), &[])?;
+        check_eq!(a.state(), EndpointState::Connecting, "state while connecting");
+
+        let event = b.next_event()?;
+        let announced =
+            matches!(event, Event::ConnectRequest { listener: l } if l == listener.id());
+        check!(announced, "the request at this listener, not {event:?}");
+        let Some(mut request) = listener.poll() else { fail!("the request", "none") };
+        check!(listener.poll().is_none(), "one request only");
+        check_bytes!(request.private_data(), [0; 0], "private data that nobody gave");
+        request.accept(&b, &[])?;
+        for end in [&a, &b] {
+            let event = end.next_event()?;
+            let stands = matches!(&event, Event::Connected { endpoint, data }
+                if *endpoint == end.id() && data.is_empty());
+            check!(stands, "Connected of {}, without data, not {event:?}", end.id());
+            check_eq!(end.state(), EndpointState::Connected, "state when connected");
+        }
+
+        let again = a.connect(listener.local_addr(), &[]);
+        check_err!(again, Error::InvalidState(_), "connecting once more");
+        message(&a, &b, rig.pattern(0))?;
+        message(&b, &a, rig.pattern(1))?;
+        a.expect_no_event_for(Duration::from_millis(50))?;
+        b.expect_no_event_for(Duration::from_millis(50))?;
+    }
+    Ok(())
+}
+
+pub(super) fn connect_timeout(rig: &Rig) -> Outcome {
+    const TIMER: Duration = Duration::from_secs(1);
+    let a = rig.end_with(rig.domain_a(), |attr| attr.connect_timeout = TIMER)?;
+    let listener = rig.listen(rig.domain_b())?;
+    let start = Instant::now();
+    a.connect(listener.local_addr(), b"hello?")?;
+    let event = a.next_event()?;
+    let taken = start.elapsed();
+    let timed_out = matches!(&event, Event::ConnectFailed { endpoint, error: Error::TimedOut }
+        if *endpoint == a.id());
+    check!(timed_out, "ConnectFailed(TimedOut), not {event:?}");
+    let limit = rig.scaled(2 * TIMER);
+    check!(
+        TIMER <= taken && taken < limit,
+        "the end in {TIMER:?} to {limit:?}, not after {taken:?}"
+    );
+    check_eq!(a.state(), EndpointState::Dead, "state when timed out");
+    a.expect_no_event_for(Duration::from_millis(200))
+}
+
+pub(super) fn accept_late(rig: &Rig) -> Outcome {
+    let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+    let listener = rig.listen(rig.domain_b())?;
+    a.connect(listener.local_addr(), b"patience")?;
+    let mut request = next_request(rig, &listener)?;
+    // By the clock, not scaled: the connector's time-out is its default of 5 s.
+    let waited = a.wait_connected(Some(Duration::from_secs(2)));
+    check_err!(waited, Error::TimedOut, "waiting for 2 s only");
+    check_eq!(a.state(), EndpointState::Connecting, "state after such a wait");
+    request.accept(&b, b"at last")?;
+    check_bytes!(a.expect_connected()?, b"at last", "private data of the acceptor");
+    b.expect_connected()?;
+    message(&a, &b, rig.pattern(0))?;
+    message(&b, &a, rig.pattern(1))
+}
+
+pub(super) fn prepost_recv(rig: &Rig) -> Outcome {
+    const COUNT: usize = 10;
+    let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+    let (near, far) = (a.buffer(2 * COUNT * 64)?, b.buffer(2 * COUNT * 64)?);
+    let slot = |i: usize| i * 64..(i + 1) * 64;
+    near.put_pattern(..COUNT * 64, rig.pattern(0))?;
+    far.put_pattern(..COUNT * 64, rig.pattern(1))?;
+    let listener = rig.listen(rig.domain_b())?;
+    // Some when idle, some while connecting.
+    for i in 0..COUNT / 2 {
+        a.recv(near.slice(slot(COUNT + i)), i as u64)?;
+        b.recv(far.slice(slot(COUNT + i)), i as u64)?;
+    }
+    a.connect(listener.local_addr(), &[])?;
+    let mut request = next_request(rig, &listener)?;
+    for i in COUNT / 2..COUNT {
+        a.recv(near.slice(slot(COUNT + i)), i as u64)?;
+        b.recv(far.slice(slot(COUNT + i)), i as u64)?;
+    }
+    request.accept(&b, &[])?;
+    // Each side sends as soon as it may.
+    for (end, buffer) in [(&a, &near), (&b, &far)] {
+        end.expect_connected()?;
+        for i in 0..COUNT {
+            end.post(&Op::send(buffer.slice(slot(i))).unsignaled())?;
+        }
+    }
+    for (end, buffer, pattern) in [(&a, &near, rig.pattern(1)), (&b, &far, rig.pattern(0))] {
+        for i in 0..COUNT {
+            check_eq!(end.expect_ok(i as u64)?.len, 64, "length of receive {i}");
+        }
+        buffer.check_pattern(COUNT * 64.., pattern)?;
+        buffer.check_guards()?;
+    }
+    Ok(())
+}
+
+pub(super) fn post_before_connected(rig: &Rig) -> Outcome {
+    let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+    let (local, target) = (a.buffer(8)?, b.buffer(64)?);
+    local.fill(0xee)?;
+    let refused = |end: &End, when: &str| -> Outcome {
+        for (what, op) in [
+            ("a send", Op::send(&local)),
+            ("an empty send", Op::send(Slices::none())),
+            ("an inject", Op::inject(b"early")),
+            ("a write", Op::write(&local, target.at(0))),
+            ("an injected write", Op::inject_write(b"early", target.at(0))),
+            ("a write with immediate", Op::write(&local, target.at(0)).immediate(7)),
+            ("a read", Op::read(&local, target.at(0))),
+            ("an add", Op::atomic(AtomicOp::Add, 1u64, target.at(0))),
+        ] {
+            let posted = end.post(&op.context(66));
+            check_err!(posted, Error::NotConnected, "{what} {when}");
+        }
+        let batch = end.post_batch(&[Op::send(&local), Op::send(&local)]);
+        let batch = batch.map_err(|batch| (batch.posted, batch.error));
+        check_matches!(batch, Err((0, Error::NotConnected)), "a batch {when}");
+        Ok(())
+    };
+    refused(&a, "when idle")?;
+    let listener = rig.listen(rig.domain_b())?;
+    a.connect(listener.local_addr(), &[])?;
+    refused(&a, "while connecting")?;
+    let mut request = next_request(rig, &listener)?;
+    refused(&a, "while the listener has the request")?;
+    request.accept(&b, &[])?;
+    a.expect_connected()?;
+    b.expect_connected()?;
+
+    // The peer's receives see what is sent from now on, and its memory stays as it is.
+    message(&a, &b, rig.pattern(0))?;
+    message(&b, &a, rig.pattern(1))?;
+    a.expect_none_for(Duration::from_millis(100))?;
+    b.expect_none_for(Duration::from_millis(1))?;
+    target.check_filled(.., 0)?;
+    local.check_filled(.., 0xee)?;
+    check_eq!(a.counters().posted_sends, 1, "sends that the endpoint counted");
+    target.check_guards()
+}
+
+pub(super) fn acceptor_sends_first(rig: &Rig) -> Outcome {
+    let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+    let (near, far) = (a.buffer(300)?, b.buffer(100)?);
+    far.put_pattern(.., rig.pattern(0))?;
+    a.recv(near.slice(..100), 1)?;
+    a.recv(near.slice(100..200), 2)?;
+    let listener = rig.listen(rig.domain_b())?;
+    a.connect(listener.local_addr(), &[])?;
+    next_request(rig, &listener)?.accept(&b, &[])?;
+    b.expect_connected()?;
+    b.send(&far, 3)?;
+    b.post(&Op::write(&far, near.at(200)).immediate(9).context(4))?;
+    b.expect_ok(3)?;
+    b.expect_ok(4)?;
+    a.expect_connected()?;
+    check_eq!(a.expect_ok(1)?.len, 100, "length of the acceptor's message");
+    check_eq!(a.expect_ok(2)?.immediate, Some(9), "immediate of its write");
+    near.check_pattern(..100, rig.pattern(0))?;
+    near.check_filled(100..200, 0)?;
+    near.check_pattern(200.., rig.pattern(0))?;
+    near.check_guards()?;
+    message(&a, &b, rig.pattern(1))
+}
+
+pub(super) fn cross_connect(rig: &Rig) -> Outcome {
+    let (at_a, at_b) = (rig.listen(rig.domain_a())?, rig.listen(rig.domain_b())?);
+    let (a_to_b, b_to_a) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+    let (a_from_b, b_from_a) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+    a_to_b.connect(at_b.local_addr(), b"from a")?;
+    b_to_a.connect(at_a.local_addr(), b"from b")?;
+    for (listener, from, end) in [(&at_a, b"from b", &a_from_b), (&at_b, b"from a", &b_from_a)] {
+        let mut request = next_request(rig, listener)?;
+        check_bytes!(request.private_data(), from, "private data of the request");
+        request.accept(end, from)?;
+        check!(listener.poll().is_none(), "one request at each listener");
+    }
+    check_bytes!(a_to_b.expect_connected()?, b"from a", "private data of the answer");
+    check_bytes!(b_to_a.expect_connected()?, b"from b", "private data of the answer");
+    a_from_b.expect_connected()?;
+    b_from_a.expect_connected()?;
+    message(&a_to_b, &b_from_a, rig.pattern(0))?;
+    message(&b_to_a, &a_from_b, rig.pattern(1))?;
+    // The end of the one is not that of the other.
+    a_to_b.disconnect();
+    check_eq!(b_from_a.expect_disconnected()?, DisconnectReason::Remote, "why it ended");
+    message(&a_from_b, &b_to_a, rig.pattern(2))?;
+    message(&b_to_a, &a_from_b, rig.pattern(3))
+}
+
+pub(super) fn self_connect(rig: &Rig) -> Outcome {
+    let domain = rig.domain_a();
+    let (a, b) = (rig.end(domain)?, rig.end(domain)?);
+    rig.connect(&a, &b)?;
+    // One buffer serves both ends, as they are of one domain.
+    let buffer = a.buffer(512)?;
+    let (bytes, pattern) = (rig.pattern(0).bytes(64), rig.pattern(0));
+    buffer.put_pattern(..64, pattern)?;
+    for (from, to) in [(&a, &b), (&b, &a)] {
+        to.recv(buffer.slice(64..128), 1)?;
+        to.recv(buffer.slice(128..192), 2)?;
+        to.recv(Slices::none(), 3)?;
+        from.post(&Op::send(buffer.slice(..64)).immediate(5).context(4))?;
+        from.inject(&bytes, 5)?;
+        from.post(&Op::write(buffer.slice(..64), buffer.at(192)).immediate(6).context(6))?;
+        from.read(buffer.slice(256..320), buffer.at(0), 7)?;
+        from.post(&Op::write(buffer.slice(..64), buffer.at(320)).delivery_complete().context(8))?;
+        from.fetch_add(5u64, buffer.slice(384..392), buffer.at(392), 9)?;
+        from.compare_swap(5u64, 1, buffer.slice(400..408), buffer.at(392), 10)?;
+        for context in 4..=10 {
+            from.expect_ok(context)?;
+        }
+        check_eq!(to.expect_ok(1)?.immediate, Some(5), "immediate of the send");
+        check_eq!(to.expect_ok(2)?.len, 64, "length of the inject");
+        let written = to.expect_ok(3)?;
+        check_eq!(
+            (written.immediate, written.len),
+            (Some(6), 64),
+            "the write's immediate and length"
+        );
+        from.settle(to)?;
+        for at in [64, 128, 192, 256, 320] {
+            buffer.check_pattern(at..at + 64, pattern)?;
+        }
+        let words = [384, 392, 400].map(|at| buffer.region().get::<u64>(GUARD + at));
+        check_matches!(words, [Ok(0), Ok(1), Ok(5)], "old value, sum swapped, value compared");
+        buffer.put(64, &[0; 448])?;
+    }
+    buffer.check_guards()
+}
+
+pub(super) fn peer_addr(rig: &Rig) -> Outcome {
+    for ip in [Some(rig.ip()), rig.ip_v6()].into_iter().flatten() {
+        let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+        check_eq!((a.local_addr(), a.peer_addr()), (None, None), "addresses before connecting");
+        let listener = rig.domain_b().listen(SocketAddr::new(ip, 0))?;
+        let at = listener.local_addr();
+        check!(at.ip() == ip && at.port() != 0, "{ip} and a port that was chosen, not {at}");
+        a.connect(at, &[])?;
+        let mut request = next_request(rig, &listener)?;
+        let asks = request.peer_addr();
+        request.accept(&b, &[])?;
+        a.expect_connected()?;
+        b.expect_connected()?;
+        check_eq!((a.local_addr(), a.peer_addr()), (Some(asks), Some(at)), "here and there, of a");
+        check_eq!((b.local_addr(), b.peer_addr()), (Some(at), Some(asks)), "here and there, of b");
+        check!(rig.info().addresses.contains(&asks.ip()), "{asks} to be an address of the device");
+    }
+    // The address to connect from, where one is asked for.
+    let source = rig.ip();
+    let a = rig.end_with(rig.domain_a(), |attr| attr.source = Some(source))?;
+    let b = rig.end(rig.domain_b())?;
+    rig.connect(&a, &b)?;
+    check_eq!(a.local_addr().map(|addr| addr.ip()), Some(source), "the source that was asked for");
+    check_eq!(b.peer_addr(), a.local_addr(), "the source as the peer sees it");
+    Ok(())
+}

@@ -1,0 +1,252 @@
+//! Which device is chosen, and what is said of the others.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use fabric::{Choice, Found, Hints, Named};
+
+use crate::prelude::*;
+use crate::target::anything;
+
+/// Whether it is the device under test.
+fn is_target(rig: &Rig, found: &Found) -> bool {
+    (found.provider, &found.device) == (rig.info().provider, &rig.info().device)
+}
+
+pub(super) fn filter_caps(rig: &Rig) -> Outcome {
+    let catalog = rig.target().catalog();
+    let all = catalog.discover_with(&Choice::Auto, &anything())?;
+    // No capability more, then each in turn: some device lacks one of them, and must not pass as a part match.
+    for more in [Capabilities::empty()].into_iter().chain(Capabilities::all().iter()) {
+        let wanted = Capabilities::RMA | Capabilities::ATOMIC | more;
+        let hints = Hints { capabilities: wanted, ..Hints::default() };
+        let judged = catalog.discover_with(&Choice::Auto, &hints)?;
+        check_eq!(judged.len(), all.len(), "devices listed, matching or not");
+        for (plain, judged) in all.iter().zip(&judged) {
+            check_eq!(judged.device, plain.device, "the device at this place of the list");
+            let Ok(info) = &plain.verdict else {
+                check!(judged.verdict.is_err(), "{} to stay unusable", plain.device);
+                continue;
+            };
+            let lacking = wanted.difference(info.capabilities);
+            match &judged.verdict {
+                Ok(_) => {
+                    check!(lacking.is_empty(), "{} not to match without {lacking:?}", info.device)
+                }
+                Err(reason) => {
+                    let named = !lacking.is_empty() && reason.contains(&lacking.names());
+                    check!(
+                        named,
+                        "{} left out for {lacking:?}, not because {reason:?}",
+                        info.device
+                    );
+                }
+            }
+        }
+        match catalog.open_with(&rig.target().choice(), &hints) {
+            Ok(domain) => {
+                let has = domain.info().capabilities;
+                check!(has.contains(wanted), "a domain with {wanted:?}, not with {has:?}");
+            }
+            Err(error) => {
+                check_matches!(error, Error::NoProvider(_), "the refusal of {wanted:?}");
+                let lacking = wanted.difference(rig.info().capabilities);
+                check!(!lacking.is_empty(), "a device that has {wanted:?} to be opened");
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn impossible_hint(rig: &Rig) -> Outcome {
+    let catalog = rig.target().catalog();
+    let hints = Hints { inject: 1 << 40, ..anything() };
+    let names_the_limit = |reason: &str| {
+        let offered = rig.info().limits.inject.to_string();
+        ["inject", "1099511627776", &offered].iter().all(|part| reason.contains(part))
+    };
+    for found in catalog.discover_with(&Choice::Auto, &hints)? {
+        match &found.verdict {
+            Ok(info) => fail!("no device to inject 2^40 bytes", "{} matches", info.device),
+            Err(reason) if is_target(rig, &found) => {
+                check!(names_the_limit(reason), "a reason that names the limit, not {reason:?}");
+            }
+            Err(_) => {}
+        }
+    }
+    for choice in [Choice::Auto, rig.target().choice()] {
+        let error = catalog.open_with(&choice, &hints);
+        let error = check_err!(error, Error::NoProvider(_), "opening with {choice}");
+        let text = error.to_string();
+        check!(names_the_limit(&text), "an error that names the limit, not {text:?}");
+    }
+    Ok(())
+}
+
+pub(super) fn bad_address(rig: &Rig) -> Outcome {
+    const TIMER: Duration = Duration::from_secs(1);
+    // Of a group, and of everybody: no peer has these, and no router or proxy answers in anybody's place.
+    let nobody: [IpAddr; 4] = [
+        Ipv4Addr::new(224, 0, 0, 1).into(),
+        Ipv4Addr::new(239, 255, 1, 1).into(),
+        Ipv4Addr::BROADCAST.into(),
+        Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1).into(),
+    ];
+    for ip in nobody {
+        let a = rig.end_with(rig.domain_a(), |attr| attr.connect_timeout = TIMER)?;
+        let start = Instant::now();
+        match a.connect(SocketAddr::new(ip, 9), &[]) {
+            Ok(()) => {
+                let event = a.next_event()?;
+                let right = |seen: &Event| {
+                    matches!(seen, Event::ConnectFailed { endpoint, error }
+                        if *endpoint == a.id() && matches!(error, Error::Unreachable(_) | Error::TimedOut))
+                };
+                check!(right(&event), "Unreachable or TimedOut for {ip}, not {event:?}");
+                check_eq!(a.state(), EndpointState::Dead, "state after connecting to {ip}");
+            }
+            Err(error) => {
+                check_matches!(error, Error::Unreachable(_), "connecting to {ip}");
+                check_eq!(a.state(), EndpointState::Idle, "state after a call that failed");
+            }
+        }
+        let (taken, limit) = (start.elapsed(), TIMER + rig.scaled(Duration::from_secs(2)));
+        check!(taken < limit, "the outcome for {ip} within {limit:?}, not after {taken:?}");
+    }
+    rig.end(rig.domain_a())?.expect_no_event_for(Duration::from_millis(50))?;
+
+    // For documentation only (RFC 5737), so no interface of anybody's has it.
+    let foreign = IpAddr::from([203, 0, 113, 1]);
+    let listening = rig.domain_a().listen(SocketAddr::new(foreign, 0));
+    check_err!(listening, Error::Unreachable(_), "listening on an address of another machine");
+    let queue = rig.domain_a().completion_queue(256)?;
+    let from_there = rig.domain_a().endpoint().source(foreign).build(&queue);
+    let error =
+        check_err!(from_there, Error::InvalidArgument(_), "connecting from such an address");
+    let text = error.to_string();
+    check!(text.contains(&foreign.to_string()), "an error that names the address, not {text:?}");
+    Ok(())
+}
+
+pub(super) fn no_device(rig: &Rig) -> Outcome {
+    let catalog = rig.target().catalog();
+    let provider = rig.info().provider;
+    let missing = "nosuchdevice0";
+    let named = Named { provider: provider.to_owned(), device: Some(missing.to_owned()) };
+    let opened = catalog.open_with(&Choice::Only(vec![named]), &anything());
+    let error = check_err!(opened, Error::NoProvider(_), "opening {provider}:{missing}");
+    let text = error.to_string();
+    for part in [provider, missing, &rig.info().device] {
+        check!(
+            text.contains(part),
+            "{part:?} in what is said of {provider}:{missing}, not {text:?}"
+        );
+    }
+
+    // Providers of which this machine has no device, or that are not built in.
+    let found = catalog.discover_with(&Choice::Auto, &anything())?;
+    let usable = |name: &str| found.iter().any(|f| f.provider == name && f.verdict.is_ok());
+    for Found { provider, verdict, .. } in found.iter().filter(|f| !usable(f.provider)) {
+        let reason = verdict.as_ref().err().map_or("", String::as_str);
+        let opened = catalog.open_with(&Choice::only(*provider), &anything());
+        let error = check_err!(opened, Error::NoProvider(_), "opening {provider}");
+        let text = error.to_string();
+        check!(
+            text.contains(provider) && text.contains(reason),
+            "{provider} and {reason:?} in {text:?}"
+        );
+    }
+    Ok(())
+}
+
+pub(super) fn misspelt_provider(rig: &Rig) -> Outcome {
+    let catalog = rig.target().catalog();
+    let (provider, device) = (rig.info().provider, rig.info().device.as_str());
+    for misspelt in misspellings(provider) {
+        for choice in [misspelt.clone(), format!("{misspelt},{provider}"), format!("^{misspelt}")] {
+            let opened = catalog.open_with(&Choice::parse(&choice)?, &anything());
+            let error = check_err!(opened, Error::NoProvider(_), "opening {choice:?}");
+            let text = error.to_string();
+            for part in [format!("{misspelt:?}"), format!("did you mean {provider:?}")] {
+                check!(text.contains(&part), "{part} in what is said of {choice:?}, not {text:?}");
+            }
+        }
+    }
+    let misspelt = format!("{device}x");
+    let opened = catalog.open_with(&Choice::parse(&format!("{provider}:{misspelt}"))?, &anything());
+    let text = check_err!(opened, Error::NoProvider(_), "opening {misspelt:?}").to_string();
+    for part in [format!("{misspelt:?}"), format!("did you mean {device:?}")] {
+        check!(text.contains(&part), "{part} in what is said of {misspelt:?}, not {text:?}");
+    }
+    // Nothing is near to this, and a wild guess would mislead.
+    let opened = catalog.open_with(&Choice::only("quaternionic"), &anything());
+    let text = check_err!(opened, Error::NoProvider(_), "opening \"quaternionic\"").to_string();
+    let lists = text.contains(provider) && !text.contains("did you mean");
+    check!(lists, "the providers and no guess in what is said of \"quaternionic\", not {text:?}");
+    Ok(())
+}
+
+/// A letter too many, and the last two letters swapped.
+fn misspellings(name: &str) -> Vec<String> {
+    let mut swapped: Vec<char> = name.chars().collect();
+    if let [.., a, b] = &mut swapped[..] {
+        std::mem::swap(a, b);
+    }
+    let mut misspelt = vec![format!("{name}x"), swapped.into_iter().collect()];
+    misspelt.retain(|text| text != name);
+    misspelt
+}
+
+pub(super) fn excluded(rig: &Rig) -> Outcome {
+    let catalog = rig.target().catalog();
+    let provider = rig.info().provider;
+    let choice = Choice::parse(&format!("^{provider}"))?;
+    let found = catalog.discover_with(&choice, &anything())?;
+    let mut listed = false;
+    for found in found.iter().filter(|found| found.provider == provider) {
+        let reason = match &found.verdict {
+            Ok(_) => fail!("the excluded devices not to match", "{} does", found.device),
+            Err(reason) => reason,
+        };
+        check!(reason.contains("excluded"), "a reason that says so, not {reason:?}");
+        listed |= is_target(rig, found);
+    }
+    check!(listed, "the device under test to be listed as excluded");
+    match catalog.open_with(&choice, &anything()) {
+        Ok(domain) => {
+            check!(domain.provider() != provider, "another provider than the excluded one")
+        }
+        Err(error) => {
+            let text = check_matches!(error, Error::NoProvider(_), "opening {choice}").to_string();
+            check!(text.contains("excluded"), "an error that says so, not {text:?}");
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn selection_is_visible(rig: &Rig) -> Outcome {
+    let info = rig.info();
+    let check_of = |choice: &Choice, passed_over: &[&str]| -> Outcome {
+        let domain = rig.target().catalog().open_with(choice, &anything())?;
+        check_eq!(
+            (domain.provider(), domain.device()),
+            (info.provider, &*info.device),
+            "the domain"
+        );
+        check_eq!(domain.info(), info, "what the domain tells of its device");
+        let selection = domain.selection();
+        let chosen = (selection.provider, &*selection.device, &selection.choice);
+        check_eq!(chosen, (info.provider, &*info.device, choice), "the selection");
+        check_eq!(selection.passed_over.len(), passed_over.len(), "devices passed over");
+        let text = selection.to_string();
+        let parts = [info.provider, &info.device, &choice.to_string()];
+        for part in parts.iter().chain(passed_over) {
+            check!(text.contains(part), "{part:?} in the selection's text, not {text:?}");
+            check!(domain.dump().contains(part), "{part:?} in the domain's dump");
+        }
+        Ok(())
+    };
+    let choice = rig.target().choice();
+    check_of(&choice, &[])?;
+    let preferred = Choice::parse(&format!("{}:nosuchdevice0,{choice}", info.provider))?;
+    check_of(&preferred, &["nosuchdevice0"])
+}

@@ -1,0 +1,243 @@
+//! What a device says that it offers, and whether it is so.
+
+use std::collections::HashSet;
+
+use fabric::core::atomic::{self, AtomicCall};
+use fabric::{
+    AtomicScalar, Choice, EndpointAttr, Hints, Info, ListenerAttr, MIN_INJECT, RemoteSlice, Slice,
+};
+
+use crate::prelude::*;
+use crate::sys;
+use crate::target::anything;
+
+pub(super) fn enum_all(rig: &Rig) -> Outcome {
+    let catalog = rig.target().catalog();
+    let all = catalog.discover_with(&Choice::Auto, &anything())?;
+    for name in catalog.names() {
+        check!(all.iter().any(|found| found.provider == name), "the provider {name} to be listed");
+    }
+    let mut seen = HashSet::new();
+    for found in &all {
+        let name = format!("{}:{}", found.provider, found.device);
+        check!(seen.insert(name.clone()), "{name} to be listed once");
+        let info = match &found.verdict {
+            Ok(info) => info,
+            Err(reason) => {
+                check!(!reason.trim().is_empty(), "a reason why {name} is unusable");
+                continue;
+            }
+        };
+        check_eq!(
+            (info.provider, &info.device),
+            (found.provider, &found.device),
+            "whose info it is"
+        );
+        check!(!info.capabilities.is_empty(), "capabilities of {name}");
+        check!(!info.version.is_empty(), "a version of {name}");
+        check!(!info.addresses.is_empty(), "an address of {name}");
+        for (limit, most) in info.limits.named() {
+            check!(most > 0, "a limit {limit} of {name} above zero");
+        }
+        check!(info.limits.inject >= MIN_INJECT, "{name} to inject at least {MIN_INJECT} bytes");
+    }
+    let usable = all.iter().filter_map(|found| found.verdict.as_ref().ok());
+    check_eq!(
+        usable.filter(|info| *info == rig.info()).count(),
+        1,
+        "entries of the device under test"
+    );
+    check_eq!(rig.domain_a().info(), rig.info(), "what a domain says of itself");
+    Ok(())
+}
+
+type Ask = fn(&mut Hints, u64);
+type Set = fn(&mut EndpointAttr, usize);
+
+/// How an application asks for each limit.
+const ASKED: [(&str, Ask); 11] = [
+    ("message", |hints, value| hints.message = value),
+    ("inject", |hints, value| hints.inject = value),
+    ("send_segments", |hints, value| hints.send_segments = value),
+    ("recv_segments", |hints, value| hints.recv_segments = value),
+    ("send_depth", |hints, value| hints.send_depth = value),
+    ("recv_depth", |hints, value| hints.recv_depth = value),
+    ("cq_capacity", |hints, value| hints.cq_capacity = value),
+    ("endpoints", |hints, value| hints.endpoints = value),
+    ("regions", |hints, value| hints.regions = value),
+    ("region_len", |hints, value| hints.region_len = value),
+    ("backlog", |hints, value| hints.backlog = value),
+];
+
+/// Those that are settings of an endpoint.
+const SETTINGS: [(&str, Set); 5] = [
+    ("inject", |attr, value| attr.inject = value),
+    ("send_segments", |attr, value| attr.send_segments = value),
+    ("recv_segments", |attr, value| attr.recv_segments = value),
+    ("send_depth", |attr, value| attr.send_depth = value),
+    ("recv_depth", |attr, value| attr.recv_depth = value),
+];
+
+/// The value of a limit.
+fn limit(info: &Info, name: &str) -> u64 {
+    info.limits.named().iter().find(|limit| limit.0 == name).map_or(0, |limit| limit.1)
+}
+
+/// Makes an endpoint with a setting of this value and the rest default, each side with a queue of its own size.
+fn make_endpoint(rig: &Rig, set: Set, value: usize) -> Result<(), Error> {
+    let mut attr = EndpointAttr::default();
+    set(&mut attr, value);
+    let most = rig.info().limits.cq_capacity;
+    let sends = rig.domain_a().completion_queue(attr.send_depth.min(most))?;
+    let recvs = rig.domain_a().completion_queue(attr.recv_depth.min(most))?;
+    rig.domain_a().endpoint().attr(attr).build_with(&sends, &recvs).map(drop)
+}
+
+fn listen(rig: &Rig, backlog: usize) -> Result<(), Error> {
+    let mut attr = ListenerAttr::default();
+    attr.backlog = backlog;
+    rig.domain_a().listen_with(rig.addr(), &attr).map(drop)
+}
+
+pub(super) fn limits_exact(rig: &Rig) -> Outcome {
+    let info = rig.info();
+    for (name, ask) in ASKED {
+        let mut hints = anything();
+        ask(&mut hints, limit(info, name));
+        rig.target().catalog().open_with(&rig.target().choice(), &hints)?;
+    }
+    // How many endpoints and regions, and how large a region, depends on this machine's memory too.
+    for (name, set) in SETTINGS {
+        make_endpoint(rig, set, limit(info, name) as usize)?;
+    }
+    rig.domain_a().completion_queue(info.limits.cq_capacity)?;
+    listen(rig, info.limits.backlog)?;
+    Ok(())
+}
+
+pub(super) fn limits_plus1(rig: &Rig) -> Outcome {
+    let info = rig.info();
+    let names_both =
+        |text: &str, name: &str, most: u64| text.contains(name) && text.contains(&most.to_string());
+    for (name, ask) in ASKED {
+        let most = limit(info, name);
+        // A device without a limit declares the largest number there is.
+        let Some(more) = most.checked_add(1) else { continue };
+        let mut hints = anything();
+        ask(&mut hints, more);
+        let opened = rig.target().catalog().open_with(&rig.target().choice(), &hints);
+        let error = check_err!(opened, Error::NoProvider(_), "asking for {name} {more}");
+        let text = error.to_string();
+        check!(names_both(&text, name, most), "{name} and {most} in {text:?}");
+    }
+    for (name, set) in SETTINGS {
+        let most = limit(info, name);
+        let made = make_endpoint(rig, set, most as usize + 1);
+        let text = check_err!(made, Error::InvalidArgument(_), "{name} {}", most + 1).to_string();
+        check!(names_both(&text, name, most), "{name} and {most} in {text:?}");
+    }
+    let most = info.limits.cq_capacity;
+    let made = rig.domain_a().completion_queue(most + 1);
+    let text = check_err!(made, Error::InvalidArgument(_), "a queue for {}", most + 1).to_string();
+    check!(names_both(&text, "capacity", most as u64), "capacity and {most} in {text:?}");
+
+    let most = info.limits.backlog;
+    let made = listen(rig, most + 1);
+    let text = check_err!(made, Error::InvalidArgument(_), "backlog {}", most + 1).to_string();
+    check!(names_both(&text, "backlog", most as u64), "backlog and {most} in {text:?}");
+
+    // Longer than the limit, and than what an address space holds where that is less.
+    let most = info.limits.region_len.min(isize::MAX as u64);
+    let made = sys::register_nowhere(rig.domain_a(), 8192, most as usize + 1, Access::LOCAL_WRITE);
+    check_err!(made, Error::InvalidArgument(_), "a region of {} bytes", most + 1);
+
+    rig.end(rig.domain_a())?;
+    Ok(())
+}
+
+pub(super) fn atomic_query(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let old = a.buffer(8)?;
+    let cell = b.buffer(8)?;
+    for ty in AtomicType::ALL {
+        for op in AtomicOp::ALL {
+            let offered = rig.info().supports_atomic(op, ty);
+            let hints = Hints { atomics: vec![(op, ty)], ..anything() };
+            check_eq!(
+                hints.unmet(rig.info()).is_empty(),
+                offered,
+                "whether hints find {op} on {ty}"
+            );
+            for fetch in [false, true] {
+                let what = format!("{op} on {ty}{}", if fetch { ", fetching" } else { "" });
+                // Three and two, as numbers of the type; a compare-and-swap hits.
+                let (before, operand) = (number(ty, 3), number(ty, 2));
+                let call = AtomicCall { op, ty, operand, compare: before };
+                let size = ty.size();
+                cell.put(0, &memory_bytes(before, size))?;
+                old.fill(0)?;
+                let result = fetch.then(|| old.slice(..size));
+                let posted = post(&a, call, result, cell.at(0));
+                let after = if offered {
+                    posted?;
+                    a.expect_ok(1)?;
+                    atomic::apply(op, ty, before, operand, before)
+                } else {
+                    check_err!(posted, Error::Unsupported(_), "{what}, which is not offered");
+                    before
+                };
+                a.settle(&b)?;
+                check_bytes!(cell.bytes(..size)?, memory_bytes(after, size), "memory after {what}");
+                let fetched = if offered && fetch { before } else { 0 };
+                check_bytes!(old.bytes(..size)?, memory_bytes(fetched, size), "result of {what}");
+            }
+        }
+    }
+    old.check_guards()?;
+    cell.check_guards()
+}
+
+/// A small number, as bits of the type.
+fn number(ty: AtomicType, value: u8) -> u64 {
+    match ty {
+        AtomicType::F32 => f32::from(value).to_bits64(),
+        AtomicType::F64 => f64::from(value).to_bits64(),
+        _ => value.into(),
+    }
+}
+
+/// The bytes of an element of `size` bytes in memory.
+fn memory_bytes(bits: u64, size: usize) -> Vec<u8> {
+    let bytes = bits.to_ne_bytes();
+    if cfg!(target_endian = "little") { bytes[..size].to_vec() } else { bytes[8 - size..].to_vec() }
+}
+
+/// Posts an atomic that is known at run time only; its context is 1.
+fn post(a: &End, call: AtomicCall, old: Option<Slice<'_>>, at: RemoteSlice) -> Result<(), Error> {
+    fn typed<'a, T: AtomicScalar>(
+        call: AtomicCall,
+        old: Option<Slice<'a>>,
+        at: RemoteSlice,
+    ) -> Op<'a> {
+        let (operand, compare) = (T::from_bits64(call.operand), T::from_bits64(call.compare));
+        match (call.op, old) {
+            (AtomicOp::CompareSwap, Some(old)) => Op::fetch_compare_swap(compare, operand, old, at),
+            (AtomicOp::CompareSwap, None) => Op::compare_swap(compare, operand, at),
+            (op, Some(old)) => Op::fetch_atomic(op, operand, old, at),
+            (op, None) => Op::atomic(op, operand, at),
+        }
+    }
+    let op = match call.ty {
+        AtomicType::U8 => typed::<u8>(call, old, at),
+        AtomicType::U16 => typed::<u16>(call, old, at),
+        AtomicType::U32 => typed::<u32>(call, old, at),
+        AtomicType::U64 => typed::<u64>(call, old, at),
+        AtomicType::I8 => typed::<i8>(call, old, at),
+        AtomicType::I16 => typed::<i16>(call, old, at),
+        AtomicType::I32 => typed::<i32>(call, old, at),
+        AtomicType::I64 => typed::<i64>(call, old, at),
+        AtomicType::F32 => typed::<f32>(call, old, at),
+        AtomicType::F64 => typed::<f64>(call, old, at),
+    };
+    a.post(&op.context(1))
+}

@@ -1,0 +1,335 @@
+//! The end of a registration.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fabric::{Memory, RemoteSlice};
+
+use super::write_and_read;
+use crate::prelude::*;
+use crate::usage::Usage;
+
+pub(super) fn dereg_access(rig: &Rig) -> Outcome {
+    for closes in [true, false] {
+        for attempt in 0..3 {
+            let (a, b) = rig.pair()?;
+            let local = a.buffer(8)?;
+            local.fill(0xee)?;
+            let buffer = b.buffer_with(8, Access::LOCAL_WRITE)?;
+            buffer.put_pattern(.., rig.pattern(0))?;
+            let region = buffer.register(b.domain(), .., Access::ALL)?;
+            let at = region.remote().at(0);
+            // Without anything in flight, dropping the handle is the end too.
+            if closes {
+                region.close()?
+            } else {
+                drop(region)
+            }
+            let [write, read] = write_and_read(&local, at);
+            let add = Op::fetch_atomic(AtomicOp::Add, 1u64, local.slice(..), at).context(1);
+            let (what, op) = [write, read, ("a fetching add", add)][attempt];
+            a.post(&op)?;
+            let seen = a.next()?;
+            check_eq!(seen.status, Status::RemoteAccess, "status of {what}, closed: {closes}");
+            b.expect_disconnected()?;
+            buffer.check_pattern(.., rig.pattern(0))?;
+            buffer.check_guards()?;
+            local.check_filled(.., 0xee)?;
+            local.check_guards()?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn stale_key(rig: &Rig) -> Outcome {
+    let buffer = Guarded::new(rig.domain_b(), 64, Access::LOCAL_WRITE)?;
+    let open = buffer.register(rig.domain_b(), .., Access::ALL)?;
+    for attempt in 0..2 {
+        let (a, b) = rig.pair()?;
+        let (bystander, other_b) = rig.pair()?;
+        let local = a.buffer(64)?;
+        let closed = buffer.register(b.domain(), .., Access::ALL)?;
+        let stale = closed.remote();
+        // Everybody has used the key, and would have it at hand.
+        for (i, end) in [&a, &bystander, &a].into_iter().enumerate() {
+            local.put_pattern(.., rig.pattern(i))?;
+            end.write(&local, stale.at(0), 2)?;
+            end.read(&local, stale.at(0), 3)?;
+            end.expect_ok(2)?;
+            end.expect_ok(3)?;
+        }
+        a.settle(&b)?;
+        buffer.check_pattern(.., rig.pattern(2))?;
+
+        closed.close()?;
+        check_err!(closed.read_at(0, &mut [0]), Error::InvalidState(_), "reading a closed region");
+        check_err!(b.send(&closed, 4), Error::InvalidState(_), "sending from a closed region");
+        closed.close()?;
+        local.fill(0xee)?;
+        let (what, op) = write_and_read(&local, stale.at(0))[attempt];
+        a.post(&op)?;
+        let seen = a.next()?;
+        check_eq!(seen.status, Status::RemoteAccess, "status of {what} by a stale key");
+        b.expect_disconnected()?;
+        buffer.check_pattern(.., rig.pattern(2))?;
+        local.check_filled(.., 0xee)?;
+
+        // The memory is as open as its other region says, and so is the other connection.
+        bystander.read(&local, open.remote().at(0), 5)?;
+        bystander.expect_ok(5)?;
+        local.check_pattern(.., rig.pattern(2))?;
+        bystander.settle(&other_b)?;
+    }
+    buffer.check_guards()
+}
+
+pub(super) fn dereg_busy(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let (source, sink) = (a.buffer(64)?, b.buffer(64)?);
+    source.put_pattern(.., rig.pattern(0))?;
+    // Nobody receives: it stays pending.
+    a.send(&source, 1)?;
+    for _ in 0..3 {
+        check_err!(source.region().close(), Error::Busy, "closing the source of a pending send");
+    }
+    // Refused, it is as usable as before.
+    source.check_pattern(.., rig.pattern(0))?;
+    b.recv(&sink, 2)?;
+    b.expect_ok(2)?;
+    sink.check_pattern(.., rig.pattern(0))?;
+    a.expect_ok(1)?;
+
+    b.recv(&sink, 3)?;
+    check_err!(sink.region().close(), Error::Busy, "closing the sink of a pending receive");
+    a.send(&source, 4)?;
+    a.expect_ok(4)?;
+    b.expect_ok(3)?;
+    sink.check_guards()?;
+    source.check_guards()?;
+    for region in [source.region(), sink.region()] {
+        region.close()?;
+        region.close()?;
+        check_err!(region.to_vec(..), Error::InvalidState(_), "reading a closed region");
+    }
+    check_err!(a.send(&source, 5), Error::InvalidState(_), "sending from a closed region");
+    check_err!(b.recv(&sink, 5), Error::InvalidState(_), "receiving into a closed region");
+    a.settle(&b)
+}
+
+pub(super) fn dereg_vs_write(rig: &Rig) -> Outcome {
+    const LEN: usize = 1 << 20;
+    for round in 0..5 {
+        let (a, b) = rig.pair()?;
+        // In turns, so that a late byte differs from the one it replaces.
+        let sources = [a.buffer(LEN)?, a.buffer(LEN)?];
+        sources[0].fill(0x11)?;
+        sources[1].fill(0xee)?;
+        let buffer = b.buffer_with(LEN, Access::LOCAL_WRITE)?;
+        let open = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let region = buffer.register(b.domain(), .., open)?;
+        let to = region.remote().at(0);
+        let accepted = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| write_until_refused(&a, &sources, to, &accepted));
+            rig.eventually(|| {
+                let seen = accepted.load(Ordering::Relaxed);
+                check!(seen > 2 + round, "a stream of writes, not {seen} of them");
+                Ok(())
+            })?;
+            region.close()?;
+            let before = buffer.bytes(..)?;
+            check_bytes!(buffer.bytes(..)?, before, "memory right after deregistration");
+            match writer.join() {
+                Ok(outcome) => outcome?,
+                Err(_) => fail!("the writing thread to end", "its panic"),
+            }
+            b.expect_disconnected()?;
+            check_bytes!(buffer.bytes(..)?, before, "memory when the last write has ended");
+            buffer.check_guards()
+        })?;
+    }
+    Ok(())
+}
+
+/// Writes the sources in turns until the target refuses; `accepted` counts.
+fn write_until_refused(
+    a: &End,
+    sources: &[Guarded; 2],
+    to: RemoteSlice,
+    accepted: &AtomicUsize,
+) -> Outcome {
+    const AT_ONCE: u64 = 4;
+    const ENOUGH: Duration = Duration::from_secs(30);
+    let (start, mut posted, mut taken, mut refused) = (Instant::now(), 0, 0, false);
+    loop {
+        while !refused && posted - taken < AT_ONCE && start.elapsed() < ENOUGH {
+            match a.write(&sources[(posted % 2) as usize], to, posted) {
+                Ok(()) => posted += 1,
+                // It is dead, and the failed completion is on its way.
+                Err(Error::NotConnected) if posted > taken => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if posted == taken {
+            check!(refused, "a write to the closed region to be refused");
+            return Ok(());
+        }
+        let done = a.next()?;
+        check_eq!(done.context, taken, "context of the next completion");
+        taken += 1;
+        match done.status {
+            Status::Ok if !refused => _ = accepted.fetch_add(1, Ordering::Relaxed),
+            // When a region closes during the transfer, the write that met it and those before it that were not
+            // acknowledged may end so too.
+            Status::RemoteAccess | Status::Canceled | Status::PeerLost => refused = true,
+            status => fail!(
+                "a status that fits",
+                "{status:?} of write {}, refused {refused}",
+                done.context
+            ),
+        }
+    }
+}
+
+pub(super) fn dereg_vs_read(rig: &Rig) -> Outcome {
+    let len = rig.info().limits.message.min(16 << 20) as usize;
+    let (old, new) = (rig.pattern(0).bytes(len), rig.pattern(1).bytes(len));
+    for quarter in 0..4 {
+        let (a, b) = rig.pair()?;
+        let local = a.buffer(len)?;
+        let buffer = b.buffer_with(len, Access::LOCAL_WRITE)?;
+        buffer.put(0, &old)?;
+        let region = buffer.register(b.domain(), .., Access::REMOTE_READ)?;
+        a.read(&local, region.remote().at(0), 1)?;
+        // Until the read has come so far. Nobody promises in which order the bytes come, and it may be done before
+        // the region closes: the rule holds at any moment.
+        let mark = quarter * len / 4..quarter * len / 4 + 64;
+        let until = rig.deadline(Duration::from_secs(5));
+        while quarter > 0 && local.bytes(mark.clone())? == [0; 64] && Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        region.close()?;
+        let closed = Instant::now();
+        buffer.put(0, &new)?;
+        let done = a.next_within(Duration::from_secs(5))?;
+        let (taken, limit) = (closed.elapsed(), rig.scaled(Duration::from_secs(5)));
+        check!(taken <= limit, "the read to end within {limit:?}, not {taken:?}");
+
+        let seen = local.bytes(..)?;
+        match done.status {
+            Status::Ok => check_bytes!(seen, old, "what was read"),
+            // `PeerLost` where the refusal got lost together with the region.
+            Status::RemoteAccess | Status::Canceled | Status::PeerLost => {
+                let fits = |(seen, old): (&u8, &u8)| seen == old || *seen == 0;
+                let leak = seen.iter().zip(&old).position(|both| !fits(both));
+                if let Some(at) = leak {
+                    let bytes = (seen[at], old[at], new[at]);
+                    fail!(
+                        "nothing that was written after the end",
+                        "at {at}: (read, old, new) {bytes:?}"
+                    );
+                }
+            }
+            status => fail!("Ok, RemoteAccess, Canceled or PeerLost", "{status:?}"),
+        }
+        check_bytes!(buffer.bytes(..)?, new, "the target's memory");
+        local.check_guards()?;
+        buffer.check_guards()?;
+    }
+    Ok(())
+}
+
+pub(super) fn rereg_same_address(rig: &Rig) -> Outcome {
+    const TIMES: usize = 1000;
+    let (a, b) = rig.pair()?;
+    let local = a.buffer(64)?;
+    local.put_pattern(.., rig.pattern(0))?;
+    let buffer = b.buffer_with(64, Access::LOCAL_WRITE)?;
+    let mut stale: Vec<RemoteRegion> = Vec::new();
+    for _ in 0..TIMES {
+        let region = buffer.register(b.domain(), .., Access::ALL)?;
+        stale.push(region.remote());
+        region.close()?;
+    }
+    let mut keys: Vec<u64> = stale.iter().map(RemoteRegion::key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    check_eq!(keys.len(), TIMES, "different keys of {TIMES} registrations");
+
+    // The same address, length and rights once more: what is stale stays so.
+    let region = buffer.register(b.domain(), .., Access::ALL)?;
+    a.write(&local, region.remote().at(0), 1)?;
+    a.expect_ok(1)?;
+    a.settle(&b)?;
+    buffer.check_pattern(.., rig.pattern(0))?;
+    for at in [0, TIMES / 2, TIMES - 1] {
+        let (a, b) = rig.pair()?;
+        local.fill(0xee)?;
+        a.write(&local, stale[at].at(0), 1)?;
+        a.expect(1, Status::RemoteAccess)?;
+        b.expect_disconnected()?;
+        buffer.check_pattern(.., rig.pattern(0))?;
+    }
+    a.read(&local, region.remote().at(0), 2)?;
+    a.expect_ok(2)?;
+    local.check_pattern(.., rig.pattern(0))?;
+    buffer.check_guards()
+}
+
+pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
+    const LEN: usize = 16 << 20;
+    const TIMES: usize = 24;
+    let (a, b) = rig.pair()?;
+    let word = b.buffer(8)?;
+    word.put(0, b"in write")?;
+    let sink = b.buffer(LEN)?;
+    let local = a.buffer(64)?;
+    local.put_pattern(.., rig.pattern(99))?;
+    let before = Usage::now()?.resident_bytes;
+    let mut last = None;
+    for i in 0..TIMES {
+        // The send names memory that nobody else holds on to.
+        let source = a.domain().alloc(LEN, Access::ALL)?;
+        let remote = source.remote();
+        source.write_at(0, &rig.pattern(i).bytes(64))?;
+        source.write_at(LEN - 64, &rig.pattern(i).bytes(64))?;
+        a.send(&source, 1)?;
+        drop(source);
+        // Still unmatched, so the memory is there, for peers as well.
+        b.write(&word, remote.at(64), 2)?;
+        b.read(sink.slice(..8), remote.at(64), 3)?;
+        b.expect_ok(2)?;
+        b.expect_ok(3)?;
+        check_bytes!(sink.bytes(..8)?, b"in write", "memory whose handle is gone");
+
+        b.recv(&sink, 4)?;
+        check_eq!(b.expect_ok(4)?.len, LEN, "length of the message");
+        check_bytes!(sink.bytes(..64)?, rig.pattern(i).bytes(64), "its first bytes");
+        check_bytes!(sink.bytes(LEN - 64..)?, rig.pattern(i).bytes(64), "its last bytes");
+        a.expect_ok(1)?;
+        last = Some(remote);
+    }
+    // Each piece is freed by now: together they would be far more than what cases beside this one need.
+    rig.eventually(|| {
+        let grown = Usage::now()?.resident_bytes.saturating_sub(before);
+        check!(grown < TIMES * LEN / 2, "memory to be freed, not {grown} bytes more than before");
+        Ok(())
+    })?;
+
+    // A receive whose only handle is gone: the bytes arrive in the memory, which is kept alive here.
+    let memory = Memory::zeroed(64)?;
+    let view = b.domain().register(&memory, Access::LOCAL_WRITE)?;
+    b.recv(&b.domain().register(&memory, Access::LOCAL_WRITE)?, 5)?;
+    a.send(&local, 6)?;
+    check_eq!(b.expect_ok(5)?.len, 64, "length of a receive without a handle");
+    a.expect_ok(6)?;
+    check_bytes!(view.to_vec(..)?, rig.pattern(99).bytes(64), "what it received");
+    sink.check_guards()?;
+
+    // With the completion the rights have ended. (Nothing was registered there since.)
+    if let Some(remote) = last {
+        b.write(&word, remote.at(0), 7)?;
+        b.expect(7, Status::RemoteAccess)?;
+        a.expect_disconnected()?;
+    }
+    Ok(())
+}
