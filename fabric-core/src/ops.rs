@@ -86,9 +86,10 @@ macro_rules! endpoint_ops_tokens {
                 /// - Harmless when repeated, or before a connection stands.
                 fn disconnect(&self);
 
-                /// Stops everything: as `disconnect`, and afterwards no segment is touched and nothing new
-                /// reaches the completion queue.
+                /// Stops everything, because the application lets the endpoint go: as `disconnect`, and
+                /// afterwards no segment is touched and nothing new reaches the completion queue.
                 ///
+                /// - No event comes: nobody is left to hear it.
                 /// - Bounded in time; it does not wait for the peer.
                 /// - What was in flight and has no completion yet gets none: the caller cancels it.
                 fn quiesce(&self);

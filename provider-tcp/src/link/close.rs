@@ -25,7 +25,7 @@ pub(crate) enum End {
     Failed(Error),
     /// This library failed.
     Internal,
-    /// The application lets the endpoint go: nothing more is completed.
+    /// The application lets the endpoint go: nothing more is completed or reported.
     Quiet,
 }
 
@@ -65,8 +65,6 @@ impl<P: Policy> Link<P> {
             }
             End::Quiet => {
                 self.complete_finished();
-                self.deliver();
-                self.report_end(DisconnectReason::Local);
                 self.leave(word);
                 while self.sends.pop().is_some() {}
                 while self.recvs.cancel().is_some() {}
