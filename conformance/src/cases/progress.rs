@@ -1,5 +1,317 @@
 //! What happens while nobody calls.
+//!
+//! Here no thread makes a fabric call for the peer, unless the case is about that call.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+
+use fabric::Armed;
 
 use crate::prelude::*;
+use crate::sys::{Epoll, cpu_time};
 
-pub(super) const CASES: &[Case] = &[];
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        Group::Progress,
+        "target_sleep",
+        Needs::ALL,
+        "while the target sleeps for 10 s, write, read and atomic finish in less than 1 s each",
+        target_sleep,
+    )
+    .trap(),
+    Case::new(
+        Group::Progress,
+        "target_compute",
+        Needs::ALL,
+        "while the target computes, write, read and atomic finish in less than 1 s each",
+        target_compute,
+    )
+    .trap(),
+    Case::new(
+        Group::Progress,
+        "target_blocked_wait",
+        Needs::ALL,
+        "while the target waits on its queue, one-sided operations finish and do not wake it",
+        target_blocked_wait,
+    ),
+    Case::new(
+        Group::Progress,
+        "unmatched_alive",
+        Needs::SEND_RMA.and(Capabilities::LIVENESS),
+        "a peer that posts no receive for 4 intervals is alive: the connection stands",
+        unmatched_alive,
+    ),
+    Case::new(
+        Group::Progress,
+        "initiator_silent",
+        Needs::ALL,
+        "what is posted finishes while the initiator sleeps; one poll takes it all",
+        initiator_silent,
+    ),
+    Case::new(
+        Group::Progress,
+        "armed_no_tick",
+        Needs::SEND,
+        "1000 messages to a waiter in epoll: half of them are there within half a tick of 1 ms",
+        armed_no_tick,
+    )
+    .exclusive(),
+    Case::new(
+        Group::Progress,
+        "idle_is_free",
+        Needs::SEND,
+        "100 idle connections need less than 50 ms of processor time in 10 s",
+        idle_is_free,
+    )
+    .exclusive(),
+];
+
+/// What the one-sided operations of a case use: a word to count in and a block to write and read.
+struct OneSided {
+    target: Guarded,
+    source: Guarded,
+    into: Guarded,
+    rounds: usize,
+}
+
+const BLOCK: usize = 4096;
+const COUNTER: usize = BLOCK;
+
+impl OneSided {
+    fn new(a: &End, b: &End) -> Result<Self, Failed> {
+        let (target, source) = (b.buffer(BLOCK + 8)?, a.buffer(BLOCK)?);
+        Ok(OneSided { target, source, into: a.buffer(BLOCK + 8)?, rounds: 0 })
+    }
+
+    /// A write, a read and an atomic, one after the other; each takes less than a second, and is right.
+    fn round(&mut self, rig: &Rig, a: &End) -> Outcome {
+        let (i, limit) = (self.rounds, rig.scaled(Duration::from_secs(1)));
+        let OneSided { target, source, into, .. } = self;
+        source.put_pattern(.., rig.pattern(i))?;
+        let old = into.slice(COUNTER..);
+        let ops = [
+            ("write", Op::write(&*source, target.at(0))),
+            ("read", Op::read(into.slice(..BLOCK), target.at(0))),
+            ("atomic", Op::fetch_atomic(AtomicOp::Add, 1u64, old, target.at(COUNTER))),
+        ];
+        for (what, op) in ops {
+            let start = Instant::now();
+            a.post(&op.context(i as u64))?;
+            a.expect_ok(i as u64)?;
+            let took = start.elapsed();
+            check!(took < limit, "the {what} of round {i} done within {limit:?}, not {took:?}");
+        }
+        into.check_pattern(..BLOCK, rig.pattern(i))?;
+        check_bytes!(into.bytes(COUNTER..)?, (i as u64).to_ne_bytes(), "the counter in round {i}");
+        self.rounds += 1;
+        Ok(())
+    }
+
+    /// What the target's CPU sees at the end.
+    fn check(&self, rig: &Rig, a: &End, b: &End) -> Outcome {
+        a.settle(b)?;
+        self.target.check_pattern(..BLOCK, rig.pattern(self.rounds - 1))?;
+        let count = (self.rounds as u64).to_ne_bytes();
+        check_bytes!(self.target.bytes(COUNTER..)?, count, "the counter in the target's memory");
+        self.target.check_guards()?;
+        self.into.check_guards()
+    }
+}
+
+fn target_sleep(rig: &Rig) -> Outcome {
+    const SLEEP: Duration = Duration::from_secs(10);
+    let (a, b) = rig.pair()?;
+    let mut ops = OneSided::new(&a, &b)?;
+    let mut rng = rig.rng();
+    thread::scope(|scope| -> Outcome {
+        let target = scope.spawn(|| thread::sleep(SLEEP));
+        while !target.is_finished() {
+            ops.round(rig, &a)?;
+            // Now and then there is nothing to do for long enough that whatever drives the target sleeps, too.
+            thread::sleep(Duration::from_millis(rng.below(400) as u64));
+        }
+        Ok(())
+    })?;
+    ops.check(rig, &a, &b)
+}
+
+fn target_compute(rig: &Rig) -> Outcome {
+    const ROUNDS: usize = 200;
+    let (a, b) = rig.pair()?;
+    let mut ops = OneSided::new(&a, &b)?;
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let outcome = (0..ROUNDS).try_for_each(|_| ops.round(rig, &a));
+        done.store(true, Ordering::Relaxed);
+        outcome
+    })?;
+    ops.check(rig, &a, &b)
+}
+
+fn target_blocked_wait(rig: &Rig) -> Outcome {
+    const ROUNDS: usize = 100;
+    let (a, b) = rig.pair()?;
+    let mut ops = OneSided::new(&a, &b)?;
+    b.recv(Slices::none(), 1)?;
+    let wakeups = || b.domain().counters().provider.wakeups;
+    let patience = Some(rig.scaled(Duration::from_secs(20)));
+    thread::scope(|scope| -> Outcome {
+        let target = scope.spawn(|| b.cq().wait_one(patience));
+        // It waits by then, most likely; if not, it has still less to be woken from.
+        thread::sleep(Duration::from_millis(20));
+        let before = wakeups();
+        (0..ROUNDS).try_for_each(|_| ops.round(rig, &a))?;
+        check_eq!(wakeups(), before, "wake-ups at the target during {ROUNDS} rounds");
+        check!(!target.is_finished(), "the target still waiting for a completion of its own");
+        a.inject(b"", 1)?;
+        let received = target.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        check_eq!((received.context, received.status), (1, Status::Ok), "what ends the wait");
+        a.expect_ok(1)?;
+        Ok(())
+    })?;
+    ops.check(rig, &a, &b)
+}
+
+fn unmatched_alive(rig: &Rig) -> Outcome {
+    const INTERVAL: Duration = Duration::from_secs(1);
+    let (a, b) = rig.pair_with(|attr| attr.liveness = Some(INTERVAL))?;
+    let (source, target, sink) = (a.buffer(64)?, b.buffer(64)?, b.buffer(64)?);
+    source.put_pattern(.., rig.pattern(0))?;
+    // The write waits behind the send.
+    a.send(&source, 1)?;
+    a.write(&source, target.at(0), 2)?;
+    a.expect_none_for(4 * INTERVAL)?;
+    for end in [&a, &b] {
+        check_eq!(end.state(), EndpointState::Connected, "state of {end:?} after 4 intervals");
+        end.expect_no_event_for(Duration::from_millis(1))?;
+    }
+    b.recv(&sink, 3)?;
+    b.expect_ok(3)?;
+    a.expect_ok(1)?;
+    a.expect_ok(2)?;
+    a.settle(&b)?;
+    for arrived in [&sink, &target] {
+        arrived.check_pattern(.., rig.pattern(0))?;
+        arrived.check_guards()?;
+    }
+    Ok(())
+}
+
+fn initiator_silent(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let (target, sink) = (b.buffer(BLOCK + 8)?, b.buffer(BLOCK)?);
+    let (source, into, old) = (a.buffer(BLOCK)?, a.buffer(BLOCK)?, a.buffer(8)?);
+    source.put_pattern(.., rig.pattern(0))?;
+    b.recv(&sink, 9)?;
+    // The provider has just seen that the application polls.
+    check_eq!(a.cq().poll_one()?, None, "a completion before anything was posted");
+    a.write(&source, target.at(0), 0)?;
+    a.read(&into, target.at(0), 1)?;
+    a.fetch_add(7u64, old.slice(..), target.at(COUNTER), 2)?;
+    a.send(&source, 3)?;
+    thread::sleep(rig.scaled(Duration::from_millis(300)));
+    let mut room = [Completion::default(); 8];
+    let got = a.cq().poll(&mut room)?;
+    let done: Vec<_> = room[..got].iter().map(|done| (done.context, done.status)).collect();
+    check_eq!(done, [0, 1, 2, 3].map(|i| (i, Status::Ok)), "what one poll takes after the sleep");
+    into.check_pattern(.., rig.pattern(0))?;
+    old.check_filled(.., 0)?;
+    b.expect_ok(9)?;
+    sink.check_pattern(.., rig.pattern(0))?;
+    target.check_pattern(..BLOCK, rig.pattern(0))?;
+    check_bytes!(target.bytes(COUNTER..)?, 7u64.to_ne_bytes(), "the counter");
+    for buffer in [&target, &sink, &into, &old] {
+        buffer.check_guards()?;
+    }
+    Ok(())
+}
+
+fn armed_no_tick(rig: &Rig) -> Outcome {
+    const MESSAGES: usize = 1000;
+    const HALF_A_TICK: Duration = Duration::from_micros(500);
+    const RECEIVES: usize = 64;
+    let (a, b) = rig.pair()?;
+    let sink = b.buffer(RECEIVES * 8)?;
+    let slot = |i: usize| i % RECEIVES * 8..i % RECEIVES * 8 + 8;
+    // There is always a receive, so that nothing but the waiter's waking takes time.
+    for i in 0..RECEIVES {
+        b.recv(sink.slice(slot(i)), i as u64)?;
+    }
+    let epoll = Epoll::new()?;
+    epoll.add(b.cq().as_fd())?;
+    let (tell, told) = mpsc::channel();
+    let mut times = thread::scope(|scope| {
+        let (b, sink) = (&b, &sink);
+        let waiter = scope.spawn(move || -> Outcome {
+            for i in 0..MESSAGES {
+                // It has polled before it sleeps, as an event loop does.
+                check_eq!(b.cq().poll_one()?, None, "a completion before message {i}");
+                let mut armed = b.cq().arm()?;
+                check_eq!(armed, Armed::Waiting, "arming before message {i}");
+                // The sender may begin. If it is gone, it says why itself.
+                let _ = tell.send(None);
+                let received = loop {
+                    if armed == Armed::Waiting {
+                        let readable = epoll.wait(rig.scaled(Duration::from_secs(2)))?;
+                        check!(readable, "the armed descriptor readable within 2 s of message {i}");
+                    }
+                    if let Some(received) = b.cq().poll_one()? {
+                        break received;
+                    }
+                    armed = b.cq().arm()?;
+                };
+                let _ = tell.send(Some(Instant::now()));
+                check_eq!((received.context, received.status), (i as u64, Status::Ok), "receive");
+                check_bytes!(sink.bytes(slot(i))?, (i as u64).to_ne_bytes(), "message {i}");
+                b.recv(sink.slice(slot(i)), (i + RECEIVES) as u64)?;
+            }
+            Ok(())
+        });
+        let send = || -> Result<Vec<Duration>, Failed> {
+            let mut times = Vec::new();
+            for i in 0..MESSAGES {
+                let Ok(None) = told.recv() else { break };
+                let start = Instant::now();
+                a.inject(&(i as u64).to_ne_bytes(), i as u64)?;
+                a.expect_ok(i as u64)?;
+                let Ok(Some(end)) = told.recv() else { break };
+                times.push(end.saturating_duration_since(start));
+            }
+            Ok(times)
+        };
+        let times = send();
+        let waited = waiter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        waited.and(times)
+    })?;
+    times.sort_unstable();
+    let (median, limit) = (times[MESSAGES / 2], rig.scaled(HALF_A_TICK));
+    check!(median < limit, "a median below {limit:?}, not {median:?}");
+    sink.check_guards()
+}
+
+fn idle_is_free(rig: &Rig) -> Outcome {
+    const CONNECTIONS: usize = 100;
+    const IDLE: Duration = Duration::from_secs(10);
+    const MOST: Duration = Duration::from_millis(50);
+    let mut pairs = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let (a, b) = rig.pair()?;
+        // Not idle from the start.
+        a.settle(&b)?;
+        pairs.push((a, b));
+    }
+    // What was under way may end.
+    thread::sleep(Duration::from_millis(500));
+    let before = cpu_time()?;
+    thread::sleep(IDLE);
+    let (spent, limit) = (cpu_time()?.saturating_sub(before), rig.scaled(MOST));
+    check!(spent < limit, "less than {limit:?} of processor time in {IDLE:?}, not {spent:?}");
+    // They are idle, not dead.
+    pairs.iter().try_for_each(|(a, b)| a.settle(b))
+}

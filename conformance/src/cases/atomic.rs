@@ -1,5 +1,0 @@
-//! One-sided atomics.
-
-use crate::prelude::*;
-
-pub(super) const CASES: &[Case] = &[];

@@ -1,0 +1,238 @@
+//! One-sided atomics.
+//!
+//! An atomic and what follows it have no order unless a fence says so, and the target's CPU sees it by the next
+//! receive; so the cases here wait for completions, and then settle before they look at the memory.
+
+mod contended;
+mod effect;
+mod queue;
+mod refused;
+
+use fabric::core::AtomicCall;
+use fabric::{AtomicScalar, RemoteSlice, Slice};
+
+use crate::prelude::*;
+
+/// Atomics, and sends to settle with.
+const NEEDS: Needs = Needs::ATOMIC.and(Capabilities::SEND);
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        Group::Atomic,
+        "faa",
+        NEEDS,
+        "fetch-add returns the old value; the memory wraps, of every integer type",
+        effect::faa,
+    ),
+    Case::new(
+        Group::Atomic,
+        "cas_hit",
+        NEEDS,
+        "compare-and-swap that finds what it expects returns it and swaps",
+        effect::cas_hit,
+    ),
+    Case::new(
+        Group::Atomic,
+        "cas_miss",
+        NEEDS,
+        "compare-and-swap that finds something else returns that and changes nothing",
+        effect::cas_miss,
+    ),
+    Case::new(
+        Group::Atomic,
+        "faa_zero_reads",
+        NEEDS,
+        "fetch-add of zero reads the element and leaves it",
+        effect::faa_zero_reads,
+    ),
+    Case::new(
+        Group::Atomic,
+        "endian",
+        NEEDS,
+        "operands, results and memory are numbers in host order on both sides",
+        effect::endian,
+    ),
+    Case::new(
+        Group::Atomic,
+        "all_ops_types",
+        NEEDS,
+        "every operation on every type, plain and fetching, equals the reference: extremes, NaN, signed zeros",
+        effect::all_ops_types,
+    ),
+    Case::new(
+        Group::Atomic,
+        "neighbours",
+        NEEDS,
+        "atomics of 8, 16 and 32 bits leave the adjacent bytes alone, at every place of a word",
+        effect::neighbours,
+    ),
+    Case::new(
+        Group::Atomic,
+        "misaligned",
+        NEEDS,
+        "a misaligned element is an error of the call, and the endpoint lives on",
+        refused::misaligned,
+    ),
+    Case::new(
+        Group::Atomic,
+        "misaligned_wire",
+        Needs::ATOMIC.forged_wire(),
+        "a forged misaligned request is refused by the target, which changes nothing",
+        refused::misaligned_wire,
+    ),
+    Case::new(
+        Group::Atomic,
+        "oob",
+        Needs::ATOMIC,
+        "an element before or behind the region: RemoteAccess, nothing changed",
+        refused::oob,
+    )
+    .trap(),
+    Case::new(
+        Group::Atomic,
+        "no_perm",
+        Needs::ATOMIC,
+        "a region that peers may read and write only: RemoteAccess, nothing changed",
+        refused::no_perm,
+    )
+    .trap(),
+    Case::new(
+        Group::Atomic,
+        "readonly_key",
+        Needs::ATOMIC,
+        "a region that peers may read only: RemoteAccess, nothing changed",
+        refused::readonly_key,
+    )
+    .trap(),
+    Case::new(
+        Group::Atomic,
+        "contended_faa",
+        NEEDS,
+        "8 endpoints fetch-add one word: the total is exact, every returned value is unique",
+        contended::contended_faa,
+    ),
+    Case::new(
+        Group::Atomic,
+        "cas_spinlock",
+        NEEDS.and(Capabilities::RMA),
+        "4 endpoints count under a lock of compare-and-swap: the counter is exact",
+        contended::cas_spinlock,
+    ),
+    Case::new(
+        Group::Atomic,
+        "contended_float",
+        NEEDS,
+        "4 endpoints add whole numbers to a f64 and a f32: the sums are exact",
+        contended::contended_float,
+    ),
+    Case::new(
+        Group::Atomic,
+        "contended_narrow",
+        NEEDS,
+        "4 endpoints add to neighbours in one word: each of them is exact",
+        contended::contended_narrow,
+    ),
+    Case::new(
+        Group::Atomic,
+        "depth",
+        NEEDS.least(&[("send_depth", queue::DEPTH as u64)]),
+        "more atomics than the depth, and than any device does at a time: all Ok, in order, once each",
+        queue::depth,
+    ),
+    Case::new(
+        Group::Atomic,
+        "emulated_silent",
+        NEEDS,
+        "a u32 add finishes while its initiator sleeps; one poll takes it",
+        queue::emulated_silent,
+    ),
+    Case::new(
+        Group::Atomic,
+        "emulated_blocks_write",
+        NEEDS.and(Capabilities::RMA),
+        "a write behind a refused u32 add never happens",
+        queue::emulated_blocks_write,
+    ),
+    Case::new(
+        Group::Atomic,
+        "right_only",
+        NEEDS,
+        "every operation works on a region that grants atomics and nothing else",
+        effect::right_only,
+    ),
+    Case::new(
+        Group::Atomic,
+        "two_targets",
+        NEEDS,
+        "atomics to the same place of two targets do not mix",
+        queue::two_targets,
+    ),
+    Case::new(
+        Group::Atomic,
+        "last_word",
+        NEEDS,
+        "the final 8 bytes of a region are in reach, the 8 behind them are not",
+        refused::last_word,
+    ),
+    Case::new(
+        Group::Atomic,
+        "cpu_coherent",
+        NEEDS.cpu_scope(),
+        "the target's CPU adds at the same time: the totals are exact",
+        contended::cpu_coherent,
+    ),
+];
+
+/// The integer types.
+const INTEGERS: [AtomicType; 8] = [
+    AtomicType::U8,
+    AtomicType::U16,
+    AtomicType::U32,
+    AtomicType::U64,
+    AtomicType::I8,
+    AtomicType::I16,
+    AtomicType::I32,
+    AtomicType::I64,
+];
+
+/// The operation of a call that is data: fetching if there is a place for the old value.
+fn operation<'a>(call: &AtomicCall, old: Option<Slice<'a>>, at: RemoteSlice) -> Op<'a> {
+    fn typed<'a, T: AtomicScalar>(
+        call: &AtomicCall,
+        old: Option<Slice<'a>>,
+        at: RemoteSlice,
+    ) -> Op<'a> {
+        let (operand, compare) = (T::from_bits64(call.operand), T::from_bits64(call.compare));
+        match (call.op, old) {
+            (AtomicOp::CompareSwap, None) => Op::compare_swap(compare, operand, at),
+            (AtomicOp::CompareSwap, Some(old)) => Op::fetch_compare_swap(compare, operand, old, at),
+            (op, None) => Op::atomic(op, operand, at),
+            (op, Some(old)) => Op::fetch_atomic(op, operand, old, at),
+        }
+    }
+    let of_type = match call.ty {
+        AtomicType::U8 => typed::<u8>,
+        AtomicType::U16 => typed::<u16>,
+        AtomicType::U32 => typed::<u32>,
+        AtomicType::U64 => typed::<u64>,
+        AtomicType::I8 => typed::<i8>,
+        AtomicType::I16 => typed::<i16>,
+        AtomicType::I32 => typed::<i32>,
+        AtomicType::I64 => typed::<i64>,
+        AtomicType::F32 => typed::<f32>,
+        AtomicType::F64 => typed::<f64>,
+    };
+    of_type(call, old, at)
+}
+
+/// The bytes of an element in memory, in host order.
+fn element(ty: AtomicType, bits: u64) -> Vec<u8> {
+    let (bytes, size) = (bits.to_ne_bytes(), ty.size());
+    if cfg!(target_endian = "little") { bytes[..size].to_vec() } else { bytes[8 - size..].to_vec() }
+}
+
+/// The numbers in bytes that hold a `u64` each, in host order.
+fn numbers(bytes: &[u8]) -> Vec<u64> {
+    let (words, _) = bytes.as_chunks();
+    words.iter().map(|word| u64::from_ne_bytes(*word)).collect()
+}

@@ -1,0 +1,184 @@
+//! Operations whose success nobody wants to hear of.
+
+use crate::prelude::*;
+
+/// Posts as soon as there is room.
+#[track_caller]
+fn post_when_room(rig: &Rig, a: &End, op: &Op<'_>) -> Outcome {
+    let mut deadline = None;
+    loop {
+        match a.post(op) {
+            Err(Error::Again) => {
+                let deadline =
+                    deadline.get_or_insert_with(|| rig.deadline(Duration::from_secs(10)));
+                if Instant::now() >= *deadline {
+                    fail!("room for a post within 10 s", "Again all the time");
+                }
+                thread::yield_now();
+            }
+            result => return Ok(result?),
+        }
+    }
+}
+
+pub(super) fn unsignaled(rig: &Rig) -> Outcome {
+    const OPS: usize = 100;
+    const EACH: usize = 100;
+    let (a, b) = rig.pair()?;
+    let source = a.buffer(OPS * EACH)?;
+    let target = b.buffer(OPS * EACH)?;
+    source.put_pattern(.., rig.pattern(0))?;
+    let slot = |i: usize| i * EACH..(i + 1) * EACH;
+    // Writes and sends in turn; each ends at its place of the one buffer.
+    let is_send = |i: usize| i % 2 == 1;
+    for i in (0..OPS).filter(|i| is_send(*i)) {
+        b.recv(target.slice(slot(i)), i as u64)?;
+    }
+    for i in 0..OPS {
+        let from = source.slice(slot(i));
+        let op = if is_send(i) { Op::send(from) } else { Op::write(from, target.at(i * EACH)) };
+        let op = op.context(i as u64);
+        a.post(&if i == OPS - 1 { op } else { op.unsignaled() })?;
+    }
+    a.expect_ok(OPS as u64 - 1)?;
+    for i in (0..OPS).filter(|i| is_send(*i)) {
+        b.expect_ok(i as u64)?;
+    }
+    // The last receive tells of all of them.
+    target.check_pattern(.., rig.pattern(0))?;
+    a.expect_none_for(Duration::from_millis(20))?;
+    target.check_guards()
+}
+
+pub(super) fn all_unsignaled(rig: &Rig) -> Outcome {
+    const DEPTH: usize = 8;
+    const WRITES: usize = 100 * DEPTH;
+    const EACH: usize = 64;
+    let (a, b) = rig.pair_with(|attr| attr.send_depth = DEPTH)?;
+    let source = a.buffer(WRITES * EACH)?;
+    let target = b.buffer(WRITES * EACH)?;
+    source.put_pattern(.., rig.pattern(0))?;
+    for i in 0..WRITES {
+        let slot = i * EACH..(i + 1) * EACH;
+        let write = Op::write(source.slice(slot), target.at(i * EACH)).context(i as u64);
+        post_when_room(rig, &a, &write.unsignaled())?;
+        check_eq!(a.cq().poll_one()?, None, "a completion after unsignaled write {i}");
+    }
+    // The first completion is that of an operation which asks for one; all before it is done.
+    post_when_room(rig, &a, &Op::write(source.slice(..EACH), target.at(0)).context(7))?;
+    a.expect_ok(7)?;
+    a.settle(&b)?;
+    target.check_pattern(.., rig.pattern(0))?;
+    target.check_guards()
+}
+
+pub(super) fn unsignaled_error(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let (source, target) = (a.buffer(32)?, b.buffer(32)?);
+    source.put_pattern(.., rig.pattern(0))?;
+    let honest = target.region().remote();
+    let lie = forged_key(&honest, !honest.key());
+    for i in 0..3 {
+        let write = Op::write(source.slice(i * 8..i * 8 + 8), target.at(i * 8));
+        a.post(&write.context(i as u64).unsignaled())?;
+    }
+    let bad = Op::write(source.slice(24..32), lie.at(target.at(24).offset()));
+    a.post(&bad.context(3).unsignaled())?;
+    // Of the good ones nothing is heard.
+    let refused = a.expect(3, Status::RemoteAccess)?;
+    check_eq!(refused.kind, OpKind::Write, "kind of the refused write");
+    a.expect_none_for(Duration::from_millis(20))?;
+    b.expect_disconnected()?;
+    rig.eventually(|| target.check_pattern(..24, rig.pattern(0)))?;
+    target.check_filled(24.., 0)?;
+    target.check_guards()
+}
+
+pub(super) fn unsignaled_flush(rig: &Rig) -> Outcome {
+    const BEHIND: usize = 20;
+    // Behind an operation that is refused, in one batch with it.
+    let (a, b) = rig.pair()?;
+    let (source, target) = (a.buffer(8)?, b.buffer(8)?);
+    source.put_pattern(.., rig.pattern(0))?;
+    let honest = target.region().remote();
+    let lie = forged_key(&honest, !honest.key()).at(target.at(0).offset());
+    let mut ops = vec![Op::write(&source, lie).context(0).unsignaled()];
+    let write = |i: usize| Op::write(&source, target.at(0)).context(i as u64).unsignaled();
+    ops.extend((1..=BEHIND).map(write));
+    a.post_batch(&ops)?;
+    a.expect(0, Status::RemoteAccess)?;
+    for i in 1..=BEHIND {
+        let canceled = a.expect(i as u64, Status::Canceled)?;
+        check_eq!(canceled.kind, OpKind::Write, "kind of canceled write {i}");
+    }
+    a.expect_none_for(Duration::from_millis(20))?;
+    b.expect_disconnected()?;
+    target.check_filled(.., 0)?;
+    target.check_guards()?;
+
+    // Unmatched, when this side closes.
+    let (a, _b) = rig.pair()?;
+    let source = a.buffer(8)?;
+    for i in 0..BEHIND {
+        a.post(&Op::send(&source).context(i as u64).unsignaled())?;
+    }
+    a.disconnect();
+    for i in 0..BEHIND {
+        let canceled = a.expect(i as u64, Status::Canceled)?;
+        check_eq!(canceled.kind, OpKind::Send, "kind of canceled send {i}");
+    }
+    a.expect_none_for(Duration::from_millis(20))
+}
+
+pub(super) fn unsignaled_post_only(rig: &Rig) -> Outcome {
+    const WRITES: usize = 100_000;
+    const SLOTS: usize = 1000;
+    let (a, b) = rig.pair()?;
+    let target = b.buffer(SLOTS * 8)?;
+    let sink = b.buffer(8)?;
+    b.recv(&sink, 1)?;
+    for i in 0..WRITES {
+        let number = (i as u64).to_ne_bytes();
+        let write = Op::inject_write(&number, target.at(i % SLOTS * 8)).context(i as u64);
+        post_when_room(rig, &a, &write.unsignaled())?;
+    }
+    post_when_room(rig, &a, &Op::inject(b"the end.").unsignaled())?;
+    // When the peer has that, it has all of it.
+    b.expect_ok(1)?;
+    check_bytes!(sink.bytes(..)?, b"the end.", "the message behind the writes");
+    let last = (WRITES - SLOTS..WRITES).flat_map(|i| (i as u64).to_ne_bytes());
+    check_bytes!(target.bytes(..)?, last.collect::<Vec<_>>(), "the last write of each slot");
+    target.check_guards()?;
+    sink.check_guards()?;
+    // The first poll of all finds nothing.
+    check_eq!(a.cq().poll_one()?, None, "a completion of what was unsignaled");
+    Ok(())
+}
+
+pub(super) fn unsignaled_slot(rig: &Rig) -> Outcome {
+    const DEPTH: usize = 4;
+    const SENDS: usize = DEPTH + 3;
+    let (a, b) = rig.pair_with(|attr| attr.send_depth = DEPTH)?;
+    let (source, sink) = (a.buffer(SENDS * 8)?, b.buffer(SENDS * 8)?);
+    source.put_pattern(.., rig.pattern(0))?;
+    let slot = |i: usize| i * 8..i * 8 + 8;
+    let send = |i: usize| Op::send(source.slice(slot(i))).context(i as u64).unsignaled();
+    for i in 0..DEPTH {
+        a.post(&send(i))?;
+    }
+    check_err!(a.post(&send(0)), Error::Again, "a send beyond the depth");
+    for i in DEPTH..SENDS {
+        b.recv(sink.slice(slot(i - DEPTH)), i as u64)?;
+        // Nobody polls on this side; the other takes what has come.
+        post_when_room(rig, &a, &send(i))?;
+        b.expect_ok(i as u64)?;
+        check_err!(a.post(&send(0)), Error::Again, "a send beyond the depth, after send {i}");
+    }
+    for i in SENDS..SENDS + DEPTH {
+        b.recv(sink.slice(slot(i - DEPTH)), i as u64)?;
+        b.expect_ok(i as u64)?;
+    }
+    sink.check_pattern(.., rig.pattern(0))?;
+    sink.check_guards()?;
+    a.expect_none_for(Duration::from_millis(20))
+}

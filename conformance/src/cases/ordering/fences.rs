@@ -1,0 +1,165 @@
+//! Fences: what must wait for reads and atomics, and what need not.
+
+use crate::prelude::*;
+
+/// Long enough that a fence that is ignored shows.
+const LEN: usize = 400_000;
+const ROUNDS: usize = 20;
+
+pub(super) fn read_fence_send(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    // Round i reads the pattern from byte 8 i on.
+    let bytes = rig.pattern(0).bytes(LEN + 8 * ROUNDS);
+    let remote = b.buffer(bytes.len())?;
+    remote.put(0, &bytes)?;
+    let local = a.buffer(LEN)?;
+    let sink = b.buffer(LEN)?;
+    for round in 0..ROUNDS {
+        let len = if round.is_multiple_of(2) { LEN } else { 100 };
+        local.fill(0xdd)?;
+        b.recv(&sink, 1)?;
+        a.post_batch(&[
+            Op::read(local.slice(..len), remote.at(8 * round)).unsignaled(),
+            Op::send(local.slice(..len)).fence().context(2),
+        ])?;
+        let received = b.expect_ok(1)?;
+        check_eq!(received.len, len, "length of the message");
+        let fresh = &bytes[8 * round..8 * round + len];
+        check_bytes!(sink.bytes(..len)?, fresh, "what was read, as received in round {round}");
+        a.expect_ok(2)?;
+    }
+    local.check_guards()?;
+    sink.check_guards()
+}
+
+pub(super) fn read_nofence_send(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let new = rig.pattern(0).bytes(LEN);
+    let remote = b.buffer(LEN)?;
+    remote.put(0, &new)?;
+    let local = a.buffer(LEN)?;
+    let sink = b.buffer(LEN)?;
+    for round in 0..ROUNDS {
+        let len = if round.is_multiple_of(2) { LEN } else { 100 };
+        local.fill(0xdd)?;
+        b.recv(&sink, 1)?;
+        a.post_batch(&[
+            Op::read(local.slice(..len), remote.at(0)).context(2),
+            Op::send(local.slice(..len)).context(3),
+        ])?;
+        let received = b.expect_ok(1)?;
+        check_eq!(received.len, len, "length of the message");
+        a.expect_ok(2)?;
+        a.expect_ok(3)?;
+        let seen = sink.bytes(..len)?;
+        let neither = (0..len).find(|&at| seen[at] != 0xdd && seen[at] != new[at]);
+        check_eq!(neither, None, "byte in round {round} that is neither old nor new");
+        check_bytes!(local.bytes(..len)?, new[..len], "what was read in round {round}");
+    }
+    check_eq!(a.state(), EndpointState::Connected, "state of the endpoint");
+    local.check_guards()?;
+    sink.check_guards()
+}
+
+pub(super) fn atomic_fence_write(rig: &Rig) -> Outcome {
+    const WORDS: usize = 10;
+    let (a, b) = rig.pair()?;
+    let old = a.buffer(8 * WORDS)?;
+    let source = a.buffer(8)?;
+    source.fill(0xff)?;
+    // Words to add to, which are then overwritten; and where the old values are written to.
+    let words = b.buffer(8 * WORDS)?;
+    let copies = b.buffer(8 * WORDS)?;
+    for round in 0..ROUNDS {
+        let values: Vec<u8> =
+            (0..WORDS).flat_map(|i| (1000 * round as u64 + i as u64 + 1).to_ne_bytes()).collect();
+        words.put(0, &values)?;
+        old.fill(0xdd)?;
+        let mut ops = Vec::new();
+        for i in 0..WORDS {
+            let (result, at) = (old.slice(8 * i..8 * i + 8), words.at(8 * i));
+            ops.push(Op::fetch_atomic(AtomicOp::Add, 5u64, result, at).context(0));
+            ops.push(Op::write(result, copies.at(8 * i)).fence().context(1));
+            // Between the fence and this one there is neither read nor atomic, so it needs no fence of its own.
+            ops.push(Op::write(&source, at).context(2));
+        }
+        a.post_batch(&ops)?;
+        for i in 0..ops.len() {
+            a.expect_ok(i as u64 % 3)?;
+        }
+        a.settle(&b)?;
+        check_bytes!(old.bytes(..)?, values, "old values in round {round}");
+        check_bytes!(copies.bytes(..)?, values, "copies of the old values in round {round}");
+        words.check_filled(.., 0xff)?;
+    }
+    for buffer in [&old, &words, &copies] {
+        buffer.check_guards()?;
+    }
+    Ok(())
+}
+
+pub(super) fn read_fence_write_same_addr(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    // Round i finds the pattern from byte 8 i on, and leaves that of the next round.
+    let bytes = rig.pattern(0).bytes(LEN + 8 * ROUNDS);
+    let at = |round: usize| 8 * round..8 * round + LEN;
+    let source = a.buffer(bytes.len())?;
+    source.put(0, &bytes)?;
+    let target = b.buffer(LEN)?;
+    target.put(0, &bytes[at(0)])?;
+    let sink = a.buffer(LEN)?;
+    for round in 0..ROUNDS {
+        sink.fill(0xdd)?;
+        a.post_batch(&[
+            Op::read(&sink, target.at(0)).context(1),
+            Op::write(source.slice(at(round + 1)), target.at(0)).fence().context(2),
+        ])?;
+        a.expect_ok(1)?;
+        a.expect_ok(2)?;
+        check_bytes!(sink.bytes(..)?, bytes[at(round)], "what was read before write {round}");
+    }
+    a.read(&sink, target.at(0), 3)?;
+    a.expect_ok(3)?;
+    check_bytes!(sink.bytes(..)?, bytes[at(ROUNDS)], "what the last write left");
+    sink.check_guards()?;
+    target.check_guards()
+}
+
+pub(super) fn fence_first(rig: &Rig) -> Outcome {
+    const TIMES: usize = 101;
+    let (a, b) = rig.pair()?;
+    let source = a.buffer(8)?;
+    let sink = a.buffer(8)?;
+    let target = b.buffer(8)?;
+    source.put_pattern(.., rig.pattern(0))?;
+    // The very first operation of a connection may be fenced.
+    b.recv(Slices::none(), 1)?;
+    a.post(&Op::send(Slices::none()).fence().context(2))?;
+    b.expect_ok(1)?;
+    a.expect_ok(2)?;
+
+    let time = |op: Op<'_>| -> Result<Duration, Failed> {
+        let start = Instant::now();
+        a.post(&op.context(3))?;
+        a.expect_ok(3)?;
+        Ok(start.elapsed())
+    };
+    for op in [Op::write(&source, target.at(0)), Op::read(&sink, target.at(0))] {
+        let (mut plain, mut fenced) = (Vec::new(), Vec::new());
+        // In turn, so that whatever else the machine does hits both.
+        for _ in 0..TIMES {
+            plain.push(time(op)?);
+            fenced.push(time(op.fence())?);
+        }
+        let [plain, fenced] = [plain, fenced].map(|mut times| {
+            times.sort_unstable();
+            times[TIMES / 2]
+        });
+        // Less than the tick of a thread that looks now and then whether the fence is open.
+        let most = 2 * plain + rig.scaled(Duration::from_micros(300));
+        check!(fenced <= most, "a fenced operation in {most:?}, not {fenced:?} (plain: {plain:?})");
+    }
+    sink.check_pattern(.., rig.pattern(0))?;
+    sink.check_guards()?;
+    target.check_guards()
+}

@@ -1,0 +1,121 @@
+//! What an operation finds done, and what may still be under way.
+
+use crate::prelude::*;
+
+mod completions;
+mod fences;
+mod target;
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        Group::Ordering,
+        "waw",
+        Needs::SEND_RMA,
+        "of 10^4 writes of one word the last one stays",
+        target::waw,
+    ),
+    Case::new(
+        Group::Ordering,
+        "raw",
+        Needs::RMA,
+        "a read sees the write posted just before it, many of both in flight",
+        target::raw,
+    ),
+    Case::new(
+        Group::Ordering,
+        "saw",
+        Needs::SEND_RMA,
+        "a short send never overtakes the long write before it",
+        target::saw,
+    )
+    .trap(),
+    Case::new(
+        Group::Ordering,
+        "sas_mixed_size",
+        Needs::SEND,
+        "1 MiB then 1 B, again and again: received in posting order",
+        target::sas_mixed_size,
+    ),
+    Case::new(
+        Group::Ordering,
+        "atomic_after_write",
+        Needs::ALL,
+        "an atomic finds what the write before it wrote",
+        target::atomic_after_write,
+    ),
+    Case::new(
+        Group::Ordering,
+        "read_fence_send",
+        Needs::SEND_RMA,
+        "a fenced send of a buffer that a read fills sends the fresh bytes",
+        fences::read_fence_send,
+    )
+    .trap(),
+    Case::new(
+        Group::Ordering,
+        "read_nofence_send",
+        Needs::SEND_RMA,
+        "the same without fence: bytes old or new, and a healthy endpoint",
+        fences::read_nofence_send,
+    ),
+    Case::new(
+        Group::Ordering,
+        "atomic_fence_write",
+        Needs::ALL,
+        "a fenced write finds the atomic before it done, its result too",
+        fences::atomic_fence_write,
+    ),
+    Case::new(
+        Group::Ordering,
+        "read_fence_write_same_addr",
+        Needs::RMA,
+        "a read does not see the fenced write behind it",
+        fences::read_fence_write_same_addr,
+    ),
+    Case::new(
+        Group::Ordering,
+        "completion_order",
+        Needs::ALL,
+        "sends, writes, reads and atomics, long and short, complete in posting order",
+        completions::completion_order,
+    )
+    .trap(),
+    Case::new(
+        Group::Ordering,
+        "completion_order_emulated",
+        Needs::ALL,
+        "what is posted behind an atomic that devices emulate completes behind it",
+        completions::completion_order_emulated,
+    ),
+    Case::new(
+        Group::Ordering,
+        "cross_endpoint",
+        Needs::SEND_RMA,
+        "endpoints on one queue do not wait for each other, and all complete",
+        completions::cross_endpoint,
+    ),
+    Case::new(
+        Group::Ordering,
+        "imm_order",
+        Needs::SEND_RMA,
+        "immediates of sends and writes arrive ascending",
+        target::imm_order,
+    ),
+    Case::new(
+        Group::Ordering,
+        "fence_first",
+        Needs::SEND_RMA,
+        "a fence with nothing to wait for costs no time",
+        fences::fence_first,
+    )
+    .exclusive(),
+    Case::new(
+        Group::Ordering,
+        "witness",
+        Needs::SEND_RMA,
+        "10^6 pairs of a write and a send over overlapping memory: each receive finds its write",
+        target::witness,
+    )
+    .soak()
+    .limit_s(1800),
+];

@@ -1,0 +1,247 @@
+//! Order of effects at the target.
+
+use fabric::AtomicScalar;
+
+use crate::prelude::*;
+
+/// Operations in flight; a queue holds more by default.
+const AT_ONCE: usize = 100;
+
+pub(super) fn waw(rig: &Rig) -> Outcome {
+    const WRITES: usize = 10_000;
+    let (a, b) = rig.pair()?;
+    let source = a.buffer(8 * WRITES)?;
+    let sink = a.buffer(8)?;
+    let target = b.buffer(24)?;
+    target.fill(0xee)?;
+    for i in 0..WRITES {
+        let word = 8 * i..8 * i + 8;
+        source.put(word.start, &(i as u64).to_ne_bytes())?;
+        a.write(source.slice(word), target.at(8), i as u64)?;
+        if i >= AT_ONCE {
+            a.expect_ok((i - AT_ONCE) as u64)?;
+        }
+    }
+    a.read(&sink, target.at(8), WRITES as u64)?;
+    for i in WRITES - AT_ONCE..=WRITES {
+        a.expect_ok(i as u64)?;
+    }
+    let last = (WRITES as u64 - 1).to_ne_bytes();
+    check_bytes!(sink.bytes(..)?, last, "the word as read behind the writes");
+    a.settle(&b)?;
+    check_bytes!(target.bytes(8..16)?, last, "the word as the peer sees it");
+    target.check_filled(..8, 0xee)?;
+    target.check_filled(16.., 0xee)?;
+    sink.check_guards()?;
+    target.check_guards()
+}
+
+pub(super) fn raw(rig: &Rig) -> Outcome {
+    // Each pair has a place of its own: without a fence a read may see the write *behind* it.
+    const PAIRS: usize = 500;
+    const PLACES: usize = AT_ONCE / 2;
+    const MOST: usize = 20_000;
+    let (a, b) = rig.pair()?;
+    // Pair i writes the pattern from byte 8 i on.
+    let bytes = rig.pattern(0).bytes(MOST + 8 * PAIRS);
+    let source = a.buffer(bytes.len())?;
+    source.put(0, &bytes)?;
+    let target = b.buffer(PLACES * MOST)?;
+    let sink = a.buffer(PLACES * MOST)?;
+    let len = |i: usize| [8, 1, 700, 3000, MOST][i % 5];
+    let place = |i: usize| i % PLACES * MOST..i % PLACES * MOST + len(i);
+    for i in 0..PAIRS + PLACES {
+        if let Some(done) = i.checked_sub(PLACES) {
+            a.expect_ok(2 * done as u64)?;
+            a.expect_ok(2 * done as u64 + 1)?;
+            let written = &bytes[8 * done..8 * done + len(done)];
+            check_bytes!(sink.bytes(place(done))?, written, "read {done}, of {} bytes", len(done));
+        }
+        if i < PAIRS {
+            let from = source.slice(8 * i..8 * i + len(i));
+            a.write(from, target.at(place(i).start), 2 * i as u64)?;
+            a.read(sink.slice(place(i)), target.at(place(i).start), 2 * i as u64 + 1)?;
+        }
+    }
+    sink.check_guards()?;
+    target.check_guards()
+}
+
+pub(super) fn saw(rig: &Rig) -> Outcome {
+    const PAIRS: usize = 48;
+    const PLACES: usize = 8;
+    const LEN: usize = 1 << 20;
+    let (a, b) = rig.pair()?;
+    // Pair i writes the pattern from byte 8 i on.
+    let bytes = rig.pattern(0).bytes(LEN + 8 * PAIRS);
+    let source = a.buffer(bytes.len())?;
+    source.put(0, &bytes)?;
+    let target = b.buffer(PLACES * LEN)?;
+    let sink = b.buffer(PLACES)?;
+    for first in (0..PAIRS).step_by(PLACES) {
+        let pairs = first..first + PLACES;
+        for (place, pair) in pairs.clone().enumerate() {
+            b.recv(sink.slice(place..place + 1), pair as u64)?;
+        }
+        for (place, pair) in pairs.clone().enumerate() {
+            let write = Op::write(source.slice(8 * pair..8 * pair + LEN), target.at(place * LEN));
+            // Together, so that nothing but the rule keeps the short one back.
+            a.post_batch(&[write.unsignaled(), Op::inject(&[pair as u8]).context(pair as u64)])?;
+        }
+        for (place, pair) in pairs.clone().enumerate() {
+            b.expect_ok(pair as u64)?;
+            let seen = target.bytes(place * LEN..(place + 1) * LEN)?;
+            check_bytes!(seen, bytes[8 * pair..8 * pair + LEN], "write {pair} at its message");
+            check_bytes!(sink.bytes(place..place + 1)?, [pair as u8], "message {pair}");
+            a.expect_ok(pair as u64)?;
+        }
+    }
+    sink.check_guards()?;
+    target.check_guards()
+}
+
+pub(super) fn sas_mixed_size(rig: &Rig) -> Outcome {
+    const MESSAGES: usize = 40;
+    const SLOTS: usize = 20;
+    let most = rig.info().limits.message.min(1 << 20) as usize;
+    let (a, b) = rig.pair()?;
+    // Message i is the pattern from byte 8 i on.
+    let bytes = rig.pattern(0).bytes(most + 8 * MESSAGES);
+    let source = a.buffer(bytes.len())?;
+    source.put(0, &bytes)?;
+    // Every receive could take any message.
+    let sink = b.buffer(SLOTS * most)?;
+    let slot = |i: usize| i % SLOTS * most..(i % SLOTS + 1) * most;
+    let len = |i: usize| if i.is_multiple_of(2) { most } else { 1 };
+    for first in (0..MESSAGES).step_by(SLOTS) {
+        sink.fill(0xee)?;
+        for i in first..first + SLOTS {
+            b.recv(sink.slice(slot(i)), i as u64)?;
+        }
+        for i in first..first + SLOTS {
+            a.send(source.slice(8 * i..8 * i + len(i)), i as u64)?;
+        }
+        for i in first..first + SLOTS {
+            let received = b.expect_ok(i as u64)?;
+            check_eq!(received.len, len(i), "length of receive {i}");
+            let seen = sink.bytes(slot(i).start..slot(i).start + len(i))?;
+            check_bytes!(seen, bytes[8 * i..8 * i + len(i)], "receive {i}");
+            a.expect_ok(i as u64)?;
+        }
+        // Behind the first short one.
+        sink.check_filled(slot(1).start + 1..slot(1).end, 0xee)?;
+    }
+    sink.check_guards()
+}
+
+pub(super) fn atomic_after_write(rig: &Rig) -> Outcome {
+    // A type that every device adds to by itself, and one that some emulate.
+    find_written(rig, |i| 0x0102_0304_0506_0708 + i, |value| value.to_ne_bytes().to_vec())?;
+    find_written(rig, |i| 0x0102 + i as u16, |value| value.to_ne_bytes().to_vec())
+}
+
+/// Adds to elements that were just written, many in flight.
+fn find_written<T: AtomicScalar>(
+    rig: &Rig,
+    value: fn(u64) -> T,
+    bytes: fn(T) -> Vec<u8>,
+) -> Outcome {
+    const PAIRS: usize = 50;
+    let size = size_of::<T>();
+    let (a, b) = rig.pair()?;
+    let source = a.buffer(8 * PAIRS)?;
+    let old = a.buffer(8 * PAIRS)?;
+    let target = b.buffer(8 * PAIRS)?;
+    for i in 0..PAIRS {
+        let element = 8 * i..8 * i + size;
+        source.put(8 * i, &bytes(value(i as u64)))?;
+        a.write(source.slice(element.clone()), target.at(8 * i), 2 * i as u64)?;
+        a.fetch_add(value(0), old.slice(element), target.at(8 * i), 2 * i as u64 + 1)?;
+    }
+    for i in 0..2 * PAIRS {
+        a.expect_ok(i as u64)?;
+    }
+    a.settle(&b)?;
+    check_bytes!(old.bytes(..)?, source.bytes(..)?, "what the atomics found");
+    // The same sums as the CPU makes them.
+    let sums = b.buffer(8)?;
+    for i in 0..PAIRS {
+        sums.put(0, &bytes(value(i as u64)))?;
+        sums.region().atomic::<T>(GUARD)?.fetch_add(value(0));
+        let seen = target.bytes(8 * i..8 * i + size)?;
+        check_bytes!(seen, sums.bytes(..size)?, "element {i} after write and atomic");
+        target.check_filled(8 * i + size..8 * (i + 1), 0)?;
+    }
+    target.check_guards()?;
+    old.check_guards()
+}
+
+pub(super) fn imm_order(rig: &Rig) -> Outcome {
+    const COUNT: usize = 1000;
+    const MOST: usize = 30_000;
+    let (a, b) = rig.pair()?;
+    let source = a.buffer(MOST)?;
+    source.put_pattern(.., rig.pattern(0))?;
+    let target = b.buffer(MOST)?;
+    let sink = b.buffer(MOST)?;
+    let len = |i: usize| [0, 8, 300, 5000, MOST][i % 5];
+    for first in (0..COUNT).step_by(AT_ONCE) {
+        let now = first..first + AT_ONCE;
+        for i in now.clone() {
+            b.recv(&sink, i as u64)?;
+        }
+        for i in now.clone() {
+            let from = source.slice(..len(i));
+            let send = i.is_multiple_of(3);
+            let op = if send { Op::send(from) } else { Op::write(from, target.at(0)) };
+            a.post(&op.immediate(i as u32).context(i as u64))?;
+        }
+        for i in now {
+            let received = b.expect_ok(i as u64)?;
+            check_eq!(received.immediate, Some(i as u32), "immediate data of receive {i}");
+            check_eq!(received.len, len(i), "length of receive {i}");
+            a.expect_ok(i as u64)?;
+        }
+    }
+    for buffer in [&target, &sink] {
+        buffer.check_pattern(.., rig.pattern(0))?;
+        buffer.check_guards()?;
+    }
+    Ok(())
+}
+
+pub(super) fn witness(rig: &Rig) -> Outcome {
+    const PAIRS: usize = 1_000_000;
+    const LENS: [usize; 8] = [8, 64, 257, 2049, 4097, 9000, 70_000, 300_000];
+    const AREA: usize = 400_000;
+    const TURNS: usize = 1000;
+    let (a, b) = rig.pair()?;
+    // Pair i writes the pattern from byte 8 (i mod TURNS) on.
+    let bytes = rig.pattern(0).bytes(AREA + 8 * TURNS);
+    let source = a.buffer(bytes.len())?;
+    source.put(0, &bytes)?;
+    let target = b.buffer(AREA)?;
+    let mut model = vec![0; AREA];
+    let mut rng = rig.rng();
+    for pair in 0..PAIRS {
+        // Long ones seldom, or nothing else would be copied.
+        let kinds = if pair.is_multiple_of(100) { LENS.len() } else { 5 };
+        let most = LENS[rng.below(kinds)];
+        let len = 1 + rng.below(most);
+        let at = rng.below(AREA - len + 1);
+        let now = 8 * (pair % TURNS)..8 * (pair % TURNS) + len;
+        model[at..at + len].copy_from_slice(&bytes[now.clone()]);
+        b.recv(Slices::none(), pair as u64)?;
+        let write = Op::write(source.slice(now), target.at(at)).unsignaled();
+        let send = Op::send(Slices::none()).immediate(pair as u32).context(pair as u64);
+        a.post_batch(&[write, send])?;
+        let received = b.expect_ok(pair as u64)?;
+        check_eq!(received.immediate, Some(pair as u32), "immediate data of pair {pair}");
+        // The write, and what lies around it.
+        let around = at.saturating_sub(64)..(at + len + 64).min(AREA);
+        check_bytes!(target.bytes(around.clone())?, model[around], "write {pair} at its message");
+        a.expect_ok(pair as u64)?;
+    }
+    check_bytes!(target.bytes(..)?, model, "the area after all writes");
+    target.check_guards()
+}

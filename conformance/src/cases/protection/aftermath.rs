@@ -1,0 +1,260 @@
+//! What becomes of a connection one of whose operations was refused, and of the others.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::prelude::*;
+
+/// Depth of a receive queue that is not full before the connection is dead.
+pub(super) const RACE_DEPTH: usize = 1024;
+
+/// Posts a write by a key that opens nothing.
+fn write_badly(a: &End, source: &Guarded, target: &Guarded, context: u64) -> fabric::Result<()> {
+    let honest = target.region().remote();
+    a.write(source, forged_key(&honest, !honest.key()).at(target.at(0).offset()), context)
+}
+
+pub(super) fn prefix_ok(rig: &Rig) -> Outcome {
+    const EACH: usize = 512;
+    const BAD: usize = 5;
+    const WRITES: usize = 11;
+    let (a, b) = rig.pair()?;
+    let source = a.buffer(WRITES * EACH)?;
+    let target = b.buffer(WRITES * EACH)?;
+    source.put_pattern(.., rig.pattern(0))?;
+    let slot = |i: usize| i * EACH..(i + 1) * EACH;
+
+    // The descriptor lies about its key, so that only the target can refuse.
+    let honest = target.region().remote();
+    let lie = forged_key(&honest, !honest.key());
+    let writes: Vec<_> = (0..WRITES)
+        .map(|i| {
+            let to = target.at(i * EACH);
+            let to = if i == BAD { lie.at(to.offset()) } else { to };
+            Op::write(source.slice(slot(i)), to).context(i as u64)
+        })
+        .collect();
+    // In one batch: one by one, the last of them could be refused by the call already.
+    a.post_batch(&writes)?;
+
+    for i in 0..BAD {
+        a.expect_ok(i as u64)?;
+    }
+    a.expect(BAD as u64, Status::RemoteAccess)?;
+    for i in BAD + 1..WRITES {
+        a.expect(i as u64, Status::Canceled)?;
+    }
+    check_eq!(a.state(), EndpointState::Dead, "state of the initiator");
+    b.expect_disconnected()?;
+    check_eq!(b.state(), EndpointState::Dead, "state of the target");
+
+    // No receive tells the target's CPU that the good ones are there.
+    rig.eventually(|| {
+        target.bytes(..BAD * EACH).and_then(|seen| {
+            check_bytes!(
+                seen,
+                rig.pattern(0).bytes(BAD * EACH),
+                "the writes before the refused one"
+            );
+            Ok(())
+        })
+    })?;
+    target.check_filled(BAD * EACH.., 0)?;
+    target.check_guards()
+}
+
+pub(super) fn target_learns(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let (source, target) = (a.buffer(8)?, b.buffer(8)?);
+    write_badly(&a, &source, &target, 1)?;
+    a.expect(1, Status::RemoteAccess)?;
+    // It has nothing posted and polls no queue: only the event can tell it.
+    b.expect_disconnected()?;
+    check_eq!(b.state(), EndpointState::Dead, "state of the target");
+    check_err!(b.recv(&target, 2), Error::NotConnected, "a receive of the target");
+    b.expect_no_event_for(Duration::from_millis(100))?;
+    // The initiator has its own.
+    a.expect_disconnected()?;
+    a.expect_no_event_for(Duration::from_millis(1))?;
+    target.check_filled(.., 0)?;
+    target.check_guards()
+}
+
+pub(super) fn target_recv_flush(rig: &Rig) -> Outcome {
+    const RECEIVES: usize = 100;
+    let (a, b) = rig.pair()?;
+    let (source, target) = (a.buffer(8)?, b.buffer(8)?);
+    let sink = b.buffer(RECEIVES * 8)?;
+    for i in 0..RECEIVES {
+        b.recv(sink.slice(i * 8..i * 8 + 8), i as u64)?;
+    }
+    // The first has a message; it is no less received for what comes then.
+    source.put_pattern(.., rig.pattern(0))?;
+    a.send(&source, 1)?;
+    write_badly(&a, &source, &target, 2)?;
+    a.expect_ok(1)?;
+    a.expect(2, Status::RemoteAccess)?;
+    b.expect_ok(0)?;
+    for i in 1..RECEIVES {
+        let canceled = b.expect(i as u64, Status::Canceled)?;
+        check_eq!(canceled.kind, OpKind::Recv, "kind of canceled receive {i}");
+    }
+    b.expect_disconnected()?;
+    b.expect_none_for(Duration::from_millis(20))?;
+    sink.check_pattern(..8, rig.pattern(0))?;
+    sink.check_filled(8.., 0)?;
+    sink.check_guards()?;
+    target.check_filled(.., 0)
+}
+
+pub(super) fn post_after_error(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let (at_a, at_b) = (a.buffer(64)?, b.buffer(64)?);
+    at_a.put_pattern(.., rig.pattern(0))?;
+    at_b.put_pattern(.., rig.pattern(1))?;
+    write_badly(&a, &at_a, &at_b, 1)?;
+    a.expect(1, Status::RemoteAccess)?;
+    b.expect_disconnected()?;
+    for (end, own, other, side) in
+        [(&a, &at_a, &at_b, "the initiator"), (&b, &at_b, &at_a, "the target")]
+    {
+        check_err!(end.send(own, 2), Error::NotConnected, "a send of {side}");
+        check_err!(end.inject(b"late", 3), Error::NotConnected, "an inject of {side}");
+        check_err!(end.write(own, other.at(0), 4), Error::NotConnected, "a write of {side}");
+        check_err!(end.read(own, other.at(0), 5), Error::NotConnected, "a read of {side}");
+        check_err!(end.recv(own, 6), Error::NotConnected, "a receive of {side}");
+        let batch = [Op::send(own).context(7), Op::send(own).unsignaled()];
+        let refused = end.post_batch(&batch).map_err(|refused| refused.error);
+        check_err!(refused, Error::NotConnected, "a batch of {side}");
+    }
+    // None of it happens later.
+    a.expect_none_for(Duration::from_millis(50))?;
+    b.expect_none_for(Duration::from_millis(1))?;
+    at_a.check_pattern(.., rig.pattern(0))?;
+    at_b.check_pattern(.., rig.pattern(1))?;
+    at_a.check_guards()?;
+    at_b.check_guards()
+}
+
+pub(super) fn recv_post_race(rig: &Rig) -> Outcome {
+    const ROUNDS: usize = 20;
+    let mut rng = rig.rng();
+    for round in 0..ROUNDS {
+        let (a, b) = rig.pair_with(|attr| attr.recv_depth = RACE_DEPTH)?;
+        let (source, target) = (a.buffer(8)?, b.buffer(8)?);
+        let sink = b.buffer(8)?;
+        let posted = AtomicUsize::new(0);
+        let begin = rng.below(RACE_DEPTH / 2);
+        thread::scope(|scope| -> Outcome {
+            let poster = scope.spawn(|| -> Outcome {
+                let deadline = rig.deadline(Duration::from_secs(10));
+                loop {
+                    check!(Instant::now() < deadline, "the connection dead in time");
+                    match b.recv(&sink, posted.load(Ordering::Relaxed) as u64) {
+                        Ok(()) => _ = posted.fetch_add(1, Ordering::Relaxed),
+                        Err(Error::NotConnected) => return Ok(()),
+                        Err(Error::Again) => {}
+                        Err(error) => fail!("a receive that is taken or NotConnected", "{error:?}"),
+                    }
+                    // So that the queue is not full before the end.
+                    thread::yield_now();
+                }
+            });
+            // Somewhere among the receives.
+            while posted.load(Ordering::Relaxed) < begin && !poster.is_finished() {
+                thread::yield_now();
+            }
+            write_badly(&a, &source, &target, 1)?;
+            a.expect(1, Status::RemoteAccess)?;
+            poster.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })?;
+        let posted = posted.load(Ordering::Relaxed);
+        for i in 0..posted {
+            b.expect(i as u64, Status::Canceled)?;
+        }
+        check_eq!(b.cq().poll_one()?, None, "a completion too many after {posted}, round {round}");
+        b.expect_disconnected()?;
+        sink.check_filled(.., 0)?;
+        sink.check_guards()?;
+    }
+    Ok(())
+}
+
+pub(super) fn other_endpoint_unaffected(rig: &Rig) -> Outcome {
+    const ROUNDS: usize = 40;
+    const EACH: usize = 256;
+    // One queue a side for the good and the bad endpoint, and one region that both reach.
+    let at_a = rig.domain_a().completion_queue(4 * 128)?;
+    let at_b = rig.domain_b().completion_queue(4 * 128)?;
+    let ends = |domain, cq| -> Result<_, Failed> {
+        Ok((rig.end_on(domain, cq, |_| ())?, rig.end_on(domain, cq, |_| ())?))
+    };
+    let (good, bad) = ends(rig.domain_a(), &at_a)?;
+    let (good_peer, bad_peer) = ends(rig.domain_b(), &at_b)?;
+    rig.connect(&good, &good_peer)?;
+    rig.connect(&bad, &bad_peer)?;
+    let source = good.buffer(EACH)?;
+    let target = good_peer.buffer(ROUNDS * EACH)?;
+    let sink = good_peer.buffer(EACH)?;
+
+    for round in 0..ROUNDS {
+        let (slot, context) = (round * EACH..(round + 1) * EACH, round as u64);
+        source.put_pattern(.., rig.pattern(round))?;
+        good_peer.recv(&sink, context)?;
+        good.write(&source, target.at(slot.start), context)?;
+        if round == ROUNDS / 2 {
+            write_badly(&bad, &source, &target, u64::MAX)?;
+        }
+        good.send(&source, context)?;
+        let received = good_peer.expect_ok(context)?;
+        check_eq!(received.endpoint, good_peer.id(), "the endpoint of receive {round}");
+        sink.check_pattern(.., rig.pattern(round))?;
+        target.check_pattern(slot, rig.pattern(round))?;
+        let mut done = good.take(if round == ROUNDS / 2 { 3 } else { 2 })?;
+        if let Some(at) = done.iter().position(|done| done.endpoint == bad.id()) {
+            let refused = done.remove(at);
+            check_eq!(refused.context, u64::MAX, "the context of the refused write");
+            check_eq!(refused.status, Status::RemoteAccess, "its status");
+        }
+        check_eq!(done.len(), 2, "completions of the good endpoint in round {round}");
+        for done in done {
+            check_eq!(done.endpoint, good.id(), "the endpoint of a completion of round {round}");
+            check_eq!((done.context, done.status), (context, Status::Ok), "that completion");
+        }
+    }
+    check_eq!(bad.state(), EndpointState::Dead, "state of the bad endpoint");
+    bad_peer.expect_disconnected()?;
+    check_eq!(good.state(), EndpointState::Connected, "state of the good endpoint");
+    check_eq!(good_peer.state(), EndpointState::Connected, "state of its peer");
+    target.check_guards()?;
+    sink.check_guards()
+}
+
+pub(super) fn error_then_reconnect(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let (source, target) = (a.buffer(64)?, b.buffer(64)?);
+    source.put_pattern(.., rig.pattern(0))?;
+    target.put_pattern(.., rig.pattern(1))?;
+    let descriptor = target.at(0);
+    write_badly(&a, &source, &target, 1)?;
+    a.expect(1, Status::RemoteAccess)?;
+    b.expect_disconnected()?;
+    target.check_pattern(.., rig.pattern(1))?;
+
+    // The old endpoints are still there, dead.
+    let (c, d) = rig.pair()?;
+    let back = c.buffer(64)?;
+    c.read(&back, descriptor, 2)?;
+    c.expect_ok(2)?;
+    back.check_pattern(.., rig.pattern(1))?;
+    c.write(&source, descriptor, 3)?;
+    c.expect_ok(3)?;
+    c.settle(&d)?;
+    target.check_pattern(.., rig.pattern(0))?;
+    check_err!(
+        a.write(&source, descriptor, 4),
+        Error::NotConnected,
+        "a write by the dead endpoint"
+    );
+    target.check_guards()?;
+    back.check_guards()
+}

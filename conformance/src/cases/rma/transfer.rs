@@ -1,0 +1,213 @@
+//! Lengths, segments, offsets and edges.
+
+use crate::cases::layout::{places, scattered, sizes, uneven};
+use crate::prelude::*;
+
+/// The largest transfer of a run that is no soak.
+const LARGE: u64 = 64 << 20;
+
+pub(super) fn write_sizes(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    for (i, len) in sizes(rig.info().limits.message.min(LARGE)).into_iter().enumerate() {
+        // Buffers of just this length, so that the guards begin at the very next byte.
+        let source = a.buffer(len)?;
+        let target = b.buffer(len)?;
+        source.put_pattern(.., rig.pattern(i))?;
+        a.write(&source, target.at(0), i as u64)?;
+        let done = a.expect_ok(i as u64)?;
+        check_eq!(done.kind, OpKind::Write, "kind of the write of {len} bytes");
+        check_eq!(done.len, len, "length of the write of {len} bytes");
+        // `Ok` says that the peer accepted the bytes; its CPU sees them by the next receive.
+        a.settle(&b)?;
+        target.check_pattern(.., rig.pattern(i))?;
+        target.check_guards()?;
+    }
+    Ok(())
+}
+
+pub(super) fn read_sizes(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    for (i, len) in sizes(rig.info().limits.message.min(LARGE)).into_iter().enumerate() {
+        let sink = a.buffer(len)?;
+        let target = b.buffer(len)?;
+        target.put_pattern(.., rig.pattern(i))?;
+        a.read(&sink, target.at(0), i as u64)?;
+        let done = a.expect_ok(i as u64)?;
+        check_eq!(done.kind, OpKind::Read, "kind of the read of {len} bytes");
+        check_eq!(done.len, len, "length of the read of {len} bytes");
+        sink.check_pattern(.., rig.pattern(i))?;
+        sink.check_guards()?;
+        target.check_guards()?;
+    }
+    Ok(())
+}
+
+pub(super) fn write_gather(rig: &Rig) -> Outcome {
+    let most = rig.info().limits.send_segments;
+    let (a, b) = rig.pair_with(|attr| attr.send_segments = most)?;
+    let rounds = (1..=most).flat_map(|count| [(count, 1), (count, 700)]);
+    for (round, (count, scale)) in rounds.enumerate() {
+        let lens = uneven(count, scale);
+        let total = lens.iter().sum();
+        let bytes = rig.pattern(round).bytes(total);
+        let places = places(&lens);
+        let source = a.buffer(places[0].end)?;
+        source.put(0, &scattered(&bytes, &places))?;
+        let target = b.buffer(total)?;
+        let slices: Vec<_> = places.iter().map(|place| source.slice(place.clone())).collect();
+        a.write(&slices[..], target.at(0), round as u64)?;
+        let done = a.expect_ok(round as u64)?;
+        check_eq!(done.len, total, "length of a write of {count} segments");
+        a.settle(&b)?;
+        check_bytes!(target.bytes(..)?, bytes, "a write of {count} segments");
+        target.check_guards()?;
+    }
+    Ok(())
+}
+
+pub(super) fn read_scatter(rig: &Rig) -> Outcome {
+    let most = rig.info().limits.send_segments;
+    let (a, b) = rig.pair_with(|attr| attr.send_segments = most)?;
+    let rounds = (1..=most).flat_map(|count| [(count, 1), (count, 700)]);
+    for (round, (count, scale)) in rounds.enumerate() {
+        let lens = uneven(count, scale);
+        let total = lens.iter().sum();
+        let bytes = rig.pattern(round).bytes(total);
+        let places = places(&lens);
+        let target = b.buffer(total)?;
+        target.put(0, &bytes)?;
+        let sink = a.buffer(places[0].end)?;
+        sink.fill(0xee)?;
+        let slices: Vec<_> = places.iter().map(|place| sink.slice(place.clone())).collect();
+        a.read(&slices[..], target.at(0), round as u64)?;
+        let done = a.expect_ok(round as u64)?;
+        check_eq!(done.len, total, "length of a read into {count} segments");
+        let image = scattered(&bytes, &places);
+        check_bytes!(sink.bytes(..)?, image, "a read into {count} segments");
+        sink.check_guards()?;
+    }
+    Ok(())
+}
+
+pub(super) fn write_all_offsets(rig: &Rig) -> Outcome {
+    const LENS: [usize; 14] = [1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 63, 64, 65, 200];
+    const ROOM: usize = 320;
+    const AT_ONCE: usize = 100;
+    let (a, b) = rig.pair()?;
+    let bytes = rig.pattern(0).bytes(ROOM);
+    let source = a.buffer(ROOM)?;
+    source.put(0, &bytes)?;
+    // Write i has a room of its own, that starts at a multiple of 64, and there an offset and a length.
+    let writes: Vec<_> = (0..64).flat_map(|offset| LENS.map(|len| (offset, len))).collect();
+    let target = b.buffer(writes.len() * ROOM)?;
+    target.fill(0xee)?;
+    let mut image = vec![0xee; target.len()];
+    for (i, &(offset, len)) in writes.iter().enumerate() {
+        // From an alignment that has nothing to do with the target's.
+        let from = (offset + i * 29) % 64;
+        let to = i * ROOM + offset;
+        image[to..to + len].copy_from_slice(&bytes[from..from + len]);
+        a.write(source.slice(from..from + len), target.at(to), i as u64)?;
+        if i >= AT_ONCE {
+            a.expect_ok((i - AT_ONCE) as u64)?;
+        }
+    }
+    for i in writes.len() - AT_ONCE..writes.len() {
+        a.expect_ok(i as u64)?;
+    }
+    a.settle(&b)?;
+    for (i, (offset, len)) in writes.into_iter().enumerate() {
+        let room = i * ROOM..(i + 1) * ROOM;
+        check_bytes!(target.bytes(room.clone())?, image[room], "{len} bytes at offset {offset}");
+    }
+    target.check_guards()
+}
+
+pub(super) fn read_depth(rig: &Rig) -> Outcome {
+    const MOST: usize = 300;
+    // Deeper than any device answers reads at a time.
+    let depth = rig.info().limits.send_depth.min(256);
+    let reads = 4 * depth;
+    let (a, b) = rig.pair_with(|attr| attr.send_depth = depth)?;
+    let len = |i: usize| 1 + i * 13 % MOST;
+    let bytes = rig.pattern(0).bytes(reads + MOST);
+    let target = b.buffer(bytes.len())?;
+    target.put(0, &bytes)?;
+    let sink = a.buffer(reads * MOST)?;
+    sink.fill(0xee)?;
+    let mut posted = 0;
+    for taken in 0..reads {
+        while posted < reads {
+            // Read i brings the bytes from i on.
+            let into = sink.slice(posted * MOST..posted * MOST + len(posted));
+            match a.read(into, target.at(posted), posted as u64) {
+                Ok(()) => posted += 1,
+                Err(Error::Again) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let full = (taken + depth).min(reads);
+        check_eq!(posted, full, "reads that a queue of {depth} takes with {taken} taken out");
+        let done = a.expect_ok(taken as u64)?;
+        check_eq!(done.len, len(taken), "length of read {taken}");
+        let at = taken * MOST;
+        let seen = sink.bytes(at..at + len(taken))?;
+        check_bytes!(seen, bytes[taken..taken + len(taken)], "read {taken}");
+        sink.check_filled(at + len(taken)..at + MOST, 0xee)?;
+    }
+    sink.check_guards()
+}
+
+pub(super) fn loopback(rig: &Rig) -> Outcome {
+    // Within one domain, or no region could be both.
+    let (c, d) = (rig.end(rig.domain_a())?, rig.end(rig.domain_a())?);
+    rig.connect(&c, &d)?;
+    for (round, len) in [1, 100, 5000, 300_000].into_iter().enumerate() {
+        // Source, a gap, what is written, a gap, what is read.
+        let region = c.buffer(3 * len + 10)?;
+        region.fill(0xee)?;
+        region.put_pattern(..len, rig.pattern(round))?;
+        let (written, read) = (len + 5, 2 * len + 10);
+        c.write(region.slice(..len), region.at(written), 1)?;
+        c.read(region.slice(read..), region.at(written), 2)?;
+        c.expect_ok(1)?;
+        c.expect_ok(2)?;
+        c.settle(&d)?;
+        for start in [0, written, read] {
+            region.check_pattern(start..start + len, rig.pattern(round))?;
+        }
+        region.check_filled(len..written, 0xee)?;
+        region.check_filled(written + len..read, 0xee)?;
+        region.check_guards()?;
+    }
+    Ok(())
+}
+
+pub(super) fn write_last_byte(rig: &Rig) -> Outcome {
+    const RIGHTS: Access =
+        Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
+    let (a, b) = rig.pair()?;
+    let source = a.buffer(64)?;
+    let sink = a.buffer(64)?;
+    for (round, size) in [1, 8, 61, 4096, 4099, 1 << 20].into_iter().enumerate() {
+        // Without guards: here the region itself ends with the last byte.
+        let region = b.domain().alloc(size, RIGHTS)?;
+        for len in [1, size.min(7)] {
+            region.fill(0xee)?;
+            sink.fill(0xee)?;
+            source.put_pattern(.., rig.pattern(10 * round + len))?;
+            let at = region.remote().at((size - len) as u64);
+            a.write(source.slice(..len), at, 1)?;
+            a.read(sink.slice(..len), at, 2)?;
+            a.expect_ok(1)?;
+            a.expect_ok(2)?;
+            a.settle(&b)?;
+            let mut image = vec![0xee; size - len];
+            image.extend(source.bytes(..len)?);
+            check_bytes!(region.to_vec(..)?, image, "{len} last bytes of {size}");
+            sink.check_pattern(..len, rig.pattern(10 * round + len))?;
+            sink.check_filled(len.., 0xee)?;
+        }
+    }
+    sink.check_guards()
+}

@@ -1,0 +1,190 @@
+//! Who sees which bytes, and when.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use crate::prelude::*;
+
+pub(super) fn read_own_write(rig: &Rig) -> Outcome {
+    const ROUNDS: usize = 300;
+    const MOST: usize = 300_000;
+    let (a, b) = rig.pair()?;
+    // Round i writes the pattern from byte 8 i on, always to the same place.
+    let bytes = rig.pattern(0).bytes(MOST + 8 * ROUNDS);
+    let source = a.buffer(bytes.len())?;
+    source.put(0, &bytes)?;
+    let target = b.buffer(MOST)?;
+    let sink = a.buffer(MOST)?;
+    for round in 0..ROUNDS {
+        let len = [8, 3000, MOST][round % 3];
+        let now = 8 * round..8 * round + len;
+        a.post(&Op::write(source.slice(now.clone()), target.at(0)).unsignaled())?;
+        a.read(sink.slice(..len), target.at(0), round as u64)?;
+        a.expect_ok(round as u64)?;
+        check_bytes!(sink.bytes(..len)?, bytes[now], "{len} bytes read back");
+    }
+    sink.check_guards()?;
+    target.check_guards()
+}
+
+pub(super) fn delivery_complete(rig: &Rig) -> Outcome {
+    const ROUNDS: usize = 60;
+    const MOST: usize = 1 << 20;
+    let (a, b) = rig.pair()?;
+    // Round i writes the pattern from byte 8 i on.
+    let bytes = rig.pattern(0).bytes(MOST + 8 * ROUNDS);
+    let written = |round: usize| 8 * round..8 * round + [8, 100, 5000, 300_000, MOST][round % 5];
+    let source = a.buffer(bytes.len())?;
+    source.put(0, &bytes)?;
+    let target = b.buffer(MOST)?;
+    let done = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        let (done, bytes, target) = (&done, &bytes, &target);
+        // A thread of the peer that makes no call of the library for it. It spins: to be woken would take longer
+        // than bytes that are late.
+        scope.spawn(move || {
+            for round in 0..ROUNDS {
+                loop {
+                    match done.load(Ordering::Acquire) {
+                        usize::MAX => return,
+                        rounds if rounds > round => break,
+                        _ => thread::yield_now(),
+                    }
+                }
+                let now = written(round);
+                let look = || {
+                    let seen = target.bytes(..now.len())?;
+                    check_bytes!(seen, bytes[now], "what the peer sees in round {round}");
+                    Ok(())
+                };
+                // Nobody listens any more once a round has failed.
+                drop(tell.send(look()));
+            }
+        });
+        let rounds = (0..ROUNDS).try_for_each(|round| {
+            let op = Op::write(source.slice(written(round)), target.at(0));
+            a.post(&op.delivery_complete().context(round as u64))?;
+            a.expect_ok(round as u64)?;
+            done.store(round + 1, Ordering::Release);
+            told.recv().unwrap_or_else(|gone| fail!("the peer's thread to look", "{gone}"))
+        });
+        done.store(usize::MAX, Ordering::Release);
+        rounds
+    })?;
+    target.check_guards()
+}
+
+pub(super) fn dc_write_only(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    for (i, len) in [1, 8, 5000, 300_000].into_iter().enumerate() {
+        let source = a.buffer(len)?;
+        source.put_pattern(.., rig.pattern(i))?;
+        let target = b.buffer_with(len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+        let op = Op::write(&source, target.at(0)).delivery_complete();
+        a.post(&op.context(i as u64))?;
+        let done = a.expect_ok(i as u64)?;
+        target.check_pattern(.., rig.pattern(i))?;
+        check_eq!(done.len, len, "length of the write");
+        target.check_guards()?;
+    }
+    Ok(())
+}
+
+pub(super) fn dc_covers_prior(rig: &Rig) -> Outcome {
+    const ROUNDS: usize = 10;
+    const WRITES: usize = 30;
+    const LEN: usize = 20_000;
+    let (a, b) = rig.pair()?;
+    // Round i writes the pattern from byte 8 i on.
+    let bytes = rig.pattern(0).bytes(LEN + 8 * ROUNDS);
+    let source = a.buffer(bytes.len())?;
+    source.put(0, &bytes)?;
+    let target = b.buffer(WRITES * LEN)?;
+    // Another region, which has nothing to do with the first.
+    let last = b.buffer_with(8, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+    for round in 0..ROUNDS {
+        let now = 8 * round..8 * round + LEN;
+        let mut ops: Vec<_> = (0..WRITES)
+            .map(|i| Op::write(source.slice(now.clone()), target.at(i * LEN)).unsignaled())
+            .collect();
+        let flag = Op::write(source.slice(now.start..now.start + 8), last.at(0));
+        ops.push(flag.fence().delivery_complete().context(round as u64));
+        a.post_batch(&ops)?;
+        a.expect_ok(round as u64)?;
+        for i in 0..WRITES {
+            let seen = target.bytes(i * LEN..(i + 1) * LEN)?;
+            check_bytes!(seen, bytes[now.clone()], "plain write {i} of round {round}");
+        }
+        check_bytes!(last.bytes(..)?, bytes[now][..8], "the last write of round {round}");
+    }
+    target.check_guards()?;
+    last.check_guards()
+}
+
+pub(super) fn overlap_writes(rig: &Rig) -> Outcome {
+    const WRITES: usize = 500;
+    const AREA: usize = 300_000;
+    const AT_ONCE: usize = 100;
+    let (a, b) = rig.pair()?;
+    // Write i takes the pattern from byte 8 i on.
+    let bytes = rig.pattern(0).bytes(AREA + 8 * WRITES);
+    let source = a.buffer(bytes.len())?;
+    source.put(0, &bytes)?;
+    let target = b.buffer(AREA)?;
+    let mut model = vec![0; AREA];
+    let mut rng = rig.rng();
+    for i in 0..WRITES {
+        let most = *rng.pick(&[8, 300, 5000, AREA / 4, AREA]);
+        let len = 1 + rng.below(most);
+        let at = rng.below(AREA - len + 1);
+        let now = 8 * i..8 * i + len;
+        model[at..at + len].copy_from_slice(&bytes[now.clone()]);
+        a.write(source.slice(now), target.at(at), i as u64)?;
+        if i >= AT_ONCE {
+            a.expect_ok((i - AT_ONCE) as u64)?;
+        }
+    }
+    for i in WRITES - AT_ONCE..WRITES {
+        a.expect_ok(i as u64)?;
+    }
+    a.settle(&b)?;
+    check_bytes!(target.bytes(..)?, model, "the area after all writes");
+    target.check_guards()
+}
+
+pub(super) fn read_during_write(rig: &Rig) -> Outcome {
+    const ROUNDS: usize = 20;
+    const READS: usize = 3;
+    const LEN: usize = 150_000;
+    let (a, b) = rig.pair()?;
+    let (reader, _other) = rig.pair()?;
+    // Round i writes the pattern from byte 8 i on.
+    let bytes = rig.pattern(0).bytes(LEN + 8 * ROUNDS);
+    let source = a.buffer(bytes.len())?;
+    source.put(0, &bytes)?;
+    let target = b.buffer(LEN)?;
+    target.put(0, &bytes[..LEN])?;
+    let sink = reader.buffer(READS * LEN)?;
+    for round in 1..ROUNDS {
+        let (old, new) = (&bytes[8 * (round - 1)..], &bytes[8 * round..]);
+        // Delivery-complete, so that the other endpoint has nothing older to see in the next round.
+        let op = Op::write(source.slice(8 * round..8 * round + LEN), target.at(0));
+        a.post(&op.delivery_complete().context(round as u64))?;
+        for i in 0..READS {
+            reader.read(sink.slice(i * LEN..(i + 1) * LEN), target.at(0), i as u64)?;
+        }
+        a.expect_ok(round as u64)?;
+        for i in 0..READS {
+            reader.expect_ok(i as u64)?;
+            let seen = sink.bytes(i * LEN..(i + 1) * LEN)?;
+            let neither = (0..LEN).find(|&at| seen[at] != old[at] && seen[at] != new[at]);
+            check_eq!(neither, None, "byte of read {i} in round {round} that is neither");
+        }
+        reader.read(sink.slice(..LEN), target.at(0), 99)?;
+        reader.expect_ok(99)?;
+        check_bytes!(sink.bytes(..LEN)?, new[..LEN], "what is read after the write");
+    }
+    sink.check_guards()?;
+    target.check_guards()
+}

@@ -1,0 +1,283 @@
+//! Whole messages: lengths, order, limits.
+
+use crate::cases::layout;
+use crate::prelude::*;
+
+pub(super) fn sizes(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let limits = &rig.info().limits;
+    let mut sizes = layout::sizes(limits.message.min((1 << 20) + 1));
+    // Where an inline copy ends is no power of two on every device.
+    sizes.extend([limits.inject - 1, limits.inject, limits.inject + 1]);
+    for (i, len) in sizes.into_iter().enumerate() {
+        // Buffers of just this length, so that the guards begin at the very next byte.
+        let source = a.buffer(len)?;
+        let sink = b.buffer(len)?;
+        source.put_pattern(.., rig.pattern(i))?;
+        b.recv(&sink, i as u64)?;
+        a.send(&source, i as u64)?;
+        let received = b.expect_ok(i as u64)?;
+        check_eq!(received.kind, OpKind::Recv, "kind of the receive of {len} bytes");
+        check_eq!(received.len, len, "length of the receive of {len} bytes");
+        sink.check_pattern(.., rig.pattern(i))?;
+        sink.check_guards()?;
+        let sent = a.expect_ok(i as u64)?;
+        check_eq!(sent.kind, OpKind::Send, "kind of the send of {len} bytes");
+        check_eq!(sent.len, len, "length of the send of {len} bytes");
+    }
+    Ok(())
+}
+
+pub(super) fn send_zero(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let source = a.buffer(16)?;
+    let sink = b.buffer(64)?;
+    sink.fill(0xee)?;
+    let empty = [source.slice(3..3), source.slice(16..16)];
+    let ways =
+        [Op::send(Slices::none()), Op::send(source.slice(5..5)), Op::send(&empty), Op::inject(&[])];
+    for (i, op) in ways.into_iter().enumerate() {
+        b.recv(&sink, i as u64)?;
+        a.post(&op.context(i as u64))?;
+        let received = b.expect_ok(i as u64)?;
+        check_eq!(received.kind, OpKind::Recv, "kind of empty receive {i}");
+        check_eq!(received.len, 0, "length of empty receive {i}");
+        check_eq!(received.immediate, None, "immediate data of empty receive {i}");
+        a.expect_ok(i as u64)?;
+    }
+    sink.check_filled(.., 0xee)?;
+
+    // Between two others it is neither lost nor joined to one of them.
+    source.put_pattern(.., rig.pattern(0))?;
+    for i in 0..3 {
+        b.recv(sink.slice(i * 20..(i + 1) * 20), i as u64)?;
+    }
+    a.send(source.slice(..7), 0)?;
+    a.send(Slices::none(), 1)?;
+    a.send(source.slice(..9), 2)?;
+    for (i, len) in [7, 0, 9].into_iter().enumerate() {
+        let received = b.expect_ok(i as u64)?;
+        check_eq!(received.len, len, "length of receive {i} of three");
+        sink.check_pattern(i * 20..i * 20 + len, rig.pattern(0))?;
+        sink.check_filled(i * 20 + len..(i + 1) * 20, 0xee)?;
+        a.expect_ok(i as u64)?;
+    }
+    sink.check_guards()
+}
+
+pub(super) fn recv_no_segments(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let source = a.buffer(100)?;
+    let sink = b.buffer(100)?;
+    source.put_pattern(.., rig.pattern(0))?;
+    b.recv(Slices::none(), 0)?;
+    b.recv(Slices::none(), 1)?;
+    b.recv(&sink, 2)?;
+    a.send(Slices::none(), 0)?;
+    a.post(&Op::send(Slices::none()).immediate(77).context(1))?;
+    a.send(&source, 2)?;
+    for (i, (len, immediate)) in [(0, None), (0, Some(77)), (100, None)].into_iter().enumerate() {
+        let received = b.expect_ok(i as u64)?;
+        check_eq!(received.kind, OpKind::Recv, "kind of receive {i}");
+        check_eq!(received.len, len, "length of receive {i}");
+        check_eq!(received.immediate, immediate, "immediate data of receive {i}");
+        a.expect_ok(i as u64)?;
+    }
+    sink.check_pattern(.., rig.pattern(0))?;
+    sink.check_guards()
+}
+
+pub(super) fn recv_larger(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let source = a.buffer(10)?;
+    let sink = b.buffer(4096)?;
+    source.put_pattern(.., rig.pattern(0))?;
+    sink.fill(0xee)?;
+    b.recv(&sink, 1)?;
+    a.send(&source, 2)?;
+    let received = b.expect_ok(1)?;
+    check_eq!(received.len, 10, "length of the receive");
+    sink.check_pattern(..10, rig.pattern(0))?;
+    sink.check_filled(10.., 0xee)?;
+    a.expect_ok(2)?;
+    sink.check_guards()
+}
+
+pub(super) fn recv_exact_fit(rig: &Rig) -> Outcome {
+    // All of them at a time: a message that takes too much or too little spoils the next one.
+    const LENS: [usize; 7] = [1, 8, 63, 4096, 5000, 1 << 16, 100_001];
+    let (a, b) = rig.pair()?;
+    let (mut sources, mut sinks) = (Vec::new(), Vec::new());
+    for (i, len) in LENS.into_iter().enumerate() {
+        sources.push(a.buffer(len)?);
+        sinks.push(b.buffer(len)?);
+        sources[i].put_pattern(.., rig.pattern(i))?;
+        b.recv(&sinks[i], i as u64)?;
+    }
+    for (i, source) in sources.iter().enumerate() {
+        a.send(source, i as u64)?;
+    }
+    for (i, sink) in sinks.iter().enumerate() {
+        let received = b.expect_ok(i as u64)?;
+        check_eq!(received.len, sink.len(), "length of receive {i}");
+        sink.check_pattern(.., rig.pattern(i))?;
+        sink.check_guards()?;
+        a.expect_ok(i as u64)?;
+    }
+    Ok(())
+}
+
+pub(super) fn fifo(rig: &Rig) -> Outcome {
+    const SENDS: usize = 1000;
+    const AT_ONCE: usize = 100;
+    const MOST: usize = 200;
+    let (a, b) = rig.pair()?;
+    let source = a.buffer(AT_ONCE * MOST)?;
+    let sink = b.buffer(AT_ONCE * MOST)?;
+    for first in (0..SENDS).step_by(AT_ONCE) {
+        let round = first..first + AT_ONCE;
+        // Message i has a length and bytes of its own, and a slot for it on either side.
+        let len = |i: usize| 1 + i * 7 % MOST;
+        let slot = |i: usize| i % AT_ONCE * MOST..i % AT_ONCE * MOST + len(i);
+        for i in round.clone() {
+            b.recv(sink.slice(i % AT_ONCE * MOST..(i % AT_ONCE + 1) * MOST), i as u64)?;
+            source.put_pattern(slot(i), rig.pattern(i))?;
+        }
+        for i in round.clone() {
+            a.send(source.slice(slot(i)), i as u64)?;
+        }
+        for i in round {
+            let received = b.expect_ok(i as u64)?;
+            check_eq!(received.kind, OpKind::Recv, "kind of receive {i}");
+            check_eq!(received.len, len(i), "length of receive {i}");
+            sink.check_pattern(slot(i), rig.pattern(i))?;
+            a.expect_ok(i as u64)?;
+        }
+    }
+    sink.check_guards()
+}
+
+pub(super) fn max_message(rig: &Rig) -> Outcome {
+    /// Bytes compared at a time.
+    const STEP: usize = 1 << 20;
+    let limits = &rig.info().limits;
+    let (most, parts) = (limits.message as usize, limits.send_segments);
+    let (a, b) = rig.pair_with(|attr| attr.send_segments = parts)?;
+    // Part i of the message is the pattern from byte 8 i on. So all parts differ, and the sender needs not as much
+    // memory as the message has bytes.
+    let part = most.div_ceil(parts);
+    let bytes = rig.pattern(0).bytes(part + 8 * parts);
+    let source = a.buffer(bytes.len())?;
+    source.put(0, &bytes)?;
+    let starts: Vec<_> = (0..most).step_by(part).collect();
+    let len = |start: usize| part.min(most - start);
+    let slices: Vec<_> = starts
+        .iter()
+        .enumerate()
+        .map(|(i, start)| source.slice(8 * i..8 * i + len(*start)))
+        .collect();
+    let sink = b.buffer(most)?;
+
+    b.recv(&sink, 1)?;
+    a.send(&slices[..], 2)?;
+    let received = b.expect_ok(1)?;
+    check_eq!(received.len, most, "length of the receive");
+    let sent = a.expect_ok(2)?;
+    check_eq!(sent.len, most, "length of the send");
+    for (i, start) in starts.into_iter().enumerate() {
+        for at in (0..len(start)).step_by(STEP) {
+            let now = STEP.min(len(start) - at);
+            let seen = sink.bytes(start + at..start + at + now)?;
+            let expected = &bytes[8 * i + at..8 * i + at + now];
+            check_bytes!(seen, expected, "part {i} of {parts}, from byte {at} on");
+        }
+    }
+    sink.check_guards()
+}
+
+pub(super) fn over_max(rig: &Rig) -> Outcome {
+    let limits = &rig.info().limits;
+    let (len, parts) = (limits.message as usize + 1, limits.send_segments);
+    let (a, b) = rig.pair_with(|attr| attr.send_segments = parts)?;
+    // The same memory again and again, until it is one byte too many.
+    let part = len.div_ceil(parts);
+    let source = a.buffer(part)?;
+    let slices: Vec<_> =
+        (0..len).step_by(part).map(|start| source.slice(..part.min(len - start))).collect();
+    // The descriptor claims that there is room for it.
+    let target = b.buffer(64)?;
+    target.fill(0xee)?;
+    let far = forged_range(&target.region().remote(), 0, len as u64).at(0);
+    let sent = a.send(&slices[..], 1);
+    check_err!(sent, Error::InvalidArgument(_), "a send of {len} bytes");
+    let written = a.write(&slices[..], far, 2);
+    check_err!(written, Error::InvalidArgument(_), "a write of {len} bytes");
+    let read = a.read(&slices[..], far, 3);
+    check_err!(read, Error::InvalidArgument(_), "a read of {len} bytes");
+
+    // The endpoint is unharmed, and nothing of it happens later.
+    a.settle(&b)?;
+    source.check_filled(.., 0)?;
+    target.check_filled(.., 0xee)?;
+    target.check_guards()
+}
+
+pub(super) fn same_buffer(rig: &Rig) -> Outcome {
+    const COPIES: usize = 32;
+    let (a, b) = rig.pair()?;
+    for (round, len) in [64, 5000, 100_000].into_iter().enumerate() {
+        let source = a.buffer(len)?;
+        let sink = b.buffer(COPIES * len)?;
+        source.put_pattern(.., rig.pattern(round))?;
+        for i in 0..COPIES {
+            b.recv(sink.slice(i * len..(i + 1) * len), i as u64)?;
+        }
+        for i in 0..COPIES {
+            a.send(&source, i as u64)?;
+        }
+        for i in 0..COPIES {
+            let received = b.expect_ok(i as u64)?;
+            check_eq!(received.len, len, "length of copy {i}");
+            sink.check_pattern(i * len..(i + 1) * len, rig.pattern(round))?;
+            a.expect_ok(i as u64)?;
+        }
+        source.check_pattern(.., rig.pattern(round))?;
+        sink.check_guards()?;
+    }
+    Ok(())
+}
+
+pub(super) fn reply_before_send_completion(rig: &Rig) -> Outcome {
+    const ROUNDS: usize = 200;
+    const LEN: usize = 500;
+    let (a, b) = rig.pair()?;
+    let (request, served) = (a.buffer(LEN)?, b.buffer(LEN)?);
+    let (answer, reply) = (b.buffer(LEN)?, a.buffer(LEN)?);
+    for round in 0..ROUNDS {
+        request.put_pattern(.., rig.pattern(2 * round))?;
+        answer.put_pattern(.., rig.pattern(2 * round + 1))?;
+        let (sent, received) = (2 * round as u64, 2 * round as u64 + 1);
+        a.recv(&reply, received)?;
+        b.recv(&served, 1)?;
+        a.send(&request, sent)?;
+        b.expect_ok(1)?;
+        served.check_pattern(.., rig.pattern(2 * round))?;
+        b.send(&answer, 2)?;
+        // Nothing says which of the two queues reports first.
+        let mut both = a.take(2)?;
+        both.sort_by_key(|completion| completion.context);
+        for (seen, (context, kind)) in
+            both.iter().zip([(sent, OpKind::Send), (received, OpKind::Recv)])
+        {
+            check_eq!(
+                (seen.context, seen.kind, seen.status),
+                (context, kind, Status::Ok),
+                "completion of round {round}"
+            );
+        }
+        reply.check_pattern(.., rig.pattern(2 * round + 1))?;
+        b.expect_ok(2)?;
+    }
+    served.check_guards()?;
+    reply.check_guards()
+}

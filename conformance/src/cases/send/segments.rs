@@ -1,0 +1,135 @@
+//! Scatter and gather.
+
+use crate::cases::layout::{places, scattered, uneven};
+use crate::prelude::*;
+
+pub(super) fn gather(rig: &Rig) -> Outcome {
+    let most = rig.info().limits.send_segments;
+    let (a, b) = rig.pair_with(|attr| attr.send_segments = most)?;
+    let rounds = (1..=most).flat_map(|count| [(count, 1), (count, 700)]);
+    for (round, (count, scale)) in rounds.enumerate() {
+        let lens = uneven(count, scale);
+        let total = lens.iter().sum();
+        let bytes = rig.pattern(round).bytes(total);
+        // Places in two regions in turn.
+        let places = places(&lens);
+        let sources = [a.buffer(places[0].end)?, a.buffer(places[0].end)?];
+        let mut rest = &bytes[..];
+        for (i, place) in places.iter().enumerate() {
+            sources[i % 2].put(place.start, &rest[..lens[i]])?;
+            rest = &rest[lens[i]..];
+        }
+        let sink = b.buffer(total)?;
+        let slices: Vec<_> = places
+            .iter()
+            .enumerate()
+            .map(|(i, place)| sources[i % 2].slice(place.clone()))
+            .collect();
+
+        b.recv(&sink, round as u64)?;
+        a.send(&slices[..], round as u64)?;
+        let received = b.expect_ok(round as u64)?;
+        check_eq!(received.len, total, "length of a message of {count} segments");
+        check_bytes!(sink.bytes(..)?, bytes, "a message of {count} segments");
+        sink.check_guards()?;
+        let sent = a.expect_ok(round as u64)?;
+        check_eq!(sent.len, total, "length of a send of {count} segments");
+    }
+    Ok(())
+}
+
+pub(super) fn scatter_boundaries(rig: &Rig) -> Outcome {
+    let most = rig.info().limits.recv_segments;
+    let (a, b) = rig.pair_with(|attr| attr.recv_segments = most)?;
+    for (round, scale) in [1, 211].into_iter().enumerate() {
+        let lens = uneven(most, scale);
+        let places = places(&lens);
+        let total: usize = lens.iter().sum();
+        let bytes = rig.pattern(round).bytes(total);
+        let source = a.buffer(total)?;
+        source.put(0, &bytes)?;
+        let sink = b.buffer(places[0].end)?;
+        let slices: Vec<_> = places.iter().map(|place| sink.slice(place.clone())).collect();
+        // Messages that end just before, at and just behind each boundary.
+        let mut boundary = 0;
+        for (i, len) in lens.iter().enumerate() {
+            boundary += len;
+            for len in boundary - 1..=(boundary + 1).min(total) {
+                sink.fill(0xee)?;
+                b.recv(&slices[..], len as u64)?;
+                a.send(source.slice(..len), len as u64)?;
+                let received = b.expect_ok(len as u64)?;
+                check_eq!(received.len, len, "length at the end of segment {i}");
+                let image = scattered(&bytes[..len], &places);
+                check_bytes!(sink.bytes(..)?, image, "{len} bytes, at the end of segment {i}");
+                a.expect_ok(len as u64)?;
+            }
+        }
+        sink.check_guards()?;
+    }
+    Ok(())
+}
+
+pub(super) fn zero_segment(rig: &Rig) -> Outcome {
+    // Room for two segments: empty ones do not count.
+    let (a, b) = rig.pair_with(|attr| (attr.send_segments, attr.recv_segments) = (2, 2))?;
+    let source = a.buffer(64)?;
+    let sink = b.buffer(64)?;
+    source.put_pattern(.., rig.pattern(0))?;
+    sink.fill(0xee)?;
+    let from = [
+        source.slice(0..0),
+        source.slice(0..5),
+        source.slice(64..64),
+        source.slice(5..5),
+        source.slice(5..16),
+        source.slice(7..7),
+    ];
+    let into = [
+        sink.slice(3..3),
+        sink.slice(0..9),
+        sink.slice(40..40),
+        sink.slice(9..30),
+        sink.slice(64..64),
+    ];
+    b.recv(&into, 1)?;
+    a.send(&from, 2)?;
+    let received = b.expect_ok(1)?;
+    check_eq!(received.len, 16, "length of the receive");
+    sink.check_pattern(..16, rig.pattern(0))?;
+    sink.check_filled(16.., 0xee)?;
+    let sent = a.expect_ok(2)?;
+    check_eq!(sent.len, 16, "length of the send");
+    sink.check_guards()
+}
+
+pub(super) fn segments_plus1(rig: &Rig) -> Outcome {
+    let limits = &rig.info().limits;
+    for most in [1, limits.send_segments.min(limits.recv_segments)] {
+        let (a, b) =
+            rig.pair_with(|attr| (attr.send_segments, attr.recv_segments) = (most, most))?;
+        let source = a.buffer(2 * (most + 1))?;
+        let sink = b.buffer(2 * (most + 1))?;
+        source.put_pattern(.., rig.pattern(most))?;
+        // Segments of one byte, with a byte between them.
+        let from: Vec<_> = (0..=most).map(|i| source.slice(2 * i..2 * i + 1)).collect();
+        let into: Vec<_> = (0..=most).map(|i| sink.slice(2 * i..2 * i + 1)).collect();
+        let posted = b.recv(&into[..], 1);
+        check_err!(posted, Error::InvalidArgument(_), "a receive of {} segments", most + 1);
+        let posted = a.send(&from[..], 2);
+        check_err!(posted, Error::InvalidArgument(_), "a send of {} segments", most + 1);
+
+        // Neither of them happens later: these two meet, and no other.
+        b.recv(&into[..most], 3)?;
+        a.send(&from[..most], 4)?;
+        let received = b.expect_ok(3)?;
+        check_eq!(received.len, most, "length of the receive");
+        a.expect_ok(4)?;
+        let mut expected = rig.pattern(most).bytes(2 * most);
+        expected.iter_mut().skip(1).step_by(2).for_each(|byte| *byte = 0);
+        check_bytes!(sink.bytes(..2 * most)?, expected, "a message of {most} segments");
+        sink.check_filled(2 * most.., 0)?;
+        sink.check_guards()?;
+    }
+    Ok(())
+}
