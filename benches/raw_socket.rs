@@ -9,7 +9,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Completion, CompletionQueue, Domain, Endpoint, Hints, Op, Region, RemoteRegion, Slices};
+use fabric::{
+    Access, Completion, CompletionQueue, Domain, Endpoint, Hints, Op, Region, RemoteRegion, Slices,
+};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -22,12 +24,15 @@ const TRANSFERS: u32 = 1000;
 const SOON: Option<Duration> = Some(Duration::from_secs(20));
 
 fn main() -> Outcome {
-    if let Some(role) = std::env::args().find_map(|arg| arg.strip_prefix("serve-").map(str::to_owned)) {
+    if let Some(role) =
+        std::env::args().find_map(|arg| arg.strip_prefix("serve-").map(str::to_owned))
+    {
         return serve(&role);
     }
-    let mut table: Vec<(&str, Vec<f64>, Vec<f64>)> = ["64 B ping-pong, half round trip, us", "64 B messages, M/s", "1 MiB writes, GB/s"]
-        .map(|name| (name, Vec::new(), Vec::new()))
-        .into();
+    let mut table: Vec<(&str, Vec<f64>, Vec<f64>)> =
+        ["64 B ping-pong, half round trip, us", "64 B messages, M/s", "1 MiB writes, GB/s"]
+            .map(|name| (name, Vec::new(), Vec::new()))
+            .into();
     for _ in 0..ROUNDS {
         for (place, (raw, ours)) in table.iter_mut().zip(raw()?.into_iter().zip(fabric()?)) {
             place.1.push(raw);
@@ -50,7 +55,8 @@ fn median(figures: &mut [f64]) -> f64 {
 /// Starts the other process, gives `run` the address that it prints, and waits for its end.
 fn with_peer(role: &str, run: impl FnOnce(SocketAddr) -> Outcome<[f64; 3]>) -> Outcome<[f64; 3]> {
     let exe = std::env::current_exe()?;
-    let mut child = Command::new(exe).arg(format!("serve-{role}")).stdout(Stdio::piped()).spawn()?;
+    let mut child =
+        Command::new(exe).arg(format!("serve-{role}")).stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
     BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut line)?;
     let figures = run(line.trim().parse()?);

@@ -9,4 +9,3 @@
 
 /// The provider's name.
 pub const NAME: &str = "verbs";
-

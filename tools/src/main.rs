@@ -1,1 +1,119 @@
-fn main() {}
+//! The program `fabric`: what providers and devices this machine has, and what they offer.
+//!
+//! It only asks the library and shows the answers: `survey` collects them, `report` writes them for people,
+//! `table` does the layout, `json` writes them for programs, `variables` is `--env`.
+
+mod json;
+mod report;
+mod survey;
+mod table;
+mod variables;
+
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use fabric::Error;
+use survey::Survey;
+
+/// Look at the fabric providers and devices of this machine.
+#[derive(Parser)]
+#[command(name = "fabric", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Info(InfoArgs),
+}
+
+/// Show providers, devices, addresses, limits, capabilities and atomics.
+///
+/// Marks the device that a program with default hints would get, and says of every other one whether it could
+/// be used, or why not and what to do about it. FABRIC_PROVIDER has the effect it has on every program.
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  fabric info                         what there is, and what it offers
+  fabric info tcp:eth0                only this device (`tcp`: this provider)
+  fabric info --brief                 only the list of devices
+  fabric info --env                   the environment variables
+  fabric info --json | jq .chosen     for programs
+  FABRIC_PROVIDER=^verbs fabric info  what applications get with this setting
+
+Exit codes: 0 a device was chosen, 1 none is usable, 2 wrong usage or a bad environment variable.")]
+struct InfoArgs {
+    /// Show only this provider, or this device of it.
+    #[arg(value_name = "PROVIDER[:DEVICE]", conflicts_with = "env")]
+    only: Option<String>,
+    /// List the devices and nothing more.
+    #[arg(long, short, conflicts_with_all = ["json", "env"])]
+    brief: bool,
+    /// Write JSON.
+    #[arg(long)]
+    json: bool,
+    /// Show the environment variables that the library reads, with meaning, default and present value.
+    #[arg(long)]
+    env: bool,
+}
+
+/// What went wrong, and with which exit code to say so.
+struct Problem {
+    text: String,
+    code: u8,
+}
+
+impl From<Error> for Problem {
+    /// Discovery fails only for what the environment says wrongly; that nothing is usable is no error there.
+    fn from(error: Error) -> Self {
+        Problem { text: error.to_string(), code: 2 }
+    }
+}
+
+fn main() -> ExitCode {
+    let Command::Info(args) = Cli::parse().command;
+    let (text, problem) = match info(&args) {
+        Ok((text, problem)) => (text, problem),
+        Err(problem) => (String::new(), Some(problem)),
+    };
+    // Colour goes to terminals only, and not if NO_COLOR is set: anstream sees to it.
+    if let Err(error) = anstream::stdout().write_all(text.as_bytes()) {
+        // A reader that has seen enough, such as `head`, is no problem.
+        if error.kind() != ErrorKind::BrokenPipe {
+            eprintln!("error: {error}");
+            return ExitCode::from(1);
+        }
+    }
+    match problem {
+        None => ExitCode::SUCCESS,
+        Some(Problem { text, code }) => {
+            anstream::eprintln!("{}error:{:#} {text}", report::ERROR, report::ERROR);
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// The text to show, and a problem to report below it.
+fn info(args: &InfoArgs) -> Result<(String, Option<Problem>), Problem> {
+    let width = terminal_size::terminal_size_of(std::io::stdout())
+        .map_or(usize::MAX, |(width, _)| width.0.into());
+    let survey = Survey::take();
+    if args.env {
+        let text = if args.json { json::variables() } else { variables::report(width) };
+        return Ok((text, survey.err().map(Problem::from)));
+    }
+    let mut survey = survey?;
+    let problem = survey.chosen.is_none().then(|| {
+        let text =
+            format!("no device is usable (FABRIC_PROVIDER is {:?})", survey.choice.to_string());
+        Problem { text, code: 1 }
+    });
+    if let Some(only) = &args.only {
+        survey.restrict(only).map_err(|text| Problem { text, code: 2 })?;
+    }
+    let text =
+        if args.json { json::survey(&survey) } else { report::survey(&survey, args.brief, width) };
+    Ok((text, problem))
+}

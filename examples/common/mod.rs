@@ -1,0 +1,117 @@
+//! What the examples share: how they end, how they connect, how they wait. The rest of the API is used in
+//! the examples themselves.
+
+#![allow(dead_code, unreachable_pub)] // each example uses its part
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use fabric::{
+    Completion, CompletionQueue, Domain, Endpoint, EndpointBuilder, Error, ErrorClass, Event,
+    Region, Status,
+};
+
+/// What can go wrong in an example is told to a person, so one type for all of it will do.
+pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// How long an example waits for its peer.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Turns the outcome of an example into an exit code. `RUST_LOG=info` shows which provider was chosen.
+pub fn finish(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Connects, trying again for up to [`PATIENCE`] while the server is not up. Gives the endpoint and the
+/// private data that the server accepted with.
+pub fn connect(
+    settings: &EndpointBuilder<'_>,
+    queue: &CompletionQueue,
+    to: SocketAddr,
+    data: &[u8],
+) -> Outcome<(Endpoint, Box<[u8]>)> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut attempts = 0;
+    loop {
+        // An endpoint connects once, so each attempt makes a new one. Its own time-out bounds the wait.
+        let endpoint = settings.clone().build(queue)?;
+        let outcome = endpoint.connect(to, data).and_then(|()| endpoint.wait_connected(None));
+        match outcome {
+            Ok(reply) => return Ok((endpoint, reply)),
+            Err(Error::Rejected(why)) => {
+                return Err(
+                    format!("{to} does not want us: {}", String::from_utf8_lossy(&why)).into()
+                );
+            }
+            Err(error) if error.class() == ErrorClass::Transient && Instant::now() < deadline => {
+                attempts += 1;
+                if attempts == 20 {
+                    eprintln!("{to}: {error}; still trying");
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            Err(error) => return Err(format!("cannot connect to {to}: {error}").into()),
+        }
+    }
+}
+
+/// Sleeps until the next operation ends, and insists that it ended well.
+pub fn wait(queue: &CompletionQueue) -> Outcome<Completion> {
+    match queue.wait_one(Some(PATIENCE)) {
+        Ok(completion) => expect_ok(completion),
+        Err(Error::TimedOut) => Err("nothing happened for too long: the peer hangs".into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Passes a completion on if its operation ended well.
+pub fn expect_ok(completion: Completion) -> Outcome<Completion> {
+    if completion.is_ok() {
+        return Ok(completion);
+    }
+    let Completion { kind, endpoint, status, .. } = completion;
+    if status == Status::Canceled {
+        return Err(
+            format!("{kind:?} on {endpoint} was canceled: the connection ended first").into()
+        );
+    }
+    Err(format!("{kind:?} on {endpoint} failed: {status}").into())
+}
+
+/// Lends `region` to whoever connects, until `clients` have come and gone (`None`: for ever).
+///
+/// The peers read, write and update the memory by one-sided operations; this thread sleeps until somebody
+/// comes or goes. The way to the memory, 40 bytes, travels in the private data of `accept`.
+pub fn lend(domain: &Domain, region: &Region, on: SocketAddr, clients: Option<usize>) -> Outcome {
+    let listener = domain.listen(on)?;
+    println!("{} listens on {}", domain.provider(), listener.local_addr());
+    let events = domain.events();
+    let (mut present, mut gone) = (HashMap::new(), 0);
+    while clients.is_none_or(|clients| gone < clients) {
+        match events.wait(None)? {
+            Event::ConnectRequest { .. } => {
+                while let Some(mut request) = listener.poll() {
+                    // Nothing is posted here, so the smallest queues will do.
+                    let queue = domain.completion_queue(2)?;
+                    let endpoint = domain.endpoint().send_depth(1).recv_depth(1).build(&queue)?;
+                    request.accept(&endpoint, &region.remote().to_bytes())?;
+                    present.insert(endpoint.id(), endpoint);
+                }
+            }
+            Event::Disconnected { endpoint, .. } => {
+                gone += usize::from(present.remove(&endpoint).is_some());
+            }
+            Event::DeviceLost => return Err(Error::DeviceLost.into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}

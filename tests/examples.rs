@@ -1,0 +1,267 @@
+//! The examples as they are meant to be used: two processes over loopback, each in bounded time.
+
+#![cfg(all(feature = "tcp", not(miri)))] // it runs other programs, over TCP
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// No example runs longer here; a machine under load included.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// An example that runs; killed if the test ends first.
+struct Running {
+    what: String,
+    child: Child,
+    out: Receiver<String>,
+    err: Receiver<String>,
+}
+
+/// How an example ended.
+struct Ended {
+    what: String,
+    status: ExitStatus,
+    out: String,
+    err: String,
+}
+
+/// Starts an example of this package. `cargo test` builds them, beside the directory of this test; with
+/// `--test examples` it does not: run `cargo build --examples` before.
+fn start(name: &str, args: &[&str]) -> Running {
+    let test = std::env::current_exe().unwrap();
+    let program = test.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name);
+    assert!(program.exists(), "{} is missing: run `cargo build --examples`", program.display());
+    let mut child = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (out, err) = (lines(child.stdout.take().unwrap()), lines(child.stderr.take().unwrap()));
+    Running { what: format!("{name} {}", args.join(" ")), child, out, err }
+}
+
+/// The lines of a pipe, as they come.
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+impl Running {
+    /// The address that a server announces.
+    fn address(&self) -> String {
+        let line = self.out.recv_timeout(DEADLINE).unwrap_or_else(|_| {
+            let err: Vec<_> = self.err.iter().collect();
+            panic!("`{}` announced no address: {err:?}", self.what)
+        });
+        let (_, address) = line.split_once(" listens on ").unwrap_or_else(|| panic!("{line}"));
+        address.to_owned()
+    }
+
+    /// Waits for the end.
+    fn end(mut self) -> Ended {
+        let deadline = Instant::now() + DEADLINE;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "`{}` does not end", self.what);
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        // The pipes are closed by now, so these end too.
+        let text = |lines: &Receiver<String>| lines.iter().collect::<Vec<_>>().join("\n");
+        let (out, err) = (text(&self.out), text(&self.err));
+        Ended { what: std::mem::take(&mut self.what), status, out, err }
+    }
+
+    /// Waits for a good end; gives what it printed.
+    fn succeed(self) -> String {
+        let Ended { what, status, out, err } = self.end();
+        assert!(status.success(), "`{what}`: {status}: {out}\n{err}");
+        out
+    }
+
+    /// Waits for a failure that is told, not a crash; gives what it said.
+    fn fail(self, code: i32) -> String {
+        let Ended { what, status, out, err } = self.end();
+        assert_eq!(status.code(), Some(code), "`{what}`: {out}\n{err}");
+        assert!(err.starts_with("error: "), "`{what}`: {err}");
+        err
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn temp(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("fabric-{}-{name}", std::process::id()))
+}
+
+const ANY_PORT: &str = "127.0.0.1:0";
+
+#[test]
+fn pingpong() {
+    for sleep in [&[][..], &["--sleep"]] {
+        let server = start("pingpong", &[&["serve", "--at", ANY_PORT][..], sleep].concat());
+        let at = server.address();
+        let client = ["connect", "--count", "2000", "--size", "1000", "--at", &at];
+        let out = start("pingpong", &[&client[..], sleep].concat()).succeed();
+        assert!(out.contains("2000 round trips of 1000 B"), "{out}");
+        assert_eq!(server.succeed(), "returned 2000 messages of 1000 B; closed by the peer");
+    }
+}
+
+#[test]
+fn counter() {
+    let server = start("counter", &["serve", "--clients", "4", "--at", ANY_PORT]);
+    let at = server.address();
+    let two = ["add", "--clients", "2", "--count", "3000", "--by", "7", "--at", &at];
+    let clients = [start("counter", &two), start("counter", &two)];
+    for client in clients {
+        assert!(client.succeed().contains("2 clients added 3000 times each"));
+    }
+    assert_eq!(server.succeed(), format!("the counter stands at {}", 4 * 3000 * 7));
+}
+
+#[test]
+fn kv() {
+    let server = start("kv", &["serve", "--slots", "16", "--clients", "8", "--at", ANY_PORT]);
+    let at = server.address();
+    let run = |args: &[&str]| start("kv", &[args, &["--at", &at]].concat());
+    run(&["set", "colour", "green"]).succeed();
+    assert_eq!(run(&["get", "colour"]).succeed(), "green");
+    run(&["set", "colour", "blue"]).succeed();
+    assert_eq!(run(&["get", "colour"]).succeed(), "blue");
+    assert_eq!(run(&["get", "sound"]).fail(1), "error: there is no key \"sound\"");
+    let out = run(&["load", "--clients", "3", "--count", "500"]).succeed();
+    assert!(out.contains("1500 updates and 4500 reads") && out.ends_with("none lost"), "{out}");
+    server.succeed();
+}
+
+#[test]
+fn copy() {
+    let (old, new) = (temp("old"), temp("new"));
+    let partial = temp("new.partial");
+    for len in [0, 1, 3 << 20, (5 << 20) + 77] {
+        let bytes: Vec<u8> =
+            (0..len).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        std::fs::write(&old, &bytes).unwrap();
+        let receiver = start("copy", &["receive", new.to_str().unwrap(), "--at", ANY_PORT]);
+        let at = receiver.address();
+        let out = start("copy", &["send", old.to_str().unwrap(), "--at", &at]).succeed();
+        assert!(out.starts_with(&format!("sent {len} B")), "{out}");
+        let out = receiver.succeed();
+        assert!(out.starts_with(&format!("stored {len} B")), "{out}");
+        assert!(std::fs::read(&new).unwrap() == bytes && !partial.exists());
+    }
+    std::fs::remove_file(&old).unwrap();
+    std::fs::remove_file(&new).unwrap();
+}
+
+#[test]
+fn event_loop() {
+    let server = start("event_loop", &["serve", "--clients", "40", "--at", ANY_PORT]);
+    let at = server.address();
+    let clients = ["talk", "--clients", "20", "--messages", "50", "--at", &at];
+    for client in [start("event_loop", &clients), start("event_loop", &clients)] {
+        let out = client.succeed();
+        assert!(out.starts_with("20 connections, 50 messages each way"), "{out}");
+    }
+    server.succeed();
+}
+
+#[test]
+fn clients_wait_for_the_server() {
+    // A port that nobody listens on for the moment.
+    let at = TcpListener::bind(ANY_PORT).and_then(|l| l.local_addr()).unwrap().to_string();
+    let blocking = start("pingpong", &["connect", "--count", "1", "--at", &at]);
+    std::thread::sleep(Duration::from_millis(200));
+    let server = start("pingpong", &["serve", "--at", &at]);
+    blocking.succeed();
+    server.succeed();
+
+    let at = TcpListener::bind(ANY_PORT).and_then(|l| l.local_addr()).unwrap().to_string();
+    let looping = start("event_loop", &["talk", "--clients", "3", "--at", &at]);
+    std::thread::sleep(Duration::from_millis(200));
+    let server = start("event_loop", &["serve", "--clients", "3", "--at", &at]);
+    looping.succeed();
+    server.succeed();
+}
+
+#[test]
+fn death_of_the_peer_is_an_error_soon() {
+    let server = start("counter", &["serve", "--at", ANY_PORT]);
+    let client = start("counter", &["add", "--count", "1000000000", "--at", &server.address()]);
+    std::thread::sleep(Duration::from_millis(500));
+    let start = Instant::now();
+    drop(server); // kills it
+    client.fail(1);
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_rejected_client_is_told_why() {
+    let server = start("pingpong", &["serve", "--at", ANY_PORT]);
+    let err = start("kv", &["get", "colour", "--at", &server.address()]).fail(1);
+    assert!(err.contains("no size that this server plays with"), "{err}");
+    server.fail(1);
+}
+
+#[test]
+fn mistakes_are_told() {
+    let err = start("copy", &["send", "/no/such/file"]).fail(1);
+    assert!(err.contains("/no/such/file: No such file"), "{err}");
+    let err = start("pingpong", &["serve", "--at", "here"]).fail(2);
+    assert!(err.contains("--at"), "{err}");
+}
+
+#[test]
+fn help_teaches() {
+    for name in ["pingpong", "counter", "kv", "copy", "event_loop"] {
+        let out = start(name, &["--help"]).succeed();
+        assert!(out.contains("Examples:") && out.contains("Commands:"), "{out}");
+        let (_, examples) = out.split_once("Examples:").unwrap();
+        assert!(examples.lines().all(|line| line.chars().count() <= 80), "{out}");
+    }
+}
+
+#[test]
+fn examples_name_no_provider() {
+    let mut folders = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("examples")];
+    let mut seen = 0;
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            seen += 1;
+            let text = std::fs::read_to_string(&path).unwrap();
+            // The help may show how a user chooses one.
+            for line in text.lines().filter(|line| !line.contains("FABRIC_PROVIDER=")) {
+                assert!(
+                    !line.contains("tcp") && !line.contains("verbs"),
+                    "{}: {line}",
+                    path.display()
+                );
+            }
+        }
+    }
+    assert!(seen >= 6, "{seen}");
+}

@@ -1,0 +1,114 @@
+//! The survey as JSON. Fields may be added; those that are there keep their meaning.
+
+use std::collections::BTreeMap;
+
+use fabric::{AtomicOp, AtomicScope, AtomicType, Capabilities, Info, VARIABLES};
+use serde::Serialize;
+
+use crate::report::addresses;
+use crate::survey::{Entry, Survey};
+use crate::variables;
+
+#[derive(Serialize)]
+struct Report<'a> {
+    /// The version of this program and its library.
+    version: &'a str,
+    /// The value of `FABRIC_PROVIDER`, or `auto`.
+    choice: String,
+    chosen: Option<Chosen<'a>>,
+    devices: Vec<Device<'a>>,
+}
+
+#[derive(Serialize)]
+struct Chosen<'a> {
+    provider: &'a str,
+    device: &'a str,
+}
+
+#[derive(Serialize)]
+struct Device<'a> {
+    provider: &'a str,
+    /// Null for a provider that is not built in.
+    device: Option<&'a str>,
+    /// `chosen`, `usable`, `excluded` or `unusable`.
+    status: &'a str,
+    /// Why it is not usable and what helps.
+    reason: Option<&'a str>,
+    /// Null where it is not known.
+    offers: Option<Offer<'a>>,
+}
+
+#[derive(Serialize)]
+struct Offer<'a> {
+    version: &'a str,
+    description: &'a str,
+    addresses: Vec<String>,
+    capabilities: BTreeMap<String, bool>,
+    limits: BTreeMap<&'a str, u64>,
+    /// `fabric`: atomic with other fabric atomics; `cpu`: with the target's CPU as well.
+    atomic_scope: &'a str,
+    /// The types of each operation.
+    atomics: BTreeMap<&'a str, Vec<&'a str>>,
+}
+
+#[derive(Serialize)]
+struct Variable<'a> {
+    name: &'a str,
+    meaning: &'a str,
+    default: &'a str,
+    value: Option<String>,
+}
+
+pub(crate) fn survey(survey: &Survey) -> String {
+    text(&Report {
+        version: env!("CARGO_PKG_VERSION"),
+        choice: survey.choice.to_string(),
+        chosen: survey.chosen.as_ref().map(|(provider, device)| Chosen { provider, device }),
+        devices: survey.entries.iter().map(device).collect(),
+    })
+}
+
+fn device(entry: &Entry) -> Device<'_> {
+    Device {
+        provider: entry.provider,
+        device: (!entry.device.is_empty()).then_some(&entry.device),
+        status: entry.status.name(),
+        reason: entry.reason.as_deref(),
+        offers: entry.info.as_ref().map(offer),
+    }
+}
+
+fn offer(info: &Info) -> Offer<'_> {
+    let flags = Capabilities::all();
+    let has = |flag: Capabilities| (flag.names(), info.capabilities.contains(flag));
+    let types = |op| {
+        let types = AtomicType::ALL.into_iter().filter(move |ty| info.supports_atomic(op, *ty));
+        (op.name(), types.map(AtomicType::name).collect())
+    };
+    Offer {
+        version: &info.version,
+        description: &info.description,
+        addresses: addresses(info),
+        capabilities: flags.iter().map(has).collect(),
+        limits: info.limits.named().into(),
+        atomic_scope: if info.atomic_scope == AtomicScope::Cpu { "cpu" } else { "fabric" },
+        atomics: AtomicOp::ALL.into_iter().map(types).collect(),
+    }
+}
+
+pub(crate) fn variables() -> String {
+    let variable = |v: &fabric::Variable| Variable {
+        name: v.name,
+        meaning: v.meaning,
+        default: v.default,
+        value: variables::value(v.name),
+    };
+    text(&VARIABLES.iter().map(variable).collect::<Vec<_>>())
+}
+
+fn text(value: &impl Serialize) -> String {
+    // Maps with text keys and plain values always serialize.
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.push('\n');
+    text
+}

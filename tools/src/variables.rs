@@ -1,0 +1,31 @@
+//! `fabric info --env`.
+
+use fabric::VARIABLES;
+
+use crate::report::{FAINT, HEAD};
+use crate::table::{self, Cell};
+
+/// The value of a variable, if it is set.
+pub(crate) fn value(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Every variable with meaning, default and present value.
+pub(crate) fn report(width: usize) -> String {
+    let mut out = String::new();
+    for variable in VARIABLES {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        table::rows(&mut out, 0, width, &[vec![Cell::styled(variable.name, HEAD)]]);
+        let value = value(variable.name);
+        let value = value.map_or_else(|| Cell::styled("not set", FAINT), Cell::from);
+        let rows = [
+            vec!["meaning".into(), variable.meaning.into()],
+            vec!["default".into(), variable.default.into()],
+            vec!["value".into(), value],
+        ];
+        table::rows(&mut out, 2, width, &rows);
+    }
+    out
+}

@@ -1,0 +1,158 @@
+//! `fabric info`, as a user runs it.
+
+#![allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Runs `fabric` with these variables of the library and no others.
+fn run(args: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fabric"));
+    let colour = ["CLICOLOR_FORCE", "CLICOLOR", "NO_COLOR"];
+    for name in fabric::VARIABLES.iter().map(|variable| variable.name).chain(colour) {
+        command.env_remove(name);
+    }
+    command.args(args).envs(variables.iter().copied()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+fn json(args: &[&str], variables: &[(&str, &str)], code: i32) -> Value {
+    let output = run(&[&["info", "--json"], args].concat(), variables);
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn device<'a>(report: &'a Value, provider: &str, name: Option<&str>) -> &'a Value {
+    let is = |d: &&Value| d["provider"] == provider && d["device"].as_str() == name;
+    report["devices"].as_array().unwrap().iter().find(is).unwrap()
+}
+
+#[test]
+fn json_tells_all_of_the_chosen_device() {
+    let report = json(&[], &[], 0);
+    assert_eq!(report["choice"], "auto");
+    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
+    let chosen = &report["chosen"];
+    let name = chosen["device"].as_str();
+    let chosen = device(&report, chosen["provider"].as_str().unwrap(), name);
+    assert_eq!((&chosen["status"], &chosen["reason"]), (&"chosen".into(), &Value::Null));
+    let offers = &chosen["offers"];
+    assert!(!offers["addresses"].as_array().unwrap().is_empty());
+    assert_eq!(offers["capabilities"]["send"], true);
+    assert_eq!(offers["capabilities"].as_object().unwrap().len(), 8);
+    assert!(offers["limits"]["message"].as_u64().unwrap() > 0);
+    assert_eq!(offers["limits"].as_object().unwrap().len(), 11);
+    assert_eq!(offers["atomics"]["add"].as_array().unwrap().len(), 10);
+    assert_eq!(offers["atomics"]["xor"].as_array().unwrap().len(), 8);
+}
+
+#[test]
+fn loopback_is_a_device() {
+    let report = json(&["tcp:lo"], &[], 0);
+    let lo = device(&report, "tcp", Some("lo"));
+    let addresses = lo["offers"]["addresses"].as_array().unwrap();
+    assert!(addresses.contains(&"127.0.0.1".into()), "{lo}");
+    assert_eq!(report["devices"].as_array().unwrap().len(), 1);
+    // The choice is that of the machine, whatever is shown.
+    assert!(report["chosen"]["device"].is_string(), "{report}");
+}
+
+#[test]
+fn a_provider_that_is_not_built_in_has_reason_and_remedy() {
+    let report = json(&[], &[("FABRIC_PROVIDER", "verbs")], 1);
+    let verbs = device(&report, "verbs", None);
+    assert_eq!(verbs["status"], "unusable");
+    assert!(verbs["reason"].as_str().unwrap().starts_with("not built in ("), "{verbs}");
+    let tcp = device(&report, "tcp", Some("lo"));
+    assert_eq!(
+        (&tcp["status"], &tcp["reason"]),
+        (&"excluded".into(), &"FABRIC_PROVIDER=verbs names others".into())
+    );
+}
+
+#[test]
+fn exclusions_have_a_reason_and_what_is_excluded_is_shown() {
+    let report = json(&[], &[("FABRIC_PROVIDER", "^tcp")], 1);
+    assert_eq!(report["chosen"], Value::Null);
+    let lo = device(&report, "tcp", Some("lo"));
+    assert_eq!(lo["status"], "excluded");
+    assert_eq!(lo["reason"], "excluded by FABRIC_PROVIDER=^tcp");
+    assert!(lo["offers"]["limits"]["inject"].as_u64().unwrap() >= 128);
+
+    let report = json(&[], &[("FABRIC_PROVIDER", "tcp:lo")], 0);
+    assert_eq!(report["chosen"]["device"], "lo");
+    assert_eq!(device(&report, "tcp", Some("any"))["status"], "excluded");
+
+    let report = json(&[], &[("FABRIC_PROVIDER", "tcp:nosuch0")], 1);
+    let none = device(&report, "tcp", Some("nosuch0"));
+    assert_eq!(none["status"], "unusable");
+    assert!(none["reason"].as_str().unwrap().contains("there is no device \"nosuch0\""), "{none}");
+}
+
+#[test]
+fn mistakes_are_told_apart_by_the_exit_code() {
+    let says = |args: &[&str], variables: &[(&str, &str)], code, what: &str| {
+        let output = run(args, variables);
+        let err = text(&output.stderr);
+        assert!(output.status.code() == Some(code) && err.contains(what), "{output:?}");
+    };
+    says(&["info"], &[("FABRIC_PROVIDER", "tpc")], 2, "did you mean \"tcp\"?");
+    says(&["info"], &[("FABRIC_PROVIDER", "tcp,")], 2, "a provider's name is missing");
+    says(&["info"], &[("FABRIC_LIVENESS_S", "soon")], 2, "FABRIC_LIVENESS_S=\"soon\"");
+    says(&["info"], &[("FABRIC_PROVIDER", "^tcp")], 1, "no device is usable");
+    says(&["info", "tcp:nosuch0"], &[], 2, "there is no \"tcp:nosuch0\"");
+    says(&["info", "--verbatim"], &[], 2, "--verbatim");
+    says(&["nosuch"], &[], 2, "nosuch");
+    says(&[], &[], 2, "Usage");
+}
+
+#[test]
+fn text_has_everything_and_no_colour_in_a_pipe() {
+    let output = run(&["info"], &[]);
+    let out = text(&output.stdout);
+    for what in [
+        "chosen",
+        "verbs",
+        "not built in (",
+        "127.0.0.1",
+        "secret-keys",
+        "cq_capacity",
+        "compare_swap",
+    ] {
+        assert!(out.contains(what), "{what} is missing: {out}");
+    }
+    assert!(!out.contains('\x1b') && !out.lines().any(|line| line.ends_with(' ')), "{out:?}");
+    let forced = run(&["info"], &[("CLICOLOR_FORCE", "1")]);
+    assert!(text(&forced.stdout).contains("\x1b[1m"), "{forced:?}");
+    let brief = run(&["info", "--brief"], &[]);
+    let brief = text(&brief.stdout);
+    assert!(out.starts_with(brief) && !brief.contains("compare_swap"), "{brief}");
+}
+
+#[test]
+fn variables_are_shown_even_when_one_is_wrong() {
+    let output = run(&["info", "--env"], &[("FABRIC_CONNECT_TIMEOUT_MS", "soon")]);
+    let out = text(&output.stdout);
+    for variable in fabric::VARIABLES {
+        assert!(out.contains(variable.name) && out.contains(variable.default), "{out}");
+    }
+    assert!(out.contains("value    soon") && out.contains("not set"), "{out}");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("FABRIC_CONNECT_TIMEOUT_MS=\"soon\""));
+
+    let report = json(&["--env"], &[("FABRIC_LIVENESS_S", "3")], 0);
+    let is = |v: &&Value| v["name"] == "FABRIC_LIVENESS_S";
+    let liveness = report.as_array().unwrap().iter().find(is).unwrap();
+    assert_eq!((&liveness["value"], &liveness["default"]), (&"3".into(), &"10".into()));
+}
+
+#[test]
+fn help_teaches() {
+    let output = run(&["info", "--help"], &[]);
+    let out = text(&output.stdout);
+    assert!(out.contains("Examples:") && out.contains("Exit codes:"), "{out}");
+}
