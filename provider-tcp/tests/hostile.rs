@@ -1,5 +1,7 @@
 //! Peers that do not keep the protocol, over real sockets: each ends its own connection and nothing more.
 
+#![allow(clippy::unwrap_used)] // the helpers are of tests too
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};

@@ -133,7 +133,7 @@ pub(super) fn post_before_connected(rig: &Rig) -> Outcome {
         }
         let batch = end.post_batch(&[Op::send(&local), Op::send(&local)]);
         let batch = batch.map_err(|batch| (batch.posted, batch.error));
-        check_matches!(batch, Err((0, Error::NotConnected)), "a batch {when}");
+        let _ = check_matches!(batch, Err((0, Error::NotConnected)), "a batch {when}");
         Ok(())
     };
     refused(&a, "when idle")?;
@@ -241,7 +241,8 @@ pub(super) fn self_connect(rig: &Rig) -> Outcome {
             buffer.check_pattern(at..at + 64, pattern)?;
         }
         let words = [384, 392, 400].map(|at| buffer.region().get::<u64>(GUARD + at));
-        check_matches!(words, [Ok(0), Ok(1), Ok(5)], "old value, sum swapped, value compared");
+        let _ =
+            check_matches!(words, [Ok(0), Ok(1), Ok(5)], "old value, sum swapped, value compared");
         buffer.put(64, &[0; 448])?;
     }
     buffer.check_guards()

@@ -117,7 +117,8 @@ pub(super) fn local_oob(rig: &Rig) -> Outcome {
     let batch = [Op::write(local.slice(..8), target.at(0)), Op::write(bad[0], target.at(8))];
     let refused = a.post_batch(&batch);
     let posted = refused.map_err(|batch| (batch.posted, batch.error));
-    check_matches!(posted, Err((1, Error::InvalidArgument(_))), "a batch with a bad second");
+    let _ =
+        check_matches!(posted, Err((1, Error::InvalidArgument(_))), "a batch with a bad second");
 
     // The endpoint is unharmed: the first completions are those of what was accepted, and the first message to
     // arrive is the first that was sent.
