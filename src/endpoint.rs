@@ -12,14 +12,13 @@ use fabric_core::state::StateCell;
 use fabric_core::wakeup::wait_readable;
 use fabric_core::{
     Armed, CqOps, DisconnectReason, EndpointAttr, EndpointId, EndpointOps, EndpointState, Error,
-    Result, Segment, Side, Token,
+    Event, Result, Segment, Side, Token,
 };
 
 use crate::any::AnyEndpoint;
 use crate::counters::{Counters, EndpointCounters};
 use crate::cq::{CompletionQueue, CqInner, Slot};
 use crate::domain::{Domain, DomainInner};
-use crate::eq::Event;
 use crate::process::ParentOnly;
 
 /// What the event hub and the completion queues know of an endpoint.

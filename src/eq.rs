@@ -5,13 +5,14 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fabric_core::fork::Origin;
 use fabric_core::wakeup::Wakeup;
 use fabric_core::{
-    DisconnectReason, EndpointId, EndpointState, Error, EventSink, ListenerId, RawEvent, Result,
+    DisconnectReason, EndpointId, EndpointState, Error, Event, EventSink, ListenerId, Result,
 };
 
 use crate::endpoint::Shared;
@@ -19,55 +20,6 @@ use crate::process::foreign;
 
 /// Events of endpoints that are gone are kept for a reader, but not without bound.
 const MAX_ORPHANS: usize = 1024;
-
-/// Something that happened to an endpoint, a listener or the domain.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Event {
-    /// The connection stands.
-    Connected {
-        /// Whose.
-        endpoint: EndpointId,
-        /// The private data given to `accept`; empty on the accepting side.
-        data: Box<[u8]>,
-    },
-    /// The connection did not come about.
-    ConnectFailed {
-        /// Whose.
-        endpoint: EndpointId,
-        /// `Rejected`, `Refused`, `Unreachable`, `TimedOut`, `Canceled`, or what else went wrong.
-        error: Error,
-    },
-    /// The connection ended. Comes once, after `Connected` or instead of it on the accepting side.
-    Disconnected {
-        /// Whose.
-        endpoint: EndpointId,
-        /// Why.
-        reason: DisconnectReason,
-    },
-    /// Requests wait at a listener; take them until there are none.
-    ConnectRequest {
-        /// Which.
-        listener: ListenerId,
-    },
-    /// The device is gone: every endpoint of the domain is dead.
-    DeviceLost,
-}
-
-impl Event {
-    fn endpoint(&self) -> Option<EndpointId> {
-        match self {
-            Event::Connected { endpoint, .. }
-            | Event::ConnectFailed { endpoint, .. }
-            | Event::Disconnected { endpoint, .. } => Some(*endpoint),
-            Event::ConnectRequest { .. } | Event::DeviceLost => None,
-        }
-    }
-
-    fn is_outcome_of(&self, id: EndpointId) -> bool {
-        matches!(self, Event::Connected { endpoint, .. } | Event::ConnectFailed { endpoint, .. } if *endpoint == id)
-    }
-}
 
 pub(crate) struct Hub {
     origin: Origin,
@@ -174,7 +126,7 @@ impl Hub {
 
     /// Takes the connect outcome of an endpoint.
     pub(crate) fn take_outcome(&self, id: EndpointId) -> Option<Event> {
-        self.take_where(|event| event.is_outcome_of(id))
+        self.take_where(|event| is_outcome_of(event, id))
     }
 
     /// Takes the end of an endpoint.
@@ -217,54 +169,53 @@ impl Hub {
 }
 
 impl EventSink for Hub {
-    fn event(&self, event: RawEvent) {
+    fn event(&self, event: Event) {
         let mut state = self.lock();
-        let event = match event {
-            RawEvent::Connected { endpoint, data } => {
-                let Some(shared) = state.endpoints.get(&endpoint) else { return };
-                if !shared.state.replace(EndpointState::Connecting, EndpointState::Connected) {
-                    return;
-                }
-                Event::Connected { endpoint, data }
+        if let Some(event) = self.admit(&mut state, event) {
+            self.push(&mut state, event);
+        }
+    }
+}
+
+impl Hub {
+    /// Moves the endpoint's state on; `None` for an event that comes too late, or a second time.
+    fn admit(&self, state: &mut HubState, event: Event) -> Option<Event> {
+        let shared = event.endpoint().map(|id| state.endpoints.get(&id));
+        let news = match (&event, shared) {
+            (_, Some(None)) => false,
+            (Event::Connected { .. }, Some(Some(shared))) => {
+                shared.state.replace(EndpointState::Connecting, EndpointState::Connected)
             }
-            RawEvent::ConnectFailed { endpoint, error } => {
-                let Some(shared) = state.endpoints.get(&endpoint) else { return };
-                if !shared.state.advance(EndpointState::Dead) {
-                    return;
-                }
-                Event::ConnectFailed { endpoint, error }
+            (Event::ConnectFailed { .. }, Some(Some(shared))) => {
+                shared.state.advance(EndpointState::Dead)
             }
-            RawEvent::Disconnected { endpoint, reason } => {
-                let Some(shared) = state.endpoints.get(&endpoint) else { return };
+            (Event::Disconnected { .. }, Some(Some(shared))) => {
                 shared.state.advance(EndpointState::Dead);
-                if shared.ended.swap(true, std::sync::atomic::Ordering::AcqRel) {
-                    return;
-                }
-                Event::Disconnected { endpoint, reason }
+                !shared.ended.swap(true, Ordering::AcqRel)
             }
-            RawEvent::ConnectRequest { listener } => {
-                if !state.listeners.contains(&listener) {
-                    return;
-                }
-                let waits = |e: &Event| matches!(e, Event::ConnectRequest { listener: l } if *l == listener);
-                if state.queue.iter().any(waits) {
+            (Event::ConnectRequest { listener }, _) => {
+                let waits =
+                    |e: &Event| matches!(e, Event::ConnectRequest { listener: l } if l == listener);
+                let known = state.listeners.contains(listener);
+                let waiting = state.queue.iter().any(waits);
+                if known && waiting {
                     // One pending event of each kind; blocked acceptors look again all the same.
                     state.sequence += 1;
                     self.changed.notify_all();
-                    return;
                 }
-                Event::ConnectRequest { listener }
+                known && !waiting
             }
-            RawEvent::DeviceLost => {
-                if std::mem::replace(&mut state.device_lost, true) {
-                    return;
-                }
-                Event::DeviceLost
-            }
-            _ => return,
+            (Event::DeviceLost, _) => !std::mem::replace(&mut state.device_lost, true),
+            _ => false,
         };
-        self.push(&mut state, event);
+        news.then_some(event)
     }
+}
+
+/// The outcome of connecting, for this endpoint.
+fn is_outcome_of(event: &Event, id: EndpointId) -> bool {
+    matches!(event, Event::Connected { .. } | Event::ConnectFailed { .. })
+        && event.endpoint() == Some(id)
 }
 
 /// The connection events of a domain, in the order they happened.

@@ -91,15 +91,15 @@ pub use cq::CompletionQueue;
 pub use domain::Domain;
 pub use endpoint::Endpoint;
 pub use env::{VARIABLES, Variable};
-pub use eq::{Event, EventQueue};
+pub use eq::EventQueue;
 /// The provider contract, for those who write one.
 pub use fabric_core as core;
 pub use fabric_core::info::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA, MIN_INJECT};
 pub use fabric_core::{
     Access, Armed, AtomicOp, AtomicScalar, AtomicScope, AtomicType, AtomicValue, Capabilities,
     Completion, DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error, ErrorClass,
-    Failure, Hints, Info, Limits, ListenerAttr, ListenerId, Memory, OpKind, ProviderCounters,
-    RemoteRegion, RemoteSlice, Result, Status, Unmet,
+    Event, Failure, Hints, Info, Limits, ListenerAttr, ListenerId, Memory, OpKind,
+    ProviderCounters, RemoteRegion, RemoteSlice, Result, Status, Unmet,
 };
 pub use listener::{ConnectRequest, Listener};
 pub use op::{Op, Recv, Slices};

@@ -4,7 +4,7 @@
 //! accounting and the provider's post, which makes its order the posting order.
 
 use fabric_core::{
-    Access, AtomicOp, AtomicScalar, EndpointOps, EndpointState, Error, OpKind, Posted, RecvWork,
+    Access, AtomicOp, AtomicScalar, Capabilities, EndpointOps, EndpointState, Error, OpKind, Posted, RecvWork,
     RemoteAddr, RemoteSlice, Result, Segment, SendFlags, SendOp, SendWork, atomic, work::total_len,
 };
 use smallvec::SmallVec;
@@ -248,6 +248,16 @@ impl Endpoint {
         if len as u64 > self.domain.info.limits.message {
             let most = self.domain.info.limits.message;
             return Err(Error::invalid(name, format!("{len} bytes; a message has at most {most}")));
+        }
+        let needs = match op.what {
+            What::Send => Capabilities::SEND,
+            What::Write(_) | What::Read(_) => Capabilities::RMA,
+            What::Atomic { .. } => Capabilities::ATOMIC,
+        };
+        if !self.domain.info.capabilities.contains(needs) {
+            let (provider, device) = (self.domain.info.provider, &self.domain.info.device);
+            let detail = format!("{device} does not offer {}", needs.names());
+            return Err(Error::unsupported(name, provider, detail));
         }
         let writes = matches!(op.what, What::Write(_));
         if op.flags.contains(SendFlags::DELIVERY_COMPLETE) && !writes {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fabric_core::provider::RegistrationOps;
@@ -37,8 +37,11 @@ impl RegionCore {
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         // Orders this look after the reference that the caller has just taken: either it sees `closed`, or
-        // `close` sees the reference. On x86-64 the locked increment was a full barrier already.
-        if cfg!(not(target_arch = "x86_64")) {
+        // `close` sees the reference. On x86-64 the processor's locked increment was a full barrier already,
+        // and only the compiler must be held back.
+        if cfg!(all(target_arch = "x86_64", not(miri))) {
+            compiler_fence(Ordering::SeqCst);
+        } else {
             fence(Ordering::SeqCst);
         }
         self.closed.load(Ordering::Relaxed)
@@ -172,7 +175,8 @@ impl Region {
     /// Ends the registration now.
     ///
     /// When it has returned, no peer and no device reads or changes the memory, and the key opens nothing.
-    /// Repeating it is harmless. The region refuses every use afterwards.
+    /// Repeating it is harmless. The region refuses every operation afterwards; its bytes can still be read
+    /// and written here, except those of foreign memory.
     ///
     /// # Errors
     /// `Busy` while local operations in flight use the region: take their completions first.
@@ -196,8 +200,9 @@ impl Region {
     }
 
     fn range(&self, operation: &'static str, offset: usize, len: usize) -> Result<*mut u8> {
-        if self.core.closed.load(Ordering::Acquire) {
-            return Err(Error::state(operation, "the region is closed"));
+        // The library's own memory lives as long as the handle; foreign memory may go once it is closed.
+        if self.core.memory.is_none() && self.core.closed.load(Ordering::Acquire) {
+            return Err(Error::state(operation, "the region is closed, and its memory is foreign"));
         }
         if offset.checked_add(len).is_none_or(|end| end > self.core.len) {
             let size = self.core.len;
@@ -219,7 +224,7 @@ impl Region {
     /// Copies bytes out of the region.
     ///
     /// # Errors
-    /// `InvalidArgument` if the range does not fit, `InvalidState` once the region is closed.
+    /// `InvalidArgument` if the range does not fit, `InvalidState` for foreign memory once it is closed.
     pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         let at = self.range("read_at", offset, bytes.len())?;
         // SAFETY: the range was checked; the core keeps the memory allocated.

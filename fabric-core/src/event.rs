@@ -1,4 +1,4 @@
-//! Connection events, as providers report them.
+//! Connection events.
 
 use crate::completion::EndpointId;
 use crate::error::Error;
@@ -11,8 +11,8 @@ pub struct ListenerId(pub u64);
 /// Something that happened to an endpoint, a listener or the domain.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum RawEvent {
-    /// The connection stands; with the acceptor's private data on the connecting side.
+pub enum Event {
+    /// The connection stands.
     Connected {
         /// Whose.
         endpoint: EndpointId,
@@ -23,17 +23,18 @@ pub enum RawEvent {
     ConnectFailed {
         /// Whose.
         endpoint: EndpointId,
-        /// `Rejected`, `Refused`, `Unreachable`, `TimedOut` or what else went wrong.
+        /// `Rejected`, `Refused`, `Unreachable`, `TimedOut`, `Canceled`, or what else went wrong.
         error: Error,
     },
-    /// The connection ended. Reported before the completions that it cancels.
+    /// The connection ended. Comes once, after `Connected` or instead of it on the accepting side; a provider
+    /// reports it before the completions that it cancels.
     Disconnected {
         /// Whose.
         endpoint: EndpointId,
         /// Why.
         reason: DisconnectReason,
     },
-    /// A listener has one more request.
+    /// Requests wait at a listener; take them until there are none. A provider reports each.
     ConnectRequest {
         /// Which.
         listener: ListenerId,
@@ -42,9 +43,21 @@ pub enum RawEvent {
     DeviceLost,
 }
 
+impl Event {
+    /// Whose it is, if it is an endpoint's.
+    pub fn endpoint(&self) -> Option<EndpointId> {
+        match self {
+            Event::Connected { endpoint, .. }
+            | Event::ConnectFailed { endpoint, .. }
+            | Event::Disconnected { endpoint, .. } => Some(*endpoint),
+            Event::ConnectRequest { .. } | Event::DeviceLost => None,
+        }
+    }
+}
+
 /// Where a provider reports events. It may be called from any thread and under the provider's locks; it
 /// never calls back and never blocks.
 pub trait EventSink: Send + Sync + 'static {
     /// Takes an event.
-    fn event(&self, event: RawEvent);
+    fn event(&self, event: Event);
 }

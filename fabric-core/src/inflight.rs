@@ -222,13 +222,18 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 8 } else { 256 }, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 8 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
         #[test]
         fn behaves_like_a_deque(
             depth in 1usize..9,
             steps in prop::collection::vec(
                 prop_oneof![4 => Just(Step::Push), 1 => Just(Step::TakeBack), 3 => Just(Step::Pop), 3 => Just(Step::Credit)],
-                0..200,
+                0..if cfg!(miri) { 50 } else { 200 },
             ),
         ) {
             let (mut producer, mut consumer) = inflight::<Box<u32>>(depth);

@@ -33,7 +33,7 @@ pub use atomic::{AtomicCall, AtomicOp, AtomicScalar, AtomicType, AtomicValue};
 pub use attr::{EndpointAttr, ListenerAttr};
 pub use completion::{Completion, EndpointId, OpKind, RawCompletion, Status};
 pub use error::{Error, ErrorClass, Failure, Result};
-pub use event::{EventSink, ListenerId, RawEvent};
+pub use event::{Event, EventSink, ListenerId};
 pub use hints::{Hints, Unmet};
 pub use info::{AtomicScope, Capabilities, Device, Info, Limits, Unusable};
 pub use memory::Memory;

@@ -22,6 +22,7 @@ mod aarch64;
 #[cfg(miri)]
 mod locked;
 #[cfg(any(test, miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[cfg_attr(miri, allow(dead_code))] // there only its words are used
 mod portable;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86_64;

@@ -189,6 +189,12 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 8 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
         #[test]
         fn bytes_survive_and_any_flipped_bit_is_noticed(
             key: u64, base: u64, len: u64, access in 0u32..16, bit in 0..RemoteRegion::BYTES * 8,

@@ -92,6 +92,12 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 8 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
         #[test]
         fn parts_survive(m in 0..MAX_MEMBERS as u32, g in 0..GENERATIONS, recv: bool, s: u32, t: u32) {
             let side = if recv { Side::Recv } else { Side::Send };

@@ -66,6 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no poll(2)")]
     fn readable_from_set_to_clear() {
         let wakeup = Wakeup::new().unwrap();
         let now = || Some(Instant::now());
@@ -78,6 +79,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no poll(2)")]
     fn waits_until_the_deadline() {
         let wakeup = Wakeup::new().unwrap();
         let deadline = Instant::now() + Duration::from_millis(20);

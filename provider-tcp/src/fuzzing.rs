@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use fabric_core::{
-    Access, EndpointId, EventSink, RawCompletion, RawEvent, RecvWork, RegistrationOps, RemoteAddr,
+    Access, EndpointId, Event, EventSink, RawCompletion, RecvWork, RegistrationOps, RemoteAddr,
     Segment, SendFlags, SendOp, SendWork, Side, Token,
 };
 
@@ -18,7 +18,7 @@ use crate::wire::{frame::Header, handshake::Handshake};
 struct Deaf;
 
 impl EventSink for Deaf {
-    fn event(&self, _: RawEvent) {}
+    fn event(&self, _: Event) {}
 }
 
 /// Decodes bytes as both kinds of frame; what decodes must encode to the same bytes.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fabric_core::provider::{RawRequest, RequestId};
-use fabric_core::{Error, ListenerAttr, ListenerId, ListenerOps, RawEvent, Result};
+use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result};
 use mio::Interest;
 use mio::unix::SourceFd;
 
@@ -83,7 +83,7 @@ impl<P: Policy> Door<P> {
         }
         state.waiting.push_back(inbound.clone());
         drop(state);
-        engine.events.event(RawEvent::ConnectRequest { listener: self.id });
+        engine.events.event(Event::ConnectRequest { listener: self.id });
     }
 
     /// Closes the socket and refuses what waits.

@@ -15,7 +15,7 @@ use fabric::core::provider::{
 use fabric::core::wakeup::Wakeup;
 use fabric::core::work::total_len;
 use fabric::core::{
-    Armed, CqOps, Device, EndpointOps, EventSink, Posted, RawCompletion, RawEvent, RecvWork,
+    Armed, CqOps, Device, EndpointOps, EventSink, Posted, RawCompletion, Event, RecvWork,
     RemoteAddr, Segment, SendFlags, SendOp, SendWork, memory,
 };
 use fabric::{
@@ -188,7 +188,7 @@ impl World {
     fn kill(&mut self, uid: u64, reason: DisconnectReason) {
         let Some(end) = self.ends.get_mut(&uid).filter(|end| !end.dead) else { return };
         end.dead = true;
-        end.events.event(RawEvent::Disconnected { endpoint: end.id, reason });
+        end.events.event(Event::Disconnected { endpoint: end.id, reason });
         let status = Status::Canceled;
         end.sends.drain(..).for_each(|p| end.send_queue.push(RawCompletion { status, ..p.raw }));
         end.recvs.drain(..).for_each(|p| end.recv_queue.push(RawCompletion { status, ..p.raw }));
@@ -428,7 +428,7 @@ unsafe impl EndpointOps for LocalEndpoint {
             return Err(Error::Refused);
         };
         requests.push_back(RawRequest { id, peer: to, data: data.into() });
-        events.event(RawEvent::ConnectRequest { listener: *listener });
+        events.event(Event::ConnectRequest { listener: *listener });
         Ok(())
     }
 
@@ -437,7 +437,7 @@ unsafe impl EndpointOps for LocalEndpoint {
         for (own, other, data) in [(request.0, self.uid, data), (self.uid, request.0, &[][..])] {
             let Some(end) = world.ends.get_mut(&own) else { continue };
             end.peer = Some(other);
-            end.events.event(RawEvent::Connected { endpoint: end.id, data: data.into() });
+            end.events.event(Event::Connected { endpoint: end.id, data: data.into() });
         }
         Ok(())
     }

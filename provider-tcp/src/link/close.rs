@@ -5,7 +5,7 @@
 //! everything in flight completes, in order. What the peer must still get is copied out of the operations'
 //! memory before they complete, and goes on its way behind them.
 
-use fabric_core::{DisconnectReason, Error, RawEvent, Status};
+use fabric_core::{DisconnectReason, Error, Event, Status};
 
 use super::recvs::Receive;
 use super::sends::Breach;
@@ -59,7 +59,7 @@ impl<P: Policy> Link<P> {
             }
             End::Failed(error) => {
                 let endpoint = self.around.id;
-                self.around.events.event(RawEvent::ConnectFailed { endpoint, error });
+                self.around.events.event(Event::ConnectFailed { endpoint, error });
                 self.phase = Phase::Closed;
                 self.cancel(Status::Canceled, None);
             }

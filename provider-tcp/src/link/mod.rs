@@ -23,7 +23,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use fabric_core::{
-    DisconnectReason, EndpointId, Error, EventSink, RawCompletion, RawEvent, RecvWork, Result,
+    DisconnectReason, EndpointId, Error, Event, EventSink, RawCompletion, RecvWork, Result,
     SendFlags, SendWork, Status,
 };
 use smallvec::SmallVec;
@@ -129,7 +129,7 @@ impl<P: Policy> Link<P> {
     pub(crate) fn announce(&mut self, data: &[u8]) {
         if !std::mem::replace(&mut self.announced, true) {
             let (endpoint, data) = (self.around.id, data.into());
-            self.around.events.event(RawEvent::Connected { endpoint, data });
+            self.around.events.event(Event::Connected { endpoint, data });
         }
     }
 
@@ -263,6 +263,6 @@ impl<P: Policy> Link<P> {
 
     fn report_end(&mut self, reason: DisconnectReason) {
         let endpoint = self.around.id;
-        self.around.events.event(RawEvent::Disconnected { endpoint, reason });
+        self.around.events.event(Event::Disconnected { endpoint, reason });
     }
 }

@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use fabric_core::{
-    Access, AtomicCall, AtomicOp, AtomicType, DisconnectReason, EndpointId, EventSink,
-    RawCompletion, RawEvent, RecvWork, RegistrationOps, RemoteAddr, Segment, SendFlags, SendOp,
-    SendWork, Side, Status, Token,
+    Access, AtomicCall, AtomicOp, AtomicType, DisconnectReason, EndpointId, Event, EventSink,
+    RawCompletion, RecvWork, RegistrationOps, RemoteAddr, Segment, SendFlags, SendOp, SendWork,
+    Side, Status, Token,
 };
 use proptest::prelude::*;
 
@@ -21,8 +21,8 @@ use crate::wire::frame::{Header, Kind};
 struct Events(Mutex<Vec<DisconnectReason>>);
 
 impl EventSink for Events {
-    fn event(&self, event: RawEvent) {
-        if let RawEvent::Disconnected { reason, .. } = event {
+    fn event(&self, event: Event) {
+        if let Event::Disconnected { reason, .. } = event {
             self.0.lock().unwrap().push(reason);
         }
     }

@@ -1,0 +1,149 @@
+//! What the safe handles cost: post and poll over a provider that does nothing.
+//!
+//! `cargo bench --bench post_poll`. Each line is the median of many runs, in nanoseconds an operation, and as
+//! a multiple of one uncontended `Mutex` lock and unlock measured in the same run, which tells machines
+//! and their moods apart. "Provider alone" is the provider's own part of the lines below it.
+
+mod lean;
+#[path = "../../tests/null/mod.rs"]
+mod null;
+#[path = "../../tests/rig/mod.rs"]
+mod rig;
+
+use std::hint::black_box;
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Instant;
+
+use fabric::Completion;
+use fabric_core::provider::{DomainOps, Provider};
+use fabric_core::{
+    CqOps, EndpointAttr, EndpointId, EndpointOps, Event, EventSink, RawCompletion, RemoteAddr,
+    Segment, SendFlags, SendOp, SendWork, Side, Token,
+};
+use lean::LeanProvider;
+use null::NullProvider;
+use rig::Rig;
+
+const RUNS: usize = 31;
+const OPERATIONS: usize = 32_000;
+const BATCH: usize = 16;
+
+/// The median of several runs, in nanoseconds an operation.
+fn median(mut run: impl FnMut() -> f64) -> f64 {
+    run();
+    let mut runs: Vec<f64> = (0..RUNS).map(|_| run()).collect();
+    runs.sort_by(f64::total_cmp);
+    runs[RUNS / 2]
+}
+
+/// Nanoseconds an operation of `step`, which does `each` operations.
+fn time(each: usize, mut step: impl FnMut()) -> f64 {
+    let steps = OPERATIONS / each;
+    let start = Instant::now();
+    (0..steps).for_each(|_| step());
+    start.elapsed().as_nanos() as f64 / (steps * each) as f64
+}
+
+/// The same in several threads at a time, each with an endpoint and a queue of its own.
+fn time_threads(threads: usize, each: usize, step: impl Fn(&Rig) + Sync) -> f64 {
+    let barrier = Barrier::new(threads);
+    let one = || {
+        let provider = LeanProvider(NullProvider::new());
+        let control = provider.0.control();
+        let rig = Rig::on(rig::domain_of(provider), control, |builder| builder);
+        barrier.wait();
+        time(each, || step(&rig))
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum::<f64>() / threads as f64
+    })
+}
+
+fn poll_all(rig: &Rig, out: &mut [Completion]) {
+    assert_eq!(rig.queue.poll(out).unwrap(), out.len());
+    black_box(&*out);
+}
+
+fn post_poll(rig: &Rig) {
+    rig.endpoint.post(&rig.write(black_box(7))).unwrap();
+    poll_all(rig, &mut [Completion::default(); 1]);
+}
+
+fn post_poll_batch(rig: &Rig) {
+    let ops = [rig.write(black_box(7)); BATCH];
+    rig.endpoint.post_batch(&ops).unwrap();
+    poll_all(rig, &mut [Completion::default(); BATCH]);
+}
+
+fn post_quiet(rig: &Rig) {
+    rig.endpoint.post(&rig.write(black_box(7)).unsignaled()).unwrap();
+}
+
+fn post_quiet_batch(rig: &Rig) {
+    rig.endpoint.post_batch(&[rig.write(black_box(7)).unsignaled(); BATCH]).unwrap();
+}
+
+struct Deaf;
+impl EventSink for Deaf {
+    fn event(&self, _: Event) {}
+}
+
+/// Post and poll of the provider's own traits.
+fn provider_alone(batch: usize) -> f64 {
+    let provider = LeanProvider(NullProvider::new());
+    let info = provider.devices().remove(0).state.unwrap();
+    let domain = provider.open(&info, Arc::new(Deaf)).unwrap();
+    let queue = domain.completion_queue(1024).unwrap();
+    let attr = EndpointAttr::default();
+    let endpoint = domain.endpoint(EndpointId(1), &attr, &queue, &queue).unwrap();
+    endpoint.connect(rig::NOWHERE, &[]).unwrap();
+    let mut bytes = [0u8; 8];
+    let segments = [Segment { addr: bytes.as_mut_ptr(), len: bytes.len(), key: 1 }];
+    let work = SendWork {
+        token: Token::new(0, 0, Side::Send, 0),
+        op: SendOp::Write { to: RemoteAddr { key: 1, addr: 64 }, imm: None },
+        segments: &segments,
+        flags: SendFlags::SIGNALED,
+    };
+    let endpoint: Box<dyn EndpointOps> = Box::new(endpoint);
+    let queue: Box<dyn CqOps> = Box::new(queue);
+    let work = vec![work; batch];
+    let mut out = vec![RawCompletion::default(); batch];
+    median(|| {
+        time(batch, || {
+            // SAFETY: `bytes` outlives the endpoint, and each operation ends before the next.
+            let posted = unsafe { endpoint.post_send(black_box(&work)) };
+            assert_eq!(posted.accepted, batch);
+            assert_eq!(queue.poll(&mut out), batch);
+            black_box(&out);
+        })
+    })
+}
+
+fn main() {
+    let mutex = Mutex::new(0u64);
+    let pair = median(|| time(1, || *black_box(&mutex).lock().unwrap() += 1));
+    let line = |what: &str, ns: f64| println!("{what:<44} {ns:7.1} ns  {:5.2} pairs", ns / pair);
+    line("mutex lock and unlock", pair);
+    line("provider alone, one by one", provider_alone(1));
+    line("provider alone, batches of 16", provider_alone(BATCH));
+    let only = std::env::args().nth(1).filter(|arg| !arg.starts_with('-'));
+    let cases: [(&str, usize, fn(&Rig)); 4] = [
+        ("post + poll(1)", 1, post_poll),
+        ("post + poll, batches of 16", BATCH, post_poll_batch),
+        ("unsignaled post, never polled", 1, post_quiet),
+        ("unsignaled post, batches of 16", BATCH, post_quiet_batch),
+    ];
+    for threads in 1..=3 {
+        for (what, each, step) in cases {
+            if only.as_ref().is_some_and(|only| !what.contains(only.as_str())) {
+                continue;
+            }
+            line(
+                &format!("{what}, {threads} threads"),
+                median(|| time_threads(threads, each, step)),
+            );
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Unsignaled operations: no completion on success, one on failure, and never a queue that is stuck.
+
+use std::time::Duration;
+
+use fabric::{DisconnectReason, Error, Status};
+
+use crate::rig::{Rig, rounds, run};
+
+#[test]
+fn success_has_no_completion() {
+    let rig = Rig::new();
+    rig.endpoint.post(&rig.write(1).unsignaled()).unwrap();
+    rig.endpoint.post(&rig.write(2)).unwrap();
+    rig.endpoint.post(&rig.write(3).unsignaled()).unwrap();
+    assert_eq!(rig.drain(), [(2, Status::Ok)]);
+}
+
+#[test]
+fn a_queue_that_nobody_polls_takes_any_number() {
+    for depth in if cfg!(miri) { vec![1, 5] } else { vec![1, 2, 3, 4, 7, 8, 128, 300] } {
+        let rig = Rig::with(|b| b.send_depth(depth));
+        for context in 0..rounds(100_000) {
+            rig.endpoint.post(&rig.write(context as u64).unsignaled()).unwrap();
+        }
+        assert_eq!(rig.drain(), [], "depth {depth}");
+    }
+}
+
+#[test]
+fn batches_that_nobody_polls_take_any_number() {
+    let rig = Rig::with(|b| b.send_depth(64));
+    let ops = [rig.write(1).unsignaled(); 24];
+    for _ in 0..rounds(4_000) {
+        rig.endpoint.post_batch(&ops).unwrap();
+    }
+    assert_eq!(rig.drain(), []);
+}
+
+#[test]
+fn a_queue_is_not_stuck_by_a_provider_that_takes_part_of_each_batch() {
+    let rig = Rig::with(|b| b.send_depth(16));
+    rig.link.take_at_most(1);
+    let ops = [rig.write(1).unsignaled(); 2];
+    for _ in 0..rounds(10_000) {
+        assert_eq!(rig.endpoint.post_batch(&ops).unwrap_err().posted, 1);
+    }
+    assert_eq!(rig.drain(), []);
+}
+
+#[test]
+fn failure_has_a_completion() {
+    let rig = Rig::new();
+    rig.link.hold();
+    (0..3).for_each(|context| rig.endpoint.post(&rig.write(context).unsignaled()).unwrap());
+    rig.link.release(1);
+    rig.link.fail_next(Status::RemoteAccess);
+    rig.link.release(1);
+    assert_eq!(rig.drain(), [(1, Status::RemoteAccess), (2, Status::Canceled)]);
+}
+
+#[test]
+fn an_operation_that_was_signaled_inside_reports_its_failure() {
+    // With a depth of 1 each is signaled inside.
+    let rig = Rig::with(|b| b.send_depth(1));
+    rig.endpoint.post(&rig.write(1).unsignaled()).unwrap();
+    rig.link.fail_next(Status::PeerLost);
+    rig.endpoint.post(&rig.write(2).unsignaled()).unwrap();
+    assert_eq!(rig.drain(), [(2, Status::PeerLost)]);
+}
+
+#[test]
+fn they_count_against_the_depth_until_known_to_be_done() {
+    let rig = Rig::with(|b| b.send_depth(8));
+    rig.link.hold();
+    (0..8).for_each(|context| rig.endpoint.post(&rig.write(context).unsignaled()).unwrap());
+    assert!(matches!(rig.endpoint.post(&rig.write(9)), Err(Error::Again)));
+    rig.link.release(8);
+    rig.endpoint.post(&rig.write(10)).unwrap();
+    rig.link.release(1);
+    assert_eq!(rig.drain(), [(10, Status::Ok)]);
+}
+
+#[test]
+fn the_end_of_the_connection_cancels_them_one_by_one() {
+    let rig = Rig::new();
+    rig.link.hold();
+    (0..5).for_each(|context| rig.endpoint.post(&rig.write(context).unsignaled()).unwrap());
+    rig.link.lose(DisconnectReason::PeerLost);
+    assert_eq!(rig.drain(), run(0, 5, Status::Canceled));
+}
+
+#[test]
+fn their_regions_are_free_once_known_to_be_done() {
+    let rig = Rig::new();
+    rig.endpoint.post(&rig.write(1).unsignaled()).unwrap();
+    assert!(matches!(rig.region.close(), Err(Error::Busy)));
+    rig.endpoint.inject(b"later", 2).unwrap();
+    assert_eq!(rig.drain(), [(2, Status::Ok)]);
+    rig.region.close().unwrap();
+}
+
+#[test]
+fn shutdown_waits_for_them() {
+    for depth in [1, 8, 128] {
+        let rig = Rig::with(|b| b.send_depth(depth));
+        rig.endpoint.post(&rig.write(1).unsignaled()).unwrap();
+        rig.endpoint.shutdown(Duration::from_secs(5)).unwrap();
+        assert_eq!(rig.drain(), [], "nothing was canceled, and nothing of its own is told");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no poll(2)")]
+fn shutdown_of_a_queue_full_of_them() {
+    let rig = Rig::with(|b| b.send_depth(8));
+    rig.link.hold();
+    (0..8).for_each(|context| rig.endpoint.post(&rig.write(context).unsignaled()).unwrap());
+    assert!(matches!(rig.endpoint.shutdown(Duration::from_millis(20)), Err(Error::TimedOut)));
+    rig.link.release(8);
+    std::thread::scope(|scope| {
+        let shutdown = scope.spawn(|| rig.endpoint.shutdown(Duration::from_secs(5)));
+        while !shutdown.is_finished() {
+            rig.link.release(8);
+            std::thread::yield_now();
+        }
+        shutdown.join().unwrap().unwrap();
+    });
+    assert_eq!(rig.drain(), []);
+}
