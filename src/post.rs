@@ -4,8 +4,9 @@
 //! accounting and the provider's post, which makes its order the posting order.
 
 use fabric_core::{
-    Access, AtomicOp, AtomicScalar, Capabilities, EndpointOps, EndpointState, Error, OpKind, Posted, RecvWork,
-    RemoteAddr, RemoteSlice, Result, Segment, SendFlags, SendOp, SendWork, atomic, work::total_len,
+    Access, AtomicOp, AtomicScalar, Capabilities, EndpointOps, EndpointState, Error, OpKind,
+    Posted, RecvWork, RemoteAddr, RemoteSlice, Result, Segment, SendFlags, SendOp, SendWork,
+    atomic, work::total_len,
 };
 use smallvec::SmallVec;
 
@@ -252,7 +253,8 @@ impl Endpoint {
         let needs = match op.what {
             What::Send => Capabilities::SEND,
             What::Write(_) | What::Read(_) => Capabilities::RMA,
-            What::Atomic { .. } => Capabilities::ATOMIC,
+            // Looked up below, in the matrix of operations and types.
+            What::Atomic { .. } => Capabilities::empty(),
         };
         if !self.domain.info.capabilities.contains(needs) {
             let (provider, device) = (self.domain.info.provider, &self.domain.info.device);

@@ -2,6 +2,7 @@
 //! and the parent does not notice.
 
 #![cfg(not(miri))] // Miri has no fork(2)
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
 
 mod null;
 mod rig;

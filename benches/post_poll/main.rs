@@ -4,6 +4,8 @@
 //! a multiple of one uncontended `Mutex` lock and unlock measured in the same run, which tells machines
 //! and their moods apart. "Provider alone" is the provider's own part of the lines below it.
 
+#![allow(clippy::unwrap_used)] // what fails here ends the benchmark
+
 mod lean;
 #[path = "../../tests/null/mod.rs"]
 mod null;
@@ -121,6 +123,9 @@ fn provider_alone(batch: usize) -> f64 {
     })
 }
 
+/// A line's name, the operations of one step, and the step.
+type Case = (&'static str, usize, fn(&Rig));
+
 fn main() {
     let mutex = Mutex::new(0u64);
     let pair = median(|| time(1, || *black_box(&mutex).lock().unwrap() += 1));
@@ -129,7 +134,7 @@ fn main() {
     line("provider alone, one by one", provider_alone(1));
     line("provider alone, batches of 16", provider_alone(BATCH));
     let only = std::env::args().nth(1).filter(|arg| !arg.starts_with('-'));
-    let cases: [(&str, usize, fn(&Rig)); 4] = [
+    let cases: [Case; 4] = [
         ("post + poll(1)", 1, post_poll),
         ("post + poll, batches of 16", BATCH, post_poll_batch),
         ("unsignaled post, never polled", 1, post_quiet),

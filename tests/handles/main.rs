@@ -1,5 +1,7 @@
 //! The safe handles, over the null provider.
 
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
+
 #[path = "../null/mod.rs"]
 mod null;
 #[path = "../rig/mod.rs"]

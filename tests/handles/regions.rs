@@ -112,10 +112,13 @@ fn closed_foreign_memory_may_be_gone_and_is_not_touched() {
     let mut words = vec![0u64; 8];
     let (domain, _control) = domain();
     // SAFETY: the memory outlives the registration.
-    let region = unsafe { domain.register_raw(words.as_mut_ptr().cast(), 64, Access::ALL) }.unwrap();
+    let region =
+        unsafe { domain.register_raw(words.as_mut_ptr().cast(), 64, Access::ALL) }.unwrap();
     region.close().unwrap();
     drop(words);
-    for result in [region.write_at(0, &[1]), region.read_at(0, &mut [1]), region.atomic::<u8>(0).map(drop)] {
+    for result in
+        [region.write_at(0, &[1]), region.read_at(0, &mut [1]), region.atomic::<u8>(0).map(drop)]
+    {
         assert!(matches!(result, Err(Error::InvalidState(_))), "{result:?}");
     }
 }

@@ -11,6 +11,7 @@
 //! tells of, so that no completion slips in between.
 
 #![allow(dead_code, unreachable_pub)] // each test program uses its part
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
 
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};

@@ -1,6 +1,7 @@
 //! What most tests of the handles start from: a connected endpoint of the null provider.
 
 #![allow(dead_code, unreachable_pub)] // each test program uses its part
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

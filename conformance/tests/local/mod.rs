@@ -15,7 +15,7 @@ use fabric::core::provider::{
 use fabric::core::wakeup::Wakeup;
 use fabric::core::work::total_len;
 use fabric::core::{
-    Armed, CqOps, Device, EndpointOps, EventSink, Posted, RawCompletion, Event, RecvWork,
+    Armed, CqOps, Device, EndpointOps, Event, EventSink, Posted, RawCompletion, RecvWork,
     RemoteAddr, Segment, SendFlags, SendOp, SendWork, memory,
 };
 use fabric::{

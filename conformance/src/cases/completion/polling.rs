@@ -161,7 +161,8 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
     let mut sent: VecDeque<u64> = VecDeque::new();
     let mut written = [0u64; SLOTS];
     let (mut next, mut received) = (0u64, 0u64);
-    let (mut reads, mut reads_done) = (0, 0);
+    // Reads posted and taken, so numbered because unsignaled operations in between may have made room already.
+    let (mut reading, mut read) = (0, 0);
     let mut deadline = rig.deadline(Duration::from_secs(10));
     let mut room = [Completion::default(); 32];
     while next < total || !signaled.is_empty() || !sent.is_empty() {
@@ -174,12 +175,10 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
             let number = next.to_ne_bytes();
             let (kind, slot) =
                 (*rng.pick(&[OpKind::Send, OpKind::Write, OpKind::Read]), rng.below(SLOTS));
-            // A read counts until its completion is taken, so at most DEPTH results are waited for.
-            let own = reads % DEPTH;
             let op = match kind {
                 OpKind::Send => Op::inject(&number),
                 OpKind::Write => Op::inject_write(&number, target.at(slot * 8)),
-                _ => Op::read(into.slice(bytes(own)), constants.at(slot * 8)),
+                _ => Op::read(into.slice(bytes(reading % DEPTH)), constants.at(slot * 8)),
             };
             // Reads are signaled, since what they read is looked at; and the last of all.
             let quiet = rng.below(4) == 0 && kind != OpKind::Read && next + 1 < total;
@@ -191,7 +190,7 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
             match kind {
                 OpKind::Send => sent.push_back(next),
                 OpKind::Write => written[slot] = next,
-                _ => reads += 1,
+                _ => reading += 1,
             }
             if !quiet {
                 signaled.push_back((next, kind, slot));
@@ -206,8 +205,8 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
             let seen = (done.context, done.kind, done.status);
             check_eq!(seen, (context, kind, Status::Ok), "the next completion of the initiator");
             if kind == OpKind::Read {
-                let own = bytes(reads_done % DEPTH);
-                reads_done += 1;
+                let own = bytes(read % DEPTH);
+                read += 1;
                 check_bytes!(
                     into.bytes(own.clone())?,
                     constant[bytes(slot)],

@@ -136,14 +136,14 @@ pub(super) fn post_after_error(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn recv_post_race(rig: &Rig) -> Outcome {
-    const ROUNDS: usize = 20;
+    const ROUNDS: usize = 40;
     let mut rng = rig.rng();
     for round in 0..ROUNDS {
         let (a, b) = rig.pair_with(|attr| attr.recv_depth = RACE_DEPTH)?;
         let (source, target) = (a.buffer(8)?, b.buffer(8)?);
         let sink = b.buffer(8)?;
         let posted = AtomicUsize::new(0);
-        let begin = rng.below(RACE_DEPTH / 2);
+        let begin = rng.below(RACE_DEPTH / 8);
         thread::scope(|scope| -> Outcome {
             let poster = scope.spawn(|| -> Outcome {
                 let deadline = rig.deadline(Duration::from_secs(10));
@@ -152,16 +152,15 @@ pub(super) fn recv_post_race(rig: &Rig) -> Outcome {
                     match b.recv(&sink, posted.load(Ordering::Relaxed) as u64) {
                         Ok(()) => _ = posted.fetch_add(1, Ordering::Relaxed),
                         Err(Error::NotConnected) => return Ok(()),
-                        Err(Error::Again) => {}
+                        // The queue is full before the end: no race in this round.
+                        Err(Error::Again) => thread::yield_now(),
                         Err(error) => fail!("a receive that is taken or NotConnected", "{error:?}"),
                     }
-                    // So that the queue is not full before the end.
-                    thread::yield_now();
                 }
             });
             // Somewhere among the receives.
             while posted.load(Ordering::Relaxed) < begin && !poster.is_finished() {
-                thread::yield_now();
+                std::hint::spin_loop();
             }
             write_badly(&a, &source, &target, 1)?;
             a.expect(1, Status::RemoteAccess)?;

@@ -11,13 +11,13 @@ pub(super) fn guess_keys(rig: &Rig) -> Outcome {
     const GUESSES: usize = 1000;
     let mut rng = rig.rng();
     let owner = rig.end(rig.domain_b())?;
-    let target = owner.buffer(8)?;
-    let honest = target.region().remote();
+    let targets: Vec<_> = (0..8).map(|_| owner.buffer(8)).collect::<Result<_, _>>()?;
+    let (target, honest) = (&targets[4], targets[4].region().remote());
     let key = honest.key();
-    // What a careless allocation makes likely, then anything.
+    // Where careless numbering would put the others and this one, then anything.
     let near = (1..=16).flat_map(|step| [key.wrapping_add(step), key.wrapping_sub(step)]);
     let flipped = (0..64).map(|bit| key ^ 1 << bit);
-    let mut guesses: Vec<_> = near.chain(flipped).chain(0..128).filter(|k| *k != key).collect();
+    let mut guesses: Vec<_> = near.chain(flipped).chain(0..128).collect();
     guesses.resize_with(GUESSES, || rng.next_u64());
 
     let listener = rig.listen(rig.domain_b())?;
@@ -31,8 +31,11 @@ pub(super) fn guess_keys(rig: &Rig) -> Outcome {
         a.post(&Op::inject_write(b"burglar!", lie).context(1))?;
         a.expect(1, Status::RemoteAccess)?;
     }
-    target.check_filled(.., 0)?;
-    target.check_guards()
+    for target in &targets {
+        target.check_filled(.., 0)?;
+        target.check_guards()?;
+    }
+    Ok(())
 }
 
 pub(super) fn fork_child(rig: &Rig) -> Outcome {
