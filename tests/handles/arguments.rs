@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fabric::{
-    Access, AtomicOp, AtomicScalar, Capabilities, Error, Op, Recv, RemoteRegion, Slice, Status,
+    Access, AtomicOp, AtomicScalar, Capabilities, Error, Hints, Op, Recv, RemoteRegion, Slice,
+    Status,
 };
 
 use crate::null::NullProvider;
@@ -190,8 +191,7 @@ fn atomics_on_a_device_without_them() {
     let provider = NullProvider::new().edit(|info| info.capabilities = Capabilities::SEND);
     let control = provider.control();
     let catalog = fabric::Catalog::empty().add(provider).unwrap();
-    let mut hints = fabric::Hints::default();
-    hints.capabilities = Capabilities::SEND;
+    let hints = Hints { capabilities: Capabilities::SEND, ..Hints::default() };
     let domain = catalog.open_with(&fabric::Choice::Auto, &hints).unwrap();
     let rig = Rig::on(domain, control, |b| b);
     let Err(Error::Unsupported(failure)) =
