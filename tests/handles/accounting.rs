@@ -1,6 +1,8 @@
 //! Depth: posted minus (taken and unsignaled retired) is at most the depth, exactly.
 
-use fabric::{BatchError, Completion, DisconnectReason, Error, OpKind, Recv, Status};
+use fabric::{
+    BatchError, Completion, DisconnectReason, EndpointState, Error, OpKind, Recv, Status,
+};
 use fabric_core::RawCompletion;
 
 use crate::rig::{Rig, rounds, run};
@@ -177,6 +179,19 @@ fn what_follows_a_failure_is_canceled_in_order() {
     assert!(matches!(rig.endpoint.recv(&rig.region, 9), Err(Error::NotConnected)));
     let reason = rig.endpoint.wait_disconnected(None).unwrap();
     assert_eq!(reason, DisconnectReason::OperationFailed);
+}
+
+#[test]
+fn a_failed_completion_ends_the_endpoint_even_before_the_event() {
+    let rig = Rig::new();
+    rig.link.hold();
+    rig.endpoint.post(&rig.write(1)).unwrap();
+    rig.link.forge(RawCompletion::new(rig.link.held()[0], Status::PeerLost));
+    assert_eq!(rig.drain(), [(1, Status::PeerLost)]);
+    assert_eq!(rig.endpoint.state(), EndpointState::Dead);
+    assert!(matches!(rig.endpoint.post(&rig.write(2)), Err(Error::NotConnected)));
+    rig.link.lose(DisconnectReason::PeerLost);
+    assert_eq!(rig.endpoint.wait_disconnected(None).unwrap(), DisconnectReason::PeerLost);
 }
 
 #[test]

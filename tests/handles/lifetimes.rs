@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fabric::{Access, Completion, Error, Status};
+use fabric_core::RawCompletion;
 
 use crate::rig::{Rig, connect, drain, run};
 
@@ -117,7 +118,7 @@ fn a_later_endpoint_on_the_queue_gets_none_of_it() {
     let second = make();
     second.post(&rig.write(2)).unwrap();
     // The first one's place in the queue is the second's now; its token opens nothing.
-    rig.control.link(second.id()).forge(fabric_core::RawCompletion::new(stale, Status::Ok));
+    rig.control.link(second.id()).forge(RawCompletion::new(stale, Status::Internal));
     rig.control.link(second.id()).release(1);
     let mut out = [Completion::default(); 4];
     assert_eq!(rig.queue.poll(&mut out).unwrap(), 2);
