@@ -5,6 +5,7 @@ use crate::prelude::*;
 mod completions;
 mod fences;
 mod target;
+mod witness;
 
 pub(super) const CASES: &[Case] = &[
     Case::new(
@@ -114,7 +115,7 @@ pub(super) const CASES: &[Case] = &[
         "witness",
         Needs::SEND_RMA,
         "10^6 pairs of a write and a send over overlapping memory: each receive finds its write",
-        target::witness,
+        witness::witness,
     )
     .soak()
     .limit_s(1800),

@@ -209,39 +209,3 @@ pub(super) fn imm_order(rig: &Rig) -> Outcome {
     }
     Ok(())
 }
-
-pub(super) fn witness(rig: &Rig) -> Outcome {
-    const PAIRS: usize = 1_000_000;
-    const LENS: [usize; 8] = [8, 64, 257, 2049, 4097, 9000, 70_000, 300_000];
-    const AREA: usize = 400_000;
-    const TURNS: usize = 1000;
-    let (a, b) = rig.pair()?;
-    // Pair i writes the pattern from byte 8 (i mod TURNS) on.
-    let bytes = rig.pattern(0).bytes(AREA + 8 * TURNS);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
-    let target = b.buffer(AREA)?;
-    let mut model = vec![0; AREA];
-    let mut rng = rig.rng();
-    for pair in 0..PAIRS {
-        // Long ones seldom, or nothing else would be copied.
-        let kinds = if pair.is_multiple_of(100) { LENS.len() } else { 5 };
-        let most = LENS[rng.below(kinds)];
-        let len = 1 + rng.below(most);
-        let at = rng.below(AREA - len + 1);
-        let now = 8 * (pair % TURNS)..8 * (pair % TURNS) + len;
-        model[at..at + len].copy_from_slice(&bytes[now.clone()]);
-        b.recv(Slices::none(), pair as u64)?;
-        let write = Op::write(source.slice(now), target.at(at)).unsignaled();
-        let send = Op::send(Slices::none()).immediate(pair as u32).context(pair as u64);
-        a.post_batch(&[write, send])?;
-        let received = b.expect_ok(pair as u64)?;
-        check_eq!(received.immediate, Some(pair as u32), "immediate data of pair {pair}");
-        // The write, and what lies around it.
-        let around = at.saturating_sub(64)..(at + len + 64).min(AREA);
-        check_bytes!(target.bytes(around.clone())?, model[around], "write {pair} at its message");
-        a.expect_ok(pair as u64)?;
-    }
-    check_bytes!(target.bytes(..)?, model, "the area after all writes");
-    target.check_guards()
-}
