@@ -20,6 +20,7 @@ use fabric_core::{
 };
 
 use crate::any::AnyCq;
+use crate::counters::Ends;
 use crate::domain::DomainInner;
 use crate::endpoint::Shared;
 use crate::process::ParentOnly;
@@ -180,7 +181,7 @@ impl Members {
         &mut self,
         raw: &RawCompletion,
         released: &mut Released,
-        mut deliver: impl FnMut(Completion, Keep) -> Option<Keep>,
+        deliver: impl FnMut(Completion, Keep) -> Option<Keep>,
     ) {
         let token = raw.token;
         let Some(Tenant { shared, send, recv, .. }) = self.tenant(token) else {
@@ -196,37 +197,9 @@ impl Members {
             return;
         };
         let ends = &shared.counters.side(token.side()).ends;
-        let mut done = 0;
-        let mut end = |completion: Completion, report: Report, keep: Keep| {
-            let ok = completion.status == Status::Ok;
-            if !ok {
-                // While it is connecting, an event is to tell how that ends.
-                shared.state.replace(EndpointState::Connected, EndpointState::Dead);
-            }
-            let keep = match report {
-                Report::Never => Some(keep),
-                Report::Failure if ok => Some(keep),
-                _ => deliver(completion, keep),
-            };
-            if report != Report::Never {
-                if ok { ends.completed.add(1) } else { ends.errors.add(1) }
-            }
-            if let Some(keep) = keep {
-                keep.release(released);
-                done += 1;
-            }
-        };
-        while consumer.oldest() != token.sequence() {
-            let Some((_, slot)) = consumer.pop() else { break };
-            // Unsignaled: it succeeded. Signaled, and its own completion never came: a provider's mistake,
-            // but each is told exactly once.
-            let lost = slot.report == Report::Always;
-            let status = if lost { Status::Internal } else { Status::Ok };
-            end(
-                Completion::new(slot.context, shared.id, slot.kind, status),
-                slot.report,
-                slot.keep,
-            );
+        let mut teller = Teller { shared, ends, released, deliver, done: 0 };
+        if consumer.oldest() != token.sequence() {
+            teller.pass_over(consumer, token.sequence());
         }
         if let Some((_, slot)) = consumer.pop() {
             let mut completion = Completion::new(slot.context, shared.id, slot.kind, raw.status);
@@ -242,9 +215,52 @@ impl Members {
                     ends.bytes.add(raw.len);
                 }
             }
-            end(completion, slot.report, slot.keep);
+            teller.end(completion, slot.report, slot.keep);
         }
-        consumer.credit(done);
+        consumer.credit(teller.done);
+    }
+}
+
+/// Tells the application of operations that ended, and counts them.
+struct Teller<'a, F> {
+    shared: &'a Shared,
+    ends: &'a Ends,
+    released: &'a mut Released,
+    deliver: F,
+    /// Operations that no longer count against the depth.
+    done: u32,
+}
+
+impl<F: FnMut(Completion, Keep) -> Option<Keep>> Teller<'_, F> {
+    #[inline(always)] // once for each operation; the completion then never takes the way over memory
+    fn end(&mut self, completion: Completion, report: Report, keep: Keep) {
+        let ok = completion.status == Status::Ok;
+        if !ok {
+            // While it is connecting, an event is to tell how that ends.
+            self.shared.state.replace(EndpointState::Connected, EndpointState::Dead);
+        }
+        if report != Report::Never {
+            if ok { self.ends.completed.add(1) } else { self.ends.errors.add(1) }
+        }
+        let tell = report == Report::Always || report == Report::Failure && !ok;
+        if let Some(keep) = if tell { (self.deliver)(completion, keep) } else { Some(keep) } {
+            keep.release(self.released);
+            self.done += 1;
+        }
+    }
+
+    /// Ends the operations before `until`, which have no completion of their own.
+    #[inline(never)]
+    fn pass_over(&mut self, consumer: &mut Consumer<Slot>, until: u32) {
+        while consumer.oldest() != until {
+            let Some((_, slot)) = consumer.pop() else { break };
+            // Unsignaled: it succeeded. Signaled, and its own completion never came: a provider's mistake,
+            // but each is told exactly once.
+            let lost = slot.report == Report::Always;
+            let status = if lost { Status::Internal } else { Status::Ok };
+            let completion = Completion::new(slot.context, self.shared.id, slot.kind, status);
+            self.end(completion, slot.report, slot.keep);
+        }
     }
 }
 

@@ -246,33 +246,19 @@ impl Endpoint {
     #[inline]
     fn check_send(&self, op: &Op<'_>, len: usize) -> Result<()> {
         let name = op.what.name();
-        if len as u64 > self.domain.info.limits.message {
-            let most = self.domain.info.limits.message;
-            return Err(Error::invalid(name, format!("{len} bytes; a message has at most {most}")));
-        }
-        let needs = match op.what {
-            What::Send => Capabilities::SEND,
-            What::Write(_) | What::Read(_) => Capabilities::RMA,
+        let info = &self.domain.info;
+        let (needs, may_write, may_tell) = match op.what {
+            What::Send => (Capabilities::SEND, false, true),
+            What::Write(_) => (Capabilities::RMA, true, true),
+            What::Read(_) => (Capabilities::RMA, false, false),
             // Looked up below, in the matrix of operations and types.
-            What::Atomic { .. } => Capabilities::empty(),
+            What::Atomic { .. } => (Capabilities::empty(), false, false),
         };
-        if !self.domain.info.capabilities.contains(needs) {
-            let (provider, device) = (self.domain.info.provider, &self.domain.info.device);
-            let detail = format!("{device} does not offer {}", needs.names());
-            return Err(Error::unsupported(name, provider, detail));
-        }
-        let writes = matches!(op.what, What::Write(_));
-        if op.flags.contains(SendFlags::DELIVERY_COMPLETE) && !writes {
-            let provider = self.domain.info.provider;
-            return Err(Error::unsupported(name, provider, "delivery-complete is for writes only"));
-        }
-        if op.immediate.is_some() && !writes && !matches!(op.what, What::Send) {
-            let provider = self.domain.info.provider;
-            return Err(Error::unsupported(
-                name,
-                provider,
-                "only sends and writes carry immediate data",
-            ));
+        let fits = len as u64 <= info.limits.message;
+        let delivery = op.flags.contains(SendFlags::DELIVERY_COMPLETE) && !may_write;
+        let immediate = op.immediate.is_some() && !may_tell;
+        if !fits || !info.capabilities.contains(needs) || delivery || immediate {
+            return Err(self.bad_send(name, len, needs, delivery));
         }
         match &op.what {
             What::Send => Ok(()),
@@ -291,6 +277,29 @@ impl Endpoint {
                 self.check_atomic(at, call, *fetch, len)
             }
         }
+    }
+
+    #[cold]
+    fn bad_send(
+        &self,
+        name: &'static str,
+        len: usize,
+        needs: Capabilities,
+        delivery: bool,
+    ) -> Error {
+        let info = &self.domain.info;
+        let most = info.limits.message;
+        if len as u64 > most {
+            return Error::invalid(name, format!("{len} bytes; a message has at most {most}"));
+        }
+        let detail = if !info.capabilities.contains(needs) {
+            format!("{} does not offer {}", info.device, needs.names())
+        } else if delivery {
+            "delivery-complete is for writes only".to_owned()
+        } else {
+            "only sends and writes carry immediate data".to_owned()
+        };
+        Error::unsupported(name, info.provider, detail)
     }
 
     fn check_atomic(
