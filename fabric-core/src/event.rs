@@ -59,5 +59,8 @@ impl Event {
 /// never calls back and never blocks.
 pub trait EventSink: Send + Sync + 'static {
     /// Takes an event.
+    ///
+    /// - Events of one endpoint are taken in the order they are reported; what comes too late or twice is
+    ///   dropped.
     fn event(&self, event: Event);
 }

@@ -94,13 +94,19 @@ macro_rules! endpoint_ops_tokens {
                 /// - What was in flight and has no completion yet gets none: the caller cancels it.
                 fn quiesce(&self);
 
-                /// The address of this end, once there is one.
+                /// The address of this end.
+                ///
+                /// - `None` until `connect` or `accept`; constant from `Connected` on.
                 fn local_addr(&self) -> Option<SocketAddr>;
 
-                /// The address of the other end, once there is one.
+                /// The address of the other end.
+                ///
+                /// - `None` until `connect` or `accept`; constant from then on, after the end too.
                 fn peer_addr(&self) -> Option<SocketAddr>;
 
                 /// Where the endpoint stands, in a few lines for a bug report.
+                ///
+                /// - Never waits for a lock that a step of progress may hold for long; tells no keys.
                 fn dump(&self) -> String;
             }
         }
@@ -131,12 +137,18 @@ macro_rules! cq_ops_tokens {
                 fn arm(&self) -> Result<Armed, Error>;
 
                 /// Makes the descriptor readable now.
+                ///
+                /// - Whether or not the queue is armed; every sleeper on it wakes.
                 fn wake(&self);
 
                 /// The descriptor that `arm` arms.
+                ///
+                /// - Always the same; open as long as the queue lives; only `arm` clears it.
                 fn fd(&self) -> BorrowedFd<'_>;
 
                 /// The queue as itself, for the provider that made it.
+                ///
+                /// - Returns `self`.
                 fn as_any(&self) -> &dyn Any;
             }
         }

@@ -35,7 +35,9 @@ pub trait Provider: Send + Sync + 'static {
     /// Its domains.
     type Domain: DomainOps;
 
-    /// The name by which `FABRIC_PROVIDER` selects it: lower case, unique.
+    /// The name by which `FABRIC_PROVIDER` selects it.
+    ///
+    /// - Lower case, without `,`, `:` and `^`; always the same; no other provider of a catalog has it.
     fn name(&self) -> &'static str;
 
     /// Every device of this machine that the provider could drive, the best first; those it cannot use
@@ -46,7 +48,9 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Opens a device that [`devices`](Provider::devices) listed.
     ///
-    /// - Events of the domain go to `events`.
+    /// - Events of the domain go to `events`, from now until the domain is dropped.
+    /// - A device that has gone meanwhile, or lacks resources, is an error that says which.
+    /// - Dropping the domain ends its threads and closes its descriptors before the drop returns.
     fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<Self::Domain>;
 }
 
@@ -66,6 +70,9 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
     type Listener: ListenerOps;
 
     /// Makes a completion queue for at least `capacity` completions.
+    ///
+    /// - It never overflows while the endpoints bound to it have no more than that in flight.
+    /// - It may keep the domain's device open after the domain is dropped, but delivers nothing then.
     fn completion_queue(&self, capacity: usize) -> Result<Self::Cq>;
 
     /// Registers memory; the range and the access rule have been checked.
@@ -83,6 +90,11 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
     ) -> Result<Self::Registration>;
 
     /// Makes an endpoint, bound to its two queues, not yet connected; the attributes have been checked.
+    ///
+    /// - Completions of sends, writes, reads and atomics go to `send_cq`, of receives to `recv_cq`; both may
+    ///   be one queue.
+    /// - Events name it by `id`.
+    /// - Receives can be posted at once.
     fn endpoint(
         &self,
         id: EndpointId,
@@ -91,7 +103,12 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
         recv_cq: &Self::Cq,
     ) -> Result<Self::Endpoint>;
 
-    /// Listens. Port 0 chooses a free port.
+    /// Listens.
+    ///
+    /// - Port 0 chooses a free port.
+    /// - An address in use is `AddrInUse`; one that the device does not have is `Unreachable`.
+    /// - Each request is reported by `ConnectRequest`, at most `attr.backlog` wait, one more is refused.
+    /// - A peer that does not finish its request in bounded time is dropped.
     fn listen(
         &self,
         id: ListenerId,
@@ -99,13 +116,20 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
         attr: &ListenerAttr,
     ) -> Result<Self::Listener>;
 
-    /// Rejects a request that was taken. The peer gets `Rejected(data)`.
+    /// Rejects a request that was taken.
+    ///
+    /// - The peer gets `Rejected(data)`, with exactly these bytes.
+    /// - A request that was answered before is `InvalidState`; a peer that is gone is no error.
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<()>;
 
     /// What the provider did so far for this domain.
+    ///
+    /// - Counters only grow; reading them disturbs nobody.
     fn counters(&self) -> ProviderCounters;
 
     /// Where the domain stands, for a bug report.
+    ///
+    /// - Never waits for a lock that a step of progress may hold for long; tells no keys.
     fn dump(&self) -> String;
 }
 
@@ -113,20 +137,31 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
 /// changes the memory, and the key opens nothing.
 pub trait RegistrationOps: Send + Sync + 'static {
     /// The key of local segments.
+    ///
+    /// - Constant.
     fn local_key(&self) -> u64;
     /// The key for peers.
+    ///
+    /// - Constant; opens this range with these rights and nothing else.
     fn remote_key(&self) -> u64;
     /// The address by which peers name the first byte.
+    ///
+    /// - Constant; a multiple of 8 if the range starts on one.
     fn remote_base(&self) -> u64;
 }
 
 /// A listener. Dropping it refuses the requests that nobody has taken.
 pub trait ListenerOps: Send + Sync + 'static {
-    /// The address it listens on, with the real port.
+    /// The address it listens on.
+    ///
+    /// - With the real port; constant.
     fn local_addr(&self) -> SocketAddr;
 
-    /// The next request, if there is one. Each is announced by a `ConnectRequest` event.
-    /// Once taken it is the application's: it outlives the listener.
+    /// The next request, if there is one.
+    ///
+    /// - In the order of arrival; each was announced by a `ConnectRequest` event.
+    /// - Once taken it no longer counts as waiting, and it outlives the listener.
+    /// - Its private data has its exact length.
     fn next_request(&self) -> Option<RawRequest>;
 }
 
