@@ -49,5 +49,5 @@ deny: ## Check licences, advisories and sources of the dependencies
 miri: ## fabric-core and the handles under Miri
 	@scripts/miri
 
-bench: ## The post-and-poll figures
-	$(CARGO) bench -p fabric --no-default-features
+bench: ## First figures: post and poll, and TCP against plain sockets
+	$(CARGO) bench -p fabric

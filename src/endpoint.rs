@@ -17,9 +17,10 @@ use fabric_core::{
 
 use crate::any::AnyEndpoint;
 use crate::counters::{Counters, EndpointCounters};
-use crate::cq::{CompletionQueue, CqInner, Slot};
+use crate::cq::{CompletionQueue, CqInner};
 use crate::domain::{Domain, DomainInner};
 use crate::process::ParentOnly;
+use crate::slot::Slot;
 
 /// What the event hub and the completion queues know of an endpoint.
 pub(crate) struct Shared {

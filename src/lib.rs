@@ -70,6 +70,7 @@
 mod any;
 mod builder;
 mod catalog;
+mod check;
 mod choice;
 mod counters;
 mod cq;
@@ -82,6 +83,7 @@ mod op;
 mod post;
 mod process;
 mod region;
+mod slot;
 
 pub use builder::EndpointBuilder;
 pub use catalog::{Catalog, Found, Selection};
