@@ -175,8 +175,9 @@ impl Domain {
         range: impl RangeBounds<usize>,
         access: Access,
     ) -> Result<Region> {
-        let (start, len) = crate::op::resolve(range, memory.len()).ok_or_else(|| {
-            let size = memory.len();
+        let size = memory.len();
+        let (start, end) = crate::op::bounds(range, size);
+        let len = end.checked_sub(start).filter(|_| end <= size).ok_or_else(|| {
             Error::invalid("register", format!("the range does not fit a memory of {size} bytes"))
         })?;
         let addr = memory.as_ptr().wrapping_add(start);

@@ -6,20 +6,19 @@ use fabric_core::{AtomicCall, AtomicOp, AtomicScalar, OpKind, RemoteSlice, SendF
 
 use crate::region::Slice;
 
-/// Turns a range into start and length, if it fits `size`.
-pub(crate) fn resolve(range: impl RangeBounds<usize>, size: usize) -> Option<(usize, usize)> {
+/// The start and end of a range in something of `size`; whether they fit is for the caller to see.
+pub(crate) fn bounds(range: impl RangeBounds<usize>, size: usize) -> (usize, usize) {
     let start = match range.start_bound() {
         Bound::Included(&at) => at,
-        Bound::Excluded(&at) => at.checked_add(1)?,
+        Bound::Excluded(&at) => at.saturating_add(1),
         Bound::Unbounded => 0,
     };
     let end = match range.end_bound() {
-        Bound::Included(&at) => at.checked_add(1)?,
+        Bound::Included(&at) => at.saturating_add(1),
         Bound::Excluded(&at) => at,
         Bound::Unbounded => size,
     };
-    (end <= size).then_some(())?;
-    Some((start, end.checked_sub(start)?))
+    (start, end)
 }
 
 /// The local side of an operation: nothing, one slice, or several in a row.

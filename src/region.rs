@@ -1,7 +1,7 @@
 //! Memory regions: memory that is registered with a domain.
 
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,6 +12,7 @@ use fabric_core::{
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::domain::DomainInner;
+use crate::op::bounds;
 use crate::process::ParentOnly;
 
 /// What operations in flight hold on to. Fields drop in this order: rights first, then memory, then domain.
@@ -157,16 +158,7 @@ impl Region {
 
     /// Part of the region, for an operation. A range that does not fit is refused by the post.
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Slice<'_> {
-        let start = match range.start_bound() {
-            Bound::Included(&at) => at,
-            Bound::Excluded(&at) => at.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&at) => at.saturating_add(1),
-            Bound::Excluded(&at) => at,
-            Bound::Unbounded => self.core.len,
-        };
+        let (start, end) = bounds(range, self.core.len);
         // A range that ends before it starts must not become a valid empty one.
         let len = end.checked_sub(start).unwrap_or(usize::MAX);
         Slice { region: self, offset: start, len }

@@ -47,8 +47,7 @@ pub mod prelude;
 mod report;
 mod rig;
 mod runner;
-#[allow(unsafe_code, dead_code)]
-// TODO of the case authors: drop `dead_code` once the memory and protection cases use it
+#[allow(unsafe_code)] // fork, mmap: the one place for it
 mod sys;
 mod target;
 mod usage;

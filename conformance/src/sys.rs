@@ -70,11 +70,6 @@ impl Pages {
         }
     }
 
-    /// Bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
     /// Registers all pages, whatever their protection: a provider has to find out itself.
     pub(crate) fn register(&self, domain: &Domain, access: Access) -> fabric::Result<Region> {
         // SAFETY: the pages stay mapped for ever, and this process reaches them through the region only. Pages
@@ -397,7 +392,7 @@ mod tests {
     #[test]
     fn pages_are_whole() {
         let pages = Pages::map(1, Protection::ReadWrite).unwrap();
-        assert_eq!(pages.len(), page_size());
+        assert_eq!(pages.len, page_size());
         pages.protect(0, page_size(), Protection::Read).unwrap();
         assert!(pages.protect(page_size(), 1, Protection::Nothing).is_err());
     }
