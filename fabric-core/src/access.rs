@@ -17,9 +17,15 @@ bitflags::bitflags! {
         const REMOTE_WRITE = 1 << 2;
         /// Peers may execute atomic operations; needs `LOCAL_WRITE`.
         const REMOTE_ATOMIC = 1 << 3;
+        /// Gives up orders that devices keep by default: the bytes of a write may become visible after those of later
+        /// writes, sends and atomics of the same endpoint, and after a write's immediate or a later send's receive
+        /// has completed. A completion at the initiator still says that the target has accepted. It can be
+        /// faster on some hosts; providers that keep the orders anyway ignore it (`ibv_reg_mr(3)`,
+        /// `IBV_ACCESS_RELAXED_ORDERING`).
+        const RELAXED_ORDERING = 1 << 4;
         /// Every right a peer can have.
         const REMOTE = Self::REMOTE_READ.bits() | Self::REMOTE_WRITE.bits() | Self::REMOTE_ATOMIC.bits();
-        /// Everything.
+        /// Every right.
         const ALL = Self::LOCAL_WRITE.bits() | Self::REMOTE.bits();
     }
 }
@@ -40,7 +46,7 @@ pub fn check_registration(addr: u64, len: u64, access: Access) -> Result<()> {
             format!("{len} bytes at {addr:#x} is no range of addresses"),
         ));
     }
-    let unknown = access.difference(Access::ALL);
+    let unknown = access.difference(Access::ALL | Access::RELAXED_ORDERING);
     if !unknown.is_empty() {
         return Err(Error::invalid(OP, format!("unknown access bits {:#x}", unknown.bits())));
     }
@@ -73,6 +79,7 @@ mod tests {
         assert!(ok(4096, 8, Access::ALL));
         assert!(ok(4097, 3, Access::LOCAL_WRITE | Access::REMOTE_READ));
         assert!(ok(4096, 1, Access::empty()));
+        assert!(ok(4096, 1, Access::LOCAL_WRITE | Access::RELAXED_ORDERING));
         assert!(!ok(4096, 0, Access::empty()));
         assert!(!ok(0, 8, Access::empty()));
         assert!(!ok(u64::MAX - 3, 8, Access::empty()));

@@ -154,8 +154,7 @@ impl Error {
     pub fn system(operation: &'static str, provider: &'static str, cause: io::Error) -> Self {
         use io::ErrorKind as K;
         let kind = cause.kind();
-        let full =
-            matches!(cause.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS));
+        let full = matches!(errno(&cause), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS));
         let detail = match kind {
             _ if full => "out of descriptors or buffers (see `ulimit -n`)",
             K::OutOfMemory => "out of memory",
@@ -203,6 +202,11 @@ impl Error {
             _ => None,
         }
     }
+}
+
+/// The error number, also of an error that a provider wrapped to name the call that failed.
+fn errno(error: &io::Error) -> Option<i32> {
+    error.raw_os_error().or_else(|| errno(error.get_ref()?.source()?.downcast_ref()?))
 }
 
 #[cfg(test)]

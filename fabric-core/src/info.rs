@@ -149,6 +149,8 @@ pub struct Info {
     pub limits: Limits,
     /// With what else its atomics are atomic.
     pub atomic_scope: AtomicScope,
+    /// What else there is to tell people, as names and values: ports, links, GIDs. No program needs it.
+    pub details: Vec<(String, String)>,
 }
 
 impl Info {
@@ -163,6 +165,7 @@ impl Info {
             capabilities: Capabilities::empty(),
             limits: Limits::none(),
             atomic_scope: AtomicScope::Fabric,
+            details: Vec::new(),
         }
     }
 

@@ -6,13 +6,14 @@
 //! - the traits a provider implements: [`provider`] (factories) and [`ops`] (data path);
 //! - the plain types they speak: [`work`], [`completion`], [`event`], [`attr`], [`info`], [`remote`];
 //! - the shared rules: [`hints`] (capability match), [`access`], [`inflight`] (depth accounting),
-//!   [`state`], [`atomic`] (the matrix and its arithmetic), [`memory`] (the one way to touch region bytes),
+//!   [`state`], [`route`], [`atomic`] (the matrix and its arithmetic), [`emulate`] (atomics that a device lacks), [`memory`] (the one way to touch region bytes),
 //!   [`wakeup`], [`fork`].
 
 pub mod access;
 pub mod atomic;
 pub mod attr;
 pub mod completion;
+pub mod emulate;
 pub mod error;
 pub mod event;
 pub mod fork;
@@ -23,6 +24,7 @@ pub mod memory;
 pub mod ops;
 pub mod provider;
 pub mod remote;
+pub mod route;
 pub mod state;
 pub mod token;
 pub mod wakeup;

@@ -16,6 +16,7 @@
 //! nothing of `asm!` at all.
 
 mod owned;
+mod probe;
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 mod aarch64;
@@ -42,6 +43,7 @@ use x86_64 as arch;
 use crate::atomic::{self, AtomicCall, AtomicOp, AtomicScalar};
 
 pub use owned::Memory;
+pub use probe::probe;
 
 /// Copies private bytes into region memory.
 ///

@@ -17,8 +17,9 @@ pub enum Side {
 #[repr(transparent)]
 pub struct Token(u64);
 
-/// The most endpoints one completion queue can have bound at a time.
-pub const MAX_MEMBERS: usize = 1 << 20;
+/// The most endpoints one completion queue can have bound at a time. The place behind the last one is never given
+/// out, so that words with all its bits set are no tokens: a provider names requests of its own by them.
+pub const MAX_MEMBERS: usize = (1 << 20) - 1;
 const GENERATIONS: u32 = 1 << 11;
 
 impl Token {
@@ -68,6 +69,18 @@ impl Token {
         self.0 as u32
     }
 
+    /// Whether a work-request id is no token at all, but names a request of the provider's own.
+    #[inline]
+    pub fn is_foreign(bits: u64) -> bool {
+        bits >> 44 == MAX_MEMBERS as u64
+    }
+
+    /// The word by which a provider names a request of its own; `name` has 44 bits.
+    #[inline]
+    pub fn foreign(name: u64) -> u64 {
+        (MAX_MEMBERS as u64) << 44 | name
+    }
+
     /// The generation that follows this one.
     pub fn next_generation(generation: u32) -> u32 {
         (generation + 1) % GENERATIONS
@@ -106,6 +119,8 @@ mod tests {
             let next = token.with_sequence(t);
             prop_assert_eq!((next.member(), next.generation(), next.side(), next.sequence()), (m, g, side, t));
             prop_assert_eq!(Token::from_bits(token.to_bits()), token);
+            prop_assert!(!Token::is_foreign(token.to_bits()));
+            prop_assert!(Token::is_foreign(Token::foreign(u64::from(s))));
         }
     }
 }

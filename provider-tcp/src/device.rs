@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use fabric_core::{AtomicScope, Capabilities, Device, Error, Info, Limits, Result, Unusable};
+use fabric_core::{AtomicScope, Capabilities, Device, Info, Limits, Result, Unusable, route};
 
-use crate::NAME;
 use crate::wire::frame::MAX_MESSAGE;
 
 /// The device that stands for all interfaces.
@@ -81,15 +80,7 @@ pub(crate) fn devices(provider: &'static str) -> Vec<Device> {
 
 /// The address to listen on so that only this device is reached.
 pub(crate) fn listen_addr(info: &Info, addr: SocketAddr) -> Result<SocketAddr> {
-    if info.device == ANY {
-        return Ok(addr);
-    }
-    let own = if addr.ip().is_unspecified() {
-        info.addresses.iter().find(|ip| ip.is_ipv4() == addr.is_ipv4())
-    } else {
-        info.addresses.iter().find(|ip| **ip == addr.ip())
-    };
-    own.map(|ip| SocketAddr::new(*ip, addr.port())).ok_or_else(|| not_here("listen", info, addr))
+    if info.device == ANY { Ok(addr) } else { route::listen_addr(info, addr) }
 }
 
 /// The address to connect from so that this device is used; `None` leaves it to the routing table.
@@ -98,20 +89,8 @@ pub(crate) fn source_addr(
     to: SocketAddr,
     source: Option<IpAddr>,
 ) -> Result<Option<IpAddr>> {
-    let fits = |ip: &IpAddr| ip.is_ipv4() == to.is_ipv4();
-    match source {
-        Some(source) if fits(&source) => Ok(Some(source)),
-        Some(_) => Err(not_here("connect", info, to)),
-        None if info.device == ANY => Ok(None),
-        None => {
-            let own = info.addresses.iter().find(|ip| fits(ip));
-            own.map(|ip| Some(*ip)).ok_or_else(|| not_here("connect", info, to))
-        }
+    if info.device == ANY && source.is_none() {
+        return Ok(None);
     }
-}
-
-fn not_here(operation: &'static str, info: &Info, addr: SocketAddr) -> Error {
-    let text =
-        format!("{addr} cannot be used from {}, which has {:?}", info.device, info.addresses);
-    Error::Unreachable(fabric_core::Failure::new(operation, text).of(NAME))
+    route::source_addr(info, to, source).map(Some)
 }

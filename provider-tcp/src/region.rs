@@ -4,9 +4,9 @@
 //! when that has returned, no copy is under way and none will begin.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use fabric_core::{Access, Error, RegistrationOps, Result};
+use fabric_core::{Access, Error, RegistrationOps, Result, memory};
 
 use crate::NAME;
 
@@ -81,7 +81,7 @@ impl TcpRegistration {
         access: Access,
         keep: bool,
     ) -> Result<Self> {
-        probe(addr, len, access)?;
+        memory::probe(addr, len, access)?;
         let mut entries = table.entries.write().unwrap_or_else(PoisonError::into_inner);
         let key = loop {
             let key = random()?;
@@ -103,57 +103,6 @@ fn random() -> Result<u64> {
         Error::system("register", NAME, std::io::Error::other(cause.to_string()))
     })?;
     Ok(u64::from_ne_bytes(bytes))
-}
-
-/// Asks the kernel whether the pages are there and as writable as the access needs.
-fn probe(addr: *mut u8, len: usize, access: Access) -> Result<()> {
-    const PAGE: usize = 4096;
-    let write = access.contains(Access::LOCAL_WRITE);
-    let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
-    let start = addr as usize & !(PAGE - 1);
-    let Some(end) = (addr as usize + len).checked_next_multiple_of(PAGE) else {
-        return Err(Error::invalid("register", "the range ends at the end of the address space"));
-    };
-    loop {
-        // SAFETY: MADV_POPULATE_* faults pages in and changes no contents (madvise(2), Linux 5.14); on
-        // addresses that are not mapped it fails.
-        let failed = unsafe { libc::madvise(start as *mut libc::c_void, end - start, advice) } != 0;
-        if !failed {
-            return Ok(());
-        }
-        let cause = std::io::Error::last_os_error();
-        match cause.raw_os_error() {
-            Some(libc::EINTR | libc::EAGAIN) => {}
-            // The answer for a mapping without the permission; and that of a kernel older than 5.14 to any
-            // question, where the first access will tell.
-            Some(libc::EINVAL) if !can_probe() => return Ok(()),
-            Some(libc::ENOMEM) => {
-                return Err(Error::invalid(
-                    "register",
-                    format!("{len} bytes at {addr:p} are not all mapped"),
-                ));
-            }
-            Some(libc::EINVAL | libc::EFAULT | libc::EACCES | libc::EPERM) => {
-                let how = if write { "writable" } else { "readable" };
-                return Err(Error::invalid(
-                    "register",
-                    format!("{len} bytes at {addr:p} are not all {how}"),
-                ));
-            }
-            _ => return Err(Error::system("register", NAME, cause)),
-        }
-    }
-}
-
-/// Whether the kernel knows MADV_POPULATE_READ.
-fn can_probe() -> bool {
-    static KNOWS: OnceLock<bool> = OnceLock::new();
-    *KNOWS.get_or_init(|| {
-        let here = 0u8;
-        let page = (&raw const here as usize & !4095) as *mut libc::c_void;
-        // SAFETY: as in `probe`; the page is one of this thread's stack.
-        unsafe { libc::madvise(page, 4096, libc::MADV_POPULATE_READ) == 0 }
-    })
 }
 
 impl RegistrationOps for TcpRegistration {
@@ -215,18 +164,5 @@ mod tests {
         let entry = table.find(registration.remote_key()).unwrap();
         assert!(entry.contains(0, 64) && entry.contains(64, 0) && entry.contains(63, 1));
         assert!(!entry.contains(0, 65) && !entry.contains(65, 0) && !entry.contains(u64::MAX, 2));
-    }
-
-    #[test]
-    fn pages_are_probed() {
-        let table = Arc::new(Table::default());
-        let unmapped = (0x1000 as *mut u8, 8);
-        let text = TcpRegistration::new(&table, unmapped, Access::ALL, false).err().unwrap();
-        assert!(text.to_string().contains("not all mapped"), "{text}");
-        // This program's code is mapped and not writable.
-        let code = (pages_are_probed as fn() as *mut u8, 8);
-        assert!(TcpRegistration::new(&table, code, Access::REMOTE_READ, false).is_ok());
-        let text = TcpRegistration::new(&table, code, Access::LOCAL_WRITE, false).err().unwrap();
-        assert!(text.to_string().contains("not all writable"), "{text}");
     }
 }

@@ -1,0 +1,256 @@
+//! Atomics that a device lacks, as loops of the 64-bit compare-and-swap that it has.
+//!
+//! [`CasLoop`] is the arithmetic of one operation: it says which compare-and-swap to send, and from the word that
+//! comes back whether that was it. Every leg is a compare-and-swap, the first included, so that only the right to
+//! atomics is needed; neighbouring bytes of the word never change. [`Line`] keeps the order of a send queue:
+//! what is posted behind a loop waits here until the loop is done, then goes to the device. So the device's
+//! completions, with a loop's last leg standing for its operation, come in posting order without any sorting.
+
+use std::collections::VecDeque;
+
+use crate::atomic::AtomicCall;
+use crate::completion::{RawCompletion, Status};
+use crate::error::{Error, Result};
+use crate::memory;
+use crate::token::Token;
+use crate::work::{RemoteAddr, Segment, SendFlags, SendOp, SendWork};
+
+/// One compare-and-swap on an aligned 64-bit word; values in host order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leg {
+    /// The word; its address is a multiple of 8.
+    pub at: RemoteAddr,
+    /// What it is compared with.
+    pub compare: u64,
+    /// What replaces it if they are equal.
+    pub swap: u64,
+}
+
+/// What follows from the word that a leg found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The word was not as guessed: send this.
+    Again(Leg),
+    /// The operation is done; this is the element's old value.
+    Done(u64),
+}
+
+/// An atomic operation in progress.
+#[derive(Clone, Copy, Debug)]
+pub struct CasLoop {
+    call: AtomicCall,
+    word: RemoteAddr,
+    shift: u32,
+    /// The word that the leg on its way assumes.
+    guess: u64,
+}
+
+impl CasLoop {
+    /// An operation on the element at `at`, which is aligned to its size, and the first leg: it guesses that the
+    /// word is zero, and costs nothing if it is.
+    pub fn new(at: RemoteAddr, call: AtomicCall) -> (Self, Leg) {
+        let offset = (at.addr % 8) as u32;
+        let below = if cfg!(target_endian = "little") {
+            offset
+        } else {
+            8 - offset - call.ty.size() as u32
+        };
+        let word = RemoteAddr { addr: at.addr - u64::from(offset), ..at };
+        let this = CasLoop { call, word, shift: 8 * below, guess: 0 };
+        let leg = this.leg();
+        (this, leg)
+    }
+
+    /// The word a leg found tells whether it took effect.
+    pub fn answer(&mut self, found: u64) -> Step {
+        let took_effect = found == self.guess;
+        self.guess = found;
+        let leg = self.leg();
+        // What would change nothing is done once the word has been seen.
+        if took_effect || leg.swap == found {
+            return Step::Done(found >> self.shift & self.call.ty.mask());
+        }
+        Step::Again(leg)
+    }
+
+    fn leg(&self) -> Leg {
+        let mask = self.call.ty.mask() << self.shift;
+        let new = self.call.apply(self.guess >> self.shift & self.call.ty.mask()) << self.shift;
+        Leg { at: self.word, compare: self.guess, swap: self.guess & !mask | new & mask }
+    }
+}
+
+/// What a [`Line`] needs of the device's send queue.
+pub trait LegDevice {
+    /// Whether the device lacks this operation.
+    fn lacks(&self, op: &SendOp) -> bool;
+
+    /// Posts a leg; its answer goes to [`Line::answer`].
+    fn leg(&mut self, leg: &Leg, flags: SendFlags) -> Result<()>;
+
+    /// Posts an operation that the device has.
+    ///
+    /// # Safety
+    /// As [`EndpointOps::post_send`](crate::EndpointOps::post_send).
+    unsafe fn post(&mut self, work: &SendWork<'_>) -> Result<()>;
+}
+
+/// A send queue's loop in progress, and what waits behind it. Idle most of the time.
+#[derive(Debug, Default)]
+pub struct Line {
+    running: Option<Running>,
+    waiting: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+struct Running {
+    token: Token,
+    signaled: bool,
+    old: Option<Segment>,
+    cas: CasLoop,
+}
+
+/// An operation, copied out of its post.
+#[derive(Debug)]
+struct Waiting {
+    token: Token,
+    op: SendOp,
+    flags: SendFlags,
+    segments: Box<[Segment]>,
+    /// What the segments of an inject point to.
+    _bytes: Box<[u8]>,
+}
+
+impl Line {
+    /// Whether nothing runs and nothing waits: posts may go to the device directly.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_none() && self.waiting.is_empty()
+    }
+
+    /// Posts an operation, behind what is here.
+    ///
+    /// # Safety
+    /// As [`EndpointOps::post_send`](crate::EndpointOps::post_send).
+    pub unsafe fn post(&mut self, work: &SendWork<'_>, device: &mut impl LegDevice) -> Result<()> {
+        if self.is_idle() {
+            // SAFETY: the caller's promise is passed on.
+            return unsafe { self.start(work, device) };
+        }
+        self.waiting.push_back(Waiting::copy(work));
+        Ok(())
+    }
+
+    /// Takes the word that the leg found, or how it failed. Completions go to `deliver`, in posting order, and
+    /// what waited goes to the device, up to the next loop.
+    ///
+    /// # Safety
+    /// The leg was posted by this line, and the segments of its operation are as
+    /// [`EndpointOps::post_send`](crate::EndpointOps::post_send) wants them.
+    pub unsafe fn answer(
+        &mut self,
+        found: std::result::Result<u64, RawCompletion>,
+        device: &mut impl LegDevice,
+        mut deliver: impl FnMut(RawCompletion),
+    ) {
+        let Some(mut running) = self.running.take() else { return };
+        let ended = match found.map(|word| running.cas.answer(word)) {
+            Ok(Step::Again(leg)) => match device.leg(&leg, SendFlags::empty()) {
+                Ok(()) => {
+                    self.running = Some(running);
+                    return;
+                }
+                Err(_) => RawCompletion::new(running.token, Status::Canceled),
+            },
+            Ok(Step::Done(old)) => {
+                if let Some(segment) = running.old {
+                    // SAFETY: the caller's promise: the segment is the operation's, writable and big enough.
+                    unsafe { store_old(&segment, old) };
+                }
+                RawCompletion::new(running.token, Status::Ok)
+            }
+            Err(failed) => RawCompletion { token: running.token, ..failed },
+        };
+        if running.signaled || ended.status != Status::Ok {
+            deliver(ended);
+        }
+        if ended.status != Status::Ok {
+            return self.cancel(deliver);
+        }
+        while self.running.is_none() {
+            let Some(next) = self.waiting.pop_front() else { return };
+            // SAFETY: the promise given when it was posted holds until its completion.
+            if unsafe { self.start(&next.work(), device) }.is_err() {
+                deliver(RawCompletion::new(next.token, Status::Canceled));
+                return self.cancel(deliver);
+            }
+        }
+    }
+
+    /// Ends everything that is here: the queue is dead.
+    pub fn cancel(&mut self, mut deliver: impl FnMut(RawCompletion)) {
+        if let Some(running) = self.running.take() {
+            deliver(RawCompletion::new(running.token, Status::Canceled));
+        }
+        for waiting in self.waiting.drain(..) {
+            deliver(RawCompletion::new(waiting.token, Status::Canceled));
+        }
+    }
+
+    /// # Safety
+    /// As [`post`](Line::post).
+    unsafe fn start(&mut self, work: &SendWork<'_>, device: &mut impl LegDevice) -> Result<()> {
+        if !device.lacks(&work.op) {
+            // SAFETY: the caller's promise is passed on.
+            return unsafe { device.post(work) };
+        }
+        let SendOp::Atomic { at, call, fetch } = work.op else {
+            return Err(Error::unsupported("post", "fabric", "only atomics can be emulated"));
+        };
+        let (cas, leg) = CasLoop::new(at, call);
+        device.leg(&leg, work.flags)?;
+        let old = work.segments.first().copied().filter(|_| fetch);
+        let signaled = work.flags.contains(SendFlags::SIGNALED);
+        self.running = Some(Running { token: work.token, signaled, old, cas });
+        Ok(())
+    }
+}
+
+impl Waiting {
+    fn copy(work: &SendWork<'_>) -> Self {
+        let mut segments: Box<[Segment]> = work.segments.into();
+        let mut bytes = Box::default();
+        if work.flags.contains(SendFlags::INJECT) {
+            let mut copy = vec![0; crate::work::total_len(work.segments)].into_boxed_slice();
+            let mut at = 0;
+            for segment in &mut segments {
+                let part = &mut copy[at..at + segment.len];
+                // SAFETY: the bytes of an inject are readable until the post returns (`EndpointOps::post_send`).
+                unsafe { memory::load(segment.addr, part) };
+                (segment.addr, at) = (part.as_mut_ptr(), at + segment.len);
+            }
+            bytes = copy;
+        }
+        let SendWork { token, op, flags, .. } = *work;
+        Waiting { token, op, flags, segments, _bytes: bytes }
+    }
+
+    fn work(&self) -> SendWork<'_> {
+        let Waiting { token, op, flags, ref segments, .. } = *self;
+        SendWork { token, op, segments, flags }
+    }
+}
+
+/// Puts an element's old value where the initiator wants it, in host order.
+///
+/// # Safety
+/// The segment is writable.
+unsafe fn store_old(segment: &Segment, old: u64) {
+    let bytes = old.to_ne_bytes();
+    let len = segment.len.min(8);
+    let part = if cfg!(target_endian = "little") { &bytes[..len] } else { &bytes[8 - len..] };
+    // SAFETY: the caller's promise.
+    unsafe { memory::store(segment.addr, part) };
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::atomic::{AtomicOp, AtomicType, is_defined};
+
+/// Memory of one word, and a queue pair that reaches it.
+#[derive(Default)]
+struct Fake {
+    word: u64,
+    /// Legs on their way, and what each of the others was.
+    legs: VecDeque<Leg>,
+    posted: Vec<(Token, Vec<u8>)>,
+    refuse: bool,
+}
+
+impl LegDevice for Fake {
+    fn lacks(&self, op: &SendOp) -> bool {
+        matches!(op, SendOp::Atomic { .. })
+    }
+
+    fn leg(&mut self, leg: &Leg, _: SendFlags) -> Result<()> {
+        if self.refuse {
+            return Err(Error::NotConnected);
+        }
+        self.legs.push_back(*leg);
+        Ok(())
+    }
+
+    unsafe fn post(&mut self, work: &SendWork<'_>) -> Result<()> {
+        if self.refuse {
+            return Err(Error::NotConnected);
+        }
+        let mut bytes = Vec::new();
+        for segment in work.segments {
+            // SAFETY: a test's segment, alive here.
+            bytes.extend(unsafe { std::slice::from_raw_parts(segment.addr, segment.len) });
+        }
+        self.posted.push((work.token, bytes));
+        Ok(())
+    }
+}
+
+impl Fake {
+    /// Executes the oldest leg.
+    fn execute(&mut self) -> u64 {
+        let leg = self.legs.pop_front().expect("a leg");
+        assert!(leg.at.addr.is_multiple_of(8));
+        let found = self.word;
+        if found == leg.compare {
+            self.word = leg.swap;
+        }
+        found
+    }
+}
+
+fn token(sequence: u32) -> Token {
+    Token::new(1, 2, crate::Side::Send, sequence)
+}
+
+fn atomic(call: AtomicCall, fetch: bool) -> SendOp {
+    SendOp::Atomic { at: RemoteAddr { key: 7, addr: 4096 }, call, fetch }
+}
+
+const ADD: AtomicCall =
+    AtomicCall { op: AtomicOp::Add, ty: AtomicType::U32, operand: 5, compare: 0 };
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 8 } else { 512 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// The loop does to its element what the reference arithmetic says, to its neighbours nothing, whatever
+    /// others write in between.
+    #[test]
+    fn a_loop_is_the_reference(
+        op in 0usize..8, ty in 0usize..10, place in 0u64..8, operand: u64, compare: u64,
+        mut word: u64, zero: bool, others in prop::collection::vec(any::<u64>(), 0..4),
+    ) {
+        let (op, ty) = (AtomicOp::ALL[op], AtomicType::ALL[ty]);
+        prop_assume!(is_defined(op, ty));
+        if zero { word = 0 }
+        let size = ty.size() as u64;
+        let offset = place / size * size;
+        let call = AtomicCall { op, ty, operand, compare };
+        let (mut cas, mut leg) = CasLoop::new(RemoteAddr { key: 1, addr: 8192 + offset }, call);
+        let mut others = others.into_iter();
+        let mut legs = 0;
+        loop {
+            legs += 1;
+            prop_assert_eq!(leg.at, RemoteAddr { key: 1, addr: 8192 });
+            let before = word.to_ne_bytes();
+            if word == leg.compare { word = leg.swap }
+            match cas.answer(u64::from_ne_bytes(before)) {
+                Step::Again(next) => leg = next,
+                Step::Done(old) => {
+                    let at = offset as usize..(offset + size) as usize;
+                    let number = |bytes: &[u8]| {
+                        let mut wide = [0; 8];
+                        let low = if cfg!(target_endian = "little") { 0 } else { 8 - bytes.len() };
+                        wide[low..low + bytes.len()].copy_from_slice(bytes);
+                        u64::from_ne_bytes(wide)
+                    };
+                    prop_assert_eq!(old, number(&before[at.clone()]));
+                    let after = word.to_ne_bytes();
+                    prop_assert_eq!(number(&after[at.clone()]), call.apply(old));
+                    for i in (0..8).filter(|i| !at.contains(i)) {
+                        prop_assert_eq!(before[i], after[i]);
+                    }
+                    break;
+                }
+            }
+            if let Some(other) = others.next() { word = other }
+            prop_assert!(legs < 12);
+        }
+    }
+}
+
+#[test]
+fn a_loop_that_changes_nothing_is_done_when_the_word_was_seen() {
+    let call = AtomicCall { op: AtomicOp::Max, ty: AtomicType::U8, operand: 3, compare: 0 };
+    let (mut cas, first) = CasLoop::new(RemoteAddr { key: 1, addr: 8 }, call);
+    assert_eq!((first.compare, first.swap & 0xff), (0, 3));
+    assert_eq!(cas.answer(u64::from_ne_bytes([9; 8])), Step::Done(9));
+}
+
+#[test]
+fn what_is_behind_a_loop_waits_and_keeps_its_bytes() {
+    let (mut line, mut device) = (Line::default(), Fake { word: 1 << 40, ..Fake::default() });
+    let mut old = [0u8; 4];
+    let mut done = Vec::new();
+    let segment = |bytes: &mut [u8]| Segment { addr: bytes.as_mut_ptr(), len: bytes.len(), key: 0 };
+    let fetch = [segment(&mut old)];
+    let mut text = *b"inject";
+    let inject = [segment(&mut text)];
+    let send = SendOp::Send { imm: None };
+    let post = |line: &mut Line, device: &mut Fake, seq, op, segments: &[Segment], flags| {
+        let work = SendWork { token: token(seq), op, segments, flags };
+        // SAFETY: the segments live until the end of the test.
+        unsafe { line.post(&work, device) }.unwrap();
+    };
+    let quiet = SendFlags::empty();
+    post(&mut line, &mut device, 0, send, &[], quiet);
+    assert!(line.is_idle());
+    post(&mut line, &mut device, 1, atomic(ADD, true), &fetch, SendFlags::SIGNALED);
+    post(&mut line, &mut device, 2, send, &inject, SendFlags::INJECT);
+    post(&mut line, &mut device, 3, atomic(ADD, false), &[], quiet);
+    post(&mut line, &mut device, 4, send, &[], quiet);
+    text.fill(0);
+    while let Some(found) = (!device.legs.is_empty()).then(|| device.execute()) {
+        // SAFETY: as above.
+        unsafe { line.answer(Ok(found), &mut device, |c| done.push((c.token, c.status))) };
+    }
+    assert!(line.is_idle());
+    let posted: Vec<_> = device.posted.iter().map(|(t, b)| (t.sequence(), &b[..])).collect();
+    assert_eq!(posted, [(0, &b""[..]), (2, b"inject"), (4, b"")]);
+    assert_eq!(done, [(token(1), Status::Ok)]);
+    assert_eq!(device.word, 1 << 40 | 10);
+    assert_eq!(u32::from_ne_bytes(old), 0);
+}
+
+#[test]
+fn after_a_failure_everything_that_waits_is_canceled() {
+    let (mut line, mut device, mut done) = (Line::default(), Fake::default(), Vec::new());
+    for seq in 0..3 {
+        let (op, segments, flags) = (atomic(ADD, false), &[][..], SendFlags::empty());
+        let work = SendWork { token: token(seq), op, segments, flags };
+        // SAFETY: there are no segments.
+        unsafe { line.post(&work, &mut device) }.unwrap();
+    }
+    let refused = RawCompletion::new(Token::default(), Status::RemoteAccess);
+    // SAFETY: there are no segments.
+    unsafe { line.answer(Err(refused), &mut device, |c| done.push((c.token, c.status))) };
+    let canceled = |seq| (token(seq), Status::Canceled);
+    assert_eq!(done, [(token(0), Status::RemoteAccess), canceled(1), canceled(2)]);
+    assert!(line.is_idle() && device.legs.len() == 1);
+}
+
+#[test]
+fn a_queue_that_refuses_ends_the_line() {
+    let (mut line, mut device, mut done) = (Line::default(), Fake::default(), Vec::new());
+    for seq in 0..3 {
+        let (op, segments, flags) = (atomic(ADD, false), &[][..], SendFlags::empty());
+        let work = SendWork { token: token(seq), op, segments, flags };
+        // SAFETY: there are no segments.
+        unsafe { line.post(&work, &mut device) }.unwrap();
+    }
+    let found = device.execute();
+    device.refuse = true;
+    // SAFETY: there are no segments.
+    unsafe { line.answer(Ok(found), &mut device, |c| done.push((c.token, c.status))) };
+    assert_eq!(done, [(token(1), Status::Canceled), (token(2), Status::Canceled)]);
+    assert!(line.is_idle());
+}

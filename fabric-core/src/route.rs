@@ -1,0 +1,61 @@
+//! Which of a device's addresses to use.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::error::{Error, Failure, Result};
+use crate::info::Info;
+
+/// The address to listen on so that only this device is reached: for the unspecified address, the device's first
+/// one of the family.
+///
+/// # Errors
+/// `Unreachable` if the device does not have the address.
+pub fn listen_addr(info: &Info, addr: SocketAddr) -> Result<SocketAddr> {
+    let own = if addr.ip().is_unspecified() {
+        info.addresses.iter().find(|ip| ip.is_ipv4() == addr.is_ipv4())
+    } else {
+        info.addresses.iter().find(|ip| **ip == addr.ip())
+    };
+    own.map(|ip| SocketAddr::new(*ip, addr.port())).ok_or_else(|| not_here("listen", info, addr))
+}
+
+/// The address to connect from so that this device is used: `source`, or its first one of the family.
+///
+/// # Errors
+/// `Unreachable` if there is none of the family.
+pub fn source_addr(info: &Info, to: SocketAddr, source: Option<IpAddr>) -> Result<IpAddr> {
+    let fits = |ip: &IpAddr| ip.is_ipv4() == to.is_ipv4();
+    let own = match source {
+        Some(source) => Some(source).filter(fits),
+        None => info.addresses.iter().find(|ip| fits(ip)).copied(),
+    };
+    own.ok_or_else(|| not_here("connect", info, to))
+}
+
+fn not_here(operation: &'static str, info: &Info, addr: SocketAddr) -> Error {
+    let text =
+        format!("{addr} cannot be used from {}, which has {:?}", info.device, info.addresses);
+    Error::Unreachable(Failure::new(operation, text).of(info.provider))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_uses_its_own_addresses() {
+        let mut info = Info::new("tcp", "eth0");
+        let (four, six): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), "fd00::1".parse().unwrap());
+        info.addresses = vec![six, four];
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        assert_eq!(listen_addr(&info, at("0.0.0.0:7")).unwrap(), at("10.0.0.1:7"));
+        assert_eq!(listen_addr(&info, at("[fd00::1]:7")).unwrap(), at("[fd00::1]:7"));
+        assert!(matches!(listen_addr(&info, at("10.0.0.2:7")), Err(Error::Unreachable(_))));
+        assert_eq!(source_addr(&info, at("1.2.3.4:7"), None).unwrap(), four);
+        assert_eq!(source_addr(&info, at("[::1]:7"), Some(six)).unwrap(), six);
+        assert!(matches!(
+            source_addr(&info, at("[::1]:7"), Some(four)),
+            Err(Error::Unreachable(_))
+        ));
+    }
+}
