@@ -21,7 +21,7 @@ use enum_dispatch::enum_dispatch;
 use fabric_core::attr::{EndpointAttr, ListenerAttr};
 #[allow(unused_imports)] // named by the tokens
 use fabric_core::ops::{Armed, CqOps, EndpointOps};
-#[cfg(feature = "tcp")]
+#[cfg(any(feature = "tcp", feature = "verbs"))]
 use fabric_core::provider::{DomainOps, Provider};
 use fabric_core::provider::{
     DynDomain, DynProvider, ListenerOps, ProviderCounters, RegistrationOps, RequestId,
@@ -46,6 +46,8 @@ mod tokens {
 pub(crate) enum AnyEndpoint {
     #[cfg(feature = "tcp")]
     Tcp(provider_tcp::TcpEndpoint),
+    #[cfg(feature = "verbs")]
+    Verbs(provider_verbs::VerbsEndpoint),
     Dyn(Box<dyn EndpointOps>),
 }
 
@@ -53,6 +55,8 @@ pub(crate) enum AnyEndpoint {
 pub(crate) enum AnyCq {
     #[cfg(feature = "tcp")]
     Tcp(provider_tcp::TcpCq),
+    #[cfg(feature = "verbs")]
+    Verbs(provider_verbs::VerbsCq),
     Dyn(Box<dyn CqOps>),
 }
 
@@ -60,6 +64,8 @@ pub(crate) enum AnyCq {
 pub(crate) enum AnyProvider {
     #[cfg(feature = "tcp")]
     Tcp(provider_tcp::TcpProvider),
+    #[cfg(feature = "verbs")]
+    Verbs(provider_verbs::VerbsProvider),
     Dyn(Box<dyn DynProvider>),
 }
 
@@ -67,6 +73,8 @@ pub(crate) enum AnyProvider {
 pub(crate) enum AnyDomain {
     #[cfg(feature = "tcp")]
     Tcp(provider_tcp::TcpDomain),
+    #[cfg(feature = "verbs")]
+    Verbs(provider_verbs::VerbsDomain),
     Dyn(Box<dyn DynDomain>),
 }
 
@@ -75,6 +83,8 @@ impl AnyProvider {
         match self {
             #[cfg(feature = "tcp")]
             AnyProvider::Tcp(provider) => Provider::name(provider),
+            #[cfg(feature = "verbs")]
+            AnyProvider::Verbs(provider) => Provider::name(provider),
             AnyProvider::Dyn(provider) => provider.name(),
         }
     }
@@ -83,6 +93,8 @@ impl AnyProvider {
         match self {
             #[cfg(feature = "tcp")]
             AnyProvider::Tcp(provider) => Provider::devices(provider),
+            #[cfg(feature = "verbs")]
+            AnyProvider::Verbs(provider) => Provider::devices(provider),
             AnyProvider::Dyn(provider) => provider.devices(),
         }
     }
@@ -91,6 +103,10 @@ impl AnyProvider {
         Ok(match self {
             #[cfg(feature = "tcp")]
             AnyProvider::Tcp(provider) => AnyDomain::Tcp(Provider::open(provider, info, events)?),
+            #[cfg(feature = "verbs")]
+            AnyProvider::Verbs(provider) => {
+                AnyDomain::Verbs(Provider::open(provider, info, events)?)
+            }
             AnyProvider::Dyn(provider) => AnyDomain::Dyn(provider.open(info, events)?),
         })
     }
@@ -101,6 +117,10 @@ impl AnyDomain {
         Ok(match self {
             #[cfg(feature = "tcp")]
             AnyDomain::Tcp(domain) => AnyCq::Tcp(DomainOps::completion_queue(domain, capacity)?),
+            #[cfg(feature = "verbs")]
+            AnyDomain::Verbs(domain) => {
+                AnyCq::Verbs(DomainOps::completion_queue(domain, capacity)?)
+            }
             AnyDomain::Dyn(domain) => AnyCq::Dyn(domain.completion_queue(capacity)?),
         })
     }
@@ -116,6 +136,8 @@ impl AnyDomain {
         Ok(match self {
             #[cfg(feature = "tcp")]
             AnyDomain::Tcp(domain) => Box::new(DomainOps::register(domain, addr, len, access)?),
+            #[cfg(feature = "verbs")]
+            AnyDomain::Verbs(domain) => Box::new(DomainOps::register(domain, addr, len, access)?),
             AnyDomain::Dyn(domain) => domain.register(addr, len, access)?,
         })
     }
@@ -132,10 +154,14 @@ impl AnyDomain {
             (AnyDomain::Tcp(domain), AnyCq::Tcp(send), AnyCq::Tcp(recv)) => {
                 Ok(AnyEndpoint::Tcp(DomainOps::endpoint(domain, id, attr, send, recv)?))
             }
+            #[cfg(feature = "verbs")]
+            (AnyDomain::Verbs(domain), AnyCq::Verbs(send), AnyCq::Verbs(recv)) => {
+                Ok(AnyEndpoint::Verbs(DomainOps::endpoint(domain, id, attr, send, recv)?))
+            }
             (AnyDomain::Dyn(domain), AnyCq::Dyn(send), AnyCq::Dyn(recv)) => {
                 Ok(AnyEndpoint::Dyn(domain.endpoint(id, attr, &**send, &**recv)?))
             }
-            #[cfg(feature = "tcp")]
+            #[cfg(any(feature = "tcp", feature = "verbs"))]
             _ => Err(Error::invalid("make endpoint", "the queue is of another provider")),
         }
     }
@@ -149,6 +175,8 @@ impl AnyDomain {
         Ok(match self {
             #[cfg(feature = "tcp")]
             AnyDomain::Tcp(domain) => Box::new(DomainOps::listen(domain, id, addr, attr)?),
+            #[cfg(feature = "verbs")]
+            AnyDomain::Verbs(domain) => Box::new(DomainOps::listen(domain, id, addr, attr)?),
             AnyDomain::Dyn(domain) => domain.listen(id, addr, attr)?,
         })
     }
@@ -157,6 +185,8 @@ impl AnyDomain {
         match self {
             #[cfg(feature = "tcp")]
             AnyDomain::Tcp(domain) => DomainOps::reject(domain, request, data),
+            #[cfg(feature = "verbs")]
+            AnyDomain::Verbs(domain) => DomainOps::reject(domain, request, data),
             AnyDomain::Dyn(domain) => domain.reject(request, data),
         }
     }
@@ -165,6 +195,8 @@ impl AnyDomain {
         match self {
             #[cfg(feature = "tcp")]
             AnyDomain::Tcp(domain) => DomainOps::counters(domain),
+            #[cfg(feature = "verbs")]
+            AnyDomain::Verbs(domain) => DomainOps::counters(domain),
             AnyDomain::Dyn(domain) => domain.counters(),
         }
     }
@@ -173,6 +205,8 @@ impl AnyDomain {
         match self {
             #[cfg(feature = "tcp")]
             AnyDomain::Tcp(domain) => DomainOps::dump(domain),
+            #[cfg(feature = "verbs")]
+            AnyDomain::Verbs(domain) => DomainOps::dump(domain),
             AnyDomain::Dyn(domain) => domain.dump(),
         }
     }

@@ -12,7 +12,7 @@ use crate::eq::Hub;
 
 /// Providers of this project, in order of preference, and what to do for one that is not built in.
 const KNOWN: [(&str, &str); 2] = [
-    ("verbs", "this version of `fabric` does not have it yet"),
+    ("verbs", "build `fabric` with the feature `verbs`"),
     ("tcp", "build `fabric` with the feature `tcp`"),
 ];
 
@@ -62,6 +62,8 @@ impl Catalog {
     pub fn builtin() -> Self {
         Catalog {
             providers: vec![
+                #[cfg(feature = "verbs")]
+                AnyProvider::Verbs(provider_verbs::VerbsProvider::new()),
                 #[cfg(feature = "tcp")]
                 AnyProvider::Tcp(provider_tcp::TcpProvider::new()),
             ],

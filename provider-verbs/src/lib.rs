@@ -1,11 +1,43 @@
 //! The RDMA verbs provider of `fabric`: reliable connected queue pairs over libibverbs and librdmacm.
 //!
-//! **Not there yet.** The crate holds the place, so that nothing moves when the provider comes. It implements
-//! the same traits as `provider-tcp` (`fabric_core::{provider, ops}`), with the same file names for the same
-//! jobs: `provider`, `device`, `domain`, `region`, `cq`, `listener`, `endpoint`; and `ffi`, the only file that
-//! names `rdma_sys`. Until then a program that asks for `verbs` is told so by name.
+//! Obligations of every provider are in `fabric_core::{ops, provider}`; here the device keeps most of them, and
+//! software what is left: atomics that devices lack, exact private data, time-outs, liveness, orderly ends.
+//!
+//! Files, from the contract inwards:
+//! - [`provider`], `device`, `domain`, `region`, `cq`, `listener`, `endpoint`: the contract's objects;
+//! - `conn`: a queue pair and its connection; `connect`: how it comes about; `post`: from operations to work
+//!   requests; `complete` and `status`: completions that are no plain success; `header`: private data;
+//! - `manager`: what a domain's objects share, and its thread; `scratch`: registered memory of its own;
+//! - `sysfs`, `quirks`: what libibverbs does not tell, and where drivers depart from the specification;
+//! - `handle`: libibverbs objects as values; `ffi`: the only file that names `rdma_sys`.
 
-#![forbid(unsafe_code)]
+mod complete;
+mod conn;
+mod connect;
+mod cq;
+mod device;
+mod domain;
+mod endpoint;
+mod ffi;
+mod handle;
+mod header;
+mod listener;
+mod manager;
+mod post;
+pub mod provider;
+mod quirks;
+mod region;
+mod scratch;
+mod stats;
+mod status;
+mod sysfs;
+
+pub use cq::VerbsCq;
+pub use domain::VerbsDomain;
+pub use endpoint::VerbsEndpoint;
+pub use listener::VerbsListener;
+pub use provider::VerbsProvider;
+pub use region::VerbsRegistration;
 
 /// The provider's name.
 pub const NAME: &str = "verbs";

@@ -28,7 +28,7 @@ struct Chosen<'a> {
 #[derive(Serialize)]
 struct Device<'a> {
     provider: &'a str,
-    /// Null for a provider that is not built in.
+    /// `none` if the provider found none; null for a provider that is not built in.
     device: Option<&'a str>,
     /// `chosen`, `usable`, `excluded` or `unusable`.
     status: &'a str,
@@ -49,6 +49,14 @@ struct Offer<'a> {
     atomic_scope: &'a str,
     /// The types of each operation.
     atomics: BTreeMap<&'a str, Vec<&'a str>>,
+    /// For people: names and values may change.
+    details: Vec<Detail<'a>>,
+}
+
+#[derive(Serialize)]
+struct Detail<'a> {
+    name: &'a str,
+    value: &'a str,
 }
 
 #[derive(Serialize)]
@@ -93,6 +101,7 @@ fn offer(info: &Info) -> Offer<'_> {
         limits: info.limits.named().into(),
         atomic_scope: if info.atomic_scope == AtomicScope::Cpu { "cpu" } else { "fabric" },
         atomics: AtomicOp::ALL.into_iter().map(types).collect(),
+        details: info.details.iter().map(|(name, value)| Detail { name, value }).collect(),
     }
 }
 

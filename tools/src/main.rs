@@ -29,7 +29,7 @@ enum Command {
     Info(InfoArgs),
 }
 
-/// Show providers, devices, addresses, limits, capabilities and atomics.
+/// Show providers, devices, ports, addresses, GIDs, limits, capabilities and atomics.
 ///
 /// Marks the device that a program with default hints would get, and says of every other one whether it could
 /// be used, or why not and what to do about it. FABRIC_PROVIDER has the effect it has on every program.
@@ -37,7 +37,7 @@ enum Command {
 #[command(after_help = "\
 Examples:
   fabric info                         what there is, and what it offers
-  fabric info tcp:eth0                only this device (`tcp`: this provider)
+  fabric info verbs:mlx5_0            only this device (`verbs`: this provider)
   fabric info --brief                 only the list of devices
   fabric info --env                   the environment variables
   fabric info --json | jq .chosen     for programs

@@ -30,6 +30,9 @@ pub(crate) fn survey(survey: &Survey, brief: bool, width: usize) -> String {
         let title = format!("{} {} offers on {}:", info.provider, info.version, devices.join(", "));
         out.push('\n');
         table::rows(&mut out, 0, width, &[vec![Cell::styled(title, HEAD)]]);
+        for info in group.iter().filter(|info| !info.details.is_empty()) {
+            details(&mut out, info, width);
+        }
         offer(&mut out, info, width);
     }
     out
@@ -73,6 +76,24 @@ fn groups(entries: &[Entry]) -> Vec<Vec<&Info>> {
         }
     }
     groups
+}
+
+/// A device in words, and what only people care for.
+fn details(out: &mut String, info: &Info, width: usize) {
+    table::rows(
+        out,
+        2,
+        width,
+        &[vec![info.device.as_str().into(), info.description.as_str().into()]],
+    );
+    let row = |(name, value): &(String, String)| {
+        let warns = name == "warning";
+        let value = if warns { Cell::styled(value, WARN) } else { value.as_str().into() };
+        vec![Cell::styled(name, FAINT), value]
+    };
+    let rows: Vec<_> = info.details.iter().map(row).collect();
+    table::rows(out, 4, width, &rows);
+    out.push('\n');
 }
 
 fn offer(out: &mut String, info: &Info, width: usize) {
@@ -169,6 +190,39 @@ mod tests {
         is((8 << 20) - 1, "8388607 B");
         is(1536, "1536 B");
         is(u64::MAX, "18446744073709551615 B");
+    }
+
+    #[test]
+    fn each_device_has_its_details() {
+        let port = |name: &str, gid: &str| {
+            let mut info = Info::new("verbs", name);
+            info.description = format!("RoCE v2 of {name}");
+            info.details = vec![("port".into(), "1 of 2".into()), ("GID 1".into(), gid.into())];
+            info
+        };
+        let entry = |info: Info| Entry {
+            provider: info.provider,
+            device: info.device.clone(),
+            info: Some(info),
+            status: Status::Usable,
+            reason: None,
+        };
+        let entries = [port("rxe0", "fd00::1"), port("rxe1", "fd00::2")].map(entry).into();
+        let all = Survey { choice: fabric::Choice::Auto, chosen: None, entries };
+        let text = anstream::adapter::strip_str(&survey(&all, false, usize::MAX)).to_string();
+        let lines = "\
+ offers on rxe0, rxe1:
+  rxe0  RoCE v2 of rxe0
+    port   1 of 2
+    GID 1  fd00::1
+
+  rxe1  RoCE v2 of rxe1
+    port   1 of 2
+    GID 1  fd00::2
+
+  CAPABILITY ";
+        assert!(text.contains(lines), "{text}");
+        assert!(!survey(&all, true, usize::MAX).contains("GID"));
     }
 
     #[test]

@@ -1,0 +1,93 @@
+//! Completions that are no plain success: failures, and ends of the provider's own requests.
+
+use fabric_core::{DisconnectReason, RawCompletion, Side, Status, Token};
+
+use crate::conn::{Conn, End, Foreign, State};
+use crate::cq::Sink;
+use crate::ffi::{ibv_wc, ibv_wc_status as status};
+use crate::post::Direct;
+use crate::status::{of_recv, of_send};
+
+impl Conn {
+    /// Takes a completion of this queue pair number; under the completion queue's lock.
+    pub(crate) fn complete(&self, wc: &ibv_wc, sink: &mut Sink<'_>) {
+        let mut state = self.lock();
+        if Token::is_foreign(wc.wr_id) {
+            return match Foreign::parse(wc.wr_id) {
+                (_, name) if name != self.name => {}
+                (Foreign::Leg, _) => self.leg_ended(&mut state, wc, sink),
+                (Foreign::Probe, _) => self.probe_ended(&mut state, wc.status),
+            };
+        }
+        let token = Token::from_bits(wc.wr_id);
+        if !self.tokens.owns(token) {
+            return;
+        }
+        let status = match token.side() {
+            Side::Send => of_send(wc.status, self.tokens.is_send(token)),
+            Side::Recv => of_recv(wc.status),
+        };
+        let mut completion = RawCompletion::new(token, status);
+        completion.provider_code = wc.status;
+        self.failed(&mut state, wc.status, &mut completion);
+        if token.side() == Side::Send && state.last_failed.replace(token) == Some(token) {
+            return;
+        }
+        sink.push(completion);
+    }
+
+    /// The first failure ends the connection.
+    fn failed(&self, state: &mut State, code: status::Type, completion: &mut RawCompletion) {
+        self.end(state, End::Gone(reason(code)));
+        let on_send_side = completion.token.side() == Side::Send;
+        if on_send_side && completion.status == Status::Canceled && std::mem::take(&mut state.lost)
+        {
+            completion.status = Status::PeerLost;
+        }
+    }
+
+    fn leg_ended(&self, state: &mut State, wc: &ibv_wc, sink: &mut Sink<'_>) {
+        let found = if wc.status == status::IBV_WC_SUCCESS {
+            Ok(self.place.load_result())
+        } else {
+            let mut failed = RawCompletion::new(Token::default(), of_send(wc.status, false));
+            failed.provider_code = wc.status;
+            self.failed(state, wc.status, &mut failed);
+            Err(failed)
+        };
+        // SAFETY: the leg was this line's, and its operation's segments stay until its completion.
+        unsafe { state.line.answer(found, &mut Direct(self), |completion| sink.push(completion)) };
+        self.set_waits(!state.line.is_idle());
+    }
+
+    /// A probe came back, or did not.
+    pub(crate) fn probe_ended(&self, state: &mut State, code: status::Type) {
+        state.probing = false;
+        match code {
+            status::IBV_WC_SUCCESS => {}
+            // Somebody else's end of the connection.
+            status::IBV_WC_WR_FLUSH_ERR if self.probe.is_some() => {}
+            code => {
+                state.lost = reason(code) == DisconnectReason::PeerLost;
+                self.end(state, End::Gone(reason(code)));
+            }
+        }
+    }
+}
+
+/// Why a connection whose first failure is this has ended.
+fn reason(code: status::Type) -> DisconnectReason {
+    match code {
+        // Flushed, and not by this side: the queue pair refused what the peer asked for.
+        status::IBV_WC_WR_FLUSH_ERR
+        | status::IBV_WC_REM_INV_REQ_ERR
+        | status::IBV_WC_REM_OP_ERR
+        | status::IBV_WC_REM_ACCESS_ERR
+        | status::IBV_WC_LOC_LEN_ERR
+        | status::IBV_WC_LOC_QP_OP_ERR => DisconnectReason::OperationFailed,
+        status::IBV_WC_RETRY_EXC_ERR | status::IBV_WC_RNR_RETRY_EXC_ERR => {
+            DisconnectReason::PeerLost
+        }
+        _ => DisconnectReason::Internal,
+    }
+}

@@ -1,0 +1,395 @@
+//! A connection: a queue pair, the identifier by which it is connected, and what is left to software.
+//!
+//! Three kinds of threads meet here. Posters, one a queue at a time, go to the device without a lock. Whoever polls
+//! a completion queue (holding that queue's lock) brings completions that are not plain successes. The domain's
+//! thread brings the connection manager's events and the timers. The latter two, and what posters cannot send
+//! directly, take the lock of [`State`]; it is taken under a completion queue's lock, never around one.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use fabric_core::emulate::Line;
+use fabric_core::{
+    DisconnectReason, EndpointAttr, EndpointId, Error, Event, Memory, Result, SendWork, Side, Token,
+};
+
+use crate::cq::Queue;
+use crate::ffi::ibv_access_flags;
+use crate::handle::{CmId, Mr, Qp, QpAttributes, State as QpState};
+use crate::manager::Shared;
+use crate::post::OPERATION_SEGMENTS;
+use crate::scratch::Place;
+use crate::{NAME, region};
+
+/// What a work request of the provider's own is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// A leg of a compare-and-swap loop.
+    Leg,
+    /// A probe for liveness.
+    Probe,
+}
+
+/// Of a request's id: the connection's name.
+const NAME_BITS: u64 = (1 << 40) - 1;
+
+impl Foreign {
+    /// The request's id; `conn` is the connection's name.
+    pub(crate) fn name(self, conn: u64) -> u64 {
+        Token::foreign((self as u64) << 40 | conn & NAME_BITS)
+    }
+
+    /// What an id that is no token is for.
+    pub(crate) fn parse(wr_id: u64) -> (Foreign, u64) {
+        let kind =
+            if wr_id >> 40 & 0xf == Foreign::Leg as u64 { Foreign::Leg } else { Foreign::Probe };
+        (kind, wr_id & NAME_BITS)
+    }
+}
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Made; nobody asked for a connection.
+    New,
+    /// `connect` was called: looking for address, route, and the peer's answer.
+    Connecting,
+    /// `accept` was called: waiting for the peer's last word.
+    Accepting,
+    Linked,
+    Ended,
+}
+
+/// How a connection ends.
+#[derive(Debug)]
+pub(crate) enum End {
+    Gone(DisconnectReason),
+    /// An attempt that failed.
+    Failed(Error),
+    /// The owner let it go: nobody hears of it.
+    Quiet,
+}
+
+pub(crate) struct State {
+    pub(crate) stage: Stage,
+    pub(crate) line: Line,
+    /// With its name among the domain's identifiers.
+    pub(crate) id: Option<(u64, CmId)>,
+    /// What is sent with the request, once the route is known.
+    pub(crate) greeting: Vec<u8>,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
+    /// Whether the other end answers probes.
+    pub(crate) probed: bool,
+    /// Whether a probe is on its way.
+    pub(crate) probing: bool,
+    /// The oldest pending operation ends with `PeerLost`, because a probe found the peer gone.
+    pub(crate) lost: bool,
+    /// The last send-queue operation that failed: one of two requests tells of its end twice.
+    pub(crate) last_failed: Option<Token>,
+}
+
+pub(crate) struct Conn {
+    pub(crate) name: u64,
+    pub(crate) id: EndpointId,
+    pub(crate) attr: EndpointAttr,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) send_queue: Arc<Queue>,
+    pub(crate) recv_queue: Arc<Queue>,
+    pub(crate) qp: Qp,
+    /// The queue pair for probes, on devices that need one.
+    pub(crate) probe: Option<Qp>,
+    pub(crate) tokens: Tokens,
+    /// Whether posts to the send queue go through the line.
+    pub(crate) waits: AtomicBool,
+    dead: AtomicBool,
+    state: Mutex<State>,
+    bounce: OnceLock<Bounce>,
+    // Last: the device may write to it as long as there are queue pairs.
+    pub(crate) place: Place,
+}
+
+/// What error completions do not tell of the operations in flight.
+pub(crate) struct Tokens {
+    /// By sequence number: whether it is a send.
+    sends: Box<[AtomicBool]>,
+    /// Of each side: the tokens' part that tells endpoints apart, or zero until the first post.
+    owner: [AtomicU32; 2],
+}
+
+impl Tokens {
+    fn new(depth: usize) -> Self {
+        let sends = (0..depth.next_power_of_two()).map(|_| AtomicBool::new(false)).collect();
+        Tokens { sends, owner: Default::default() }
+    }
+
+    fn owner_of(token: Token) -> u32 {
+        (token.to_bits() >> 33) as u32 | 1 << 31
+    }
+
+    #[inline]
+    pub(crate) fn note_send(&self, token: Token, send: bool) {
+        self.sends[token.sequence() as usize & (self.sends.len() - 1)]
+            .store(send, Ordering::Relaxed);
+        self.owner[0].store(Self::owner_of(token), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn note_recv(&self, token: Token) {
+        self.owner[1].store(Self::owner_of(token), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_send(&self, token: Token) -> bool {
+        self.sends[token.sequence() as usize & (self.sends.len() - 1)].load(Ordering::Relaxed)
+    }
+
+    /// Whether the token was made for this connection, and not for an earlier one of the same queue pair number.
+    pub(crate) fn owns(&self, token: Token) -> bool {
+        let side = usize::from(token.side() == Side::Recv);
+        self.owner[side].load(Ordering::Relaxed) == Self::owner_of(token)
+    }
+}
+
+/// Room for injects, on a device that carries too few bytes in a request.
+struct Bounce {
+    mr: Mr,
+    memory: Memory,
+    slot: usize,
+}
+
+impl Conn {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        (send_queue, recv_queue): (&Arc<Queue>, &Arc<Queue>),
+    ) -> Result<Arc<Self>> {
+        const OP: &str = "make endpoint";
+        shared.check_device()?;
+        let fail = |cause| Error::system(OP, NAME, cause);
+        let queues = (send_queue.cq(), recv_queue.cq());
+        let wanted = QpAttributes {
+            // Twice, because a delivery-complete write takes two; and a probe.
+            send_depth: 2 * attr.send_depth as u32 + 1,
+            recv_depth: attr.recv_depth as u32,
+            send_segments: attr.send_segments.clamp(1, OPERATION_SEGMENTS) as u32,
+            recv_segments: attr.recv_segments.max(1) as u32,
+            inline: attr.inject as u32,
+        };
+        let make = |wanted: &QpAttributes| Qp::new(&shared.pd, queues, wanted, shared.port);
+        let qp = make(&wanted)
+            // Injects are copied to registered memory then.
+            .or_else(|_| make(&QpAttributes { inline: 0, ..wanted }))
+            .map_err(fail)?;
+        let probe = if shared.quirks.separate_probes {
+            Some(shared.probe_qp().map_err(fail)?)
+        } else {
+            None
+        };
+        let state = State {
+            stage: Stage::New,
+            line: Line::default(),
+            id: None,
+            greeting: Vec::new(),
+            local: None,
+            peer: None,
+            probed: false,
+            probing: false,
+            lost: false,
+            last_failed: None,
+        };
+        let conn = Arc::new(Conn {
+            name: shared.fresh_name(),
+            id,
+            attr: attr.clone(),
+            shared: shared.clone(),
+            send_queue: send_queue.clone(),
+            recv_queue: recv_queue.clone(),
+            qp,
+            probe,
+            tokens: Tokens::new(attr.send_depth),
+            waits: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
+            state: Mutex::new(state),
+            bounce: OnceLock::new(),
+            place: shared.scratch.place()?,
+        });
+        if (conn.qp.inline() as usize) < attr.inject {
+            let bounce = Bounce::new(&conn)?;
+            let _ = conn.bounce.set(bounce); // it is empty
+        }
+        conn.send_queue.add(&conn);
+        conn.recv_queue.add(&conn);
+        shared.add_conn(&conn);
+        Ok(conn)
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is whole between statements.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+
+    /// The queue pair that probes go out on.
+    pub(crate) fn probed_qp(&self) -> &Qp {
+        self.probe.as_ref().unwrap_or(&self.qp)
+    }
+
+    /// The one way down: tells the owner, then flushes what is in flight, then tells the peer.
+    pub(crate) fn end(&self, state: &mut State, end: End) {
+        let stage = std::mem::replace(&mut state.stage, Stage::Ended);
+        if stage == Stage::Ended {
+            return;
+        }
+        let event = match end {
+            End::Quiet => None,
+            End::Failed(error) if stage == Stage::Connecting => {
+                Some(Event::ConnectFailed { endpoint: self.id, error })
+            }
+            End::Failed(_) => Some(self.disconnected(DisconnectReason::PeerLost)),
+            End::Gone(DisconnectReason::DeviceLost) if stage == Stage::Connecting => {
+                Some(Event::ConnectFailed { endpoint: self.id, error: Error::DeviceLost })
+            }
+            End::Gone(_) if stage == Stage::Connecting => {
+                Some(Event::ConnectFailed { endpoint: self.id, error: Error::Canceled })
+            }
+            End::Gone(reason) => Some(self.disconnected(reason)),
+        };
+        if let Some(event) = event {
+            self.shared.events.event(event);
+        }
+        self.dead.store(true, Ordering::SeqCst);
+        // Orders the flag before the flush: see `flush_late_receives`.
+        fence(Ordering::SeqCst);
+        self.flush();
+        if let Some(probe) = &self.probe {
+            // It fails only if the device is gone.
+            let _ = probe.fail();
+        }
+        if let Some((name, id)) = state.id.take() {
+            self.shared.part(name, id, stage == Stage::Linked || stage == Stage::Accepting);
+        }
+    }
+
+    fn disconnected(&self, reason: DisconnectReason) -> Event {
+        Event::Disconnected { endpoint: self.id, reason }
+    }
+
+    /// Says whether posts go through the line; under the lock.
+    pub(crate) fn set_waits(&self, waits: bool) {
+        if self.waits.swap(waits, Ordering::AcqRel) == waits {
+            return;
+        }
+        if waits {
+            self.send_queue.waiting.fetch_add(1, Ordering::Relaxed);
+            self.shared.watch(&self.send_queue);
+        } else {
+            self.send_queue.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn flush(&self) {
+        if let Err(cause) = self.qp.fail()
+            && !self.shared.is_lost()
+        {
+            log::error!("{}: its queue pair cannot be flushed: {cause}", self.id);
+        }
+    }
+
+    /// A receive that was posted after the queue pair's flush is flushed again. Either this sees the flag, or the
+    /// flush, which comes after the flag, sees the receive.
+    #[inline]
+    pub(crate) fn flush_late_receives(&self) {
+        if !self.shared.quirks.late_receives_stay {
+            return;
+        }
+        fence(Ordering::SeqCst);
+        if self.dead.load(Ordering::SeqCst) {
+            let _state = self.lock();
+            self.flush();
+        }
+    }
+
+    /// Looks whether the device itself ended the queue pair, where it does not say so.
+    pub(crate) fn look(&self) {
+        let mut state = self.lock();
+        if state.stage == Stage::Linked && matches!(self.qp.state(), Ok(QpState::Error)) {
+            self.end(&mut state, End::Gone(DisconnectReason::OperationFailed));
+        }
+    }
+
+    /// Ends the connection because its owner lets it go: afterwards the device touches no segment.
+    pub(crate) fn quiesce(&self) {
+        let mut state = self.lock();
+        self.end(&mut state, End::Quiet);
+        state.line.cancel(|_| ());
+        self.set_waits(false);
+        drop(state);
+        // What ended until now keeps its status.
+        self.send_queue.take_all();
+        self.recv_queue.take_all();
+        let state = self.lock();
+        // SAFETY: posts do not come beside or after `quiesce` (`EndpointOps`), and everything else takes the lock.
+        unsafe {
+            self.qp.destroy();
+            if let Some(probe) = &self.probe {
+                probe.destroy();
+            }
+        }
+        drop(state);
+        self.send_queue.remove(self);
+        self.recv_queue.remove(self);
+        self.shared.remove_conn(self);
+    }
+
+    /// Copies an inject's bytes to where they can stay.
+    pub(crate) fn bounce(&self, work: &SendWork<'_>) -> (u64, u32, u32) {
+        let Some(bounce) = self.bounce.get() else { return (0, 0, 0) };
+        let slots = bounce.memory.len() / bounce.slot;
+        let slot = work.token.sequence() as usize & (slots - 1);
+        let addr = bounce.memory.as_ptr().wrapping_add(slot * bounce.slot);
+        let mut at = 0;
+        for segment in work.segments {
+            // SAFETY: an inject has at most `slot` bytes; an operation's slot is its own until its completion.
+            unsafe {
+                fabric_core::memory::copy(addr.wrapping_add(at), segment.addr, segment.len);
+            }
+            at += segment.len;
+        }
+        self.shared.stats.copied_bytes.add(at as u64);
+        (addr as u64, at as u32, bounce.mr.lkey())
+    }
+
+    /// In a few words, for a bug report.
+    pub(crate) fn dump(&self) -> String {
+        let (qpn, name) = (self.qp.number(), self.name);
+        match self.state.try_lock() {
+            Ok(state) => {
+                let State { stage, peer, local, probing, .. } = &*state;
+                let line = if state.line.is_idle() { "idle" } else { "waiting behind a loop" };
+                format!(
+                    "connection {name}, queue pair {qpn:#08x}: {stage:?}, {local:?} to {peer:?}, line {line}, \
+                     probing {probing}"
+                )
+            }
+            Err(_) => format!("connection {name}, queue pair {qpn:#08x}: busy"),
+        }
+    }
+}
+
+impl Bounce {
+    fn new(conn: &Conn) -> Result<Self> {
+        let slot = conn.attr.inject.next_multiple_of(64);
+        let len = slot * conn.attr.send_depth.next_power_of_two();
+        let memory = Memory::aligned(len, 64)?;
+        let range = (memory.as_ptr(), len);
+        // SAFETY: the registration ends before the memory, which only `bounce` reaches.
+        let mr = unsafe { Mr::new(&conn.shared.pd, range, range.0 as u64, ibv_access_flags(0)) };
+        let mr = mr.map_err(|cause| region::failed("make endpoint", range.0, len, cause))?;
+        Ok(Bounce { mr, memory, slot })
+    }
+}

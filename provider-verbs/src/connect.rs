@@ -1,0 +1,364 @@
+//! How a connection comes about, and hears that it ends: the connection manager's events, and the timers.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fabric_core::{DisconnectReason, Error, Event, Failure, Result, route};
+
+use crate::conn::{Conn, End, Stage, State};
+use crate::ffi::{
+    self, ibv_qp_attr, ibv_qp_attr_mask as mask, ibv_qp_state, rdma_cm_event_type as cm,
+};
+use crate::handle::{CmEvent, CmId, ConnParam, State as QpState};
+use crate::header::{self, Greeting, No};
+use crate::listener::Offer;
+use crate::manager::{Member, Timer};
+use crate::{NAME, device};
+
+/// Reads and atomics that one side holds for the other.
+const READS: u32 = 16;
+/// When to ask a peer again that still thinks of an earlier connection.
+const STALE: Duration = Duration::from_millis(50);
+/// Of the receiver-not-ready timer: 0.96 ms (InfiniBand specification, table "RNR NAK timer"). librdmacm leaves 655 ms.
+const RNR_TIMER: u8 = 13;
+
+impl Conn {
+    /// The reads and atomics that this side holds, and the most that it keeps in flight.
+    fn resources(&self) -> (u8, u8) {
+        let attributes = &self.shared.attributes;
+        let most = |device: u32| device.min(READS) as u8;
+        (most(attributes.max_qp_rd_atom), most(attributes.max_qp_init_rd_atom))
+    }
+
+    fn probe_number(&self) -> u32 {
+        self.probe.as_ref().map_or(0, |probe| probe.number())
+    }
+
+    /// Starts to connect.
+    pub(crate) fn connect(self: &Arc<Self>, to: SocketAddr, data: &[u8]) -> Result<()> {
+        let from = route::source_addr(&self.shared.info, to, self.attr.source)?;
+        let mut state = self.lock();
+        state.greeting = header::request(self.probe_number(), data);
+        state.peer = Some(to);
+        state.stage = Stage::Connecting;
+        let started = self.resolve(&mut state, SocketAddr::new(from, 0), to);
+        started.map_err(|cause| {
+            (state.stage, state.peer) = (Stage::New, None);
+            unreachable(cause)
+        })?;
+        self.shared.deadline(self.attr.connect_timeout, self.name, Timer::Connect);
+        Ok(())
+    }
+
+    fn resolve(
+        self: &Arc<Self>,
+        state: &mut State,
+        from: SocketAddr,
+        to: SocketAddr,
+    ) -> io::Result<()> {
+        let name = self.shared.fresh_name();
+        let id = CmId::new(&self.shared.channel, name)?;
+        if let Some(class) = self.attr.traffic_class {
+            id.set_tos(class)?;
+        }
+        self.shared.add_id(name, Member::Conn(self.clone()));
+        id.resolve_addr(from, to, self.attr.connect_timeout)
+            .inspect_err(|_| self.shared.forget_id(name))?;
+        if let Some((old, id)) = state.id.replace((name, id)) {
+            self.shared.part(old, id, false);
+        }
+        Ok(())
+    }
+
+    /// Answers a request with this connection. A peer that is gone ends it.
+    pub(crate) fn accept(self: &Arc<Self>, offer: Option<Offer>, data: &[u8]) {
+        let mut state = self.lock();
+        state.stage = Stage::Accepting;
+        let Some(Offer { name, id, greeting, peer, local, resources }) = offer else {
+            return self.end(&mut state, End::Gone(DisconnectReason::PeerLost));
+        };
+        (state.peer, state.local) = (Some(peer), local);
+        self.shared.add_id(name, Member::Conn(self.clone()));
+        let (hold, flight) = self.resources();
+        let (responder_resources, initiator_depth) =
+            (hold.min(resources.0), flight.min(resources.1));
+        let bytes = header::accept(self.probe_number(), data);
+        let param = ConnParam {
+            data: &bytes,
+            qp_num: self.qp.number(),
+            responder_resources,
+            initiator_depth,
+        };
+        let linked = self
+            .link(&mut state, &id, greeting.probe, (responder_resources, initiator_depth))
+            .and_then(|()| id.accept(&param));
+        state.id = Some((name, id));
+        if let Err(cause) = linked {
+            log::debug!("{}: accepting {peer}: {cause}", self.id);
+            return self.end(&mut state, End::Gone(DisconnectReason::PeerLost));
+        }
+        self.shared.deadline(self.attr.connect_timeout, self.name, Timer::Connect);
+    }
+
+    /// Takes the queue pair to where it can send.
+    fn link(
+        &self,
+        state: &mut State,
+        id: &CmId,
+        peer_probe: u32,
+        (responder, initiator): (u8, u8),
+    ) -> io::Result<()> {
+        let probe = self.probe.as_ref().filter(|_| peer_probe != 0);
+        let (init, _) = id.path(ibv_qp_state::IBV_QPS_INIT)?;
+        self.qp.init(init.pkey_index)?;
+        let (mut attr, bits) = id.path(ibv_qp_state::IBV_QPS_RTR)?;
+        self.set_path(&mut attr);
+        attr.max_dest_rd_atomic = responder.max(1);
+        attr.min_rnr_timer = RNR_TIMER;
+        let bits = bits | (mask::IBV_QP_MAX_DEST_RD_ATOMIC | mask::IBV_QP_MIN_RNR_TIMER).0 as i32;
+        self.qp.modify(&mut attr, bits)?;
+        if let Some(probe) = probe {
+            probe.init(init.pkey_index)?;
+            (attr.dest_qp_num, attr.rq_psn) = (peer_probe, 0);
+            probe.modify(&mut attr, bits)?;
+        }
+        let (mut attr, bits) = id.path(ibv_qp_state::IBV_QPS_RTS)?;
+        attr.max_rd_atomic = initiator.max(1);
+        attr.rnr_retry = 7;
+        (attr.timeout, attr.retry_cnt) = self.patience(probe.is_some());
+        let more = mask::IBV_QP_MAX_QP_RD_ATOMIC
+            | mask::IBV_QP_RNR_RETRY
+            | mask::IBV_QP_TIMEOUT
+            | mask::IBV_QP_RETRY_CNT;
+        self.qp.modify(&mut attr, bits | more.0 as i32)?;
+        if let Some(probe) = probe {
+            (attr.timeout, attr.retry_cnt) = (self.exponent(PROBE_TRIES), PROBE_TRIES as u8 - 1);
+            attr.sq_psn = 0;
+            probe.modify(&mut attr, bits | more.0 as i32)?;
+        }
+        state.probed = self.probe.is_none() || probe.is_some();
+        Ok(())
+    }
+
+    fn set_path(&self, attr: &mut ibv_qp_attr) {
+        if let Some(class) = self.attr.traffic_class {
+            attr.ah_attr.grh.traffic_class = class;
+        }
+    }
+
+    /// The acknowledge time-out and the retries of the connection itself.
+    fn patience(&self, probed: bool) -> (u8, u8) {
+        match (self.shared.quirks.separate_probes, probed) {
+            // Without limit: the probes notice a lost peer. 134 ms, so that a lost packet does not hold up for long.
+            (true, true) => (15, 7),
+            (true, false) => (self.exponent(7), 6),
+            (false, _) => (self.exponent(8), 7),
+        }
+    }
+
+    /// The time-out, in the device's units, by which so many tries take half a liveness interval at most.
+    fn exponent(&self, tries: u32) -> u8 {
+        let interval = self.attr.liveness.unwrap_or(Duration::from_secs(60));
+        let each = interval / 2 / tries;
+        // 4.096 us times 2 to the power of this (InfiniBand specification, "Local ACK Timeout").
+        let units = (each.as_nanos() / 4096).max(1);
+        (units.ilog2() as u8).clamp(12, 21)
+    }
+
+    /// Takes an event of the connection manager; on the domain's thread.
+    pub(crate) fn cm_event(self: &Arc<Self>, event: CmEvent) {
+        let mut state = self.lock();
+        let is_current = state.id.as_ref().is_some_and(|(name, _)| *name == event.name);
+        if !is_current {
+            return;
+        }
+        match (state.stage, event.kind) {
+            (Stage::Connecting, cm::RDMA_CM_EVENT_ADDR_RESOLVED) => self.address_found(&mut state),
+            (Stage::Connecting, cm::RDMA_CM_EVENT_ROUTE_RESOLVED) => self.route_found(&mut state),
+            (Stage::Connecting, cm::RDMA_CM_EVENT_CONNECT_RESPONSE) => {
+                self.answered(&mut state, &event);
+            }
+            (Stage::Connecting, cm::RDMA_CM_EVENT_REJECTED) => self.rejected(&mut state, &event),
+            (
+                Stage::Connecting,
+                cm::RDMA_CM_EVENT_ADDR_ERROR
+                | cm::RDMA_CM_EVENT_ROUTE_ERROR
+                | cm::RDMA_CM_EVENT_UNREACHABLE
+                | cm::RDMA_CM_EVENT_CONNECT_ERROR
+                | cm::RDMA_CM_EVENT_DISCONNECTED,
+            ) => {
+                let code = event.status.checked_abs().unwrap_or(libc::EHOSTUNREACH);
+                let error = unreachable(io::Error::from_raw_os_error(code));
+                self.end(&mut state, End::Failed(error));
+            }
+            (Stage::Accepting, cm::RDMA_CM_EVENT_ESTABLISHED) => {
+                self.linked(&mut state, Box::default());
+            }
+            (
+                Stage::Accepting,
+                cm::RDMA_CM_EVENT_REJECTED
+                | cm::RDMA_CM_EVENT_UNREACHABLE
+                | cm::RDMA_CM_EVENT_CONNECT_ERROR
+                | cm::RDMA_CM_EVENT_DISCONNECTED,
+            ) => self.end(&mut state, End::Gone(DisconnectReason::PeerLost)),
+            (Stage::Linked, cm::RDMA_CM_EVENT_DISCONNECTED) => self.peer_left(&mut state),
+            _ => {}
+        }
+    }
+
+    fn address_found(&self, state: &mut State) {
+        let Some((_, id)) = &state.id else { return };
+        let (wanted, port) = device::device_and_port(&self.shared.info.device);
+        let found = id.device();
+        if found.as_ref().is_none_or(|(name, number)| name != wanted || *number != port) {
+            let text = match found {
+                Some((name, number)) => {
+                    format!("the way there is by {name}, port {number}, not by {wanted}")
+                }
+                None => format!("the way there is not by {wanted}"),
+            };
+            let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
+            return self.end(state, End::Failed(error));
+        }
+        state.local = id.local_addr();
+        if let Err(cause) = id.resolve_route(self.attr.connect_timeout) {
+            self.end(state, End::Failed(unreachable(cause)));
+        }
+    }
+
+    fn route_found(&self, state: &mut State) {
+        let Some((_, id)) = &state.id else { return };
+        let (responder_resources, initiator_depth) = self.resources();
+        let param = ConnParam {
+            data: &state.greeting,
+            qp_num: self.qp.number(),
+            responder_resources,
+            initiator_depth,
+        };
+        if let Err(cause) = id.connect(&param) {
+            self.end(state, End::Failed(unreachable(cause)));
+        }
+    }
+
+    fn answered(&self, state: &mut State, event: &CmEvent) {
+        let Some((name, id)) = state.id.take() else { return };
+        let (hold, flight) = self.resources();
+        let resources = (hold.min(event.responder_resources), flight.min(event.initiator_depth));
+        let linked = match header::parse_accept(&event.data) {
+            Ok(Greeting { probe, data }) => self
+                .link(state, &id, probe, resources)
+                .and_then(|()| id.establish())
+                .map(|()| data)
+                .map_err(|cause| Error::system("connect", NAME, cause)),
+            Err(why) => {
+                self.shared.stats.protocol_errors.add(1);
+                let text = format!("the peer's answer makes no sense: {why}");
+                Err(Error::Internal(Failure::new("connect", text).of(NAME)))
+            }
+        };
+        state.id = Some((name, id));
+        match linked {
+            Ok(data) => self.linked(state, data),
+            Err(error) => self.end(state, End::Failed(error)),
+        }
+    }
+
+    fn linked(&self, state: &mut State, data: Box<[u8]>) {
+        state.stage = Stage::Linked;
+        self.shared.events.event(Event::Connected { endpoint: self.id, data });
+        if let Some(interval) = self.attr.liveness {
+            self.shared.deadline(interval, self.name, Timer::Liveness);
+        }
+    }
+
+    fn rejected(&self, state: &mut State, event: &CmEvent) {
+        let error = match event.status {
+            ffi::REJ_CONSUMER_DEFINED => match header::parse_reject(&event.data) {
+                No::Rejected(data) => Error::Rejected(Box::new(data)),
+                No::Refused => Error::Refused,
+            },
+            ffi::REJ_STALE_CONN => {
+                return self.shared.deadline(STALE, self.name, Timer::Retry);
+            }
+            ffi::REJ_INVALID_SERVICE_ID => Error::Refused,
+            reason => {
+                log::debug!("{}: rejected with reason {reason}", self.id);
+                Error::Refused
+            }
+        };
+        self.end(state, End::Failed(error));
+    }
+
+    fn peer_left(&self, state: &mut State) {
+        // A queue pair that is in error before it was flushed refused something.
+        let refused = matches!(self.qp.state(), Ok(QpState::Error));
+        let reason =
+            if refused { DisconnectReason::OperationFailed } else { DisconnectReason::Remote };
+        self.end(state, End::Gone(reason));
+    }
+
+    /// The first message came before the peer's last word of the connection, which may be lost.
+    pub(crate) fn established_early(&self) {
+        let state = self.lock();
+        if state.stage == Stage::Accepting
+            && let Some((_, id)) = &state.id
+            && let Err(error) = id.notify_established()
+        {
+            log::debug!("{}: {error}", self.id);
+        }
+    }
+
+    /// A timer of this connection is due; on the domain's thread.
+    pub(crate) fn expired(self: &Arc<Self>, timer: Timer) {
+        let mut state = self.lock();
+        match (timer, state.stage) {
+            (Timer::Connect, Stage::Connecting) => {
+                self.end(&mut state, End::Failed(Error::TimedOut));
+            }
+            (Timer::Connect, Stage::Accepting) => {
+                self.end(&mut state, End::Gone(DisconnectReason::PeerLost));
+            }
+            (Timer::Retry, Stage::Connecting) => {
+                let (Some(from), Some(to)) = (state.local, state.peer) else { return };
+                let from = SocketAddr::new(from.ip(), 0);
+                if let Err(cause) = self.resolve(&mut state, from, to) {
+                    self.end(&mut state, End::Failed(unreachable(cause)));
+                }
+            }
+            (Timer::Liveness, Stage::Linked) => self.probe_now(state),
+            _ => {}
+        }
+    }
+
+    fn probe_now(&self, mut state: std::sync::MutexGuard<'_, State>) {
+        if state.probed && !state.probing {
+            match self.post_nothing() {
+                Ok(()) => state.probing = true,
+                Err(error) => log::warn!("{}: cannot ask whether the peer lives: {error}", self.id),
+            }
+        }
+        drop(state);
+        if self.shared.quirks.silent_refusals {
+            self.look();
+        }
+        if let Some(interval) = self.attr.liveness {
+            self.shared.deadline(interval, self.name, Timer::Liveness);
+        }
+    }
+}
+
+/// Tries of a probe.
+const PROBE_TRIES: u32 = 6;
+
+/// A connection attempt that found no way.
+fn unreachable(cause: io::Error) -> Error {
+    match Error::system("connect", NAME, cause) {
+        Error::Internal(failure) => Error::Unreachable(failure),
+        Error::TimedOut => {
+            Error::Unreachable(Failure::new("connect", "nobody answers at the address").of(NAME))
+        }
+        other => other,
+    }
+}

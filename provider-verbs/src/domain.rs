@@ -1,0 +1,91 @@
+//! Domains: an open device and its thread.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use fabric_core::provider::RequestId;
+use fabric_core::{
+    Access, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId,
+    ProviderCounters, Result,
+};
+
+use crate::cq::VerbsCq;
+use crate::endpoint::VerbsEndpoint;
+use crate::listener::{self, VerbsListener};
+use crate::manager::Shared;
+use crate::region::VerbsRegistration;
+
+/// A domain.
+pub struct VerbsDomain {
+    pub(crate) shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl VerbsDomain {
+    pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>) -> Result<Self> {
+        let shared = Shared::open(info, events)?;
+        let thread = Some(shared.start()?);
+        Ok(VerbsDomain { shared, thread })
+    }
+}
+
+// SAFETY: the device reaches a registration's range only, by its key and with its rights (ibv_reg_mr(3)), and not
+// after ibv_dereg_mr has returned.
+unsafe impl DomainOps for VerbsDomain {
+    type Endpoint = VerbsEndpoint;
+    type Cq = VerbsCq;
+    type Registration = VerbsRegistration;
+    type Listener = VerbsListener;
+
+    fn completion_queue(&self, capacity: usize) -> Result<VerbsCq> {
+        VerbsCq::new(&self.shared, capacity)
+    }
+
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        access: Access,
+    ) -> Result<VerbsRegistration> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { VerbsRegistration::new(&self.shared, (addr, len), access) }
+    }
+
+    fn endpoint(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &VerbsCq,
+        recv_cq: &VerbsCq,
+    ) -> Result<VerbsEndpoint> {
+        VerbsEndpoint::new(&self.shared, id, attr, (send_cq, recv_cq))
+    }
+
+    fn listen(
+        &self,
+        id: ListenerId,
+        addr: SocketAddr,
+        attr: &ListenerAttr,
+    ) -> Result<VerbsListener> {
+        VerbsListener::new(&self.shared, id, addr, attr)
+    }
+
+    fn reject(&self, request: RequestId, data: &[u8]) -> Result<()> {
+        listener::reject(&self.shared, request, data)
+    }
+
+    fn counters(&self) -> ProviderCounters {
+        self.shared.stats.snapshot()
+    }
+
+    fn dump(&self) -> String {
+        self.shared.dump()
+    }
+}
+
+impl Drop for VerbsDomain {
+    fn drop(&mut self) {
+        self.shared.stop(self.thread.take());
+    }
+}

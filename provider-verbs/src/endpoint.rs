@@ -1,0 +1,85 @@
+//! Endpoints: the contract's view of a connection.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fabric_core::provider::RequestId;
+use fabric_core::{
+    DisconnectReason, EndpointAttr, EndpointId, EndpointOps, Posted, RecvWork, Result, SendWork,
+};
+
+use crate::conn::{Conn, End};
+use crate::cq::VerbsCq;
+use crate::listener;
+use crate::manager::Shared;
+
+/// An endpoint.
+pub struct VerbsEndpoint {
+    pub(crate) conn: Arc<Conn>,
+}
+
+impl VerbsEndpoint {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        (send, recv): (&VerbsCq, &VerbsCq),
+    ) -> Result<Self> {
+        Ok(VerbsEndpoint { conn: Conn::new(shared, id, attr, (&send.queue, &recv.queue))? })
+    }
+}
+
+// SAFETY: the device completes each request that it took once; a request that failed twice is told once
+// (`complete.rs`), and the line completes what it holds once. Segments are reached by the device until a completion,
+// or until `quiesce` has destroyed the queue pair; by the line before it completes.
+unsafe impl EndpointOps for VerbsEndpoint {
+    #[inline]
+    unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.conn.post_send(work) }
+    }
+
+    #[inline]
+    unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.conn.post_recv(work) }
+    }
+
+    fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
+        self.conn.connect(to, data)
+    }
+
+    fn accept(&self, request: RequestId, data: &[u8]) -> Result<()> {
+        let inbound = listener::take(&self.conn.shared, request)?;
+        self.conn.accept(inbound.take(), data);
+        Ok(())
+    }
+
+    fn disconnect(&self) {
+        let mut state = self.conn.lock();
+        self.conn.end(&mut state, End::Gone(DisconnectReason::Local));
+    }
+
+    fn quiesce(&self) {
+        self.conn.quiesce();
+    }
+
+    fn local_addr(&self) -> Option<SocketAddr> {
+        self.conn.lock().local
+    }
+
+    fn peer_addr(&self) -> Option<SocketAddr> {
+        self.conn.lock().peer
+    }
+
+    fn dump(&self) -> String {
+        self.conn.dump()
+    }
+}
+
+impl Drop for VerbsEndpoint {
+    fn drop(&mut self) {
+        // Mostly done before; queues and domain must not hold what nobody owns.
+        self.conn.quiesce();
+    }
+}

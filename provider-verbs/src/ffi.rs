@@ -1,0 +1,111 @@
+//! Everything this crate takes from C: the only file that names `rdma_sys`.
+//!
+//! `rdma-sys` 0.3.0 decides that a device has no extended verbs (its `verbs_get_ctx` compares with `u32::MAX`), so
+//! only classic verbs are here; a test keeps that in sight. Constants it lacks are spelt out with their header.
+
+pub(crate) use rdma_sys::{
+    ___ibv_query_port as ibv_query_port, ibv_access_flags, ibv_ack_async_event, ibv_ack_cq_events,
+    ibv_alloc_pd, ibv_async_event, ibv_atomic_cap, ibv_close_device, ibv_comp_channel, ibv_context,
+    ibv_cq, ibv_create_comp_channel, ibv_create_cq, ibv_create_qp, ibv_dealloc_pd, ibv_dereg_mr,
+    ibv_destroy_comp_channel, ibv_destroy_cq, ibv_destroy_qp, ibv_device, ibv_device_attr,
+    ibv_event_type, ibv_fork_init, ibv_free_device_list, ibv_get_async_event, ibv_get_cq_event,
+    ibv_get_device_list, ibv_get_device_name, ibv_modify_qp, ibv_mr, ibv_open_device, ibv_pd,
+    ibv_poll_cq, ibv_port_attr, ibv_port_state, ibv_post_recv, ibv_post_send, ibv_qp, ibv_qp_attr,
+    ibv_qp_attr_mask, ibv_qp_init_attr, ibv_qp_state, ibv_qp_type, ibv_query_device, ibv_query_qp,
+    ibv_recv_wr, ibv_reg_mr_iova2, ibv_req_notify_cq, ibv_send_flags, ibv_send_wr, ibv_sge,
+    ibv_transport_type, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode,
+    rdma_accept, rdma_ack_cm_event, rdma_bind_addr, rdma_cm_event, rdma_cm_event_type, rdma_cm_id,
+    rdma_conn_param, rdma_connect, rdma_create_event_channel, rdma_create_id,
+    rdma_destroy_event_channel, rdma_destroy_id, rdma_disconnect, rdma_establish,
+    rdma_event_channel, rdma_get_cm_event, rdma_get_dst_port, rdma_get_local_addr,
+    rdma_get_peer_addr, rdma_get_src_port, rdma_init_qp_attr, rdma_listen, rdma_notify,
+    rdma_port_space, rdma_reject, rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
+};
+
+/// `RDMA_OPTION_ID`, `rdma/rdma_cma.h`.
+pub(crate) const RDMA_OPTION_ID: i32 = 0;
+/// `RDMA_OPTION_ID_TOS`, `rdma/rdma_cma.h`.
+pub(crate) const RDMA_OPTION_ID_TOS: i32 = 0;
+/// `RDMA_OPTION_ID_AFONLY`, `rdma/rdma_cma.h`.
+pub(crate) const RDMA_OPTION_ID_AFONLY: i32 = 2;
+/// `IBV_LINK_LAYER_ETHERNET`, `infiniband/verbs.h`.
+pub(crate) const LINK_LAYER_ETHERNET: u8 = 2;
+/// `IB_CM_REJ_INVALID_SERVICE_ID`, `rdma/ib_cm.h`: nobody listens.
+pub(crate) const REJ_INVALID_SERVICE_ID: i32 = 8;
+/// `IB_CM_REJ_STALE_CONN`: the peer still remembers an earlier connection of this queue pair number.
+pub(crate) const REJ_STALE_CONN: i32 = 10;
+/// `IB_CM_REJ_CONSUMER_DEFINED`: the peer's application.
+pub(crate) const REJ_CONSUMER_DEFINED: i32 = 28;
+
+use std::io;
+
+/// A verb that returns a pointer, and sets `errno` on failure.
+pub(crate) fn pointer<T>(verb: &'static str, made: *mut T) -> io::Result<std::ptr::NonNull<T>> {
+    std::ptr::NonNull::new(made).ok_or_else(|| named(verb, io::Error::last_os_error()))
+}
+
+/// A verb of libibverbs, which returns 0 or the error number.
+pub(crate) fn errno(verb: &'static str, returned: i32) -> io::Result<()> {
+    match returned {
+        0 => Ok(()),
+        // A few return -1 and set `errno` (ibv_query_port(3) and older drivers).
+        code if code < 0 => Err(named(verb, io::Error::last_os_error())),
+        code => Err(named(verb, io::Error::from_raw_os_error(code))),
+    }
+}
+
+/// A call of librdmacm, which returns 0, or -1 and sets `errno`.
+pub(crate) fn minus_one(verb: &'static str, returned: i32) -> io::Result<()> {
+    if returned == 0 { Ok(()) } else { Err(named(verb, io::Error::last_os_error())) }
+}
+
+/// A failed verb.
+#[derive(Debug)]
+pub(crate) struct VerbError {
+    verb: &'static str,
+    cause: io::Error,
+}
+
+impl std::fmt::Display for VerbError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.verb, self.cause)
+    }
+}
+
+impl std::error::Error for VerbError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.cause)
+    }
+}
+
+/// Names the verb that failed, keeping the kind.
+fn named(verb: &'static str, cause: io::Error) -> io::Error {
+    io::Error::new(cause.kind(), VerbError { verb, cause })
+}
+
+/// The error number of a failed verb.
+pub(crate) fn code(error: &io::Error) -> Option<i32> {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<VerbError>());
+    inner.map_or(error.raw_os_error(), |verb| verb.cause.raw_os_error())
+}
+
+// What C and Rust must agree on, where rdma-sys wrote the type by hand (sizes of rdma-core on 64 bits).
+#[cfg(target_pointer_width = "64")]
+const _: () = {
+    assert!(size_of::<ibv_send_wr>() == 128);
+    assert!(size_of::<ibv_wc>() == 48);
+    assert!(size_of::<ibv_async_event>() == 16);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_verb_is_named_and_keeps_its_errno() {
+        let error = errno("ibv_modify_qp", libc::EINVAL).unwrap_err();
+        assert_eq!(code(&error), Some(libc::EINVAL));
+        assert!(error.to_string().starts_with("ibv_modify_qp: Invalid argument"), "{error}");
+        assert!(errno("ibv_modify_qp", 0).is_ok());
+    }
+}

@@ -1,0 +1,26 @@
+//! libibverbs and librdmacm objects as values: made with every return value checked, destroyed on drop.
+//!
+//! Each holds its parents by `Arc`, so that nothing can be destroyed before what was made on it: the only legal
+//! order, by construction. A destroyer that fails is logged; nobody could do anything about it.
+
+mod cm;
+mod context;
+mod cq;
+mod mr;
+mod qp;
+
+pub(crate) use cm::{CmEvent, CmId, ConnParam, EventChannel, connection_manager};
+pub(crate) use context::{
+    AsyncEvent, Context, DeviceAttributes, Pd, PortAttributes, PortState, Transport, device_names,
+    fork_safe,
+};
+pub(crate) use cq::Cq;
+pub(crate) use mr::Mr;
+pub(crate) use qp::{Qp, QpAttributes, State};
+
+/// Says that a destroyer failed.
+fn destroyed(verb: &'static str, returned: i32) {
+    if let Err(error) = crate::ffi::errno(verb, returned) {
+        log::error!("{error}: it stays until the process ends");
+    }
+}

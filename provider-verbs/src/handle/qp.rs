@@ -1,0 +1,217 @@
+//! Reliable connected queue pairs.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::{Cq, Pd, destroyed};
+use crate::ffi::{
+    self, errno, ibv_access_flags, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state, ibv_recv_wr,
+    ibv_send_wr, pointer,
+};
+
+/// What a queue pair has room for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QpAttributes {
+    pub(crate) send_depth: u32,
+    pub(crate) recv_depth: u32,
+    pub(crate) send_segments: u32,
+    pub(crate) recv_segments: u32,
+    pub(crate) inline: u32,
+}
+
+/// Where a queue pair stands, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Error,
+    Other,
+}
+
+/// A queue pair. It can be destroyed before it is dropped: what the device holds ends at a moment of the
+/// owner's choice.
+pub(crate) struct Qp {
+    /// Null once destroyed.
+    qp: AtomicPtr<ffi::ibv_qp>,
+    number: u32,
+    inline: u32,
+    port: u8,
+    _pd: Arc<Pd>,
+    _send_cq: Arc<Cq>,
+    _recv_cq: Arc<Cq>,
+}
+
+impl Qp {
+    /// A queue pair in the state INIT: receives can be posted.
+    pub(crate) fn new(
+        pd: &Arc<Pd>,
+        (send_cq, recv_cq): (&Arc<Cq>, &Arc<Cq>),
+        wanted: &QpAttributes,
+        port: u8,
+    ) -> io::Result<Self> {
+        let mut init = MaybeUninit::<ffi::ibv_qp_init_attr>::zeroed();
+        // SAFETY: plain numbers and pointers; zero is a value of each.
+        let init = unsafe { init.assume_init_mut() };
+        (init.send_cq, init.recv_cq) = (send_cq.as_ptr(), recv_cq.as_ptr());
+        init.cap.max_send_wr = wanted.send_depth;
+        init.cap.max_recv_wr = wanted.recv_depth;
+        init.cap.max_send_sge = wanted.send_segments;
+        init.cap.max_recv_sge = wanted.recv_segments;
+        init.cap.max_inline_data = wanted.inline;
+        init.qp_type = ffi::ibv_qp_type::IBV_QPT_RC;
+        // SAFETY: domain and queues live as long as the queue pair, which holds them.
+        let qp = pointer("ibv_create_qp", unsafe { ffi::ibv_create_qp(pd.as_ptr(), init) })?;
+        // SAFETY: just made.
+        let number = unsafe { qp.as_ref() }.qp_num;
+        let inline = init.cap.max_inline_data;
+        let this = Qp {
+            qp: AtomicPtr::new(qp.as_ptr()),
+            number,
+            inline,
+            port,
+            _pd: pd.clone(),
+            _send_cq: send_cq.clone(),
+            _recv_cq: recv_cq.clone(),
+        };
+        this.init(0)?;
+        Ok(this)
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Bytes that a post can carry in itself.
+    pub(crate) fn inline(&self) -> u32 {
+        self.inline
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut ffi::ibv_qp {
+        self.qp.load(Ordering::Acquire)
+    }
+
+    /// To INIT, with every right: regions restrict.
+    pub(crate) fn init(&self, pkey_index: u16) -> io::Result<()> {
+        let mut attr = zeroed();
+        attr.qp_state = ibv_qp_state::IBV_QPS_INIT;
+        attr.pkey_index = pkey_index;
+        attr.port_num = self.port;
+        let rights = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE
+            | ibv_access_flags::IBV_ACCESS_REMOTE_WRITE
+            | ibv_access_flags::IBV_ACCESS_REMOTE_READ
+            | ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC;
+        attr.qp_access_flags = rights.0;
+        let mask = ibv_qp_attr_mask::IBV_QP_STATE
+            | ibv_qp_attr_mask::IBV_QP_PKEY_INDEX
+            | ibv_qp_attr_mask::IBV_QP_PORT
+            | ibv_qp_attr_mask::IBV_QP_ACCESS_FLAGS;
+        self.modify(&mut attr, mask.0 as i32)
+    }
+
+    /// Sets attributes, and mostly a state. On a queue pair that was destroyed: `ENOTCONN`.
+    pub(crate) fn modify(&self, attr: &mut ibv_qp_attr, mask: i32) -> io::Result<()> {
+        let qp = self.as_ptr();
+        if qp.is_null() {
+            return Err(io::Error::from_raw_os_error(libc::ENOTCONN));
+        }
+        // SAFETY: the queue pair is alive: it is destroyed only as `destroy` demands.
+        errno("ibv_modify_qp", unsafe { ffi::ibv_modify_qp(qp, attr, mask) })
+    }
+
+    /// To ERR: what was posted is flushed. Harmless when repeated.
+    pub(crate) fn fail(&self) -> io::Result<()> {
+        let mut attr = zeroed();
+        attr.qp_state = ibv_qp_state::IBV_QPS_ERR;
+        self.modify(&mut attr, ibv_qp_attr_mask::IBV_QP_STATE.0 as i32)
+    }
+
+    pub(crate) fn state(&self) -> io::Result<State> {
+        let qp = self.as_ptr();
+        if qp.is_null() {
+            return Ok(State::Other);
+        }
+        let (mut attr, mut init) = (zeroed(), MaybeUninit::zeroed());
+        let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 as i32;
+        // SAFETY: the queue pair is alive, both structures are written (ibv_query_qp(3)).
+        errno("ibv_query_qp", unsafe {
+            ffi::ibv_query_qp(qp, &mut attr, mask, init.as_mut_ptr())
+        })?;
+        let dead = attr.qp_state == ibv_qp_state::IBV_QPS_ERR;
+        Ok(if dead { State::Error } else { State::Other })
+    }
+
+    /// Posts a chain of work requests; on failure gives the request that was not taken.
+    ///
+    /// # Safety
+    /// Segments stay as the contract of the completion demands, inline ones until this returns; `destroy` is not
+    /// called at the same time.
+    #[inline]
+    pub(crate) unsafe fn post_send(
+        &self,
+        chain: &mut ibv_send_wr,
+    ) -> Result<(), (*const ibv_send_wr, io::Error)> {
+        let qp = self.qp.load(Ordering::Relaxed);
+        if qp.is_null() {
+            return Err((chain, io::Error::from_raw_os_error(libc::ENOTCONN)));
+        }
+        let mut bad = ptr::null_mut();
+        // SAFETY: the caller's promise (ibv_post_send(3)).
+        match unsafe { ffi::ibv_post_send(qp, chain, &mut bad) } {
+            0 => Ok(()),
+            code => Err((bad, refused("ibv_post_send", code))),
+        }
+    }
+
+    /// Posts a chain of receives; on failure gives the request that was not taken.
+    ///
+    /// # Safety
+    /// As [`post_send`](Qp::post_send).
+    #[inline]
+    pub(crate) unsafe fn post_recv(
+        &self,
+        chain: &mut ibv_recv_wr,
+    ) -> Result<(), (*const ibv_recv_wr, io::Error)> {
+        let qp = self.qp.load(Ordering::Relaxed);
+        if qp.is_null() {
+            return Err((chain, io::Error::from_raw_os_error(libc::ENOTCONN)));
+        }
+        let mut bad = ptr::null_mut();
+        // SAFETY: the caller's promise (ibv_post_recv(3)).
+        match unsafe { ffi::ibv_post_recv(qp, chain, &mut bad) } {
+            0 => Ok(()),
+            code => Err((bad, refused("ibv_post_recv", code))),
+        }
+    }
+
+    /// Destroys it: when this returns, the device touches no segment and makes no completion.
+    ///
+    /// # Safety
+    /// No other call on it is under way or begins later, but `destroy`, `modify` and `state` under a lock that
+    /// is held here too.
+    pub(crate) unsafe fn destroy(&self) {
+        let qp = self.qp.swap(ptr::null_mut(), Ordering::AcqRel);
+        if !qp.is_null() {
+            // SAFETY: made by ibv_create_qp, destroyed once: the pointer is gone.
+            destroyed("ibv_destroy_qp", unsafe { ffi::ibv_destroy_qp(qp) });
+        }
+    }
+}
+
+impl Drop for Qp {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has it.
+        unsafe { self.destroy() };
+    }
+}
+
+#[cold]
+fn refused(verb: &'static str, code: i32) -> io::Error {
+    errno(verb, code).err().unwrap_or_else(|| io::Error::from_raw_os_error(libc::EIO))
+}
+
+/// Attributes to fill in.
+pub(super) fn zeroed() -> ibv_qp_attr {
+    // SAFETY: plain numbers; zero is a value of each.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}

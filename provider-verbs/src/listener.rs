@@ -1,0 +1,184 @@
+//! Listeners, and the requests that come to them.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, Weak};
+
+use fabric_core::provider::{RawRequest, RequestId};
+use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result, route};
+
+use crate::NAME;
+use crate::ffi::rdma_cm_event_type as cm;
+use crate::handle::{CmEvent, CmId};
+use crate::header::{self, Greeting, No};
+use crate::manager::{Member, Shared, lock};
+
+/// A listening identifier.
+pub(crate) struct Door {
+    name: u64,
+    id: ListenerId,
+    backlog: usize,
+    addr: SocketAddr,
+    state: Mutex<DoorState>,
+}
+
+#[derive(Default)]
+struct DoorState {
+    id: Option<CmId>,
+    waiting: VecDeque<Arc<Inbound>>,
+}
+
+/// A request that nobody has answered.
+pub(crate) struct Inbound {
+    /// `None` once it is answered, or the peer is gone.
+    offer: Mutex<Option<Offer>>,
+    peer: SocketAddr,
+    data: Box<[u8]>,
+}
+
+/// What it takes to answer a request.
+pub(crate) struct Offer {
+    /// The identifier's.
+    pub(crate) name: u64,
+    pub(crate) id: CmId,
+    pub(crate) greeting: Greeting,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: Option<SocketAddr>,
+    /// Reads and atomics that the peer wants held, and that it holds.
+    pub(crate) resources: (u8, u8),
+}
+
+impl Door {
+    /// A request comes; on the domain's thread.
+    pub(crate) fn cm_event(&self, shared: &Arc<Shared>, event: CmEvent) {
+        let Some(id) = event.request else {
+            if event.kind != cm::RDMA_CM_EVENT_ADDR_CHANGE {
+                log::debug!("listener {}: event {}", self.addr, event.kind);
+            }
+            return;
+        };
+        let name = id.name();
+        let Some(peer) = id.peer_addr() else { return };
+        let greeting = match header::parse_request(&event.data) {
+            Ok(greeting) => greeting,
+            Err(why) => {
+                shared.stats.protocol_errors.add(1);
+                log::warn!("listener {}: {peer} is sent away: {why}", self.addr);
+                return refuse(&id);
+            }
+        };
+        let resources = (event.responder_resources, event.initiator_depth);
+        let (local, data) = (id.local_addr(), greeting.data.clone());
+        let mut state = lock(&self.state);
+        if state.id.is_none() || state.waiting.len() >= self.backlog {
+            drop(state);
+            return refuse(&id);
+        }
+        let offer = Offer { name, id, greeting, peer, local, resources };
+        let inbound = Arc::new(Inbound { offer: Mutex::new(Some(offer)), peer, data });
+        shared.add_id(name, Member::Inbound(inbound.clone()));
+        state.waiting.push_back(inbound);
+        drop(state);
+        shared.events.event(Event::ConnectRequest { listener: self.id });
+    }
+}
+
+fn refuse(id: &CmId) {
+    // If the peer is gone nobody is left to be told.
+    let _ = id.reject(&header::reject(&No::Refused));
+}
+
+impl Inbound {
+    /// The peer gave up before anybody answered; on the domain's thread.
+    pub(crate) fn cm_event(&self, event: &CmEvent) {
+        log::debug!("request from {}: event {}", self.peer, event.kind);
+        drop(self.take());
+    }
+
+    /// What it takes to answer, once.
+    pub(crate) fn take(&self) -> Option<Offer> {
+        lock(&self.offer).take()
+    }
+
+    fn answer(&self, shared: &Shared, no: &No) {
+        if let Some(offer) = self.take() {
+            // If the peer is gone nobody is left to be told.
+            let _ = offer.id.reject(&header::reject(no));
+            shared.forget_id(offer.name);
+        }
+    }
+}
+
+/// A listener.
+pub struct VerbsListener {
+    door: Arc<Door>,
+    shared: Weak<Shared>,
+}
+
+impl VerbsListener {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        id: ListenerId,
+        addr: SocketAddr,
+        attr: &ListenerAttr,
+    ) -> Result<Self> {
+        shared.check_device()?;
+        let addr = route::listen_addr(&shared.info, addr)?;
+        let fail = |cause| Error::system("listen", NAME, cause);
+        let name = shared.fresh_name();
+        let cm_id = CmId::new(&shared.channel, name).map_err(fail)?;
+        if addr.is_ipv6() {
+            cm_id.set_only_own_family().map_err(fail)?;
+        }
+        cm_id.bind(addr).map_err(fail)?;
+        let addr = cm_id.local_addr().unwrap_or(addr);
+        let door =
+            Arc::new(Door { name, id, backlog: attr.backlog, addr, state: Mutex::default() });
+        shared.add_id(name, Member::Door(door.clone()));
+        let mut state = lock(&door.state);
+        let listening = cm_id.listen().map_err(fail);
+        state.id = Some(cm_id);
+        drop(state);
+        let listener = VerbsListener { door, shared: Arc::downgrade(shared) };
+        listening.map(|()| listener)
+    }
+}
+
+impl ListenerOps for VerbsListener {
+    fn local_addr(&self) -> SocketAddr {
+        self.door.addr
+    }
+
+    fn next_request(&self) -> Option<RawRequest> {
+        let shared = self.shared.upgrade()?;
+        let inbound = lock(&self.door.state).waiting.pop_front()?;
+        let id = RequestId(shared.fresh_name());
+        let request = RawRequest { id, peer: inbound.peer, data: inbound.data.clone() };
+        lock(&shared.requests).insert(id, inbound);
+        Some(request)
+    }
+}
+
+impl Drop for VerbsListener {
+    fn drop(&mut self) {
+        let DoorState { id, waiting } = std::mem::take(&mut *lock(&self.door.state));
+        drop(id);
+        let Some(shared) = self.shared.upgrade() else { return };
+        for inbound in waiting {
+            inbound.answer(&shared, &No::Refused);
+        }
+        shared.forget_id(self.door.name);
+    }
+}
+
+/// Takes a request that the application answers.
+pub(crate) fn take(shared: &Shared, request: RequestId) -> Result<Arc<Inbound>> {
+    let inbound = lock(&shared.requests).remove(&request);
+    inbound.ok_or_else(|| Error::state("answer a request", "the request was answered before"))
+}
+
+/// Rejects a request that the application took.
+pub(crate) fn reject(shared: &Shared, request: RequestId, data: &[u8]) -> Result<()> {
+    take(shared, request)?.answer(shared, &No::Rejected(data.into()));
+    Ok(())
+}

@@ -1,0 +1,262 @@
+//! What the objects of a domain share, and the domain's thread.
+//!
+//! The thread blocks on the descriptors of the connection manager and of asynchronous events; it copies an event,
+//! acknowledges it, then acts on it. It also keeps the timers, asks for liveness, and takes completions where
+//! a compare-and-swap loop waits and nobody polls. Otherwise it never touches a completion queue.
+
+mod thread;
+mod timers;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fabric_core::provider::RequestId;
+use fabric_core::wakeup::Wakeup;
+use fabric_core::{DisconnectReason, Error, Event, EventSink, Info, Result};
+
+use crate::conn::{Conn, End};
+use crate::cq::Queue;
+use crate::handle::{
+    CmId, Context, Cq, DeviceAttributes, EventChannel, Pd, Qp, QpAttributes, fork_safe,
+};
+use crate::listener::{Door, Inbound};
+use crate::quirks::Quirks;
+use crate::scratch::Scratch;
+use crate::stats::Stats;
+use crate::{NAME, device};
+
+pub(crate) use timers::Timer;
+use timers::Timers;
+
+/// Probes that may be on their way at a time, where they have a completion queue of their own.
+const PROBES: usize = 4096;
+/// How long an identifier stays so that the peer hears of the end although a message was lost.
+const PARTING: Duration = Duration::from_secs(2);
+
+/// Whose a connection-manager event is.
+pub(crate) enum Member {
+    Conn(Arc<Conn>),
+    Door(Arc<Door>),
+    Inbound(Arc<Inbound>),
+    /// Its endpoint is dead; it stays until the peer knows.
+    Parting {
+        _id: CmId,
+    },
+}
+
+/// What the objects of a domain share.
+pub(crate) struct Shared {
+    pub(crate) info: Info,
+    pub(crate) quirks: Quirks,
+    pub(crate) attributes: DeviceAttributes,
+    pub(crate) port: u8,
+    pub(crate) pd: Arc<Pd>,
+    pub(crate) scratch: Arc<Scratch>,
+    pub(crate) channel: Arc<EventChannel>,
+    pub(crate) events: Arc<dyn EventSink>,
+    pub(crate) stats: Stats,
+    pub(crate) requests: Mutex<HashMap<RequestId, Arc<Inbound>>>,
+    probes: Option<Arc<Cq>>,
+    names: AtomicU64,
+    vectors: AtomicU32,
+    lost: AtomicBool,
+    /// Connection-manager identifiers by name.
+    ids: Mutex<HashMap<u64, Member>>,
+    conns: Mutex<HashMap<u64, Arc<Conn>>>,
+    timers: Mutex<Timers>,
+    /// Looks at the queue pairs' states that are still to come.
+    looks: Mutex<VecDeque<Duration>>,
+    /// Queues whose loops wait.
+    watched: Mutex<Vec<Arc<Queue>>>,
+    wakeup: Wakeup,
+    stop: AtomicBool,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What they hold is whole between statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>) -> Result<Arc<Self>> {
+        const OP: &str = "open domain";
+        let fail = |cause| Error::system(OP, NAME, cause);
+        fork_safe();
+        let (name, port) = device::device_and_port(&info.device);
+        let context = Arc::new(Context::open(name).map_err(fail)?);
+        context.poll_events().map_err(fail)?;
+        let attributes = context.attributes().map_err(fail)?;
+        let quirks = device::quirks_of(name, &attributes);
+        let pd = Arc::new(Pd::new(&context).map_err(fail)?);
+        let probes = if quirks.separate_probes {
+            Some(Arc::new(Cq::new(&context, PROBES, 0).map_err(fail)?))
+        } else {
+            None
+        };
+        Ok(Arc::new(Shared {
+            info: info.clone(),
+            quirks,
+            attributes,
+            port,
+            scratch: Scratch::new(&pd)?,
+            pd,
+            channel: Arc::new(EventChannel::new().map_err(fail)?),
+            events,
+            stats: Stats::default(),
+            requests: Mutex::default(),
+            probes,
+            names: AtomicU64::new(1),
+            vectors: AtomicU32::new(0),
+            lost: AtomicBool::new(false),
+            ids: Mutex::default(),
+            conns: Mutex::default(),
+            timers: Mutex::default(),
+            looks: Mutex::default(),
+            watched: Mutex::default(),
+            wakeup: Wakeup::new().map_err(fail)?,
+            stop: AtomicBool::new(false),
+        }))
+    }
+
+    pub(crate) fn start(self: &Arc<Self>) -> Result<JoinHandle<()>> {
+        let this = self.clone();
+        std::thread::Builder::new()
+            .name("fabric-verbs".to_owned())
+            .spawn(move || this.run())
+            .map_err(|cause| Error::system("open domain", NAME, cause))
+    }
+
+    /// Ends the thread; everything that it kept goes.
+    pub(crate) fn stop(&self, thread: Option<JoinHandle<()>>) {
+        self.stop.store(true, Ordering::Release);
+        self.wakeup.set();
+        if let Some(thread) = thread {
+            // A panic of the thread was caught and reported there.
+            let _ = thread.join();
+        }
+        let requests = std::mem::take(&mut *lock(&self.requests));
+        let ids = std::mem::take(&mut *lock(&self.ids));
+        let watched = std::mem::take(&mut *lock(&self.watched));
+        drop((requests, ids, watched));
+    }
+
+    pub(crate) fn fresh_name(&self) -> u64 {
+        self.names.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Spreads completion queues over the device's interrupts.
+    pub(crate) fn next_vector(&self) -> u32 {
+        let vectors = self.pd.context.completion_vectors().max(1);
+        self.vectors.fetch_add(1, Ordering::Relaxed) % vectors
+    }
+
+    pub(crate) fn add_id(&self, name: u64, member: Member) {
+        lock(&self.ids).insert(name, member);
+    }
+
+    pub(crate) fn forget_id(&self, name: u64) {
+        let gone = lock(&self.ids).remove(&name);
+        drop(gone);
+    }
+
+    pub(crate) fn add_conn(&self, conn: &Arc<Conn>) {
+        lock(&self.conns).insert(conn.name, conn.clone());
+    }
+
+    pub(crate) fn remove_conn(&self, conn: &Conn) {
+        let gone = lock(&self.conns).remove(&conn.name);
+        drop(gone);
+    }
+
+    fn all_conns(&self) -> Vec<Arc<Conn>> {
+        lock(&self.conns).values().cloned().collect()
+    }
+
+    /// Takes the identifier of a connection that ended; the peer is told if there is one.
+    pub(crate) fn part(&self, name: u64, id: CmId, connected: bool) {
+        if !connected || id.disconnect().is_err() {
+            self.forget_id(name);
+            return;
+        }
+        let before = lock(&self.ids).insert(name, Member::Parting { _id: id });
+        drop(before);
+        self.deadline(PARTING, name, Timer::Parting);
+    }
+
+    pub(crate) fn deadline(&self, after: Duration, name: u64, timer: Timer) {
+        if lock(&self.timers).add(after, name, timer) {
+            self.wakeup.set();
+        }
+    }
+
+    /// Has the thread take completions while nobody polls.
+    pub(crate) fn watch(&self, queue: &Arc<Queue>) {
+        if !queue.watched.swap(true, Ordering::AcqRel) {
+            lock(&self.watched).push(queue.clone());
+            self.wakeup.set();
+        }
+    }
+
+    /// A region went. Where the device does not say that it refused an access, the refusal is looked for: at once,
+    /// and for as long as a transfer that was under way may take to notice.
+    pub(crate) fn deregistered(&self) {
+        if !self.quirks.silent_refusals || lock(&self.conns).is_empty() {
+            return;
+        }
+        let mut looks = lock(&self.looks);
+        let idle = looks.is_empty();
+        *looks = [5, 50, 500, 2000].map(Duration::from_millis).into();
+        if idle && let Some(first) = looks.front() {
+            self.deadline(*first, 0, Timer::Look);
+        }
+    }
+
+    /// A queue pair that only answers and sends probes.
+    pub(crate) fn probe_qp(&self) -> io::Result<Qp> {
+        let Some(cq) = &self.probes else { return Err(io::ErrorKind::Unsupported.into()) };
+        let small = QpAttributes {
+            send_depth: 2,
+            recv_depth: 1,
+            send_segments: 1,
+            recv_segments: 1,
+            inline: 0,
+        };
+        Qp::new(&self.pd, (cq, cq), &small, self.port)
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn check_device(&self) -> Result<()> {
+        if self.is_lost() { Err(Error::DeviceLost) } else { Ok(()) }
+    }
+
+    /// The device is gone: so is everything on it.
+    fn lose(&self) {
+        if self.lost.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        log::error!("{}: the device is gone", self.info.device);
+        self.events.event(Event::DeviceLost);
+        self.end_all(DisconnectReason::DeviceLost);
+    }
+
+    fn end_all(&self, reason: DisconnectReason) {
+        for conn in self.all_conns() {
+            let mut state = conn.lock();
+            conn.end(&mut state, End::Gone(reason));
+        }
+    }
+
+    pub(crate) fn dump(&self) -> String {
+        let (conns, ids) = (self.all_conns().len(), lock(&self.ids).len());
+        let (info, port) = (&self.info.device, self.port);
+        let timers = lock(&self.timers).len();
+        format!("{info}, port {port}: {conns} connections, {ids} identifiers, {timers} timers\n")
+    }
+}

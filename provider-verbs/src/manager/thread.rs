@@ -1,0 +1,194 @@
+//! The domain's thread.
+
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use fabric_core::DisconnectReason;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{Member, Shared, Timer, lock};
+use crate::conn::Foreign;
+use crate::ffi::rdma_cm_event_type as cm;
+use crate::handle::{AsyncEvent, CmEvent};
+
+/// How often queues are looked at whose loops wait.
+const TICK: Duration = Duration::from_millis(1);
+
+impl Shared {
+    /// Runs until the domain stops it. A panic ends the domain's endpoints, not the process.
+    pub(super) fn run(self: &Arc<Self>) {
+        if catch_unwind(AssertUnwindSafe(|| self.serve())).is_err() {
+            log::error!("{}: the domain's thread panicked", self.info.device);
+            self.end_all(DisconnectReason::Internal);
+        }
+    }
+
+    fn serve(self: &Arc<Self>) {
+        self.arm_probes();
+        while !self.stop.load(Ordering::Acquire) {
+            self.sleep();
+            self.wakeup.clear();
+            while let Some(event) = self.channel.next(self.fresh_name()) {
+                self.cm_event(event);
+            }
+            while let Some(event) = self.pd.context.next_event() {
+                self.async_event(event);
+            }
+            self.take_probes();
+            let now = Instant::now();
+            while let Some((name, timer)) = self.due(now) {
+                self.expired(name, timer);
+            }
+            self.tick();
+        }
+    }
+
+    fn due(&self, now: Instant) -> Option<(u64, Timer)> {
+        lock(&self.timers).due(now)
+    }
+
+    fn sleep(&self) {
+        let mut until = lock(&self.timers).next();
+        if !lock(&self.watched).is_empty() {
+            let tick = Instant::now() + TICK;
+            until = Some(until.map_or(tick, |until| until.min(tick)));
+        }
+        let left = until.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = left.map(|left| {
+            // Rounded up, so that the time has really come.
+            let left = left.min(Duration::from_secs(1 << 30)) + Duration::from_nanos(999);
+            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
+        });
+        let wait = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let mut fds = vec![
+            wait(self.channel.as_fd()),
+            wait(self.pd.context.events()),
+            wait(self.wakeup.as_fd()),
+        ];
+        fds.extend(self.probes.as_ref().map(|probes| wait(probes.channel.as_fd())));
+        // Interrupted or out of memory: the loop looks everywhere anyway.
+        let _ = poll(&mut fds, timeout.as_ref());
+    }
+
+    fn cm_event(self: &Arc<Self>, event: CmEvent) {
+        if event.kind == cm::RDMA_CM_EVENT_DEVICE_REMOVAL {
+            return self.lose();
+        }
+        match self.member(event.name) {
+            Some(Member::Conn(conn)) => conn.cm_event(event),
+            Some(Member::Door(door)) => door.cm_event(self, event),
+            Some(Member::Inbound(inbound)) => {
+                inbound.cm_event(&event);
+                self.forget_id(event.name);
+            }
+            Some(Member::Parting { .. }) | None => {
+                let last = [cm::RDMA_CM_EVENT_DISCONNECTED, cm::RDMA_CM_EVENT_TIMEWAIT_EXIT];
+                if last.contains(&event.kind) {
+                    self.forget_id(event.name);
+                }
+            }
+        }
+    }
+
+    fn member(&self, name: u64) -> Option<Member> {
+        match lock(&self.ids).get(&name)? {
+            Member::Conn(conn) => Some(Member::Conn(conn.clone())),
+            Member::Door(door) => Some(Member::Door(door.clone())),
+            Member::Inbound(inbound) => Some(Member::Inbound(inbound.clone())),
+            Member::Parting { .. } => None,
+        }
+    }
+
+    fn async_event(&self, event: AsyncEvent) {
+        let device = &self.info.device;
+        match event {
+            AsyncEvent::Fatal => self.lose(),
+            AsyncEvent::QpError(qpn) => self.with_qp(qpn, |conn| conn.look()),
+            AsyncEvent::Established(qpn) => self.with_qp(qpn, |conn| conn.established_early()),
+            AsyncEvent::PortActive(port) => log::info!("{device}: port {port} is active"),
+            AsyncEvent::PortDown(port) => log::warn!("{device}: port {port} is down"),
+            AsyncEvent::Other(number) => log::debug!("{device}: asynchronous event {number}"),
+        }
+    }
+
+    fn with_qp(&self, number: u32, act: impl Fn(&crate::conn::Conn)) {
+        self.all_conns()
+            .iter()
+            .filter(|conn| conn.qp.number() == number)
+            .for_each(|conn| act(conn));
+    }
+
+    fn expired(self: &Arc<Self>, name: u64, timer: Timer) {
+        match timer {
+            Timer::Parting => self.forget_id(name),
+            Timer::Look => self.look(),
+            Timer::Connect | Timer::Retry | Timer::Liveness => {
+                let conn = lock(&self.conns).get(&name).cloned();
+                if let Some(conn) = conn {
+                    conn.expired(timer);
+                }
+            }
+        }
+    }
+
+    fn look(&self) {
+        for conn in self.all_conns() {
+            conn.look();
+        }
+        let mut looks = lock(&self.looks);
+        looks.pop_front();
+        if let Some(next) = looks.front() {
+            self.deadline(*next, 0, Timer::Look);
+        }
+    }
+
+    fn arm_probes(&self) {
+        if let Some(probes) = &self.probes
+            && let Err(error) = probes.arm(true)
+        {
+            log::error!("{}: lost peers are noticed late: {error}", self.info.device);
+        }
+    }
+
+    fn take_probes(&self) {
+        let Some(probes) = &self.probes else { return };
+        probes.channel.clear();
+        let mut room = [const { MaybeUninit::uninit() }; 16];
+        loop {
+            let got = probes.poll(&mut room);
+            for wc in got {
+                let (_, name) = Foreign::parse(wc.wr_id);
+                let conn = lock(&self.conns).get(&name).cloned();
+                if let Some(conn) = conn {
+                    let mut state = conn.lock();
+                    conn.probe_ended(&mut state, wc.status);
+                }
+            }
+            if got.len() < 16 {
+                break;
+            }
+        }
+        self.arm_probes();
+    }
+
+    /// Lets loops go on whose queues nobody polls.
+    fn tick(&self) {
+        let queues = lock(&self.watched).clone();
+        for queue in &queues {
+            queue.tick();
+        }
+        lock(&self.watched).retain(|queue| {
+            if queue.waiting.load(Ordering::Acquire) > 0 {
+                return true;
+            }
+            queue.watched.store(false, Ordering::Release);
+            // A loop that began in between found the queue watched.
+            let stay = queue.waiting.load(Ordering::Acquire) > 0;
+            stay && !queue.watched.swap(true, Ordering::AcqRel)
+        });
+    }
+}

@@ -1,0 +1,411 @@
+//! From operations to work requests.
+//!
+//! The usual post goes straight to the device. Where an operation is made up in software, or anything waits behind
+//! one, the [`Line`](fabric_core::emulate::Line) of the connection takes it.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+use fabric_core::emulate::{Leg, LegDevice};
+use fabric_core::work::total_len;
+use fabric_core::{
+    AtomicOp, Error, Failure, Posted, RecvWork, Result, Segment, SendFlags, SendOp, SendWork,
+};
+
+use crate::NAME;
+use crate::conn::{Conn, Foreign};
+use crate::ffi::{ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode as opcode};
+
+/// Requests that go to the device in one call: room for 16 operations of two requests.
+const REQUESTS: usize = 32;
+/// Segments of one call.
+const SEGMENTS: usize = 64;
+/// Most segments of one operation; discovery declares no more.
+pub(crate) const OPERATION_SEGMENTS: usize = 16;
+
+/// Work requests on the stack, on their way to the device.
+struct Chain<W> {
+    requests: [MaybeUninit<W>; REQUESTS],
+    /// How many operations are complete with the request at this place.
+    complete: [u8; REQUESTS],
+    segments: [MaybeUninit<ibv_sge>; SEGMENTS],
+    len: usize,
+    segments_len: usize,
+    operations: u8,
+}
+
+impl<W> Chain<W> {
+    fn new() -> Self {
+        Chain {
+            requests: [const { MaybeUninit::uninit() }; REQUESTS],
+            complete: [0; REQUESTS],
+            segments: [const { MaybeUninit::uninit() }; SEGMENTS],
+            len: 0,
+            segments_len: 0,
+            operations: 0,
+        }
+    }
+
+    /// Whether one more operation surely fits.
+    fn has_room(&self) -> bool {
+        self.len + 2 <= REQUESTS && self.segments_len + OPERATION_SEGMENTS < SEGMENTS
+    }
+
+    #[inline]
+    fn segment(&mut self, addr: u64, length: u32, lkey: u32) {
+        self.segments[self.segments_len].write(ibv_sge { addr, length, lkey });
+        self.segments_len += 1;
+    }
+
+    #[inline]
+    fn local(&mut self, segments: &[Segment]) {
+        for segment in segments {
+            self.segment(segment.addr as u64, segment.len as u32, segment.key as u32);
+        }
+    }
+
+    /// The segments from `first` on.
+    #[inline]
+    fn list(&mut self, first: usize) -> (*mut ibv_sge, i32) {
+        let list = &mut self.segments[first..self.segments_len];
+        (list.as_mut_ptr().cast(), list.len() as i32)
+    }
+
+    #[inline]
+    fn push(&mut self, request: W) {
+        self.requests[self.len].write(request);
+        self.complete[self.len] = self.operations;
+        self.len += 1;
+    }
+
+    /// The last request ends its operation.
+    #[inline]
+    fn end_operation(&mut self) {
+        self.operations += 1;
+        self.complete[self.len - 1] = self.operations;
+    }
+
+    /// How many operations are complete before the request that was not taken.
+    #[cold]
+    fn taken_before(&self, bad: *const W) -> usize {
+        let first = self.requests.as_ptr() as usize;
+        let at = (bad as usize).wrapping_sub(first) / size_of::<W>();
+        let at = at.min(self.len);
+        if at == 0 { 0 } else { self.complete[at - 1].into() }
+    }
+}
+
+/// A request with nothing in it.
+fn blank() -> ibv_send_wr {
+    // SAFETY: numbers and pointers; zero is a value of each.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
+/// Whether no device has the operation.
+pub(crate) fn lacks(op: &SendOp) -> bool {
+    match op {
+        SendOp::Atomic { call, .. } => {
+            let native = match call.op {
+                AtomicOp::Add => !call.ty.is_float(),
+                AtomicOp::CompareSwap => true,
+                _ => false,
+            };
+            !native || call.ty.size() != 8
+        }
+        _ => false,
+    }
+}
+
+impl Conn {
+    /// Posts operations to the send queue.
+    ///
+    /// # Safety
+    /// As [`EndpointOps::post_send`](fabric_core::EndpointOps::post_send).
+    pub(crate) unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
+        let direct = if self.waits.load(Ordering::Acquire) {
+            0
+        } else {
+            work.iter().position(|one| lacks(&one.op)).unwrap_or(work.len())
+        };
+        // SAFETY: the caller's promise is passed on.
+        let posted = unsafe { self.post_direct(&work[..direct]) };
+        if posted.refusal.is_some() || direct == work.len() {
+            return posted;
+        }
+        // SAFETY: as above.
+        let rest = unsafe { self.post_in_line(&work[direct..]) };
+        Posted { accepted: direct + rest.accepted, ..rest }
+    }
+
+    /// Posts behind what waits in software.
+    ///
+    /// # Safety
+    /// As [`post_send`](Conn::post_send).
+    #[cold]
+    unsafe fn post_in_line(&self, work: &[SendWork<'_>]) -> Posted {
+        let mut state = self.lock();
+        for (done, one) in work.iter().enumerate() {
+            if self.is_dead() {
+                return Posted::until(done, Error::NotConnected);
+            }
+            // SAFETY: the caller's promise; the line ends before the queue pair does.
+            if let Err(error) = unsafe { state.line.post(one, &mut Direct(self)) } {
+                self.set_waits(!state.line.is_idle());
+                return Posted::until(done, error);
+            }
+        }
+        self.set_waits(!state.line.is_idle());
+        Posted::all(work.len())
+    }
+
+    /// Posts to the device.
+    ///
+    /// # Safety
+    /// As [`post_send`](Conn::post_send); nothing waits in the line, or the line's lock is held.
+    #[inline]
+    pub(crate) unsafe fn post_direct(&self, work: &[SendWork<'_>]) -> Posted {
+        let mut accepted = 0;
+        while accepted < work.len() {
+            let mut chain = Chain::new();
+            for one in &work[accepted..] {
+                if !chain.has_room() {
+                    break;
+                }
+                self.tokens.note_send(one.token, matches!(one.op, SendOp::Send { .. }));
+                self.lower(one, &mut chain);
+            }
+            let operations = usize::from(chain.operations);
+            // SAFETY: the caller's promise; the chain is on this stack until the call returns.
+            match unsafe { self.hand_over(&mut chain) } {
+                Ok(()) => accepted += operations,
+                Err((taken, error)) => return Posted::until(accepted + taken, error),
+            }
+        }
+        Posted::all(accepted)
+    }
+
+    /// # Safety
+    /// As [`post_direct`](Conn::post_direct).
+    #[inline]
+    unsafe fn hand_over(&self, chain: &mut Chain<ibv_send_wr>) -> Result<(), (usize, Error)> {
+        // SAFETY: the first `len` requests are initialized.
+        let requests = unsafe {
+            std::slice::from_raw_parts_mut(
+                chain.requests.as_mut_ptr().cast::<ibv_send_wr>(),
+                chain.len,
+            )
+        };
+        for i in 1..requests.len() {
+            let next: *mut ibv_send_wr = &mut requests[i];
+            requests[i - 1].next = next;
+        }
+        let Some(first) = requests.first_mut() else { return Ok(()) };
+        // SAFETY: the caller's promise.
+        unsafe { self.qp.post_send(first) }
+            .map_err(|(bad, cause)| (chain.taken_before(bad), refused(cause)))
+    }
+
+    /// Turns an operation into one work request, or two.
+    #[inline]
+    fn lower(&self, work: &SendWork<'_>, chain: &mut Chain<ibv_send_wr>) {
+        let mut request = blank();
+        request.wr_id = work.token.to_bits();
+        request.send_flags = flags(work.flags);
+        let first = chain.segments_len;
+        if work.flags.contains(SendFlags::INJECT) && !work.segments.is_empty() {
+            self.inject(work, &mut request, chain);
+        } else {
+            chain.local(work.segments);
+        }
+        let mut witness = None;
+        match work.op {
+            SendOp::Send { imm } => {
+                set_immediate(&mut request, imm, opcode::IBV_WR_SEND, opcode::IBV_WR_SEND_WITH_IMM)
+            }
+            SendOp::Write { to, imm } => {
+                let (plain, with) = (opcode::IBV_WR_RDMA_WRITE, opcode::IBV_WR_RDMA_WRITE_WITH_IMM);
+                set_immediate(&mut request, imm, plain, with);
+                set_remote(&mut request, to.addr, to.key as u32);
+                if work.flags.contains(SendFlags::DELIVERY_COMPLETE) && !work.segments.is_empty() {
+                    witness = Some((to.key >> 32) as u32);
+                }
+            }
+            SendOp::Read { from } => {
+                request.opcode = opcode::IBV_WR_RDMA_READ;
+                set_remote(&mut request, from.addr, from.key as u32);
+            }
+            SendOp::Atomic { at, call, fetch } => {
+                let swap = call.op == AtomicOp::CompareSwap;
+                request.opcode = if swap {
+                    opcode::IBV_WR_ATOMIC_CMP_AND_SWP
+                } else {
+                    opcode::IBV_WR_ATOMIC_FETCH_AND_ADD
+                };
+                request.wr.atomic.remote_addr = at.addr;
+                request.wr.atomic.rkey = at.key as u32;
+                request.wr.atomic.compare_add = if swap { call.compare } else { call.operand };
+                request.wr.atomic.swap = call.operand;
+                if !fetch {
+                    chain.segment(self.place.discard(), 8, self.place.lkey);
+                }
+            }
+        }
+        (request.sg_list, request.num_sge) = chain.list(first);
+        let Some(key) = witness else {
+            chain.push(request);
+            return chain.end_operation();
+        };
+        // The bytes are there when the answer of a read behind them is.
+        request.send_flags &= !ibv_send_flags::IBV_SEND_SIGNALED.0;
+        chain.push(request);
+        let mut read = blank();
+        read.wr_id = work.token.to_bits();
+        read.opcode = opcode::IBV_WR_RDMA_READ;
+        read.send_flags = flags(work.flags & SendFlags::SIGNALED);
+        set_remote(&mut read, 0, key);
+        let first = chain.segments_len;
+        chain.segment(self.place.discard(), 1, self.place.lkey);
+        (read.sg_list, read.num_sge) = chain.list(first);
+        chain.push(read);
+        chain.end_operation();
+    }
+
+    /// Takes bytes that the caller may change as soon as the post returns.
+    fn inject(
+        &self,
+        work: &SendWork<'_>,
+        request: &mut ibv_send_wr,
+        chain: &mut Chain<ibv_send_wr>,
+    ) {
+        if total_len(work.segments) <= self.qp.inline() as usize {
+            request.send_flags |= ibv_send_flags::IBV_SEND_INLINE.0;
+            return chain.local(work.segments);
+        }
+        let (addr, len, lkey) = self.bounce(work);
+        chain.segment(addr, len, lkey);
+    }
+
+    /// Posts receives.
+    ///
+    /// # Safety
+    /// As [`EndpointOps::post_recv`](fabric_core::EndpointOps::post_recv).
+    #[inline]
+    pub(crate) unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted {
+        let mut accepted = 0;
+        while accepted < work.len() {
+            let mut chain = Chain::new();
+            for one in &work[accepted..] {
+                if !chain.has_room() {
+                    break;
+                }
+                self.tokens.note_recv(one.token);
+                let first = chain.segments_len;
+                chain.local(one.segments);
+                let (sg_list, num_sge) = chain.list(first);
+                let wr_id = one.token.to_bits();
+                chain.push(ibv_recv_wr { wr_id, next: ptr::null_mut(), sg_list, num_sge });
+                chain.end_operation();
+            }
+            let operations = usize::from(chain.operations);
+            // SAFETY: the first `len` requests are initialized.
+            let requests = unsafe {
+                std::slice::from_raw_parts_mut(
+                    chain.requests.as_mut_ptr().cast::<ibv_recv_wr>(),
+                    chain.len,
+                )
+            };
+            for i in 1..requests.len() {
+                let next: *mut ibv_recv_wr = &mut requests[i];
+                requests[i - 1].next = next;
+            }
+            let Some(head) = requests.first_mut() else { break };
+            // SAFETY: the caller's promise; the chain is on this stack until the call returns.
+            if let Err((bad, cause)) = unsafe { self.qp.post_recv(head) } {
+                return Posted::until(accepted + chain.taken_before(bad), refused(cause));
+            }
+            accepted += operations;
+        }
+        self.flush_late_receives();
+        Posted::all(accepted)
+    }
+
+    /// Asks whether the other end lives, by a write of nothing that needs no right there.
+    pub(crate) fn post_nothing(&self) -> io::Result<()> {
+        let mut request = blank();
+        request.wr_id = Foreign::Probe.name(self.name);
+        request.opcode = opcode::IBV_WR_RDMA_WRITE;
+        request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
+        // SAFETY: no segments; the caller holds the lock that `destroy` takes.
+        unsafe { self.probed_qp().post_send(&mut request) }.map_err(|(_, cause)| cause)
+    }
+}
+
+/// The device, for the line of a connection whose lock is held.
+pub(crate) struct Direct<'a>(pub(crate) &'a Conn);
+
+impl LegDevice for Direct<'_> {
+    fn lacks(&self, op: &SendOp) -> bool {
+        lacks(op)
+    }
+
+    fn leg(&mut self, leg: &Leg, how: SendFlags) -> Result<()> {
+        let mut chain = Chain::new();
+        let mut request = blank();
+        request.wr_id = Foreign::Leg.name(self.0.name);
+        request.opcode = opcode::IBV_WR_ATOMIC_CMP_AND_SWP;
+        request.send_flags = flags(how & SendFlags::FENCE | SendFlags::SIGNALED);
+        request.wr.atomic.remote_addr = leg.at.addr;
+        request.wr.atomic.rkey = leg.at.key as u32;
+        request.wr.atomic.compare_add = leg.compare;
+        request.wr.atomic.swap = leg.swap;
+        chain.segment(self.0.place.result(), 8, self.0.place.lkey);
+        (request.sg_list, request.num_sge) = chain.list(0);
+        chain.push(request);
+        chain.end_operation();
+        // SAFETY: the result's place belongs to the connection, which outlives its queue pair.
+        unsafe { self.0.hand_over(&mut chain) }.map_err(|(_, error)| error)
+    }
+
+    unsafe fn post(&mut self, work: &SendWork<'_>) -> Result<()> {
+        // SAFETY: the caller's promise is passed on.
+        match unsafe { self.0.post_direct(std::slice::from_ref(work)) } {
+            Posted { refusal: Some(error), .. } => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[inline]
+fn flags(how: SendFlags) -> u32 {
+    let mut flags = 0;
+    if how.contains(SendFlags::SIGNALED) {
+        flags |= ibv_send_flags::IBV_SEND_SIGNALED.0;
+    }
+    if how.contains(SendFlags::FENCE) {
+        flags |= ibv_send_flags::IBV_SEND_FENCE.0;
+    }
+    flags
+}
+
+#[inline]
+fn set_immediate(request: &mut ibv_send_wr, imm: Option<u32>, plain: u32, with: u32) {
+    request.opcode = if imm.is_some() { with } else { plain };
+    request.imm_data_invalidated_rkey_union.imm_data = imm.unwrap_or_default().to_be();
+}
+
+#[inline]
+fn set_remote(request: &mut ibv_send_wr, addr: u64, rkey: u32) {
+    request.wr.rdma.remote_addr = addr;
+    request.wr.rdma.rkey = rkey;
+}
+
+/// A request that the driver did not take, though everything was checked and there is room.
+#[cold]
+fn refused(cause: io::Error) -> Error {
+    match crate::ffi::code(&cause) {
+        Some(libc::ENOTCONN) => Error::NotConnected,
+        _ => Error::Internal(Failure::new("post", "the device refused").of(NAME).because(cause)),
+    }
+}

@@ -1,0 +1,111 @@
+//! Registrations.
+//!
+//! A remote key has the region's own key in its low half. In the high half is the key of the domain's witness word
+//! (`scratch.rs`), which a delivery-complete write reads: the descriptor carries both to the peer.
+
+use std::io;
+use std::sync::Arc;
+
+use fabric_core::{Access, Error, Failure, RegistrationOps, Result, memory};
+
+use crate::ffi::{self, ibv_access_flags};
+use crate::handle::Mr;
+use crate::manager::Shared;
+use crate::{NAME, device};
+
+/// A registration; its drop revokes the key.
+pub struct VerbsRegistration {
+    /// Taken out by the drop.
+    mr: Option<Mr>,
+    base: u64,
+    key: u64,
+    local_key: u32,
+    shared: Arc<Shared>,
+}
+
+impl VerbsRegistration {
+    /// # Safety
+    /// As [`DomainOps::register`](fabric_core::DomainOps::register).
+    pub(crate) unsafe fn new(
+        shared: &Arc<Shared>,
+        (addr, len): (*mut u8, usize),
+        access: Access,
+    ) -> Result<Self> {
+        shared.check_device()?;
+        // SAFETY: the caller's promise.
+        let mr = unsafe { Mr::new(&shared.pd, (addr, len), addr as u64, flags(access)) };
+        let mr = mr.map_err(|cause| match memory::probe(addr, len, access) {
+            // RXE says ENOMEM to that as well.
+            Err(unmapped) => unmapped,
+            Ok(()) => failed("register", addr, len, cause),
+        })?;
+        let key = u64::from(shared.scratch.witness_key()) << 32 | u64::from(mr.rkey());
+        let local_key = mr.lkey();
+        Ok(VerbsRegistration {
+            mr: Some(mr),
+            base: addr as u64,
+            key,
+            local_key,
+            shared: shared.clone(),
+        })
+    }
+}
+
+impl RegistrationOps for VerbsRegistration {
+    fn local_key(&self) -> u64 {
+        self.local_key.into()
+    }
+
+    fn remote_key(&self) -> u64 {
+        self.key
+    }
+
+    fn remote_base(&self) -> u64 {
+        self.base
+    }
+}
+
+impl Drop for VerbsRegistration {
+    fn drop(&mut self) {
+        drop(self.mr.take());
+        self.shared.deregistered();
+    }
+}
+
+fn flags(access: Access) -> ibv_access_flags {
+    let mut flags = ibv_access_flags(0);
+    let pairs = [
+        (Access::LOCAL_WRITE, ibv_access_flags::IBV_ACCESS_LOCAL_WRITE),
+        (Access::REMOTE_READ, ibv_access_flags::IBV_ACCESS_REMOTE_READ),
+        (Access::REMOTE_WRITE, ibv_access_flags::IBV_ACCESS_REMOTE_WRITE),
+        (Access::REMOTE_ATOMIC, ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC),
+        (Access::RELAXED_ORDERING, ibv_access_flags::IBV_ACCESS_RELAXED_ORDERING),
+    ];
+    for (right, flag) in pairs {
+        if access.contains(right) {
+            flags |= flag;
+        }
+    }
+    flags
+}
+
+/// A failed registration, with what would help.
+pub(crate) fn failed(
+    operation: &'static str,
+    addr: *mut u8,
+    len: usize,
+    cause: io::Error,
+) -> Error {
+    let invalid = |text: String| Error::InvalidArgument(Failure::new(operation, text).of(NAME));
+    match ffi::code(&cause) {
+        Some(libc::EFAULT) => {
+            invalid(format!("{len} bytes at {addr:p} are not all mapped, or not all writable"))
+        }
+        Some(libc::EINVAL) => invalid(format!("{len} bytes at {addr:p} cannot be registered")),
+        Some(libc::ENOMEM) => {
+            let text = format!("no room to lock {len} bytes; {}", device::memlock_remedy());
+            Error::NoMemory(Failure::new(operation, text).of(NAME).because(cause))
+        }
+        _ => Error::system(operation, NAME, cause),
+    }
+}

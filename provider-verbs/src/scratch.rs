@@ -1,0 +1,120 @@
+//! Registered memory of the domain's own: places where the device puts what nobody reads, and the word that a
+//! delivery-complete reads at the target.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fabric_core::{Error, Memory, Result};
+
+use crate::ffi::ibv_access_flags;
+use crate::handle::{Mr, Pd};
+use crate::region;
+
+const PAGE: usize = 4096;
+/// Bytes of a place: results of two endpoints do not share a cache line.
+const PLACE: usize = 64;
+const PLACES: usize = 256;
+
+/// Memory and its registration, in the order in which they end.
+struct Slab {
+    mr: Mr,
+    memory: Memory,
+}
+
+impl Slab {
+    fn new(pd: &Arc<Pd>, len: usize, iova: Option<u64>, access: ibv_access_flags) -> Result<Self> {
+        let memory = Memory::aligned(len, PAGE)?;
+        let addr = memory.as_ptr();
+        let iova = iova.unwrap_or(addr as u64);
+        // SAFETY: the slab holds the memory until its registration is dropped; this crate reaches it only through
+        // `fabric_core::memory`.
+        let mr = unsafe { Mr::new(pd, (addr, len), iova, access) };
+        let mr = mr.map_err(|cause| region::failed("open domain", addr, len, cause))?;
+        Ok(Slab { mr, memory })
+    }
+}
+
+/// The domain's own registered memory.
+pub(crate) struct Scratch {
+    pd: Arc<Pd>,
+    witness: Slab,
+    places: Mutex<Places>,
+}
+
+#[derive(Default)]
+struct Places {
+    slabs: Vec<Slab>,
+    free: Vec<(usize, usize)>,
+}
+
+impl Scratch {
+    pub(crate) fn new(pd: &Arc<Pd>) -> Result<Arc<Self>> {
+        // Named from zero on, so that its key alone says where it is.
+        let witness = Slab::new(pd, PAGE, Some(0), ibv_access_flags::IBV_ACCESS_REMOTE_READ)?;
+        Ok(Arc::new(Scratch { pd: pd.clone(), witness, places: Mutex::default() }))
+    }
+
+    /// The key of the word at address zero that a peer reads to know that its writes have arrived.
+    pub(crate) fn witness_key(&self) -> u32 {
+        self.witness.mr.rkey()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place of an endpoint's own.
+    pub(crate) fn place(self: &Arc<Self>) -> Result<Place> {
+        let mut places = self.lock();
+        if places.free.is_empty() {
+            let access = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE;
+            places.slabs.push(Slab::new(&self.pd, PLACE * PLACES, None, access)?);
+            let slab = places.slabs.len() - 1;
+            places.free.extend((0..PLACES).rev().map(|place| (slab, place)));
+        }
+        let Some((slab, place)) = places.free.pop() else {
+            return Err(Error::Internal(fabric_core::Failure::new("make endpoint", "no place")));
+        };
+        let Slab { memory, mr } = &places.slabs[slab];
+        let addr = memory.as_ptr().wrapping_add(place * PLACE);
+        Ok(Place { addr, lkey: mr.lkey(), name: (slab, place), scratch: self.clone() })
+    }
+}
+
+/// 64 registered bytes: word 0 takes what nobody reads, word 1 the results of compare-and-swap loops.
+pub(crate) struct Place {
+    addr: *mut u8,
+    pub(crate) lkey: u32,
+    name: (usize, usize),
+    scratch: Arc<Scratch>,
+}
+
+// SAFETY: the memory belongs to the scratch, which the place holds; it is reached through `fabric_core::memory` only.
+unsafe impl Send for Place {}
+// SAFETY: as above.
+unsafe impl Sync for Place {}
+
+impl Place {
+    /// Where the device puts what nobody reads.
+    pub(crate) fn discard(&self) -> u64 {
+        self.addr as u64
+    }
+
+    /// Where the device puts the result of a leg.
+    pub(crate) fn result(&self) -> u64 {
+        self.addr as u64 + 8
+    }
+
+    /// The result of the last leg.
+    pub(crate) fn load_result(&self) -> u64 {
+        let mut word = [0; 8];
+        // SAFETY: word 1 of the place; the device has written it before it reported the leg.
+        unsafe { fabric_core::memory::load(self.addr.wrapping_add(8), &mut word) };
+        u64::from_ne_bytes(word)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.scratch.lock().free.push(self.name);
+    }
+}
