@@ -4,23 +4,23 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup conformance test fmt lint doc unit miri msrv package deny bench
+.PHONY: help setup conformance test fmt lint doc unit miri msrv package deny bench softroce softroce-shell
 
 CARGO ?= cargo
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 help: ## List the commands
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
-setup: ## Install what is missing: a linker, the Rust toolchain
+setup: ## Install what is missing: a linker, the Rust toolchain, libibverbs, librdmacm, libclang 14
 	@scripts/setup
 
-conformance: setup ## Run the conformance suite over every provider this machine has
-	@. scripts/env && $(CARGO) run --quiet --release -p conformance --bin fabric-conformance -- $(ARGS)
+conformance: setup ## Run the conformance suite over every provider: verbs in a guest where there is no RDMA device
+	@CARGO="$(CARGO)" scripts/conformance $(ARGS)
 
 test: setup ## Format, lints, docs, all tests, Miri, MSRV, packages, conformance
 	@. scripts/env && $(MAKE) --no-print-directory fmt lint doc unit msrv package deny miri
-	@. scripts/env && $(CARGO) run --quiet --release -p conformance --bin fabric-conformance -- --jobs 4
+	@CARGO="$(CARGO)" scripts/conformance --jobs 4
 	@echo "make test: all passed"
 
 fmt: ## Check the format
@@ -51,3 +51,9 @@ miri: ## fabric-core and the handles under Miri
 
 bench: ## First figures: post and poll, and TCP against plain sockets
 	$(CARGO) bench -p fabric
+
+softroce: ## Run CMD="..." in a guest with a software RDMA device; OPTIONS="..." as scripts/softroce --help tells
+	@scripts/softroce $(OPTIONS) -- bash -c "$${CMD:?say what to run: make softroce CMD=...}"
+
+softroce-shell: ## A prompt in such a guest
+	@scripts/softroce $(OPTIONS)
