@@ -6,6 +6,7 @@ use std::time::Duration;
 use fabric::{AtomicScope, Capabilities, Hints, Info};
 
 use crate::check::Outcome;
+use crate::freedom::Freedom;
 use crate::rig::Rig;
 
 /// One rule of the contract, and the function that shows whether a provider keeps it.
@@ -28,6 +29,8 @@ pub struct Case {
     pub soak: bool,
     /// Whether a naive emulation of RMA over a byte stream fails it.
     pub trap: bool,
+    /// What of its transcript may differ between providers.
+    pub freedom: Freedom,
     /// The function.
     pub run: fn(&Rig) -> Outcome,
 }
@@ -42,7 +45,9 @@ impl Case {
         run: fn(&Rig) -> Outcome,
     ) -> Self {
         let limit = Duration::from_secs(60);
-        Case { group, name, needs, about, limit, exclusive: false, soak: false, trap: false, run }
+        let freedom = Freedom::None;
+        let (exclusive, soak, trap) = (false, false, false);
+        Case { group, name, needs, about, limit, exclusive, soak, trap, freedom, run }
     }
 
     /// With another time limit.
@@ -69,6 +74,12 @@ impl Case {
         self
     }
 
+    /// The contract leaves something of its transcript open.
+    pub const fn freedom(mut self, freedom: Freedom) -> Self {
+        self.freedom = freedom;
+        self
+    }
+
     /// `group.name`.
     pub fn id(&self) -> String {
         format!("{}.{}", self.group, self.name)
@@ -76,7 +87,10 @@ impl Case {
 }
 
 /// A group of cases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Group {
     /// What there is, and why the rest is not.
@@ -209,6 +223,16 @@ impl Needs {
     pub const fn forged_wire(mut self) -> Self {
         self.forged_wire = true;
         self
+    }
+
+    /// Whether the contract leaves it to each device to offer what this names beyond sends, RMA and atomics; so
+    /// that a case may be unsupported on one provider and pass on another.
+    pub const fn is_optional(&self) -> bool {
+        let declared = Capabilities::UNIQUE_KEYS
+            .union(Capabilities::SECRET_KEYS)
+            .union(Capabilities::LOCKS_MEMORY)
+            .union(Capabilities::PROGRESS_WHILE_STOPPED);
+        self.capabilities.intersects(declared) || self.atomic_scope.is_some() || self.forged_wire
     }
 
     /// What of it a device lacks; empty if the case can run. `forges` says whether the provider under test

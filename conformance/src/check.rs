@@ -1,9 +1,11 @@
 //! How a case says what it expected and what it saw.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::panic::Location;
 
 use fabric::{BatchError, Error};
+use serde::{Deserialize, Serialize};
 
 /// How a case ended.
 pub type Outcome = Result<(), Failed>;
@@ -11,15 +13,47 @@ pub type Outcome = Result<(), Failed>;
 /// A rule that was not kept: what was expected, what was seen, where it was checked.
 ///
 /// `?` turns errors of `fabric` into it: a call that fails where the case does not expect it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Failed(Box<Inner>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Inner {
     expected: String,
     seen: String,
-    at: Option<&'static Location<'static>>,
+    at: Option<Place>,
     dump: Option<String>,
+}
+
+/// A line of source.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Place {
+    file: Cow<'static, str>,
+    line: u32,
+}
+
+impl Place {
+    /// The file, as the compiler was given it.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The line, from 1.
+    pub fn line(&self) -> u32 {
+        self.line
+    }
+}
+
+impl From<&'static Location<'static>> for Place {
+    fn from(at: &'static Location<'static>) -> Self {
+        Place { file: at.file().into(), line: at.line() }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
 }
 
 impl Failed {
@@ -41,7 +75,7 @@ impl Failed {
         seen: impl Into<String>,
     ) -> Self {
         let mut failed = Self::nowhere(expected, seen);
-        failed.0.at = Some(place);
+        failed.0.at = Some(place.into());
         failed
     }
 
@@ -62,8 +96,8 @@ impl Failed {
     }
 
     /// The line that checked it.
-    pub fn place(&self) -> Option<&'static Location<'static>> {
-        self.0.at
+    pub fn place(&self) -> Option<&Place> {
+        self.0.at.as_ref()
     }
 
     /// Where both sides stood, if somebody looked.
@@ -76,7 +110,7 @@ impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "expected {}; seen {}", self.expected(), self.seen())?;
         if let Some(at) = self.place() {
-            write!(f, " ({}:{})", at.file(), at.line())?;
+            write!(f, " ({at})")?;
         }
         match self.dump() {
             Some(dump) => write!(f, "\n{}", dump.trim_end()),

@@ -7,12 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fabric::{
-    Access, Completion, CompletionQueue, DisconnectReason, Domain, Endpoint, EndpointAttr, Error,
-    Event, Slices, Status,
+    Access, Completion, CompletionQueue, DisconnectReason, Domain, Endpoint, EndpointAttr,
+    EndpointState, Error, Event, Slices, Status,
 };
 
 use crate::check::{Failed, Outcome, show};
 use crate::guarded::Guarded;
+use crate::recorded::{RecordedEvents, RecordedQueue};
+use crate::recorder::{Place, Recorder};
 use crate::watch::Watch;
 
 /// How long anything that should happen may take, before scaling.
@@ -26,7 +28,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// - The queue is the endpoint's own, unless the case gave it one, with exactly the room that its depths need.
 pub struct End {
     endpoint: Arc<Endpoint>,
-    cq: CompletionQueue,
+    cq: RecordedQueue,
+    events: RecordedEvents,
     domain: Domain,
     watch: Arc<Watch>,
     factor: f64,
@@ -38,16 +41,20 @@ impl End {
         cq: &CompletionQueue,
         attr: EndpointAttr,
         watch: &Arc<Watch>,
+        recorder: &Arc<Recorder>,
         factor: f64,
-        name: &str,
+        place: Place,
     ) -> fabric::Result<Self> {
         let endpoint = Arc::new(domain.endpoint().attr(attr).build(cq)?);
-        watch.add_endpoint(name, &endpoint);
-        Ok(End { endpoint, cq: cq.clone(), domain: domain.clone(), watch: watch.clone(), factor })
+        recorder.add_endpoint(place, endpoint.id());
+        watch.add_endpoint(&format!("domain {place}"), &endpoint);
+        let cq = RecordedQueue::new(cq, place, recorder);
+        let events = RecordedEvents::new(domain.events(), place, recorder);
+        Ok(End { endpoint, cq, events, domain: domain.clone(), watch: watch.clone(), factor })
     }
 
     /// Its completion queue. A clone of it outlives this end.
-    pub fn cq(&self) -> &CompletionQueue {
+    pub fn cq(&self) -> &RecordedQueue {
         &self.cq
     }
 
@@ -183,7 +190,7 @@ impl End {
     pub fn expect_connected(&self) -> Result<Box<[u8]>, Failed> {
         let place = Location::caller();
         self.watch.stands_at(place);
-        let outcome = self.endpoint.wait_connected(Some(self.scaled(PATIENCE)));
+        let outcome = self.wait_connected(Some(self.scaled(PATIENCE)));
         outcome.map_err(|error| self.failed(place, "the connection to stand", show(&error)))
     }
 
@@ -195,8 +202,36 @@ impl End {
     pub fn expect_disconnected(&self) -> Result<DisconnectReason, Failed> {
         let place = Location::caller();
         self.watch.stands_at(place);
-        let outcome = self.endpoint.wait_disconnected(Some(self.scaled(PATIENCE)));
+        let outcome = self.wait_disconnected(Some(self.scaled(PATIENCE)));
         outcome.map_err(|error| self.failed(place, "the connection to end", show(&error)))
+    }
+
+    /// As [`Endpoint::wait_connected`]; the outcome that it takes goes into the transcript.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_connected(&self, timeout: Option<Duration>) -> fabric::Result<Box<[u8]>> {
+        let outcome = self.endpoint.wait_connected(timeout);
+        // What is no outcome of the attempt has taken no event: `TimedOut` is one only if the attempt is over.
+        match &outcome {
+            Ok(data) => {
+                self.events.note(&Event::Connected { endpoint: self.id(), data: data.clone() });
+            }
+            Err(Error::NotConnected | Error::InvalidState(_)) => {}
+            Err(Error::TimedOut) if self.state() == EndpointState::Connecting => {}
+            Err(error) => self.events.note_failed(self.id(), error),
+        }
+        outcome
+    }
+
+    /// As [`Endpoint::wait_disconnected`]; the event that it takes goes into the transcript.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_disconnected(&self, timeout: Option<Duration>) -> fabric::Result<DisconnectReason> {
+        self.endpoint.wait_disconnected(timeout).inspect(|&reason| {
+            self.events.note(&Event::Disconnected { endpoint: self.id(), reason });
+        })
     }
 
     /// The next event of its domain, whatever endpoint or listener it is of.
@@ -207,7 +242,7 @@ impl End {
     pub fn next_event(&self) -> Result<Event, Failed> {
         let place = Location::caller();
         self.watch.stands_at(place);
-        let event = self.domain.events().wait(Some(self.scaled(PATIENCE)));
+        let event = self.events.wait(Some(self.scaled(PATIENCE)));
         event.map_err(|error| self.failed(place, "an event", show(&error)))
     }
 
@@ -219,7 +254,7 @@ impl End {
     pub fn expect_no_event_for(&self, time: Duration) -> Outcome {
         let place = Location::caller();
         self.watch.stands_at(place);
-        match self.domain.events().wait(Some(self.scaled(time))) {
+        match self.events.wait(Some(self.scaled(time))) {
             Err(Error::TimedOut) => Ok(()),
             seen => Err(self.failed(place, format!("no event for {time:?}"), show(&seen))),
         }

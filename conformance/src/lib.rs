@@ -31,6 +31,12 @@
 //! - Whatever is random comes from the seed, which the report tells, and from the case's name: one case alone
 //!   sees the same numbers as in a full run.
 //!
+//! # What providers are compared by
+//! What a case takes from the API is its [`Transcript`]: kinds, statuses, lengths, immediates and contexts of
+//! completions, one sequence for each endpoint and side, and one of events for each domain; no times, keys or ports.
+//! The ends of a rig record it. [`Matrix::merge`] puts the runs of several providers side by side, of one process or
+//! of several, and compares transcripts: they are equal but for the [`Freedom`] that a case states.
+//!
 //! # Cases
 #![doc = include_str!("../CASES.md")]
 #![deny(unsafe_code)] // allowed in `sys` alone
@@ -40,29 +46,42 @@ mod case;
 mod cases;
 mod check;
 mod end;
+mod environment;
 mod forge;
+mod freedom;
 mod guarded;
+mod matrix;
+mod merge;
 mod pattern;
 pub mod prelude;
+mod recorded;
+mod recorder;
 mod report;
 mod rig;
 mod runner;
 #[allow(unsafe_code)] // fork, mmap: the one place for it
 mod sys;
 mod target;
+mod transcript;
 mod usage;
 mod watch;
 
 pub use case::{Case, Group, Needs};
 pub use cases::{case, cases};
-pub use check::{Failed, Outcome};
+pub use check::{Failed, Outcome, Place};
 #[doc(hidden)] // the macros' own
 pub use check::{difference as __difference, show as __show};
 pub use end::End;
+pub use environment::Environment;
 pub use forge::{MISALIGN, forged_access, forged_key, forged_range};
+pub use freedom::Freedom;
 pub use guarded::{GUARD, Guarded};
+pub use matrix::{Cell, Column, Matrix, Row, Totals, Verdict};
+pub use merge::MergeError;
 pub use pattern::{Pattern, Rng};
-pub use report::{CaseResult, Counts, ProviderEntry, Report, Status, Summary};
+pub use recorded::{RecordedEvents, RecordedQueue};
+pub use report::{CaseResult, Counts, FORMAT, ProviderEntry, Report, Status, Summary};
 pub use rig::Rig;
 pub use runner::{Options, Progress, RunError, Wanted, run, run_case, select};
 pub use target::Target;
+pub use transcript::{Difference, Sequence, Transcript};

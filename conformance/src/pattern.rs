@@ -36,7 +36,7 @@ impl Pattern {
 }
 
 /// The finalizer of splitmix64 (Steele, Lea, Flood 2014): every bit of the input changes half of the output.
-const fn mix(mut z: u64) -> u64 {
+pub(crate) const fn mix(mut z: u64) -> u64 {
     z = z.wrapping_add(GOLDEN);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,15 +1,21 @@
-//! What a run found.
+//! What a run found. Its JSON form is the record that `fabric-conformance merge` reads.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fabric::Info;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::case::{Case, Group};
 use crate::check::Failed;
+use crate::environment::Environment;
+use crate::transcript::Transcript;
+
+/// The version of the JSON form: of what the fields mean. A reader takes its own version only.
+pub const FORMAT: u32 = 1;
 
 /// How a case ended on a provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// The rule is kept.
@@ -21,7 +27,7 @@ pub enum Status {
 }
 
 /// A provider of the run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProviderEntry {
     /// Its name.
@@ -30,10 +36,16 @@ pub struct ProviderEntry {
     pub device: Option<String>,
     /// Its version.
     pub version: Option<String>,
+    /// What the device says of itself: description, addresses, capabilities, ports, links.
+    #[serde(default)]
+    pub declares: BTreeMap<String, String>,
+    /// The limits it declares.
+    #[serde(default)]
+    pub limits: BTreeMap<String, u64>,
     /// Why nothing ran on it, if so.
     pub unavailable: Option<String>,
     /// Whether the user's own choice left it out; then it is no failure of a strict run.
-    #[serde(skip)]
+    #[serde(default)]
     pub left_out: bool,
 }
 
@@ -43,19 +55,40 @@ impl ProviderEntry {
             name: info.provider.to_owned(),
             device: Some(info.device.clone()),
             version: Some(info.version.clone()),
+            declares: declared(info),
+            limits: info.limits.named().map(|(name, most)| (name.to_owned(), most)).into(),
             unavailable: None,
             left_out: false,
         }
     }
 
     pub(crate) fn unavailable(name: &str, reason: String, left_out: bool) -> Self {
-        let name = name.to_owned();
-        ProviderEntry { name, device: None, version: None, unavailable: Some(reason), left_out }
+        ProviderEntry {
+            name: name.to_owned(),
+            device: None,
+            version: None,
+            declares: BTreeMap::new(),
+            limits: BTreeMap::new(),
+            unavailable: Some(reason),
+            left_out,
+        }
     }
 }
 
+fn declared(info: &Info) -> BTreeMap<String, String> {
+    let addresses: Vec<_> = info.addresses.iter().map(ToString::to_string).collect();
+    let declared = [
+        ("addresses", addresses.join(", ")),
+        ("atomic scope", info.atomic_scope.to_string()),
+        ("capabilities", info.capabilities.names()),
+        ("description", info.description.clone()),
+    ];
+    let declared = declared.map(|(name, value)| (name.to_owned(), value));
+    info.details.iter().cloned().chain(declared).collect()
+}
+
 /// How one case ended on one provider.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CaseResult {
     /// `group.name`.
@@ -67,21 +100,30 @@ pub struct CaseResult {
     /// What was expected and seen, or what is missing; empty for a pass.
     pub detail: String,
     /// How long it took.
-    #[serde(rename = "ms", serialize_with = "as_milliseconds")]
+    #[serde(rename = "ms", with = "milliseconds")]
     pub time: Duration,
     /// The group.
-    #[serde(skip)]
     pub group: Group,
     /// The failure in its parts.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failed>,
+    /// What the case took from the API.
+    #[serde(default)]
+    pub transcript: Transcript,
 }
 
-fn as_milliseconds<S: serde::Serializer>(
-    time: &Duration,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(time.as_millis() as u64)
+mod milliseconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(time.as_millis() as u64)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_millis)
+    }
 }
 
 impl CaseResult {
@@ -94,6 +136,7 @@ impl CaseResult {
             time,
             group: case.group,
             failure: None,
+            transcript: Transcript::default(),
         }
     }
 
@@ -112,7 +155,7 @@ impl CaseResult {
 }
 
 /// Results by status.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Counts {
     /// Cases that passed.
@@ -126,9 +169,13 @@ pub struct Counts {
 impl Counts {
     /// Counts results.
     pub fn of<'a>(results: impl IntoIterator<Item = &'a CaseResult>) -> Self {
+        Counts::of_statuses(results.into_iter().map(|result| result.status))
+    }
+
+    pub(crate) fn of_statuses(statuses: impl Iterator<Item = Status>) -> Self {
         let mut counts = Counts::default();
-        for result in results {
-            match result.status {
+        for status in statuses {
+            match status {
                 Status::Pass => counts.pass += 1,
                 Status::Fail => counts.fail += 1,
                 Status::Unsupported => counts.unsupported += 1,
@@ -144,7 +191,7 @@ impl Counts {
 }
 
 /// The run in numbers.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Summary {
     /// Results by status.
@@ -154,6 +201,8 @@ pub struct Summary {
     pub unavailable: usize,
     /// Whether unsupported cases and unavailable providers are failures.
     pub strict: bool,
+    /// Whether long cases ran too, and larger counts.
+    pub soak: bool,
     /// The seed of everything random.
     pub seed: u64,
     /// How long the run took.
@@ -163,9 +212,15 @@ pub struct Summary {
 }
 
 /// What a run found. Its JSON form is that of the program.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Report {
+    /// The version of this form, [`FORMAT`].
+    pub format: u32,
+    /// The version of the program that ran.
+    pub program: String,
+    /// The machine.
+    pub environment: Environment,
     /// The providers, in order of preference.
     pub providers: Vec<ProviderEntry>,
     /// The results, in the order of providers and then of the list of cases.
@@ -178,30 +233,5 @@ impl Report {
     /// The results on one provider.
     pub fn on<'a>(&'a self, provider: &'a str) -> impl Iterator<Item = &'a CaseResult> {
         self.cases.iter().filter(move |result| result.provider == provider)
-    }
-
-    /// The results that are failures.
-    pub fn failures(&self) -> impl Iterator<Item = &CaseResult> {
-        self.cases.iter().filter(|result| result.status == Status::Fail)
-    }
-
-    /// Whether a case ran at all. A run of nothing shows nothing, so it is not a good one.
-    pub fn ran(&self) -> bool {
-        self.summary.counts.pass + self.summary.counts.fail > 0
-    }
-
-    /// The providers that make a strict run fail.
-    pub fn missing_providers(&self) -> impl Iterator<Item = &ProviderEntry> {
-        let strict = self.summary.strict;
-        self.providers.iter().filter(move |p| strict && p.unavailable.is_some() && !p.left_out)
-    }
-
-    /// The program's exit status: 0 all passed, 1 something failed, 2 nothing ran.
-    pub fn exit_code(&self) -> u8 {
-        if !self.ran() {
-            2
-        } else {
-            u8::from(self.summary.counts.fail > 0 || self.missing_providers().next().is_some())
-        }
     }
 }

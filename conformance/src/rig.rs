@@ -10,6 +10,8 @@ use fabric::{CompletionQueue, Domain, EndpointAttr, Info, Listener};
 use crate::check::{Failed, Outcome};
 use crate::end::{End, PATIENCE};
 use crate::pattern::{Pattern, Rng};
+use crate::recorded::RecordedEvents;
+use crate::recorder::{Place, Recorder};
 use crate::target::Target;
 use crate::watch::Watch;
 
@@ -28,6 +30,7 @@ pub struct Rig {
 pub(crate) struct Setup {
     pub(crate) target: Target,
     pub(crate) watch: Arc<Watch>,
+    pub(crate) recorder: Arc<Recorder>,
     pub(crate) id: String,
     pub(crate) seed: u64,
     pub(crate) factor: f64,
@@ -147,7 +150,7 @@ impl Rig {
         domain: &Domain,
         settings: impl FnOnce(&mut EndpointAttr),
     ) -> Result<End, Failed> {
-        let mut attr = EndpointAttr::default();
+        let mut attr = self.attr();
         settings(&mut attr);
         let cq = domain.completion_queue(attr.send_depth + attr.recv_depth)?;
         self.make_end(domain, &cq, attr)
@@ -164,9 +167,16 @@ impl Rig {
         cq: &CompletionQueue,
         settings: impl FnOnce(&mut EndpointAttr),
     ) -> Result<End, Failed> {
-        let mut attr = EndpointAttr::default();
+        let mut attr = self.attr();
         settings(&mut attr);
         self.make_end(domain, cq, attr)
+    }
+
+    /// The default settings, the connect time-out stretched as all deadlines are.
+    fn attr(&self) -> EndpointAttr {
+        let mut attr = EndpointAttr::default();
+        attr.connect_timeout = self.scaled(attr.connect_timeout);
+        attr
     }
 
     #[track_caller]
@@ -176,14 +186,23 @@ impl Rig {
         cq: &CompletionQueue,
         attr: EndpointAttr,
     ) -> Result<End, Failed> {
-        let Setup { watch, factor, .. } = &self.setup;
-        // Domains have no names; those of the rig are told apart by where they are.
-        let name = match domain {
-            domain if std::ptr::eq(domain, &self.a) => "domain a",
-            domain if std::ptr::eq(domain, &self.b) => "domain b",
-            _ => "another domain",
-        };
-        Ok(End::new(domain, cq, attr, watch, *factor, name)?)
+        let Setup { watch, recorder, factor, .. } = &self.setup;
+        Ok(End::new(domain, cq, attr, watch, recorder, *factor, self.place(domain))?)
+    }
+
+    /// The name of a domain. Domains have none; those of the rig are told apart by where they are.
+    fn place(&self, domain: &Domain) -> Place {
+        match domain {
+            domain if std::ptr::eq(domain, &self.a) => "a",
+            domain if std::ptr::eq(domain, &self.b) => "b",
+            _ => "x",
+        }
+    }
+
+    /// The event queue of [`domain_a`](Rig::domain_a), [`domain_b`](Rig::domain_b) or another domain; the events
+    /// that it gives go into the transcript.
+    pub fn events(&self, domain: &Domain) -> RecordedEvents {
+        RecordedEvents::new(domain.events(), self.place(domain), &self.setup.recorder)
     }
 
     /// Connects `a` to `b`; when it returns, both know that the connection stands, and have no event left of it.

@@ -18,7 +18,9 @@ use crate::calibrate;
 use crate::case::Case;
 use crate::cases::cases;
 use crate::check::{Failed, Outcome};
-use crate::report::{CaseResult, Counts, ProviderEntry, Report, Summary};
+use crate::environment::Environment;
+use crate::recorder::Recorder;
+use crate::report::{CaseResult, Counts, FORMAT, ProviderEntry, Report, Summary};
 use crate::rig::{Rig, Setup};
 use crate::target::{Target, anything, best};
 use crate::watch::Watch;
@@ -32,8 +34,8 @@ pub enum Wanted {
     /// All that this machine has.
     #[default]
     All,
-    /// The one of this name.
-    Named(String),
+    /// Those of these names.
+    Named(Vec<String>),
 }
 
 /// What to run, and how.
@@ -149,6 +151,7 @@ pub fn run(
 ) -> Result<Report, RunError> {
     let selected = select(&options.filters, options.soak)?;
     let (providers, targets) = find_targets(catalog, options)?;
+    let environment = Environment::now();
     let start = Instant::now();
     // Before anything else keeps the processors busy.
     let factor = options.factor();
@@ -163,11 +166,13 @@ pub fn run(
         counts: Counts::of(&cases),
         unavailable: providers.iter().filter(|p| p.unavailable.is_some()).count(),
         strict: options.strict,
+        soak: options.soak,
         seed: options.seed,
         seconds: (start.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
         factor,
     };
-    Ok(Report { providers, cases, summary })
+    let program = env!("CARGO_PKG_VERSION").to_owned();
+    Ok(Report { format: FORMAT, program, environment, providers, cases, summary })
 }
 
 fn run_all(
@@ -227,10 +232,15 @@ fn find_targets(
             names.push(name);
         }
     }
-    if let Wanted::Named(name) = &options.wanted {
-        // Says so if nobody ever heard of the name.
-        catalog.discover_with(&Choice::only(name), &anything())?;
-        names = vec![name];
+    if let Wanted::Named(wanted) = &options.wanted {
+        names.clear();
+        for name in wanted {
+            // Says so if nobody ever heard of the name.
+            catalog.discover_with(&Choice::only(name), &anything())?;
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
     }
     let (mut entries, mut targets) = (Vec::new(), Vec::new());
     for name in names {
@@ -284,10 +294,11 @@ pub fn run_case(target: &Target, case: &'static Case, options: &Options) -> Case
     } else {
         (None, Some(GATE.read().unwrap_or_else(PoisonError::into_inner)))
     };
-    let watch = Arc::new(Watch::default());
+    let (watch, recorder) = (Arc::new(Watch::default()), Arc::new(Recorder::default()));
     let setup = Setup {
         target: target.clone(),
         watch: watch.clone(),
+        recorder: recorder.clone(),
         id: case.id(),
         seed: options.seed,
         factor,
@@ -295,7 +306,8 @@ pub fn run_case(target: &Target, case: &'static Case, options: &Options) -> Case
     };
     let start = Instant::now();
     let outcome = watched(case, setup, &watch);
-    let result = result(start.elapsed());
+    let mut result = result(start.elapsed());
+    result.transcript = recorder.transcript();
     match outcome {
         Ok(()) => result,
         Err(failure) => result.failed(failure),

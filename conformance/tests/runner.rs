@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conformance::prelude::*;
-use conformance::{CaseResult, Options, Report, Status as Ended, Target, case, run, run_case};
+use conformance::{
+    CaseResult, Matrix, Options, Report, Status as Ended, Target, case, run, run_case,
+};
 use fabric::Catalog;
 use local::{Flaw, Local};
 
@@ -30,6 +32,18 @@ fn result(flaw: Flaw, id: &str) -> CaseResult {
 
 fn result_of(flaw: Flaw, case: &'static Case) -> CaseResult {
     run_case(&Target::find(&catalog(flaw), "local", None).unwrap(), case, &options())
+}
+
+fn matrix(report: Report) -> Matrix {
+    Matrix::merge(&[report], &[]).unwrap()
+}
+
+/// The cases that are kept, on a right provider and on one with a flaw.
+fn side_by_side(flaw: Flaw) -> Matrix {
+    let catalog = Catalog::empty().add(Local::named("right", Flaw::None)).unwrap();
+    let catalog = catalog.add(Local::named("other", flaw)).unwrap();
+    let options = Options { filters: KEPT.map(str::to_owned).into(), ..options() };
+    matrix(run(&Arc::new(catalog), &options, &mut ()).unwrap())
 }
 
 /// The failure of a case that must fail.
@@ -124,10 +138,10 @@ fn missing_capability_is_unsupported_and_named() {
     assert_eq!(rma.status, Ended::Unsupported);
     assert!(rma.detail.contains("wanted rma, offered send"), "{}", rma.detail);
     assert_eq!((lenient.summary.counts.pass, lenient.summary.counts.unsupported), (1, 1));
-    assert_eq!(lenient.exit_code(), 0);
+    assert_eq!(matrix(lenient).exit_code(), 0);
     let strict = report(true);
     assert_eq!((strict.summary.counts.pass, strict.summary.counts.fail), (1, 1));
-    assert_eq!(strict.exit_code(), 1);
+    assert_eq!(matrix(strict).exit_code(), 1);
 }
 
 #[test]
@@ -135,7 +149,49 @@ fn run_of_nothing_is_no_success() {
     let options = Options { filters: vec!["send.fifo".to_owned()], ..options() };
     let report = run(&Arc::new(Catalog::empty()), &options, &mut ()).unwrap();
     assert!(report.providers.iter().all(|provider| provider.unavailable.is_some()));
-    assert_eq!(report.exit_code(), 2);
+    assert_eq!(matrix(report).exit_code(), 2);
+}
+
+#[test]
+fn equal_providers_have_equal_transcripts() {
+    let matrix = side_by_side(Flaw::None);
+    let summary = &matrix.summary;
+    assert_eq!((summary.counts.pass, summary.compared, summary.differing), (6, 3, 0));
+    assert_eq!(matrix.exit_code(), 0);
+}
+
+#[test]
+fn difference_that_no_case_checks_is_noticed() {
+    let matrix = side_by_side(Flaw::Misleads);
+    assert_eq!((matrix.summary.counts.pass, matrix.summary.differing), (6, 1));
+    assert_eq!(matrix.exit_code(), 1);
+    let row = matrix.rows.iter().find(|row| row.differs).unwrap();
+    assert_eq!(row.id, "protection.prefix_ok");
+    let lines = row.differences[0].lines.each_ref().map(|line| line.as_deref().unwrap());
+    assert_eq!(lines, ["b0 Disconnected(OperationFailed)", "b0 Disconnected(Remote)"]);
+}
+
+#[test]
+fn failure_on_one_provider_shows_both() {
+    let matrix = side_by_side(Flaw::CarriesOn);
+    let row = matrix.rows.iter().find(|row| row.failed()).unwrap();
+    assert_eq!(row.id, "protection.prefix_ok");
+    let statuses: Vec<_> = row.cells.iter().map(|cell| cell.status).collect();
+    assert_eq!(statuses, [Ended::Pass, Ended::Fail]);
+    let lines =
+        |cell: usize| row.cells[cell].transcript.as_ref().unwrap().sequences["a0 send"].lines();
+    let expected = ["Write Ok 512 B, context 0 to 4", "Write RemoteAccess, context 5"];
+    assert_eq!(lines(0)[..2], expected);
+    assert_eq!(lines(0)[2], "Write Canceled, context 6 to 10");
+    assert_eq!(lines(1)[2], "Write Ok 512 B, context 6");
+    assert_eq!(matrix.exit_code(), 1);
+}
+
+#[test]
+fn capability_of_one_provider_alone_is_noticed() {
+    let matrix = side_by_side(Flaw::SendsOnly);
+    assert_eq!((matrix.summary.counts.fail, matrix.summary.uneven), (0, 2));
+    assert_eq!(matrix.exit_code(), 1);
 }
 
 #[test]

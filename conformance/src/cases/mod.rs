@@ -97,7 +97,8 @@ mod tests {
 
     fn list() -> String {
         let mut text = "**T**: a naive emulation over a byte stream fails it. **alone**: measures time, so no other \
-             case runs beside it.\n**soak**: long, runs on request.\n"
+             case runs beside it.\n**soak**: long, runs on request. **free**: what of its transcript may differ between \
+             providers, and why; of all other\ncases transcripts are equal.\n"
             .to_owned();
         for group in Group::ALL {
             write!(text, "\n## {group}\n\n").unwrap();
@@ -106,6 +107,9 @@ mod tests {
                 let marks = [(case.trap, "T"), (case.exclusive, "alone"), (case.soak, "soak")];
                 for (_, mark) in marks.iter().filter(|mark| mark.0) {
                     write!(text, " **{mark}**").unwrap();
+                }
+                if !case.freedom.name().is_empty() {
+                    write!(text, " **free** ({})", case.freedom).unwrap();
                 }
                 text.push('\n');
             }

@@ -21,6 +21,7 @@ pub(super) const CASES: &[Case] = &[
         "while the target sleeps for 10 s, write, read and atomic finish in less than 1 s each",
         target_sleep,
     )
+    .freedom(Freedom::Counts("rounds go on for a time, not for a number"))
     .trap(),
     Case::new(
         Group::Progress,

@@ -2,25 +2,53 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 
 /// Runs the fabric conformance suite: the rules that every provider keeps, each as a case.
 ///
 /// By default every case runs on every provider that this machine has; FABRIC_PROVIDER restricts them as it does
 /// for any application. A case whose needs a provider does not offer is reported as unsupported, with what is
-/// missing.
+/// missing. Where several providers ran, what the cases saw of each is compared as well.
 #[derive(Debug, Parser)]
-#[command(name = "fabric-conformance", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(
+    name = "fabric-conformance",
+    version,
+    max_term_width = 100,
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true
+)]
 pub(super) struct Args {
-    /// The provider to test: tcp, verbs, or all that this machine has.
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+
+    #[command(flatten)]
+    pub(super) run: Run,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Put the records of several runs side by side.
+    ///
+    /// The exit status is that of one run of all their providers: 1 too if transcripts differ that should not, or
+    /// if a case ran on one provider only.
+    Merge(Merge),
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Run {
+    /// Run the cases that fit, such as 'send.*' or '*.*imm*'; of several patterns, those that fit one.
+    #[arg(value_name = "GLOB")]
+    pub(super) cases: Vec<String>,
+
+    /// The provider to test: tcp, verbs, or all that this machine has. May be repeated.
     #[arg(long, value_name = "NAME", default_value = "all")]
-    pub(super) provider: String,
+    pub(super) provider: Vec<String>,
 
     /// The device to test, such as lo or mlx5_0; by default the best of each provider.
     #[arg(long, value_name = "NAME")]
     pub(super) device: Option<String>,
 
-    /// Run the cases that fit, such as 'send.*' or '*.*imm*'. May be repeated: a case that fits one of them runs.
+    /// The same as a GLOB without the option. May be repeated.
     #[arg(long, value_name = "GLOB")]
     pub(super) filter: Vec<String>,
 
@@ -28,13 +56,26 @@ pub(super) struct Args {
     #[arg(long)]
     pub(super) list: bool,
 
-    /// The form of the report.
+    /// The form of the result.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
 
-    /// Write the report to this file; the table is printed all the same.
+    /// Write the result to this file; the table is printed all the same.
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
+
+    /// Write the record of the run to this file, whatever its outcome: what `merge` reads.
+    #[arg(long, value_name = "FILE")]
+    pub(super) record: Option<PathBuf>,
+
+    /// Write report.html, report.json and report.xml (JUnit) to this directory. A run of several providers does so
+    /// without being asked, to target/conformance.
+    #[arg(long, value_name = "DIR")]
+    pub(super) report: Option<PathBuf>,
+
+    /// Print every case, not only those to look at.
+    #[arg(long)]
+    pub(super) all: bool,
 
     /// The seed of everything random, to repeat a run; each report tells its own.
     #[arg(long, value_name = "N")]
@@ -53,11 +94,39 @@ pub(super) struct Args {
     pub(super) jobs: u16,
 }
 
+#[derive(Debug, clap::Args)]
+pub(super) struct Merge {
+    /// Records that `--record` wrote, of runs with the same seed and cases, one of each provider.
+    #[arg(value_name = "RECORD", required = true)]
+    pub(super) records: Vec<PathBuf>,
+
+    /// A provider that could not run, and why: 'verbs: no RDMA device'. May be repeated.
+    #[arg(long, value_name = "NAME: REASON", value_parser = name_and_reason)]
+    pub(super) unavailable: Vec<(String, String)>,
+
+    /// Where report.html, report.json and report.xml (JUnit) go.
+    #[arg(long, value_name = "DIR", default_value = super::files::DIRECTORY)]
+    pub(super) out: PathBuf,
+
+    /// Print every case, not only those to look at.
+    #[arg(long)]
+    pub(super) all: bool,
+}
+
+fn name_and_reason(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':').map(|(name, reason)| (name.trim(), reason.trim())) {
+        Some((name, reason)) if !name.is_empty() && !reason.is_empty() => {
+            Ok((name.to_owned(), reason.to_owned()))
+        }
+        _ => Err("a provider's name, a colon and a reason are expected".to_owned()),
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// For people.
     Table,
-    /// For programs: providers, cases, summary.
+    /// For programs: the record of the run.
     Json,
     /// For CI systems.
     Junit,
@@ -67,9 +136,11 @@ const EXAMPLES: &str = "\
 Examples:
   fabric-conformance                                   every case on every provider here
   fabric-conformance --provider tcp                    every case over TCP
-  fabric-conformance --filter 'rma.*' --filter '*imm*' some cases
-  fabric-conformance --list --filter 'protection.*'    what these cases show
-  fabric-conformance --format json --out report.json   a report for a program
+  fabric-conformance 'rma.*' '*imm*'                   some cases
+  fabric-conformance --list 'protection.*'             what these cases show
+  fabric-conformance --provider tcp --report out       with out/report.html
+  fabric-conformance --provider tcp --seed 1 --record tcp.json
+  fabric-conformance merge tcp.json verbs.json         two runs side by side
   FABRIC_PROVIDER=tcp:eth0 fabric-conformance          on this device
 
 Exit status: 0 all passed; 1 something failed; 2 usage error, or nothing ran.

@@ -1,49 +1,85 @@
-//! The report for CI systems: one suite a provider.
+//! The report for CI systems: one suite a provider, and one for what shows between providers only.
 
-use conformance::{ProviderEntry, Report, Status};
-use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
+use conformance::{Cell, Column, Difference, Matrix, Row, Status};
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-pub(super) fn report(report: &Report) -> Result<String, String> {
-    let mut out = quick_junit::Report::new("fabric-conformance");
-    for provider in &report.providers {
-        let mut suite = TestSuite::new(provider.name.clone());
-        if let Some(device) = &provider.device {
-            suite.add_property(("device", device.as_str()));
-        }
-        suite.add_property(("seed", report.summary.seed.to_string().as_str()));
-        if let Some(reason) = &provider.unavailable {
-            suite.add_test_case(unavailable(report, provider, reason));
-        }
-        for result in report.on(&provider.name) {
-            let status = match result.status {
-                Status::Pass => TestCaseStatus::success(),
-                Status::Fail => {
-                    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-                    let first = result.detail.lines().next().unwrap_or_default();
-                    status.set_message(first).set_description(result.detail.as_str());
-                    status
-                }
-                Status::Unsupported => skipped(&result.detail),
-            };
-            let mut case = TestCase::new(result.id.clone(), status);
-            case.set_classname(provider.name.clone()).set_time(result.time);
-            suite.add_test_case(case);
-        }
-        out.add_test_suite(suite);
+pub(super) fn report(matrix: &Matrix) -> Result<String, String> {
+    let mut out = Report::new("fabric-conformance");
+    for column in &matrix.columns {
+        out.add_test_suite(suite(matrix, column));
+    }
+    if matrix.tested().count() > 1 {
+        out.add_test_suite(comparison(matrix));
     }
     out.to_string().map_err(|error| error.to_string())
 }
 
-fn unavailable(report: &Report, provider: &ProviderEntry, reason: &str) -> TestCase {
-    let fails = report.missing_providers().any(|missing| missing.name == provider.name);
-    let status = if fails {
-        let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-        status.set_message(format!("unavailable: {reason}"));
-        status
-    } else {
-        skipped(&format!("unavailable: {reason}"))
+fn suite(matrix: &Matrix, column: &Column) -> TestSuite {
+    let provider = &column.provider;
+    let mut suite = TestSuite::new(provider.name.clone());
+    if let Some(device) = &provider.device {
+        suite.add_property(("device", device.as_str()));
+    }
+    if let Some(environment) = &column.environment {
+        suite.add_property(("kernel", environment.kernel.as_str()));
+    }
+    suite.add_property(("seed", matrix.summary.seed.to_string().as_str()));
+    if let Some(reason) = &provider.unavailable {
+        let fails = matrix.missing().any(|missing| missing.provider.name == provider.name);
+        let text = format!("unavailable: {reason}");
+        let status = if fails { failed(&text, "") } else { skipped(&text) };
+        suite.add_test_case(TestCase::new("is_available", status));
+    }
+    for row in &matrix.rows {
+        if let Some(cell) = row.cells.iter().find(|cell| cell.provider == provider.name) {
+            suite.add_test_case(test(row, cell));
+        }
+    }
+    suite
+}
+
+fn test(row: &Row, cell: &Cell) -> TestCase {
+    let status = match cell.status {
+        Status::Pass => TestCaseStatus::success(),
+        Status::Fail => failed(cell.detail.lines().next().unwrap_or_default(), &cell.detail),
+        Status::Unsupported => skipped(&cell.detail),
     };
-    TestCase::new("is_available", status)
+    let mut case = TestCase::new(row.id.clone(), status);
+    case.set_classname(cell.provider.clone()).set_time(cell.time());
+    case
+}
+
+/// A test for each case that was compared: that the providers showed the same.
+fn comparison(matrix: &Matrix) -> TestSuite {
+    let mut suite = TestSuite::new("comparison");
+    for row in matrix.rows.iter().filter(|row| row.compared || row.uneven) {
+        let status = if row.uneven {
+            failed("it passes on one provider and is unsupported on another", "")
+        } else if row.differs {
+            let lines: Vec<_> = row.differences.iter().map(text).collect();
+            failed("the transcripts differ", &lines.join("\n"))
+        } else {
+            TestCaseStatus::success()
+        };
+        let mut case = TestCase::new(row.id.clone(), status);
+        case.set_classname("comparison");
+        suite.add_test_case(case);
+    }
+    suite
+}
+
+fn text(difference: &Difference) -> String {
+    let [one, two] = difference.lines.each_ref().map(|l| l.as_deref().unwrap_or("nothing"));
+    format!("{}, line {}: {one} | {two}", difference.sequence, difference.line + 1)
+}
+
+fn failed(message: &str, description: &str) -> TestCaseStatus {
+    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+    status.set_message(message);
+    if !description.is_empty() {
+        status.set_description(description);
+    }
+    status
 }
 
 fn skipped(reason: &str) -> TestCaseStatus {

@@ -14,6 +14,7 @@ struct Line<'a> {
     trap: bool,
     exclusive: bool,
     soak: bool,
+    freedom: String,
 }
 
 pub(super) fn json(cases: &[&'static Case]) -> Result<String, String> {
@@ -25,6 +26,7 @@ pub(super) fn json(cases: &[&'static Case]) -> Result<String, String> {
         trap: case.trap,
         exclusive: case.exclusive,
         soak: case.soak,
+        freedom: case.freedom.to_string(),
     };
     let lines: Vec<_> = cases.iter().map(line).collect();
     let text = serde_json::to_string_pretty(&lines).map_err(|error| error.to_string())?;

@@ -2,23 +2,26 @@
 
 mod args;
 mod bar;
+mod files;
+mod html;
 mod junit;
 mod list;
 mod style;
 mod table;
 
-use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use conformance::{Options, Report, Wanted};
+use conformance::{Matrix, Options, Verdict, Wanted};
 use fabric::Catalog;
 
-use args::{Args, Format};
+use args::{Args, Command, Format};
 use bar::Bar;
+use files::{Output, put};
 use style::Style;
 
 /// The exit status of a usage error, and of a run that showed nothing.
@@ -29,7 +32,12 @@ pub(crate) fn main() -> ExitCode {
     // Cases provoke errors on purpose, and providers log them: shown on request only.
     let environment = env_logger::Env::default().default_filter_or("off");
     env_logger::Builder::from_env(environment).init();
-    match if args.list { list(&args) } else { run(args) } {
+    let done = match args.command {
+        Some(Command::Merge(args)) => merge(&args),
+        None if args.run.list => list(args.run),
+        None => run(args.run),
+    };
+    match done {
         Ok(code) => ExitCode::from(code),
         Err(text) => {
             // Nobody is left to be told if stderr is closed.
@@ -39,8 +47,9 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-fn list(args: &Args) -> Result<u8, String> {
-    let cases = conformance::select(&args.filter, true).map_err(|error| error.to_string())?;
+fn list(args: args::Run) -> Result<u8, String> {
+    let filters = [args.cases, args.filter].concat();
+    let cases = conformance::select(&filters, true).map_err(|error| error.to_string())?;
     let text = match args.format {
         Format::Table => list::table(&cases),
         Format::Json => list::json(&cases)?,
@@ -50,77 +59,79 @@ fn list(args: &Args) -> Result<u8, String> {
     Ok(0)
 }
 
-fn run(args: Args) -> Result<u8, String> {
+fn run(args: args::Run) -> Result<u8, String> {
     let options = Options {
-        wanted: match args.provider.as_str() {
-            "all" => Wanted::All,
-            name => Wanted::Named(name.to_owned()),
+        wanted: if args.provider.iter().any(|name| name == "all") {
+            Wanted::All
+        } else {
+            Wanted::Named(args.provider)
         },
         device: args.device,
-        filters: args.filter,
+        filters: [args.cases, args.filter].concat(),
         seed: args.seed.unwrap_or_else(seed_of_now),
         strict: args.strict,
         soak: args.soak,
         jobs: usize::from(args.jobs),
         ..Options::default()
     };
-    // A file that cannot be written should not be noticed after the run only.
-    let file = args.out.as_deref().map(|path| (path, File::create(path)));
-    let file =
-        file.map(|(path, file)| file.map_err(|error| format!("{}: {error}", path.display())));
-    let file = file.transpose()?;
+    let (out, record) = (Output::create(args.out)?, Output::create(args.record)?);
     let catalog = Arc::new(Catalog::builtin());
     let mut bar = Bar::new(options.seed);
     let report =
         conformance::run(&catalog, &options, &mut bar).map_err(|error| error.to_string())?;
     bar.finish();
 
-    let plain = Style::plain();
-    let text = match args.format {
-        Format::Table => table::report(&report, &plain),
-        Format::Json => json(&report)?,
-        Format::Junit => junit::report(&report)?,
-    };
-    match file {
-        Some(mut file) => {
-            file.write_all(text.as_bytes()).map_err(|error| error.to_string())?;
-            put(None, &table::report(&report, &Style::of(&io::stdout())))?;
-        }
-        None if args.format == Format::Table => {
-            put(None, &table::report(&report, &Style::of(&io::stdout())))?;
-        }
-        None => {
-            put(None, &text)?;
-            // The report is for a machine; who watches gets the last line.
-            if io::stderr().is_terminal() {
-                let _ = writeln!(
-                    io::stderr(),
-                    "{}",
-                    table::summary(&report, &Style::of(&io::stderr()))
-                );
-            }
-        }
+    if let Some(record) = record {
+        record.write(&files::json(&report)?)?;
     }
-    if !report.ran() {
+    let matrix =
+        Matrix::merge(std::slice::from_ref(&report), &[]).map_err(|error| error.to_string())?;
+    let text = match args.format {
+        Format::Table => table::report(&matrix, args.all, &Style::plain()),
+        Format::Json => files::json(&report)?,
+        Format::Junit => junit::report(&matrix)?,
+    };
+    let prints_table = out.is_some() || args.format == Format::Table;
+    match out {
+        Some(file) => file.write(&text)?,
+        None if !prints_table => put(None, &text)?,
+        None => {}
+    }
+    let directory = match args.report.as_deref() {
+        None if matrix.tested().count() > 1 => Some(Path::new(files::DIRECTORY)),
+        given => given,
+    };
+    show(&matrix, prints_table, args.all, directory)
+}
+
+fn merge(args: &args::Merge) -> Result<u8, String> {
+    let reports: Vec<_> =
+        args.records.iter().map(|path| files::record(path)).collect::<Result<_, _>>()?;
+    let matrix = Matrix::merge(&reports, &args.unavailable).map_err(|error| error.to_string())?;
+    show(&matrix, true, args.all, Some(&args.out))
+}
+
+/// Prints the table, or only its last line where stdout has something for a machine; writes the report.
+fn show(
+    matrix: &Matrix,
+    prints_table: bool,
+    all: bool,
+    directory: Option<&Path>,
+) -> Result<u8, String> {
+    let page = directory.map(|directory| files::put_report(directory, matrix)).transpose()?;
+    if prints_table {
+        put(None, &table::report(matrix, all, &Style::of(&io::stdout())))?;
+    } else if io::stderr().is_terminal() {
+        let summary = table::summary(matrix, &Style::of(&io::stderr()));
+        let _ = writeln!(io::stderr(), "{summary}");
+    }
+    if let Some(page) = page {
+        let _ = writeln!(io::stderr(), "report: {}", page.display());
+    }
+    if matrix.summary.verdict == Verdict::Nothing {
         let _ = writeln!(io::stderr(), "error: no case ran, so nothing is shown");
     }
-    Ok(report.exit_code())
-}
-
-fn json(report: &Report) -> Result<String, String> {
-    let text = serde_json::to_string_pretty(report).map_err(|error| error.to_string())?;
-    Ok(text + "\n")
-}
-
-/// Writes to the file, or to stdout; a reader that went away (`| head`) is no error.
-fn put(path: Option<&std::path::Path>, text: &str) -> Result<(), String> {
-    let Some(path) = path else {
-        return match io::stdout().lock().write_all(text.as_bytes()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
-            _ => Ok(()),
-        };
-    };
-    std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+    Ok(matrix.exit_code())
 }
 
 /// A seed that differs from run to run, short enough to be typed again.

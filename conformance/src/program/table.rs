@@ -1,9 +1,10 @@
-//! The report for people: a matrix of groups and providers, failures, and a line that sums up.
+//! The report for people at a terminal: providers side by side by group, the cases to look at, and a line that sums
+//! up.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use conformance::{CaseResult, Counts, Group, ProviderEntry, Report, Status};
+use conformance::{Cell, Column, Counts, Freedom, Group, Matrix, Row, Status, Totals, Verdict};
 
 use super::style::Style;
 
@@ -13,69 +14,67 @@ const NAME: usize = 12;
 const CELL: usize = 34;
 
 /// Writing to a string does not fail, so `let _ =` throughout.
-pub(super) fn report(report: &Report, style: &Style) -> String {
+pub(super) fn report(matrix: &Matrix, all: bool, style: &Style) -> String {
     let mut text = String::new();
-    matrix(&mut text, report, style);
-    for ProviderEntry { name, unavailable, .. } in &report.providers {
-        if let Some(reason) = unavailable {
-            let _ = writeln!(text, "{}: {reason}", style.strong(&format!("{name} unavailable")));
-        }
+    groups(&mut text, matrix, style);
+    if all {
+        every_case(&mut text, matrix, style);
     }
-    let unsupported: Vec<_> =
-        report.cases.iter().filter(|r| r.status == Status::Unsupported).collect();
-    if !unsupported.is_empty() {
-        let _ = writeln!(text, "\n{}", style.strong("unsupported"));
-        for result in unsupported {
-            let _ = writeln!(text, "  {} {}: {}", result.provider, result.id, result.detail);
-        }
+    unsupported(&mut text, matrix, style);
+    uneven(&mut text, matrix, style);
+    differences(&mut text, matrix, style);
+    failures(&mut text, matrix, style);
+    text.push('\n');
+    for (column, reason) in matrix.unavailable() {
+        let what = format!("{} NOT TESTED", column.provider.name);
+        let _ = writeln!(text, "{}: {reason}", style.bad(&what));
     }
-    if report.failures().next().is_some() {
-        let _ = writeln!(text, "\n{}", style.bad("failures"));
-        for result in report.failures() {
-            failure(&mut text, result, style);
-        }
-    }
-    let _ = writeln!(text, "\n{}", summary(report, style));
+    let _ = writeln!(text, "{}", summary(matrix, style));
     text
 }
 
-fn matrix(text: &mut String, report: &Report, style: &Style) {
-    let tested: Vec<_> = report.providers.iter().filter(|p| p.unavailable.is_none()).collect();
-    if tested.is_empty() {
+fn groups(text: &mut String, matrix: &Matrix, style: &Style) {
+    if matrix.tested().next().is_none() {
         return;
     }
-    let head = |provider: &&ProviderEntry| {
-        let device = provider.device.as_deref().unwrap_or_default();
-        let version = provider.version.as_deref().unwrap_or_default();
-        format!("{:^CELL$}", format!("{}:{device} {version}", provider.name))
-    };
-    let heads: Vec<_> = tested.iter().map(head).collect();
+    let heads: Vec<_> = matrix.columns.iter().map(|c| format!("{:^CELL$}", head(c))).collect();
     let _ = writeln!(text, "{:NAME$}{}", "", style.strong(heads.join("").trim_end()));
-    let columns =
-        format!("{:>7}{:>7}{:>8}{:>10}  ", "pass", "fail", "unsupp", "time").repeat(tested.len());
-    let _ = writeln!(text, "{:NAME$}{}", "group", style.faint(columns.trim_end()));
+    let head = |column: &Column| match column.provider.unavailable {
+        Some(_) => format!("{:^CELL$}", "-"),
+        None => format!("{:>7}{:>7}{:>8}{:>10}  ", "pass", "fail", "unsupp", "time"),
+    };
+    let heads: Vec<_> = matrix.columns.iter().map(head).collect();
+    let _ = writeln!(text, "{:NAME$}{}", "group", style.faint(heads.join("").trim_end()));
     for group in Group::ALL {
-        if report.cases.iter().any(|result| result.group == group) {
-            row(text, group.name(), &tested, style, |provider| {
-                report.on(&provider.name).filter(|result| result.group == group).collect()
-            });
+        if matrix.of(group).next().is_some() {
+            row(text, group.name(), matrix, style, &|row| row.group == group);
         }
     }
-    row(text, "all", &tested, style, |provider| report.on(&provider.name).collect());
+    row(text, "all", matrix, style, &|_| true);
 }
 
-fn row<'a>(
-    text: &mut String,
-    name: &str,
-    providers: &[&'a ProviderEntry],
-    style: &Style,
-    results: impl Fn(&'a ProviderEntry) -> Vec<&'a CaseResult>,
-) {
+fn head(column: &Column) -> String {
+    let provider = &column.provider;
+    match (&provider.unavailable, &provider.device, &provider.version) {
+        (Some(_), ..) => format!("{}: unavailable", provider.name),
+        (None, device, version) => {
+            let [device, version] = [device, version].map(|s| s.as_deref().unwrap_or_default());
+            format!("{}:{device} {version}", provider.name)
+        }
+    }
+}
+
+fn row(text: &mut String, name: &str, matrix: &Matrix, style: &Style, of: &dyn Fn(&Row) -> bool) {
     let _ = write!(text, "{name:NAME$}");
-    for provider in providers {
-        let results = results(provider);
-        let Counts { pass, fail, unsupported, .. } = Counts::of(results.iter().copied());
-        let time = results.iter().map(|result| result.time).sum::<Duration>();
+    for column in &matrix.columns {
+        if column.provider.unavailable.is_some() {
+            let _ = write!(text, "{}", style.faint(&format!("{:^CELL$}", "-")));
+            continue;
+        }
+        let cells = matrix.rows.iter().filter(|row| of(row)).flat_map(|row| &row.cells);
+        let cells: Vec<_> = cells.filter(|cell| cell.provider == column.provider.name).collect();
+        let Counts { pass, fail, unsupported, .. } = Cell::count(cells.iter().copied());
+        let time = cells.iter().map(|cell| cell.time()).sum::<Duration>();
         let pass = format!("{pass:>7}");
         let pass = if fail == 0 { style.good(&pass) } else { pass };
         let fails = format!("{fail:>7}");
@@ -87,16 +86,120 @@ fn row<'a>(
     text.push('\n');
 }
 
-fn failure(text: &mut String, result: &CaseResult, style: &Style) {
-    let _ = writeln!(text, "  {} {}", result.provider, style.strong(&result.id));
-    let Some(failure) = &result.failure else {
-        let _ = writeln!(text, "    {}", result.detail);
+fn every_case(text: &mut String, matrix: &Matrix, style: &Style) {
+    let width = matrix.rows.iter().map(|row| row.id.len()).max().unwrap_or(0);
+    let heads: Vec<_> =
+        matrix.tested().map(|column| format!("{:>20}", column.provider.name)).collect();
+    let _ = writeln!(text, "\n{}{}", style.strong(&format!("{:width$}", "case")), heads.join(""));
+    for row in &matrix.rows {
+        let _ = write!(text, "{:width$}", row.id);
+        for cell in &row.cells {
+            let result = match cell.status {
+                Status::Pass => format!("{:>20}", format!("pass {}", time(cell.time()))),
+                Status::Fail => style.bad(&format!("{:>20}", "FAIL")),
+                Status::Unsupported => style.faint(&format!("{:>20}", "unsupported")),
+            };
+            text.push_str(&result);
+        }
+        let note = match row.freedom {
+            _ if row.differs => style.bad("  transcripts differ"),
+            _ if row.uneven => style.bad("  on one provider only"),
+            Freedom::None => String::new(),
+            freedom => style.faint(&format!("  free: {}", freedom.name())),
+        };
+        let _ = writeln!(text, "{note}");
+    }
+}
+
+/// A duration with about three digits.
+pub(super) fn time(time: Duration) -> String {
+    match time.as_millis() {
+        0 => "<1 ms".to_owned(),
+        ms @ 1..1000 => format!("{ms} ms"),
+        1000..100_000 => format!("{:.1} s", time.as_secs_f64()),
+        _ => format!("{:.0} s", time.as_secs_f64()),
+    }
+}
+
+fn unsupported(text: &mut String, matrix: &Matrix, style: &Style) {
+    let cells: Vec<_> = matrix
+        .rows
+        .iter()
+        .flat_map(|row| row.cells.iter().map(move |cell| (row, cell)))
+        .filter(|(_, cell)| cell.status == Status::Unsupported)
+        .collect();
+    if !cells.is_empty() {
+        let _ = writeln!(text, "\n{}", style.strong("unsupported"));
+    }
+    for (row, cell) in cells {
+        let _ = writeln!(text, "  {} {}: {}", cell.provider, row.id, cell.detail);
+    }
+}
+
+fn uneven(text: &mut String, matrix: &Matrix, style: &Style) {
+    let rows: Vec<_> = matrix.rows.iter().filter(|row| row.uneven).collect();
+    if !rows.is_empty() {
+        let title = "unsupported on one provider, though the contract asks all for it";
+        let _ = writeln!(text, "\n{}", style.bad(title));
+    }
+    for row in rows {
+        let _ = writeln!(text, "  {}", style.strong(&row.id));
+    }
+}
+
+fn differences(text: &mut String, matrix: &Matrix, style: &Style) {
+    let rows: Vec<_> = matrix.rows.iter().filter(|row| row.differs).collect();
+    if !rows.is_empty() {
+        let _ = writeln!(text, "\n{}", style.bad("transcripts that differ"));
+    }
+    for row in rows {
+        let _ = writeln!(text, "  {}", style.strong(&row.id));
+        difference(text, row);
+    }
+}
+
+/// The first line of each sequence in which the transcripts differ.
+fn difference(text: &mut String, row: &Row) {
+    const MOST: usize = 4;
+    for difference in row.differences.iter().take(MOST) {
+        let _ = writeln!(text, "    {}, line {}", difference.sequence, difference.line + 1);
+        for (provider, line) in difference.providers.iter().zip(&difference.lines) {
+            let line = line.as_deref().unwrap_or("(nothing)");
+            let _ = writeln!(text, "      {provider:8}{line}");
+        }
+    }
+    let more = row.differences.len().saturating_sub(MOST);
+    if more > 0 {
+        let _ = writeln!(text, "    and in {more} more sequences");
+    }
+}
+
+fn failures(text: &mut String, matrix: &Matrix, style: &Style) {
+    let rows: Vec<_> = matrix.rows.iter().filter(|row| row.failed()).collect();
+    if !rows.is_empty() {
+        let _ = writeln!(text, "\n{}", style.bad("failures"));
+    }
+    for row in rows {
+        for cell in row.cells.iter().filter(|cell| cell.status == Status::Fail) {
+            failure(text, row, cell, style);
+        }
+        if !row.differences.is_empty() {
+            let _ = writeln!(text, "    the transcripts differ first in");
+            difference(text, row);
+        }
+    }
+}
+
+fn failure(text: &mut String, row: &Row, cell: &Cell, style: &Style) {
+    let _ = writeln!(text, "  {} {}", cell.provider, style.strong(&row.id));
+    let Some(failure) = &cell.failure else {
+        let _ = writeln!(text, "    {}", cell.detail);
         return;
     };
     let _ = writeln!(text, "    expected  {}", failure.expected());
     let _ = writeln!(text, "    seen      {}", failure.seen());
     if let Some(place) = failure.place() {
-        let _ = writeln!(text, "    at        {}:{}", place.file(), place.line());
+        let _ = writeln!(text, "    at        {place}");
     }
     for line in failure.dump().unwrap_or_default().lines() {
         let _ = writeln!(text, "      {}", style.faint(line));
@@ -104,23 +207,31 @@ fn failure(text: &mut String, result: &CaseResult, style: &Style) {
 }
 
 /// The last line.
-pub(super) fn summary(report: &Report, style: &Style) -> String {
-    let summary = &report.summary;
-    let Counts { pass, fail, unsupported, .. } = summary.counts;
-    let verdict = match report.exit_code() {
-        0 => style.good("passed"),
-        1 => style.bad("FAILED"),
+pub(super) fn summary(matrix: &Matrix, style: &Style) -> String {
+    let Totals { counts, compared, differing, uneven, seed, .. } = &matrix.summary;
+    let verdict = match matrix.summary.verdict {
+        Verdict::Pass => style.good("passed"),
+        Verdict::Fail => style.bad("FAILED"),
         _ => style.bad("NOTHING RAN"),
     };
+    let Counts { pass, fail, unsupported, .. } = counts;
+    let seconds: f64 = matrix.times().sum();
     let mut text = format!(
-        "{verdict}: {pass} passed, {fail} failed, {unsupported} unsupported in {:.1} s (seed {}",
-        summary.seconds, summary.seed
+        "{verdict}: {pass} passed, {fail} failed, {unsupported} unsupported in {seconds:.1} s"
     );
-    if summary.factor > 1.0 {
-        let _ = write!(text, ", deadlines x {}", summary.factor);
+    if matrix.tested().count() > 1 {
+        let _ = write!(text, "; {compared} transcripts compared, {differing} differ");
+    }
+    if *uneven > 0 {
+        let _ = write!(text, "; {uneven} on one provider only");
+    }
+    let factor = matrix.tested().map(|column| column.factor).fold(1.0, f64::max);
+    let _ = write!(text, " (seed {seed}");
+    if factor > 1.0 {
+        let _ = write!(text, ", deadlines x {factor}");
     }
     text.push(')');
-    let missing: Vec<_> = report.missing_providers().map(|p| p.name.as_str()).collect();
+    let missing: Vec<_> = matrix.missing().map(|c| c.provider.name.as_str()).collect();
     if !missing.is_empty() {
         let _ = write!(text, "; strict: {} unavailable", missing.join(", "));
     }

@@ -37,17 +37,24 @@ pub(crate) enum Flaw {
     Forgets,
     /// Has no RMA.
     SendsOnly,
+    /// Tells a wrong reason when a connection ends.
+    Misleads,
 }
 
 #[derive(Clone)]
 pub(crate) struct Local {
+    name: &'static str,
     flaw: Flaw,
     world: Arc<Mutex<World>>,
 }
 
 impl Local {
     pub(crate) fn new(flaw: Flaw) -> Self {
-        Local { flaw, world: Arc::default() }
+        Local::named("local", flaw)
+    }
+
+    pub(crate) fn named(name: &'static str, flaw: Flaw) -> Self {
+        Local { name, flaw, world: Arc::default() }
     }
 }
 
@@ -179,15 +186,16 @@ impl World {
                 end.send_queue.push(RawCompletion { status, ..pending.raw });
             }
             if status != Status::Ok && flaw != Flaw::CarriesOn {
-                self.kill(uid, DisconnectReason::OperationFailed);
-                self.kill(peer, DisconnectReason::OperationFailed);
+                self.kill(uid, DisconnectReason::OperationFailed, flaw);
+                self.kill(peer, DisconnectReason::OperationFailed, flaw);
             }
         }
     }
 
-    fn kill(&mut self, uid: u64, reason: DisconnectReason) {
+    fn kill(&mut self, uid: u64, reason: DisconnectReason, flaw: Flaw) {
         let Some(end) = self.ends.get_mut(&uid).filter(|end| !end.dead) else { return };
         end.dead = true;
+        let reason = if flaw == Flaw::Misleads { DisconnectReason::Remote } else { reason };
         end.events.event(Event::Disconnected { endpoint: end.id, reason });
         let status = Status::Canceled;
         end.sends.drain(..).for_each(|p| end.send_queue.push(RawCompletion { status, ..p.raw }));
@@ -199,11 +207,11 @@ impl Provider for Local {
     type Domain = LocalDomain;
 
     fn name(&self) -> &'static str {
-        "local"
+        self.name
     }
 
     fn devices(&self) -> Vec<Device> {
-        let mut info = Info::new("local", "here");
+        let mut info = Info::new(self.name, "here");
         info.addresses = vec![Ipv4Addr::LOCALHOST.into()];
         info.capabilities = Capabilities::SEND;
         if self.flaw != Flaw::SendsOnly {
@@ -445,8 +453,8 @@ unsafe impl EndpointOps for LocalEndpoint {
     fn disconnect(&self) {
         let mut world = self.world();
         let peer = world.ends.get(&self.uid).and_then(|end| end.peer).unwrap_or_default();
-        world.kill(self.uid, DisconnectReason::Local);
-        world.kill(peer, DisconnectReason::Remote);
+        world.kill(self.uid, DisconnectReason::Local, self.local.flaw);
+        world.kill(peer, DisconnectReason::Remote, self.local.flaw);
     }
 
     fn quiesce(&self) {

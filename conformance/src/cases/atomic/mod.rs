@@ -117,7 +117,8 @@ pub(super) const CASES: &[Case] = &[
         NEEDS.and(Capabilities::RMA),
         "4 endpoints count under a lock of compare-and-swap: the counter is exact",
         contended::cas_spinlock,
-    ),
+    )
+    .freedom(Freedom::Counts("how often an endpoint tries until the lock is free is open")),
     Case::new(
         Group::Atomic,
         "contended_float",

@@ -126,9 +126,9 @@ pub(super) fn poll_empty(rig: &Rig) -> Outcome {
     let mut room = [Completion::default(); 4];
     for (queue, what) in [
         (&unbound, "a queue without endpoints"),
-        (idle.cq(), "the queue of an endpoint that is not connected"),
-        (a.cq(), "a queue whose completions were taken"),
-        (b.cq(), "the peer's"),
+        (&**idle.cq(), "the queue of an endpoint that is not connected"),
+        (&**a.cq(), "a queue whose completions were taken"),
+        (&**b.cq(), "the peer's"),
     ] {
         for _ in 0..100 {
             check_eq!(queue.poll(&mut room)?, 0, "completions of {what}");
@@ -173,20 +173,23 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
         // As many as fit.
         while next < total {
             let number = next.to_ne_bytes();
+            // What does not fit is drawn again, the same: so the operations do not depend on time.
+            let mut draw = rng.clone();
             let (kind, slot) =
-                (*rng.pick(&[OpKind::Send, OpKind::Write, OpKind::Read]), rng.below(SLOTS));
+                (*draw.pick(&[OpKind::Send, OpKind::Write, OpKind::Read]), draw.below(SLOTS));
             let op = match kind {
                 OpKind::Send => Op::inject(&number),
                 OpKind::Write => Op::inject_write(&number, target.at(slot * 8)),
                 _ => Op::read(into.slice(bytes(reading % DEPTH)), constants.at(slot * 8)),
             };
             // Reads are signaled, since what they read is looked at; and the last of all.
-            let quiet = rng.below(4) == 0 && kind != OpKind::Read && next + 1 < total;
+            let quiet = draw.below(4) == 0 && kind != OpKind::Read && next + 1 < total;
             let op = op.context(next);
             match a.post(&if quiet { op.unsignaled() } else { op }) {
                 Err(Error::Again) => break,
                 result => result?,
             }
+            rng = draw;
             match kind {
                 OpKind::Send => sent.push_back(next),
                 OpKind::Write => written[slot] = next,

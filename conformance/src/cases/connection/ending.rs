@@ -7,7 +7,7 @@ use crate::usage::Usage;
 
 pub(super) fn cancel_connect(rig: &Rig) -> Outcome {
     let listener = rig.listen(rig.domain_b())?;
-    let events = rig.domain_a().events();
+    let events = rig.events(rig.domain_a());
     let observer = rig.end(rig.domain_a())?;
     for drops in [true, false] {
         let a = rig.end(rig.domain_a())?;

@@ -2,8 +2,8 @@
 
 use std::os::fd::AsFd;
 
+use fabric::ListenerAttr;
 use fabric::core::wakeup::wait_readable;
-use fabric::{EventQueue, ListenerAttr};
 
 use super::{message, next_request, nobody_listens};
 use crate::prelude::*;
@@ -139,20 +139,20 @@ pub(super) fn backlog_full(rig: &Rig) -> Outcome {
 }
 
 /// Whether the queue's descriptor is readable now.
-fn is_readable(events: &EventQueue) -> Result<bool, Failed> {
+fn is_readable(events: &RecordedEvents) -> Result<bool, Failed> {
     Ok(wait_readable(events.as_fd(), Some(Instant::now()))?)
 }
 
 /// Sleeps on the queue's descriptor until it is readable.
 #[track_caller]
-fn sleep_on(rig: &Rig, events: &EventQueue) -> Outcome {
+fn sleep_on(rig: &Rig, events: &RecordedEvents) -> Outcome {
     let readable = wait_readable(events.as_fd(), Some(rig.deadline(super::PATIENCE)))?;
     check!(readable, "a readable descriptor");
     Ok(())
 }
 
 pub(super) fn events_pollable(rig: &Rig) -> Outcome {
-    let (at_a, at_b) = (rig.domain_a().events(), rig.domain_b().events());
+    let (at_a, at_b) = (rig.events(rig.domain_a()), rig.events(rig.domain_b()));
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
     let refused = rig.end(rig.domain_a())?;
     let nowhere = nobody_listens(rig)?;

@@ -8,7 +8,7 @@ mod strangers;
 
 use std::net::SocketAddr;
 
-use fabric::{ConnectRequest, EventQueue, Listener};
+use fabric::{ConnectRequest, Listener};
 
 use crate::prelude::*;
 
@@ -100,7 +100,8 @@ pub(super) const CASES: &[Case] = &[
         Needs::NOTHING,
         "backlog 4, nobody accepts, 5 connects: exactly one Refused, and the others wait",
         listening::backlog_full,
-    ),
+    )
+    .freedom(Freedom::Whole("which of the connects comes last, and is refused, is open")),
     Case::new(
         Group::Connection,
         "accept_late",
@@ -129,7 +130,8 @@ pub(super) const CASES: &[Case] = &[
         Needs::SEND,
         "a listener of another protocol: one clear failure in time; a foreign client leaves a listener intact",
         strangers::foreign_peer,
-    ),
+    )
+    .freedom(Freedom::Statuses("another protocol is Unreachable, Refused (nobody listens in the provider's own) or TimedOut")),
     Case::new(
         Group::Connection,
         "prepost_recv",
@@ -215,7 +217,7 @@ fn next_request(rig: &Rig, listener: &Listener) -> Result<ConnectRequest, Failed
 
 /// The next event of a domain of which no end is left to ask.
 #[track_caller]
-fn next_event(rig: &Rig, events: &EventQueue) -> Result<Event, Failed> {
+fn next_event(rig: &Rig, events: &RecordedEvents) -> Result<Event, Failed> {
     Ok(events.wait(Some(rig.scaled(PATIENCE)))?)
 }
 

@@ -47,7 +47,8 @@ pub(super) const CASES: &[Case] = &[
         Needs::NOTHING,
         "addresses that no peer has: Unreachable or TimedOut by the deadline, Unreachable to listen on",
         choosing::bad_address,
-    ),
+    )
+    .freedom(Freedom::Whole("the call or the event says Unreachable, or the timer ends the attempt")),
     Case::new(
         Group::Discovery,
         "no_device",

@@ -108,6 +108,7 @@ pub(super) const CASES: &[Case] = &[
         "under a stream of writes, no byte changes once deregistration has returned",
         revoking::dereg_vs_write,
     )
+    .freedom(Freedom::Whole("how many writes finish before the region closes, and how those in flight end, is open"))
     .trap(),
     Case::new(
         Group::Memory,
@@ -116,6 +117,7 @@ pub(super) const CASES: &[Case] = &[
         "deregistration in the middle of a long read: it ends within 5 s, and shows nothing written later",
         revoking::dereg_vs_read,
     )
+    .freedom(Freedom::Statuses("a read whose region closes meanwhile ends Ok, refused, canceled or with its peer lost"))
     .trap(),
     Case::new(
         Group::Memory,
@@ -181,7 +183,8 @@ pub(super) const CASES: &[Case] = &[
         Needs::SEND_RMA,
         "the last handle dropped with an operation pending: it finishes, then rights end and memory is freed",
         revoking::drop_region_in_flight,
-    ),
+    )
+    .freedom(Freedom::Limits(&["message"])),
 ];
 
 /// A write of the local buffer to `to`, and a read from there; the context of both is 1.

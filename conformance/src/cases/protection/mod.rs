@@ -114,7 +114,8 @@ pub(super) const CASES: &[Case] = &[
         Needs::SEND_RMA.least(&[("recv_depth", aftermath::RACE_DEPTH as u64)]),
         "a receive posted while the connection dies is rejected, or Canceled once",
         aftermath::recv_post_race,
-    ),
+    )
+    .freedom(Freedom::Counts("how many receives are posted before the connection is dead is open")),
     Case::new(
         Group::Protection,
         "other_endpoint_unaffected",

@@ -15,14 +15,16 @@ pub(super) const CASES: &[Case] = &[
         Needs::SEND_RMA,
         "writes of 1 B to 64 MiB, or the maximum, arrive exactly and touch nothing else",
         transfer::write_sizes,
-    ),
+    )
+    .freedom(Freedom::Limits(&["message"])),
     Case::new(
         Group::Rma,
         "read_sizes",
         Needs::RMA,
         "reads of 1 B to 64 MiB, or the maximum, bring the exact bytes and touch nothing else",
         transfer::read_sizes,
-    ),
+    )
+    .freedom(Freedom::Limits(&["message"])),
     Case::new(
         Group::Rma,
         "write_zero_badkey",
@@ -45,14 +47,16 @@ pub(super) const CASES: &[Case] = &[
         Needs::SEND_RMA,
         "1 to the most segments are written as one, in their order",
         transfer::write_gather,
-    ),
+    )
+    .freedom(Freedom::Limits(&["send_segments"])),
     Case::new(
         Group::Rma,
         "read_scatter",
         Needs::RMA,
         "a read fills 1 to the most uneven segments in order",
         transfer::read_scatter,
-    ),
+    )
+    .freedom(Freedom::Limits(&["send_segments"])),
     Case::new(
         Group::Rma,
         "write_all_offsets",
@@ -180,7 +184,8 @@ pub(super) const CASES: &[Case] = &[
         Needs::SEND_RMA,
         "the bytes of an injected write may be overwritten at once: the original arrives",
         immediate::inject_write_reuse,
-    ),
+    )
+    .freedom(Freedom::Limits(&["inject"])),
     Case::new(
         Group::Rma,
         "both_ways_mix",

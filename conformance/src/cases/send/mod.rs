@@ -14,7 +14,8 @@ pub(super) const CASES: &[Case] = &[
         Needs::SEND,
         "messages of 1 B to 1 MiB, each power of two and its neighbours, arrive exactly",
         messages::sizes,
-    ),
+    )
+    .freedom(Freedom::Limits(&["inject"])),
     Case::new(
         Group::Send,
         "send_zero",
@@ -57,14 +58,16 @@ pub(super) const CASES: &[Case] = &[
         Needs::SEND,
         "1 to the most segments are sent as one message, in their order",
         segments::gather,
-    ),
+    )
+    .freedom(Freedom::Limits(&["send_segments"])),
     Case::new(
         Group::Send,
         "scatter_boundaries",
         Needs::SEND,
         "a message fills uneven segments in order, wherever among them it ends",
         segments::scatter_boundaries,
-    ),
+    )
+    .freedom(Freedom::Limits(&["recv_segments"])),
     Case::new(
         Group::Send,
         "zero_segment",
@@ -78,7 +81,8 @@ pub(super) const CASES: &[Case] = &[
         Needs::SEND,
         "one segment too many is an error of the call, which changes nothing",
         segments::segments_plus1,
-    ),
+    )
+    .freedom(Freedom::Limits(&["send_segments", "recv_segments"])),
     Case::new(
         Group::Send,
         "imm",
@@ -100,6 +104,7 @@ pub(super) const CASES: &[Case] = &[
         "the bytes of an inject may be overwritten at once: the original arrives",
         immediate::inject_reuse,
     )
+    .freedom(Freedom::Limits(&["inject"]))
     .trap(),
     Case::new(
         Group::Send,
@@ -107,7 +112,8 @@ pub(super) const CASES: &[Case] = &[
         Needs::SEND_RMA,
         "one byte too many to inject is an error of the call",
         immediate::inject_over,
-    ),
+    )
+    .freedom(Freedom::Limits(&["inject"])),
     Case::new(
         Group::Send,
         "no_recv_pends",
@@ -124,6 +130,9 @@ pub(super) const CASES: &[Case] = &[
         "what has completed at the sender is received, though the connection ends at once",
         acceptance::ok_implies_received,
     )
+    .freedom(Freedom::Statuses(
+        "what has not completed when the connection ends is received or canceled",
+    ))
     .trap(),
     Case::new(
         Group::Send,
@@ -139,7 +148,8 @@ pub(super) const CASES: &[Case] = &[
         Needs::SEND,
         "a message of the declared maximum arrives exactly",
         messages::max_message,
-    ),
+    )
+    .freedom(Freedom::Limits(&["message"])),
     Case::new(
         Group::Send,
         "over_max",
