@@ -91,6 +91,31 @@ impl<'a> EndpointBuilder<'a> {
         self
     }
 
+    /// The entry of the port's GID table to send from. Like the three that follow, this is for RDMA devices; see
+    /// [`PathAttr`](fabric_core::PathAttr).
+    pub fn gid_index(mut self, index: u8) -> Self {
+        self.attr.path.gid_index = Some(index);
+        self
+    }
+
+    /// How long to wait for an acknowledgement before a packet is repeated.
+    pub fn ack_timeout(mut self, timeout: Duration) -> Self {
+        self.attr.path.ack_timeout = Some(timeout);
+        self
+    }
+
+    /// How often to repeat what is not acknowledged: 0 to 7.
+    pub fn retries(mut self, retries: u8) -> Self {
+        self.attr.path.retries = Some(retries);
+        self
+    }
+
+    /// How long a peer waits before it repeats a message for which no receive was posted here.
+    pub fn rnr_timer(mut self, timer: Duration) -> Self {
+        self.attr.path.rnr_timer = Some(timer);
+        self
+    }
+
     /// The room it reserves of a completion queue that serves both sides: send depth plus receive depth.
     pub fn room(&self) -> usize {
         self.attr.send_depth.saturating_add(self.attr.recv_depth)

@@ -1,10 +1,11 @@
 //! Settings of endpoints and listeners, and their checks.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::info::{Info, MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA};
+use crate::info::{Capabilities, Info, MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA};
 
 /// How an endpoint is made. `Default` is a good start for most.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,31 @@ pub struct EndpointAttr {
     pub source: Option<IpAddr>,
     /// The traffic class (the IPv4 TOS or IPv6 traffic class byte: DSCP and ECN bits).
     pub traffic_class: Option<u8>,
+    /// What RDMA devices let one set of the path; all unset by default.
+    pub path: PathAttr,
 }
+
+/// How an RDMA device sends and repeats packets. Only for devices with
+/// [`PATH_SETTINGS`](crate::Capabilities::PATH_SETTINGS); elsewhere an endpoint that sets one is `Unsupported`.
+///
+/// What is not set, the provider chooses: time-out and retries so that a lost peer is noticed in time for
+/// [`liveness`](EndpointAttr::liveness). Who sets them answers for that. (`ibv_modify_qp(3)`)
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PathAttr {
+    /// The entry of the port's GID table to send from; it must be of the address family and network in use.
+    pub gid_index: Option<u8>,
+    /// How long to wait for an acknowledgement: rounded up to 4.096 us times a power of two, at most 2.4 h.
+    pub ack_timeout: Option<Duration>,
+    /// How often to repeat what is not acknowledged: 0 to 7.
+    pub retries: Option<u8>,
+    /// How long a peer waits before it repeats a message for which no receive was posted here: rounded up to one of
+    /// the steps of the InfiniBand specification, 10 us to 491 ms; default 0.96 ms.
+    pub rnr_timer: Option<Duration>,
+}
+
+/// The most that [`PathAttr::rnr_timer`] can be.
+pub const MAX_RNR_TIMER: Duration = Duration::from_micros(491_520);
 
 impl Default for EndpointAttr {
     fn default() -> Self {
@@ -42,6 +67,7 @@ impl Default for EndpointAttr {
             liveness: Some(Duration::from_secs(10)),
             source: None,
             traffic_class: None,
+            path: PathAttr::default(),
         }
     }
 }
@@ -70,6 +96,7 @@ impl EndpointAttr {
         {
             return Err(Error::invalid(OP, format!("liveness {interval:?} is not in 1s..=1h")));
         }
+        self.path.check(info)?;
         if let Some(source) = self.source.filter(|ip| !info.addresses.contains(ip)) {
             let has = &info.addresses;
             return Err(Error::invalid(
@@ -78,6 +105,50 @@ impl EndpointAttr {
             ));
         }
         Ok(())
+    }
+}
+
+impl PathAttr {
+    fn check(&self, info: &Info) -> Result<()> {
+        if *self == PathAttr::default() {
+            return Ok(());
+        }
+        if !info.capabilities.contains(Capabilities::PATH_SETTINGS) {
+            let text = format!("{} lets nobody set {self}", info.device);
+            return Err(Error::unsupported(OP, info.provider, text));
+        }
+        if let Some(retries) = self.retries.filter(|retries| *retries > 7) {
+            return Err(Error::invalid(OP, format!("retries {retries} is not in 0..=7")));
+        }
+        if let Some(timer) = self.rnr_timer.filter(|timer| *timer > MAX_RNR_TIMER) {
+            return Err(Error::invalid(
+                OP,
+                format!("rnr_timer {timer:?} is beyond {MAX_RNR_TIMER:?}"),
+            ));
+        }
+        let most = Duration::from_nanos(4096 << 31);
+        if let Some(timeout) = self.ack_timeout.filter(|t| t.is_zero() || *t > most) {
+            return Err(Error::invalid(
+                OP,
+                format!("ack_timeout {timeout:?} is not in 1ns..={most:?}"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for PathAttr {
+    /// The names of what is set.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PathAttr { gid_index, ack_timeout, retries, rnr_timer } = self;
+        let set = [
+            ("gid_index", gid_index.is_some()),
+            ("ack_timeout", ack_timeout.is_some()),
+            ("retries", retries.is_some()),
+            ("rnr_timer", rnr_timer.is_some()),
+        ];
+        let names: Vec<_> = set.iter().filter(|(_, set)| *set).map(|(name, _)| *name).collect();
+        f.write_str(&names.join(", "))
     }
 }
 
@@ -136,4 +207,25 @@ pub fn check_private_data(operation: &'static str, data: &[u8]) -> Result<()> {
         operation,
         format!("{len} bytes of private data; it carries at most {most}"),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_settings_are_for_devices_that_have_them() {
+        let mut info = Info::new("tcp", "lo");
+        let mut path = PathAttr { retries: Some(3), ..PathAttr::default() };
+        let error = path.check(&info).unwrap_err();
+        assert!(matches!(&error, Error::Unsupported(f) if f.detail.contains("retries")), "{error}");
+        info.capabilities = Capabilities::PATH_SETTINGS;
+        assert!(path.check(&info).is_ok());
+        path.retries = Some(8);
+        assert!(matches!(path.check(&info), Err(Error::InvalidArgument(_))));
+        path = PathAttr { rnr_timer: Some(Duration::from_secs(1)), ..PathAttr::default() };
+        assert!(matches!(path.check(&info), Err(Error::InvalidArgument(_))));
+        path = PathAttr { ack_timeout: Some(Duration::ZERO), ..PathAttr::default() };
+        assert!(matches!(path.check(&info), Err(Error::InvalidArgument(_))));
+    }
 }

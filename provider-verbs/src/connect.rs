@@ -116,7 +116,7 @@ impl Conn {
         let (mut attr, bits) = id.path(ibv_qp_state::IBV_QPS_RTR)?;
         self.set_path(&mut attr);
         attr.max_dest_rd_atomic = responder.max(1);
-        attr.min_rnr_timer = RNR_TIMER;
+        attr.min_rnr_timer = self.attr.path.rnr_timer.map_or(RNR_TIMER, rnr_code);
         let bits = bits | (mask::IBV_QP_MAX_DEST_RD_ATOMIC | mask::IBV_QP_MIN_RNR_TIMER).0 as i32;
         self.qp.modify(&mut attr, bits)?;
         if let Some(probe) = probe {
@@ -146,16 +146,21 @@ impl Conn {
         if let Some(class) = self.attr.traffic_class {
             attr.ah_attr.grh.traffic_class = class;
         }
+        if let Some(index) = self.attr.path.gid_index {
+            attr.ah_attr.grh.sgid_index = index;
+        }
     }
 
     /// The acknowledge time-out and the retries of the connection itself.
     fn patience(&self, probed: bool) -> (u8, u8) {
-        match (self.shared.quirks.separate_probes, probed) {
+        let (timeout, retries) = match (self.shared.quirks.separate_probes, probed) {
             // Without limit: the probes notice a lost peer. 134 ms, so that a lost packet does not hold up for long.
             (true, true) => (15, 7),
             (true, false) => (self.exponent(7), 6),
             (false, _) => (self.exponent(8), 7),
-        }
+        };
+        let path = &self.attr.path;
+        (path.ack_timeout.map_or(timeout, ack_code), path.retries.unwrap_or(retries))
     }
 
     /// The time-out, in the device's units, by which so many tries take half a liveness interval at most.
@@ -352,6 +357,25 @@ impl Conn {
 /// Tries of a probe.
 const PROBE_TRIES: u32 = 6;
 
+/// The code of an acknowledge time-out that is no shorter: 4.096 us times 2 to the power of it.
+fn ack_code(timeout: Duration) -> u8 {
+    let units = timeout.as_nanos().div_ceil(4096).max(1);
+    // Zero would mean to wait for ever.
+    (units.next_power_of_two().ilog2() as u8).clamp(1, 31)
+}
+
+/// The code of a receiver-not-ready timer that is no shorter (InfiniBand specification, table "RNR NAK timer").
+/// Zero, which comes last in length, is left out.
+fn rnr_code(timer: Duration) -> u8 {
+    const STEPS_10_US: [u32; 31] = [
+        1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+        2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+    ];
+    let wanted = timer.as_nanos().div_ceil(10_000);
+    let step = STEPS_10_US.iter().position(|step| u128::from(*step) >= wanted);
+    step.map_or(31, |step| step as u8 + 1)
+}
+
 /// A connection attempt that found no way.
 fn unreachable(cause: io::Error) -> Error {
     match Error::system("connect", NAME, cause) {
@@ -360,5 +384,22 @@ fn unreachable(cause: io::Error) -> Error {
             Error::Unreachable(Failure::new("connect", "nobody answers at the address").of(NAME))
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_never_shorter_than_asked() {
+        let us = Duration::from_micros;
+        assert_eq!(ack_code(Duration::from_nanos(1)), 1);
+        assert_eq!((ack_code(us(67_000)), ack_code(us(67_108))), (14, 14));
+        assert_eq!(ack_code(us(67_109)), 15);
+        assert_eq!(ack_code(Duration::from_secs(8795)), 31);
+        assert_eq!((rnr_code(us(1)), rnr_code(us(10)), rnr_code(us(11))), (1, 1, 2));
+        assert_eq!((rnr_code(us(960)), rnr_code(us(961))), (RNR_TIMER, RNR_TIMER + 1));
+        assert_eq!(rnr_code(fabric_core::attr::MAX_RNR_TIMER), 31);
     }
 }

@@ -331,7 +331,8 @@ impl Port<'_> {
             | Capabilities::RMA
             | Capabilities::LIVENESS
             | Capabilities::PROGRESS_WHILE_STOPPED
-            | Capabilities::LOCKS_MEMORY;
+            | Capabilities::LOCKS_MEMORY
+            | Capabilities::PATH_SETTINGS;
         info.capabilities.set(Capabilities::ATOMIC, self.no_atomics().is_none());
         if self.attributes.atomics_global {
             info.atomic_scope = AtomicScope::Cpu;
