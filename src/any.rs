@@ -18,7 +18,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use enum_dispatch::enum_dispatch;
-use fabric_core::attr::{EndpointAttr, ListenerAttr};
+use fabric_core::attr::{CqAttr, EndpointAttr, ListenerAttr};
 #[allow(unused_imports)] // named by the tokens
 use fabric_core::ops::{Armed, CqOps, EndpointOps};
 #[cfg(any(feature = "tcp", feature = "verbs"))]
@@ -113,15 +113,13 @@ impl AnyProvider {
 }
 
 impl AnyDomain {
-    pub(crate) fn completion_queue(&self, capacity: usize) -> Result<AnyCq> {
+    pub(crate) fn completion_queue(&self, attr: &CqAttr) -> Result<AnyCq> {
         Ok(match self {
             #[cfg(feature = "tcp")]
-            AnyDomain::Tcp(domain) => AnyCq::Tcp(DomainOps::completion_queue(domain, capacity)?),
+            AnyDomain::Tcp(domain) => AnyCq::Tcp(DomainOps::completion_queue(domain, attr)?),
             #[cfg(feature = "verbs")]
-            AnyDomain::Verbs(domain) => {
-                AnyCq::Verbs(DomainOps::completion_queue(domain, capacity)?)
-            }
-            AnyDomain::Dyn(domain) => AnyCq::Dyn(domain.completion_queue(capacity)?),
+            AnyDomain::Verbs(domain) => AnyCq::Verbs(DomainOps::completion_queue(domain, attr)?),
+            AnyDomain::Dyn(domain) => AnyCq::Dyn(domain.completion_queue(attr)?),
         })
     }
 

@@ -218,7 +218,14 @@ impl Catalog {
             && !devices.iter().any(|device| device.name == wanted)
         {
             let names: Vec<_> = devices.iter().map(|d| d.name.as_str()).collect();
-            let verdict = Err(unknown_text("device", wanted, &names));
+            let mut text = unknown_text("device", wanted, &names);
+            // Where nothing is usable, the reason matters more than the names.
+            for device in devices.iter().filter(|_| devices.iter().all(|d| d.state.is_err())) {
+                if let Err(unusable) = &device.state {
+                    text = format!("{text}; {}: {unusable}", device.name);
+                }
+            }
+            let verdict = Err(text);
             return vec![Found { provider: provider.name(), device: wanted.to_owned(), verdict }];
         }
         let devices = devices.into_iter().filter(|d| wanted.is_none_or(|wanted| d.name == wanted));

@@ -15,8 +15,8 @@ use fabric_core::inflight::Consumer;
 use fabric_core::token::MAX_MEMBERS;
 use fabric_core::wakeup::wait_readable;
 use fabric_core::{
-    Armed, Completion, CqOps, EndpointState, Error, Failure, OpKind, RawCompletion, Result, Side,
-    Status, Token,
+    Armed, Completion, CqAttr, CqOps, EndpointState, Error, Failure, OpKind, RawCompletion, Result,
+    Side, Status, Token,
 };
 
 use crate::any::AnyCq;
@@ -413,14 +413,12 @@ pub struct CompletionQueue {
 }
 
 impl CompletionQueue {
-    pub(crate) fn new(domain: &Arc<DomainInner>, capacity: usize) -> Result<Self> {
+    pub(crate) fn new(domain: &Arc<DomainInner>, attr: &CqAttr) -> Result<Self> {
         const OP: &str = "make completion queue";
         domain.ops.check(OP)?;
-        let most = domain.info.limits.cq_capacity;
-        if !(1..=most).contains(&capacity) {
-            return Err(Error::invalid(OP, format!("capacity {capacity} is not in 1..={most}")));
-        }
-        let ops = ParentOnly::new(domain.ops.completion_queue(capacity)?);
+        attr.check(&domain.info)?;
+        let capacity = attr.capacity;
+        let ops = ParentOnly::new(domain.ops.completion_queue(attr)?);
         let state = CqState {
             members: Members::default(),
             reserved: 0,

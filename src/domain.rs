@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fabric_core::access::check_registration;
 use fabric_core::{
-    Access, EndpointAttr, EndpointId, Error, Hints, Info, ListenerAttr, Memory, Result,
+    Access, CqAttr, EndpointAttr, EndpointId, Error, Hints, Info, ListenerAttr, Memory, Result,
 };
 
 use crate::any::AnyDomain;
@@ -229,7 +229,15 @@ impl Domain {
     /// # Errors
     /// `InvalidArgument` naming the limit, `NoMemory`.
     pub fn completion_queue(&self, capacity: usize) -> Result<CompletionQueue> {
-        CompletionQueue::new(&self.inner, capacity)
+        self.completion_queue_with(&CqAttr::new(capacity))
+    }
+
+    /// As [`completion_queue`](Domain::completion_queue), with all settings.
+    ///
+    /// # Errors
+    /// As [`completion_queue`](Domain::completion_queue); `Unsupported` for a vector on a device without.
+    pub fn completion_queue_with(&self, attr: &CqAttr) -> Result<CompletionQueue> {
+        CompletionQueue::new(&self.inner, attr)
     }
 
     /// Begins to make an endpoint.

@@ -84,6 +84,8 @@ mod post;
 mod process;
 mod region;
 mod slot;
+#[cfg(feature = "verbs")]
+pub mod verbs;
 
 pub use builder::EndpointBuilder;
 pub use catalog::{Catalog, Found, Selection};
@@ -99,9 +101,9 @@ pub use fabric_core as core;
 pub use fabric_core::info::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA, MIN_INJECT};
 pub use fabric_core::{
     Access, Armed, AtomicOp, AtomicScalar, AtomicScope, AtomicType, AtomicValue, Capabilities,
-    Completion, DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error, ErrorClass,
-    Event, Failure, Hints, Info, Limits, ListenerAttr, ListenerId, Memory, OpKind,
-    ProviderCounters, RemoteRegion, RemoteSlice, Result, Status, Unmet,
+    Completion, CqAttr, DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error,
+    ErrorClass, Event, Failure, Hints, Info, Limits, ListenerAttr, ListenerId, Memory, OpKind,
+    PathAttr, ProviderCounters, RemoteRegion, RemoteSlice, Result, Status, Unmet,
 };
 pub use listener::{ConnectRequest, Listener};
 pub use op::{Op, Recv, Slices};

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fabric_core::provider::{DomainOps, Provider, ProviderCounters, RequestId};
 use fabric_core::{
-    Access, Armed, CqOps, Device, EndpointAttr, EndpointId, EndpointOps, Error, EventSink, Info,
-    ListenerAttr, ListenerId, Posted, RawCompletion, RecvWork, Result, SendFlags, SendWork, Status,
-    Token,
+    Access, Armed, CqAttr, CqOps, Device, EndpointAttr, EndpointId, EndpointOps, Error, EventSink,
+    Info, ListenerAttr, ListenerId, Posted, RawCompletion, RecvWork, Result, SendFlags, SendWork,
+    Status, Token,
 };
 
 use crate::null::{NullCq, NullDomain, NullEndpoint, NullListener, NullProvider, NullRegistration};
@@ -56,11 +56,11 @@ unsafe impl DomainOps for LeanDomain {
     type Registration = NullRegistration;
     type Listener = NullListener;
 
-    fn completion_queue(&self, capacity: usize) -> Result<LeanCq> {
+    fn completion_queue(&self, attr: &CqAttr) -> Result<LeanCq> {
         let line = || Line(AtomicU64::new(0));
         let tokens = std::array::from_fn(|_| AtomicU64::new(0));
         let ring = Ring { tokens, head: line(), tail: line() };
-        Ok(LeanCq(self.0.completion_queue(capacity)?, Arc::new(ring)))
+        Ok(LeanCq(self.0.completion_queue(attr)?, Arc::new(ring)))
     }
     unsafe fn register(
         &self,

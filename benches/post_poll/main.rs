@@ -19,8 +19,8 @@ use std::time::Instant;
 use fabric::Completion;
 use fabric_core::provider::{DomainOps, Provider};
 use fabric_core::{
-    CqOps, EndpointAttr, EndpointId, EndpointOps, Event, EventSink, RawCompletion, RemoteAddr,
-    Segment, SendFlags, SendOp, SendWork, Side, Token,
+    CqAttr, CqOps, EndpointAttr, EndpointId, EndpointOps, Event, EventSink, RawCompletion,
+    RemoteAddr, Segment, SendFlags, SendOp, SendWork, Side, Token,
 };
 use lean::LeanProvider;
 use null::NullProvider;
@@ -96,7 +96,7 @@ fn provider_alone(batch: usize) -> f64 {
     let provider = LeanProvider(NullProvider::new());
     let info = provider.devices().remove(0).state.unwrap();
     let domain = provider.open(&info, Arc::new(Deaf)).unwrap();
-    let queue = domain.completion_queue(1024).unwrap();
+    let queue = domain.completion_queue(&CqAttr::new(1024)).unwrap();
     let attr = EndpointAttr::default();
     let endpoint = domain.endpoint(EndpointId(1), &attr, &queue, &queue).unwrap();
     endpoint.connect(rig::NOWHERE, &[]).unwrap();

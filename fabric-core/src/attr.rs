@@ -161,6 +161,42 @@ fn within(what: &str, value: usize, least: usize, most: usize) -> Result<()> {
     Err(Error::invalid(OP, format!("{what} {value} is not in {least}..={most}")))
 }
 
+/// How a completion queue is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CqAttr {
+    /// Completions it has room for: binding an endpoint reserves its depths.
+    pub capacity: usize,
+    /// The device's interrupt that wakes its sleepers, counted from 0, beyond the last one from the beginning again;
+    /// unset, the queues of a domain are spread over all of them. Only for devices with
+    /// [`PATH_SETTINGS`](Capabilities::PATH_SETTINGS). (`ibv_create_cq(3)`, `comp_vector`)
+    pub vector: Option<u32>,
+}
+
+impl CqAttr {
+    /// A queue with this room.
+    pub fn new(capacity: usize) -> Self {
+        CqAttr { capacity, vector: None }
+    }
+
+    /// Checks the settings against the device's limits.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that names the limit; `Unsupported` for a vector where nobody can choose it.
+    pub fn check(&self, info: &Info) -> Result<()> {
+        const OP: &str = "make completion queue";
+        let (capacity, most) = (self.capacity, info.limits.cq_capacity);
+        if !(1..=most).contains(&capacity) {
+            return Err(Error::invalid(OP, format!("capacity {capacity} is not in 1..={most}")));
+        }
+        if self.vector.is_some() && !info.capabilities.contains(Capabilities::PATH_SETTINGS) {
+            let text = format!("{} lets nobody choose the completion vector", info.device);
+            return Err(Error::unsupported(OP, info.provider, text));
+        }
+        Ok(())
+    }
+}
+
 /// How a listener is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -25,7 +25,8 @@ bitflags::bitflags! {
         const SECRET_KEYS = 1 << 6;
         /// Registered memory counts against `RLIMIT_MEMLOCK`.
         const LOCKS_MEMORY = 1 << 7;
-        /// Endpoints take [`PathAttr`](crate::attr::PathAttr).
+        /// Endpoints take [`PathAttr`](crate::attr::PathAttr), completion queues a vector
+        /// ([`CqAttr::vector`](crate::attr::CqAttr::vector)).
         const PATH_SETTINGS = 1 << 8;
     }
 }

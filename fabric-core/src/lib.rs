@@ -32,7 +32,7 @@ pub mod work;
 
 pub use access::Access;
 pub use atomic::{AtomicCall, AtomicOp, AtomicScalar, AtomicType, AtomicValue};
-pub use attr::{EndpointAttr, ListenerAttr, PathAttr};
+pub use attr::{CqAttr, EndpointAttr, ListenerAttr, PathAttr};
 pub use completion::{Completion, EndpointId, OpKind, RawCompletion, Status};
 pub use error::{Error, ErrorClass, Failure, Result};
 pub use event::{Event, EventSink, ListenerId};

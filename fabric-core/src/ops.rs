@@ -54,7 +54,8 @@ macro_rules! endpoint_ops_tokens {
                 ///
                 /// # Safety
                 /// The segments' memory must stay valid as described at the trait; with `INJECT`, until the
-                /// call returns. Tokens in flight must differ.
+                /// call returns. Tokens in flight must differ. It is not called beside or after
+                /// [`quiesce`](EndpointOps::quiesce).
                 unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted;
 
                 /// Posts receives.

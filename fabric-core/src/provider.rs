@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::attr::{EndpointAttr, ListenerAttr};
+use crate::attr::{CqAttr, EndpointAttr, ListenerAttr};
 use crate::completion::EndpointId;
 use crate::error::{Error, Result};
 use crate::event::{EventSink, ListenerId};
@@ -69,11 +69,11 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
     /// Its listeners.
     type Listener: ListenerOps;
 
-    /// Makes a completion queue for at least `capacity` completions.
+    /// Makes a completion queue for at least `attr.capacity` completions; the attributes have been checked.
     ///
     /// - It never overflows while the endpoints bound to it have no more than that in flight.
     /// - It may keep the domain's device open after the domain is dropped, but delivers nothing then.
-    fn completion_queue(&self, capacity: usize) -> Result<Self::Cq>;
+    fn completion_queue(&self, attr: &CqAttr) -> Result<Self::Cq>;
 
     /// Registers memory; the range and the access rule have been checked.
     ///
@@ -181,7 +181,7 @@ pub trait DynProvider: Send + Sync + 'static {
 /// As [`DomainOps`].
 pub unsafe trait DynDomain: Send + Sync + 'static {
     /// See [`DomainOps::completion_queue`].
-    fn completion_queue(&self, capacity: usize) -> Result<Box<dyn CqOps>>;
+    fn completion_queue(&self, attr: &CqAttr) -> Result<Box<dyn CqOps>>;
     /// See [`DomainOps::register`].
     ///
     /// # Safety
@@ -229,8 +229,8 @@ impl<P: Provider> DynProvider for P {
 
 // SAFETY: forwards to an implementation that keeps the contract.
 unsafe impl<D: DomainOps> DynDomain for D {
-    fn completion_queue(&self, capacity: usize) -> Result<Box<dyn CqOps>> {
-        Ok(Box::new(DomainOps::completion_queue(self, capacity)?))
+    fn completion_queue(&self, attr: &CqAttr) -> Result<Box<dyn CqOps>> {
+        Ok(Box::new(DomainOps::completion_queue(self, attr)?))
     }
     unsafe fn register(
         &self,

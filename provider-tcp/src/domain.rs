@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use fabric_core::provider::RequestId;
 use fabric_core::{
-    Access, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId,
+    Access, CqAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId,
     ProviderCounters, Result,
 };
 
@@ -40,7 +40,7 @@ unsafe impl<P: Policy> DomainOps for TcpDomain<P> {
     type Registration = TcpRegistration;
     type Listener = TcpListener<P>;
 
-    fn completion_queue(&self, _capacity: usize) -> Result<TcpCq<P>> {
+    fn completion_queue(&self, _attr: &CqAttr) -> Result<TcpCq<P>> {
         TcpCq::new(&self.engine)
     }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fabric_core::wakeup::Wakeup;
-use fabric_core::{Armed, CqOps, Error, RawCompletion, Result, Status, Token};
+use fabric_core::{Armed, CqAttr, CqOps, Error, RawCompletion, Result, Status, Token};
 use rustix::event::epoll;
 
 use crate::NAME;
@@ -68,14 +68,14 @@ impl Sink<'_> {
 }
 
 impl Queue {
-    fn new(shared: &Arc<Shared>, capacity: usize) -> Result<Arc<Self>> {
+    fn new(shared: &Arc<Shared>, attr: &CqAttr) -> Result<Arc<Self>> {
         const OP: &str = "make completion queue";
         shared.check_device()?;
         let fail = |cause| Error::system(OP, NAME, cause);
         // An operation of two requests can fail twice; and a probe, where it goes the same way.
-        let entries = capacity * if shared.quirks.separate_probes { 2 } else { 3 };
+        let entries = attr.capacity * if shared.quirks.separate_probes { 2 } else { 3 };
         let context = &shared.pd.context;
-        let cq = Cq::new(context, entries, shared.next_vector()).map_err(fail)?;
+        let cq = Cq::new(context, entries, shared.vector(attr.vector)).map_err(fail)?;
         let wakeup = Wakeup::new().map_err(fail)?;
         let sleepers = watch_both(cq.channel.as_fd(), wakeup.as_fd()).map_err(fail)?;
         Ok(Arc::new(Queue {
@@ -236,8 +236,8 @@ pub struct VerbsCq {
 }
 
 impl VerbsCq {
-    pub(crate) fn new(shared: &Arc<Shared>, capacity: usize) -> Result<Self> {
-        Ok(VerbsCq { queue: Queue::new(shared, capacity)? })
+    pub(crate) fn new(shared: &Arc<Shared>, attr: &CqAttr) -> Result<Self> {
+        Ok(VerbsCq { queue: Queue::new(shared, attr)? })
     }
 }
 

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use fabric_core::provider::RequestId;
 use fabric_core::{
-    Access, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId,
+    Access, CqAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId,
     ProviderCounters, Result,
 };
 
@@ -38,8 +38,8 @@ unsafe impl DomainOps for VerbsDomain {
     type Registration = VerbsRegistration;
     type Listener = VerbsListener;
 
-    fn completion_queue(&self, capacity: usize) -> Result<VerbsCq> {
-        VerbsCq::new(&self.shared, capacity)
+    fn completion_queue(&self, attr: &CqAttr) -> Result<VerbsCq> {
+        VerbsCq::new(&self.shared, attr)
     }
 
     unsafe fn register(

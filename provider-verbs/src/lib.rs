@@ -7,6 +7,7 @@
 //! - [`provider`], `device`, `domain`, `region`, `cq`, `listener`, `endpoint`: the contract's objects;
 //! - `conn`: a queue pair and its connection; `connect`: how it comes about; `post`: from operations to work
 //!   requests; `complete` and `status`: completions that are no plain success; `header`: private data;
+//! - [`raw`]: the way out, to libibverbs itself;
 //! - `manager`: what a domain's objects share, and its thread; `scratch`: registered memory of its own;
 //! - `sysfs`, `quirks`: what libibverbs does not tell, and where drivers depart from the specification;
 //! - `handle`: libibverbs objects as values; `ffi`: the only file that names `rdma_sys`.
@@ -26,6 +27,7 @@ mod manager;
 mod post;
 pub mod provider;
 mod quirks;
+pub mod raw;
 mod region;
 mod scratch;
 mod stats;

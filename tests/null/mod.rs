@@ -25,7 +25,7 @@ use fabric_core::provider::{
 };
 use fabric_core::wakeup::Wakeup;
 use fabric_core::{
-    Access, Armed, Capabilities, CqOps, Device, DisconnectReason, EndpointAttr, EndpointId,
+    Access, Armed, Capabilities, CqAttr, CqOps, Device, DisconnectReason, EndpointAttr, EndpointId,
     EndpointOps, Error, Event, EventSink, Info, Limits, ListenerAttr, ListenerId, Posted,
     RawCompletion, RecvWork, Result, Segment, SendFlags, SendOp, SendWork, Status, Token, memory,
 };
@@ -167,11 +167,14 @@ unsafe impl DomainOps for NullDomain {
     type Registration = NullRegistration;
     type Listener = NullListener;
 
-    fn completion_queue(&self, capacity: usize) -> Result<NullCq> {
+    fn completion_queue(&self, attr: &CqAttr) -> Result<NullCq> {
         let wakeup =
             Wakeup::new().map_err(|cause| Error::system("make completion queue", "null", cause))?;
-        let ring =
-            Ring { completions: VecDeque::with_capacity(capacity), armed: false, on_arm: None };
+        let ring = Ring {
+            completions: VecDeque::with_capacity(attr.capacity),
+            armed: false,
+            on_arm: None,
+        };
         Ok(NullCq(Arc::new(Queue { ring: Mutex::new(ring), wakeup })))
     }
 

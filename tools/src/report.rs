@@ -146,6 +146,7 @@ fn meaning(flag: Capabilities) -> &'static str {
         Capabilities::UNIQUE_KEYS => "the key of a closed region never comes back",
         Capabilities::SECRET_KEYS => "a peer cannot guess the keys of regions",
         Capabilities::LOCKS_MEMORY => "registered memory counts against `ulimit -l`",
+        Capabilities::PATH_SETTINGS => "GID, time-outs, retries and interrupts can be chosen",
         _ => "",
     }
 }

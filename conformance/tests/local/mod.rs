@@ -19,7 +19,7 @@ use fabric::core::{
     RemoteAddr, Segment, SendFlags, SendOp, SendWork, memory,
 };
 use fabric::{
-    Access, Capabilities, DisconnectReason, EndpointAttr, EndpointId, Error, Info, Limits,
+    Access, Capabilities, CqAttr, DisconnectReason, EndpointAttr, EndpointId, Error, Info, Limits,
     ListenerAttr, ListenerId, Result, Status,
 };
 
@@ -249,7 +249,7 @@ unsafe impl DomainOps for LocalDomain {
     type Registration = LocalRegistration;
     type Listener = LocalListener;
 
-    fn completion_queue(&self, _capacity: usize) -> Result<LocalCq> {
+    fn completion_queue(&self, _attr: &CqAttr) -> Result<LocalCq> {
         let wakeup = Wakeup::new().map_err(|cause| Error::system("make queue", "local", cause))?;
         Ok(LocalCq(Arc::new(Queue { ring: Mutex::default(), wakeup })))
     }

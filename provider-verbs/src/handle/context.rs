@@ -160,6 +160,10 @@ impl Context {
         self.0.as_ptr()
     }
 
+    pub(crate) fn as_non_null(&self) -> NonNull<ffi::ibv_context> {
+        self.0
+    }
+
     /// Interrupts that completion queues can be spread over.
     pub(crate) fn completion_vectors(&self) -> u32 {
         // SAFETY: the context is open; the field is constant.
@@ -311,6 +315,10 @@ impl Pd {
 
     pub(crate) fn as_ptr(&self) -> *mut ffi::ibv_pd {
         self.pd.as_ptr()
+    }
+
+    pub(crate) fn as_non_null(&self) -> NonNull<ffi::ibv_pd> {
+        self.pd
     }
 }
 

@@ -148,10 +148,10 @@ impl Shared {
         self.names.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Spreads completion queues over the device's interrupts.
-    pub(crate) fn next_vector(&self) -> u32 {
+    /// The interrupt of a completion queue: the one asked for, else each in turn.
+    pub(crate) fn vector(&self, wanted: Option<u32>) -> u32 {
         let vectors = self.pd.context.completion_vectors().max(1);
-        self.vectors.fetch_add(1, Ordering::Relaxed) % vectors
+        wanted.unwrap_or_else(|| self.vectors.fetch_add(1, Ordering::Relaxed)) % vectors
     }
 
     pub(crate) fn add_id(&self, name: u64, member: Member) {
