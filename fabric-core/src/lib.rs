@@ -7,7 +7,7 @@
 //! - the plain types they speak: [`work`], [`completion`], [`event`], [`attr`], [`info`], [`remote`];
 //! - the shared rules: [`hints`] (capability match), [`access`], [`inflight`] (depth accounting),
 //!   [`state`], [`route`], [`atomic`] (the matrix and its arithmetic), [`emulate`] (atomics that a device lacks), [`memory`] (the one way to touch region bytes),
-//!   [`wakeup`], [`fork`].
+//!   [`wakeup`], [`fork`], [`stats`].
 
 pub mod access;
 pub mod atomic;
@@ -26,6 +26,7 @@ pub mod provider;
 pub mod remote;
 pub mod route;
 pub mod state;
+pub mod stats;
 pub mod token;
 pub mod wakeup;
 pub mod work;

@@ -6,13 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fabric_core::stats::Stats;
 use fabric_core::wakeup::Wakeup;
 use fabric_core::{Armed, CqOps, Error, RawCompletion, Result};
 
 use crate::NAME;
 use crate::engine::Engine;
 use crate::policy::{Faithful, Policy};
-use crate::stats::Stats;
 
 /// What the engine fills. The caller of the contract never has more operations in flight than it made
 /// queues for, so the ring is bounded by that.

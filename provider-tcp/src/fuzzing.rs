@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use fabric_core::stats::Stats;
 use fabric_core::{
     Access, EndpointId, Event, EventSink, RawCompletion, RecvWork, RegistrationOps, RemoteAddr,
     Segment, SendFlags, SendOp, SendWork, Side, Token,
@@ -12,7 +13,6 @@ use crate::cq::Ring;
 use crate::link::{End, Link, READS, Surroundings};
 use crate::policy::Faithful;
 use crate::region::{Table, TcpRegistration};
-use crate::stats::Stats;
 use crate::wire::{frame::Header, handshake::Handshake};
 
 struct Deaf;

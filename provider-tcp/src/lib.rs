@@ -26,7 +26,6 @@ pub mod policy;
 pub mod provider;
 mod region;
 mod socket;
-mod stats;
 pub mod wire;
 
 pub use cq::TcpCq;

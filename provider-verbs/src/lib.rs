@@ -30,7 +30,6 @@ mod quirks;
 pub mod raw;
 mod region;
 mod scratch;
-mod stats;
 mod status;
 mod sysfs;
 

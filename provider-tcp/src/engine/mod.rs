@@ -27,6 +27,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fabric_core::provider::RequestId;
+use fabric_core::stats::Stats;
 use fabric_core::{Error, EventSink, Failure, Info, Result};
 use mio::{Interest, Registry, Token, Waker};
 
@@ -35,7 +36,6 @@ use crate::conn::Conn;
 use crate::listener::{Door, Inbound};
 use crate::policy::Policy;
 use crate::region::Table;
-use crate::stats::Stats;
 use drive::Drive;
 use selector::Selector;
 pub(crate) use timers::Timer;

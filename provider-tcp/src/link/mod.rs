@@ -22,6 +22,7 @@ mod transmit;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use fabric_core::stats::Stats;
 use fabric_core::{
     DisconnectReason, EndpointId, Error, Event, EventSink, RawCompletion, RecvWork, Result,
     SendFlags, SendWork, Status,
@@ -33,7 +34,6 @@ pub(crate) use close::End;
 use crate::cq::Ring;
 use crate::policy::Policy;
 use crate::region::Table;
-use crate::stats::Stats;
 use crate::wire::frame::Header;
 use close::LastWord;
 use incoming::Incoming;

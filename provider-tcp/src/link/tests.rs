@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
+use fabric_core::stats::Stats;
 use fabric_core::{
     Access, AtomicCall, AtomicOp, AtomicType, DisconnectReason, EndpointId, Event, EventSink,
     RawCompletion, RecvWork, RegistrationOps, RemoteAddr, Segment, SendFlags, SendOp, SendWork,
@@ -14,7 +15,6 @@ use super::{End, Link, Phase, READS, Surroundings};
 use crate::cq::Ring;
 use crate::policy::Faithful;
 use crate::region::{Table, TcpRegistration};
-use crate::stats::Stats;
 use crate::wire::frame::{Header, Kind};
 
 #[derive(Default)]

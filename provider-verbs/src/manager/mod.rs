@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fabric_core::provider::RequestId;
+use fabric_core::stats::Stats;
 use fabric_core::wakeup::Wakeup;
 use fabric_core::{DisconnectReason, Error, Event, EventSink, Info, Result};
 
@@ -26,7 +27,6 @@ use crate::handle::{
 use crate::listener::{Door, Inbound};
 use crate::quirks::Quirks;
 use crate::scratch::Scratch;
-use crate::stats::Stats;
 use crate::{NAME, device};
 
 pub(crate) use timers::Timer;
