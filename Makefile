@@ -18,8 +18,9 @@ setup: ## Install what is missing: a linker, the Rust toolchain, libibverbs, lib
 conformance: setup ## Run the conformance suite over every provider: verbs in a guest where there is no RDMA device
 	@CARGO="$(CARGO)" scripts/conformance $(ARGS)
 
-test: setup ## Format, lints, docs, all tests, Miri, MSRV, packages, conformance
+test: setup ## Format, lints, docs, all tests, Miri, MSRV, packages, device tests, conformance
 	@. scripts/env && $(MAKE) --no-print-directory fmt lint doc unit msrv package deny miri
+	@CARGO="$(CARGO)" scripts/device-tests
 	@CARGO="$(CARGO)" scripts/conformance --jobs 4
 	@echo "make test: all passed"
 

@@ -37,11 +37,11 @@ pub struct Stats {
 impl Stats {
     /// The counts as they are now.
     pub fn snapshot(&self) -> ProviderCounters {
-        let mut counters = ProviderCounters::default();
-        counters.copied_bytes = self.copied_bytes.get();
-        counters.wakeups = self.wakeups.get();
-        counters.system_calls = self.system_calls.get();
-        counters.protocol_errors = self.protocol_errors.get();
-        counters
+        ProviderCounters {
+            copied_bytes: self.copied_bytes.get(),
+            wakeups: self.wakeups.get(),
+            system_calls: self.system_calls.get(),
+            protocol_errors: self.protocol_errors.get(),
+        }
     }
 }

@@ -23,17 +23,26 @@ impl Conn {
         if !self.tokens.owns(token) {
             return;
         }
-        let status = match token.side() {
-            Side::Send => of_send(wc.status, self.tokens.is_send(token)),
-            Side::Recv => of_recv(wc.status),
+        let (code, status) = match token.side() {
+            Side::Send => {
+                let code = self.sent(wc.status);
+                (code, of_send(code, self.tokens.is_send(token)))
+            }
+            Side::Recv => (wc.status, of_recv(wc.status)),
         };
         let mut completion = RawCompletion::new(token, status);
         completion.provider_code = wc.status;
-        self.failed(&mut state, wc.status, &mut completion);
+        self.failed(&mut state, code, &mut completion);
         if token.side() == Side::Send && state.last_failed.replace(token) == Some(token) {
             return;
         }
         sink.push(completion);
+    }
+
+    /// How a request of the send queue ended, in the specification's words.
+    fn sent(&self, code: status::Type) -> status::Type {
+        let lost = self.shared.quirks.unsendable_is_local && code == status::IBV_WC_LOC_QP_OP_ERR;
+        if lost { status::IBV_WC_RETRY_EXC_ERR } else { code }
     }
 
     /// The first failure ends the connection.
@@ -50,9 +59,10 @@ impl Conn {
         let found = if wc.status == status::IBV_WC_SUCCESS {
             Ok(self.place.load_result())
         } else {
-            let mut failed = RawCompletion::new(Token::default(), of_send(wc.status, false));
+            let code = self.sent(wc.status);
+            let mut failed = RawCompletion::new(Token::default(), of_send(code, false));
             failed.provider_code = wc.status;
-            self.failed(state, wc.status, &mut failed);
+            self.failed(state, code, &mut failed);
             Err(failed)
         };
         // SAFETY: the leg was this line's, and its operation's segments stay until its completion.
@@ -63,7 +73,7 @@ impl Conn {
     /// A probe came back, or did not.
     pub(crate) fn probe_ended(&self, state: &mut State, code: status::Type) {
         state.probing = false;
-        match code {
+        match self.sent(code) {
             status::IBV_WC_SUCCESS => {}
             // Somebody else's end of the connection.
             status::IBV_WC_WR_FLUSH_ERR if self.probe.is_some() => {}

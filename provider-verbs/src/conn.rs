@@ -222,6 +222,11 @@ impl Conn {
         conn.send_queue.add(&conn);
         conn.recv_queue.add(&conn);
         shared.add_conn(&conn);
+        if let Err(lost) = shared.check_device() {
+            // Whoever ended all the others may not have seen this one.
+            conn.quiesce();
+            return Err(lost);
+        }
         Ok(conn)
     }
 
@@ -316,10 +321,20 @@ impl Conn {
 
     /// Looks whether the device itself ended the queue pair, where it does not say so.
     pub(crate) fn look(&self) {
+        if !self.has_failed_alone(&self.lock()) {
+            return;
+        }
+        // A completion that nobody has polled may tell why, and ends the connection then.
+        self.send_queue.take_all();
+        self.recv_queue.take_all();
         let mut state = self.lock();
-        if state.stage == Stage::Linked && matches!(self.qp.state(), Ok(QpState::Error)) {
+        if self.has_failed_alone(&state) {
             self.end(&mut state, End::Gone(DisconnectReason::OperationFailed));
         }
+    }
+
+    fn has_failed_alone(&self, state: &State) -> bool {
+        state.stage == Stage::Linked && matches!(self.qp.state(), Ok(QpState::Error))
     }
 
     /// Ends the connection because its owner lets it go: afterwards the device touches no segment.
@@ -341,6 +356,9 @@ impl Conn {
             }
         }
         drop(state);
+        // What came in between; from here on nothing comes.
+        self.send_queue.take_all();
+        self.recv_queue.take_all();
         self.send_queue.remove(self);
         self.recv_queue.remove(self);
         self.shared.remove_conn(self);

@@ -40,6 +40,10 @@ impl Conn {
     pub(crate) fn connect(self: &Arc<Self>, to: SocketAddr, data: &[u8]) -> Result<()> {
         let from = route::source_addr(&self.shared.info, to, self.attr.source)?;
         let mut state = self.lock();
+        if state.stage != Stage::New {
+            // It ended in between.
+            return Err(Error::NotConnected);
+        }
         state.greeting = header::request(self.probe_number(), data);
         state.peer = Some(to);
         state.stage = Stage::Connecting;
@@ -75,6 +79,10 @@ impl Conn {
     /// Answers a request with this connection. A peer that is gone ends it.
     pub(crate) fn accept(self: &Arc<Self>, offer: Option<Offer>, data: &[u8]) {
         let mut state = self.lock();
+        if state.stage != Stage::New {
+            // It ended in between, and said so; the request goes with its identifier.
+            return;
+        }
         state.stage = Stage::Accepting;
         let Some(Offer { name, id, greeting, peer, local, resources }) = offer else {
             return self.end(&mut state, End::Gone(DisconnectReason::PeerLost));
@@ -163,12 +171,12 @@ impl Conn {
         (path.ack_timeout.map_or(timeout, ack_code), path.retries.unwrap_or(retries))
     }
 
-    /// The time-out, in the device's units, by which so many tries take half a liveness interval at most.
+    /// The time-out, in the device's units, by which so many tries take one liveness interval at most: with the time
+    /// until the next probe, two of three.
     fn exponent(&self, tries: u32) -> u8 {
-        let interval = self.attr.liveness.unwrap_or(Duration::from_secs(60));
-        let each = interval / 2 / tries;
+        let interval = self.attr.liveness.unwrap_or(Duration::from_secs(30));
         // 4.096 us times 2 to the power of this (InfiniBand specification, "Local ACK Timeout").
-        let units = (each.as_nanos() / 4096).max(1);
+        let units = ((interval / tries).as_nanos() / 4096).max(1);
         (units.ilog2() as u8).clamp(12, 21)
     }
 
@@ -194,7 +202,8 @@ impl Conn {
                 | cm::RDMA_CM_EVENT_CONNECT_ERROR
                 | cm::RDMA_CM_EVENT_DISCONNECTED,
             ) => {
-                let code = event.status.checked_abs().unwrap_or(libc::EHOSTUNREACH);
+                let code = event.status.checked_abs().filter(|code| *code != 0);
+                let code = code.unwrap_or(libc::EHOSTUNREACH);
                 let error = unreachable(io::Error::from_raw_os_error(code));
                 self.end(&mut state, End::Failed(error));
             }
@@ -208,7 +217,10 @@ impl Conn {
                 | cm::RDMA_CM_EVENT_CONNECT_ERROR
                 | cm::RDMA_CM_EVENT_DISCONNECTED,
             ) => self.end(&mut state, End::Gone(DisconnectReason::PeerLost)),
-            (Stage::Linked, cm::RDMA_CM_EVENT_DISCONNECTED) => self.peer_left(&mut state),
+            (Stage::Linked, cm::RDMA_CM_EVENT_DISCONNECTED) => {
+                drop(state);
+                self.peer_left();
+            }
             _ => {}
         }
     }
@@ -296,12 +308,16 @@ impl Conn {
         self.end(state, End::Failed(error));
     }
 
-    fn peer_left(&self, state: &mut State) {
+    fn peer_left(&self) {
+        // A completion that nobody has polled may tell why, and ends the connection then.
+        self.send_queue.take_all();
+        self.recv_queue.take_all();
+        let mut state = self.lock();
         // A queue pair that is in error before it was flushed refused something.
         let refused = matches!(self.qp.state(), Ok(QpState::Error));
         let reason =
             if refused { DisconnectReason::OperationFailed } else { DisconnectReason::Remote };
-        self.end(state, End::Gone(reason));
+        self.end(&mut state, End::Gone(reason));
     }
 
     /// The first message came before the peer's last word of the connection, which may be lost.
@@ -338,13 +354,18 @@ impl Conn {
     }
 
     fn probe_now(&self, mut state: std::sync::MutexGuard<'_, State>) {
-        if state.probed && !state.probing {
+        let unanswered = state.probing;
+        if state.probed && !unanswered && self.shared.may_probe() {
             match self.post_nothing() {
                 Ok(()) => state.probing = true,
                 Err(error) => log::warn!("{}: cannot ask whether the peer lives: {error}", self.id),
             }
         }
         drop(state);
+        if unanswered && self.probe.is_none() {
+            // Its end is among the application's completions, which nobody may be polling.
+            self.send_queue.take_all();
+        }
         if self.shared.quirks.silent_refusals {
             self.look();
         }

@@ -11,7 +11,7 @@
 //! | reject | `f` | `b` | version | kind | length | 0 | 0 | 0 |
 //!
 //! An accept has no version: it answers in that of the request. The probe queue pair is zero for a device that
-//! needs none (`probe.rs`).
+//! needs none (`quirks.rs`).
 
 use fabric_core::info::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA};
 

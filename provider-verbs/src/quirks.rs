@@ -27,6 +27,9 @@ pub(crate) struct Quirks {
     pub(crate) silent_refusals: bool,
     /// A receive posted after the error state is not flushed until the queue pair is moved there again.
     pub(crate) late_receives_stay: bool,
+    /// A request that could not be put on the wire (no route, no neighbour, the link is down) ends as if the request
+    /// itself were wrong.
+    pub(crate) unsendable_is_local: bool,
     /// How much of `max_qp_wr` one send request can take. Hardware counts 64-byte blocks of the queue, and
     /// ours, with 16 segments or 256 bytes inline, may take eight (rdma-core, `mlx5_calc_sq_size`).
     pub(crate) send_blocks: u32,
@@ -38,6 +41,7 @@ const SPECIFIED: Quirks = Quirks {
     separate_probes: false,
     silent_refusals: false,
     late_receives_stay: false,
+    unsendable_is_local: false,
     send_blocks: 8,
 };
 
@@ -47,6 +51,7 @@ const RXE: Quirks = Quirks {
     separate_probes: true,
     silent_refusals: true,
     late_receives_stay: true,
+    unsendable_is_local: true,
     // Each request has a slot of the largest size, and `max_qp_wr` counts slots.
     send_blocks: 1,
 };

@@ -9,7 +9,6 @@ use crate::ffi::ibv_access_flags;
 use crate::handle::{Mr, Pd};
 use crate::region;
 
-const PAGE: usize = 4096;
 /// Bytes of a place: results of two endpoints do not share a cache line.
 const PLACE: usize = 64;
 const PLACES: usize = 256;
@@ -22,7 +21,7 @@ struct Slab {
 
 impl Slab {
     fn new(pd: &Arc<Pd>, len: usize, iova: Option<u64>, access: ibv_access_flags) -> Result<Self> {
-        let memory = Memory::aligned(len, PAGE)?;
+        let memory = Memory::aligned(len, rustix::param::page_size())?;
         let addr = memory.as_ptr();
         let iova = iova.unwrap_or(addr as u64);
         // SAFETY: the slab holds the memory until its registration is dropped; this crate reaches it only through
@@ -49,7 +48,8 @@ struct Places {
 impl Scratch {
     pub(crate) fn new(pd: &Arc<Pd>) -> Result<Arc<Self>> {
         // Named from zero on, so that its key alone says where it is.
-        let witness = Slab::new(pd, PAGE, Some(0), ibv_access_flags::IBV_ACCESS_REMOTE_READ)?;
+        let page = rustix::param::page_size();
+        let witness = Slab::new(pd, page, Some(0), ibv_access_flags::IBV_ACCESS_REMOTE_READ)?;
         Ok(Arc::new(Scratch { pd: pd.clone(), witness, places: Mutex::default() }))
     }
 

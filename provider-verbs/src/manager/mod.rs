@@ -9,7 +9,8 @@ mod timers;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -42,6 +43,10 @@ pub(crate) enum Member {
     Conn(Arc<Conn>),
     Door(Arc<Door>),
     Inbound(Arc<Inbound>),
+    /// Bound to the device, so that the connection manager tells this domain of its removal.
+    Guard {
+        _id: CmId,
+    },
     /// Its endpoint is dead; it stays until the peer knows.
     Parting {
         _id: CmId,
@@ -68,8 +73,10 @@ pub(crate) struct Shared {
     ids: Mutex<HashMap<u64, Member>>,
     conns: Mutex<HashMap<u64, Arc<Conn>>>,
     timers: Mutex<Timers>,
-    /// Looks at the queue pairs' states that are still to come.
-    looks: Mutex<VecDeque<Duration>>,
+    /// Looks at the queue pairs' states that are still to come, and the number of the round.
+    looks: Mutex<(VecDeque<Duration>, u64)>,
+    /// Probes on their way that have a completion queue of their own.
+    probing: AtomicUsize,
     /// Queues whose loops wait.
     watched: Mutex<Vec<Arc<Queue>>>,
     wakeup: Wakeup,
@@ -97,7 +104,7 @@ impl Shared {
         } else {
             None
         };
-        Ok(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             info: info.clone(),
             quirks,
             attributes,
@@ -116,10 +123,26 @@ impl Shared {
             conns: Mutex::default(),
             timers: Mutex::default(),
             looks: Mutex::default(),
+            probing: AtomicUsize::new(0),
             watched: Mutex::default(),
             wakeup: Wakeup::new().map_err(fail)?,
             stop: AtomicBool::new(false),
-        }))
+        });
+        if let Err(cause) = shared.stand_guard() {
+            log::warn!("{name}: its removal will be noticed late: {cause}");
+        }
+        Ok(shared)
+    }
+
+    /// Has the connection manager tell of the device's removal. It tells those who have an identifier there, and RXE
+    /// has no other way to say so: it does not take contexts away from processes.
+    fn stand_guard(&self) -> io::Result<()> {
+        let Some(ip) = self.info.addresses.first() else { return Ok(()) };
+        let name = self.fresh_name();
+        let id = CmId::new(&self.channel, name)?;
+        id.bind(SocketAddr::new(*ip, 0))?;
+        self.add_id(name, Member::Guard { _id: id });
+        Ok(())
     }
 
     pub(crate) fn start(self: &Arc<Self>) -> Result<JoinHandle<()>> {
@@ -208,11 +231,10 @@ impl Shared {
             return;
         }
         let mut looks = lock(&self.looks);
-        let idle = looks.is_empty();
-        *looks = [5, 50, 500, 2000].map(Duration::from_millis).into();
-        if idle && let Some(first) = looks.front() {
-            self.deadline(*first, 0, Timer::Look);
-        }
+        let (waits, round) = &mut *looks;
+        *waits = [50, 500, 2000].map(Duration::from_millis).into();
+        *round += 1;
+        self.deadline(Duration::from_millis(5), *round, Timer::Look);
     }
 
     /// A queue pair that only answers and sends probes.
@@ -226,6 +248,11 @@ impl Shared {
             inline: 0,
         };
         Qp::new(&self.pd, (cq, cq), &small, self.port)
+    }
+
+    /// Whether one more probe has room; if not, the next round asks.
+    pub(crate) fn may_probe(&self) -> bool {
+        self.probes.is_none() || self.probing.fetch_add(1, Ordering::Relaxed) < PROBES - 1
     }
 
     pub(crate) fn is_lost(&self) -> bool {

@@ -23,6 +23,8 @@ impl Shared {
     pub(super) fn run(self: &Arc<Self>) {
         if catch_unwind(AssertUnwindSafe(|| self.serve())).is_err() {
             log::error!("{}: the domain's thread panicked", self.info.device);
+            // Without the thread nothing new could be served.
+            self.lost.store(true, Ordering::Release);
             self.end_all(DisconnectReason::Internal);
         }
     }
@@ -64,12 +66,12 @@ impl Shared {
             Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
         });
         let wait = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-        let mut fds = vec![
-            wait(self.channel.as_fd()),
-            wait(self.pd.context.events()),
-            wait(self.wakeup.as_fd()),
-        ];
-        fds.extend(self.probes.as_ref().map(|probes| wait(probes.channel.as_fd())));
+        let mut fds = vec![wait(self.channel.as_fd()), wait(self.wakeup.as_fd())];
+        // The descriptors of a device that is gone may be readable for ever.
+        if !self.is_lost() {
+            fds.push(wait(self.pd.context.events()));
+            fds.extend(self.probes.as_ref().map(|probes| wait(probes.channel.as_fd())));
+        }
         // Interrupted or out of memory: the loop looks everywhere anyway.
         let _ = poll(&mut fds, timeout.as_ref());
     }
@@ -83,9 +85,9 @@ impl Shared {
             Some(Member::Door(door)) => door.cm_event(self, event),
             Some(Member::Inbound(inbound)) => {
                 inbound.cm_event(&event);
-                self.forget_id(event.name);
+                self.forget_inbound(event.name);
             }
-            Some(Member::Parting { .. }) | None => {
+            Some(Member::Guard { .. } | Member::Parting { .. }) | None => {
                 let last = [cm::RDMA_CM_EVENT_DISCONNECTED, cm::RDMA_CM_EVENT_TIMEWAIT_EXIT];
                 if last.contains(&event.kind) {
                     self.forget_id(event.name);
@@ -94,12 +96,20 @@ impl Shared {
         }
     }
 
+    /// Unless an endpoint has taken the request in between.
+    fn forget_inbound(&self, name: u64) {
+        let mut ids = lock(&self.ids);
+        if matches!(ids.get(&name), Some(Member::Inbound(_))) {
+            ids.remove(&name);
+        }
+    }
+
     fn member(&self, name: u64) -> Option<Member> {
         match lock(&self.ids).get(&name)? {
             Member::Conn(conn) => Some(Member::Conn(conn.clone())),
             Member::Door(door) => Some(Member::Door(door.clone())),
             Member::Inbound(inbound) => Some(Member::Inbound(inbound.clone())),
-            Member::Parting { .. } => None,
+            Member::Guard { .. } | Member::Parting { .. } => None,
         }
     }
 
@@ -125,7 +135,7 @@ impl Shared {
     fn expired(self: &Arc<Self>, name: u64, timer: Timer) {
         match timer {
             Timer::Parting => self.forget_id(name),
-            Timer::Look => self.look(),
+            Timer::Look => self.look(name),
             Timer::Connect | Timer::Retry | Timer::Liveness => {
                 let conn = lock(&self.conns).get(&name).cloned();
                 if let Some(conn) = conn {
@@ -135,20 +145,25 @@ impl Shared {
         }
     }
 
-    fn look(&self) {
+    fn look(&self, round: u64) {
+        if lock(&self.looks).1 != round {
+            return;
+        }
         for conn in self.all_conns() {
             conn.look();
         }
         let mut looks = lock(&self.looks);
-        looks.pop_front();
-        if let Some(next) = looks.front() {
-            self.deadline(*next, 0, Timer::Look);
+        if looks.1 == round
+            && let Some(next) = looks.0.pop_front()
+        {
+            self.deadline(next, round, Timer::Look);
         }
     }
 
     fn arm_probes(&self) {
         if let Some(probes) = &self.probes
-            && let Err(error) = probes.arm(true)
+            // Not for errors only: RXE takes a failed request for no reason to tell.
+            && let Err(error) = probes.arm(false)
         {
             log::error!("{}: lost peers are noticed late: {error}", self.info.device);
         }
@@ -161,6 +176,7 @@ impl Shared {
         loop {
             let got = probes.poll(&mut room);
             for wc in got {
+                self.probing.fetch_sub(1, Ordering::Relaxed);
                 let (_, name) = Foreign::parse(wc.wr_id);
                 let conn = lock(&self.conns).get(&name).cloned();
                 if let Some(conn) = conn {

@@ -1,0 +1,84 @@
+//! On a real device: its loss, peers that die or only stop, and what is left when everything is gone.
+//!
+//! Without a device every test is ignored, and a line says so; with `FABRIC_TEST_DEVICE=1` that is a failure.
+//! The tests run one at a time: they count the descriptors of the process, and take the CPU for themselves.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test of this kind is no `#[test]` that clippy knows
+
+#[path = "device/held.rs"]
+mod held;
+#[path = "device/loss.rs"]
+mod loss;
+#[path = "device/many.rs"]
+mod many;
+#[path = "device/peers.rs"]
+mod peers;
+#[path = "device/rig.rs"]
+mod rig;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+/// A test, and whether it can run on the device there is.
+struct Case {
+    name: &'static str,
+    run: fn(),
+    /// Makes a device and takes it away: for Soft-RoCE, as root.
+    software: bool,
+}
+
+const fn case(name: &'static str, run: fn()) -> Case {
+    Case { name, run, software: false }
+}
+
+const CASES: [Case; 9] = [
+    case("a_killed_idle_peer_is_noticed", peers::killed_idle),
+    case("a_killed_busy_peer_is_noticed", peers::killed_busy),
+    case("a_stopped_peer_is_not_lost", peers::stopped),
+    case("a_peer_that_takes_no_message_is_not_lost", peers::takes_nothing),
+    case("endpoints_leave_a_shared_queue_while_others_use_it", many::leave_a_shared_queue),
+    case("200_domains_leave_nothing", many::domains),
+    case("500_pairs_leave_nothing", many::pairs),
+    case("60_pairs_at_once_leave_nothing", many::pairs_at_once),
+    Case { name: "a_lost_device_ends_everything", run: loss::ends_everything, software: true },
+];
+
+fn main() -> ExitCode {
+    if let Some(code) = peers::play() {
+        return code;
+    }
+    if let Some(code) = loss::play() {
+        return code;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    libtest_mimic::run(&arguments, trials()).exit_code()
+}
+
+fn trials() -> Vec<Trial> {
+    let missing = rig::try_open().err().map(|error| error.to_string());
+    let wanted = std::env::var_os("FABRIC_TEST_DEVICE").is_some_and(|value| value == "1");
+    if missing.is_some() {
+        println!("no RDMA device here: run it in the guest: scripts/softroce -- {}", program());
+    }
+    let software = loss::can_make_devices();
+    let trial = |case: &Case| {
+        let (run, lacks) = (case.run, missing.clone().filter(|_| wanted));
+        let ignored =
+            missing.is_some() && !wanted || missing.is_none() && case.software && !software;
+        Trial::test(case.name, move || match lacks {
+            Some(reason) => Err(reason.into()),
+            None => {
+                run();
+                Ok(())
+            }
+        })
+        .with_ignored_flag(ignored)
+    };
+    CASES.iter().map(trial).collect()
+}
+
+fn program() -> String {
+    std::env::args().next().unwrap_or_default()
+}

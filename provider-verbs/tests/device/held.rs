@@ -1,0 +1,44 @@
+//! What the process holds.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Descriptors, threads, and locked memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    descriptors: usize,
+    threads: usize,
+    locked: String,
+    pinned: String,
+}
+
+impl Held {
+    /// What it holds now.
+    pub(crate) fn now() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let line = |name: &str| {
+            let found = status.lines().find_map(|line| line.strip_prefix(name));
+            found.unwrap_or_default().trim().to_owned()
+        };
+        Held {
+            descriptors: fs::read_dir("/proc/self/fd").unwrap().count(),
+            threads: fs::read_dir("/proc/self/task").unwrap().count(),
+            locked: line("VmLck:"),
+            pinned: line("VmPin:"),
+        }
+    }
+
+    /// Waits until it holds this again: the kernel lets go of some things a little later.
+    pub(crate) fn is_all(&self) {
+        let until = Instant::now() + Duration::from_secs(10);
+        while Held::now() != *self && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(Held::now(), *self, "now and before; descriptors: {:?}", descriptors());
+    }
+}
+
+fn descriptors() -> Vec<String> {
+    let entries = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    entries.filter_map(|e| Some(fs::read_link(e.path()).ok()?.display().to_string())).collect()
+}

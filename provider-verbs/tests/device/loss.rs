@@ -1,0 +1,239 @@
+//! The device goes away under a program that uses it. For Soft-RoCE, whose devices come and go by command.
+//!
+//! It is a device of the test's own, and the program a process of its own, because librdmacm keeps the devices that it
+//! used open as long as the process lives, and RXE does not let a device go before.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use fabric::{Access, DisconnectReason, Domain, Error, Status};
+
+use crate::held::Held;
+use crate::rig::{
+    CHOICE, Side, address, device_lost_events, end_of, has_strays, join, listen, open, take,
+};
+
+const ROLE: &str = "FABRIC_TEST_LOSS";
+/// Within this everybody knows.
+const KNOWN: Duration = Duration::from_secs(5);
+const DEVICE: &str = "fabrictest0";
+const NET: &str = "fabrictest";
+const ADDRESS: &str = "10.79.77.1/24";
+/// How the GID of the address ends.
+const GID: &str = "ffff:0a4f:4d01";
+
+/// Whether a device can be made here.
+pub(crate) fn can_make_devices() -> bool {
+    // SAFETY: no arguments.
+    fs::exists("/sys/module/rdma_rxe").unwrap() && unsafe { libc::geteuid() } == 0
+}
+
+/// The part of the program that loses its device, if this process is it.
+pub(crate) fn play() -> Option<ExitCode> {
+    std::env::var_os(ROLE)?;
+    lose();
+    Some(ExitCode::SUCCESS)
+}
+
+fn run(command: &str) -> ExitStatus {
+    let mut words = command.split(' ');
+    Command::new(words.next().unwrap()).args(words).status().unwrap()
+}
+
+/// A Soft-RoCE device on a net device of its own; it goes with the value.
+struct Device;
+
+impl Device {
+    fn make() -> Self {
+        let this = Device;
+        for command in [
+            format!("ip link add {NET}0 type veth peer name {NET}1"),
+            format!("ip addr add {ADDRESS} dev {NET}0"),
+            format!("ip link set {NET}0 up"),
+            format!("ip link set {NET}1 up"),
+            format!("rdma link add {DEVICE} type rxe netdev {NET}0"),
+        ] {
+            assert!(run(&command).success(), "{command}");
+        }
+        // Not by opening it: then this process would hold it.
+        let until = Instant::now() + Duration::from_secs(20);
+        while !has_gid() {
+            assert!(Instant::now() < until, "{DEVICE} gets no GID of {ADDRESS}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        this
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // Its RDMA device goes with it.
+        run(&format!("ip link del {NET}0"));
+    }
+}
+
+fn has_gid() -> bool {
+    let gids = fs::read_dir(format!("/sys/class/infiniband/{DEVICE}/ports/1/gids")).unwrap();
+    // Of a GID that is not there the file cannot be read.
+    let mut gids = gids.flatten().filter_map(|file| fs::read_to_string(file.path()).ok());
+    gids.any(|gid| gid.contains(GID))
+}
+
+fn choice() -> String {
+    format!("verbs:{DEVICE}")
+}
+
+pub(crate) fn ends_everything() {
+    // Twice, because the second device of the name is another one.
+    for _ in 0..2 {
+        let device = Device::make();
+        let program = std::env::current_exe().unwrap();
+        let mut child = Command::new(program).env(ROLE, "1").env(CHOICE, choice()).spawn().unwrap();
+        let until = Instant::now() + Duration::from_secs(90);
+        while child.try_wait().unwrap().is_none() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        child.kill().unwrap();
+        let status = child.wait().unwrap();
+        assert!(status.success(), "{status}");
+        let until = Instant::now() + Duration::from_secs(10);
+        while fs::exists(format!("/sys/class/infiniband/{DEVICE}")).unwrap() {
+            assert!(Instant::now() < until, "the device is still there");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        drop(device);
+    }
+}
+
+/// Takes the device away. The command returns when nobody has the device open any more.
+fn delete() -> Child {
+    Command::new("rdma").args(["link", "delete", DEVICE]).spawn().unwrap()
+}
+
+/// Does something that must not take long.
+fn soon<T: Send>(what: &str, act: impl FnOnce() -> T + Send) -> T {
+    let start = Instant::now();
+    let (tell, told) = channel::<()>();
+    std::thread::scope(|scope| {
+        let alarm = scope.spawn(move || told.recv_timeout(Duration::from_secs(20)));
+        let result = act();
+        drop(tell);
+        let in_time = alarm.join().unwrap() == Err(RecvTimeoutError::Disconnected);
+        assert!(in_time, "{what} took {:?}", start.elapsed());
+        println!("{what} took {:.2?}", start.elapsed());
+        result
+    })
+}
+
+fn is_lost<T>(what: &str, result: fabric::Result<T>) {
+    let error = result.err();
+    assert!(matches!(error, Some(Error::DeviceLost)), "{what}: {error:?}");
+}
+
+fn lose() {
+    let before = {
+        let (a, b) = (Side::new(Duration::from_secs(10)), Side::new(Duration::from_secs(10)));
+        join(&listen(&b.domain), &a.endpoint, &b.endpoint);
+        drop((a, b));
+        std::thread::sleep(Duration::from_secs(1));
+        Held::now()
+    };
+    let long = Duration::from_secs(10);
+    // Both ends of a pair in one domain: else one end may hear from its peer, which heard before.
+    let domain = open();
+    let pair = || (Side::on(&domain, long), Side::on(&domain, long));
+    let listener = listen(&domain);
+    let (idle, busy) = (pair(), pair());
+    join(&listener, &idle.0.endpoint, &idle.1.endpoint);
+    join(&listener, &busy.0.endpoint, &busy.1.endpoint);
+    let bare = open();
+    let (bare_queue, bare_region) =
+        (bare.completion_queue(64).unwrap(), bare.alloc(64, Access::ALL).unwrap());
+    let unused = busy.1.domain.endpoint().build(&busy.1.queue).unwrap();
+    let room = busy.0.domain.alloc(4096, Access::LOCAL_WRITE).unwrap();
+    let there = busy.1.domain.alloc(4096, Access::ALL).unwrap();
+    // Three receives at the far side; of the sends some wait for ever, and the writes behind them.
+    for context in 0..3 {
+        busy.1.endpoint.recv(&there, context).unwrap();
+        busy.0.endpoint.recv(&room, 100 + context).unwrap();
+    }
+    for context in 0..6 {
+        busy.0.endpoint.send(&room, context).unwrap();
+        busy.0.endpoint.write(&room, there.remote().at(0), 10 + context).unwrap();
+    }
+    // Three sends and three writes pass.
+    assert!(take(&busy.0.queue, 6).iter().all(|one| one.status == Status::Ok));
+    assert!(take(&busy.1.queue, 3).iter().all(|one| one.status == Status::Ok));
+
+    let sleeper = std::thread::scope(|scope| {
+        // Somebody sleeps on a queue.
+        let sleeper = scope.spawn(|| take(&busy.0.queue, 9));
+        std::thread::sleep(Duration::from_millis(200));
+        let start = Instant::now();
+        let mut command = delete();
+        for (name, endpoint) in [
+            ("idle", &idle.0.endpoint),
+            ("its peer", &idle.1.endpoint),
+            ("busy", &busy.0.endpoint),
+            ("its peer", &busy.1.endpoint),
+        ] {
+            println!("{name}:");
+            assert_eq!(end_of(endpoint, KNOWN), DisconnectReason::DeviceLost, "{name}");
+        }
+        println!("all knew after {:.2?}", start.elapsed());
+        println!("the command has returned: {:?}", command.try_wait().unwrap());
+        sleeper.join().unwrap()
+    });
+    // In order: the sends and writes of the send queue, the receives.
+    let contexts = |range: fn(u64) -> bool| -> Vec<u64> {
+        sleeper.iter().map(|one| one.context).filter(|context| range(*context)).collect()
+    };
+    assert_eq!(contexts(|context| context < 100), [3, 13, 4, 14, 5, 15]);
+    assert_eq!(contexts(|context| context >= 100), [100, 101, 102]);
+    assert!(sleeper.iter().all(|one| one.status == Status::Canceled), "{sleeper:?}");
+
+    for (name, domain) in [("with connections", &domain), ("without", &bare)] {
+        let lost = device_lost_events(&domain.events(), Duration::from_millis(300));
+        assert_eq!(lost, 1, "how often the domain heard: {name}");
+        calls_are_lost(domain);
+    }
+    is_lost("make endpoint", bare.endpoint().build(&bare_queue));
+    assert!(unused.connect(SocketAddr::new(address(&bare), 1), &[]).is_err());
+    assert!(unused.recv(&there, 0).is_err());
+    assert!(busy.0.endpoint.send(&room, 0).is_err());
+    assert!(busy.0.endpoint.recv(&room, 0).is_err());
+    for queue in [&idle.0.queue, &idle.1.queue, &busy.0.queue, &busy.1.queue, &bare_queue] {
+        assert!(queue.poll_one().unwrap().is_none());
+        assert!(!has_strays(queue), "{queue:?}");
+    }
+    costs_no_time();
+    soon("dropping endpoints", || drop((idle, busy, unused, listener, domain)));
+    soon("dropping what is bare", || drop((bare_queue, bare_region, bare)));
+    drop((room, there));
+    before.is_all();
+}
+
+fn calls_are_lost(domain: &Domain) {
+    is_lost("make completion queue", domain.completion_queue(16));
+    is_lost("register", domain.alloc(64, Access::ALL));
+    is_lost("listen", domain.listen(SocketAddr::new(address(domain), 0)));
+}
+
+/// No thread of the library spins.
+fn costs_no_time() {
+    let used = || {
+        // SAFETY: numbers; zero is a value of each.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: it is written.
+        assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_SELF, &mut usage) }, 0);
+        let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+        time(usage.ru_utime) + time(usage.ru_stime)
+    };
+    let before = used();
+    std::thread::sleep(Duration::from_secs(1));
+    let spent = used() - before;
+    assert!(spent < Duration::from_millis(300), "{spent:?} in a second");
+}
