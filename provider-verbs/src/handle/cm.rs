@@ -339,12 +339,11 @@ fn milliseconds(time: Duration) -> i32 {
 union RawAddr {
     v4: libc::sockaddr_in,
     v6: libc::sockaddr_in6,
-    any: libc::sockaddr,
 }
 
 impl RawAddr {
     fn as_mut_ptr(&mut self) -> *mut libc::sockaddr {
-        &raw mut self.any
+        ptr::from_mut(self).cast()
     }
 }
 
