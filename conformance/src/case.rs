@@ -56,7 +56,7 @@ impl Case {
         self
     }
 
-    /// It measures time: runs alone.
+    /// It measures time, or forks a child that makes calls, which another thread's locks would hang: runs alone.
     pub const fn exclusive(mut self) -> Self {
         self.exclusive = true;
         self

@@ -169,7 +169,8 @@ pub(super) const CASES: &[Case] = &[
         Needs::NOTHING.and(Capabilities::LOCKS_MEMORY),
         "beyond the limit of locked memory, without CAP_IPC_LOCK: NoMemory",
         registering::memlock,
-    ),
+    )
+    .exclusive(),
     Case::new(
         Group::Memory,
         "page_cross",
