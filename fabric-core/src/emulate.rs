@@ -118,7 +118,7 @@ struct Waiting {
     flags: SendFlags,
     segments: Box<[Segment]>,
     /// What the segments of an inject point to.
-    _bytes: Box<[u8]>,
+    _bytes: Vec<u8>,
 }
 
 impl Line {
@@ -218,17 +218,19 @@ impl Line {
 impl Waiting {
     fn copy(work: &SendWork<'_>) -> Self {
         let mut segments: Box<[Segment]> = work.segments.into();
-        let mut bytes = Box::default();
+        let mut bytes = Vec::new();
         if work.flags.contains(SendFlags::INJECT) {
-            let mut copy = vec![0; crate::work::total_len(work.segments)].into_boxed_slice();
+            bytes.resize(crate::work::total_len(work.segments), 0);
+            // A vector, and one pointer into it: moving a box would make pointers into it invalid.
+            let base: *mut u8 = bytes.as_mut_ptr();
             let mut at = 0;
             for segment in &mut segments {
-                let part = &mut copy[at..at + segment.len];
-                // SAFETY: the bytes of an inject are readable until the post returns (`EndpointOps::post_send`).
-                unsafe { memory::load(segment.addr, part) };
-                (segment.addr, at) = (part.as_mut_ptr(), at + segment.len);
+                let part = base.wrapping_add(at);
+                // SAFETY: the bytes of an inject are readable until the post returns (`EndpointOps::post_send`), and
+                // the vector has room for all of them.
+                unsafe { memory::copy(part, segment.addr, segment.len) };
+                (segment.addr, at) = (part, at + segment.len);
             }
-            bytes = copy;
         }
         let SendWork { token, op, flags, .. } = *work;
         Waiting { token, op, flags, segments, _bytes: bytes }
