@@ -36,10 +36,12 @@ pub(crate) enum List<'a> {
 
 impl<'a> Slices<'a> {
     /// No memory at all: a message of zero bytes, or a receive for one.
+    #[inline]
     pub fn none() -> Self {
         Slices(List::None)
     }
 
+    #[inline]
     pub(crate) fn as_slice(&self) -> &[Slice<'a>] {
         match &self.0 {
             List::None => &[],
@@ -50,24 +52,28 @@ impl<'a> Slices<'a> {
 }
 
 impl<'a> From<Slice<'a>> for Slices<'a> {
+    #[inline]
     fn from(slice: Slice<'a>) -> Self {
         Slices(List::One(slice))
     }
 }
 
 impl<'a> From<&'a crate::Region> for Slices<'a> {
+    #[inline]
     fn from(region: &'a crate::Region) -> Self {
         Slices(List::One(region.into()))
     }
 }
 
 impl<'a> From<&'a [Slice<'a>]> for Slices<'a> {
+    #[inline]
     fn from(slices: &'a [Slice<'a>]) -> Self {
         Slices(List::Many(slices))
     }
 }
 
 impl<'a, const N: usize> From<&'a [Slice<'a>; N]> for Slices<'a> {
+    #[inline]
     fn from(slices: &'a [Slice<'a>; N]) -> Self {
         Slices(List::Many(slices))
     }
@@ -121,6 +127,7 @@ pub(crate) enum What {
 }
 
 impl What {
+    #[inline]
     pub(crate) fn kind(&self) -> OpKind {
         match self {
             What::Send => OpKind::Send,
@@ -130,6 +137,7 @@ impl What {
         }
     }
 
+    #[inline]
     pub(crate) fn name(&self) -> &'static str {
         match self {
             What::Send => "send",
@@ -141,22 +149,26 @@ impl What {
 }
 
 impl<'a> Op<'a> {
+    #[inline]
     fn new(what: What, local: Local<'a>) -> Self {
         Op { what, local, immediate: None, context: 0, flags: SendFlags::SIGNALED }
     }
 
     /// Sends the bytes of `from` to the peer's next receive.
+    #[inline]
     pub fn send(from: impl Into<Slices<'a>>) -> Self {
         Self::new(What::Send, Local::Slices(from.into()))
     }
 
     /// Sends `bytes`, which may be reused as soon as the post returns. At most
     /// [`EndpointAttr::inject`](fabric_core::EndpointAttr::inject) bytes.
+    #[inline]
     pub fn inject(bytes: &'a [u8]) -> Self {
         Self::new(What::Send, Local::Inject(bytes))
     }
 
     /// Writes the bytes of `from` to the peer's memory at `to`.
+    #[inline]
     pub fn write(from: impl Into<Slices<'a>>, to: RemoteSlice) -> Self {
         Self::new(What::Write(to), Local::Slices(from.into()))
     }
@@ -167,6 +179,7 @@ impl<'a> Op<'a> {
     }
 
     /// Reads the peer's memory at `from` into `into`, as many bytes as that has.
+    #[inline]
     pub fn read(into: impl Into<Slices<'a>>, from: RemoteSlice) -> Self {
         Self::new(What::Read(from), Local::Slices(into.into()))
     }
@@ -222,18 +235,21 @@ impl<'a> Op<'a> {
 
     /// Adds 32 bits of immediate data to a send or write. A write with immediate consumes one of the
     /// peer's receives.
+    #[inline]
     pub fn immediate(mut self, value: u32) -> Self {
         self.immediate = Some(value);
         self
     }
 
     /// The value that comes back in the completion.
+    #[inline]
     pub fn context(mut self, context: u64) -> Self {
         self.context = context;
         self
     }
 
     /// No completion if it succeeds. It counts against the depth until the library knows that it is done.
+    #[inline]
     pub fn unsignaled(mut self) -> Self {
         self.flags.remove(SendFlags::SIGNALED);
         self
@@ -262,6 +278,7 @@ pub struct Recv<'a> {
 
 impl<'a> Recv<'a> {
     /// Receives one message into `into`. A longer message is fatal to both endpoints (`TooLong`).
+    #[inline]
     pub fn new(into: impl Into<Slices<'a>>, context: u64) -> Self {
         Recv { into: into.into(), context }
     }

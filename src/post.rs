@@ -143,26 +143,43 @@ impl Endpoint {
         Posted { accepted: posted.accepted, refusal: posted.refusal.or(refusal) }
     }
 
-    /// Hands work to the provider, and takes back what that refuses; `quiet` is as it was before the work.
+    /// Hands work to the provider, and takes back what that refuses; `quiet` is as it was before the work. A provider
+    /// accepts no more than it was given.
     #[inline]
     fn submit(&self, lane: &mut Lane, work: &[SendWork<'_>], quiet: u32) -> Posted {
         // SAFETY: the slots just pushed keep the regions registered and their memory allocated until the
         // completions are taken, or the endpoint is quiet; injected bytes are borrowed for this call.
-        let mut posted = unsafe { self.ops.post_send(work) };
-        let taken = &work[..posted.accepted.min(work.len())];
-        let refused = work.len() - taken.len();
-        if refused > 0 {
-            // SAFETY: the provider never completes what it refused.
-            unsafe { lane.ring.take_back(refused as u32) };
-            lane.quiet = taken.iter().fold(quiet, |quiet, one| {
-                if one.flags.contains(SendFlags::SIGNALED) { 0 } else { quiet + 1 }
-            });
-            posted = Posted::until(taken.len(), posted.refusal.unwrap_or(Error::NotConnected));
+        let posted = unsafe { self.ops.post_send(work) };
+        if posted.accepted < work.len() {
+            return self.take_back(lane, work, posted, quiet);
         }
+        self.count(work);
+        Posted::all(work.len())
+    }
+
+    #[cold]
+    fn take_back(
+        &self,
+        lane: &mut Lane,
+        work: &[SendWork<'_>],
+        posted: Posted,
+        quiet: u32,
+    ) -> Posted {
+        let (taken, refused) = work.split_at(posted.accepted);
+        // SAFETY: the provider never completes what it refused.
+        unsafe { lane.ring.take_back(refused.len() as u32) };
+        lane.quiet = taken.iter().fold(quiet, |quiet, one| {
+            if one.flags.contains(SendFlags::SIGNALED) { 0 } else { quiet + 1 }
+        });
+        self.count(taken);
+        Posted::until(taken.len(), posted.refusal.unwrap_or(Error::NotConnected))
+    }
+
+    #[inline]
+    fn count(&self, taken: &[SendWork<'_>]) {
         let counters = &self.shared.counters.send.posts;
         counters.bytes.add(taken.iter().map(|one| total_len(one.segments) as u64).sum());
         counters.operations.add(taken.len() as u64);
-        posted
     }
 
     /// Checks an operation, appends its segments and takes a place in the ring.
@@ -248,7 +265,33 @@ impl Endpoint {
     /// As [`post`](Endpoint::post); the regions need `LOCAL_WRITE`.
     #[inline]
     pub fn recv<'a>(&self, into: impl Into<Slices<'a>>, context: u64) -> Result<()> {
-        self.post_recvs(&[Recv::new(into, context)]).map_err(|batch| batch.error)
+        self.ops.check("post")?;
+        let mut side = self.lock_recv();
+        let PostSide { lane, segments } = &mut *side;
+        let result = self.post_receive(lane, &Recv::new(into, context), segments);
+        if matches!(result, Err(Error::Again)) {
+            self.shared.counters.recv.posts.again.add(1);
+        }
+        result
+    }
+
+    #[inline]
+    fn post_receive(
+        &self,
+        lane: &mut Lane,
+        recv: &Recv<'_>,
+        segments: &mut Vec<Segment>,
+    ) -> Result<()> {
+        if self.shared.state.get() == EndpointState::Dead {
+            return Err(Error::NotConnected);
+        }
+        segments.clear();
+        let token = lane.token.with_sequence(lane.ring.next());
+        self.prepare_recv(lane, recv, segments)?;
+        match self.submit_recv(lane, &[RecvWork { token, segments }]) {
+            Posted { refusal: Some(error), .. } => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Posts receives, matched in this order.
@@ -309,16 +352,25 @@ impl Endpoint {
             let token = lane.token.with_sequence(first.wrapping_add(i as u32));
             work.push(RecvWork { token, segments: own });
         }
+        let posted = self.submit_recv(lane, &work);
+        Posted { accepted: posted.accepted, refusal: posted.refusal.or(refusal) }
+    }
+
+    /// Hands receives to the provider, and takes back what that refuses.
+    #[inline]
+    fn submit_recv(&self, lane: &mut Lane, work: &[RecvWork<'_>]) -> Posted {
         // SAFETY: as in `submit`.
-        let posted = unsafe { self.ops.post_recv(&work) };
-        let accepted = posted.accepted.min(work.len());
-        if accepted < work.len() {
+        let mut posted = unsafe { self.ops.post_recv(work) };
+        if posted.accepted < work.len() {
             // SAFETY: the provider never completes what it refused.
-            unsafe { lane.ring.take_back((work.len() - accepted) as u32) };
-            refusal = Some(posted.refusal.unwrap_or(Error::NotConnected));
+            unsafe { lane.ring.take_back((work.len() - posted.accepted) as u32) };
+            let refusal = posted.refusal.unwrap_or(Error::NotConnected);
+            posted = Posted::until(posted.accepted, refusal);
+        } else {
+            posted = Posted::all(work.len());
         }
-        self.shared.counters.recv.posts.operations.add(accepted as u64);
-        Posted { accepted, refusal }
+        self.shared.counters.recv.posts.operations.add(posted.accepted as u64);
+        posted
     }
 
     #[inline]
@@ -424,6 +476,7 @@ impl Endpoint {
     }
 }
 
+#[inline]
 fn lower(op: &Op<'_>) -> SendOp {
     match op.what {
         What::Send => SendOp::Send { imm: op.immediate },

@@ -103,6 +103,7 @@ impl Completion {
     }
 
     /// Whether it ended well.
+    #[inline]
     pub fn is_ok(&self) -> bool {
         self.status == Status::Ok
     }
@@ -127,6 +128,7 @@ pub struct RawCompletion {
 
 impl RawCompletion {
     /// An operation that ended with `status` and nothing to tell about it.
+    #[inline]
     pub fn new(token: Token, status: Status) -> Self {
         RawCompletion { token, status, ..Self::default() }
     }

@@ -36,32 +36,38 @@ impl RemoteRegion {
     pub const BYTES: usize = 40;
 
     /// A descriptor from its parts: for tests and for bridges from other descriptor formats.
+    #[inline]
     pub fn from_parts(key: u64, base: u64, len: u64, access: Access) -> Self {
         RemoteRegion { key, base, len, access: access.intersection(Access::REMOTE) }
     }
 
     /// The provider's key.
+    #[inline]
     pub fn key(&self) -> u64 {
         self.key
     }
 
     /// The address of the first byte, in the space the target's provider chose.
+    #[inline]
     pub fn base(&self) -> u64 {
         self.base
     }
 
     /// Bytes.
     #[allow(clippy::len_without_is_empty)] // a region is never empty
+    #[inline]
     pub fn len(&self) -> u64 {
         self.len
     }
 
     /// What a peer may do.
+    #[inline]
     pub fn access(&self) -> Access {
         self.access
     }
 
     /// The place `offset` bytes into the region. Whether the operation fits is checked by the post.
+    #[inline]
     pub fn at(&self, offset: u64) -> RemoteSlice {
         RemoteSlice { region: *self, offset }
     }
@@ -123,6 +129,7 @@ impl RemoteSlice {
     }
 
     /// Bytes into the region.
+    #[inline]
     pub fn offset(&self) -> u64 {
         self.offset
     }

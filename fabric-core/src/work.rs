@@ -117,6 +117,7 @@ impl Posted {
     }
 
     /// The first `n` were taken, then `refusal` came.
+    #[inline]
     pub fn until(n: usize, refusal: Error) -> Self {
         Posted { accepted: n, refusal: Some(refusal) }
     }

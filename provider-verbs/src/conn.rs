@@ -313,7 +313,7 @@ impl Conn {
             return;
         }
         fence(Ordering::SeqCst);
-        if self.dead.load(Ordering::SeqCst) {
+        if self.dead.load(Ordering::Relaxed) {
             let _state = self.lock();
             self.flush();
         }

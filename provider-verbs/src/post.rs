@@ -18,30 +18,32 @@ use crate::NAME;
 use crate::conn::{Conn, Foreign};
 use crate::ffi::{ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcode as opcode};
 
-/// Requests that go to the device in one call: room for 16 operations of two requests.
-const REQUESTS: usize = 32;
-/// Segments of one call.
-const SEGMENTS: usize = 64;
 /// Most segments of one operation; discovery declares no more.
 pub(crate) const OPERATION_SEGMENTS: usize = 16;
 
-/// Work requests on the stack, on their way to the device.
-struct Chain<W> {
-    requests: [MaybeUninit<W>; REQUESTS],
+/// Work requests on the stack, on their way to the device in one call: room for so many requests (`R`) and segments
+/// (`S`).
+struct Chain<W, const R: usize, const S: usize> {
+    requests: [MaybeUninit<W>; R],
     /// How many operations are complete with the request at this place.
-    complete: [u8; REQUESTS],
-    segments: [MaybeUninit<ibv_sge>; SEGMENTS],
+    complete: [u8; R],
+    segments: [MaybeUninit<ibv_sge>; S],
     len: usize,
     segments_len: usize,
     operations: u8,
 }
 
-impl<W> Chain<W> {
+/// One operation, of two requests at most: small, because most posts are of one, and it is made anew for each.
+type One<W> = Chain<W, 2, { OPERATION_SEGMENTS + 2 }>;
+/// Sixteen operations at least, unless their segments are many.
+type Many<W> = Chain<W, 32, 64>;
+
+impl<W, const R: usize, const S: usize> Chain<W, R, S> {
     fn new() -> Self {
         Chain {
-            requests: [const { MaybeUninit::uninit() }; REQUESTS],
-            complete: [0; REQUESTS],
-            segments: [const { MaybeUninit::uninit() }; SEGMENTS],
+            requests: [const { MaybeUninit::uninit() }; R],
+            complete: [0; R],
+            segments: [const { MaybeUninit::uninit() }; S],
             len: 0,
             segments_len: 0,
             operations: 0,
@@ -50,7 +52,7 @@ impl<W> Chain<W> {
 
     /// Whether one more operation surely fits.
     fn has_room(&self) -> bool {
-        self.len + 2 <= REQUESTS && self.segments_len + OPERATION_SEGMENTS < SEGMENTS
+        self.len + 2 <= R && self.segments_len + OPERATION_SEGMENTS < S
     }
 
     #[inline]
@@ -85,6 +87,20 @@ impl<W> Chain<W> {
     fn end_operation(&mut self) {
         self.operations += 1;
         self.complete[self.len - 1] = self.operations;
+    }
+
+    /// Has `point` make each request point to the one behind it; gives the first.
+    #[inline]
+    fn link(&mut self, point: impl Fn(&mut W, *mut W)) -> Option<&mut W> {
+        // SAFETY: the first `len` requests are initialized.
+        let requests = unsafe {
+            std::slice::from_raw_parts_mut(self.requests.as_mut_ptr().cast::<W>(), self.len)
+        };
+        for i in 1..requests.len() {
+            let next: *mut W = &mut requests[i];
+            point(&mut requests[i - 1], next);
+        }
+        requests.first_mut()
     }
 
     /// How many operations are complete before the request that was not taken.
@@ -166,9 +182,26 @@ impl Conn {
     /// As [`post_send`](Conn::post_send); nothing waits in the line, or the line's lock is held.
     #[inline]
     pub(crate) unsafe fn post_direct(&self, work: &[SendWork<'_>]) -> Posted {
+        // SAFETY: the caller's promise is passed on.
+        unsafe {
+            match work {
+                [_] => self.post_chained(work, One::new),
+                _ => self.post_chained(work, Many::new),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`post_direct`](Conn::post_direct).
+    #[inline]
+    unsafe fn post_chained<const R: usize, const S: usize>(
+        &self,
+        work: &[SendWork<'_>],
+        chain: impl Fn() -> Chain<ibv_send_wr, R, S>,
+    ) -> Posted {
         let mut accepted = 0;
         while accepted < work.len() {
-            let mut chain = Chain::new();
+            let mut chain = chain();
             for one in &work[accepted..] {
                 if !chain.has_room() {
                     break;
@@ -189,19 +222,11 @@ impl Conn {
     /// # Safety
     /// As [`post_direct`](Conn::post_direct).
     #[inline]
-    unsafe fn hand_over(&self, chain: &mut Chain<ibv_send_wr>) -> Result<(), (usize, Error)> {
-        // SAFETY: the first `len` requests are initialized.
-        let requests = unsafe {
-            std::slice::from_raw_parts_mut(
-                chain.requests.as_mut_ptr().cast::<ibv_send_wr>(),
-                chain.len,
-            )
-        };
-        for i in 1..requests.len() {
-            let next: *mut ibv_send_wr = &mut requests[i];
-            requests[i - 1].next = next;
-        }
-        let Some(first) = requests.first_mut() else { return Ok(()) };
+    unsafe fn hand_over<const R: usize, const S: usize>(
+        &self,
+        chain: &mut Chain<ibv_send_wr, R, S>,
+    ) -> Result<(), (usize, Error)> {
+        let Some(first) = chain.link(|request, next| request.next = next) else { return Ok(()) };
         // SAFETY: the caller's promise.
         unsafe { self.qp.post_send(first) }
             .map_err(|(bad, cause)| (chain.taken_before(bad), refused(cause)))
@@ -209,7 +234,11 @@ impl Conn {
 
     /// Turns an operation into one work request, or two.
     #[inline]
-    fn lower(&self, work: &SendWork<'_>, chain: &mut Chain<ibv_send_wr>) {
+    fn lower<const R: usize, const S: usize>(
+        &self,
+        work: &SendWork<'_>,
+        chain: &mut Chain<ibv_send_wr, R, S>,
+    ) {
         let mut request = blank();
         request.wr_id = work.token.to_bits();
         request.send_flags = flags(work.flags);
@@ -273,11 +302,11 @@ impl Conn {
     }
 
     /// Takes bytes that the caller may change as soon as the post returns.
-    fn inject(
+    fn inject<const R: usize, const S: usize>(
         &self,
         work: &SendWork<'_>,
         request: &mut ibv_send_wr,
-        chain: &mut Chain<ibv_send_wr>,
+        chain: &mut Chain<ibv_send_wr, R, S>,
     ) {
         if total_len(work.segments) <= self.qp.inline() as usize {
             request.send_flags |= ibv_send_flags::IBV_SEND_INLINE.0;
@@ -293,9 +322,30 @@ impl Conn {
     /// As [`EndpointOps::post_recv`](fabric_core::EndpointOps::post_recv).
     #[inline]
     pub(crate) unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted {
+        // SAFETY: the caller's promise is passed on.
+        let posted = unsafe {
+            match work {
+                [_] => self.post_recv_chained(work, One::new),
+                _ => self.post_recv_chained(work, Many::new),
+            }
+        };
+        if posted.accepted > 0 {
+            self.flush_late_receives();
+        }
+        posted
+    }
+
+    /// # Safety
+    /// As [`post_recv`](Conn::post_recv).
+    #[inline]
+    unsafe fn post_recv_chained<const R: usize, const S: usize>(
+        &self,
+        work: &[RecvWork<'_>],
+        chain: impl Fn() -> Chain<ibv_recv_wr, R, S>,
+    ) -> Posted {
         let mut accepted = 0;
         while accepted < work.len() {
-            let mut chain = Chain::new();
+            let mut chain = chain();
             for one in &work[accepted..] {
                 if !chain.has_room() {
                     break;
@@ -309,25 +359,13 @@ impl Conn {
                 chain.end_operation();
             }
             let operations = usize::from(chain.operations);
-            // SAFETY: the first `len` requests are initialized.
-            let requests = unsafe {
-                std::slice::from_raw_parts_mut(
-                    chain.requests.as_mut_ptr().cast::<ibv_recv_wr>(),
-                    chain.len,
-                )
-            };
-            for i in 1..requests.len() {
-                let next: *mut ibv_recv_wr = &mut requests[i];
-                requests[i - 1].next = next;
-            }
-            let Some(head) = requests.first_mut() else { break };
+            let Some(head) = chain.link(|request, next| request.next = next) else { break };
             // SAFETY: the caller's promise; the chain is on this stack until the call returns.
             if let Err((bad, cause)) = unsafe { self.qp.post_recv(head) } {
                 return Posted::until(accepted + chain.taken_before(bad), refused(cause));
             }
             accepted += operations;
         }
-        self.flush_late_receives();
         Posted::all(accepted)
     }
 
@@ -351,7 +389,7 @@ impl LegDevice for Direct<'_> {
     }
 
     fn leg(&mut self, leg: &Leg, how: SendFlags) -> Result<()> {
-        let mut chain = Chain::new();
+        let mut chain = One::new();
         let mut request = blank();
         request.wr_id = Foreign::Leg.name(self.0.name);
         request.opcode = opcode::IBV_WR_ATOMIC_CMP_AND_SWP;
