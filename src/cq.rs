@@ -111,13 +111,13 @@ impl Members {
             Side::Recv => recv.as_mut(),
         };
         let Some(consumer) = consumer.filter(|consumer| consumer.contains(token.sequence())) else {
-            self.strays += 1;
+            self.strays += u64::from(!raw.and_all_before);
             return;
         };
         let ends = &shared.counters.side(token.side()).ends;
         let mut teller = Teller { shared, ends, released, deliver, done: 0 };
         if consumer.oldest() != token.sequence() {
-            teller.pass_over(consumer, token.sequence());
+            teller.pass_over(consumer, raw);
         }
         if let Some((_, slot)) = consumer.pop() {
             let mut completion = Completion::new(slot.context, shared.id, slot.kind, raw.status);
@@ -167,16 +167,20 @@ impl<F: FnMut(Completion, Keep) -> Option<Keep>> Teller<'_, F> {
         }
     }
 
-    /// Ends the operations before `until`, which have no completion of their own.
+    /// Ends the operations before that of `raw`, which have no completion of their own.
     #[inline(never)]
-    fn pass_over(&mut self, consumer: &mut Consumer<Slot>, until: u32) {
-        while consumer.oldest() != until {
+    fn pass_over(&mut self, consumer: &mut Consumer<Slot>, raw: &RawCompletion) {
+        while consumer.oldest() != raw.token.sequence() {
             let Some((_, slot)) = consumer.pop() else { break };
-            // Unsignaled: it succeeded. Signaled, and its own completion never came: a provider's mistake,
-            // but each is told exactly once.
-            let lost = slot.report == Report::Always;
-            let status = if lost { Status::Internal } else { Status::Ok };
-            let completion = Completion::new(slot.context, self.shared.id, slot.kind, status);
+            let status = match slot.report {
+                _ if raw.and_all_before => raw.status,
+                // Signaled, and its own completion never came: a provider's mistake, but each is told exactly once.
+                Report::Always => Status::Internal,
+                // Unsignaled: it succeeded.
+                _ => Status::Ok,
+            };
+            let mut completion = Completion::new(slot.context, self.shared.id, slot.kind, status);
+            completion.provider_code = raw.provider_code;
             self.end(completion, slot.report, slot.keep);
         }
     }

@@ -6,15 +6,16 @@
 //! directly, take the lock of [`State`]; it is taken under a completion queue's lock, never around one.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use fabric_core::emulate::Line;
 use fabric_core::{
-    DisconnectReason, EndpointAttr, EndpointId, Error, Event, Memory, Result, SendWork, Side, Token,
+    DisconnectReason, EndpointAttr, EndpointId, Error, Event, Memory, RawCompletion, Result,
+    SendWork, Side, Status, Token,
 };
 
-use crate::cq::Queue;
+use crate::cq::{Queue, Sink};
 use crate::ffi::ibv_access_flags;
 use crate::handle::{CmId, Mr, Qp, QpAttributes, State as QpState};
 use crate::manager::Shared;
@@ -104,6 +105,8 @@ pub(crate) struct Conn {
     /// Whether posts to the send queue go through the line.
     pub(crate) waits: AtomicBool,
     dead: AtomicBool,
+    /// The device was taken away: it tells nothing of what is in flight.
+    mute: AtomicBool,
     state: Mutex<State>,
     bounce: OnceLock<Bounce>,
     // Last: the device may write to it as long as there are queue pairs.
@@ -114,30 +117,33 @@ pub(crate) struct Conn {
 pub(crate) struct Tokens {
     /// By sequence number: whether it is a send.
     sends: Box<[AtomicBool]>,
-    /// Of each side: the tokens' part that tells endpoints apart, or zero until the first post.
-    owner: [AtomicU32; 2],
+    /// Of each side: the token of the last post, or [`NO_TOKEN`].
+    last: [AtomicU64; 2],
 }
+
+/// What no token is.
+const NO_TOKEN: u64 = u64::MAX;
 
 impl Tokens {
     fn new(depth: usize) -> Self {
         let sends = (0..depth.next_power_of_two()).map(|_| AtomicBool::new(false)).collect();
-        Tokens { sends, owner: Default::default() }
+        Tokens { sends, last: [const { AtomicU64::new(NO_TOKEN) }; 2] }
     }
 
-    fn owner_of(token: Token) -> u32 {
-        (token.to_bits() >> 33) as u32 | 1 << 31
+    fn side(side: Side) -> usize {
+        usize::from(side == Side::Recv)
     }
 
     #[inline]
     pub(crate) fn note_send(&self, token: Token, send: bool) {
         self.sends[token.sequence() as usize & (self.sends.len() - 1)]
             .store(send, Ordering::Relaxed);
-        self.owner[0].store(Self::owner_of(token), Ordering::Relaxed);
+        self.last[0].store(token.to_bits(), Ordering::Relaxed);
     }
 
     #[inline]
     pub(crate) fn note_recv(&self, token: Token) {
-        self.owner[1].store(Self::owner_of(token), Ordering::Relaxed);
+        self.last[1].store(token.to_bits(), Ordering::Relaxed);
     }
 
     pub(crate) fn is_send(&self, token: Token) -> bool {
@@ -146,8 +152,14 @@ impl Tokens {
 
     /// Whether the token was made for this connection, and not for an earlier one of the same queue pair number.
     pub(crate) fn owns(&self, token: Token) -> bool {
-        let side = usize::from(token.side() == Side::Recv);
-        self.owner[side].load(Ordering::Relaxed) == Self::owner_of(token)
+        let last = self.last[Self::side(token.side())].load(Ordering::Relaxed);
+        last != NO_TOKEN && Token::from_bits(last).with_sequence(0) == token.with_sequence(0)
+    }
+
+    /// The last post of a side, unless it was asked for before.
+    fn take_last(&self, side: Side) -> Option<Token> {
+        let last = self.last[Self::side(side)].swap(NO_TOKEN, Ordering::Relaxed);
+        (last != NO_TOKEN).then(|| Token::from_bits(last))
     }
 }
 
@@ -175,7 +187,7 @@ impl Conn {
             recv_depth: attr.recv_depth as u32,
             send_segments: attr.send_segments.clamp(1, OPERATION_SEGMENTS) as u32,
             recv_segments: attr.recv_segments.max(1) as u32,
-            inline: attr.inject as u32,
+            inline: if shared.poor.no_inline { 0 } else { attr.inject as u32 },
         };
         let make = |wanted: &QpAttributes| Qp::new(&shared.pd, queues, wanted, shared.port);
         let qp = make(&wanted)
@@ -211,6 +223,7 @@ impl Conn {
             tokens: Tokens::new(attr.send_depth),
             waits: AtomicBool::new(false),
             dead: AtomicBool::new(false),
+            mute: AtomicBool::new(false),
             state: Mutex::new(state),
             bounce: OnceLock::new(),
             place: shared.scratch.place()?,
@@ -298,10 +311,38 @@ impl Conn {
     }
 
     fn flush(&self) {
-        if let Err(cause) = self.qp.fail()
-            && !self.shared.is_lost()
-        {
-            log::error!("{}: its queue pair cannot be flushed: {cause}", self.id);
+        let lost = self.shared.is_lost();
+        let failed = if lost && self.shared.poor.no_flush {
+            Err(std::io::ErrorKind::Unsupported.into())
+        } else {
+            self.qp.fail()
+        };
+        if let Err(cause) = failed {
+            self.mute.store(true, Ordering::Release);
+            if !lost {
+                log::error!("{}: its queue pair cannot be flushed: {cause}", self.id);
+            }
+        }
+    }
+
+    /// Cancels what a queue of this connection has in flight and a device that was taken away will never tell of;
+    /// under the completion queue's lock, after everything that the device did tell.
+    pub(crate) fn cancel_unheard(&self, queue: &Queue, sink: &mut Sink<'_>) {
+        if !self.mute.load(Ordering::Acquire) {
+            return;
+        }
+        for (side, of) in [(Side::Send, &self.send_queue), (Side::Recv, &self.recv_queue)] {
+            if !std::ptr::eq(&**of, queue) {
+                continue;
+            }
+            if let Some(last) = self.tokens.take_last(side) {
+                let mut canceled = RawCompletion::new(last, Status::Canceled);
+                canceled.and_all_before = true;
+                sink.push(canceled);
+            }
+            if side == Side::Send {
+                self.lock().line.cancel(|canceled| sink.push(canceled));
+            }
         }
     }
 

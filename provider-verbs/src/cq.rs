@@ -175,6 +175,9 @@ impl Queue {
                 }
             }
             if got.len() < want {
+                if self.shared.is_lost() {
+                    self.cancel_unheard(sink);
+                }
                 return;
             }
         }
@@ -188,11 +191,21 @@ impl Queue {
         }
     }
 
+    #[cold]
+    fn cancel_unheard(&self, sink: &mut Sink<'_>) {
+        let conns: Vec<_> = self.conns().values().cloned().collect();
+        conns.iter().for_each(|conn| conn.cancel_unheard(self, sink));
+    }
+
     fn arm(&self) -> Result<Armed> {
         let mut state = self.lock();
         self.wakeup.clear();
         self.cq.channel.clear();
-        self.cq.arm(false).map_err(|cause| Error::system("arm", NAME, cause))?;
+        if let Err(cause) = self.cq.arm(false)
+            && !self.shared.is_lost()
+        {
+            return Err(Error::system("arm", NAME, cause));
+        }
         // What came before the queue was armed makes no event.
         self.fill(&mut state);
         if !state.ring.is_empty() {

@@ -14,6 +14,7 @@ use crate::cq::VerbsCq;
 use crate::endpoint::VerbsEndpoint;
 use crate::listener::{self, VerbsListener};
 use crate::manager::Shared;
+use crate::provider::Poor;
 use crate::region::VerbsRegistration;
 
 /// A domain.
@@ -23,8 +24,8 @@ pub struct VerbsDomain {
 }
 
 impl VerbsDomain {
-    pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>) -> Result<Self> {
-        let shared = Shared::open(info, events)?;
+    pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>, poor: Poor) -> Result<Self> {
+        let shared = Shared::open(info, events, poor)?;
         let thread = Some(shared.start()?);
         Ok(VerbsDomain { shared, thread })
     }

@@ -243,8 +243,12 @@ impl Conn {
         request.wr_id = work.token.to_bits();
         request.send_flags = flags(work.flags);
         let first = chain.segments_len;
-        if work.flags.contains(SendFlags::INJECT) && !work.segments.is_empty() {
-            self.inject(work, &mut request, chain);
+        if self.goes_inline(work) {
+            request.send_flags |= ibv_send_flags::IBV_SEND_INLINE.0;
+            chain.local(work.segments);
+        } else if work.flags.contains(SendFlags::INJECT) && !work.segments.is_empty() {
+            let (addr, len, lkey) = self.bounce(work);
+            chain.segment(addr, len, lkey);
         } else {
             chain.local(work.segments);
         }
@@ -301,19 +305,13 @@ impl Conn {
         chain.end_operation();
     }
 
-    /// Takes bytes that the caller may change as soon as the post returns.
-    fn inject<const R: usize, const S: usize>(
-        &self,
-        work: &SendWork<'_>,
-        request: &mut ibv_send_wr,
-        chain: &mut Chain<ibv_send_wr, R, S>,
-    ) {
-        if total_len(work.segments) <= self.qp.inline() as usize {
-            request.send_flags |= ibv_send_flags::IBV_SEND_INLINE.0;
-            return chain.local(work.segments);
-        }
-        let (addr, len, lkey) = self.bounce(work);
-        chain.segment(addr, len, lkey);
+    /// Whether a request carries its bytes in itself: all that fit do, which saves the device a look at memory.
+    #[inline]
+    fn goes_inline(&self, work: &SendWork<'_>) -> bool {
+        let carries = matches!(work.op, SendOp::Send { .. } | SendOp::Write { .. });
+        carries
+            && !work.segments.is_empty()
+            && total_len(work.segments) <= self.qp.inline() as usize
     }
 
     /// Posts receives.

@@ -9,12 +9,30 @@ use crate::{NAME, device};
 
 /// The RDMA verbs provider.
 #[derive(Debug, Default)]
-pub struct VerbsProvider(());
+pub struct VerbsProvider {
+    poor: Poor,
+}
+
+/// A device poorer than it is, so that tests see what the provider does on such a one.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Poor {
+    /// Requests carry no bytes.
+    pub no_inline: bool,
+    /// Once it is lost, its queue pairs cannot be flushed.
+    pub no_flush: bool,
+}
 
 impl VerbsProvider {
     /// The provider.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// On poorer devices.
+    #[doc(hidden)]
+    pub fn poor(poor: Poor) -> Self {
+        VerbsProvider { poor }
     }
 }
 
@@ -30,6 +48,6 @@ impl Provider for VerbsProvider {
     }
 
     fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<VerbsDomain> {
-        VerbsDomain::open(info, events)
+        VerbsDomain::open(info, events, self.poor)
     }
 }

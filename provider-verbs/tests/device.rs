@@ -7,6 +7,8 @@
 
 #[path = "device/held.rs"]
 mod held;
+#[path = "device/inject.rs"]
+mod inject;
 #[path = "device/loss.rs"]
 mod loss;
 #[path = "device/many.rs"]
@@ -32,7 +34,7 @@ const fn case(name: &'static str, run: fn()) -> Case {
     Case { name, run, software: false }
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 11] = [
     case("a_killed_idle_peer_is_noticed", peers::killed_idle),
     case("a_killed_busy_peer_is_noticed", peers::killed_busy),
     case("a_stopped_peer_is_not_lost", peers::stopped),
@@ -41,7 +43,9 @@ const CASES: [Case; 9] = [
     case("200_domains_leave_nothing", many::domains),
     case("500_pairs_leave_nothing", many::pairs),
     case("60_pairs_at_once_leave_nothing", many::pairs_at_once),
+    case("injects_on_a_device_without_inline", inject::without_inline),
     Case { name: "a_lost_device_ends_everything", run: loss::ends_everything, software: true },
+    Case { name: "a_device_taken_away_too", run: loss::ends_everything_silently, software: true },
 ];
 
 fn main() -> ExitCode {

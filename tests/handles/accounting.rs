@@ -249,3 +249,22 @@ fn counters_add_up() {
     drop(endpoint);
     assert_eq!(domain.counters(), counters, "a domain remembers its endpoints that are gone");
 }
+
+#[test]
+fn one_failure_can_tell_of_everything_before_it() {
+    let rig = Rig::with(|b| b.send_depth(8));
+    rig.link.hold();
+    for context in 0..6 {
+        let write = rig.write(context);
+        rig.endpoint.post(&if context % 2 == 0 { write } else { write.unsignaled() }).unwrap();
+    }
+    let last = *rig.link.held().last().unwrap();
+    let mut all = RawCompletion::new(last, Status::Canceled);
+    all.and_all_before = true;
+    rig.link.forge(all);
+    assert_eq!(rig.drain(), run(0, 6, Status::Canceled));
+    // Told again, it has nothing to tell, and is no mistake.
+    rig.link.forge(all);
+    assert_eq!(rig.drain(), []);
+    assert!(format!("{:?}", rig.queue).contains("strays: 0"), "{:?}", rig.queue);
+}

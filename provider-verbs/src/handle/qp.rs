@@ -64,7 +64,8 @@ impl Qp {
         let qp = pointer("ibv_create_qp", unsafe { ffi::ibv_create_qp(pd.as_ptr(), init) })?;
         // SAFETY: just made.
         let number = unsafe { qp.as_ref() }.qp_num;
-        let inline = init.cap.max_inline_data;
+        // Where none were wanted, room for some may be left between the segments.
+        let inline = if wanted.inline == 0 { 0 } else { init.cap.max_inline_data };
         let this = Qp {
             qp: AtomicPtr::new(qp.as_ptr()),
             number,

@@ -26,6 +26,7 @@ use crate::handle::{
     CmId, Context, Cq, DeviceAttributes, EventChannel, Pd, Qp, QpAttributes, fork_safe,
 };
 use crate::listener::{Door, Inbound};
+use crate::provider::Poor;
 use crate::quirks::Quirks;
 use crate::scratch::Scratch;
 use crate::{NAME, device};
@@ -57,6 +58,7 @@ pub(crate) enum Member {
 pub(crate) struct Shared {
     pub(crate) info: Info,
     pub(crate) quirks: Quirks,
+    pub(crate) poor: Poor,
     pub(crate) attributes: DeviceAttributes,
     pub(crate) port: u8,
     pub(crate) pd: Arc<Pd>,
@@ -89,7 +91,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>) -> Result<Arc<Self>> {
+    pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>, poor: Poor) -> Result<Arc<Self>> {
         const OP: &str = "open domain";
         let fail = |cause| Error::system(OP, NAME, cause);
         fork_safe();
@@ -107,6 +109,7 @@ impl Shared {
         let shared = Arc::new(Shared {
             info: info.clone(),
             quirks,
+            poor,
             attributes,
             port,
             scratch: Scratch::new(&pd)?,
@@ -277,6 +280,10 @@ impl Shared {
         for conn in self.all_conns() {
             let mut state = conn.lock();
             conn.end(&mut state, End::Gone(reason));
+            drop(state);
+            // Who sleeps hears of what the device will not tell.
+            conn.send_queue.take_all();
+            conn.recv_queue.take_all();
         }
     }
 

@@ -8,15 +8,25 @@ use fabric::{
     EventQueue, Hints, Listener, Result, Status,
 };
 use provider_verbs::VerbsProvider;
+use provider_verbs::provider::Poor;
 
 pub(crate) const SOON: Option<Duration> = Some(Duration::from_secs(30));
 
 /// Names the device, where it is not to be the best.
 pub(crate) const CHOICE: &str = "FABRIC_TEST_CHOICE";
 
+/// Set for a process whose devices, once lost, tell nothing of what is in flight.
+pub(crate) const MUTE: &str = "FABRIC_TEST_MUTE";
+
 pub(crate) fn try_open() -> Result<Domain> {
+    let no_flush = std::env::var_os(MUTE).is_some();
+    open_poor(Poor { no_flush, ..Poor::default() })
+}
+
+/// Opens the device as if it lacked something.
+pub(crate) fn open_poor(poor: Poor) -> Result<Domain> {
     let choice = std::env::var(CHOICE).unwrap_or("verbs".to_owned());
-    let catalog = Catalog::empty().add(VerbsProvider::new())?;
+    let catalog = Catalog::empty().add(VerbsProvider::poor(poor))?;
     catalog.open_with(&Choice::parse(&choice)?, &Hints::default())
 }
 
