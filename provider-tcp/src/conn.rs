@@ -12,7 +12,6 @@ use socket2::SockRef;
 
 use crate::engine::{Engine, Timer, lock};
 use crate::link::{End, Link, Phase, Surroundings};
-use crate::policy::Policy;
 use crate::wire::handshake::{Handshake, Kind};
 use crate::{NAME, socket};
 
@@ -49,8 +48,8 @@ pub(crate) enum Stage {
 }
 
 /// What the connection's lock guards.
-pub(crate) struct State<P: Policy> {
-    pub(crate) link: Link<P>,
+pub(crate) struct State {
+    pub(crate) link: Link,
     pub(crate) stage: Stage,
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) local: Option<SocketAddr>,
@@ -68,10 +67,10 @@ pub(crate) struct State<P: Policy> {
 }
 
 /// A link and its socket. The engine has it as long as the socket is open, the endpoint as long as it lives.
-pub(crate) struct Conn<P: Policy> {
+pub(crate) struct Conn {
     pub(crate) name: usize,
     pub(crate) attr: EndpointAttr,
-    pub(crate) state: Mutex<State<P>>,
+    pub(crate) state: Mutex<State>,
     /// Whether it is on the hot list, or about to be.
     hot: AtomicBool,
     /// The selector named it since the last step.
@@ -80,7 +79,7 @@ pub(crate) struct Conn<P: Policy> {
     ended: AtomicBool,
 }
 
-impl<P: Policy> Conn<P> {
+impl Conn {
     pub(crate) fn new(name: usize, attr: &EndpointAttr, around: Surroundings) -> Self {
         let state = State {
             link: Link::new(around),
@@ -123,13 +122,8 @@ impl<P: Policy> Conn<P> {
         self.eventful.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the connection stands.
-    pub(crate) fn is_open(&self) -> bool {
-        lock(&self.state).link.is_announced()
-    }
-
     /// Reads what came, executes it, writes what is due.
-    pub(crate) fn step(&self, engine: &Engine<P>, scratch: &mut [u8], background: bool) -> Step {
+    pub(crate) fn step(&self, engine: &Engine, scratch: &mut [u8], background: bool) -> Step {
         if self.eventful.load(Ordering::Relaxed) {
             self.eventful.store(false, Ordering::SeqCst);
         }
@@ -148,8 +142,8 @@ impl<P: Policy> Conn<P> {
 
     fn exchange(
         &self,
-        engine: &Engine<P>,
-        state: &mut State<P>,
+        engine: &Engine,
+        state: &mut State,
         scratch: &mut [u8],
         background: bool,
     ) -> Step {
@@ -195,7 +189,7 @@ impl<P: Policy> Conn<P> {
     }
 
     /// The stream from the peer has ended.
-    fn lost(&self, engine: &Engine<P>, state: &mut State<P>) {
+    fn lost(&self, engine: &Engine, state: &mut State) {
         // The peer may still read: what was executed for it just now, or refused, is answered.
         state.link.fill();
         state.flush(engine);
@@ -204,7 +198,7 @@ impl<P: Policy> Conn<P> {
     }
 
     /// Does what the link's phase asks of the socket.
-    pub(crate) fn settle(&self, engine: &Engine<P>, state: &mut State<P>) {
+    pub(crate) fn settle(&self, engine: &Engine, state: &mut State) {
         match state.link.phase() {
             Phase::Closed => {
                 state.socket = None;
@@ -234,7 +228,7 @@ impl<P: Policy> Conn<P> {
     }
 
     /// The kernel has connected, or not.
-    fn greet(&self, engine: &Engine<P>, state: &mut State<P>) -> Step {
+    fn greet(&self, engine: &Engine, state: &mut State) -> Step {
         let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
         if let Err(cause) = socket::take_error(fd) {
             return self.fail_connect(engine, state, refusal(cause));
@@ -257,7 +251,7 @@ impl<P: Policy> Conn<P> {
     }
 
     /// Reads the listener's answer.
-    fn hear_answer(&self, engine: &Engine<P>, state: &mut State<P>, scratch: &mut [u8]) -> Step {
+    fn hear_answer(&self, engine: &Engine, state: &mut State, scratch: &mut [u8]) -> Step {
         state.flush(engine);
         let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
         let run = (scratch.as_mut_ptr(), scratch.len());
@@ -302,24 +296,20 @@ impl<P: Policy> Conn<P> {
         // By this the acceptor knows that its answer got here.
         state.link.push_ack();
         state.flush(engine);
-        let mut data = data;
-        if P::PAD_DATA {
-            data.resize(data.len().next_multiple_of(64), 0);
-        }
         state.link.announce(&data);
         state.link.consume(&rest);
         self.settle(engine, state);
         Step::More
     }
 
-    fn fail_connect(&self, engine: &Engine<P>, state: &mut State<P>, error: Error) -> Step {
+    fn fail_connect(&self, engine: &Engine, state: &mut State, error: Error) -> Step {
         state.link.end(End::Failed(error));
         self.settle(engine, state);
         Step::Over
     }
 
     /// A deadline has come.
-    pub(crate) fn expired(&self, engine: &Engine<P>, timer: Timer) {
+    pub(crate) fn expired(&self, engine: &Engine, timer: Timer) {
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         match timer {
@@ -347,7 +337,7 @@ impl<P: Policy> Conn<P> {
 
     /// Looks whether the peer's host still answers. Three looks in a row that find something unanswered and
     /// nothing heard in between are three intervals at most since the link was cut.
-    fn look(&self, engine: &Engine<P>, state: &mut State<P>) {
+    fn look(&self, engine: &Engine, state: &mut State) {
         state.watched = false;
         let (Some(interval), Some(socket)) = (self.attr.liveness, &state.socket) else { return };
         match socket::silence(socket.as_fd()) {
@@ -407,9 +397,9 @@ fn refusal(cause: io::Error) -> Error {
     }
 }
 
-impl<P: Policy> State<P> {
+impl State {
     /// Writes what waits, as long as the socket takes it; says whether anything went.
-    pub(crate) fn flush(&mut self, engine: &Engine<P>) -> bool {
+    pub(crate) fn flush(&mut self, engine: &Engine) -> bool {
         let mut wrote = false;
         while self.link.has_output() {
             let Some(fd) = self.socket.as_ref().map(AsFd::as_fd) else { return wrote };

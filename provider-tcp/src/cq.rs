@@ -12,7 +12,6 @@ use fabric_core::{Armed, CqOps, Error, RawCompletion, Result};
 
 use crate::NAME;
 use crate::engine::Engine;
-use crate::policy::{Faithful, Policy};
 
 /// What the engine fills. The caller of the contract never has more operations in flight than it made
 /// queues for, so the ring is bounded by that.
@@ -78,19 +77,19 @@ impl Ring {
 }
 
 /// A completion queue.
-pub struct TcpCq<P: Policy = Faithful> {
+pub struct TcpCq {
     pub(crate) ring: Arc<Ring>,
-    engine: Arc<Engine<P>>,
+    engine: Arc<Engine>,
 }
 
-impl<P: Policy> TcpCq<P> {
-    pub(crate) fn new(engine: &Arc<Engine<P>>) -> Result<Self> {
+impl TcpCq {
+    pub(crate) fn new(engine: &Arc<Engine>) -> Result<Self> {
         Ok(TcpCq { ring: Ring::new(engine.stats())?, engine: engine.clone() })
     }
 }
 
 // SAFETY: the ring holds what endpoints pushed, each once, and the descriptor lives in the ring.
-unsafe impl<P: Policy> CqOps for TcpCq<P> {
+unsafe impl CqOps for TcpCq {
     #[inline]
     fn poll(&self, out: &mut [RawCompletion]) -> usize {
         let taken = self.ring.take(out);

@@ -15,16 +15,15 @@ use crate::endpoint::TcpEndpoint;
 use crate::engine::Engine;
 use crate::link::Surroundings;
 use crate::listener::{self, TcpListener};
-use crate::policy::{Faithful, Policy};
 use crate::region::TcpRegistration;
 
 /// A domain.
-pub struct TcpDomain<P: Policy = Faithful> {
-    engine: Arc<Engine<P>>,
+pub struct TcpDomain {
+    engine: Arc<Engine>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl<P: Policy> TcpDomain<P> {
+impl TcpDomain {
     pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>) -> Result<Self> {
         let engine = Engine::new(info, events)?;
         let thread = Some(engine.start()?);
@@ -34,13 +33,13 @@ impl<P: Policy> TcpDomain<P> {
 
 // SAFETY: a registration's memory is reached only through its table entry, with range and rights checked and
 // the entry's gate held; the registration's drop closes the gate.
-unsafe impl<P: Policy> DomainOps for TcpDomain<P> {
-    type Endpoint = TcpEndpoint<P>;
-    type Cq = TcpCq<P>;
+unsafe impl DomainOps for TcpDomain {
+    type Endpoint = TcpEndpoint;
+    type Cq = TcpCq;
     type Registration = TcpRegistration;
-    type Listener = TcpListener<P>;
+    type Listener = TcpListener;
 
-    fn completion_queue(&self, _attr: &CqAttr) -> Result<TcpCq<P>> {
+    fn completion_queue(&self, _attr: &CqAttr) -> Result<TcpCq> {
         TcpCq::new(&self.engine)
     }
 
@@ -50,16 +49,16 @@ unsafe impl<P: Policy> DomainOps for TcpDomain<P> {
         len: usize,
         access: Access,
     ) -> Result<TcpRegistration> {
-        TcpRegistration::new(&self.engine.regions, (addr, len), access, P::KEEP_CLOSED)
+        TcpRegistration::new(&self.engine.regions, (addr, len), access)
     }
 
     fn endpoint(
         &self,
         id: EndpointId,
         attr: &EndpointAttr,
-        send_cq: &TcpCq<P>,
-        recv_cq: &TcpCq<P>,
-    ) -> Result<TcpEndpoint<P>> {
+        send_cq: &TcpCq,
+        recv_cq: &TcpCq,
+    ) -> Result<TcpEndpoint> {
         let around = Surroundings {
             id,
             regions: self.engine.regions.clone(),
@@ -71,12 +70,7 @@ unsafe impl<P: Policy> DomainOps for TcpDomain<P> {
         Ok(TcpEndpoint::new(&self.engine, attr, around))
     }
 
-    fn listen(
-        &self,
-        id: ListenerId,
-        addr: SocketAddr,
-        attr: &ListenerAttr,
-    ) -> Result<TcpListener<P>> {
+    fn listen(&self, id: ListenerId, addr: SocketAddr, attr: &ListenerAttr) -> Result<TcpListener> {
         TcpListener::new(&self.engine, id, addr, attr)
     }
 
@@ -93,7 +87,7 @@ unsafe impl<P: Policy> DomainOps for TcpDomain<P> {
     }
 }
 
-impl<P: Policy> Drop for TcpDomain<P> {
+impl Drop for TcpDomain {
     fn drop(&mut self) {
         self.engine.stop();
         if let Some(thread) = self.thread.take() {

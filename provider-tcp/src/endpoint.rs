@@ -13,30 +13,29 @@ use socket2::SockRef;
 use crate::conn::{Conn, Stage, State};
 use crate::engine::{Engine, Member, Timer, lock};
 use crate::link::{End, READS, Surroundings};
-use crate::policy::{Faithful, Policy};
 use crate::wire::handshake::{Handshake, Kind};
 use crate::{NAME, device, socket};
 
 /// An endpoint.
-pub struct TcpEndpoint<P: Policy = Faithful> {
-    conn: Arc<Conn<P>>,
-    engine: Arc<Engine<P>>,
+pub struct TcpEndpoint {
+    conn: Arc<Conn>,
+    engine: Arc<Engine>,
 }
 
-impl<P: Policy> TcpEndpoint<P> {
-    pub(crate) fn new(engine: &Arc<Engine<P>>, attr: &EndpointAttr, around: Surroundings) -> Self {
+impl TcpEndpoint {
+    pub(crate) fn new(engine: &Arc<Engine>, attr: &EndpointAttr, around: Surroundings) -> Self {
         let conn = Arc::new(Conn::new(engine.name(), attr, around));
         TcpEndpoint { conn, engine: engine.clone() }
     }
 
-    fn hello(state: &mut State<P>, kind: Kind, data: &[u8]) -> Vec<u8> {
+    fn hello(state: &mut State, kind: Kind, data: &[u8]) -> Vec<u8> {
         let credit = state.link.credit();
         // Private data was checked to be short.
         Handshake { kind, data: data.len() as u16, reads: READS, credit }.encode(data)
     }
 
     /// Gives the socket to the connection and to the engine.
-    fn attach(&self, state: &mut State<P>, socket: OwnedFd) -> Result<()> {
+    fn attach(&self, state: &mut State, socket: OwnedFd) -> Result<()> {
         let fd = socket.as_raw_fd();
         let member = Member::Conn(self.conn.clone());
         let interest = Interest::READABLE | Interest::WRITABLE;
@@ -64,7 +63,7 @@ impl<P: Policy> TcpEndpoint<P> {
 // SAFETY: the link completes each accepted operation once (`cancel` and `complete_finished` are the only ways
 // out of its queues); it reaches segments only while the operation is in its queues, or in pieces that `own`
 // copies before the queues are emptied; it writes only to segments of receives, reads and fetching atomics.
-unsafe impl<P: Policy> EndpointOps for TcpEndpoint<P> {
+unsafe impl EndpointOps for TcpEndpoint {
     unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
         let mut guard = lock(&self.conn.state);
         let state = &mut *guard;
@@ -125,7 +124,7 @@ unsafe impl<P: Policy> EndpointOps for TcpEndpoint<P> {
         let mut guard = lock(&self.conn.state);
         let state = &mut *guard;
         let Some((socket, hello)) = inbound.take() else {
-            return Err(Engine::<P>::closed());
+            return Err(Engine::closed());
         };
         // It fails only for a socket whose peer is gone, which the first read tells.
         let _ = socket::tune(&SockRef::from(&socket), inbound.peer.is_ipv6(), &self.conn.attr);

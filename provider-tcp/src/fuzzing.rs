@@ -11,7 +11,6 @@ use fabric_core::{
 
 use crate::cq::Ring;
 use crate::link::{End, Link, READS, Surroundings};
-use crate::policy::Faithful;
 use crate::region::{Table, TcpRegistration};
 use crate::wire::{frame::Header, handshake::Handshake};
 
@@ -41,11 +40,11 @@ pub fn link(bytes: &[u8]) {
     let table = Arc::new(Table::default());
     let mut memory = vec![0u64; 1024];
     let addr = memory.as_mut_ptr().cast::<u8>();
-    let Ok(registration) = TcpRegistration::new(&table, (addr, 4096), Access::ALL, false) else {
+    let Ok(registration) = TcpRegistration::new(&table, (addr, 4096), Access::ALL) else {
         return;
     };
     let (Ok(sends), Ok(recvs)) = (Ring::new(&stats), Ring::new(&stats)) else { return };
-    let mut link = Link::<Faithful>::new(Surroundings {
+    let mut link = Link::new(Surroundings {
         id: EndpointId(1),
         regions: table,
         send_ring: sends.clone(),

@@ -22,7 +22,6 @@ mod engine;
 pub mod fuzzing;
 mod link;
 mod listener;
-pub mod policy;
 pub mod provider;
 mod region;
 mod socket;

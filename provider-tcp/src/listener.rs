@@ -17,7 +17,6 @@ use mio::Interest;
 use mio::unix::SourceFd;
 
 use crate::engine::{Engine, EngineRef, Member, Timer, lock};
-use crate::policy::{Faithful, Policy};
 use crate::wire::handshake::{self, Handshake, Kind};
 use crate::{NAME, device, socket};
 
@@ -29,23 +28,23 @@ const HALF_OPEN: usize = 1024;
 const RETRY: Duration = Duration::from_millis(50);
 
 /// A listening socket.
-pub(crate) struct Door<P: Policy> {
+pub(crate) struct Door {
     name: usize,
     id: ListenerId,
     backlog: usize,
     addr: SocketAddr,
-    state: Mutex<DoorState<P>>,
+    state: Mutex<DoorState>,
     half_open: AtomicUsize,
 }
 
-struct DoorState<P: Policy> {
+struct DoorState {
     socket: Option<std::net::TcpListener>,
-    waiting: VecDeque<Arc<Inbound<P>>>,
+    waiting: VecDeque<Arc<Inbound>>,
 }
 
-impl<P: Policy> Door<P> {
+impl Door {
     /// Takes every connection that waits in the kernel.
-    pub(crate) fn ready(self: &Arc<Self>, engine: &Engine<P>) {
+    pub(crate) fn ready(self: &Arc<Self>, engine: &Engine) {
         loop {
             if self.half_open.load(Ordering::Relaxed) >= HALF_OPEN {
                 engine.deadline(RETRY, self.name, Timer::Accept);
@@ -74,7 +73,7 @@ impl<P: Policy> Door<P> {
     }
 
     /// A hello is there: the request waits for the application, or is refused.
-    fn offer(&self, engine: &Engine<P>, inbound: &Arc<Inbound<P>>) {
+    fn offer(&self, engine: &Engine, inbound: &Arc<Inbound>) {
         let mut state = lock(&self.state);
         if state.socket.is_none() || state.waiting.len() >= self.backlog {
             drop(state);
@@ -100,9 +99,9 @@ impl<P: Policy> Door<P> {
 }
 
 /// A connection that came in and has no endpoint yet.
-pub(crate) struct Inbound<P: Policy> {
+pub(crate) struct Inbound {
     name: usize,
-    door: Arc<Door<P>>,
+    door: Arc<Door>,
     pub(crate) peer: SocketAddr,
     pub(crate) local: Option<SocketAddr>,
     state: Mutex<InboundState>,
@@ -114,13 +113,8 @@ struct InboundState {
     hello: Option<Handshake>,
 }
 
-impl<P: Policy> Inbound<P> {
-    fn open(
-        door: &Arc<Door<P>>,
-        engine: &Engine<P>,
-        stream: std::net::TcpStream,
-        peer: SocketAddr,
-    ) {
+impl Inbound {
+    fn open(door: &Arc<Door>, engine: &Engine, stream: std::net::TcpStream, peer: SocketAddr) {
         if stream.set_nonblocking(true).is_err() {
             return;
         }
@@ -143,7 +137,7 @@ impl<P: Policy> Inbound<P> {
     }
 
     /// Reads the hello.
-    pub(crate) fn ready(self: &Arc<Self>, engine: &Engine<P>) {
+    pub(crate) fn ready(self: &Arc<Self>, engine: &Engine) {
         let mut state = lock(&self.state);
         let mut buffer = [0; handshake::MAX];
         let verdict = loop {
@@ -192,7 +186,7 @@ impl<P: Policy> Inbound<P> {
     }
 
     /// The hello's time is over.
-    pub(crate) fn expired(&self, engine: &Engine<P>) {
+    pub(crate) fn expired(&self, engine: &Engine) {
         let mut state = lock(&self.state);
         if state.hello.is_none() && state.socket.take().is_some() {
             drop(state);
@@ -229,23 +223,19 @@ impl<P: Policy> Inbound<P> {
 
     fn data(&self) -> Box<[u8]> {
         let state = lock(&self.state);
-        let mut data = state.bytes.get(handshake::LEN..).unwrap_or_default().to_vec();
-        if P::PAD_DATA {
-            data.resize(data.len().next_multiple_of(64), 0);
-        }
-        data.into()
+        state.bytes.get(handshake::LEN..).unwrap_or_default().into()
     }
 }
 
 /// A listener.
-pub struct TcpListener<P: Policy = Faithful> {
-    door: Arc<Door<P>>,
-    engine: EngineRef<P>,
+pub struct TcpListener {
+    door: Arc<Door>,
+    engine: EngineRef,
 }
 
-impl<P: Policy> TcpListener<P> {
+impl TcpListener {
     pub(crate) fn new(
-        engine: &Arc<Engine<P>>,
+        engine: &Arc<Engine>,
         id: ListenerId,
         addr: SocketAddr,
         attr: &ListenerAttr,
@@ -269,7 +259,7 @@ impl<P: Policy> TcpListener<P> {
     }
 }
 
-impl<P: Policy> ListenerOps for TcpListener<P> {
+impl ListenerOps for TcpListener {
     fn local_addr(&self) -> SocketAddr {
         self.door.addr
     }
@@ -283,7 +273,7 @@ impl<P: Policy> ListenerOps for TcpListener<P> {
     }
 }
 
-impl<P: Policy> Drop for TcpListener<P> {
+impl Drop for TcpListener {
     fn drop(&mut self) {
         self.door.close();
         if let Some(engine) = self.engine.upgrade() {
@@ -293,14 +283,10 @@ impl<P: Policy> Drop for TcpListener<P> {
 }
 
 /// Rejects a request that the application took.
-pub(crate) fn reject<P: Policy>(engine: &Engine<P>, request: RequestId, data: &[u8]) -> Result<()> {
+pub(crate) fn reject(engine: &Engine, request: RequestId, data: &[u8]) -> Result<()> {
     match lock(&engine.requests).remove(&request) {
         Some(inbound) => {
-            let mut padded = data.to_vec();
-            if P::PAD_DATA {
-                padded.resize(data.len().next_multiple_of(64), 0);
-            }
-            inbound.answer(Kind::Reject, &padded);
+            inbound.answer(Kind::Reject, data);
             Ok(())
         }
         None => Err(Error::state("reject", "the request was answered before")),

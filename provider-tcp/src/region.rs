@@ -70,8 +70,6 @@ impl Table {
 pub struct TcpRegistration {
     table: Arc<Table>,
     entry: Arc<Entry>,
-    /// Tests only: the key outlives the registration.
-    keep: bool,
 }
 
 impl TcpRegistration {
@@ -79,7 +77,6 @@ impl TcpRegistration {
         table: &Arc<Table>,
         (addr, len): (*mut u8, usize),
         access: Access,
-        keep: bool,
     ) -> Result<Self> {
         memory::probe(addr, len, access)?;
         let mut entries = table.entries.write().unwrap_or_else(PoisonError::into_inner);
@@ -92,7 +89,7 @@ impl TcpRegistration {
         let entry = Arc::new(Entry { key, addr, len: len as u64, access, open: RwLock::new(true) });
         entries.insert(key, entry.clone());
         drop(entries);
-        Ok(TcpRegistration { table: table.clone(), entry, keep })
+        Ok(TcpRegistration { table: table.clone(), entry })
     }
 }
 
@@ -120,9 +117,6 @@ impl RegistrationOps for TcpRegistration {
 
 impl Drop for TcpRegistration {
     fn drop(&mut self) {
-        if self.keep {
-            return;
-        }
         let mut entries = self.table.entries.write().unwrap_or_else(PoisonError::into_inner);
         entries.remove(&self.entry.key);
         drop(entries);
@@ -137,7 +131,7 @@ mod tests {
 
     fn register(table: &Arc<Table>, bytes: &mut [u64]) -> TcpRegistration {
         let range = (bytes.as_mut_ptr().cast(), size_of_val(bytes));
-        TcpRegistration::new(table, range, Access::ALL, false).unwrap()
+        TcpRegistration::new(table, range, Access::ALL).unwrap()
     }
 
     #[test]

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::{Engine, lock};
 use crate::conn::{Conn, Step};
-use crate::policy::Policy;
 
 /// Bytes that are read at a time when they are not read where they belong.
 const SCRATCH: usize = 64 << 10;
@@ -18,18 +17,18 @@ const PATIENCE_MANY: u32 = 2;
 const FEW: usize = 4;
 
 /// The hot connections, each with the number of reads that found nothing, and the buffer they share.
-pub(super) struct Drive<P: Policy> {
-    hot: Vec<(Arc<Conn<P>>, u32)>,
+pub(super) struct Drive {
+    hot: Vec<(Arc<Conn>, u32)>,
     scratch: Box<[u8]>,
     turn: u32,
 }
 
-impl<P: Policy> Drive<P> {
+impl Drive {
     pub(super) fn new() -> Self {
         Drive { hot: Vec::new(), scratch: vec![0; SCRATCH].into(), turn: 0 }
     }
 
-    fn absorb(&mut self, engine: &Engine<P>) {
+    fn absorb(&mut self, engine: &Engine) {
         if engine.has_heated.swap(false, Ordering::AcqRel) {
             self.hot.extend(lock(&engine.heated).drain(..).map(|conn| (conn, 0)));
         }
@@ -37,7 +36,7 @@ impl<P: Policy> Drive<P> {
 
     /// A step for an application that polls: what came is executed, what is due waits for the next step if it
     /// can, because the application may be about to send something that it can ride on.
-    pub(super) fn inline(&mut self, engine: &Engine<P>) {
+    pub(super) fn inline(&mut self, engine: &Engine) {
         self.turn = self.turn.wrapping_add(1);
         if (self.hot.is_empty() || self.turn.is_multiple_of(LOOK))
             && let Ok(mut selector) = engine.selector.try_lock()
@@ -63,14 +62,10 @@ impl<P: Policy> Drive<P> {
     }
 
     /// A step for the thread: everything that is due goes out. Says whether more is to be done at once.
-    pub(super) fn background(&mut self, engine: &Engine<P>) -> bool {
+    pub(super) fn background(&mut self, engine: &Engine) -> bool {
         self.absorb(engine);
         let mut at = 0;
         while let Some((conn, _)) = self.hot.get_mut(at) {
-            if P::NO_THREAD && conn.is_open() {
-                at += 1;
-                continue;
-            }
             match conn.step(engine, &mut self.scratch, true) {
                 Step::More => at += 1,
                 _ => {
@@ -79,12 +74,12 @@ impl<P: Policy> Drive<P> {
                 }
             }
         }
-        at > 0 && !P::NO_THREAD || engine.has_heated.load(Ordering::Acquire)
+        at > 0 || engine.has_heated.load(Ordering::Acquire)
     }
 }
 
 /// Takes a connection off the hot list, unless the selector has just named it.
-fn cool<P: Policy>(engine: &Engine<P>, conn: &Arc<Conn<P>>) {
+fn cool(engine: &Engine, conn: &Arc<Conn>) {
     if conn.cool() {
         engine.heat(conn);
     }

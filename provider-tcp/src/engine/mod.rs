@@ -34,7 +34,6 @@ use mio::{Interest, Registry, Token, Waker};
 use crate::NAME;
 use crate::conn::Conn;
 use crate::listener::{Door, Inbound};
-use crate::policy::Policy;
 use crate::region::Table;
 use drive::Drive;
 use selector::Selector;
@@ -47,13 +46,13 @@ const TICK: Duration = Duration::from_millis(1);
 const WAKE: Token = Token(0);
 
 /// What has a socket.
-pub(crate) enum Member<P: Policy> {
-    Conn(Arc<Conn<P>>),
-    Door(Arc<Door<P>>),
-    Inbound(Arc<Inbound<P>>),
+pub(crate) enum Member {
+    Conn(Arc<Conn>),
+    Door(Arc<Door>),
+    Inbound(Arc<Inbound>),
 }
 
-impl<P: Policy> Clone for Member<P> {
+impl Clone for Member {
     fn clone(&self) -> Self {
         match self {
             Member::Conn(conn) => Member::Conn(conn.clone()),
@@ -64,18 +63,18 @@ impl<P: Policy> Clone for Member<P> {
 }
 
 /// The engine of a domain.
-pub(crate) struct Engine<P: Policy> {
+pub(crate) struct Engine {
     pub(crate) info: Info,
     pub(crate) events: Arc<dyn EventSink>,
     pub(crate) regions: Arc<Table>,
     stats: Arc<Stats>,
-    members: Mutex<HashMap<usize, Member<P>>>,
+    members: Mutex<HashMap<usize, Member>>,
     next_member: AtomicUsize,
-    pub(crate) requests: Mutex<HashMap<RequestId, Arc<Inbound<P>>>>,
+    pub(crate) requests: Mutex<HashMap<RequestId, Arc<Inbound>>>,
     next_request: AtomicU64,
-    drive: Mutex<Drive<P>>,
+    drive: Mutex<Drive>,
     /// Connections that become hot with the next step.
-    heated: Mutex<Vec<Arc<Conn<P>>>>,
+    heated: Mutex<Vec<Arc<Conn>>>,
     has_heated: AtomicBool,
     selector: Mutex<Selector>,
     registry: Registry,
@@ -94,7 +93,7 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<P: Policy> Engine<P> {
+impl Engine {
     pub(crate) fn new(info: &Info, events: Arc<dyn EventSink>) -> Result<Arc<Self>> {
         let fail = |cause| Error::system("open domain", NAME, cause);
         let selector = Selector::new().map_err(fail)?;
@@ -173,7 +172,7 @@ impl<P: Policy> Engine<P> {
         &self,
         source: &mut impl mio::event::Source,
         name: usize,
-        member: Member<P>,
+        member: Member,
         interest: Interest,
     ) -> Result<()> {
         lock(&self.members).insert(name, member);
@@ -196,7 +195,7 @@ impl<P: Policy> Engine<P> {
         drop(gone);
     }
 
-    fn member(&self, name: usize) -> Option<Member<P>> {
+    fn member(&self, name: usize) -> Option<Member> {
         lock(&self.members).get(&name).cloned()
     }
 
@@ -246,7 +245,7 @@ impl<P: Policy> Engine<P> {
     }
 
     /// Makes a connection part of the next step.
-    pub(crate) fn heat(&self, conn: &Arc<Conn<P>>) {
+    pub(crate) fn heat(&self, conn: &Arc<Conn>) {
         if conn.mark_hot() {
             lock(&self.heated).push(conn.clone());
             self.has_heated.store(true, Ordering::Release);
@@ -255,7 +254,7 @@ impl<P: Policy> Engine<P> {
 
     /// As [`heat`](Engine::heat), for who is not part of a step: if the thread has taken over meanwhile it is
     /// woken to look. (It clears `ticking` before it looks at `has_heated`; here it is the other way round.)
-    pub(crate) fn heat_from_outside(&self, conn: &Arc<Conn<P>>) {
+    pub(crate) fn heat_from_outside(&self, conn: &Arc<Conn>) {
         if conn.mark_hot() {
             lock(&self.heated).push(conn.clone());
             self.has_heated.store(true, Ordering::SeqCst);
@@ -377,4 +376,4 @@ impl<P: Policy> Engine<P> {
 }
 
 /// For what must not keep the engine alive.
-pub(crate) type EngineRef<P> = Weak<Engine<P>>;
+pub(crate) type EngineRef = Weak<Engine>;

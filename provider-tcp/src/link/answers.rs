@@ -5,10 +5,9 @@ use smallvec::SmallVec;
 
 use super::Link;
 use super::sends::Breach;
-use crate::policy::Policy;
 use crate::socket::Run;
 
-impl<P: Policy> Link<P> {
+impl Link {
     /// Completes what is finished, in posting order.
     pub(super) fn complete_finished(&mut self) {
         while let Some(entry) = self.sends.pop_finished() {

@@ -10,7 +10,6 @@ use fabric_core::{DisconnectReason, Error, Event, Status};
 use super::recvs::Receive;
 use super::sends::Breach;
 use super::{Link, Phase};
-use crate::policy::Policy;
 use crate::wire::Malformed;
 use crate::wire::frame::Kind;
 
@@ -38,7 +37,7 @@ pub(super) enum LastWord {
     Nak(u32, Status),
 }
 
-impl<P: Policy> Link<P> {
+impl Link {
     /// Ends the connection from this side, or because it was found ended. Harmless when repeated.
     pub(crate) fn end(&mut self, end: End) {
         if matches!(self.phase, Phase::Ending | Phase::Closed) {
@@ -88,10 +87,6 @@ impl<P: Policy> Link<P> {
     /// The target refuses a request: the peer gets a nak behind the answers to what came before, and this
     /// side is dead too. `receive` is the one that the request took, with its status.
     pub(super) fn refuse(&mut self, seq: u32, status: Status, receive: Option<(Receive, Status)>) {
-        if P::CARRY_ON {
-            self.nak_only(seq);
-            return;
-        }
         let word = LastWord::Nak(seq, status);
         self.finish(DisconnectReason::OperationFailed, Status::Canceled, word, receive);
     }
@@ -99,12 +94,6 @@ impl<P: Policy> Link<P> {
     /// As [`refuse`](Link::refuse), when the answer is already on its way.
     pub(super) fn refuse_answer(&mut self, seq: u32) {
         self.refuse(seq, Status::RemoteAccess, None);
-    }
-
-    /// Tests only: refuses a request and carries on.
-    pub(super) fn nak_only(&mut self, seq: u32) {
-        let header = self.header(Kind::Nak { status: Status::RemoteAccess }, 0, seq);
-        self.outgoing.copied(|buffer| header.encode(buffer));
     }
 
     /// The peer refused a request.

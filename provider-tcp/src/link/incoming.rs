@@ -9,7 +9,6 @@ use super::answers::scatter;
 use super::sends::Breach;
 use super::target::{Message, Place};
 use super::{Link, Phase};
-use crate::policy::Policy;
 use crate::region::Entry;
 use crate::socket::{MAX_RUNS, Run};
 use crate::wire::frame::{self, Header, Kind};
@@ -83,7 +82,7 @@ impl Incoming {
     }
 }
 
-impl<P: Policy> Link<P> {
+impl Link {
     /// Receives once: `read` fills runs of memory and says how many bytes came. What came is processed.
     /// Gives the result of `read`, and whether the runs were filled, so that more may wait.
     pub(crate) fn receive<E>(
@@ -196,11 +195,7 @@ impl<P: Policy> Link<P> {
     }
 
     fn take_frame(&mut self, header: &Header) -> Result<(), Breach> {
-        if !P::COMPLETE_AT_WRITE {
-            self.sends.hear(header.ack, header.credit)?;
-        } else {
-            self.sends.hear_credit(header.credit);
-        }
+        self.sends.hear(header.ack, header.credit)?;
         self.announce(&[]);
         let len = header.len as usize;
         match header.kind {

@@ -19,7 +19,6 @@ mod target;
 mod tests;
 mod transmit;
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use fabric_core::stats::Stats;
@@ -32,7 +31,6 @@ use smallvec::SmallVec;
 pub(crate) use close::End;
 
 use crate::cq::Ring;
-use crate::policy::Policy;
 use crate::region::Table;
 use crate::wire::frame::Header;
 use close::LastWord;
@@ -72,7 +70,7 @@ pub(crate) struct Surroundings {
 type Made = SmallVec<[RawCompletion; 8]>;
 
 /// One connection's protocol.
-pub(crate) struct Link<P: Policy> {
+pub(crate) struct Link {
     around: Surroundings,
     phase: Phase,
     /// Whether the application heard `Connected`.
@@ -85,10 +83,9 @@ pub(crate) struct Link<P: Policy> {
     last_word: LastWord,
     made_sends: Made,
     made_recvs: Made,
-    policy: PhantomData<fn() -> P>,
 }
 
-impl<P: Policy> Link<P> {
+impl Link {
     pub(crate) fn new(around: Surroundings) -> Self {
         Link {
             around,
@@ -102,7 +99,6 @@ impl<P: Policy> Link<P> {
             last_word: LastWord::default(),
             made_sends: Made::new(),
             made_recvs: Made::new(),
-            policy: PhantomData,
         }
     }
 
@@ -143,17 +139,9 @@ impl<P: Policy> Link<P> {
         if self.phase != Phase::Open || !self.announced {
             return Err(Error::NotConnected);
         }
-        for one in work {
-            if P::DROP_EMPTY && sends::is_empty_send(one) {
-                self.complete_send(one.token, one.flags, Status::Ok);
-                continue;
-            }
-            self.sends.push(one);
-        }
+        work.iter().for_each(|one| self.sends.push(one));
         self.fill();
-        if !P::LATE_INJECT {
-            self.sends.keep_injected();
-        }
+        self.sends.keep_injected();
         self.deliver();
         Ok(())
     }
@@ -168,8 +156,7 @@ impl<P: Policy> Link<P> {
     }
 
     fn complete_send(&mut self, token: fabric_core::Token, flags: SendFlags, status: Status) {
-        let quiet = !flags.contains(SendFlags::SIGNALED);
-        if quiet && (status == Status::Ok || P::SILENT_ERRORS) {
+        if !flags.contains(SendFlags::SIGNALED) && status == Status::Ok {
             return;
         }
         let mut completion = RawCompletion::new(token, status);
@@ -254,7 +241,7 @@ fn code_of(status: Status) -> u32 {
     }
 }
 
-impl<P: Policy> Link<P> {
+impl Link {
     /// A header with the present ack and credit, which it thereby tells the peer.
     fn header(&mut self, kind: crate::wire::frame::Kind, len: u32, seq: u32) -> Header {
         let (ack, credit) = (self.incoming.tell_ack(), self.recvs.announce());

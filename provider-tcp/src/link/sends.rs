@@ -41,10 +41,6 @@ impl Entry {
     }
 }
 
-pub(super) fn is_empty_send(work: &SendWork<'_>) -> bool {
-    matches!(work.op, SendOp::Send { imm: None }) && work.segments.is_empty()
-}
-
 /// The send queue.
 #[derive(Default)]
 pub(super) struct Sends {
@@ -117,10 +113,10 @@ impl Sends {
     }
 
     /// The operation to transmit next, if it may be, with its number and how many of its bytes went before.
-    pub(super) fn next(&self, fences: bool) -> Option<(&Entry, u32, usize)> {
+    pub(super) fn next(&self) -> Option<(&Entry, u32, usize)> {
         let entry = self.entries.get(self.started)?;
         if !self.begun {
-            if entry.flags.contains(SendFlags::FENCE) && self.reads > 0 && fences {
+            if entry.flags.contains(SendFlags::FENCE) && self.reads > 0 {
                 return None;
             }
             if entry.needs_credit() && self.credit == self.consumed {
@@ -200,16 +196,6 @@ impl Sends {
     /// Whether the operation `seq` has been transmitted, at least in part, and not completed.
     pub(super) fn is_out(&self, seq: u32) -> bool {
         (seq.wrapping_sub(self.first) as usize) < self.started + usize::from(self.begun)
-    }
-
-    /// Tests only: hears of receives and of nothing else.
-    pub(super) fn hear_credit(&mut self, credit: u32) {
-        self.credit = credit;
-    }
-
-    /// Tests only: takes everything transmitted for accepted.
-    pub(super) fn assume_accepted(&mut self) {
-        self.acked = self.first.wrapping_add(self.started as u32);
     }
 
     /// The number of the oldest operation.

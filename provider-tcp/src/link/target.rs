@@ -8,7 +8,6 @@ use fabric_core::{Access, AtomicCall, RawCompletion, RemoteAddr, Status, memory}
 use super::recvs::Receive;
 use super::sends::{Breach, received};
 use super::{Link, READS};
-use crate::policy::Policy;
 use crate::region::Entry;
 
 /// A send or write of the peer that is coming in.
@@ -28,8 +27,6 @@ pub(super) enum Place {
     Write { entry: Arc<Entry>, addr: u64, receive: Option<Receive> },
     /// It has no bytes; with immediate data it consumes a receive.
     Empty(Option<Receive>),
-    /// Tests only: its bytes are dropped.
-    Nowhere,
 }
 
 impl Message {
@@ -38,7 +35,6 @@ impl Message {
         match self.place {
             Place::Receive(receive) => Some(receive),
             Place::Write { receive, .. } | Place::Empty(receive) => receive,
-            Place::Nowhere => None,
         }
     }
 }
@@ -81,7 +77,7 @@ impl Answers {
     }
 }
 
-impl<P: Policy> Link<P> {
+impl Link {
     pub(super) fn begin_send(
         &mut self,
         seq: u32,
@@ -89,7 +85,7 @@ impl<P: Policy> Link<P> {
         imm: Option<u32>,
     ) -> Result<(), Breach> {
         let receive = self.recvs.take().ok_or(Breach("a message without a credit"))?;
-        if total as usize > receive.len && !P::TRUNCATE {
+        if total as usize > receive.len {
             self.refuse(seq, Status::TooLong, Some((receive, Status::TooLong)));
             return Ok(());
         }
@@ -106,20 +102,14 @@ impl<P: Policy> Link<P> {
         to: RemoteAddr,
     ) -> Result<(), Breach> {
         let receive = match imm {
-            Some(_) if !P::FREE_IMMEDIATE => {
-                Some(self.recvs.take().ok_or(Breach("an immediate without a credit"))?)
-            }
-            _ => None,
+            Some(_) => Some(self.recvs.take().ok_or(Breach("an immediate without a credit"))?),
+            None => None,
         };
-        let place = if total == 0 && !P::CHECK_EMPTY {
+        let place = if total == 0 {
             Place::Empty(receive)
         } else {
             match self.check(to, total.into(), Access::REMOTE_WRITE) {
                 Some(entry) => Place::Write { entry, addr: to.addr, receive },
-                None if P::CARRY_ON => {
-                    self.nak_only(seq);
-                    Place::Nowhere
-                }
                 None => {
                     let receive = receive.map(|receive| (receive, Status::Canceled));
                     self.refuse(seq, Status::RemoteAccess, receive);
@@ -134,9 +124,7 @@ impl<P: Policy> Link<P> {
     /// The region that `key` opens, if all of the range is inside and it grants `need`.
     fn check(&self, at: RemoteAddr, len: u64, need: Access) -> Option<Arc<Entry>> {
         let entry = self.around.regions.find(at.key)?;
-        let inside = entry.contains(at.addr, len) || P::SKIP_BOUNDS && entry.contains(at.addr, 0);
-        let granted = entry.grants(need) || P::SKIP_RIGHTS;
-        (inside && granted).then_some(entry)
+        (entry.contains(at.addr, len) && entry.grants(need)).then_some(entry)
     }
 
     /// All bytes of the message are there.
@@ -145,14 +133,10 @@ impl<P: Policy> Link<P> {
         self.incoming.accept();
         let (total, imm) = (message.total, message.imm);
         let completion = match message.place {
-            Place::Receive(receive) => {
-                let len = total.min(receive.len);
-                Some(received(receive.token, len as u32, imm, false))
-            }
+            Place::Receive(receive) => Some(received(receive.token, total as u32, imm, false)),
             Place::Write { receive, .. } | Place::Empty(receive) => {
                 receive.map(|receive| received(receive.token, total as u32, imm, true))
             }
-            Place::Nowhere => None,
         };
         self.made_recvs.extend(completion);
     }
@@ -163,7 +147,7 @@ impl<P: Policy> Link<P> {
         from: RemoteAddr,
         len: usize,
     ) -> Result<(), Breach> {
-        let entry = if len == 0 && !P::CHECK_EMPTY {
+        let entry = if len == 0 {
             None
         } else {
             match self.check(from, len as u64, Access::REMOTE_READ) {
@@ -205,9 +189,6 @@ impl<P: Policy> Link<P> {
     }
 
     pub(super) fn finish_receive(&mut self, receive: &Receive, status: Status) {
-        if P::NO_RECV_FLUSH && status == Status::Canceled {
-            return;
-        }
         let mut completion = RawCompletion::new(receive.token, status);
         completion.provider_code = super::code_of(status);
         self.made_recvs.push(completion);

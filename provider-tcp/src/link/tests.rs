@@ -13,7 +13,6 @@ use proptest::prelude::*;
 
 use super::{End, Link, Phase, READS, Surroundings};
 use crate::cq::Ring;
-use crate::policy::Faithful;
 use crate::region::{Table, TcpRegistration};
 use crate::wire::frame::{Header, Kind};
 
@@ -32,7 +31,7 @@ const HALF: usize = 1 << 20;
 
 /// A link with its memory: the first half is for its own operations, the second is the peer's to reach.
 struct Node {
-    link: Link<Faithful>,
+    link: Link,
     memory: Vec<u64>,
     registration: Option<TcpRegistration>,
     sends: Arc<Ring>,
@@ -49,8 +48,7 @@ impl Node {
         let (table, events) = (Arc::new(Table::default()), Arc::new(Events::default()));
         let mut memory = vec![0u64; 2 * HALF / 8];
         let shared = memory.as_mut_ptr().cast::<u8>().wrapping_add(HALF);
-        let registration =
-            TcpRegistration::new(&table, (shared, HALF), Access::ALL, false).unwrap();
+        let registration = TcpRegistration::new(&table, (shared, HALF), Access::ALL).unwrap();
         let (sends, recvs) = (Ring::new(&stats).unwrap(), Ring::new(&stats).unwrap());
         let link = Link::new(Surroundings {
             id: EndpointId(1),

@@ -5,7 +5,6 @@ use fabric_core::{SendFlags, SendOp};
 use super::sends::Entry;
 use super::target::Answer;
 use super::{Link, Phase};
-use crate::policy::Policy;
 use crate::wire::frame::{Header, Kind};
 
 /// No more is cut while this many bytes wait for the socket.
@@ -16,7 +15,7 @@ const FRAGMENT: usize = 256 << 10;
 /// Payloads up to this are copied behind their header: cheaper than a run of their own.
 const COPY: usize = 2048;
 
-impl<P: Policy> Link<P> {
+impl Link {
     /// Cuts as much as may be transmitted now into the stream.
     pub(crate) fn fill(&mut self) {
         while self.outgoing.queued() < MOST_QUEUED {
@@ -46,7 +45,7 @@ impl<P: Policy> Link<P> {
     }
 
     fn cut_request(&mut self) -> bool {
-        let Some((entry, seq, cut)) = self.sends.next(!P::NO_FENCE) else { return false };
+        let Some((entry, seq, cut)) = self.sends.next() else { return false };
         let message = matches!(entry.op, SendOp::Send { .. } | SendOp::Write { .. });
         let payload = if message { (entry.len - cut).min(FRAGMENT) } else { 0 };
         let all = !message || cut + payload == entry.len;
@@ -79,12 +78,6 @@ impl<P: Policy> Link<P> {
             (skip, left) = (0, left - part);
         }
         self.sends.advance(payload, all);
-        if P::COMPLETE_AT_WRITE {
-            // The memory may be reused at once.
-            self.outgoing.own();
-            self.sends.assume_accepted();
-            self.complete_finished();
-        }
         true
     }
 
