@@ -89,6 +89,15 @@ impl AnyProvider {
         }
     }
 
+    /// For tests: with a seed, the provider takes every liberty that the contract leaves, if it knows how to.
+    #[cfg_attr(not(feature = "tcp"), allow(unused_variables))]
+    pub(crate) fn adversary(&mut self, seed: Option<u64>) {
+        #[cfg(feature = "tcp")]
+        if let AnyProvider::Tcp(provider) = self {
+            *provider = provider.adversary(seed);
+        }
+    }
+
     pub(crate) fn devices(&self) -> Vec<Device> {
         match self {
             #[cfg(feature = "tcp")]
@@ -99,10 +108,18 @@ impl AnyProvider {
         }
     }
 
-    pub(crate) fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<AnyDomain> {
+    #[cfg_attr(not(feature = "tcp"), allow(unused_variables))]
+    pub(crate) fn open(
+        &self,
+        info: &Info,
+        events: Arc<dyn EventSink>,
+        adversary: Option<u64>,
+    ) -> Result<AnyDomain> {
         Ok(match self {
             #[cfg(feature = "tcp")]
-            AnyProvider::Tcp(provider) => AnyDomain::Tcp(Provider::open(provider, info, events)?),
+            AnyProvider::Tcp(provider) => {
+                AnyDomain::Tcp(Provider::open(&provider.adversary(adversary), info, events)?)
+            }
             #[cfg(feature = "verbs")]
             AnyProvider::Verbs(provider) => {
                 AnyDomain::Verbs(Provider::open(provider, info, events)?)

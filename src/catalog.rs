@@ -75,6 +75,17 @@ impl Catalog {
         Catalog { providers: Vec::new() }
     }
 
+    /// For tests: TCP takes every liberty that the contract leaves and that nature rarely takes. It cuts what it
+    /// sends and receives anywhere, puts off acknowledgements, credits and answers, serves connections in odd orders
+    /// and is late. What the contract guarantees still holds, so a program that relies on no more works as before,
+    /// only slower. Choices follow from the seed. Other providers are as they are.
+    ///
+    /// `FABRIC_TCP_ADVERSARY` does the same for a program as it is.
+    pub fn adversary(mut self, seed: u64) -> Self {
+        self.providers.iter_mut().for_each(|provider| provider.adversary(Some(seed)));
+        self
+    }
+
     /// Adds a provider, behind those already there. Its name must be new.
     ///
     /// # Errors
@@ -184,7 +195,7 @@ impl Catalog {
                         log::warn!("{selection}");
                     }
                     let hub = Hub::new()?;
-                    let ops = provider.open(&info, hub.clone())?;
+                    let ops = provider.open(&info, hub.clone(), settings.adversary)?;
                     return Ok(Domain::new(ops, hub, info, selection, settings.endpoint));
                 }
                 Err(reason) if device.is_empty() => passed_over.push(format!("{name}: {reason}")),

@@ -19,7 +19,7 @@ pub struct Variable {
 }
 
 /// Every environment variable that this library reads.
-pub const VARIABLES: [Variable; 3] = [
+pub const VARIABLES: [Variable; 4] = [
     Variable {
         name: PROVIDER,
         meaning: "which provider to use: names in order of preference (`verbs,tcp`), each with a device if \
@@ -37,17 +37,25 @@ pub const VARIABLES: [Variable; 3] = [
                   three of these; 0 turns it off",
         default: "10",
     },
+    Variable {
+        name: ADVERSARY,
+        meaning: "for tests: TCP takes every liberty that the contract leaves (cuts, delays, odd orders), as \
+                  this seed says (a whole number)",
+        default: "none: TCP does its best",
+    },
 ];
 
 const PROVIDER: &str = "FABRIC_PROVIDER";
 const CONNECT_TIMEOUT: &str = "FABRIC_CONNECT_TIMEOUT_MS";
 const LIVENESS: &str = "FABRIC_LIVENESS_S";
+const ADVERSARY: &str = "FABRIC_TCP_ADVERSARY";
 
 /// What the environment says.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) choice: Choice,
     pub(crate) endpoint: EndpointAttr,
+    pub(crate) adversary: Option<u64>,
 }
 
 impl Settings {
@@ -66,6 +74,7 @@ impl Settings {
         if let Some(s) = number(&get, LIVENESS, 0, 3600)? {
             settings.endpoint.liveness = (s > 0).then(|| Duration::from_secs(s));
         }
+        settings.adversary = number(&get, ADVERSARY, 0, u64::MAX)?;
         Ok(settings)
     }
 }
@@ -99,6 +108,7 @@ mod tests {
         let settings = with(CONNECT_TIMEOUT, "250").unwrap();
         assert_eq!(settings.endpoint.connect_timeout, Duration::from_millis(250));
         assert_eq!(with(LIVENESS, "0").unwrap().endpoint.liveness, None);
+        assert_eq!(with(ADVERSARY, "7").unwrap().adversary, Some(7));
         for bad in ["", "soon", "-1", "3600001"] {
             let text = with(CONNECT_TIMEOUT, bad).unwrap_err().to_string();
             assert!(text.contains(CONNECT_TIMEOUT) && text.contains("1..=3600000"), "{text}");

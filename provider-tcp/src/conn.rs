@@ -1,5 +1,6 @@
 //! Connections: a link and its socket, from the first system call to the last.
 
+use std::borrow::Cow;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,8 +11,10 @@ use std::time::Duration;
 use fabric_core::{EndpointAttr, Error, Failure};
 use socket2::SockRef;
 
+use crate::adversary::{PutOff, Whims};
 use crate::engine::{Engine, Timer, lock};
 use crate::link::{End, Link, Phase, Surroundings};
+use crate::socket::Run;
 use crate::wire::handshake::{Handshake, Kind};
 use crate::{NAME, socket};
 
@@ -64,6 +67,8 @@ pub(crate) struct State {
     /// Something was unanswered at the last liveness look, and how many looks in a row nothing was heard.
     unanswered: bool,
     silent: u32,
+    /// Tests only: the adversary's choices.
+    whims: Option<Whims>,
 }
 
 /// A link and its socket. The engine has it as long as the socket is open, the endpoint as long as it lives.
@@ -80,7 +85,12 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(name: usize, attr: &EndpointAttr, around: Surroundings) -> Self {
+    pub(crate) fn new(
+        name: usize,
+        attr: &EndpointAttr,
+        around: Surroundings,
+        whims: Option<Whims>,
+    ) -> Self {
         let state = State {
             link: Link::new(around),
             stage: Stage::New,
@@ -93,6 +103,7 @@ impl Conn {
             watched: false,
             unanswered: false,
             silent: 0,
+            whims,
         };
         Conn {
             name,
@@ -129,6 +140,9 @@ impl Conn {
         }
         let mut guard = lock(&self.state);
         let state = &mut *guard;
+        if state.whims.is_some() && state.is_left_alone() {
+            return Step::Quiet;
+        }
         let step = match state.stage {
             Stage::New => Step::Quiet,
             Stage::Over => Step::Over,
@@ -158,17 +172,18 @@ impl Conn {
             }
             let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
             engine.stats().system_calls.add(1);
+            let most = state.whims.as_mut().map_or(usize::MAX, Whims::most);
             // SAFETY: the link gives memory of operations in flight, of a region that it holds open during the
             // call, and the scratch buffer, to which only this call writes.
-            let got = state.link.receive(scratch, |runs| unsafe { socket::receive(fd, runs) });
-            match got {
+            let read = |runs: &[Run]| unsafe { socket::receive(fd, &within(most, runs)) };
+            match state.link.receive(scratch, read) {
                 Ok((0, _)) => {
                     self.lost(engine, state);
                     return Step::Over;
                 }
-                Ok((_, filled)) => {
+                Ok((got, filled)) => {
                     step = Step::Dry;
-                    if !filled && !self.ended.load(Ordering::Acquire) {
+                    if !filled && got < most && !self.ended.load(Ordering::Acquire) {
                         break;
                     }
                 }
@@ -185,12 +200,16 @@ impl Conn {
         }
         state.flush(engine);
         self.settle(engine, state);
+        if state.whims.is_some() && step != Step::Quiet {
+            state.put_off(engine);
+        }
         if matches!(state.stage, Stage::Over) { Step::Over } else { step }
     }
 
     /// The stream from the peer has ended.
     fn lost(&self, engine: &Engine, state: &mut State) {
         // The peer may still read: what was executed for it just now, or refused, is answered.
+        state.link.put_off(PutOff::default());
         state.link.fill();
         state.flush(engine);
         state.link.end(End::Lost);
@@ -331,7 +350,7 @@ impl Conn {
                 self.settle(engine, state);
             }
             Timer::Liveness => self.look(engine, state),
-            Timer::Accept => {}
+            Timer::Accept | Timer::PutOff => {}
         }
     }
 
@@ -384,6 +403,20 @@ impl Conn {
     }
 }
 
+/// The first `most` bytes of `runs`.
+fn within(most: usize, runs: &[Run]) -> Cow<'_, [Run]> {
+    if most == usize::MAX {
+        return Cow::Borrowed(runs);
+    }
+    let mut left = most;
+    let cut = runs.iter().map(|&(base, len)| {
+        let part = len.min(left);
+        left -= part;
+        (base, part)
+    });
+    cut.take_while(|&(_, part)| part > 0).collect()
+}
+
 /// Why the kernel did not connect.
 fn refusal(cause: io::Error) -> Error {
     match cause.kind() {
@@ -404,9 +437,11 @@ impl State {
         while self.link.has_output() {
             let Some(fd) = self.socket.as_ref().map(AsFd::as_fd) else { return wrote };
             engine.stats().system_calls.add(1);
+            let most = self.whims.as_mut().map_or(usize::MAX, Whims::most);
             // SAFETY: the link gives memory of operations in flight, of regions that it holds open during the
             // call, and its own.
-            match self.link.transmit(|runs| unsafe { socket::transmit(fd, runs) }) {
+            let write = |runs: &[Run]| unsafe { socket::transmit(fd, &within(most, runs)) };
+            match self.link.transmit(write) {
                 Ok(_) => wrote = true,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.full = true;
@@ -416,9 +451,47 @@ impl State {
                 Err(_) => return wrote,
             }
             self.link.fill();
+            if self.whims.is_some() && self.pretends_full(engine) {
+                self.full = true;
+                return wrote;
+            }
         }
         self.full = false;
         wrote
+    }
+
+    /// Tests only: the socket takes no more for a while, so to speak.
+    #[cold]
+    fn pretends_full(&mut self, engine: &Engine) -> bool {
+        let Some(whims) = &mut self.whims else { return false };
+        let pretends = self.link.phase() == Phase::Open && whims.once_in(16);
+        if pretends {
+            whims.wait(engine);
+        }
+        pretends
+    }
+
+    /// Tests only: puts off something, perhaps, until the next step that finds it due.
+    #[cold]
+    fn put_off(&mut self, engine: &Engine) {
+        let Some(whims) = &mut self.whims else { return };
+        if whims.waits() || self.link.phase() != Phase::Open {
+            return;
+        }
+        if let Some(put_off) = whims.put_off() {
+            self.link.put_off(put_off);
+            whims.wait(engine);
+        }
+    }
+
+    /// Tests only: does now what was put off, if it is due; says whether the connection is still left alone.
+    #[cold]
+    fn is_left_alone(&mut self) -> bool {
+        let Some(whims) = &mut self.whims else { return false };
+        if whims.due() {
+            self.link.put_off(PutOff::default());
+        }
+        whims.away && self.link.phase() == Phase::Open
     }
 
     fn dump(&self) -> String {

@@ -24,8 +24,12 @@ pub struct TcpDomain {
 }
 
 impl TcpDomain {
-    pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>) -> Result<Self> {
-        let engine = Engine::new(info, events)?;
+    pub(crate) fn open(
+        info: &Info,
+        events: Arc<dyn EventSink>,
+        adversary: Option<u64>,
+    ) -> Result<Self> {
+        let engine = Engine::new(info, events, adversary)?;
         let thread = Some(engine.start()?);
         Ok(TcpDomain { engine, thread })
     }

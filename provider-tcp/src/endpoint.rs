@@ -24,7 +24,8 @@ pub struct TcpEndpoint {
 
 impl TcpEndpoint {
     pub(crate) fn new(engine: &Arc<Engine>, attr: &EndpointAttr, around: Surroundings) -> Self {
-        let conn = Arc::new(Conn::new(engine.name(), attr, around));
+        let name = engine.name();
+        let conn = Arc::new(Conn::new(name, attr, around, engine.whims(name)));
         TcpEndpoint { conn, engine: engine.clone() }
     }
 

@@ -7,10 +7,12 @@
 //! - [`provider`], `device`, `domain`, `region`, `cq`, `listener`, `endpoint`: the contract's objects;
 //! - `conn`: a link and its socket;
 //! - `engine`: who drives the connections, the polling application or the domain's thread;
+//! - `adversary`: for tests, the liberties that the contract leaves to an engine;
 //! - `link`: one connection's protocol, without sockets: bytes and posts in, bytes and completions out;
 //! - [`wire`]: the format of the bytes;
 //! - `socket`: system calls on memory that is not a Rust slice.
 
+mod adversary;
 mod conn;
 mod cq;
 mod device;

@@ -81,6 +81,11 @@ pub(super) struct Run {
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
 
+    /// TCP takes every liberty that the contract leaves and that nature rarely takes, as this seed says: cuts,
+    /// delays, odd orders. The cases must pass all the same.
+    #[arg(long, value_name = "SEED")]
+    pub(super) adversary: Option<u64>,
+
     /// Count unsupported cases and unavailable providers as failures.
     #[arg(long)]
     pub(super) strict: bool,
@@ -139,6 +144,7 @@ Examples:
   fabric-conformance 'rma.*' '*imm*'                   some cases
   fabric-conformance --list 'protection.*'             what these cases show
   fabric-conformance --provider tcp --report out       with out/report.html
+  fabric-conformance --provider tcp --adversary 7      over TCP at its worst
   fabric-conformance --provider tcp --seed 1 --record tcp.json
   fabric-conformance merge tcp.json verbs.json         two runs side by side
   FABRIC_PROVIDER=tcp:eth0 fabric-conformance          on this device

@@ -75,7 +75,11 @@ fn run(args: args::Run) -> Result<u8, String> {
         ..Options::default()
     };
     let (out, record) = (Output::create(args.out)?, Output::create(args.record)?);
-    let catalog = Arc::new(Catalog::builtin());
+    let catalog = Catalog::builtin();
+    let catalog = Arc::new(match args.adversary {
+        Some(seed) => catalog.adversary(seed),
+        None => catalog,
+    });
     let mut bar = Bar::new(options.seed);
     let report =
         conformance::run(&catalog, &options, &mut bar).map_err(|error| error.to_string())?;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Engine, lock};
+use super::{Engine, TICK, lock};
+use crate::adversary::Whims;
 use crate::conn::{Conn, Step};
 
 /// Bytes that are read at a time when they are not read where they belong.
@@ -21,11 +22,36 @@ pub(super) struct Drive {
     hot: Vec<(Arc<Conn>, u32)>,
     scratch: Box<[u8]>,
     turn: u32,
+    /// Tests only: the adversary's choices.
+    whims: Option<Whims>,
 }
 
 impl Drive {
-    pub(super) fn new() -> Self {
-        Drive { hot: Vec::new(), scratch: vec![0; SCRATCH].into(), turn: 0 }
+    pub(super) fn new(whims: Option<Whims>) -> Self {
+        Drive { hot: Vec::new(), scratch: vec![0; SCRATCH].into(), turn: 0, whims }
+    }
+
+    /// Lets go of every connection.
+    pub(super) fn clear(&mut self) {
+        self.hot.clear();
+    }
+
+    /// Tests only: how long the thread sleeps before it looks whether the application still polls.
+    #[cold]
+    pub(super) fn late_tick(&mut self) -> Duration {
+        let times = self.whims.as_mut().map_or(0, |whims| whims.below(8));
+        TICK * (1 + times as u32)
+    }
+
+    /// Tests only: draws who is served next of those behind `at`; false: nobody, this time.
+    #[cold]
+    fn draw(&mut self, at: usize) -> bool {
+        let Some(whims) = &mut self.whims else { return true };
+        if at < self.hot.len() {
+            let other = at + whims.below(self.hot.len() - at);
+            self.hot.swap(at, other);
+        }
+        at > 0 || !whims.once_in(3)
     }
 
     fn absorb(&mut self, engine: &Engine) {
@@ -46,7 +72,11 @@ impl Drive {
         self.absorb(engine);
         let patience = if self.hot.len() > FEW { PATIENCE_MANY } else { PATIENCE_FEW };
         let mut at = 0;
-        while let Some((conn, misses)) = self.hot.get_mut(at) {
+        loop {
+            if self.whims.is_some() && !self.draw(at) {
+                break;
+            }
+            let Some((conn, misses)) = self.hot.get_mut(at) else { break };
             match conn.step(engine, &mut self.scratch, false) {
                 Step::Quiet => *misses += 1,
                 Step::Dry | Step::More => *misses = 0,
@@ -65,7 +95,11 @@ impl Drive {
     pub(super) fn background(&mut self, engine: &Engine) -> bool {
         self.absorb(engine);
         let mut at = 0;
-        while let Some((conn, _)) = self.hot.get_mut(at) {
+        loop {
+            if self.whims.is_some() {
+                self.draw(at);
+            }
+            let Some((conn, _)) = self.hot.get_mut(at) else { break };
             match conn.step(engine, &mut self.scratch, true) {
                 Step::More => at += 1,
                 _ => {

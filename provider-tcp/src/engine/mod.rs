@@ -32,6 +32,7 @@ use fabric_core::{Error, EventSink, Failure, Info, Result};
 use mio::{Interest, Registry, Token, Waker};
 
 use crate::NAME;
+use crate::adversary::Whims;
 use crate::conn::Conn;
 use crate::listener::{Door, Inbound};
 use crate::region::Table;
@@ -86,6 +87,8 @@ pub(crate) struct Engine {
     dozing: Mutex<bool>,
     roused: Condvar,
     stop: AtomicBool,
+    /// Tests only: the seed of the adversary.
+    adversary: Option<u64>,
 }
 
 /// Locks, whatever a panic elsewhere left: every structure here is whole between statements.
@@ -94,7 +97,11 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Engine {
-    pub(crate) fn new(info: &Info, events: Arc<dyn EventSink>) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        info: &Info,
+        events: Arc<dyn EventSink>,
+        adversary: Option<u64>,
+    ) -> Result<Arc<Self>> {
         let fail = |cause| Error::system("open domain", NAME, cause);
         let selector = Selector::new().map_err(fail)?;
         let registry = selector.registry().map_err(fail)?;
@@ -108,7 +115,7 @@ impl Engine {
             next_member: AtomicUsize::new(1),
             requests: Mutex::default(),
             next_request: AtomicU64::new(1),
-            drive: Mutex::new(Drive::new()),
+            drive: Mutex::new(Drive::new(adversary.map(|seed| Whims::new(seed, 0)))),
             heated: Mutex::default(),
             has_heated: AtomicBool::new(false),
             selector: Mutex::new(selector),
@@ -120,6 +127,7 @@ impl Engine {
             dozing: Mutex::new(false),
             roused: Condvar::new(),
             stop: AtomicBool::new(false),
+            adversary,
         }))
     }
 
@@ -150,7 +158,7 @@ impl Engine {
             }
         }
         lock(&self.requests).clear();
-        *lock(&self.drive) = Drive::new();
+        lock(&self.drive).clear();
         lock(&self.heated).clear();
     }
 
@@ -161,6 +169,11 @@ impl Engine {
     /// A new name for something with a socket.
     pub(crate) fn name(&self) -> usize {
         self.next_member.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Tests only: the adversary's choices for a connection.
+    pub(crate) fn whims(&self, name: usize) -> Option<Whims> {
+        self.adversary.map(|seed| Whims::new(seed, name))
     }
 
     pub(crate) fn name_request(&self) -> RequestId {
@@ -296,6 +309,7 @@ impl Engine {
     /// One turn of the thread.
     fn turn(&self) {
         self.expire();
+        let tick = if self.adversary.is_some() { lock(&self.drive).late_tick() } else { TICK };
         // The look and the doze are one step for `hand_over`, which clears the sign before it locks: either it
         // is seen clear here, or the doze is ended.
         let mut dozing = lock(&self.dozing);
@@ -304,7 +318,7 @@ impl Engine {
             self.ticking.store(true, Ordering::SeqCst);
             let (mut dozing, _) = self
                 .roused
-                .wait_timeout_while(dozing, TICK, |dozing| *dozing)
+                .wait_timeout_while(dozing, tick, |dozing| *dozing)
                 .unwrap_or_else(PoisonError::into_inner);
             *dozing = false;
             return;
@@ -329,6 +343,7 @@ impl Engine {
             let expired = lock(&self.timers).expired(Instant::now());
             let Some((name, timer)) = expired else { break };
             match self.member(name) {
+                Some(Member::Conn(conn)) if timer == Timer::PutOff => self.heat(&conn),
                 Some(Member::Conn(conn)) => conn.expired(self, timer),
                 Some(Member::Door(door)) => door.ready(self),
                 Some(Member::Inbound(inbound)) => inbound.expired(self),

@@ -15,6 +15,8 @@ pub(crate) enum Timer {
     Liveness,
     /// Try to accept again after running out of descriptors.
     Accept,
+    /// Tests only: do what the adversary put off.
+    PutOff,
 }
 
 /// Deadlines, the nearest first. One that no longer matters stays until it has come; its owner then finds

@@ -10,6 +10,7 @@ use fabric_core::{DisconnectReason, Error, Event, Status};
 use super::recvs::Receive;
 use super::sends::Breach;
 use super::{Link, Phase};
+use crate::adversary::PutOff;
 use crate::wire::Malformed;
 use crate::wire::frame::Kind;
 
@@ -134,6 +135,7 @@ impl Link {
 
     /// Turns to what the peer must still get.
     fn leave(&mut self, word: LastWord) {
+        self.put_off = PutOff::default();
         match word {
             LastWord::None => self.close(),
             LastWord::Bye | LastWord::Nak(..) => {

@@ -51,6 +51,11 @@ impl Incoming {
         self.accepted
     }
 
+    /// As many of them as the peer knows of.
+    pub(super) fn told_ack(&self) -> u32 {
+        self.told
+    }
+
     pub(super) fn owes_ack(&self) -> bool {
         self.told != self.accepted
     }

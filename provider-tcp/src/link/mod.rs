@@ -30,6 +30,7 @@ use smallvec::SmallVec;
 
 pub(crate) use close::End;
 
+use crate::adversary::PutOff;
 use crate::cq::Ring;
 use crate::region::Table;
 use crate::wire::frame::Header;
@@ -81,6 +82,7 @@ pub(crate) struct Link {
     incoming: Incoming,
     answers: Answers,
     last_word: LastWord,
+    put_off: PutOff,
     made_sends: Made,
     made_recvs: Made,
 }
@@ -97,6 +99,7 @@ impl Link {
             incoming: Incoming::default(),
             answers: Answers::default(),
             last_word: LastWord::default(),
+            put_off: PutOff::default(),
             made_sends: Made::new(),
             made_recvs: Made::new(),
         }
@@ -210,7 +213,9 @@ impl Link {
 
     /// Whether the peer waits for an ack or a credit that has no frame to ride on.
     pub(crate) fn owes(&self) -> bool {
-        self.phase == Phase::Open && (self.incoming.owes_ack() || self.recvs.owes_credit())
+        self.phase == Phase::Open
+            && !self.put_off.news
+            && (self.incoming.owes_ack() || self.recvs.owes_credit())
     }
 
     /// Whether operations wait for the peer.
@@ -244,12 +249,27 @@ fn code_of(status: Status) -> u32 {
 impl Link {
     /// A header with the present ack and credit, which it thereby tells the peer.
     fn header(&mut self, kind: crate::wire::frame::Kind, len: u32, seq: u32) -> Header {
-        let (ack, credit) = (self.incoming.tell_ack(), self.recvs.announce());
+        let (ack, credit) = news(&mut self.incoming, &mut self.recvs, self.put_off);
         Header { kind, len, ack, credit, seq }
+    }
+
+    /// Tests only: puts off what may be, until told otherwise or the connection ends.
+    pub(crate) fn put_off(&mut self, what: PutOff) {
+        if self.phase == Phase::Open {
+            self.put_off = what;
+        }
     }
 
     fn report_end(&mut self, reason: DisconnectReason) {
         let endpoint = self.around.id;
         self.around.events.event(Event::Disconnected { endpoint, reason });
     }
+}
+
+/// What every header tells: the requests accepted and the receives posted so far.
+fn news(incoming: &mut Incoming, recvs: &mut Recvs, put_off: PutOff) -> (u32, u32) {
+    if put_off.news {
+        return (incoming.told_ack(), recvs.told());
+    }
+    (incoming.tell_ack(), recvs.announce())
 }

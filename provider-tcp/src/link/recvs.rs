@@ -39,6 +39,11 @@ impl Recvs {
         self.posted
     }
 
+    /// As many of them as the peer knows of.
+    pub(super) fn told(&self) -> u32 {
+        self.told
+    }
+
     /// Whether the peer should be told of more receives though no frame goes its way: it may have none
     /// left, or a good part of the queue is news.
     pub(super) fn owes_credit(&self) -> bool {

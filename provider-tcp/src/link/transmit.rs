@@ -4,7 +4,7 @@ use fabric_core::{SendFlags, SendOp};
 
 use super::sends::Entry;
 use super::target::Answer;
-use super::{Link, Phase};
+use super::{Link, Phase, news};
 use crate::wire::frame::{Header, Kind};
 
 /// No more is cut while this many bytes wait for the socket.
@@ -20,7 +20,7 @@ impl Link {
     pub(crate) fn fill(&mut self) {
         while self.outgoing.queued() < MOST_QUEUED {
             // In turn, so that neither direction of work starves the other.
-            let answer = self.cut_answer();
+            let answer = !self.put_off.answers && self.cut_answer();
             let request = self.phase == Phase::Open && self.cut_request();
             if !answer && !request {
                 break;
@@ -51,7 +51,7 @@ impl Link {
         let all = !message || cut + payload == entry.len;
         let len = if message { payload } else { entry.len };
         let kind = kind_of(entry, cut, all);
-        let (ack, credit) = (self.incoming.tell_ack(), self.recvs.announce());
+        let (ack, credit) = news(&mut self.incoming, &mut self.recvs, self.put_off);
         // Lengths fit: a message has at most `MAX_MESSAGE` bytes, an atomic none.
         let len = if matches!(kind, Kind::Atomic { .. }) { 0 } else { len as u32 };
         let header = Header { kind, len, ack, credit, seq };
