@@ -41,6 +41,7 @@
 #![doc = include_str!("../CASES.md")]
 #![deny(unsafe_code)] // allowed in `sys` alone
 
+mod arithmetic;
 mod calibrate;
 mod case;
 mod cases;

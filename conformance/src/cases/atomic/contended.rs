@@ -1,5 +1,7 @@
 //! Several initiators at one word.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::numbers;
 use crate::prelude::*;
 
@@ -198,15 +200,18 @@ pub(super) fn cpu_coherent(rig: &Rig) -> Outcome {
     let wide = target.region().atomic::<u64>(GUARD)?;
     let narrow = target.region().atomic::<u32>(GUARD + 8)?;
     let float = target.region().atomic::<f64>(GUARD + 16)?;
-    thread::scope(|scope| {
+    let over = AtomicBool::new(false);
+    let own = thread::scope(|scope| {
+        // Without a pause, and as long as the peer adds: only so do the two meet within one addition.
         let cpu = scope.spawn(|| {
-            for _ in 0..EACH {
+            let mut own = 0;
+            while !over.load(Ordering::Relaxed) {
                 wide.fetch_add(1);
                 narrow.fetch_add(1);
                 float.fetch_add(1.0);
-                // So that the peer's operations come in between.
-                thread::yield_now();
+                own += 1;
             }
+            own
         });
         let add = |i: usize| {
             let op = match i % 3 {
@@ -221,13 +226,15 @@ pub(super) fn cpu_coherent(rig: &Rig) -> Outcome {
             a.post_batch(&round.clone().map(add).collect::<Vec<_>>())?;
             round.try_for_each(|i| a.expect_ok(i as u64).map(drop))
         });
-        cpu.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        outcome
+        over.store(true, Ordering::Relaxed);
+        let own: u64 = cpu.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        outcome.map(|()| own)
     })?;
     a.settle(&b)?;
-    check_eq!(wide.load(), 2 * EACH as u64, "the u64");
-    check_eq!(narrow.load(), 2 * EACH as u32, "the u32");
-    check_eq!(float.load(), 2.0 * EACH as f64, "the f64");
+    let total = own + EACH as u64;
+    check_eq!(wide.load(), total, "the u64");
+    check_eq!(narrow.load(), total as u32, "the u32");
+    check_eq!(float.load(), total as f64, "the f64");
     target.check_filled(12..16, 0)?;
     target.check_guards()
 }

@@ -4,6 +4,7 @@ use fabric::core::AtomicCall;
 use fabric::core::atomic::is_defined;
 
 use super::{INTEGERS, element, operation};
+use crate::arithmetic::left_by;
 use crate::prelude::*;
 
 pub(super) fn faa(rig: &Rig) -> Outcome {
@@ -192,8 +193,8 @@ fn trials(rig: &Rig, values: impl Fn(AtomicType) -> Vec<u64>) -> Vec<Trial> {
     trials
 }
 
-/// Executes all trials, each on a word of its own, and compares the memory and what came back with the reference
-/// arithmetic.
+/// Executes all trials, each on a word of its own, and compares the memory and what came back with what the
+/// contract says.
 fn equals_reference(rig: &Rig, access: Access, values: impl Fn(AtomicType) -> Vec<u64>) -> Outcome {
     const AT_ONCE: usize = 100;
     let trials = trials(rig, values);
@@ -226,7 +227,8 @@ fn equals_reference(rig: &Rig, access: Access, values: impl Fn(AtomicType) -> Ve
         let (operand, compare) = (call.operand, call.compare);
         let what = format!("{} of {operand:#x} ({compare:#x}) on {ty} {found:#x}", call.op);
         let expected_word = &mut expected.0[word.clone()];
-        expected_word[*place..place + ty.size()].copy_from_slice(&element(ty, call.apply(*found)));
+        expected_word[*place..place + ty.size()]
+            .copy_from_slice(&element(ty, left_by(call, *found)));
         check_bytes!(memory[word.clone()], expected_word, "the word after {what}");
         let expected_old = &mut expected.1[word.clone()];
         if *fetch {

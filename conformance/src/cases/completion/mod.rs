@@ -81,6 +81,13 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::new(
         Group::Completion,
+        "wait_after_full",
+        Needs::SEND,
+        "completions that a post found, looking for room, are not slept through",
+        waiting::wait_after_full,
+    ),
+    Case::new(
+        Group::Completion,
         "wait_timeout",
         Needs::SEND,
         "a wait for nothing ends when its time has passed, not before and not much later",

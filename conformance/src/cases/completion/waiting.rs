@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::mpsc;
 
-use fabric::Armed;
+use fabric::{Armed, EndpointAttr};
 
 use crate::prelude::*;
 use crate::sys::Epoll;
@@ -227,4 +227,31 @@ pub(super) fn fd_poll(rig: &Rig) -> Outcome {
         sent.and(received)
     })?;
     sink.check_guards()
+}
+
+pub(super) fn wait_after_full(rig: &Rig) -> Outcome {
+    const DEPTH: usize = 4;
+    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, DEPTH);
+    let (a, b) = rig.pair_with(depths)?;
+    let (source, sink) = (a.buffer(8)?, b.buffer(8)?);
+    let (epoll_a, epoll_b) = (watch(&a)?, watch(&b)?);
+    for i in 0..DEPTH as u64 {
+        b.recv(&sink, i)?;
+        a.send(&source, i)?;
+    }
+    // They get done meanwhile, and posts without room look for some: whatever they find is there already when the
+    // application goes to sleep.
+    let until = rig.deadline(Duration::from_millis(200));
+    while Instant::now() < until {
+        check_err!(a.send(&source, 99), Error::Again, "a send beyond the depth");
+        check_err!(b.recv(&sink, 99), Error::Again, "a receive beyond the depth");
+        thread::sleep(Duration::from_millis(1));
+    }
+    for i in 0..DEPTH as u64 {
+        for (end, epoll) in [(&a, &epoll_a), (&b, &epoll_b)] {
+            let done = next_by_epoll(rig, end, epoll)?;
+            check_eq!((done.context, done.status), (i, Status::Ok), "the next of {end:?}");
+        }
+    }
+    Ok(())
 }

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 
-use fabric::core::atomic::{self, AtomicCall};
+use fabric::core::AtomicCall;
 use fabric::{
     AtomicScalar, Choice, EndpointAttr, Hints, Info, ListenerAttr, MIN_INJECT, RemoteSlice, Slice,
 };
 
+use crate::arithmetic::left_by;
 use crate::prelude::*;
 use crate::sys;
 use crate::target::anything;
@@ -181,7 +182,7 @@ pub(super) fn atomic_query(rig: &Rig) -> Outcome {
                 let after = if offered {
                     posted?;
                     a.expect_ok(1)?;
-                    atomic::apply(op, ty, before, operand, before)
+                    left_by(&call, before)
                 } else {
                     check_err!(posted, Error::Unsupported(_), "{what}, which is not offered");
                     before
