@@ -20,6 +20,7 @@ pub mod fork;
 pub mod hints;
 pub mod inflight;
 pub mod info;
+pub mod log_rate;
 pub mod memory;
 pub mod ops;
 pub mod provider;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::log_rate::LogRate;
 use crate::provider::ProviderCounters;
 
 /// A counter with many writers.
@@ -32,6 +33,8 @@ pub struct Stats {
     pub system_calls: Count,
     /// Connections ended by a peer's breach of the protocol.
     pub protocol_errors: Count,
+    /// How often the log tells of what peers do; whoever asks it logs.
+    pub peer_lines: LogRate,
 }
 
 impl Stats {

@@ -337,10 +337,10 @@ impl Conn {
                     self.fail_connect(engine, state, Error::TimedOut);
                 }
                 Stage::Linked if !state.link.is_announced() => {
-                    log::warn!(
-                        "{}: the peer did not finish the handshake in time",
-                        state.link.id()
-                    );
+                    if let Some(unsaid) = engine.stats().peer_lines.admit() {
+                        let id = state.link.id();
+                        log::warn!("{id}: the peer did not finish the handshake in time{unsaid}");
+                    }
                     self.lost(engine, state);
                 }
                 _ => {}

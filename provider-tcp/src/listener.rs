@@ -64,7 +64,9 @@ impl Door {
                     ) => {}
                 Err(error) => {
                     // Out of descriptors or memory: no edge will come for what waits, so look again later.
-                    log::warn!("listener {}: {error}; trying again", self.addr);
+                    if let Some(unsaid) = engine.stats().peer_lines.admit() {
+                        log::warn!("listener {}: {error}; trying again{unsaid}", self.addr);
+                    }
                     engine.deadline(RETRY, self.name, Timer::Accept);
                     return;
                 }
@@ -180,8 +182,14 @@ impl Inbound {
                 drop(state);
                 engine.forget(self.name);
                 engine.stats().protocol_errors.add(1);
-                log::warn!("listener {}: {} is cut off: {why}", self.door.addr, self.peer);
+                self.tell(engine, &format!("is cut off: {why}"));
             }
+        }
+    }
+
+    fn tell(&self, engine: &Engine, what: &str) {
+        if let Some(unsaid) = engine.stats().peer_lines.admit() {
+            log::warn!("listener {}: {} {what}{unsaid}", self.door.addr, self.peer);
         }
     }
 
@@ -192,7 +200,7 @@ impl Inbound {
             drop(state);
             self.door.half_open.fetch_sub(1, Ordering::Relaxed);
             engine.forget(self.name);
-            log::warn!("listener {}: {} sent no hello in {HELLO:?}", self.door.addr, self.peer);
+            self.tell(engine, &format!("sent no hello in {HELLO:?}"));
         }
     }
 

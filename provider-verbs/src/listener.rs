@@ -63,7 +63,9 @@ impl Door {
             Ok(greeting) => greeting,
             Err(why) => {
                 shared.stats.protocol_errors.add(1);
-                log::warn!("listener {}: {peer} is sent away: {why}", self.addr);
+                if let Some(unsaid) = shared.stats.peer_lines.admit() {
+                    log::warn!("listener {}: {peer} is sent away: {why}{unsaid}", self.addr);
+                }
                 return refuse(&id);
             }
         };

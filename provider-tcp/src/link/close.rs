@@ -77,7 +77,10 @@ impl Link {
     /// The peer broke the protocol: this connection ends, and nothing else.
     pub(super) fn breach(&mut self, what: &str) {
         self.around.stats.protocol_errors.add(1);
-        log::warn!("{}: the peer broke the protocol and is cut off: {what}", self.around.id);
+        if let Some(unsaid) = self.around.stats.peer_lines.admit() {
+            let id = self.around.id;
+            log::warn!("{id}: the peer broke the protocol and is cut off: {what}{unsaid}");
+        }
         self.finish(DisconnectReason::Protocol, Status::PeerLost, LastWord::None, None);
     }
 

@@ -1,4 +1,7 @@
-//! Two links against each other, without sockets: every way to cut the streams into pieces.
+//! Two links against each other, without sockets: every way to cut the streams into pieces. In `bits`, a peer that is
+//! almost right.
+
+mod bits;
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -44,11 +47,15 @@ struct Node {
 
 impl Node {
     fn new() -> Self {
+        Node::with_half(HALF)
+    }
+
+    fn with_half(half: usize) -> Self {
         let stats = Arc::new(Stats::default());
         let (table, events) = (Arc::new(Table::default()), Arc::new(Events::default()));
-        let mut memory = vec![0u64; 2 * HALF / 8];
-        let shared = memory.as_mut_ptr().cast::<u8>().wrapping_add(HALF);
-        let registration = TcpRegistration::new(&table, (shared, HALF), Access::ALL).unwrap();
+        let mut memory = vec![0u64; 2 * half / 8];
+        let shared = memory.as_mut_ptr().cast::<u8>().wrapping_add(half);
+        let registration = TcpRegistration::new(&table, (shared, half), Access::ALL).unwrap();
         let (sends, recvs) = (Ring::new(&stats).unwrap(), Ring::new(&stats).unwrap());
         let link = Link::new(Surroundings {
             id: EndpointId(1),

@@ -1,0 +1,107 @@
+//! A server under a flood of strangers: memory, threads, descriptors and the log stay bounded, and whoever is
+//! connected is served. Alone in its process, whose resources it counts.
+
+#![allow(clippy::unwrap_used)] // the helpers are of tests too
+
+#[path = "hostile/scene.rs"]
+mod scene;
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use scene::*;
+
+/// Strangers at a time that say nothing at all.
+const SILENT: usize = 200;
+/// How long the flood lasts, and how long after it nothing of it may be left: a hello has 5 s.
+const FLOOD: Duration = Duration::from_secs(4);
+const AFTERWARDS: Duration = Duration::from_secs(30);
+
+struct Lines(AtomicU64);
+
+impl log::Log for Lines {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+    fn log(&self, record: &log::Record<'_>) {
+        if record.level() <= log::Level::Warn {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    fn flush(&self) {}
+}
+
+static LINES: Lines = Lines(AtomicU64::new(0));
+
+fn entries(folder: &str) -> usize {
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// What the well-behaved client does in a second.
+fn rate(scene: &Scene) -> u64 {
+    let (start, mut done) = (Instant::now(), 0);
+    while start.elapsed() < Duration::from_secs(1) {
+        scene.check();
+        done += 1;
+    }
+    done
+}
+
+#[test]
+fn a_flood_of_strangers_is_told_of_and_costs_little() {
+    log::set_logger(&LINES).unwrap();
+    log::set_max_level(log::LevelFilter::Warn);
+    let scene = Scene::new();
+    let quiet = rate(&scene);
+    let before = (entries("/proc/self/task"), entries("/proc/self/fd"), resident_kib());
+    let (start, addr, over) = (Instant::now(), scene.addr(), AtomicBool::new(false));
+    let attempts = AtomicU64::new(0);
+
+    let loud = thread::scope(|scope| {
+        let attackers = scope.spawn(|| {
+            let silent: Vec<_> = (0..SILENT).map(|_| std::net::TcpStream::connect(addr)).collect();
+            while !over.load(Ordering::Relaxed) {
+                // The server's answer to that is the end; a stranger who stays away a little is worse.
+                if let Ok(mut stream) = std::net::TcpStream::connect(addr) {
+                    let _ = stream.write_all(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello");
+                    attempts.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            silent
+        });
+        thread::sleep(Duration::from_millis(500));
+        let loud = rate(&scene);
+        let during = (entries("/proc/self/task"), resident_kib());
+        // One for the attackers.
+        assert_eq!(during.0, before.0 + 1, "threads");
+        assert!(during.1 < before.2 + 32 * 1024, "{} KiB, {} before", during.1, before.2);
+        thread::sleep(FLOOD.saturating_sub(start.elapsed()));
+        over.store(true, Ordering::Relaxed);
+        drop(attackers.join());
+        loud
+    });
+    let attempts = attempts.load(Ordering::Relaxed);
+    assert!(attempts > 100, "{attempts} strangers make no flood");
+    // One processor is the attackers'; what is left is shared with the kernel's part of the flood.
+    assert!(loud >= quiet / 20, "{loud} operations a second, {quiet} without the flood");
+
+    let until = Instant::now() + AFTERWARDS;
+    while entries("/proc/self/fd") > before.1 && Instant::now() < until {
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(entries("/proc/self/fd"), before.1, "descriptors are left");
+    assert_eq!(entries("/proc/self/task"), before.0, "threads are left");
+    // Strangers that the kernel had queued, and who left meanwhile, are strangers too.
+    assert!(scene.breaches() >= attempts, "{} of {attempts} counted", scene.breaches());
+    let (lines, periods) = (LINES.0.load(Ordering::Relaxed), start.elapsed().as_secs() / 10 + 2);
+    assert!((1..=10 * periods).contains(&lines), "{lines} lines for {attempts} strangers");
+    scene.check();
+}

@@ -1,0 +1,81 @@
+//! Before a connection stands: other protocols, silence, and handshakes that are almost right.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use provider_tcp::wire::handshake::{Handshake, Kind};
+
+use crate::scene::*;
+
+#[test]
+fn greetings_of_other_protocols_are_cut_off() {
+    let scene = Scene::new();
+    let mut oversize = hello(0);
+    oversize[6] = 49;
+    let mut version = hello(0);
+    version[4] = 9;
+    let greetings: Vec<Vec<u8>> = vec![
+        b"GET / HTTP/1.1\r\nHost: here\r\n\r\n".to_vec(),
+        b"SSH-2.0-OpenSSH_9.2\r\n".to_vec(),
+        vec![0; 100],
+        vec![0xff; 100],
+        version,
+        oversize,
+        Handshake { kind: Kind::Accept, data: 0, reads: 1, credit: 0 }.encode(&[]),
+        [hello(0), vec![1]].concat(),
+    ];
+    let count = greetings.len() as u64;
+    for greeting in greetings {
+        let mut stream = scene.attack();
+        stream.write_all(&greeting).unwrap();
+        assert!(is_cut_off(&mut stream), "{greeting:?}");
+        scene.check();
+    }
+    assert_eq!(scene.breaches(), count);
+    assert!(scene.listener.poll().is_none(), "none of them reached the application");
+}
+
+#[test]
+fn half_open_connections_end_in_time() {
+    let scene = Scene::new();
+    let start = Instant::now();
+    let mut silent: Vec<_> = (0..100).map(|_| scene.attack()).collect();
+    let mut slow = scene.attack();
+    for byte in hello(48).iter().take(8) {
+        // One byte at a time does not buy more time.
+        slow.write_all(&[*byte]).unwrap();
+        scene.check();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    for stream in silent.iter_mut().chain([&mut slow]) {
+        assert!(is_cut_off(stream));
+    }
+    assert!(start.elapsed() >= Duration::from_secs(4), "they had their time");
+    scene.check();
+}
+
+/// Each bit of a hello is flipped in turn.
+#[test]
+fn a_hello_that_is_almost_right_is_refused_or_harmless() {
+    let scene = Scene::new();
+    // Magic, version and kind; the reserved word.
+    let fixed = |byte: usize| byte < 6 || byte >= 16;
+    for bit in 0..20 * 8 {
+        let before = scene.breaches();
+        let mut greeting = hello(0);
+        greeting[bit / 8] ^= 1 << (bit % 8);
+        let mut stream = scene.attack();
+        stream.write_all(&greeting).unwrap();
+        if fixed(bit / 8) {
+            assert!(is_cut_off(&mut stream), "bit {bit}");
+            assert_eq!(scene.breaches(), before + 1, "bit {bit}");
+            assert!(scene.listener.poll().is_none(), "bit {bit} reached the application");
+        } else if let Ok(mut request) = scene.listener.accept(Some(Duration::from_millis(20))) {
+            // Another number of receives, or of reads at a time, is a hello like any other.
+            request.reject(b"no").unwrap();
+            assert!(is_cut_off(&mut stream), "bit {bit}");
+        }
+        drop(stream);
+    }
+    scene.check();
+}
