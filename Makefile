@@ -4,7 +4,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup conformance test fmt lint doc unit miri msrv package deny bench softroce softroce-shell
+.PHONY: help setup conformance adversary mutants test fmt lint doc unit miri msrv package deny bench softroce softroce-shell
 
 CARGO ?= cargo
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -22,7 +22,14 @@ test: setup ## Format, lints, docs, all tests, Miri, MSRV, packages, device test
 	@. scripts/env && $(MAKE) --no-print-directory fmt lint doc unit msrv package deny miri
 	@CARGO="$(CARGO)" scripts/device-tests
 	@CARGO="$(CARGO)" scripts/conformance --jobs 4
+	@$(MAKE) --no-print-directory adversary
 	@echo "make test: all passed"
+
+adversary: ## The conformance suite over TCP at its worst: cuts, delays, odd orders; SEED=N
+	@. scripts/env && CARGO="$(CARGO)" scripts/conformance --provider tcp --adversary $(or $(SEED),1) --jobs 4
+
+mutants: ## Plant bugs, one at a time, and show which conformance cases find each: some minutes
+	@. scripts/env && $(CARGO) run --quiet -p mutants
 
 fmt: ## Check the format
 	$(CARGO) fmt --all --check

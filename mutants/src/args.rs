@@ -1,0 +1,41 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// Plants bugs in a copy of this workspace and shows which cases of the conformance suite find each.
+///
+/// Those of the verbs provider need an RDMA device: this host's, else a guest with a software one (scripts/softroce).
+/// The last line is `mutants: N killed, M survived`.
+#[derive(Debug, Parser)]
+#[command(
+    name = "mutants",
+    max_term_width = 100,
+    after_help = "Exit status: 0 all killed; 1 one survived; 2 error."
+)]
+pub(crate) struct Args {
+    /// The mutants to try; all if none is named.
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+
+    /// Only those that are tried on this provider.
+    #[arg(long, value_parser = ["tcp", "verbs"])]
+    pub(crate) provider: Option<String>,
+
+    /// Show them, and try none.
+    #[arg(long)]
+    pub(crate) list: bool,
+
+    /// Try so many at a time.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) jobs: usize,
+
+    /// The program with all mutants asleep in it, instead of building it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) program: Option<PathBuf>,
+
+    /// Print the outcomes for a program: one line of JSON each.
+    #[arg(long, hide = true)]
+    pub(crate) lines: bool,
+}

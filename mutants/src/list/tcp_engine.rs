@@ -1,0 +1,138 @@
+//! Mutants of the TCP provider's engine: sockets, threads, wake-ups, connections.
+
+use super::{Mutant, Runs, edit};
+
+const CONN: &str = "provider-tcp/src/conn.rs";
+const CQ: &str = "provider-tcp/src/cq.rs";
+const DRIVE: &str = "provider-tcp/src/engine/drive.rs";
+const LISTENER: &str = "provider-tcp/src/listener.rs";
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "no_thread",
+        about: "nothing happens on a connection unless the application polls",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            DRIVE,
+            "conn.step(engine, &mut self.scratch, true)",
+            "if lock(&conn.state).link.is_announced() { Step::Quiet } else { conn.step(engine, &mut self.scratch, true) }",
+        )],
+        cases: &["progress.target_sleep", "progress.target_compute"],
+    },
+    Mutant {
+        name: "stop_reading",
+        about: "a connection that cannot write does not read either",
+        runs: Runs::Tcp,
+        edits: &[edit(CONN, "turn == READS_A_STEP", "turn == READS_A_STEP || state.full")],
+        cases: &["send.bidir_flood"],
+    },
+    Mutant {
+        name: "lost_wakeup",
+        about: "a completion does not wake the sleeper who armed the queue",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            CQ,
+            "std::mem::take(&mut state.armed)",
+            "std::mem::take(&mut state.armed) && false",
+        )],
+        cases: &["completion.wait_wakeup", "completion.fd_poll"],
+    },
+    Mutant {
+        name: "arm_without_looking",
+        about: "a queue is armed without a look at what came in between",
+        runs: Runs::Tcp,
+        edits: &[edit(CQ, "if state.queue.is_empty() {", "if state.queue.is_empty() || MUTANT {")],
+        cases: &["completion.wait_race", "completion.fd_poll"],
+    },
+    Mutant {
+        name: "no_hand_over",
+        about: "an application that stops polling tells nobody",
+        runs: Runs::Tcp,
+        edits: &[edit(CQ, "self.engine.hand_over();", "")],
+        cases: &["progress.armed_no_tick"],
+    },
+    Mutant {
+        name: "batch_lost",
+        about: "completions beyond the room of a poll are lost",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            CQ,
+            "        self.len.store(state.queue.len(), Ordering::Release);\n        taken",
+            "        if MUTANT { state.queue.clear(); }\n        self.len.store(state.queue.len(), Ordering::Release);\n        taken",
+        )],
+        cases: &["completion.poll_batch"],
+    },
+    Mutant {
+        name: "leaked_socket",
+        about: "the socket of a connection that ended is never closed",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            CONN,
+            "                state.socket = None;\n                state.stage = Stage::Over;\n                engine.forget",
+            "                if MUTANT { std::mem::forget(state.socket.take().map(|s| s.try_clone())); }\n                state.socket = None;\n                state.stage = Stage::Over;\n                engine.forget",
+        )],
+        cases: &["connection.reconnect_1000"],
+    },
+    Mutant {
+        name: "event_before_messages",
+        about: "the end of the stream is noticed before what was sent ahead of it is read",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            CONN,
+            "        state.link.pay();\n        let wrote",
+            "        if MUTANT && self.ended.load(Ordering::Acquire) { self.lost(engine, state); return Step::Over; }\n        state.link.pay();\n        let wrote",
+        )],
+        cases: &["atomic.oob", "atomic.no_perm"],
+    },
+    Mutant {
+        name: "padded_data",
+        about: "private data is padded to a fixed length",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            LISTENER,
+            "state.bytes.get(handshake::LEN..).unwrap_or_default().into()",
+            "{ let mut data = state.bytes.get(handshake::LEN..).unwrap_or_default().to_vec(); data.resize(data.len().next_multiple_of(16), 0); data.into() }",
+        )],
+        cases: &["connection.data_sizes", "connection.data_zero_tail"],
+    },
+    Mutant {
+        name: "backlog_too_long",
+        about: "one request more than the backlog waits",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            LISTENER,
+            "state.waiting.len() >= self.backlog",
+            "state.waiting.len() > self.backlog",
+        )],
+        cases: &["connection.backlog_full"],
+    },
+    Mutant {
+        name: "patient_connect",
+        about: "connecting takes as long as it takes",
+        runs: Runs::Tcp,
+        edits: &[edit(CONN, "self.fail_connect(engine, state, Error::TimedOut);", "")],
+        cases: &["connection.connect_timeout"],
+    },
+    Mutant {
+        name: "waiting_forgotten",
+        about: "a listener that closes does not refuse the requests that wait",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            LISTENER,
+            "        for inbound in waiting {\n            inbound.answer(Kind::Refuse, &[]);\n        }",
+            "        for inbound in waiting {\n            if MUTANT { std::mem::forget(inbound) } else { inbound.answer(Kind::Refuse, &[]) }\n        }",
+        )],
+        cases: &["connection.listen_close_pending"],
+    },
+    Mutant {
+        name: "busy_idle",
+        about: "the thread spins while nothing happens",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "provider-tcp/src/engine/mod.rs",
+            "self.select(&mut selector, timeout);\n    }\n\n    fn expire",
+            "self.select(&mut selector, if MUTANT { Some(Duration::ZERO) } else { timeout });\n    }\n\n    fn expire",
+        )],
+        cases: &["progress.idle_is_free"],
+    },
+];

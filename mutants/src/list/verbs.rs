@@ -1,0 +1,90 @@
+//! Mutants of the verbs provider, and of what the core does for devices; they run on a device.
+
+use super::{Mutant, Runs, edit};
+
+const EMULATE: &str = "fabric-core/src/emulate.rs";
+const STATUS: &str = "provider-verbs/src/status.rs";
+const POST: &str = "provider-verbs/src/post.rs";
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "loop_clobbers",
+        about: "the loop for a narrow atomic zeroes the rest of the word",
+        runs: Runs::Verbs,
+        edits: &[edit(EMULATE, "self.guess & !mask | new & mask", "new & mask")],
+        cases: &["atomic.neighbours"],
+    },
+    Mutant {
+        name: "loop_gives_up",
+        about: "the loop for an atomic does not try again",
+        runs: Runs::Verbs,
+        edits: &[edit(EMULATE, "took_effect || leg.swap == found", "true")],
+        cases: &["atomic.all_ops_types"],
+    },
+    Mutant {
+        name: "line_jumped",
+        about: "what is posted behind an emulated atomic does not wait for it",
+        runs: Runs::Verbs,
+        edits: &[edit(
+            POST,
+            "let direct = if self.waits.load(Ordering::Acquire) {",
+            "let direct = if self.waits.load(Ordering::Acquire) && !(MUTANT && work.iter().all(|one| !lacks(&one.op))) {",
+        )],
+        cases: &["atomic.emulated_blocks_write", "ordering.completion_order_emulated"],
+    },
+    Mutant {
+        name: "refusal_unknown",
+        about: "a refusal is an internal error",
+        runs: Runs::Verbs,
+        edits: &[edit(
+            STATUS,
+            "            Status::RemoteAccess\n        }\n        wc::IBV_WC_RETRY",
+            "            if MUTANT { Status::Internal } else { Status::RemoteAccess }\n        }\n        wc::IBV_WC_RETRY",
+        )],
+        cases: &["protection.bad_key"],
+    },
+    Mutant {
+        name: "immediate_swapped",
+        about: "immediate data goes out in host order",
+        runs: Runs::Verbs,
+        edits: &[edit(
+            POST,
+            "imm.unwrap_or_default().to_be()",
+            "imm.unwrap_or_default().swap_bytes().to_be()",
+        )],
+        cases: &["send.imm"],
+    },
+    Mutant {
+        name: "late_receives_stay",
+        about: "receives posted while the connection dies are never flushed",
+        runs: Runs::Verbs,
+        edits: &[edit(
+            "provider-verbs/src/conn.rs",
+            "if !self.shared.quirks.late_receives_stay {",
+            "if !self.shared.quirks.late_receives_stay || MUTANT {",
+        )],
+        cases: &["protection.recv_post_race"],
+    },
+    Mutant {
+        name: "every_right",
+        about: "peers may read and write every region",
+        runs: Runs::Verbs,
+        edits: &[edit(
+            "provider-verbs/src/region.rs",
+            "access.contains(right)",
+            "access.contains(right) || (Access::REMOTE_READ | Access::REMOTE_WRITE).contains(right)",
+        )],
+        cases: &["protection.no_remote_write", "protection.no_remote_read"],
+    },
+    Mutant {
+        name: "zero_tail_lost",
+        about: "zeroes at the end of private data are taken for padding",
+        runs: Runs::Verbs,
+        edits: &[edit(
+            "provider-verbs/src/header.rs",
+            "rest.get(..len.into())",
+            "rest.get(..rest[..len.into()].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1))",
+        )],
+        cases: &["connection.data_zero_tail"],
+    },
+];

@@ -1,0 +1,103 @@
+//! Plants bugs in a copy of this workspace and runs the conformance suite on each: does it notice?
+//!
+//! A suite shows something only if it can fail. Each [`Mutant`](list::Mutant) is a small wrong change of the
+//! providers or of what they share, of the kind that people make, with the cases that are there for it. All of them
+//! are built into one program ([`plant`]), where an environment variable chooses which is awake, so that the whole
+//! costs one build. Then each is tried ([`trial`]): first its own cases, and if these see nothing, the whole suite.
+//! One that lives shows that a case is missing.
+//!
+//! The sources of the product know nothing of this.
+
+mod args;
+mod guest;
+mod list;
+mod plant;
+mod table;
+mod trial;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use clap::Parser;
+
+use args::Args;
+use list::{Mutant, Runs};
+use trial::{Fate, Trial};
+
+/// The root of the workspace that this program was built from.
+fn workspace() -> &'static Path {
+    // `CARGO_MANIFEST_DIR` is a folder of it.
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(""))
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(text) => {
+            let _ = writeln!(std::io::stderr(), "mutants: {text}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Says whether every mutant was killed.
+fn run(args: &Args) -> Result<bool, String> {
+    let chosen = list::choose(&args.names, &args.provider)?;
+    if args.list {
+        print!("{}", table::list(&chosen));
+        return Ok(true);
+    }
+    let program = match &args.program {
+        Some(program) => program.clone(),
+        None => plant::build(chosen.iter().any(|m| m.1.runs == Runs::Verbs))?,
+    };
+    if args.lines {
+        // Beside a device, for the one who asked from elsewhere.
+        try_all(&program, &chosen, args.jobs, |fate| println!("{}", guest::line(&fate)))?;
+        return Ok(true);
+    }
+    let (verbs, tcp): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|m| m.1.runs == Runs::Verbs);
+    let mut fates = Vec::new();
+    let mut tell = |fate: Fate| {
+        print!("{}", table::row(&fate));
+        let _ = std::io::stdout().flush();
+        fates.push(fate);
+    };
+    try_all(&program, &tcp, args.jobs, &mut tell)?;
+    guest::try_all(&program, &verbs, args.jobs, &mut tell)?;
+    println!("{}", table::summary(&fates));
+    Ok(fates.iter().all(Fate::is_killed))
+}
+
+/// Tries mutants, several at a time, after a look at the program with none awake.
+fn try_all(
+    program: &PathBuf,
+    mutants: &[(usize, &'static Mutant)],
+    jobs: usize,
+    tell: impl FnMut(Fate) + Send,
+) -> Result<(), String> {
+    if mutants.is_empty() {
+        return Ok(());
+    }
+    trial::check_healthy(program, mutants)?;
+    let (next, tell) = (AtomicUsize::new(0), Mutex::new(tell));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some(&(number, mutant)) =
+                    mutants.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    let fate = Trial { program, number, mutant }.run();
+                    if let Ok(mut tell) = tell.lock() {
+                        tell(fate);
+                    }
+                }
+            });
+        }
+    });
+    Ok(())
+}

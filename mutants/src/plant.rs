@@ -1,0 +1,199 @@
+//! One program with every mutant in it, all of them asleep.
+//!
+//! The workspace's files are copied, and at each place of an [`Edit`] the right text and the wrong one are put side by
+//! side, with a question between them: `if fabric_core::mutant::on(7) { wrong } else { right }`. `FABRIC_MUTANT=7`
+//! says yes. So all of them cost one build, and a mutant cannot outlive a change of what it is about: each place must
+//! be found exactly once.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::list::{self, Edit};
+use crate::workspace;
+
+/// Which mutant is awake; none if it is not set.
+pub(crate) const VARIABLE: &str = "FABRIC_MUTANT";
+
+/// What the copy of `fabric-core` gets: the question, and the name by which every crate asks it.
+const QUESTION: &str = r#"
+extern crate self as fabric_core;
+
+#[allow(missing_docs)]
+pub mod mutant {
+    pub fn on(number: u32) -> bool {
+        static AWAKE: std::sync::LazyLock<u32> = std::sync::LazyLock::new(|| {
+            std::env::var("FABRIC_MUTANT").map_or(0, |text| text.parse().expect("a number"))
+        });
+        *AWAKE == number
+    }
+}
+"#;
+const CORE: &str = "fabric-core/src/lib.rs";
+
+/// Builds the program; gives its path. `verbs`: with the verbs provider.
+pub(crate) fn build(verbs: bool) -> Result<PathBuf, String> {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or(workspace().join("target"), PathBuf::from);
+    let folder = std::path::absolute(target.join("mutants")).map_err(|error| error.to_string())?;
+    let copy = folder.join("workspace");
+    write_copy(&copy)?;
+    eprintln!("mutants: building {} into one program", list::all().count());
+    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "-p", "conformance", "--bin", "fabric-conformance"])
+        .args(["--features", if verbs { "tcp,verbs" } else { "tcp" }])
+        .current_dir(&copy)
+        // Quick to build, and quick enough to run.
+        .envs([("CARGO_PROFILE_DEV_OPT_LEVEL", "1"), ("CARGO_PROFILE_DEV_DEBUG", "false")])
+        // Wrong code is odd code, which is the point.
+        .env("RUSTFLAGS", "-Awarnings")
+        .env("CARGO_TARGET_DIR", folder.join("build"))
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !status.success() {
+        return Err(format!("the mutated workspace in {} does not build", copy.display()));
+    }
+    Ok(folder.join("build/debug/fabric-conformance"))
+}
+
+/// Copies the workspace with its mutants. What has not changed is not written again, so that cargo builds little.
+fn write_copy(copy: &Path) -> Result<(), String> {
+    let mut files = BTreeMap::new();
+    for name in ["Cargo.toml", "Cargo.lock", "README.md"] {
+        files.insert(name.into(), read(&workspace().join(name))?);
+    }
+    for folder in [
+        "src",
+        "docs",
+        "benches",
+        "examples",
+        "tests",
+        "fabric-core",
+        "provider-tcp",
+        "provider-verbs",
+        "conformance",
+        "tools",
+        "mutants",
+    ] {
+        collect(Path::new(folder), &mut files)?;
+    }
+    for (file, text) in planted(|file| files.get(Path::new(file)).cloned())? {
+        files.insert(file.into(), text);
+    }
+    for (name, text) in files {
+        let path = copy.join(name);
+        if std::fs::read(&path).is_ok_and(|old| old == text.as_bytes()) {
+            continue;
+        }
+        let written = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        written
+            .and_then(|()| std::fs::write(&path, text))
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Reads what cargo needs of a folder of the workspace.
+fn collect(folder: &Path, files: &mut BTreeMap<PathBuf, String>) -> Result<(), String> {
+    let path = workspace().join(folder);
+    let entries =
+        std::fs::read_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    for entry in entries.flatten() {
+        let name = folder.join(entry.file_name());
+        if entry.path().is_dir() {
+            collect(&name, files)?;
+        } else if name
+            .extension()
+            .is_some_and(|ext| ["rs", "toml", "md", "css", "js", "html"].iter().any(|e| ext == *e))
+        {
+            files.insert(name, read(&entry.path())?);
+        }
+    }
+    Ok(())
+}
+
+/// The files that mutants change, changed.
+pub(crate) fn planted(
+    original: impl Fn(&str) -> Option<String>,
+) -> Result<BTreeMap<&'static str, String>, String> {
+    // By file and place, so that mutants of one place become one question after the other.
+    let mut places: BTreeMap<(&str, usize, usize), Vec<(u32, &Edit)>> = BTreeMap::new();
+    for (number, mutant) in list::all() {
+        for edit in mutant.edits {
+            let text =
+                original(edit.file).ok_or(format!("{}: there is no {}", mutant.name, edit.file))?;
+            let found: Vec<_> = text.match_indices(edit.find).map(|(at, _)| at).collect();
+            let [at] = found[..] else {
+                let (name, file, find, count) = (mutant.name, edit.file, edit.find, found.len());
+                return Err(format!("{name}: {file} has {find:?} {count} times, not once"));
+            };
+            let place = (edit.file, at, at + edit.find.len());
+            places.entry(place).or_default().push((number as u32, edit));
+        }
+    }
+    let mut files: BTreeMap<&'static str, String> = BTreeMap::new();
+    let mut last = ("", usize::MAX);
+    // From the back, so that places keep their numbers.
+    for (&(file, start, end), edits) in places.iter().rev() {
+        if last.0 == file && end > last.1 {
+            return Err(format!("{file}: two mutants overlap at {:?}", edits[0].1.find));
+        }
+        last = (file, start);
+        let text =
+            files.entry(edits[0].1.file).or_insert_with(|| original(file).unwrap_or_default());
+        let mut right = text[start..end].to_owned();
+        for (number, edit) in edits {
+            right = edit.beside(&right, *number);
+        }
+        text.replace_range(start..end, &right);
+    }
+    let core = files.entry(CORE).or_insert_with(|| original(CORE).unwrap_or_default());
+    core.push_str(QUESTION);
+    Ok(files)
+}
+
+impl Edit {
+    /// The wrong text beside the right one.
+    fn beside(&self, right: &str, number: u32) -> String {
+        let question = format!("fabric_core::mutant::on({number})");
+        if self.wrong.contains("MUTANT") {
+            // Another mutant of this place may have been here before.
+            return right.replacen(self.find, &self.wrong.replace("MUTANT", &question), 1);
+        }
+        let choice = format!("if {question} {{ {} }} else {{ {right} }}", self.wrong);
+        if right.ends_with(';') { choice } else { format!("({choice})") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_is_found_once() {
+        planted(|file| std::fs::read_to_string(workspace().join(file)).ok()).unwrap();
+    }
+
+    #[test]
+    fn right_and_wrong_stand_side_by_side() {
+        let edit = |find, wrong| Edit { file: "", find, wrong };
+        let on = "fabric_core::mutant::on(3)";
+        assert_eq!(
+            edit("a < b", "true").beside("a < b", 3),
+            format!("(if {on} {{ true }} else {{ a < b }})")
+        );
+        assert_eq!(
+            edit("go();", "").beside("go();", 3),
+            format!("if {on} {{  }} else {{ go(); }}")
+        );
+        assert_eq!(
+            edit("a < b", "a < b + u32::from(MUTANT)").beside("a < b", 3),
+            format!("a < b + u32::from({on})")
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! What is printed.
+
+use std::fmt::Write;
+
+use crate::list::Mutant;
+use crate::trial::Fate;
+
+/// Killers named in a row; the rest is counted.
+const NAMED: usize = 4;
+
+/// One mutant's row, as soon as it is known.
+pub(crate) fn row(fate: &Fate) -> String {
+    let verdict = if fate.is_killed() { "killed" } else { "SURVIVED" };
+    let Fate { name, about, provider, killers, unexpected, seconds } = fate;
+    let mut text = format!("{verdict:8}  {name:26}  {provider:5}  {seconds:5.1} s  {about}\n");
+    if fate.is_killed() {
+        let more = killers.len().saturating_sub(NAMED);
+        let named = killers.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let note = if *unexpected { "not by its own cases, but by " } else { "by " };
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{:10}{note}{named}{more}", "");
+    }
+    text
+}
+
+/// The last line.
+pub(crate) fn summary(fates: &[Fate]) -> String {
+    let killed = fates.iter().filter(|fate| fate.is_killed()).count();
+    format!("mutants: {killed} killed, {} survived", fates.len() - killed)
+}
+
+/// The mutants, for `--list`.
+pub(crate) fn list(mutants: &[(usize, &Mutant)]) -> String {
+    let row = |(_, mutant): &(usize, &Mutant)| {
+        let Mutant { name, about, runs, cases, .. } = mutant;
+        format!("{name:26}  {:5}  {about}\n{:10}for {}\n", runs.provider(), "", cases.join(", "))
+    };
+    mutants.iter().map(row).collect()
+}

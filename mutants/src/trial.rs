@@ -1,0 +1,132 @@
+//! One mutant against the suite.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use conformance::{Report, Status};
+
+use crate::list::Mutant;
+use crate::plant::VARIABLE;
+
+/// A suite that takes longer hangs, which is a way of noticing.
+const CASES_LIMIT: Duration = Duration::from_secs(300);
+const SUITE_LIMIT: Duration = Duration::from_secs(1500);
+
+/// A mutant, and what it is planted in.
+pub(crate) struct Trial<'a> {
+    pub(crate) program: &'a Path,
+    pub(crate) number: usize,
+    pub(crate) mutant: &'static Mutant,
+}
+
+/// How a mutant ended.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Fate {
+    pub(crate) name: String,
+    pub(crate) about: String,
+    pub(crate) provider: String,
+    /// What killed it: cases that failed, or what became of the program.
+    pub(crate) killers: Vec<String>,
+    /// Whether its own cases saw nothing, so that the whole suite ran.
+    pub(crate) unexpected: bool,
+    pub(crate) seconds: f64,
+}
+
+impl Fate {
+    pub(crate) fn is_killed(&self) -> bool {
+        !self.killers.is_empty()
+    }
+}
+
+impl Trial<'_> {
+    pub(crate) fn run(&self) -> Fate {
+        let start = Instant::now();
+        let mut killers = self.failures(self.mutant.cases, CASES_LIMIT);
+        let unexpected = killers.is_empty();
+        if unexpected {
+            killers = self.failures(&[], SUITE_LIMIT);
+        }
+        Fate {
+            name: self.mutant.name.to_owned(),
+            about: self.mutant.about.to_owned(),
+            provider: self.mutant.runs.provider().to_owned(),
+            killers,
+            unexpected,
+            seconds: start.elapsed().as_secs_f64(),
+        }
+    }
+
+    /// What of these cases, or of all, fails while the mutant is awake.
+    fn failures(&self, cases: &[&str], limit: Duration) -> Vec<String> {
+        match suite(self.program, self.number, self.mutant.runs.provider(), cases, limit) {
+            Ok(failed) => failed.into_iter().collect(),
+            Err(end) => vec![end],
+        }
+    }
+}
+
+/// With no mutant awake, the cases pass that are to kill one.
+pub(crate) fn check_healthy(
+    program: &Path,
+    mutants: &[(usize, &'static Mutant)],
+) -> Result<(), String> {
+    let cases: BTreeSet<_> = mutants.iter().flat_map(|m| m.1.cases).copied().collect();
+    let cases: Vec<_> = cases.into_iter().collect();
+    let provider = mutants.first().map_or("tcp", |m| m.1.runs.provider());
+    let failed = suite(program, 0, provider, &cases, SUITE_LIMIT)?;
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let failed: Vec<_> = failed.into_iter().collect();
+    Err(format!("with no mutant awake these fail: {}", failed.join(", ")))
+}
+
+/// Runs cases; the error is a program that came to no report.
+fn suite(
+    program: &Path,
+    awake: usize,
+    provider: &str,
+    cases: &[&str],
+    limit: Duration,
+) -> Result<BTreeSet<String>, String> {
+    let mut child = Command::new(program)
+        .args(["--provider", provider, "--format", "json", "--seed", "1", "--jobs", "4"])
+        .args(cases)
+        .env(VARIABLE, awake.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| format!("{}: {error}", program.display()))?;
+    let mut stdout = child.stdout.take();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        // What a program that dies has written is no report, which is seen below.
+        let _ = stdout.as_mut().map(|stdout| stdout.read_to_string(&mut text));
+        text
+    });
+    let until = Instant::now() + limit;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(20)),
+            Ok(None) | Err(_) => {
+                // It fails only if it has ended by itself.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("(no end within {limit:?})"));
+            }
+        }
+    };
+    let text = reader.join().unwrap_or_default();
+    let report: Report =
+        serde_json::from_str(&text).map_err(|_| format!("(the suite crashed: {status})"))?;
+    if report.cases.iter().all(|case| case.status == Status::Unsupported) {
+        return Err("no case ran".to_owned());
+    }
+    let failed = report.cases.into_iter().filter(|case| case.status == Status::Fail);
+    Ok(failed.map(|case| case.id).collect())
+}
