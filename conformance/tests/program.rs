@@ -131,3 +131,22 @@ fn bad_records_are_named() {
     assert_status(&program(&["merge", "tcp.json", "--unavailable", "verbs"], &directory), 2);
     assert_status(&program(&["merge"], &directory), 2);
 }
+
+#[test]
+fn full_disk_is_told() {
+    let directory = directory("full_disk");
+    let full = |arguments: &[&str]| {
+        let run = program(
+            &[&["--provider", "tcp", "protection.bad_key"], arguments].concat(),
+            &directory,
+        );
+        assert_status(&run, 2);
+        assert!(stderr(&run).contains("No space left on device"), "{}", stderr(&run));
+    };
+    full(&["--record", "/dev/full"]);
+    full(&["--format", "json", "--out", "/dev/full"]);
+    // Reports go to a folder: one whose files are full.
+    fs::create_dir(directory.join("report")).unwrap();
+    std::os::unix::fs::symlink("/dev/full", directory.join("report/report.xml")).unwrap();
+    full(&["--report", "report"]);
+}

@@ -81,7 +81,7 @@ fn write_copy(copy: &Path) -> Result<(), String> {
     for (file, text) in planted(|file| files.get(Path::new(file)).cloned())? {
         files.insert(file.into(), text);
     }
-    for (name, text) in files {
+    for (name, text) in &files {
         let path = copy.join(name);
         if std::fs::read(&path).is_ok_and(|old| old == text.as_bytes()) {
             continue;
@@ -90,6 +90,21 @@ fn write_copy(copy: &Path) -> Result<(), String> {
         written
             .and_then(|()| std::fs::write(&path, text))
             .map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    prune(copy, Path::new(""), &files)
+}
+
+/// Removes from the copy what the workspace no longer has.
+fn prune(copy: &Path, folder: &Path, files: &BTreeMap<PathBuf, String>) -> Result<(), String> {
+    let fail = |error: std::io::Error| format!("{}: {error}", copy.join(folder).display());
+    for entry in std::fs::read_dir(copy.join(folder)).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        let name = folder.join(entry.file_name());
+        if entry.path().is_dir() {
+            prune(copy, &name, files)?;
+        } else if !files.contains_key(&name) {
+            std::fs::remove_file(entry.path()).map_err(fail)?;
+        }
     }
     Ok(())
 }

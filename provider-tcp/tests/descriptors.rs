@@ -1,0 +1,63 @@
+//! No descriptors left: what needs one fails with an error, what waits for one gets it later, and nothing else notices.
+
+#![allow(clippy::unwrap_used)] // the helpers are of tests too
+
+#[path = "hostile/scene.rs"]
+mod scene;
+
+use std::fs::File;
+use std::time::{Duration, Instant};
+
+use fabric::Error;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use scene::*;
+
+/// Takes every descriptor that is left.
+fn take_all() -> Vec<File> {
+    let mut taken = Vec::new();
+    while let Ok(file) = File::open("/dev/null") {
+        taken.push(file);
+    }
+    taken
+}
+
+#[test]
+fn without_descriptors_calls_fail_and_connections_wait() {
+    let mut limits = getrlimit(Resource::Nofile);
+    limits.current = Some(256);
+    setrlimit(Resource::Nofile, limits).unwrap();
+    let scene = Scene::new();
+    let (endpoint, accepting) = (scene.client.endpoint(), scene.server.endpoint());
+    let mut stranger = scene.attack();
+    let all = take_all();
+
+    // What needs one says so.
+    for refused in [
+        scene.server.domain.completion_queue(16).map(drop),
+        scene.server.domain.listen("127.0.0.1:0".parse().unwrap()).map(drop),
+        endpoint.connect(scene.addr(), b"early"),
+    ] {
+        let error = refused.unwrap_err();
+        assert!(error.to_string().contains("Too many open files"), "{error}");
+    }
+    // What has its own goes on.
+    scene.check();
+
+    // A connection that the kernel has taken waits until the listener can have it. Its own descriptor is the last.
+    let mut all = all;
+    drop(all.pop());
+    endpoint.connect(scene.addr(), b"late").unwrap();
+    let waits = scene.listener.accept(Some(Duration::from_millis(300)));
+    assert!(matches!(waits, Err(Error::TimedOut)), "{waits:?}");
+    scene.check();
+    drop(all);
+    let start = Instant::now();
+    let mut request = scene.listener.accept(SOON).unwrap();
+    assert_eq!(request.private_data(), b"late");
+    request.accept(&accepting, b"").unwrap();
+    endpoint.wait_connected(SOON).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(10));
+    scene.check();
+    std::io::Write::write_all(&mut stranger, b"no hello").unwrap();
+    assert!(is_cut_off(&mut stranger));
+}

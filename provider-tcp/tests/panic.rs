@@ -1,0 +1,121 @@
+//! A panic on the engine's thread, which only a bug, or an event sink like this one, can cause: it ends the domain's
+//! endpoints, and nothing else.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // the helpers are of tests too
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fabric::core::provider::{DomainOps, ListenerOps, Provider};
+use fabric::core::{
+    CqOps, EndpointOps, EventSink, ListenerAttr, ListenerId, RawCompletion, RecvWork, Side, Token,
+};
+use fabric::{
+    Catalog, Choice, CqAttr, DisconnectReason, EndpointAttr, EndpointId, Event, Hints, Status,
+};
+use provider_tcp::TcpProvider;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Keeps events, and panics at a connection request once it is told to.
+#[derive(Default)]
+struct Trap {
+    armed: AtomicBool,
+    seen: Mutex<Vec<Event>>,
+}
+
+impl EventSink for Trap {
+    fn event(&self, event: Event) {
+        let request = matches!(event, Event::ConnectRequest { .. });
+        if request && self.armed.swap(false, Ordering::SeqCst) {
+            panic!("as a bug of the engine would");
+        }
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+}
+
+impl Trap {
+    fn wait(&self, what: &str, wanted: impl Fn(&Event) -> bool) {
+        let until = Instant::now() + SOON;
+        loop {
+            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if seen.iter().any(&wanted) {
+                return;
+            }
+            assert!(Instant::now() < until, "no {what} among {seen:?}");
+            drop(seen);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn a_panic_of_the_engine_ends_its_endpoints_and_nothing_else() {
+    let provider = TcpProvider::new();
+    let info = provider.devices().into_iter().find_map(|device| device.state.ok()).unwrap();
+    let trap = Arc::new(Trap::default());
+    let domain = provider.open(&info, trap.clone()).unwrap();
+    let queue = domain.completion_queue(&CqAttr::new(64)).unwrap();
+    let mine = EndpointId(1);
+    let endpoint = domain.endpoint(mine, &EndpointAttr::default(), &queue, &queue).unwrap();
+    let here = "127.0.0.1:0".parse().unwrap();
+    let listener = domain.listen(ListenerId(1), here, &ListenerAttr::default()).unwrap();
+
+    let other = Catalog::empty().add(TcpProvider::new()).unwrap();
+    let other = other.open_with(&Choice::Auto, &Hints::default()).unwrap();
+    let peer = other.endpoint().build(&other.completion_queue(1024).unwrap()).unwrap();
+    peer.connect(listener.local_addr(), b"").unwrap();
+    trap.wait("request", |event| matches!(event, Event::ConnectRequest { .. }));
+    endpoint.accept(listener.next_request().unwrap().id, b"").unwrap();
+    peer.wait_connected(Some(SOON)).unwrap();
+    trap.wait("connection", |event| matches!(event, Event::Connected { .. }));
+    for sequence in 0..3 {
+        let token = Token::new(0, 0, Side::Recv, sequence);
+        // SAFETY: without segments there is no memory.
+        assert_eq!(unsafe { endpoint.post_recv(&[RecvWork { token, segments: &[] }]) }.accepted, 1);
+    }
+
+    trap.armed.store(true, Ordering::SeqCst);
+    let stranger = other.endpoint().build(&other.completion_queue(1024).unwrap()).unwrap();
+    stranger.connect(listener.local_addr(), b"").unwrap();
+    let internal = |event: &Event| matches!(event, Event::Disconnected { endpoint, reason: DisconnectReason::Internal } if *endpoint == mine);
+    trap.wait("end for an internal reason", internal);
+    peer.wait_disconnected(Some(SOON)).unwrap();
+    let mut out = [RawCompletion::default(); 8];
+    assert_eq!(queue.poll(&mut out), 3, "each receive completes once");
+    assert!(out[..3].iter().all(|completion| completion.status == Status::Canceled));
+
+    // The thread lives on: what is made now works, and the domain closes.
+    peer_of_a_new_one(&domain, &trap, &listener, &other);
+    drop((endpoint, queue, listener, domain));
+}
+
+/// Connects once more, to the domain whose thread has panicked.
+fn peer_of_a_new_one(
+    domain: &impl DomainOps,
+    trap: &Trap,
+    listener: &impl ListenerOps,
+    other: &fabric::Domain,
+) {
+    // The stranger's request was in the queue before the sink panicked.
+    let _ = listener.next_request();
+    let mine = EndpointId(2);
+    let queue = domain.completion_queue(&CqAttr::new(64)).unwrap();
+    let endpoint = domain.endpoint(mine, &EndpointAttr::default(), &queue, &queue).unwrap();
+    let peer = other.endpoint().build(&other.completion_queue(1024).unwrap()).unwrap();
+    peer.connect(listener.local_addr(), b"").unwrap();
+    let until = Instant::now() + SOON;
+    let request = loop {
+        assert!(Instant::now() < until, "the listener heard nothing");
+        match listener.next_request() {
+            Some(request) => break request,
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    endpoint.accept(request.id, b"").unwrap();
+    peer.wait_connected(Some(SOON)).unwrap();
+    let connected =
+        |event: &Event| matches!(event, Event::Connected { endpoint, .. } if *endpoint == mine);
+    trap.wait("second connection", connected);
+}
