@@ -31,6 +31,8 @@ pub struct Case {
     pub trap: bool,
     /// What of its transcript may differ between providers.
     pub freedom: Freedom,
+    /// Why it cannot run between two hosts; empty if it can.
+    pub local_only: &'static str,
     /// The function.
     pub run: fn(&Rig) -> Outcome,
 }
@@ -46,8 +48,8 @@ impl Case {
     ) -> Self {
         let limit = Duration::from_secs(60);
         let freedom = Freedom::None;
-        let (exclusive, soak, trap) = (false, false, false);
-        Case { group, name, needs, about, limit, exclusive, soak, trap, freedom, run }
+        let (exclusive, soak, trap, local_only) = (false, false, false, "");
+        Case { group, name, needs, about, limit, exclusive, soak, trap, freedom, local_only, run }
     }
 
     /// With another time limit.
@@ -77,6 +79,12 @@ impl Case {
     /// The contract leaves something of its transcript open.
     pub const fn freedom(mut self, freedom: Freedom) -> Self {
         self.freedom = freedom;
+        self
+    }
+
+    /// Both ends must be in one process: what it needs of that.
+    pub const fn local_only(mut self, why: &'static str) -> Self {
+        self.local_only = why;
         self
     }
 

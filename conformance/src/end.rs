@@ -190,7 +190,8 @@ impl End {
     pub fn expect_connected(&self) -> Result<Box<[u8]>, Failed> {
         let place = Location::caller();
         self.watch.stands_at(place);
-        let outcome = self.wait_connected(Some(self.scaled(PATIENCE)));
+        let patience = self.scaled(PATIENCE).max(self.attr().connect_timeout);
+        let outcome = self.wait_connected(Some(patience));
         outcome.map_err(|error| self.failed(place, "the connection to stand", show(&error)))
     }
 

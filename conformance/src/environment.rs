@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Environment {
+    /// Its name in the network.
+    #[serde(default)]
+    pub host: String,
     /// The kernel's release.
     pub kernel: String,
     /// The distribution.
@@ -38,6 +41,7 @@ impl Environment {
         let memory = memory.split(' ').next().and_then(|kib| kib.parse::<u64>().ok());
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Environment {
+            host: line("/proc/sys/kernel/hostname"),
             kernel: line("/proc/sys/kernel/osrelease"),
             system: field("/etc/os-release", "PRETTY_NAME=").trim_matches('"').to_owned(),
             architecture: std::env::consts::ARCH.to_owned(),

@@ -2,11 +2,13 @@
 
 use std::ops::{Bound, Range, RangeBounds};
 use std::panic::Location;
+use std::sync::Arc;
 
-use fabric::{Access, Domain, Region, RemoteSlice, Slice, Slices};
+use fabric::{Access, AtomicScalar, Domain, Region, RemoteSlice, Slice, Slices};
 
 use crate::check::{Failed, Outcome, difference};
 use crate::pattern::Pattern;
+use crate::remote::home::Home;
 
 /// Guard bytes before the payload, and at least as many after it.
 pub const GUARD: usize = 64;
@@ -19,9 +21,13 @@ const STEP: usize = 64 << 10;
 /// The payload starts at a multiple of 64, and the region ends at a multiple of 8, as remote atomics need.
 /// Operations reach the guards only by mistake, so [`check_guards`](Guarded::check_guards) belongs at the end of
 /// every case that moved bytes.
+///
+/// Its bytes are where its domain is, be it on another host: cases read and write them by these methods, never by
+/// those of the region.
 #[derive(Debug)]
 pub struct Guarded {
     region: Region,
+    home: Arc<Home>,
     len: usize,
 }
 
@@ -33,9 +39,12 @@ impl Guarded {
     #[track_caller]
     pub fn new(domain: &Domain, len: usize, access: Access) -> Result<Self, Failed> {
         let whole = (GUARD + len + GUARD).next_multiple_of(8);
-        let guarded = Guarded { region: domain.alloc(whole, access)?, len };
+        let home = Home::new(whole)?;
+        let region = domain.register(home.memory(), access)?;
+        home.settle();
+        let guarded = Guarded { region, home, len };
         for area in guarded.guard_areas() {
-            guarded.region.write_at(area.start, &guard_bytes(area))?;
+            guarded.write_at(area.start, &guard_bytes(area))?;
         }
         Ok(guarded)
     }
@@ -64,10 +73,7 @@ impl Guarded {
         access: Access,
     ) -> Result<Region, Failed> {
         let Range { start, end } = self.resolve(range);
-        match self.region.memory() {
-            Some(memory) => Ok(domain.register_part(memory, GUARD + start..GUARD + end, access)?),
-            None => Err(Failed::new("a region of the library's own memory", "foreign memory")),
-        }
+        Ok(domain.register_part(self.home.memory(), GUARD + start..GUARD + end, access)?)
     }
 
     /// Part of the payload, for an operation: `a.send(source.slice(..8), 1)`. A range beyond the payload reaches
@@ -88,7 +94,7 @@ impl Guarded {
     /// If the region refuses.
     #[track_caller]
     pub fn put(&self, offset: usize, bytes: &[u8]) -> Outcome {
-        Ok(self.region.write_at(GUARD + offset, bytes)?)
+        Ok(self.write_at(GUARD + offset, bytes)?)
     }
 
     /// Sets every byte of the payload.
@@ -99,7 +105,7 @@ impl Guarded {
     pub fn fill(&self, byte: u8) -> Outcome {
         let block = vec![byte; STEP.min(self.len)];
         for at in (0..self.len).step_by(STEP) {
-            self.region.write_at(GUARD + at, &block[..STEP.min(self.len - at)])?;
+            self.write_at(GUARD + at, &block[..STEP.min(self.len - at)])?;
         }
         Ok(())
     }
@@ -115,9 +121,34 @@ impl Guarded {
         for at in (start..end).step_by(STEP) {
             let now = &mut block[..STEP.min(end - at)];
             pattern.fill(at - start, now);
-            self.region.write_at(GUARD + at, now)?;
+            self.write_at(GUARD + at, now)?;
         }
         Ok(())
+    }
+
+    /// The value at `offset`, in host order.
+    ///
+    /// # Errors
+    /// If the region refuses.
+    #[track_caller]
+    pub fn get<T: AtomicScalar>(&self, offset: usize) -> Result<T, Failed> {
+        let mut bits = [0; 8];
+        let size = T::TYPE.size();
+        let value = if cfg!(target_endian = "little") { 0..size } else { 8 - size..8 };
+        self.read_at(GUARD + offset, &mut bits[value])?;
+        Ok(T::from_bits64(u64::from_ne_bytes(bits)))
+    }
+
+    /// Writes a value at `offset`, in host order.
+    ///
+    /// # Errors
+    /// If the region refuses.
+    #[track_caller]
+    pub fn set<T: AtomicScalar>(&self, offset: usize, value: T) -> Outcome {
+        let bits = value.to_bits64().to_ne_bytes();
+        let size = T::TYPE.size();
+        let value = if cfg!(target_endian = "little") { 0..size } else { 8 - size..8 };
+        Ok(self.write_at(GUARD + offset, &bits[value])?)
     }
 
     /// A copy of a range of the payload.
@@ -127,7 +158,7 @@ impl Guarded {
     #[track_caller]
     pub fn bytes(&self, range: impl RangeBounds<usize>) -> Result<Vec<u8>, Failed> {
         let Range { start, end } = self.resolve(range);
-        Ok(self.region.to_vec(GUARD + start..GUARD + end)?)
+        Ok(self.to_vec(GUARD + start..GUARD + end)?)
     }
 
     /// Checks that a range holds a pattern, its first byte the pattern's first.
@@ -156,7 +187,7 @@ impl Guarded {
     pub fn check_guards(&self) -> Outcome {
         let [before, after] = self.guard_areas();
         for (area, which) in [(before, "before"), (after, "after")] {
-            let seen = self.region.to_vec(area.clone())?;
+            let seen = self.to_vec(area.clone())?;
             if let Some(seen) = difference(&seen, &guard_bytes(area)) {
                 let expected = format!("intact guard bytes {which} {} bytes of payload", self.len);
                 return Err(Failed::new(expected, seen));
@@ -173,7 +204,7 @@ impl Guarded {
         let mut expected = seen.clone();
         for at in (start..end).step_by(STEP) {
             let step = STEP.min(end - at);
-            self.region.read_at(GUARD + at, &mut seen[..step])?;
+            self.read_at(GUARD + at, &mut seen[..step])?;
             fill(at - start, &mut expected[..step]);
             if let Some(seen) = difference(&seen[..step], &expected[..step]) {
                 let expected = format!("{what} in bytes {start}..{end} of the payload");
@@ -183,6 +214,20 @@ impl Guarded {
             }
         }
         Ok(())
+    }
+
+    fn write_at(&self, at: usize, bytes: &[u8]) -> fabric::Result<()> {
+        if self.home.store(at, bytes)? { Ok(()) } else { self.region.write_at(at, bytes) }
+    }
+
+    fn read_at(&self, at: usize, bytes: &mut [u8]) -> fabric::Result<()> {
+        if self.home.load(at, bytes)? { Ok(()) } else { self.region.read_at(at, bytes) }
+    }
+
+    fn to_vec(&self, range: Range<usize>) -> fabric::Result<Vec<u8>> {
+        let mut bytes = vec![0; range.len()];
+        self.read_at(range.start, &mut bytes)?;
+        Ok(bytes)
     }
 
     fn guard_areas(&self) -> [Range<usize>; 2] {

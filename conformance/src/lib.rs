@@ -39,7 +39,7 @@
 //!
 //! # Cases
 #![doc = include_str!("../CASES.md")]
-#![deny(unsafe_code)] // allowed in `sys` alone
+#![deny(unsafe_code)] // allowed in `sys` and `remote::provider` alone
 
 mod arithmetic;
 mod calibrate;
@@ -57,6 +57,7 @@ mod pattern;
 pub mod prelude;
 mod recorded;
 mod recorder;
+mod remote;
 mod report;
 mod rig;
 mod runner;
@@ -81,7 +82,8 @@ pub use matrix::{Cell, Column, Matrix, Row, Totals, Verdict};
 pub use merge::MergeError;
 pub use pattern::{Pattern, Rng};
 pub use recorded::{RecordedEvents, RecordedQueue};
-pub use report::{CaseResult, Counts, FORMAT, ProviderEntry, Report, Status, Summary};
+pub use remote::{Peer, Server};
+pub use report::{CaseResult, Counts, FORMAT, PeerEntry, ProviderEntry, Report, Status, Summary};
 pub use rig::Rig;
 pub use runner::{Options, Progress, RunError, Wanted, run, run_case, select};
 pub use target::Target;

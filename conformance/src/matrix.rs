@@ -13,7 +13,7 @@ use crate::case::Group;
 use crate::check::Failed;
 use crate::environment::Environment;
 use crate::freedom::Freedom;
-use crate::report::{Counts, ProviderEntry, Status};
+use crate::report::{Counts, PeerEntry, ProviderEntry, Status};
 use crate::transcript::{Difference, Transcript};
 
 /// Results side by side. Its JSON form is `report.json`.
@@ -79,6 +79,8 @@ pub struct Column {
     pub counts: Counts,
     /// The machine that its cases ran on.
     pub environment: Option<Environment>,
+    /// The other host, if its cases ran between two.
+    pub peer: Option<PeerEntry>,
     /// How long its run took, in seconds.
     pub seconds: f64,
     /// The factor by which deadlines were stretched.

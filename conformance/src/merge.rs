@@ -83,6 +83,7 @@ fn columns(
                 provider: provider.clone(),
                 counts: Counts::of(report.on(&provider.name)),
                 environment: Some(report.environment.clone()),
+                peer: report.peer.clone(),
                 seconds: report.summary.seconds,
                 factor: report.summary.factor,
             });
@@ -100,7 +101,14 @@ fn columns(
     for provider in told.chain(found) {
         if !known(&columns, &provider.name) {
             let counts = Counts::default();
-            columns.push(Column { provider, counts, environment: None, seconds: 0.0, factor: 1.0 });
+            columns.push(Column {
+                provider,
+                counts,
+                environment: None,
+                peer: None,
+                seconds: 0.0,
+                factor: 1.0,
+            });
         }
     }
     Ok(columns)
@@ -253,6 +261,7 @@ mod tests {
             format: FORMAT,
             program: String::new(),
             environment: Environment::default(),
+            peer: None,
             providers: vec![entry],
             summary: Summary {
                 counts: Counts::of(&cases),

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::case::{Case, Group};
 use crate::check::Failed;
 use crate::environment::Environment;
+use crate::remote::Peer;
+use crate::target::Target;
 use crate::transcript::Transcript;
 
 /// The version of the JSON form: of what the fields mean. A reader takes its own version only.
@@ -42,6 +44,9 @@ pub struct ProviderEntry {
     /// The limits it declares.
     #[serde(default)]
     pub limits: BTreeMap<String, u64>,
+    /// The device of the other host, in a run between two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<Box<ProviderEntry>>,
     /// Why nothing ran on it, if so.
     pub unavailable: Option<String>,
     /// Whether the user's own choice left it out; then it is no failure of a strict run.
@@ -50,13 +55,19 @@ pub struct ProviderEntry {
 }
 
 impl ProviderEntry {
-    pub(crate) fn tested(info: &Info) -> Self {
+    pub(crate) fn tested(target: &Target) -> Self {
+        let peer = target.peer().map(|(_, info)| Box::new(ProviderEntry::of(info)));
+        ProviderEntry { peer, ..ProviderEntry::of(target.info()) }
+    }
+
+    fn of(info: &Info) -> Self {
         ProviderEntry {
             name: info.provider.to_owned(),
             device: Some(info.device.clone()),
             version: Some(info.version.clone()),
             declares: declared(info),
             limits: info.limits.named().map(|(name, most)| (name.to_owned(), most)).into(),
+            peer: None,
             unavailable: None,
             left_out: false,
         }
@@ -69,8 +80,31 @@ impl ProviderEntry {
             version: None,
             declares: BTreeMap::new(),
             limits: BTreeMap::new(),
+            peer: None,
             unavailable: Some(reason),
             left_out,
+        }
+    }
+}
+
+/// The other host of a run between two.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PeerEntry {
+    /// Where its server is.
+    pub address: String,
+    /// The machine.
+    pub environment: Environment,
+    /// How long a call there took.
+    pub round_trip_us: u64,
+}
+
+impl PeerEntry {
+    pub(crate) fn of(peer: &Peer) -> Self {
+        PeerEntry {
+            address: peer.addr().to_string(),
+            environment: peer.environment().clone(),
+            round_trip_us: peer.round_trip().as_micros() as u64,
         }
     }
 }
@@ -221,6 +255,9 @@ pub struct Report {
     pub program: String,
     /// The machine.
     pub environment: Environment,
+    /// The other one, in a run between two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<PeerEntry>,
     /// The providers, in order of preference.
     pub providers: Vec<ProviderEntry>,
     /// The results, in the order of providers and then of the list of cases.

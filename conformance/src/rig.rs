@@ -15,9 +15,10 @@ use crate::recorder::{Place, Recorder};
 use crate::target::Target;
 use crate::watch::Watch;
 
-/// Two domains on one device, and what makes connected ends of them. Made anew for every case.
+/// Two domains on one device, or on devices of two hosts, and what makes connected ends of them. Made anew for every
+/// case.
 ///
-/// By convention *a* is the initiator and *b* the peer.
+/// By convention *a* is the initiator, on this host, and *b* the peer.
 #[derive(Debug)]
 pub struct Rig {
     a: Domain,
@@ -35,11 +36,12 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) factor: f64,
     pub(crate) soak: bool,
+    pub(crate) connect_timeout: Option<Duration>,
 }
 
 impl Rig {
     pub(crate) fn new(setup: Setup) -> Result<Self, Failed> {
-        let (a, b) = (setup.target.open()?, setup.target.open()?);
+        let (a, b) = (setup.target.open()?, setup.target.open_peer()?);
         setup.watch.add_domain("a", &a);
         setup.watch.add_domain("b", &b);
         Ok(Rig { a, b, setup })
@@ -55,7 +57,7 @@ impl Rig {
         &self.b
     }
 
-    /// One more domain on the same device. The rig keeps it open until the case ends.
+    /// One more domain on the device of this host. The rig keeps it open until the case ends.
     ///
     /// # Errors
     /// If the provider refuses.
@@ -72,24 +74,31 @@ impl Rig {
         &self.setup.target
     }
 
-    /// What the device offers.
+    /// What the device offers; of two devices what both do.
     pub fn info(&self) -> &Info {
-        self.setup.target.info()
+        self.setup.target.common()
     }
 
-    /// The address to listen on: the loopback address if the device has it, else its first IPv4 address, else its
-    /// first one.
-    pub fn ip(&self) -> IpAddr {
-        let has = &self.info().addresses;
+    /// The address of a domain to listen on and to connect from: the loopback address if its device has it (between
+    /// two hosts: the one by which these know each other), else its first IPv4 address, else its first one.
+    pub fn ip(&self, domain: &Domain) -> IpAddr {
+        let has = &domain.info().addresses;
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        if has.contains(&loopback) {
-            return loopback;
-        }
-        has.iter().find(|ip| ip.is_ipv4()).or(has.first()).copied().unwrap_or(loopback)
+        let usual = match self.target().peer() {
+            Some((peer, _)) => [peer.own_ip(), peer.addr().ip()],
+            None => [loopback; 2],
+        };
+        let usual = usual.iter().find(|ip| has.contains(ip));
+        let first = || has.iter().find(|ip| ip.is_ipv4()).or(has.first());
+        usual.or_else(first).copied().unwrap_or(loopback)
     }
 
-    /// An IPv6 address of the device that needs no scope; loopback if it has it.
+    /// An IPv6 address of the device that needs no scope; loopback if it has it. Between two hosts there is none:
+    /// whether it leads to the other one, nobody knows.
     pub fn ip_v6(&self) -> Option<IpAddr> {
+        if self.target().peer().is_some() {
+            return None;
+        }
         let usable = |ip: &&IpAddr| matches!(ip, IpAddr::V6(v6) if !v6.is_unicast_link_local());
         let mut usable: Vec<_> = self.info().addresses.iter().filter(usable).collect();
         usable.sort_by_key(|ip| !ip.is_loopback());
@@ -97,8 +106,8 @@ impl Rig {
     }
 
     /// [`ip`](Rig::ip) with port 0, to listen on a free port.
-    pub fn addr(&self) -> SocketAddr {
-        SocketAddr::new(self.ip(), 0)
+    pub fn addr(&self, domain: &Domain) -> SocketAddr {
+        SocketAddr::new(self.ip(domain), 0)
     }
 
     /// Listens on a free port.
@@ -107,7 +116,7 @@ impl Rig {
     /// If the provider refuses.
     #[track_caller]
     pub fn listen(&self, domain: &Domain) -> Result<Listener, Failed> {
-        Ok(domain.listen(self.addr())?)
+        Ok(domain.listen(self.addr(domain))?)
     }
 
     /// A connected pair with default settings: the initiator on domain a, the peer on domain b.
@@ -172,10 +181,11 @@ impl Rig {
         self.make_end(domain, cq, attr)
     }
 
-    /// The default settings, the connect time-out stretched as all deadlines are.
+    /// The default settings, the connect time-out as the run wants it, or else stretched as all deadlines are.
     fn attr(&self) -> EndpointAttr {
         let mut attr = EndpointAttr::default();
-        attr.connect_timeout = self.scaled(attr.connect_timeout);
+        let timer = self.setup.connect_timeout;
+        attr.connect_timeout = timer.unwrap_or_else(|| self.scaled(attr.connect_timeout));
         attr
     }
 
@@ -211,7 +221,7 @@ impl Rig {
     /// If it does not come to stand.
     #[track_caller]
     pub fn connect(&self, a: &End, b: &End) -> Outcome {
-        self.connect_at(self.ip(), a, b)
+        self.connect_at(self.ip(b.domain()), a, b)
     }
 
     /// As [`connect`](Rig::connect), by another address of the device.
@@ -222,11 +232,16 @@ impl Rig {
     pub fn connect_at(&self, ip: IpAddr, a: &End, b: &End) -> Outcome {
         let listener = b.domain().listen(SocketAddr::new(ip, 0))?;
         a.connect(listener.local_addr(), &[])?;
-        let mut request = listener.accept(Some(self.scaled(PATIENCE)))?;
+        let mut request = listener.accept(Some(self.patience_to_connect()))?;
         request.accept(b, &[])?;
         a.expect_connected()?;
         b.expect_connected()?;
         Ok(())
+    }
+
+    /// How long a connection may take to come about: as any wait, and as long as its own timer runs.
+    pub fn patience_to_connect(&self) -> Duration {
+        self.scaled(PATIENCE).max(self.attr().connect_timeout)
     }
 
     /// Tries a check until it succeeds, for 10 s; for what comes true without a completion that would say so.

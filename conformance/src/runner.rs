@@ -20,13 +20,19 @@ use crate::cases::cases;
 use crate::check::{Failed, Outcome};
 use crate::environment::Environment;
 use crate::recorder::Recorder;
-use crate::report::{CaseResult, Counts, FORMAT, ProviderEntry, Report, Summary};
+use crate::remote::Peer;
+use crate::report::{CaseResult, Counts, FORMAT, PeerEntry, ProviderEntry, Report, Summary};
 use crate::rig::{Rig, Setup};
-use crate::target::{Target, anything, best};
+use crate::target::{Target, anything, device};
 use crate::watch::Watch;
 
 /// How long domains and endpoints may take to close when a case has ended, before scaling.
 const CLOSING: Duration = Duration::from_secs(20);
+
+/// A round trip to another host that stretches no deadline.
+const NEAR: Duration = Duration::from_millis(5);
+/// Nothing on this planet is farther away.
+const MOST_FAR: f64 = 50.0;
 
 /// Which providers to run on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,6 +65,13 @@ pub struct Options {
     pub factor: Option<f64>,
     /// The provider understands [`MISALIGN`](crate::MISALIGN).
     pub forges: bool,
+    /// The other host, for a run between two.
+    pub peer: Option<Arc<Peer>>,
+    /// The device there; by default one with the address of the server, or else the best.
+    pub peer_device: Option<String>,
+    /// How long connecting may take; by default 5 s, stretched as all deadlines are. A link that loses packets needs
+    /// more: each that is lost costs seconds.
+    pub connect_timeout: Option<Duration>,
 }
 
 impl Default for Options {
@@ -73,13 +86,23 @@ impl Default for Options {
             jobs: 1,
             factor: None,
             forges: false,
+            peer: None,
+            peer_device: None,
+            connect_timeout: None,
         }
     }
 }
 
 impl Options {
     fn factor(&self) -> f64 {
-        self.factor.unwrap_or_else(calibrate::factor)
+        self.factor.unwrap_or_else(|| {
+            let here = calibrate::factor();
+            // Whoever is slower, or the way between them, sets the pace.
+            self.peer.as_ref().map_or(here, |peer| {
+                let way = peer.round_trip().as_secs_f64() / NEAR.as_secs_f64();
+                here.max(peer.factor()).max((way.min(MOST_FAR) * 10.0).round() / 10.0)
+            })
+        })
     }
 }
 
@@ -172,7 +195,8 @@ pub fn run(
         factor,
     };
     let program = env!("CARGO_PKG_VERSION").to_owned();
-    Ok(Report { format: FORMAT, program, environment, providers, cases, summary })
+    let peer = options.peer.as_deref().map(PeerEntry::of);
+    Ok(Report { format: FORMAT, program, environment, peer, providers, cases, summary })
 }
 
 fn run_all(
@@ -247,10 +271,10 @@ fn find_targets(
         let of_it = |found: &&Found| found.provider == name;
         let devices: Vec<Found> = found.iter().filter(of_it).cloned().collect();
         let left_out = devices.is_empty() || excluded.iter().any(|excluded| excluded == name);
-        match choose(devices, options.device.as_deref()) {
-            Ok(info) => {
-                entries.push(ProviderEntry::tested(&info));
-                targets.push(Target::new(catalog, info));
+        match choose(catalog, devices, options) {
+            Ok(target) => {
+                entries.push(ProviderEntry::tested(&target));
+                targets.push(target);
             }
             Err(reason) => entries.push(ProviderEntry::unavailable(name, reason, left_out)),
         }
@@ -258,26 +282,33 @@ fn find_targets(
     Ok((entries, targets))
 }
 
-fn choose(devices: Vec<Found>, wanted: Option<&str>) -> Result<fabric::Info, String> {
+/// The device to run on, and the one at the other host.
+fn choose(
+    catalog: &Arc<Catalog>,
+    devices: Vec<Found>,
+    options: &Options,
+) -> Result<Target, String> {
     if devices.is_empty() {
         let value = std::env::var("FABRIC_PROVIDER").unwrap_or_default();
         return Err(format!("left out by FABRIC_PROVIDER={value}"));
     }
-    let Some(wanted) = wanted else { return best(devices) };
-    let names: Vec<_> = devices.iter().map(|found| found.device.clone()).collect();
-    let devices: Vec<_> =
-        devices.into_iter().filter(|f| f.device == wanted || f.device.is_empty()).collect();
-    if devices.is_empty() {
-        return Err(format!("it has no device {wanted:?} (it has: {})", names.join(", ")));
-    }
-    best(devices)
+    let wanted = options.device.as_deref();
+    let Some(peer) = &options.peer else {
+        return Ok(Target::new(catalog, device(devices, wanted, None)?));
+    };
+    let info = device(devices, wanted, Some(peer.own_ip()))?;
+    Target::new(catalog, info).with_peer(peer, options.peer_device.as_deref())
 }
 
 /// Runs one case on one device. Cases that measure time wait until they are alone, in this process.
 pub fn run_case(target: &Target, case: &'static Case, options: &Options) -> CaseResult {
     static GATE: RwLock<()> = RwLock::new(());
     let result = |time| CaseResult::new(case, target.info().provider, time);
-    let missing = case.needs.missing(target.info(), options.forges);
+    if target.peer().is_some() && !case.local_only.is_empty() {
+        let why = format!("both ends in one process: {}", case.local_only);
+        return result(Duration::ZERO).unsupported(&[why]);
+    }
+    let missing = case.needs.missing(target.common(), options.forges);
     if !missing.is_empty() {
         let result = result(Duration::ZERO);
         if options.strict {
@@ -303,6 +334,7 @@ pub fn run_case(target: &Target, case: &'static Case, options: &Options) -> Case
         seed: options.seed,
         factor,
         soak: options.soak,
+        connect_timeout: options.connect_timeout,
     };
     let start = Instant::now();
     let outcome = watched(case, setup, &watch);

@@ -1,12 +1,13 @@
 //! What a few cases need of the operating system: memory that is not the heap's, and a child process.
 //!
-//! The only module of this crate with unsafe code. Its functions are safe to call.
+//! Its functions are safe to call.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Domain, Region};
+use fabric::core::memory;
+use fabric::{Access, Domain, Error, Memory, Region};
 
 use crate::check::Failed;
 
@@ -95,6 +96,30 @@ pub(crate) fn register_nowhere(
 ) -> fabric::Result<Region> {
     // SAFETY: nothing accesses the range: no provider may accept it, and no case uses the region if one does.
     unsafe { domain.register_raw(std::ptr::without_provenance_mut(start), len, access) }
+}
+
+/// Copies bytes into memory that regions may be part of.
+pub(crate) fn store(into: &Memory, at: usize, bytes: &[u8]) -> fabric::Result<()> {
+    let to = within(into, at, bytes.len())?;
+    // SAFETY: the range was checked, and `into` keeps it allocated; nobody makes references to such memory.
+    unsafe { memory::store(to, bytes) };
+    Ok(())
+}
+
+/// Copies bytes out of memory that regions may be part of.
+pub(crate) fn load(from: &Memory, at: usize, bytes: &mut [u8]) -> fabric::Result<()> {
+    let from = within(from, at, bytes.len())?;
+    // SAFETY: as in `store`; the memory was zeroed when it was made.
+    unsafe { memory::load(from, bytes) };
+    Ok(())
+}
+
+fn within(memory: &Memory, at: usize, len: usize) -> fabric::Result<*mut u8> {
+    if at.checked_add(len).is_none_or(|end| end > memory.len()) {
+        let text = format!("{len} bytes at {at} do not fit a memory of {}", memory.len());
+        return Err(Error::invalid("copy", text));
+    }
+    Ok(memory.as_ptr().wrapping_add(at))
 }
 
 /// The system's page size in bytes.

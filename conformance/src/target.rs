@@ -1,15 +1,27 @@
 //! A provider's device that cases run on.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use fabric::{Capabilities, Catalog, Choice, Domain, Found, Hints, Info, Named};
+use fabric::{AtomicScope, Capabilities, Catalog, Choice, Domain, Found, Hints, Info, Named};
 
-/// A usable device of one provider, and the catalog to open it from.
+use crate::remote::{Peer, limits};
+
+/// A usable device of one provider, and the catalog to open it from; in a run between two hosts also the device of
+/// the other host.
 #[derive(Clone)]
 pub struct Target {
     catalog: Arc<Catalog>,
     info: Info,
+    far: Option<Arc<Far>>,
+}
+
+struct Far {
+    peer: Arc<Peer>,
+    info: Info,
+    /// What both devices offer.
+    common: Info,
 }
 
 impl Target {
@@ -26,16 +38,37 @@ impl Target {
         let choice = Choice::Only(vec![named]);
         let found =
             catalog.discover_with(&choice, &anything()).map_err(|error| error.to_string())?;
-        Ok(Target { catalog: catalog.clone(), info: best(found)? })
+        Ok(Target { catalog: catalog.clone(), info: best(found)?, far: None })
+    }
+
+    /// The same, with a device of the same provider on another host for the peer's end: the one named, or the best.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn with_peer(mut self, peer: &Arc<Peer>, device: Option<&str>) -> Result<Target, String> {
+        let info = peer.device(self.info.provider, device)?;
+        let common = common(&self.info, &info, peer.own_ip());
+        self.far = Some(Arc::new(Far { peer: peer.clone(), info, common }));
+        Ok(self)
     }
 
     pub(crate) fn new(catalog: &Arc<Catalog>, info: Info) -> Self {
-        Target { catalog: catalog.clone(), info }
+        Target { catalog: catalog.clone(), info, far: None }
     }
 
     /// What the device offers.
     pub fn info(&self) -> &Info {
         &self.info
+    }
+
+    /// What cases can use: of two devices what both offer.
+    pub fn common(&self) -> &Info {
+        self.far.as_ref().map_or(&self.info, |far| &far.common)
+    }
+
+    /// The other host, and the device there.
+    pub fn peer(&self) -> Option<(&Arc<Peer>, &Info)> {
+        self.far.as_ref().map(|far| (&far.peer, &far.info))
     }
 
     /// The catalog that has it.
@@ -45,8 +78,7 @@ impl Target {
 
     /// The choice of this device and no other.
     pub fn choice(&self) -> Choice {
-        let Info { provider, device, .. } = &self.info;
-        Choice::Only(vec![Named { provider: (*provider).to_owned(), device: Some(device.clone()) }])
+        choice(&self.info)
     }
 
     /// Opens it.
@@ -56,11 +88,26 @@ impl Target {
     pub fn open(&self) -> fabric::Result<Domain> {
         self.catalog.open_with(&self.choice(), &anything())
     }
+
+    /// Opens the peer's device: the one on the other host, or the same once more.
+    ///
+    /// # Errors
+    /// What the provider says.
+    pub fn open_peer(&self) -> fabric::Result<Domain> {
+        match self.peer() {
+            Some((peer, info)) => peer.catalog().open_with(&choice(info), &anything()),
+            None => self.open(),
+        }
+    }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.info.provider, self.info.device)
+        write!(f, "{}:{}", self.info.provider, self.info.device)?;
+        match self.peer() {
+            Some((peer, info)) => write!(f, " and {} at {}", info.device, peer.addr()),
+            None => Ok(()),
+        }
     }
 }
 
@@ -70,13 +117,55 @@ impl fmt::Debug for Target {
     }
 }
 
+/// The choice of one device and no other.
+fn choice(info: &Info) -> Choice {
+    let (provider, device) = (info.provider.to_owned(), Some(info.device.clone()));
+    Choice::Only(vec![Named { provider, device }])
+}
+
+/// What two devices offer both. The address is the one by which the hosts know each other, if it is the device's.
+fn common(near: &Info, far: &Info, own_ip: IpAddr) -> Info {
+    let mut common = near.clone();
+    common.capabilities &= far.capabilities;
+    let (one, two) = (near.limits.named(), far.limits.named());
+    common.limits = limits(std::array::from_fn(|i| one[i].1.min(two[i].1)));
+    if far.atomic_scope != AtomicScope::Cpu {
+        common.atomic_scope = far.atomic_scope;
+    }
+    let addresses: Vec<_> = near.addresses.iter().filter(|ip| **ip == own_ip).copied().collect();
+    if !addresses.is_empty() {
+        common.addresses = addresses;
+    }
+    common
+}
+
 /// Hints that every device satisfies: what is missing is for each case to see.
 pub(crate) fn anything() -> Hints {
     Hints { capabilities: Capabilities::empty(), ..Hints::default() }
 }
 
+/// The device named, or the best one, those with the address `ip` before the others.
+pub(crate) fn device(
+    mut devices: Vec<Found>,
+    wanted: Option<&str>,
+    ip: Option<IpAddr>,
+) -> Result<Info, String> {
+    if let Some(wanted) = wanted {
+        let names: Vec<_> = devices.iter().map(|found| found.device.clone()).collect();
+        devices.retain(|found| found.device == wanted || found.device.is_empty());
+        if devices.is_empty() {
+            return Err(format!("it has no device {wanted:?} (it has: {})", names.join(", ")));
+        }
+    }
+    if let Some(ip) = ip {
+        let has_it = |found: &Found| matches!(&found.verdict, Ok(i) if i.addresses.contains(&ip));
+        devices.sort_by_key(|found| !has_it(found));
+    }
+    best(devices)
+}
+
 /// The first usable one of a provider's devices, or why there is none.
-pub(crate) fn best(devices: Vec<Found>) -> Result<Info, String> {
+fn best(devices: Vec<Found>) -> Result<Info, String> {
     if devices.is_empty() {
         return Err("it has no devices".to_owned());
     }

@@ -98,7 +98,8 @@ mod tests {
     fn list() -> String {
         let mut text = "**T**: a naive emulation over a byte stream fails it. **alone**: measures time, so no other \
              case runs beside it.\n**soak**: long, runs on request. **free**: what of its transcript may differ between \
-             providers, and why; of all other\ncases transcripts are equal.\n"
+             providers, and why; of all other\ncases transcripts are equal. **one process**: what keeps it from \
+             running between two hosts.\n"
             .to_owned();
         for group in Group::ALL {
             write!(text, "\n## {group}\n\n").unwrap();
@@ -110,6 +111,9 @@ mod tests {
                 }
                 if !case.freedom.name().is_empty() {
                     write!(text, " **free** ({})", case.freedom).unwrap();
+                }
+                if !case.local_only.is_empty() {
+                    write!(text, " **one process** ({})", case.local_only).unwrap();
                 }
                 text.push('\n');
             }

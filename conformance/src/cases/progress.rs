@@ -59,6 +59,7 @@ pub(super) const CASES: &[Case] = &[
         "1000 messages to a waiter in epoll: half of them are there within half a tick of 1 ms",
         armed_no_tick,
     )
+    .local_only("each message is timed from the post to the waiter's waking, by one clock")
     .exclusive(),
     Case::new(
         Group::Progress,

@@ -1,6 +1,8 @@
 //! The command line.
 
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -94,6 +96,34 @@ pub(super) struct Run {
     #[arg(long)]
     pub(super) soak: bool,
 
+    /// Lend the devices of this host to a run on another one, and run none here.
+    ///
+    /// It prints `serving on ADDR` and serves until it is killed; port 0 chooses a free port. Whoever reaches it can
+    /// have memory allocated and connections made by it, and nothing is encrypted: it is for networks that you trust.
+    #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with_all = ["cases", "list", "peer"])]
+    pub(super) serve: Option<SocketAddr>,
+
+    /// End when stdin is closed: with the process that started the server.
+    #[arg(long, requires = "serve")]
+    pub(super) with_stdin: bool,
+
+    /// Run with the peer's end on another host: the address of the server there (`--serve`). The fabric's own
+    /// connections go by the devices that have the two hosts' addresses on this way, if there are such.
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub(super) peer: Option<SocketAddr>,
+
+    /// The device of the other host.
+    #[arg(long, value_name = "NAME", requires = "peer")]
+    pub(super) peer_device: Option<String>,
+
+    /// How long connecting may take. By default 5 s, more on slow machines; a link that loses packets needs 30.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) connect_timeout: Option<Duration>,
+
+    /// Stretch every deadline so many times, at least 1; by default it is measured.
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    pub(super) factor: Option<f64>,
+
     /// Run so many cases at a time; those that measure time run alone in any case.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) jobs: u16,
@@ -116,6 +146,26 @@ pub(super) struct Merge {
     /// Print every case, not only those to look at.
     #[arg(long)]
     pub(super) all: bool,
+}
+
+/// An address with a port; names are looked up.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let mut found = text.to_socket_addrs().map_err(|error| error.to_string())?;
+    found.next().ok_or_else(|| "the name has no address".to_owned())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<u64>() {
+        Ok(seconds @ 1..=3600) => Ok(Duration::from_secs(seconds)),
+        _ => Err("a number of seconds from 1 to 3600 is expected".to_owned()),
+    }
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if (1.0..=100.0).contains(&factor) => Ok(factor),
+        _ => Err("a number from 1 to 100 is expected".to_owned()),
+    }
 }
 
 fn name_and_reason(text: &str) -> Result<(String, String), String> {
@@ -147,6 +197,8 @@ Examples:
   fabric-conformance --provider tcp --adversary 7      over TCP at its worst
   fabric-conformance --provider tcp --seed 1 --record tcp.json
   fabric-conformance merge tcp.json verbs.json         two runs side by side
+  fabric-conformance --serve 10.0.0.2:7471             on one host, and on another:
+  fabric-conformance --peer 10.0.0.2:7471              every case between the two
   FABRIC_PROVIDER=tcp:eth0 fabric-conformance          on this device
 
 Exit status: 0 all passed; 1 something failed; 2 usage error, or nothing ran.

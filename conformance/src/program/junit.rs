@@ -23,6 +23,11 @@ fn suite(matrix: &Matrix, column: &Column) -> TestSuite {
     if let Some(environment) = &column.environment {
         suite.add_property(("kernel", environment.kernel.as_str()));
     }
+    if let (Some(peer), Some(there)) = (&column.peer, &provider.peer) {
+        suite.add_property(("peer", peer.address.as_str()));
+        suite.add_property(("peer device", there.device.as_deref().unwrap_or_default()));
+        suite.add_property(("peer kernel", peer.environment.kernel.as_str()));
+    }
     suite.add_property(("seed", matrix.summary.seed.to_string().as_str()));
     if let Some(reason) = &provider.unavailable {
         let fails = matrix.missing().any(|missing| missing.provider.name == provider.name);

@@ -15,6 +15,7 @@ struct Line<'a> {
     exclusive: bool,
     soak: bool,
     freedom: String,
+    local_only: &'a str,
 }
 
 pub(super) fn json(cases: &[&'static Case]) -> Result<String, String> {
@@ -27,6 +28,7 @@ pub(super) fn json(cases: &[&'static Case]) -> Result<String, String> {
         exclusive: case.exclusive,
         soak: case.soak,
         freedom: case.freedom.to_string(),
+        local_only: case.local_only,
     };
     let lines: Vec<_> = cases.iter().map(line).collect();
     let text = serde_json::to_string_pretty(&lines).map_err(|error| error.to_string())?;

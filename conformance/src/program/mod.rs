@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use conformance::{Matrix, Options, Verdict, Wanted};
+use conformance::{Matrix, Options, Peer, Server, Verdict, Wanted};
 use fabric::Catalog;
 
 use args::{Args, Command, Format};
@@ -35,6 +35,7 @@ pub(crate) fn main() -> ExitCode {
     let done = match args.command {
         Some(Command::Merge(args)) => merge(&args),
         None if args.run.list => list(args.run),
+        None if args.run.serve.is_some() => serve(&args.run),
         None => run(args.run),
     };
     match done {
@@ -59,7 +60,25 @@ fn list(args: args::Run) -> Result<u8, String> {
     Ok(0)
 }
 
+/// Serves until it fails, or is killed.
+fn serve(args: &args::Run) -> Result<u8, String> {
+    let Some(addr) = args.serve else { return Ok(USAGE) };
+    let text = |error: io::Error| format!("cannot serve on {addr}: {error}");
+    let server = Server::bind(addr, &Arc::new(Catalog::builtin())).map_err(text)?;
+    put(None, &format!("serving on {}\n", server.local_addr().map_err(text)?))?;
+    if args.with_stdin {
+        std::thread::spawn(|| {
+            // Whatever comes is of no interest, only that it ends.
+            let _ = io::copy(&mut io::stdin(), &mut io::sink());
+            std::process::exit(0);
+        });
+    }
+    server.run().map_err(text)?;
+    Ok(0)
+}
+
 fn run(args: args::Run) -> Result<u8, String> {
+    let peer = args.peer.map(|addr| Peer::reach(addr).map(Arc::new)).transpose()?;
     let options = Options {
         wanted: if args.provider.iter().any(|name| name == "all") {
             Wanted::All
@@ -72,6 +91,10 @@ fn run(args: args::Run) -> Result<u8, String> {
         strict: args.strict,
         soak: args.soak,
         jobs: usize::from(args.jobs),
+        factor: args.factor,
+        peer,
+        peer_device: args.peer_device,
+        connect_timeout: args.connect_timeout,
         ..Options::default()
     };
     let (out, record) = (Output::create(args.out)?, Output::create(args.record)?);

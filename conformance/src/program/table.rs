@@ -4,7 +4,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use conformance::{Cell, Column, Counts, Freedom, Group, Matrix, Row, Status, Totals, Verdict};
+use conformance::{
+    Cell, Column, Counts, Environment, Freedom, Group, Matrix, ProviderEntry, Row, Status, Totals,
+    Verdict,
+};
 
 use super::style::Style;
 
@@ -39,6 +42,9 @@ fn groups(text: &mut String, matrix: &Matrix, style: &Style) {
     }
     let heads: Vec<_> = matrix.columns.iter().map(|c| format!("{:^CELL$}", head(c))).collect();
     let _ = writeln!(text, "{:NAME$}{}", "", style.strong(heads.join("").trim_end()));
+    for column in matrix.tested() {
+        ends(text, column, style);
+    }
     let head = |column: &Column| match column.provider.unavailable {
         Some(_) => format!("{:^CELL$}", "-"),
         None => format!("{:>7}{:>7}{:>8}{:>10}  ", "pass", "fail", "unsupp", "time"),
@@ -62,6 +68,25 @@ fn head(column: &Column) -> String {
             format!("{}:{device} {version}", provider.name)
         }
     }
+}
+
+/// Between which two hosts a provider's cases ran.
+fn ends(text: &mut String, column: &Column, style: &Style) {
+    let (Some(near), Some(peer)) = (&column.environment, &column.peer) else { return };
+    let end = |environment: &Environment, provider: &ProviderEntry| {
+        let device = provider.device.as_deref().unwrap_or_default();
+        format!("{} ({device}, Linux {})", environment.host, environment.kernel)
+    };
+    let far = column.provider.peer.as_deref().map(|far| end(&peer.environment, far));
+    let near = end(near, &column.provider);
+    let line = format!(
+        "{}: between {near} and {} by {}, round trip {} us",
+        column.provider.name,
+        far.unwrap_or_default(),
+        peer.address,
+        peer.round_trip_us
+    );
+    let _ = writeln!(text, "{}", style.faint(&line));
 }
 
 fn row(text: &mut String, name: &str, matrix: &Matrix, style: &Style, of: &dyn Fn(&Row) -> bool) {

@@ -93,7 +93,7 @@ pub(super) fn cas_spinlock(rig: &Rig) -> Outcome {
             loop {
                 a.compare_swap(0, own, found.slice(..), target.at(LOCK), 1)?;
                 a.expect_ok(1)?;
-                let owner = found.region().get::<u64>(GUARD)?;
+                let owner = found.get::<u64>(0)?;
                 if owner == 0 {
                     break;
                 }
@@ -102,23 +102,23 @@ pub(super) fn cas_spinlock(rig: &Rig) -> Outcome {
             }
             a.read(&count, target.at(COUNTER), 2)?;
             a.expect_ok(2)?;
-            let next = count.region().get::<u64>(GUARD)? + 1;
-            count.region().put(GUARD, &next)?;
+            let next = count.get::<u64>(0)? + 1;
+            count.set(0, next)?;
             // Only so the other initiators see it, too.
             a.post(&Op::write(&count, target.at(COUNTER)).delivery_complete().context(3))?;
             a.expect_ok(3)?;
             // Not by a write: plain writes and atomics on one word do not mix.
             a.compare_swap(own, 0, found.slice(..), target.at(LOCK), 4)?;
             a.expect_ok(4)?;
-            check_eq!(found.region().get::<u64>(GUARD)?, own, "the owner at the unlock");
+            check_eq!(found.get::<u64>(0)?, own, "the owner at the unlock");
         }
         found.check_guards()?;
         count.check_guards()
     })?;
     settle_all(&ends, &peers)?;
     let total = (ends.len() * each) as u64;
-    check_eq!(target.region().get::<u64>(GUARD + COUNTER)?, total, "the counter");
-    check_eq!(target.region().get::<u64>(GUARD + LOCK)?, 0, "the lock");
+    check_eq!(target.get::<u64>(COUNTER)?, total, "the counter");
+    check_eq!(target.get::<u64>(LOCK)?, 0, "the lock");
     target.check_filled(8..COUNTER, 0)?;
     target.check_guards()
 }
@@ -149,8 +149,8 @@ pub(super) fn contended_float(rig: &Rig) -> Outcome {
     })?;
     settle_all(&ends, &peers)?;
     let sum = (0..EACH).map(addend).sum::<f32>() * ends.len() as f32;
-    check_eq!(target.region().get::<f64>(GUARD)?, f64::from(sum), "the sum as f64");
-    check_eq!(target.region().get::<f32>(GUARD + 8)?, sum, "the sum as f32");
+    check_eq!(target.get::<f64>(0)?, f64::from(sum), "the sum as f64");
+    check_eq!(target.get::<f32>(8)?, sum, "the sum as f32");
     target.check_filled(12.., 0)?;
     target.check_guards()
 }
@@ -182,13 +182,13 @@ pub(super) fn contended_narrow(rig: &Rig) -> Outcome {
     })?;
     settle_all(&ends, &peers)?;
     let part = |at: usize, step: usize| start[at].wrapping_add((step * EACH) as u8);
-    check_eq!(target.region().get::<u8>(GUARD)?, part(0, 1), "the u8 at byte 0");
-    check_eq!(target.region().get::<u8>(GUARD + 1)?, part(1, 3), "the u8 at byte 1");
+    check_eq!(target.get::<u8>(0)?, part(0, 1), "the u8 at byte 0");
+    check_eq!(target.get::<u8>(1)?, part(1, 3), "the u8 at byte 1");
     let half = u16::from_ne_bytes([start[2], start[3]]).wrapping_add((77 * EACH) as u16);
-    check_eq!(target.region().get::<u16>(GUARD + 2)?, half, "the u16 at byte 2");
+    check_eq!(target.get::<u16>(2)?, half, "the u16 at byte 2");
     let rest = u32::from_ne_bytes([start[4], start[5], start[6], start[7]]);
     let rest = rest.wrapping_add(0x1234_5678u32.wrapping_mul(EACH as u32));
-    check_eq!(target.region().get::<u32>(GUARD + 4)?, rest, "the u32 at byte 4");
+    check_eq!(target.get::<u32>(4)?, rest, "the u32 at byte 4");
     target.check_filled(8.., 0xff)?;
     target.check_guards()
 }

@@ -103,26 +103,26 @@ pub(super) fn endian(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let target = b.buffer(16)?;
     let old = a.buffer(16)?;
-    target.region().put(GUARD, &NUMBER)?;
-    target.region().put(GUARD + 8, &(NUMBER as u32))?;
+    target.set(0, NUMBER)?;
+    target.set(8, NUMBER as u32)?;
     // A compare value, an operand and a result; of the device's own width, and of one that a device may emulate.
     a.compare_swap(NUMBER, ADDED, old.slice(0..8), target.at(0), 1)?;
     a.compare_swap(NUMBER as u32, ADDED as u32, old.slice(8..12), target.at(8), 2)?;
     a.expect_ok(1)?;
     a.expect_ok(2)?;
-    check_eq!(old.region().get::<u64>(GUARD)?, NUMBER, "the u64 that the compare-and-swap found");
-    check_eq!(old.region().get::<u32>(GUARD + 8)?, NUMBER as u32, "the u32 that it found");
+    check_eq!(old.get::<u64>(0)?, NUMBER, "the u64 that the compare-and-swap found");
+    check_eq!(old.get::<u32>(8)?, NUMBER as u32, "the u32 that it found");
     a.fetch_add(NUMBER, old.slice(0..8), target.at(0), 3)?;
     a.fetch_add(NUMBER as u32, old.slice(8..12), target.at(8), 4)?;
     a.expect_ok(3)?;
     a.expect_ok(4)?;
-    check_eq!(old.region().get::<u64>(GUARD)?, ADDED, "the u64 that the add found");
-    check_eq!(old.region().get::<u32>(GUARD + 8)?, ADDED as u32, "the u32 that the add found");
+    check_eq!(old.get::<u64>(0)?, ADDED, "the u64 that the add found");
+    check_eq!(old.get::<u32>(8)?, ADDED as u32, "the u32 that the add found");
 
     a.settle(&b)?;
     let sum = ADDED + NUMBER;
-    check_eq!(target.region().get::<u64>(GUARD)?, sum, "the u64 in the target's memory");
-    check_eq!(target.region().get::<u32>(GUARD + 8)?, sum as u32, "the u32 in the target's memory");
+    check_eq!(target.get::<u64>(0)?, sum, "the u64 in the target's memory");
+    check_eq!(target.get::<u32>(8)?, sum as u32, "the u32 in the target's memory");
     target.check_filled(12.., 0)?;
     old.check_filled(12.., 0)?;
     target.check_guards()?;

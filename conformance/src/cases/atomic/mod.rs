@@ -181,7 +181,8 @@ pub(super) const CASES: &[Case] = &[
         NEEDS.cpu_scope(),
         "the target's CPU adds at the same time: the totals are exact",
         contended::cpu_coherent,
-    ),
+    )
+    .local_only("the target's CPU adds as fast as the initiator"),
 ];
 
 /// The integer types.

@@ -36,19 +36,19 @@ pub(super) fn depth(rig: &Rig) -> Outcome {
     // Atomics have no order among themselves, but each came once.
     let mut narrow = Vec::new();
     for i in (0..OPS).filter(is_narrow) {
-        narrow.push(old.region().get::<u32>(GUARD + i * 8)?);
+        narrow.push(old.get::<u32>(i * 8)?);
     }
     let mut wide = Vec::new();
     for i in (0..OPS).filter(|i| !is_narrow(i)) {
-        wide.push(old.region().get::<u64>(GUARD + i * 8)?);
+        wide.push(old.get::<u64>(i * 8)?);
     }
     narrow.sort_unstable();
     wide.sort_unstable();
     check_eq!(narrow, (0..narrow.len() as u32).collect::<Vec<_>>(), "each old u32 once");
     check_eq!(wide, (0..wide.len() as u64).collect::<Vec<_>>(), "each old u64 once");
     a.settle(&b)?;
-    check_eq!(target.region().get::<u64>(GUARD)?, wide.len() as u64, "the u64");
-    check_eq!(target.region().get::<u32>(GUARD + 8)?, narrow.len() as u32, "the u32");
+    check_eq!(target.get::<u64>(0)?, wide.len() as u64, "the u64");
+    check_eq!(target.get::<u32>(8)?, narrow.len() as u32, "the u32");
     target.check_filled(12.., 0)?;
     target.check_guards()?;
     old.check_guards()
@@ -58,16 +58,16 @@ pub(super) fn emulated_silent(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let target = b.buffer(8)?;
     let old = a.buffer(4)?;
-    target.region().put(GUARD, &41u32)?;
+    target.set(0, 41u32)?;
     // The provider has just seen that the application polls.
     check_eq!(a.cq().poll_one()?, None, "a completion before anything was posted");
     a.fetch_add(1u32, old.slice(..), target.at(0), 1)?;
     thread::sleep(rig.scaled(Duration::from_millis(200)));
     let polled = a.cq().poll_one()?.map(|done| (done.context, done.status));
     check_eq!(polled, Some((1, Status::Ok)), "the one poll after the sleep");
-    check_eq!(old.region().get::<u32>(GUARD)?, 41, "the old value");
+    check_eq!(old.get::<u32>(0)?, 41, "the old value");
     a.settle(&b)?;
-    check_eq!(target.region().get::<u32>(GUARD)?, 42, "the new value");
+    check_eq!(target.get::<u32>(0)?, 42, "the new value");
     target.check_filled(4.., 0)?;
     target.check_guards()?;
     old.check_guards()

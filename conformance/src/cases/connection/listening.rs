@@ -27,7 +27,8 @@ pub(super) fn refuse(rig: &Rig) -> Outcome {
 pub(super) fn listen_twice(rig: &Rig) -> Outcome {
     let listener = rig.listen(rig.domain_a())?;
     let at = listener.local_addr();
-    for (whose, domain) in [("the same", rig.domain_a()), ("another", rig.domain_b())] {
+    let other = rig.extra_domain()?;
+    for (whose, domain) in [("the same", rig.domain_a()), ("another", &other)] {
         check_err!(domain.listen(at), Error::AddrInUse(_), "a second listener of {whose} domain");
     }
     // The first one is unharmed, and the address is free when it is gone.
@@ -37,9 +38,9 @@ pub(super) fn listen_twice(rig: &Rig) -> Outcome {
     a.expect_connected()?;
     b.expect_connected()?;
     drop(listener);
-    let listener = rig.domain_b().listen(at)?;
+    let listener = other.listen(at)?;
     check_eq!(listener.local_addr(), at, "address of the next listener");
-    let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+    let (a, b) = (rig.end(rig.domain_b())?, rig.end(&other)?);
     a.connect(at, &[])?;
     next_request(rig, &listener)?.accept(&b, &[])?;
     a.expect_connected()?;
@@ -80,7 +81,7 @@ fn backlog(requests: usize) -> ListenerAttr {
 
 pub(super) fn backlog_burst(rig: &Rig) -> Outcome {
     const COUNT: usize = 64;
-    let listener = rig.domain_b().listen_with(rig.addr(), &backlog(COUNT))?;
+    let listener = rig.domain_b().listen_with(rig.addr(rig.domain_b()), &backlog(COUNT))?;
     let ends = |domain| (0..COUNT).map(|_| rig.end(domain)).collect::<Result<Vec<_>, _>>();
     let (connecting, accepting) = (ends(rig.domain_a())?, ends(rig.domain_b())?);
     for (i, end) in connecting.iter().enumerate() {
@@ -108,7 +109,7 @@ pub(super) fn backlog_burst(rig: &Rig) -> Outcome {
 
 pub(super) fn backlog_full(rig: &Rig) -> Outcome {
     const BACKLOG: usize = 4;
-    let listener = rig.domain_b().listen_with(rig.addr(), &backlog(BACKLOG))?;
+    let listener = rig.domain_b().listen_with(rig.addr(rig.domain_b()), &backlog(BACKLOG))?;
     let connecting: Vec<End> =
         (0..BACKLOG + 1).map(|_| rig.end(rig.domain_a())).collect::<Result<_, _>>()?;
     for end in &connecting {

@@ -6,7 +6,7 @@ use super::{message, next_request};
 use crate::prelude::*;
 
 pub(super) fn connect_basic(rig: &Rig) -> Outcome {
-    for ip in [Some(rig.ip()), rig.ip_v6()].into_iter().flatten() {
+    for ip in [Some(rig.ip(rig.domain_b())), rig.ip_v6()].into_iter().flatten() {
         let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
         let listener = rig.domain_b().listen(SocketAddr::new(ip, 0))?;
         check!(listener.poll().is_none(), "no request yet");
@@ -240,7 +240,7 @@ pub(super) fn self_connect(rig: &Rig) -> Outcome {
         for at in [64, 128, 192, 256, 320] {
             buffer.check_pattern(at..at + 64, pattern)?;
         }
-        let words = [384, 392, 400].map(|at| buffer.region().get::<u64>(GUARD + at));
+        let words = [384, 392, 400].map(|at| buffer.get::<u64>(at));
         let _ =
             check_matches!(words, [Ok(0), Ok(1), Ok(5)], "old value, sum swapped, value compared");
         buffer.put(64, &[0; 448])?;
@@ -249,7 +249,7 @@ pub(super) fn self_connect(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn peer_addr(rig: &Rig) -> Outcome {
-    for ip in [Some(rig.ip()), rig.ip_v6()].into_iter().flatten() {
+    for ip in [Some(rig.ip(rig.domain_b())), rig.ip_v6()].into_iter().flatten() {
         let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
         check_eq!((a.local_addr(), a.peer_addr()), (None, None), "addresses before connecting");
         let listener = rig.domain_b().listen(SocketAddr::new(ip, 0))?;
@@ -266,7 +266,7 @@ pub(super) fn peer_addr(rig: &Rig) -> Outcome {
         check!(rig.info().addresses.contains(&asks.ip()), "{asks} to be an address of the device");
     }
     // The address to connect from, where one is asked for.
-    let source = rig.ip();
+    let source = rig.ip(rig.domain_a());
     let a = rig.end_with(rig.domain_a(), |attr| attr.source = Some(source))?;
     let b = rig.end(rig.domain_b())?;
     rig.connect(&a, &b)?;

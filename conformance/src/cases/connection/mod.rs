@@ -212,13 +212,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The next request.
 #[track_caller]
 fn next_request(rig: &Rig, listener: &Listener) -> Result<ConnectRequest, Failed> {
-    Ok(listener.accept(Some(rig.scaled(PATIENCE)))?)
+    Ok(listener.accept(Some(rig.patience_to_connect()))?)
 }
 
 /// The next event of a domain of which no end is left to ask.
 #[track_caller]
 fn next_event(rig: &Rig, events: &RecordedEvents) -> Result<Event, Failed> {
-    Ok(events.wait(Some(rig.scaled(PATIENCE)))?)
+    Ok(events.wait(Some(rig.patience_to_connect()))?)
 }
 
 /// An address where nobody listens any more.

@@ -31,7 +31,7 @@ pub(super) fn foreign_peer(rig: &Rig) -> Outcome {
 /// Connects to a stranger.
 fn meet(rig: &Rig, stranger: Stranger) -> Outcome {
     const TIMER: Duration = Duration::from_millis(500);
-    let socket = TcpListener::bind(rig.addr())?;
+    let socket = TcpListener::bind(rig.addr(rig.domain_a()))?;
     socket.set_nonblocking(true)?;
     let at = socket.local_addr()?;
     let over = AtomicBool::new(false);

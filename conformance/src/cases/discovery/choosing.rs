@@ -9,7 +9,7 @@ use crate::target::anything;
 
 /// Whether it is the device under test.
 fn is_target(rig: &Rig, found: &Found) -> bool {
-    (found.provider, &found.device) == (rig.info().provider, &rig.info().device)
+    (found.provider, &found.device) == (rig.target().info().provider, &rig.target().info().device)
 }
 
 pub(super) fn filter_caps(rig: &Rig) -> Outcome {
@@ -49,7 +49,7 @@ pub(super) fn filter_caps(rig: &Rig) -> Outcome {
             }
             Err(error) => {
                 check_matches!(error, Error::NoProvider(_), "the refusal of {wanted:?}");
-                let lacking = wanted.difference(rig.info().capabilities);
+                let lacking = wanted.difference(rig.target().info().capabilities);
                 check!(!lacking.is_empty(), "a device that has {wanted:?} to be opened");
             }
         }
@@ -61,7 +61,7 @@ pub(super) fn impossible_hint(rig: &Rig) -> Outcome {
     let catalog = rig.target().catalog();
     let hints = Hints { inject: 1 << 40, ..anything() };
     let names_the_limit = |reason: &str| {
-        let offered = rig.info().limits.inject.to_string();
+        let offered = rig.target().info().limits.inject.to_string();
         ["inject", "1099511627776", &offered].iter().all(|part| reason.contains(part))
     };
     for found in catalog.discover_with(&Choice::Auto, &hints)? {
@@ -129,13 +129,13 @@ pub(super) fn bad_address(rig: &Rig) -> Outcome {
 
 pub(super) fn no_device(rig: &Rig) -> Outcome {
     let catalog = rig.target().catalog();
-    let provider = rig.info().provider;
+    let provider = rig.target().info().provider;
     let missing = "nosuchdevice0";
     let named = Named { provider: provider.to_owned(), device: Some(missing.to_owned()) };
     let opened = catalog.open_with(&Choice::Only(vec![named]), &anything());
     let error = check_err!(opened, Error::NoProvider(_), "opening {provider}:{missing}");
     let text = error.to_string();
-    for part in [provider, missing, &rig.info().device] {
+    for part in [provider, missing, &rig.target().info().device] {
         check!(
             text.contains(part),
             "{part:?} in what is said of {provider}:{missing}, not {text:?}"
@@ -160,7 +160,7 @@ pub(super) fn no_device(rig: &Rig) -> Outcome {
 
 pub(super) fn misspelt_provider(rig: &Rig) -> Outcome {
     let catalog = rig.target().catalog();
-    let (provider, device) = (rig.info().provider, rig.info().device.as_str());
+    let (provider, device) = (rig.target().info().provider, rig.target().info().device.as_str());
     for misspelt in misspellings(provider) {
         for choice in [misspelt.clone(), format!("{misspelt},{provider}"), format!("^{misspelt}")] {
             let opened = catalog.open_with(&Choice::parse(&choice)?, &anything());
@@ -198,7 +198,7 @@ fn misspellings(name: &str) -> Vec<String> {
 
 pub(super) fn excluded(rig: &Rig) -> Outcome {
     let catalog = rig.target().catalog();
-    let provider = rig.info().provider;
+    let provider = rig.target().info().provider;
     let choice = Choice::parse(&format!("^{provider}"))?;
     let found = catalog.discover_with(&choice, &anything())?;
     let mut listed = false;
@@ -224,7 +224,7 @@ pub(super) fn excluded(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn selection_is_visible(rig: &Rig) -> Outcome {
-    let info = rig.info();
+    let info = rig.target().info();
     let check_of = |choice: &Choice, passed_over: &[&str]| -> Outcome {
         let domain = rig.target().catalog().open_with(choice, &anything())?;
         check_eq!(

@@ -44,11 +44,11 @@ pub(super) fn enum_all(rig: &Rig) -> Outcome {
     }
     let usable = all.iter().filter_map(|found| found.verdict.as_ref().ok());
     check_eq!(
-        usable.filter(|info| *info == rig.info()).count(),
+        usable.filter(|info| *info == rig.target().info()).count(),
         1,
         "entries of the device under test"
     );
-    check_eq!(rig.domain_a().info(), rig.info(), "what a domain says of itself");
+    check_eq!(rig.domain_a().info(), rig.target().info(), "what a domain says of itself");
     Ok(())
 }
 
@@ -88,7 +88,7 @@ fn limit(info: &Info, name: &str) -> u64 {
 fn make_endpoint(rig: &Rig, set: Set, value: usize) -> Result<(), Error> {
     let mut attr = EndpointAttr::default();
     set(&mut attr, value);
-    let most = rig.info().limits.cq_capacity;
+    let most = rig.target().info().limits.cq_capacity;
     let sends = rig.domain_a().completion_queue(attr.send_depth.min(most))?;
     let recvs = rig.domain_a().completion_queue(attr.recv_depth.min(most))?;
     rig.domain_a().endpoint().attr(attr).build_with(&sends, &recvs).map(drop)
@@ -97,11 +97,11 @@ fn make_endpoint(rig: &Rig, set: Set, value: usize) -> Result<(), Error> {
 fn listen(rig: &Rig, backlog: usize) -> Result<(), Error> {
     let mut attr = ListenerAttr::default();
     attr.backlog = backlog;
-    rig.domain_a().listen_with(rig.addr(), &attr).map(drop)
+    rig.domain_a().listen_with(rig.addr(rig.domain_a()), &attr).map(drop)
 }
 
 pub(super) fn limits_exact(rig: &Rig) -> Outcome {
-    let info = rig.info();
+    let info = rig.target().info();
     for (name, ask) in ASKED {
         let mut hints = anything();
         ask(&mut hints, limit(info, name));
@@ -117,7 +117,7 @@ pub(super) fn limits_exact(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn limits_plus1(rig: &Rig) -> Outcome {
-    let info = rig.info();
+    let info = rig.target().info();
     let names_both =
         |text: &str, name: &str, most: u64| text.contains(name) && text.contains(&most.to_string());
     for (name, ask) in ASKED {
@@ -162,10 +162,10 @@ pub(super) fn atomic_query(rig: &Rig) -> Outcome {
     let cell = b.buffer(8)?;
     for ty in AtomicType::ALL {
         for op in AtomicOp::ALL {
-            let offered = rig.info().supports_atomic(op, ty);
+            let offered = rig.target().info().supports_atomic(op, ty);
             let hints = Hints { atomics: vec![(op, ty)], ..anything() };
             check_eq!(
-                hints.unmet(rig.info()).is_empty(),
+                hints.unmet(rig.target().info()).is_empty(),
                 offered,
                 "whether hints find {op} on {ty}"
             );

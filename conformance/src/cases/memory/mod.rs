@@ -40,6 +40,7 @@ pub(super) const CASES: &[Case] = &[
         "a read-only mapping cannot be registered for writing; for reading it can, and no peer writes it",
         registering::reg_readonly,
     )
+    .local_only("the case changes the protection of the target's pages")
     .trap(),
     Case::new(
         Group::Memory,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fabric::{Memory, RemoteSlice};
+use fabric::RemoteSlice;
 
 use super::write_and_read;
 use crate::prelude::*;
@@ -317,13 +317,13 @@ pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
     })?;
 
     // A receive whose only handle is gone: the bytes arrive in the memory, which is kept alive here.
-    let memory = Memory::zeroed(64)?;
-    let view = b.domain().register(&memory, Access::LOCAL_WRITE)?;
-    b.recv(&b.domain().register(&memory, Access::LOCAL_WRITE)?, 5)?;
+    let inbox = b.buffer_with(64, Access::LOCAL_WRITE)?;
+    b.recv(&inbox.register(b.domain(), .., Access::LOCAL_WRITE)?, 5)?;
     a.send(&local, 6)?;
     check_eq!(b.expect_ok(5)?.len, 64, "length of a receive without a handle");
     a.expect_ok(6)?;
-    check_bytes!(view.to_vec(..)?, rig.pattern(99).bytes(64), "what it received");
+    inbox.check_pattern(.., rig.pattern(99))?;
+    inbox.check_guards()?;
     sink.check_guards()?;
 
     // With the completion the rights have ended. (Nothing was registered there since.)

@@ -44,7 +44,7 @@ pub(super) fn completion_order(rig: &Rig) -> Outcome {
                 OpKind::Read => {
                     check_bytes!(sink.bytes(place..place + len)?, expected, "read {done}");
                 }
-                OpKind::Atomic => counted.push(sink.region().get::<u64>(GUARD + place)?),
+                OpKind::Atomic => counted.push(sink.get::<u64>(place)?),
                 _ => {}
             }
         }

@@ -164,12 +164,12 @@ fn find_written<T: AtomicScalar>(
     a.settle(&b)?;
     check_bytes!(old.bytes(..)?, source.bytes(..)?, "what the atomics found");
     // The same sums as the CPU makes them.
-    let sums = b.buffer(8)?;
+    let sums = a.domain().alloc(8, Access::ALL)?;
     for i in 0..PAIRS {
-        sums.put(0, &bytes(value(i as u64)))?;
-        sums.region().atomic::<T>(GUARD)?.fetch_add(value(0));
+        sums.write_at(0, &bytes(value(i as u64)))?;
+        sums.atomic::<T>(0)?.fetch_add(value(0));
         let seen = target.bytes(8 * i..8 * i + size)?;
-        check_bytes!(seen, sums.bytes(..size)?, "element {i} after write and atomic");
+        check_bytes!(seen, sums.to_vec(..size)?, "element {i} after write and atomic");
         target.check_filled(8 * i + size..8 * (i + 1), 0)?;
     }
     target.check_guards()?;

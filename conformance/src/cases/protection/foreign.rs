@@ -77,7 +77,7 @@ pub(super) fn fork_child(rig: &Rig) -> Outcome {
         refused("close", source.region().close().err());
         refused("completion_queue", rig.domain_a().completion_queue(16).err());
         refused("endpoint", rig.domain_a().endpoint().build(a.cq()).err());
-        refused("listen", rig.domain_a().listen(rig.addr()).err());
+        refused("listen", rig.domain_a().listen(rig.addr(rig.domain_a())).err());
         // These give nothing that could be refused; they must have no effect either.
         a.disconnect();
         drop(dropped.take());

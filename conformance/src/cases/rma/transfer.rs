@@ -196,10 +196,11 @@ pub(super) fn write_last_byte(rig: &Rig) -> Outcome {
     let source = a.buffer(64)?;
     let sink = a.buffer(64)?;
     for (round, size) in [1, 8, 61, 4096, 4099, 1 << 20].into_iter().enumerate() {
-        // Without guards: here the region itself ends with the last byte.
-        let region = b.domain().alloc(size, RIGHTS)?;
+        // Here the region itself ends with the last byte.
+        let around = b.buffer(size)?;
+        let region = around.register(b.domain(), .., RIGHTS)?;
         for len in [1, size.min(7)] {
-            region.fill(0xee)?;
+            around.fill(0xee)?;
             sink.fill(0xee)?;
             source.put_pattern(.., rig.pattern(10 * round + len))?;
             let at = region.remote().at((size - len) as u64);
@@ -210,10 +211,11 @@ pub(super) fn write_last_byte(rig: &Rig) -> Outcome {
             a.settle(&b)?;
             let mut image = vec![0xee; size - len];
             image.extend(source.bytes(..len)?);
-            check_bytes!(region.to_vec(..)?, image, "{len} last bytes of {size}");
+            check_bytes!(around.bytes(..)?, image, "{len} last bytes of {size}");
             sink.check_pattern(..len, rig.pattern(10 * round + len))?;
             sink.check_filled(len.., 0xee)?;
         }
+        around.check_guards()?;
     }
     sink.check_guards()
 }

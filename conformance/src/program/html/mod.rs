@@ -4,7 +4,9 @@
 
 mod cases;
 
-use conformance::{Cell, Column, Counts, Environment, Group, Matrix, Row, Status, Totals, Verdict};
+use conformance::{
+    Cell, Column, Counts, Environment, Group, Matrix, ProviderEntry, Row, Status, Totals, Verdict,
+};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("page.css");
@@ -230,34 +232,51 @@ fn environment(matrix: &Matrix) -> Markup {
     }
 }
 
-fn facts(column: &Column) -> Vec<(String, String)> {
-    let provider = &column.provider;
-    let of = |text: &Option<String>| text.clone().unwrap_or_default();
-    let mut facts = vec![
-        ("device".to_owned(), of(&provider.device)),
-        ("version".to_owned(), of(&provider.version)),
-    ];
+fn facts(column: &Column) -> Facts {
+    let mut facts = described(&column.provider);
     if let Some(environment) = &column.environment {
-        let Environment { kernel, system, architecture, processor, machine, .. } = environment;
-        let processors = match environment.processors {
-            0 => processor.clone(),
-            count => format!("{count} x {processor}"),
-        };
-        let memory = format!("{:.1} GiB", environment.memory_bytes as f64 / (1u64 << 30) as f64);
-        facts.extend([
-            ("kernel".to_owned(), format!("{kernel} ({architecture})")),
-            ("system".to_owned(), system.clone()),
-            ("machine".to_owned(), machine.clone()),
-            ("processors".to_owned(), processors),
-            ("memory".to_owned(), memory),
-            ("began".to_owned(), moment(environment.began)),
-        ]);
+        facts.extend(machine(environment));
+        facts.push(("began".to_owned(), moment(environment.began)));
     }
     facts.push(("deadlines".to_owned(), format!("x {}", column.factor)));
-    facts.extend(provider.declares.iter().map(|(name, value)| (name.clone(), value.clone())));
-    let limits = provider.limits.iter();
-    facts.extend(limits.map(|(name, most)| (format!("limit {name}"), most.to_string())));
+    facts.extend(declared(&column.provider));
+    if let (Some(peer), Some(provider)) = (&column.peer, &column.provider.peer) {
+        let way = format!("{}, round trip {} us", peer.address, peer.round_trip_us);
+        let of_it = [described(provider), machine(&peer.environment), declared(provider)].concat();
+        facts.push(("other host".to_owned(), way));
+        facts.extend(of_it.into_iter().map(|(name, value)| (format!("there: {name}"), value)));
+    }
     facts
+}
+
+type Facts = Vec<(String, String)>;
+
+fn described(provider: &ProviderEntry) -> Facts {
+    let of = |text: &Option<String>| text.clone().unwrap_or_default();
+    vec![("device".to_owned(), of(&provider.device)), ("version".to_owned(), of(&provider.version))]
+}
+
+fn machine(environment: &Environment) -> Facts {
+    let Environment { host, kernel, system, architecture, processor, machine, .. } = environment;
+    let processors = match environment.processors {
+        0 => processor.clone(),
+        count => format!("{count} x {processor}"),
+    };
+    let memory = format!("{:.1} GiB", environment.memory_bytes as f64 / (1u64 << 30) as f64);
+    vec![
+        ("host".to_owned(), host.clone()),
+        ("kernel".to_owned(), format!("{kernel} ({architecture})")),
+        ("system".to_owned(), system.clone()),
+        ("machine".to_owned(), machine.clone()),
+        ("processors".to_owned(), processors),
+        ("memory".to_owned(), memory),
+    ]
+}
+
+fn declared(provider: &ProviderEntry) -> Facts {
+    let declares = provider.declares.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let limits = provider.limits.iter();
+    declares.chain(limits.map(|(name, most)| (format!("limit {name}"), most.to_string()))).collect()
 }
 
 /// Seconds since 1970 as a date and a time, UTC. (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".)

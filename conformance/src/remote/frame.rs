@@ -1,0 +1,156 @@
+//! How the two ends talk: a line each to say who they are, then frames of bounded length.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Of calls, answers and what they mean. Both ends have the same, or part.
+const PROTOCOL: u32 = 1;
+/// No frame is longer: room for the largest batch of operations, and for a [`CHUNK`] of payload.
+const MOST: usize = 16 << 20;
+/// Bytes of memory that travel in one frame.
+pub(super) const CHUNK: usize = 1 << 20;
+/// No line is longer.
+const LINE: usize = 256;
+/// How long the other end may take to say who it is.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What each end says first. A word size or byte order of its own would make memory mean something else there.
+fn own_line() -> String {
+    let order = if cfg!(target_endian = "little") { "little" } else { "big" };
+    let version = env!("CARGO_PKG_VERSION");
+    format!("fabric-conformance {version} protocol {PROTOCOL} {order}-endian {}", usize::BITS)
+}
+
+/// Introduces both ends to each other. The error is for people.
+pub(super) fn greet(stream: &TcpStream) -> Result<(), String> {
+    let own = own_line();
+    let text = |error: io::Error| error.to_string();
+    stream.set_nodelay(true).map_err(text)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+    say(stream, &own).map_err(text)?;
+    let theirs = read_line(stream).map_err(|error| format!("it did not say who it is: {error}"))?;
+    stream.set_read_timeout(None).map_err(text)?;
+    if theirs == own {
+        return Ok(());
+    }
+    match theirs.strip_prefix("error: ") {
+        Some(reason) => Err(reason.to_owned()),
+        None if theirs.starts_with("fabric-conformance ") => {
+            Err(format!("it is {theirs:?}, this is {own:?}: run the same program at both ends"))
+        }
+        None => Err(format!("it is no fabric-conformance; it says {theirs:?}")),
+    }
+}
+
+/// Tells the other end why it is sent away.
+pub(super) fn refuse(stream: &TcpStream, reason: &str) -> io::Result<()> {
+    say(stream, &format!("error: {reason}"))?;
+    // What it has said and nobody has read would turn the close into a reset, which overtakes the reason.
+    stream.shutdown(Shutdown::Write)?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    io::copy(&mut stream.take(64 << 10), &mut io::sink()).map(drop)
+}
+
+fn say(mut stream: &TcpStream, line: &str) -> io::Result<()> {
+    stream.write_all(format!("{line}\n").as_bytes())
+}
+
+fn read_line(mut stream: &TcpStream) -> io::Result<String> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    // Byte by byte: what follows the line is not for this reader.
+    while line.len() < LINE {
+        if stream.read(&mut byte)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if byte == *b"\n" {
+            break;
+        }
+        line.push(byte[0]);
+    }
+    let text = String::from_utf8_lossy(&line);
+    Ok(text.trim_end().chars().map(|c| if c.is_control() { '?' } else { c }).collect())
+}
+
+/// Writes one frame.
+pub(super) fn write(mut stream: &TcpStream, message: &impl Serialize) -> io::Result<()> {
+    let mut frame = postcard::to_extend(message, vec![0; 4]).map_err(io::Error::other)?;
+    let len = frame.len() - 4;
+    if len > MOST {
+        return Err(io::Error::other(format!("a frame of {len} bytes; it may have {MOST}")));
+    }
+    frame[..4].copy_from_slice(&(len as u32).to_le_bytes());
+    stream.write_all(&frame)
+}
+
+/// Reads one frame; `None` if the other end has closed.
+pub(super) fn read<T: DeserializeOwned>(mut stream: &TcpStream) -> io::Result<Option<T>> {
+    let mut len = [0; 4];
+    match stream.read_exact(&mut len) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let len = u32::from_le_bytes(len) as usize;
+    if len > MOST {
+        return Err(io::Error::other(format!("a frame of {len} bytes; it may have {MOST}")));
+    }
+    let mut frame = vec![0; len];
+    stream.read_exact(&mut frame)?;
+    postcard::from_bytes(&frame).map(Some).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn frames_arrive_whole_and_their_end_is_seen() {
+        let (near, far) = connected();
+        write(&near, &(7u32, "text")).unwrap();
+        drop(near);
+        assert_eq!(read::<(u32, String)>(&far).unwrap(), Some((7, "text".to_owned())));
+        assert_eq!(read::<(u32, String)>(&far).unwrap(), None);
+    }
+
+    #[test]
+    fn frames_that_lie_are_refused() {
+        let too_long = u32::MAX.to_le_bytes().to_vec();
+        let no_such_value = [&2u32.to_le_bytes()[..], &[0xff, 0xff]].concat();
+        let cut_short = [&9u32.to_le_bytes()[..], &[1]].concat();
+        for bytes in [too_long, no_such_value, cut_short] {
+            let (mut near, far) = connected();
+            near.write_all(&bytes).unwrap();
+            drop(near);
+            assert!(read::<Option<u32>>(&far).is_err(), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn strangers_are_named() {
+        for (line, told) in [
+            ("HTTP/1.1 400 Bad Request\r\n", "it is no fabric-conformance; it says \"HTTP/1.1"),
+            ("error: too many\n", "too many"),
+            ("fabric-conformance 0.0.1 protocol 0\n", "run the same program at both ends"),
+            ("", "it did not say who it is"),
+        ] {
+            let (near, mut far) = connected();
+            far.write_all(line.as_bytes()).unwrap();
+            far.shutdown(std::net::Shutdown::Write).unwrap();
+            let error = greet(&near).unwrap_err();
+            assert!(error.contains(told), "{error}");
+        }
+    }
+}

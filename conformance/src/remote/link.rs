@@ -1,0 +1,186 @@
+//! The near end of a connection to a server: calls, and what the far end tells by itself.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use fabric::core::wakeup::Wakeup;
+use fabric::core::{Event, EventSink, Failure};
+use fabric::{EndpointId, Error, ListenerId, Result};
+use serde::de::DeserializeOwned;
+use serde_bytes::ByteBuf;
+
+use super::frame;
+use super::protocol::{Call, Happening, Message, Request};
+use super::wire::{self, Fault};
+
+/// How long a connection to the server may take.
+const CONNECTING: Duration = Duration::from_secs(10);
+/// No call takes long at the far end, and a lost packet costs seconds. Behind this the server counts as dead. It is
+/// longer than any case cuts the link, or stops the server.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One connection to a server, which is one domain there. Any thread may call; each call waits for its answer.
+pub(super) struct Link {
+    stream: TcpStream,
+    state: Arc<State>,
+    numbers: AtomicU64,
+    reader: Option<JoinHandle<()>>,
+}
+
+/// What the reading thread shares with the callers.
+#[derive(Default)]
+struct State {
+    sending: Mutex<()>,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    over: bool,
+    answers: HashMap<u64, SyncSender<Result<ByteBuf, Fault>>>,
+    queues: HashMap<u64, Weak<Wakeup>>,
+}
+
+impl State {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // Whole between statements.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Link {
+    /// Connects and greets; the error is for people.
+    pub(super) fn to(addr: SocketAddr, events: Arc<dyn EventSink>) -> Result<Link, String> {
+        let text = |error: io::Error| error.to_string();
+        let stream = TcpStream::connect_timeout(&addr, CONNECTING).map_err(text)?;
+        frame::greet(&stream)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(text)?;
+        let state = Arc::new(State::default());
+        let (theirs, reading) = (state.clone(), stream.try_clone().map_err(text)?);
+        let reader = thread::Builder::new().name("remote".to_owned());
+        let reader = reader.spawn(move || theirs.read(&reading, &*events)).map_err(text)?;
+        Ok(Link { stream, state, numbers: AtomicU64::new(1), reader: Some(reader) })
+    }
+
+    /// A name for an object at the far end, or for a call.
+    pub(super) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Where this end of the connection is, and where the other.
+    pub(super) fn addrs(&self) -> io::Result<(SocketAddr, SocketAddr)> {
+        Ok((self.stream.local_addr()?, self.stream.peer_addr()?))
+    }
+
+    /// Calls and waits for the answer. What the far end did before it answered, its events included, has been told
+    /// here by the return.
+    pub(super) fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
+        let number = self.number();
+        let (answer, answered) = sync_channel(1);
+        {
+            let mut waiting = self.state.waiting();
+            if waiting.over {
+                return Err(Error::DeviceLost);
+            }
+            waiting.answers.insert(number, answer);
+        }
+        let sent = {
+            let _turn = self.state.sending.lock().unwrap_or_else(PoisonError::into_inner);
+            frame::write(&self.stream, &Request { number, call })
+        };
+        if let Err(error) = sent {
+            self.state.waiting().answers.remove(&number);
+            return Err(broken(error));
+        }
+        match answered.recv_timeout(PATIENCE) {
+            Ok(Ok(bytes)) => {
+                postcard::from_bytes(&bytes).map_err(|error| broken(io::Error::other(error)))
+            }
+            Ok(Err(fault)) => Err(fault.into()),
+            Err(_) => {
+                // It is gone, or as good as gone: nobody shall wait for it again.
+                let _ = self.stream.shutdown(Shutdown::Both);
+                Err(Error::DeviceLost)
+            }
+        }
+    }
+
+    /// Makes `wakeup` readable whenever the far end says that this queue has something.
+    pub(super) fn watch(&self, queue: u64, wakeup: &Arc<Wakeup>) {
+        self.state.waiting().queues.insert(queue, Arc::downgrade(wakeup));
+    }
+
+    pub(super) fn unwatch(&self, queue: u64) {
+        self.state.waiting().queues.remove(&queue);
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.state.waiting().over = true;
+        // It ends the reader, and the far end lets go of everything.
+        let _ = self.stream.shutdown(Shutdown::Both);
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+    }
+}
+
+impl State {
+    fn read(&self, stream: &TcpStream, events: &dyn EventSink) {
+        while let Ok(Some(message)) = frame::read::<Message>(stream) {
+            match message {
+                Message::Answer(number, result) => {
+                    if let Some(answer) = self.waiting().answers.remove(&number) {
+                        // Nobody has given up before the time is over, and then nobody minds.
+                        let _ = answer.send(result);
+                    }
+                }
+                Message::Event(happening) => events.event(event(happening)),
+                Message::Readable(queue) => {
+                    if let Some(wakeup) = self.waiting().queues.get(&queue).and_then(Weak::upgrade)
+                    {
+                        wakeup.set();
+                    }
+                }
+            }
+        }
+        let mut waiting = self.waiting();
+        let closed_here = std::mem::replace(&mut waiting.over, true);
+        waiting.answers.clear();
+        waiting.queues.values().filter_map(Weak::upgrade).for_each(|wakeup| wakeup.set());
+        drop(waiting);
+        if !closed_here {
+            events.event(Event::DeviceLost);
+        }
+    }
+}
+
+fn event(happening: Happening) -> Event {
+    match happening {
+        Happening::Connected { endpoint, data } => {
+            Event::Connected { endpoint: EndpointId(endpoint), data: data.into_vec().into() }
+        }
+        Happening::ConnectFailed { endpoint, error } => {
+            Event::ConnectFailed { endpoint: EndpointId(endpoint), error: error.into() }
+        }
+        Happening::Disconnected { endpoint, reason } => {
+            Event::Disconnected { endpoint: EndpointId(endpoint), reason: wire::reason(reason) }
+        }
+        Happening::ConnectRequest { listener } => {
+            Event::ConnectRequest { listener: ListenerId(listener) }
+        }
+        Happening::DeviceLost => Event::DeviceLost,
+    }
+}
+
+fn broken(cause: io::Error) -> Error {
+    let failure = Failure::new("call", "the connection to the other host broke");
+    Error::Internal(failure.of("remote").because(cause))
+}

@@ -1,0 +1,34 @@
+//! A peer on another host, or in another process.
+//!
+//! A [`Server`] there lends its domains; a [`Peer`] here knows them. Its domains are those of a provider
+//! ([`provider`]) that forwards each call, so that cases run unchanged, one end here and the other there, and what
+//! they test is the library at both ends:
+//!
+//! ```text
+//! case -> fabric -> provider              case -> fabric -> remote provider
+//!                      |                                          | calls, events
+//!                      |                                       session -> fabric -> provider
+//!                      +------------------- under test ------------------------------+
+//! ```
+//!
+//! - One connection is one domain; what a client that died leaves behind closes with it.
+//! - Each call waits for its answer. Completions come when they are polled for: nothing at the far end makes progress
+//!   that an idle program would not.
+//! - Bytes are where the domain is: [`Guarded`](crate::Guarded) reads and writes them there ([`home`]).
+
+mod frame;
+pub(crate) mod home;
+mod link;
+mod ops;
+mod outbox;
+mod peer;
+mod protocol;
+#[allow(unsafe_code)] // implements the provider contract
+mod provider;
+mod server;
+mod session;
+mod wire;
+
+pub use peer::Peer;
+pub use server::Server;
+pub(crate) use wire::limits;

@@ -1,0 +1,122 @@
+//! What a run knows of the other host.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fabric::core::{Event, EventSink};
+use fabric::{Catalog, Choice, Found, Info};
+
+use super::link::Link;
+use super::protocol::{Call, Survey};
+use super::provider::{Remote, name_of};
+use crate::environment::Environment;
+use crate::target::{self, anything};
+
+/// Calls that measure how long one takes.
+const ECHOES: usize = 21;
+
+/// A server that lends its domains to a run: on another host, or in another process.
+pub struct Peer {
+    addr: SocketAddr,
+    own_ip: IpAddr,
+    catalog: Arc<Catalog>,
+    survey: Survey,
+    round_trip: Duration,
+}
+
+/// Nothing happens before a domain is open.
+struct Nobody;
+
+impl EventSink for Nobody {
+    fn event(&self, _event: Event) {}
+}
+
+impl Peer {
+    /// Asks the server at `addr` what it has.
+    ///
+    /// # Errors
+    /// Why it cannot be asked, or why it will not do: no server, another program, another version.
+    pub fn reach(addr: SocketAddr) -> Result<Peer, String> {
+        let lost = |error: fabric::Error| format!("the server at {addr}: {error}");
+        let link = Link::to(addr, Arc::new(Nobody))
+            .map_err(|reason| format!("no server at {addr}: {reason}"))?;
+        let survey: Survey = link.call(Call::Survey).map_err(lost)?;
+        let mut times = Vec::with_capacity(ECHOES);
+        for _ in 0..ECHOES {
+            let start = Instant::now();
+            link.call::<()>(Call::Echo).map_err(lost)?;
+            times.push(start.elapsed());
+        }
+        times.sort_unstable();
+        let own_ip = link.addrs().map_err(|error| error.to_string())?.0.ip();
+        let catalog = Arc::new(catalog(addr, &survey).map_err(lost)?);
+        Ok(Peer { addr, own_ip, catalog, survey, round_trip: times[ECHOES / 2] })
+    }
+
+    /// Where the server is.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The other host.
+    pub fn environment(&self) -> &Environment {
+        &self.survey.environment
+    }
+
+    /// How long a call there takes.
+    pub fn round_trip(&self) -> Duration {
+        self.round_trip
+    }
+
+    /// How much slower than an ordinary machine the other host is.
+    pub fn factor(&self) -> f64 {
+        self.survey.factor
+    }
+
+    /// Its providers, under the names that they have there.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// The address of this host on the way there.
+    pub(crate) fn own_ip(&self) -> IpAddr {
+        self.own_ip
+    }
+
+    /// The device of `provider` to run on there: the one named, or the first usable one that has the address by which
+    /// the server is reached, or else the first usable one.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn device(&self, provider: &str, device: Option<&str>) -> Result<Info, String> {
+        let there = |text: String| format!("the server at {}: {text}", self.addr);
+        let found = self.catalog.discover_with(&Choice::Auto, &anything());
+        let found = found.map_err(|error| there(error.to_string()))?;
+        let of_it = |found: &Found| found.provider == provider && !found.device.is_empty();
+        let devices: Vec<_> = found.into_iter().filter(of_it).collect();
+        if devices.is_empty() {
+            return Err(there(format!("it does not have the provider {provider}")));
+        }
+        target::device(devices, device, Some(self.addr.ip())).map_err(there)
+    }
+}
+
+fn catalog(addr: SocketAddr, survey: &Survey) -> fabric::Result<Catalog> {
+    let mut names: Vec<&str> = Vec::new();
+    for surveyed in survey.devices.iter().filter(|surveyed| !surveyed.device.is_empty()) {
+        if !names.contains(&surveyed.provider.as_str()) {
+            names.push(&surveyed.provider);
+        }
+    }
+    names.into_iter().try_fold(Catalog::empty(), |catalog, name| {
+        let of_it = survey.devices.iter().filter(|surveyed| surveyed.provider == name);
+        catalog.add(Remote { name: name_of(name), addr, devices: of_it.cloned().collect() })
+    })
+}
+
+impl std::fmt::Debug for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Peer({})", self.addr)
+    }
+}
