@@ -121,11 +121,15 @@ pub enum Group {
     Protection,
     /// What happens while nobody calls.
     Progress,
+    /// Many endpoints, connections, peers.
+    Scale,
+    /// How things end.
+    Teardown,
 }
 
 impl Group {
     /// Every group, in the order of reports.
-    pub const ALL: [Group; 10] = [
+    pub const ALL: [Group; 12] = [
         Group::Discovery,
         Group::Memory,
         Group::Connection,
@@ -136,6 +140,8 @@ impl Group {
         Group::Completion,
         Group::Protection,
         Group::Progress,
+        Group::Scale,
+        Group::Teardown,
     ];
 
     /// The name, as in `group.name`.
@@ -151,6 +157,8 @@ impl Group {
             Group::Completion => "completion",
             Group::Protection => "protection",
             Group::Progress => "progress",
+            Group::Scale => "scale",
+            Group::Teardown => "teardown",
         }
     }
 }
@@ -181,6 +189,20 @@ pub struct Needs {
     /// A provider that breaks the alignment of an atomic on the wire when asked to; see
     /// [`MISALIGN`](crate::MISALIGN).
     pub forged_wire: bool,
+    /// A second process on this host; see [`Rig::process`].
+    pub process: bool,
+    /// A link between two hosts that can be broken.
+    pub link: Option<Link>,
+}
+
+/// How a case wants to break the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Link {
+    /// Nothing comes through; see [`Rig::cut_link`].
+    Cut,
+    /// Packets are lost; see [`Rig::impair_link`].
+    Lossy,
 }
 
 impl Needs {
@@ -191,6 +213,8 @@ impl Needs {
         least: &[],
         ipv6: false,
         forged_wire: false,
+        process: false,
+        link: None,
     };
     /// Sends.
     pub const SEND: Needs = Needs::NOTHING.and(Capabilities::SEND);
@@ -230,6 +254,24 @@ impl Needs {
     /// A provider that forges; see [`MISALIGN`](crate::MISALIGN).
     pub const fn forged_wire(mut self) -> Self {
         self.forged_wire = true;
+        self
+    }
+
+    /// A second process.
+    pub const fn process(mut self) -> Self {
+        self.process = true;
+        self
+    }
+
+    /// Two hosts, and a link between them that can be cut.
+    pub const fn cut_link(mut self) -> Self {
+        self.link = Some(Link::Cut);
+        self
+    }
+
+    /// Two hosts, and a link between them that can be made to lose packets.
+    pub const fn lossy_link(mut self) -> Self {
+        self.link = Some(Link::Lossy);
         self
     }
 
@@ -286,6 +328,13 @@ impl fmt::Display for Needs {
         if self.forged_wire {
             parts.push("forging provider".to_owned());
         }
+        if self.process {
+            parts.push("a second process".to_owned());
+        }
+        parts.extend(self.link.map(|link| match link {
+            Link::Cut => "two hosts and a link that can be cut".to_owned(),
+            Link::Lossy => "two hosts and a link that can lose packets".to_owned(),
+        }));
         f.pad(&if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") })
     }
 }

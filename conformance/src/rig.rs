@@ -1,6 +1,7 @@
 //! What a case runs on.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,9 +10,11 @@ use fabric::{CompletionQueue, Domain, EndpointAttr, Info, Listener};
 
 use crate::check::{Failed, Outcome};
 use crate::end::{End, PATIENCE};
+use crate::linkcontrol::{BrokenLink, LinkControl};
 use crate::pattern::{Pattern, Rng};
 use crate::recorded::RecordedEvents;
 use crate::recorder::{Place, Recorder};
+use crate::remote::Process;
 use crate::target::Target;
 use crate::watch::Watch;
 
@@ -37,6 +40,8 @@ pub(crate) struct Setup {
     pub(crate) factor: f64,
     pub(crate) soak: bool,
     pub(crate) connect_timeout: Option<Duration>,
+    pub(crate) program: Option<PathBuf>,
+    pub(crate) link: Option<LinkControl>,
 }
 
 impl Rig {
@@ -67,6 +72,46 @@ impl Rig {
         let name = format!("extra {}", self.setup.watch.domains() - 1);
         self.setup.watch.add_domain(&name, &domain);
         Ok(domain)
+    }
+
+    /// A second process on this host, which serves the same device. The program must be there for it: a case that calls
+    /// this says so ([`Needs::process`](crate::Needs::process)).
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    #[track_caller]
+    pub fn process(&self) -> Result<Process, Failed> {
+        let Setup { program, factor, .. } = &self.setup;
+        let Some(program) = program else {
+            return Err(Failed::new("a program for the second process", "none was given"));
+        };
+        Process::start(program, self.target().info(), *factor)
+    }
+
+    /// Cuts the link between the two hosts, until it is mended or dropped. Meanwhile nothing may be asked of the peer's
+    /// end. For cases that say so ([`Needs::cut_link`](crate::Needs::cut_link)).
+    ///
+    /// # Errors
+    /// If it cannot be cut.
+    #[track_caller]
+    pub fn cut_link(&self) -> Result<BrokenLink<'_>, Failed> {
+        self.link()?.cut()
+    }
+
+    /// Makes the link lose packets, until it is mended or dropped. For cases that say so
+    /// ([`Needs::lossy_link`](crate::Needs::lossy_link)).
+    ///
+    /// # Errors
+    /// If it cannot be done.
+    #[track_caller]
+    pub fn impair_link(&self) -> Result<BrokenLink<'_>, Failed> {
+        self.link()?.impair()
+    }
+
+    #[track_caller]
+    fn link(&self) -> Result<&LinkControl, Failed> {
+        let link = self.setup.link.as_ref();
+        link.ok_or_else(|| Failed::new("commands that break the link", "none were given"))
     }
 
     /// The device, and the catalog to discover and open it by; for cases about just that.

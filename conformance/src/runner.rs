@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,10 +16,11 @@ use fabric::{Catalog, Choice, Found};
 use globset::{Glob, GlobSetBuilder};
 
 use crate::calibrate;
-use crate::case::Case;
+use crate::case::{Case, Link, Needs};
 use crate::cases::cases;
 use crate::check::{Failed, Outcome};
 use crate::environment::Environment;
+use crate::linkcontrol::LinkControl;
 use crate::recorder::Recorder;
 use crate::remote::Peer;
 use crate::report::{CaseResult, Counts, FORMAT, PeerEntry, ProviderEntry, Report, Summary};
@@ -72,6 +74,10 @@ pub struct Options {
     /// How long connecting may take; by default 5 s, stretched as all deadlines are. A link that loses packets needs
     /// more: each that is lost costs seconds.
     pub connect_timeout: Option<Duration>,
+    /// The program `fabric-conformance`, for cases that need a second process.
+    pub program: Option<PathBuf>,
+    /// How the link between the two hosts is broken and mended.
+    pub link: Option<LinkControl>,
 }
 
 impl Default for Options {
@@ -89,11 +95,34 @@ impl Default for Options {
             peer: None,
             peer_device: None,
             connect_timeout: None,
+            program: None,
+            link: None,
         }
     }
 }
 
 impl Options {
+    /// What a case needs that neither provider nor device can offer, and that is not there.
+    pub fn lacking(&self, needs: &Needs) -> Vec<String> {
+        let mut lacking = Vec::new();
+        if needs.process && self.program.is_none() {
+            lacking.push("a second process: the path of fabric-conformance".to_owned());
+        }
+        let link = self.link.as_ref().filter(|_| self.peer.is_some());
+        match (needs.link, link) {
+            (None, _) => {}
+            (Some(Link::Cut), Some(_)) => {}
+            (Some(Link::Lossy), Some(link)) if link.impair.is_some() => {}
+            (Some(Link::Cut), _) => {
+                lacking.push("two hosts, and --cut-link and --mend-link".to_owned());
+            }
+            (Some(Link::Lossy), _) => {
+                lacking.push("two hosts, and --impair-link and --mend-link".to_owned());
+            }
+        }
+        lacking
+    }
+
     fn factor(&self) -> f64 {
         self.factor.unwrap_or_else(|| {
             let here = calibrate::factor();
@@ -308,7 +337,8 @@ pub fn run_case(target: &Target, case: &'static Case, options: &Options) -> Case
         let why = format!("both ends in one process: {}", case.local_only);
         return result(Duration::ZERO).unsupported(&[why]);
     }
-    let missing = case.needs.missing(target.common(), options.forges);
+    let mut missing = case.needs.missing(target.common(), options.forges);
+    missing.extend(options.lacking(&case.needs));
     if !missing.is_empty() {
         let result = result(Duration::ZERO);
         if options.strict {
@@ -335,6 +365,8 @@ pub fn run_case(target: &Target, case: &'static Case, options: &Options) -> Case
         factor,
         soak: options.soak,
         connect_timeout: options.connect_timeout,
+        program: options.program.clone(),
+        link: options.link.clone(),
     };
     let start = Instant::now();
     let outcome = watched(case, setup, &watch);

@@ -24,10 +24,14 @@ fn main() -> ExitCode {
 
 fn trials(target: &Target) -> Vec<Trial> {
     let trial = |case: &'static conformance::Case| {
-        let supported = case.needs.missing(target.info(), false).is_empty();
+        let program = option_env!("CARGO_BIN_EXE_fabric-conformance").map(Into::into);
+        let options = Options { program, ..Options::default() };
+        let mut missing = case.needs.missing(target.info(), false);
+        missing.extend(options.lacking(&case.needs));
+        let supported = missing.is_empty();
         let target = target.clone();
         let test = Trial::test(case.id(), move || {
-            let result = run_case(&target, case, &Options::default());
+            let result = run_case(&target, case, &options);
             if result.status == Status::Pass { Ok(()) } else { Err(result.detail.into()) }
         });
         let kind = if supported { "" } else { "unsupported" };

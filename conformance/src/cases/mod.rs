@@ -10,6 +10,7 @@ mod discovery;
 mod layout;
 mod memory;
 mod ordering;
+mod processes;
 mod progress;
 mod protection;
 mod rma;
@@ -22,12 +23,17 @@ const TABLES: &[&[Case]] = &[
     memory::CASES,
     connection::CASES,
     send::CASES,
+    processes::SEND,
     rma::CASES,
     atomic::CASES,
+    processes::ATOMIC,
     ordering::CASES,
     completion::CASES,
     protection::CASES,
     progress::CASES,
+    processes::PROGRESS,
+    processes::SCALE,
+    processes::TEARDOWN,
 ];
 
 /// Every case, group by group.

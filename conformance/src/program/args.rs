@@ -116,6 +116,18 @@ pub(super) struct Run {
     #[arg(long, value_name = "NAME", requires = "peer")]
     pub(super) peer_device: Option<String>,
 
+    /// A command for `sh` that cuts the link between the two hosts. Cases that need it run with it only.
+    #[arg(long, value_name = "COMMAND", requires_all = ["peer", "mend_link"])]
+    pub(super) cut_link: Option<String>,
+
+    /// A command that makes the link lose packets.
+    #[arg(long, value_name = "COMMAND", requires = "cut_link")]
+    pub(super) impair_link: Option<String>,
+
+    /// A command that makes the link as it was.
+    #[arg(long, value_name = "COMMAND", requires = "cut_link")]
+    pub(super) mend_link: Option<String>,
+
     /// How long connecting may take. By default 5 s, more on slow machines; a link that loses packets needs 30.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) connect_timeout: Option<Duration>,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use conformance::{Matrix, Options, Peer, Server, Verdict, Wanted};
+use conformance::{LinkControl, Matrix, Options, Peer, Server, Verdict, Wanted};
 use fabric::Catalog;
 
 use args::{Args, Command, Format};
@@ -95,6 +95,11 @@ fn run(args: args::Run) -> Result<u8, String> {
         peer,
         peer_device: args.peer_device,
         connect_timeout: args.connect_timeout,
+        program: std::env::current_exe().ok(),
+        link: args.cut_link.zip(args.mend_link).map(|(cut, mend)| {
+            let impair = args.impair_link;
+            LinkControl { cut, impair, mend }
+        }),
         ..Options::default()
     };
     let (out, record) = (Output::create(args.out)?, Output::create(args.record)?);

@@ -22,6 +22,7 @@ mod link;
 mod ops;
 mod outbox;
 mod peer;
+mod process;
 mod protocol;
 #[allow(unsafe_code)] // implements the provider contract
 mod provider;
@@ -30,5 +31,6 @@ mod session;
 mod wire;
 
 pub use peer::Peer;
+pub use process::Process;
 pub use server::Server;
 pub(crate) use wire::limits;

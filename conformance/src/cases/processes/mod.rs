@@ -1,0 +1,112 @@
+//! What only shows with a second process that is stopped or killed, or with a link that is cut.
+//!
+//! These cases belong to several groups; each group's table here follows its own.
+
+mod killed;
+mod links;
+mod mesh;
+mod stopped;
+
+use crate::prelude::*;
+
+const KILLED_FREEDOM: Freedom = Freedom::Whole(
+    "how much was done when the process died, and whether a death looks like a close",
+);
+
+pub(super) const SEND: &[Case] = &[Case::new(
+    Group::Send,
+    "ok_survives_kill9",
+    Needs::SEND_RMA.process(),
+    "what has completed at the sender is received, though its process is killed at once",
+    killed::ok_survives_kill9,
+)
+.freedom(KILLED_FREEDOM)
+.limit_s(120)
+.trap()];
+
+pub(super) const ATOMIC: &[Case] = &[Case::new(
+    Group::Atomic,
+    "exactly_once_under_loss",
+    Needs::ATOMIC.lossy_link(),
+    "over a link that loses packets, each add is executed once, and each old value returned once",
+    links::exactly_once_under_loss,
+)
+.limit_s(300)];
+
+pub(super) const PROGRESS: &[Case] = &[
+    Case::new(
+        Group::Progress,
+        "target_stopped",
+        Needs::ALL.process(),
+        "a stopped target process: operations finish if the provider declares it, else once it goes on",
+        stopped::target_stopped,
+    ),
+    Case::new(
+        Group::Progress,
+        "stopped_with_liveness",
+        Needs::SEND_RMA.and(Capabilities::LIVENESS).process(),
+        "a process stopped for 6 intervals is alive, idle and with much to take: the connection stands",
+        stopped::stopped_with_liveness,
+    ),
+];
+
+pub(super) const SCALE: &[Case] = &[Case::new(
+    Group::Scale,
+    "mesh",
+    Needs::ALL.process(),
+    "8 processes, each connected to each, all operations at once: every byte and every count is right",
+    mesh::mesh,
+)
+.limit_s(240)];
+
+pub(super) const TEARDOWN: &[Case] = &[
+    Case::new(
+        Group::Teardown,
+        "kill9_idle",
+        Needs::SEND.process(),
+        "an idle peer is killed: Disconnected within 5 s, receives Canceled in order",
+        killed::kill9_idle,
+    )
+    .freedom(Freedom::Statuses("the death of a process looks like a close or like a loss")),
+    Case::new(
+        Group::Teardown,
+        "kill9_busy",
+        Needs::SEND_RMA.process(),
+        "a busy peer is killed: each operation ends once, in order, one Disconnected within 5 s",
+        killed::kill9_busy,
+    )
+    .freedom(KILLED_FREEDOM),
+    Case::new(
+        Group::Teardown,
+        "peer_restart",
+        Needs::SEND.process(),
+        "a killed peer comes back at its address: new connections work, the old endpoint stays dead",
+        killed::peer_restart,
+    )
+    .freedom(Freedom::Statuses("the death of a process looks like a close or like a loss")),
+    Case::new(
+        Group::Teardown,
+        "link_cut_idle",
+        Needs::SEND.and(Capabilities::LIVENESS).cut_link(),
+        "the link is cut, nothing pending: Disconnected(PeerLost) at both ends within three intervals",
+        links::link_cut_idle,
+    )
+    .limit_s(120),
+    Case::new(
+        Group::Teardown,
+        "link_cut_busy",
+        Needs::SEND_RMA.and(Capabilities::LIVENESS).cut_link(),
+        "the link is cut under load: the oldest operation PeerLost, the others Canceled, in time",
+        links::link_cut_busy,
+    )
+    .freedom(Freedom::Whole("how much was done when the link was cut"))
+    .limit_s(120),
+    Case::new(
+        Group::Teardown,
+        "link_cut_unmatched",
+        Needs::SEND_RMA.and(Capabilities::LIVENESS).cut_link(),
+        "the link is cut behind a send without a receive: it is PeerLost, what waits Canceled, in time",
+        links::link_cut_unmatched,
+    )
+    .limit_s(120),
+];
