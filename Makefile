@@ -4,7 +4,8 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup conformance adversary mutants test fmt lint doc unit miri msrv package deny bench softroce softroce-shell
+.PHONY: help setup conformance adversary two-hosts mutants test fmt lint doc unit miri msrv package deny bench softroce \
+	softroce-shell
 
 CARGO ?= cargo
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
@@ -17,6 +18,9 @@ setup: ## Install what is missing: a linker, the Rust toolchain, libibverbs, lib
 
 conformance: setup ## Run the conformance suite over every provider: verbs in a guest where there is no RDMA device
 	@CARGO="$(CARGO)" scripts/conformance $(ARGS)
+
+two-hosts: setup ## The suite between two hosts, in guests, over links that lose packets and are cut; ARGS as --help tells
+	@CARGO="$(CARGO)" scripts/two-hosts $(ARGS)
 
 test: setup ## Format, lints, docs, all tests, Miri, MSRV, packages, device tests, conformance
 	@. scripts/env && $(MAKE) --no-print-directory fmt lint doc unit msrv package deny miri

@@ -1,9 +1,12 @@
-//! Each case as a test of its own, over TCP: `cargo test -p conformance --test suite -- rma.write`.
+//! Each case as a test of its own, over TCP: `cargo test -p conformance --test suite -- rma.write`. Those of the kind
+//! `remote` have the peer's end at a server.
 
+use std::net::Ipv4Addr;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread;
 
-use conformance::{Options, Status, Target, cases, run_case};
+use conformance::{Options, Peer, Server, Status, Target, cases, run_case};
 use fabric::Catalog;
 use libtest_mimic::{Arguments, Trial};
 
@@ -14,19 +17,31 @@ const THREADS: usize = 4;
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(THREADS);
-    let trials = match Target::find(&Arc::new(Catalog::builtin()), "tcp", None) {
-        Ok(target) => trials(&target),
+    let trials = match targets() {
+        Ok([here, far]) => trials("", &here).into_iter().chain(trials("remote", &far)).collect(),
         // Without the provider nothing is shown, and that is not a success.
         Err(reason) => vec![Trial::test("tcp.is_available", move || Err(reason.into()))],
     };
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-fn trials(target: &Target) -> Vec<Trial> {
+/// The provider with both ends here, and with one at a server.
+fn targets() -> Result<[Target; 2], String> {
+    let catalog = Arc::new(Catalog::builtin());
+    let here = Target::find(&catalog, "tcp", None)?;
+    let text = |error: std::io::Error| error.to_string();
+    let server = Server::bind((Ipv4Addr::LOCALHOST, 0).into(), &catalog).map_err(text)?;
+    let addr = server.local_addr().map_err(text)?;
+    thread::spawn(move || server.run());
+    let far = here.clone().with_peer(&Arc::new(Peer::reach(addr)?), None)?;
+    Ok([here, far])
+}
+
+fn trials(kind: &str, target: &Target) -> Vec<Trial> {
     let trial = |case: &'static conformance::Case| {
         let program = option_env!("CARGO_BIN_EXE_fabric-conformance").map(Into::into);
         let options = Options { program, ..Options::default() };
-        let mut missing = case.needs.missing(target.info(), false);
+        let mut missing = case.needs.missing(target.common(), false);
         missing.extend(options.lacking(&case.needs));
         let supported = missing.is_empty();
         let target = target.clone();
@@ -34,8 +49,12 @@ fn trials(target: &Target) -> Vec<Trial> {
             let result = run_case(&target, case, &options);
             if result.status == Status::Pass { Ok(()) } else { Err(result.detail.into()) }
         });
-        let kind = if supported { "" } else { "unsupported" };
+        let kind = if supported { kind } else { "unsupported" };
         test.with_ignored_flag(!supported || case.soak).with_kind(kind)
     };
-    cases().map(trial).collect()
+    // What has no end at the server would only be the same once more.
+    let differs = |case: &&conformance::Case| {
+        target.peer().is_none() || case.local_only.is_empty() && !case.needs.process
+    };
+    cases().filter(differs).map(trial).collect()
 }
