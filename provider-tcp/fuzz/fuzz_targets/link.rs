@@ -1,4 +1,4 @@
-//! `cargo +nightly fuzz run link`: whatever a peer sends, everything completes once and nothing panics.
+//! `scripts/fuzz 60 link`: whatever a peer sends, everything completes once and nothing panics.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| provider_tcp::fuzzing::link(bytes));
