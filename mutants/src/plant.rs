@@ -132,12 +132,15 @@ fn collect(folder: &Path, files: &mut BTreeMap<PathBuf, String>) -> Result<(), S
     Ok(())
 }
 
+/// Where a text begins and ends in a file.
+type Place<'a> = (&'a str, usize, usize);
+
 /// The files that mutants change, changed.
 pub(crate) fn planted(
     original: impl Fn(&str) -> Option<String>,
 ) -> Result<BTreeMap<&'static str, String>, String> {
     // By file and place, so that mutants of one place become one question after the other.
-    let mut places: BTreeMap<(&str, usize, usize), Vec<(u32, &Edit)>> = BTreeMap::new();
+    let mut places: BTreeMap<Place<'_>, Vec<(u32, &Edit)>> = BTreeMap::new();
     for (number, mutant) in list::all() {
         for edit in mutant.edits {
             let text =

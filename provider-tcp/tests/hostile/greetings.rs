@@ -59,7 +59,7 @@ fn half_open_connections_end_in_time() {
 fn a_hello_that_is_almost_right_is_refused_or_harmless() {
     let scene = Scene::new();
     // Magic, version and kind; the reserved word.
-    let fixed = |byte: usize| byte < 6 || byte >= 16;
+    let fixed = |byte: usize| !(6..16).contains(&byte);
     for bit in 0..20 * 8 {
         let before = scene.breaches();
         let mut greeting = hello(0);
