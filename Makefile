@@ -4,7 +4,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup conformance adversary two-hosts mutants fuzz test fmt lint doc unit miri msrv package deny bench softroce \
+.PHONY: help setup conformance adversary two-hosts mutants fuzz loom test fmt lint doc unit miri msrv package deny bench softroce \
 	softroce-shell
 
 CARGO ?= cargo
@@ -22,8 +22,8 @@ conformance: setup ## Run the conformance suite over every provider: verbs in a 
 two-hosts: setup ## The suite between two hosts, in guests, over links that lose packets and are cut; ARGS as --help tells
 	@CARGO="$(CARGO)" scripts/two-hosts $(ARGS)
 
-test: setup ## Format, lints, docs, all tests, Miri, MSRV, packages, device tests, conformance, fuzzers
-	@. scripts/env && $(MAKE) --no-print-directory fmt lint doc unit msrv package deny miri
+test: setup ## Format, lints, docs, all tests, loom, Miri, MSRV, packages, device tests, conformance, fuzzers
+	@. scripts/env && $(MAKE) --no-print-directory fmt lint doc unit loom msrv package deny miri
 	@CARGO="$(CARGO)" scripts/device-tests
 	@CARGO="$(CARGO)" scripts/conformance --jobs 4
 	@$(MAKE) --no-print-directory adversary fuzz
@@ -37,6 +37,9 @@ mutants: ## Plant bugs, one at a time, and show which conformance cases find eac
 
 fuzz: ## The fuzzers of the wire format and of a connection, 60 s each or TIME=N
 	@CARGO="$(CARGO)" scripts/fuzz $(or $(TIME),60)
+
+loom: ## The lock-free parts under loom: every interleaving
+	@CARGO="$(CARGO)" scripts/loom
 
 fmt: ## Check the format
 	$(CARGO) fmt --all --check

@@ -14,13 +14,12 @@
 //! The contract lets operations finish in any order; the connected endpoints of today finish in posting
 //! order, and this ring is for those.
 
-use std::cell::UnsafeCell;
-use std::mem::MaybeUninit;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
+
+use crate::sync::{Arc, AtomicU32, Cell};
 
 struct Ring<T> {
-    slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
+    slots: Box<[Cell<T>]>,
     depth: u32,
     head: Line,
     credit: Line,
@@ -37,8 +36,8 @@ unsafe impl<T: Send> Send for Ring<T> {}
 unsafe impl<T: Send> Sync for Ring<T> {}
 
 impl<T> Ring<T> {
-    fn slot(&self, sequence: u32) -> *mut MaybeUninit<T> {
-        self.slots[sequence as usize & (self.slots.len() - 1)].get()
+    fn slot(&self, sequence: u32) -> &Cell<T> {
+        &self.slots[sequence as usize & (self.slots.len() - 1)]
     }
 }
 
@@ -60,8 +59,7 @@ pub struct Consumer<T> {
 /// The two ends of a ring for `depth` operations.
 pub fn inflight<T>(depth: usize) -> (Producer<T>, Consumer<T>) {
     let depth = u32::try_from(depth).unwrap_or(u32::MAX >> 1).clamp(1, 1 << 30);
-    let slots =
-        (0..depth.next_power_of_two()).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
+    let slots = (0..depth.next_power_of_two()).map(|_| Cell::empty()).collect();
     let ring = Arc::new(Ring {
         slots,
         depth,
@@ -109,7 +107,7 @@ impl<T> Producer<T> {
         if !self.has_room() {
             return None;
         }
-        let slot = self.ring.slot(self.head);
+        let slot: *const Cell<T> = self.ring.slot(self.head);
         Some(Place { producer: self, slot })
     }
 
@@ -123,7 +121,7 @@ impl<T> Producer<T> {
             self.head = self.head.wrapping_sub(1);
             self.ring.head.0.store(self.head, Ordering::Release);
             // SAFETY: the slot was filled and, as the caller states, not taken.
-            drop(unsafe { (*self.ring.slot(self.head)).assume_init_read() });
+            drop(unsafe { self.ring.slot(self.head).read() });
         }
     }
 }
@@ -133,7 +131,7 @@ impl<T> Producer<T> {
 pub struct Place<'a, T> {
     producer: &'a mut Producer<T>,
     /// Found beforehand, so that nothing can fail between the making of an operation and its place.
-    slot: *mut MaybeUninit<T>,
+    slot: *const Cell<T>,
 }
 
 impl<T> Place<'_, T> {
@@ -174,7 +172,7 @@ impl<T> Consumer<T> {
         let sequence = self.tail;
         self.tail = sequence.wrapping_add(1);
         // SAFETY: `tail < head`, so the slot is published, and moving `tail` on makes this its only read.
-        Some((sequence, unsafe { (*self.ring.slot(sequence)).assume_init_read() }))
+        Some((sequence, unsafe { self.ring.slot(sequence).read() }))
     }
 
     /// Operations that are in flight and not taken out.
@@ -207,7 +205,10 @@ impl<T> Drop for Consumer<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_tests;
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

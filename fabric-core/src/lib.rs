@@ -28,6 +28,7 @@ pub mod remote;
 pub mod route;
 pub mod state;
 pub mod stats;
+mod sync;
 pub mod token;
 pub mod wakeup;
 pub mod work;

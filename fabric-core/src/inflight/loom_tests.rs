@@ -1,0 +1,73 @@
+//! Every interleaving of a poster and a poller (`scripts/loom`).
+
+use loom::thread;
+
+use super::*;
+
+/// Posts wrap around the ring: a slot is written again only when its operation was taken and no longer counts.
+#[test]
+fn poster_and_poller() {
+    loom::model(|| {
+        const OPERATIONS: u32 = 3;
+        let (mut producer, mut consumer) = inflight::<Box<u32>>(2);
+        let poster = thread::spawn(move || {
+            for i in 0..OPERATIONS {
+                while !producer.has_room() {
+                    thread::yield_now();
+                }
+                assert!(producer.len() < producer.depth());
+                assert_eq!(producer.place().unwrap().fill(Box::new(i)), i);
+            }
+        });
+        for i in 0..OPERATIONS {
+            let (sequence, value) = loop {
+                match consumer.pop() {
+                    Some(taken) => break taken,
+                    None => thread::yield_now(),
+                }
+            };
+            assert_eq!((sequence, *value), (i, i));
+            consumer.credit(1);
+        }
+        poster.join().unwrap();
+        assert!(consumer.is_empty() && consumer.counted() == 0);
+    });
+}
+
+/// What the provider refuses is taken back while the poller takes what came before it.
+#[test]
+fn taken_back_beside_a_poll() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = inflight::<Box<u32>>(4);
+        producer.place().unwrap().fill(Box::new(0));
+        let poster = thread::spawn(move || {
+            producer.place().unwrap().fill(Box::new(1));
+            // SAFETY: the poller takes one operation, which is the first.
+            unsafe { producer.take_back(1) };
+            producer.place().unwrap().fill(Box::new(2));
+            producer
+        });
+        let (sequence, value) = consumer.pop().unwrap();
+        assert_eq!((sequence, *value), (0, 0));
+        consumer.credit(1);
+        let producer = poster.join().unwrap();
+        assert_eq!(producer.len(), 1);
+        assert_eq!(consumer.pop().map(|(sequence, value)| (sequence, *value)), Some((1, 2)));
+    });
+}
+
+/// Operations in flight are dropped once, whichever end goes first.
+#[test]
+fn ends_dropped_beside_each_other() {
+    loom::model(|| {
+        let (mut producer, consumer) = inflight::<loom::sync::Arc<()>>(2);
+        let witness = loom::sync::Arc::new(());
+        let kept = witness.clone();
+        let poster = thread::spawn(move || {
+            producer.place().unwrap().fill(kept);
+        });
+        poster.join().unwrap();
+        drop(consumer);
+        assert_eq!(loom::sync::Arc::strong_count(&witness), 1);
+    });
+}

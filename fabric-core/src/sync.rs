@@ -1,0 +1,57 @@
+//! What the lock-free parts are made of: the standard library's pieces, or loom's, which then tries every interleaving
+//! that the memory model allows (`scripts/loom`).
+
+#[cfg(loom)]
+pub(crate) use loom::sync::{Arc, atomic::AtomicU32};
+#[cfg(not(loom))]
+pub(crate) use std::sync::{Arc, atomic::AtomicU32};
+
+/// A place that is written by one thread, then read by another, and checked for that under loom.
+#[cfg(not(loom))]
+pub(crate) struct Cell<T>(std::cell::UnsafeCell<std::mem::MaybeUninit<T>>);
+#[cfg(loom)]
+pub(crate) struct Cell<T>(loom::cell::UnsafeCell<std::mem::MaybeUninit<T>>);
+
+#[cfg(not(loom))]
+impl<T> Cell<T> {
+    pub(crate) fn empty() -> Self {
+        Cell(std::cell::UnsafeCell::new(std::mem::MaybeUninit::uninit()))
+    }
+
+    /// # Safety
+    /// Nobody else reaches the cell meanwhile. What it holds is forgotten.
+    #[inline]
+    pub(crate) unsafe fn write(&self, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.0.get()).write(value) };
+    }
+
+    /// # Safety
+    /// It was written, and has not been read since; nobody writes meanwhile.
+    #[inline]
+    pub(crate) unsafe fn read(&self) -> T {
+        // SAFETY: the caller's promise.
+        unsafe { (*self.0.get()).assume_init_read() }
+    }
+}
+
+#[cfg(loom)]
+impl<T> Cell<T> {
+    pub(crate) fn empty() -> Self {
+        Cell(loom::cell::UnsafeCell::new(std::mem::MaybeUninit::uninit()))
+    }
+
+    /// # Safety
+    /// As above, which loom checks.
+    pub(crate) unsafe fn write(&self, value: T) {
+        // SAFETY: the caller's promise.
+        self.0.with_mut(|place| unsafe { (*place).write(value) });
+    }
+
+    /// # Safety
+    /// As above, which loom checks.
+    pub(crate) unsafe fn read(&self) -> T {
+        // SAFETY: the caller's promise.
+        self.0.with_mut(|place| unsafe { (*place).assume_init_read() })
+    }
+}
