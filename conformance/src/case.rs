@@ -27,6 +27,8 @@ pub struct Case {
     pub exclusive: bool,
     /// Whether it is so long that it runs on request only.
     pub soak: bool,
+    /// Whether it looks at what all other cases have left, and so runs when they have ended.
+    pub last: bool,
     /// Whether a naive emulation of RMA over a byte stream fails it.
     pub trap: bool,
     /// What of its transcript may differ between providers.
@@ -48,8 +50,21 @@ impl Case {
     ) -> Self {
         let limit = Duration::from_secs(60);
         let freedom = Freedom::None;
-        let (exclusive, soak, trap, local_only) = (false, false, false, "");
-        Case { group, name, needs, about, limit, exclusive, soak, trap, freedom, local_only, run }
+        let (exclusive, soak, last, trap, local_only) = (false, false, false, false, "");
+        Case {
+            group,
+            name,
+            needs,
+            about,
+            limit,
+            exclusive,
+            soak,
+            last,
+            trap,
+            freedom,
+            local_only,
+            run,
+        }
     }
 
     /// With another time limit.
@@ -67,6 +82,12 @@ impl Case {
     /// It is long: runs on request (`--soak`) only.
     pub const fn soak(mut self) -> Self {
         self.soak = true;
+        self
+    }
+
+    /// It looks at what all other cases have left: runs when they have ended.
+    pub const fn last(mut self) -> Self {
+        self.last = true;
         self
     }
 
@@ -121,15 +142,19 @@ pub enum Group {
     Protection,
     /// What happens while nobody calls.
     Progress,
-    /// Many endpoints, connections, peers.
+    /// What fits, and who waits for whom.
+    Flow,
+    /// Many threads at the same handles.
+    Threads,
+    /// Many endpoints, and what runs out.
     Scale,
-    /// How things end.
+    /// The end of connections and of handles.
     Teardown,
 }
 
 impl Group {
     /// Every group, in the order of reports.
-    pub const ALL: [Group; 12] = [
+    pub const ALL: [Group; 14] = [
         Group::Discovery,
         Group::Memory,
         Group::Connection,
@@ -140,6 +165,8 @@ impl Group {
         Group::Completion,
         Group::Protection,
         Group::Progress,
+        Group::Flow,
+        Group::Threads,
         Group::Scale,
         Group::Teardown,
     ];
@@ -157,6 +184,8 @@ impl Group {
             Group::Completion => "completion",
             Group::Protection => "protection",
             Group::Progress => "progress",
+            Group::Flow => "flow",
+            Group::Threads => "threads",
             Group::Scale => "scale",
             Group::Teardown => "teardown",
         }

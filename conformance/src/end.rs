@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fabric::{
     Access, Completion, CompletionQueue, DisconnectReason, Domain, Endpoint, EndpointAttr,
-    EndpointState, Error, Event, Slices, Status,
+    EndpointState, Error, Event, Op, Slices, Status,
 };
 
 use crate::check::{Failed, Outcome, show};
@@ -79,6 +79,32 @@ impl End {
     #[track_caller]
     pub fn buffer_with(&self, len: usize, access: Access) -> Result<Guarded, Failed> {
         Guarded::new(&self.domain, len, access)
+    }
+
+    /// Posts as soon as there is room.
+    ///
+    /// # Errors
+    /// If there is none within 10 s, or the post is refused for another reason.
+    #[track_caller]
+    pub fn post_when_room(&self, op: &Op<'_>) -> Outcome {
+        let place = Location::caller();
+        let mut until = None;
+        loop {
+            match self.endpoint.post(op) {
+                Err(Error::Again) => {}
+                result => return Ok(result?),
+            }
+            let until = until.get_or_insert_with(|| Instant::now() + self.scaled(PATIENCE));
+            if Instant::now() >= *until {
+                self.watch.stands_at(place);
+                return Err(self.failed(
+                    place,
+                    "room for a post within 10 s",
+                    "Again all the time",
+                ));
+            }
+            thread::yield_now();
+        }
     }
 
     /// The next completion.

@@ -16,6 +16,7 @@ use crate::recorded::RecordedEvents;
 use crate::recorder::{Place, Recorder};
 use crate::remote::Process;
 use crate::target::Target;
+use crate::usage::Usage;
 use crate::watch::Watch;
 
 /// Two domains on one device, or on devices of two hosts, and what makes connected ends of them. Made anew for every
@@ -42,6 +43,7 @@ pub(crate) struct Setup {
     pub(crate) connect_timeout: Option<Duration>,
     pub(crate) program: Option<PathBuf>,
     pub(crate) link: Option<LinkControl>,
+    pub(crate) start: Option<Usage>,
 }
 
 impl Rig {
@@ -328,6 +330,12 @@ impl Rig {
     pub fn pattern(&self, index: usize) -> Pattern {
         let mut rng = self.rng();
         Pattern::new(rng.next_u64().wrapping_add(index as u64))
+    }
+
+    /// What the process held when the run began, in a rig like this one that did nothing; none if this case runs
+    /// without others.
+    pub(crate) fn usage_at_start(&self) -> Option<Usage> {
+        self.setup.start
     }
 
     /// Where everything the rig made stands, as text.

@@ -8,11 +8,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabric::{Catalog, Choice, Found};
+use fabric::{Capabilities, Catalog, Choice, Found};
 use globset::{Glob, GlobSetBuilder};
 
 use crate::calibrate;
@@ -21,12 +21,11 @@ use crate::cases::cases;
 use crate::check::{Failed, Outcome};
 use crate::environment::Environment;
 use crate::linkcontrol::LinkControl;
-use crate::recorder::Recorder;
 use crate::remote::Peer;
 use crate::report::{CaseResult, Counts, FORMAT, PeerEntry, ProviderEntry, Report, Summary};
 use crate::rig::{Rig, Setup};
 use crate::target::{Target, anything, device};
-use crate::watch::Watch;
+use crate::usage::Usage;
 
 /// How long domains and endpoints may take to close when a case has ended, before scaling.
 const CLOSING: Duration = Duration::from_secs(20);
@@ -135,6 +134,24 @@ impl Options {
     }
 }
 
+impl Setup {
+    fn new(target: &Target, id: &str, options: &Options, start: Option<Usage>) -> Self {
+        Setup {
+            target: target.clone(),
+            watch: Arc::default(),
+            recorder: Arc::default(),
+            id: id.to_owned(),
+            seed: options.seed,
+            factor: options.factor(),
+            soak: options.soak,
+            start,
+            connect_timeout: options.connect_timeout,
+            program: options.program.clone(),
+            link: options.link.clone(),
+        }
+    }
+}
+
 /// Why a run did not begin.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -208,11 +225,11 @@ pub fn run(
     // Before anything else keeps the processors busy.
     let factor = options.factor();
     let options = Options { factor: Some(factor), ..options.clone() };
-    let work: Vec<(&Target, &'static Case)> = targets
-        .iter()
-        .flat_map(|target| selected.iter().map(move |case| (target, *case)))
+    progress.begin(targets.len() * selected.len());
+    let starts = look_at_start(&targets, &selected, &options);
+    let work: Vec<_> = std::iter::zip(&targets, starts)
+        .flat_map(|(target, start)| selected.iter().map(move |case| (target, *case, start)))
         .collect();
-    progress.begin(work.len());
     let cases = run_all(&work, &options, progress);
     let summary = Summary {
         counts: Counts::of(&cases),
@@ -228,8 +245,42 @@ pub fn run(
     Ok(Report { format: FORMAT, program, environment, peer, providers, cases, summary })
 }
 
+/// What the process holds before the first case, seen from within a rig on each target; for the cases that run last.
+fn look_at_start(
+    targets: &[Target],
+    selected: &[&'static Case],
+    options: &Options,
+) -> Vec<Option<Usage>> {
+    if !selected.iter().any(|case| case.last) {
+        return vec![None; targets.len()];
+    }
+    let look = |target: &Target| {
+        let seen = Arc::new(OnceLock::new());
+        let tell = seen.clone();
+        let outcome = watched(&Setup::new(target, "start", options, None), CLOSING, move |_| {
+            // It is set once.
+            let _ = tell.set(Usage::at_rest()?);
+            Ok(())
+        });
+        outcome.ok().and_then(|()| seen.get().copied())
+    };
+    // What libraries open once and keep is there afterwards.
+    for target in targets {
+        let connects = target.info().capabilities.contains(Capabilities::SEND);
+        // A provider that fails here fails cases, too.
+        let _ = watched(&Setup::new(target, "warm-up", options, None), CLOSING, move |rig| {
+            if connects {
+                let (a, b) = rig.pair()?;
+                a.settle(&b)?;
+            }
+            Ok(())
+        });
+    }
+    targets.iter().map(look).collect()
+}
+
 fn run_all(
-    work: &[(&Target, &'static Case)],
+    work: &[(&Target, &'static Case, Option<Usage>)],
     options: &Options,
     progress: &mut dyn Progress,
 ) -> Vec<CaseResult> {
@@ -237,35 +288,42 @@ fn run_all(
         Started(usize),
         Ended(usize, CaseResult),
     }
+    let run = |index: usize| {
+        let (target, case, start) = work[index];
+        run_one(target, case, options, start)
+    };
+    let (last, usual): (Vec<_>, Vec<_>) = (0..work.len()).partition(|&index| work[index].1.last);
     let next = AtomicUsize::new(0);
     let mut results: Vec<Option<CaseResult>> = work.iter().map(|_| None).collect();
+    let mut tell = |news| match news {
+        News::Started(index) => {
+            let (target, case, _) = work[index];
+            progress.started(target.info().provider, case);
+        }
+        News::Ended(index, result) => {
+            progress.ended(&result);
+            results[index] = Some(result);
+        }
+    };
     thread::scope(|scope| {
         let (send, receive) = mpsc::channel();
-        for _ in 0..options.jobs.clamp(1, work.len().max(1)) {
-            let (send, next) = (send.clone(), &next);
+        for _ in 0..options.jobs.clamp(1, usual.len().max(1)) {
+            let (send, next, usual, run) = (send.clone(), &next, &usual, &run);
             scope.spawn(move || {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some((target, case)) = work.get(index) else { return };
+                while let Some(&index) = usual.get(next.fetch_add(1, Ordering::Relaxed)) {
                     // The receiver lives until all senders are gone.
                     let _ = send.send(News::Started(index));
-                    let _ = send.send(News::Ended(index, run_case(target, case, options)));
+                    let _ = send.send(News::Ended(index, run(index)));
                 }
             });
         }
         drop(send);
-        for news in receive {
-            match news {
-                News::Started(index) => {
-                    progress.started(work[index].0.info().provider, work[index].1)
-                }
-                News::Ended(index, result) => {
-                    progress.ended(&result);
-                    results[index] = Some(result);
-                }
-            }
-        }
+        receive.into_iter().for_each(&mut tell);
     });
+    for index in last {
+        tell(News::Started(index));
+        tell(News::Ended(index, run(index)));
+    }
     results.into_iter().flatten().collect()
 }
 
@@ -331,6 +389,15 @@ fn choose(
 
 /// Runs one case on one device. Cases that measure time wait until they are alone, in this process.
 pub fn run_case(target: &Target, case: &'static Case, options: &Options) -> CaseResult {
+    run_one(target, case, options, None)
+}
+
+fn run_one(
+    target: &Target,
+    case: &'static Case,
+    options: &Options,
+    start: Option<Usage>,
+) -> CaseResult {
     static GATE: RwLock<()> = RwLock::new(());
     let result = |time| CaseResult::new(case, target.info().provider, time);
     if target.peer().is_some() && !case.local_only.is_empty() {
@@ -349,29 +416,16 @@ pub fn run_case(target: &Target, case: &'static Case, options: &Options) -> Case
         }
         return result.unsupported(&missing);
     }
-    let factor = options.factor();
     let (_alone, _beside) = if case.exclusive {
         (Some(GATE.write().unwrap_or_else(PoisonError::into_inner)), None)
     } else {
         (None, Some(GATE.read().unwrap_or_else(PoisonError::into_inner)))
     };
-    let (watch, recorder) = (Arc::new(Watch::default()), Arc::new(Recorder::default()));
-    let setup = Setup {
-        target: target.clone(),
-        watch: watch.clone(),
-        recorder: recorder.clone(),
-        id: case.id(),
-        seed: options.seed,
-        factor,
-        soak: options.soak,
-        connect_timeout: options.connect_timeout,
-        program: options.program.clone(),
-        link: options.link.clone(),
-    };
-    let start = Instant::now();
-    let outcome = watched(case, setup, &watch);
-    let mut result = result(start.elapsed());
-    result.transcript = recorder.transcript();
+    let setup = Setup::new(target, &case.id(), options, start);
+    let began = Instant::now();
+    let outcome = watched(&setup, case.limit, case.run);
+    let mut result = result(began.elapsed());
+    result.transcript = setup.recorder.transcript();
     match outcome {
         Ok(()) => result,
         Err(failure) => result.failed(failure),
@@ -384,21 +438,27 @@ enum Step {
     Closed,
 }
 
-fn watched(case: &'static Case, setup: Setup, watch: &Arc<Watch>) -> Outcome {
-    let factor = setup.factor;
+/// Runs `body` on a rig, on a thread of its own that is left behind if it takes longer than `limit`.
+fn watched(
+    setup: &Setup,
+    limit: Duration,
+    body: impl FnOnce(&Rig) -> Outcome + Send + 'static,
+) -> Outcome {
+    let (factor, watch) = (setup.factor, &setup.watch);
     let (send, receive) = mpsc::channel();
-    let theirs = watch.clone();
-    let thread = thread::Builder::new().name(case.id()).spawn(move || {
+    let theirs = setup.clone();
+    let thread = thread::Builder::new().name(setup.id.clone()).spawn(move || {
+        let watch = theirs.watch.clone();
         // Sending fails when the runner has given up; then nobody wants to know.
-        let _ = send.send(Step::Ended(guarded(case, setup)));
-        theirs.clear();
+        let _ = send.send(Step::Ended(guarded(theirs, body)));
+        watch.clear();
         let _ = send.send(Step::Closed);
     });
     let thread = match thread {
         Ok(thread) => thread,
         Err(error) => return Err(Failed::nowhere("a thread for the case", error.to_string())),
     };
-    let limit = case.limit.mul_f64(factor);
+    let limit = limit.mul_f64(factor);
     let outcome = match receive.recv_timeout(limit) {
         Ok(Step::Ended(outcome)) => outcome,
         Ok(Step::Closed) | Err(RecvTimeoutError::Disconnected) => {
@@ -425,10 +485,10 @@ fn watched(case: &'static Case, setup: Setup, watch: &Arc<Watch>) -> Outcome {
 }
 
 /// Runs a case; a panic is a failure like any other.
-fn guarded(case: &Case, setup: Setup) -> Outcome {
+fn guarded(setup: Setup, body: impl FnOnce(&Rig) -> Outcome) -> Outcome {
     let caught = catch_unwind(AssertUnwindSafe(|| {
         let rig = Rig::new(setup)?;
-        (case.run)(&rig)
+        body(&rig)
     }));
     caught.unwrap_or_else(|panic| {
         Err(Failed::nowhere("no panic", format!("a panic: {}", message(&*panic))))

@@ -129,6 +129,75 @@ pub(crate) fn page_size() -> usize {
     usize::try_from(size).unwrap_or(4096)
 }
 
+/// The limits of open descriptors, the one in force and the one it may be raised to.
+fn descriptor_limits() -> io::Result<libc::rlimit> {
+    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limits` is alive.
+    match unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) } {
+        0 => Ok(limits),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn limit_descriptors(limits: &libc::rlimit) -> io::Result<()> {
+    // SAFETY: `limits` is alive.
+    match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limits) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Lets this process open so many descriptors, if its hard limit does.
+pub(crate) fn allow_descriptors(count: usize) -> io::Result<()> {
+    let mut limits = descriptor_limits()?;
+    let count = count as libc::rlim_t;
+    if limits.rlim_cur >= count {
+        return Ok(());
+    }
+    if limits.rlim_max < count {
+        let text = format!("{count} descriptors needed, `ulimit -Hn` allows {}", limits.rlim_max);
+        return Err(io::Error::other(text));
+    }
+    limits.rlim_cur = count;
+    limit_descriptors(&limits)
+}
+
+/// As long as it lives, this process can open only a few descriptors more.
+#[derive(Debug)]
+pub(crate) struct FewDescriptors(libc::rlimit);
+
+impl FewDescriptors {
+    /// Leaves `free` of them. No other thread may open or close any meanwhile.
+    pub(crate) fn leave(free: usize) -> io::Result<Self> {
+        let before = descriptor_limits()?;
+        let is_open = |fd: &libc::rlim_t| {
+            // SAFETY: F_GETFD looks at a number, whatever it is.
+            unsafe { libc::fcntl(*fd as libc::c_int, libc::F_GETFD) != -1 }
+        };
+        // The limit is not of a count but of the numbers, of which the lowest free one is always taken.
+        let limit = (0..before.rlim_cur).filter(|fd| !is_open(fd)).nth(free);
+        let rlim_cur = limit.unwrap_or(before.rlim_cur);
+        limit_descriptors(&libc::rlimit { rlim_cur, ..before })?;
+        Ok(FewDescriptors(before))
+    }
+}
+
+impl Drop for FewDescriptors {
+    fn drop(&mut self) {
+        // It was in force before, so it is allowed.
+        let _ = limit_descriptors(&self.0);
+    }
+}
+
+/// Lets the allocator give back what it keeps of freed memory, if it is one that can be told.
+pub(crate) fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim(3) may be called at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// An epoll instance: how an event loop sleeps.
 #[derive(Debug)]
 pub(crate) struct Epoll(OwnedFd);
@@ -412,6 +481,22 @@ mod tests {
             format!("{locked} {:?}", io::Error::last_os_error().kind())
         });
         assert_eq!(text.unwrap(), "-1 OutOfMemory");
+    }
+
+    #[test]
+    fn descriptors_run_out() {
+        // In a child, or tests beside this one run out of them.
+        let text = in_child(Duration::from_secs(10), || {
+            let few = FewDescriptors::leave(2).unwrap();
+            let open = || std::fs::File::open("/dev/null");
+            let (one, two, three) = (open().is_ok(), open(), open());
+            let four = open().map(drop).map_err(|error| error.raw_os_error());
+            drop(few);
+            let five = open().is_ok();
+            drop((two.unwrap(), three.unwrap()));
+            format!("{one} {four:?} {five}")
+        });
+        assert_eq!(text.unwrap(), format!("true Err(Some({})) true", libc::EMFILE));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 
-use crate::sys::page_size;
+use crate::sys::give_back_memory;
 
 /// A snapshot of what this process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,19 +14,53 @@ pub(crate) struct Usage {
     pub(crate) threads: usize,
     /// Bytes of memory that are resident.
     pub(crate) resident_bytes: usize,
+    /// Bytes of memory that cannot be moved or paged out, those that devices may reach among them.
+    pub(crate) locked_bytes: usize,
 }
 
 impl Usage {
     /// What it holds now; see proc(5).
     pub(crate) fn now() -> io::Result<Self> {
-        let statm = fs::read_to_string("/proc/self/statm")?;
-        let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
-        let pages =
-            pages.ok_or_else(|| io::Error::other(format!("/proc/self/statm says {statm:?}")))?;
+        let status = fs::read_to_string("/proc/self/status")?;
+        let bytes = |name: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(name));
+            let kib =
+                value.and_then(|value| value.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+            kib.map(|kib| kib << 10)
+                .ok_or_else(|| io::Error::other(format!("/proc/self/status has no {name}")))
+        };
         Ok(Usage {
             descriptors: fs::read_dir("/proc/self/fd")?.count(),
             threads: fs::read_dir("/proc/self/task")?.count(),
-            resident_bytes: pages * page_size(),
+            resident_bytes: bytes("VmRSS:")?,
+            locked_bytes: bytes("VmLck:")? + bytes("VmPin:")?,
         })
+    }
+
+    /// As [`now`](Usage::now), without the memory that the allocator keeps for later.
+    pub(crate) fn at_rest() -> io::Result<Self> {
+        give_back_memory();
+        Self::now()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_shows() {
+        let before = Usage::now().unwrap();
+        let (file, memory) = (fs::File::open("/proc/self/status").unwrap(), vec![1u8; 64 << 20]);
+        let (send, wait) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || wait.recv().is_err());
+        let now = Usage::now().unwrap();
+        // Tests beside this one come and go; what it holds itself is there for certain.
+        assert!(
+            now.resident_bytes >= before.resident_bytes.saturating_sub(16 << 20) + memory.len()
+        );
+        assert!(now.descriptors > 3 && now.threads > 1, "{now:?}");
+        drop((file, send));
+        assert!(thread.join().unwrap());
     }
 }

@@ -3,6 +3,7 @@
 //! [`Machine`] is all that it looks at, so that tests can make one up.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -43,6 +44,13 @@ struct Machine {
 
 /// Every port of every device, the best first.
 pub(crate) fn devices() -> Vec<Device> {
+    if let Err(cause) = may_open_files() {
+        let why = unusable(
+            format!("RDMA devices cannot be listed: {cause}"),
+            "let the process open more files: `ulimit -n`",
+        );
+        return vec![Device { name: NONE.to_owned(), state: Err(why) }];
+    }
     let listed = handle::device_names();
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default().into_iter();
     let machine = Machine {
@@ -62,6 +70,14 @@ pub(crate) fn devices() -> Vec<Device> {
         warning: memlock_warning(memlock(), locks_freely()),
     };
     machine.devices()
+}
+
+/// Whether there are descriptors for a look. libibverbs and sysfs take for absent what they cannot read, so without
+/// them there would seem to be no device.
+fn may_open_files() -> io::Result<()> {
+    const AT_A_TIME: usize = 8;
+    let files: io::Result<Vec<File>> = (0..AT_A_TIME).map(|_| File::open("/")).collect();
+    files.map(drop)
 }
 
 /// The net device of an address's label: `eth0` of `eth0:1`.

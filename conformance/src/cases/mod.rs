@@ -6,7 +6,9 @@
 mod atomic;
 mod completion;
 mod connection;
+mod crowd;
 mod discovery;
+mod flow;
 mod layout;
 mod memory;
 mod ordering;
@@ -14,7 +16,10 @@ mod processes;
 mod progress;
 mod protection;
 mod rma;
+mod scale;
 mod send;
+mod teardown;
+mod threads;
 
 use crate::case::Case;
 
@@ -32,7 +37,11 @@ const TABLES: &[&[Case]] = &[
     protection::CASES,
     progress::CASES,
     processes::PROGRESS,
+    flow::CASES,
+    threads::CASES,
+    scale::CASES,
     processes::SCALE,
+    teardown::CASES,
     processes::TEARDOWN,
 ];
 
@@ -103,7 +112,8 @@ mod tests {
 
     fn list() -> String {
         let mut text = "**T**: a naive emulation over a byte stream fails it. **alone**: measures time, so no other \
-             case runs beside it.\n**soak**: long, runs on request. **free**: what of its transcript may differ between \
+             case runs beside it.\n**last**: looks at what all others have left, so it runs when they have ended. \
+             **soak**: long, runs on request. **free**: what of its transcript may differ between \
              providers, and why; of all other\ncases transcripts are equal. **one process**: what keeps it from \
              running between two hosts.\n"
             .to_owned();
@@ -111,7 +121,12 @@ mod tests {
             write!(text, "\n## {group}\n\n").unwrap();
             for case in cases().filter(|case| case.group == group) {
                 write!(text, "- `{}`: {}; needs {}", case.name, case.about, case.needs).unwrap();
-                let marks = [(case.trap, "T"), (case.exclusive, "alone"), (case.soak, "soak")];
+                let marks = [
+                    (case.trap, "T"),
+                    (case.exclusive, "alone"),
+                    (case.last, "last"),
+                    (case.soak, "soak"),
+                ];
                 for (_, mark) in marks.iter().filter(|mark| mark.0) {
                     write!(text, " **{mark}**").unwrap();
                 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::numbers;
+use crate::cases::crowd::at_once;
 use crate::prelude::*;
 
 /// Operations that an initiator has under way.
@@ -20,24 +21,6 @@ fn initiators(rig: &Rig, count: usize) -> Result<(Vec<End>, Vec<End>), Failed> {
         peers.push(peer);
     }
     Ok((ends, peers))
-}
-
-/// Runs `body` for every end, each on a thread of its own.
-fn at_once<T: Send>(
-    ends: &[End],
-    body: impl Fn(usize, &End) -> Result<T, Failed> + Sync,
-) -> Result<Vec<T>, Failed> {
-    let body = &body;
-    thread::scope(|scope| {
-        let start = |(i, end)| scope.spawn(move || body(i, end));
-        let threads: Vec<_> = ends.iter().enumerate().map(start).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        // All of them are joined before the first failure counts.
-        let outcomes: Vec<_> = threads.into_iter().map(join).collect();
-        outcomes.into_iter().collect()
-    })
 }
 
 /// What every initiator did, the target's CPU sees.

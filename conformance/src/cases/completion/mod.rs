@@ -2,7 +2,7 @@
 
 mod polling;
 mod unsignaled;
-mod waiting;
+pub(super) mod waiting;
 
 use crate::prelude::*;
 

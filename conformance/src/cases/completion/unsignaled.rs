@@ -2,25 +2,6 @@
 
 use crate::prelude::*;
 
-/// Posts as soon as there is room.
-#[track_caller]
-fn post_when_room(rig: &Rig, a: &End, op: &Op<'_>) -> Outcome {
-    let mut deadline = None;
-    loop {
-        match a.post(op) {
-            Err(Error::Again) => {
-                let deadline =
-                    deadline.get_or_insert_with(|| rig.deadline(Duration::from_secs(10)));
-                if Instant::now() >= *deadline {
-                    fail!("room for a post within 10 s", "Again all the time");
-                }
-                thread::yield_now();
-            }
-            result => return Ok(result?),
-        }
-    }
-}
-
 pub(super) fn unsignaled(rig: &Rig) -> Outcome {
     const OPS: usize = 100;
     const EACH: usize = 100;
@@ -61,11 +42,11 @@ pub(super) fn all_unsignaled(rig: &Rig) -> Outcome {
     for i in 0..WRITES {
         let slot = i * EACH..(i + 1) * EACH;
         let write = Op::write(source.slice(slot), target.at(i * EACH)).context(i as u64);
-        post_when_room(rig, &a, &write.unsignaled())?;
+        a.post_when_room(&write.unsignaled())?;
         check_eq!(a.cq().poll_one()?, None, "a completion after unsignaled write {i}");
     }
     // The first completion is that of an operation which asks for one; all before it is done.
-    post_when_room(rig, &a, &Op::write(source.slice(..EACH), target.at(0)).context(7))?;
+    a.post_when_room(&Op::write(source.slice(..EACH), target.at(0)).context(7))?;
     a.expect_ok(7)?;
     a.settle(&b)?;
     target.check_pattern(.., rig.pattern(0))?;
@@ -140,9 +121,9 @@ pub(super) fn unsignaled_post_only(rig: &Rig) -> Outcome {
     for i in 0..WRITES {
         let number = (i as u64).to_ne_bytes();
         let write = Op::inject_write(&number, target.at(i % SLOTS * 8)).context(i as u64);
-        post_when_room(rig, &a, &write.unsignaled())?;
+        a.post_when_room(&write.unsignaled())?;
     }
-    post_when_room(rig, &a, &Op::inject(b"the end.").unsignaled())?;
+    a.post_when_room(&Op::inject(b"the end.").unsignaled())?;
     // When the peer has that, it has all of it.
     b.expect_ok(1)?;
     check_bytes!(sink.bytes(..)?, b"the end.", "the message behind the writes");
@@ -170,7 +151,7 @@ pub(super) fn unsignaled_slot(rig: &Rig) -> Outcome {
     for i in DEPTH..SENDS {
         b.recv(sink.slice(slot(i - DEPTH)), i as u64)?;
         // Nobody polls on this side; the other takes what has come.
-        post_when_room(rig, &a, &send(i))?;
+        a.post_when_room(&send(i))?;
         b.expect_ok(i as u64)?;
         check_err!(a.post(&send(0)), Error::Again, "a send beyond the depth, after send {i}");
     }

@@ -9,7 +9,7 @@ use crate::prelude::*;
 use crate::sys::Epoll;
 
 /// A sleeper that is not awake by then was not woken.
-const WAKEUP: Duration = Duration::from_secs(2);
+pub(in crate::cases) const WAKEUP: Duration = Duration::from_secs(2);
 
 /// Lets a thread sleep on the queue of `end`, and then acts; gives the completion that ended the sleep, and how long
 /// after the act that was.
@@ -58,7 +58,11 @@ pub(super) fn wait_wakeup(rig: &Rig) -> Outcome {
 }
 
 /// Sleeps in epoll as an event loop does, if there is nothing yet: arms, sleeps only if that says so, polls.
-fn next_by_epoll(rig: &Rig, end: &End, epoll: &Epoll) -> Result<Completion, Failed> {
+pub(in crate::cases) fn next_by_epoll(
+    rig: &Rig,
+    end: &End,
+    epoll: &Epoll,
+) -> Result<Completion, Failed> {
     let deadline = rig.deadline(2 * WAKEUP);
     loop {
         if end.cq().arm()? == Armed::Waiting {
@@ -74,7 +78,7 @@ fn next_by_epoll(rig: &Rig, end: &End, epoll: &Epoll) -> Result<Completion, Fail
 }
 
 /// Watches the queue of `end`.
-fn watch(end: &End) -> Result<Epoll, Failed> {
+pub(in crate::cases) fn watch(end: &End) -> Result<Epoll, Failed> {
     let epoll = Epoll::new()?;
     epoll.add(end.cq().as_fd())?;
     Ok(epoll)

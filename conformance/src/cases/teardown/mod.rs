@@ -1,0 +1,112 @@
+//! The end of connections and of handles: everything completes, nothing stays behind.
+
+mod closing;
+mod dropping;
+mod leaks;
+mod orders;
+
+use crate::prelude::*;
+
+pub(super) const CASES: &[Case] = &[
+    Case::new(
+        Group::Teardown,
+        "close_flush",
+        Needs::ALL,
+        "a connection is closed or dropped under work: each operation completes once, in order, Ok and then canceled",
+        closing::close_flush,
+    )
+    .freedom(Freedom::Statuses("what is on its way when the connection ends completes Ok or canceled")),
+    Case::new(
+        Group::Teardown,
+        "peer_close",
+        Needs::SEND,
+        "the peer disconnects, shuts down, or drops its endpoint or all it has: one Disconnected(Remote), receives canceled",
+        closing::peer_close,
+    )
+    .freedom(Freedom::Statuses("a send that the peer's end overtakes is canceled, or its peer lost")),
+    Case::new(
+        Group::Teardown,
+        "drop_keeps_other",
+        Needs::SEND,
+        "an endpoint is dropped: completions of the others on its queue stay, its own come once each",
+        dropping::drop_keeps_other,
+    )
+    .freedom(Freedom::Statuses("whether the last sends are known to be done when their endpoint goes is open")),
+    Case::new(
+        Group::Teardown,
+        "shutdown_drains",
+        Needs::ALL,
+        "shutdown waits until all that was posted is done, unsignaled too, and then disconnects; or says that it is not",
+        closing::shutdown_drains,
+    ),
+    Case::new(
+        Group::Teardown,
+        "drop_orders",
+        Needs::SEND_RMA,
+        "the handles of a side are dropped in every order, with work in flight: what is left works, the peer is told",
+        orders::drop_orders,
+    ),
+    Case::new(
+        Group::Teardown,
+        "endpoint_drop_frees_regions",
+        Needs::SEND_RMA,
+        "an endpoint is dropped with work in flight, nobody polls: its regions close at once; completions come later",
+        dropping::endpoint_drop_frees_regions,
+    ),
+    Case::new(
+        Group::Teardown,
+        "double_close",
+        Needs::SEND,
+        "closing again, from both sides, before and after connecting, is harmless and tells nobody anything new",
+        closing::double_close,
+    ),
+    Case::new(
+        Group::Teardown,
+        "close_in_poll_loop",
+        Needs::SEND,
+        "two threads poll a queue and drop its endpoints as their completions come: no deadlock, nothing lost",
+        dropping::close_in_poll_loop,
+    )
+    .freedom(Freedom::Counts("which thread takes a completion is open")),
+    Case::new(
+        Group::Teardown,
+        "leak_check",
+        Needs::NOTHING,
+        "after the whole run, descriptors, threads and memory are back to what they were at its start",
+        leaks::leak_check,
+    )
+    .exclusive()
+    .last(),
+];
+
+/// The next `count` completions of a queue, whose endpoints may be gone.
+fn take(rig: &Rig, queue: &RecordedQueue, count: usize) -> Result<Vec<Completion>, Failed> {
+    let patience = Some(rig.scaled(Duration::from_secs(10)));
+    (0..count).map(|_| Ok(queue.wait_one(patience)?)).collect()
+}
+
+/// Checks that operations completed in the order of their contexts, from 0 on: first those that went well, then those
+/// that ended with the connection, in one of these ways. Gives how many went well.
+fn check_flushed<'a>(
+    what: &str,
+    count: usize,
+    ways: &[Status],
+    done: impl Iterator<Item = &'a Completion>,
+) -> Result<usize, Failed> {
+    let (mut good, mut all) = (0, 0);
+    for one in done {
+        check_eq!(one.context, all as u64, "context of the next of the {what}");
+        all += 1;
+        match one.status {
+            Status::Ok if good == all - 1 => good += 1,
+            status if ways.contains(&status) => {}
+            status => fail!(format!("{what} to be Ok, then {ways:?}"), "{status:?} of {one:?}"),
+        }
+    }
+    check_eq!(all, count, "how many {what} completed");
+    Ok(good)
+}
+
+/// How operations end that the connection's end overtakes: by this side's doing, and by the peer's.
+const CLOSED: &[Status] = &[Status::Canceled];
+const PEER_CLOSED: &[Status] = &[Status::Canceled, Status::PeerLost];
