@@ -21,7 +21,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             // Or the ring itself would break, which is noticed in other ways.
             edit(INFLIGHT, "depth.next_power_of_two()", "(depth + 1).next_power_of_two()"),
         ],
-        cases: &["completion.depth_counts_untaken"],
+        cases: &["completion.depth_counts_untaken", "flow.sq_depth", "flow.rq_depth"],
     },
     Mutant {
         name: "place_never_free",

@@ -4,6 +4,7 @@ use super::{Mutant, Runs, edit};
 
 const CHECK: &str = "src/check.rs";
 const CQ: &str = "src/cq.rs";
+const ENDPOINT: &str = "src/endpoint.rs";
 const POST: &str = "src/post.rs";
 const REGION: &str = "src/region.rs";
 
@@ -101,7 +102,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "endpoints are bound to a completion queue beyond its room",
         runs: Runs::Tcp,
         edits: &[edit(CQ, "if room > free {", "if room > free + usize::from(MUTANT) * room {")],
-        cases: &["completion.shared_queue"],
+        cases: &["completion.shared_queue", "flow.cq_reserve"],
     },
     Mutant {
         name: "sleep_on_the_stash",
@@ -139,5 +140,55 @@ pub(super) const MUTANTS: &[Mutant] = &[
             ),
         ],
         cases: &["protection.target_learns"],
+    },
+    Mutant {
+        name: "others_swept_away",
+        about: "with a dropped endpoint go the completions of the others that wait in its queue",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            CQ,
+            "        let mut left = 0;\n",
+            "        if MUTANT { state.stash.clear(); }\n        let mut left = 0;\n",
+        )],
+        cases: &["teardown.drop_keeps_other"],
+    },
+    Mutant {
+        name: "room_too_early",
+        about: "the room of a dropped endpoint is given away while its completions still wait",
+        runs: Runs::Tcp,
+        edits: &[edit(CQ, "state.reserved - tenant.room + left", "state.reserved - tenant.room")],
+        cases: &["teardown.endpoint_drop_frees_regions"],
+    },
+    Mutant {
+        name: "kept_by_the_dead",
+        about: "the regions of a dropped endpoint's operations are never let go",
+        runs: Runs::Tcp,
+        edits: &[edit(CQ, "slot.keep.release(&mut released);", "std::mem::forget(slot.keep);")],
+        cases: &["teardown.endpoint_drop_frees_regions"],
+    },
+    Mutant {
+        name: "shutdown_at_once",
+        about: "shutdown does not wait for what was posted",
+        runs: Runs::Tcp,
+        edits: &[edit(ENDPOINT, "self.drain(Instant::now().checked_add(timeout))", "Ok(())")],
+        cases: &["teardown.shutdown_drains"],
+    },
+    Mutant {
+        name: "shutdown_of_the_signaled",
+        about: "shutdown does not find out about unsignaled operations",
+        runs: Runs::Tcp,
+        edits: &[edit(ENDPOINT, "self.flush()", "true")],
+        cases: &["teardown.shutdown_drains"],
+    },
+    Mutant {
+        name: "eaten_wake_up",
+        about: "who looks at a queue clears the sign for the others that sleep on it",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            CQ,
+            "        if armed == Armed::Ready {",
+            "        if armed == Armed::Ready && !MUTANT {",
+        )],
+        cases: &["threads.wait_many"],
     },
 ];

@@ -133,7 +133,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "            self.complete_send(entry.token, entry.flags, status);",
             "            if !(MUTANT && status != oldest) { self.complete_send(entry.token, entry.flags, status); }",
         )],
-        cases: &["protection.prefix_ok", "completion.unsignaled_flush"],
+        cases: &["protection.prefix_ok", "completion.unsignaled_flush", "teardown.close_flush"],
     },
     Mutant {
         name: "flush_backwards",
@@ -300,5 +300,38 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "            answered: 0,\n            done: false,\n        });\n        let last = self.entries.len() - 1;\n        if MUTANT && last > self.started && !self.begun && matches!(work.op, SendOp::Read { .. })\n            && matches!(self.entries[last - 1].op, SendOp::Write { imm: None, .. })\n        {\n            self.entries.swap(last - 1, last);\n        }",
         )],
         cases: &["rma.read_own_write", "ordering.raw", "ordering.completion_order"],
+    },
+    Mutant {
+        name: "stuck_both_ways",
+        about: "while a send waits for a receive, the peer's requests are not answered",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "provider-tcp/src/link/transmit.rs",
+            "!self.put_off.answers && self.cut_answer()",
+            "(self.sends.is_empty() || self.sends.next().is_some()) && self.cut_answer()",
+        )],
+        cases: &["flow.stalled_send_reverse", "flow.stalled_both"],
+    },
+    Mutant {
+        name: "silent_credit",
+        about: "the peer hears of receives only with a frame that goes its way for another reason",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "provider-tcp/src/link/recvs.rs",
+            "self.told == self.matched || news >= 32 || news as usize * 2 >= self.queue.len()",
+            "false",
+        )],
+        cases: &["flow.stalled_both", "flow.rq_depth"],
+    },
+    Mutant {
+        name: "silent_close",
+        about: "a connection is closed without a word",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "provider-tcp/src/link/close.rs",
+            "if open { LastWord::Bye } else { LastWord::None }",
+            "LastWord::None",
+        )],
+        cases: &["teardown.peer_close", "teardown.shutdown_drains"],
     },
 ];

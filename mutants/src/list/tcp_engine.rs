@@ -71,7 +71,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "                state.socket = None;\n                state.stage = Stage::Over;\n                engine.forget",
             "                if MUTANT { std::mem::forget(state.socket.take().map(|s| s.try_clone())); }\n                state.socket = None;\n                state.stage = Stage::Over;\n                engine.forget",
         )],
-        cases: &["connection.reconnect_1000"],
+        cases: &["connection.reconnect_1000", "scale.churn", "teardown.leak_check"],
     },
     Mutant {
         name: "event_before_messages",
@@ -134,5 +134,34 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "self.select(&mut selector, if MUTANT { Some(Duration::ZERO) } else { timeout });\n    }\n\n    fn expire",
         )],
         cases: &["progress.idle_is_free"],
+    },
+    Mutant {
+        name: "favourites",
+        about: "some connections are served at every step, the others now and then",
+        runs: Runs::Tcp,
+        edits: &[
+            edit(
+                DRIVE,
+                "conn.step(engine, &mut self.scratch, false)",
+                "if !conn.name.is_multiple_of(8) && !self.turn.is_multiple_of(1 << 14) && lock(&conn.state).link.is_announced() { at += 1; continue } else { conn.step(engine, &mut self.scratch, false) }",
+            ),
+            edit(
+                DRIVE,
+                "conn.step(engine, &mut self.scratch, true)",
+                "if !conn.name.is_multiple_of(8) && !self.turn.is_multiple_of(1 << 14) && lock(&conn.state).link.is_announced() { Step::More } else { conn.step(engine, &mut self.scratch, true) }",
+            ),
+        ],
+        cases: &["scale.fan_in"],
+    },
+    Mutant {
+        name: "accept_once",
+        about: "a connection that comes while there are no descriptors is never taken",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            LISTENER,
+            "engine.deadline(RETRY, self.name, Timer::Accept);\n                    return;\n                }\n            }",
+            "if !MUTANT { engine.deadline(RETRY, self.name, Timer::Accept); }\n                    return;\n                }\n            }",
+        )],
+        cases: &["scale.fd_exhaust"],
     },
 ];

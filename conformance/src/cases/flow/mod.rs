@@ -36,7 +36,8 @@ pub(super) const CASES: &[Case] = &[
         "a receiver that polls now and then gets everything, and what it did not ask for takes none of its memory",
         stalled::slow_consumer,
     )
-    .exclusive(),
+    .exclusive()
+    .local_only("the receiver's memory is looked at"),
     Case::new(
         Group::Flow,
         "stalled_send_reverse",
