@@ -13,23 +13,43 @@ fn pair(rig: &Rig) -> Result<(End, End), Failed> {
     rig.pair_with(|attr| attr.liveness = Some(INTERVAL))
 }
 
-/// Cuts the link until this end, and for certain the other one, knows; says what was pending here.
-fn cut_and_take(rig: &Rig, a: &End, b: &End, pending: usize) -> Result<Vec<Completion>, Failed> {
-    let cut = rig.cut_link()?;
-    let start = Instant::now();
-    let (taken, reason) = (a.take(pending)?, a.expect_disconnected()?);
-    let (passed, limit) = (start.elapsed(), 3 * INTERVAL + rig.scaled(Duration::from_secs(1)));
+/// Cuts the link while `take` runs, until this end, and for certain the other one, knows; says what it took.
+fn cut_and_take(
+    rig: &Rig,
+    a: &End,
+    b: &End,
+    take: impl FnOnce() -> Result<Vec<Completion>, Failed> + Send,
+) -> Result<Vec<Completion>, Failed> {
+    thread::scope(|scope| {
+        let taking = scope.spawn(take);
+        thread::sleep(Duration::from_millis(200));
+        let start = Instant::now();
+        let cut = rig.cut_link()?;
+        let taken = taking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        watch_end(rig, a, start)?;
+        // The peer, too, has been without a word for long enough by then.
+        thread::sleep(limit(rig).saturating_sub(start.elapsed()));
+        cut.mend()?;
+        check_eq!(b.expect_disconnected()?, DisconnectReason::PeerLost, "why it ended at the peer");
+        for end in [a, b] {
+            check_eq!(end.state(), EndpointState::Dead, "state when the link was cut");
+        }
+        check_err!(a.send(Slices::none(), 99), Error::NotConnected, "a send when it was cut");
+        Ok(taken)
+    })
+}
+
+fn limit(rig: &Rig) -> Duration {
+    3 * INTERVAL + rig.scaled(Duration::from_secs(1))
+}
+
+/// The one event that tells of the cut.
+fn watch_end(rig: &Rig, a: &End, start: Instant) -> Outcome {
+    let reason = a.expect_disconnected()?;
+    let (passed, limit) = (start.elapsed(), limit(rig));
     check_eq!(reason, DisconnectReason::PeerLost, "why the connection ended");
     check!(passed < limit, "the end within {limit:?}, not after {passed:?}");
-    a.expect_no_event_for(Duration::from_millis(50))?;
-    thread::sleep(limit.saturating_sub(start.elapsed()));
-    cut.mend()?;
-    check_eq!(b.expect_disconnected()?, DisconnectReason::PeerLost, "why it ended at the peer");
-    for end in [a, b] {
-        check_eq!(end.state(), EndpointState::Dead, "state when the link was cut");
-    }
-    check_err!(a.send(Slices::none(), 99), Error::NotConnected, "a send when the link was cut");
-    Ok(taken)
+    a.expect_no_event_for(Duration::from_millis(50))
 }
 
 /// The link is as it was: a new pair works.
@@ -45,8 +65,7 @@ pub(super) fn link_cut_idle(rig: &Rig) -> Outcome {
             end.recv(Slices::none(), context)?;
         }
     }
-    thread::sleep(Duration::from_millis(200));
-    let receives = cut_and_take(rig, &a, &b, 4)?;
+    let receives = cut_and_take(rig, &a, &b, || a.take(4))?;
     for (context, seen) in receives.iter().enumerate() {
         check_eq!((seen.context, seen.status), (context as u64, Status::Canceled), "a receive");
         b.expect(context as u64, Status::Canceled)?;
@@ -55,31 +74,43 @@ pub(super) fn link_cut_idle(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn link_cut_busy(rig: &Rig) -> Outcome {
-    const WINDOW: u64 = 64;
-    const BEFORE: u64 = 200;
-    // A window of it does not fit on the way.
-    const LEN: usize = 1 << 20;
+    const WINDOW: u64 = 32;
+    const LEN: usize = 64 << 10;
     let (a, b) = pair(rig)?;
     let (source, target) = (a.buffer(LEN)?, b.buffer(LEN)?);
     source.put_pattern(.., rig.pattern(0))?;
     for context in 0..WINDOW {
         a.write(&source, target.at(0), context)?;
     }
-    for context in 0..BEFORE {
-        a.expect_ok(context)?;
-        a.write(&source, target.at(0), context + WINDOW)?;
-    }
-    let rest = cut_and_take(rig, &a, &b, WINDOW as usize)?;
-    let ok = rest.iter().take_while(|seen| seen.is_ok()).count();
-    check!(ok < rest.len(), "something of {WINDOW} operations to be lost with the link");
-    for (i, seen) in rest.iter().enumerate() {
-        check_eq!(seen.context, BEFORE + i as u64, "context, each once and in order");
-        match i {
-            _ if i < ok => {}
-            _ if i == ok => check_eq!(seen.status, Status::PeerLost, "the oldest pending"),
-            _ => check_eq!(seen.status, Status::Canceled, "what was behind it"),
+    // Goes on until something fails, then takes what is left: all in order, each once.
+    let keep_busy = || {
+        let (mut posted, mut lost) = (WINDOW, Vec::new());
+        for context in 0.. {
+            if context == posted {
+                break;
+            }
+            let seen = a.next()?;
+            check_eq!(seen.context, context, "context, each once and in order");
+            if !seen.is_ok() || !lost.is_empty() {
+                lost.push(seen);
+                continue;
+            }
+            match a.write(&source, target.at(0), posted) {
+                Ok(()) => posted += 1,
+                // The end is known, the failed completion not yet taken.
+                Err(Error::NotConnected) => {}
+                Err(error) => Err(error)?,
+            }
         }
+        Ok(lost)
+    };
+    let lost = cut_and_take(rig, &a, &b, keep_busy)?;
+    check!(!lost.is_empty(), "something to be lost with the link");
+    check_eq!(lost[0].status, Status::PeerLost, "the oldest pending");
+    for seen in &lost[1..] {
+        check_eq!(seen.status, Status::Canceled, "what was behind it");
     }
+    a.expect_none_for(Duration::from_millis(50))?;
     target.check_guards()?;
     works_again(rig)
 }
@@ -92,7 +123,7 @@ pub(super) fn link_cut_unmatched(rig: &Rig) -> Outcome {
     a.write(&source, target.at(0), 2)?;
     // Stalled, and alive, for longer than the peer could be silent.
     a.expect_none_for(4 * INTERVAL)?;
-    let rest = cut_and_take(rig, &a, &b, 2)?;
+    let rest = cut_and_take(rig, &a, &b, || a.take(2))?;
     let seen: Vec<_> = rest.iter().map(|seen| (seen.context, seen.status)).collect();
     check_eq!(seen, [(1, Status::PeerLost), (2, Status::Canceled)], "the send and the write");
     target.check_filled(.., 0)?;
