@@ -30,7 +30,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "let direct = if self.waits.load(Ordering::Acquire) {",
             "let direct = if self.waits.load(Ordering::Acquire) && !(MUTANT && work.iter().all(|one| !lacks(&one.op))) {",
         )],
-        cases: &["atomic.emulated_blocks_write", "ordering.completion_order_emulated"],
+        cases: &["atomic.emulated_single_posts", "ordering.completion_order_emulated"],
     },
     Mutant {
         name: "refusal_unknown",

@@ -156,6 +156,13 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::new(
         Group::Atomic,
+        "emulated_single_posts",
+        NEEDS.and(Capabilities::RMA),
+        "a fenced write that is posted by itself behind a u32 add waits for it",
+        queue::emulated_single_posts,
+    ),
+    Case::new(
+        Group::Atomic,
         "right_only",
         NEEDS,
         "every operation works on a region that grants atomics and nothing else",

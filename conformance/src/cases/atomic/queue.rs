@@ -96,6 +96,24 @@ pub(super) fn emulated_blocks_write(rig: &Rig) -> Outcome {
     old.check_guards()
 }
 
+pub(super) fn emulated_single_posts(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let (target, source) = (b.buffer(8)?, a.buffer(8)?);
+    source.put_pattern(.., rig.pattern(0))?;
+    for _ in 0..50 {
+        // A device that makes up the add has to look first, and to try again.
+        target.fill(0xff)?;
+        // Not in one batch: the second post meets a first one that is under way.
+        a.post(&Op::atomic(AtomicOp::Add, 1u32, target.at(0)).context(1))?;
+        a.post(&Op::write(&source, target.at(0)).fence().context(2))?;
+        a.expect_ok(1)?;
+        a.expect_ok(2)?;
+        a.settle(&b)?;
+        target.check_pattern(.., rig.pattern(0))?;
+    }
+    target.check_guards()
+}
+
 pub(super) fn two_targets(rig: &Rig) -> Outcome {
     const EACH: usize = 50;
     let other = rig.extra_domain()?;
