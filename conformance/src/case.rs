@@ -142,6 +142,8 @@ pub enum Group {
     Protection,
     /// What happens while nobody calls.
     Progress,
+    /// Random programs beside a model.
+    Random,
     /// What fits, and who waits for whom.
     Flow,
     /// Many threads at the same handles.
@@ -154,7 +156,7 @@ pub enum Group {
 
 impl Group {
     /// Every group, in the order of reports.
-    pub const ALL: [Group; 14] = [
+    pub const ALL: [Group; 15] = [
         Group::Discovery,
         Group::Memory,
         Group::Connection,
@@ -165,6 +167,7 @@ impl Group {
         Group::Completion,
         Group::Protection,
         Group::Progress,
+        Group::Random,
         Group::Flow,
         Group::Threads,
         Group::Scale,
@@ -184,6 +187,7 @@ impl Group {
             Group::Completion => "completion",
             Group::Protection => "protection",
             Group::Progress => "progress",
+            Group::Random => "random",
             Group::Flow => "flow",
             Group::Threads => "threads",
             Group::Scale => "scale",

@@ -1,7 +1,7 @@
 //! A provider's device that cases run on.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use fabric::{AtomicScope, Capabilities, Catalog, Choice, Domain, Found, Hints, Info, Named};
@@ -79,6 +79,17 @@ impl Target {
     /// The choice of this device and no other.
     pub fn choice(&self) -> Choice {
         choice(&self.info)
+    }
+
+    /// The address to listen on: the loopback address if the device has it, else its first IPv4 address, else its
+    /// first one.
+    pub fn ip(&self) -> IpAddr {
+        let has = &self.info.addresses;
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        if has.contains(&loopback) {
+            return loopback;
+        }
+        has.iter().find(|ip| ip.is_ipv4()).or(has.first()).copied().unwrap_or(loopback)
     }
 
     /// Opens it.

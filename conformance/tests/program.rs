@@ -150,3 +150,18 @@ fn full_disk_is_told() {
     std::os::unix::fs::symlink("/dev/full", directory.join("report/report.xml")).unwrap();
     full(&["--report", "report"]);
 }
+
+#[test]
+fn random_programs_are_run_and_run_again() {
+    let directory = directory("fuzz");
+    let some = ["fuzz", "--provider", "tcp", "--seed", "1", "--programs", "5"];
+    let run = program(&some, &directory);
+    assert_status(&run, 0);
+    assert!(stdout(&run).contains("5 programs agree, seed 1"), "{}", stdout(&run));
+    let again = ["fuzz", "--provider", "tcp", "--replay", "1:3"];
+    assert_status(&program(&again, &directory), 0);
+    let shown = program(&[&again[..], &["--show"]].concat(), &directory);
+    assert_status(&shown, 0);
+    assert!(stdout(&shown).contains("connect 0"), "{}", stdout(&shown));
+    assert_status(&program(&["fuzz", "--replay", "no.such.file"], &directory), 2);
+}

@@ -15,6 +15,7 @@ mod ordering;
 mod processes;
 mod progress;
 mod protection;
+mod random;
 mod rma;
 mod scale;
 mod send;
@@ -37,6 +38,7 @@ const TABLES: &[&[Case]] = &[
     protection::CASES,
     progress::CASES,
     processes::PROGRESS,
+    random::CASES,
     flow::CASES,
     threads::CASES,
     scale::CASES,

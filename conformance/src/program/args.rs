@@ -34,6 +34,10 @@ pub(super) enum Command {
     /// The exit status is that of one run of all their providers: 1 too if transcripts differ that should not, or
     /// if a case ran on one provider only.
     Merge(Merge),
+    /// Run random programs beside a model of the contract, and tell where a provider does what it does not allow.
+    ///
+    /// A program that disagrees is made as small as possible, printed and saved; then the exit status is 1.
+    Fuzz(super::fuzz::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -211,6 +215,7 @@ Examples:
   fabric-conformance merge tcp.json verbs.json         two runs side by side
   fabric-conformance --serve 10.0.0.2:7471             on one host, and on another:
   fabric-conformance --peer 10.0.0.2:7471              every case between the two
+  fabric-conformance fuzz --provider tcp --minutes 5   random programs
   FABRIC_PROVIDER=tcp:eth0 fabric-conformance          on this device
 
 Exit status: 0 all passed; 1 something failed; 2 usage error, or nothing ran.

@@ -3,6 +3,7 @@
 mod args;
 mod bar;
 mod files;
+mod fuzz;
 mod html;
 mod junit;
 mod list;
@@ -34,6 +35,7 @@ pub(crate) fn main() -> ExitCode {
     env_logger::Builder::from_env(environment).init();
     let done = match args.command {
         Some(Command::Merge(args)) => merge(&args),
+        Some(Command::Fuzz(args)) => fuzz::main(&args),
         None if args.run.list => list(args.run),
         None if args.run.serve.is_some() => serve(&args.run),
         None => run(args.run),

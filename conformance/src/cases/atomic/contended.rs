@@ -10,7 +10,7 @@ use crate::prelude::*;
 const WINDOW: usize = 64;
 
 /// Ends on the initiators' side, of two domains in turn, each connected to one of the peers, all of domain b.
-fn initiators(rig: &Rig, count: usize) -> Result<(Vec<End>, Vec<End>), Failed> {
+pub(super) fn initiators(rig: &Rig, count: usize) -> Result<(Vec<End>, Vec<End>), Failed> {
     let other = rig.extra_domain()?;
     let (mut ends, mut peers) = (Vec::new(), Vec::new());
     for i in 0..count {
@@ -24,7 +24,7 @@ fn initiators(rig: &Rig, count: usize) -> Result<(Vec<End>, Vec<End>), Failed> {
 }
 
 /// What every initiator did, the target's CPU sees.
-fn settle_all(ends: &[End], peers: &[End]) -> Outcome {
+pub(super) fn settle_all(ends: &[End], peers: &[End]) -> Outcome {
     ends.iter().zip(peers).try_for_each(|(end, peer)| end.settle(peer))
 }
 

@@ -5,12 +5,11 @@
 
 mod contended;
 mod effect;
+mod linear;
 mod queue;
 mod refused;
 
-use fabric::core::AtomicCall;
-use fabric::{AtomicScalar, RemoteSlice, Slice};
-
+use crate::element::{element, operation};
 use crate::prelude::*;
 
 /// Atomics, and sends to settle with.
@@ -135,6 +134,13 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::new(
         Group::Atomic,
+        "linearizable",
+        NEEDS,
+        "8 initiators, all operations and widths on two words: what each found fits one order of all",
+        linear::linearizable,
+    ),
+    Case::new(
+        Group::Atomic,
         "depth",
         NEEDS.least(&[("send_depth", queue::DEPTH as u64)]),
         "more atomics than the depth, and than any device does at a time: all Ok, in order, once each",
@@ -203,42 +209,6 @@ const INTEGERS: [AtomicType; 8] = [
     AtomicType::I32,
     AtomicType::I64,
 ];
-
-/// The operation of a call that is data: fetching if there is a place for the old value.
-fn operation<'a>(call: &AtomicCall, old: Option<Slice<'a>>, at: RemoteSlice) -> Op<'a> {
-    fn typed<'a, T: AtomicScalar>(
-        call: &AtomicCall,
-        old: Option<Slice<'a>>,
-        at: RemoteSlice,
-    ) -> Op<'a> {
-        let (operand, compare) = (T::from_bits64(call.operand), T::from_bits64(call.compare));
-        match (call.op, old) {
-            (AtomicOp::CompareSwap, None) => Op::compare_swap(compare, operand, at),
-            (AtomicOp::CompareSwap, Some(old)) => Op::fetch_compare_swap(compare, operand, old, at),
-            (op, None) => Op::atomic(op, operand, at),
-            (op, Some(old)) => Op::fetch_atomic(op, operand, old, at),
-        }
-    }
-    let of_type = match call.ty {
-        AtomicType::U8 => typed::<u8>,
-        AtomicType::U16 => typed::<u16>,
-        AtomicType::U32 => typed::<u32>,
-        AtomicType::U64 => typed::<u64>,
-        AtomicType::I8 => typed::<i8>,
-        AtomicType::I16 => typed::<i16>,
-        AtomicType::I32 => typed::<i32>,
-        AtomicType::I64 => typed::<i64>,
-        AtomicType::F32 => typed::<f32>,
-        AtomicType::F64 => typed::<f64>,
-    };
-    of_type(call, old, at)
-}
-
-/// The bytes of an element in memory, in host order.
-fn element(ty: AtomicType, bits: u64) -> Vec<u8> {
-    let (bytes, size) = (bits.to_ne_bytes(), ty.size());
-    if cfg!(target_endian = "little") { bytes[..size].to_vec() } else { bytes[8 - size..].to_vec() }
-}
 
 /// The numbers in bytes that hold a `u64` each, in host order.
 fn numbers(bytes: &[u8]) -> Vec<u64> {

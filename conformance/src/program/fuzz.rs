@@ -1,0 +1,166 @@
+//! `fabric-conformance fuzz`: random programs, and what the contract says of them.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conformance::Target;
+use conformance::random::{Fuzz, Program, generate, replay};
+use fabric::Catalog;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::files;
+
+/// How often a program is run that is run again: what it shows may be a matter of luck.
+const AGAIN: usize = 20;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The provider to test, tcp or verbs; by default each that this machine has.
+    #[arg(long, value_name = "NAME", default_value = "all")]
+    provider: Vec<String>,
+
+    /// The device to test, such as lo or mlx5_0; by default the best of each provider.
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+
+    /// The seed that programs are made from; each report tells its own.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// So many programs on each provider; by default 1000, or as many as the time allows.
+    #[arg(long, value_name = "N")]
+    programs: Option<u64>,
+
+    /// For so long on each provider.
+    #[arg(long, value_name = "N")]
+    minutes: Option<f64>,
+
+    /// So many programs at a time.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+    jobs: u16,
+
+    /// Run one program again, some twenty times: a file that an earlier run wrote, or SEED:NUMBER.
+    #[arg(long, value_name = "FILE|SEED:NUMBER", conflicts_with_all = ["seed", "programs", "minutes"])]
+    replay: Option<String>,
+
+    /// Print the program to replay, and run nothing.
+    #[arg(long, requires = "replay")]
+    show: bool,
+
+    /// Where a program goes that the contract and a provider disagree about.
+    #[arg(long, value_name = "DIR", default_value = "target/conformance/programs")]
+    out: PathBuf,
+}
+
+pub(super) fn main(args: &Args) -> Result<u8, String> {
+    let again = args.replay.as_deref().map(program).transpose()?;
+    if let (Some(program), true) = (&again, args.show) {
+        files::put(None, &program.to_string())?;
+        return Ok(0);
+    }
+    let targets = targets(args)?;
+    let mut code = 0;
+    for target in &targets {
+        code |= match &again {
+            Some(program) => run_again(target, program)?,
+            None => run(target, args)?,
+        };
+    }
+    Ok(code)
+}
+
+fn targets(args: &Args) -> Result<Vec<Target>, String> {
+    let catalog = Arc::new(Catalog::builtin());
+    let find = |name: &str| Target::find(&catalog, name, args.device.as_deref());
+    if !args.provider.iter().any(|name| name == "all") {
+        let found = args.provider.iter().map(|name| find(name).map_err(|e| format!("{name}: {e}")));
+        return found.collect();
+    }
+    let found: Vec<_> = ["tcp", "verbs"].iter().filter_map(|name| find(name).ok()).collect();
+    if found.is_empty() { Err("no provider is usable here".to_owned()) } else { Ok(found) }
+}
+
+/// A program from a file, or drawn anew.
+fn program(text: &str) -> Result<Program, String> {
+    if let Some((seed, number)) = text.split_once(':')
+        && let (Ok(seed), Ok(number)) = (seed.parse(), number.parse())
+    {
+        return Ok(generate(seed, number));
+    }
+    let json = fs::read_to_string(text).map_err(|error| format!("{text}: {error}"))?;
+    serde_json::from_str(&json).map_err(|error| format!("{text}: this is no program: {error}"))
+}
+
+fn run_again(target: &Target, program: &Program) -> Result<u8, String> {
+    match replay(target, program, AGAIN) {
+        Ok(()) => {
+            files::put(None, &format!("fuzz: {target}: the program agrees with the contract\n"))?;
+            Ok(0)
+        }
+        Err(disagreement) => {
+            files::put(
+                None,
+                &format!("{program}\n{disagreement}\nfuzz: {target}: DISAGREEMENT\n"),
+            )?;
+            Ok(1)
+        }
+    }
+}
+
+fn run(target: &Target, args: &Args) -> Result<u8, String> {
+    let mut fuzz = Fuzz::default();
+    fuzz.seed = args.seed.unwrap_or_else(super::seed_of_now);
+    fuzz.programs = args.programs.unwrap_or(if args.minutes.is_some() { u64::MAX } else { 1000 });
+    fuzz.time = args.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes.clamp(0.0, 1e6)));
+    fuzz.jobs = usize::from(args.jobs);
+
+    // Hidden unless stderr is a terminal.
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    if fuzz.programs < u64::MAX {
+        bar.set_length(fuzz.programs);
+    }
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} programs {elapsed} {msg}")
+    {
+        bar.set_style(style);
+    }
+    bar.set_message(format!("{target}, seed {}", fuzz.seed));
+    let start = Instant::now();
+    let outcome = fuzz.run(target, |agreed| bar.set_position(agreed));
+    bar.finish_and_clear();
+
+    let (seed, seconds) = (fuzz.seed, start.elapsed().as_secs_f64());
+    match outcome {
+        Ok(agreed) => {
+            let line =
+                format!("fuzz: {target}: {agreed} programs agree, seed {seed}, {seconds:.1} s\n");
+            files::put(None, &line)?;
+            // Nothing that ran shows nothing.
+            Ok(if agreed == 0 { super::USAGE } else { 0 })
+        }
+        Err(found) => {
+            let name = format!("{}-{seed}-{}.json", target.info().provider, found.number);
+            let saved = save(&args.out, &name, &found.program);
+            files::put(None, &format!("{found}\n"))?;
+            let number = found.number;
+            let _ = match saved {
+                Ok(path) => writeln!(io::stdout(), "saved as {}", path.display()),
+                Err(error) => writeln!(io::stderr(), "error: not saved: {error}"),
+            };
+            files::put(
+                None,
+                &format!("fuzz: {target}: DISAGREEMENT, seed {seed}, program {number}\n"),
+            )?;
+            Ok(1)
+        }
+    }
+}
+
+fn save(directory: &Path, name: &str, program: &Program) -> Result<PathBuf, String> {
+    fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let path = directory.join(name);
+    files::put(Some(&path), &files::json(program)?)?;
+    Ok(path)
+}

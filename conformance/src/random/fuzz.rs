@@ -1,0 +1,128 @@
+//! Running many programs.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::generate::generate;
+use super::program::Program;
+use super::run::{Bench, Disagreement};
+use super::shrink::shrink;
+use crate::calibrate;
+use crate::check::Failed;
+use crate::target::Target;
+
+/// What to run.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Fuzz {
+    /// The seed that programs are made from.
+    pub seed: u64,
+    /// How many programs, at most.
+    pub programs: u64,
+    /// For how long, at most.
+    pub time: Option<Duration>,
+    /// Programs at a time, each on domains of its own.
+    pub jobs: usize,
+    /// How long a program that disagrees is made smaller.
+    pub shrink: Duration,
+}
+
+impl Default for Fuzz {
+    fn default() -> Self {
+        Fuzz { seed: 1, programs: 300, time: None, jobs: 1, shrink: Duration::from_secs(60) }
+    }
+}
+
+/// A program that the contract and the provider disagree about.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Found {
+    /// Its number; with the seed it makes the program as it was drawn.
+    pub number: u64,
+    /// The program, made as small as it was possible.
+    pub program: Program,
+    /// What that showed.
+    pub disagreement: Disagreement,
+}
+
+impl std::fmt::Display for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "program {}, made smaller:\n{}\nits run:\n{}",
+            self.number, self.program, self.disagreement
+        )
+    }
+}
+
+impl Fuzz {
+    /// Runs programs until one disagrees, all have run, or the time is over; gives how many agreed. `progress` is told
+    /// how many have.
+    ///
+    /// # Errors
+    /// The first program that disagrees.
+    pub fn run(&self, target: &Target, progress: impl Fn(u64) + Sync) -> Result<u64, Box<Found>> {
+        let until = self.time.map(|time| Instant::now() + time);
+        let (next, agreed, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        let found = Mutex::new(None);
+        let job = || {
+            let mut bench = None;
+            while !stop.load(Ordering::Relaxed) && until.is_none_or(|until| Instant::now() < until)
+            {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= self.programs {
+                    return;
+                }
+                let program = generate(self.seed, number);
+                match attempt(target, &mut bench, &program) {
+                    Ok(()) => progress(agreed.fetch_add(1, Ordering::Relaxed) + 1),
+                    Err(seen) => {
+                        stop.store(true, Ordering::Relaxed);
+                        let mut found = found.lock().unwrap_or_else(|lock| lock.into_inner());
+                        found.get_or_insert((number, program, seen));
+                        return;
+                    }
+                }
+            }
+        };
+        thread::scope(|scope| (0..self.jobs.max(1)).for_each(|_| _ = scope.spawn(job)));
+        match found.into_inner().unwrap_or_else(|lock| lock.into_inner()) {
+            None => Ok(agreed.into_inner()),
+            Some((number, program, seen)) => {
+                let (program, disagreement) = shrink(program, seen, self.shrink, |program| {
+                    attempt(target, &mut None, program)
+                });
+                Err(Box::new(Found { number, program, disagreement }))
+            }
+        }
+    }
+}
+
+/// Runs one program on a device, a few times.
+///
+/// # Errors
+/// Where the contract and the provider disagree.
+pub fn replay(target: &Target, program: &Program, times: usize) -> Result<(), Disagreement> {
+    let mut bench = None;
+    (0..times).try_for_each(|_| attempt(target, &mut bench, program))
+}
+
+/// Runs a program on a bench that is made if there is none, and not used again if the program disagrees.
+fn attempt(
+    target: &Target,
+    bench: &mut Option<Bench>,
+    program: &Program,
+) -> Result<(), Disagreement> {
+    let open = match bench.take() {
+        Some(bench) => bench,
+        None => Bench::new(target, calibrate::factor()).map_err(|error| Disagreement {
+            failed: Failed::nowhere("domains to open", error.to_string()),
+            trace: Vec::new(),
+        })?,
+    };
+    open.run(program)?;
+    *bench = Some(open);
+    Ok(())
+}

@@ -1,0 +1,411 @@
+//! Making programs.
+//!
+//! A program is drawn step by step. The generator keeps a rough picture of what stands, only so that most of what it
+//! draws makes sense: most messages meet a receive that is long enough, most accesses fit a region that has the
+//! right. The rest is what it does not care about, and mistakes on purpose. Nothing here says what is correct; that is
+//! the model's.
+
+use fabric::core::atomic::is_defined;
+use fabric::{Access, AtomicOp, AtomicType};
+
+use super::program::{
+    Call, EndSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote, Step, What,
+};
+use super::run::DOMAINS;
+use crate::pattern::Rng;
+
+/// Lengths at which something changes: nothing, one byte, a word, what is sent inline and injected, copied or
+/// received in place, a packet, a fragment; each with its neighbours.
+const LENGTHS: &[usize] = &[
+    0, 1, 3, 7, 8, 9, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025,
+    2047, 2048, 2049, 4095, 4096, 4097, 8191, 16384, 65535, 65536, 65537, 262_143, 262_144,
+    262_145, 524_289,
+];
+/// Sizes of memories; the small ones make operations meet.
+const MEMORIES: &[usize] = &[256, 1024, 1024, 4096, 4096, 8192, 16384, 70_000, 600_000];
+/// Bytes at the start of each memory where atomics meet, and little else does.
+const WORDS: usize = 32;
+
+/// The program number `number` of a seed.
+pub fn generate(seed: u64, number: u64) -> Program {
+    let mut rng = Rng::named(seed, &format!("program {number}"));
+    let faults = if rng.below(2) == 0 { 0 } else { 1 + rng.below(3) };
+    Generator::new(rng, faults).program()
+}
+
+struct Generator {
+    rng: Rng,
+    program: Program,
+    /// Mistakes that end connections, still to be made.
+    faults: usize,
+    live: Vec<bool>,
+    /// By end: lengths of its messages without a receive, and of the peer's receives without a message.
+    messages: Vec<Vec<usize>>,
+    receives: Vec<Vec<usize>>,
+}
+
+impl Generator {
+    fn new(rng: Rng, faults: usize) -> Self {
+        let (live, messages, receives) = (Vec::new(), Vec::new(), Vec::new());
+        Generator { rng, program: Program::default(), faults, live, messages, receives }
+    }
+
+    fn one_in(&mut self, count: usize) -> bool {
+        self.rng.below(count) == 0
+    }
+
+    fn program(mut self) -> Program {
+        self.endpoints();
+        self.memory();
+        let steps = 8 + self.rng.below(50);
+        // Some receives come before the connection stands.
+        if self.one_in(4) {
+            self.receive();
+        }
+        for connection in 0..self.program.connections.len() {
+            self.program.steps.push(Step::Connect(connection));
+        }
+        for _ in 0..steps {
+            self.step();
+        }
+        self.program
+    }
+
+    fn endpoints(&mut self) {
+        let connections = 1 + self.rng.below(3);
+        for _ in 0..connections {
+            let near = self.rng.below(DOMAINS);
+            let far = (near + 1 + self.rng.below(DOMAINS - 1)) % DOMAINS;
+            let ends = [near, far].map(|domain| {
+                let depths = [1, 2, 4, 8, 16, 64];
+                EndSpec {
+                    domain,
+                    send_depth: *self.rng.pick(&depths),
+                    recv_depth: *self.rng.pick(&depths),
+                    segments: 1 + self.rng.below(4),
+                    inject: *self.rng.pick(&[0, 64, 128, 128]),
+                }
+            });
+            self.program.connections.push(ends);
+        }
+        let ends = 2 * connections;
+        (self.messages, self.receives) = (vec![Vec::new(); ends], vec![Vec::new(); ends]);
+    }
+
+    fn memory(&mut self) {
+        for domain in 0..DOMAINS {
+            let used = self.program.connections.iter().flatten().any(|end| end.domain == domain);
+            for _ in 0..if used { 1 + self.rng.below(2) } else { 0 } {
+                let len = *self.rng.pick(MEMORIES);
+                self.program.memories.push(MemorySpec { domain, len });
+            }
+        }
+        for memory in 0..self.program.memories.len() {
+            let len = self.program.memories[memory].len;
+            // The first one is for everything; the others lie somewhere in it, with some rights.
+            self.region(RegionSpec { memory, start: 0, len, access: Access::ALL });
+            for _ in 0..self.rng.below(3) {
+                let start = 8 * self.rng.below(len / 16);
+                let len = 8 * (1 + self.rng.below((len - start) / 8));
+                let spec = RegionSpec { memory, start, len, access: self.access() };
+                self.region(spec);
+            }
+            if self.one_in(4) {
+                let start = 1 + self.rng.below(len / 2);
+                let len = 1 + self.rng.below(len - start);
+                let access = self.access().difference(Access::REMOTE_ATOMIC);
+                self.region(RegionSpec { memory, start, len, access });
+            }
+        }
+    }
+
+    fn access(&mut self) -> Access {
+        match self.rng.below(6) {
+            0 => Access::empty(),
+            1 => Access::LOCAL_WRITE | Access::REMOTE_WRITE,
+            2 => Access::LOCAL_WRITE | Access::REMOTE_READ,
+            3 => Access::REMOTE_READ,
+            4 => Access::LOCAL_WRITE | Access::REMOTE_ATOMIC,
+            _ => Access::ALL,
+        }
+    }
+
+    fn region(&mut self, spec: RegionSpec) {
+        let later = self.one_in(6);
+        self.program.regions.push(spec);
+        self.live.push(!later);
+        if !later {
+            self.program.steps.push(Step::Register(self.program.regions.len() - 1));
+        }
+    }
+
+    fn step(&mut self) {
+        let end = self.rng.below(2 * self.program.connections.len());
+        let step = match self.rng.below(100) {
+            0..45 => return self.post(end),
+            45..65 => return self.receive(),
+            65..75 => Step::Poll { end, most: 1 + self.rng.below(8) },
+            75..82 => Step::Wait(end),
+            82..87 => self.store(),
+            87..91 => Step::Look(self.rng.below(self.program.memories.len())),
+            91..95 => return self.registration(),
+            95..97 if self.faults > 0 => {
+                self.faults -= 1;
+                if self.one_in(2) { Step::Disconnect(end) } else { Step::Drop(end) }
+            }
+            _ => Step::Poll { end, most: 16 },
+        };
+        self.program.steps.push(step);
+    }
+
+    fn registration(&mut self) {
+        let region = self.rng.below(self.program.regions.len());
+        let step = if !self.live[region] {
+            self.live[region] = true;
+            Step::Register(region)
+        } else if self.one_in(4) {
+            Step::Forget(region)
+        } else {
+            Step::Close(region)
+        };
+        self.program.steps.push(step);
+    }
+
+    fn store(&mut self) -> Step {
+        let memory = self.rng.below(self.program.memories.len());
+        let size = self.program.memories[memory].len;
+        let len = self.len(size - WORDS);
+        let at = WORDS + self.rng.below(size - WORDS - len + 1);
+        Step::Store { memory, at, len, salt: self.salt() }
+    }
+
+    fn salt(&mut self) -> u64 {
+        self.rng.next_u64() >> 40
+    }
+
+    /// A length up to `most`.
+    fn len(&mut self, most: usize) -> usize {
+        // Small ones are quick, and small memories make operations meet.
+        let known = if self.one_in(12) { LENGTHS } else { &LENGTHS[..24] };
+        let len = if self.one_in(3) { self.rng.below(2000) } else { *self.rng.pick(known) };
+        len.min(most)
+    }
+
+    /// Regions of a domain, those that are not registered at the moment included now and then.
+    fn region_of(&mut self, domain: usize, need: Access) -> Option<usize> {
+        let any = self.one_in(40);
+        let fits = |region: &usize| {
+            let spec = &self.program.regions[*region];
+            let own = self.program.memories[spec.memory].domain == domain;
+            any || own && self.live[*region] && spec.access.contains(need)
+        };
+        let fitting: Vec<_> = (0..self.program.regions.len()).filter(fits).collect();
+        if fitting.is_empty() { None } else { Some(*self.rng.pick(&fitting)) }
+    }
+
+    /// Parts of regions with `len` bytes together, or about so.
+    fn parts(&mut self, end: usize, len: usize, need: Access) -> Vec<Part> {
+        let spec = self.end(end);
+        let count = if self.one_in(2) { 1 } else { 1 + self.rng.below(spec.segments) };
+        let count = if self.one_in(60) { spec.segments + 1 } else { count };
+        let mut left = len;
+        let mut parts = Vec::new();
+        for i in 0..count {
+            let Some(region) = self.region_of(spec.domain, need) else { continue };
+            let size = self.program.regions[region].len;
+            let take = if i + 1 == count { left } else { self.rng.below(left + 1) }.min(size);
+            let at = self.offset(size - take);
+            // Beyond the region, now and then.
+            let at = if self.one_in(150) { size - take + 1 } else { at };
+            left -= take;
+            parts.push(Part { region, at, len: take });
+        }
+        parts
+    }
+
+    /// An offset up to `most`, away from the words of atomics if there is room.
+    fn offset(&mut self, most: usize) -> usize {
+        if most > WORDS && !self.one_in(20) {
+            WORDS + self.rng.below(most - WORDS + 1)
+        } else {
+            self.rng.below(most + 1)
+        }
+    }
+
+    fn end(&self, end: usize) -> EndSpec {
+        self.program.connections[end / 2][end % 2]
+    }
+
+    fn post(&mut self, end: usize) {
+        let count = if self.one_in(3) { 2 + self.rng.below(6) } else { 1 };
+        let ops = (0..count).filter_map(|_| self.operation(end)).collect();
+        self.program.steps.push(Step::Post { end, ops });
+    }
+
+    fn operation(&mut self, end: usize) -> Option<OpSpec> {
+        let mut op = match self.rng.below(10) {
+            0..3 => self.send(end),
+            3..6 => self.write(end)?,
+            6..8 => self.read(end)?,
+            _ => self.atomic(end)?,
+        };
+        op.unsignaled = self.one_in(4);
+        op.fence = self.one_in(5);
+        op.delivery_complete = match op.what {
+            What::Write(_) => self.one_in(5),
+            _ => self.one_in(100),
+        };
+        let tells = matches!(op.what, What::Send | What::Write(_));
+        if self.one_in(if tells { 5 } else { 100 }) {
+            op.immediate = Some(self.rng.next_u64() as u32);
+        }
+        if op.takes_receive() {
+            self.message(end, op.len(), op.what == What::Send);
+        }
+        Some(op)
+    }
+
+    /// Keeps account of which message meets which receive.
+    fn message(&mut self, end: usize, len: usize, placed: bool) {
+        if self.receives[end].is_empty() {
+            self.messages[end].push(if placed { len } else { 0 });
+        } else {
+            self.receives[end].remove(0);
+        }
+    }
+
+    fn plain(what: What, local: Local) -> OpSpec {
+        let (immediate, unsignaled, fence, delivery_complete) = (None, false, false, false);
+        OpSpec { what, local, immediate, unsignaled, fence, delivery_complete }
+    }
+
+    fn send(&mut self, end: usize) -> OpSpec {
+        let room = self.receives[end].first().copied().unwrap_or(usize::MAX);
+        let most = if self.fault(30) { usize::MAX } else { room };
+        let len = self.len(most);
+        let local = self.local(end, len);
+        Self::plain(What::Send, local)
+    }
+
+    fn local(&mut self, end: usize, len: usize) -> Local {
+        let inject = self.end(end).inject;
+        if len <= inject && self.one_in(2) || self.one_in(100) {
+            Local::Inject { len, salt: self.salt() }
+        } else {
+            Local::Parts(self.parts(end, len, Access::empty()))
+        }
+    }
+
+    /// Whether to make a mistake that ends the connection.
+    fn fault(&mut self, one_in: usize) -> bool {
+        let fault = self.faults > 0 && self.one_in(one_in);
+        self.faults -= usize::from(fault);
+        fault
+    }
+
+    /// A place of `len` bytes at the peer, with a right, or a lie about it; and the length that fits.
+    fn place(&mut self, end: usize, len: usize, need: Access) -> Option<(Remote, usize)> {
+        let domain = self.end(end ^ 1).domain;
+        let wrong = self.fault(12);
+        let region = self.region_of(domain, if wrong { Access::empty() } else { need })?;
+        let size = self.program.regions[region].len;
+        let len = len.min(size);
+        let mut remote = Remote { region, at: self.offset(size - len), lie: None };
+        if wrong {
+            let bytes = 1 + self.rng.below(16);
+            remote.lie = Some(match self.rng.below(4) {
+                0 => Lie::Key,
+                1 => Lie::Before(8 * bytes),
+                2 => Lie::After(8 * bytes),
+                _ => Lie::Rights,
+            });
+            match remote.lie {
+                Some(Lie::Before(_)) => remote.at = self.rng.below(8),
+                Some(Lie::After(bytes)) => {
+                    remote.at = size + self.rng.below(bytes) - len.min(8 * bytes)
+                }
+                _ => {}
+            }
+        } else if self.one_in(100) {
+            remote.at = size + 1 - len.min(1);
+        }
+        Some((remote, len))
+    }
+
+    fn write(&mut self, end: usize) -> Option<OpSpec> {
+        let len = self.len(usize::MAX);
+        let (to, len) = self.place(end, len, Access::REMOTE_WRITE)?;
+        let local = self.local(end, len);
+        Some(Self::plain(What::Write(to), local))
+    }
+
+    fn read(&mut self, end: usize) -> Option<OpSpec> {
+        let len = self.len(usize::MAX);
+        let (from, len) = self.place(end, len, Access::REMOTE_READ)?;
+        let parts = self.parts(end, len, Access::LOCAL_WRITE);
+        Some(Self::plain(What::Read(from), Local::Parts(parts)))
+    }
+
+    fn atomic(&mut self, end: usize) -> Option<OpSpec> {
+        let ty = *self.rng.pick(&AtomicType::ALL);
+        let op = *self.rng.pick(&AtomicOp::ALL);
+        let op = if is_defined(op, ty) || self.one_in(30) { op } else { AtomicOp::Swap };
+        let size = ty.size();
+        let (mut to, _) = self.place(end, size, Access::REMOTE_ATOMIC)?;
+        let region = self.program.regions[to.region];
+        if to.lie.is_none() {
+            let words = WORDS.min(region.len) / size;
+            to.at = size * self.rng.below(words.max(1));
+            to.at += usize::from(self.one_in(80));
+        } else {
+            to.at -= to.at % size;
+        }
+        let operand = if self.one_in(2) { self.rng.next_u64() } else { self.rng.below(3) as u64 };
+        let call = Call { op, ty, operand, compare: self.rng.below(3) as u64 };
+        let fetch = !self.one_in(3);
+        let parts = if fetch { self.result(end, size)? } else { Vec::new() };
+        Some(Self::plain(What::Atomic { to, call, fetch }, Local::Parts(parts)))
+    }
+
+    /// Where the result of an atomic goes.
+    fn result(&mut self, end: usize, size: usize) -> Option<Vec<Part>> {
+        let domain = self.end(end).domain;
+        let region = self.region_of(domain, Access::LOCAL_WRITE)?;
+        let len = self.program.regions[region].len;
+        let at = self.offset(len.saturating_sub(size));
+        Some(vec![Part { region, at, len: size }])
+    }
+
+    fn receive(&mut self) {
+        let ends = 2 * self.program.connections.len();
+        // Rather where messages wait.
+        let waiting: Vec<_> = (0..ends).filter(|&end| !self.messages[end ^ 1].is_empty()).collect();
+        let end = if waiting.is_empty() || self.one_in(4) {
+            self.rng.below(ends)
+        } else {
+            *self.rng.pick(&waiting)
+        };
+        let count = if self.one_in(3) { 2 + self.rng.below(4) } else { 1 };
+        let mut recvs = Vec::new();
+        for _ in 0..count {
+            let least = self.messages[end ^ 1].first().copied().unwrap_or(0);
+            let short = self.fault(20);
+            // Posts may be refused, so the account is a rough one: much room keeps most connections alive.
+            let len = if short || self.one_in(3) { self.len(usize::MAX) } else { 100_000 };
+            let len = if short { len } else { len.max(least) };
+            let parts = self.parts(end, len, Access::LOCAL_WRITE);
+            let len = parts.iter().map(|part| part.len).sum();
+            // Too short where memory is short; then the message waits for another one.
+            if len < least && !short {
+                continue;
+            }
+            if self.messages[end ^ 1].is_empty() {
+                self.receives[end ^ 1].push(len);
+            } else {
+                self.messages[end ^ 1].remove(0);
+            }
+            recvs.push(parts);
+        }
+        self.program.steps.push(Step::Receive { end, recvs });
+    }
+}

@@ -1,0 +1,64 @@
+//! Random programs, and the contract as a model that says whether what they saw is allowed.
+//!
+//! Cases show the rules that somebody thought of, one at a time. Here programs are drawn at random: endpoints between
+//! three domains, regions that overlap and have different rights, all operations, lengths at every threshold, faults,
+//! disconnects, drops, registrations that come and go. Each runs on a provider and, step by step, beside a *model*: an
+//! executable statement of the contract that accepts exactly what the contract allows. A run in which call, completion,
+//! event or byte is not allowed is a disagreement, and then one of the two is wrong.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `program` | a program as data: stored as JSON, printed one step a line |
+//! | `generate` | drawing a program; knows what is likely to be of interest, not what is correct |
+//! | `model/` | the contract; its table of files is the way to read it as a specification |
+//! | `run` | a program on a provider, beside the model |
+//! | `shrink`, `rename` | making a program that disagrees as small as possible |
+//! | `fuzz` | many programs, on several threads |
+//!
+//! What was found once is kept as a small program in the folder `programs`, and the case `random.regressions` runs
+//! those on every provider. What programs leave to cases: time, waiting and arming, several threads on one handle,
+//! private data and refused connections, relaxed ordering.
+
+mod fuzz;
+mod generate;
+mod model;
+mod program;
+mod rename;
+mod run;
+mod shrink;
+
+pub use fuzz::{Found, Fuzz, replay};
+pub use generate::generate;
+pub use program::{
+    Call, EndSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote, Step, What,
+};
+pub use run::{Bench, Disagreement};
+pub use shrink::shrink;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fabric::Catalog;
+
+    use super::*;
+    use crate::Target;
+
+    #[test]
+    fn programs_are_the_same_for_ever() {
+        assert_eq!(generate(1, 7), generate(1, 7));
+        assert_ne!(generate(1, 7), generate(1, 8));
+        assert_ne!(generate(1, 7), generate(2, 7));
+    }
+
+    #[test]
+    #[cfg(feature = "tcp")]
+    fn programs_agree_on_tcp() {
+        let target = Target::find(&Arc::new(Catalog::builtin()), "tcp", None).unwrap();
+        let fuzz = Fuzz { programs: 300, jobs: 2, ..Fuzz::default() };
+        match fuzz.run(&target, |_| ()) {
+            Ok(agreed) => assert_eq!(agreed, 300),
+            Err(found) => panic!("{found}"),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! How operations end.
+//!
+//! | rule | here |
+//! |---|---|
+//! | each operation ends once, in its queue's order; an unsignaled one that succeeds is not told | [`Model::completed`] |
+//! | `Ok` means that the target has executed it, and everything before it in the queue | [`Model::succeed`] |
+//! | before a refused operation all end `Ok`, it has its own status, behind it all are `Canceled` | [`Model::fail`] |
+//! | lengths and immediates are the peer's; what a send's `Ok` promised is received | [`Model::end_receive`] |
+//! | a receive makes everything before its message visible, a delivery-complete its write | [`Model::publish_before`] |
+
+use fabric::{Completion, OpKind, Status};
+
+use super::queue::Fate;
+use super::target::first;
+use super::{Eyes, Model, Posted, Run};
+use crate::check::{Failed, Outcome, show};
+use crate::random::program::What;
+
+impl Model {
+    /// A completion was taken.
+    pub(in crate::random) fn completed(&mut self, done: &Completion, eyes: Eyes<'_>) -> Outcome {
+        self.tick();
+        match self.contexts.get(&done.context).copied() {
+            Some(Posted::Send { end, index }) => self.end_send(end, index, done, eyes)?,
+            Some(Posted::Recv { end, index }) => self.end_receive(end, index, done, eyes)?,
+            None => return Err(Failed::new("a completion of something posted", show(done))),
+        }
+        self.let_go();
+        Ok(())
+    }
+
+    /// The end whose operation has this context.
+    pub(in crate::random) fn end_of(&self, context: u64) -> Option<usize> {
+        match *self.contexts.get(&context)? {
+            Posted::Send { end, .. } | Posted::Recv { end, .. } => Some(end),
+        }
+    }
+
+    fn end_send(&mut self, at: usize, index: usize, done: &Completion, eyes: Eyes<'_>) -> Outcome {
+        let sends = &self.ends[at].sends;
+        let what = format!("e{at}, operation {index} ({})", sends[index].spec);
+        let kind = match sends[index].spec.what {
+            What::Send => OpKind::Send,
+            What::Write(_) => OpKind::Write,
+            What::Read(_) => OpKind::Read,
+            What::Atomic { .. } => OpKind::Atomic,
+        };
+        let len = if done.is_ok() { sends[index].spec.len() } else { 0 };
+        if (done.kind, done.len, done.immediate) != (kind, len, None) {
+            return Err(Failed::new(format!("{what}: {kind:?} of {len} bytes"), show(done)));
+        }
+        if sends[index].taken {
+            return Err(Failed::new(format!("{what} to end once"), show(done)));
+        }
+        // Those before it that are not told have succeeded.
+        for earlier in 0..index {
+            let op = &self.ends[at].sends[earlier];
+            if op.taken {
+                continue;
+            }
+            if !op.spec.unsignaled {
+                let before = format!("operation {earlier} ({}) to end before {what}", op.spec);
+                return Err(Failed::new(before, show(done)));
+            }
+            self.succeed(at, earlier, eyes)?;
+        }
+        match done.status {
+            Status::Ok if self.ends[at].sends[index].spec.unsignaled => Err(Failed::new(
+                format!("no completion of {what}: it succeeded, unsignaled"),
+                show(done),
+            )),
+            Status::Ok => self.succeed(at, index, eyes),
+            status => self.fail(at, index, status),
+        }
+    }
+
+    fn succeed(&mut self, at: usize, index: usize, eyes: Eyes<'_>) -> Outcome {
+        let now = self.now;
+        let end = &self.ends[at];
+        let op = &end.sends[index];
+        let good = matches!(op.fate, Fate::Good | Fate::Uncertain);
+        if !op.started || !good || end.send_failed {
+            let why = if end.send_failed {
+                "one before it failed"
+            } else if op.started {
+                "the target refuses it"
+            } else {
+                "it cannot have been executed"
+            };
+            return Err(Failed::new(
+                format!("e{at}, operation {index} ({}), not to succeed: {why}", op.spec),
+                "it did",
+            ));
+        }
+        (0..=index).for_each(|earlier| self.executed(at, earlier, now));
+        let op = &mut self.ends[at].sends[index];
+        op.taken = true;
+        let (spec, landing, id) = (op.spec.clone(), op.landing.clone(), op.id);
+        let (effect, word) = (op.effect, op.word);
+        if spec.delivery_complete {
+            if spec.fence {
+                self.publish_before(at, index, now);
+            }
+            self.publish_there(at, index, now);
+        }
+        let Some(effect) = effect.filter(|_| !landing.is_empty()) else { return Ok(()) };
+        self.bytes.done(effect, now);
+        self.bytes.publish(effect, now);
+        if let (What::Atomic { call, .. }, Some(word)) = (spec.what, word)
+            && landing.iter().all(|run| self.bytes.is_alone(effect, run, now))
+        {
+            let bytes: Vec<u8> = landing.iter().flat_map(|run| eyes(*run)).collect();
+            let bits = crate::element::element_bits(&bytes, call.ty.size());
+            self.bytes.tell(effect, bytes);
+            self.bytes.found(word, id, bits)?;
+        }
+        self.see(&landing, eyes)
+    }
+
+    /// The target has executed an operation.
+    fn executed(&mut self, at: usize, index: usize, now: u64) {
+        let op = &mut self.ends[at].sends[index];
+        if op.done {
+            return;
+        }
+        op.done = true;
+        let (id, word, effect) = (op.id, op.word, op.effect);
+        if let Some(word) = word {
+            self.bytes.with_word(word, |word| word.end(id, now));
+        }
+        if let Some(effect) = effect.filter(|_| op.landing.is_empty()) {
+            self.bytes.done(effect, now);
+        }
+    }
+
+    /// What the queue did before an operation is there for everybody.
+    fn publish_before(&mut self, at: usize, index: usize, now: u64) {
+        let last = self.ends[at].sends[index].id;
+        for earlier in 0..index {
+            if self.bytes.order.before(self.ends[at].sends[earlier].id, last) {
+                self.executed(at, earlier, now);
+                self.publish_there(at, earlier, now);
+            }
+        }
+    }
+
+    fn fail(&mut self, at: usize, index: usize, status: Status) -> Outcome {
+        let now = self.now;
+        let end = &self.ends[at];
+        let op = &end.sends[index];
+        let own = match op.early.filter(|_| !op.started).unwrap_or(op.fate) {
+            Fate::Refused => vec![Status::RemoteAccess],
+            Fate::TooLong => vec![Status::TooLong],
+            Fate::Uncertain => vec![Status::RemoteAccess, Status::PeerLost],
+            Fate::Good => Vec::new(),
+        };
+        let allowed = if end.send_failed {
+            vec![Status::Canceled]
+        } else if !self.may_end(at) {
+            vec![Status::Ok]
+        } else if self.has_other_cause(at) {
+            let lost = self.ends[at ^ 1].closed.then_some(Status::PeerLost);
+            own.into_iter().chain(lost).chain([Status::Canceled]).collect()
+        } else if end.culprit == Some(index) {
+            own
+        } else {
+            vec![Status::Ok]
+        };
+        if !allowed.contains(&status) {
+            let what = format!("e{at}, operation {index} ({}), to end {allowed:?}", op.spec);
+            return Err(Failed::new(what, format!("{status:?}")));
+        }
+        let refused = status == Status::RemoteAccess;
+        self.ends[at].send_failed = true;
+        self.ends[at].sends[index].taken = true;
+        self.leave_alone(at, index, now);
+        if refused {
+            // Nothing behind it is ever executed.
+            for later in index + 1..self.ends[at].sends.len() {
+                self.never(at, later, now);
+            }
+        }
+        self.notice(at);
+        Ok(())
+    }
+
+    fn never(&mut self, at: usize, index: usize, now: u64) {
+        let op = &self.ends[at].sends[index];
+        let (id, word, effect) = (op.id, op.word, op.effect);
+        if let Some(word) = word {
+            self.bytes.with_word(word, |word| word.never(id));
+            self.bytes.publish_atomic(word, id, now);
+        }
+        if let Some(effect) = effect {
+            self.bytes.never(effect, now);
+        }
+    }
+
+    fn end_receive(
+        &mut self,
+        at: usize,
+        index: usize,
+        done: &Completion,
+        eyes: Eyes<'_>,
+    ) -> Outcome {
+        let end = &self.ends[at];
+        let what = format!("e{at}, receive {index}");
+        if end.recvs[..index].iter().any(|recv| !recv.taken) || end.recvs[index].taken {
+            return Err(Failed::new(format!("{what} to end once, and in order"), show(done)));
+        }
+        let peer = &self.ends[at ^ 1];
+        let sender = peer.messages.get(index).copied();
+        let op = sender.map(|sender| &peer.sends[sender]).filter(|op| op.started);
+        let expected = |text: &str| Err(Failed::new(format!("{what}: {text}"), show(done)));
+        match (done.status, op) {
+            (Status::Ok, Some(op))
+                if matches!(op.fate, Fate::Good | Fate::Uncertain) && !end.recv_failed =>
+            {
+                let writes = op.spec.what != What::Send;
+                let kind = if writes { OpKind::RecvWrite } else { OpKind::Recv };
+                let len = op.spec.len();
+                if (done.kind, done.len, done.immediate) != (kind, len, op.spec.immediate) {
+                    let immediate = op.spec.immediate;
+                    return expected(&format!("{kind:?} of {len} bytes, immediate {immediate:?}"));
+                }
+                let runs = if writes { Vec::new() } else { first(&end.recvs[index].runs, len) };
+                let sender = op.id.index;
+                self.ends[at].recvs[index].taken = true;
+                let now = self.now;
+                self.publish_before(at ^ 1, sender, now);
+                self.executed(at ^ 1, sender, now);
+                self.publish_there(at ^ 1, sender, now);
+                return self.see(&runs, eyes);
+            }
+            (Status::Ok, _) => return expected("no success: no message can have come"),
+            (Status::TooLong, Some(op)) if op.fate == Fate::TooLong && !end.recv_failed => {}
+            (Status::Canceled, op) => {
+                let promised = op.is_some_and(|op| op.done);
+                // A refused operation alone lets everything before it arrive.
+                let sole = !self.has_other_cause(at ^ 1);
+                let forced = op.is_some_and(|op| op.fate == Fate::Good || op.fate == Fate::TooLong);
+                let own = |at: usize| self.ends[at].culprit.is_some();
+                if !end.recv_failed && promised {
+                    return expected("the message whose sender was told that it was received");
+                }
+                if !end.recv_failed && sole && own(at ^ 1) && forced {
+                    return expected("the message sent before the refused operation");
+                }
+                if !self.may_end(at) {
+                    return expected("no end: the connection stands");
+                }
+            }
+            _ => return expected("Ok or Canceled, or TooLong if the message was"),
+        }
+        if done.kind != OpKind::Recv || done.len != 0 || done.immediate.is_some() {
+            return expected("a receive that failed, without length and immediate");
+        }
+        let end = &mut self.ends[at];
+        (end.recvs[index].taken, end.recv_failed) = (true, true);
+        self.notice(at);
+        Ok(())
+    }
+
+    /// Looks at what has landed here.
+    fn see(&mut self, runs: &[Run], eyes: Eyes<'_>) -> Outcome {
+        let now = self.now;
+        runs.iter().try_for_each(|run| self.bytes.look(*run, &eyes(*run), now))
+    }
+
+    /// When all that comes has come: every operation has ended, told or not.
+    pub(in crate::random) fn finished(&mut self, at: usize, eyes: Eyes<'_>) -> Outcome {
+        for index in 0..self.ends[at].sends.len() {
+            let op = &self.ends[at].sends[index];
+            if op.taken {
+                continue;
+            }
+            if !op.spec.unsignaled || self.ends[at].send_failed {
+                let what = format!("e{at}, operation {index} ({}), to end", op.spec);
+                return Err(Failed::new(what, "it never did"));
+            }
+            self.succeed(at, index, eyes)?;
+        }
+        match self.ends[at].recvs.iter().position(|recv| !recv.taken) {
+            Some(index) => {
+                Err(Failed::new(format!("e{at}, receive {index}, to end"), "it never did"))
+            }
+            None => Ok(()),
+        }
+    }
+}

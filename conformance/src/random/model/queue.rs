@@ -1,0 +1,132 @@
+//! The two queues of an end: what was posted, and how far each operation can have come.
+//!
+//! An operation of a send queue *starts*, which means that it may take effect from now on, when everything before it
+//! in the queue has started, and nothing before it is refused; one that needs a receive starts when that is posted.
+//! Only a write with immediate is let in earlier: while it waits for its receive, any of its bytes may be there.
+
+use super::bytes::{EffectId, Run};
+use super::order::OpId;
+use crate::random::program::{EndSpec, OpSpec};
+
+/// What the target makes of an operation that has started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It executes it.
+    Good,
+    /// It refuses it: `RemoteAccess`.
+    Refused,
+    /// The message is longer than its receive: `TooLong`.
+    TooLong,
+    /// The region closes, or may close, meanwhile: both can be.
+    Uncertain,
+}
+
+/// An operation of a send queue.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) id: OpId,
+    pub(super) spec: OpSpec,
+    /// Its number among the operations of the queue that take a receive.
+    pub(super) message: Option<usize>,
+    pub(super) started: bool,
+    pub(super) fate: Fate,
+    /// It waits for its receive, and its bytes may be there already; or it may be refused already.
+    pub(super) early: Option<Fate>,
+    /// What it does to memory: to the target's, or to its own (reads and results of atomics).
+    pub(super) effect: Option<EffectId>,
+    /// The word that an atomic is of.
+    pub(super) word: Option<EffectId>,
+    /// Where its result lands on this side.
+    pub(super) landing: Vec<Run>,
+    /// The target has executed it.
+    pub(super) done: bool,
+    /// Its completion was taken, or it is known to have none.
+    pub(super) taken: bool,
+}
+
+/// A receive.
+#[derive(Debug)]
+pub(super) struct Received {
+    pub(super) runs: Vec<Run>,
+    pub(super) regions: Vec<usize>,
+    pub(super) taken: bool,
+}
+
+impl Received {
+    pub(super) fn len(&self) -> usize {
+        self.runs.iter().map(|run| run.len).sum()
+    }
+}
+
+/// An end of a connection.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) spec: EndSpec,
+    pub(super) connected: bool,
+    /// This side has noticed that the connection is over: no post is taken, and nothing of the peer's executes here.
+    pub(super) dead: bool,
+    /// The application ended it from this side.
+    pub(super) closed: bool,
+    pub(super) dropped: bool,
+    /// Its `Disconnected` was taken.
+    pub(super) told: bool,
+    pub(super) sends: Vec<Sent>,
+    pub(super) recvs: Vec<Received>,
+    /// Operations of the send queue that have started.
+    pub(super) started: usize,
+    /// The one that the target refuses. Nothing behind it ever starts.
+    pub(super) culprit: Option<usize>,
+    /// Operations of the send queue that take a receive.
+    pub(super) messages: Vec<usize>,
+    /// An operation of the send queue, a receive, has ended badly: so do all behind it.
+    pub(super) send_failed: bool,
+    pub(super) recv_failed: bool,
+}
+
+impl End {
+    pub(super) fn new(spec: EndSpec) -> Self {
+        End {
+            spec,
+            connected: false,
+            dead: false,
+            closed: false,
+            dropped: false,
+            told: false,
+            sends: Vec::new(),
+            recvs: Vec::new(),
+            started: 0,
+            culprit: None,
+            messages: Vec::new(),
+            send_failed: false,
+            recv_failed: false,
+        }
+    }
+
+    /// How many places of the send queue are taken: surely, and at most. What is not sure: unsignaled operations
+    /// that have started, for the library may know already that they are done.
+    pub(super) fn send_load(&self) -> (usize, usize) {
+        let left = || self.sends.iter().filter(|op| !op.taken);
+        let sure = |op: &&Sent| !op.spec.unsignaled || !op.started;
+        (left().filter(sure).count(), left().count())
+    }
+
+    /// How many places of the receive queue are taken.
+    pub(super) fn recv_load(&self) -> usize {
+        self.recvs.iter().filter(|recv| !recv.taken).count()
+    }
+
+    /// How many operations use a region: surely, and at most.
+    pub(super) fn uses(&self, region: usize) -> (usize, usize) {
+        if self.dropped {
+            return (0, 0);
+        }
+        let uses = |op: &&Sent| {
+            !op.taken && op.spec.parts().iter().any(|p| p.region == region && p.len > 0)
+        };
+        let sends = || self.sends.iter().filter(uses);
+        let sure = sends().filter(|op| !op.spec.unsignaled || !op.started).count();
+        let used = |recv: &&Received| !recv.taken && recv.regions.contains(&region);
+        let recvs = self.recvs.iter().filter(used).count();
+        (sure + recvs, sends().count() + recvs)
+    }
+}
