@@ -66,10 +66,10 @@ fn once(rig: &Rig, i: usize) -> Outcome {
     a.expect_ok(1)?;
     remote.check_pattern(.., rig.pattern(i))?;
     remote.check_guards()?;
-    if i % 5 == 0 {
+    if i.is_multiple_of(5) {
         return Ok(a.shutdown(rig.scaled(Duration::from_secs(10)))?);
     }
-    if i % 2 == 0 {
+    if i.is_multiple_of(2) {
         // Nobody receives it.
         a.send(&local, 2)?;
     }
