@@ -1,6 +1,6 @@
 //! Plants bugs in a copy of this workspace and runs the conformance suite on each: does it notice?
 //!
-//! A suite shows something only if it can fail. Each [`Mutant`](list::Mutant) is a small wrong change of the
+//! A suite shows something only if it can fail. Each [`Mutant`] is a small wrong change of the
 //! providers or of what they share, of the kind that people make, with the cases that are there for it. All of them
 //! are built into one program ([`plant`]), where an environment variable chooses which is awake, so that the whole
 //! costs one build. Then each is tried ([`trial`]): first its own cases, and if these see nothing, the whole suite.
