@@ -4,7 +4,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup conformance adversary two-hosts mutants fuzz loom test fmt lint doc unit miri msrv package deny bench softroce \
+.PHONY: help setup conformance adversary two-hosts mutants random fuzz loom test fmt lint doc unit miri msrv package deny bench softroce \
 	softroce-shell
 
 CARGO ?= cargo
@@ -26,7 +26,7 @@ test: setup ## Format, lints, docs, all tests, loom, Miri, MSRV, packages, devic
 	@. scripts/env && $(MAKE) --no-print-directory fmt lint doc unit loom msrv package deny miri
 	@CARGO="$(CARGO)" scripts/device-tests
 	@CARGO="$(CARGO)" scripts/conformance --jobs 4
-	@$(MAKE) --no-print-directory adversary fuzz
+	@$(MAKE) --no-print-directory adversary random fuzz
 	@echo "make test: all passed"
 
 adversary: ## The conformance suite over TCP at its worst: cuts, delays, odd orders; SEED=N
@@ -34,6 +34,10 @@ adversary: ## The conformance suite over TCP at its worst: cuts, delays, odd ord
 
 mutants: ## Plant bugs, one at a time, and show which conformance cases find each: some minutes
 	@. scripts/env && $(CARGO) run --quiet -p mutants
+
+random: ## Random programs beside a model of the contract, over TCP; PROGRAMS=N, ARGS as `fabric-conformance fuzz --help` tells
+	@. scripts/env && $(CARGO) run --quiet --release -p conformance --bin fabric-conformance --features tcp,verbs -- \
+		fuzz --provider tcp --programs $(or $(PROGRAMS),300) $(ARGS)
 
 fuzz: ## The fuzzers of the wire format and of a connection, 60 s each or TIME=N
 	@CARGO="$(CARGO)" scripts/fuzz $(or $(TIME),60)
