@@ -178,10 +178,11 @@ impl Inbound {
                 self.door.offer(engine, self);
             }
             Err(why) => {
+                // Before the peer can see that it was cut off.
+                engine.stats().protocol_errors.add(1);
                 state.socket = None;
                 drop(state);
                 engine.forget(self.name);
-                engine.stats().protocol_errors.add(1);
                 self.tell(engine, &format!("is cut off: {why}"));
             }
         }
