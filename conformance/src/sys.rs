@@ -198,6 +198,18 @@ pub(crate) fn give_back_memory() {
     }
 }
 
+/// Bytes that the program has from its allocator at present, if that one tells.
+pub(crate) fn allocated_memory() -> Option<usize> {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: mallinfo2(3) may be called at any time; it looks at every arena.
+        let info = unsafe { libc::mallinfo2() };
+        Some(info.uordblks + info.hblkhd)
+    }
+    #[cfg(not(target_env = "gnu"))]
+    None
+}
+
 /// An epoll instance: how an event loop sleeps.
 #[derive(Debug)]
 pub(crate) struct Epoll(OwnedFd);

@@ -305,11 +305,15 @@ impl Conn {
         chain.end_operation();
     }
 
-    /// Whether a request carries its bytes in itself: all that fit do, which saves the device a look at memory.
+    /// Whether a request carries its bytes in itself: all that fit do, which saves the device a look at memory. Not
+    /// behind a fence, where the bytes may still be on their way into that memory; those of an inject are not.
     #[inline]
     fn goes_inline(&self, work: &SendWork<'_>) -> bool {
         let carries = matches!(work.op, SendOp::Send { .. } | SendOp::Write { .. });
+        let settled =
+            work.flags.contains(SendFlags::INJECT) || !work.flags.contains(SendFlags::FENCE);
         carries
+            && settled
             && !work.segments.is_empty()
             && total_len(work.segments) <= self.qp.inline() as usize
     }
