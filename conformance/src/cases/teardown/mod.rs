@@ -59,7 +59,8 @@ pub(super) const CASES: &[Case] = &[
         Needs::SEND,
         "closing again, from both sides, before and after connecting, is harmless and tells nobody anything new",
         closing::double_close,
-    ),
+    )
+    .freedom(Freedom::Statuses("of two that close at once, each may hear of the other first")),
     Case::new(
         Group::Teardown,
         "close_in_poll_loop",
