@@ -122,17 +122,18 @@ impl Queue {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.polled.store(true, Ordering::Relaxed);
         }
-        let taken = if state.ring.is_empty() { 0 } else { take_ring(&mut state.ring, out) };
+        let mut taken = 0;
+        while taken < out.len()
+            && let Some(completion) = state.ring.pop_front()
+        {
+            out[taken] = completion;
+            taken += 1;
+        }
         if taken == out.len() {
             return taken;
         }
         let mut sink = Sink { out, taken, ring: &mut state.ring };
-        // Engines poll for one, or for nothing, most of the time.
-        if sink.out.len() == 1 {
-            self.reap::<1>(&mut sink, false)
-        } else {
-            self.reap::<BATCH>(&mut sink, false)
-        }
+        self.reap(&mut sink, false);
         sink.taken
     }
 
@@ -147,7 +148,7 @@ impl Queue {
     }
 
     fn fill(&self, state: &mut QueueState) {
-        self.reap::<BATCH>(&mut Sink { out: &mut [], taken: 0, ring: &mut state.ring }, true);
+        self.reap(&mut Sink { out: &mut [], taken: 0, ring: &mut state.ring }, true);
     }
 
     /// A tick of the domain's thread: takes completions so that loops go on, unless the application polls.
@@ -157,12 +158,12 @@ impl Queue {
         }
     }
 
-    /// Takes completions of the device, `N` at a time; as many as the sink has room for, or `all`.
+    /// Takes completions of the device; as many as the sink has room for, or `all`.
     #[inline]
-    fn reap<const N: usize>(&self, sink: &mut Sink<'_>, all: bool) {
-        let mut room = [const { MaybeUninit::<ibv_wc>::uninit() }; N];
+    fn reap(&self, sink: &mut Sink<'_>, all: bool) {
+        let mut room = [const { MaybeUninit::<ibv_wc>::uninit() }; BATCH];
         loop {
-            let want = if all { N } else { N.min(sink.out.len() - sink.taken) };
+            let want = if all { BATCH } else { BATCH.min(sink.out.len() - sink.taken) };
             if want == 0 {
                 return;
             }
@@ -214,16 +215,6 @@ impl Queue {
         state.armed = true;
         Ok(Armed::Waiting)
     }
-}
-
-/// Hands out what waits in the ring.
-#[cold]
-fn take_ring(ring: &mut VecDeque<RawCompletion>, out: &mut [RawCompletion]) -> usize {
-    let count = out.len().min(ring.len());
-    for (place, completion) in out.iter_mut().zip(ring.drain(..count)) {
-        *place = completion;
-    }
-    count
 }
 
 /// The completion of what ended well.
