@@ -36,8 +36,7 @@ mutants: ## Plant bugs, one at a time, and show which conformance cases find eac
 	@. scripts/env && $(CARGO) run --quiet -p mutants
 
 random: ## Random programs beside a model of the contract, over TCP; PROGRAMS=N, ARGS as `fabric-conformance fuzz --help` tells
-	@. scripts/env && $(CARGO) run --quiet --release -p conformance --bin fabric-conformance --features tcp,verbs -- \
-		fuzz --provider tcp --programs $(or $(PROGRAMS),300) $(ARGS)
+	@. scripts/env && CARGO="$(CARGO)" scripts/conformance fuzz --provider tcp --programs $(or $(PROGRAMS),300) $(ARGS)
 
 fuzz: ## The fuzzers of the wire format and of a connection, 60 s each or TIME=N
 	@CARGO="$(CARGO)" scripts/fuzz $(or $(TIME),60)
