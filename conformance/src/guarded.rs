@@ -7,6 +7,7 @@ use std::sync::Arc;
 use fabric::{Access, AtomicScalar, Domain, Region, RemoteSlice, Slice, Slices};
 
 use crate::check::{Failed, Outcome, difference};
+use crate::element::{element, element_bits};
 use crate::pattern::Pattern;
 use crate::remote::home::Home;
 
@@ -132,11 +133,8 @@ impl Guarded {
     /// If the region refuses.
     #[track_caller]
     pub fn get<T: AtomicScalar>(&self, offset: usize) -> Result<T, Failed> {
-        let mut bits = [0; 8];
         let size = T::TYPE.size();
-        let value = if cfg!(target_endian = "little") { 0..size } else { 8 - size..8 };
-        self.read_at(GUARD + offset, &mut bits[value])?;
-        Ok(T::from_bits64(u64::from_ne_bytes(bits)))
+        Ok(T::from_bits64(element_bits(&self.bytes(offset..offset + size)?, size)))
     }
 
     /// Writes a value at `offset`, in host order.
@@ -145,10 +143,7 @@ impl Guarded {
     /// If the region refuses.
     #[track_caller]
     pub fn set<T: AtomicScalar>(&self, offset: usize, value: T) -> Outcome {
-        let bits = value.to_bits64().to_ne_bytes();
-        let size = T::TYPE.size();
-        let value = if cfg!(target_endian = "little") { 0..size } else { 8 - size..8 };
-        Ok(self.write_at(GUARD + offset, &bits[value])?)
+        self.put(offset, &element(T::TYPE, value.to_bits64()))
     }
 
     /// A copy of a range of the payload.

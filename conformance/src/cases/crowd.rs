@@ -1,6 +1,7 @@
 //! Several threads of one case, and several pairs on one queue.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::thread::ScopedJoinHandle;
 
 use fabric::{EndpointAttr, EndpointId};
@@ -81,6 +82,22 @@ impl Crowd {
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&End, &End)> {
         self.ends.iter().zip(&self.peers)
     }
+}
+
+/// Where message `i` of an end goes, in a buffer in which each end has room for the 8 bytes of `receives` messages.
+pub(super) fn slot(who: usize, i: u64, receives: usize) -> Range<usize> {
+    let at = (who * receives + i as usize % receives) * 8;
+    at..at + 8
+}
+
+/// Posts so many receives of each end into such a buffer, with the contexts from 0 on.
+pub(super) fn post_receives(ends: &[End], sink: &Guarded, receives: usize) -> Outcome {
+    for (who, end) in ends.iter().enumerate() {
+        for i in 0..receives as u64 {
+            end.recv(sink.slice(slot(who, i, receives)), i)?;
+        }
+    }
+    Ok(())
 }
 
 /// The places of ends in a list, by the names in their completions.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use fabric::EndpointAttr;
 
-use crate::cases::crowd::{Crowd, joined, places};
+use crate::cases::crowd::{Crowd, joined, places, post_receives, slot};
 use crate::prelude::*;
 use crate::sys;
 
@@ -62,15 +62,7 @@ pub(super) fn fan_in(rig: &Rig) -> Outcome {
     let crowd = Crowd::new(rig, ENDS, depths)?;
     let Crowd { ends, peers } = &crowd;
     let sink = peers[0].buffer(ENDS * RECEIVES * 8)?;
-    let slot = |who: usize, i: u64| {
-        let at = (who * RECEIVES + i as usize % RECEIVES) * 8;
-        at..at + 8
-    };
-    for (who, peer) in peers.iter().enumerate() {
-        for i in 0..RECEIVES as u64 {
-            peer.recv(sink.slice(slot(who, i)), i)?;
-        }
-    }
+    post_receives(peers, &sink, RECEIVES)?;
     let (enough, sent) = (AtomicBool::new(false), AtomicUsize::new(usize::MAX));
     // Each endpoint always has as much posted as it may: whoever gets a message through posts the next.
     let flood = || -> Outcome {
@@ -115,9 +107,10 @@ pub(super) fn fan_in(rig: &Rig) -> Outcome {
             };
             let Some(&who) = by_name.get(&one.endpoint) else { fail!("a peer", "{one:?}") };
             check_eq!((one.context, one.status), (got[who], Status::Ok), "a receive of peer {who}");
-            let message: u64 = sink.get(slot(who, got[who]).start)?;
+            let slot = slot(who, got[who], RECEIVES);
+            let message: u64 = sink.get(slot.start)?;
             check_eq!(message, (who as u64) << 32 | got[who], "the next message of {who}");
-            peers[who].recv(sink.slice(slot(who, got[who])), got[who] + RECEIVES as u64)?;
+            peers[who].recv(sink.slice(slot), got[who] + RECEIVES as u64)?;
             got[who] += 1;
             total += 1;
             if total == measured {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use fabric::EndpointAttr;
 
-use crate::cases::crowd::{Crowd, at_once, joined, places};
+use crate::cases::crowd::{Crowd, at_once, joined, places, post_receives, slot};
 use crate::prelude::*;
 
 const THREADS: usize = 4;
@@ -112,15 +112,7 @@ fn receive(
 ) -> Result<[usize; THREADS], Failed> {
     let peers = &stage.crowd.peers;
     let place = places(peers);
-    let slot = |who: usize, i: u64| {
-        let at = (who * receives + i as usize % receives) * 8;
-        at..at + 8
-    };
-    for (who, peer) in peers.iter().enumerate() {
-        for i in 0..receives as u64 {
-            peer.recv(sink.slice(slot(who, i)), i)?;
-        }
-    }
+    post_receives(peers, sink, receives)?;
     let mut count = [0; THREADS];
     // Of each thread and endpoint, the last message: they ascend.
     let mut last = [[None; ENDS]; THREADS];
@@ -143,13 +135,14 @@ fn receive(
         let Some(&who) = place.get(&one.endpoint) else { fail!("one of the peers", "{one:?}") };
         check_eq!((one.context, one.status), (next[who], Status::Ok), "receive of peer {who}");
         next[who] += 1;
-        let message: u64 = sink.get(slot(who, one.context).start)?;
+        let slot = slot(who, one.context, receives);
+        let message: u64 = sink.get(slot.start)?;
         let (from, i) = ((message >> 32) as usize, message as u32);
         check!(from < THREADS, "a message of one of the threads, not {message:#x}");
         check!(last[from][who] < Some(i), "ascending messages of thread {from}, not {i} next");
         last[from][who] = Some(i);
         count[from] += 1;
-        peers[who].recv(sink.slice(slot(who, one.context)), one.context + receives as u64)?;
+        peers[who].recv(sink.slice(slot), one.context + receives as u64)?;
     }
 }
 
