@@ -2,7 +2,7 @@
 //! medians, so arranged that more is better for fabric.
 //!
 //! Both sides do the same: one operation at a time for latency and 128 for bandwidth, each posted alone and signaled,
-//! nothing inline, a queue for each side, all polling; the target of a written ping watches its memory. perftest
+//! 64 bytes inline, a queue for each side, all polling; the target of a written ping watches its memory. perftest
 //! connects in its own way, because under rdma_cm its idle server polls. Against `fi_pingpong` it is an unsignaled
 //! inject, as there.
 //!
@@ -134,7 +134,7 @@ fn other((program, test): (&str, Test), device: &str, ip: IpAddr) -> Outcome<Opt
         Test::Inject => (&[], ["-p", "verbs", "-e", "msg", "-S", &*bytes, "-I", &*count].to_vec()),
         Test::Bandwidth(..) => (&perftest, vec!["-s", &*bytes, "-t", "128", "-l", "1", "-N"]),
         Test::FetchAdd => (&perftest, vec!["-A", "FETCH_AND_ADD"]),
-        Test::Send | Test::Write => (&perftest, vec!["-s", &*bytes, "-I", "0"]),
+        Test::Send | Test::Write => (&perftest, vec!["-s", &*bytes, "-I", &*bytes]),
     };
     let args = [options, &own].concat();
     let command = || {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 
+use crate::prelude::*;
 use crate::sys::{allocated_memory, give_back_memory};
 
 /// A snapshot of what this process holds.
@@ -46,6 +47,31 @@ impl Usage {
     pub(crate) fn at_rest() -> io::Result<Self> {
         give_back_memory();
         Self::now()
+    }
+
+    /// Waits until nothing more is held than this: not one descriptor, thread or locked byte, and less than
+    /// `most_growth` bytes allocated. Less is no leak: a thread that was joined is to be seen for a moment longer, and
+    /// another thread of the process may have ended. Not resident memory, of which allocators keep the more the more
+    /// threads there were.
+    pub(crate) fn expect_no_more(&self, rig: &Rig, most_growth: usize) -> Outcome {
+        // The last frames of the last connections may still be on their way.
+        rig.eventually(|| {
+            let now = Usage::at_rest()?;
+            let pairs = [
+                ("open descriptors", self.descriptors, now.descriptors),
+                ("threads", self.threads, now.threads),
+                ("bytes of locked memory", self.locked_bytes, now.locked_bytes),
+            ];
+            for (what, before, after) in pairs {
+                check!(after <= before, "at most {before} {what}, as before, not {after}");
+            }
+            let grown = now.allocated_bytes.saturating_sub(self.allocated_bytes);
+            check!(
+                grown < most_growth,
+                "less than {most_growth} bytes more allocated, not {grown}"
+            );
+            Ok(())
+        })
     }
 }
 

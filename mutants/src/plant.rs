@@ -113,7 +113,7 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Reads what cargo needs of a folder of the workspace.
+/// Reads every file of a folder of the workspace: any of them may be included in a program.
 fn collect(folder: &Path, files: &mut BTreeMap<PathBuf, String>) -> Result<(), String> {
     let path = workspace().join(folder);
     let entries =
@@ -122,10 +122,7 @@ fn collect(folder: &Path, files: &mut BTreeMap<PathBuf, String>) -> Result<(), S
         let name = folder.join(entry.file_name());
         if entry.path().is_dir() {
             collect(&name, files)?;
-        } else if name
-            .extension()
-            .is_some_and(|ext| ["rs", "toml", "md", "css", "js", "html"].iter().any(|e| ext == *e))
-        {
+        } else {
             files.insert(name, read(&entry.path())?);
         }
     }

@@ -141,17 +141,9 @@ pub(super) fn reconnect_1000(rig: &Rig) -> Outcome {
     for i in 0..WARM_UP {
         once(i)?;
     }
-    let before = Usage::now()?;
+    let before = Usage::at_rest()?;
     for i in 0..TIMES {
         once(i)?;
     }
-    // The last frames of the last connections may still be on their way.
-    rig.eventually(|| {
-        let after = Usage::now()?;
-        check_eq!(after.descriptors, before.descriptors, "open descriptors");
-        check_eq!(after.threads, before.threads, "threads");
-        let grown = after.resident_bytes.saturating_sub(before.resident_bytes);
-        check!(grown < MOST_GROWTH, "less than {MOST_GROWTH} bytes more in memory, not {grown}");
-        Ok(())
-    })
+    before.expect_no_more(rig, MOST_GROWTH)
 }

@@ -33,15 +33,7 @@ pub(super) fn churn(rig: &Rig) -> Outcome {
                 once(rig, i)?;
             }
             let before = before.map_or_else(Usage::at_rest, Ok)?;
-            // The last frames of the last connections may still be on their way.
-            rig.eventually(|| {
-                let after = Usage::at_rest()?;
-                check!(after.descriptors <= before.descriptors, "{before:?}, not {after:?}");
-                check!(after.threads <= before.threads, "{before:?}, not {after:?}");
-                let grown = after.resident_bytes.saturating_sub(before.resident_bytes);
-                check!(grown < MOST_GROWTH, "less than {MOST_GROWTH} bytes more, not {grown}");
-                Ok(())
-            })
+            before.expect_no_more(rig, MOST_GROWTH)
         };
         let outcome = come_and_go();
         done.store(true, Ordering::Relaxed);

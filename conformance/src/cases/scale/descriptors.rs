@@ -7,13 +7,16 @@ use crate::usage::Usage;
 /// More than any connection takes, domains included.
 const MOST: usize = 200;
 
+/// What the process may grow by.
+const MOST_GROWTH: usize = 16 << 20;
+
 pub(super) fn fd_exhaust(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     a.settle(&b)?;
     // What is opened once for the process is there then.
     make_all(rig)?;
     rig.eventually(|| Ok(make_all(rig)?))?;
-    let before = Usage::now()?;
+    let before = Usage::at_rest()?;
     let mut free = 0;
     loop {
         check!(free < MOST, "a connection with {MOST} descriptors");
@@ -23,12 +26,7 @@ pub(super) fn fd_exhaust(rig: &Rig) -> Outcome {
         a.settle(&b)?;
         drop(few);
         free += 1;
-        rig.eventually(|| {
-            let now = Usage::now()?;
-            let seen = (now.descriptors, now.threads);
-            check_eq!(seen, (before.descriptors, before.threads), "descriptors and threads");
-            Ok(())
-        })?;
+        before.expect_no_more(rig, MOST_GROWTH)?;
         match made {
             Ok(()) => break,
             // `TimedOut` if it was the other side that had none.

@@ -3,8 +3,7 @@
 use crate::prelude::*;
 use crate::usage::Usage;
 
-/// What the process may have grown by: the runner keeps the results. Not resident memory, of which allocators keep
-/// the more the more threads there were.
+/// What the process may have grown by: the runner keeps the results.
 const MOST_GROWTH: usize = 32 << 20;
 
 pub(super) fn leak_check(rig: &Rig) -> Outcome {
@@ -17,21 +16,7 @@ pub(super) fn leak_check(rig: &Rig) -> Outcome {
         }
     };
     work(rig)?;
-    rig.eventually(|| {
-        let now = Usage::at_rest()?;
-        // Less than at the start is no leak: another thread of the process may have ended.
-        let pairs = [
-            ("open descriptors", start.descriptors, now.descriptors),
-            ("threads", start.threads, now.threads),
-            ("bytes of locked memory", start.locked_bytes, now.locked_bytes),
-        ];
-        for (what, before, after) in pairs {
-            check!(after <= before, "at most {before} {what}, as at the start, not {after}");
-        }
-        let grown = now.allocated_bytes.saturating_sub(start.allocated_bytes);
-        check!(grown < MOST_GROWTH, "less than {MOST_GROWTH} bytes more allocated, not {grown}");
-        Ok(())
-    })
+    start.expect_no_more(rig, MOST_GROWTH)
 }
 
 /// Some of everything that takes descriptors, threads or memory; all of it is over when this returns.
