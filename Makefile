@@ -4,7 +4,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup conformance adversary two-hosts mutants random fuzz loom test fmt lint doc unit miri msrv package deny bench softroce \
+.PHONY: help setup conformance adversary two-hosts mutants random soak fuzz loom test fmt lint doc unit miri msrv package deny bench softroce \
 	softroce-shell
 
 CARGO ?= cargo
@@ -37,6 +37,9 @@ mutants: ## Plant bugs, one at a time, and show which conformance cases find eac
 
 random: ## Random programs beside a model of the contract, over TCP; PROGRAMS=N, ARGS as `fabric-conformance fuzz --help` tells
 	@. scripts/env && CARGO="$(CARGO)" scripts/conformance fuzz --provider tcp --programs $(or $(PROGRAMS),300) $(ARGS)
+
+soak: setup ## All that is long, one after the other: a night; PARTS="..." as scripts/soak --help tells
+	@CARGO="$(CARGO)" scripts/soak $(PARTS)
 
 fuzz: ## The fuzzers of the wire format and of a connection, 60 s each or TIME=N
 	@CARGO="$(CARGO)" scripts/fuzz $(or $(TIME),60)

@@ -311,6 +311,11 @@ impl Rig {
         time.mul_f64(self.setup.factor)
     }
 
+    /// The factor of this machine.
+    pub(crate) fn factor(&self) -> f64 {
+        self.setup.factor
+    }
+
     /// The moment a stretched duration from now.
     pub fn deadline(&self, time: Duration) -> Instant {
         Instant::now() + self.scaled(time)

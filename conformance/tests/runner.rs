@@ -63,6 +63,21 @@ fn right_provider_passes() {
 }
 
 #[test]
+fn over_its_budget_no_case_begins() {
+    let filters = KEPT.map(str::to_owned).into();
+    let options = Options { filters, budget: Some(Duration::ZERO), ..options() };
+    let report = run(&catalog(Flaw::None), &options, &mut ()).unwrap();
+    assert_eq!(report.cases.len(), KEPT.len());
+    for case in &report.cases {
+        assert_eq!(case.status, Ended::Unsupported);
+        assert!(case.detail.contains("time: the run's 0ns were over"), "{}", case.detail);
+    }
+    let strict = Options { strict: true, ..options };
+    let report = run(&catalog(Flaw::None), &strict, &mut ()).unwrap();
+    assert!(report.cases.iter().all(|case| case.status == Ended::Fail));
+}
+
+#[test]
 fn wrong_order_is_noticed() {
     let failure = failure(Flaw::Reverses, "send.fifo");
     assert!(failure.expected().starts_with("a completion of context 0 with Ok"), "{failure}");

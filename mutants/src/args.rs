@@ -27,6 +27,11 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) list: bool,
 
+    /// Try random programs on them instead of cases: those of TCP that nobody wrote a program for, but which some
+    /// hundred programs find.
+    #[arg(long, conflicts_with_all = ["list", "lines"])]
+    pub(crate) random: bool,
+
     /// Try so many at a time.
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) jobs: usize,

@@ -12,6 +12,7 @@ mod args;
 mod guest;
 mod list;
 mod plant;
+mod random;
 mod table;
 mod trial;
 
@@ -44,8 +45,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says whether every mutant was killed.
-fn run(args: &Args) -> Result<bool, String> {
+/// Whether every mutant was killed.
+type Outcome = Result<bool, String>;
+
+fn run(args: &Args) -> Outcome {
     let chosen = list::choose(&args.names, &args.provider)?;
     if args.list {
         print!("{}", table::list(&chosen));
@@ -60,6 +63,10 @@ fn run(args: &Args) -> Result<bool, String> {
         try_all(&program, &chosen, args.jobs, |fate| println!("{}", guest::line(&fate)))?;
         return Ok(true);
     }
+    if args.random {
+        return try_random(&program, &chosen, args.jobs);
+    }
+    let count = chosen.len();
     let (verbs, tcp): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|m| m.1.runs == Runs::Verbs);
     let mut fates = Vec::new();
     let mut tell = |fate: Fate| {
@@ -69,7 +76,32 @@ fn run(args: &Args) -> Result<bool, String> {
     };
     try_all(&program, &tcp, args.jobs, &mut tell)?;
     guest::try_all(&program, &verbs, args.jobs, &mut tell)?;
-    println!("{}", table::summary(&fates));
+    println!("{}", table::summary(&fates, count));
+    Ok(fates.iter().all(Fate::is_killed))
+}
+
+/// Says whether random programs found all that they can find.
+fn try_random(program: &Path, mutants: &[(usize, &'static Mutant)], jobs: usize) -> Outcome {
+    if let Some(found) = random::found(program, 0)? {
+        return Err(format!("with no mutant awake this is found:\n{found}"));
+    }
+    let (left, tried): (Vec<_>, Vec<_>) =
+        mutants.iter().partition(|m| random::out_of_reach(m.1).is_some());
+    let mut fates = Vec::new();
+    each(
+        &tried,
+        jobs,
+        |number, mutant| random::attempt(program, number, mutant),
+        |fate| {
+            print!("{}", table::row(&fate));
+            let _ = std::io::stdout().flush();
+            fates.push(fate);
+        },
+    );
+    for (_, mutant) in left {
+        print!("{}", table::out_of_reach(mutant, random::out_of_reach(mutant).unwrap_or_default()));
+    }
+    println!("{}", table::summary(&fates, mutants.len()));
     Ok(fates.iter().all(Fate::is_killed))
 }
 
@@ -84,20 +116,25 @@ fn try_all(
         return Ok(());
     }
     trial::check_healthy(program, mutants)?;
-    let (next, tell) = (AtomicUsize::new(0), Mutex::new(tell));
-    std::thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                while let Some(&(number, mutant)) =
-                    mutants.get(next.fetch_add(1, Ordering::Relaxed))
-                {
-                    let fate = Trial { program, number, mutant }.run();
-                    if let Ok(mut tell) = tell.lock() {
-                        tell(fate);
-                    }
-                }
-            });
-        }
-    });
+    each(mutants, jobs, |number, mutant| Trial { program, number, mutant }.run(), tell);
     Ok(())
+}
+
+/// Tries mutants, so many at a time, and tells of each when its fate is known.
+fn each(
+    mutants: &[(usize, &'static Mutant)],
+    jobs: usize,
+    attempt: impl Fn(usize, &'static Mutant) -> Fate + Sync,
+    tell: impl FnMut(Fate) + Send,
+) {
+    let (next, tell) = (AtomicUsize::new(0), Mutex::new(tell));
+    let job = || {
+        while let Some(&(number, mutant)) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let fate = attempt(number, mutant);
+            if let Ok(mut tell) = tell.lock() {
+                tell(fate);
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..jobs).for_each(|_| _ = scope.spawn(job)));
 }

@@ -24,10 +24,21 @@ pub(crate) fn row(fate: &Fate) -> String {
     text
 }
 
-/// The last line.
-pub(crate) fn summary(fates: &[Fate]) -> String {
+/// One that random programs need not find.
+pub(crate) fn out_of_reach(mutant: &Mutant, why: &str) -> String {
+    let Mutant { name, about, .. } = mutant;
+    format!("{:8}  {name:26}  {about}\n{:10}{why}\n", "not tried", "")
+}
+
+/// The last line, of so many that were chosen.
+pub(crate) fn summary(fates: &[Fate], chosen: usize) -> String {
     let killed = fates.iter().filter(|fate| fate.is_killed()).count();
-    format!("mutants: {killed} killed, {} survived", fates.len() - killed)
+    let mut text = format!("mutants: {killed} killed, {} survived", fates.len() - killed);
+    if chosen > fates.len() {
+        // Writing to a string does not fail.
+        let _ = write!(text, ", {} NOT TRIED", chosen - fates.len());
+    }
+    text
 }
 
 /// The mutants, for `--list`.

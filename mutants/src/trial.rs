@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use conformance::{Report, Status};
@@ -92,26 +92,40 @@ fn suite(
     cases: &[&str],
     limit: Duration,
 ) -> Result<BTreeSet<String>, String> {
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(["--provider", provider, "--format", "json", "--seed", "1", "--jobs", "4"])
         .args(cases)
-        .env(VARIABLE, awake.to_string())
+        .env(VARIABLE, awake.to_string());
+    let (status, text) = run(command, limit)?;
+    let report: Report =
+        serde_json::from_str(&text).map_err(|_| format!("(the suite crashed: {status})"))?;
+    if report.cases.iter().all(|case| case.status == Status::Unsupported) {
+        return Err("no case ran".to_owned());
+    }
+    let failed = report.cases.into_iter().filter(|case| case.status == Status::Fail);
+    Ok(failed.map(|case| case.id).collect())
+}
+
+/// Runs a program to its end, and gives what it said; the error is one that came to none.
+pub(crate) fn run(mut command: Command, limit: Duration) -> Result<(ExitStatus, String), String> {
+    let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .map_err(|error| format!("{}: {error}", program.display()))?;
+        .map_err(|error| format!("{}: {error}", command.get_program().display()))?;
     let mut stdout = child.stdout.take();
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
-        // What a program that dies has written is no report, which is seen below.
+        // What a program that dies has written is no report, which is for the caller to see.
         let _ = stdout.as_mut().map(|stdout| stdout.read_to_string(&mut text));
         text
     });
     let until = Instant::now() + limit;
-    let status = loop {
+    loop {
         match child.try_wait() {
-            Ok(Some(status)) => break status,
+            Ok(Some(status)) => return Ok((status, reader.join().unwrap_or_default())),
             Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(20)),
             Ok(None) | Err(_) => {
                 // It fails only if it has ended by itself.
@@ -120,13 +134,5 @@ fn suite(
                 return Err(format!("(no end within {limit:?})"));
             }
         }
-    };
-    let text = reader.join().unwrap_or_default();
-    let report: Report =
-        serde_json::from_str(&text).map_err(|_| format!("(the suite crashed: {status})"))?;
-    if report.cases.iter().all(|case| case.status == Status::Unsupported) {
-        return Err("no case ran".to_owned());
     }
-    let failed = report.cases.into_iter().filter(|case| case.status == Status::Fail);
-    Ok(failed.map(|case| case.id).collect())
 }

@@ -33,7 +33,9 @@ fn regressions(rig: &Rig) -> Outcome {
             Ok(program) => program,
             Err(error) => fail!(format!("the program {name} to be one"), "{error}"),
         };
-        if let Err(disagreement) = replay(rig.target(), &program, rig.count(3, 30)) {
+        if let Err(disagreement) =
+            replay(rig.target(), &program, rig.count(3, 30), Some(rig.factor()))
+        {
             fail!(format!("the program {name} to agree"), "{disagreement}");
         }
     }

@@ -100,6 +100,10 @@ pub(super) struct Run {
     #[arg(long)]
     pub(super) soak: bool,
 
+    /// Begin no case later than this; those left are reported as unsupported. For runs with --soak, which take hours.
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    pub(super) budget: Option<Duration>,
+
     /// Lend the devices of this host to a run on another one, and run none here.
     ///
     /// It prints `serving on ADDR` and serves until it is killed; port 0 chooses a free port. Whoever reaches it can
@@ -177,7 +181,16 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn factor(text: &str) -> Result<f64, String> {
+pub(super) fn minutes(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(minutes) if (0.0..=1e6).contains(&minutes) => {
+            Ok(Duration::from_secs_f64(60.0 * minutes))
+        }
+        _ => Err("minutes are expected, as 90 or 0.5".to_owned()),
+    }
+}
+
+pub(super) fn factor(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if (1.0..=100.0).contains(&factor) => Ok(factor),
         _ => Err("a number from 1 to 100 is expected".to_owned()),

@@ -35,12 +35,24 @@ pub(super) struct Args {
     programs: Option<u64>,
 
     /// For so long on each provider.
-    #[arg(long, value_name = "N")]
-    minutes: Option<f64>,
+    #[arg(long, value_name = "N", value_parser = super::args::minutes)]
+    minutes: Option<Duration>,
 
     /// So many programs at a time.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
+
+    /// With TCP at its worst, seeded with N: it cuts, delays and reorders all that the contract lets it.
+    #[arg(long, value_name = "N")]
+    adversary: Option<u64>,
+
+    /// For how long a program that disagrees is made smaller.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    shrink: u64,
+
+    /// Stretch deadlines by this, instead of by what a look at this machine's speed gives.
+    #[arg(long, value_name = "N", value_parser = super::args::factor)]
+    factor: Option<f64>,
 
     /// Run one program again, some twenty times: a file that an earlier run wrote, or SEED:NUMBER.
     #[arg(long, value_name = "FILE|SEED:NUMBER", conflicts_with_all = ["seed", "programs", "minutes"])]
@@ -65,7 +77,7 @@ pub(super) fn main(args: &Args) -> Result<u8, String> {
     let mut code = 0;
     for target in &targets {
         code |= match &again {
-            Some(program) => run_again(target, program)?,
+            Some(program) => run_again(target, program, args.factor)?,
             None => run(target, args)?,
         };
     }
@@ -73,7 +85,11 @@ pub(super) fn main(args: &Args) -> Result<u8, String> {
 }
 
 fn targets(args: &Args) -> Result<Vec<Target>, String> {
-    let catalog = Arc::new(Catalog::builtin());
+    let catalog = Catalog::builtin();
+    let catalog = Arc::new(match args.adversary {
+        Some(seed) => catalog.adversary(seed),
+        None => catalog,
+    });
     let find = |name: &str| Target::find(&catalog, name, args.device.as_deref());
     if !args.provider.iter().any(|name| name == "all") {
         let found = args.provider.iter().map(|name| find(name).map_err(|e| format!("{name}: {e}")));
@@ -94,8 +110,8 @@ fn program(text: &str) -> Result<Program, String> {
     serde_json::from_str(&json).map_err(|error| format!("{text}: this is no program: {error}"))
 }
 
-fn run_again(target: &Target, program: &Program) -> Result<u8, String> {
-    match replay(target, program, AGAIN) {
+fn run_again(target: &Target, program: &Program, factor: Option<f64>) -> Result<u8, String> {
+    match replay(target, program, AGAIN, factor) {
         Ok(()) => {
             files::put(None, &format!("fuzz: {target}: the program agrees with the contract\n"))?;
             Ok(0)
@@ -114,8 +130,10 @@ fn run(target: &Target, args: &Args) -> Result<u8, String> {
     let mut fuzz = Fuzz::default();
     fuzz.seed = args.seed.unwrap_or_else(super::seed_of_now);
     fuzz.programs = args.programs.unwrap_or(if args.minutes.is_some() { u64::MAX } else { 1000 });
-    fuzz.time = args.minutes.map(|minutes| Duration::from_secs_f64(60.0 * minutes.clamp(0.0, 1e6)));
+    fuzz.time = args.minutes;
     fuzz.jobs = usize::from(args.jobs);
+    fuzz.factor = args.factor;
+    fuzz.shrink = Duration::from_secs(args.shrink);
 
     // Hidden unless stderr is a terminal.
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());

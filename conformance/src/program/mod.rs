@@ -92,6 +92,7 @@ fn run(args: args::Run) -> Result<u8, String> {
         seed: args.seed.unwrap_or_else(seed_of_now),
         strict: args.strict,
         soak: args.soak,
+        budget: args.budget,
         jobs: usize::from(args.jobs),
         factor: args.factor,
         peer,

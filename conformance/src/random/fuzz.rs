@@ -27,11 +27,20 @@ pub struct Fuzz {
     pub jobs: usize,
     /// How long a program that disagrees is made smaller.
     pub shrink: Duration,
+    /// What deadlines are stretched by; by default what a look at this machine's speed gives.
+    pub factor: Option<f64>,
 }
 
 impl Default for Fuzz {
     fn default() -> Self {
-        Fuzz { seed: 1, programs: 300, time: None, jobs: 1, shrink: Duration::from_secs(60) }
+        Fuzz {
+            seed: 1,
+            programs: 300,
+            time: None,
+            jobs: 1,
+            shrink: Duration::from_secs(60),
+            factor: None,
+        }
     }
 }
 
@@ -76,7 +85,7 @@ impl Fuzz {
                     return;
                 }
                 let program = generate(self.seed, number);
-                match attempt(target, &mut bench, &program) {
+                match attempt(target, &mut bench, &program, self.factor) {
                     Ok(()) => progress(agreed.fetch_add(1, Ordering::Relaxed) + 1),
                     Err(seen) => {
                         stop.store(true, Ordering::Relaxed);
@@ -92,7 +101,7 @@ impl Fuzz {
             None => Ok(agreed.into_inner()),
             Some((number, program, seen)) => {
                 let (program, disagreement) = shrink(program, seen, self.shrink, |program| {
-                    attempt(target, &mut None, program)
+                    attempt(target, &mut None, program, self.factor)
                 });
                 Err(Box::new(Found { number, program, disagreement }))
             }
@@ -100,13 +109,18 @@ impl Fuzz {
     }
 }
 
-/// Runs one program on a device, a few times.
+/// Runs one program on a device, a few times. Deadlines are stretched by `factor`.
 ///
 /// # Errors
 /// Where the contract and the provider disagree.
-pub fn replay(target: &Target, program: &Program, times: usize) -> Result<(), Disagreement> {
+pub fn replay(
+    target: &Target,
+    program: &Program,
+    times: usize,
+    factor: Option<f64>,
+) -> Result<(), Disagreement> {
     let mut bench = None;
-    (0..times).try_for_each(|_| attempt(target, &mut bench, program))
+    (0..times).try_for_each(|_| attempt(target, &mut bench, program, factor))
 }
 
 /// Runs a program on a bench that is made if there is none, and not used again if the program disagrees.
@@ -114,12 +128,15 @@ fn attempt(
     target: &Target,
     bench: &mut Option<Bench>,
     program: &Program,
+    factor: Option<f64>,
 ) -> Result<(), Disagreement> {
     let open = match bench.take() {
         Some(bench) => bench,
-        None => Bench::new(target, calibrate::factor()).map_err(|error| Disagreement {
-            failed: Failed::nowhere("domains to open", error.to_string()),
-            trace: Vec::new(),
+        None => Bench::new(target, factor.unwrap_or_else(calibrate::factor)).map_err(|error| {
+            Disagreement {
+                failed: Failed::nowhere("domains to open", error.to_string()),
+                trace: Vec::new(),
+            }
         })?,
     };
     open.run(program)?;

@@ -1,0 +1,84 @@
+//! Random programs instead of cases: a test of the tester. Nobody wrote them for any mutant, so those that they find
+//! show that the model of the contract sees what it should, and that what is found is made small enough to be read.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use conformance::random::{Program, Step};
+
+use crate::list::{Mutant, Runs};
+use crate::plant::VARIABLE;
+use crate::trial::{Fate, run};
+
+/// Programs that must suffice.
+const PROGRAMS: &str = "600";
+/// How long one that shows a mutant is made smaller.
+const SHRINK_SECONDS: &str = "20";
+/// Waiting in vain takes 10 s each time.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Posts that may be left of a program that shows a mutant.
+const MOST_POSTS: usize = 60;
+
+/// What random programs need not find, and why.
+const OUT_OF_REACH: &[(&str, &str)] = &[];
+
+/// Why random programs need not find a mutant, if so.
+pub(crate) fn out_of_reach(mutant: &Mutant) -> Option<&'static str> {
+    if mutant.runs != Runs::Tcp {
+        return Some("needs a device");
+    }
+    OUT_OF_REACH.iter().find(|(name, _)| *name == mutant.name).map(|(_, why)| *why)
+}
+
+/// Runs random programs while a mutant is awake.
+pub(crate) fn attempt(program: &Path, number: usize, mutant: &'static Mutant) -> Fate {
+    let start = Instant::now();
+    let killer = match found(program, number) {
+        Ok(None) => None,
+        Ok(Some(found)) => {
+            let posts = |step: &&Step| matches!(step, Step::Post { .. } | Step::Receive { .. });
+            let posts = found.steps.iter().filter(posts).count();
+            // What nobody can read is not found.
+            (posts <= MOST_POSTS).then(|| format!("a random program, {posts} posts are left of it"))
+        }
+        Err(end) => Some(end),
+    };
+    Fate {
+        name: mutant.name.to_owned(),
+        about: mutant.about.to_owned(),
+        provider: mutant.runs.provider().to_owned(),
+        killers: killer.into_iter().collect(),
+        unexpected: false,
+        seconds: start.elapsed().as_secs_f64(),
+    }
+}
+
+/// The program that the model and the mutant disagree about; the error is how the mutant died.
+pub(crate) fn found(program: &Path, awake: usize) -> Result<Option<Program>, String> {
+    let out = folder(awake);
+    // What an earlier run left there would be taken for this one's.
+    let _ = std::fs::remove_dir_all(&out);
+    let mut command = Command::new(program);
+    command
+        .args(["fuzz", "--provider", "tcp", "--seed", "1", "--programs", PROGRAMS])
+        .args(["--shrink", SHRINK_SECONDS, "--out"])
+        .arg(&out)
+        .env(VARIABLE, awake.to_string());
+    let (status, _) = run(command, LIMIT)?;
+    match status.code() {
+        Some(0) => return Ok(None),
+        Some(1) => {}
+        _ => return Err(format!("(the run crashed: {status})")),
+    }
+    let text = |error: std::io::Error| format!("(no program in {}: {error})", out.display());
+    let mut files = std::fs::read_dir(&out).map_err(text)?;
+    let file = files.next().ok_or_else(|| format!("(no program in {})", out.display()))?;
+    let json = std::fs::read(file.map_err(text)?.path()).map_err(text)?;
+    let program = serde_json::from_slice(&json);
+    program.map(Some).map_err(|error| format!("(no program: {error})"))
+}
+
+fn folder(awake: usize) -> PathBuf {
+    std::env::temp_dir().join(format!("fabric-mutants-{}-{awake}", std::process::id()))
+}
