@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use fabric::core::AtomicCall;
 
+use crate::arithmetic::left_by;
 use crate::element::{element, element_bits};
 
 /// One atomic operation on a word.
@@ -42,7 +43,7 @@ impl Atomic {
         if self.found.is_some_and(|found| found != old) {
             return None;
         }
-        let new = self.call.apply(old);
+        let new = left_by(&self.call, old);
         let size = self.call.ty.size();
         word[self.offset..self.offset + size].copy_from_slice(&element(self.call.ty, new));
         Some(word)

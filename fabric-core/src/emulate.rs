@@ -1,10 +1,12 @@
-//! Atomics that a device lacks, as loops of the 64-bit compare-and-swap that it has.
+//! Atomics that a device lacks, as loops of the 64-bit compare-and-swap that it has; and fences.
 //!
 //! [`CasLoop`] is the arithmetic of one operation: it says which compare-and-swap to send, and from the word that
 //! comes back whether that was it. Every leg is a compare-and-swap, the first included, so that only the right to
 //! atomics is needed; neighbouring bytes of the word never change. [`Line`] keeps the order of a send queue:
 //! what is posted behind a loop waits here until the loop is done, then goes to the device. So the device's
-//! completions, with a loop's last leg standing for its operation, come in posting order without any sorting.
+//! completions, with a loop's last leg standing for its operation, come in posting order without any sorting. In the
+//! same way a fenced operation waits here, where the device cannot be trusted with fences, until a leg of no effect
+//! says that everything before it has ended.
 
 use std::collections::VecDeque;
 
@@ -85,8 +87,14 @@ pub trait LegDevice {
     /// Whether the device lacks this operation.
     fn lacks(&self, op: &SendOp) -> bool;
 
+    /// Whether the device itself makes fenced operations wait.
+    fn fences(&self) -> bool;
+
     /// Posts a leg; its answer goes to [`Line::answer`].
     fn leg(&mut self, leg: &Leg, flags: SendFlags) -> Result<()>;
+
+    /// Posts a leg that does nothing, and ends when all before it has ended; its answer is any number.
+    fn barrier(&mut self) -> Result<()>;
 
     /// Posts an operation that the device has.
     ///
@@ -95,7 +103,7 @@ pub trait LegDevice {
     unsafe fn post(&mut self, work: &SendWork<'_>) -> Result<()>;
 }
 
-/// A send queue's loop in progress, and what waits behind it. Idle most of the time.
+/// A send queue's loop or fence in progress, and what waits behind it. Idle most of the time.
 #[derive(Debug, Default)]
 pub struct Line {
     running: Option<Running>,
@@ -103,11 +111,24 @@ pub struct Line {
 }
 
 #[derive(Debug)]
-struct Running {
-    token: Token,
-    signaled: bool,
-    old: Option<Segment>,
-    cas: CasLoop,
+enum Running {
+    Loop {
+        token: Token,
+        signaled: bool,
+        old: Option<Segment>,
+        cas: CasLoop,
+    },
+    /// The operation that is fenced.
+    Fence(Waiting),
+}
+
+impl Running {
+    fn token(&self) -> Token {
+        match self {
+            Running::Loop { token, .. } => *token,
+            Running::Fence(fenced) => fenced.token,
+        }
+    }
 }
 
 /// An operation, copied out of its post.
@@ -152,30 +173,42 @@ impl Line {
         device: &mut impl LegDevice,
         mut deliver: impl FnMut(RawCompletion),
     ) {
-        let Some(mut running) = self.running.take() else { return };
-        let ended = match found.map(|word| running.cas.answer(word)) {
-            Ok(Step::Again(leg)) => match device.leg(&leg, SendFlags::empty()) {
-                Ok(()) => {
-                    self.running = Some(running);
-                    return;
-                }
-                Err(_) => RawCompletion::new(running.token, Status::Canceled),
-            },
-            Ok(Step::Done(old)) => {
-                if let Some(segment) = running.old {
-                    // SAFETY: the caller's promise: the segment is the operation's, writable and big enough.
-                    unsafe { store_old(&segment, old) };
-                }
-                RawCompletion::new(running.token, Status::Ok)
+        let ended = match (self.running.take(), found) {
+            (None, _) => return,
+            (Some(running), Err(failed)) => RawCompletion { token: running.token(), ..failed },
+            (Some(Running::Fence(mut fenced)), Ok(_)) => {
+                fenced.flags.remove(SendFlags::FENCE);
+                self.waiting.push_front(fenced);
+                return self.go_on(device, deliver);
             }
-            Err(failed) => RawCompletion { token: running.token, ..failed },
+            (Some(Running::Loop { token, signaled, old, mut cas }), Ok(word)) => {
+                match cas.answer(word) {
+                    Step::Again(leg) => match device.leg(&leg, SendFlags::empty()) {
+                        Ok(()) => {
+                            self.running = Some(Running::Loop { token, signaled, old, cas });
+                            return;
+                        }
+                        Err(_) => RawCompletion::new(token, Status::Canceled),
+                    },
+                    Step::Done(value) => {
+                        if let Some(segment) = old {
+                            // SAFETY: the caller's promise: it is the operation's, writable and big enough.
+                            unsafe { store_old(&segment, value) };
+                        }
+                        if signaled {
+                            deliver(RawCompletion::new(token, Status::Ok));
+                        }
+                        return self.go_on(device, deliver);
+                    }
+                }
+            }
         };
-        if running.signaled || ended.status != Status::Ok {
-            deliver(ended);
-        }
-        if ended.status != Status::Ok {
-            return self.cancel(deliver);
-        }
+        deliver(ended);
+        self.cancel(deliver);
+    }
+
+    /// Gives the device what waits, up to the next loop or fence.
+    fn go_on(&mut self, device: &mut impl LegDevice, mut deliver: impl FnMut(RawCompletion)) {
         while self.running.is_none() {
             let Some(next) = self.waiting.pop_front() else { return };
             // SAFETY: the promise given when it was posted holds until its completion.
@@ -189,7 +222,7 @@ impl Line {
     /// Ends everything that is here: the queue is dead.
     pub fn cancel(&mut self, mut deliver: impl FnMut(RawCompletion)) {
         if let Some(running) = self.running.take() {
-            deliver(RawCompletion::new(running.token, Status::Canceled));
+            deliver(RawCompletion::new(running.token(), Status::Canceled));
         }
         for waiting in self.waiting.drain(..) {
             deliver(RawCompletion::new(waiting.token, Status::Canceled));
@@ -199,6 +232,11 @@ impl Line {
     /// # Safety
     /// As [`post`](Line::post).
     unsafe fn start(&mut self, work: &SendWork<'_>, device: &mut impl LegDevice) -> Result<()> {
+        if work.flags.contains(SendFlags::FENCE) && !device.fences() {
+            device.barrier()?;
+            self.running = Some(Running::Fence(Waiting::copy(work)));
+            return Ok(());
+        }
         if !device.lacks(&work.op) {
             // SAFETY: the caller's promise is passed on.
             return unsafe { device.post(work) };
@@ -210,7 +248,7 @@ impl Line {
         device.leg(&leg, work.flags)?;
         let old = work.segments.first().copied().filter(|_| fetch);
         let signaled = work.flags.contains(SendFlags::SIGNALED);
-        self.running = Some(Running { token: work.token, signaled, old, cas });
+        self.running = Some(Running::Loop { token: work.token, signaled, old, cas });
         Ok(())
     }
 }

@@ -21,6 +21,7 @@
 //! |---|---|
 //! | A send without a receive, `rnr_retry` 7, `retry_cnt` 6, time-out 14 | ends with `RETRY_EXC` after 0.9 s (6.1) or 9.6 s (6.12): a receiver-not-ready answer does not reset the retry count. With `retry_cnt` 7 it waits for ever, and so does a request to a peer that is gone. |
 //! | A receive posted after the error state | is never flushed; moving the queue pair to ERR again flushes it. A late send is flushed at once. |
+//! | A fenced request that has to be repeated, because there is no receive or a packet is lost | 6.1, 6.12: waits for ever where a read or atomic was sent behind it, or if it is one: the fence counts all of the queue's, not those before it. The library never sets the flag there; fenced operations wait in software. |
 //! | `ibv_post_send` before RTS | is refused with `EINVAL`, but stays in the queue: the next post executes it, an error flushes it. The library posts nothing before the connection stands. |
 //! | A region whose `iova` and address differ modulo the page size | is refused by both kernels. Regions use their address. |
 //! | A region that goes during a read of many packets | 6.1: in 30 of 30 tries the refusal is lost, and with `retry_cnt` 7 the reader waits in silence, until the target looks at its queue pairs' states after the deregistration and ends the connection. 6.12: none of 30. |

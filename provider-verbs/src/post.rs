@@ -143,7 +143,7 @@ impl Conn {
         let direct = if self.waits.load(Ordering::Acquire) {
             0
         } else {
-            work.iter().position(|one| lacks(&one.op)).unwrap_or(work.len())
+            work.iter().position(|one| self.is_for_line(one)).unwrap_or(work.len())
         };
         // SAFETY: the caller's promise is passed on.
         let posted = unsafe { self.post_direct(&work[..direct]) };
@@ -153,6 +153,13 @@ impl Conn {
         // SAFETY: as above.
         let rest = unsafe { self.post_in_line(&work[direct..]) };
         Posted { accepted: direct + rest.accepted, ..rest }
+    }
+
+    /// Whether an operation takes more than the device has.
+    #[inline]
+    fn is_for_line(&self, work: &SendWork<'_>) -> bool {
+        let fenced = work.flags.contains(SendFlags::FENCE) && self.shared.quirks.fences_hang;
+        fenced || lacks(&work.op)
     }
 
     /// Posts behind what waits in software.
@@ -373,12 +380,18 @@ impl Conn {
 
     /// Asks whether the other end lives, by a write of nothing that needs no right there.
     pub(crate) fn post_nothing(&self) -> io::Result<()> {
-        let mut request = blank();
-        request.wr_id = Foreign::Probe.name(self.name);
-        request.opcode = opcode::IBV_WR_RDMA_WRITE;
-        request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
+        let mut request = self.nothing(Foreign::Probe);
         // SAFETY: no segments; the caller holds the lock that `destroy` takes.
         unsafe { self.probed_qp().post_send(&mut request) }.map_err(|(_, cause)| cause)
+    }
+
+    /// A write of nothing, for which the peer checks no key.
+    fn nothing(&self, foreign: Foreign) -> ibv_send_wr {
+        let mut request = blank();
+        request.wr_id = foreign.name(self.name);
+        request.opcode = opcode::IBV_WR_RDMA_WRITE;
+        request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
+        request
     }
 }
 
@@ -388,6 +401,18 @@ pub(crate) struct Direct<'a>(pub(crate) &'a Conn);
 impl LegDevice for Direct<'_> {
     fn lacks(&self, op: &SendOp) -> bool {
         lacks(op)
+    }
+
+    fn fences(&self) -> bool {
+        !self.0.shared.quirks.fences_hang
+    }
+
+    fn barrier(&mut self) -> Result<()> {
+        let mut chain = One::new();
+        chain.push(self.0.nothing(Foreign::Leg));
+        chain.end_operation();
+        // SAFETY: it has no segments.
+        unsafe { self.0.hand_over(&mut chain) }.map_err(|(_, error)| error)
     }
 
     fn leg(&mut self, leg: &Leg, how: SendFlags) -> Result<()> {

@@ -30,6 +30,9 @@ pub(crate) struct Quirks {
     /// A request that could not be put on the wire (no route, no neighbour, the link is down) ends as if the request
     /// itself were wrong.
     pub(crate) unsendable_is_local: bool,
+    /// A fenced request that has to be repeated, for want of a receive or because a packet was lost, waits for the reads
+    /// and atomics that were sent behind it, or for itself if it is one: for ever. Fences wait in software.
+    pub(crate) fences_hang: bool,
     /// How much of `max_qp_wr` one send request can take. Hardware counts 64-byte blocks of the queue, and
     /// ours, with 16 segments or 256 bytes inline, may take eight (rdma-core, `mlx5_calc_sq_size`).
     pub(crate) send_blocks: u32,
@@ -42,6 +45,7 @@ const SPECIFIED: Quirks = Quirks {
     silent_refusals: false,
     late_receives_stay: false,
     unsendable_is_local: false,
+    fences_hang: false,
     send_blocks: 8,
 };
 
@@ -52,6 +56,7 @@ const RXE: Quirks = Quirks {
     silent_refusals: true,
     late_receives_stay: true,
     unsendable_is_local: true,
+    fences_hang: true,
     // Each request has a slot of the largest size, and `max_qp_wr` counts slots.
     send_blocks: 1,
 };

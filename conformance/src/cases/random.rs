@@ -25,6 +25,9 @@ const REGRESSIONS: &[(&str, &str)] = &[
     regression!("atomic_behind_send_whose_bytes_change"),
     regression!("send_from_word_of_atomics"),
     regression!("connection_that_seemed_over"),
+    regression!("fenced_send_before_read"),
+    regression!("fenced_read_behind_send"),
+    regression!("write_behind_read_of_closing_region"),
 ];
 
 fn regressions(rig: &Rig) -> Outcome {

@@ -14,6 +14,23 @@ use super::program::{
 use super::run::DOMAINS;
 use crate::pattern::Rng;
 
+/// Operands at the ends of what integers and floats of each size can be: least and greatest, signs, NaN, infinity.
+const EXTREMES: &[u64] = &[
+    u64::MAX,
+    1 << 63,
+    (1 << 63) - 1,
+    1 << 31,
+    (1 << 31) - 1,
+    0x8000,
+    0x7fff,
+    0x80,
+    0x7f,
+    f32::NAN.to_bits() as u64,
+    f32::INFINITY.to_bits() as u64,
+    f64::NAN.to_bits(),
+    f64::NEG_INFINITY.to_bits(),
+];
+
 /// Lengths at which something changes: nothing, one byte, a word, what is sent inline and injected, copied or
 /// received in place, a packet, a fragment; each with its neighbours.
 const LENGTHS: &[usize] = &[
@@ -360,11 +377,19 @@ impl Generator {
         } else {
             to.at -= to.at % size;
         }
-        let operand = if self.one_in(2) { self.rng.next_u64() } else { self.rng.below(3) as u64 };
-        let call = Call { op, ty, operand, compare: self.rng.below(3) as u64 };
+        let call = Call { op, ty, operand: self.operand(), compare: self.rng.below(3) as u64 };
         let fetch = !self.one_in(3);
         let parts = if fetch { self.result(end, size)? } else { Vec::new() };
         Some(Self::plain(What::Atomic { to, call, fetch }, Local::Parts(parts)))
+    }
+
+    /// The bits of an operand; elements take what they have room for.
+    fn operand(&mut self) -> u64 {
+        match self.rng.below(4) {
+            0 | 1 => *self.rng.pick(EXTREMES),
+            2 => self.rng.below(3) as u64,
+            _ => self.rng.next_u64(),
+        }
     }
 
     /// Where the result of an atomic goes.

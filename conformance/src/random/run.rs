@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use fabric::{
     Capabilities, Completion, CompletionQueue, Domain, Endpoint, EndpointAttr, EndpointId, Error,
-    Event, Memory, Op, Recv, Region, RemoteRegion, Slice, Slices,
+    Event, Memory, Op, OpKind, Recv, Region, RemoteRegion, Slice, Slices,
 };
 
 use super::model::{Model, Run};
@@ -391,7 +391,15 @@ impl<'a> Running<'a> {
             return Err(Failed::new(format!("a completion of {own:?} by context"), show(done)));
         }
         let whole = &self.regions[self.program.regions.len()..];
-        self.model.completed(done, &|run| read(whole, run))
+        self.model.completed(done, &|run| read(whole, run))?;
+        // At once: a moment later what was promised too early may be there.
+        if done.is_ok() && done.kind == OpKind::Recv {
+            let own = |&at: &usize| self.program.memories[at].domain == domain;
+            for memory in (0..self.program.memories.len()).filter(own) {
+                self.look(memory)?;
+            }
+        }
+        Ok(())
     }
 
     fn event(&mut self, domain: usize, event: &Event) -> Outcome {

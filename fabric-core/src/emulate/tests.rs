@@ -13,6 +13,8 @@ struct Fake {
     legs: VecDeque<Leg>,
     posted: Vec<(Token, Vec<u8>)>,
     refuse: bool,
+    no_fences: bool,
+    barriers: usize,
 }
 
 impl LegDevice for Fake {
@@ -20,7 +22,20 @@ impl LegDevice for Fake {
         matches!(op, SendOp::Atomic { .. })
     }
 
-    fn leg(&mut self, leg: &Leg, _: SendFlags) -> Result<()> {
+    fn fences(&self) -> bool {
+        !self.no_fences
+    }
+
+    fn barrier(&mut self) -> Result<()> {
+        if self.refuse {
+            return Err(Error::NotConnected);
+        }
+        self.barriers += 1;
+        Ok(())
+    }
+
+    fn leg(&mut self, leg: &Leg, flags: SendFlags) -> Result<()> {
+        assert!(!self.no_fences || !flags.contains(SendFlags::FENCE));
         if self.refuse {
             return Err(Error::NotConnected);
         }
@@ -32,6 +47,7 @@ impl LegDevice for Fake {
         if self.refuse {
             return Err(Error::NotConnected);
         }
+        assert!(!self.no_fences || !work.flags.contains(SendFlags::FENCE));
         let mut bytes = Vec::new();
         for segment in work.segments {
             // SAFETY: a test's segment, alive here.
@@ -160,6 +176,44 @@ fn what_is_behind_a_loop_waits_and_keeps_its_bytes() {
     assert_eq!(done, [(token(1), Status::Ok)]);
     assert_eq!(device.word, 1 << 40 | 10);
     assert_eq!(u32::from_ne_bytes(old), 0);
+}
+
+#[test]
+fn what_is_fenced_waits_where_the_device_has_no_fences() {
+    let mut line = Line::default();
+    let mut device = Fake { no_fences: true, ..Fake::default() };
+    let post = |line: &mut Line, device: &mut Fake, seq, op, flags| {
+        let work = SendWork { token: token(seq), op, segments: &[], flags };
+        // SAFETY: there are no segments.
+        unsafe { line.post(&work, device) }.unwrap();
+    };
+    let posted =
+        |device: &Fake| device.posted.iter().map(|(t, _)| t.sequence()).collect::<Vec<_>>();
+    let (send, quiet) = (SendOp::Send { imm: None }, SendFlags::empty());
+    post(&mut line, &mut device, 0, send, quiet);
+    post(&mut line, &mut device, 1, send, SendFlags::FENCE);
+    post(&mut line, &mut device, 2, send, quiet);
+    post(&mut line, &mut device, 3, atomic(ADD, false), SendFlags::FENCE | SendFlags::SIGNALED);
+    post(&mut line, &mut device, 4, send, SendFlags::FENCE);
+    assert_eq!((posted(&device), device.barriers), (vec![0], 1));
+    let mut done = Vec::new();
+    let mut answer = |line: &mut Line, device: &mut Fake, found| {
+        // SAFETY: there are no segments.
+        unsafe { line.answer(found, device, |c| done.push((c.token.sequence(), c.status))) };
+    };
+    answer(&mut line, &mut device, Ok(0));
+    assert_eq!((posted(&device), device.barriers), (vec![0, 1, 2], 2));
+    answer(&mut line, &mut device, Ok(0));
+    assert_eq!((device.legs.len(), device.barriers), (1, 2));
+    let found = device.execute();
+    answer(&mut line, &mut device, Ok(found));
+    assert_eq!((posted(&device), device.barriers), (vec![0, 1, 2], 3));
+    answer(&mut line, &mut device, Err(RawCompletion::new(Token::default(), Status::Canceled)));
+    assert!(line.is_idle());
+    assert_eq!(
+        (posted(&device), done),
+        (vec![0, 1, 2], vec![(3, Status::Ok), (4, Status::Canceled)])
+    );
 }
 
 #[test]

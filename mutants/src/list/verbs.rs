@@ -66,6 +66,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["protection.recv_post_race"],
     },
     Mutant {
+        name: "trusted_fences",
+        about: "Soft-RoCE's fences are trusted, which wait for ever behind a send that finds no receive",
+        runs: Runs::Verbs,
+        edits: &[edit("provider-verbs/src/quirks.rs", "fences_hang: true", "fences_hang: !MUTANT")],
+        cases: &["random.regressions"],
+    },
+    Mutant {
         name: "every_right",
         about: "peers may read and write every region",
         runs: Runs::Verbs,

@@ -86,6 +86,8 @@ pub(super) struct Effect {
     done: Option<u64>,
     pub(super) public: Option<u64>,
     pub(super) never: bool,
+    /// Unless it is done, anything may be in its places.
+    pub(super) torn: bool,
     pub(super) value: Value,
     places: Vec<Run>,
 }
@@ -162,8 +164,9 @@ impl Bytes {
     }
 
     fn effect(&mut self, op: Option<OpId>, value: Value) -> EffectId {
-        let (started, done, public, never, places) = (0, None, None, false, Vec::new());
-        self.effects.push(Effect { op, started, done, public, never, value, places });
+        let (started, done, public, places) = (0, None, None, Vec::new());
+        let (never, torn) = (false, false);
+        self.effects.push(Effect { op, started, done, public, never, torn, value, places });
         self.effects.len() - 1
     }
 
@@ -313,11 +316,17 @@ impl Bytes {
 
     /// The effect has happened.
     pub(super) fn done(&mut self, effect: EffectId, now: u64) {
+        self.effects[effect].torn = false;
         self.settle(effect);
         self.effects[effect].done.get_or_insert(now);
         if self.effects[effect].public.is_some() {
             self.prune(effect);
         }
+    }
+
+    /// What it takes its bytes from may be cut off from it under way: what it leaves then is not defined.
+    pub(super) fn tear(&mut self, effect: EffectId) {
+        self.effects[effect].torn = self.effects[effect].done.is_none();
     }
 
     /// Nothing of the effect is to come, and everybody finds what there is.

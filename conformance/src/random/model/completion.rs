@@ -175,9 +175,14 @@ impl Model {
         self.ends[at].sends[index].taken = true;
         self.leave_alone(at, index, now);
         if refused {
-            // Nothing behind it is ever executed.
+            // Nothing behind it is ever executed. Only where the region closed under way, what no order binds to the
+            // operation may have been, for it had begun well.
+            let op = &self.ends[at].sends[index];
+            let (first, well) = (op.id, op.started && op.fate == Fate::Uncertain);
             for later in index + 1..self.ends[at].sends.len() {
-                self.never(at, later, now);
+                if !well || self.bytes.order.before(first, self.ends[at].sends[later].id) {
+                    self.never(at, later, now);
+                }
             }
         }
         self.notice(at);

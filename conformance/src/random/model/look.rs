@@ -51,6 +51,7 @@ impl Bytes {
     /// Bytes of an effect, if no other values are possible; the short way, for most are.
     fn known_bytes(&self, effect: EffectId, at: usize, len: usize, deep: usize) -> Option<Vec<u8>> {
         match &self.effects[effect].value {
+            _ if self.effects[effect].torn => None,
             Value::Known(bytes) => Some(bytes.get(at..at + len)?.to_vec()),
             Value::Taken { seen, .. } if deep > 0 => {
                 let overlaps =
@@ -101,6 +102,7 @@ impl Bytes {
     /// taken it from.
     fn collect(&self, effect: EffectId, at: usize, since: u64, found: &mut Found) {
         match &self.effects[effect].value {
+            _ if self.effects[effect].torn => found.set = ByteSet::ANY,
             Value::Known(bytes) => match bytes.get(at) {
                 Some(byte) => found.set.add(*byte),
                 None => found.set = ByteSet::ANY,

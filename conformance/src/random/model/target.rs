@@ -5,10 +5,10 @@
 //! | key, whole range and right are checked before a byte changes; a refused operation changes none | [`Model::judge`] |
 //! | zero bytes are neither checked nor refused | [`Model::judge`] |
 //! | behind a send without receive nothing takes effect, a read neither | [`Model::advance`] |
-//! | behind a refused operation nothing is ever executed | [`Model::advance`] |
+//! | behind a refused operation nothing is ever executed, unless it had begun when its region closed | [`Model::advance`] |
 //! | a write with immediate that waits for its receive may be there already, its key unchecked or refused | [`Model::advance`] |
 //! | a message longer than its receive: no byte beyond the receive's memory changes | [`Model::begin`] |
-//! | when a region has closed no peer changes a byte of it, and operations under way end well or are refused | [`Model::end_region`] |
+//! | when a region has closed no peer changes a byte of it; operations under way end well or are refused, and then a read may leave anything in its memory | [`Model::end_region`] |
 
 use super::bytes::Run;
 use super::queue::Fate;
@@ -143,6 +143,10 @@ impl Model {
     /// Rights on a region end now, or may end at any moment: operations under way may be refused.
     pub(super) fn loosen(&mut self, region: usize) {
         let touches = |op: &super::Sent| op.spec.remote().is_some_and(|to| to.region == region);
+        let reads = |op: &&super::Sent| touches(op) && matches!(op.spec.what, What::Read(_));
+        for op in self.ends.iter().flat_map(|end| &end.sends).filter(reads) {
+            op.effect.into_iter().for_each(|effect| self.bytes.tear(effect));
+        }
         for op in self.ends.iter_mut().flat_map(|end| &mut end.sends) {
             if touches(op) && !op.done && op.started && op.fate == Fate::Good {
                 op.fate = Fate::Uncertain;
