@@ -23,7 +23,8 @@ two-hosts: setup ## The suite between two hosts, in guests, over links that lose
 	@CARGO="$(CARGO)" scripts/two-hosts $(ARGS)
 
 test: setup ## Format, lints, docs, all tests, loom, Miri, MSRV, packages, device tests, conformance, fuzzers
-	@. scripts/env && $(MAKE) --no-print-directory fmt lint doc unit loom msrv package deny miri
+	@. scripts/env && $(MAKE) --no-print-directory fmt lint doc unit loom
+	@. scripts/env && $(MAKE) --no-print-directory -j2 --output-sync=target miri packages
 	@CARGO="$(CARGO)" scripts/device-tests
 	@CARGO="$(CARGO)" scripts/conformance --jobs 4
 	@$(MAKE) --no-print-directory adversary random fuzz
@@ -63,6 +64,11 @@ unit: ## All tests, doctests and conformance cases over TCP among them
 
 msrv: ## Check that the stated minimum Rust version suffices
 	@scripts/msrv $(MSRV)
+
+# Beside Miri, which keeps one processor busy for minutes.
+.PHONY: packages
+packages:
+	@$(MAKE) --no-print-directory -j1 msrv package deny
 
 package: ## Check that every crate packages
 	@scripts/package

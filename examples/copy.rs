@@ -11,12 +11,11 @@ mod common;
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use common::{Outcome, PATIENCE, connect, finish, wait};
+use common::{Outcome, PATIENCE, Place, connect, finish, wait};
 use fabric::{Access, Capabilities, Domain, Hints, Op, OpKind, RemoteRegion};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -28,16 +27,16 @@ const RING: u64 = 8;
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:
-  copy receive new.iso    wait on 127.0.0.1:7474, store as new.iso
+  copy receive new.iso    wait on port 7474, store as new.iso
   copy send old.iso       send it there
   copy receive new.iso --at 0.0.0.0:7474
                           wait on every address of the machine")]
 struct Args {
     #[command(subcommand)]
     role: Role,
-    /// Address of the receiver; port 0 makes it choose one.
-    #[arg(long, global = true, value_name = "ADDRESS", default_value = "127.0.0.1:7474")]
-    at: SocketAddr,
+    /// Address and port of the receiver, or a port on an address of the device; 0 makes it choose one.
+    #[arg(long, global = true, value_name = "PLACE", default_value = "7474")]
+    at: Place,
 }
 
 #[derive(Subcommand)]
@@ -73,7 +72,7 @@ fn slot(piece: u64) -> usize {
     (piece % RING) as usize * PIECE
 }
 
-fn receive(at: SocketAddr, path: &Path) -> Outcome {
+fn receive(at: Place, path: &Path) -> Outcome {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
     let mut file =
@@ -88,7 +87,7 @@ fn receive(at: SocketAddr, path: &Path) -> Outcome {
     for _ in 0..=RING {
         endpoint.recv(&sum, 0)?;
     }
-    let listener = domain.listen(at)?;
+    let listener = domain.listen(at.on(&domain)?)?;
     println!("{} listens on {}", domain.provider(), listener.local_addr());
     let mut request = listener.accept(None)?;
     request.accept(&endpoint, &ring.remote().to_bytes())?;
@@ -125,7 +124,7 @@ fn receive(at: SocketAddr, path: &Path) -> Outcome {
     Ok(())
 }
 
-fn send(to: SocketAddr, path: &Path) -> Outcome {
+fn send(to: Place, path: &Path) -> Outcome {
     let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let bar = ProgressBar::new(file.metadata()?.len()); // shows itself on terminals only
     bar.set_style(ProgressStyle::with_template(
@@ -135,7 +134,7 @@ fn send(to: SocketAddr, path: &Path) -> Outcome {
 
     let domain = open()?;
     let queue = domain.completion_queue(256)?;
-    let (endpoint, descriptor) = connect(&domain.endpoint(), &queue, to, &[])?;
+    let (endpoint, descriptor) = connect(&domain.endpoint(), &queue, to.on(&domain)?, &[])?;
     let remote = RemoteRegion::from_bytes(&descriptor)?;
     let ring = domain.alloc(slot(RING - 1) + PIECE, Access::empty())?;
     let answer = domain.alloc(1, Access::LOCAL_WRITE)?;

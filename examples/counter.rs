@@ -5,12 +5,11 @@
 
 mod common;
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use common::{Outcome, connect, finish, lend, wait};
+use common::{Outcome, Place, connect, finish, lend, wait};
 use fabric::{Access, Capabilities, Domain, Hints, Op, RemoteRegion};
 
 /// Additions that a client has in flight.
@@ -27,9 +26,9 @@ Examples:
 struct Args {
     #[command(subcommand)]
     role: Role,
-    /// Address of the server; port 0 makes it choose one.
-    #[arg(long, global = true, value_name = "ADDRESS", default_value = "127.0.0.1:7472")]
-    at: SocketAddr,
+    /// Address and port of the server, or a port on an address of the device; 0 makes it choose one.
+    #[arg(long, global = true, value_name = "PLACE", default_value = "7472")]
+    at: Place,
 }
 
 #[derive(Subcommand)]
@@ -69,17 +68,17 @@ fn open() -> fabric::Result<Domain> {
     Domain::open(&Hints { capabilities, ..Hints::default() })
 }
 
-fn serve(at: SocketAddr, clients: Option<usize>) -> Outcome {
+fn serve(at: Place, clients: Option<usize>) -> Outcome {
     let domain = open()?;
     // Whoever may change memory from afar implies that it may change here at all: LOCAL_WRITE.
     let rights = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC | Access::REMOTE_WRITE;
     let memory = domain.alloc(2 * WORD, rights)?;
-    lend(&domain, &memory, at, clients)?;
+    lend(&domain, &memory, at.on(&domain)?, clients)?;
     println!("the counter stands at {}", memory.get::<u64>(0)?);
     Ok(())
 }
 
-fn add(at: SocketAddr, clients: usize, count: u64, by: u64) -> Outcome {
+fn add(at: Place, clients: usize, count: u64, by: u64) -> Outcome {
     let domain = open()?;
     let start = Instant::now();
     let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
@@ -94,9 +93,9 @@ fn add(at: SocketAddr, clients: usize, count: u64, by: u64) -> Outcome {
     Ok(())
 }
 
-fn client(domain: &Domain, to: SocketAddr, count: u64, by: u64) -> Outcome {
+fn client(domain: &Domain, to: Place, count: u64, by: u64) -> Outcome {
     let queue = domain.completion_queue(256)?;
-    let (endpoint, descriptor) = connect(&domain.endpoint(), &queue, to, &[])?;
+    let (endpoint, descriptor) = connect(&domain.endpoint(), &queue, to.on(domain)?, &[])?;
     let remote = RemoteRegion::from_bytes(&descriptor)?;
     let (counter, farewell) = (remote.at(0), remote.at(WORD as u64));
     // The value before each addition comes back into a word of its own.

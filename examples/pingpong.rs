@@ -5,12 +5,11 @@
 
 mod common;
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use common::{Outcome, connect, expect_ok, finish};
+use common::{Outcome, Place, connect, expect_ok, finish};
 use fabric::{
     Access, Capabilities, Completion, CompletionQueue, Domain, Endpoint, Hints, Op, Region, Status,
 };
@@ -23,7 +22,7 @@ const MAX_SIZE: u32 = 1 << 20;
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:
-  pingpong serve                       wait for one peer on 127.0.0.1:7471
+  pingpong serve                       wait for one peer on port 7471
   pingpong connect --size 4096         play against it with 4 KiB
   pingpong serve --at 0.0.0.0:7471     wait on every address of the machine
   FABRIC_PROVIDER=tcp:eth0 pingpong connect --at 10.0.0.2:7471
@@ -31,9 +30,9 @@ Examples:
 struct Args {
     #[command(subcommand)]
     role: Role,
-    /// Address of the server; port 0 makes it choose one.
-    #[arg(long, global = true, value_name = "ADDRESS", default_value = "127.0.0.1:7471")]
-    at: SocketAddr,
+    /// Address and port of the server, or a port on an address of the device; 0 makes it choose one.
+    #[arg(long, global = true, value_name = "PLACE", default_value = "7471")]
+    at: Place,
 }
 
 #[derive(Subcommand)]
@@ -72,10 +71,10 @@ fn open() -> fabric::Result<Domain> {
     Domain::open(&Hints { capabilities: Capabilities::SEND, ..Hints::default() })
 }
 
-fn serve(at: SocketAddr, sleep: bool) -> Outcome {
+fn serve(at: Place, sleep: bool) -> Outcome {
     let domain = open()?;
     let queue = domain.completion_queue(256)?;
-    let listener = domain.listen(at)?;
+    let listener = domain.listen(at.on(&domain)?)?;
     println!("{} listens on {}", domain.provider(), listener.local_addr());
     let mut request = listener.accept(None)?;
     // The private data of `connect` is whatever two programs agree on: here the size of the message.
@@ -110,10 +109,10 @@ fn serve(at: SocketAddr, sleep: bool) -> Outcome {
     Ok(())
 }
 
-fn play(at: SocketAddr, size: u32, count: u64, sleep: bool) -> Outcome {
+fn play(at: Place, size: u32, count: u64, sleep: bool) -> Outcome {
     let domain = open()?;
     let queue = domain.completion_queue(256)?;
-    let (endpoint, _) = connect(&domain.endpoint(), &queue, at, &size.to_le_bytes())?;
+    let (endpoint, _) = connect(&domain.endpoint(), &queue, at.on(&domain)?, &size.to_le_bytes())?;
     let size = size as usize;
     let inbox = domain.alloc(AHEAD * size, Access::LOCAL_WRITE)?;
     let outbox = domain.alloc(size, Access::empty())?;

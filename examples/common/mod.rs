@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use fabric::{
@@ -26,6 +27,42 @@ pub fn finish(outcome: Outcome) -> ExitCode {
         Err(error) => {
             eprintln!("error: {error}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+/// Where the server is: an address and a port, or a port alone, on an address of the device: a loopback address if it has one.
+#[derive(Clone, Copy)]
+pub enum Place {
+    /// As it stands.
+    At(SocketAddr),
+    /// On the device's own address.
+    Port(u16),
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let port = text.parse().map(Place::Port);
+        port.or_else(|_| text.parse().map(Place::At)).map_err(|_| {
+            "expected a port, or an address and a port, such as 10.0.0.2:7471".to_owned()
+        })
+    }
+}
+
+impl Place {
+    /// The address, for a server or client on `domain`.
+    pub fn on(self, domain: &Domain) -> Outcome<SocketAddr> {
+        match self {
+            Place::At(address) => Ok(address),
+            Place::Port(port) => {
+                let own = &domain.info().addresses;
+                let near = own.iter().find(|ip| ip.is_loopback()).or(own.first());
+                let ip =
+                    near.ok_or_else(|| format!("{} has no address; say --at", domain.device()))?;
+                Ok(SocketAddr::new(*ip, port))
+            }
         }
     }
 }

@@ -12,12 +12,11 @@ mod common;
 mod node;
 mod peer;
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use common::{Outcome, finish};
+use common::{Outcome, Place, finish};
 use node::Node;
 
 /// Many connections on one thread, driven by an event loop outside the library.
@@ -29,9 +28,9 @@ Examples:
 struct Args {
     #[command(subcommand)]
     role: Role,
-    /// Address of the server; port 0 makes it choose one.
-    #[arg(long, global = true, value_name = "ADDRESS", default_value = "127.0.0.1:7475")]
-    at: SocketAddr,
+    /// Address and port of the server, or a port on an address of the device; 0 makes it choose one.
+    #[arg(long, global = true, value_name = "PLACE", default_value = "7475")]
+    at: Place,
 }
 
 #[derive(Subcommand)]
@@ -62,11 +61,11 @@ fn main() -> ExitCode {
     })
 }
 
-fn serve(at: SocketAddr, clients: Option<usize>) -> Outcome {
+fn serve(at: Place, clients: Option<usize>) -> Outcome {
     Node::new(at, clients, None)?.run()
 }
 
-fn talk(at: SocketAddr, clients: usize, messages: u64) -> Outcome {
+fn talk(at: Place, clients: usize, messages: u64) -> Outcome {
     let start = Instant::now();
     Node::new(at, Some(clients), Some(messages))?.run()?;
     let took = start.elapsed();

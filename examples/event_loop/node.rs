@@ -13,7 +13,7 @@ use fabric::{
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::common::{Outcome, PATIENCE};
+use crate::common::{Outcome, PATIENCE, Place};
 use crate::peer::Peer;
 
 /// Connections at a time; each reserves room for a send and a receive in the completion queue.
@@ -41,12 +41,13 @@ pub(crate) struct Node {
 impl Node {
     /// A server, or with `messages` to send a client. It ends after so many `connections`, or never.
     pub(crate) fn new(
-        address: SocketAddr,
+        place: Place,
         connections: Option<usize>,
         messages: Option<u64>,
     ) -> Outcome<Self> {
         let domain = Domain::open(&Hints { capabilities: Capabilities::SEND, ..Hints::default() })?;
         let queue = domain.completion_queue(MOST * 2)?;
+        let address = place.on(&domain)?;
         let (mut listener, mut to_dial) = (None, 0);
         if messages.is_some() {
             to_dial = connections.unwrap_or(1);

@@ -14,12 +14,11 @@ mod common;
 mod store;
 
 use std::cell::Cell;
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use common::{Outcome, finish, lend};
+use common::{Outcome, Place, finish, lend};
 use fabric::{Access, Capabilities, Domain, Hints};
 use store::{Client, SLOT};
 
@@ -27,7 +26,7 @@ use store::{Client, SLOT};
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:
-  kv serve                       lend a table on 127.0.0.1:7473
+  kv serve                       lend a table on port 7473
   kv set colour green            store a value
   kv get colour                  fetch it: one read of the server's memory
   kv load --clients 4            4 clients that read and update the same keys
@@ -35,9 +34,9 @@ Examples:
 struct Args {
     #[command(subcommand)]
     role: Role,
-    /// Address of the server; port 0 makes it choose one.
-    #[arg(long, global = true, value_name = "ADDRESS", default_value = "127.0.0.1:7473")]
-    at: SocketAddr,
+    /// Address and port of the server, or a port on an address of the device; 0 makes it choose one.
+    #[arg(long, global = true, value_name = "PLACE", default_value = "7473")]
+    at: Place,
 }
 
 #[derive(Subcommand)]
@@ -90,13 +89,13 @@ fn open() -> fabric::Result<Domain> {
     Domain::open(&Hints { capabilities, ..Hints::default() })
 }
 
-fn serve(at: SocketAddr, slots: usize, clients: Option<usize>) -> Outcome {
+fn serve(at: Place, slots: usize, clients: Option<usize>) -> Outcome {
     let domain = open()?;
     let table = domain.alloc(slots * SLOT, Access::ALL)?;
-    lend(&domain, &table, at, clients)
+    lend(&domain, &table, at.on(&domain)?, clients)
 }
 
-fn get(at: SocketAddr, key: &str) -> Outcome {
+fn get(at: Place, key: &str) -> Outcome {
     let mut client = Client::connect(&open()?, at)?;
     let (_, slot) = client.find(key.as_bytes())?;
     if slot.is_free() {
@@ -106,11 +105,11 @@ fn get(at: SocketAddr, key: &str) -> Outcome {
     Ok(())
 }
 
-fn set(at: SocketAddr, key: &str, value: &str) -> Outcome {
+fn set(at: Place, key: &str, value: &str) -> Outcome {
     Client::connect(&open()?, at)?.update(key.as_bytes(), |_| value.as_bytes().to_vec())
 }
 
-fn load(at: SocketAddr, clients: usize, count: u64) -> Outcome {
+fn load(at: Place, clients: usize, count: u64) -> Outcome {
     const KEYS: u64 = 8;
     let key = |n: u64| format!("load-{}-{}", std::process::id(), n % KEYS).into_bytes();
     // Numbers, long enough that a torn read would show.

@@ -1,6 +1,5 @@
 //! The store itself: its table, and what a client does to it.
 
-use std::net::SocketAddr;
 use std::time::Instant;
 
 use fabric::{
@@ -8,7 +7,7 @@ use fabric::{
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
-use crate::common::{Outcome, PATIENCE, connect, wait};
+use crate::common::{Outcome, PATIENCE, Place, connect, wait};
 
 /// A slot of the table, as it lies in memory; both ends have the same byte order.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
@@ -78,9 +77,9 @@ const OUT: usize = SLOT;
 const OLD: usize = 2 * SLOT;
 
 impl Client {
-    pub(crate) fn connect(domain: &Domain, to: SocketAddr) -> Outcome<Self> {
+    pub(crate) fn connect(domain: &Domain, to: Place) -> Outcome<Self> {
         let queue = domain.completion_queue(256)?;
-        let (endpoint, descriptor) = connect(&domain.endpoint(), &queue, to, &[])?;
+        let (endpoint, descriptor) = connect(&domain.endpoint(), &queue, to.on(domain)?, &[])?;
         let table = RemoteRegion::from_bytes(&descriptor)?;
         let local = domain.alloc(2 * SLOT + 8, Access::LOCAL_WRITE)?;
         Ok(Client { endpoint, queue, table, local, retries: 0 })
