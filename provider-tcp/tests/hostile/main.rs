@@ -4,4 +4,5 @@
 
 mod frames;
 mod greetings;
+mod listeners;
 mod scene;
