@@ -69,7 +69,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "trusted_fences",
         about: "Soft-RoCE's fences are trusted, which wait for ever behind a send that finds no receive",
         runs: Runs::Verbs,
-        edits: &[edit("provider-verbs/src/quirks.rs", "fences_hang: true", "fences_hang: !MUTANT")],
+        edits: &[edit(
+            POST,
+            "work.flags.contains(SendFlags::FENCE) && self.shared.quirks.fences_hang",
+            "false",
+        )],
         cases: &["random.regressions"],
     },
     Mutant {
