@@ -138,7 +138,7 @@ fn run_all(
     let began = Instant::now();
     let run = |index: usize| {
         let (target, case, start) = work[index];
-        match options.budget.filter(|budget| began.elapsed() > *budget) {
+        match options.budget.filter(|budget| began.elapsed() >= *budget) {
             Some(budget) => not_run(target, case, options, &[over(budget)]),
             None => run_one(target, case, options, start),
         }

@@ -50,10 +50,14 @@ impl Usage {
     }
 
     /// Waits until nothing more is held than this: not one descriptor, thread or locked byte, and less than
-    /// `most_growth` bytes allocated. Less is no leak: a thread that was joined is to be seen for a moment longer, and
-    /// another thread of the process may have ended. Not resident memory, of which allocators keep the more the more
-    /// threads there were.
-    pub(crate) fn expect_no_more(&self, rig: &Rig, most_growth: usize) -> Outcome {
+    /// `most_growth` bytes of `memory`, [`allocated`](Usage::allocated_bytes) or resident. Less is no leak: a thread that
+    /// was joined is to be seen for a moment longer, and another thread of the process may have ended.
+    pub(crate) fn expect_no_more(
+        &self,
+        rig: &Rig,
+        memory: fn(&Usage) -> usize,
+        most_growth: usize,
+    ) -> Outcome {
         // The last frames of the last connections may still be on their way.
         rig.eventually(|| {
             let now = Usage::at_rest()?;
@@ -65,10 +69,10 @@ impl Usage {
             for (what, before, after) in pairs {
                 check!(after <= before, "at most {before} {what}, as before, not {after}");
             }
-            let grown = now.allocated_bytes.saturating_sub(self.allocated_bytes);
+            let grown = memory(&now).saturating_sub(memory(self));
             check!(
                 grown < most_growth,
-                "less than {most_growth} bytes more allocated, not {grown}"
+                "less than {most_growth} bytes more in memory, not {grown}"
             );
             Ok(())
         })

@@ -31,7 +31,8 @@ pub fn finish(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// Where the server is: an address and a port, or a port alone, on an address of the device: a loopback address if it has one.
+/// Where the server is: an address and a port; or a port alone, on an address of the device, a loopback address if it
+/// has one.
 #[derive(Clone, Copy)]
 pub enum Place {
     /// As it stands.

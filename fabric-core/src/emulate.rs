@@ -148,6 +148,12 @@ impl Line {
         self.running.is_none() && self.waiting.is_empty()
     }
 
+    /// Whether an operation has to come here: while the line is idle, all others may go to the device directly.
+    #[inline]
+    pub fn is_for(work: &SendWork<'_>, device: &impl LegDevice) -> bool {
+        waits_here(work, device) || device.lacks(&work.op)
+    }
+
     /// Posts an operation, behind what is here.
     ///
     /// # Safety
@@ -173,50 +179,49 @@ impl Line {
         device: &mut impl LegDevice,
         mut deliver: impl FnMut(RawCompletion),
     ) {
-        let ended = match (self.running.take(), found) {
-            (None, _) => return,
-            (Some(running), Err(failed)) => RawCompletion { token: running.token(), ..failed },
-            (Some(Running::Fence(mut fenced)), Ok(_)) => {
-                fenced.flags.remove(SendFlags::FENCE);
-                self.waiting.push_front(fenced);
-                return self.go_on(device, deliver);
-            }
-            (Some(Running::Loop { token, signaled, old, mut cas }), Ok(word)) => {
-                match cas.answer(word) {
-                    Step::Again(leg) => match device.leg(&leg, SendFlags::empty()) {
-                        Ok(()) => {
-                            self.running = Some(Running::Loop { token, signaled, old, cas });
-                            return;
-                        }
-                        Err(_) => RawCompletion::new(token, Status::Canceled),
-                    },
-                    Step::Done(value) => {
-                        if let Some(segment) = old {
-                            // SAFETY: the caller's promise: it is the operation's, writable and big enough.
-                            unsafe { store_old(&segment, value) };
-                        }
-                        if signaled {
-                            deliver(RawCompletion::new(token, Status::Ok));
-                        }
-                        return self.go_on(device, deliver);
-                    }
-                }
+        let Some(running) = self.running.take() else { return };
+        let word = match found {
+            Ok(word) => word,
+            Err(failed) => {
+                return self.fail(RawCompletion { token: running.token(), ..failed }, deliver);
             }
         };
-        deliver(ended);
-        self.cancel(deliver);
-    }
-
-    /// Gives the device what waits, up to the next loop or fence.
-    fn go_on(&mut self, device: &mut impl LegDevice, mut deliver: impl FnMut(RawCompletion)) {
+        match running {
+            Running::Fence(mut fenced) => {
+                fenced.flags.remove(SendFlags::FENCE);
+                self.waiting.push_front(fenced);
+            }
+            Running::Loop { token, signaled, old, mut cas } => match cas.answer(word) {
+                Step::Again(leg) => {
+                    if device.leg(&leg, SendFlags::empty()).is_err() {
+                        return self.fail(RawCompletion::new(token, Status::Canceled), deliver);
+                    }
+                    self.running = Some(Running::Loop { token, signaled, old, cas });
+                }
+                Step::Done(value) => {
+                    if let Some(segment) = old {
+                        // SAFETY: the caller's promise: it is the operation's, writable and big enough.
+                        unsafe { store_old(&segment, value) };
+                    }
+                    if signaled {
+                        deliver(RawCompletion::new(token, Status::Ok));
+                    }
+                }
+            },
+        }
         while self.running.is_none() {
             let Some(next) = self.waiting.pop_front() else { return };
             // SAFETY: the promise given when it was posted holds until its completion.
             if unsafe { self.start(&next.work(), device) }.is_err() {
-                deliver(RawCompletion::new(next.token, Status::Canceled));
-                return self.cancel(deliver);
+                return self.fail(RawCompletion::new(next.token, Status::Canceled), deliver);
             }
         }
+    }
+
+    /// An operation failed, and with it all that is behind it.
+    fn fail(&mut self, ended: RawCompletion, mut deliver: impl FnMut(RawCompletion)) {
+        deliver(ended);
+        self.cancel(deliver);
     }
 
     /// Ends everything that is here: the queue is dead.
@@ -232,7 +237,7 @@ impl Line {
     /// # Safety
     /// As [`post`](Line::post).
     unsafe fn start(&mut self, work: &SendWork<'_>, device: &mut impl LegDevice) -> Result<()> {
-        if work.flags.contains(SendFlags::FENCE) && !device.fences() {
+        if waits_here(work, device) {
             device.barrier()?;
             self.running = Some(Running::Fence(Waiting::copy(work)));
             return Ok(());
@@ -251,6 +256,12 @@ impl Line {
         self.running = Some(Running::Loop { token: work.token, signaled, old, cas });
         Ok(())
     }
+}
+
+/// Whether an operation has a fence that the device does not keep.
+#[inline]
+fn waits_here(work: &SendWork<'_>, device: &impl LegDevice) -> bool {
+    work.flags.contains(SendFlags::FENCE) && !device.fences()
 }
 
 impl Waiting {

@@ -69,11 +69,7 @@ fn run(args: &Args) -> Outcome {
     let count = chosen.len();
     let (verbs, tcp): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|m| m.1.runs == Runs::Verbs);
     let mut fates = Vec::new();
-    let mut tell = |fate: Fate| {
-        print!("{}", table::row(&fate));
-        let _ = std::io::stdout().flush();
-        fates.push(fate);
-    };
+    let mut tell = |fate| show(fate, &mut fates);
     try_all(&program, &tcp, args.jobs, &mut tell)?;
     guest::try_all(&program, &verbs, args.jobs, &mut tell)?;
     println!("{}", table::summary(&fates, count));
@@ -88,21 +84,20 @@ fn try_random(program: &Path, mutants: &[(usize, &'static Mutant)], jobs: usize)
     let (left, tried): (Vec<_>, Vec<_>) =
         mutants.iter().partition(|m| random::out_of_reach(m.1).is_some());
     let mut fates = Vec::new();
-    each(
-        &tried,
-        jobs,
-        |number, mutant| random::attempt(program, number, mutant),
-        |fate| {
-            print!("{}", table::row(&fate));
-            let _ = std::io::stdout().flush();
-            fates.push(fate);
-        },
-    );
+    let attempt = |number, mutant| random::attempt(program, number, mutant);
+    each(&tried, jobs, attempt, |fate| show(fate, &mut fates));
     for (_, mutant) in left {
         print!("{}", table::out_of_reach(mutant, random::out_of_reach(mutant).unwrap_or_default()));
     }
     println!("{}", table::summary(&fates, mutants.len()));
     Ok(fates.iter().all(Fate::is_killed))
+}
+
+/// Prints a fate as soon as it is known, and keeps it.
+fn show(fate: Fate, fates: &mut Vec<Fate>) {
+    print!("{}", table::row(&fate));
+    let _ = std::io::stdout().flush();
+    fates.push(fate);
 }
 
 /// Tries mutants, several at a time, after a look at the program with none awake.

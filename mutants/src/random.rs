@@ -72,14 +72,7 @@ pub(crate) fn attempt(program: &Path, number: usize, mutant: &'static Mutant) ->
         }
         Err(end) => Some(end),
     };
-    Fate {
-        name: mutant.name.to_owned(),
-        about: mutant.about.to_owned(),
-        provider: mutant.runs.provider().to_owned(),
-        killers: killer.into_iter().collect(),
-        unexpected: false,
-        seconds: start.elapsed().as_secs_f64(),
-    }
+    Fate::new(mutant, killer.into_iter().collect(), false, start)
 }
 
 /// The program that the model and the mutant disagree about; the error is how the mutant died.
@@ -109,4 +102,16 @@ pub(crate) fn found(program: &Path, awake: usize) -> Result<Option<Program>, Str
 
 fn folder(awake: usize) -> PathBuf {
     std::env::temp_dir().join(format!("fabric-mutants-{}-{awake}", std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_out_of_reach_exists() {
+        for (name, _) in OUT_OF_REACH {
+            assert!(crate::list::all().any(|m| m.1.name == *name), "there is no mutant {name}");
+        }
+    }
 }

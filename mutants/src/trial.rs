@@ -36,6 +36,22 @@ pub(crate) struct Fate {
 }
 
 impl Fate {
+    pub(crate) fn new(
+        mutant: &Mutant,
+        killers: Vec<String>,
+        unexpected: bool,
+        start: Instant,
+    ) -> Self {
+        Fate {
+            name: mutant.name.to_owned(),
+            about: mutant.about.to_owned(),
+            provider: mutant.runs.provider().to_owned(),
+            killers,
+            unexpected,
+            seconds: start.elapsed().as_secs_f64(),
+        }
+    }
+
     pub(crate) fn is_killed(&self) -> bool {
         !self.killers.is_empty()
     }
@@ -49,14 +65,7 @@ impl Trial<'_> {
         if unexpected {
             killers = self.failures(&[], SUITE_LIMIT);
         }
-        Fate {
-            name: self.mutant.name.to_owned(),
-            about: self.mutant.about.to_owned(),
-            provider: self.mutant.runs.provider().to_owned(),
-            killers,
-            unexpected,
-            seconds: start.elapsed().as_secs_f64(),
-        }
+        Fate::new(self.mutant, killers, unexpected, start)
     }
 
     /// What of these cases, or of all, fails while the mutant is awake.

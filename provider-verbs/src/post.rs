@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use fabric_core::emulate::{Leg, LegDevice};
+use fabric_core::emulate::{Leg, LegDevice, Line};
 use fabric_core::work::total_len;
 use fabric_core::{
     AtomicOp, Error, Failure, Posted, RecvWork, Result, Segment, SendFlags, SendOp, SendWork,
@@ -143,7 +143,7 @@ impl Conn {
         let direct = if self.waits.load(Ordering::Acquire) {
             0
         } else {
-            work.iter().position(|one| self.is_for_line(one)).unwrap_or(work.len())
+            work.iter().position(|one| Line::is_for(one, &Direct(self))).unwrap_or(work.len())
         };
         // SAFETY: the caller's promise is passed on.
         let posted = unsafe { self.post_direct(&work[..direct]) };
@@ -153,13 +153,6 @@ impl Conn {
         // SAFETY: as above.
         let rest = unsafe { self.post_in_line(&work[direct..]) };
         Posted { accepted: direct + rest.accepted, ..rest }
-    }
-
-    /// Whether an operation takes more than the device has.
-    #[inline]
-    fn is_for_line(&self, work: &SendWork<'_>) -> bool {
-        let fenced = work.flags.contains(SendFlags::FENCE) && self.shared.quirks.fences_hang;
-        fenced || lacks(&work.op)
     }
 
     /// Posts behind what waits in software.
@@ -399,10 +392,12 @@ impl Conn {
 pub(crate) struct Direct<'a>(pub(crate) &'a Conn);
 
 impl LegDevice for Direct<'_> {
+    #[inline]
     fn lacks(&self, op: &SendOp) -> bool {
         lacks(op)
     }
 
+    #[inline]
     fn fences(&self) -> bool {
         !self.0.shared.quirks.fences_hang
     }

@@ -3,12 +3,10 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conformance::Target;
 use conformance::random::{Fuzz, Program, generate, replay};
-use fabric::Catalog;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::files;
@@ -85,11 +83,7 @@ pub(super) fn main(args: &Args) -> Result<u8, String> {
 }
 
 fn targets(args: &Args) -> Result<Vec<Target>, String> {
-    let catalog = Catalog::builtin();
-    let catalog = Arc::new(match args.adversary {
-        Some(seed) => catalog.adversary(seed),
-        None => catalog,
-    });
+    let catalog = super::catalog(args.adversary);
     let find = |name: &str| Target::find(&catalog, name, args.device.as_deref());
     if !args.provider.iter().any(|name| name == "all") {
         let found = args.provider.iter().map(|name| find(name).map_err(|e| format!("{name}: {e}")));

@@ -79,6 +79,15 @@ fn serve(args: &args::Run) -> Result<u8, String> {
     Ok(0)
 }
 
+/// The providers, with TCP at its worst if there is a seed for that.
+fn catalog(adversary: Option<u64>) -> Arc<Catalog> {
+    let catalog = Catalog::builtin();
+    Arc::new(match adversary {
+        Some(seed) => catalog.adversary(seed),
+        None => catalog,
+    })
+}
+
 fn run(args: args::Run) -> Result<u8, String> {
     let peer = args.peer.map(|addr| Peer::reach(addr).map(Arc::new)).transpose()?;
     let options = Options {
@@ -106,11 +115,7 @@ fn run(args: args::Run) -> Result<u8, String> {
         ..Options::default()
     };
     let (out, record) = (Output::create(args.out)?, Output::create(args.record)?);
-    let catalog = Catalog::builtin();
-    let catalog = Arc::new(match args.adversary {
-        Some(seed) => catalog.adversary(seed),
-        None => catalog,
-    });
+    let catalog = catalog(args.adversary);
     let mut bar = Bar::new(options.seed);
     let report =
         conformance::run(&catalog, &options, &mut bar).map_err(|error| error.to_string())?;

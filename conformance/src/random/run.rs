@@ -394,8 +394,7 @@ impl<'a> Running<'a> {
         self.model.completed(done, &|run| read(whole, run))?;
         // At once: a moment later what was promised too early may be there.
         if done.is_ok() && done.kind == OpKind::Recv {
-            let own = |&at: &usize| self.program.memories[at].domain == domain;
-            for memory in (0..self.program.memories.len()).filter(own) {
+            for (memory, _) in memories_of(self.program, domain) {
                 self.look(memory)?;
             }
         }
@@ -471,9 +470,7 @@ impl<'a> Running<'a> {
     /// All of the largest memory on an end's side: room for whatever comes.
     fn largest(&self, end: usize) -> Vec<Part> {
         let domain = self.program.connections[end / 2][end % 2].domain;
-        let own =
-            self.program.memories.iter().enumerate().filter(|memory| memory.1.domain == domain);
-        let largest = own.max_by_key(|memory| memory.1.len);
+        let largest = memories_of(self.program, domain).max_by_key(|memory| memory.1.len);
         let part = |(memory, spec): (usize, &MemorySpec)| Part {
             region: self.program.regions.len() + memory,
             at: 0,
@@ -557,6 +554,10 @@ impl<'a> Running<'a> {
         }
         (0..self.program.memories.len()).try_for_each(|memory| self.look(memory))
     }
+}
+
+fn memories_of(program: &Program, domain: usize) -> impl Iterator<Item = (usize, &MemorySpec)> {
+    program.memories.iter().enumerate().filter(move |memory| memory.1.domain == domain)
 }
 
 fn read(whole: &[Option<Region>], run: Run) -> Vec<u8> {

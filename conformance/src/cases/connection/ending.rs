@@ -145,5 +145,5 @@ pub(super) fn reconnect_1000(rig: &Rig) -> Outcome {
     for i in 0..TIMES {
         once(i)?;
     }
-    before.expect_no_more(rig, MOST_GROWTH)
+    before.expect_no_more(rig, |held| held.resident_bytes, MOST_GROWTH)
 }

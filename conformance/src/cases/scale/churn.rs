@@ -33,7 +33,7 @@ pub(super) fn churn(rig: &Rig) -> Outcome {
                 once(rig, i)?;
             }
             let before = before.map_or_else(Usage::at_rest, Ok)?;
-            before.expect_no_more(rig, MOST_GROWTH)
+            before.expect_no_more(rig, |held| held.resident_bytes, MOST_GROWTH)
         };
         let outcome = come_and_go();
         done.store(true, Ordering::Relaxed);
