@@ -22,13 +22,8 @@ conformance: setup ## Run the conformance suite over every provider: verbs in a 
 two-hosts: setup ## The suite between two hosts, in guests, over links that lose packets and are cut; ARGS as --help tells
 	@CARGO="$(CARGO)" scripts/two-hosts $(ARGS)
 
-test: setup ## Format, lints, docs, all tests, loom, Miri, MSRV, packages, device tests, conformance, fuzzers
-	@. scripts/env && $(MAKE) --no-print-directory fmt lint doc unit loom
-	@. scripts/env && $(MAKE) --no-print-directory -j2 --output-sync=target miri packages
-	@CARGO="$(CARGO)" scripts/device-tests
-	@CARGO="$(CARGO)" scripts/conformance --jobs 4
-	@$(MAKE) --no-print-directory adversary random fuzz
-	@echo "make test: all passed"
+test: setup ## Format, lints, docs, all tests, loom, Miri, MSRV, packages, tests on a device, conformance, fuzzers
+	@CARGO="$(CARGO)" scripts/test
 
 adversary: ## The conformance suite over TCP at its worst: cuts, delays, odd orders; SEED=N
 	@. scripts/env && CARGO="$(CARGO)" scripts/conformance --provider tcp --adversary $(or $(SEED),1) --jobs 4
@@ -55,6 +50,7 @@ lint: ## clippy, warnings are errors, with and without every feature
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --quiet --workspace --all-targets --all-features -- -D warnings
 	$(CARGO) clippy --quiet -p fabric --no-default-features --lib -- -D warnings
+	$(CARGO) clippy --quiet -p fabric-async --no-default-features --lib --test null -- -D warnings
 
 doc: ## Build the documentation, warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --all-features
@@ -65,10 +61,10 @@ unit: ## All tests, doctests and conformance cases over TCP among them
 msrv: ## Check that the stated minimum Rust version suffices
 	@scripts/msrv $(MSRV)
 
-# Beside Miri, which keeps one processor busy for minutes.
+# What only builds, beside Miri.
 .PHONY: packages
 packages:
-	@$(MAKE) --no-print-directory -j1 msrv package deny
+	@$(MAKE) --no-print-directory -j1 loom msrv package deny
 
 package: ## Check that every crate packages
 	@scripts/package
@@ -76,12 +72,11 @@ package: ## Check that every crate packages
 deny: ## Check licences, advisories and sources of the dependencies
 	@scripts/deny
 
-miri: ## fabric-core and the handles under Miri
+miri: ## fabric-core, the handles and the asynchronous layer under Miri
 	@scripts/miri
 
-bench: ## First figures: post and poll, and TCP against plain sockets
-	$(CARGO) bench -p fabric
-
+bench: setup ## Performance beside plain sockets, libfabric and UCX, with a report: ten minutes; ARGS as scripts/bench --help tells
+	@CARGO="$(CARGO)" scripts/bench $(ARGS)
 softroce: ## Run CMD="..." in a guest with a software RDMA device; OPTIONS="..." as scripts/softroce --help tells
 	@scripts/softroce $(OPTIONS) -- bash -c "$${CMD:?say what to run: make softroce CMD=...}"
 

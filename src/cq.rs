@@ -6,25 +6,25 @@
 //! room for a post, or when an endpoint is dropped) wait in the `stash`. Room for all of them is reserved
 //! when an endpoint is bound, so nothing here overflows and nothing is counted per post.
 
+mod members;
+
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use fabric_core::inflight::Consumer;
-use fabric_core::token::MAX_MEMBERS;
 use fabric_core::wakeup::wait_readable;
 use fabric_core::{
-    Armed, Completion, CqAttr, CqOps, EndpointState, Error, Failure, OpKind, RawCompletion, Result,
-    Side, Status, Token,
+    Armed, Completion, CqAttr, CqOps, Error, RawCompletion, Result, Side, Status, Token,
 };
 
 use crate::any::AnyCq;
-use crate::counters::Ends;
 use crate::domain::DomainInner;
 use crate::endpoint::Shared;
 use crate::process::ParentOnly;
 use crate::slot::{Keep, Released, Report, Slot};
+use members::{Members, Tenant};
 
 /// A completion that waits for the application.
 struct Stashed {
@@ -32,37 +32,6 @@ struct Stashed {
     keep: Keep,
     /// Whom to credit; `None` once its endpoint is gone.
     owner: Option<Token>,
-}
-
-struct Tenant {
-    shared: Arc<Shared>,
-    send: Option<Consumer<Slot>>,
-    recv: Option<Consumer<Slot>>,
-    room: usize,
-}
-
-impl Tenant {
-    fn side(&mut self, side: Side) -> Option<&mut Consumer<Slot>> {
-        match side {
-            Side::Send => self.send.as_mut(),
-            Side::Recv => self.recv.as_mut(),
-        }
-    }
-}
-
-#[derive(Default)]
-struct Member {
-    generation: u32,
-    tenant: Option<Tenant>,
-}
-
-/// The endpoints bound to the queue.
-#[derive(Default)]
-struct Members {
-    places: Vec<Member>,
-    vacant: Vec<u32>,
-    /// Completions whose token names nothing: a provider's mistake.
-    strays: u64,
 }
 
 struct CqState {
@@ -80,111 +49,6 @@ pub(crate) struct CqInner {
 }
 
 const BATCH: usize = 64;
-
-impl Members {
-    #[inline]
-    fn tenant(&mut self, token: Token) -> Option<&mut Tenant> {
-        let member = self.places.get_mut(token.member() as usize)?;
-        if member.generation != token.generation() {
-            return None;
-        }
-        member.tenant.as_mut()
-    }
-
-    /// Turns a provider's completion into those of the application, in order; each goes to `deliver` with
-    /// what it held on to, which gives that back if the application has the completion now. Unsignaled
-    /// operations that succeeded are retired on the way.
-    #[inline]
-    fn resolve(
-        &mut self,
-        raw: &RawCompletion,
-        released: &mut Released,
-        deliver: impl FnMut(Completion, Keep) -> Option<Keep>,
-    ) {
-        let token = raw.token;
-        let Some(Tenant { shared, send, recv, .. }) = self.tenant(token) else {
-            self.strays += 1;
-            return;
-        };
-        let consumer = match token.side() {
-            Side::Send => send.as_mut(),
-            Side::Recv => recv.as_mut(),
-        };
-        let Some(consumer) = consumer.filter(|consumer| consumer.contains(token.sequence())) else {
-            self.strays += u64::from(!raw.and_all_before);
-            return;
-        };
-        let ends = &shared.counters.side(token.side()).ends;
-        let mut teller = Teller { shared, ends, released, deliver, done: 0 };
-        if consumer.oldest() != token.sequence() {
-            teller.pass_over(consumer, raw);
-        }
-        if let Some((_, slot)) = consumer.pop() {
-            let mut completion = Completion::new(slot.context, shared.id, slot.kind, raw.status);
-            completion.provider_code = raw.provider_code;
-            if raw.status == Status::Ok {
-                completion.len = slot.len;
-                if token.side() == Side::Recv {
-                    completion.len = raw.len as usize;
-                    completion.immediate = raw.immediate;
-                    if raw.remote_write {
-                        completion.kind = OpKind::RecvWrite;
-                    }
-                    ends.bytes.add(raw.len);
-                }
-            }
-            teller.end(completion, slot.report, slot.keep);
-        }
-        consumer.credit(teller.done);
-    }
-}
-
-/// Tells the application of operations that ended, and counts them.
-struct Teller<'a, F> {
-    shared: &'a Shared,
-    ends: &'a Ends,
-    released: &'a mut Released,
-    deliver: F,
-    /// Operations that no longer count against the depth.
-    done: u32,
-}
-
-impl<F: FnMut(Completion, Keep) -> Option<Keep>> Teller<'_, F> {
-    #[inline(always)] // once for each operation; the completion then never takes the way over memory
-    fn end(&mut self, completion: Completion, report: Report, keep: Keep) {
-        let ok = completion.status == Status::Ok;
-        if !ok {
-            // While it is connecting, an event is to tell how that ends.
-            self.shared.state.replace(EndpointState::Connected, EndpointState::Dead);
-        }
-        if report != Report::Never {
-            if ok { self.ends.completed.add(1) } else { self.ends.errors.add(1) }
-        }
-        let tell = report == Report::Always || report == Report::Failure && !ok;
-        if let Some(keep) = if tell { (self.deliver)(completion, keep) } else { Some(keep) } {
-            keep.release(self.released);
-            self.done += 1;
-        }
-    }
-
-    /// Ends the operations before that of `raw`, which have no completion of their own.
-    #[inline(never)]
-    fn pass_over(&mut self, consumer: &mut Consumer<Slot>, raw: &RawCompletion) {
-        while consumer.oldest() != raw.token.sequence() {
-            let Some((_, slot)) = consumer.pop() else { break };
-            let status = match slot.report {
-                _ if raw.and_all_before => raw.status,
-                // Signaled, and its own completion never came: a provider's mistake, but each is told exactly once.
-                Report::Always => Status::Internal,
-                // Unsignaled: it succeeded.
-                _ => Status::Ok,
-            };
-            let mut completion = Completion::new(slot.context, self.shared.id, slot.kind, status);
-            completion.provider_code = raw.provider_code;
-            self.end(completion, slot.report, slot.keep);
-        }
-    }
-}
 
 impl CqState {
     /// Hands the stash out, oldest first.
@@ -231,18 +95,42 @@ impl CqInner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Mostly nothing has ended, and a waiting poller notices the end of its operation the sooner the less that costs:
+    /// this finds it out, and `deliver` does the rest.
+    #[inline]
     fn poll(&self, out: &mut [Completion]) -> usize {
+        let mut state = self.lock();
+        if !state.stash.is_empty() {
+            return self.deliver(state, 0, 0, out);
+        }
+        let want = out.len().min(state.raw.len());
+        if want == 0 {
+            return 0;
+        }
+        match self.ops.poll(&mut state.raw[..want]).min(want) {
+            0 => 0,
+            got => self.deliver(state, got, want, out),
+        }
+    }
+
+    /// Hands out the stash and then the provider's completions: the first `got`, of `want` that were asked for, are
+    /// there already.
+    #[inline(never)]
+    fn deliver(
+        &self,
+        mut guard: MutexGuard<'_, CqState>,
+        mut got: usize,
+        mut want: usize,
+        out: &mut [Completion],
+    ) -> usize {
         let mut released = Released::new();
-        let mut guard = self.lock();
         let state = &mut *guard;
         let mut taken = 0;
         if !state.stash.is_empty() {
             taken = state.take_stashed(out, &mut released);
         }
         let CqState { members, stash, raw, .. } = state;
-        while taken < out.len() {
-            let want = (out.len() - taken).min(raw.len());
-            let got = self.ops.poll(&mut raw[..want]).min(want);
+        loop {
             for raw in &raw[..got] {
                 members.resolve(raw, &mut released, |completion, keep| {
                     let Some(place) = out.get_mut(taken) else {
@@ -255,9 +143,11 @@ impl CqInner {
                     Some(keep)
                 });
             }
-            if got < want {
+            if got < want || taken == out.len() {
                 break;
             }
+            want = (out.len() - taken).min(raw.len());
+            got = self.ops.poll(&mut raw[..want]).min(want);
         }
         drop(guard);
         drop(released);
@@ -312,27 +202,8 @@ impl CqInner {
                 ),
             ));
         }
-        let members = &mut state.members;
-        let place = match members.vacant.pop() {
-            Some(place) => place,
-            None if members.places.len() < MAX_MEMBERS => {
-                members.places.push(Member::default());
-                (members.places.len() - 1) as u32
-            }
-            None => {
-                let text = format!("the queue serves {MAX_MEMBERS} endpoints, the most it can");
-                return Err(Error::NoMemory(Failure::new(OP, text)));
-            }
-        };
-        let member = &mut members.places[place as usize];
-        let consumer = |side: Option<(Consumer<Slot>, usize)>| side.map(|s| s.0);
-        member.tenant = Some(Tenant {
-            shared: shared.clone(),
-            send: consumer(send),
-            recv: consumer(recv),
-            room,
-        });
-        let token = Token::new(place, member.generation, Side::Send, 0);
+        let (send, recv) = (send.map(|side| side.0), recv.map(|side| side.0));
+        let token = state.members.add(Tenant { shared: shared.clone(), send, recv, room })?;
         state.reserved += room;
         Ok(token)
     }
@@ -344,12 +215,7 @@ impl CqInner {
         let mut guard = self.lock();
         let state = &mut *guard;
         state.reap(&self.ops, &mut released);
-        if state.members.tenant(token).is_none() {
-            return;
-        }
-        let member = &mut state.members.places[token.member() as usize];
-        member.generation = Token::next_generation(member.generation);
-        let Some(mut tenant) = member.tenant.take() else { return };
+        let Some(mut tenant) = state.members.remove(token) else { return };
         let shared = tenant.shared.clone();
         let mut left = 0;
         let is_owner = |owner: &Token| {
@@ -375,7 +241,6 @@ impl CqInner {
             }
         }
         state.reserved = state.reserved - tenant.room + left;
-        state.members.vacant.push(token.member());
         drop(guard);
         drop(released);
         if left > 0 {

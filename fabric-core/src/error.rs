@@ -154,10 +154,13 @@ impl Error {
     pub fn system(operation: &'static str, provider: &'static str, cause: io::Error) -> Self {
         use io::ErrorKind as K;
         let kind = cause.kind();
-        let full = matches!(errno(&cause), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS));
+        // ENOSPC: as epoll_ctl(2) says that the user has no watch left.
+        const FULL: [libc::c_int; 4] = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOSPC];
+        let full = errno(&cause).is_some_and(|errno| FULL.contains(&errno));
         let detail = match kind {
             _ if full => "out of descriptors or buffers (see `ulimit -n`)",
             K::OutOfMemory => "out of memory",
+            K::WouldBlock => "out of threads, ports or memory (see `ulimit -a`)",
             K::AddrInUse => "the address is in use",
             K::AddrNotAvailable => "no interface of this machine has the address",
             K::HostUnreachable | K::NetworkUnreachable | K::NetworkDown => "no way to the address",
@@ -166,7 +169,8 @@ impl Error {
         let failure = Failure::new(operation, detail).of(provider).because(cause);
         match kind {
             _ if full => Error::NoMemory(failure),
-            K::OutOfMemory => Error::NoMemory(failure),
+            // EAGAIN: no caller waits with these calls; so they tell of a limit, as pthread_create(3) does.
+            K::OutOfMemory | K::WouldBlock => Error::NoMemory(failure),
             K::AddrInUse => Error::AddrInUse(failure),
             K::AddrNotAvailable | K::HostUnreachable | K::NetworkUnreachable | K::NetworkDown => {
                 Error::Unreachable(failure)
@@ -216,7 +220,9 @@ mod tests {
     #[test]
     fn system_errors_are_sorted_by_remedy() {
         let of = |errno| Error::system("connect", "tcp", io::Error::from_raw_os_error(errno));
-        assert!(matches!(of(libc::EMFILE), Error::NoMemory(_)));
+        for errno in [libc::EMFILE, libc::ENOSPC, libc::EAGAIN, libc::ENOMEM] {
+            assert!(matches!(of(errno), Error::NoMemory(_)), "{errno}");
+        }
         assert!(matches!(of(libc::EADDRINUSE), Error::AddrInUse(_)));
         assert!(matches!(of(libc::ENETUNREACH), Error::Unreachable(_)));
         assert!(matches!(of(libc::ECONNREFUSED), Error::Refused));

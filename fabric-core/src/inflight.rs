@@ -14,12 +14,14 @@
 //! The contract lets operations finish in any order; the connected endpoints of today finish in posting
 //! order, and this ring is for those.
 
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use crate::sync::{Arc, AtomicU32, Cell};
 
 struct Ring<T> {
-    slots: Box<[Cell<T>]>,
+    /// Allocated at the first post: most of what an endpoint takes, and many never use one of their sides.
+    slots: OnceLock<Box<[Cell<T>]>>,
     depth: u32,
     head: Line,
     credit: Line,
@@ -36,8 +38,15 @@ unsafe impl<T: Send> Send for Ring<T> {}
 unsafe impl<T: Send> Sync for Ring<T> {}
 
 impl<T> Ring<T> {
+    #[inline]
     fn slot(&self, sequence: u32) -> &Cell<T> {
-        &self.slots[sequence as usize & (self.slots.len() - 1)]
+        let slots = self.slots.get_or_init(|| self.allocate());
+        &slots[sequence as usize & (slots.len() - 1)]
+    }
+
+    #[cold]
+    fn allocate(&self) -> Box<[Cell<T>]> {
+        (0..self.depth.next_power_of_two()).map(|_| Cell::empty()).collect()
     }
 }
 
@@ -59,9 +68,8 @@ pub struct Consumer<T> {
 /// The two ends of a ring for `depth` operations.
 pub fn inflight<T>(depth: usize) -> (Producer<T>, Consumer<T>) {
     let depth = u32::try_from(depth).unwrap_or(u32::MAX >> 1).clamp(1, 1 << 30);
-    let slots = (0..depth.next_power_of_two()).map(|_| Cell::empty()).collect();
     let ring = Arc::new(Ring {
-        slots,
+        slots: OnceLock::new(),
         depth,
         head: Line(AtomicU32::new(0)),
         credit: Line(AtomicU32::new(0)),

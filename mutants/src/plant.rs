@@ -59,25 +59,7 @@ pub(crate) fn build(verbs: bool) -> Result<PathBuf, String> {
 
 /// Copies the workspace with its mutants. What has not changed is not written again, so that cargo builds little.
 fn write_copy(copy: &Path) -> Result<(), String> {
-    let mut files = BTreeMap::new();
-    for name in ["Cargo.toml", "Cargo.lock", "README.md"] {
-        files.insert(name.into(), read(&workspace().join(name))?);
-    }
-    for folder in [
-        "src",
-        "docs",
-        "benches",
-        "examples",
-        "tests",
-        "fabric-core",
-        "provider-tcp",
-        "provider-verbs",
-        "conformance",
-        "tools",
-        "mutants",
-    ] {
-        collect(Path::new(folder), &mut files)?;
-    }
+    let mut files = originals()?;
     for (file, text) in planted(|file| files.get(Path::new(file)).cloned())? {
         files.insert(file.into(), text);
     }
@@ -92,6 +74,26 @@ fn write_copy(copy: &Path) -> Result<(), String> {
             .map_err(|error| format!("{}: {error}", path.display()))?;
     }
     prune(copy, Path::new(""), &files)
+}
+
+/// The workspace's files: the root package, and every folder that is a package.
+fn originals() -> Result<BTreeMap<PathBuf, String>, String> {
+    let root = workspace();
+    let mut files = BTreeMap::new();
+    for name in ["Cargo.toml", "Cargo.lock", "README.md"] {
+        files.insert(name.into(), read(&root.join(name))?);
+    }
+    for folder in ["src", "docs", "benches", "examples", "tests"] {
+        collect(Path::new(folder), &mut files)?;
+    }
+    let fail = |error: std::io::Error| format!("{}: {error}", root.display());
+    for entry in std::fs::read_dir(root).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        if entry.path().join("Cargo.toml").exists() {
+            collect(Path::new(&entry.file_name()), &mut files)?;
+        }
+    }
+    Ok(files)
 }
 
 /// Removes from the copy what the workspace no longer has.
@@ -192,6 +194,17 @@ mod tests {
     #[test]
     fn every_place_is_found_once() {
         planted(|file| std::fs::read_to_string(workspace().join(file)).ok()).unwrap();
+    }
+
+    #[test]
+    fn the_copy_is_a_whole_workspace() {
+        let copy = std::env::temp_dir().join(format!("fabric-mutants-{}", std::process::id()));
+        write_copy(&copy).unwrap();
+        let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+        let metadata = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
+        let told = Command::new(cargo).args(metadata).current_dir(&copy).output().unwrap();
+        std::fs::remove_dir_all(&copy).unwrap();
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
     }
 
     #[test]

@@ -1,22 +1,21 @@
 //! Connections: a link and its socket, from the first system call to the last.
 
 use std::borrow::Cow;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fabric_core::{EndpointAttr, Error, Failure};
+use fabric_core::{EndpointAttr, Error};
 use socket2::SockRef;
 
 use crate::adversary::{PutOff, Whims};
-use crate::engine::{Engine, Timer, lock};
+use crate::engine::{Engine, Heat, Timer, lock};
 use crate::link::{End, Link, Phase, Surroundings};
+use crate::socket;
 use crate::socket::Run;
-use crate::wire::handshake::{Handshake, Kind};
-use crate::{NAME, socket};
+use crate::sync::Mutex;
 
 /// How long a peer may take to read the last frame.
 const LINGER: Duration = Duration::from_secs(2);
@@ -76,10 +75,7 @@ pub(crate) struct Conn {
     pub(crate) name: usize,
     pub(crate) attr: EndpointAttr,
     pub(crate) state: Mutex<State>,
-    /// Whether it is on the hot list, or about to be.
-    hot: AtomicBool,
-    /// The selector named it since the last step.
-    eventful: AtomicBool,
+    pub(crate) heat: Heat,
     /// The selector saw the end of the stream: read until there.
     ended: AtomicBool,
 }
@@ -109,35 +105,21 @@ impl Conn {
             name,
             attr: attr.clone(),
             state: Mutex::new(state),
-            hot: AtomicBool::new(false),
-            eventful: AtomicBool::new(false),
+            heat: Heat::new(),
             ended: AtomicBool::new(false),
         }
     }
 
-    /// Says that it becomes hot; false if it was.
-    pub(crate) fn mark_hot(&self) -> bool {
-        !self.hot.load(Ordering::Relaxed) && !self.hot.swap(true, Ordering::SeqCst)
-    }
-
-    /// Says that it is no longer hot; true if the selector named it meanwhile.
-    pub(crate) fn cool(&self) -> bool {
-        self.hot.store(false, Ordering::SeqCst);
-        self.eventful.load(Ordering::SeqCst)
-    }
-
+    /// The selector named it; `ended`: as one whose stream has ended.
     pub(crate) fn note_event(&self, ended: bool) {
         if ended {
             self.ended.store(true, Ordering::Release);
         }
-        self.eventful.store(true, Ordering::SeqCst);
+        self.heat.note();
     }
 
     /// Reads what came, executes it, writes what is due.
     pub(crate) fn step(&self, engine: &Engine, scratch: &mut [u8], background: bool) -> Step {
-        if self.eventful.load(Ordering::Relaxed) {
-            self.eventful.store(false, Ordering::SeqCst);
-        }
         let mut guard = lock(&self.state);
         let state = &mut *guard;
         if state.whims.is_some() && state.is_left_alone() {
@@ -246,87 +228,6 @@ impl Conn {
         }
     }
 
-    /// The kernel has connected, or not.
-    fn greet(&self, engine: &Engine, state: &mut State) -> Step {
-        let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
-        if let Err(cause) = socket::take_error(fd) {
-            return self.fail_connect(engine, state, refusal(cause));
-        }
-        let socket = SockRef::from(&fd);
-        let Ok(peer) = socket.peer_addr() else { return Step::Quiet };
-        let local = socket.local_addr().ok().and_then(|addr| addr.as_socket());
-        if local == peer.as_socket() {
-            // The kernel chose the very port as ours and connected us to ourselves: nobody listens there.
-            return self.fail_connect(engine, state, Error::Refused);
-        }
-        state.local = local;
-        if let Stage::Connecting(hello) =
-            std::mem::replace(&mut state.stage, Stage::Greeted(Vec::new()))
-        {
-            state.link.say(&hello);
-        }
-        state.flush(engine);
-        Step::More
-    }
-
-    /// Reads the listener's answer.
-    fn hear_answer(&self, engine: &Engine, state: &mut State, scratch: &mut [u8]) -> Step {
-        state.flush(engine);
-        let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
-        let run = (scratch.as_mut_ptr(), scratch.len());
-        // SAFETY: the scratch buffer is ours.
-        let got = match unsafe { socket::receive(fd, &[run]) } {
-            Ok(0) => return self.fail_connect(engine, state, Error::Refused),
-            Ok(got) => got,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Step::Quiet,
-            Err(error) => return self.fail_connect(engine, state, refusal(error)),
-        };
-        let Stage::Greeted(bytes) = &mut state.stage else { return Step::Quiet };
-        bytes.extend_from_slice(&scratch[..got]);
-        let (answer, data, len) = match Handshake::decode(bytes) {
-            Ok(Some((answer, data, len))) => (answer, data.to_vec(), len),
-            Ok(None) => return Step::More,
-            Err(malformed) => {
-                log::warn!(
-                    "{}: {:?} is no fabric listener: {malformed}",
-                    state.link.id(),
-                    state.peer
-                );
-                let text = format!("the peer is no fabric listener: {malformed}");
-                let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
-                return self.fail_connect(engine, state, error);
-            }
-        };
-        let rest = bytes.split_off(len);
-        match answer.kind {
-            Kind::Accept => {}
-            Kind::Reject => {
-                return self.fail_connect(engine, state, Error::Rejected(Box::new(data.into())));
-            }
-            Kind::Refuse => return self.fail_connect(engine, state, Error::Refused),
-            Kind::Hello => {
-                let text = "the peer answered a hello with a hello";
-                let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
-                return self.fail_connect(engine, state, error);
-            }
-        }
-        state.stage = Stage::Linked;
-        state.link.open(answer.reads, answer.credit);
-        // By this the acceptor knows that its answer got here.
-        state.link.push_ack();
-        state.flush(engine);
-        state.link.announce(&data);
-        state.link.consume(&rest);
-        self.settle(engine, state);
-        Step::More
-    }
-
-    fn fail_connect(&self, engine: &Engine, state: &mut State, error: Error) -> Step {
-        state.link.end(End::Failed(error));
-        self.settle(engine, state);
-        Step::Over
-    }
-
     /// A deadline has come.
     pub(crate) fn expired(&self, engine: &Engine, timer: Timer) {
         let mut guard = lock(&self.state);
@@ -415,19 +316,6 @@ fn within(most: usize, runs: &[Run]) -> Cow<'_, [Run]> {
         (base, part)
     });
     cut.take_while(|&(_, part)| part > 0).collect()
-}
-
-/// Why the kernel did not connect.
-fn refusal(cause: io::Error) -> Error {
-    match cause.kind() {
-        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-            Error::Refused
-        }
-        ErrorKind::TimedOut => Error::TimedOut,
-        _ => Error::Unreachable(
-            Failure::new("connect", "no way to the address").of(NAME).because(cause),
-        ),
-    }
 }
 
 impl State {

@@ -81,7 +81,7 @@ unsafe impl EndpointOps for TcpEndpoint {
         drop(guard);
         if self.engine.can_wait() {
             // The answer is awaited by polling, so it is read directly.
-            self.engine.heat_from_outside(&self.conn);
+            self.engine.heat(&self.conn);
         }
         Posted::all(work.len())
     }
@@ -92,14 +92,10 @@ unsafe impl EndpointOps for TcpEndpoint {
         if let Err(error) = state.link.post_recv(work) {
             return Posted::until(0, error);
         }
-        if state.link.owes() {
-            if self.engine.can_wait() {
-                // The credit rides on what is sent next, or goes with the next step.
-                self.engine.heat_from_outside(&self.conn);
-            } else {
-                state.link.pay();
-                state.flush(&self.engine);
-            }
+        // The credit rides on what is sent next, or goes with the next step; or now.
+        if state.link.owes() && !self.engine.leave_to_step(&self.conn) {
+            state.link.pay();
+            state.flush(&self.engine);
         }
         Posted::all(work.len())
     }
@@ -144,7 +140,7 @@ unsafe impl EndpointOps for TcpEndpoint {
         drop(guard);
         // What came before the socket was watched is no edge.
         self.conn.note_event(false);
-        self.engine.heat_from_outside(&self.conn);
+        self.engine.heat(&self.conn);
         Ok(())
     }
 

@@ -5,15 +5,17 @@
 //!
 //! Files, from the contract inwards:
 //! - [`provider`], `device`, `domain`, `region`, `cq`, `listener`, `endpoint`: the contract's objects;
-//! - `conn`: a link and its socket;
+//! - `conn`: a link and its socket; `connect`: how it comes to be;
 //! - `engine`: who drives the connections, the polling application or the domain's thread;
 //! - `adversary`: for tests, the liberties that the contract leaves to an engine;
 //! - `link`: one connection's protocol, without sockets: bytes and posts in, bytes and completions out;
 //! - [`wire`]: the format of the bytes;
-//! - `socket`: system calls on memory that is not a Rust slice.
+//! - `socket`: system calls on memory that is not a Rust slice;
+//! - `sync`: what threads share is made of.
 
 mod adversary;
 mod conn;
+mod connect;
 mod cq;
 mod device;
 mod domain;
@@ -27,6 +29,7 @@ mod listener;
 pub mod provider;
 mod region;
 mod socket;
+mod sync;
 pub mod wire;
 
 pub use cq::TcpCq;

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fabric_core::provider::{RawRequest, RequestId};
@@ -17,6 +17,7 @@ use mio::Interest;
 use mio::unix::SourceFd;
 
 use crate::engine::{Engine, EngineRef, Member, Timer, lock};
+use crate::sync::Mutex;
 use crate::wire::handshake::{self, Handshake, Kind};
 use crate::{NAME, device, socket};
 

@@ -8,7 +8,8 @@ mod scene;
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use fabric::Error;
+use fabric::{Catalog, Choice, Error, Hints};
+use provider_tcp::TcpProvider;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use scene::*;
 
@@ -21,11 +22,37 @@ fn take_all() -> Vec<File> {
     taken
 }
 
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// A domain opens, or it does not and leaves nothing, whichever of its descriptors is the one too many.
+fn opening_is_all_or_nothing() {
+    let catalog = Catalog::empty().add(TcpProvider::new()).unwrap();
+    let before = descriptors();
+    for free in 0.. {
+        let mut taken = take_all();
+        taken.truncate(taken.len() - free);
+        let opened = catalog.open_with(&Choice::Auto, &Hints::default());
+        drop(taken);
+        if let Ok(domain) = opened {
+            assert!(free >= 3, "a domain with {free} descriptors");
+            drop(domain);
+            break;
+        }
+        let text = opened.unwrap_err().to_string();
+        assert!(text.contains("Too many open files"), "with {free}: {text}");
+        assert_eq!(descriptors(), before, "with {free}");
+    }
+    assert_eq!(descriptors(), before);
+}
+
 #[test]
 fn without_descriptors_calls_fail_and_connections_wait() {
     let mut limits = getrlimit(Resource::Nofile);
     limits.current = Some(256);
     setrlimit(Resource::Nofile, limits).unwrap();
+    opening_is_all_or_nothing();
     let scene = Scene::new();
     let (endpoint, accepting) = (scene.client.endpoint(), scene.server.endpoint());
     let mut stranger = scene.attack();

@@ -117,18 +117,13 @@ impl Queue {
         drop(gone);
     }
 
+    #[inline]
     fn poll(&self, out: &mut [RawCompletion]) -> usize {
         let mut state = self.lock();
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.polled.store(true, Ordering::Relaxed);
         }
-        let mut taken = 0;
-        while taken < out.len()
-            && let Some(completion) = state.ring.pop_front()
-        {
-            out[taken] = completion;
-            taken += 1;
-        }
+        let taken = if state.ring.is_empty() { 0 } else { take_from(&mut state.ring, out) };
         if taken == out.len() {
             return taken;
         }
@@ -215,6 +210,13 @@ impl Queue {
         state.armed = true;
         Ok(Armed::Waiting)
     }
+}
+
+#[cold]
+fn take_from(ring: &mut VecDeque<RawCompletion>, out: &mut [RawCompletion]) -> usize {
+    let taken = out.len().min(ring.len());
+    out.iter_mut().zip(ring.drain(..taken)).for_each(|(out, completion)| *out = completion);
+    taken
 }
 
 /// The completion of what ended well.

@@ -1,9 +1,10 @@
-//! The program `fabric`: what providers and devices this machine has, and what they offer.
+//! The program `fabric`: what providers and devices this machine has, what they offer, and how fast they are.
 //!
-//! It only asks the library and shows the answers: `survey` collects them, `report` writes them for people,
-//! `table` does the layout, `json` writes them for programs, `variables` is `--env`.
+//! `fabric info` only asks the library and shows the answers: `survey` collects them, `report` writes them for people,
+//! `table` does the layout, `json` writes them for programs, `variables` is `--env`. `fabric perf` is `perf`.
 
 mod json;
+mod perf;
 mod report;
 mod survey;
 mod table;
@@ -16,7 +17,7 @@ use clap::{Args, Parser, Subcommand};
 use fabric::Error;
 use survey::Survey;
 
-/// Look at the fabric providers and devices of this machine.
+/// Look at the fabric providers and devices of this machine, and measure them.
 #[derive(Parser)]
 #[command(name = "fabric", version, arg_required_else_help = true)]
 struct Cli {
@@ -27,6 +28,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Info(InfoArgs),
+    Perf(Box<perf::PerfArgs>),
 }
 
 /// Show providers, devices, ports, addresses, GIDs, limits, capabilities and atomics.
@@ -73,8 +75,11 @@ impl From<Error> for Problem {
 }
 
 fn main() -> ExitCode {
-    let Command::Info(args) = Cli::parse().command;
-    let (text, problem) = match info(&args) {
+    let outcome = match Cli::parse().command {
+        Command::Info(args) => info(&args),
+        Command::Perf(args) => perf::run(&args).map(|()| (String::new(), None)),
+    };
+    let (text, problem) = match outcome {
         Ok((text, problem)) => (text, problem),
         Err(problem) => (String::new(), Some(problem)),
     };

@@ -6,14 +6,19 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// Runs `fabric` with these variables of the library and no others.
-fn run(args: &[&str], variables: &[(&str, &str)]) -> Output {
+/// `fabric` with none of the library's variables.
+fn fabric() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fabric"));
     let colour = ["CLICOLOR_FORCE", "CLICOLOR", "NO_COLOR"];
     for name in fabric::VARIABLES.iter().map(|variable| variable.name).chain(colour) {
         command.env_remove(name);
     }
-    command.args(args).envs(variables.iter().copied()).output().unwrap()
+    command
+}
+
+/// Runs it with these variables of the library and no others.
+fn run(args: &[&str], variables: &[(&str, &str)]) -> Output {
+    fabric().args(args).envs(variables.iter().copied()).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -168,4 +173,19 @@ fn help_teaches() {
     let output = run(&["info", "--help"], &[]);
     let out = text(&output.stdout);
     assert!(out.contains("Examples:") && out.contains("Exit codes:"), "{out}");
+}
+
+#[test]
+fn a_full_disk_is_told_and_a_reader_that_has_enough_is_none() {
+    for args in [&["info"][..], &["info", "--json"], &["info", "--env", "--json"]] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let output = fabric().args(args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+        let told = text(&output.stderr);
+        assert!(told.contains("No space left on device"), "{args:?}: {told}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = fabric().args(args).stdout(writer).output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "{args:?}");
+    }
 }

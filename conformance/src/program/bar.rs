@@ -1,26 +1,45 @@
-//! A progress bar on stderr, if that is a terminal.
+//! How far the run is, on stderr: a progress bar on a terminal; elsewhere failures as they come, and a line a minute.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
 
 use conformance::{Case, CaseResult, Progress, Status};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::style::Style;
 
+/// How often a log hears of a long run.
+const LINE_EVERY: Duration = Duration::from_secs(60);
+
 /// Shows how far the run is, and each failure as it comes.
 pub(super) struct Bar {
     bar: ProgressBar,
     style: Style,
     seed: u64,
+    failed: usize,
+    start: Instant,
+    lines: u32,
 }
 
 impl Bar {
     pub(super) fn new(seed: u64) -> Self {
         // Hidden unless stderr is a terminal.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        Bar { bar, style: Style::of(&std::io::stderr()), seed }
+        let style = Style::of(&std::io::stderr());
+        Bar { bar, style, seed, failed: 0, start: Instant::now(), lines: 0 }
     }
 
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+
+    fn tell(&self, line: &str) {
+        if self.bar.is_hidden() {
+            // Nobody may be there to hear it.
+            let _ = writeln!(std::io::stderr(), "{line}");
+        } else {
+            self.bar.println(line);
+        }
     }
 }
 
@@ -31,7 +50,7 @@ impl Progress for Bar {
             self.bar.set_style(style);
         }
         self.bar.println(self.style.faint(&format!("seed {}", self.seed)));
-        self.bar.enable_steady_tick(std::time::Duration::from_millis(200));
+        self.bar.enable_steady_tick(Duration::from_millis(200));
     }
 
     fn started(&mut self, provider: &str, case: &Case) {
@@ -39,10 +58,17 @@ impl Progress for Bar {
     }
 
     fn ended(&mut self, result: &CaseResult) {
-        if result.status == Status::Fail {
-            let line = format!("fail {} {}", result.provider, result.id);
-            self.bar.println(self.style.bad(&line));
-        }
         self.bar.inc(1);
+        if result.status == Status::Fail {
+            self.failed += 1;
+            self.tell(&self.style.bad(&format!("fail {} {}", result.provider, result.id)));
+        }
+        let elapsed = self.start.elapsed();
+        if self.bar.is_hidden() && elapsed >= LINE_EVERY * (self.lines + 1) {
+            self.lines = (elapsed.as_secs() / LINE_EVERY.as_secs()) as u32;
+            let (at, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+            let (minutes, failed) = (self.lines, self.failed);
+            self.tell(&format!("after {minutes} min: {at} of {all} cases, {failed} failed"));
+        }
     }
 }

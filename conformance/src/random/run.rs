@@ -6,19 +6,20 @@
 //! missing receives are posted, each connection is brought to rest by a fenced empty message in each direction, every byte
 //! of every memory is looked at, everything is dropped, and looked at once more.
 
+mod rest;
+
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fabric::{
-    Capabilities, Completion, CompletionQueue, Domain, Endpoint, EndpointAttr, EndpointId, Error,
-    Event, Memory, Op, OpKind, Recv, Region, RemoteRegion, Slice, Slices,
+    Capabilities, CompletionQueue, Domain, Endpoint, EndpointAttr, EndpointId, Error, Memory, Op,
+    Recv, Region, RemoteRegion, Slice, Slices,
 };
 
 use super::model::{Model, Run};
 use super::program::{Local, MemorySpec, OpSpec, Part, Program, Step, What};
-use crate::check::{Failed, Outcome, show};
+use crate::check::{Failed, Outcome};
 use crate::element::operation;
 use crate::pattern::Pattern;
 use crate::target::Target;
@@ -355,204 +356,6 @@ impl<'a> Running<'a> {
             self.model.received(end, parts, first + posted as u64, Err(error))?;
         }
         Ok(())
-    }
-
-    /// Takes completions, at most so many, and the events that are there. Says whether there were any.
-    fn poll(&mut self, end: usize, most: usize) -> Result<bool, Failed> {
-        let Some(spec) = self.program.connections.iter().flatten().nth(end) else {
-            return Ok(false);
-        };
-        let domain = spec.domain;
-        let mut taken = [Completion::default(); 16];
-        let most = most.min(taken.len());
-        let count = self.queues[domain].poll(&mut taken[..most])?;
-        for done in &taken[..count] {
-            self.take(domain, done)?;
-        }
-        let mut any = count > 0;
-        while let Some(event) = self.bench.domains[domain].events().poll() {
-            any = true;
-            self.event(domain, &event)?;
-        }
-        Ok(any)
-    }
-
-    fn take(&mut self, domain: usize, done: &Completion) -> Outcome {
-        let end = self.names.get(&(domain, done.endpoint)).copied();
-        let name = end.map_or("an end of nobody's".to_owned(), |end| format!("e{end}"));
-        let immediate =
-            done.immediate.map_or(String::new(), |value| format!(" immediate {value:#x}"));
-        let Completion { context, kind, status, len, .. } = done;
-        self.trace.push(format!(
-            "     {name}: {kind:?} {status:?} {len} B{immediate}, context {context}"
-        ));
-        if end.is_none() || self.model.end_of(*context) != end {
-            let own = self.model.end_of(*context);
-            return Err(Failed::new(format!("a completion of {own:?} by context"), show(done)));
-        }
-        let whole = &self.regions[self.program.regions.len()..];
-        self.model.completed(done, &|run| read(whole, run))?;
-        // At once: a moment later what was promised too early may be there.
-        if done.is_ok() && done.kind == OpKind::Recv {
-            for (memory, _) in memories_of(self.program, domain) {
-                self.look(memory)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn event(&mut self, domain: usize, event: &Event) -> Outcome {
-        let Event::Disconnected { endpoint, reason } = event else {
-            // A listener of this program that is gone has no more requests.
-            return Err(Failed::new("no event but Disconnected", show(event)));
-        };
-        let Some(&end) = self.names.get(&(domain, *endpoint)) else {
-            return Err(Failed::new("an event of an endpoint that is there", show(event)));
-        };
-        self.trace.push(format!("     e{end}: Disconnected({reason:?})"));
-        self.model.event(end, *reason)
-    }
-
-    /// Polls until everything has come that is due at this end.
-    fn wait(&mut self, end: usize) -> Outcome {
-        if end >= self.ends.len() {
-            return Ok(());
-        }
-        self.wait_until(end, |run| match run.model.owed(end) {
-            0 => None,
-            owed => Some(format!("{owed} completions of e{end}")),
-        })
-    }
-
-    fn wait_until(&mut self, end: usize, missing: impl Fn(&Self) -> Option<String>) -> Outcome {
-        let deadline = Instant::now() + PATIENCE.mul_f64(self.bench.factor);
-        while let Some(what) = missing(self) {
-            if !self.poll(end, usize::MAX)? {
-                if Instant::now() > deadline {
-                    let dump = self.dump();
-                    let within =
-                        format!("{what} within {PATIENCE:?}, stretched {}", self.bench.factor);
-                    return Err(Failed::new(within, "nothing came").with_dump(dump));
-                }
-                thread::yield_now();
-            }
-        }
-        Ok(())
-    }
-
-    fn dump(&self) -> String {
-        let ends = self.ends.iter().enumerate();
-        let ends = ends.filter_map(|(i, end)| Some(format!("e{i}: {}", end.as_ref()?.dump())));
-        ends.collect::<Vec<_>>().join("\n")
-    }
-
-    /// Everything that can end ends, everything that can be known is known, and every byte is looked at.
-    fn rest(&mut self) -> Outcome {
-        for end in 0..self.ends.len() {
-            while self.ends[end ^ 1].is_some()
-                && !self.model.is_over(end)
-                && self.model.wants_receives(end)
-            {
-                self.wait(end ^ 1)?;
-                self.receive(end ^ 1, &[self.largest(end ^ 1)])?;
-            }
-            self.wait(end)?;
-        }
-        for end in 0..self.ends.len() {
-            self.settle(end)?;
-        }
-        for end in 0..self.ends.len() {
-            self.hear(end)?;
-        }
-        (0..self.program.memories.len()).try_for_each(|memory| self.look(memory))
-    }
-
-    /// All of the largest memory on an end's side: room for whatever comes.
-    fn largest(&self, end: usize) -> Vec<Part> {
-        let domain = self.program.connections[end / 2][end % 2].domain;
-        let largest = memories_of(self.program, domain).max_by_key(|memory| memory.1.len);
-        let part = |(memory, spec): (usize, &MemorySpec)| Part {
-            region: self.program.regions.len() + memory,
-            at: 0,
-            len: spec.len,
-        };
-        largest.map(part).into_iter().collect()
-    }
-
-    /// A fenced empty message: when it is received, all before it is done, for everybody to see.
-    fn settle(&mut self, end: usize) -> Outcome {
-        let deadline = Instant::now() + PATIENCE.mul_f64(self.bench.factor);
-        let message = OpSpec {
-            what: What::Send,
-            local: Local::Parts(Vec::new()),
-            immediate: None,
-            unsignaled: false,
-            fence: true,
-            delivery_complete: false,
-        };
-        while self.ends[end].is_some() && !self.model.is_over(end) {
-            self.wait(end ^ 1)?;
-            if Instant::now() > deadline {
-                let dump = self.dump();
-                return Err(Failed::new("room for one operation, in time", "Again").with_dump(dump));
-            }
-            // Earlier messages may still wait, where the connection seemed to be over before.
-            if !self.model.has_receive(end) {
-                self.receive(end ^ 1, &[self.largest(end ^ 1)])?;
-                continue;
-            }
-            let before = self.model.owed(end);
-            self.post(end, std::slice::from_ref(&message))?;
-            if self.model.owed(end) > before {
-                self.wait(end ^ 1)?;
-                return self.wait(end);
-            }
-            // Unsignaled operations may fill the queue until the library knows that they are done.
-            self.poll(end, usize::MAX)?;
-        }
-        Ok(())
-    }
-
-    /// Waits for whatever the end of a connection still brings to this end.
-    fn hear(&mut self, end: usize) -> Outcome {
-        self.wait_until(end, |run| {
-            run.model.owes_event(end).then(|| format!("the Disconnected of e{end}"))
-        })?;
-        self.wait(end)
-    }
-
-    fn leave(&mut self) -> Outcome {
-        for end in 0..self.ends.len() {
-            if let Some(endpoint) = self.ends[end].take() {
-                drop(endpoint);
-                self.model.dropped(end);
-            }
-            self.wait(end)?;
-            self.hear(end ^ 1)?;
-        }
-        for end in 0..self.ends.len() {
-            // What is dropped has all its completions there.
-            while self.poll(end, usize::MAX)? {}
-        }
-        for end in 0..self.ends.len() {
-            let whole = &self.regions[self.program.regions.len()..];
-            self.model.finished(end, &|run| read(whole, run))?;
-        }
-        for (domain, queue) in self.queues.iter().enumerate() {
-            if queue.room() != queue.capacity() {
-                let expected =
-                    format!("room for {} completions in domain {domain}", queue.capacity());
-                return Err(Failed::new(expected, format!("{}", queue.room())));
-            }
-        }
-        (0..self.program.memories.len()).try_for_each(|memory| self.look(memory))?;
-        for at in 0..self.program.regions.len() {
-            if let Some(region) = &self.regions[at] {
-                let result = region.close();
-                self.model.close(at, result.as_ref().copied())?;
-            }
-        }
-        (0..self.program.memories.len()).try_for_each(|memory| self.look(memory))
     }
 }
 

@@ -1,6 +1,6 @@
 //! How the two ends talk: a line each to say who they are, then frames of bounded length.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ const MOST: usize = 16 << 20;
 pub(super) const CHUNK: usize = 1 << 20;
 /// No line is longer.
 const LINE: usize = 256;
-/// How long the other end may take to say who it is.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the other end may take to say who it is: it may be a guest on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What each end says first. A word size or byte order of its own would make memory mean something else there.
 fn own_line() -> String {
@@ -32,7 +32,11 @@ pub(super) fn greet(stream: &TcpStream) -> Result<(), String> {
     stream.set_nodelay(true).map_err(text)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
     say(stream, &own).map_err(text)?;
-    let theirs = read_line(stream).map_err(|error| format!("it did not say who it is: {error}"))?;
+    let silent = |error: io::Error| match error.kind() {
+        ErrorKind::WouldBlock => format!("it did not say who it is within {PATIENCE:?}"),
+        _ => format!("it did not say who it is: {error}"),
+    };
+    let theirs = read_line(stream).map_err(silent)?;
     stream.set_read_timeout(None).map_err(text)?;
     if theirs == own {
         return Ok(());

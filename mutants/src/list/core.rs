@@ -19,7 +19,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 "self.head.wrapping_sub(self.credit) < self.ring.depth + u32::from(MUTANT) {",
             ),
             // Or the ring itself would break, which is noticed in other ways.
-            edit(INFLIGHT, "depth.next_power_of_two()", "(depth + 1).next_power_of_two()"),
+            edit(
+                INFLIGHT,
+                "self.depth.next_power_of_two()",
+                "(self.depth + 1).next_power_of_two()",
+            ),
         ],
         cases: &["completion.depth_counts_untaken", "flow.sq_depth", "flow.rq_depth"],
     },

@@ -4,6 +4,7 @@ use super::{Mutant, Runs, edit};
 
 const CHECK: &str = "src/check.rs";
 const CQ: &str = "src/cq.rs";
+const MEMBERS: &str = "src/cq/members.rs";
 const ENDPOINT: &str = "src/endpoint.rs";
 const POST: &str = "src/post.rs";
 const REGION: &str = "src/region.rs";
@@ -73,7 +74,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "silent_failure",
         about: "an unsignaled operation that fails is not reported",
         runs: Runs::Tcp,
-        edits: &[edit(CQ, "report == Report::Failure && !ok", "false")],
+        edits: &[edit(MEMBERS, "report == Report::Failure && !ok", "false")],
         cases: &["completion.unsignaled_error", "completion.unsignaled_flush"],
     },
     Mutant {
@@ -87,14 +88,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "lost_immediate",
         about: "immediate data does not reach the application",
         runs: Runs::Tcp,
-        edits: &[edit(CQ, "completion.immediate = raw.immediate;", "")],
+        edits: &[edit(MEMBERS, "completion.immediate = raw.immediate;", "")],
         cases: &["send.imm", "rma.write_imm"],
     },
     Mutant {
         name: "length_of_the_receive",
         about: "a receive tells the length of its memory, not of the message",
         runs: Runs::Tcp,
-        edits: &[edit(CQ, "completion.len = raw.len as usize;", "completion.len = slot.len;")],
+        edits: &[edit(MEMBERS, "completion.len = raw.len as usize;", "completion.len = slot.len;")],
         cases: &["send.recv_larger"],
     },
     Mutant {

@@ -4,7 +4,7 @@ use super::{Mutant, Runs, edit};
 
 const CONN: &str = "provider-tcp/src/conn.rs";
 const CQ: &str = "provider-tcp/src/cq.rs";
-const DRIVE: &str = "provider-tcp/src/engine/drive.rs";
+const ENGINE: &str = "provider-tcp/src/engine/mod.rs";
 const LISTENER: &str = "provider-tcp/src/listener.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -13,9 +13,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "nothing happens on a connection unless the application polls",
         runs: Runs::Tcp,
         edits: &[edit(
-            DRIVE,
-            "conn.step(engine, &mut self.scratch, true)",
-            "if lock(&conn.state).link.is_announced() { Step::Quiet } else { conn.step(engine, &mut self.scratch, true) }",
+            ENGINE,
+            "conn.step(self, scratch, background)",
+            "if background && lock(&conn.state).link.is_announced() { Step::Quiet } else { conn.step(self, scratch, background) }",
         )],
         cases: &["progress.target_sleep", "progress.target_compute"],
     },
@@ -129,9 +129,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the thread spins while nothing happens",
         runs: Runs::Tcp,
         edits: &[edit(
-            "provider-tcp/src/engine/mod.rs",
-            "self.select(&mut selector, timeout);\n    }\n\n    fn expire",
-            "self.select(&mut selector, if MUTANT { Some(Duration::ZERO) } else { timeout });\n    }\n\n    fn expire",
+            "provider-tcp/src/engine/turns.rs",
+            "work.select(&mut selector, true)",
+            "work.select(&mut selector, !MUTANT)",
         )],
         cases: &["progress.idle_is_free"],
     },
@@ -139,18 +139,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "favourites",
         about: "some connections are served at every step, the others now and then",
         runs: Runs::Tcp,
-        edits: &[
-            edit(
-                DRIVE,
-                "conn.step(engine, &mut self.scratch, false)",
-                "if !conn.name.is_multiple_of(8) && !self.turn.is_multiple_of(1 << 14) && lock(&conn.state).link.is_announced() { at += 1; continue } else { conn.step(engine, &mut self.scratch, false) }",
-            ),
-            edit(
-                DRIVE,
-                "conn.step(engine, &mut self.scratch, true)",
-                "if !conn.name.is_multiple_of(8) && !self.turn.is_multiple_of(1 << 14) && lock(&conn.state).link.is_announced() { Step::More } else { conn.step(engine, &mut self.scratch, true) }",
-            ),
-        ],
+        edits: &[edit(
+            ENGINE,
+            "conn.step(self, scratch, background)",
+            "if !conn.name.is_multiple_of(8) && !{ static TURN: AtomicUsize = AtomicUsize::new(0); TURN.fetch_add(1, Ordering::Relaxed) }.is_multiple_of(1 << 14) && lock(&conn.state).link.is_announced() { if background { Step::More } else { Step::Dry } } else { conn.step(self, scratch, background) }",
+        )],
         cases: &["scale.fan_in"],
     },
     Mutant {

@@ -1,32 +1,31 @@
 //! Steps over the hot connections.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Engine, TICK, lock};
+use super::turns::{Turns, Work};
 use crate::adversary::Whims;
-use crate::conn::{Conn, Step};
+use crate::conn::Step;
 
 /// Bytes that are read at a time when they are not read where they belong.
 const SCRATCH: usize = 64 << 10;
 /// A poller looks at the selector every so many steps.
 const LOOK: u32 = 32;
 /// Reads without success after which a connection cools, when there are few hot ones and when many.
-const PATIENCE_FEW: u32 = 512;
+const PATIENCE_FEW: u32 = if cfg!(loom) { 0 } else { 512 };
 const PATIENCE_MANY: u32 = 2;
 const FEW: usize = 4;
 
 /// The hot connections, each with the number of reads that found nothing, and the buffer they share.
-pub(super) struct Drive {
-    hot: Vec<(Arc<Conn>, u32)>,
+pub(super) struct Drive<C> {
+    hot: Vec<(Arc<C>, u32)>,
     scratch: Box<[u8]>,
     turn: u32,
     /// Tests only: the adversary's choices.
     whims: Option<Whims>,
 }
 
-impl Drive {
+impl<C> Drive<C> {
     pub(super) fn new(whims: Option<Whims>) -> Self {
         Drive { hot: Vec::new(), scratch: vec![0; SCRATCH].into(), turn: 0, whims }
     }
@@ -37,10 +36,9 @@ impl Drive {
     }
 
     /// Tests only: how long the thread sleeps before it looks whether the application still polls.
-    #[cold]
-    pub(super) fn late_tick(&mut self) -> Duration {
+    pub(super) fn late(&mut self, tick: Duration) -> Duration {
         let times = self.whims.as_mut().map_or(0, |whims| whims.below(8));
-        TICK * (1 + times as u32)
+        tick * (1 + times as u32)
     }
 
     /// Tests only: draws who is served next of those behind `at`; false: nobody, this time.
@@ -54,22 +52,18 @@ impl Drive {
         at > 0 || !whims.once_in(3)
     }
 
-    fn absorb(&mut self, engine: &Engine) {
-        if engine.has_heated.swap(false, Ordering::AcqRel) {
-            self.hot.extend(lock(&engine.heated).drain(..).map(|conn| (conn, 0)));
-        }
+    fn absorb(&mut self, turns: &Turns<impl Work<Conn = C>>) {
+        turns.take_heated(|conn| self.hot.push((conn, 0)));
     }
 
     /// A step for an application that polls: what came is executed, what is due waits for the next step if it
     /// can, because the application may be about to send something that it can ride on.
-    pub(super) fn inline(&mut self, engine: &Engine) {
+    pub(super) fn inline<W: Work<Conn = C>>(&mut self, turns: &Turns<W>, work: &W) {
         self.turn = self.turn.wrapping_add(1);
-        if (self.hot.is_empty() || self.turn.is_multiple_of(LOOK))
-            && let Ok(mut selector) = engine.selector.try_lock()
-        {
-            engine.select(&mut selector, Some(Duration::ZERO));
+        if self.hot.is_empty() || self.turn.is_multiple_of(LOOK) {
+            turns.look(work);
         }
-        self.absorb(engine);
+        self.absorb(turns);
         let patience = if self.hot.len() > FEW { PATIENCE_MANY } else { PATIENCE_FEW };
         let mut at = 0;
         loop {
@@ -77,14 +71,17 @@ impl Drive {
                 break;
             }
             let Some((conn, misses)) = self.hot.get_mut(at) else { break };
-            match conn.step(engine, &mut self.scratch, false) {
+            W::heat(conn).begin();
+            match work.step(conn, &mut self.scratch, false) {
                 Step::Quiet => *misses += 1,
                 Step::Dry | Step::More => *misses = 0,
                 Step::Over => *misses = u32::MAX,
             }
             if *misses > patience {
                 let (conn, _) = self.hot.swap_remove(at);
-                cool(engine, &conn);
+                if W::heat(&conn).cool() {
+                    turns.heat_from_outside(&conn);
+                }
             } else {
                 at += 1;
             }
@@ -92,29 +89,25 @@ impl Drive {
     }
 
     /// A step for the thread: everything that is due goes out. Says whether more is to be done at once.
-    pub(super) fn background(&mut self, engine: &Engine) -> bool {
-        self.absorb(engine);
+    pub(super) fn background<W: Work<Conn = C>>(&mut self, turns: &Turns<W>, work: &W) -> bool {
+        self.absorb(turns);
         let mut at = 0;
         loop {
             if self.whims.is_some() {
                 self.draw(at);
             }
             let Some((conn, _)) = self.hot.get_mut(at) else { break };
-            match conn.step(engine, &mut self.scratch, true) {
+            W::heat(conn).begin();
+            match work.step(conn, &mut self.scratch, true) {
                 Step::More => at += 1,
                 _ => {
                     let (conn, _) = self.hot.swap_remove(at);
-                    cool(engine, &conn);
+                    if W::heat(&conn).cool() {
+                        turns.heat(&conn);
+                    }
                 }
             }
         }
-        at > 0 || engine.has_heated.load(Ordering::Acquire)
-    }
-}
-
-/// Takes a connection off the hot list, unless the selector has just named it.
-fn cool(engine: &Engine, conn: &Arc<Conn>) {
-    if conn.cool() {
-        engine.heat(conn);
+        at > 0 || turns.has_heated()
     }
 }

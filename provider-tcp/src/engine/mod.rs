@@ -1,28 +1,17 @@
-//! The engine of a domain: who drives its connections.
+//! The engine of a domain: what has a socket, the thread that serves it, and what both need.
 //!
-//! A step reads what came, executes it, and writes what is due. Whoever polls a completion queue runs steps
-//! inline; the domain's thread runs them when nobody polls. `polled` is the sign between the two:
-//!
-//! - a poll sets it, `arm` clears it and wakes the thread;
-//! - the thread looks once a tick and clears it. Found set: somebody polls, so it stays away. Found clear:
-//!   nobody has polled for a tick, so it takes over, and then it blocks in the selector and costs nothing.
-//!
-//! While the thread looks once a tick (`ticking`), an acknowledgement or credit that is due may wait for a
-//! frame to ride on: the next poll sends it, or the thread when it takes over. While the thread blocks in
-//! the selector nobody would, so then everything goes out at once.
-//!
-//! Connections where something happened are `hot`: a step reads them directly. The selector is
-//! edge-triggered; a connection leaves the hot list only after a read that found it dry, so that the next
-//! byte is a new edge. Locks, in order: `drive`, a connection, then leaves (rings, tables, the event sink).
-//! The selector's lock is only tried by pollers, because the thread sleeps with it.
+//! Who drives the connections when is `turns`; what a step is, `drive` and `conn`. Locks, in order: those of `turns`
+//! (its `drive`, a connection, then leaves), tables, the event sink.
 
 mod drive;
+mod heat;
 mod selector;
 mod timers;
+mod turns;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -33,13 +22,16 @@ use mio::{Interest, Registry, Token, Waker};
 
 use crate::NAME;
 use crate::adversary::Whims;
-use crate::conn::Conn;
+use crate::conn::{Conn, Step};
 use crate::listener::{Door, Inbound};
 use crate::region::Table;
-use drive::Drive;
+use crate::sync::Mutex;
+pub(crate) use crate::sync::lock;
+pub(crate) use heat::Heat;
 use selector::Selector;
 pub(crate) use timers::Timer;
 use timers::Timers;
+use turns::{Turns, Work};
 
 /// How often the thread looks whether the application still polls.
 const TICK: Duration = Duration::from_millis(1);
@@ -73,27 +65,11 @@ pub(crate) struct Engine {
     next_member: AtomicUsize,
     pub(crate) requests: Mutex<HashMap<RequestId, Arc<Inbound>>>,
     next_request: AtomicU64,
-    drive: Mutex<Drive>,
-    /// Connections that become hot with the next step.
-    heated: Mutex<Vec<Arc<Conn>>>,
-    has_heated: AtomicBool,
-    selector: Mutex<Selector>,
+    turns: Turns<Engine>,
     registry: Registry,
-    waker: Waker,
     timers: Mutex<Timers>,
-    polled: AtomicBool,
-    ticking: AtomicBool,
-    /// Whether the thread sleeps through a tick; with it the condition that ends the sleep early.
-    dozing: Mutex<bool>,
-    roused: Condvar,
-    stop: AtomicBool,
     /// Tests only: the seed of the adversary.
     adversary: Option<u64>,
-}
-
-/// Locks, whatever a panic elsewhere left: every structure here is whole between statements.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Engine {
@@ -115,18 +91,9 @@ impl Engine {
             next_member: AtomicUsize::new(1),
             requests: Mutex::default(),
             next_request: AtomicU64::new(1),
-            drive: Mutex::new(Drive::new(adversary.map(|seed| Whims::new(seed, 0)))),
-            heated: Mutex::default(),
-            has_heated: AtomicBool::new(false),
-            selector: Mutex::new(selector),
+            turns: Turns::new(selector, waker, adversary.map(|seed| Whims::new(seed, 0))),
             registry,
-            waker,
             timers: Mutex::default(),
-            polled: AtomicBool::new(false),
-            ticking: AtomicBool::new(false),
-            dozing: Mutex::new(false),
-            roused: Condvar::new(),
-            stop: AtomicBool::new(false),
             adversary,
         }))
     }
@@ -142,10 +109,7 @@ impl Engine {
 
     /// Ends the thread and closes every socket.
     pub(crate) fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
-        self.rouse();
-        // It fails only when its descriptor is gone, and then the thread is too.
-        let _ = self.waker.wake();
+        self.turns.stop();
     }
 
     pub(crate) fn clear(&self) {
@@ -158,8 +122,7 @@ impl Engine {
             }
         }
         lock(&self.requests).clear();
-        lock(&self.drive).clear();
-        lock(&self.heated).clear();
+        self.turns.clear();
     }
 
     pub(crate) fn stats(&self) -> &Arc<Stats> {
@@ -217,88 +180,45 @@ impl Engine {
         let nearest = lock(&self.timers).add(Instant::now() + after, name, timer);
         if nearest {
             // The thread may be asleep in the selector until a later deadline.
-            let _ = self.waker.wake();
+            self.turns.wake();
         }
     }
 
     /// Whether what is due can wait for a frame to ride on.
     #[inline]
     pub(crate) fn can_wait(&self) -> bool {
-        self.ticking.load(Ordering::SeqCst)
+        self.turns.can_wait()
     }
 
     /// An application polls.
     #[inline]
     pub(crate) fn note_poll(&self) {
-        if !self.polled.load(Ordering::Relaxed) {
-            self.polled.store(true, Ordering::Relaxed);
-        }
+        self.turns.note_poll();
     }
 
     /// An application polls and found nothing: run a step.
     #[inline]
     pub(crate) fn poll(&self) {
-        self.note_poll();
-        if let Ok(mut drive) = self.drive.try_lock() {
-            drive.inline(self);
-        }
+        self.turns.poll(self);
     }
 
     /// The application stops polling: the thread takes over now.
     pub(crate) fn hand_over(&self) {
-        self.polled.store(false, Ordering::Release);
-        self.rouse();
+        self.turns.hand_over();
     }
 
-    fn rouse(&self) {
-        let mut dozing = lock(&self.dozing);
-        if std::mem::take(&mut *dozing) {
-            self.roused.notify_one();
-        }
-    }
-
-    /// Makes a connection part of the next step.
+    /// Makes a connection part of the next step, whoever takes it.
     pub(crate) fn heat(&self, conn: &Arc<Conn>) {
-        if conn.mark_hot() {
-            lock(&self.heated).push(conn.clone());
-            self.has_heated.store(true, Ordering::Release);
-        }
+        self.turns.heat_from_outside(conn);
     }
 
-    /// As [`heat`](Engine::heat), for who is not part of a step: if the thread has taken over meanwhile it is
-    /// woken to look. (It clears `ticking` before it looks at `has_heated`; here it is the other way round.)
-    pub(crate) fn heat_from_outside(&self, conn: &Arc<Conn>) {
-        if conn.mark_hot() {
-            lock(&self.heated).push(conn.clone());
-            self.has_heated.store(true, Ordering::SeqCst);
-            if !self.can_wait() {
-                // It fails only when its descriptor is gone, and then the thread is too.
-                let _ = self.waker.wake();
-            }
-        }
-    }
-
-    /// Waits for what the selector reports, and heats the connections it names.
-    fn select(&self, selector: &mut Selector, timeout: Option<Duration>) {
-        self.stats.system_calls.add(1);
-        for (token, ended) in selector.select(timeout) {
-            if token == WAKE {
-                continue;
-            }
-            match self.member(token.0) {
-                Some(Member::Conn(conn)) => {
-                    conn.note_event(ended);
-                    self.heat(&conn);
-                }
-                Some(Member::Door(door)) => door.ready(self),
-                Some(Member::Inbound(inbound)) => inbound.ready(self),
-                None => {}
-            }
-        }
+    /// Leaves what is due on a connection to its next step; false: it is to be done now.
+    pub(crate) fn leave_to_step(&self, conn: &Arc<Conn>) -> bool {
+        self.turns.leave_to_step(conn)
     }
 
     fn run(&self) {
-        while !self.stop.load(Ordering::Acquire) {
+        while !self.turns.is_stopped() {
             let turn = std::panic::AssertUnwindSafe(|| self.turn());
             if std::panic::catch_unwind(turn).is_err() {
                 self.fail();
@@ -309,33 +229,8 @@ impl Engine {
     /// One turn of the thread.
     fn turn(&self) {
         self.expire();
-        let tick = if self.adversary.is_some() { lock(&self.drive).late_tick() } else { TICK };
-        // The look and the doze are one step for `hand_over`, which clears the sign before it locks: either it
-        // is seen clear here, or the doze is ended.
-        let mut dozing = lock(&self.dozing);
-        if self.polled.swap(false, Ordering::AcqRel) {
-            *dozing = true;
-            self.ticking.store(true, Ordering::SeqCst);
-            let (mut dozing, _) = self
-                .roused
-                .wait_timeout_while(dozing, tick, |dozing| *dozing)
-                .unwrap_or_else(PoisonError::into_inner);
-            *dozing = false;
-            return;
-        }
-        drop(dozing);
-        self.ticking.store(false, Ordering::SeqCst);
-        let more = lock(&self.drive).background(self);
-        if more {
-            return;
-        }
-        let next = lock(&self.timers).next();
-        let timeout = next.map(|at| at.saturating_duration_since(Instant::now()));
-        let mut selector = lock(&self.selector);
-        if self.stop.load(Ordering::Acquire) || self.has_heated.load(Ordering::SeqCst) {
-            return;
-        }
-        self.select(&mut selector, timeout);
+        let tick = if self.adversary.is_some() { self.turns.late_tick(TICK) } else { TICK };
+        self.turns.turn(self, tick);
     }
 
     fn expire(&self) {
@@ -343,7 +238,7 @@ impl Engine {
             let expired = lock(&self.timers).expired(Instant::now());
             let Some((name, timer)) = expired else { break };
             match self.member(name) {
-                Some(Member::Conn(conn)) if timer == Timer::PutOff => self.heat(&conn),
+                Some(Member::Conn(conn)) if timer == Timer::PutOff => self.turns.heat(&conn),
                 Some(Member::Conn(conn)) => conn.expired(self, timer),
                 Some(Member::Door(door)) => door.ready(self),
                 Some(Member::Inbound(inbound)) => inbound.expired(self),
@@ -380,13 +275,53 @@ impl Engine {
             "engine: {} connections, {doors} listeners, {inbound} half-open, {} regions, polled: {}\n{}",
             lines.len(),
             self.regions.len(),
-            self.polled.load(Ordering::Relaxed),
+            self.turns.is_polled(),
             lines.join("\n")
         )
     }
 
     pub(crate) fn closed() -> Error {
         Error::InvalidState(Failure::new("use domain", "the domain is closing").of(NAME))
+    }
+}
+
+impl Work for Engine {
+    type Conn = Conn;
+    type Selector = Selector;
+    type Waker = Waker;
+
+    fn heat(conn: &Conn) -> &Heat {
+        &conn.heat
+    }
+
+    #[inline]
+    fn step(&self, conn: &Arc<Conn>, scratch: &mut [u8], background: bool) -> Step {
+        conn.step(self, scratch, background)
+    }
+
+    fn select(&self, selector: &mut Selector, block: bool) {
+        let next = if block { lock(&self.timers).next() } else { None };
+        let until = next.map(|at| at.saturating_duration_since(Instant::now()));
+        self.stats.system_calls.add(1);
+        for (token, ended) in selector.select(if block { until } else { Some(Duration::ZERO) }) {
+            if token == WAKE {
+                continue;
+            }
+            match self.member(token.0) {
+                Some(Member::Conn(conn)) => {
+                    conn.note_event(ended);
+                    self.turns.heat(&conn);
+                }
+                Some(Member::Door(door)) => door.ready(self),
+                Some(Member::Inbound(inbound)) => inbound.ready(self),
+                None => {}
+            }
+        }
+    }
+
+    fn wake(waker: &Waker) {
+        // It fails only when its descriptor is gone, and then the thread is too.
+        let _ = waker.wake();
     }
 }
 

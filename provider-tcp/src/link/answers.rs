@@ -1,6 +1,6 @@
 //! The initiator's side: what the peer answers, and completions in posting order.
 
-use fabric_core::{Segment, SendOp, Status, memory};
+use fabric_core::{SendOp, Status, memory};
 use smallvec::SmallVec;
 
 use super::Link;
@@ -54,8 +54,9 @@ impl Link {
         let entry = self.sends.answering(seq)?;
         entry.done = true;
         let bytes = old.to_ne_bytes();
-        let (mut runs, len) = (SmallVec::<[Run; 8]>::new(), entry.len.min(8));
-        scatter(&entry.segments, 0, len, usize::MAX, &mut runs);
+        let (span, len) = (entry.span, entry.len.min(8));
+        let mut runs = SmallVec::<[Run; 8]>::new();
+        self.sends.segments.scatter(span, 0, len, usize::MAX, &mut runs);
         // The value's low bytes, whichever end they are at.
         let mut value =
             if cfg!(target_endian = "little") { &bytes[..len] } else { &bytes[8 - len..] };
@@ -67,28 +68,4 @@ impl Link {
         }
         Ok(())
     }
-}
-
-/// The runs of `segments` that hold `len` bytes from `skip` on, at most `most` of them; gives their length.
-pub(super) fn scatter(
-    segments: &[Segment],
-    mut skip: usize,
-    len: usize,
-    most: usize,
-    runs: &mut SmallVec<[Run; 8]>,
-) -> usize {
-    let mut left = len;
-    for segment in segments {
-        if left == 0 || runs.len() >= most {
-            break;
-        }
-        if skip >= segment.len {
-            skip -= segment.len;
-            continue;
-        }
-        let part = left.min(segment.len - skip);
-        runs.push((segment.addr.wrapping_add(skip), part));
-        (skip, left) = (0, left - part);
-    }
-    len - left
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use fabric_core::memory;
 use smallvec::SmallVec;
 
-use super::answers::scatter;
 use super::sends::Breach;
 use super::target::{Message, Place};
 use super::{Link, Phase};
@@ -127,7 +126,7 @@ impl Link {
         let len = match to {
             To::Message => match &self.incoming.message {
                 Some(Message { place: Place::Receive(receive), done, .. }) => {
-                    scatter(&receive.segments, *done, left, MAX_RUNS - 1, runs)
+                    self.recvs.segments.scatter(receive.span, *done, left, MAX_RUNS - 1, runs)
                 }
                 Some(Message { place: Place::Write { entry, addr, .. }, done, .. }) => {
                     runs.push((entry.at(addr + *done as u64), left));
@@ -136,7 +135,10 @@ impl Link {
                 _ => 0,
             },
             To::Read { seq, .. } => match self.sends.answering(seq) {
-                Ok(entry) => scatter(&entry.segments, entry.answered, left, MAX_RUNS - 1, runs),
+                Ok(entry) => {
+                    let (span, skip) = (entry.span, entry.answered);
+                    self.sends.segments.scatter(span, skip, left, MAX_RUNS - 1, runs)
+                }
                 Err(_) => 0,
             },
             To::Old { .. } => 0,
@@ -263,7 +265,8 @@ impl Link {
         match to {
             To::Message => match &self.incoming.message {
                 Some(Message { place: Place::Receive(receive), done, .. }) => {
-                    scatter(&receive.segments, *done, bytes.len(), usize::MAX, &mut runs);
+                    let (span, len) = (receive.span, bytes.len());
+                    self.recvs.segments.scatter(span, *done, len, usize::MAX, &mut runs);
                     store(&runs, bytes);
                 }
                 Some(Message { place: Place::Write { entry, addr, .. }, done, seq, .. }) => {
@@ -278,7 +281,8 @@ impl Link {
             },
             To::Read { seq, .. } => {
                 let entry = self.sends.answering(seq)?;
-                scatter(&entry.segments, entry.answered, bytes.len(), usize::MAX, &mut runs);
+                let (span, skip) = (entry.span, entry.answered);
+                self.sends.segments.scatter(span, skip, bytes.len(), usize::MAX, &mut runs);
                 store(&runs, bytes);
             }
             To::Old { .. } => self.incoming.partial.extend_from_slice(bytes),

@@ -3,7 +3,7 @@
 //! Posts and received bytes go in; bytes to transmit, completions and events come out. A link knows no
 //! socket, no clock and no thread, so tests drive two of them against each other byte by byte.
 //!
-//! - `sends`: the send queue and what of it is on its way; `recvs`: the receive queue;
+//! - `sends`: the send queue and what of it is on its way; `recvs`: the receive queue; `segments` of both;
 //! - `outgoing`: the stream to the peer, as runs of memory; `transmit`: cutting requests and answers into it;
 //! - `incoming`: frames from the peer; `target`: executing its requests; `answers`: taking its answers;
 //! - `close`: how a connection ends.
@@ -13,6 +13,7 @@ mod close;
 mod incoming;
 mod outgoing;
 mod recvs;
+mod segments;
 mod sends;
 mod target;
 #[cfg(test)]
@@ -170,10 +171,12 @@ impl Link {
     /// Hands the completions made to their rings. The last thing that every entry point does.
     pub(crate) fn deliver(&mut self) {
         if !self.made_recvs.is_empty() {
-            self.around.recv_ring.push(self.made_recvs.drain(..));
+            self.around.recv_ring.push(&self.made_recvs);
+            self.made_recvs.clear();
         }
         if !self.made_sends.is_empty() {
-            self.around.send_ring.push(self.made_sends.drain(..));
+            self.around.send_ring.push(&self.made_sends);
+            self.made_sends.clear();
         }
     }
 

@@ -106,6 +106,16 @@ impl Outgoing {
         &mut self,
         write: impl FnOnce(&[Run]) -> Result<usize, E>,
     ) -> Option<Result<usize, E>> {
+        if self.pieces.len() == 1
+            && let Some(Piece::Copied(len)) = self.pieces.front()
+        {
+            // Small frames, the usual thing.
+            let result = write(&[(self.buffer[self.spent..].as_ptr().cast_mut(), *len)]);
+            if let Ok(bytes) = &result {
+                self.spend(*bytes);
+            }
+            return Some(result);
+        }
         let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
         let mut passes: SmallVec<[Pass<'_>; 2]> = SmallVec::new();
         let mut spent = self.spent;
@@ -136,6 +146,10 @@ impl Outgoing {
 
     fn spend(&mut self, mut bytes: usize) {
         self.queued -= bytes;
+        if self.queued == 0 {
+            self.pieces.clear();
+            bytes = 0;
+        }
         while bytes > 0 {
             let Some(piece) = self.pieces.front_mut() else { break };
             let part = match piece {

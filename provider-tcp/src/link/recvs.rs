@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 use fabric_core::work::total_len;
-use fabric_core::{RecvWork, Segment, Token};
-use smallvec::SmallVec;
+use fabric_core::{RecvWork, Token};
+
+use super::segments::{Segments, Span};
 
 /// A posted receive.
 pub(super) struct Receive {
     pub(super) token: Token,
-    pub(super) segments: SmallVec<[Segment; 4]>,
+    pub(super) span: Span,
     pub(super) len: usize,
 }
 
@@ -17,6 +18,8 @@ pub(super) struct Receive {
 #[derive(Default)]
 pub(super) struct Recvs {
     queue: VecDeque<Receive>,
+    /// Of those in the queue, and of the one that was taken last, into which a message may be coming.
+    pub(super) segments: Segments,
     /// Receives posted so far, as many of them as the peer was told, and those that were matched.
     posted: u32,
     told: u32,
@@ -27,7 +30,7 @@ impl Recvs {
     pub(super) fn push(&mut self, work: &RecvWork<'_>) {
         self.queue.push_back(Receive {
             token: work.token,
-            segments: SmallVec::from_slice(work.segments),
+            span: self.segments.push(work.segments),
             len: total_len(work.segments),
         });
         self.posted = self.posted.wrapping_add(1);
@@ -58,7 +61,9 @@ impl Recvs {
             return None;
         }
         self.matched = self.matched.wrapping_add(1);
-        self.queue.pop_front()
+        let receive = self.queue.pop_front()?;
+        self.segments.forget_before(receive.span);
+        Some(receive)
     }
 
     /// The next receive, to cancel it.

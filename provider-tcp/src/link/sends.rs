@@ -6,15 +6,16 @@
 use std::collections::VecDeque;
 
 use fabric_core::work::total_len;
-use fabric_core::{RawCompletion, Segment, SendFlags, SendOp, SendWork, Token, memory};
-use smallvec::SmallVec;
+use fabric_core::{RawCompletion, SendFlags, SendOp, SendWork, Token, memory};
+
+use super::segments::{Segments, Span};
 
 /// An operation of the send queue.
 pub(super) struct Entry {
     pub(super) token: Token,
     pub(super) op: SendOp,
     pub(super) flags: SendFlags,
-    pub(super) segments: SmallVec<[Segment; 4]>,
+    pub(super) span: Span,
     /// Payload bytes.
     pub(super) len: usize,
     /// The bytes of an inject that could not be transmitted at once.
@@ -45,6 +46,7 @@ impl Entry {
 #[derive(Default)]
 pub(super) struct Sends {
     entries: VecDeque<Entry>,
+    pub(super) segments: Segments,
     /// The number of the first entry.
     first: u32,
     /// Entries from the front that were transmitted in full.
@@ -82,7 +84,7 @@ impl Sends {
             token: work.token,
             op: work.op,
             flags: work.flags,
-            segments: SmallVec::from_slice(work.segments),
+            span: self.segments.push(work.segments),
             len: total_len(work.segments),
             injected: None,
             answered: 0,
@@ -100,16 +102,18 @@ impl Sends {
                 break;
             }
             let mut bytes = vec![0; entry.len].into_boxed_slice();
-            if let [segment] = entry.segments[..] {
+            if let Some(segment) = self.segments.first_of(entry.span) {
                 // SAFETY: within the post that brought the entry, the caller's bytes are still borrowed.
                 unsafe { memory::load(segment.addr, &mut bytes) };
-            }
-            let addr = bytes.as_mut_ptr();
-            if let Some(segment) = entry.segments.first_mut() {
-                segment.addr = addr;
+                segment.addr = bytes.as_mut_ptr();
             }
             entry.injected = Some(bytes);
         }
+    }
+
+    /// Whether every operation was transmitted.
+    pub(super) fn nothing_waits(&self) -> bool {
+        self.started == self.entries.len()
     }
 
     /// The operation to transmit next, if it may be, with its number and how many of its bytes went before.
@@ -183,6 +187,7 @@ impl Sends {
     /// Takes the oldest operation, however far it is.
     pub(super) fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
+        self.segments.forget_before(entry.span);
         if self.started > 0 {
             self.started -= 1;
             self.reads -= u32::from(entry.is_read());

@@ -138,7 +138,9 @@ impl Link {
                 receive.map(|receive| received(receive.token, total as u32, imm, true))
             }
         };
-        self.made_recvs.extend(completion);
+        if let Some(completion) = completion {
+            self.made_recvs.push(completion);
+        }
     }
 
     pub(super) fn execute_read(

@@ -18,6 +18,9 @@ const COPY: usize = 2048;
 impl Link {
     /// Cuts as much as may be transmitted now into the stream.
     pub(crate) fn fill(&mut self) {
+        if self.answers.is_empty() && self.sends.nothing_waits() && self.phase == Phase::Open {
+            return;
+        }
         while self.outgoing.queued() < MOST_QUEUED {
             // In turn, so that neither direction of work starves the other.
             let answer = !self.put_off.answers && self.cut_answer();
@@ -58,7 +61,7 @@ impl Link {
         self.outgoing.copied(|buffer| header.encode(buffer));
         let copy = payload <= COPY || entry.flags.contains(SendFlags::INJECT);
         let (mut skip, mut left) = (cut, payload);
-        for segment in &entry.segments {
+        for segment in self.sends.segments.of(entry.span) {
             if left == 0 {
                 break;
             }

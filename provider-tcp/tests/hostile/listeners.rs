@@ -67,6 +67,58 @@ fn who_hangs_up_refuses() {
 }
 
 #[test]
+fn who_resets_refuses() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let side = Side::new();
+    let endpoint = side.endpoint();
+    endpoint.connect(listener.local_addr().unwrap(), &[]).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.read_exact(&mut [0; 20]).unwrap();
+    // Closing it with no time to linger is a reset.
+    socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(stream);
+    let error = endpoint.wait_connected(SOON).unwrap_err();
+    assert!(matches!(error, Error::Refused), "{error:?}");
+}
+
+/// The sockets of this process that are bound to an address.
+fn sockets_at(addr: std::net::SocketAddr) -> Vec<socket2::Socket> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
+        let Ok(fd) = entry.unwrap().file_name().into_string().unwrap().parse() else { continue };
+        // SAFETY: only copied, which tells if it has been closed meanwhile.
+        let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+        let Ok(copy) = borrowed.try_clone_to_owned() else { continue };
+        let socket = socket2::Socket::from(copy);
+        if socket.local_addr().is_ok_and(|local| local.as_socket() == Some(addr)) {
+            found.push(socket);
+        }
+    }
+    found
+}
+
+#[test]
+fn a_traffic_class_is_the_sockets() {
+    for ip in ["127.0.0.1:0", "[::1]:0"] {
+        let (server, client) = (Side::new(), Side::new());
+        let Ok(listener) = server.domain.listen(ip.parse().unwrap()) else { continue };
+        let build =
+            |side: &Side| side.domain.endpoint().traffic_class(0x28).build(&side.queue).unwrap();
+        let (endpoint, peer) = (build(&client), build(&server));
+        endpoint.connect(listener.local_addr(), &[]).unwrap();
+        listener.accept(SOON).unwrap().accept(&peer, &[]).unwrap();
+        endpoint.wait_connected(SOON).unwrap();
+        let sockets = sockets_at(endpoint.local_addr().unwrap());
+        assert_eq!(sockets.len(), 1);
+        for socket in sockets {
+            let v6 = endpoint.local_addr().unwrap().is_ipv6();
+            let class = if v6 { socket.tclass_v6() } else { socket.tos_v4() };
+            assert_eq!(class.unwrap(), 0x28, "{ip}");
+        }
+    }
+}
+
+#[test]
 fn dumps_show_where_connections_stand() {
     let scene = Scene::new();
     let (_stream, guest) = scene.guest();

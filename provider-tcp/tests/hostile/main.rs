@@ -4,5 +4,6 @@
 
 mod frames;
 mod greetings;
+mod hangups;
 mod listeners;
 mod scene;

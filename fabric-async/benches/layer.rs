@@ -1,0 +1,208 @@
+//! What the asynchronous layer costs over the poll API, side by side in one run.
+//!
+//! `cargo bench -p fabric-async --bench layer`. Both ends are on one queue, and one thread, of this process: so the
+//! figures hold on a busy machine too. `FABRIC_PROVIDER` chooses the provider; set `FABRIC_BENCH_ADDRESS` if that is not reached by 127.0.0.1. Each line is the median of
+//! several rounds in which the two take turns, since machines have moods.
+
+#![allow(clippy::unwrap_used)] // what fails here ends the benchmark
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Instant;
+
+use fabric::{Access, Completion, CompletionQueue, Domain, Endpoint, Hints, Region, RemoteRegion};
+use fabric_async::{Connection, Node, Wait, block_on};
+
+const ROUNDS: usize = 11;
+const PINGS: usize = 1000;
+const WRITE: usize = 1 << 20;
+const WRITES: usize = 100;
+/// Writes under way at a time.
+const WINDOW: usize = 8;
+
+fn address() -> SocketAddr {
+    let ip = std::env::var("FABRIC_BENCH_ADDRESS").unwrap_or_else(|_| "127.0.0.1".to_owned());
+    format!("{ip}:0").parse().unwrap()
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+// ------------------------------------------------------------------------------------------ poll API
+
+/// Both ends, on one domain and one queue.
+struct Ends {
+    ends: [Endpoint; 2],
+    queue: CompletionQueue,
+    region: Region,
+    remote: RemoteRegion,
+}
+
+impl Ends {
+    fn new() -> Self {
+        let domain = Domain::open(&Hints::default()).unwrap();
+        let queue = domain.completion_queue(1024).unwrap();
+        let end = || domain.endpoint().build(&queue).unwrap();
+        let ends = [end(), end()];
+        let listener = domain.listen(address()).unwrap();
+        ends[0].connect(listener.local_addr(), b"").unwrap();
+        listener.accept(None).unwrap().accept(&ends[1], b"").unwrap();
+        ends.iter().for_each(|end| drop(end.wait_connected(None).unwrap()));
+        let region = domain.alloc((WINDOW + 1) * WRITE, Access::ALL).unwrap();
+        region.fill(1).unwrap();
+        let remote = region.remote();
+        for end in &ends {
+            (0..8).for_each(|_| end.recv(region.slice(64..128), 2).unwrap());
+        }
+        Ends { ends, queue, region, remote }
+    }
+
+    /// Microseconds of one way.
+    fn pings(&self) -> f64 {
+        let mut out = [Completion::default(); 64];
+        let start = Instant::now();
+        for way in 0..2 * PINGS {
+            let (from, to) = (&self.ends[way % 2], &self.ends[(way + 1) % 2]);
+            from.send(self.region.slice(..64), 1).unwrap();
+            let mut left = 2;
+            while left > 0 {
+                let count = self.queue.poll(&mut out).unwrap();
+                assert!(out[..count].iter().all(Completion::is_ok));
+                left -= count;
+            }
+            to.recv(self.region.slice(64..128), 2).unwrap();
+        }
+        start.elapsed().as_secs_f64() * 1e6 / PINGS as f64 / 2.0
+    }
+}
+
+fn poll_writes(a: &Ends) -> f64 {
+    let start = Instant::now();
+    let (mut posted, mut done) = (0, 0);
+    let mut out = [Completion::default(); 16];
+    while done < WRITES {
+        while posted < WRITES && posted - done < WINDOW {
+            // From as many buffers as the layer has under way.
+            let from = (posted % WINDOW + 1) * WRITE;
+            let slice = a.region.slice(from..from + WRITE);
+            a.ends[0].write(slice, a.remote.at(0), 1).unwrap();
+            posted += 1;
+        }
+        done += a.queue.poll(&mut out).unwrap();
+    }
+    (WRITES * WRITE) as f64 / start.elapsed().as_secs_f64() / 1e9
+}
+
+// ----------------------------------------------------------------------------------------- the layer
+
+/// Both ends, on one node.
+fn async_pair(wait: Wait) -> (Connection, Connection) {
+    let node = Node::builder().wait(wait).leases(false).build().unwrap();
+    let listener = block_on(node.listen(address())).unwrap();
+    let to = listener.local_addr();
+    std::thread::scope(|scope| {
+        let accepting = scope.spawn(|| block_on(listener.accept()).unwrap());
+        (block_on(node.connect(to)).unwrap(), accepting.join().unwrap())
+    })
+}
+
+/// Microseconds of one way: until the receiver has the message, and the sender knows.
+fn async_pings(a: &Connection, b: &Connection) -> f64 {
+    block_on(async {
+        let mut buffer = a.alloc(64).unwrap();
+        let start = Instant::now();
+        for way in 0..2 * PINGS {
+            let (from, to) = if way % 2 == 0 { (a, b) } else { (b, a) };
+            let mut send = pin!(from.send(buffer));
+            let (mut sent, mut received) = (None, None);
+            let mut recv = pin!(to.recv());
+            poll_fn(|cx| {
+                if sent.is_none()
+                    && let Poll::Ready(done) = send.as_mut().poll(cx)
+                {
+                    sent = Some(done.unwrap());
+                }
+                if received.is_none()
+                    && let Poll::Ready(done) = recv.as_mut().poll(cx)
+                {
+                    received = Some(done.unwrap());
+                }
+                if sent.is_some() && received.is_some() { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            buffer = sent.unwrap();
+        }
+        start.elapsed().as_secs_f64() * 1e6 / PINGS as f64 / 2.0
+    })
+}
+
+fn async_writes(a: &Connection, to: RemoteRegion) -> f64 {
+    block_on(async {
+        let start = Instant::now();
+        let mut flying = std::collections::VecDeque::new();
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        for _ in 0..WRITES {
+            if flying.len() == WINDOW {
+                let oldest: std::pin::Pin<Box<fabric_async::Operation<_>>> =
+                    flying.pop_front().unwrap();
+                drop(oldest.await.unwrap());
+            }
+            let mut write = Box::pin(a.write(a.alloc(WRITE).unwrap(), to.at(0)));
+            if write.as_mut().poll(&mut cx).is_pending() {
+                flying.push_back(write);
+            }
+        }
+        for write in flying {
+            drop(write.await.unwrap());
+        }
+        (WRITES * WRITE) as f64 / start.elapsed().as_secs_f64() / 1e9
+    })
+}
+
+// ------------------------------------------------------------------------------------------- buffers
+
+fn nanos(times: usize, mut step: impl FnMut()) -> f64 {
+    (0..times / 10).for_each(|_| step());
+    let start = Instant::now();
+    (0..times).for_each(|_| step());
+    start.elapsed().as_nanos() as f64 / times as f64
+}
+
+fn main() {
+    let ends = Ends::new();
+    println!("over {}", Node::shared().unwrap().domain().provider());
+    for wait in [Wait::Busy, Wait::Adaptive, Wait::Blocking] {
+        let (a, b) = async_pair(wait);
+        let (mut polls, mut asyncs) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            polls.push(ends.pings());
+            asyncs.push(async_pings(&a, &b));
+        }
+        let (polls, asyncs) = (median(polls), median(asyncs));
+        let more = asyncs - polls;
+        println!("64 B one way: poll API {polls:.2} us, {wait:?} {asyncs:.2} us ({more:+.2})");
+    }
+    let (a, b) = async_pair(Wait::Busy);
+    let region = b.node().domain().alloc(WRITE, Access::ALL).unwrap();
+    let (mut polls, mut asyncs) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        polls.push(poll_writes(&ends));
+        asyncs.push(async_writes(&a, region.remote()));
+    }
+    let (polls, asyncs) = (median(polls), median(asyncs));
+    let part = asyncs / polls;
+    println!("1 MiB writes: poll API {polls:.2} GB/s, layer {asyncs:.2} GB/s ({part:.3} of it)");
+    let pool = a.node().pool().clone();
+    let domain = a.node().domain().clone();
+    for len in [64, 4096, 65536, 1 << 20] {
+        let cached = nanos(100_000, || drop(pool.alloc(len).unwrap()));
+        let registered = nanos(300, || drop(domain.alloc(len, Access::LOCAL_WRITE).unwrap()));
+        println!(
+            "a buffer of {len} B: {cached:.0} ns from the pool, {registered:.0} ns registered"
+        );
+    }
+}

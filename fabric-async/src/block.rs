@@ -1,0 +1,177 @@
+//! Pieces of registered memory: all of this crate's unsafe code, and the argument for it.
+//!
+//! An [`Extent`] is memory registered once, and cut at once into [`Block`]s that do not overlap. Nothing else in the
+//! crate reaches that memory, and each block exists once: it is neither `Clone` nor `Copy` and is made in
+//! [`Extent::cut`] alone. So whoever has a `Block` has those bytes, but for three others that could:
+//!
+//! - *A peer.* It cannot: the extent is registered with `LOCAL_WRITE` and no remote right, every provider enforces
+//!   rights, and the extent's descriptor is never given out. A block that is lent is a
+//!   [`Loan`], with a registration of its own; it gives no references, only copies, until that registration has ended.
+//! - *An operation in flight*, whose device writes (a receive, a read, the result of an atomic) or reads. To post, a block
+//!   must become a [`Flight`], which has no access to bytes. It becomes a block again by [`Flight::land`], which `ops.rs`
+//!   calls when it has taken the operation's completion, or when the post was refused: the contract of `fabric` is that
+//!   then, and not earlier, nobody touches the memory any more. A flight that is dropped without landing does not give
+//!   its memory back: it leaks, which is safe.
+//! - *Another thread of this process.* The methods take `&self` and `&mut self`, so the borrow checker sees to it.
+//!
+//! What futures do cannot break this, because they own neither blocks nor flights while an operation is under way: the
+//! table of operations does. A future that is dropped or forgotten has no say in when the memory is free.
+
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use fabric::{Access, Domain, Error, Memory, Region, Result, Slice};
+
+use crate::pool::Home;
+
+/// Memory that was registered once, without remote rights. It is deregistered when its last block is gone.
+pub(crate) struct Extent {
+    region: Region,
+    /// Where its blocks go when nobody needs them.
+    pub(crate) home: Arc<Home>,
+    pub(crate) id: u64,
+    pub(crate) class: usize,
+}
+
+/// A part of an extent that nobody else has.
+pub(crate) struct Block {
+    start: NonNull<u8>,
+    len: usize,
+    /// Bytes into the extent.
+    offset: usize,
+    extent: Arc<Extent>,
+}
+
+// SAFETY: the block is the only way to its bytes (see the top of this file), and memory has no tie to a thread.
+unsafe impl Send for Block {}
+// SAFETY: `&Block` only reads.
+unsafe impl Sync for Block {}
+
+impl Extent {
+    /// Registers `count` blocks of `len` bytes, a multiple of 64: the first, and the others.
+    pub(crate) fn cut(
+        domain: &Domain,
+        home: &Arc<Home>,
+        (id, class): (u64, usize),
+        (len, count): (usize, usize),
+    ) -> Result<(Block, Vec<Block>)> {
+        let size = len.saturating_mul(count);
+        let memory = Memory::zeroed(size)?;
+        let region = domain.register(&memory, Access::LOCAL_WRITE)?;
+        let extent = Arc::new(Extent { region, home: home.clone(), id, class });
+        let base = NonNull::new(memory.as_ptr())
+            .ok_or_else(|| Error::state("register", "memory of no length has no address"))?;
+        let block = |index: usize| {
+            let offset = index * len;
+            // SAFETY: `index < count`, so the block lies in the `len * count` bytes of the memory, which its region
+            // keeps allocated (`Memory::as_ptr`: valid for `len` bytes while a clone lives).
+            let start = unsafe { base.add(offset) };
+            Block { start, len, offset, extent: extent.clone() }
+        };
+        Ok((block(0), (1..count).map(block).collect()))
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        self.home.deregistered(self.region.len());
+    }
+}
+
+impl Block {
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) fn extent(&self) -> &Arc<Extent> {
+        &self.extent
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the range is allocated as long as the extent's region lives, and initialized (zeroed at first). While
+        // the reference lives nobody writes: no peer has the right, no operation is in flight since this is no
+        // `Flight`, and other threads have at most `&self` too.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and `&mut self` excludes other readers.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Block {
+    /// For operations that only read it (sends and writes): devices may read while this process reads.
+    #[inline]
+    pub(crate) fn source(&self, start: usize, len: usize) -> Slice<'_> {
+        self.extent.region.slice(self.offset + start..self.offset + start + len)
+    }
+}
+
+/// A block that an operation in flight may be reading or writing.
+pub(crate) struct Flight(std::mem::ManuallyDrop<Block>);
+
+impl Flight {
+    #[inline]
+    pub(crate) fn new(block: Block) -> Self {
+        Flight(std::mem::ManuallyDrop::new(block))
+    }
+
+    /// The memory, for a post.
+    #[inline]
+    pub(crate) fn slice(&self, start: usize, len: usize) -> Slice<'_> {
+        self.0.source(start, len)
+    }
+
+    /// The operation has ended: its completion was taken, its post refused, or its endpoint dropped.
+    #[inline]
+    pub(crate) fn land(self) -> Block {
+        std::mem::ManuallyDrop::into_inner(self.0)
+    }
+}
+
+/// A block that peers may reach: it has a registration of its own, with their rights, and no references to its bytes.
+pub(crate) struct Loan {
+    // Declared first: the rights end before the memory is anybody else's.
+    region: Region,
+    block: std::mem::ManuallyDrop<Block>,
+}
+
+impl Loan {
+    /// Registers the first `len` bytes of a block, at most all, for peers.
+    pub(crate) fn new(
+        domain: &Domain,
+        block: Block,
+        len: usize,
+        rights: Access,
+    ) -> Result<Loan, (Block, Error)> {
+        let part = block.offset..block.offset + len.min(block.len);
+        let access = rights | Access::LOCAL_WRITE;
+        let registered = match block.extent.region.memory() {
+            Some(memory) => domain.register_part(memory, part, access),
+            None => Err(Error::state("lend", "the memory is not the pool's")),
+        };
+        match registered {
+            Ok(region) => Ok(Loan { region, block: std::mem::ManuallyDrop::new(block) }),
+            Err(error) => Err((block, error)),
+        }
+    }
+
+    /// The memory as its registration has it: its descriptor, and copies in and out. No operation may be posted on it.
+    pub(crate) fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Ends the registration. From then on no peer reads or changes a byte (`Region`: dropping the handle of a region that
+    /// no operation of this side uses ends its rights at once), so the block is exclusive again.
+    pub(crate) fn end(self) -> Block {
+        drop(self.region);
+        std::mem::ManuallyDrop::into_inner(self.block)
+    }
+}

@@ -1,0 +1,50 @@
+//! An executor of one future, for programs without a runtime.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+struct Parked {
+    thread: Thread,
+    woken: AtomicBool,
+}
+
+impl Wake for Parked {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.woken.swap(true, Ordering::Release) {
+            self.thread.unpark();
+        }
+    }
+}
+
+/// Runs a future on this thread until it is done, sleeping whenever it waits.
+///
+/// ```
+/// # fn main() -> Result<(), fabric_async::Error> {
+/// let listener = fabric_async::block_on(fabric_async::Listener::bind("127.0.0.1:0"))?;
+/// println!("{}", listener.local_addr());
+/// # Ok(()) }
+/// ```
+///
+/// Any executor will do: the futures of this crate need none of a particular kind.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let parked = Arc::new(Parked { thread: std::thread::current(), woken: AtomicBool::new(true) });
+    let waker = Waker::from(parked.clone());
+    let mut cx = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        while !parked.woken.swap(false, Ordering::Acquire) {
+            std::thread::park();
+        }
+        if let Poll::Ready(done) = future.as_mut().poll(&mut cx) {
+            return done;
+        }
+    }
+}

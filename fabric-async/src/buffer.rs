@@ -1,0 +1,304 @@
+//! Buffers: exclusive registered memory, parts of it, and memory shared for reading.
+
+use std::fmt;
+use std::ops::{Bound, Deref, DerefMut, RangeBounds};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::block::Block;
+use crate::error::{Error, Result};
+
+/// Registered memory that is yours alone: a `[u8]` that operations take and give back.
+///
+/// It is `Send` and `'static`, has no lock and no borrow of anything. Operations take it by value, so nobody can look at it
+/// or change it while a device does; they give it back when they are done, on errors too. Dropping it returns it to its
+/// pool. It starts on a cache line (64 bytes), so values of every type can lie in it.
+///
+/// ```
+/// # fn main() -> Result<(), fabric_async::Error> {
+/// let node = fabric_async::Node::shared()?;
+/// let mut buffer = node.pool().alloc(4096)?;
+/// buffer[..5].copy_from_slice(b"hello");
+/// assert_eq!(&buffer[..5], b"hello");
+/// # Ok(()) }
+/// ```
+///
+/// While an operation has it, it is not there:
+///
+/// ```compile_fail,E0382
+/// # async fn f(conn: fabric_async::Connection, mut buffer: fabric_async::Buffer) {
+/// let sending = conn.send(buffer);
+/// buffer[0] = 1;
+/// # drop(sending);
+/// # }
+/// ```
+pub struct Buffer {
+    /// `None` has no bytes.
+    block: Option<Block>,
+    len: usize,
+}
+
+impl Buffer {
+    #[inline]
+    pub(crate) fn new(block: Block, len: usize) -> Self {
+        debug_assert!(len <= block.len());
+        Buffer { block: Some(block), len }
+    }
+
+    /// A buffer of no bytes, of no pool: what an empty message is sent from.
+    pub fn empty() -> Self {
+        Buffer { block: None, len: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn into_block(mut self) -> (Option<Block>, usize) {
+        (self.block.take(), self.len)
+    }
+
+    /// Bytes it can have without another allocation: [`resize`](Buffer::resize).
+    pub fn capacity(&self) -> usize {
+        self.block.as_ref().map_or(0, Block::len)
+    }
+
+    /// Shortens it to `len` bytes; no effect if it is not longer.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Makes it `len` bytes long, within its capacity. Bytes that come into view are what was there before.
+    ///
+    /// # Errors
+    /// `InvalidArgument` of the fabric beyond the capacity.
+    pub fn resize(&mut self, len: usize) -> Result<()> {
+        let capacity = self.capacity();
+        if len > capacity {
+            let text = format!("{len} bytes; this buffer has room for {capacity}");
+            return Err(fabric::Error::invalid("resize", text).into());
+        }
+        self.len = len;
+        Ok(())
+    }
+
+    /// Part of it, for an operation, which gives the whole buffer back.
+    ///
+    /// ```
+    /// # async fn f(conn: fabric_async::Connection) -> Result<(), fabric_async::Error> {
+    /// let buffer = conn.alloc(4096)?;
+    /// let buffer = conn.send(buffer.slice(..100)).await?;
+    /// assert_eq!(buffer.len(), 4096);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// A range that does not fit makes the operation fail, with the buffer in the error.
+    pub fn slice(self, range: impl RangeBounds<usize>) -> Part {
+        let start = match range.start_bound() {
+            Bound::Included(&at) => at,
+            Bound::Excluded(&at) => at.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&at) => at.saturating_add(1),
+            Bound::Excluded(&at) => at,
+            Bound::Unbounded => self.len,
+        };
+        Part { buffer: self, start, end }
+    }
+
+    /// Makes it read-only and shared: what goes to many peers, or is sent while it is read.
+    pub fn share(self) -> Shared {
+        Shared(Arc::new(self))
+    }
+
+    /// Its beginning, as a plain value.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), fabric_async::Error> {
+    /// # let node = fabric_async::Node::shared()?;
+    /// let mut buffer = node.pool().alloc(64)?;
+    /// buffer.view_mut::<[u64; 4]>()?[2] = 7;
+    /// assert_eq!(buffer.view::<[u64; 4]>()?[2], 7);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` of the fabric if it is shorter than the value.
+    pub fn view<T: FromBytes + KnownLayout + Immutable>(&self) -> Result<&T> {
+        let (len, size) = (self.len, size_of::<T>());
+        T::ref_from_prefix(self).map(|(value, _)| value).map_err(|_| misfit::<T>(len, size))
+    }
+
+    /// Its beginning, as a plain value that can be changed.
+    ///
+    /// # Errors
+    /// As [`view`](Buffer::view).
+    pub fn view_mut<T: FromBytes + IntoBytes + KnownLayout>(&mut self) -> Result<&mut T> {
+        let (len, size) = (self.len, size_of::<T>());
+        T::mut_from_prefix(self).map(|(value, _)| value).map_err(|_| misfit::<T>(len, size))
+    }
+
+    /// All of it, as many plain values as fit.
+    ///
+    /// # Errors
+    /// `InvalidArgument` of the fabric if its length is not a multiple of a value's.
+    pub fn view_all<T: FromBytes + Immutable>(&self) -> Result<&[T]> {
+        let (len, size) = (self.len, size_of::<T>());
+        <[T]>::ref_from_bytes(self).map_err(|_| misfit::<T>(len, size))
+    }
+
+    /// All of it, as many plain values as fit, which can be changed.
+    ///
+    /// # Errors
+    /// As [`view_all`](Buffer::view_all).
+    pub fn view_all_mut<T: FromBytes + IntoBytes>(&mut self) -> Result<&mut [T]> {
+        let (len, size) = (self.len, size_of::<T>());
+        <[T]>::mut_from_bytes(self).map_err(|_| misfit::<T>(len, size))
+    }
+}
+
+#[cold]
+fn misfit<T>(len: usize, size: usize) -> Error {
+    let (name, align) = (std::any::type_name::<T>(), align_of::<T>());
+    let text = format!("a buffer of {len} bytes is no {name} ({size} bytes, aligned to {align})");
+    fabric::Error::invalid("view", text).into()
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.block {
+            Some(block) => &block.bytes()[..self.len],
+            None => &[],
+        }
+    }
+}
+
+impl DerefMut for Buffer {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.block {
+            Some(block) => &mut block.bytes_mut()[..self.len],
+            None => &mut [],
+        }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for Buffer {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            let home = block.extent().home.clone();
+            home.give(block);
+        }
+    }
+}
+
+/// Without a copy: the buffer returns to its pool when the last clone of the `Bytes` is gone.
+impl From<Buffer> for Bytes {
+    fn from(buffer: Buffer) -> Bytes {
+        Bytes::from_owner(buffer)
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} of {} bytes)", self.len, self.capacity())
+    }
+}
+
+/// Part of a buffer, for one operation. Made by [`Buffer::slice`].
+#[derive(Debug)]
+pub struct Part {
+    buffer: Buffer,
+    start: usize,
+    end: usize,
+}
+
+impl Part {
+    /// The whole buffer.
+    pub fn into_buffer(self) -> Buffer {
+        self.buffer
+    }
+
+    /// The buffer and the range, if it fits.
+    #[inline]
+    pub(crate) fn into_range(self) -> Result<(Buffer, usize, usize), (Buffer, Error)> {
+        let Part { buffer, start, end } = self;
+        if start <= end && end <= buffer.len {
+            return Ok((buffer, start, end - start));
+        }
+        let len = buffer.len;
+        let text = format!("{start}..{end} does not lie in a buffer of {len} bytes");
+        Err((buffer, fabric::Error::invalid("slice", text).into()))
+    }
+}
+
+/// Registered memory that is only read: sent to many peers at once, and read meanwhile. Clones are the same memory; it
+/// returns to its pool when the last clone and the last operation are gone.
+///
+/// ```
+/// # async fn f(peers: Vec<fabric_async::Connection>) -> Result<(), fabric_async::Error> {
+/// let mut buffer = peers[0].alloc(5)?;
+/// buffer.copy_from_slice(b"hello");
+/// let message = buffer.share();
+/// for peer in &peers {
+///     peer.send(message.clone()).await?;
+/// }
+/// assert_eq!(&*message, b"hello");
+/// # Ok(()) }
+/// ```
+///
+/// It cannot be where bytes arrive:
+///
+/// ```compile_fail,E0277
+/// # async fn f(c: fabric_async::Connection, s: fabric_async::Shared, at: fabric::RemoteSlice) {
+/// c.read(s, at).await;
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Shared(Arc<Buffer>);
+
+impl Shared {
+    /// The buffer again, if this is the last clone and no operation uses it.
+    ///
+    /// # Errors
+    /// Itself, if it is not.
+    pub fn try_into_buffer(self) -> Result<Buffer, Shared> {
+        Arc::try_unwrap(self.0).map_err(Shared)
+    }
+
+    #[inline]
+    pub(crate) fn block(&self) -> Option<&Block> {
+        self.0.block.as_ref()
+    }
+}
+
+impl Deref for Shared {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+/// Without a copy.
+impl From<Shared> for Bytes {
+    fn from(shared: Shared) -> Bytes {
+        Bytes::from_owner(shared)
+    }
+}

@@ -1,0 +1,191 @@
+//! What an operation carries: buffers on their way through the table of operations.
+
+use fabric::{Slice, Slices};
+use smallvec::SmallVec;
+
+use crate::block::Flight;
+use crate::buffer::{Buffer, Part, Shared};
+use crate::error::{Error, Result};
+
+/// What an operation sends from: a [`Buffer`], a [`Part`] of one, several buffers in a row (`Vec<Buffer>`), or
+/// [`Shared`] memory. Sealed.
+pub trait Payload: sealed::Sealed + Send + Unpin + Sized + 'static {
+    /// What comes back: the buffer, or buffers; of a part its whole buffer.
+    type Back: Send + Unpin + 'static;
+
+    #[doc(hidden)]
+    fn load(self) -> Result<Cargo, (Self::Back, Error)>;
+
+    #[doc(hidden)]
+    fn unload(cargo: Cargo) -> Self::Back;
+}
+
+/// What an operation can place bytes into: every [`Payload`] but shared memory. Sealed.
+pub trait Room: Payload {}
+
+impl Room for Buffer {}
+impl Room for Part {}
+impl Room for Vec<Buffer> {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Buffer {}
+    impl Sealed for super::Part {}
+    impl Sealed for Vec<super::Buffer> {}
+    impl Sealed for super::Shared {}
+}
+
+/// A buffer whose memory is in flight.
+pub struct Piece {
+    flight: Option<Flight>,
+    /// Bytes of the buffer.
+    whole: usize,
+    /// The part that the operation uses.
+    start: usize,
+    len: usize,
+}
+
+impl Piece {
+    #[inline]
+    pub(crate) fn new(buffer: Buffer, start: usize, len: usize) -> Self {
+        let (block, whole) = buffer.into_block();
+        Piece { flight: block.map(Flight::new), whole, start, len }
+    }
+
+    #[inline]
+    pub(crate) fn slice(&self) -> Option<Slice<'_>> {
+        self.flight.as_ref().map(|flight| flight.slice(self.start, self.len))
+    }
+
+    /// The buffer again, when the operation has ended.
+    #[inline]
+    pub(crate) fn land(self) -> Buffer {
+        match self.flight {
+            Some(flight) => Buffer::new(flight.land(), self.whole),
+            None => Buffer::empty(),
+        }
+    }
+}
+
+/// Everything that an operation carries. Dropping it without [`land`](Cargo::land) leaks memory, for safety.
+#[derive(Default)]
+pub enum Cargo {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// One buffer.
+    One(Piece),
+    /// Buffers in a row.
+    Many(Vec<Piece>),
+    /// Memory that others read meanwhile.
+    Shared(Shared),
+    /// A receive's buffer, which goes to the inbox.
+    Receive(Piece),
+}
+
+impl Cargo {
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Cargo::Nothing => 0,
+            Cargo::One(piece) | Cargo::Receive(piece) => piece.len,
+            Cargo::Many(pieces) => pieces.iter().map(|piece| piece.len).sum(),
+            Cargo::Shared(shared) => shared.len(),
+        }
+    }
+
+    /// Posts it: `post` gets the memory.
+    #[inline]
+    pub(crate) fn with_slices<R>(&self, post: impl FnOnce(Slices<'_>) -> R) -> R {
+        match self {
+            Cargo::Nothing => post(Slices::none()),
+            Cargo::One(piece) | Cargo::Receive(piece) => match piece.slice() {
+                Some(slice) => post(slice.into()),
+                None => post(Slices::none()),
+            },
+            Cargo::Many(pieces) => {
+                let slices: SmallVec<[Slice<'_>; 8]> =
+                    pieces.iter().filter_map(Piece::slice).collect();
+                post(slices.as_slice().into())
+            }
+            Cargo::Shared(shared) => match shared.block() {
+                Some(block) => post(block.source(0, shared.len()).into()),
+                None => post(Slices::none()),
+            },
+        }
+    }
+
+    /// The operation has ended; the buffers return to their pools.
+    pub(crate) fn land(self) {
+        match self {
+            Cargo::One(piece) | Cargo::Receive(piece) => drop(piece.land()),
+            Cargo::Many(pieces) => pieces.into_iter().for_each(|piece| drop(piece.land())),
+            Cargo::Nothing | Cargo::Shared(_) => {}
+        }
+    }
+}
+
+impl Payload for Buffer {
+    type Back = Buffer;
+
+    #[inline]
+    fn load(self) -> Result<Cargo, (Buffer, Error)> {
+        let len = self.len();
+        Ok(Cargo::One(Piece::new(self, 0, len)))
+    }
+
+    #[inline]
+    fn unload(cargo: Cargo) -> Buffer {
+        match cargo {
+            Cargo::One(piece) => piece.land(),
+            _ => Buffer::empty(),
+        }
+    }
+}
+
+impl Payload for Part {
+    type Back = Buffer;
+
+    fn load(self) -> Result<Cargo, (Buffer, Error)> {
+        let (buffer, start, len) = self.into_range()?;
+        Ok(Cargo::One(Piece::new(buffer, start, len)))
+    }
+
+    fn unload(cargo: Cargo) -> Buffer {
+        <Buffer as Payload>::unload(cargo)
+    }
+}
+
+impl Payload for Vec<Buffer> {
+    type Back = Vec<Buffer>;
+
+    fn load(self) -> Result<Cargo, (Vec<Buffer>, Error)> {
+        let piece = |buffer: Buffer| {
+            let len = buffer.len();
+            Piece::new(buffer, 0, len)
+        };
+        Ok(Cargo::Many(self.into_iter().map(piece).collect()))
+    }
+
+    fn unload(cargo: Cargo) -> Vec<Buffer> {
+        match cargo {
+            Cargo::Many(pieces) => pieces.into_iter().map(Piece::land).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Payload for Shared {
+    type Back = Shared;
+
+    fn load(self) -> Result<Cargo, (Shared, Error)> {
+        Ok(Cargo::Shared(self))
+    }
+
+    fn unload(cargo: Cargo) -> Shared {
+        match cargo {
+            Cargo::Shared(shared) => shared,
+            _ => Buffer::empty().share(),
+        }
+    }
+}

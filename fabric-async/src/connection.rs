@@ -1,0 +1,333 @@
+//! Connections: what an application does with a peer.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use fabric::{AtomicOp, AtomicScalar, DisconnectReason};
+
+use crate::address::{Address, resolve};
+use crate::buffer::Buffer;
+use crate::cargo::{Payload, Room};
+use crate::error::{Error, Result};
+use crate::hello::{Hello, Kind};
+use crate::lease::At;
+use crate::link::Link;
+use crate::node::Node;
+use crate::operation::{Atomic, Change, Operation, What};
+use crate::pool::AllocWait;
+use crate::recv::{Notified, Receive};
+
+/// A connection to a peer.
+///
+/// - Clones are the same connection; any number of tasks may use it at once, without locks.
+/// - Operations are posted in the order in which their futures are first polled, and take effect at the peer in that
+///   order, but for what [`fabric::contract`] says of reads and atomics.
+/// - When its last clone and the last future of it are gone it is closed at once: what is under way is canceled. To end in
+///   order, [`shutdown`](Connection::shutdown) first.
+/// - A failed operation, or the peer's end, ends the connection for good: everything then fails with
+///   [`Error::Disconnected`] and the reason. Messages that had arrived can still be taken.
+#[derive(Clone)]
+pub struct Connection {
+    pub(crate) link: Arc<Link>,
+}
+
+impl Connection {
+    /// Connects to a [`Listener`](crate::Listener), on the [shared node](Node::shared).
+    ///
+    /// # Errors
+    /// Those of [`Node::shared`]; `Address` for a name that cannot be resolved; the fabric's: `Refused`, `Unreachable`,
+    /// `TimedOut`; `Rejected` with the peer's words; `Protocol` if the peer does not use this crate.
+    pub async fn connect(to: impl Address) -> Result<Connection> {
+        let given = to.given();
+        Node::shared()?.connect_given(given, &[]).await
+    }
+
+    fn new(link: Arc<Link>) -> Self {
+        Connection { link }
+    }
+
+    /// The node it is on.
+    pub fn node(&self) -> Node {
+        Node { inner: self.link.node.clone() }
+    }
+
+    /// By which the domain's dumps and counters name it.
+    pub fn id(&self) -> fabric::EndpointId {
+        self.link.endpoint.id()
+    }
+
+    /// The address of this end.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.link.endpoint.local_addr()
+    }
+
+    /// The address of the other end.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.link.endpoint.peer_addr()
+    }
+
+    /// What the peer's application gave when it connected, or accepted.
+    pub fn peer_data(&self) -> &[u8] {
+        self.link.peer.get().map_or(&[], |peer| &peer.data)
+    }
+
+    /// The longest message that the peer takes.
+    pub fn max_message(&self) -> usize {
+        self.link.peer.get().map_or(0, |peer| peer.max_message as usize)
+    }
+
+    // ------------------------------------------------------------------------------------ memory
+
+    /// A buffer from the node's pool: see [`Pool::alloc`](crate::Pool::alloc).
+    ///
+    /// # Errors
+    /// As [`Pool::alloc`](crate::Pool::alloc).
+    #[inline]
+    pub fn alloc(&self, len: usize) -> Result<Buffer> {
+        self.link.node.pool.alloc(len)
+    }
+
+    /// A buffer, once there is memory for it: see [`Pool::alloc_wait`](crate::Pool::alloc_wait).
+    pub fn alloc_wait(&self, len: usize) -> AllocWait {
+        self.link.node.pool.alloc_wait(len)
+    }
+
+    // ---------------------------------------------------------------------------------- messages
+
+    /// Sends a message; done when the peer has it in a buffer of its own.
+    ///
+    /// # Errors
+    /// `TooLong` if the peer does not take messages of this length; `Disconnected`. The error has the buffer.
+    #[inline]
+    pub fn send<P: Payload>(&self, message: P) -> Operation<P> {
+        Operation::new(&self.link, message, What::Send { immediate: None })
+    }
+
+    /// Sends a message with 32 bits beside it ([`Message::immediate`](crate::Message::immediate)).
+    ///
+    /// # Errors
+    /// As [`send`](Connection::send).
+    pub fn send_with<P: Payload>(&self, message: P, immediate: u32) -> Operation<P> {
+        Operation::new(&self.link, message, What::Send { immediate: Some(immediate) })
+    }
+
+    /// The next message, in a buffer of its length. Dropping the future loses nothing. Several tasks that wait are served in
+    /// turn.
+    ///
+    /// # Errors
+    /// `Disconnected`, when every message that arrived before has been taken.
+    #[inline]
+    pub fn recv(&self) -> Receive {
+        Receive::new(&self.link)
+    }
+
+    // --------------------------------------------------------------------------------- one-sided
+
+    /// Writes into the peer's memory; the peer's application takes no part in it. Done when the peer's side has accepted the
+    /// bytes: every later operation of this connection finds them there.
+    ///
+    /// # Errors
+    /// `LeaseEnded` if this side knows that; the fabric's `InvalidArgument` if it does not fit, or the right is missing;
+    /// `RemoteAccess` if the peer refuses, which ends the connection; `Disconnected`. The error has the buffer.
+    #[inline]
+    pub fn write<P: Payload>(&self, from: P, to: impl Into<At>) -> Operation<P> {
+        let what = What::Write { to: to.into(), immediate: None, delivered: false };
+        Operation::new(&self.link, from, what)
+    }
+
+    /// Writes as [`write`](Connection::write), and tells the peer when the bytes are there: it gets a
+    /// [`Notification`](crate::Notification) with these 32 bits.
+    ///
+    /// # Errors
+    /// As [`write`](Connection::write).
+    pub fn write_notify<P: Payload>(
+        &self,
+        from: P,
+        to: impl Into<At>,
+        immediate: u32,
+    ) -> Operation<P> {
+        let what = What::Write { to: to.into(), immediate: Some(immediate), delivered: false };
+        Operation::new(&self.link, from, what)
+    }
+
+    /// The next notification of a peer's [`write_notify`](Connection::write_notify). Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// As [`recv`](Connection::recv).
+    pub fn notified(&self) -> Notified {
+        Notified::new(&self.link)
+    }
+
+    /// Reads from the peer's memory, as many bytes as the buffer has.
+    ///
+    /// # Errors
+    /// As [`write`](Connection::write).
+    #[inline]
+    pub fn read<P: Room>(&self, into: P, from: impl Into<At>) -> Operation<P> {
+        Operation::new(&self.link, into, What::Read { from: from.into() })
+    }
+
+    // ----------------------------------------------------------------------------------- atomics
+
+    /// Adds to a number in the peer's memory, wrapping; gives the old one.
+    ///
+    /// # Errors
+    /// As [`write`](Connection::write); also the fabric's `InvalidArgument` if it is not aligned to 8.
+    pub fn fetch_add(&self, at: impl Into<At>, value: u64) -> Atomic<u64> {
+        self.fetch(AtomicOp::Add, at, value)
+    }
+
+    /// Replaces a number in the peer's memory; gives the old one.
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Connection::fetch_add).
+    pub fn swap(&self, at: impl Into<At>, value: u64) -> Atomic<u64> {
+        self.fetch(AtomicOp::Swap, at, value)
+    }
+
+    /// Puts `new` into the peer's memory if `expected` is there; gives what was there.
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Connection::fetch_add).
+    pub fn compare_swap(&self, at: impl Into<At>, expected: u64, new: u64) -> Atomic<u64> {
+        self.fetch_compare_swap(at, expected, new)
+    }
+
+    /// Any other operation, on a number of any of the ten types; gives the old one.
+    ///
+    /// ```
+    /// # async fn f(conn: fabric_async::Connection, at: fabric::RemoteSlice) -> Result<(), fabric_async::Error> {
+    /// let old: f32 = conn.fetch(fabric::AtomicOp::Max, at, 2.5f32).await?;
+    /// # drop(old);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Connection::fetch_add); the fabric's `Unsupported` for what is not defined on the type.
+    pub fn fetch<T: AtomicScalar + Unpin>(
+        &self,
+        op: AtomicOp,
+        at: impl Into<At>,
+        value: T,
+    ) -> Atomic<T> {
+        Atomic::new(&self.link, at.into(), Change::Apply(op, value))
+    }
+
+    /// [`compare_swap`](Connection::compare_swap) on a number of any of the ten types.
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Connection::fetch_add).
+    pub fn fetch_compare_swap<T: AtomicScalar + Unpin>(
+        &self,
+        at: impl Into<At>,
+        expected: T,
+        new: T,
+    ) -> Atomic<T> {
+        Atomic::new(&self.link, at.into(), Change::CompareSwap { expected, new })
+    }
+
+    // ----------------------------------------------------------------------------------- the end
+
+    /// Waits until the connection has ended; says why.
+    pub async fn closed(&self) -> DisconnectReason {
+        let lane = &self.link.lane;
+        poll_fn(|cx| lane.poll_end(cx.waker()).map_or(Poll::Pending, Poll::Ready)).await
+    }
+
+    /// Why the connection has ended, if it has.
+    pub fn end(&self) -> Option<DisconnectReason> {
+        self.link.node.take_events();
+        self.link.lane.end()
+    }
+
+    /// Waits until everything that was posted is done, then ends the connection.
+    ///
+    /// # Errors
+    /// `TimedOut` if that took longer: then it still stands. `Disconnected` if it had ended before.
+    pub async fn shutdown(&self, timeout: Duration) -> Result<()> {
+        let link = &self.link;
+        let deadline = Instant::now() + timeout;
+        // An empty message would reach the peer's application; an empty write does not, and comes after all others.
+        let nowhere = fabric::RemoteRegion::from_parts(0, 0, 0, fabric::Access::REMOTE);
+        let mut last = std::pin::pin!(self.write(Buffer::empty(), nowhere.at(0)).fence());
+        let done = poll_fn(|cx| {
+            if let Poll::Ready(done) = last.as_mut().poll(cx) {
+                return Poll::Ready(done.map(drop).map_err(Error::from));
+            }
+            if Instant::now() >= deadline {
+                return Poll::Ready(Err(Error::TimedOut(timeout)));
+            }
+            link.node.service.wake_at(deadline, cx.waker());
+            Poll::Pending
+        });
+        done.await?;
+        self.close();
+        Ok(())
+    }
+
+    /// Ends the connection at once: what is under way is canceled.
+    pub fn close(&self) {
+        self.link.endpoint.disconnect();
+    }
+}
+
+impl Node {
+    /// Connects to a [`Listener`](crate::Listener).
+    ///
+    /// # Errors
+    /// As [`Connection::connect`].
+    pub async fn connect(&self, to: impl Address) -> Result<Connection> {
+        let given = to.given();
+        self.connect_given(given, &[]).await
+    }
+
+    /// Connects, with up to 32 bytes for the peer's application, which sees them before it accepts
+    /// ([`Request::data`](crate::Request::data)).
+    ///
+    /// # Errors
+    /// As [`Connection::connect`], and the fabric's `InvalidArgument` for too many bytes.
+    pub async fn connect_with(&self, to: impl Address, data: &[u8]) -> Result<Connection> {
+        let given = to.given();
+        self.connect_given(given, data).await
+    }
+
+    async fn connect_given(
+        &self,
+        given: Result<SocketAddr, String>,
+        data: &[u8],
+    ) -> Result<Connection> {
+        let to = resolve(given).await?;
+        let link = Link::new(&self.inner)?;
+        let hello = self.inner.hello(Kind::User, data);
+        link.endpoint.connect(to, &hello.to_bytes())?;
+        let peer = Hello::from_bytes(&link.lane.outcome().await?)?;
+        if hello.leases && peer.leases {
+            link.connect_control(to, hello.token).await?;
+        }
+        let _ = link.peer.set(peer);
+        Ok(Connection::new(link))
+    }
+}
+
+impl crate::node::NodeInner {
+    /// This side's introduction.
+    pub(crate) fn hello(&self, kind: Kind, data: &[u8]) -> Hello {
+        Hello {
+            kind,
+            leases: self.options.leases,
+            max_message: self.options.link.max_message as u32,
+            token: crate::random(),
+            data: data.to_vec(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (endpoint, peer) = (&self.link.endpoint, self.peer_addr());
+        write!(f, "Connection({endpoint:?}, to {peer:?})")
+    }
+}

@@ -1,0 +1,384 @@
+//! The driver: takes completions, and wakes whom they concern.
+//!
+//! There is no task or thread that everything goes through. Whoever polls a future looks at the completion queue too, and
+//! takes all there is, for everybody: with busy polling, and under load, nothing else ever runs. A future that is about
+//! to sleep arms the queue's descriptor first, and makes sure that somebody watches that: a task of its tokio runtime,
+//! or else the node's thread. A watcher that is woken takes completions, and arms again while anybody still sleeps.
+//!
+//! `sleepers` counts futures that sleep, or were woken and not polled yet, so it is never too low. Locks: the poller's,
+//! then a place's, then a lane's. Wakers run outside all of them.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use fabric::{Armed, Completion, CompletionQueue};
+use smallvec::SmallVec;
+
+use crate::cargo::Cargo;
+use crate::ops::{Phase, Place, Table};
+
+/// Completions that are taken at once.
+const BATCH: usize = 64;
+
+/// How futures wait for their completion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wait {
+    /// Looks again and again, up to 20 us in one poll, and then lets other tasks run; never sleeps. The least delay; takes
+    /// a whole processor while anything is awaited.
+    Busy,
+    /// Sleeps at once: the least work.
+    Blocking,
+    /// Looks for some microseconds first where that has lately been worth it, then sleeps.
+    #[default]
+    Adaptive,
+}
+
+/// How long one poll of a future looks before it lets others run, or sleeps.
+const BUSY: Duration = Duration::from_micros(20);
+const ADAPTIVE: Duration = Duration::from_micros(8);
+
+/// How much luck there can be: a wait that looking ended adds, one that it did not takes away.
+const MOST_LUCK: i32 = 64;
+
+pub(crate) struct Driver {
+    pub(crate) queue: CompletionQueue,
+    pub(crate) table: Table,
+    wait: Wait,
+    poller: Mutex<Poller>,
+    pub(crate) sleepers: AtomicUsize,
+    luck: AtomicI32,
+    /// Set in the moment the queue's domain refuses to go on (a child made by `fork`).
+    failed: AtomicBool,
+}
+
+struct Poller {
+    out: Box<[Completion]>,
+    /// The descriptor will be readable no later than the next completion, or is already.
+    armed: bool,
+}
+
+type Wakers = SmallVec<[Waker; BATCH]>;
+
+/// What a look at the queue brought.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    completions: usize,
+    woken: usize,
+}
+
+impl Driver {
+    pub(crate) fn new(queue: CompletionQueue, wait: Wait) -> Self {
+        let poller = Poller { out: vec![Completion::default(); BATCH].into(), armed: false };
+        Driver {
+            queue,
+            table: Table::new(),
+            wait,
+            poller: Mutex::new(poller),
+            sleepers: AtomicUsize::new(0),
+            luck: AtomicI32::new(MOST_LUCK / 2),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes what there is, unless somebody else is doing so.
+    #[inline]
+    fn drive(&self) -> Found {
+        match self.poller.try_lock() {
+            Ok(poller) => self.drive_locked(poller).1,
+            Err(TryLockError::Poisoned(poisoned)) => self.drive_locked(poisoned.into_inner()).1,
+            Err(TryLockError::WouldBlock) => Found::default(),
+        }
+    }
+
+    /// Takes all there is; what others were just taking is done too when it returns.
+    pub(crate) fn sweep(&self) {
+        while self.drive_locked(self.lock()).1.completions == BATCH {}
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Poller> {
+        self.poller.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one batch. The lock comes back only if nobody had to be woken.
+    #[inline]
+    fn drive_locked<'a>(
+        &'a self,
+        mut poller: MutexGuard<'a, Poller>,
+    ) -> (Option<MutexGuard<'a, Poller>>, Found) {
+        let mut wakers = Wakers::new();
+        let count = self.queue.poll(&mut poller.out).unwrap_or_else(|_| {
+            self.failed.store(true, Ordering::Relaxed);
+            0
+        });
+        for completion in &poller.out[..count] {
+            self.complete(completion, &mut wakers);
+        }
+        let found = Found { completions: count, woken: wakers.len() };
+        if wakers.is_empty() {
+            return (Some(poller), found);
+        }
+        drop(poller);
+        wakers.into_iter().for_each(Waker::wake);
+        (None, found)
+    }
+
+    /// Ends the operation that a completion is of.
+    #[inline]
+    fn complete(&self, completion: &Completion, wakers: &mut Wakers) {
+        let number = completion.context as u32;
+        let Some(mut place) = self.table.lock(number) else { return };
+        let lane = place.lane.take();
+        let lease = place.lease.take();
+        match place.phase {
+            Phase::Vacant | Phase::Done => return, // a provider's mistake
+            Phase::Flying => {
+                place.phase = Phase::Done;
+                place.completion = *completion;
+                wakers.extend(place.waker.take());
+                drop(place);
+            }
+            Phase::Abandoned => {
+                let ended = std::mem::take(&mut *place);
+                drop(place);
+                self.table.end(number);
+                match (ended.cargo, &lane) {
+                    (Cargo::Receive(piece), Some(lane)) => {
+                        lane.arrived(completion, piece.land(), wakers);
+                        return;
+                    }
+                    (cargo, _) => cargo.land(),
+                }
+            }
+        }
+        // Perhaps its last reference: then it goes back.
+        drop(lease);
+        wakers.extend(lane.and_then(|lane| lane.room.first()));
+    }
+
+    /// Waits until `look` finds something. `look` is given a waker when it is to be told; without one it must not rely
+    /// on an earlier one.
+    #[inline]
+    pub(crate) fn wait<T>(
+        &self,
+        asleep: &mut bool,
+        cx: &mut Context<'_>,
+        look: impl FnMut(Option<&Waker>) -> Option<T>,
+        watch: impl FnOnce(),
+    ) -> Poll<T> {
+        self.awake(asleep);
+        // A task of tokio's that always finds something lets others run from time to time.
+        #[cfg(feature = "tokio")]
+        let turn = std::task::ready!(tokio::task::coop::poll_proceed(cx));
+        let found = self.wait_on(asleep, cx, look, watch);
+        #[cfg(feature = "tokio")]
+        if found.is_ready() {
+            turn.made_progress();
+        }
+        found
+    }
+
+    #[inline]
+    fn wait_on<T>(
+        &self,
+        asleep: &mut bool,
+        cx: &mut Context<'_>,
+        mut look: impl FnMut(Option<&Waker>) -> Option<T>,
+        watch: impl FnOnce(),
+    ) -> Poll<T> {
+        if let Some(found) = look(None) {
+            return Poll::Ready(found);
+        }
+        if let Some(done) = self.look_about(cx, &mut look) {
+            return done;
+        }
+        if let Some(found) = look(Some(cx.waker())) {
+            return Poll::Ready(found);
+        }
+        if self.wait == Wait::Busy && !self.failed.load(Ordering::Relaxed) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        *asleep = true;
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.arm();
+        watch();
+        Poll::Pending
+    }
+
+    /// Takes completions for as long as the way of waiting allows.
+    #[inline]
+    fn look_about<T>(
+        &self,
+        cx: &mut Context<'_>,
+        look: &mut impl FnMut(Option<&Waker>) -> Option<T>,
+    ) -> Option<Poll<T>> {
+        let budget = self.budget();
+        let mut until = None;
+        loop {
+            for _ in 0..8 {
+                let Found { completions, woken } = self.drive();
+                if completions > 0 {
+                    if let Some(found) = look(None) {
+                        if budget > Duration::ZERO && self.wait == Wait::Adaptive {
+                            self.luck(2);
+                        }
+                        return Some(Poll::Ready(found));
+                    }
+                    if woken > 0 {
+                        // Others can go on now, perhaps on this thread.
+                        if let Some(found) = look(Some(cx.waker())) {
+                            return Some(Poll::Ready(found));
+                        }
+                        cx.waker().wake_by_ref();
+                        return Some(Poll::Pending);
+                    }
+                }
+                if budget.is_zero() {
+                    return None;
+                }
+                std::hint::spin_loop();
+            }
+            let now = Instant::now();
+            if now >= *until.get_or_insert(now + budget) {
+                break;
+            }
+        }
+        if self.wait == Wait::Adaptive {
+            self.luck(-4);
+        }
+        None
+    }
+
+    #[inline]
+    fn budget(&self) -> Duration {
+        match self.wait {
+            Wait::Busy => BUSY,
+            Wait::Blocking => Duration::ZERO,
+            // Without luck it tries again from time to time.
+            Wait::Adaptive => match self.luck.load(Ordering::Relaxed) {
+                luck if luck > 0 => ADAPTIVE,
+                _ => {
+                    self.luck(1);
+                    Duration::ZERO
+                }
+            },
+        }
+    }
+
+    #[inline]
+    fn luck(&self, by: i32) {
+        // Races only blur it. Below zero: how many waits pass until the next try.
+        let luck = self.luck.load(Ordering::Relaxed).saturating_add(by);
+        let luck = if by < 0 && luck <= 0 { -32 } else { luck.min(MOST_LUCK) };
+        self.luck.store(luck, Ordering::Relaxed);
+    }
+
+    /// A future that slept is polled, or gone.
+    #[inline]
+    pub(crate) fn awake(&self, asleep: &mut bool) {
+        if std::mem::take(asleep) {
+            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Makes sure that the descriptor tells of the next completion.
+    fn arm(&self) {
+        let mut poller = self.lock();
+        while !poller.armed {
+            match self.queue.arm() {
+                Ok(Armed::Waiting) => poller.armed = true,
+                Ok(_) => {
+                    poller = match self.drive_locked(poller) {
+                        (Some(poller), _) => poller,
+                        (None, _) => self.lock(),
+                    };
+                }
+                Err(_) => {
+                    self.failed.store(true, Ordering::Relaxed);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The descriptor was readable: takes what there is; arms again if anybody sleeps. Says whether it did.
+    pub(crate) fn woken(&self) -> bool {
+        let mut poller = self.lock();
+        poller.armed = false;
+        loop {
+            let found;
+            let before = poller;
+            (poller, found) = match self.drive_locked(before) {
+                (Some(poller), found) => (poller, found),
+                (None, found) => (self.lock(), found),
+            };
+            if found.completions == BATCH {
+                continue;
+            }
+            break;
+        }
+        drop(poller);
+        if self.sleepers.load(Ordering::SeqCst) == 0 {
+            return false;
+        }
+        self.arm();
+        true
+    }
+
+    /// Nobody watches the descriptor any more: whoever waits for an operation is to look for another watcher.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn unwatched(&self, wakers: &mut impl Extend<Waker>) {
+        self.lock().armed = false;
+        self.table.for_each(|place| wakers.extend(place.waker.take()));
+    }
+
+    /// Looks whether an operation has ended, and takes it out if so.
+    #[inline]
+    pub(crate) fn take(&self, number: u32, waker: Option<&Waker>) -> Option<(Completion, Cargo)> {
+        let mut place = self.table.lock(number)?;
+        if place.phase == Phase::Done {
+            let ended = std::mem::take(&mut *place);
+            drop(place);
+            self.table.end(number);
+            return Some((ended.completion, ended.cargo));
+        }
+        match waker {
+            None => drop(place.waker.take()),
+            Some(waker) => place.waker = Some(waker.clone()),
+        }
+        None
+    }
+
+    /// Nobody asks for the operation any more.
+    pub(crate) fn abandon(&self, number: u32) {
+        let Some(mut place) = self.table.lock(number) else { return };
+        match place.phase {
+            Phase::Flying => {
+                place.phase = Phase::Abandoned;
+                let waker = place.waker.take();
+                drop(place);
+                drop(waker);
+            }
+            Phase::Done => {
+                let ended = std::mem::take(&mut *place);
+                drop(place);
+                self.table.end(number);
+                ended.cargo.land();
+            }
+            Phase::Vacant | Phase::Abandoned => {}
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Every endpoint is gone, so nothing is in flight, whatever the places say.
+        self.table.for_each(|place| {
+            let Place { cargo, .. } = std::mem::take(place);
+            cargo.land();
+        });
+    }
+}

@@ -1,0 +1,213 @@
+//! What can go wrong, and how it comes back together with the buffer.
+
+use std::fmt;
+use std::time::Duration;
+
+use fabric::{DisconnectReason, Status};
+
+/// The result of calls that carry no buffer.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call or an operation failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The connection has ended; the reason says how. An operation that was under way was executed at most once.
+    #[error("disconnected: {0}")]
+    Disconnected(DisconnectReason),
+    /// The target refused the access: its lease had ended, or the owner's memory does not allow this. Nothing was
+    /// changed there, and the connection has ended.
+    #[error(
+        "the target refused the access (a lease that ended, or a right it does not give); the connection has ended"
+    )]
+    RemoteAccess,
+    /// The message is longer than the peer takes; `most` is what it said when it connected.
+    #[error("a message of {len} bytes; the peer takes at most {most} (its `max_message`)")]
+    TooLong {
+        /// Bytes of the message.
+        len: usize,
+        /// Bytes that the peer takes.
+        most: usize,
+    },
+    /// The operation ended badly in a way that the connection's end does not explain.
+    #[error("the operation ended with: {0}")]
+    Failed(Status),
+    /// The lease has ended, as far as this side knows: nothing was sent.
+    #[error("the lease has ended ({0})")]
+    LeaseEnded(LeaseEnd),
+    /// The owner of the memory did not grant the request; it says why.
+    #[error("the peer lends nothing: {0}")]
+    NotGranted(Refusal),
+    /// The pool is at its bound: free buffers, wait ([`Pool::alloc_wait`](crate::Pool::alloc_wait)), or allow more
+    /// ([`NodeBuilder::pool_bytes`](crate::NodeBuilder::pool_bytes)).
+    #[error(
+        "the pool is at its bound: {registered} of {bound} bytes are registered, {needed} more were needed"
+    )]
+    PoolExhausted {
+        /// Bytes that were to be registered.
+        needed: usize,
+        /// Bytes that are.
+        registered: usize,
+        /// The most that may be.
+        bound: usize,
+    },
+    /// The peer rejected the connection; its words, if it gave any.
+    #[error("the peer rejected the connection{}", words(.0))]
+    Rejected(Vec<u8>),
+    /// The peer does not speak the protocol of this crate, or another version of it.
+    #[error("{0}")]
+    Protocol(String),
+    /// The time given has passed.
+    #[error("not done within {0:?}")]
+    TimedOut(Duration),
+    /// The address cannot be resolved.
+    #[error("no address for {name:?}: {cause}")]
+    Address {
+        /// What was to be resolved.
+        name: String,
+        /// Why it could not be.
+        cause: std::io::Error,
+    },
+    /// A call of the fabric failed.
+    #[error(transparent)]
+    Fabric(fabric::Error),
+}
+
+/// How a lease ended, for who holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LeaseEnd {
+    /// Its time is over.
+    Expired,
+    /// This side gave it back.
+    Released,
+    /// The owner took it back.
+    Revoked,
+    /// The connection it came over has ended.
+    Disconnected,
+}
+
+impl fmt::Display for LeaseEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LeaseEnd::Expired => "its time is over",
+            LeaseEnd::Released => "it was given back",
+            LeaseEnd::Revoked => "its owner took it back",
+            LeaseEnd::Disconnected => "its connection has ended",
+        })
+    }
+}
+
+/// Why a peer lends nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Its policy lends nothing at all.
+    Nothing,
+    /// More bytes than it lends to one peer.
+    TooMuch {
+        /// The most bytes, all leases of this connection together.
+        most: u64,
+    },
+    /// Longer than its longest lease.
+    TooLong {
+        /// The longest lease.
+        most: Duration,
+    },
+    /// Rights that it does not give.
+    Rights,
+    /// More leases at a time than it grants to one peer.
+    TooMany,
+    /// It has no memory left.
+    NoMemory,
+    /// It knows no such lease, or it has ended.
+    Unknown,
+    /// No connection for leases was made: one of the two sides does not want any.
+    Off,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Nothing => f.write_str("its policy lends nothing"),
+            Refusal::TooMuch { most } => write!(f, "it lends at most {most} bytes to a peer"),
+            Refusal::TooLong { most } => write!(f, "it lends for at most {most:?}"),
+            Refusal::Rights => f.write_str("it does not give these rights"),
+            Refusal::TooMany => f.write_str("this connection has as many leases as it grants"),
+            Refusal::NoMemory => f.write_str("it has no memory left"),
+            Refusal::Unknown => f.write_str("it knows no such lease"),
+            Refusal::Off => f.write_str("leases are turned off on this connection"),
+        }
+    }
+}
+
+/// The peer's private data as text, if it is some.
+fn words(data: &[u8]) -> String {
+    match std::str::from_utf8(data) {
+        Ok("") => String::new(),
+        Ok(text) if !text.chars().any(char::is_control) => format!(": {text}"),
+        _ => format!(" ({} bytes of data)", data.len()),
+    }
+}
+
+impl From<fabric::Error> for Error {
+    fn from(error: fabric::Error) -> Self {
+        match error {
+            fabric::Error::Rejected(data) => Error::Rejected(data.into_vec()),
+            other => Error::Fabric(other),
+        }
+    }
+}
+
+/// An operation that failed, with what it was given: nothing is lost by a failure.
+///
+/// It becomes an [`Error`] by `?`, which lets the buffer go back to its pool.
+///
+/// ```
+/// use fabric_async::{Buffer, Error, Failed};
+///
+/// fn retry_with(failed: Failed<Buffer>) -> Result<Buffer, Error> {
+///     match failed.error {
+///         Error::TooLong { most, .. } => {
+///             let mut buffer = failed.buffer;
+///             buffer.truncate(most);
+///             Ok(buffer)
+///         }
+///         error => Err(error),
+///     }
+/// }
+/// # let node = fabric_async::Node::shared()?;
+/// # let failed = Failed { error: Error::TooLong { len: 100, most: 10 }, buffer: node.pool().alloc(100)? };
+/// # assert_eq!(retry_with(failed)?.len(), 10);
+/// # Ok::<_, Error>(())
+/// ```
+pub struct Failed<B> {
+    /// Why.
+    pub error: Error,
+    /// What the operation was given.
+    pub buffer: B,
+}
+
+impl<B> fmt::Debug for Failed<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Failed({:?})", self.error)
+    }
+}
+
+impl<B> fmt::Display for Failed<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<B> std::error::Error for Failed<B> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl<B> From<Failed<B>> for Error {
+    fn from(failed: Failed<B>) -> Self {
+        failed.error
+    }
+}

@@ -1,0 +1,194 @@
+//! What completions and events reach of a connection: everything but its endpoint.
+//!
+//! Operations in flight point here. They must not keep the endpoint itself alive, or a connection with a receive
+//! posted, which is to say every one, would never be dropped.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use fabric::{Completion, DisconnectReason, OpKind};
+
+use crate::buffer::Buffer;
+use crate::line::Line;
+
+/// A message that arrived: a buffer of its length, and the sender's 32 bits if it gave some.
+#[derive(Debug)]
+pub struct Message {
+    /// The bytes, as long as the message.
+    pub buffer: Buffer,
+    /// What [`Connection::send_with`](crate::Connection::send_with) was given.
+    pub immediate: Option<u32>,
+}
+
+impl std::ops::Deref for Message {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+impl From<Message> for Buffer {
+    fn from(message: Message) -> Buffer {
+        message.buffer
+    }
+}
+
+/// The peer has written into memory of this side, with [`Connection::write_notify`](crate::Connection::write_notify);
+/// its bytes are visible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notification {
+    /// The writer's 32 bits.
+    pub immediate: u32,
+    /// Bytes written.
+    pub len: usize,
+}
+
+/// What completions leave for the connection's owner.
+#[derive(Default)]
+pub(crate) struct Lane {
+    /// Who waits for room in the send queue.
+    pub(crate) room: Line,
+    inbox: Mutex<Inbox>,
+    /// Who waits for a message, and who for a notification.
+    pub(crate) receivers: Line,
+    pub(crate) watchers: Line,
+    life: Mutex<Life>,
+}
+
+#[derive(Default)]
+pub(crate) struct Inbox {
+    pub(crate) messages: VecDeque<Message>,
+    pub(crate) notifications: VecDeque<Notification>,
+    /// Receives that are posted.
+    pub(crate) posted: usize,
+}
+
+/// Where the connection stands, as events told.
+#[derive(Default)]
+struct Life {
+    outcome: Option<fabric::Result<Box<[u8]>>>,
+    end: Option<DisconnectReason>,
+    wakers: Vec<Waker>,
+}
+
+impl Lane {
+    #[inline]
+    pub(crate) fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn life(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A receive has ended; adds whom to wake.
+    pub(crate) fn arrived(
+        &self,
+        completion: &Completion,
+        mut buffer: Buffer,
+        wakers: &mut impl Extend<Waker>,
+    ) {
+        let mut inbox = self.inbox();
+        inbox.posted -= 1;
+        match completion.kind {
+            _ if !completion.is_ok() => {
+                // The connection has ended. The last receive tells: until then messages may come that arrived before.
+                let last = inbox.posted == 0;
+                drop(inbox);
+                drop(buffer);
+                if last {
+                    self.all(wakers);
+                }
+            }
+            OpKind::RecvWrite => {
+                let (immediate, len) = (completion.immediate.unwrap_or(0), completion.len);
+                inbox.notifications.push_back(Notification { immediate, len });
+                let last = inbox.posted == 0;
+                drop(inbox);
+                drop(buffer);
+                wakers.extend(self.watchers.first());
+                if last {
+                    // Nobody may be waiting for notifications; who waits for messages needs receives too.
+                    wakers.extend(self.receivers.first());
+                }
+            }
+            _ => {
+                buffer.truncate(completion.len);
+                inbox.messages.push_back(Message { buffer, immediate: completion.immediate });
+                drop(inbox);
+                wakers.extend(self.receivers.first());
+            }
+        }
+    }
+
+    /// How connecting ended; adds whom to wake.
+    pub(crate) fn connected(
+        &self,
+        outcome: fabric::Result<Box<[u8]>>,
+        wakers: &mut impl Extend<Waker>,
+    ) {
+        let mut life = self.life();
+        life.outcome = Some(outcome);
+        wakers.extend(life.wakers.drain(..));
+    }
+
+    /// The connection has ended; adds whom to wake.
+    pub(crate) fn ended(&self, reason: DisconnectReason, wakers: &mut impl Extend<Waker>) {
+        let mut life = self.life();
+        life.end.get_or_insert(reason);
+        wakers.extend(life.wakers.drain(..));
+        drop(life);
+        self.all(wakers);
+    }
+
+    /// Everybody who waits for something of this connection.
+    pub(crate) fn all(&self, wakers: &mut impl Extend<Waker>) {
+        for line in [&self.room, &self.receivers, &self.watchers] {
+            line.all(wakers);
+        }
+    }
+
+    /// Why it ended, if it has.
+    pub(crate) fn end(&self) -> Option<DisconnectReason> {
+        self.life().end
+    }
+
+    /// The outcome of connecting, once; until then `waker` is told of changes.
+    pub(crate) fn take_outcome(&self, waker: &Waker) -> Option<fabric::Result<Box<[u8]>>> {
+        let mut life = self.life();
+        if life.outcome.is_none() && life.end.is_some() {
+            return Some(Err(fabric::Error::NotConnected));
+        }
+        if life.outcome.is_none() {
+            Self::enlist(&mut life, waker);
+        }
+        life.outcome.take()
+    }
+
+    /// Waits for the outcome of connecting or accepting.
+    pub(crate) async fn outcome(&self) -> crate::Result<Box<[u8]>> {
+        let outcome = poll_fn(|cx| match self.take_outcome(cx.waker()) {
+            Some(outcome) => Poll::Ready(outcome),
+            None => Poll::Pending,
+        });
+        Ok(outcome.await?)
+    }
+
+    /// Why it ended; until then `waker` is told of changes.
+    pub(crate) fn poll_end(&self, waker: &Waker) -> Option<DisconnectReason> {
+        let mut life = self.life();
+        if life.end.is_none() {
+            Self::enlist(&mut life, waker);
+        }
+        life.end
+    }
+
+    fn enlist(life: &mut Life, waker: &Waker) {
+        if !life.wakers.iter().any(|known| known.will_wake(waker)) {
+            life.wakers.push(waker.clone());
+        }
+    }
+}

@@ -1,0 +1,652 @@
+//! The connection beside the application's: over it the two ends agree on leases.
+//!
+//! It has an endpoint of its own, on a completion queue of its own, which the node's thread serves: so leases are granted,
+//! renewed and ended whatever the application's tasks do, and no message of theirs mixes with these. What a peer can make
+//! this side hold is bounded: by the policy, by the depth of the endpoint, and by a bound on answers that it does not
+//! take, beyond which it is cut off.
+//!
+//! Locks: a control's state, then its endpoint's. Loans end, and wakers run, outside of it.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use fabric::{Access, Completion, ConnectRequest, DisconnectReason, Domain, Endpoint, Op};
+
+use super::wire::{MOST, Word};
+use super::{Held, Lent, LoanState, Remote, after, nanos};
+use crate::block::Loan;
+use crate::buffer::Buffer;
+use crate::cargo::Piece;
+use crate::error::{Error, Failed, LeaseEnd, Refusal, Result};
+use crate::hello::{Hello, Kind};
+use crate::lane::Lane;
+use crate::line::{Line, Ticket};
+use crate::link::Link;
+use crate::node::{NodeInner, Promise};
+use crate::pool::Pool;
+
+/// Messages of one direction that are under way.
+const DEPTH: usize = 16;
+/// Room of a completion queue that one of these endpoints takes.
+pub(crate) const ROOM: usize = 2 * DEPTH;
+/// Messages that wait for a peer that does not take them.
+const OUTBOX: usize = 1024;
+/// Leases that were lent unasked and wait for the application.
+const OFFERS: usize = 64;
+
+type Answer<T> = Arc<Promise<Result<T>>>;
+
+pub(crate) struct Control {
+    // Declared first: quiet before its buffers land.
+    endpoint: Endpoint,
+    receives: Receives,
+    lane: Arc<Lane>,
+    /// Of the application's connection.
+    user: Arc<Lane>,
+    node: Weak<NodeInner>,
+    pool: Pool,
+    domain: Domain,
+    policy: super::LeasePolicy,
+    state: Mutex<State>,
+    /// Who waits for a lease that is lent unasked.
+    line: Line,
+    me: OnceLock<Weak<Control>>,
+}
+
+/// The buffers of the receives that are posted, by context.
+struct Receives(Mutex<Vec<Option<Piece>>>);
+
+impl Receives {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Piece>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Receives {
+    fn drop(&mut self) {
+        // The endpoint is gone.
+        self.lock().drain(..).flatten().for_each(|piece| drop(piece.land()));
+    }
+}
+
+#[derive(Default)]
+struct State {
+    outbox: VecDeque<Vec<u8>>,
+    next: u64,
+    /// What this side lends.
+    loans: HashMap<u64, Granted>,
+    /// Bytes of those that the peer asked for.
+    requested: u64,
+    /// What this side holds.
+    held: HashMap<u64, Weak<Held>>,
+    requests: HashMap<u64, (Instant, Answer<Remote>)>,
+    renewals: HashMap<u64, Answer<Duration>>,
+    offers: VecDeque<Remote>,
+    over: bool,
+}
+
+struct Granted {
+    loan: Arc<LoanState>,
+    until: Instant,
+    /// Counts against the policy.
+    asked: bool,
+}
+
+impl Control {
+    fn new(node: &Arc<NodeInner>, user: &Arc<Lane>) -> Result<Arc<Control>> {
+        let builder = node.endpoint_builder().send_depth(DEPTH).recv_depth(DEPTH);
+        let endpoint = builder.inject(fabric::MIN_INJECT).build(&node.control)?;
+        let lane = Arc::new(Lane::default());
+        node.enroll(endpoint.id(), &lane);
+        let control = Arc::new(Control {
+            endpoint,
+            receives: Receives(Mutex::default()),
+            lane,
+            user: user.clone(),
+            node: Arc::downgrade(node),
+            pool: node.pool.clone(),
+            domain: node.domain.clone(),
+            policy: node.options.policy.clone(),
+            state: Mutex::default(),
+            line: Line::default(),
+            me: OnceLock::new(),
+        });
+        let _ = control.me.set(Arc::downgrade(&control));
+        for context in 0..DEPTH {
+            let piece = Piece::new(control.pool.alloc(MOST)?, 0, MOST);
+            control.receives.lock().push(None);
+            control.post_receive(context, piece)?;
+        }
+        node.controls().insert(control.endpoint.id(), Arc::downgrade(&control));
+        Ok(control)
+    }
+
+    fn post_receive(&self, context: usize, piece: Piece) -> Result<()> {
+        let mut receives = self.receives.lock();
+        let posted = match piece.slice() {
+            Some(slice) => self.endpoint.recv(slice, context as u64),
+            None => Ok(()),
+        };
+        match (posted, receives.get_mut(context)) {
+            (Ok(()), Some(place)) => {
+                *place = Some(piece);
+                Ok(())
+            }
+            (posted, _) => {
+                drop(piece.land());
+                Ok(posted?)
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reason(&self) -> DisconnectReason {
+        let end = self.user.end().or_else(|| self.lane.end());
+        end.unwrap_or(DisconnectReason::Local)
+    }
+
+    /// Puts a message on its way.
+    fn say(&self, state: &mut State, word: &Word) {
+        if state.outbox.len() >= OUTBOX {
+            log::warn!("fabric-async: {} takes no answers: cut off", self.endpoint.id());
+            self.endpoint.disconnect();
+            return;
+        }
+        state.outbox.push_back(word.to_bytes());
+        self.flush(state);
+    }
+
+    fn flush(&self, state: &mut State) {
+        while let Some(bytes) = state.outbox.front() {
+            // Signaled: each completion is an occasion to go on.
+            match self.endpoint.post(&Op::inject(bytes)) {
+                Ok(()) => drop(state.outbox.pop_front()),
+                Err(fabric::Error::Again) => return,
+                // It has ended, which an event tells.
+                Err(_) => state.outbox.clear(),
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------------------------ holder
+
+    fn begin(&self) -> Result<MutexGuard<'_, State>> {
+        let mut state = self.state();
+        if state.over {
+            return Err(Error::Disconnected(self.reason()));
+        }
+        state.next += 1;
+        Ok(state)
+    }
+
+    pub(super) fn request(
+        &self,
+        len: u64,
+        time: Duration,
+        rights: Access,
+    ) -> Result<Answer<Remote>> {
+        let mut state = self.begin()?;
+        let (id, answer) = (state.next, Promise::new());
+        state.requests.insert(id, (Instant::now(), answer.clone()));
+        self.say(&mut state, &Word::Request { id, len, time, rights });
+        Ok(answer)
+    }
+
+    pub(super) fn renew(&self, lease: u64, time: Duration) -> Result<Answer<Duration>> {
+        let mut state = self.begin()?;
+        let (id, answer) = (state.next, Promise::new());
+        state.renewals.insert(id, answer.clone());
+        self.say(&mut state, &Word::Renew { id, lease, time });
+        Ok(answer)
+    }
+
+    pub(super) fn pass(&self, time: Duration, region: fabric::RemoteRegion) -> Result<()> {
+        let mut state = self.begin()?;
+        self.say(&mut state, &Word::Pass { time, region });
+        Ok(())
+    }
+
+    /// The holder's last reference is gone.
+    pub(super) fn give_back(&self, lease: u64) {
+        let mut state = self.state();
+        // The owner may have ended it and said so.
+        if state.held.remove(&lease).is_some() && !state.over {
+            self.say(&mut state, &Word::Release { lease });
+        }
+    }
+
+    fn hold(
+        &self,
+        state: &mut State,
+        lease: u64,
+        region: fabric::RemoteRegion,
+        until: Instant,
+    ) -> Remote {
+        let held = Arc::new(Held {
+            region,
+            lease,
+            until: nanos(until).into(),
+            ended: 0.into(),
+            control: self.me.get().cloned(),
+        });
+        state.held.insert(lease, Arc::downgrade(&held));
+        Remote { held }
+    }
+
+    // ------------------------------------------------------------------------------------- owner
+
+    pub(super) fn lent(&self, lease: u64) -> Option<Lent> {
+        Some(Lent { loan: self.state().loans.get(&lease)?.loan.clone() })
+    }
+
+    pub(super) fn lend(
+        &self,
+        buffer: Buffer,
+        time: Duration,
+        rights: Access,
+    ) -> Result<Lent, Failed<Buffer>> {
+        let refuse = |error, buffer| Err(Failed { error, buffer });
+        if !Access::REMOTE.contains(rights) || buffer.is_empty() {
+            let text = "a lease has at least one byte, and rights that a peer can have";
+            return refuse(fabric::Error::invalid("lend", text).into(), buffer);
+        }
+        let mut state = match self.begin() {
+            Ok(state) => state,
+            Err(error) => return refuse(error, buffer),
+        };
+        let lease = state.next;
+        let (Some(block), len) = buffer.into_block() else {
+            return refuse(Error::NotGranted(Refusal::Nothing), Buffer::empty());
+        };
+        let loan = match Loan::new(&self.domain, block, len, rights) {
+            Ok(loan) => loan,
+            Err((block, error)) => return refuse(error.into(), Buffer::new(block, len)),
+        };
+        let region = loan.region().remote();
+        let loan = LoanState::new(lease, len, loan);
+        let until = after(Instant::now(), time);
+        state.loans.insert(lease, Granted { loan: loan.clone(), until, asked: false });
+        self.say(&mut state, &Word::Lend { lease, time, region });
+        drop(state);
+        if let Some(node) = self.node.upgrade() {
+            // It may end before whatever the thread sleeps for.
+            node.service.look_again();
+        }
+        Ok(Lent { loan })
+    }
+
+    fn grant(&self, state: &mut State, id: u64, len: u64, time: Duration, rights: Access) -> Word {
+        let why = match self.try_grant(state, id, len, time, rights) {
+            Ok(word) => return word,
+            Err(why) => why,
+        };
+        Word::Refuse { id, why }
+    }
+
+    fn try_grant(
+        &self,
+        state: &mut State,
+        id: u64,
+        len: u64,
+        time: Duration,
+        rights: Access,
+    ) -> Result<Word, Refusal> {
+        let policy = &self.policy;
+        let rights = if rights.is_empty() { policy.rights } else { rights };
+        let len = len.max(1).checked_next_multiple_of(8).unwrap_or(u64::MAX);
+        if policy.bytes == 0 || policy.rights.is_empty() {
+            return Err(Refusal::Nothing);
+        }
+        if !policy.rights.contains(rights) {
+            return Err(Refusal::Rights);
+        }
+        if time > policy.longest {
+            return Err(Refusal::TooLong { most: policy.longest });
+        }
+        if state.requested.checked_add(len).is_none_or(|sum| sum > policy.bytes) {
+            return Err(Refusal::TooMuch { most: policy.bytes });
+        }
+        if state.loans.values().filter(|granted| granted.asked).count() >= policy.leases {
+            return Err(Refusal::TooMany);
+        }
+        // Zeroed: what others left in it is not for this peer.
+        let size = usize::try_from(len).map_err(|_| Refusal::NoMemory)?;
+        let buffer = self.pool.alloc_zeroed(size).map_err(|_| Refusal::NoMemory)?;
+        let (block, _) = buffer.into_block();
+        let block = block.ok_or(Refusal::NoMemory)?;
+        let loan = match Loan::new(&self.domain, block, size, rights) {
+            Ok(loan) => loan,
+            Err((block, error)) => {
+                drop(Buffer::new(block, 0));
+                log::warn!("fabric-async: nothing lent: {error}");
+                return Err(Refusal::NoMemory);
+            }
+        };
+        state.next += 1;
+        let (lease, region) = (state.next, loan.region().remote());
+        let (loan, until) = (LoanState::new(lease, size, loan), after(Instant::now(), time));
+        state.requested += len;
+        state.loans.insert(lease, Granted { loan, until, asked: true });
+        Ok(Word::Grant { id, lease, time, region })
+    }
+
+    /// Takes a loan out of the books; the caller ends it outside the lock.
+    fn strike(state: &mut State, lease: u64) -> Option<Arc<LoanState>> {
+        let Granted { loan, asked, .. } = state.loans.remove(&lease)?;
+        if asked {
+            state.requested -= loan.len as u64;
+        }
+        Some(loan)
+    }
+
+    // ------------------------------------------------------------------------------------ service
+
+    /// A message has come.
+    fn hear(&self, bytes: &[u8]) {
+        let Some(word) = Word::from_bytes(bytes) else {
+            log::warn!("fabric-async: {} breaks the protocol: cut off", self.endpoint.id());
+            self.endpoint.disconnect();
+            return;
+        };
+        let now = Instant::now();
+        let mut state = self.state();
+        match word {
+            Word::Request { id, len, time, rights } => {
+                let answer = self.grant(&mut state, id, len, time, rights);
+                self.say(&mut state, &answer);
+            }
+            Word::Renew { id, lease, time } => {
+                let most = self.policy.longest;
+                let answer = match state.loans.get_mut(&lease) {
+                    None => Word::Refuse { id, why: Refusal::Unknown },
+                    Some(_) if time > most => Word::Refuse { id, why: Refusal::TooLong { most } },
+                    Some(granted) => {
+                        granted.until = after(now, time);
+                        Word::Renewed { id, time }
+                    }
+                };
+                self.say(&mut state, &answer);
+            }
+            Word::Release { lease } => {
+                let ended = Self::strike(&mut state, lease);
+                drop(state);
+                ended.into_iter().for_each(|loan| loan.end());
+            }
+            Word::Grant { id, lease, time, region } => {
+                let Some((sent, answer)) = state.requests.remove(&id) else { return };
+                // The owner counts from a moment after the request, so this side stops no later than it.
+                let remote = self.hold(&mut state, lease, region, after(sent, time));
+                drop(state);
+                answer.keep(Ok(remote));
+            }
+            Word::Refuse { id, why } => {
+                let request = state.requests.remove(&id);
+                let renewal = state.renewals.remove(&id);
+                drop(state);
+                if let Some((_, answer)) = request {
+                    answer.keep(Err(Error::NotGranted(why)));
+                }
+                if let Some(answer) = renewal {
+                    answer.keep(Err(Error::NotGranted(why)));
+                }
+            }
+            Word::Renewed { id, time } => {
+                let renewal = state.renewals.remove(&id);
+                drop(state);
+                renewal.into_iter().for_each(|answer| answer.keep(Ok(time)));
+            }
+            Word::Lend { lease, time, region } => {
+                let remote = self.hold(&mut state, lease, region, after(now, time));
+                self.offer(state, remote);
+            }
+            Word::Pass { time, region } => {
+                let until = nanos(after(now, time)).into();
+                let held = Held { region, lease: 0, until, ended: 0.into(), control: None };
+                self.offer(state, Remote { held: Arc::new(held) });
+            }
+            Word::Ended { lease } => {
+                let held = state.held.remove(&lease).and_then(|held| held.upgrade());
+                drop(state);
+                if let Some(held) = held {
+                    let end = held.end().unwrap_or(LeaseEnd::Revoked);
+                    held.set_end(end);
+                }
+            }
+        }
+    }
+
+    /// Something lent unasked; one that is too much goes back.
+    fn offer(&self, mut state: MutexGuard<'_, State>, remote: Remote) {
+        let fits = state.offers.len() < OFFERS;
+        let refused = if fits {
+            state.offers.push_back(remote);
+            None
+        } else {
+            Some(remote)
+        };
+        drop(state);
+        drop(refused);
+        self.line.wake_first();
+    }
+
+    /// Ends what is over; says when the next lease ends.
+    fn tick(&self, now: Instant) -> Option<Instant> {
+        if self.user.end().is_some() || self.lane.end().is_some() {
+            self.finish();
+            return None;
+        }
+        let mut state = self.state();
+        self.flush(&mut state);
+        let due: Vec<u64> = (state.loans.iter())
+            .filter(|(_, granted)| granted.until <= now || !granted.loan.is_out())
+            .map(|(lease, _)| *lease)
+            .collect();
+        let ended: Vec<_> = due.iter().filter_map(|l| Self::strike(&mut state, *l)).collect();
+        let next = state.loans.values().map(|granted| granted.until).min();
+        drop(state);
+        ended.iter().for_each(|loan| loan.end());
+        // Said when it is so.
+        let mut state = self.state();
+        due.into_iter().for_each(|lease| self.say(&mut state, &Word::Ended { lease }));
+        next
+    }
+
+    /// The connection has ended, and all leases with it.
+    fn finish(&self) {
+        let mut state = self.state();
+        if std::mem::replace(&mut state.over, true) {
+            return;
+        }
+        let all = std::mem::take(&mut *state);
+        state.over = true;
+        drop(state);
+        all.loans.into_values().for_each(|granted| granted.loan.end());
+        for held in all.held.into_values().filter_map(|held| held.upgrade()) {
+            held.set_end(LeaseEnd::Disconnected);
+        }
+        let reason = self.reason();
+        for (_, answer) in all.requests.into_values() {
+            answer.keep(Err(Error::Disconnected(reason)));
+        }
+        for answer in all.renewals.into_values() {
+            answer.keep(Err(Error::Disconnected(reason)));
+        }
+        drop(all.offers);
+        let mut wakers = Vec::new();
+        self.line.all(&mut wakers);
+        wakers.into_iter().for_each(std::task::Waker::wake);
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.finish();
+        if let Some(node) = self.node.upgrade() {
+            node.strike(self.endpoint.id());
+            node.controls().remove(&self.endpoint.id());
+        }
+    }
+}
+
+/// The next lease that is lent unasked.
+pub(crate) struct Borrowing {
+    control: Arc<Control>,
+    ticket: Ticket,
+}
+
+impl Borrowing {
+    pub(super) fn new(control: &Arc<Control>) -> Self {
+        Borrowing { control: control.clone(), ticket: Ticket::default() }
+    }
+}
+
+impl Future for Borrowing {
+    type Output = Result<Remote>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Borrowing { control, ticket } = &mut *self;
+        for wait in [false, true] {
+            if wait {
+                control.line.join(ticket, cx.waker());
+            }
+            let mut state = control.state();
+            let offer = if control.line.may_pass(ticket) { state.offers.pop_front() } else { None };
+            let over = state.over;
+            drop(state);
+            if offer.is_some() || over {
+                control.line.leave(ticket);
+                return Poll::Ready(offer.ok_or(Error::Disconnected(control.reason())));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Borrowing {
+    fn drop(&mut self) {
+        self.control.line.leave(&mut self.ticket);
+    }
+}
+
+// ---------------------------------------------------------------------------------------- connecting
+
+impl Link {
+    /// Connects the connection for leases too, to the listener that let this one in.
+    pub(crate) async fn connect_control(&self, to: std::net::SocketAddr, token: u64) -> Result<()> {
+        let control = Control::new(&self.node, &self.lane)?;
+        let mut hello = self.node.hello(Kind::Control, &[]);
+        hello.token = token;
+        control.endpoint.connect(to, &hello.to_bytes())?;
+        control.lane.outcome().await?;
+        let _ = self.control.set(control);
+        Ok(())
+    }
+
+    /// Lets in the connection for leases, which the peer makes now.
+    pub(crate) async fn accept_control(&self, expected: Expected) -> Result<()> {
+        let patience = self.endpoint.attr().connect_timeout;
+        let deadline = after(Instant::now(), patience);
+        let lane = &self.lane;
+        let mut request = std::future::poll_fn(|cx| {
+            if let Poll::Ready(request) = expected.promise.poll(cx) {
+                return Poll::Ready(Ok(request));
+            }
+            if let Some(reason) = lane.poll_end(cx.waker()) {
+                return Poll::Ready(Err(Error::Disconnected(reason)));
+            }
+            if Instant::now() >= deadline {
+                return Poll::Ready(Err(Error::TimedOut(patience)));
+            }
+            self.node.service.wake_at(deadline, cx.waker());
+            Poll::Pending
+        })
+        .await?;
+        let control = Control::new(&self.node, &self.lane)?;
+        let hello = self.node.hello(Kind::Control, &[]);
+        request.accept(&control.endpoint, &hello.to_bytes())?;
+        control.lane.outcome().await?;
+        let _ = self.control.set(control);
+        Ok(())
+    }
+}
+
+/// A connection for leases that a peer will make, or not.
+pub(crate) struct Expected {
+    node: Arc<NodeInner>,
+    token: u64,
+    promise: Arc<Promise<ConnectRequest>>,
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        self.node.expected().remove(&self.token);
+    }
+}
+
+impl NodeInner {
+    /// The peer with this token will make a connection for leases. `None` if another one says the same.
+    pub(crate) fn expect(self: &Arc<Self>, token: u64) -> Option<Expected> {
+        let promise = Promise::new();
+        let mut expected = self.expected();
+        if expected.contains_key(&token) {
+            return None;
+        }
+        expected.insert(token, promise.clone());
+        drop(expected);
+        Some(Expected { node: self.clone(), token, promise })
+    }
+
+    /// A peer makes a connection for leases.
+    pub(crate) fn take_control(&self, mut request: ConnectRequest, hello: &Hello) {
+        let promise = self.expected().remove(&hello.token);
+        match promise {
+            Some(promise) => promise.keep(request),
+            None => crate::listener::reject(&mut request, "no connection waits for its leases"),
+        }
+    }
+
+    /// Does what is to be done about leases; says when the next one ends. The node's thread calls it.
+    pub(crate) fn serve_leases(&self) -> Option<Instant> {
+        let mut out = [Completion::default(); 32];
+        loop {
+            let count = self.control.poll(&mut out).unwrap_or(0);
+            for completion in &out[..count] {
+                self.control_completion(completion);
+            }
+            if count < out.len() {
+                break;
+            }
+        }
+        let controls: Vec<_> = self.controls().values().filter_map(Weak::upgrade).collect();
+        let now = Instant::now();
+        controls.iter().filter_map(|control| control.tick(now)).min()
+    }
+
+    fn control_completion(&self, completion: &Completion) {
+        if !completion.kind.is_receive() {
+            return; // there is room again, which the next tick uses
+        }
+        let control = self.controls().get(&completion.endpoint).and_then(Weak::upgrade);
+        let Some(control) = control else { return };
+        let context = completion.context as usize;
+        let piece = control.receives.lock().get_mut(context).and_then(Option::take);
+        let Some(piece) = piece else { return };
+        let buffer = piece.land();
+        if !completion.is_ok() {
+            return;
+        }
+        let mut bytes = [0; MOST];
+        let len = completion.len.min(MOST);
+        bytes[..len].copy_from_slice(&buffer[..len]);
+        // Its end is told by an event.
+        let _ = control.post_receive(context, Piece::new(buffer, 0, MOST));
+        control.hear(&bytes[..len]);
+    }
+}

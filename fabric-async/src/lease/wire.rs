@@ -1,0 +1,177 @@
+//! What the two ends of a connection say to each other about leases: short messages of fixed forms.
+//!
+//! Each is a kind, then little-endian fields. Reading never panics; whatever is not one of these forms is refused.
+
+use std::time::Duration;
+
+use fabric::{Access, RemoteRegion};
+
+use crate::error::Refusal;
+
+/// The longest message. Every provider takes as much in an inject.
+pub(super) const MOST: usize = 80;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Word {
+    /// Lend me this much, for this long.
+    Request { id: u64, len: u64, time: Duration, rights: Access },
+    /// Here it is. (Answers `Request`.)
+    Grant { id: u64, lease: u64, time: Duration, region: RemoteRegion },
+    /// No. (Answers `Request` and `Renew`.)
+    Refuse { id: u64, why: Refusal },
+    /// I need it longer: this long from now.
+    Renew { id: u64, lease: u64, time: Duration },
+    /// So be it. (Answers `Renew`.)
+    Renewed { id: u64, time: Duration },
+    /// I need it no more.
+    Release { lease: u64 },
+    /// I lend you this, unasked.
+    Lend { lease: u64, time: Duration, region: RemoteRegion },
+    /// It has ended.
+    Ended { lease: u64 },
+    /// A third one lent me this; use it over your own connection to it.
+    Pass { time: Duration, region: RemoteRegion },
+}
+
+/// Durations go as microseconds.
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Word {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(MOST);
+        let mut put = |kind: u8, fields: &[u64], region: Option<&RemoteRegion>| {
+            out.push(kind);
+            fields.iter().for_each(|field| out.extend(field.to_le_bytes()));
+            out.extend(region.into_iter().flat_map(RemoteRegion::to_bytes));
+        };
+        match self {
+            Word::Request { id, len, time, rights } => {
+                put(1, &[*id, *len, micros(*time), rights.bits().into()], None);
+            }
+            Word::Grant { id, lease, time, region } => {
+                put(2, &[*id, *lease, micros(*time)], Some(region));
+            }
+            Word::Refuse { id, why } => {
+                let (why, value) = match why {
+                    Refusal::Nothing => (0, 0),
+                    Refusal::TooMuch { most } => (1, *most),
+                    Refusal::TooLong { most } => (2, micros(*most)),
+                    Refusal::Rights => (3, 0),
+                    Refusal::TooMany => (4, 0),
+                    Refusal::NoMemory => (5, 0),
+                    Refusal::Unknown | Refusal::Off => (6, 0),
+                };
+                put(3, &[*id, why, value], None);
+            }
+            Word::Renew { id, lease, time } => put(4, &[*id, *lease, micros(*time)], None),
+            Word::Renewed { id, time } => put(5, &[*id, micros(*time)], None),
+            Word::Release { lease } => put(6, &[*lease], None),
+            Word::Lend { lease, time, region } => put(7, &[*lease, micros(*time)], Some(region)),
+            Word::Ended { lease } => put(8, &[*lease], None),
+            Word::Pass { time, region } => put(9, &[micros(*time)], Some(region)),
+        }
+        out
+    }
+
+    /// `None` for what is no message of this protocol.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Word> {
+        let (kind, rest) = bytes.split_first()?;
+        let (fields, with_region) = match kind {
+            1 => (4, false),
+            2 => (3, true),
+            3 | 4 => (3, false),
+            5 => (2, false),
+            6 | 8 => (1, false),
+            7 => (2, true),
+            9 => (1, true),
+            _ => return None,
+        };
+        let (numbers, rest) = rest.split_at_checked(fields * 8)?;
+        let mut numbers = numbers.chunks_exact(8).map(|number| {
+            let mut le = [0; 8];
+            le.copy_from_slice(number);
+            u64::from_le_bytes(le)
+        });
+        let mut number = || numbers.next().unwrap_or(0);
+        let region = match with_region {
+            true => Some(RemoteRegion::from_bytes(rest).ok()?),
+            false => None,
+        };
+        if !with_region && !rest.is_empty() {
+            return None;
+        }
+        let time = Duration::from_micros;
+        Some(match (kind, region) {
+            (1, _) => Word::Request {
+                id: number(),
+                len: number(),
+                time: time(number()),
+                rights: Access::from_bits(u32::try_from(number()).ok()?)?,
+            },
+            (2, Some(region)) => {
+                Word::Grant { id: number(), lease: number(), time: time(number()), region }
+            }
+            (3, _) => {
+                let (id, why, value) = (number(), number(), number());
+                let why = match why {
+                    0 => Refusal::Nothing,
+                    1 => Refusal::TooMuch { most: value },
+                    2 => Refusal::TooLong { most: time(value) },
+                    3 => Refusal::Rights,
+                    4 => Refusal::TooMany,
+                    5 => Refusal::NoMemory,
+                    6 => Refusal::Unknown,
+                    _ => return None,
+                };
+                Word::Refuse { id, why }
+            }
+            (4, _) => Word::Renew { id: number(), lease: number(), time: time(number()) },
+            (5, _) => Word::Renewed { id: number(), time: time(number()) },
+            (6, _) => Word::Release { lease: number() },
+            (7, Some(region)) => Word::Lend { lease: number(), time: time(number()), region },
+            (8, _) => Word::Ended { lease: number() },
+            (9, Some(region)) => Word::Pass { time: time(number()), region },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn survives_the_way_and_garbage_is_refused() {
+        let region = RemoteRegion::from_parts(7, 8, 4096, Access::REMOTE_READ);
+        let (id, lease, time) = (u64::MAX, 3, Duration::from_micros(1_234_567));
+        let words = [
+            Word::Request { id, len: 4096, time, rights: Access::REMOTE },
+            Word::Grant { id, lease, time, region },
+            Word::Refuse { id, why: Refusal::TooMuch { most: 9 } },
+            Word::Refuse { id, why: Refusal::TooLong { most: time } },
+            Word::Renew { id, lease, time },
+            Word::Renewed { id, time },
+            Word::Release { lease },
+            Word::Lend { lease, time, region },
+            Word::Ended { lease },
+            Word::Pass { time, region },
+        ];
+        for word in words {
+            let bytes = word.to_bytes();
+            assert!(bytes.len() <= MOST, "{word:?}");
+            assert_eq!(Word::from_bytes(&bytes), Some(word));
+            for short in 0..bytes.len() {
+                assert_eq!(Word::from_bytes(&bytes[..short]), None);
+            }
+            assert_eq!(Word::from_bytes(&[&bytes[..], &[0]].concat()), None);
+        }
+        let mut dice = 1u64;
+        for len in 0..10_000 {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let bytes: Vec<u8> = (0..len % 90).map(|i| (dice >> (i % 57)) as u8).collect();
+            let _ = Word::from_bytes(&bytes);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Asynchronous RDMA, simple by default: owned buffers, registered pools, leased remote memory.
+//!
+//! ```
+//! use std::time::Duration;
+//! use fabric_async::{Connection, Listener};
+//!
+//! # async fn client(address: std::net::SocketAddr) -> Result<(), fabric_async::Error> {
+//! let conn = Connection::connect(address).await?; // or "10.0.0.7:7471"; provider by FABRIC_PROVIDER
+//! let mut buf = conn.alloc(4096)?; // registered, from the pool, exclusive
+//! buf[..5].copy_from_slice(b"hello");
+//! let remote = conn.request_remote(4096, Duration::from_secs(30)).await?; // leased by the peer
+//! let buf = conn.write(buf, remote.at(0)).await?; // the buffer goes in and comes back
+//! let old = conn.fetch_add(remote.at(8), 1).await?;
+//! conn.send(buf).await?;
+//! # drop(old);
+//! # assert_eq!(&*conn.recv().await?, b"done");
+//! # Ok(()) }
+//!
+//! # async fn server(listener: Listener) -> Result<(), fabric_async::Error> {
+//! // The other side. It takes no part in the lease, the write and the atomic.
+//! let conn = listener.accept().await?;
+//! let message = conn.recv().await?;
+//! assert_eq!(&message[..5], b"hello");
+//! # conn.send(conn.node().pool().alloc_from(b"done")?).await?;
+//! # conn.closed().await;
+//! # Ok(()) }
+//! # fabric_async::block_on(async {
+//! #     let listener = Listener::bind("127.0.0.1:0").await?;
+//! #     let address = listener.local_addr();
+//! #     let other = std::thread::spawn(move || fabric_async::block_on(server(listener)));
+//! #     client(address).await?;
+//! #     other.join().unwrap()
+//! # }).unwrap();
+//! ```
+//!
+//! Whether this runs over RDMA hardware or plain TCP is decided where it runs, and does not show: what may be relied on is
+//! the contract of [`fabric`], the same on every provider.
+//!
+//! # Guide
+//! - **Memory.** A [`Buffer`] is yours alone, and a `[u8]`. Operations take it and give it back; an error
+//!   ([`Failed`]) has it too. Send a part with [`Buffer::slice`], several with a `Vec`, one to many with
+//!   [`Buffer::share`]; look at it as numbers with [`Buffer::view`]; keep what was received as `bytes::Bytes`, without a
+//!   copy. All come from the node's [`Pool`], which is bounded: [`Pool::alloc`] fails there,
+//!   [`Pool::alloc_wait`] waits, [`Pool::metrics`] shows.
+//! - **Messages.** [`Connection::send`] is done when the peer has the message; [`Connection::recv`] brings the next one. The
+//!   peer's [`receives`](NodeBuilder::receives) bound how many wait there; more wait here.
+//! - **One-sided.** [`Connection::write`], [`read`](Connection::read) and the atomics reach memory of the peer that it lends:
+//!   [`Connection::request_remote`] asks, under the owner's [`LeasePolicy`]; [`Connection::lend`] offers. A lease ends by
+//!   itself ([`Remote`] says when and how), and from then no byte changes. [`Connection::write_notify`] tells the peer that
+//!   the bytes are there.
+//! - **Order.** Futures are posted when they are first polled, and take effect in that order, but for reads and atomics:
+//!   [`Operation::fence`]. To have many under way, poll many: `join!`, `FuturesUnordered`, tasks.
+//! - **Giving up.** Any future may be dropped at any time. A receive, or a wait for room or memory, then has done nothing.
+//!   An operation that was posted may still happen; its buffer returns to the pool when it cannot any more.
+//! - **Failure.** The end of a connection is an [`Error::Disconnected`] with the reason, everywhere. It never comes back:
+//!   connect anew.
+//! - **Executors.** Any will do. Under tokio (feature `tokio`, on by default) its event loop watches the node's descriptor;
+//!   elsewhere, as under [`block_on`], the node's thread does. [`NodeBuilder::wait`] chooses between looking for
+//!   completions and sleeping for them.
+//! - **Bytes.** A `Stream` (feature `tokio`) is a connection as `AsyncRead` and `AsyncWrite`: existing software runs over it
+//!   unchanged. The example `http` is hyper on it.
+//! - **Settings.** [`Node::builder`] has them all; [`Node::connect`] and [`Node::listen`] then go before
+//!   [`Connection::connect`] and [`Listener::bind`]. One process needs one node, whatever the number of connections.
+//! - **Trust.** Nothing is encrypted and nobody is authenticated: see [`fabric::Domain`].
+//!
+//! # Features
+//! `tcp` and `tokio` (both default), `verbs` (needs libibverbs, librdmacm and libclang 14 to build).
+//!
+//! # Design
+//! - *Buffers own their memory.* The [`Pool`] registers memory in extents, once, without rights for peers, and cuts
+//!   them into blocks; a [`Buffer`] is a block that nobody else has. That alone makes `Deref<[u8]>` sound;
+//!   `block.rs` has the whole argument and all of this crate's unsafe code.
+//! - *Operations own their buffers.* An operation takes its buffer by value, and from the post to its completion a place
+//!   in the node's table of operations owns it. The future has the number of the place, no memory. So futures may be
+//!   dropped (the place is abandoned, and its completion frees it), forgotten (it stays taken), or outlive their
+//!   runtime; the device never touches memory that somebody else has.
+//! - *Who polls, drives.* A future that is polled takes completions off the node's queue, for everybody; one that
+//!   sleeps arms the queue's descriptor, and a task of its tokio runtime watches that, or, on any other executor, the
+//!   node's thread. There is no task that everything goes through, and no lock is held across an await.
+//! - *Messages arrive in the inbox.* Receives are posted ahead; what arrives waits there. A dropped `recv` loses
+//!   nothing.
+//! - *Beside the data path* the node's one thread takes connection events and serves leases, whatever the application does.
+//!
+//! What it costs: an operation is one uncontended lock of its place at the post, at the completion and when the future
+//! takes the result, two of the list of free places, and nothing allocated. A buffer from the cache of its thread is one
+//! uncontended lock.
+
+#![deny(unsafe_code)]
+
+#[forbid(unsafe_code)]
+mod address;
+mod block;
+#[forbid(unsafe_code)]
+mod block_on;
+#[forbid(unsafe_code)]
+mod buffer;
+#[forbid(unsafe_code)]
+mod cargo;
+#[forbid(unsafe_code)]
+mod connection;
+#[forbid(unsafe_code)]
+mod driver;
+#[forbid(unsafe_code)]
+mod error;
+#[forbid(unsafe_code)]
+mod hello;
+#[forbid(unsafe_code)]
+mod lane;
+#[forbid(unsafe_code)]
+mod lease;
+#[forbid(unsafe_code)]
+mod line;
+#[forbid(unsafe_code)]
+mod link;
+#[forbid(unsafe_code)]
+mod listener;
+#[forbid(unsafe_code)]
+mod node;
+#[forbid(unsafe_code)]
+mod operation;
+#[forbid(unsafe_code)]
+mod ops;
+#[forbid(unsafe_code)]
+mod pool;
+#[forbid(unsafe_code)]
+mod recv;
+#[forbid(unsafe_code)]
+mod service;
+#[cfg(feature = "tokio")]
+#[forbid(unsafe_code)]
+mod stream;
+#[cfg(feature = "tokio")]
+#[forbid(unsafe_code)]
+mod watch;
+
+pub use address::Address;
+pub use block_on::block_on;
+pub use buffer::{Buffer, Part, Shared};
+pub use cargo::{Payload, Room};
+pub use connection::Connection;
+pub use driver::Wait;
+pub use error::{Error, Failed, LeaseEnd, Refusal, Result};
+pub use hello::{MAX_ACCEPT_BYTES, MAX_CONNECT_BYTES};
+pub use lane::{Message, Notification};
+pub use lease::{At, LeasePolicy, Lent, Remote};
+pub use listener::{Listener, NextRequest, Request};
+pub use node::{Node, NodeBuilder};
+pub use operation::{Atomic, Operation};
+pub use pool::{AllocWait, Pool, PoolMetrics};
+pub use recv::{Notified, Receive};
+#[cfg(feature = "tokio")]
+pub use stream::Stream;
+
+/// 64 random bits, from the keys that std gives each of its hash maps.
+pub(crate) fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,402 @@
+//! Futures of operations: posted at the first poll, done when the completion is there.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use fabric::{AtomicOp, AtomicScalar, Completion, Op, RemoteSlice};
+
+use crate::cargo::{Cargo, Payload, Piece};
+use crate::error::{Error, Failed, Result};
+use crate::lease::At;
+use crate::line::Ticket;
+use crate::link::Link;
+
+/// What an operation does, and what it makes of its end.
+trait Work: Unpin {
+    type Output;
+
+    /// Where it goes, if it is one-sided.
+    fn at(&self) -> Option<&At>;
+
+    /// What is wrong already.
+    fn check(&self, link: &Link, cargo: &Cargo) -> Result<()>;
+
+    /// The operation as the fabric's.
+    fn with_op<R>(&self, cargo: &Cargo, post: impl FnOnce(Op<'_>) -> R) -> R;
+
+    fn finish(cargo: Cargo) -> Self::Output;
+
+    fn fail(error: Error, cargo: Cargo) -> Self::Output;
+}
+
+/// An operation on its way: waits for room, is posted, waits for its completion.
+struct Journey<W: Work> {
+    link: Arc<Link>,
+    stage: Stage<W>,
+    /// The place in line for room in the send queue.
+    ticket: Ticket,
+    asleep: bool,
+    fence: bool,
+}
+
+enum Stage<W: Work> {
+    Ready(W, Cargo),
+    /// Its cargo is at this place of the table.
+    Flying(u32),
+    /// It could not even be begun.
+    Failed(Option<W::Output>),
+    Over,
+}
+
+impl<W: Work> Journey<W> {
+    fn new(link: &Arc<Link>, stage: Stage<W>) -> Self {
+        let (link, ticket) = (link.clone(), Ticket::default());
+        Journey { link, stage, ticket, asleep: false, fence: false }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<W::Output>
+    where
+        W::Output: Unpin,
+    {
+        loop {
+            match std::mem::replace(&mut self.stage, Stage::Over) {
+                Stage::Ready(work, cargo) => match self.poll_post(work, cargo, cx) {
+                    Some(Poll::Ready(done)) => return Poll::Ready(done),
+                    Some(Poll::Pending) => return Poll::Pending,
+                    None => {}
+                },
+                Stage::Flying(number) => {
+                    let Journey { link, asleep, .. } = self;
+                    let driver = &link.node.driver;
+                    let look = |waker: Option<&_>| driver.take(number, waker);
+                    let waited = driver.wait(asleep, cx, look, || link.node.watch());
+                    let Poll::Ready((completion, cargo)) = waited else {
+                        self.stage = Stage::Flying(number);
+                        return Poll::Pending;
+                    };
+                    return Poll::Ready(Self::ended(link, &completion, cargo));
+                }
+                Stage::Failed(mut output) => match output.take() {
+                    Some(output) => return Poll::Ready(output),
+                    None => return Poll::Pending,
+                },
+                // Like every future: not to be polled again after it was ready.
+                Stage::Over => return Poll::Pending,
+            }
+        }
+    }
+
+    fn ended(link: &Link, completion: &Completion, cargo: Cargo) -> W::Output {
+        if completion.is_ok() {
+            return W::finish(cargo);
+        }
+        // The event comes before the completions that it causes; it may not have been taken yet.
+        link.node.take_events();
+        W::fail(Error::of(completion.status, link.lane.end()), cargo)
+    }
+
+    /// Posts it; `None`: it flies. Waits in line while the queue is full.
+    #[inline]
+    fn poll_post(
+        &mut self,
+        work: W,
+        cargo: Cargo,
+        cx: &mut Context<'_>,
+    ) -> Option<Poll<W::Output>> {
+        let Journey { link, ticket, asleep, fence, .. } = self;
+        let (link, fence) = (&*link, *fence);
+        if let Err(error) = work.check(link, &cargo) {
+            link.lane.room.leave(ticket);
+            return Some(Poll::Ready(W::fail(error, cargo)));
+        }
+        let mut load = Some(cargo);
+        let post = |load: &mut Option<Cargo>| {
+            link.post(load, work.at(), |cargo, context, endpoint| {
+                work.with_op(cargo, |op| {
+                    let op = op.context(context);
+                    endpoint.post(&if fence { op.fence() } else { op })
+                })
+            })
+        };
+        let line = &link.lane.room;
+        let mut posted = if line.may_pass(ticket) { post(&mut load) } else { Ok(None) };
+        if let Ok(None) = posted {
+            let look = |waker: Option<&_>| {
+                if let Some(waker) = waker {
+                    line.join(ticket, waker);
+                }
+                if !line.may_pass(ticket) && link.is_alive() {
+                    return None;
+                }
+                post(&mut load).transpose()
+            };
+            let node = &link.node;
+            match node.driver.wait(asleep, cx, look, || node.watch()) {
+                Poll::Ready(done) => posted = done.map(Some),
+                Poll::Pending => {
+                    self.stage = Stage::Ready(work, load.unwrap_or_default());
+                    return Some(Poll::Pending);
+                }
+            }
+        }
+        line.leave(ticket);
+        match posted {
+            Ok(number) => {
+                self.stage = Stage::Flying(number.unwrap_or(u32::MAX));
+                None
+            }
+            Err(error) => Some(Poll::Ready(W::fail(error, load.unwrap_or_default()))),
+        }
+    }
+}
+
+impl<W: Work> Drop for Journey<W> {
+    fn drop(&mut self) {
+        let driver = &self.link.node.driver;
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Ready(_, cargo) => cargo.land(),
+            Stage::Flying(number) => driver.abandon(number),
+            Stage::Failed(_) | Stage::Over => {}
+        }
+        driver.awake(&mut self.asleep);
+        self.link.lane.room.leave(&mut self.ticket);
+    }
+}
+
+// ----------------------------------------------------------------------------------------- transfers
+
+/// A send, write or read: a future that gives the buffer back, or fails with the buffer in the error.
+///
+/// - Nothing happens until it is polled. Operations of a connection are posted in the order of their first polls, and
+///   take effect in that order, as [`fabric::contract`] says.
+/// - While the connection's send queue is full it waits its turn.
+/// - Dropping it before it was posted: nothing happens. Dropping it later: the operation finishes or not, and its buffer
+///   returns to the pool when it has.
+///
+/// ```
+/// # async fn f(conn: fabric_async::Connection, at: fabric::RemoteSlice) -> Result<(), fabric_async::Error> {
+/// // The peer's processor sees the bytes when this is done.
+/// let buffer = conn.write(conn.alloc(64)?, at).delivered().await?;
+/// # drop(buffer);
+/// # Ok(()) }
+/// ```
+#[must_use = "nothing is sent until it is awaited"]
+pub struct Operation<P: Payload> {
+    journey: Journey<Transfer<P>>,
+}
+
+pub(crate) enum What {
+    Send { immediate: Option<u32> },
+    Write { to: At, immediate: Option<u32>, delivered: bool },
+    Read { from: At },
+}
+
+struct Transfer<P> {
+    what: What,
+    payload: PhantomData<fn() -> P>,
+}
+
+impl<P: Payload> Operation<P> {
+    #[inline]
+    pub(crate) fn new(link: &Arc<Link>, payload: P, what: What) -> Self {
+        let stage = match payload.load() {
+            Ok(cargo) => Stage::Ready(Transfer { what, payload: PhantomData }, cargo),
+            Err((buffer, error)) => Stage::Failed(Some(Err(Failed { error, buffer }))),
+        };
+        Operation { journey: Journey::new(link, stage) }
+    }
+
+    /// Has it start only when every earlier read and atomic operation of the connection has finished.
+    pub fn fence(mut self) -> Self {
+        self.journey.fence = true;
+        self
+    }
+
+    /// Of a write: done only when the target's processor, and every other peer of it, can see the bytes. Other operations
+    /// refuse it, with an error of the fabric (`Unsupported`).
+    pub fn delivered(mut self) -> Self {
+        match &mut self.journey.stage {
+            Stage::Ready(Transfer { what: What::Write { delivered, .. }, .. }, _) => {
+                *delivered = true
+            }
+            Stage::Ready(..) => {
+                let over = std::mem::replace(&mut self.journey.stage, Stage::Over);
+                if let Stage::Ready(_, cargo) = over {
+                    let text = "only writes can be awaited until they are delivered";
+                    let error = fabric::Error::unsupported("delivered", "fabric", text).into();
+                    let failed = Failed { error, buffer: P::unload(cargo) };
+                    self.journey.stage = Stage::Failed(Some(Err(failed)));
+                }
+            }
+            _ => {}
+        }
+        self
+    }
+}
+
+impl<P: Payload> Work for Transfer<P> {
+    type Output = Result<P::Back, Failed<P::Back>>;
+
+    fn at(&self) -> Option<&At> {
+        match &self.what {
+            What::Send { .. } => None,
+            What::Write { to: at, .. } | What::Read { from: at } => Some(at),
+        }
+    }
+
+    #[inline]
+    fn check(&self, link: &Link, cargo: &Cargo) -> Result<()> {
+        match &self.what {
+            What::Send { .. } => link.check_message(cargo.len()),
+            What::Write { to: at, .. } | What::Read { from: at } => at.check(),
+        }
+    }
+
+    #[inline]
+    fn with_op<R>(&self, cargo: &Cargo, post: impl FnOnce(Op<'_>) -> R) -> R {
+        cargo.with_slices(|slices| {
+            post(match &self.what {
+                What::Send { immediate: None } => Op::send(slices),
+                What::Send { immediate: Some(value) } => Op::send(slices).immediate(*value),
+                What::Write { to, immediate, delivered } => {
+                    let mut op = Op::write(slices, to.slice());
+                    if let Some(value) = immediate {
+                        op = op.immediate(*value);
+                    }
+                    if *delivered { op.delivery_complete() } else { op }
+                }
+                What::Read { from } => Op::read(slices, from.slice()),
+            })
+        })
+    }
+
+    fn finish(cargo: Cargo) -> Self::Output {
+        Ok(P::unload(cargo))
+    }
+
+    fn fail(error: Error, cargo: Cargo) -> Self::Output {
+        Err(Failed { error, buffer: P::unload(cargo) })
+    }
+}
+
+impl<P: Payload> Future for Operation<P> {
+    type Output = Result<P::Back, Failed<P::Back>>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.journey.poll(cx)
+    }
+}
+
+impl<P: Payload> fmt::Debug for Operation<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Operation")
+    }
+}
+
+// ------------------------------------------------------------------------------------------- atomics
+
+/// An atomic operation: a future of the old value.
+///
+/// Dropping it does not take the operation back: it is executed once, or not at all.
+#[must_use = "nothing is sent until it is awaited"]
+pub struct Atomic<T: AtomicScalar + Unpin> {
+    journey: Journey<Fetch<T>>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Change<T> {
+    Apply(AtomicOp, T),
+    CompareSwap { expected: T, new: T },
+}
+
+struct Fetch<T> {
+    change: Change<T>,
+    at: At,
+}
+
+impl<T: AtomicScalar + Unpin> Atomic<T> {
+    pub(crate) fn new(link: &Arc<Link>, at: At, change: Change<T>) -> Self {
+        // The old value arrives in memory of the pool.
+        let stage = match link.node.pool.alloc(size_of::<u64>()) {
+            Ok(word) => {
+                let piece = Piece::new(word, 0, size_of::<T>());
+                Stage::Ready(Fetch { change, at }, Cargo::One(piece))
+            }
+            Err(error) => Stage::Failed(Some(Err(error))),
+        };
+        Atomic { journey: Journey::new(link, stage) }
+    }
+
+    /// Has it start only when every earlier read and atomic operation of the connection has finished.
+    pub fn fence(mut self) -> Self {
+        self.journey.fence = true;
+        self
+    }
+}
+
+impl<T: AtomicScalar + Unpin> Work for Fetch<T> {
+    type Output = Result<T>;
+
+    fn at(&self) -> Option<&At> {
+        Some(&self.at)
+    }
+
+    fn check(&self, _link: &Link, _cargo: &Cargo) -> Result<()> {
+        self.at.check()
+    }
+
+    #[inline]
+    fn with_op<R>(&self, cargo: &Cargo, post: impl FnOnce(Op<'_>) -> R) -> R {
+        let at: RemoteSlice = self.at.slice();
+        let word = match cargo {
+            Cargo::One(piece) => piece.slice(),
+            _ => None,
+        };
+        // There always is a word.
+        post(match (self.change, word) {
+            (Change::Apply(op, value), Some(old)) => Op::fetch_atomic(op, value, old, at),
+            (Change::Apply(op, value), None) => Op::atomic(op, value, at),
+            (Change::CompareSwap { expected, new }, Some(old)) => {
+                Op::fetch_compare_swap(expected, new, old, at)
+            }
+            (Change::CompareSwap { expected, new }, None) => Op::compare_swap(expected, new, at),
+        })
+    }
+
+    fn finish(cargo: Cargo) -> Result<T> {
+        let word = <crate::Buffer as Payload>::unload(cargo);
+        let mut bits = [0; 8];
+        let size = size_of::<T>().min(word.len());
+        // The low bytes come first on little-endian processors, last on others.
+        if cfg!(target_endian = "little") {
+            bits[..size].copy_from_slice(&word[..size]);
+        } else {
+            bits[8 - size..].copy_from_slice(&word[..size]);
+        }
+        Ok(T::from_bits64(u64::from_ne_bytes(bits)))
+    }
+
+    fn fail(error: Error, cargo: Cargo) -> Result<T> {
+        cargo.land();
+        Err(error)
+    }
+}
+
+impl<T: AtomicScalar + Unpin> Future for Atomic<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        self.journey.poll(cx)
+    }
+}
+
+impl<T: AtomicScalar + Unpin> fmt::Debug for Atomic<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Atomic")
+    }
+}

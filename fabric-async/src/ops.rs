@@ -1,0 +1,173 @@
+//! The table of operations: what is in flight, and what has ended and was not asked for yet.
+//!
+//! An operation's place in the table owns its buffers from the post until its completion; the future has only the number
+//! of the place, and that number is the context that the completion brings back. So a future can be dropped or forgotten
+//! at any time: dropped, it marks the place as abandoned, and the completion frees it; forgotten, place and
+//! buffers stay taken, and nothing else happens.
+//!
+//! Places are made in chunks that never move or go away, so they are reached without a lock but their own, and a table
+//! that is warm allocates nothing.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
+
+use fabric::{Completion, Failure};
+
+use crate::cargo::Cargo;
+use crate::error::{Error, Result};
+use crate::lane::Lane;
+use crate::lease::Held;
+
+/// Places of the first chunk; each further one has twice as many.
+const FIRST: u32 = 64;
+const CHUNKS: usize = 19;
+/// The most operations at a time.
+const MOST: u32 = FIRST * ((1 << CHUNKS) - 1);
+
+/// What is at a place.
+#[derive(Default)]
+pub(crate) struct Place {
+    pub(crate) phase: Phase,
+    /// Whose operation it is.
+    pub(crate) lane: Option<Arc<Lane>>,
+    pub(crate) cargo: Cargo,
+    /// The lease that it uses, which lasts at least as long as it.
+    pub(crate) lease: Option<Arc<Held>>,
+    pub(crate) waker: Option<Waker>,
+    pub(crate) completion: Completion,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    #[default]
+    Vacant,
+    /// In flight, and a future wants to know.
+    Flying,
+    /// In flight, and nobody wants to know.
+    Abandoned,
+    /// Ended.
+    Done,
+}
+
+#[derive(Default)]
+struct Vacant {
+    places: Vec<u32>,
+    made: u32,
+}
+
+pub(crate) struct Table {
+    chunks: [OnceLock<Box<[Mutex<Place>]>>; CHUNKS],
+    vacant: Mutex<Vacant>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        Table { chunks: [const { OnceLock::new() }; CHUNKS], vacant: Mutex::default() }
+    }
+
+    /// A vacant place.
+    #[inline]
+    pub(crate) fn begin(&self) -> Result<u32> {
+        let mut vacant = lock(&self.vacant);
+        if let Some(number) = vacant.places.pop() {
+            return Ok(number);
+        }
+        self.make(&mut vacant)
+    }
+
+    #[cold]
+    fn make(&self, vacant: &mut Vacant) -> Result<u32> {
+        let number = vacant.made;
+        if number >= MOST {
+            let text = format!("{MOST} operations are under way or were never asked for");
+            return Err(fabric::Error::NoMemory(Failure::new("begin an operation", text)).into());
+        }
+        let (chunk, index) = Self::locate(number);
+        if index == 0 {
+            let places = (0..FIRST << chunk).map(|_| Mutex::default()).collect();
+            // Only here, under the lock, and once for each chunk.
+            let _ = self.chunks[chunk].set(places);
+            // Room for every place, so that giving one back never allocates.
+            let all = (number + (FIRST << chunk)) as usize;
+            let more = all.saturating_sub(vacant.places.len());
+            vacant.places.reserve(more);
+        }
+        vacant.made += 1;
+        Ok(number)
+    }
+
+    #[inline]
+    fn locate(number: u32) -> (usize, usize) {
+        let chunk = (number / FIRST + 1).ilog2();
+        (chunk as usize, (number - FIRST * ((1 << chunk) - 1)) as usize)
+    }
+
+    /// The place, locked; `None` for a number that was never given out.
+    #[inline]
+    pub(crate) fn lock(&self, number: u32) -> Option<MutexGuard<'_, Place>> {
+        let (chunk, index) = Self::locate(number);
+        Some(lock(self.chunks.get(chunk)?.get()?.get(index)?))
+    }
+
+    /// Gives a place back, whose cargo is gone.
+    #[inline]
+    pub(crate) fn end(&self, number: u32) {
+        lock(&self.vacant).places.push(number);
+    }
+
+    /// Every place that was ever used.
+    pub(crate) fn for_each(&self, mut look: impl FnMut(&mut Place)) {
+        for place in self.chunks.iter().filter_map(OnceLock::get).flatten() {
+            look(&mut lock(place));
+        }
+    }
+
+    /// Places that are taken.
+    pub(crate) fn taken(&self) -> usize {
+        let vacant = lock(&self.vacant);
+        vacant.made as usize - vacant.places.len()
+    }
+}
+
+impl Error {
+    /// Why an operation that ended badly did so, if its connection ended for `reason`.
+    pub(crate) fn of(status: fabric::Status, reason: Option<fabric::DisconnectReason>) -> Error {
+        use fabric::Status;
+        match (status, reason) {
+            (Status::RemoteAccess, _) => Error::RemoteAccess,
+            (Status::PeerLost, _) => Error::Disconnected(fabric::DisconnectReason::PeerLost),
+            (Status::Canceled, Some(reason)) => Error::Disconnected(reason),
+            (other, _) => Error::Failed(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_found_again() {
+        assert_eq!(Table::locate(0), (0, 0));
+        assert_eq!(Table::locate(63), (0, 63));
+        assert_eq!(Table::locate(64), (1, 0));
+        assert_eq!(Table::locate(191), (1, 127));
+        assert_eq!(Table::locate(192), (2, 0));
+        let table = Table::new();
+        assert!(table.lock(0).is_none());
+        let numbers: Vec<u32> = (0..1000).map(|_| table.begin().unwrap()).collect();
+        for number in &numbers {
+            table.lock(*number).unwrap().completion.context = u64::from(*number);
+        }
+        for number in &numbers {
+            assert_eq!(table.lock(*number).unwrap().completion.context, u64::from(*number));
+            table.end(*number);
+        }
+        assert_eq!(table.taken(), 0);
+        assert!(table.begin().unwrap() < 1000);
+    }
+}

@@ -1,0 +1,163 @@
+//! Messages and notifications, as they arrive.
+//!
+//! Receives are posted ahead, with buffers of the pool, and what arrives waits in the connection's inbox. So a future that
+//! is dropped while it waits loses nothing: it only gives up its place in line.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::error::Result;
+use crate::lane::{Inbox, Lane, Message, Notification};
+use crate::line::{Line, Ticket};
+use crate::link::Link;
+
+/// What can arrive.
+pub(crate) trait Arrives: Sized {
+    fn line(lane: &Lane) -> &Line;
+    fn take(inbox: &mut Inbox) -> Option<Self>;
+}
+
+impl Arrives for Message {
+    fn line(lane: &Lane) -> &Line {
+        &lane.receivers
+    }
+
+    fn take(inbox: &mut Inbox) -> Option<Self> {
+        inbox.messages.pop_front()
+    }
+}
+
+impl Arrives for Notification {
+    fn line(lane: &Lane) -> &Line {
+        &lane.watchers
+    }
+
+    fn take(inbox: &mut Inbox) -> Option<Self> {
+        inbox.notifications.pop_front()
+    }
+}
+
+/// The next message: see [`Connection::recv`](crate::Connection::recv).
+#[must_use = "nothing is received until it is awaited"]
+pub struct Receive(Arrival<Message>);
+
+/// The next notification: see [`Connection::notified`](crate::Connection::notified).
+#[must_use = "nothing is received until it is awaited"]
+pub struct Notified(Arrival<Notification>);
+
+struct Arrival<A: Arrives> {
+    link: Arc<Link>,
+    ticket: Ticket,
+    asleep: bool,
+    what: std::marker::PhantomData<fn() -> A>,
+}
+
+impl<A: Arrives> Arrival<A> {
+    fn new(link: &Arc<Link>) -> Self {
+        let (link, ticket) = (link.clone(), Ticket::default());
+        Arrival { link, ticket, asleep: false, what: std::marker::PhantomData }
+    }
+
+    #[inline]
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<A>> {
+        let Arrival { link, ticket, asleep, .. } = self;
+        let (node, lane) = (&link.node, &*link.lane);
+        let line = A::line(lane);
+        let mut wants_memory = false;
+        let look = |waker: Option<&_>| {
+            if let Some(waker) = waker {
+                line.join(ticket, waker);
+            }
+            if !line.may_pass(ticket) {
+                return None;
+            }
+            let mut inbox = lane.inbox();
+            let found = A::take(&mut inbox);
+            let dry = inbox.posted <= link.settings.receives / 2;
+            drop(inbox);
+            if let Some(found) = found {
+                // Room for the next one. That there is no memory for it is told when nothing is left to arrive.
+                let _ = link.refill();
+                return Some(Ok(found));
+            }
+            if !dry {
+                return None;
+            }
+            match link.refill() {
+                _ if !link.is_alive() && lane.inbox().posted == 0 => Some(Err(link.over())),
+                Ok(()) | Err(crate::Error::Disconnected(_)) => None,
+                Err(crate::Error::PoolExhausted { .. }) => {
+                    wants_memory = true;
+                    None
+                }
+                Err(error) => Some(Err(error)),
+            }
+        };
+        let waited = node.driver.wait(asleep, cx, look, || node.watch());
+        match waited {
+            Poll::Ready(done) => {
+                line.leave(ticket);
+                Poll::Ready(done)
+            }
+            Poll::Pending => {
+                if wants_memory {
+                    // Every buffer is in use; this looks again soon, as memory may come back anywhere.
+                    let soon = std::time::Instant::now() + std::time::Duration::from_millis(1);
+                    node.service.wake_at(soon, cx.waker());
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<A: Arrives> Drop for Arrival<A> {
+    fn drop(&mut self) {
+        self.link.node.driver.awake(&mut self.asleep);
+        A::line(&self.link.lane).leave(&mut self.ticket);
+    }
+}
+
+impl Receive {
+    pub(crate) fn new(link: &Arc<Link>) -> Self {
+        Receive(Arrival::new(link))
+    }
+}
+
+impl Notified {
+    pub(crate) fn new(link: &Arc<Link>) -> Self {
+        Notified(Arrival::new(link))
+    }
+}
+
+impl Future for Receive {
+    type Output = Result<Message>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll(cx)
+    }
+}
+
+impl Future for Notified {
+    type Output = Result<Notification>;
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll(cx)
+    }
+}
+
+impl std::fmt::Debug for Receive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Receive")
+    }
+}
+
+impl std::fmt::Debug for Notified {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Notified")
+    }
+}

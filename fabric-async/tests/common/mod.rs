@@ -1,0 +1,72 @@
+//! What most tests start from: two connected ends, and memory that the one may reach at the other.
+
+#![allow(dead_code, unreachable_pub)] // each test program uses its part
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+
+use fabric::{Access, Region, RemoteRegion};
+use fabric_async::{Connection, Listener, Node, NodeBuilder};
+
+/// Where tests listen: loopback, or the address that a guest with an RDMA device says.
+pub fn address() -> String {
+    std::env::var("FABRIC_TEST_ADDRESS").unwrap_or_else(|_| "127.0.0.1".to_owned()) + ":0"
+}
+
+pub async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut left, mut right) = (None, None);
+    poll_fn(move |cx| {
+        if left.is_none()
+            && let Poll::Ready(done) = a.as_mut().poll(cx)
+        {
+            left = Some(done);
+        }
+        if right.is_none()
+            && let Poll::Ready(done) = b.as_mut().poll(cx)
+        {
+            right = Some(done);
+        }
+        match (left.take(), right.take()) {
+            (Some(a), Some(b)) => Poll::Ready((a, b)),
+            (a, b) => {
+                (left, right) = (a, b);
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+/// Two ends of a connection: the one that connected first.
+pub async fn pair(node: &Node) -> (Connection, Connection) {
+    between(node, node).await
+}
+
+pub async fn between(from: &Node, to: &Node) -> (Connection, Connection) {
+    let listener: Listener = to.listen(address()).await.unwrap();
+    let (a, b) = both(from.connect(listener.local_addr()), listener.accept()).await;
+    (a.unwrap(), b.unwrap())
+}
+
+pub fn node(settings: impl FnOnce(NodeBuilder) -> NodeBuilder) -> Node {
+    settings(Node::builder()).build().unwrap()
+}
+
+/// Memory of the node that any peer reaches who knows the descriptor.
+pub fn exposed(node: &Node, len: usize) -> (Region, RemoteRegion) {
+    let region = node.domain().alloc(len, Access::ALL).unwrap();
+    let remote = region.remote();
+    (region, remote)
+}
+
+/// Waits, without a bound that a slow machine could miss, until something holds.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !holds() {
+        assert!(std::time::Instant::now() < deadline, "not within 30 s: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,304 @@
+//! Leases: who lends what for how long, and that nothing changes when they have ended.
+
+#![cfg(not(miri))] // Miri has no sockets that sleep
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{address, between, eventually, node, pair};
+use fabric::Access;
+use fabric_async::{Buffer, Connection, Error, LeaseEnd, LeasePolicy, Node, Refusal, block_on};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn filled(conn: &Connection, len: usize, byte: u8) -> Buffer {
+    let mut buffer = conn.alloc(len).unwrap();
+    buffer.fill(byte);
+    buffer
+}
+
+fn lender(edit: impl FnOnce(&mut LeasePolicy)) -> Node {
+    let mut policy = LeasePolicy::default();
+    edit(&mut policy);
+    node(|b| b.lend(policy))
+}
+
+#[test]
+fn a_lease_is_used_and_given_back() {
+    let (user, owner) = (node(|b| b), node(|b| b));
+    block_on(async {
+        let (a, b) = between(&user, &owner).await;
+        let before = owner.pool().metrics();
+        let remote = a.request_remote(4093, LONG).await.unwrap();
+        assert_eq!((remote.len(), remote.access()), (4096, Access::REMOTE));
+        assert!(remote.time_left() > LONG - Duration::from_secs(10));
+        let read = a.read(filled(&a, 4096, 9), remote.at(0)).await.unwrap();
+        assert!(read.iter().all(|byte| *byte == 0), "lent memory has nobody's bytes in it");
+        a.write(filled(&a, 100, 7), remote.at(8)).delivered().await.unwrap();
+        assert_eq!(a.fetch_add(remote.at(0), 5).await.unwrap(), 0);
+
+        let lent = b.lent(remote.id()).unwrap();
+        assert_eq!((lent.len(), lent.get::<u64>(0).unwrap()), (4096, 5));
+        lent.put(0, &6u64).unwrap();
+        assert_eq!(a.fetch_add(remote.at(0), 1).await.unwrap(), 6);
+        assert!(lent.read_at(4096, &mut [0]).is_err());
+        drop(remote);
+        eventually("the lease is given back", || !lent.is_out());
+        assert!(b.lent(lent.id()).is_none());
+        let buffer = lent.take().unwrap();
+        assert_eq!((buffer[0], buffer[8], buffer[107], buffer[108]), (7, 7, 7, 0));
+        assert!(lent.take().is_err() && lent.get::<u8>(0).is_err());
+        drop(buffer);
+        assert_eq!(owner.pool().metrics().in_use, before.in_use);
+        // The connection has not minded any of it.
+        a.send(filled(&a, 5, 1)).await.unwrap();
+        b.recv().await.unwrap();
+    });
+}
+
+#[test]
+fn the_owners_policy_holds() {
+    let owner = lender(|policy| {
+        policy.bytes = 8192;
+        policy.leases = 3;
+        policy.longest = Duration::from_secs(5);
+        policy.rights = Access::REMOTE_READ | Access::REMOTE_WRITE;
+    });
+    let user = node(|b| b);
+    block_on(async {
+        let (a, _b) = between(&user, &owner).await;
+        let short = Duration::from_secs(5);
+        let refused = |result: Result<fabric_async::Remote, Error>| match result {
+            Err(Error::NotGranted(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused(a.request_remote(8193, short).await), Refusal::TooMuch { most: 8192 });
+        assert_eq!(
+            refused(a.request_remote(usize::MAX, short).await),
+            Refusal::TooMuch { most: 8192 }
+        );
+        assert_eq!(refused(a.request_remote(8, LONG).await), Refusal::TooLong { most: short });
+        let atomic = a.request_remote_with(8, short, Access::REMOTE_ATOMIC).await;
+        assert_eq!(refused(atomic), Refusal::Rights);
+        let first = a.request_remote_with(4096, short, Access::REMOTE_READ).await.unwrap();
+        assert_eq!(first.access(), Access::REMOTE_READ);
+        let failed = a.write(filled(&a, 8, 1), first.at(0)).await.unwrap_err();
+        assert!(matches!(failed.error, Error::Fabric(fabric::Error::InvalidArgument(_))));
+        let second = a.request_remote(8, short).await.unwrap();
+        assert_eq!(second.access(), Access::REMOTE_READ | Access::REMOTE_WRITE);
+        let third = a.request_remote(8, short).await.unwrap();
+        assert_eq!(refused(a.request_remote(8, short).await), Refusal::TooMany);
+        drop(third);
+        // What is given back can be asked for again.
+        let mut again = a.request_remote(4088, short).await;
+        while again.is_err() {
+            again = a.request_remote(4088, short).await;
+        }
+        assert_eq!(refused(a.request_remote(8, short).await), Refusal::TooMuch { most: 8192 });
+        assert!(matches!(
+            second.renew(LONG).await,
+            Err(Error::NotGranted(Refusal::TooLong { .. }))
+        ));
+    });
+    let nothing = lender(|policy| policy.bytes = 0);
+    let off = node(|b| b.leases(false));
+    block_on(async {
+        let (a, b) = between(&user, &nothing).await;
+        let refused = a.request_remote(8, LONG).await;
+        assert!(matches!(refused, Err(Error::NotGranted(Refusal::Nothing))));
+        assert_eq!(b.request_remote(8, LONG).await.unwrap().len(), 8);
+        let (a, b) = between(&user, &off).await;
+        assert!(matches!(a.request_remote(8, LONG).await, Err(Error::NotGranted(Refusal::Off))));
+        assert!(matches!(b.borrowed().await, Err(Error::NotGranted(Refusal::Off))));
+    });
+}
+
+#[test]
+fn an_expired_lease_is_refused_here_and_unchanged_there() {
+    let (user, owner) = (node(|b| b), node(|b| b));
+    block_on(async {
+        let (a, b) = between(&user, &owner).await;
+        let time = Duration::from_secs(1);
+        let remote = a.request_remote(4096, time).await.unwrap();
+        let lent = b.lent(remote.id()).unwrap();
+        let began = Instant::now();
+        let mut writes = 0u64;
+        let end = loop {
+            let mut buffer = a.alloc(4096).unwrap();
+            buffer.view_all_mut::<u64>().unwrap().fill(writes + 1);
+            match a.write(buffer, remote.at(0)).await {
+                Ok(_) => writes += 1,
+                Err(failed) => break failed.error,
+            }
+        };
+        assert!(writes > 0 && began.elapsed() >= time - Duration::from_millis(50));
+        assert!(matches!(end, Error::LeaseEnded(LeaseEnd::Expired)), "{end}");
+        assert_eq!(remote.time_left(), Duration::ZERO);
+        eventually("the owner ends it too", || !lent.is_out());
+        assert!(b.lent(remote.id()).is_none());
+        // Refused here, it has harmed nothing.
+        assert_eq!(a.request_remote(64, LONG).await.unwrap().len(), 64);
+        let last = lent.get::<u64>(0).unwrap();
+        assert!(last == writes, "{last} {writes}");
+    });
+}
+
+#[test]
+fn a_write_that_reaches_an_ended_lease_is_a_remote_access() {
+    let (user, owner) = (node(|b| b), node(|b| b));
+    block_on(async {
+        let (a, b) = between(&user, &owner).await;
+        let remote = a.request_remote(4096, Duration::from_secs(2)).await.unwrap();
+        let lent = b.lent(remote.id()).unwrap();
+        // As if this side knew nothing of leases.
+        let at = format!("{:?}", remote.at(0));
+        assert!(at.starts_with("At(0 of"), "{at}");
+        let forged = remote.descriptor();
+        let mut writes = 0u64;
+        let end = loop {
+            let mut buffer = a.alloc(4096).unwrap();
+            buffer.view_all_mut::<u64>().unwrap().fill(writes + 1);
+            match a.write(buffer, forged.at(0)).await {
+                Ok(_) => writes += 1,
+                Err(failed) => break failed.error,
+            }
+        };
+        assert!(matches!(end, Error::RemoteAccess), "{end}");
+        assert!(!lent.is_out());
+        let buffer = lent.take().unwrap();
+        let words = buffer.view_all::<u64>().unwrap();
+        // The last write that was accepted, whole; nothing of the one refused.
+        assert!(words.iter().all(|word| *word == writes), "{writes}: {:?}", &words[..4]);
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(words.iter().all(|word| *word == writes));
+    });
+}
+
+#[test]
+fn renewals_keep_a_lease() {
+    let (user, owner) = (node(|b| b), node(|b| b));
+    block_on(async {
+        let (a, b) = between(&user, &owner).await;
+        let time = Duration::from_secs(2);
+        let remote = a.request_remote(64, time).await.unwrap();
+        let until = Instant::now() + 2 * time;
+        while Instant::now() < until {
+            remote.renew(time).await.unwrap();
+            a.write(filled(&a, 64, 3), remote.at(0)).await.unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(b.lent(remote.id()).unwrap().is_out());
+        remote.clone().release();
+        assert!(matches!(remote.renew(time).await, Err(Error::LeaseEnded(LeaseEnd::Released))));
+    });
+}
+
+#[test]
+fn memory_lent_unasked_and_passed_on() {
+    let (user, owner, third) = (node(|b| b), node(|b| b), node(|b| b));
+    block_on(async {
+        let (a, b) = between(&user, &owner).await;
+        let lent = b.lend(filled(&b, 64, 4), LONG, Access::REMOTE_READ).unwrap();
+        let remote = a.borrowed().await.unwrap();
+        assert_eq!((remote.id(), remote.access()), (lent.id(), Access::REMOTE_READ));
+        assert_eq!(*a.read(filled(&a, 64, 0), remote.at(0)).await.unwrap(), [4; 64]);
+
+        let (to_third, c) = between(&user, &third).await;
+        let (third_to_owner, _d) = between(&third, &owner).await;
+        remote.pass_on(&to_third).unwrap();
+        let passed = c.borrowed().await.unwrap();
+        let buffer = third_to_owner.alloc(64).unwrap();
+        assert_eq!(*third_to_owner.read(buffer, passed.at(0)).await.unwrap(), [4; 64]);
+        assert!(passed.renew(LONG).await.is_err());
+        drop(passed);
+        assert!(lent.is_out());
+
+        // The owner takes it back, and the holder hears of it.
+        assert_eq!(*lent.take().unwrap(), [4; 64]);
+        owner.pool().trim();
+        let failed = b.lend(filled(&b, 64, 1), LONG, Access::LOCAL_WRITE).unwrap_err();
+        assert_eq!(*failed.buffer, [1; 64]);
+    });
+}
+
+#[test]
+fn leases_end_with_their_connection() {
+    let (user, owner) = (node(|b| b), node(|b| b));
+    block_on(async {
+        let (a, b) = between(&user, &owner).await;
+        let remote = a.request_remote(64, LONG).await.unwrap();
+        let other = b.request_remote(64, LONG).await.unwrap();
+        let lent = b.lent(remote.id()).unwrap();
+        drop(a);
+        eventually("the owner has it back", || !lent.is_out());
+        eventually("the holder knows", || other.end() == Some(LeaseEnd::Disconnected));
+        assert!(matches!(b.request_remote(8, LONG).await, Err(Error::Disconnected(_))));
+        assert!(matches!(b.borrowed().await, Err(Error::Disconnected(_))));
+    });
+}
+
+#[test]
+fn requests_that_nobody_waits_for_leave_nothing() {
+    let node = node(|b| b);
+    block_on(async {
+        let (a, b) = pair(&node).await;
+        let before = node.pool().metrics().in_use;
+        for _ in 0..100 {
+            let mut request = Box::pin(a.request_remote(1 << 20, LONG));
+            std::future::poll_fn(|cx| {
+                let _ = request.as_mut().poll(cx);
+                std::task::Poll::Ready(())
+            })
+            .await;
+        }
+        let mut last = a.request_remote(64, LONG).await;
+        while last.is_err() {
+            last = a.request_remote(64, LONG).await;
+        }
+        drop(last);
+        eventually("all is given back", || node.pool().metrics().in_use == before);
+        a.send(filled(&a, 5, 1)).await.unwrap();
+        b.recv().await.unwrap();
+    });
+}
+
+#[test]
+fn a_peer_that_talks_nonsense_is_cut_off() {
+    let node = node(|b| b);
+    let listener = block_on(node.listen(address())).unwrap();
+    let domain = fabric::Domain::open(&fabric::Hints::default()).unwrap();
+    let queue = domain.completion_queue(1024).unwrap();
+    let hello = |kind: u8| {
+        let mut bytes = *b"fA\x01\x02\x00\x10\x00\x00\x07\x07\x07\x07\x07\x07\x07\x07";
+        bytes[3] |= kind;
+        bytes
+    };
+    let connect = |hello: &[u8]| {
+        let end = domain.endpoint().build(&queue).unwrap();
+        end.connect(listener.local_addr(), hello).unwrap();
+        end
+    };
+    let patience = Some(Duration::from_secs(10));
+    // No greeting at all, and leases for a connection that is not there.
+    for bad in [&b"who"[..], &hello(1), &[b'f'; 16]] {
+        let outcome = connect(bad).wait_connected(patience);
+        assert!(matches!(outcome, Err(fabric::Error::Rejected(_))), "{outcome:?}");
+    }
+    std::thread::scope(|scope| {
+        let accepting = scope.spawn(|| block_on(listener.accept()).unwrap());
+        let user = connect(&hello(0));
+        user.wait_connected(patience).unwrap();
+        let control = connect(&hello(1));
+        control.wait_connected(patience).unwrap();
+        let conn = accepting.join().unwrap();
+        control.inject(b"\x2A nonsense", 1).unwrap();
+        control.wait_disconnected(patience).unwrap();
+        // The application's connection goes on; leases are over.
+        let error = block_on(conn.request_remote(8, LONG)).unwrap_err();
+        assert!(matches!(error, Error::Disconnected(_)), "{error}");
+        user.inject(b"fine", 1).unwrap();
+        assert_eq!(&*block_on(conn.recv()).unwrap(), b"fine");
+    });
+}

@@ -1,0 +1,246 @@
+//! The layer over a provider without a wire, also under Miri: who owns which memory, at every turn an operation can take.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
+
+#[path = "../../tests/null/mod.rs"]
+mod null;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use fabric::{Access, Catalog, Choice, DisconnectReason, Hints, RemoteRegion, Status};
+use fabric_async::{Buffer, Connection, Error, Node, Wait};
+use null::{Control, FILL, Link, NullProvider};
+
+struct Rig {
+    conn: Connection,
+    link: Arc<Link>,
+    control: Arc<Control>,
+    node: Node,
+}
+
+fn remote() -> RemoteRegion {
+    RemoteRegion::from_parts(1, 0, 1 << 20, Access::REMOTE)
+}
+
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[track_caller]
+fn ready<F: Future + Unpin>(mut future: F) -> F::Output {
+    // The node's thread may be taking the completion just now.
+    for _ in 0..1000 {
+        if let Poll::Ready(done) = poll(&mut future) {
+            return done;
+        }
+        std::thread::yield_now();
+    }
+    panic!("not ready");
+}
+
+impl Rig {
+    fn new() -> Self {
+        let provider = NullProvider::new();
+        let control = provider.control();
+        let catalog = Catalog::empty().add(provider).unwrap();
+        let domain = catalog.open_with(&Choice::Auto, &Hints::default()).unwrap();
+        let builder = Node::builder().leases(false).receives(2).max_message(256).send_depth(4);
+        let node = builder.wait(Wait::Blocking).build_on(&domain).unwrap();
+        let conn = fabric_async::block_on(node.connect("127.0.0.1:1")).unwrap();
+        let link = control.link(conn.id());
+        Rig { conn, link, control, node }
+    }
+
+    fn filled(&self, len: usize, byte: u8) -> Buffer {
+        let mut buffer = self.conn.alloc(len).unwrap();
+        buffer.fill(byte);
+        buffer
+    }
+
+    /// So many buffers are out, beside the receives that the connection keeps posted; perhaps as soon as the node's
+    /// thread is done with what it takes.
+    #[track_caller]
+    fn expect_in_use(&self, count: usize) {
+        let now = || self.node.pool().metrics().in_use - 2;
+        for _ in 0..1000 {
+            if now() == count {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        assert_eq!(now(), count);
+    }
+}
+
+#[test]
+fn operations_take_buffers_and_give_them_back() {
+    let rig = Rig::new();
+    let buffer = ready(rig.conn.write(rig.filled(100, 1), remote().at(0))).unwrap();
+    assert_eq!(*buffer, [1; 100]);
+    let buffer = ready(rig.conn.read(buffer, remote().at(0))).unwrap();
+    assert_eq!(*buffer, [FILL; 100]);
+    let buffer = ready(rig.conn.send(buffer.slice(10..20))).unwrap();
+    assert_eq!(buffer.len(), 100);
+    assert_eq!(
+        ready(rig.conn.fetch_add(remote().at(8), 1)).unwrap(),
+        u64::from_ne_bytes([FILL; 8])
+    );
+    assert_eq!(ready(rig.conn.fetch(fabric::AtomicOp::Min, remote().at(8), 1u8)).unwrap(), FILL);
+    let parts =
+        ready(rig.conn.read(vec![rig.filled(3, 0), Buffer::empty(), buffer], remote().at(0)));
+    let parts = parts.unwrap();
+    assert_eq!((&*parts[0], parts[1].len(), &*parts[2]), (&[FILL; 3][..], 0, &[FILL; 100][..]));
+    drop(parts);
+    rig.expect_in_use(0);
+}
+
+#[test]
+fn a_future_dropped_in_flight_leaves_its_memory_to_the_operation() {
+    let rig = Rig::new();
+    rig.link.hold();
+    let mut read = rig.conn.read(rig.filled(64, 7), remote().at(0));
+    assert!(poll(&mut read).is_pending());
+    drop(read);
+    rig.expect_in_use(1);
+    // Whatever is allocated now is other memory.
+    let others: Vec<_> = (0..64).map(|byte| rig.filled(64, byte)).collect();
+    rig.link.release(1);
+    let mut other = rig.conn.read(rig.filled(1, 0), remote().at(0));
+    assert!(poll(&mut other).is_pending());
+    for (byte, buffer) in others.iter().enumerate() {
+        assert_eq!(**buffer, [byte as u8; 64]);
+    }
+    drop(others);
+    rig.expect_in_use(1);
+    rig.link.release(1);
+    assert_eq!(*ready(other).unwrap(), [FILL]);
+    rig.expect_in_use(0);
+}
+
+#[test]
+#[cfg_attr(
+    miri,
+    ignore = "what is forgotten keeps its node's thread, a leak to Miri: scripts/miri runs it alone"
+)]
+fn a_future_forgotten_in_flight_keeps_its_memory_for_ever() {
+    let rig = Rig::new();
+    rig.link.hold();
+    let mut read = rig.conn.read(rig.filled(64, 7), remote().at(0));
+    assert!(poll(&mut read).is_pending());
+    std::mem::forget(read);
+    rig.link.release(1);
+    let mut other = rig.conn.send(Buffer::empty());
+    assert!(poll(&mut other).is_pending());
+    rig.link.release(1);
+    ready(other).unwrap();
+    rig.expect_in_use(1);
+    assert_eq!(rig.node.operations(), 1 + 2);
+}
+
+#[test]
+fn failures_give_the_buffer_back_and_tell_the_reason() {
+    let rig = Rig::new();
+    rig.link.hold();
+    let mut first = rig.conn.write(rig.filled(8, 1), remote().at(0));
+    let mut second = rig.conn.write(rig.filled(8, 2), remote().at(8));
+    assert!(poll(&mut first).is_pending() && poll(&mut second).is_pending());
+    rig.link.fail_next(Status::RemoteAccess);
+    rig.link.release(2);
+    let failed = ready(first).unwrap_err();
+    assert!(matches!(failed.error, Error::RemoteAccess));
+    assert_eq!(*failed.buffer, [1; 8]);
+    let failed = ready(second).unwrap_err();
+    let reason = DisconnectReason::OperationFailed;
+    assert!(matches!(failed.error, Error::Disconnected(r) if r == reason), "{failed}");
+    assert_eq!(*failed.buffer, [2; 8]);
+    assert!(matches!(ready(rig.conn.recv()), Err(Error::Disconnected(r)) if r == reason));
+}
+
+#[test]
+fn messages_and_notifications_reach_whom_they_are_for() {
+    let rig = Rig::new();
+    let mut waiting = rig.conn.recv();
+    assert!(poll(&mut waiting).is_pending());
+    // Dropped while it waits: the message goes to the next.
+    drop(waiting);
+    assert!(rig.link.bring(5, Some(9)));
+    let message = ready(rig.conn.recv()).unwrap();
+    assert_eq!((&*message, message.immediate), (&[FILL; 5][..], Some(9)));
+    let bytes = bytes::Bytes::from(message.buffer);
+    let part = bytes.slice(1..3);
+    drop(bytes);
+    assert_eq!(part[..], [FILL; 2]);
+    drop(part);
+    assert!(poll(&mut rig.conn.notified()).is_pending());
+    rig.expect_in_use(0);
+}
+
+#[test]
+fn dropping_the_connection_frees_what_is_in_flight() {
+    let rig = Rig::new();
+    rig.link.hold();
+    let mut read = rig.conn.read(rig.filled(64, 7), remote().at(0));
+    assert!(poll(&mut read).is_pending());
+    let mut waits = rig.conn.alloc_wait(64);
+    assert!(poll(&mut waits).is_ready());
+    drop(read);
+    let Rig { conn, link, control, node } = rig;
+    drop((conn, link));
+    assert_eq!(node.pool().metrics().in_use, 0);
+    assert_eq!(node.operations(), 0);
+    let registered = control.registrations();
+    assert!(registered > 0);
+    node.pool().trim();
+    assert_eq!(control.registrations(), 0);
+    drop(node);
+}
+
+#[test]
+fn a_full_queue_serves_in_turn_and_who_leaves_makes_room() {
+    let rig = Rig::new();
+    rig.link.hold();
+    let write = || rig.conn.write(rig.filled(8, 1), remote().at(0));
+    let mut flying: Vec<_> = (0..4).map(|_| write()).collect();
+    assert!(flying.iter_mut().all(|one| poll(one).is_pending()));
+    let (mut fifth, mut sixth) = (write(), write());
+    assert!(poll(&mut fifth).is_pending() && poll(&mut sixth).is_pending());
+    rig.link.release(1);
+    assert!(poll(&mut sixth).is_pending());
+    assert_eq!(rig.link.posted().0, 4);
+    drop(fifth);
+    assert!(poll(&mut sixth).is_pending());
+    assert_eq!(rig.link.posted().0, 5);
+    rig.link.release(8);
+    assert!(flying.into_iter().all(|one| ready(one).is_ok()));
+    assert!(ready(sixth).is_ok());
+    rig.expect_in_use(0);
+}
+
+#[test]
+fn buffers_are_plain_memory() {
+    let rig = Rig::new();
+    let mut buffer = rig.conn.alloc(100).unwrap();
+    buffer.fill(0);
+    buffer.view_mut::<[u32; 3]>().unwrap()[1] = 7;
+    assert_eq!(buffer.view::<[u32; 3]>().unwrap(), &[0, 7, 0]);
+    assert!(buffer.view::<[u64; 13]>().is_err());
+    assert!(buffer.view_all::<u64>().is_err());
+    buffer.resize(128).unwrap();
+    assert!(buffer.resize(129).is_err());
+    assert_eq!(buffer.view_all_mut::<u64>().unwrap().len(), 16);
+    let shared = buffer.share();
+    let clone = shared.clone();
+    rig.link.hold();
+    let mut send = rig.conn.send(shared.clone());
+    assert!(poll(&mut send).is_pending());
+    // Read while a device reads.
+    assert_eq!(clone[4], 7);
+    let shared = shared.try_into_buffer().unwrap_err();
+    rig.link.release(1);
+    drop(ready(send).unwrap());
+    drop(clone);
+    assert_eq!(shared.try_into_buffer().unwrap().len(), 128);
+}

@@ -1,0 +1,114 @@
+//! How an initiator's connection is made: the kernel connects, the hello goes out, the listener answers.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+
+use fabric_core::{Error, Failure};
+use socket2::SockRef;
+
+use crate::conn::{Conn, Stage, State, Step};
+use crate::engine::Engine;
+use crate::link::End;
+use crate::wire::handshake::{Handshake, Kind};
+use crate::{NAME, socket};
+
+impl Conn {
+    /// The kernel has connected, or not.
+    pub(crate) fn greet(&self, engine: &Engine, state: &mut State) -> Step {
+        let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
+        if let Err(cause) = socket::take_error(fd) {
+            return self.fail_connect(engine, state, refusal(cause));
+        }
+        let socket = SockRef::from(&fd);
+        let Ok(peer) = socket.peer_addr() else { return Step::Quiet };
+        let local = socket.local_addr().ok().and_then(|addr| addr.as_socket());
+        if local == peer.as_socket() {
+            // The kernel chose the very port as ours and connected us to ourselves: nobody listens there.
+            return self.fail_connect(engine, state, Error::Refused);
+        }
+        state.local = local;
+        if let Stage::Connecting(hello) =
+            std::mem::replace(&mut state.stage, Stage::Greeted(Vec::new()))
+        {
+            state.link.say(&hello);
+        }
+        state.flush(engine);
+        Step::More
+    }
+
+    /// Reads the listener's answer.
+    pub(crate) fn hear_answer(
+        &self,
+        engine: &Engine,
+        state: &mut State,
+        scratch: &mut [u8],
+    ) -> Step {
+        state.flush(engine);
+        let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
+        let run = (scratch.as_mut_ptr(), scratch.len());
+        // SAFETY: the scratch buffer is ours.
+        let got = match unsafe { socket::receive(fd, &[run]) } {
+            Ok(0) => return self.fail_connect(engine, state, Error::Refused),
+            Ok(got) => got,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Step::Quiet,
+            Err(error) => return self.fail_connect(engine, state, refusal(error)),
+        };
+        let Stage::Greeted(bytes) = &mut state.stage else { return Step::Quiet };
+        bytes.extend_from_slice(&scratch[..got]);
+        let (answer, data, len) = match Handshake::decode(bytes) {
+            Ok(Some((answer, data, len))) => (answer, data.to_vec(), len),
+            Ok(None) => return Step::More,
+            Err(malformed) => {
+                log::warn!(
+                    "{}: {:?} is no fabric listener: {malformed}",
+                    state.link.id(),
+                    state.peer
+                );
+                let text = format!("the peer is no fabric listener: {malformed}");
+                let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
+                return self.fail_connect(engine, state, error);
+            }
+        };
+        let rest = bytes.split_off(len);
+        match answer.kind {
+            Kind::Accept => {}
+            Kind::Reject => {
+                return self.fail_connect(engine, state, Error::Rejected(Box::new(data.into())));
+            }
+            Kind::Refuse => return self.fail_connect(engine, state, Error::Refused),
+            Kind::Hello => {
+                let text = "the peer answered a hello with a hello";
+                let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
+                return self.fail_connect(engine, state, error);
+            }
+        }
+        state.stage = Stage::Linked;
+        state.link.open(answer.reads, answer.credit);
+        // By this the acceptor knows that its answer got here.
+        state.link.push_ack();
+        state.flush(engine);
+        state.link.announce(&data);
+        state.link.consume(&rest);
+        self.settle(engine, state);
+        Step::More
+    }
+
+    pub(crate) fn fail_connect(&self, engine: &Engine, state: &mut State, error: Error) -> Step {
+        state.link.end(End::Failed(error));
+        self.settle(engine, state);
+        Step::Over
+    }
+}
+
+/// Why the kernel did not connect.
+fn refusal(cause: io::Error) -> Error {
+    match cause.kind() {
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+            Error::Refused
+        }
+        ErrorKind::TimedOut => Error::TimedOut,
+        _ => Error::Unreachable(
+            Failure::new("connect", "no way to the address").of(NAME).because(cause),
+        ),
+    }
+}

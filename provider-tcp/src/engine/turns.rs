@@ -1,0 +1,234 @@
+//! Whose turn it is to drive the connections: the polling application's, or the thread's.
+//!
+//! A step reads what came, executes it, and writes what is due. Whoever polls a completion queue runs steps
+//! inline; the domain's thread runs them when nobody polls. `polled` is the sign between the two:
+//!
+//! - a poll sets it, `arm` clears it and wakes the thread;
+//! - the thread looks once a tick and clears it. Found set: somebody polls, so it stays away. Found clear:
+//!   nobody has polled for a tick, so it takes over, and then it blocks in the selector and costs nothing.
+//!
+//! While the thread looks once a tick (`ticking`), an acknowledgement or credit that is due may wait for a
+//! frame to ride on: the next poll sends it, or the thread when it takes over. While the thread blocks in
+//! the selector nobody would, so then everything goes out at once.
+//!
+//! Connections where something happened are `hot`: a step reads them directly. The selector is
+//! edge-triggered; a connection leaves the hot list only after a read that found it dry, so that the next
+//! byte is a new edge. The thread must therefore never sleep in the selector while a connection is hot, unless it
+//! has been woken: it takes over with a step that leaves none; from then on, until it ticks again, who makes one hot
+//! wakes it, and pollers keep away from the selector, whose edges are the thread's.
+//!
+//! Locks, in order: `drive`, a connection, then leaves (the selector's, which pollers only try because the thread
+//! sleeps with it; the list of the heated).
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::drive::Drive;
+use super::heat::Heat;
+use crate::adversary::Whims;
+use crate::conn::Step;
+use crate::sync::{AtomicBool, Condvar, Mutex, fence, lock};
+
+/// What a turn is made of: the engine, or a model of one.
+pub(super) trait Work {
+    /// A connection.
+    type Conn;
+    /// What tells which sockets changed.
+    type Selector;
+    /// What ends a sleep in the selector, the present one or the next.
+    type Waker;
+
+    /// A connection's heat.
+    fn heat(conn: &Self::Conn) -> &Heat;
+    /// A step of one connection, with a buffer for its use. `background`: everything that is due goes out.
+    fn step(&self, conn: &Arc<Self::Conn>, scratch: &mut [u8], background: bool) -> Step;
+    /// Takes what the selector reports, and heats the connections it names; `block`: sleeps until there is something.
+    fn select(&self, selector: &mut Self::Selector, block: bool);
+    /// Ends a sleep in the selector.
+    fn wake(waker: &Self::Waker);
+}
+
+/// The signs between pollers and the thread, and what they share.
+pub(super) struct Turns<W: Work> {
+    drive: Mutex<Drive<W::Conn>>,
+    /// Connections that become hot with the next step.
+    heated: Mutex<Vec<Arc<W::Conn>>>,
+    has_heated: AtomicBool,
+    selector: Mutex<W::Selector>,
+    waker: W::Waker,
+    polled: AtomicBool,
+    ticking: AtomicBool,
+    /// Whether the thread sleeps through a tick; with it the condition that ends the sleep early.
+    dozing: Mutex<bool>,
+    roused: Condvar,
+    stop: AtomicBool,
+}
+
+impl<W: Work> Turns<W> {
+    pub(super) fn new(selector: W::Selector, waker: W::Waker, whims: Option<Whims>) -> Self {
+        Turns {
+            drive: Mutex::new(Drive::new(whims)),
+            heated: Mutex::default(),
+            has_heated: AtomicBool::new(false),
+            selector: Mutex::new(selector),
+            waker,
+            polled: AtomicBool::new(false),
+            ticking: AtomicBool::new(false),
+            dozing: Mutex::new(false),
+            roused: Condvar::default(),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    /// An application polls.
+    #[inline]
+    pub(super) fn note_poll(&self) {
+        if !self.is_polled() {
+            self.polled.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn is_polled(&self) -> bool {
+        self.polled.load(Ordering::Relaxed)
+    }
+
+    /// An application polls and found nothing: a step, unless somebody else is at it.
+    #[inline]
+    pub(super) fn poll(&self, work: &W) {
+        self.note_poll();
+        if let Ok(mut drive) = self.drive.try_lock() {
+            drive.inline(self, work);
+        }
+    }
+
+    /// The application stops polling: the thread takes over now.
+    pub(super) fn hand_over(&self) {
+        self.polled.store(false, Ordering::Release);
+        let mut dozing = lock(&self.dozing);
+        if std::mem::take(&mut *dozing) {
+            self.roused.notify_one();
+        }
+    }
+
+    /// Whether what is due can wait for a frame to ride on.
+    #[inline]
+    pub(super) fn can_wait(&self) -> bool {
+        self.ticking.load(Ordering::Relaxed)
+    }
+
+    /// Makes a connection part of the next step; for the thread, and for a poller that is about to take that step.
+    pub(super) fn heat(&self, conn: &Arc<W::Conn>) {
+        if W::heat(conn).kindle() {
+            lock(&self.heated).push(conn.clone());
+            self.has_heated.store(true, Ordering::Release);
+        }
+    }
+
+    /// As [`heat`](Turns::heat), for who is not part of a step: if the thread has taken over meanwhile it is
+    /// woken to look. (It clears `ticking` before it takes the heated; here it is the other way round.)
+    pub(super) fn heat_from_outside(&self, conn: &Arc<W::Conn>) {
+        if W::heat(conn).kindle() {
+            lock(&self.heated).push(conn.clone());
+            self.has_heated.store(true, Ordering::Release);
+            fence(Ordering::SeqCst);
+            if !self.can_wait() {
+                self.wake();
+            }
+        }
+    }
+
+    /// Leaves what is due on a connection to its next step; false: nobody would take one, so it is to be done now. To
+    /// be asked under the connection's lock, so that a step that is over has seen nothing of it, and notes come after.
+    pub(super) fn leave_to_step(&self, conn: &Arc<W::Conn>) -> bool {
+        let leave = self.can_wait();
+        if leave {
+            W::heat(conn).note();
+            self.heat_from_outside(conn);
+        }
+        leave
+    }
+
+    /// Takes the connections that were heated.
+    pub(super) fn take_heated(&self, to: impl FnMut(Arc<W::Conn>)) {
+        if self.has_heated() && self.has_heated.swap(false, Ordering::AcqRel) {
+            lock(&self.heated).drain(..).for_each(to);
+        }
+    }
+
+    pub(super) fn has_heated(&self) -> bool {
+        self.has_heated.load(Ordering::Acquire)
+    }
+
+    /// For a poller: looks which sockets changed.
+    pub(super) fn look(&self, work: &W) {
+        if self.can_wait()
+            && let Ok(mut selector) = self.selector.try_lock()
+        {
+            work.select(&mut selector, false);
+        }
+    }
+
+    /// One turn of the thread. Where somebody polls it dozes for a `tick`.
+    pub(super) fn turn(&self, work: &W, tick: Duration) {
+        if self.doze(tick) || lock(&self.drive).background(self, work) {
+            return;
+        }
+        let mut selector = lock(&self.selector);
+        if !self.is_stopped() {
+            work.select(&mut selector, true);
+        }
+    }
+
+    /// Dozes if somebody polls; false: nobody does, and the thread has taken over.
+    fn doze(&self, tick: Duration) -> bool {
+        // The look and the doze are one step for `hand_over`, which clears the sign before it locks: either it
+        // is seen clear here, or the doze is ended.
+        let mut dozing = lock(&self.dozing);
+        if self.polled.swap(false, Ordering::AcqRel) {
+            *dozing = true;
+            self.ticking.store(true, Ordering::Relaxed);
+            let (mut dozing, _) = self
+                .roused
+                .wait_timeout_while(dozing, tick, |dozing| *dozing)
+                .unwrap_or_else(PoisonError::into_inner);
+            *dozing = false;
+            return true;
+        }
+        drop(dozing);
+        self.ticking.store(false, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        false
+    }
+
+    /// Ends the present or the next sleep in the selector.
+    pub(super) fn wake(&self) {
+        W::wake(&self.waker);
+    }
+
+    /// Asks the thread to end.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.hand_over();
+        self.wake();
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Tests only: a tick as the adversary wants it.
+    #[cold]
+    pub(super) fn late_tick(&self, tick: Duration) -> Duration {
+        lock(&self.drive).late(tick)
+    }
+
+    /// Lets go of every connection.
+    pub(super) fn clear(&self) {
+        lock(&self.drive).clear();
+        lock(&self.heated).clear();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests;

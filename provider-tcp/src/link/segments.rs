@@ -1,0 +1,76 @@
+//! The segments of a queue's operations, in posting order, in a ring of their own: operations have one or two of
+//! them mostly, and may have many, and without them an operation is small enough to be moved around.
+
+use std::collections::{VecDeque, vec_deque};
+
+use fabric_core::Segment;
+use smallvec::SmallVec;
+
+use crate::socket::Run;
+
+/// The segments of the operations that are in a queue, and of the last one that left it.
+#[derive(Default)]
+pub(super) struct Segments {
+    ring: VecDeque<Segment>,
+    /// The number of the first one; numbers wrap around.
+    first: u32,
+}
+
+/// Which of them are an operation's.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    start: u32,
+    len: u32,
+}
+
+impl Segments {
+    pub(super) fn push(&mut self, segments: &[Segment]) -> Span {
+        let start = self.first.wrapping_add(self.ring.len() as u32);
+        self.ring.extend(segments);
+        Span { start, len: segments.len() as u32 }
+    }
+
+    /// Forgets those of the operations before `span`'s.
+    pub(super) fn forget_before(&mut self, span: Span) {
+        let count = span.start.wrapping_sub(self.first);
+        for _ in 0..count {
+            self.ring.pop_front();
+        }
+        self.first = span.start;
+    }
+
+    pub(super) fn of(&self, span: Span) -> vec_deque::Iter<'_, Segment> {
+        let start = span.start.wrapping_sub(self.first) as usize;
+        self.ring.range(start..start + span.len as usize)
+    }
+
+    pub(super) fn first_of(&mut self, span: Span) -> Option<&mut Segment> {
+        let at = span.start.wrapping_sub(self.first) as usize;
+        self.ring.get_mut(at).filter(|_| span.len > 0)
+    }
+
+    /// The runs that hold `len` bytes from `skip` on, at most `most` of them; gives their length.
+    pub(super) fn scatter(
+        &self,
+        span: Span,
+        mut skip: usize,
+        len: usize,
+        most: usize,
+        runs: &mut SmallVec<[Run; 8]>,
+    ) -> usize {
+        let mut left = len;
+        for segment in self.of(span) {
+            if left == 0 || runs.len() >= most {
+                break;
+            }
+            if skip >= segment.len {
+                skip -= segment.len;
+                continue;
+            }
+            let part = left.min(segment.len - skip);
+            runs.push((segment.addr.wrapping_add(skip), part));
+            (skip, left) = (0, left - part);
+        }
+        len - left
+    }
+}

@@ -1,0 +1,223 @@
+//! The end that measures: the loops, in which nothing is allocated and the clock is read no oftener than needed.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use fabric::{BatchError, Error, Op};
+
+use super::Outcome;
+use super::moves::Player;
+use super::plan::{Limit, Mode, Plan};
+use super::tally::Tally;
+use super::turns::{STRETCH, bounds, turns};
+use super::waiter::GIVEN_UP;
+
+/// What the threads of the initiator share.
+#[derive(Default)]
+pub(crate) struct Shared {
+    /// Operations measured so far: for the live line.
+    pub(crate) done: AtomicU64,
+    pub(crate) failed: AtomicBool,
+    ready: AtomicUsize,
+}
+
+/// Warms up, measures when all threads have warmed up, and tells the other end that it is over.
+pub(crate) fn run(player: &mut Player<'_>, shared: &Shared) -> Outcome<Tally> {
+    let plan = player.plan;
+    if plan.warmup > 0 {
+        let idle = Shared::default();
+        measure(player, Limit::Iterations(plan.warmup), &idle)?;
+    }
+    shared.ready.fetch_add(1, Ordering::AcqRel);
+    while shared.ready.load(Ordering::Acquire) < plan.threads {
+        if shared.failed.load(Ordering::Relaxed) {
+            return Err(GIVEN_UP.into());
+        }
+        std::thread::yield_now();
+    }
+    let tally = measure(player, plan.limit, shared)?;
+    player.stop()?;
+    Ok(tally)
+}
+
+fn measure(player: &mut Player<'_>, limit: Limit, shared: &Shared) -> Outcome<Tally> {
+    let plan = player.plan;
+    match plan.mode {
+        Mode::Latency if plan.op.is_one_way() => ping_pong(player, limit, shared),
+        _ if plan.verify => super::verified::windows(player, limit, shared),
+        Mode::Latency => round_trips(player, limit, shared),
+        _ => Stream::new(player).run(player, limit, shared),
+    }
+}
+
+/// There and back again, on one endpoint after the other.
+fn ping_pong(player: &mut Player<'_>, limit: Limit, shared: &Shared) -> Outcome<Tally> {
+    let tally = turns(limit, shared, |pace| {
+        for place in 0..player.lane.ends.len() {
+            player.play(place)?;
+            // While the other end is at work, what is left of the turn before.
+            pace.record();
+            player.repost()?;
+            if !player.await_move(place)? {
+                return Err("the other end stopped in the middle".into());
+            }
+            pace.ended();
+        }
+        Ok(())
+    })?;
+    player.repost()?;
+    Ok(tally)
+}
+
+/// Reads and atomics, one after the other.
+fn round_trips(player: &mut Player<'_>, limit: Limit, shared: &Shared) -> Outcome<Tally> {
+    let lane = player.lane;
+    turns(limit, shared, |pace| {
+        player.rounds += 1;
+        for (place, end) in lane.ends.iter().enumerate() {
+            player.post(place, &player.operation(end, 0, toggle(player.rounds - 1), &[]))?;
+            pace.record();
+            player.drain(place)?;
+            pace.ended();
+        }
+        Ok(())
+    })
+}
+
+/// What a compare-and-swap expects and puts, so that the next one finds what it expects.
+fn toggle(turn: u64) -> (u64, u64) {
+    (turn & 1, (turn + 1) & 1)
+}
+
+/// As many operations under way as the depth allows, in batches.
+struct Stream<'a> {
+    feeds: Vec<Feed<'a>>,
+    batch: usize,
+}
+
+/// One endpoint's part of a stream.
+struct Feed<'a> {
+    /// What goes out, over and over. The context of a signaled one tells the place, and for how many it answers.
+    ops: Vec<Op<'a>>,
+    next: usize,
+    room: usize,
+    left: u64,
+    /// Posted since the last one that was signaled.
+    quiet: u64,
+    /// Every so manyth is signaled.
+    signal: u64,
+}
+
+impl<'a> Stream<'a> {
+    fn new(player: &Player<'a>) -> Self {
+        let plan: &Plan = player.plan;
+        let feed = |(place, end)| {
+            let op = |at: usize| {
+                let op = player.operation(end, 0, toggle(at as u64), &player.side.injected);
+                let op = op.context((place as u64) << 32 | plan.signal as u64);
+                if (at + 1).is_multiple_of(plan.signal) { op } else { op.unsignaled() }
+            };
+            let ops = (0..plan.window()).map(op).collect();
+            let (room, signal) = (plan.window(), plan.signal as u64);
+            Feed { ops, next: 0, room, left: 0, quiet: 0, signal }
+        };
+        let feeds = player.lane.ends.iter().enumerate().map(feed).collect();
+        Stream { feeds, batch: plan.batch }
+    }
+
+    fn run(mut self, player: &mut Player<'a>, limit: Limit, shared: &Shared) -> Outcome<Tally> {
+        let (count, time) = bounds(limit);
+        self.feeds.iter_mut().for_each(|feed| feed.left = count);
+        let lane = player.lane;
+        let mut tally = Tally::start()?;
+        let deadline = time.map(|time| tally.begin + time);
+        let (mut posted, mut done) = (0_u64, 0_u64);
+        let (mut last, mut at_last) = (tally.begin, 0);
+        loop {
+            let mut over = true;
+            for (place, (feed, end)) in self.feeds.iter_mut().zip(&lane.ends).enumerate() {
+                while feed.left > 0 && feed.room >= self.batch {
+                    let n = feed.post(&end.endpoint, self.batch)?;
+                    posted += n;
+                    if n == 0 {
+                        break;
+                    }
+                }
+                if feed.left == 0 && feed.quiet > 0 {
+                    posted += feed.flush(&end.endpoint, place)?;
+                }
+                over &= feed.left == 0 && feed.quiet == 0;
+            }
+            if over && done == posted {
+                break;
+            }
+            for completion in player.waiter.take()? {
+                let answers = completion.context as u32;
+                self.feeds[(completion.context >> 32) as usize].room += answers as usize;
+                done += u64::from(answers);
+            }
+            if done - at_last >= STRETCH {
+                let now = Instant::now();
+                tally.record_stretch(now - last, done - at_last);
+                shared.done.fetch_add(done - at_last, Ordering::Relaxed);
+                (last, at_last) = (now, done);
+                let given_up = shared.failed.load(Ordering::Relaxed);
+                if given_up || deadline.is_some_and(|deadline| now >= deadline) {
+                    self.feeds.iter_mut().for_each(|feed| feed.left = 0);
+                }
+            }
+        }
+        tally.end = Instant::now();
+        if done > at_last {
+            tally.record_stretch(tally.end - last, done - at_last);
+        }
+        tally.operations = done;
+        Ok(tally)
+    }
+}
+
+impl Feed<'_> {
+    /// Posts up to a batch, and says how many.
+    #[inline]
+    fn post(&mut self, endpoint: &fabric::Endpoint, batch: usize) -> Outcome<u64> {
+        // A batch that was cut short moves the next ones off their places.
+        let most = (batch as u64).min(self.left).min((self.ops.len() - self.next) as u64) as usize;
+        let ops = &self.ops[self.next..self.next + most];
+        let posted = match ops {
+            [one] => match endpoint.post(one) {
+                Ok(()) => 1,
+                Err(Error::Again) => 0,
+                Err(error) => return Err(error.into()),
+            },
+            _ => match endpoint.post_batch(ops) {
+                Ok(()) => most,
+                Err(BatchError { posted, error: Error::Again }) => posted,
+                Err(error) => return Err(error.into()),
+            },
+        };
+        self.next += posted;
+        self.room -= posted;
+        self.left -= posted as u64;
+        // Signaled are the operations at fixed places, so what is quiet behind the last one is the rest.
+        self.quiet = if self.signal == 1 { 0 } else { self.next as u64 % self.signal };
+        if self.next == self.ops.len() {
+            self.next = 0;
+        }
+        Ok(posted as u64)
+    }
+
+    /// Posts one more, signaled, that answers for those which are quiet. 1 if there was room for it.
+    #[cold]
+    fn flush(&mut self, endpoint: &fabric::Endpoint, place: usize) -> Outcome<u64> {
+        let last = self.ops[self.ops.len() - 1].context((place as u64) << 32 | (self.quiet + 1));
+        match endpoint.post(&last) {
+            Ok(()) => {
+                self.room = self.room.saturating_sub(1);
+                self.quiet = 0;
+                Ok(1)
+            }
+            Err(Error::Again) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

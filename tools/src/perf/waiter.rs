@@ -1,0 +1,98 @@
+//! Taking completions: by polling or asleep, with an end to patience.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fabric::{Completion, CompletionQueue, Error, Status};
+
+use super::Outcome;
+use super::plan::Wait;
+
+/// Completions that are taken at a time.
+pub(crate) const TAKE: usize = 32;
+/// After so many polls in a row that found nothing, it looks at the clock, and lets others run.
+const LULL: u32 = 1024;
+
+pub(crate) struct Waiter<'a> {
+    queue: &'a CompletionQueue,
+    wait: Wait,
+    /// None: as long as the connection lives.
+    patience: Option<Duration>,
+    failed: &'a AtomicBool,
+    empty: u32,
+    quiet_since: Option<Instant>,
+    taken: [Completion; TAKE],
+}
+
+impl<'a> Waiter<'a> {
+    /// `failed` tells that another thread has given up, and this one need not go on.
+    pub(crate) fn new(
+        queue: &'a CompletionQueue,
+        wait: Wait,
+        patience: Option<Duration>,
+        failed: &'a AtomicBool,
+    ) -> Self {
+        let taken = [Completion::default(); TAKE];
+        Waiter { queue, wait, patience, failed, empty: 0, quiet_since: None, taken }
+    }
+
+    /// What has completed; all of it well. When polling it may be nothing.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Outcome<&[Completion]> {
+        let got = match self.wait {
+            Wait::Poll => self.queue.poll(&mut self.taken)?,
+            Wait::Sleep => self.sleep()?,
+        };
+        if got == 0 {
+            self.empty += 1;
+            if self.empty == LULL {
+                self.lull()?;
+            }
+            return Ok(&[]);
+        }
+        (self.empty, self.quiet_since) = (0, None);
+        let taken = &self.taken[..got];
+        match taken.iter().find(|one| !one.is_ok()) {
+            None => Ok(taken),
+            Some(bad) => Err(failure(bad).into()),
+        }
+    }
+
+    fn sleep(&mut self) -> Outcome<usize> {
+        match self.queue.wait(&mut self.taken, self.patience) {
+            Err(Error::TimedOut) => Err(self.impatient()),
+            got => Ok(got?),
+        }
+    }
+
+    #[cold]
+    fn lull(&mut self) -> Outcome {
+        self.empty = 0;
+        if self.failed.load(Ordering::Relaxed) {
+            return Err(GIVEN_UP.into());
+        }
+        let since = *self.quiet_since.get_or_insert_with(Instant::now);
+        if self.patience.is_some_and(|patience| since.elapsed() > patience) {
+            return Err(self.impatient());
+        }
+        std::thread::yield_now(); // the other end may need this very processor
+        Ok(())
+    }
+
+    fn impatient(&self) -> super::Problem {
+        let patience = self.patience.unwrap_or_default();
+        format!("nothing has completed for {patience:?} (--timeout): the other end hangs").into()
+    }
+}
+
+/// What a thread says that ends because of another one.
+pub(crate) const GIVEN_UP: &str = "another thread failed";
+
+fn failure(bad: &Completion) -> String {
+    let what = format!("{:?}", bad.kind).to_lowercase();
+    match bad.status {
+        Status::Canceled => "the connection ended: the other end is gone".to_owned(),
+        Status::PeerLost => "the way to the other end, or that end, is lost".to_owned(),
+        status => format!("a {what} failed: {status} (provider's code {})", bad.provider_code),
+    }
+}
