@@ -113,12 +113,13 @@ impl AnyProvider {
         &self,
         info: &Info,
         events: Arc<dyn EventSink>,
-        adversary: Option<u64>,
+        tcp: crate::env::Tcp,
     ) -> Result<AnyDomain> {
         Ok(match self {
             #[cfg(feature = "tcp")]
             AnyProvider::Tcp(provider) => {
-                AnyDomain::Tcp(Provider::open(&provider.adversary(adversary), info, events)?)
+                let provider = provider.gather(tcp.gather).adversary(tcp.adversary);
+                AnyDomain::Tcp(Provider::open(&provider, info, events)?)
             }
             #[cfg(feature = "verbs")]
             AnyProvider::Verbs(provider) => {

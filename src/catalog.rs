@@ -195,7 +195,7 @@ impl Catalog {
                         log::warn!("{selection}");
                     }
                     let hub = Hub::new()?;
-                    let ops = provider.open(&info, hub.clone(), settings.adversary)?;
+                    let ops = provider.open(&info, hub.clone(), settings.tcp)?;
                     return Ok(Domain::new(ops, hub, info, selection, settings.endpoint));
                 }
                 Err(reason) if device.is_empty() => passed_over.push(format!("{name}: {reason}")),

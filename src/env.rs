@@ -19,7 +19,7 @@ pub struct Variable {
 }
 
 /// Every environment variable that this library reads.
-pub const VARIABLES: [Variable; 4] = [
+pub const VARIABLES: [Variable; 5] = [
     Variable {
         name: PROVIDER,
         meaning: "which provider to use: names in order of preference (`verbs,tcp`), each with a device if \
@@ -38,6 +38,12 @@ pub const VARIABLES: [Variable; 4] = [
         default: "10",
     },
     Variable {
+        name: GATHER,
+        meaning: "TCP: how long a post may wait for the application's next poll, in microseconds (0 to 1000), while \
+                  earlier ones are unacknowledged, so that many go in one system call; 0 writes each at once",
+        default: "50",
+    },
+    Variable {
         name: ADVERSARY,
         meaning: "for tests: TCP takes every liberty that the contract leaves (cuts, delays, odd orders), as \
                   this seed says (a whole number)",
@@ -48,6 +54,7 @@ pub const VARIABLES: [Variable; 4] = [
 const PROVIDER: &str = "FABRIC_PROVIDER";
 const CONNECT_TIMEOUT: &str = "FABRIC_CONNECT_TIMEOUT_MS";
 const LIVENESS: &str = "FABRIC_LIVENESS_S";
+const GATHER: &str = "FABRIC_TCP_GATHER_US";
 const ADVERSARY: &str = "FABRIC_TCP_ADVERSARY";
 
 /// What the environment says.
@@ -55,6 +62,14 @@ const ADVERSARY: &str = "FABRIC_TCP_ADVERSARY";
 pub(crate) struct Settings {
     pub(crate) choice: Choice,
     pub(crate) endpoint: EndpointAttr,
+    pub(crate) tcp: Tcp,
+}
+
+/// What it says for TCP.
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(not(feature = "tcp"), allow(dead_code))]
+pub(crate) struct Tcp {
+    pub(crate) gather: Option<Duration>,
     pub(crate) adversary: Option<u64>,
 }
 
@@ -74,7 +89,8 @@ impl Settings {
         if let Some(s) = number(&get, LIVENESS, 0, 3600)? {
             settings.endpoint.liveness = (s > 0).then(|| Duration::from_secs(s));
         }
-        settings.adversary = number(&get, ADVERSARY, 0, u64::MAX)?;
+        settings.tcp.gather = number(&get, GATHER, 0, 1000)?.map(Duration::from_micros);
+        settings.tcp.adversary = number(&get, ADVERSARY, 0, u64::MAX)?;
         Ok(settings)
     }
 }
@@ -108,7 +124,9 @@ mod tests {
         let settings = with(CONNECT_TIMEOUT, "250").unwrap();
         assert_eq!(settings.endpoint.connect_timeout, Duration::from_millis(250));
         assert_eq!(with(LIVENESS, "0").unwrap().endpoint.liveness, None);
-        assert_eq!(with(ADVERSARY, "7").unwrap().adversary, Some(7));
+        assert_eq!(with(ADVERSARY, "7").unwrap().tcp.adversary, Some(7));
+        assert_eq!(with(GATHER, "0").unwrap().tcp.gather, Some(Duration::ZERO));
+        assert!(with(GATHER, "1001").is_err());
         for bad in ["", "soon", "-1", "3600001"] {
             let text = with(CONNECT_TIMEOUT, bad).unwrap_err().to_string();
             assert!(text.contains(CONNECT_TIMEOUT) && text.contains("1..=3600000"), "{text}");

@@ -150,7 +150,7 @@ fn ring(count: u64) {
 }
 
 fn header(kind: Kind, len: u32) -> Header {
-    Header { kind, len, ack: 11, credit: 12, seq: 13 }
+    Header { kind, ask: false, len, ack: 11, credit: 12, seq: 13 }
 }
 
 fn at() -> RemoteAddr {

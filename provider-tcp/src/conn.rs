@@ -145,6 +145,9 @@ impl Conn {
     ) -> Step {
         // Left over from the last step, and the application sent nothing that it could ride on.
         state.link.pay();
+        if state.link.has_output() {
+            state.link.ask();
+        }
         let wrote = state.flush(engine);
         let mut step = if wrote { Step::Dry } else { Step::Quiet };
         for turn in 0.. {
@@ -177,8 +180,12 @@ impl Conn {
             }
         }
         state.link.fill();
-        if background || !engine.can_wait() {
+        let alone = background || !engine.can_wait();
+        if alone {
             state.link.pay();
+        }
+        if alone || step == Step::Quiet {
+            state.link.ask();
         }
         state.flush(engine);
         self.settle(engine, state);

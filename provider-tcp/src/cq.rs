@@ -96,7 +96,12 @@ unsafe impl CqOps for TcpCq {
     fn poll(&self, out: &mut [RawCompletion]) -> usize {
         let taken = self.ring.take(out);
         if taken > 0 {
-            self.engine.note_poll();
+            if self.engine.is_holding() {
+                // What is held waits for a poll, and this is one.
+                self.engine.poll();
+            } else {
+                self.engine.note_poll();
+            }
             return taken;
         }
         self.engine.poll();

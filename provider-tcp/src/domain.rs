@@ -12,7 +12,7 @@ use fabric_core::{
 
 use crate::cq::TcpCq;
 use crate::endpoint::TcpEndpoint;
-use crate::engine::Engine;
+use crate::engine::{Engine, Settings};
 use crate::link::Surroundings;
 use crate::listener::{self, TcpListener};
 use crate::region::TcpRegistration;
@@ -27,9 +27,9 @@ impl TcpDomain {
     pub(crate) fn open(
         info: &Info,
         events: Arc<dyn EventSink>,
-        adversary: Option<u64>,
+        settings: Settings,
     ) -> Result<Self> {
-        let engine = Engine::new(info, events, adversary)?;
+        let engine = Engine::new(info, events, settings)?;
         let thread = Some(engine.start()?);
         Ok(TcpDomain { engine, thread })
     }

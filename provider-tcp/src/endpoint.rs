@@ -68,8 +68,17 @@ unsafe impl EndpointOps for TcpEndpoint {
     unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
         let mut guard = lock(&self.conn.state);
         let state = &mut *guard;
+        let may_hold = state.link.may_hold(work.len());
         if let Err(error) = state.link.post_send(work) {
             return Posted::until(0, error);
+        }
+        // Who polls asks for acknowledgements, unless nobody is about to.
+        if state.link.has_questions() && !self.engine.leave_to_step(&self.conn) {
+            state.link.ask();
+        }
+        // A post that fills the rest of what may be held goes at once.
+        if may_hold && state.link.may_hold(work.len()) && self.engine.hold(&self.conn) {
+            return Posted::all(work.len());
         }
         if !state.full {
             state.flush(&self.engine);

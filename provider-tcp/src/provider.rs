@@ -1,17 +1,28 @@
 //! The provider: discovery and opening.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fabric_core::{Device, EventSink, Info, Provider, Result};
 
 use crate::NAME;
 use crate::device;
 use crate::domain::TcpDomain;
+use crate::engine::Settings;
+
+/// How long a post is held back at most, unless set otherwise.
+const HOLD: Duration = Duration::from_micros(50);
 
 /// The TCP provider.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct TcpProvider {
-    adversary: Option<u64>,
+    settings: Settings,
+}
+
+impl Default for TcpProvider {
+    fn default() -> Self {
+        TcpProvider { settings: Settings { hold: Some(HOLD), adversary: None } }
+    }
 }
 
 impl TcpProvider {
@@ -23,8 +34,19 @@ impl TcpProvider {
     /// For tests: with a seed, the provider takes every liberty that the contract leaves and that nature rarely takes.
     /// It cuts what it sends and receives anywhere, puts off acknowledgements, credits and answers, serves connections
     /// in odd orders and is late, but keeps the contract.
-    pub fn adversary(self, seed: Option<u64>) -> Self {
-        TcpProvider { adversary: seed.or(self.adversary) }
+    pub fn adversary(mut self, seed: Option<u64>) -> Self {
+        self.settings.adversary = seed.or(self.settings.adversary);
+        self
+    }
+
+    /// How long a post may be held back, so that many go in one system call: it waits for the next poll, at most this long,
+    /// and only while the application polls, earlier operations are unacknowledged, and little waits already. 50 us
+    /// unless set; zero writes every post at once.
+    pub fn gather(mut self, most: Option<Duration>) -> Self {
+        if let Some(most) = most {
+            self.settings.hold = (!most.is_zero()).then_some(most);
+        }
+        self
     }
 }
 
@@ -37,7 +59,7 @@ impl Provider for TcpProvider {
 
     fn devices(&self) -> Vec<Device> {
         let mut devices = device::devices(NAME);
-        if let Some(seed) = self.adversary {
+        if let Some(seed) = self.settings.adversary {
             let detail = ("adversary".to_owned(), format!("on, seed {seed}"));
             let infos = devices.iter_mut().filter_map(|device| device.state.as_mut().ok());
             infos.for_each(|info| info.details.push(detail.clone()));
@@ -46,9 +68,9 @@ impl Provider for TcpProvider {
     }
 
     fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<TcpDomain> {
-        if let Some(seed) = self.adversary {
+        if let Some(seed) = self.settings.adversary {
             log::warn!("{NAME}:{}: the adversary is on, seed {seed}", info.device);
         }
-        TcpDomain::open(info, events, self.adversary)
+        TcpDomain::open(info, events, self.settings)
     }
 }

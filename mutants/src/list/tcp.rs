@@ -2,6 +2,7 @@
 
 use super::{Mutant, Runs, edit};
 
+const ACKS: &str = "provider-tcp/src/link/acks.rs";
 const ANSWERS: &str = "provider-tcp/src/link/answers.rs";
 const CLOSE: &str = "provider-tcp/src/link/close.rs";
 const INCOMING: &str = "provider-tcp/src/link/incoming.rs";
@@ -31,8 +32,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
             ),
             edit(
                 TRANSMIT,
-                "self.sends.advance(payload, all);",
-                "self.sends.advance(payload, all); self.outgoing.own(); self.complete_finished();",
+                "self.sends.advance(payload, all, ask);",
+                "self.sends.advance(payload, all, ask); self.outgoing.own(); self.complete_finished();",
             ),
         ],
         cases: &["protection.bad_key", "protection.prefix_ok"],
@@ -283,12 +284,35 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 INCOMING,
-                "self.begun = seq.wrapping_add(1);",
-                "self.begun = seq.wrapping_add(1); self.accepted = self.begun;",
+                "self.begin_send(header.seq, total, imm)?;",
+                "self.incoming.debt.accept(0); self.begin_send(header.seq, total, imm)?;",
             ),
-            edit(INCOMING, "self.accepted = self.accepted.wrapping_add(1);", ""),
+            edit(
+                INCOMING,
+                "self.begin_write(header.seq, total, imm, to)?;",
+                "self.incoming.debt.accept(0); self.begin_write(header.seq, total, imm, to)?;",
+            ),
+            edit(TARGET, "self.incoming.debt.accept(total);", ""),
         ],
         cases: &["protection.bad_key", "protection.prefix_ok"],
+    },
+    Mutant {
+        name: "unasked",
+        about: "the initiator never asks for the acknowledgement of what it sent behind the first operation",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            SENDS,
+            "self.questions.ask(sent, self.acked)",
+            "!MUTANT && self.questions.ask(sent, self.acked)",
+        )],
+        cases: &["completion.all_unsignaled", "completion.depth_counts_untaken"],
+    },
+    Mutant {
+        name: "deaf",
+        about: "the target acknowledges after many operations only, though it is asked",
+        runs: Runs::Tcp,
+        edits: &[edit(ACKS, "untold > 0 && (asked ||", "untold > 0 && (asked && !MUTANT ||")],
+        cases: &["send.fifo", "completion.unsignaled_slot", "rma.overlap_writes"],
     },
     Mutant {
         name: "read_of_the_past",

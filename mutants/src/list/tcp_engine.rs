@@ -79,8 +79,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             CONN,
-            "        state.link.pay();\n        let wrote",
-            "        if MUTANT && self.ended.load(Ordering::Acquire) { self.lost(engine, state); return Step::Over; }\n        state.link.pay();\n        let wrote",
+            "        state.link.pay();\n        if state.link.has_output()",
+            "        if MUTANT && self.ended.load(Ordering::Acquire) { self.lost(engine, state); return Step::Over; }\n        state.link.pay();\n        if state.link.has_output()",
         )],
         cases: &["atomic.oob", "atomic.no_perm"],
     },

@@ -59,6 +59,7 @@ impl<C> Drive<C> {
     /// A step for an application that polls: what came is executed, what is due waits for the next step if it
     /// can, because the application may be about to send something that it can ride on.
     pub(super) fn inline<W: Work<Conn = C>>(&mut self, turns: &Turns<W>, work: &W) {
+        turns.begin_step();
         self.turn = self.turn.wrapping_add(1);
         if self.hot.is_empty() || self.turn.is_multiple_of(LOOK) {
             turns.look(work);
@@ -90,6 +91,7 @@ impl<C> Drive<C> {
 
     /// A step for the thread: everything that is due goes out. Says whether more is to be done at once.
     pub(super) fn background<W: Work<Conn = C>>(&mut self, turns: &Turns<W>, work: &W) -> bool {
+        turns.begin_step();
         self.absorb(turns);
         let mut at = 0;
         loop {

@@ -5,11 +5,13 @@
 
 mod drive;
 mod heat;
+mod naps;
 mod selector;
 mod timers;
 mod turns;
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -32,6 +34,15 @@ use selector::Selector;
 pub(crate) use timers::Timer;
 use timers::Timers;
 use turns::{Turns, Work};
+
+/// How a provider is set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// How long posts may be held back; `None`: not at all.
+    pub(crate) hold: Option<Duration>,
+    /// Tests only: the seed of the adversary.
+    pub(crate) adversary: Option<u64>,
+}
 
 /// How often the thread looks whether the application still polls.
 const TICK: Duration = Duration::from_millis(1);
@@ -67,6 +78,7 @@ pub(crate) struct Engine {
     next_request: AtomicU64,
     turns: Turns<Engine>,
     registry: Registry,
+    hold: Option<Duration>,
     timers: Mutex<Timers>,
     /// Tests only: the seed of the adversary.
     adversary: Option<u64>,
@@ -76,8 +88,9 @@ impl Engine {
     pub(crate) fn new(
         info: &Info,
         events: Arc<dyn EventSink>,
-        adversary: Option<u64>,
+        settings: Settings,
     ) -> Result<Arc<Self>> {
+        let Settings { hold, adversary } = settings;
         let fail = |cause| Error::system("open domain", NAME, cause);
         let selector = Selector::new().map_err(fail)?;
         let registry = selector.registry().map_err(fail)?;
@@ -91,8 +104,9 @@ impl Engine {
             next_member: AtomicUsize::new(1),
             requests: Mutex::default(),
             next_request: AtomicU64::new(1),
-            turns: Turns::new(selector, waker, adversary.map(|seed| Whims::new(seed, 0))),
+            turns: Turns::new(selector, waker, hold, adversary.map(|seed| Whims::new(seed, 0))),
             registry,
+            hold,
             timers: Mutex::default(),
             adversary,
         }))
@@ -217,7 +231,25 @@ impl Engine {
         self.turns.leave_to_step(conn)
     }
 
+    /// Leaves a post to the next step of its connection, which comes soon; false: it is to go now.
+    #[inline]
+    pub(crate) fn hold(&self, conn: &Arc<Conn>) -> bool {
+        self.turns.hold(conn)
+    }
+
+    /// Whether posts are held.
+    #[inline]
+    pub(crate) fn is_holding(&self) -> bool {
+        self.turns.is_holding()
+    }
+
     fn run(&self) {
+        if let Some(hold) = self.hold {
+            // Naps are as short as a post may be held, and by default the kernel adds 50 us (PR_SET_TIMERSLACK(2const)).
+            // Without it posts are only held for longer.
+            let slack = NonZeroU64::new(hold.as_nanos() as u64 / 16);
+            let _ = rustix::thread::set_current_timer_slack(slack.or(NonZeroU64::new(1)));
+        }
         while !self.turns.is_stopped() {
             let turn = std::panic::AssertUnwindSafe(|| self.turn());
             if std::panic::catch_unwind(turn).is_err() {

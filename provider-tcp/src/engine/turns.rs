@@ -20,15 +20,16 @@
 //! Locks, in order: `drive`, a connection, then leaves (the selector's, which pollers only try because the thread
 //! sleeps with it; the list of the heated).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::drive::Drive;
 use super::heat::Heat;
+use super::naps::Naps;
 use crate::adversary::Whims;
 use crate::conn::Step;
-use crate::sync::{AtomicBool, Condvar, Mutex, fence, lock};
+use crate::sync::{AtomicBool, Mutex, fence, lock};
 
 /// What a turn is made of: the engine, or a model of one.
 pub(super) trait Work {
@@ -59,14 +60,18 @@ pub(super) struct Turns<W: Work> {
     waker: W::Waker,
     polled: AtomicBool,
     ticking: AtomicBool,
-    /// Whether the thread sleeps through a tick; with it the condition that ends the sleep early.
-    dozing: Mutex<bool>,
-    roused: Condvar,
+    naps: Naps,
     stop: AtomicBool,
 }
 
 impl<W: Work> Turns<W> {
-    pub(super) fn new(selector: W::Selector, waker: W::Waker, whims: Option<Whims>) -> Self {
+    /// `hold`: how long posts may be held back, if at all.
+    pub(super) fn new(
+        selector: W::Selector,
+        waker: W::Waker,
+        hold: Option<Duration>,
+        whims: Option<Whims>,
+    ) -> Self {
         Turns {
             drive: Mutex::new(Drive::new(whims)),
             heated: Mutex::default(),
@@ -75,8 +80,7 @@ impl<W: Work> Turns<W> {
             waker,
             polled: AtomicBool::new(false),
             ticking: AtomicBool::new(false),
-            dozing: Mutex::new(false),
-            roused: Condvar::default(),
+            naps: Naps::new(hold),
             stop: AtomicBool::new(false),
         }
     }
@@ -105,10 +109,7 @@ impl<W: Work> Turns<W> {
     /// The application stops polling: the thread takes over now.
     pub(super) fn hand_over(&self) {
         self.polled.store(false, Ordering::Release);
-        let mut dozing = lock(&self.dozing);
-        if std::mem::take(&mut *dozing) {
-            self.roused.notify_one();
-        }
+        self.naps.end();
     }
 
     /// Whether what is due can wait for a frame to ride on.
@@ -149,6 +150,29 @@ impl<W: Work> Turns<W> {
         leave
     }
 
+    /// Leaves a post to the next step of its connection, which comes soon; false: it is to go now. To be asked as
+    /// [`leave_to_step`](Turns::leave_to_step).
+    #[inline]
+    pub(super) fn hold(&self, conn: &Arc<W::Conn>) -> bool {
+        let hold = self.naps.may_hold() && self.leave_to_step(conn);
+        if hold {
+            self.naps.hold();
+        }
+        hold
+    }
+
+    /// Whether posts are held.
+    #[inline]
+    pub(super) fn is_holding(&self) -> bool {
+        self.naps.is_holding()
+    }
+
+    /// A step begins over all hot connections.
+    #[inline]
+    pub(super) fn begin_step(&self) {
+        self.naps.release();
+    }
+
     /// Takes the connections that were heated.
     pub(super) fn take_heated(&self, to: impl FnMut(Arc<W::Conn>)) {
         if self.has_heated() && self.has_heated.swap(false, Ordering::AcqRel) {
@@ -169,9 +193,9 @@ impl<W: Work> Turns<W> {
         }
     }
 
-    /// One turn of the thread. Where somebody polls it dozes for a `tick`.
+    /// One turn of the thread. Where somebody polls it naps for a `tick`.
     pub(super) fn turn(&self, work: &W, tick: Duration) {
-        if self.doze(tick) || lock(&self.drive).background(self, work) {
+        if self.nap(work, tick) || lock(&self.drive).background(self, work) {
             return;
         }
         let mut selector = lock(&self.selector);
@@ -180,22 +204,17 @@ impl<W: Work> Turns<W> {
         }
     }
 
-    /// Dozes if somebody polls; false: nobody does, and the thread has taken over.
-    fn doze(&self, tick: Duration) -> bool {
-        // The look and the doze are one step for `hand_over`, which clears the sign before it locks: either it
-        // is seen clear here, or the doze is ended.
-        let mut dozing = lock(&self.dozing);
+    /// Naps if somebody polls; false: nobody does, and the thread has taken over.
+    fn nap(&self, work: &W, tick: Duration) -> bool {
+        // The look and the nap are one step for `hand_over`, which clears the sign before it locks: either it
+        // is seen clear here, or the nap is ended.
+        let nap = self.naps.lock();
         if self.polled.swap(false, Ordering::AcqRel) {
-            *dozing = true;
             self.ticking.store(true, Ordering::Relaxed);
-            let (mut dozing, _) = self
-                .roused
-                .wait_timeout_while(dozing, tick, |dozing| *dozing)
-                .unwrap_or_else(PoisonError::into_inner);
-            *dozing = false;
+            self.naps.nap(nap, tick, || lock(&self.drive).inline(self, work));
             return true;
         }
-        drop(dozing);
+        drop(nap);
         self.ticking.store(false, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         false

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use fabric_core::memory;
 use smallvec::SmallVec;
 
+use super::acks::Debt;
 use super::sends::Breach;
 use super::target::{Message, Place};
 use super::{Link, Phase};
@@ -37,32 +38,13 @@ pub(super) struct Incoming {
     partial: SmallVec<[u8; frame::MAX_HEADER]>,
     payload: Option<(To, usize)>,
     pub(super) message: Option<Message>,
-    /// Requests that have begun, and as many of them as are executed.
+    /// Requests that have begun.
     begun: u32,
-    accepted: u32,
-    told: u32,
+    /// As many of them as are executed.
+    pub(super) debt: Debt,
 }
 
 impl Incoming {
-    /// Requests accepted so far; the peer is told now.
-    pub(super) fn tell_ack(&mut self) -> u32 {
-        self.told = self.accepted;
-        self.accepted
-    }
-
-    /// As many of them as the peer knows of.
-    pub(super) fn told_ack(&self) -> u32 {
-        self.told
-    }
-
-    pub(super) fn owes_ack(&self) -> bool {
-        self.told != self.accepted
-    }
-
-    pub(super) fn accept(&mut self) {
-        self.accepted = self.accepted.wrapping_add(1);
-    }
-
     fn begin(&mut self, seq: u32) -> Result<(), Breach> {
         if self.message.is_some() {
             return Err(Breach("a request inside another"));
@@ -82,7 +64,7 @@ impl Incoming {
             }
             (None, None) => "between frames".to_owned(),
         };
-        format!("{} requests accepted, {} told, {state}", self.accepted, self.told)
+        format!("{}, {state}", self.debt.dump())
     }
 }
 
@@ -245,6 +227,9 @@ impl Link {
             Kind::Ack => {}
             Kind::Nak { status } => self.take_nak(header.seq, status)?,
             Kind::Bye => self.take_bye(),
+        }
+        if header.ask {
+            self.incoming.debt.ask(self.incoming.begun);
         }
         self.complete_finished();
         Ok(())

@@ -5,9 +5,11 @@
 //!
 //! - `sends`: the send queue and what of it is on its way; `recvs`: the receive queue; `segments` of both;
 //! - `outgoing`: the stream to the peer, as runs of memory; `transmit`: cutting requests and answers into it;
+//! - `acks`: when the peer is asked for acknowledgements, and when it gets them;
 //! - `incoming`: frames from the peer; `target`: executing its requests; `answers`: taking its answers;
 //! - `close`: how a connection ends.
 
+mod acks;
 mod answers;
 mod close;
 mod incoming;
@@ -44,6 +46,11 @@ use target::Answers;
 
 /// Reads and atomics that one side answers at a time.
 pub(crate) const READS: u32 = 128;
+
+/// No more posts are held back when this many bytes wait.
+const HELD: usize = 2 << 10;
+/// Posts that are enough for a system call of their own.
+const BATCH: usize = 8;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,11 +221,22 @@ impl Link {
         }
     }
 
+    /// Whether there are operations for whose acknowledgement the peer was not asked.
+    pub(crate) fn has_questions(&self) -> bool {
+        self.sends.has_questions()
+    }
+
+    /// Whether a post may be held back: the peer owes an acknowledgement, so it is busy with what came before, and
+    /// little is held already. Who posts many at once has gathered them.
+    pub(crate) fn may_hold(&self, posts: usize) -> bool {
+        posts < BATCH && self.sends.awaits_ack() && self.outgoing.queued() <= HELD
+    }
+
     /// Whether the peer waits for an ack or a credit that has no frame to ride on.
     pub(crate) fn owes(&self) -> bool {
         self.phase == Phase::Open
             && !self.put_off.news
-            && (self.incoming.owes_ack() || self.recvs.owes_credit())
+            && (self.incoming.debt.is_due() || self.recvs.owes_credit())
     }
 
     /// Whether operations wait for the peer.
@@ -252,8 +270,8 @@ fn code_of(status: Status) -> u32 {
 impl Link {
     /// A header with the present ack and credit, which it thereby tells the peer.
     fn header(&mut self, kind: crate::wire::frame::Kind, len: u32, seq: u32) -> Header {
-        let (ack, credit) = news(&mut self.incoming, &mut self.recvs, self.put_off);
-        Header { kind, len, ack, credit, seq }
+        let (ack, credit) = (self.incoming.debt.tell(), self.recvs.announce());
+        Header { kind, ask: false, len, ack, credit, seq }
     }
 
     /// Tests only: puts off what may be, until told otherwise or the connection ends.
@@ -269,10 +287,10 @@ impl Link {
     }
 }
 
-/// What every header tells: the requests accepted and the receives posted so far.
+/// What a request's header tells: the requests accepted and the receives posted so far.
 fn news(incoming: &mut Incoming, recvs: &mut Recvs, put_off: PutOff) -> (u32, u32) {
     if put_off.news {
-        return (incoming.told_ack(), recvs.told());
+        return (incoming.debt.told(), recvs.told());
     }
-    (incoming.tell_ack(), recvs.announce())
+    (incoming.debt.tell(), recvs.announce())
 }

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use fabric_core::work::total_len;
 use fabric_core::{RawCompletion, SendFlags, SendOp, SendWork, Token, memory};
 
+use super::acks::Questions;
 use super::segments::{Segments, Span};
 
 /// An operation of the send queue.
@@ -63,6 +64,7 @@ pub(super) struct Sends {
     consumed: u32,
     /// Requests that the peer has accepted.
     acked: u32,
+    questions: Questions,
 }
 
 /// The peer acknowledged, or answered, what was never sent.
@@ -133,13 +135,43 @@ impl Sends {
         Some((entry, self.first.wrapping_add(self.started as u32), self.cut))
     }
 
-    /// `bytes` more of the next operation are transmitted, and `all` tells whether that is all of it.
-    pub(super) fn advance(&mut self, bytes: usize, all: bool) {
+    /// Whether the peer has accepted all before the operation `seq`.
+    pub(super) fn all_acked(&self, seq: u32) -> bool {
+        self.acked == seq
+    }
+
+    /// Whether an operation was transmitted that the peer has not acknowledged.
+    pub(super) fn awaits_ack(&self) -> bool {
+        !self.all_acked(self.sent())
+    }
+
+    /// Operations transmitted so far.
+    fn sent(&self) -> u32 {
+        self.first.wrapping_add(self.started as u32)
+    }
+
+    pub(super) fn has_questions(&self) -> bool {
+        self.questions.are_open(self.sent())
+    }
+
+    /// Whether the peer is to be asked for acknowledgements; it is as good as asked then.
+    pub(super) fn ask(&mut self) -> bool {
+        let sent = self.sent();
+        self.questions.ask(sent, self.acked)
+    }
+
+    /// `bytes` more of the next operation are transmitted; `all` tells whether that is all of it, `ask` whether it asks for
+    /// an acknowledgement.
+    pub(super) fn advance(&mut self, bytes: usize, all: bool, ask: bool) {
+        let sent = self.sent();
         let Some(entry) = self.entries.get(self.started) else { return };
         if !self.begun {
             self.consumed = self.consumed.wrapping_add(u32::from(entry.needs_credit()));
             self.reads += u32::from(entry.is_read());
             self.begun = true;
+            if ask || entry.has_answer() {
+                self.questions.cover(sent.wrapping_add(1));
+            }
         }
         self.cut += bytes;
         if all {
@@ -160,6 +192,7 @@ impl Sends {
             return Err(Breach("an acknowledgement that was taken back"));
         }
         (self.acked, self.credit) = (ack, credit);
+        self.questions.hear(ack);
         Ok(())
     }
 

@@ -130,8 +130,8 @@ impl Link {
     /// All bytes of the message are there.
     pub(super) fn finish_message(&mut self) {
         let Some(message) = self.incoming.message.take() else { return };
-        self.incoming.accept();
         let (total, imm) = (message.total, message.imm);
+        self.incoming.debt.accept(total);
         let completion = match message.place {
             Place::Receive(receive) => Some(received(receive.token, total as u32, imm, false)),
             Place::Write { receive, .. } | Place::Empty(receive) => {
@@ -160,7 +160,7 @@ impl Link {
                 }
             }
         };
-        self.incoming.accept();
+        self.incoming.debt.accept(0);
         self.answers.push(Answer::Read { seq, from: entry, addr: from.addr, left: len })
     }
 
@@ -186,7 +186,7 @@ impl Link {
         // SAFETY: the element is inside the region, aligned, and the pass holds the region open.
         let value = unsafe { memory::atomic(entry.at(at.addr), call) };
         drop(pass);
-        self.incoming.accept();
+        self.incoming.debt.accept(0);
         if fetch { self.answers.push(Answer::Old { seq, value }) } else { Ok(()) }
     }
 

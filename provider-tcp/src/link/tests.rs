@@ -167,6 +167,7 @@ fn carry(from: &mut Node, to: &mut Node, most: usize, pipe: &mut Vec<u8>) -> boo
         read.unwrap();
     }
     to.link.pay();
+    to.link.ask();
     to.link.deliver();
     moved.unwrap() > 0
 }
@@ -401,7 +402,7 @@ fn the_end_of_the_stream_loses_the_oldest_and_cancels_the_rest() {
 fn almost_right_frames_are_breaches() {
     let head = |kind, len, ack, credit, seq| {
         let mut bytes = Vec::new();
-        Header { kind, len, ack, credit, seq }.encode(&mut bytes);
+        Header { kind, ask: false, len, ack, credit, seq }.encode(&mut bytes);
         bytes.resize(
             bytes.len() + if matches!(kind, Kind::Read { .. }) { 0 } else { len as usize },
             1,
@@ -447,7 +448,8 @@ fn reads_beyond_the_limit_are_a_breach() {
     let from = RemoteAddr { key: b.key(), addr: 0 };
     for seq in 0..=READS {
         let mut bytes = Vec::new();
-        Header { kind: Kind::Read { from }, len: 8, ack: 0, credit: 0, seq }.encode(&mut bytes);
+        Header { kind: Kind::Read { from }, ask: false, len: 8, ack: 0, credit: 0, seq }
+            .encode(&mut bytes);
         b.feed(&bytes);
     }
     assert_eq!(*b.events.0.lock().unwrap(), [DisconnectReason::Protocol]);
@@ -459,9 +461,9 @@ fn a_fragment_beyond_its_message_is_a_breach() {
     b.receive(0, 64);
     let mut bytes = Vec::new();
     let kind = Kind::Send { total: 16, imm: None };
-    Header { kind, len: 8, ack: 0, credit: 0, seq: 0 }.encode(&mut bytes);
+    Header { kind, ask: false, len: 8, ack: 0, credit: 0, seq: 0 }.encode(&mut bytes);
     bytes.resize(bytes.len() + 8, 1);
-    Header { kind: Kind::Data { more: false }, len: 9, ack: 0, credit: 0, seq: 0 }
+    Header { kind: Kind::Data { more: false }, ask: false, len: 9, ack: 0, credit: 0, seq: 0 }
         .encode(&mut bytes);
     bytes.resize(bytes.len() + 9, 2);
     b.feed(&bytes);

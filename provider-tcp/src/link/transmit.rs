@@ -41,14 +41,27 @@ impl Link {
         }
     }
 
+    /// Asks the peer for what it has not acknowledged and was not asked for, if there is any: somebody may wait for it.
+    pub(crate) fn ask(&mut self) {
+        if self.phase == Phase::Open && self.sends.ask() {
+            let header = Header { ask: true, ..self.header(Kind::Ack, 0, 0) };
+            self.push(header);
+        }
+    }
+
     /// Appends a frame that only carries ack and credit.
     pub(crate) fn push_ack(&mut self) {
         let header = self.header(Kind::Ack, 0, 0);
+        self.push(header);
+    }
+
+    fn push(&mut self, header: Header) {
         self.outgoing.copied(|buffer| header.encode(buffer));
     }
 
     fn cut_request(&mut self) -> bool {
         let Some((entry, seq, cut)) = self.sends.next() else { return false };
+        let ask = cut == 0 && !entry.has_answer() && self.sends.all_acked(seq);
         let message = matches!(entry.op, SendOp::Send { .. } | SendOp::Write { .. });
         let payload = if message { (entry.len - cut).min(FRAGMENT) } else { 0 };
         let all = !message || cut + payload == entry.len;
@@ -57,7 +70,7 @@ impl Link {
         let (ack, credit) = news(&mut self.incoming, &mut self.recvs, self.put_off);
         // Lengths fit: a message has at most `MAX_MESSAGE` bytes, an atomic none.
         let len = if matches!(kind, Kind::Atomic { .. }) { 0 } else { len as u32 };
-        let header = Header { kind, len, ack, credit, seq };
+        let header = Header { kind, ask, len, ack, credit, seq };
         self.outgoing.copied(|buffer| header.encode(buffer));
         let copy = payload <= COPY || entry.flags.contains(SendFlags::INJECT);
         let (mut skip, mut left) = (cut, payload);
@@ -80,7 +93,7 @@ impl Link {
             }
             (skip, left) = (0, left - part);
         }
-        self.sends.advance(payload, all);
+        self.sends.advance(payload, all, ask);
         true
     }
 

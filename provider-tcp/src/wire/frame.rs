@@ -16,6 +16,7 @@ pub const MAX_MESSAGE: u32 = 1 << 30;
 const IMMEDIATE: u8 = 1;
 const LAST: u8 = 2;
 const MORE: u8 = 4;
+const ASK: u8 = 8;
 
 /// What a frame is, with the fields of its kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,6 +79,9 @@ pub enum Kind {
 pub struct Header {
     /// What it is.
     pub kind: Kind,
+    /// Whether the sender waits to be told that the requests until here are accepted. Of sends, writes, atomics and
+    /// acknowledgements.
+    pub ask: bool,
     /// Payload bytes; for a read, bytes asked for.
     pub len: u32,
     /// Requests that the sender has accepted.
@@ -143,6 +147,9 @@ impl Header {
             Kind::Nak { status } => a = nak_code(status),
             _ => {}
         }
+        if self.ask {
+            flags |= ASK;
+        }
         let mut base = [0; BASE];
         base[..4].copy_from_slice(&[code(&self.kind), flags, a, b]);
         for (at, word) in [self.len, self.ack, self.credit, self.seq, immediate].iter().enumerate()
@@ -174,9 +181,11 @@ impl Header {
         let (len, immediate) = (u32_at(bytes, 4), u32_at(bytes, 20));
         let imm = (flags & IMMEDIATE != 0).then_some(immediate);
         let allowed = match code {
-            1 | 2 => IMMEDIATE | MORE,
-            4 | 6 => LAST,
+            1 | 2 => IMMEDIATE | MORE | ASK,
+            4 => LAST | ASK,
             5 => MORE,
+            6 => LAST,
+            8 => ASK,
             _ => 0,
         };
         if flags & !allowed != 0 {
@@ -212,8 +221,8 @@ impl Header {
         if len > most || matches!(kind, Kind::OldValue) && len != 8 {
             return Err(Malformed::Length(len));
         }
-        let word = |at| u32_at(bytes, at);
-        Ok(Some((Header { kind, len, ack: word(8), credit: word(12), seq: word(16) }, size)))
+        let (word, ask) = (|at| u32_at(bytes, at), flags & ASK != 0);
+        Ok(Some((Header { kind, ask, len, ack: word(8), credit: word(12), seq: word(16) }, size)))
     }
 }
 
@@ -308,12 +317,8 @@ mod tests {
             status.prop_map(|status| (Kind::Nak { status }, 0)),
             Just((Kind::Bye, 0)),
         ];
-        (parts, any::<[u32; 3]>()).prop_map(|((kind, len), [ack, credit, seq])| Header {
-            kind,
-            len,
-            ack,
-            credit,
-            seq,
+        (parts, any::<([u32; 3], bool)>()).prop_map(|((kind, len), ([ack, credit, seq], ask))| {
+            Header { kind, ask: ask && matches!(code(&kind), 1 | 2 | 4 | 8), len, ack, credit, seq }
         })
     }
 

@@ -21,7 +21,7 @@
 //! | at | size | field | |
 //! |---|---|---|---|
 //! | 0 | 1 | kind | below |
-//! | 1 | 1 | flags | 1 immediate, 2 last, 4 more |
+//! | 1 | 1 | flags | 1 immediate, 2 last, 4 more, 8 ask |
 //! | 2 | 1 | a | atomic operation; status of a `nak` |
 //! | 3 | 1 | b | atomic type |
 //! | 4 | 4 | length | bytes of payload that follow (`read`: bytes asked for, none follow) |
@@ -43,8 +43,11 @@
 //! | 9 nak | the request failed, none after it was executed | | none |
 //! | 10 bye | orderly end; nothing follows | | none |
 //!
+//! Flag `ask` of a send, write, atomic or ack: its sender waits to be told, if need be by an `ack` frame, that the requests
+//! until this one, or all before this `ack`, are accepted.
+//!
 //! Requests are numbered from 0 in posting order. A request is accepted when it has been executed in full
-//! (a read: when it was checked). Answers come in the order of their requests, before a `nak` of a later
+//! (a read: when it was checked). The frames of an answer acknowledge its request. Answers come in the order of their requests, before a `nak` of a later
 //! one. A receiver treats anything else as a breach that ends the connection.
 
 pub mod frame;

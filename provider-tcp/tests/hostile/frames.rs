@@ -11,7 +11,7 @@ use crate::scene::*;
 
 fn header(kind: Frame, ack: u32, credit: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Header { kind, len: 0, ack, credit, seq: 0 }.encode(&mut bytes);
+    Header { kind, ask: false, len: 0, ack, credit, seq: 0 }.encode(&mut bytes);
     bytes
 }
 

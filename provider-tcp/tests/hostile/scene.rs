@@ -105,7 +105,7 @@ pub fn hello(data: u16) -> Vec<u8> {
 
 pub fn frame(kind: Frame, len: u32, seq: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
-    Header { kind, len, ack: 0, credit: 0, seq }.encode(&mut bytes);
+    Header { kind, ask: false, len, ack: 0, credit: 0, seq }.encode(&mut bytes);
     bytes
 }
 

@@ -93,7 +93,7 @@ impl Model {
         let edges = Arc::new(Edges { edge: Mutex::new(false), ready: Wakeup::new().unwrap() });
         let conn = Conn { heat: Heat::new(), state: Mutex::default() };
         Arc::new(Model {
-            turns: Turns::new(edges.clone(), edges, None),
+            turns: Turns::new(edges.clone(), edges, Some(Duration::ZERO), None),
             conn: Arc::new(conn),
             goal,
             reached: Wakeup::new().unwrap(),
@@ -112,6 +112,17 @@ impl Model {
     fn owe(&self) {
         let mut state = lock(&self.conn.state);
         if self.turns.leave_to_step(&self.conn) {
+            state.owed = true;
+        } else {
+            state.done += 1;
+            self.look(&state);
+        }
+    }
+
+    /// Something is posted that may be held.
+    fn post(&self) {
+        let mut state = lock(&self.conn.state);
+        if self.turns.hold(&self.conn) {
             state.owed = true;
         } else {
             state.done += 1;
@@ -222,6 +233,42 @@ fn taking_over_beside_a_credit() {
         model.turns.turn(&*model, SHORT);
         let thread = model.start(SHORT);
         model.owe();
+        model.finish(thread);
+    });
+}
+
+/// A post is held while the thread falls into a nap that nothing else would end: who naps deeply looks afterwards
+/// whether something is held, who holds looks afterwards whether the nap is deep.
+#[test]
+fn holding_beside_a_nap() {
+    loom::model(|| {
+        let model = Model::new(1);
+        model.turns.note_poll();
+        // As a thread that has ticked before.
+        model.turns.turn(&*model, SHORT);
+        model.turns.note_poll();
+        let thread = model.start(ENDLESS);
+        model.post();
+        model.finish(thread);
+    });
+}
+
+/// A post is held while a poller's step is under way, and nobody polls afterwards: the step says first that nothing is
+/// held any more, then looks at the connections.
+#[test]
+fn holding_beside_a_poll() {
+    loom::model(|| {
+        let model = Model::new(1);
+        model.turns.note_poll();
+        model.turns.turn(&*model, SHORT);
+        model.turns.heat_from_outside(&model.conn);
+        let poller = {
+            let model = model.clone();
+            thread::spawn(move || model.turns.poll(&*model))
+        };
+        model.post();
+        poller.join().unwrap();
+        let thread = model.start(ENDLESS);
         model.finish(thread);
     });
 }

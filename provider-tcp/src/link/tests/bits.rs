@@ -29,7 +29,7 @@ fn target() -> Node {
 
 /// One frame of each kind, as a peer of [`target`] may send it, the first of them behind those it depends on.
 fn frames(key: u64) -> Vec<(&'static str, Vec<u8>, Header)> {
-    let head = |kind, len, ack, seq| Header { kind, len, ack, credit: 0, seq };
+    let head = |kind, len, ack, seq| Header { kind, ask: false, len, ack, credit: 0, seq };
     let with = |header: Header| {
         let mut bytes = Vec::new();
         header.encode(&mut bytes);

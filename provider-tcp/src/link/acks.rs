@@ -1,0 +1,163 @@
+//! Acknowledgements: when the initiator asks for one, and when the target owes one that no other frame carries.
+//!
+//! Every frame tells how many requests its sender has accepted, so where messages go both ways acknowledgements cost
+//! nothing. A frame that only acknowledges goes after many requests or bytes, or when the initiator asks: the target
+//! has no clock, and it is the initiator that knows whether anybody waits. Its duty is to ask for everything in the end:
+//!
+//! - a request that goes while no other is unacknowledged asks itself, as it may stay the only one;
+//! - an answer (of a read, or an old value) acknowledges all that was before it;
+//! - for the rest, who waits asks by a question, a frame of its own or behind others; one at a time, so that polling
+//!   after each post does not double the frames.
+
+/// Requests, or bytes, that are acknowledged at the latest though nobody asked.
+const REQUESTS: u32 = 32;
+const BYTES: usize = 64 << 10;
+
+/// Whether the count `a` is less than `b`; both wrap around.
+fn behind(a: u32, b: u32) -> bool {
+    (b.wrapping_sub(a) as i32) > 0
+}
+
+/// The target's side.
+#[derive(Default)]
+pub(super) struct Debt {
+    /// Requests accepted, as many of them as the peer was told, and as it asked for.
+    accepted: u32,
+    told: u32,
+    asked: u32,
+    /// Bytes of those that it was not told of.
+    bytes: usize,
+}
+
+impl Debt {
+    pub(super) fn accept(&mut self, bytes: usize) {
+        self.accepted = self.accepted.wrapping_add(1);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// The peer asks for the first `count` requests.
+    pub(super) fn ask(&mut self, count: u32) {
+        if behind(self.asked, count) {
+            self.asked = count;
+        }
+    }
+
+    /// Requests accepted so far; the peer is told now.
+    pub(super) fn tell(&mut self) -> u32 {
+        (self.told, self.bytes) = (self.accepted, 0);
+        self.ask(self.told);
+        self.told
+    }
+
+    /// As many as the peer was told.
+    pub(super) fn told(&self) -> u32 {
+        self.told
+    }
+
+    /// Whether the peer is to be told, if need be in a frame of its own.
+    pub(super) fn is_due(&self) -> bool {
+        let untold = self.accepted.wrapping_sub(self.told);
+        let asked = behind(self.told, self.asked);
+        untold > 0 && (asked || untold >= REQUESTS || self.bytes >= BYTES)
+    }
+
+    pub(super) fn dump(&self) -> String {
+        format!("{} requests accepted, {} told, {} asked", self.accepted, self.told, self.asked)
+    }
+}
+
+/// The initiator's side.
+#[derive(Default)]
+pub(super) struct Questions {
+    /// Requests of which the peer will tell without a further question; and those of the latest question.
+    covered: u32,
+    asked: u32,
+}
+
+impl Questions {
+    /// The first `count` requests are asked for, by the last of them.
+    pub(super) fn cover(&mut self, count: u32) {
+        self.covered = count;
+    }
+
+    /// The peer has accepted `count` requests.
+    pub(super) fn hear(&mut self, count: u32) {
+        // So that neither falls so far behind that it seems ahead.
+        for known in [&mut self.covered, &mut self.asked] {
+            if behind(*known, count) {
+                *known = count;
+            }
+        }
+    }
+
+    /// Whether any of the first `sent` requests is not asked for.
+    pub(super) fn are_open(&self, sent: u32) -> bool {
+        behind(self.covered, sent)
+    }
+
+    /// Whether a question is to be asked, when `sent` requests have gone and `acked` of them are acknowledged. If so,
+    /// it is as good as asked.
+    pub(super) fn ask(&mut self, sent: u32, acked: u32) -> bool {
+        let ask = self.are_open(sent) && !behind(acked, self.asked);
+        if ask {
+            (self.covered, self.asked) = (sent, sent);
+        }
+        ask
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_tells_when_asked_or_after_much() {
+        let mut debt = Debt::default();
+        for _ in 0..REQUESTS - 1 {
+            debt.accept(64);
+            assert!(!debt.is_due());
+        }
+        debt.accept(64);
+        assert!(debt.is_due() && debt.tell() == REQUESTS && !debt.is_due());
+        debt.accept(BYTES);
+        assert!(debt.is_due() && debt.tell() == REQUESTS + 1);
+        // Asked for what it has not accepted yet, it tells with every one of them.
+        debt.ask(REQUESTS + 3);
+        assert!(!debt.is_due());
+        debt.accept(0);
+        assert!(debt.is_due() && debt.tell() == REQUESTS + 2);
+        debt.accept(0);
+        assert!(debt.is_due() && debt.tell() == REQUESTS + 3);
+        debt.accept(0);
+        assert!(!debt.is_due());
+    }
+
+    #[test]
+    fn everything_is_asked_for_one_question_at_a_time_also_when_numbers_wrap() {
+        let mut questions = Questions::default();
+        let mut debt = Debt::default();
+        let (mut sent, mut acked) = (0u32, 0u32);
+        // Far on each time, and around in the end.
+        for _ in 0..5 {
+            sent = sent.wrapping_add(u32::MAX / 3);
+            acked = sent;
+            questions.hear(sent);
+            (debt.accepted, debt.told, debt.asked) = (sent, sent, sent);
+            for round in 0..100u32 {
+                for _ in 0..round % 5 + 1 {
+                    sent = sent.wrapping_add(1);
+                    debt.accept(0);
+                }
+                assert!(questions.ask(sent, acked));
+                assert!(!questions.ask(sent, acked), "all is asked for");
+                assert!(!questions.ask(sent.wrapping_add(1), acked), "one question at a time");
+                debt.ask(sent);
+                assert!(debt.is_due());
+                acked = debt.tell();
+                questions.hear(acked);
+                assert_eq!(acked, sent);
+            }
+        }
+        assert!(!questions.ask(sent, acked));
+    }
+}
