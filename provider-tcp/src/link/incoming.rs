@@ -16,8 +16,8 @@ use crate::wire::frame::{self, Header, Kind};
 /// Payloads of which at least this much is missing are received where they belong, shorter ones through the
 /// scratch buffer with whatever follows them.
 const DIRECT: usize = 4096;
-/// How much may come into the scratch buffer behind a payload that is received where it belongs: the next
-/// header, and little of its payload, which would have to be copied.
+/// How much may come into the scratch buffer where payloads are received where they belong: the next header, and
+/// little of its payload.
 const BEHIND: usize = 512;
 
 /// Where the payload of the present frame goes.
@@ -37,6 +37,8 @@ pub(super) struct Incoming {
     /// The beginning of a header, or of an old value.
     partial: SmallVec<[u8; frame::MAX_HEADER]>,
     payload: Option<(To, usize)>,
+    /// The latest payload was worth receiving where it belongs, and so will be the next one, presumably.
+    long: bool,
     pub(super) message: Option<Message>,
     /// Requests that have begun.
     begun: u32,
@@ -85,7 +87,9 @@ impl Link {
             runs.clear();
             direct = 0;
         }
-        let behind = if direct > 0 { BEHIND.min(scratch.len()) } else { scratch.len() };
+        // Behind a long payload, and before one, little more than a header: what comes with it has to be copied.
+        let short = direct > 0 || self.incoming.long;
+        let behind = if short { BEHIND.min(scratch.len()) } else { scratch.len() };
         runs.push((scratch.as_mut_ptr(), behind));
         let got = read(&runs)?;
         drop(pass);
@@ -241,6 +245,7 @@ impl Link {
             return Ok(());
         }
         self.incoming.payload = Some((to, len));
+        self.incoming.long = len > BEHIND + DIRECT;
         if len == 0 { self.placed(0) } else { Ok(()) }
     }
 
