@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::Outcome;
 use crate::curves::{Axis, Chart, Curve};
 use crate::machine::Machine;
+use crate::micro;
 use crate::plots;
 use crate::rounds::Measured;
 use crate::run::Program;
@@ -26,9 +27,9 @@ pub(crate) fn report(
     machine: &Machine,
     title: &str,
     lines: &[Measured],
-    charts: &[Chart],
+    plots: &[Plot],
     micro: &[String],
-) -> Outcome<String> {
+) -> String {
     let mut out = String::new();
     let _ = write!(
         out,
@@ -41,9 +42,9 @@ pub(crate) fn report(
     }
     out.push_str("</table><h2>Targets</h2><table><tr>");
     HEADS.iter().for_each(|head| out.push_str(&format!("<th>{head}")));
-    for line in lines {
+    for row in lines.iter().map(Measured::row).chain(micro::rows(micro)) {
         out.push_str("<tr>");
-        for (column, cell) in line.row().iter().enumerate() {
+        for (column, cell) in row.iter().enumerate() {
             let class = match (column, &cell[..]) {
                 (6, "met") => " class=met",
                 (6, "missed") => " class=missed",
@@ -57,22 +58,40 @@ pub(crate) fn report(
         "</table><p>Medians of interleaved rounds; the ratio is that of the medians, with its 95 % interval (bootstrap over \
          the rounds). The base is a program on plain TCP sockets unless another one is named.</p>",
     );
-    for chart in charts.iter().chain([&percentiles(lines)]) {
-        figure(&mut out, chart.title, &plots::lines(chart)?);
+    for Plot { title, svg } in plots {
+        let _ = write!(out, "<h2>{title}</h2><figure>{svg}</figure>");
     }
-    let rates: Vec<_> = rates(lines);
-    figure(&mut out, "Message rate, 64 B", &plots::bars("M/s", &rates)?);
     if !micro.is_empty() {
         let _ = write!(out, "<h2>Without a network</h2><pre>{}</pre>", escape(&micro.join("\n")));
     }
     out.push_str("</html>\n");
-    Ok(out)
+    out
 }
 
-fn figure(out: &mut String, title: &str, svg: &str) {
-    if !svg.is_empty() {
-        let _ = write!(out, "<h2>{title}</h2><figure>{svg}</figure>");
+/// A picture of the report, also a file of its own.
+pub(crate) struct Plot {
+    title: &'static str,
+    pub(crate) svg: String,
+}
+
+impl Plot {
+    /// The name of its file.
+    pub(crate) fn file(&self) -> String {
+        let words = self.title.split(|c: char| !c.is_ascii_alphanumeric());
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        words.join("-").to_lowercase() + ".svg"
     }
+}
+
+/// All that there is to draw.
+pub(crate) fn plots(lines: &[Measured], charts: &[Chart]) -> Outcome<Vec<Plot>> {
+    let mut all = Vec::new();
+    for chart in charts.iter().chain([&percentiles(lines)]) {
+        all.push(Plot { title: chart.title, svg: plots::lines(chart)? });
+    }
+    all.push(Plot { title: "Message rate, 64 B", svg: plots::bars("M/s", &rates(lines))? });
+    all.retain(|plot| !plot.svg.is_empty());
+    Ok(all)
 }
 
 /// The tail of the latencies: what share of the operations took no longer.

@@ -12,6 +12,8 @@ pub(crate) struct Machine {
     memory_gib: f64,
     kernel: String,
     system: String,
+    /// It shows in the bandwidth, also over loopback: BBR paces.
+    congestion_control: String,
     /// The load when it began: figures of a busy machine tell little.
     load: String,
     rustc: String,
@@ -50,6 +52,7 @@ impl Machine {
             memory_gib: (kib / f64::from(1 << 20) * 10.0).round() / 10.0,
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             system: field(&read("/etc/os-release"), "PRETTY_NAME", '='),
+            congestion_control: read("/proc/sys/net/ipv4/tcp_congestion_control").trim().to_owned(),
             load: read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" "),
             rustc: says("rustc", &["--version"]).unwrap_or_else(|| "unknown".to_owned()),
             versions: versions.collect(),
@@ -63,6 +66,7 @@ impl Machine {
             ("processor", format!("{}, {} usable", self.cpu, self.cpus)),
             ("memory", format!("{} GiB", self.memory_gib)),
             ("system", format!("{}, Linux {}", self.system, self.kernel)),
+            ("congestion control", self.congestion_control.clone()),
             ("load at the start", self.load.clone()),
             ("built with", self.rustc.clone()),
             ("compared with", versions),

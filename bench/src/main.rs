@@ -6,6 +6,7 @@
 mod curves;
 mod html;
 mod machine;
+mod micro;
 mod plots;
 mod rounds;
 mod run;
@@ -98,7 +99,7 @@ fn bench(args: &Args) -> Outcome {
         false => Vec::new(),
     };
     bar.finish_and_clear();
-    let micro = args.post_poll.as_deref().map(post_poll).transpose()?.unwrap_or_default();
+    let micro = args.post_poll.as_deref().map(micro::run).transpose()?.unwrap_or_default();
     let title = format!(
         "{} over {}, two processes on one machine, {rounds} interleaved rounds, {:.0} minutes; data verified in a run of its own",
         if args.verbs { "Verbs" } else { "TCP" },
@@ -108,7 +109,11 @@ fn bench(args: &Args) -> Outcome {
     std::fs::create_dir_all(&args.out)?;
     let name = if args.verbs { "verbs" } else { "report" };
     let html = args.out.join(format!("{name}.html"));
-    std::fs::write(&html, html::report(&machine, &title, &lines, &charts, &micro)?)?;
+    let plots = html::plots(&lines, &charts)?;
+    std::fs::write(&html, html::report(&machine, &title, &lines, &plots, &micro))?;
+    for plot in &plots {
+        std::fs::write(args.out.join(plot.file()), &plot.svg)?;
+    }
     let all = serde_json::json!({
         "title": title,
         "machine": machine,
@@ -130,6 +135,7 @@ fn print(
 ) -> Outcome {
     let mut rows: Vec<[String; 8]> = vec![html::HEADS.map(str::to_owned)];
     rows.extend(lines.iter().map(rounds::Measured::row));
+    rows.extend(micro::rows(micro));
     let width =
         |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let mut text = format!("{title}\n\n");
@@ -226,12 +232,4 @@ fn progress(groups: &[targets::Group], rounds: usize) -> ProgressBar {
     }
     bar.enable_steady_tick(Duration::from_secs(1));
     bar
-}
-
-fn post_poll(program: &Path) -> Outcome<Vec<String>> {
-    let output = Command::new(program).output()?;
-    if !output.status.success() {
-        return Err(format!("{}: {}", program.display(), output.status).into());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }

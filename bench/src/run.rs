@@ -78,6 +78,8 @@ pub(crate) struct Case {
     pub(crate) program: Program,
     pub(crate) args: String,
     pub(crate) figure: Figure,
+    /// A variable of the environment that it runs in.
+    pub(crate) variable: Option<(&'static str, &'static str)>,
 }
 
 #[derive(Clone, Debug)]
@@ -89,7 +91,11 @@ pub(crate) struct Sample {
 
 impl Case {
     pub(crate) fn new(program: Program, figure: Figure, args: &str) -> Self {
-        Case { program, args: args.to_owned(), figure }
+        Case { program, args: args.to_owned(), figure, variable: None }
+    }
+
+    pub(crate) fn with(self, name: &'static str, value: &'static str) -> Self {
+        Case { variable: Some((name, value)), ..self }
     }
 
     /// The figure of one run; none if the program is not there, or did not come to an end.
@@ -113,6 +119,7 @@ impl Case {
             command.args(["--seconds", &setup.seconds.to_string()]);
         }
         command.env("FABRIC_PROVIDER", &setup.provider);
+        command.envs(self.variable);
         let output = command.stdin(Stdio::null()).output()?;
         if !output.status.success() {
             let errors = String::from_utf8_lossy(&output.stderr);

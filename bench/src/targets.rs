@@ -142,6 +142,12 @@ pub(crate) fn tcp(quick: bool) -> Vec<Group> {
                     vec![ucx(RatePerS, "-t tag_bw -s 64 -n 200000")],
                 ),
                 line(
+                    "64 B sends, each written at once",
+                    AtLeast(0.95),
+                    fabric(RatePerS, "--op send --mode rate").with("FABRIC_TCP_GATHER_US", "0"),
+                    vec![],
+                ),
+                line(
                     "64 B sends, batches of 32",
                     AtLeast(8.0),
                     fabric(RatePerS, "--op send --mode rate --batch 32"),
