@@ -5,6 +5,7 @@
 
 mod drive;
 mod heat;
+mod linger;
 mod naps;
 mod selector;
 mod timers;
@@ -331,11 +332,13 @@ impl Work for Engine {
         conn.step(self, scratch, background)
     }
 
-    fn select(&self, selector: &mut Selector, block: bool) {
+    fn select(&self, selector: &mut Selector, block: bool) -> bool {
         let next = if block { lock(&self.timers).next() } else { None };
         let until = next.map(|at| at.saturating_duration_since(Instant::now()));
         self.stats.system_calls.add(1);
+        let mut any = false;
         for (token, ended) in selector.select(if block { until } else { Some(Duration::ZERO) }) {
+            any = true;
             if token == WAKE {
                 continue;
             }
@@ -349,6 +352,7 @@ impl Work for Engine {
                 None => {}
             }
         }
+        any
     }
 
     fn wake(waker: &Waker) {

@@ -22,10 +22,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::drive::Drive;
 use super::heat::Heat;
+use super::linger::Linger;
 use super::naps::Naps;
 use crate::adversary::Whims;
 use crate::conn::Step;
@@ -45,7 +46,8 @@ pub(super) trait Work {
     /// A step of one connection, with a buffer for its use. `background`: everything that is due goes out.
     fn step(&self, conn: &Arc<Self::Conn>, scratch: &mut [u8], background: bool) -> Step;
     /// Takes what the selector reports, and heats the connections it names; `block`: sleeps until there is something.
-    fn select(&self, selector: &mut Self::Selector, block: bool);
+    /// Says whether there was anything.
+    fn select(&self, selector: &mut Self::Selector, block: bool) -> bool;
     /// Ends a sleep in the selector.
     fn wake(waker: &Self::Waker);
 }
@@ -57,6 +59,8 @@ pub(super) struct Turns<W: Work> {
     heated: Mutex<Vec<Arc<W::Conn>>>,
     has_heated: AtomicBool,
     selector: Mutex<W::Selector>,
+    /// The thread's alone.
+    linger: Mutex<Linger>,
     waker: W::Waker,
     polled: AtomicBool,
     ticking: AtomicBool,
@@ -77,6 +81,7 @@ impl<W: Work> Turns<W> {
             heated: Mutex::default(),
             has_heated: AtomicBool::new(false),
             selector: Mutex::new(selector),
+            linger: Mutex::new(Linger::new()),
             waker,
             polled: AtomicBool::new(false),
             ticking: AtomicBool::new(false),
@@ -198,9 +203,23 @@ impl<W: Work> Turns<W> {
         if self.nap(work, tick) || lock(&self.drive).background(self, work) {
             return;
         }
-        let mut selector = lock(&self.selector);
+        self.await_work(work);
+    }
+
+    /// Looks for work for a while, if that seems worth it; then sleeps until there is some.
+    fn await_work(&self, work: &W) {
+        let (mut selector, mut linger) = (lock(&self.selector), lock(&self.linger));
+        let look = linger.begin();
+        while look.is_some_and(|until| Instant::now() < until) {
+            if self.is_stopped() || self.is_polled() || work.select(&mut selector, false) {
+                linger.end();
+                return;
+            }
+            std::hint::spin_loop();
+        }
         if !self.is_stopped() {
             work.select(&mut selector, true);
+            linger.end();
         }
     }
 

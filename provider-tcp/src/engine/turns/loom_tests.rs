@@ -72,7 +72,7 @@ impl Work for Model {
         }
     }
 
-    fn select(&self, edges: &mut Arc<Edges>, block: bool) {
+    fn select(&self, edges: &mut Arc<Edges>, block: bool) -> bool {
         if block {
             edges.ready.wait();
         }
@@ -80,7 +80,9 @@ impl Work for Model {
         if std::mem::take(&mut *lock(&edges.edge)) {
             self.conn.heat.note();
             self.turns.heat(&self.conn);
+            return true;
         }
+        false
     }
 
     fn wake(edges: &Arc<Edges>) {
