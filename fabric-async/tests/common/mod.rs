@@ -47,8 +47,10 @@ pub async fn pair(node: &Node) -> (Connection, Connection) {
 
 pub async fn between(from: &Node, to: &Node) -> (Connection, Connection) {
     let listener: Listener = to.listen(address()).await.unwrap();
-    let (a, b) = both(from.connect(listener.local_addr()), listener.accept()).await;
-    (a.unwrap(), b.unwrap())
+    // Each fails for itself: what one end waits for may never come if the other one could not even begin.
+    let connect = async { from.connect(listener.local_addr()).await.unwrap() };
+    let accept = async { listener.accept().await.unwrap() };
+    both(connect, accept).await
 }
 
 pub fn node(settings: impl FnOnce(NodeBuilder) -> NodeBuilder) -> Node {
