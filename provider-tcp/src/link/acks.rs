@@ -9,9 +9,10 @@
 //! - for the rest, who waits asks by a question, a frame of its own or behind others; one at a time, so that polling
 //!   after each post does not double the frames.
 
-/// Requests, or bytes, that are acknowledged at the latest though nobody asked.
+/// Requests, or bytes, that are acknowledged at the latest though nobody asked. (64 KiB would be one acknowledgement for
+/// each of the messages for which they matter most.)
 const REQUESTS: u32 = 32;
-const BYTES: usize = 64 << 10;
+const BYTES: usize = 256 << 10;
 
 /// Whether the count `a` is less than `b`; both wrap around.
 fn behind(a: u32, b: u32) -> bool {
