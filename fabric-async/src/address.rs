@@ -7,6 +7,17 @@ use crate::node::Promise;
 
 /// An address to connect to or listen on: a [`SocketAddr`], or text: `"10.0.0.7:7471"`, `"[::1]:7471"`, `"storage-3:7471"`.
 /// Sealed.
+///
+/// ```
+/// use fabric_async::{Listener, block_on};
+/// use std::net::SocketAddr;
+///
+/// // A socket address, or text with a port; names are resolved.
+/// let listener = block_on(Listener::bind(SocketAddr::from(([127, 0, 0, 1], 0))))?;
+/// let other = block_on(Listener::bind("localhost:0"))?;
+/// assert_ne!(listener.local_addr(), other.local_addr());
+/// # Ok::<(), fabric_async::Error>(())
+/// ```
 pub trait Address: sealed::Sealed {
     #[doc(hidden)]
     fn given(self) -> Result<SocketAddr, String>;

@@ -69,6 +69,15 @@ impl Buffer {
 
     /// Makes it `len` bytes long, within its capacity. Bytes that come into view are what was there before.
     ///
+    /// ```
+    /// let mut buffer = fabric_async::Node::shared()?.pool().alloc(100)?;
+    /// assert_eq!(buffer.capacity(), 128);
+    /// buffer.truncate(10);
+    /// buffer.resize(120)?; // there is room
+    /// assert!(buffer.resize(129).is_err());
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `InvalidArgument` of the fabric beyond the capacity.
     pub fn resize(&mut self, len: usize) -> Result<()> {
@@ -148,6 +157,13 @@ impl Buffer {
     }
 
     /// All of it, as many plain values as fit, which can be changed.
+    ///
+    /// ```
+    /// let mut buffer = fabric_async::Node::shared()?.pool().alloc_zeroed(32)?;
+    /// buffer.view_all_mut::<u64>()?[3] = 7;
+    /// assert_eq!(buffer.view_all::<u64>()?, [0, 0, 0, 7]);
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`view_all`](Buffer::view_all).

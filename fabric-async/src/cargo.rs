@@ -9,6 +9,20 @@ use crate::error::{Error, Result};
 
 /// What an operation sends from: a [`Buffer`], a [`Part`] of one, several buffers in a row (`Vec<Buffer>`), or
 /// [`Shared`] memory. Sealed.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// // A buffer, a part of one, several, one for many.
+/// conn.send(conn.alloc(10)?).await?;
+/// conn.send(conn.alloc(10)?.slice(..4)).await?;
+/// conn.send(vec![conn.alloc(1)?, conn.alloc(2)?]).await?;
+/// conn.send(conn.alloc(9)?.share()).await?;
+/// for len in [10, 4, 3, 9] {
+///     assert_eq!(peer.recv().await?.len(), len);
+/// }
+/// # Ok(()) });
+/// ```
 pub trait Payload: sealed::Sealed + Send + Unpin + Sized + 'static {
     /// What comes back: the buffer, or buffers; of a part its whole buffer.
     type Back: Send + Unpin + 'static;

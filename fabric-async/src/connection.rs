@@ -29,6 +29,15 @@ use crate::recv::{Notified, Receive};
 ///   order, [`shutdown`](Connection::shutdown) first.
 /// - A failed operation, or the peer's end, ends the connection for good: everything then fails with
 ///   [`Error::Disconnected`] and the reason. Messages that had arrived can still be taken.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// let text = conn.node().pool().alloc_from(b"hello")?;
+/// let text = conn.send(text).await?; // the buffer is ours again
+/// assert_eq!(*text, *peer.recv().await?);
+/// # Ok(()) });
+/// ```
 #[derive(Clone)]
 pub struct Connection {
     pub(crate) link: Arc<Link>,
@@ -99,6 +108,20 @@ impl Connection {
 
     /// Sends a message; done when the peer has it in a buffer of its own.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let mut buffer = conn.alloc(100)?;
+    /// buffer[..5].copy_from_slice(b"hello");
+    /// conn.send(buffer.slice(..5)).await?;
+    /// assert_eq!(*peer.recv().await?, *b"hello");
+    /// // What fails brings the buffer back.
+    /// let failed = conn.send(conn.alloc(conn.max_message() + 1)?).await.unwrap_err();
+    /// assert!(matches!(failed.error, fabric_async::Error::TooLong { .. }));
+    /// assert_eq!(failed.buffer.len(), conn.max_message() + 1);
+    /// # Ok(()) });
+    /// ```
+    ///
     /// # Errors
     /// `TooLong` if the peer does not take messages of this length; `Disconnected`. The error has the buffer.
     #[inline]
@@ -108,6 +131,14 @@ impl Connection {
 
     /// Sends a message with 32 bits beside it ([`Message::immediate`](crate::Message::immediate)).
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// conn.send_with(conn.alloc(8)?, 7).await?;
+    /// assert_eq!(peer.recv().await?.immediate, Some(7));
+    /// # Ok(()) });
+    /// ```
+    ///
     /// # Errors
     /// As [`send`](Connection::send).
     pub fn send_with<P: Payload>(&self, message: P, immediate: u32) -> Operation<P> {
@@ -116,6 +147,16 @@ impl Connection {
 
     /// The next message, in a buffer of its length. Dropping the future loses nothing. Several tasks that wait are served in
     /// turn.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// conn.send(conn.node().pool().alloc_from(b"one")?).await?;
+    /// conn.shutdown(std::time::Duration::from_secs(5)).await?;
+    /// assert_eq!(*peer.recv().await?, *b"one");
+    /// assert!(matches!(peer.recv().await, Err(fabric_async::Error::Disconnected(_))));
+    /// # Ok(()) });
+    /// ```
     ///
     /// # Errors
     /// `Disconnected`, when every message that arrived before has been taken.
@@ -129,6 +170,20 @@ impl Connection {
     /// Writes into the peer's memory; the peer's application takes no part in it. Done when the peer's side has accepted the
     /// bytes: every later operation of this connection finds them there.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(4096, std::time::Duration::from_secs(30)).await?;
+    /// let buffer = conn.node().pool().alloc_from(b"hello")?;
+    /// conn.write(buffer, remote.at(16)).await?;
+    /// // Its owner sees it.
+    /// let lent = peer.lent(remote.id()).unwrap();
+    /// let mut bytes = [0; 5];
+    /// lent.read_at(16, &mut bytes)?;
+    /// assert_eq!(&bytes, b"hello");
+    /// # Ok(()) });
+    /// ```
+    ///
     /// # Errors
     /// `LeaseEnded` if this side knows that; the fabric's `InvalidArgument` if it does not fit, or the right is missing;
     /// `RemoteAccess` if the peer refuses, which ends the connection; `Disconnected`. The error has the buffer.
@@ -140,6 +195,16 @@ impl Connection {
 
     /// Writes as [`write`](Connection::write), and tells the peer when the bytes are there: it gets a
     /// [`Notification`](crate::Notification) with these 32 bits.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(4096, std::time::Duration::from_secs(30)).await?;
+    /// conn.write_notify(conn.alloc(100)?, remote.at(0), 42).await?;
+    /// let told = peer.notified().await?;
+    /// assert_eq!((told.immediate, told.len), (42, 100));
+    /// # Ok(()) });
+    /// ```
     ///
     /// # Errors
     /// As [`write`](Connection::write).
@@ -163,6 +228,18 @@ impl Connection {
 
     /// Reads from the peer's memory, as many bytes as the buffer has.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(4096, std::time::Duration::from_secs(30)).await?;
+    /// let bytes = conn.read(conn.alloc(64)?, remote.at(0)).await?;
+    /// assert_eq!(*bytes, [0; 64]); // lent memory comes zeroed
+    /// // Into several buffers at once.
+    /// let parts = conn.read(vec![conn.alloc(8)?, conn.alloc(24)?], remote.at(0)).await?;
+    /// assert_eq!(parts[1].len(), 24);
+    /// # Ok(()) });
+    /// ```
+    ///
     /// # Errors
     /// As [`write`](Connection::write).
     #[inline]
@@ -174,6 +251,15 @@ impl Connection {
 
     /// Adds to a number in the peer's memory, wrapping; gives the old one.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// assert_eq!(conn.fetch_add(remote.at(0), 5).await?, 0);
+    /// assert_eq!(conn.fetch_add(remote.at(0), 1).await?, 5);
+    /// # Ok(()) });
+    /// ```
+    ///
     /// # Errors
     /// As [`write`](Connection::write); also the fabric's `InvalidArgument` if it is not aligned to 8.
     pub fn fetch_add(&self, at: impl Into<At>, value: u64) -> Atomic<u64> {
@@ -182,6 +268,15 @@ impl Connection {
 
     /// Replaces a number in the peer's memory; gives the old one.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// assert_eq!(conn.swap(remote.at(0), 5).await?, 0);
+    /// assert_eq!(conn.swap(remote.at(0), 6).await?, 5);
+    /// # Ok(()) });
+    /// ```
+    ///
     /// # Errors
     /// As [`fetch_add`](Connection::fetch_add).
     pub fn swap(&self, at: impl Into<At>, value: u64) -> Atomic<u64> {
@@ -189,6 +284,15 @@ impl Connection {
     }
 
     /// Puts `new` into the peer's memory if `expected` is there; gives what was there.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// assert_eq!(conn.compare_swap(remote.at(0), 0, 5).await?, 0); // it was 0, and is 5
+    /// assert_eq!(conn.compare_swap(remote.at(0), 0, 6).await?, 5); // it is 5 still
+    /// # Ok(()) });
+    /// ```
     ///
     /// # Errors
     /// As [`fetch_add`](Connection::fetch_add).
@@ -218,6 +322,14 @@ impl Connection {
 
     /// [`compare_swap`](Connection::compare_swap) on a number of any of the ten types.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// assert_eq!(conn.fetch_compare_swap(remote.at(2), 0u16, 7u16).await?, 0);
+    /// # Ok(()) });
+    /// ```
+    ///
     /// # Errors
     /// As [`fetch_add`](Connection::fetch_add).
     pub fn fetch_compare_swap<T: AtomicScalar + Unpin>(
@@ -232,12 +344,29 @@ impl Connection {
     // ----------------------------------------------------------------------------------- the end
 
     /// Waits until the connection has ended; says why.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// peer.close();
+    /// assert_eq!(conn.closed().await, fabric::DisconnectReason::Remote);
+    /// # Ok(()) });
+    /// ```
     pub async fn closed(&self) -> DisconnectReason {
         let lane = &self.link.lane;
         poll_fn(|cx| lane.poll_end(cx.waker()).map_or(Poll::Pending, Poll::Ready)).await
     }
 
     /// Why the connection has ended, if it has.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// assert_eq!(conn.end(), None);
+    /// conn.close();
+    /// assert_eq!(conn.end(), Some(fabric::DisconnectReason::Local));
+    /// # Ok(()) });
+    /// ```
     pub fn end(&self) -> Option<DisconnectReason> {
         self.link.node.take_events();
         self.link.lane.end()
@@ -286,6 +415,23 @@ impl Node {
 
     /// Connects, with up to 32 bytes for the peer's application, which sees them before it accepts
     /// ([`Request::data`](crate::Request::data)).
+    ///
+    /// ```
+    /// use fabric_async::{Node, block_on};
+    ///
+    /// # fn main() -> Result<(), fabric_async::Error> {
+    /// let node = Node::builder().build()?;
+    /// let listener = block_on(node.listen("127.0.0.1:0"))?;
+    /// let to = listener.local_addr();
+    /// let other = node.clone();
+    /// let client = std::thread::spawn(move || block_on(other.connect_with(to, b"who I am")));
+    /// let request = block_on(listener.request());
+    /// assert_eq!(request.data(), b"who I am");
+    /// let conn = block_on(request.accept_with(b"welcome"))?;
+    /// assert_eq!(conn.peer_data(), b"who I am");
+    /// assert_eq!(client.join().unwrap()?.peer_data(), b"welcome");
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// As [`Connection::connect`], and the fabric's `InvalidArgument` for too many bytes.

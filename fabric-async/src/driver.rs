@@ -23,6 +23,14 @@ use crate::ops::{Phase, Place, Table};
 const BATCH: usize = 64;
 
 /// How futures wait for their completion.
+///
+/// ```
+/// use fabric_async::{Node, Wait};
+///
+/// let node = Node::builder().wait(Wait::Busy).build()?;
+/// # drop(node);
+/// # Ok::<(), fabric_async::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {

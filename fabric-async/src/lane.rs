@@ -14,6 +14,17 @@ use crate::buffer::Buffer;
 use crate::line::Line;
 
 /// A message that arrived: a buffer of its length, and the sender's 32 bits if it gave some.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// conn.send(conn.node().pool().alloc_from(b"hello")?).await?;
+/// let message = peer.recv().await?;
+/// assert_eq!(&message[1..], b"ello"); // it is its bytes
+/// peer.send(message.buffer).await?; // and a buffer, which can go back
+/// assert_eq!(*conn.recv().await?, *b"hello");
+/// # Ok(()) });
+/// ```
 #[derive(Debug)]
 pub struct Message {
     /// The bytes, as long as the message.

@@ -280,6 +280,19 @@ impl Request {
 
     /// Sends it away, with up to 128 bytes of words for it ([`Error::Rejected`](crate::Error::Rejected)).
     ///
+    /// ```
+    /// use fabric_async::{Error, Listener, Connection, block_on};
+    ///
+    /// # fn main() -> Result<(), fabric_async::Error> {
+    /// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+    /// let to = listener.local_addr();
+    /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
+    /// block_on(listener.request()).reject("closed on Sundays")?;
+    /// let error = client.join().unwrap().unwrap_err();
+    /// assert!(matches!(&error, Error::Rejected(words) if words == b"closed on Sundays"), "{error}");
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// The fabric's `InvalidArgument` for too many bytes.
     pub fn reject(mut self, words: &str) -> Result<()> {

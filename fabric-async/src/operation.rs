@@ -303,6 +303,17 @@ impl<P: Payload> fmt::Debug for Operation<P> {
 /// An atomic operation: a future of the old value.
 ///
 /// Dropping it does not take the operation back: it is executed once, or not at all.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+/// let adds: Vec<_> = (0..4).map(|_| conn.fetch_add(remote.at(0), 1)).collect();
+/// for (before, add) in adds.into_iter().enumerate() {
+///     assert_eq!(add.await?, before as u64);
+/// }
+/// # Ok(()) });
+/// ```
 #[must_use = "nothing is sent until it is awaited"]
 pub struct Atomic<T: AtomicScalar + Unpin> {
     journey: Journey<Fetch<T>>,

@@ -8,13 +8,10 @@
 //! Locks: a control's state, then its endpoint's. Loans end, and wakers run, outside of it.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Completion, ConnectRequest, DisconnectReason, Domain, Endpoint, Op};
+use fabric::{Access, Completion, DisconnectReason, Domain, Endpoint, Op};
 
 use super::wire::{MOST, Word};
 use super::{Held, Lent, LoanState, Remote, after, nanos};
@@ -22,10 +19,8 @@ use crate::block::Loan;
 use crate::buffer::Buffer;
 use crate::cargo::Piece;
 use crate::error::{Error, Failed, LeaseEnd, Refusal, Result};
-use crate::hello::{Hello, Kind};
 use crate::lane::Lane;
 use crate::line::{Line, Ticket};
-use crate::link::Link;
 use crate::node::{NodeInner, Promise};
 use crate::pool::Pool;
 
@@ -42,9 +37,9 @@ type Answer<T> = Arc<Promise<Result<T>>>;
 
 pub(crate) struct Control {
     // Declared first: quiet before its buffers land.
-    endpoint: Endpoint,
+    pub(super) endpoint: Endpoint,
     receives: Receives,
-    lane: Arc<Lane>,
+    pub(super) lane: Arc<Lane>,
     /// Of the application's connection.
     user: Arc<Lane>,
     node: Weak<NodeInner>,
@@ -53,7 +48,7 @@ pub(crate) struct Control {
     policy: super::LeasePolicy,
     state: Mutex<State>,
     /// Who waits for a lease that is lent unasked.
-    line: Line,
+    pub(super) line: Line,
     me: OnceLock<Weak<Control>>,
 }
 
@@ -97,7 +92,7 @@ struct Granted {
 }
 
 impl Control {
-    fn new(node: &Arc<NodeInner>, user: &Arc<Lane>) -> Result<Arc<Control>> {
+    pub(super) fn new(node: &Arc<NodeInner>, user: &Arc<Lane>) -> Result<Arc<Control>> {
         let builder = node.endpoint_builder().send_depth(DEPTH).recv_depth(DEPTH);
         let endpoint = builder.inject(fabric::MIN_INJECT).build(&node.control)?;
         let lane = Arc::new(Lane::default());
@@ -436,6 +431,15 @@ impl Control {
         self.line.wake_first();
     }
 
+    /// What the first in line for leases that are lent unasked gets, if there is anything.
+    pub(super) fn next_offer(&self, ticket: &Ticket) -> Option<Result<Remote>> {
+        let mut state = self.state();
+        let offer = if self.line.may_pass(ticket) { state.offers.pop_front() } else { None };
+        let over = state.over;
+        drop(state);
+        offer.map(Ok).or_else(|| over.then(|| Err(Error::Disconnected(self.reason()))))
+    }
+
     /// Ends what is over; says when the next lease ends.
     fn tick(&self, now: Instant) -> Option<Instant> {
         if self.user.end().is_some() || self.lane.end().is_some() {
@@ -495,123 +499,7 @@ impl Drop for Control {
     }
 }
 
-/// The next lease that is lent unasked.
-pub(crate) struct Borrowing {
-    control: Arc<Control>,
-    ticket: Ticket,
-}
-
-impl Borrowing {
-    pub(super) fn new(control: &Arc<Control>) -> Self {
-        Borrowing { control: control.clone(), ticket: Ticket::default() }
-    }
-}
-
-impl Future for Borrowing {
-    type Output = Result<Remote>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Borrowing { control, ticket } = &mut *self;
-        for wait in [false, true] {
-            if wait {
-                control.line.join(ticket, cx.waker());
-            }
-            let mut state = control.state();
-            let offer = if control.line.may_pass(ticket) { state.offers.pop_front() } else { None };
-            let over = state.over;
-            drop(state);
-            if offer.is_some() || over {
-                control.line.leave(ticket);
-                return Poll::Ready(offer.ok_or(Error::Disconnected(control.reason())));
-            }
-        }
-        Poll::Pending
-    }
-}
-
-impl Drop for Borrowing {
-    fn drop(&mut self) {
-        self.control.line.leave(&mut self.ticket);
-    }
-}
-
-// ---------------------------------------------------------------------------------------- connecting
-
-impl Link {
-    /// Connects the connection for leases too, to the listener that let this one in.
-    pub(crate) async fn connect_control(&self, to: std::net::SocketAddr, token: u64) -> Result<()> {
-        let control = Control::new(&self.node, &self.lane)?;
-        let mut hello = self.node.hello(Kind::Control, &[]);
-        hello.token = token;
-        control.endpoint.connect(to, &hello.to_bytes())?;
-        control.lane.outcome().await?;
-        let _ = self.control.set(control);
-        Ok(())
-    }
-
-    /// Lets in the connection for leases, which the peer makes now.
-    pub(crate) async fn accept_control(&self, expected: Expected) -> Result<()> {
-        let patience = self.endpoint.attr().connect_timeout;
-        let deadline = after(Instant::now(), patience);
-        let lane = &self.lane;
-        let mut request = std::future::poll_fn(|cx| {
-            if let Poll::Ready(request) = expected.promise.poll(cx) {
-                return Poll::Ready(Ok(request));
-            }
-            if let Some(reason) = lane.poll_end(cx.waker()) {
-                return Poll::Ready(Err(Error::Disconnected(reason)));
-            }
-            if Instant::now() >= deadline {
-                return Poll::Ready(Err(Error::TimedOut(patience)));
-            }
-            self.node.service.wake_at(deadline, cx.waker());
-            Poll::Pending
-        })
-        .await?;
-        let control = Control::new(&self.node, &self.lane)?;
-        let hello = self.node.hello(Kind::Control, &[]);
-        request.accept(&control.endpoint, &hello.to_bytes())?;
-        control.lane.outcome().await?;
-        let _ = self.control.set(control);
-        Ok(())
-    }
-}
-
-/// A connection for leases that a peer will make, or not.
-pub(crate) struct Expected {
-    node: Arc<NodeInner>,
-    token: u64,
-    promise: Arc<Promise<ConnectRequest>>,
-}
-
-impl Drop for Expected {
-    fn drop(&mut self) {
-        self.node.expected().remove(&self.token);
-    }
-}
-
 impl NodeInner {
-    /// The peer with this token will make a connection for leases. `None` if another one says the same.
-    pub(crate) fn expect(self: &Arc<Self>, token: u64) -> Option<Expected> {
-        let promise = Promise::new();
-        let mut expected = self.expected();
-        if expected.contains_key(&token) {
-            return None;
-        }
-        expected.insert(token, promise.clone());
-        drop(expected);
-        Some(Expected { node: self.clone(), token, promise })
-    }
-
-    /// A peer makes a connection for leases.
-    pub(crate) fn take_control(&self, mut request: ConnectRequest, hello: &Hello) {
-        let promise = self.expected().remove(&hello.token);
-        match promise {
-            Some(promise) => promise.keep(request),
-            None => crate::listener::reject(&mut request, "no connection waits for its leases"),
-        }
-    }
-
     /// Does what is to be done about leases; says when the next one ends. The node's thread calls it.
     pub(crate) fn serve_leases(&self) -> Option<Instant> {
         let mut out = [Completion::default(); 32];

@@ -1,5 +1,7 @@
 //! Leases: memory of a peer, for a time. This file has what its holder and its owner see; `control.rs` serves them.
 
+mod borrow;
+mod connect;
 mod control;
 mod wire;
 
@@ -14,7 +16,8 @@ use crate::block::{Block, Loan};
 use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::error::{Error, LeaseEnd, Refusal, Result};
-pub(crate) use control::{Borrowing, Control, ROOM};
+pub(crate) use borrow::Borrowing;
+pub(crate) use control::{Control, ROOM};
 
 /// What peers may borrow of this process's memory, each connection by itself.
 ///
@@ -124,6 +127,23 @@ impl Drop for Held {
 /// [`renew`](Remote::renew) early.
 ///
 /// Clones are the same lease.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// use fabric_async::{Error, LeaseEnd};
+/// use std::time::Duration;
+///
+/// let remote = conn.request_remote(4096, Duration::from_millis(50)).await?;
+/// assert!(remote.time_left() <= Duration::from_millis(50));
+/// remote.renew(Duration::from_secs(1)).await?;
+/// conn.write(conn.alloc(8)?, remote.at(0)).await?;
+/// let kept = remote.clone();
+/// remote.release();
+/// let failed = conn.write(conn.alloc(8)?, kept.at(0)).await.unwrap_err();
+/// assert!(matches!(failed.error, Error::LeaseEnded(LeaseEnd::Released)));
+/// # Ok(()) });
+/// ```
 #[derive(Clone)]
 pub struct Remote {
     held: Arc<Held>,
@@ -202,6 +222,17 @@ impl Remote {
     /// Lets a third peer use it too, until it ends: that peer gets it from [`Connection::borrowed`], and uses it over its own
     /// connection to the owner. Keep this handle as long as it is to last; renewals are not seen by the third peer.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// # // The peer here is owner and third at once: it borrows its own memory.
+    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// remote.pass_on(&conn)?; // to whom the connection goes
+    /// let passed = peer.borrowed().await?;
+    /// assert_eq!(passed.len(), 64);
+    /// # Ok(()) });
+    /// ```
+    ///
     /// # Errors
     /// `LeaseEnded`; `NotGranted` if `to` carries no leases; `Disconnected`.
     pub fn pass_on(&self, to: &Connection) -> Result<()> {
@@ -260,6 +291,21 @@ impl std::fmt::Debug for At {
 ///
 /// Its bytes can change at any time, so they are copied in and out, never referred to. When the lease has ended they
 /// are this side's alone: [`take`](Lent::take) then gives the [`Buffer`]. Clones are the same memory.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// use fabric::Access;
+/// use std::time::Duration;
+///
+/// let lent = conn.lend(conn.alloc(64)?, Duration::from_secs(30), Access::REMOTE).unwrap();
+/// let remote = peer.borrowed().await?;
+/// peer.write(peer.node().pool().alloc_from(&[1; 8])?, remote.at(8)).await?;
+/// assert_eq!(lent.get::<u64>(8)?, 0x0101_0101_0101_0101);
+/// let buffer = lent.take()?; // the lease ends; no byte changes any more
+/// assert_eq!(buffer[8..16], [1; 8]);
+/// # Ok(()) });
+/// ```
 #[derive(Clone)]
 pub struct Lent {
     pub(crate) loan: Arc<LoanState>,
@@ -429,6 +475,19 @@ impl Connection {
     }
 
     /// Asks as [`request_remote`](Connection::request_remote), for just these rights.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// use fabric::Access;
+    ///
+    /// let time = std::time::Duration::from_secs(30);
+    /// let remote = conn.request_remote_with(64, time, Access::REMOTE_READ).await?;
+    /// assert_eq!(remote.access(), Access::REMOTE_READ);
+    /// // What the descriptor does not allow is refused here.
+    /// assert!(conn.write(conn.alloc(8)?, remote.at(0)).await.is_err());
+    /// # Ok(()) });
+    /// ```
     ///
     /// # Errors
     /// As [`request_remote`](Connection::request_remote).

@@ -366,6 +366,19 @@ impl Pool {
     /// A buffer of `len` bytes, once there is memory for it: waits while the pool is at its bound, first come, first
     /// served. Dropping the future gives up the place.
     ///
+    /// ```
+    /// use fabric_async::{Error, Node, block_on};
+    ///
+    /// let node = Node::builder().pool_bytes(1 << 20).build()?;
+    /// let all = node.pool().alloc(1 << 20)?;
+    /// assert!(matches!(node.pool().alloc(64), Err(Error::PoolExhausted { .. })));
+    /// let pool = node.pool().clone();
+    /// let waiter = std::thread::spawn(move || block_on(pool.alloc_wait(64)));
+    /// drop(all);
+    /// assert_eq!(waiter.join().unwrap()?.len(), 64);
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The future's error is that of [`alloc`](Pool::alloc) if the length alone exceeds the bound, or if the system
     /// refuses to register more.

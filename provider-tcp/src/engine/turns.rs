@@ -8,8 +8,9 @@
 //!   nobody has polled for a tick, so it takes over, and then it blocks in the selector and costs nothing.
 //!
 //! While the thread looks once a tick (`ticking`), an acknowledgement or credit that is due may wait for a
-//! frame to ride on: the next poll sends it, or the thread when it takes over. While the thread blocks in
-//! the selector nobody would, so then everything goes out at once.
+//! frame to ride on, and a post for others to go with: the next poll sends them, or the thread when it takes over, or,
+//! posts, after a much shorter time (`naps`). While the thread blocks in the selector nobody would, so then everything
+//! goes out at once. Before it blocks there it may look for a while (`linger`).
 //!
 //! Connections where something happened are `hot`: a step reads them directly. The selector is
 //! edge-triggered; a connection leaves the hot list only after a read that found it dry, so that the next
