@@ -139,7 +139,7 @@ fn in_threads(
             scope.spawn(move || {
                 work(thread, shared).map_err(|error| {
                     shared.failed.store(true, Ordering::Relaxed);
-                    error.to_string()
+                    super::told(&error)
                 })
             })
         };

@@ -37,9 +37,18 @@ pub(crate) use args::PerfArgs;
 type Problem = Box<dyn std::error::Error + Send + Sync>;
 type Outcome<T = ()> = Result<T, Problem>;
 
+/// What a person is told of it. That the connection has ended shows in a completion or, a moment later, in the next post.
+fn told(problem: &Problem) -> String {
+    let batch = problem.downcast_ref::<fabric::BatchError>().map(|batch| &batch.error);
+    match batch.or_else(|| problem.downcast_ref::<fabric::Error>()) {
+        Some(fabric::Error::NotConnected) => waiter::GONE.to_owned(),
+        _ => problem.to_string(),
+    }
+}
+
 /// Runs it; the exit code says whether the options are to blame.
 pub(crate) fn run(args: &PerfArgs) -> Result<(), crate::Problem> {
-    let with = |code| move |error: Problem| crate::Problem { text: error.to_string(), code };
+    let with = |code| move |problem: Problem| crate::Problem { text: told(&problem), code };
     let role = args.role().map_err(with(2))?;
     if let Role::Serve { address, once } = role {
         return server::serve(address, once).map_err(with(1));

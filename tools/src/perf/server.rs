@@ -74,7 +74,7 @@ fn client(mut control: Control) -> Outcome {
             }
             Err(error) => {
                 // It may be gone, which may be the very error.
-                let _ = control.say(&Reply::Failed(error.to_string()));
+                let _ = control.say(&Reply::Failed(super::told(&error)));
                 return Err(error);
             }
         }
@@ -111,16 +111,15 @@ fn run(plan: &Plan, region: &[u8], control: &mut Control) -> Outcome<(Done, Side
         outcome.inspect_err(|_| failed.store(true, Ordering::Relaxed))
     };
     let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            side.lanes.iter().map(|lane| scope.spawn(|| work(lane).map_err(text))).collect();
+        let threads: Vec<_> = side
+            .lanes
+            .iter()
+            .map(|lane| scope.spawn(|| work(lane).map_err(|problem| super::told(&problem))))
+            .collect();
         threads.into_iter().map(join).collect()
     });
     first_failure(outcomes)?;
     Ok((Done::default(), side))
-}
-
-fn text(problem: Problem) -> String {
-    problem.to_string()
 }
 
 /// What a thread came to.

@@ -88,11 +88,14 @@ impl<'a> Waiter<'a> {
 /// What a thread says that ends because of another one.
 pub(crate) const GIVEN_UP: &str = "another thread failed";
 
+/// The connection has ended.
+pub(crate) const GONE: &str = "the connection ended: the other end is gone";
+
 fn failure(bad: &Completion) -> String {
     let what = format!("{:?}", bad.kind).to_lowercase();
     match bad.status {
-        Status::Canceled => "the connection ended: the other end is gone".to_owned(),
-        Status::PeerLost => "the way to the other end, or that end, is lost".to_owned(),
+        Status::Canceled => GONE.to_owned(),
+        Status::PeerLost => "the other end is gone, or the way to it is".to_owned(),
         status => format!("a {what} failed: {status} (provider's code {})", bad.provider_code),
     }
 }
