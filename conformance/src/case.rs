@@ -150,13 +150,15 @@ pub enum Group {
     Threads,
     /// Many endpoints, and what runs out.
     Scale,
+    /// The asynchronous layer.
+    Async,
     /// The end of connections and of handles.
     Teardown,
 }
 
 impl Group {
     /// Every group, in the order of reports.
-    pub const ALL: [Group; 15] = [
+    pub const ALL: [Group; 16] = [
         Group::Discovery,
         Group::Memory,
         Group::Connection,
@@ -171,6 +173,7 @@ impl Group {
         Group::Flow,
         Group::Threads,
         Group::Scale,
+        Group::Async,
         Group::Teardown,
     ];
 
@@ -191,6 +194,7 @@ impl Group {
             Group::Flow => "flow",
             Group::Threads => "threads",
             Group::Scale => "scale",
+            Group::Async => "async",
             Group::Teardown => "teardown",
         }
     }

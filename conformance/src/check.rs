@@ -135,6 +135,13 @@ impl From<BatchError> for Failed {
     }
 }
 
+impl From<fabric_async::Error> for Failed {
+    #[track_caller]
+    fn from(error: fabric_async::Error) -> Self {
+        Failed::new("the future to succeed", format!("{error} ({error:?})"))
+    }
+}
+
 impl From<std::io::Error> for Failed {
     #[track_caller]
     fn from(error: std::io::Error) -> Self {

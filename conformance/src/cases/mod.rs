@@ -3,6 +3,7 @@
 //! Each module has a table `CASES`, and one function for each of its lines. The table below joins them; the order
 //! of reports is that of the tables. `CASES.md` lists them for readers, and a test here keeps it true.
 
+mod asynchronous;
 mod atomic;
 mod completion;
 mod connection;
@@ -43,6 +44,7 @@ const TABLES: &[&[Case]] = &[
     threads::CASES,
     scale::CASES,
     processes::SCALE,
+    asynchronous::CASES,
     teardown::CASES,
     processes::TEARDOWN,
 ];

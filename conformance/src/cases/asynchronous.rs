@@ -1,0 +1,391 @@
+//! The asynchronous layer: what `fabric-async` promises holds on every provider.
+//!
+//! Both ends are nodes of this process, made on the rig's domains.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use fabric_async::{Buffer, Connection, Node, NodeBuilder, Wait, block_on};
+
+use crate::prelude::*;
+
+pub(super) const CASES: &[Case] = &[
+    case(
+        "messages",
+        Needs::SEND,
+        "messages of many lengths arrive whole and in order, both ways, however futures wait",
+        messages,
+    ),
+    case(
+        "leased",
+        Needs::ALL,
+        "on leased memory writes, reads, notifications and atomics do what they say",
+        leased,
+    ),
+    case(
+        "buffers_come_back",
+        Needs::SEND,
+        "what fails brings its buffer back, with its bytes; nothing stays in use",
+        buffers_come_back,
+    ),
+    case(
+        "dropped_futures",
+        Needs::ALL,
+        "futures dropped at random moments lose no message that was not theirs, and no memory",
+        dropped_futures,
+    ),
+    case(
+        "lease_ends",
+        Needs::ALL,
+        "a write that reaches a lease which has ended is a RemoteAccess; from the end on no byte changes",
+        lease_ends,
+    ),
+    case(
+        "many_in_flight",
+        Needs::SEND,
+        "1000 sends over 16 connections wait for their receivers at the same time",
+        many_in_flight,
+    ),
+];
+
+const fn case(
+    name: &'static str,
+    needs: Needs,
+    about: &'static str,
+    run: fn(&Rig) -> Outcome,
+) -> Case {
+    Case::new(Group::Async, name, needs, about, run).local_only("both nodes are in this process")
+}
+
+/// A connection between a node on domain a and one on domain b.
+struct Pair {
+    a: Connection,
+    b: Connection,
+}
+
+type AsyncResult<T> = Result<T, fabric_async::Error>;
+
+/// A node with these settings on a domain of the rig.
+fn node(
+    rig: &Rig,
+    domain: &fabric::Domain,
+    settings: impl FnOnce(NodeBuilder) -> NodeBuilder,
+) -> Result<Node, Failed> {
+    let builder = Node::builder().connect_timeout(rig.patience_to_connect());
+    Ok(settings(builder).build_on(domain)?)
+}
+
+impl Pair {
+    #[track_caller]
+    fn new(rig: &Rig, settings: impl Fn(NodeBuilder) -> NodeBuilder) -> Result<Self, Failed> {
+        let from = node(rig, rig.domain_a(), &settings)?;
+        let to = node(rig, rig.domain_b(), &settings)?;
+        Pair::between(rig, &from, &to)
+    }
+
+    #[track_caller]
+    fn between(rig: &Rig, from: &Node, to: &Node) -> Result<Self, Failed> {
+        let pair = async {
+            let listener = to.listen(rig.addr(rig.domain_b())).await?;
+            both(from.connect(listener.local_addr()), listener.accept()).await
+        };
+        let (a, b) = block_on(pair)?;
+        Ok(Pair { a, b })
+    }
+
+    /// Both connections end, and everything is given back.
+    fn finish(self, rig: &Rig) -> Outcome {
+        let nodes = [self.a.node(), self.b.node()];
+        drop(self);
+        rig.eventually(|| {
+            for node in &nodes {
+                check_eq!(node.pool().metrics().in_use, 0, "buffers in use");
+                check_eq!(node.operations(), 0, "operations left");
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Waits for both, or until one has failed.
+async fn both<A, B>(
+    a: impl Future<Output = AsyncResult<A>>,
+    b: impl Future<Output = AsyncResult<B>>,
+) -> AsyncResult<(A, B)> {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut left, mut right) = (None, None);
+    poll_fn(|cx| {
+        if left.is_none()
+            && let Poll::Ready(done) = a.as_mut().poll(cx)
+        {
+            left = Some(done?);
+        }
+        if right.is_none()
+            && let Poll::Ready(done) = b.as_mut().poll(cx)
+        {
+            right = Some(done?);
+        }
+        Poll::Ready(Ok(match (left.take(), right.take()) {
+            (Some(a), Some(b)) => (a, b),
+            (a, b) => {
+                (left, right) = (a, b);
+                return Poll::Pending;
+            }
+        }))
+    })
+    .await
+}
+
+/// A buffer with a pattern in it.
+fn filled(conn: &Connection, pattern: Pattern, len: usize) -> AsyncResult<Buffer> {
+    let mut buffer = conn.alloc(len)?;
+    pattern.fill(0, &mut buffer);
+    Ok(buffer)
+}
+
+fn messages(rig: &Rig) -> Outcome {
+    const LENGTHS: [usize; 10] = [0, 1, 63, 64, 65, 511, 4095, 4096, 4097, 16_000];
+    for wait in [Wait::Adaptive, Wait::Blocking, Wait::Busy] {
+        let pair = Pair::new(rig, |node| node.wait(wait).max_message(16_000))?;
+        for (from, to) in [(&pair.a, &pair.b), (&pair.b, &pair.a)] {
+            let send = async {
+                for (i, len) in LENGTHS.into_iter().enumerate() {
+                    let sent = from.send_with(filled(from, rig.pattern(i), len)?, i as u32).await?;
+                    drop(sent);
+                }
+                Ok(())
+            };
+            let receive = async {
+                let mut all = Vec::new();
+                for _ in LENGTHS {
+                    all.push(to.recv().await?);
+                }
+                Ok(all)
+            };
+            let ((), all) = block_on(both(send, receive))?;
+            for (i, message) in all.iter().enumerate() {
+                check_eq!(message.immediate, Some(i as u32), "{wait:?}: the order");
+                check_bytes!(message.to_vec(), rig.pattern(i).bytes(LENGTHS[i]), "{wait:?}: {i}");
+            }
+        }
+        pair.finish(rig)?;
+    }
+    Ok(())
+}
+
+fn leased(rig: &Rig) -> Outcome {
+    let pair = Pair::new(rig, |node| node)?;
+    let Pair { a, b } = &pair;
+    let time = rig.scaled(Duration::from_secs(30));
+    let remote = block_on(a.request_remote(4096 + 8, time))?;
+    let Some(lent) = b.lent(remote.id()) else {
+        fail!("the owner to know of the lease", "it does not")
+    };
+    let steps = async {
+        let source = filled(a, rig.pattern(0), 4000)?;
+        let source = a.write(source.slice(100..), remote.at(3)).delivered().await?;
+        let told = filled(a, rig.pattern(1), 50)?;
+        drop(a.write_notify(told, remote.at(3950), 7).await?);
+        let parts = a.read(vec![a.alloc(10)?, a.alloc(3890)?], remote.at(3)).fence().await?;
+        let old = a.fetch_add(remote.at(4096), 5).await?;
+        let seen = a.compare_swap(remote.at(4096), 5, 9).await?;
+        Ok::<_, fabric_async::Error>((source, parts, old, seen))
+    };
+    let (source, parts, old, seen) = block_on(steps)?;
+    check_eq!((old, seen), (0, 5), "old values");
+    check_eq!(lent.get::<u64>(4096)?, 9, "the word in the end");
+    let there = [&*parts[0], &*parts[1]].concat();
+    check_bytes!(there, source[100..].to_vec(), "what was written comes back");
+    let mut bytes = vec![0; 50];
+    lent.read_at(3950, &mut bytes)?;
+    check_bytes!(bytes, rig.pattern(1).bytes(50), "what the owner sees");
+    let told = block_on(b.notified())?;
+    check_eq!((told.immediate, told.len), (7, 50), "the notification");
+    drop((source, parts, remote));
+    rig.eventually(|| {
+        check!(!lent.is_out(), "a lease that is dropped to end at its owner");
+        Ok(())
+    })?;
+    drop(lent);
+    pair.finish(rig)
+}
+
+fn buffers_come_back(rig: &Rig) -> Outcome {
+    let pair = Pair::new(rig, |node| node.leases(false).max_message(1000))?;
+    let Pair { a, b } = &pair;
+    let failed = block_on(a.send(filled(a, rig.pattern(0), 1001)?));
+    let Err(failed) = failed else {
+        fail!("a message that is too long to be refused", "it was sent")
+    };
+    check_matches!(
+        &failed.error,
+        fabric_async::Error::TooLong { len: 1001, most: 1000 },
+        "the refusal"
+    );
+    check_bytes!(failed.buffer.to_vec(), rig.pattern(0).bytes(1001), "the buffer of the refused");
+    drop(failed);
+    // That it was refused has harmed nothing.
+    block_on(both(async { Ok(a.send(a.alloc(1)?).await?) }, b.recv()))?;
+    b.close();
+    let reason = block_on(a.closed());
+    check_eq!(reason, DisconnectReason::Remote, "the end of the connection");
+    let failed = block_on(a.send(filled(a, rig.pattern(1), 999)?));
+    let Err(failed) = failed else {
+        fail!("a send on a connection that has ended to fail", "it succeeded")
+    };
+    check_matches!(&failed.error, fabric_async::Error::Disconnected(_), "the failure");
+    check_bytes!(failed.buffer.to_vec(), rig.pattern(1).bytes(999), "the buffer of the failed");
+    drop(failed);
+    pair.finish(rig)
+}
+
+type Job<'a> = Pin<Box<dyn Future<Output = AsyncResult<()>> + 'a>>;
+
+/// One of the things that can be dropped half-way. Messages carry `FILL`, and so does the leased memory.
+fn job<'a>(conn: &'a Connection, at: fabric_async::At, kind: usize, len: usize) -> Job<'a> {
+    Box::pin(async move {
+        let mut buffer = conn.alloc_wait(len).await?;
+        buffer.fill(FILL);
+        match kind {
+            0 => drop(conn.send(buffer).await?),
+            1 => drop(conn.recv().await?),
+            2 => drop(conn.write(buffer, at).await?),
+            _ => drop(conn.read(buffer, at).await?),
+        }
+        Ok(())
+    })
+}
+
+const FILL: u8 = 0xA5;
+
+fn dropped_futures(rig: &Rig) -> Outcome {
+    const LEN: usize = 2048;
+    let pair = Pair::new(rig, |node| node.max_message(LEN).pool_bytes(4 << 20))?;
+    let Pair { a, b } = &pair;
+    let remote = block_on(a.request_remote(LEN + 8, rig.scaled(Duration::from_secs(60))))?;
+    let Some(lent) = b.lent(remote.id()) else {
+        fail!("the owner to know of the lease", "it does not")
+    };
+    lent.write_at(0, &[FILL; LEN])?;
+    let (mut rng, mut cx) = (rig.rng(), Context::from_waker(Waker::noop()));
+    let mut jobs: Vec<Job<'_>> = Vec::new();
+    for _ in 0..rig.count(1500, 200_000) {
+        let conn = *rng.pick(&[a, b]);
+        // Only the one side has the lease.
+        let kind = if std::ptr::eq(conn, a) { rng.below(4) } else { rng.below(2) };
+        jobs.push(job(conn, remote.at(0), kind, 1 + rng.below(LEN)));
+        for _ in 0..rng.below(3) {
+            let which = rng.below(jobs.len());
+            if let Poll::Ready(done) = jobs[which].as_mut().poll(&mut cx) {
+                done?;
+                drop(jobs.swap_remove(which));
+                break;
+            }
+        }
+        if jobs.len() > 40 {
+            drop(jobs.swap_remove(rng.below(jobs.len())));
+        }
+    }
+    drop(jobs);
+    // It still stands, and what comes now is not lost.
+    for (from, to) in [(a, b), (b, a)] {
+        let last = async { Ok(from.send(filled(from, rig.pattern(0), 100)?).await?) };
+        let until = async {
+            loop {
+                let message = to.recv().await?;
+                if *message == *rig.pattern(0).bytes(100) {
+                    return Ok(());
+                }
+                if message.iter().any(|byte| *byte != FILL) {
+                    return Ok::<_, fabric_async::Error>(());
+                }
+            }
+        };
+        block_on(both(last, until))?;
+    }
+    let mut bytes = vec![0; LEN];
+    lent.read_at(0, &mut bytes)?;
+    check!(bytes.iter().all(|byte| *byte == FILL), "no byte to change but by what was written");
+    check_eq!(lent.get::<u64>(LEN)?, 0, "the word behind");
+    drop((remote, lent));
+    pair.finish(rig)
+}
+
+fn lease_ends(rig: &Rig) -> Outcome {
+    let pair = Pair::new(rig, |node| node)?;
+    let Pair { a, b } = &pair;
+    let remote = block_on(a.request_remote(4096, rig.scaled(Duration::from_secs(1))))?;
+    let Some(lent) = b.lent(remote.id()) else {
+        fail!("the owner to know of the lease", "it does not")
+    };
+    // By the descriptor, as one who knows nothing of leases.
+    let at = remote.descriptor().at(0);
+    let mut accepted = 0u64;
+    let end = loop {
+        let mut buffer = a.alloc(4096)?;
+        buffer.view_all_mut::<u64>()?.fill(accepted + 1);
+        match block_on(a.write(buffer, at)) {
+            Ok(_) => accepted += 1,
+            Err(failed) => break failed.error,
+        }
+    };
+    check_matches!(&end, fabric_async::Error::RemoteAccess, "the end of the writes");
+    check!(accepted > 0 && !lent.is_out(), "writes before the end, and the lease to be over");
+    let buffer = lent.take()?;
+    for _ in 0..2 {
+        let words = buffer.view_all::<u64>()?;
+        check!(
+            words.iter().all(|word| *word == accepted),
+            "the last write that was accepted, whole"
+        );
+        thread::sleep(Duration::from_millis(50));
+    }
+    drop((buffer, lent, remote));
+    pair.finish(rig)
+}
+
+fn many_in_flight(rig: &Rig) -> Outcome {
+    const EACH: usize = 63;
+    let settings = |node: NodeBuilder| {
+        node.leases(false).send_depth(EACH).receives(2).max_message(64).wait(Wait::Blocking)
+    };
+    let from = node(rig, rig.domain_a(), settings)?;
+    let to = node(rig, rig.domain_b(), settings)?;
+    let pairs = (0..16).map(|_| Pair::between(rig, &from, &to));
+    let pairs = pairs.collect::<Result<Vec<_>, Failed>>()?;
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut sends = Vec::new();
+    for (i, pair) in pairs.iter().enumerate() {
+        for number in 0..EACH {
+            let bytes = ((i << 32 | number) as u64).to_le_bytes();
+            sends.push(pair.a.send(from.pool().alloc_from(&bytes)?));
+        }
+    }
+    let mut failure = None;
+    sends.retain_mut(|send| match Pin::new(send).poll(&mut cx) {
+        Poll::Ready(done) => {
+            failure = failure.take().or(done.err());
+            false
+        }
+        Poll::Pending => true,
+    });
+    if let Some(failed) = failure {
+        return Err(failed.error.into());
+    }
+    check!(sends.len() >= 16 * (EACH - 2), "sends without receivers to wait, not {}", sends.len());
+    for (i, pair) in pairs.iter().enumerate() {
+        for number in 0..EACH {
+            let expected = ((i << 32 | number) as u64).to_le_bytes();
+            check_bytes!(block_on(pair.b.recv())?.to_vec(), expected.to_vec(), "{i}: {number}");
+        }
+    }
+    for send in sends {
+        block_on(send).map_err(|failed| failed.error)?;
+    }
+    drop(pairs);
+    rig.eventually(|| {
+        check_eq!(from.pool().metrics().in_use + to.pool().metrics().in_use, 0, "buffers in use");
+        Ok(())
+    })
+}
