@@ -56,7 +56,6 @@ fn ping_pong(player: &mut Player<'_>, limit: Limit, shared: &Shared) -> Outcome<
         for place in 0..player.lane.ends.len() {
             player.play(place)?;
             // While the other end is at work, what is left of the turn before.
-            pace.record();
             player.repost()?;
             if !player.await_move(place)? {
                 return Err("the other end stopped in the middle".into());
@@ -76,7 +75,6 @@ fn round_trips(player: &mut Player<'_>, limit: Limit, shared: &Shared) -> Outcom
         player.rounds += 1;
         for (place, end) in lane.ends.iter().enumerate() {
             player.post(place, &player.operation(end, 0, toggle(player.rounds - 1), &[]))?;
-            pace.record();
             player.drain(place)?;
             pace.ended();
         }

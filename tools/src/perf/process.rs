@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use nix::sys::resource::{UsageWho, getrusage};
+
 /// Bytes of memory that are in use.
 pub(crate) fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -9,15 +11,12 @@ pub(crate) fn resident_bytes() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// How often the kernel let a thread of this process run, all threads together.
+/// How often the kernel took the processor from a thread of this process, because it slept or
+/// because others were to run; threads that have ended count as well (getrusage(2), `ru_nvcsw` and
+/// `ru_nivcsw`), so the figure never falls.
 pub(crate) fn wakeups() -> u64 {
-    let Ok(tasks) = fs::read_dir("/proc/self/task") else { return 0 };
-    let switches = |status: &str| -> u64 {
-        let lines = status.lines().filter_map(|line| line.split_once("ctxt_switches:"));
-        lines.filter_map(|(_, count)| count.trim().parse::<u64>().ok()).sum()
-    };
-    let status = tasks.flatten().map(|task| fs::read_to_string(task.path().join("status")));
-    status.flatten().map(|status| switches(&status)).sum()
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return 0 };
+    (usage.voluntary_context_switches() + usage.involuntary_context_switches()) as u64
 }
 
 /// Seconds of processor time, the kernel's on its behalf included.
@@ -34,8 +33,9 @@ mod tests {
     fn the_kernel_tells() {
         assert!(resident_bytes() > 100_000);
         let before = wakeups();
-        std::thread::sleep(std::time::Duration::from_millis(2));
-        assert!(wakeups() > before);
+        let nap = || std::thread::sleep(std::time::Duration::from_millis(2));
+        std::thread::spawn(nap).join().expect("a nap");
+        assert!(wakeups() > before, "the naps of threads that have ended count");
         assert!(cpu_s() > 0.0);
     }
 }

@@ -182,7 +182,6 @@ pub(crate) fn measure(plan: &Plan, to: SocketAddr, shared: &Shared) -> Outcome<T
 fn ping_pong(socket: &mut Socket, limit: Limit, shared: &Shared) -> Outcome<Tally> {
     turns(limit, shared, |pace| {
         socket.send()?;
-        pace.record();
         if !socket.receive()? {
             return Err("the other end is gone".into());
         }

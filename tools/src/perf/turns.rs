@@ -21,29 +21,28 @@ pub(crate) fn bounds(limit: Limit) -> (u64, Option<Duration>) {
 
 /// Times one operation after the other.
 pub(crate) struct Pace {
-    tally: Tally,
-    last: Instant,
-    gap: Option<Duration>,
+    /// When the operations of this stretch ended, and the one before them.
+    ends: Vec<Instant>,
 }
 
 impl Pace {
-    /// Counts the operation before: while the next one is under way, so that counting takes none of its time.
-    #[inline]
-    pub(crate) fn record(&mut self) {
-        if let Some(gap) = self.gap.take() {
-            self.tally.record(gap);
-        }
-    }
-
-    /// An operation has ended.
+    /// An operation has ended. Nothing more is done about it now: it would be part of the next one's time.
     #[inline]
     pub(crate) fn ended(&mut self) {
-        let now = Instant::now();
-        (self.gap, self.last) = (Some(now - self.last), now);
+        self.ends.push(Instant::now());
+    }
+
+    /// Counts the stretch; the next one begins now.
+    fn count(&mut self, tally: &mut Tally) {
+        for pair in self.ends.windows(2) {
+            tally.record(pair[1] - pair[0]);
+        }
+        self.ends.clear();
+        self.ends.push(Instant::now());
     }
 }
 
-/// Takes turns until the limit; a turn calls `record` and `ended` for each of its operations.
+/// Takes turns until the limit; a turn calls `ended` for each of its operations.
 #[inline]
 pub(crate) fn turns(
     limit: Limit,
@@ -51,20 +50,22 @@ pub(crate) fn turns(
     mut turn: impl FnMut(&mut Pace) -> Outcome,
 ) -> Outcome<Tally> {
     let (count, time) = bounds(limit);
-    let tally = Tally::start()?;
+    let mut tally = Tally::start()?;
     let deadline = time.map(|time| tally.begin + time);
-    let mut pace = Pace { last: tally.begin, tally, gap: None };
+    let mut pace = Pace { ends: Vec::with_capacity(2 * STRETCH as usize) };
+    pace.ends.push(tally.begin);
     for number in 0..count {
         turn(&mut pace)?;
-        if number % STRETCH == 0 {
+        tally.end = pace.ends.last().copied().unwrap_or(tally.end);
+        if (number + 1) % STRETCH == 0 {
             shared.done.fetch_add(STRETCH, Ordering::Relaxed);
+            pace.count(&mut tally);
         }
-        if deadline.is_some_and(|deadline| pace.last >= deadline) {
+        if deadline.is_some_and(|deadline| tally.end >= deadline) {
             break;
         }
     }
-    pace.record();
-    let Pace { mut tally, last, .. } = pace;
-    (tally.end, tally.operations) = (last, tally.times.len());
+    pace.count(&mut tally);
+    tally.operations = tally.times.len();
     Ok(tally)
 }
