@@ -121,6 +121,14 @@ impl<'a> EndpointBuilder<'a> {
         self.attr.send_depth.saturating_add(self.attr.recv_depth)
     }
 
+    /// Checks every setting against the device's limits, as [`build`](EndpointBuilder::build) does.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that names the setting and the limit; `Unsupported` for a setting that the device does not take.
+    pub fn check(&self) -> Result<()> {
+        self.attr.check(self.domain.info())
+    }
+
     /// Makes the endpoint, with one queue for both sides' completions.
     ///
     /// # Errors

@@ -176,7 +176,7 @@ impl Domain {
         access: Access,
     ) -> Result<Region> {
         let size = memory.len();
-        let (start, end) = crate::op::bounds(range, size);
+        let (start, end) = fabric_core::range::bounds(range, size);
         let len = end.checked_sub(start).filter(|_| end <= size).ok_or_else(|| {
             Error::invalid("register", format!("the range does not fit a memory of {size} bytes"))
         })?;

@@ -1,25 +1,8 @@
 //! Operations as values: what to post, before it is posted.
 
-use std::ops::{Bound, RangeBounds};
-
 use fabric_core::{AtomicCall, AtomicOp, AtomicScalar, OpKind, RemoteSlice, SendFlags};
 
 use crate::region::Slice;
-
-/// The start and end of a range in something of `size`; whether they fit is for the caller to see.
-pub(crate) fn bounds(range: impl RangeBounds<usize>, size: usize) -> (usize, usize) {
-    let start = match range.start_bound() {
-        Bound::Included(&at) => at,
-        Bound::Excluded(&at) => at.saturating_add(1),
-        Bound::Unbounded => 0,
-    };
-    let end = match range.end_bound() {
-        Bound::Included(&at) => at.saturating_add(1),
-        Bound::Excluded(&at) => at,
-        Bound::Unbounded => size,
-    };
-    (start, end)
-}
 
 /// The local side of an operation: nothing, one slice, or several in a row.
 ///

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fabric_core::provider::RegistrationOps;
+use fabric_core::range::bounds;
 use fabric_core::{
     Access, AtomicCall, AtomicOp, AtomicScalar, Error, Memory, RemoteRegion, Result, memory,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::domain::DomainInner;
-use crate::op::bounds;
 use crate::process::ParentOnly;
 
 /// What operations in flight hold on to. Fields drop in this order: rights first, then memory, then domain.

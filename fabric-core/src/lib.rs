@@ -24,6 +24,7 @@ pub mod log_rate;
 pub mod memory;
 pub mod ops;
 pub mod provider;
+pub mod range;
 pub mod remote;
 pub mod route;
 pub mod state;

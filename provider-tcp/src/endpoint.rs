@@ -72,13 +72,13 @@ unsafe impl EndpointOps for TcpEndpoint {
         if let Err(error) = state.link.post_send(work) {
             return Posted::until(0, error);
         }
-        // Who polls asks for acknowledgements, unless nobody is about to.
-        if state.link.has_questions() && !self.engine.leave_to_step(&self.conn) {
-            state.link.ask();
-        }
         // A post that fills the rest of what may be held goes at once.
         if may_hold && state.link.may_hold(work.len()) && self.engine.hold(&self.conn) {
             return Posted::all(work.len());
+        }
+        // Who polls asks for acknowledgements, unless nobody is about to.
+        if state.link.has_questions() && !self.engine.leave_to_step(&self.conn) {
+            state.link.ask();
         }
         if !state.full {
             state.flush(&self.engine);

@@ -51,6 +51,8 @@ pub struct Control {
     listeners: Mutex<HashMap<ListenerId, Arc<Backlog>>>,
     rejected: Mutex<Vec<(RequestId, Vec<u8>)>>,
     next: AtomicU64,
+    /// What a test has happen in the middle of the next registration.
+    on_register: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl NullProvider {
@@ -122,6 +124,11 @@ impl Control {
         self.registered.lock().unwrap().len()
     }
 
+    /// Has something happen in the middle of the next registration.
+    pub fn on_register(&self, then: impl FnOnce() + Send + 'static) {
+        *self.on_register.lock().unwrap() = Some(Box::new(then));
+    }
+
     /// How many listeners are alive.
     pub fn listeners(&self) -> usize {
         self.listeners.lock().unwrap().len()
@@ -184,6 +191,10 @@ unsafe impl DomainOps for NullDomain {
         len: usize,
         _access: Access,
     ) -> Result<NullRegistration> {
+        let on_register = self.control.on_register.lock().unwrap().take();
+        if let Some(on_register) = on_register {
+            on_register();
+        }
         let key = 1 + self.control.next.fetch_add(1, Ordering::Relaxed);
         self.control.registered.lock().unwrap().insert(key, (addr as usize, len));
         Ok(NullRegistration { key, control: self.control.clone() })

@@ -102,6 +102,23 @@ impl Model {
         })
     }
 
+    /// Its thread ticks: somebody has polled.
+    fn ticking(goal: u32) -> Arc<Self> {
+        let model = Model::new(goal);
+        model.turns.note_poll();
+        model.turns.turn(&*model, SHORT);
+        model
+    }
+
+    /// Does something while a poller goes over the connection, which is hot.
+    fn beside_a_poll(self: &Arc<Self>, act: impl FnOnce(&Self)) {
+        self.turns.heat_from_outside(&self.conn);
+        let model = self.clone();
+        let poller = thread::spawn(move || model.turns.poll(&*model));
+        act(self);
+        poller.join().unwrap();
+    }
+
     /// Bytes come over the network.
     fn arrive(&self, bytes: u32) {
         lock(&self.conn.state).unread += bytes;
@@ -192,14 +209,8 @@ fn polling_stops_without_a_word() {
 fn cooling_beside_an_edge() {
     loom::model(|| {
         let model = Model::new(1);
-        model.turns.heat_from_outside(&model.conn);
         let thread = model.start(SHORT);
-        let poller = {
-            let model = model.clone();
-            thread::spawn(move || model.turns.poll(&*model))
-        };
-        model.arrive(1);
-        poller.join().unwrap();
+        model.beside_a_poll(|model| model.arrive(1));
         model.finish(thread);
     });
 }
@@ -209,17 +220,8 @@ fn cooling_beside_an_edge() {
 #[test]
 fn cooling_beside_a_credit() {
     loom::model(|| {
-        let model = Model::new(1);
-        model.turns.note_poll();
-        // As a thread that ticks.
-        model.turns.turn(&*model, SHORT);
-        model.turns.heat_from_outside(&model.conn);
-        let poller = {
-            let model = model.clone();
-            thread::spawn(move || model.turns.poll(&*model))
-        };
-        model.owe();
-        poller.join().unwrap();
+        let model = Model::ticking(1);
+        model.beside_a_poll(Model::owe);
         let thread = model.start(SHORT);
         model.finish(thread);
     });
@@ -230,9 +232,7 @@ fn cooling_beside_a_credit() {
 #[test]
 fn taking_over_beside_a_credit() {
     loom::model(|| {
-        let model = Model::new(1);
-        model.turns.note_poll();
-        model.turns.turn(&*model, SHORT);
+        let model = Model::ticking(1);
         let thread = model.start(SHORT);
         model.owe();
         model.finish(thread);
@@ -244,10 +244,7 @@ fn taking_over_beside_a_credit() {
 #[test]
 fn holding_beside_a_nap() {
     loom::model(|| {
-        let model = Model::new(1);
-        model.turns.note_poll();
-        // As a thread that has ticked before.
-        model.turns.turn(&*model, SHORT);
+        let model = Model::ticking(1);
         model.turns.note_poll();
         let thread = model.start(ENDLESS);
         model.post();
@@ -260,16 +257,8 @@ fn holding_beside_a_nap() {
 #[test]
 fn holding_beside_a_poll() {
     loom::model(|| {
-        let model = Model::new(1);
-        model.turns.note_poll();
-        model.turns.turn(&*model, SHORT);
-        model.turns.heat_from_outside(&model.conn);
-        let poller = {
-            let model = model.clone();
-            thread::spawn(move || model.turns.poll(&*model))
-        };
-        model.post();
-        poller.join().unwrap();
+        let model = Model::ticking(1);
+        model.beside_a_poll(Model::post);
         let thread = model.start(ENDLESS);
         model.finish(thread);
     });
