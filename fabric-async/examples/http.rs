@@ -2,7 +2,8 @@
 //!
 //!     cargo run -q -p fabric-async --example http -- serve & cargo run -q -p fabric-async --example http -- get /hello
 //!
-//! `load` makes many requests and tells how many a second; with `--plain`, on both sides, the same over tokio's TCP.
+//! `load` makes many requests and tells how many a second. `proxy` lets every HTTP client in: it takes connections over
+//! TCP, and passes each on over a fabric. With `--plain`, on both sides, the same over tokio's TCP.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -40,6 +41,12 @@ enum What {
     Get {
         /// The path.
         path: String,
+    },
+    /// Take TCP connections, and pass each on to the server: for `curl`, `wrk` and browsers.
+    Proxy {
+        /// Where it listens.
+        #[arg(long, default_value = "127.0.0.1:8080")]
+        listen: String,
     },
     /// Make many requests.
     Load {
@@ -126,6 +133,32 @@ async fn run(at: &str, plain: bool, path: &str, times: u32) -> Outcome<(StatusCo
     request(Stream::connect(at).await?, path, times).await
 }
 
+async fn proxy(at: &str, plain: bool, listen: &str) -> Outcome {
+    let listener = TcpListener::bind(listen).await?;
+    println!("listening on {}, for {at}", listener.local_addr()?);
+    loop {
+        let mut client = listener.accept().await?.0;
+        let at = at.to_owned();
+        tokio::spawn(async move {
+            if let Err(error) = pass_on(&at, plain, &mut client).await {
+                eprintln!("a connection ended: {error}");
+            }
+        });
+    }
+}
+
+async fn pass_on(at: &str, plain: bool, client: &mut TcpStream) -> Outcome {
+    client.set_nodelay(true)?;
+    if plain {
+        let mut server = TcpStream::connect(at).await?;
+        server.set_nodelay(true)?;
+        copy_bidirectional(client, &mut server).await?;
+    } else {
+        copy_bidirectional(client, &mut Stream::connect(at).await?).await?;
+    }
+    Ok(())
+}
+
 async fn load(at: &str, plain: bool, path: &str, requests: u32, connections: u32) -> Outcome {
     let start = Instant::now();
     let mut all = Vec::new();
@@ -156,6 +189,7 @@ async fn main() -> Outcome {
             println!("{status}\n{}", String::from_utf8_lossy(&body));
             Ok(())
         }
+        What::Proxy { listen } => proxy(&at, plain, &listen).await,
         What::Load { path, requests, connections } => {
             load(&at, plain, &path, requests, connections).await
         }

@@ -27,10 +27,12 @@ impl Wake for Parked {
 /// Runs a future on this thread until it is done, sleeping whenever it waits.
 ///
 /// ```
-/// # fn main() -> Result<(), fabric_async::Error> {
-/// let listener = fabric_async::block_on(fabric_async::Listener::bind("127.0.0.1:0"))?;
-/// println!("{}", listener.local_addr());
-/// # Ok(()) }
+/// use fabric_async::{Listener, block_on};
+///
+/// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+/// assert!(listener.local_addr().ip().is_loopback());
+/// assert_eq!(block_on(async { 3 + 4 }), 7);
+/// # Ok::<(), fabric_async::Error>(())
 /// ```
 ///
 /// Any executor will do: the futures of this crate need none of a particular kind.

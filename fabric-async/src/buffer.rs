@@ -1,10 +1,11 @@
 //! Buffers: exclusive registered memory, parts of it, and memory shared for reading.
 
 use std::fmt;
-use std::ops::{Bound, Deref, DerefMut, RangeBounds};
+use std::ops::{Deref, DerefMut, RangeBounds};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fabric::core::range::bounds;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::block::Block;
@@ -48,6 +49,14 @@ impl Buffer {
     }
 
     /// A buffer of no bytes, of no pool: what an empty message is sent from.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// conn.send(fabric_async::Buffer::empty()).await?;
+    /// assert!(peer.recv().await?.is_empty());
+    /// # Ok(()) });
+    /// ```
     pub fn empty() -> Self {
         Buffer { block: None, len: 0 }
     }
@@ -58,11 +67,26 @@ impl Buffer {
     }
 
     /// Bytes it can have without another allocation: [`resize`](Buffer::resize).
+    ///
+    /// ```
+    /// let buffer = fabric_async::Node::shared()?.pool().alloc(1000)?;
+    /// assert_eq!((buffer.len(), buffer.capacity()), (1000, 1024));
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     pub fn capacity(&self) -> usize {
         self.block.as_ref().map_or(0, Block::len)
     }
 
     /// Shortens it to `len` bytes; no effect if it is not longer.
+    ///
+    /// ```
+    /// let mut buffer = fabric_async::Node::shared()?.pool().alloc_from(b"hello, world")?;
+    /// buffer.truncate(5);
+    /// assert_eq!(*buffer, *b"hello");
+    /// buffer.truncate(100);
+    /// assert_eq!(buffer.len(), 5);
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
@@ -93,29 +117,31 @@ impl Buffer {
     /// Part of it, for an operation, which gives the whole buffer back.
     ///
     /// ```
-    /// # async fn f(conn: fabric_async::Connection) -> Result<(), fabric_async::Error> {
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
     /// let buffer = conn.alloc(4096)?;
     /// let buffer = conn.send(buffer.slice(..100)).await?;
-    /// assert_eq!(buffer.len(), 4096);
-    /// # Ok(()) }
+    /// assert_eq!((buffer.len(), peer.recv().await?.len()), (4096, 100));
+    /// # Ok(()) });
     /// ```
     ///
     /// A range that does not fit makes the operation fail, with the buffer in the error.
     pub fn slice(self, range: impl RangeBounds<usize>) -> Part {
-        let start = match range.start_bound() {
-            Bound::Included(&at) => at,
-            Bound::Excluded(&at) => at.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(&at) => at.saturating_add(1),
-            Bound::Excluded(&at) => at,
-            Bound::Unbounded => self.len,
-        };
+        let (start, end) = bounds(range, self.len);
         Part { buffer: self, start, end }
     }
 
     /// Makes it read-only and shared: what goes to many peers, or is sent while it is read.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let news = conn.node().pool().alloc_from(b"news")?.share();
+    /// conn.send(news.clone()).await?;
+    /// peer.send(news.clone()).await?; // the same memory, to another one
+    /// assert_eq!(*conn.recv().await?, *peer.recv().await?);
+    /// # Ok(()) });
+    /// ```
     pub fn share(self) -> Shared {
         Shared(Arc::new(self))
     }
@@ -140,6 +166,14 @@ impl Buffer {
 
     /// Its beginning, as a plain value that can be changed.
     ///
+    /// ```
+    /// let mut buffer = fabric_async::Node::shared()?.pool().alloc_zeroed(16)?;
+    /// buffer.view_mut::<[u32; 4]>()?[1] = 7;
+    /// assert_eq!(buffer.view_all::<u32>()?, [0, 7, 0, 0]);
+    /// assert!(buffer.view_mut::<[u32; 5]>().is_err()); // it is shorter
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`view`](Buffer::view).
     pub fn view_mut<T: FromBytes + IntoBytes + KnownLayout>(&mut self) -> Result<&mut T> {
@@ -147,7 +181,14 @@ impl Buffer {
         T::mut_from_prefix(self).map(|(value, _)| value).map_err(|_| misfit::<T>(len, size))
     }
 
-    /// All of it, as many plain values as fit.
+    /// All of it as plain values; a rest that is no whole value is an error.
+    ///
+    /// ```
+    /// let buffer = fabric_async::Node::shared()?.pool().alloc_from(&[1, 2, 3, 4, 5, 6])?;
+    /// assert_eq!(buffer.view_all::<[u8; 2]>()?, [[1, 2], [3, 4], [5, 6]]);
+    /// assert!(buffer.view_all::<[u8; 4]>().is_err()); // 6 is no multiple of 4
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     ///
     /// # Errors
     /// `InvalidArgument` of the fabric if its length is not a multiple of a value's.
@@ -156,12 +197,13 @@ impl Buffer {
         <[T]>::ref_from_bytes(self).map_err(|_| misfit::<T>(len, size))
     }
 
-    /// All of it, as many plain values as fit, which can be changed.
+    /// All of it as plain values that can be changed; a rest that is no whole value is an error.
     ///
     /// ```
     /// let mut buffer = fabric_async::Node::shared()?.pool().alloc_zeroed(32)?;
     /// buffer.view_all_mut::<u64>()?[3] = 7;
     /// assert_eq!(buffer.view_all::<u64>()?, [0, 0, 0, 7]);
+    /// assert!(buffer.view_all_mut::<[u8; 5]>().is_err()); // 2 would be left
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     ///
@@ -232,6 +274,15 @@ impl fmt::Debug for Buffer {
 }
 
 /// Part of a buffer, for one operation. Made by [`Buffer::slice`].
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// let part = conn.node().pool().alloc_from(b"hello, world")?.slice(7..);
+/// conn.send(part).await?;
+/// assert_eq!(*peer.recv().await?, *b"world");
+/// # Ok(()) });
+/// ```
 #[derive(Debug)]
 pub struct Part {
     buffer: Buffer,
@@ -241,6 +292,12 @@ pub struct Part {
 
 impl Part {
     /// The whole buffer.
+    ///
+    /// ```
+    /// let part = fabric_async::Node::shared()?.pool().alloc_from(b"hello")?.slice(..2);
+    /// assert_eq!(*part.into_buffer(), *b"hello");
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     pub fn into_buffer(self) -> Buffer {
         self.buffer
     }
@@ -262,7 +319,9 @@ impl Part {
 /// returns to its pool when the last clone and the last operation are gone.
 ///
 /// ```
-/// # async fn f(peers: Vec<fabric_async::Connection>) -> Result<(), fabric_async::Error> {
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// # let peers = [conn, peer];
 /// let mut buffer = peers[0].alloc(5)?;
 /// buffer.copy_from_slice(b"hello");
 /// let message = buffer.share();
@@ -270,7 +329,10 @@ impl Part {
 ///     peer.send(message.clone()).await?;
 /// }
 /// assert_eq!(&*message, b"hello");
-/// # Ok(()) }
+/// # for peer in &peers {
+/// #     assert_eq!(*peer.recv().await?, *message);
+/// # }
+/// # Ok(()) });
 /// ```
 ///
 /// It cannot be where bytes arrive:
@@ -285,6 +347,15 @@ pub struct Shared(Arc<Buffer>);
 
 impl Shared {
     /// The buffer again, if this is the last clone and no operation uses it.
+    ///
+    /// ```
+    /// let shared = fabric_async::Node::shared()?.pool().alloc(8)?.share();
+    /// let clone = shared.clone();
+    /// let shared = shared.try_into_buffer().unwrap_err(); // there is a clone
+    /// drop(clone);
+    /// assert_eq!(shared.try_into_buffer().unwrap().len(), 8);
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Itself, if it is not.

@@ -25,6 +25,16 @@ use crate::error::{Error, Result};
 /// ```
 pub trait Payload: sealed::Sealed + Send + Unpin + Sized + 'static {
     /// What comes back: the buffer, or buffers; of a part its whole buffer.
+    ///
+    /// ```
+    /// # use fabric_async::Buffer;
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let whole: Buffer = conn.send(conn.alloc(10)?.slice(..4)).await?;
+    /// let all: Vec<Buffer> = conn.send(vec![conn.alloc(1)?, conn.alloc(2)?]).await?;
+    /// assert_eq!((whole.len(), all.len()), (10, 2));
+    /// # Ok(()) });
+    /// ```
     type Back: Send + Unpin + 'static;
 
     #[doc(hidden)]
@@ -35,6 +45,20 @@ pub trait Payload: sealed::Sealed + Send + Unpin + Sized + 'static {
 }
 
 /// What an operation can place bytes into: every [`Payload`] but shared memory. Sealed.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// # let remote = conn.request_remote(32, std::time::Duration::from_secs(30)).await?;
+/// // Into a part of a buffer; the rest of it stays.
+/// let buffer = conn.node().pool().alloc_from(b"....")?;
+/// let buffer = conn.read(buffer.slice(1..3), remote.at(0)).await?;
+/// assert_eq!(*buffer, *b".\0\0.");
+/// // Into several in a row.
+/// let parts = conn.read(vec![conn.alloc(8)?, conn.alloc(24)?], remote.at(0)).await?;
+/// assert_eq!(*parts[1], [0; 24]);
+/// # Ok(()) });
+/// ```
 pub trait Room: Payload {}
 
 impl Room for Buffer {}

@@ -46,9 +46,22 @@ pub struct Connection {
 impl Connection {
     /// Connects to a [`Listener`](crate::Listener), on the [shared node](Node::shared).
     ///
+    /// ```
+    /// use fabric_async::{Connection, Listener, block_on};
+    ///
+    /// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+    /// let to = listener.local_addr(); // of another machine, as a rule
+    /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
+    /// let peer = block_on(listener.accept())?;
+    /// assert_eq!(client.join().unwrap()?.peer_addr(), Some(to));
+    /// # drop(peer);
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Node::shared`]; `Address` for a name that cannot be resolved; the fabric's: `Refused`, `Unreachable`,
-    /// `TimedOut`; `Rejected` with the peer's words; `Protocol` if the peer does not use this crate.
+    /// `TimedOut`, and `InvalidArgument` if the node's completion queue has no room for another connection; `Rejected` with
+    /// the peer's words; `Protocol` if the peer does not use this crate.
     pub async fn connect(to: impl Address) -> Result<Connection> {
         let given = to.given();
         Node::shared()?.connect_given(given, &[]).await
@@ -59,31 +72,87 @@ impl Connection {
     }
 
     /// The node it is on.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let node = conn.node();
+    /// let listener = node.listen("127.0.0.1:0").await?; // on the same device
+    /// assert_ne!(listener.local_addr().port(), 0);
+    /// assert_eq!(node.domain().device(), peer.node().domain().device());
+    /// # Ok(()) });
+    /// ```
     pub fn node(&self) -> Node {
         Node { inner: self.link.node.clone() }
     }
 
     /// By which the domain's dumps and counters name it.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let dump = conn.node().domain().dump();
+    /// assert!(dump.contains(&format!("{} Connected", conn.id())), "{dump}");
+    /// # Ok(()) });
+    /// ```
     pub fn id(&self) -> fabric::EndpointId {
         self.link.endpoint.id()
     }
 
     /// The address of this end.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// assert!(conn.local_addr().is_some());
+    /// assert_eq!(conn.local_addr(), peer.peer_addr());
+    /// # Ok(()) });
+    /// ```
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.link.endpoint.local_addr()
     }
 
     /// The address of the other end.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// assert!(conn.peer_addr().unwrap().ip().is_loopback());
+    /// assert_eq!(conn.peer_addr(), peer.local_addr());
+    /// # Ok(()) });
+    /// ```
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.link.endpoint.peer_addr()
     }
 
     /// What the peer's application gave when it connected, or accepted.
+    ///
+    /// ```
+    /// use fabric_async::{Node, block_on};
+    ///
+    /// let node = Node::shared()?;
+    /// let listener = block_on(node.listen("127.0.0.1:0"))?;
+    /// let to = listener.local_addr();
+    /// let client = std::thread::spawn(move || block_on(node.connect_with(to, b"shard 3")));
+    /// let peer = block_on(listener.accept())?;
+    /// assert_eq!(peer.peer_data(), b"shard 3");
+    /// assert_eq!(client.join().unwrap()?.peer_data(), b""); // it accepted without a word
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     pub fn peer_data(&self) -> &[u8] {
         self.link.peer.get().map_or(&[], |peer| &peer.data)
     }
 
     /// The longest message that the peer takes.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// conn.send(conn.alloc(conn.max_message())?).await?;
+    /// assert_eq!(peer.recv().await?.len(), conn.max_message());
+    /// assert!(conn.send(conn.alloc(conn.max_message() + 1)?).await.is_err());
+    /// # Ok(()) });
+    /// ```
     pub fn max_message(&self) -> usize {
         self.link.peer.get().map_or(0, |peer| peer.max_message as usize)
     }
@@ -91,6 +160,16 @@ impl Connection {
     // ------------------------------------------------------------------------------------ memory
 
     /// A buffer from the node's pool: see [`Pool::alloc`](crate::Pool::alloc).
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let mut buffer = conn.alloc(4096)?;
+    /// buffer[..5].copy_from_slice(b"hello");
+    /// conn.send(buffer.slice(..5)).await?;
+    /// assert_eq!(*peer.recv().await?, *b"hello");
+    /// # Ok(()) });
+    /// ```
     ///
     /// # Errors
     /// As [`Pool::alloc`](crate::Pool::alloc).
@@ -100,6 +179,14 @@ impl Connection {
     }
 
     /// A buffer, once there is memory for it: see [`Pool::alloc_wait`](crate::Pool::alloc_wait).
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let buffer = conn.alloc_wait(4096).await?;
+    /// assert_eq!(buffer.len(), 4096);
+    /// # Ok(()) });
+    /// ```
     pub fn alloc_wait(&self, len: usize) -> AllocWait {
         self.link.node.pool.alloc_wait(len)
     }
@@ -175,7 +262,7 @@ impl Connection {
     /// # doc::pair(async |conn, peer| {
     /// let remote = conn.request_remote(4096, std::time::Duration::from_secs(30)).await?;
     /// let buffer = conn.node().pool().alloc_from(b"hello")?;
-    /// conn.write(buffer, remote.at(16)).await?;
+    /// conn.write(buffer, remote.at(16)).delivered().await?;
     /// // Its owner sees it.
     /// let lent = peer.lent(remote.id()).unwrap();
     /// let mut bytes = [0; 5];
@@ -219,6 +306,16 @@ impl Connection {
     }
 
     /// The next notification of a peer's [`write_notify`](Connection::write_notify). Dropping the future loses nothing.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// conn.write_notify(conn.node().pool().alloc_from(b"ready")?, remote.at(0), 7).await?;
+    /// assert_eq!(peer.notified().await?.immediate, 7);
+    /// assert_eq!(peer.lent(remote.id()).unwrap().get::<[u8; 5]>(0)?, *b"ready"); // the bytes are there
+    /// # Ok(()) });
+    /// ```
     ///
     /// # Errors
     /// As [`recv`](Connection::recv).
@@ -303,10 +400,14 @@ impl Connection {
     /// Any other operation, on a number of any of the ten types; gives the old one.
     ///
     /// ```
-    /// # async fn f(conn: fabric_async::Connection, at: fabric::RemoteSlice) -> Result<(), fabric_async::Error> {
-    /// let old: f32 = conn.fetch(fabric::AtomicOp::Max, at, 2.5f32).await?;
-    /// # drop(old);
-    /// # Ok(()) }
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// use fabric::AtomicOp;
+    ///
+    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// assert_eq!(conn.fetch(AtomicOp::Max, remote.at(4), 2.5f32).await?, 0.0);
+    /// assert_eq!(conn.fetch(AtomicOp::Max, remote.at(4), 1.5f32).await?, 2.5); // and is still
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors
@@ -374,11 +475,23 @@ impl Connection {
 
     /// Waits until everything that was posted is done, then ends the connection.
     ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// conn.send(conn.node().pool().alloc_from(b"goodbye")?).await?;
+    /// conn.shutdown(std::time::Duration::from_secs(5)).await?;
+    /// assert_eq!(conn.end(), Some(fabric::DisconnectReason::Local));
+    /// assert_eq!(*peer.recv().await?, *b"goodbye");
+    /// assert_eq!(peer.closed().await, fabric::DisconnectReason::Remote);
+    /// # Ok(()) });
+    /// ```
+    ///
     /// # Errors
     /// `TimedOut` if that took longer: then it still stands. `Disconnected` if it had ended before.
     pub async fn shutdown(&self, timeout: Duration) -> Result<()> {
         let link = &self.link;
-        let deadline = Instant::now() + timeout;
+        // `None`: never.
+        let deadline = Instant::now().checked_add(timeout);
         // An empty message would reach the peer's application; an empty write does not, and comes after all others.
         let nowhere = fabric::RemoteRegion::from_parts(0, 0, 0, fabric::Access::REMOTE);
         let mut last = std::pin::pin!(self.write(Buffer::empty(), nowhere.at(0)).fence());
@@ -386,10 +499,12 @@ impl Connection {
             if let Poll::Ready(done) = last.as_mut().poll(cx) {
                 return Poll::Ready(done.map(drop).map_err(Error::from));
             }
-            if Instant::now() >= deadline {
+            if deadline.is_some_and(|at| at <= Instant::now()) {
                 return Poll::Ready(Err(Error::TimedOut(timeout)));
             }
-            link.node.service.wake_at(deadline, cx.waker());
+            if let Some(at) = deadline {
+                link.node.service.wake_at(at, cx.waker());
+            }
             Poll::Pending
         });
         done.await?;
@@ -398,6 +513,18 @@ impl Connection {
     }
 
     /// Ends the connection at once: what is under way is canceled.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// use fabric_async::Error;
+    ///
+    /// conn.close();
+    /// let failed = conn.send(conn.alloc(8)?).await.unwrap_err();
+    /// assert!(matches!(failed.error, Error::Disconnected(fabric::DisconnectReason::Local)));
+    /// assert!(matches!(peer.recv().await, Err(Error::Disconnected(fabric::DisconnectReason::Remote))));
+    /// # Ok(()) });
+    /// ```
     pub fn close(&self) {
         self.link.endpoint.disconnect();
     }
@@ -405,6 +532,19 @@ impl Connection {
 
 impl Node {
     /// Connects to a [`Listener`](crate::Listener).
+    ///
+    /// ```
+    /// use fabric_async::{Node, block_on};
+    ///
+    /// let node = Node::builder().max_message(100).build()?;
+    /// let listener = block_on(node.listen("127.0.0.1:0"))?;
+    /// let to = listener.local_addr();
+    /// let accepting = std::thread::spawn(move || block_on(listener.accept()));
+    /// let conn = block_on(node.connect(to))?;
+    /// assert_eq!(conn.max_message(), 100);
+    /// # assert_eq!(accepting.join().unwrap()?.peer_addr(), conn.local_addr());
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Connection::connect`].

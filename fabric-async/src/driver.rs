@@ -9,7 +9,7 @@
 //! then a place's, then a lane's. Wakers run outside all of them.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use fabric::{Armed, Completion, CompletionQueue};
 use smallvec::SmallVec;
 
 use crate::cargo::Cargo;
+use crate::lock;
 use crate::ops::{Phase, Place, Table};
 
 /// Completions that are taken at once.
@@ -25,10 +26,15 @@ const BATCH: usize = 64;
 /// How futures wait for their completion.
 ///
 /// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
 /// use fabric_async::{Node, Wait};
 ///
+/// assert_eq!(Wait::default(), Wait::Adaptive);
 /// let node = Node::builder().wait(Wait::Busy).build()?;
-/// # drop(node);
+/// # doc::pair_on(&node, async |conn, peer| {
+/// conn.send(conn.node().pool().alloc_from(b"at once")?).await?;
+/// assert_eq!(*peer.recv().await?, *b"at once");
+/// # Ok(()) });
 /// # Ok::<(), fabric_async::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,8 +51,7 @@ pub enum Wait {
 }
 
 /// How long one poll of a future looks before it lets others run, or sleeps.
-const BUSY: Duration = Duration::from_micros(20);
-const ADAPTIVE: Duration = Duration::from_micros(8);
+const LOOK: Duration = Duration::from_micros(20);
 
 /// How much luck there can be: a wait that looking ended adds, one that it did not takes away.
 const MOST_LUCK: i32 = 64;
@@ -64,7 +69,7 @@ pub(crate) struct Driver {
 
 struct Poller {
     out: Box<[Completion]>,
-    /// The descriptor will be readable no later than the next completion, or is already.
+    /// The descriptor will be readable no later than the next completion, or is already, and nobody has polled since.
     armed: bool,
 }
 
@@ -107,7 +112,7 @@ impl Driver {
     }
 
     fn lock(&self) -> MutexGuard<'_, Poller> {
-        self.poller.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.poller)
     }
 
     /// Takes one batch. The lock comes back only if nobody had to be woken.
@@ -117,6 +122,8 @@ impl Driver {
         mut poller: MutexGuard<'a, Poller>,
     ) -> (Option<MutexGuard<'a, Poller>>, Found) {
         let mut wakers = Wakers::new();
+        // Who polls makes progress by that, and only arming says that nobody is about to go on so.
+        poller.armed = false;
         let count = self.queue.poll(&mut poller.out).unwrap_or_else(|_| {
             self.failed.store(true, Ordering::Relaxed);
             0
@@ -147,6 +154,14 @@ impl Driver {
                 place.completion = *completion;
                 wakers.extend(place.waker.take());
                 drop(place);
+            }
+            Phase::Unburdened => {
+                place.phase = Phase::Done;
+                place.completion = *completion;
+                wakers.extend(place.waker.take());
+                let cargo = std::mem::take(&mut place.cargo);
+                drop(place);
+                cargo.land();
             }
             Phase::Abandoned => {
                 let ended = std::mem::take(&mut *place);
@@ -263,11 +278,11 @@ impl Driver {
     #[inline]
     fn budget(&self) -> Duration {
         match self.wait {
-            Wait::Busy => BUSY,
+            Wait::Busy => LOOK,
             Wait::Blocking => Duration::ZERO,
             // Without luck it tries again from time to time.
             Wait::Adaptive => match self.luck.load(Ordering::Relaxed) {
-                luck if luck > 0 => ADAPTIVE,
+                luck if luck > 0 => LOOK,
                 _ => {
                     self.luck(1);
                     Duration::ZERO
@@ -315,7 +330,6 @@ impl Driver {
     /// The descriptor was readable: takes what there is; arms again if anybody sleeps. Says whether it did.
     pub(crate) fn woken(&self) -> bool {
         let mut poller = self.lock();
-        poller.armed = false;
         loop {
             let found;
             let before = poller;
@@ -348,10 +362,7 @@ impl Driver {
     pub(crate) fn take(&self, number: u32, waker: Option<&Waker>) -> Option<(Completion, Cargo)> {
         let mut place = self.table.lock(number)?;
         if place.phase == Phase::Done {
-            let ended = std::mem::take(&mut *place);
-            drop(place);
-            self.table.end(number);
-            return Some((ended.completion, ended.cargo));
+            return Some(self.take_out(number, place));
         }
         match waker {
             None => drop(place.waker.take()),
@@ -360,11 +371,40 @@ impl Driver {
         None
     }
 
+    /// As [`take`](Driver::take), for who does not wait: whoever does is still told.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn try_take(&self, number: u32) -> Option<(Completion, Cargo)> {
+        let place = self.table.lock(number)?;
+        (place.phase == Phase::Done).then(|| self.take_out(number, place))
+    }
+
+    fn take_out(&self, number: u32, mut place: MutexGuard<'_, Place>) -> (Completion, Cargo) {
+        let ended = std::mem::take(&mut *place);
+        drop(place);
+        self.table.end(number);
+        (ended.completion, ended.cargo)
+    }
+
+    /// What the operation carries is not asked for: it goes back to the pool as soon as the operation is over.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn unburden(&self, number: u32) {
+        let Some(mut place) = self.table.lock(number) else { return };
+        match place.phase {
+            Phase::Flying => place.phase = Phase::Unburdened,
+            Phase::Done => {
+                let cargo = std::mem::take(&mut place.cargo);
+                drop(place);
+                cargo.land();
+            }
+            Phase::Vacant | Phase::Unburdened | Phase::Abandoned => {}
+        }
+    }
+
     /// Nobody asks for the operation any more.
     pub(crate) fn abandon(&self, number: u32) {
         let Some(mut place) = self.table.lock(number) else { return };
         match place.phase {
-            Phase::Flying => {
+            Phase::Flying | Phase::Unburdened => {
                 place.phase = Phase::Abandoned;
                 let waker = place.waker.take();
                 drop(place);

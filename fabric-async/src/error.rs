@@ -6,9 +6,30 @@ use std::time::Duration;
 use fabric::{DisconnectReason, Status};
 
 /// The result of calls that carry no buffer.
+///
+/// ```
+/// use fabric_async::{Buffer, Node, Result};
+///
+/// fn greeting(node: &Node) -> Result<Buffer> {
+///     node.pool().alloc_from(b"hello")
+/// }
+/// assert_eq!(*greeting(&Node::shared()?)?, *b"hello");
+/// # Ok::<(), fabric_async::Error>(())
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call or an operation failed.
+///
+/// ```
+/// use fabric_async::{Error, Node};
+///
+/// let node = Node::builder().pool_bytes(1 << 20).build()?;
+/// match node.pool().alloc(2 << 20).unwrap_err() {
+///     Error::PoolExhausted { registered, bound, .. } => assert_eq!((registered, bound), (0, 1 << 20)),
+///     other => return Err(other),
+/// }
+/// # Ok::<(), fabric_async::Error>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -74,6 +95,20 @@ pub enum Error {
 }
 
 /// How a lease ended, for who holds it.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// use fabric_async::{Error, LeaseEnd};
+/// use std::time::Duration;
+///
+/// let remote = conn.request_remote(64, Duration::from_millis(2)).await?;
+/// std::thread::sleep(Duration::from_millis(3));
+/// assert_eq!(remote.end(), Some(LeaseEnd::Expired));
+/// let error = Error::LeaseEnded(LeaseEnd::Expired);
+/// assert_eq!(error.to_string(), "the lease has ended (its time is over)");
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseEnd {
@@ -99,6 +134,19 @@ impl fmt::Display for LeaseEnd {
 }
 
 /// Why a peer lends nothing.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// use fabric_async::{Error, Refusal};
+///
+/// let refused = conn.request_remote(1 << 40, std::time::Duration::from_secs(30)).await;
+/// match refused.unwrap_err() {
+///     Error::NotGranted(Refusal::TooMuch { most }) => assert_eq!(most, 64 << 20), // ask for less
+///     other => return Err(other),
+/// }
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {

@@ -5,13 +5,14 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 
 use fabric::{Completion, DisconnectReason, OpKind};
 
 use crate::buffer::Buffer;
 use crate::line::Line;
+use crate::lock;
 
 /// A message that arrived: a buffer of its length, and the sender's 32 bits if it gave some.
 ///
@@ -49,6 +50,17 @@ impl From<Message> for Buffer {
 
 /// The peer has written into memory of this side, with [`Connection::write_notify`](crate::Connection::write_notify);
 /// its bytes are visible.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// use fabric_async::Notification;
+///
+/// let remote = conn.request_remote(4096, std::time::Duration::from_secs(30)).await?;
+/// conn.write_notify(conn.alloc(100)?, remote.at(0), 42).await?;
+/// assert_eq!(peer.notified().await?, Notification { immediate: 42, len: 100 });
+/// # Ok(()) });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notification {
     /// The writer's 32 bits.
@@ -88,11 +100,11 @@ struct Life {
 impl Lane {
     #[inline]
     pub(crate) fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inbox)
     }
 
     fn life(&self) -> MutexGuard<'_, Life> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.life)
     }
 
     /// A receive has ended; adds whom to wake.

@@ -95,6 +95,8 @@ mod block_on;
 #[forbid(unsafe_code)]
 mod buffer;
 #[forbid(unsafe_code)]
+mod builder;
+#[forbid(unsafe_code)]
 mod cargo;
 #[forbid(unsafe_code)]
 mod connection;
@@ -136,6 +138,7 @@ mod watch;
 pub use address::Address;
 pub use block_on::block_on;
 pub use buffer::{Buffer, Part, Shared};
+pub use builder::NodeBuilder;
 pub use cargo::{Payload, Room};
 pub use connection::Connection;
 pub use driver::Wait;
@@ -144,7 +147,7 @@ pub use hello::{MAX_ACCEPT_BYTES, MAX_CONNECT_BYTES};
 pub use lane::{Message, Notification};
 pub use lease::{At, LeasePolicy, Lent, Remote};
 pub use listener::{Listener, NextRequest, Request};
-pub use node::{Node, NodeBuilder};
+pub use node::Node;
 pub use operation::{Atomic, Operation};
 pub use pool::{AllocWait, Pool, PoolMetrics};
 pub use recv::{Notified, Receive};
@@ -155,4 +158,9 @@ pub use stream::Stream;
 pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
+}
+
+/// What the mutex holds, also after a panic in a waker or a user's task: nothing is ever left half done under a lock.
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::task::Waker;
+
+use crate::lock;
 
 /// A line. Whoever makes room calls [`wake_first`](Line::wake_first); who is first tries again, and leaves or stays.
 #[derive(Debug, Default)]
@@ -43,7 +45,7 @@ impl Ticket {
 
 impl Line {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Whether nobody waits, as far as this thread has heard.

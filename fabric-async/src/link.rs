@@ -53,7 +53,7 @@ impl Link {
     /// A link that is not connected, with its receives posted.
     pub(crate) fn new(node: &Arc<NodeInner>) -> Result<Arc<Link>> {
         let settings = node.options.link.clone();
-        let endpoint = node.endpoint(settings.receives)?;
+        let endpoint = node.endpoint()?;
         let lane = Arc::new(Lane::default());
         node.enroll(endpoint.id(), &lane);
         let link = Link {

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use fabric::{ConnectRequest, ListenerAttr};
+use fabric::{ConnectRequest, MAX_REJECT_DATA};
 
 use crate::address::{Address, resolve};
 use crate::connection::Connection;
@@ -15,34 +15,22 @@ use crate::error::Result;
 use crate::hello::{Hello, Kind};
 use crate::line::{Line, Ticket};
 use crate::link::Link;
+use crate::lock;
 use crate::node::{Node, NodeInner};
 
 /// Listens for peers that connect.
 ///
 /// ```
-/// use fabric_async::{Connection, Listener};
+/// use fabric_async::{Connection, Listener, block_on};
 ///
-/// # fabric_async::block_on(async {
-/// let listener = Listener::bind("127.0.0.1:0").await?;
-/// let connecting = Connection::connect(listener.local_addr());
-/// # let (connecting, accepted) = futures_join(connecting, listener.accept()).await;
-/// # let there = connecting?;
-/// # /*
-/// let here = listener.accept().await?;
-/// # */
-/// # let here = accepted?;
-/// # drop((there, here));
-/// # Ok::<_, fabric_async::Error>(()) }).unwrap();
-/// # async fn futures_join<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
-/// #     use std::task::Poll;
-/// #     let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
-/// #     let (mut x, mut y) = (None, None);
-/// #     std::future::poll_fn(move |cx| {
-/// #         if x.is_none() { if let Poll::Ready(v) = a.as_mut().poll(cx) { x = Some(v); } }
-/// #         if y.is_none() { if let Poll::Ready(v) = b.as_mut().poll(cx) { y = Some(v); } }
-/// #         if x.is_some() && y.is_some() { Poll::Ready((x.take().unwrap(), y.take().unwrap())) } else { Poll::Pending }
-/// #     }).await
-/// # }
+/// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+/// let to = listener.local_addr(); // what to tell clients
+/// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
+/// let here = block_on(listener.accept())?;
+/// let there = client.join().unwrap()?;
+/// drop(listener);
+/// assert_eq!((here.peer_addr(), here.end()), (there.local_addr(), None)); // it stands
+/// # Ok::<(), fabric_async::Error>(())
 /// ```
 ///
 /// Dropping it refuses the peers that nobody has taken; connections that stand do not mind.
@@ -60,6 +48,15 @@ pub(crate) struct ListenerInner {
 impl Listener {
     /// Listens on `address`, on the [shared node](Node::shared). Port 0 chooses a free port.
     ///
+    /// ```
+    /// use fabric_async::{Error, Listener, block_on};
+    ///
+    /// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+    /// let error = block_on(Listener::bind(listener.local_addr())).unwrap_err();
+    /// assert!(matches!(error, Error::Fabric(fabric::Error::AddrInUse(_))), "{error}");
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Node::shared`]; `Address` for a name that cannot be resolved; the fabric's: `AddrInUse`,
     /// `Unreachable` if the address is not this device's.
@@ -69,11 +66,29 @@ impl Listener {
     }
 
     /// The address it listens on, with the real port.
+    ///
+    /// ```
+    /// let listener = fabric_async::block_on(fabric_async::Listener::bind("127.0.0.1:0"))?;
+    /// assert_ne!(listener.local_addr().port(), 0); // what to tell clients
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     pub fn local_addr(&self) -> SocketAddr {
         self.inner.listener.local_addr()
     }
 
     /// Lets the next peer in.
+    ///
+    /// ```
+    /// use fabric_async::{Connection, Listener, block_on};
+    ///
+    /// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+    /// let to = listener.local_addr();
+    /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
+    /// let conn = block_on(listener.accept())?;
+    /// assert_eq!(conn.local_addr(), Some(to));
+    /// # client.join().unwrap()?;
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of making an endpoint: `NoMemory`, `InvalidArgument` if the completion queue has no room for another
@@ -90,6 +105,19 @@ impl Listener {
     }
 
     /// The next peer that asks, to look at before it is let in. Dropping the future loses nothing.
+    ///
+    /// ```
+    /// use fabric_async::{Connection, Listener, block_on};
+    ///
+    /// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+    /// let to = listener.local_addr();
+    /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
+    /// let request = block_on(listener.request());
+    /// assert!(request.peer_addr().ip().is_loopback()); // from here: welcome
+    /// let conn = block_on(request.accept())?;
+    /// assert_eq!(client.join().unwrap()?.local_addr(), conn.peer_addr());
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     pub fn request(&self) -> NextRequest {
         NextRequest { listener: self.inner.clone(), ticket: Ticket::default() }
     }
@@ -117,6 +145,16 @@ fn is_peers_fault(error: &crate::Error) -> bool {
 impl Node {
     /// Listens on `address`.
     ///
+    /// ```
+    /// use fabric_async::{Node, block_on};
+    ///
+    /// let node = Node::builder().receives(8).build()?;
+    /// let first = block_on(node.listen("127.0.0.1:0"))?;
+    /// let second = block_on(node.listen("localhost:0"))?;
+    /// assert_ne!(first.local_addr(), second.local_addr());
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Listener::bind`].
     pub async fn listen(&self, address: impl Address) -> Result<Listener> {
@@ -126,9 +164,7 @@ impl Node {
 
     async fn listen_given(&self, given: Result<SocketAddr, String>) -> Result<Listener> {
         let address = resolve(given).await?;
-        let mut attr = ListenerAttr::default();
-        attr.backlog = self.inner.options.backlog;
-        let listener = self.inner.domain.listen_with(address, &attr)?;
+        let listener = self.inner.domain.listen_with(address, &self.inner.options.listener())?;
         let id = listener.id();
         let (node, waiting, line) = (self.inner.clone(), Mutex::default(), Line::default());
         let inner = Arc::new(ListenerInner { listener, node, waiting, line });
@@ -142,7 +178,7 @@ impl Node {
 
 impl ListenerInner {
     fn waiting(&self) -> MutexGuard<'_, VecDeque<(ConnectRequest, Hello)>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiting)
     }
 
     /// Sorts the requests that there are; adds whom to wake.
@@ -173,9 +209,10 @@ impl ListenerInner {
     }
 }
 
-/// Sends a peer away with words. If it is gone, nobody is left to be told.
+/// Sends a peer away with words, as many as it can be told. If it is gone, nobody is left to be told.
 pub(crate) fn reject(request: &mut ConnectRequest, words: &str) {
-    let _ = request.reject(words.as_bytes());
+    let words = words.as_bytes();
+    let _ = request.reject(&words[..words.len().min(MAX_REJECT_DATA)]);
 }
 
 impl Drop for ListenerInner {
@@ -191,6 +228,18 @@ impl std::fmt::Debug for Listener {
 }
 
 /// The next peer that asks: see [`Listener::request`].
+///
+/// ```
+/// use fabric_async::{Connection, Listener, block_on};
+///
+/// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+/// let next = listener.request(); // before anybody asks
+/// let to = listener.local_addr();
+/// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
+/// let conn = block_on(async { next.await.accept().await })?;
+/// assert_eq!(client.join().unwrap()?.local_addr(), conn.peer_addr());
+/// # Ok::<(), fabric_async::Error>(())
+/// ```
 #[must_use = "nobody is let in until it is awaited"]
 pub struct NextRequest {
     listener: Arc<ListenerInner>,
@@ -225,6 +274,19 @@ impl Drop for NextRequest {
 }
 
 /// A peer that asks to be let in. Dropping it sends the peer away.
+///
+/// ```
+/// # use fabric_async::{Error, Node, block_on};
+/// # let node = Node::shared()?;
+/// let listener = block_on(node.listen("127.0.0.1:0"))?;
+/// let to = listener.local_addr();
+/// let client = std::thread::spawn(move || block_on(node.connect_with(to, b"version 1")));
+/// let request = block_on(listener.request());
+/// assert_eq!(request.data(), b"version 1");
+/// drop(request); // not any more
+/// assert!(matches!(client.join().unwrap(), Err(Error::Rejected(_))));
+/// # Ok::<(), fabric_async::Error>(())
+/// ```
 pub struct Request {
     listener: Arc<ListenerInner>,
     request: ConnectRequest,
@@ -233,16 +295,52 @@ pub struct Request {
 
 impl Request {
     /// Who asks.
+    ///
+    /// ```
+    /// # use fabric_async::{Connection, Listener, block_on};
+    /// # let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+    /// # let to = listener.local_addr();
+    /// # let client = std::thread::spawn(move || block_on(Connection::connect(to)));
+    /// let request = block_on(listener.request());
+    /// let who = request.peer_addr();
+    /// let conn = block_on(request.accept())?;
+    /// assert_eq!(conn.peer_addr(), Some(who));
+    /// # client.join().unwrap()?;
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     pub fn peer_addr(&self) -> SocketAddr {
         self.request.peer_addr()
     }
 
     /// What its application gave to [`Node::connect_with`].
+    ///
+    /// ```
+    /// # use fabric_async::{Node, block_on};
+    /// # let node = Node::shared()?;
+    /// # let listener = block_on(node.listen("127.0.0.1:0"))?;
+    /// # let to = listener.local_addr();
+    /// let client = std::thread::spawn(move || block_on(node.connect_with(to, b"shard 3")));
+    /// assert_eq!(block_on(listener.request()).data(), b"shard 3");
+    /// # assert!(client.join().unwrap().is_err());
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     pub fn data(&self) -> &[u8] {
         &self.hello.data
     }
 
     /// Lets it in.
+    ///
+    /// ```
+    /// # use fabric_async::{Connection, Listener, block_on};
+    /// # let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+    /// # let to = listener.local_addr();
+    /// # let client = std::thread::spawn(move || block_on(Connection::connect(to)));
+    /// let request = block_on(listener.request());
+    /// let conn = block_on(request.accept())?;
+    /// assert_eq!(conn.end(), None); // it stands
+    /// # assert_eq!(client.join().unwrap()?.peer_data(), b"");
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     ///
     /// # Errors
     /// The fabric's: `NotConnected` if the peer is gone, `NoMemory`, `InvalidArgument` if the completion queue has no
@@ -252,6 +350,18 @@ impl Request {
     }
 
     /// Lets it in, with up to 176 bytes for its application ([`Connection::peer_data`]).
+    ///
+    /// ```
+    /// # use fabric_async::{Connection, Listener, block_on};
+    /// # let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+    /// # let to = listener.local_addr();
+    /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
+    /// let request = block_on(listener.request());
+    /// let conn = block_on(request.accept_with(b"welcome"))?;
+    /// assert_eq!(client.join().unwrap()?.peer_data(), b"welcome");
+    /// # drop(conn);
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`accept`](Request::accept), and the fabric's `InvalidArgument` for too many bytes.

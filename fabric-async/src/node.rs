@@ -1,21 +1,18 @@
 //! Nodes: an open device with everything that connections on it share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
-use fabric::{
-    Catalog, Choice, CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointAttr,
-    EndpointBuilder, EndpointId, Event, EventQueue, Hints,
-};
+use fabric::{CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointId, Event, EventQueue};
 
-use crate::driver::{Driver, Wait};
-use crate::error::Result;
+use crate::builder::{NodeBuilder, Options};
+use crate::driver::Driver;
+use crate::error::{Error, Result};
 use crate::lane::Lane;
-use crate::lease::{Control, LeasePolicy};
-use crate::link::LinkSettings;
-use crate::pool::{Pool, PoolOptions};
+use crate::lease::Control;
+use crate::lock;
+use crate::pool::Pool;
 use crate::service::Service;
 
 /// This process on the fabric: an open device, a pool of registered memory, and a completion queue with its driver, which
@@ -24,6 +21,17 @@ use crate::service::Service;
 /// Most programs need none: [`Connection::connect`](crate::Connection::connect) and
 /// [`Listener::bind`](crate::Listener::bind) use [`Node::shared`]. Clones are the same node. It ends when its last
 /// connection, listener, future and handle are gone.
+///
+/// ```
+/// use fabric_async::Node;
+///
+/// let node = Node::builder().build()?;
+/// let same = node.clone();
+/// let buffer = same.pool().alloc(4096)?;
+/// assert_eq!(node.pool().metrics().in_use, 1);
+/// # drop(buffer);
+/// # Ok::<(), fabric_async::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Node {
     pub(crate) inner: Arc<NodeInner>,
@@ -46,211 +54,22 @@ pub(crate) struct NodeInner {
     pub(crate) watchers: crate::watch::Watchers,
 }
 
-/// What a node and its connections are made with.
-#[derive(Clone, Debug)]
-pub(crate) struct Options {
-    pub(crate) pool: PoolOptions,
-    pub(crate) link: LinkSettings,
-    pub(crate) policy: LeasePolicy,
-    /// Whether connections get a second one, for leases.
-    pub(crate) leases: bool,
-    pub(crate) backlog: usize,
-    wait: Wait,
-    capacity: Option<usize>,
-    send_depth: usize,
-    send_segments: usize,
-    connect_timeout: Option<Duration>,
-    liveness: Option<Option<Duration>>,
-    attr: Option<EndpointAttr>,
-}
-
-/// Makes a [`Node`]. Every setting has a default that suits most.
-///
-/// ```
-/// use fabric_async::{Node, Wait};
-///
-/// # fn main() -> Result<(), fabric_async::Error> {
-/// let node = Node::builder()
-///     .wait(Wait::Busy)
-///     .pool_bytes(256 << 20)
-///     .max_message(1 << 20)
-///     .receives(8)
-///     .build()?;
-/// println!("{:?}", node.domain());
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Debug)]
-#[must_use = "nothing is made until `build`"]
-pub struct NodeBuilder {
-    hints: Hints,
-    choice: Option<Choice>,
-    options: Options,
-}
-
-impl Default for NodeBuilder {
-    fn default() -> Self {
-        NodeBuilder {
-            hints: Hints::default(),
-            choice: None,
-            options: Options {
-                pool: PoolOptions::default(),
-                link: LinkSettings { receives: 16, max_message: 64 << 10, notifications: 1024 },
-                policy: LeasePolicy::default(),
-                leases: true,
-                backlog: 128,
-                wait: Wait::default(),
-                capacity: None,
-                send_depth: 128,
-                send_segments: 4,
-                connect_timeout: None,
-                liveness: None,
-                attr: None,
-            },
-        }
-    }
-}
-
-impl NodeBuilder {
-    /// What the device must offer: provider, device, address, limits.
-    pub fn hints(mut self, hints: Hints) -> Self {
-        self.hints = hints;
-        self
-    }
-
-    /// The providers to choose from, instead of what `FABRIC_PROVIDER` says.
-    pub fn choice(mut self, choice: Choice) -> Self {
-        self.choice = Some(choice);
-        self
-    }
-
-    /// How futures wait; default [`Wait::Adaptive`].
-    pub fn wait(mut self, wait: Wait) -> Self {
-        self.options.wait = wait;
-        self
-    }
-
-    /// Most bytes that the pool registers; at least 1 MiB, default 1 GiB.
-    pub fn pool_bytes(mut self, bytes: usize) -> Self {
-        self.options.pool.bytes = bytes;
-        self
-    }
-
-    /// Bytes without use that the pool keeps registered; default 64 MiB.
-    pub fn pool_keep(mut self, bytes: usize) -> Self {
-        self.options.pool.keep = bytes;
-        self
-    }
-
-    /// Room of the completion queue that all connections share: each takes its send depth and its receives of it. Default:
-    /// 32768, or what the device has.
-    pub fn completions(mut self, room: usize) -> Self {
-        self.options.capacity = Some(room);
-        self
-    }
-
-    /// Operations of one connection that are under way at a time; more wait their turn. Default 128.
-    pub fn send_depth(mut self, operations: usize) -> Self {
-        self.options.send_depth = operations;
-        self
-    }
-
-    /// Buffers in a row that one operation takes (`Vec<Buffer>`); default 4.
-    pub fn segments(mut self, segments: usize) -> Self {
-        self.options.send_segments = segments;
-        self
-    }
-
-    /// Messages of one connection that may arrive before the application takes one; more stay with the sender, which waits.
-    /// Each takes [`max_message`](NodeBuilder::max_message) bytes of the pool. Default 16.
-    pub fn receives(mut self, messages: usize) -> Self {
-        self.options.link.receives = messages;
-        self
-    }
-
-    /// The longest message that connections receive; the peer learns it when it connects. Default 64 KiB.
-    pub fn max_message(mut self, bytes: usize) -> Self {
-        self.options.link.max_message = bytes;
-        self
-    }
-
-    /// Notifications of one connection that wait for the application before the peer has to; at least the
-    /// [`receives`](NodeBuilder::receives), default 1024.
-    pub fn notifications(mut self, notifications: usize) -> Self {
-        self.options.link.notifications = notifications;
-        self
-    }
-
-    /// How long connecting and accepting may take; default 5 s, or `FABRIC_CONNECT_TIMEOUT_MS`.
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.options.connect_timeout = Some(timeout);
-        self
-    }
-
-    /// A dead peer host is noticed within three of these; `None` turns it off. Default 10 s, or `FABRIC_LIVENESS_S`.
-    pub fn liveness(mut self, interval: Option<Duration>) -> Self {
-        self.options.liveness = Some(interval);
-        self
-    }
-
-    /// All that endpoints can be told otherwise: source address, traffic class, path. The settings above go before it.
-    pub fn endpoint(mut self, attr: EndpointAttr) -> Self {
-        self.options.attr = Some(attr);
-        self
-    }
-
-    /// Peers that may wait at a listener; default 128.
-    pub fn backlog(mut self, peers: usize) -> Self {
-        self.options.backlog = peers;
-        self
-    }
-
-    /// What peers may borrow of this process's memory.
-    pub fn lend(mut self, policy: LeasePolicy) -> Self {
-        self.options.policy = policy;
-        self
-    }
-
-    /// Whether connections carry leases at all; default yes. Without, one endpoint a connection is enough, and memory is
-    /// only reached by descriptors of the poll API that applications ship themselves.
-    pub fn leases(mut self, on: bool) -> Self {
-        self.options.leases = on;
-        self
-    }
-
-    /// Opens the device that suits best, and makes the node.
-    ///
-    /// # Errors
-    /// The fabric's: `NoProvider` with the reasons, `InvalidArgument` for a setting beyond the device's limits.
-    pub fn build(self) -> Result<Node> {
-        let catalog = Catalog::builtin();
-        let domain = match &self.choice {
-            Some(choice) => catalog.open_with(choice, &self.hints)?,
-            None => catalog.open(&self.hints)?,
-        };
-        self.build_on(&domain)
-    }
-
-    /// Makes the node on a domain that is open already.
-    ///
-    /// # Errors
-    /// As [`build`](NodeBuilder::build).
-    pub fn build_on(self, domain: &Domain) -> Result<Node> {
-        self.options.check(domain)?;
-        let limits = &domain.info().limits;
-        let capacity = self.options.capacity.unwrap_or(32_768.min(limits.cq_capacity));
-        let queue = domain.completion_queue(capacity)?;
-        let endpoints = limits.cq_capacity / crate::lease::ROOM;
-        let control = match self.options.leases {
+impl Node {
+    /// A node with settings that were checked.
+    pub(crate) fn new(domain: &Domain, options: Options) -> Result<Node> {
+        let queue = domain.completion_queue_with(&options.queue(domain))?;
+        let endpoints = domain.info().limits.cq_capacity / crate::lease::ROOM;
+        let control = match options.leases {
             true => domain.completion_queue(crate::lease::ROOM * endpoints.min(1024))?,
             false => domain.completion_queue(1)?,
         };
-        let pool = Pool::new(domain, self.options.pool.clone());
+        let pool = Pool::new(domain, options.pool.clone());
         let inner = Arc::new(NodeInner {
-            driver: Driver::new(queue, self.options.wait),
+            driver: Driver::new(queue, options.wait),
             control,
             pool,
             domain: domain.clone(),
-            options: self.options,
+            options,
             lanes: Mutex::default(),
             events: Mutex::new(domain.events()),
             controls: Mutex::default(),
@@ -262,38 +81,25 @@ impl NodeBuilder {
         Service::start(&inner)?;
         Ok(Node { inner })
     }
-}
 
-impl Options {
-    fn check(&self, domain: &Domain) -> Result<()> {
-        let bad = |text: String| Err(fabric::Error::invalid("make node", text).into());
-        let LinkSettings { receives, max_message, notifications } = self.link;
-        let most = domain.info().limits.message.min(u64::from(u32::MAX)) as usize;
-        if self.pool.bytes < 1 << 20 {
-            return bad(format!("pool_bytes {} is less than 1 MiB", self.pool.bytes));
-        }
-        if !(1..=most).contains(&max_message) {
-            return bad(format!("max_message {max_message} is not in 1..={most}"));
-        }
-        if receives == 0 || notifications < receives {
-            return bad(format!(
-                "{receives} receives and {notifications} notifications: there must be at least one receive, \
-                 and as many notifications"
-            ));
-        }
-        self.policy.check()
-    }
-}
-
-impl Node {
     /// The node that everything uses which is given no other: opened at first use with default settings, as
     /// `FABRIC_PROVIDER` says, and shared for as long as anything of it is in use.
+    ///
+    /// ```
+    /// use fabric_async::Node;
+    ///
+    /// let node = Node::shared()?;
+    /// let before = node.pool().metrics().allocations;
+    /// drop(Node::shared()?.pool().alloc(64)?); // the same
+    /// assert!(node.pool().metrics().allocations > before);
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`NodeBuilder::build`].
     pub fn shared() -> Result<Node> {
         static SHARED: Mutex<Weak<NodeInner>> = Mutex::new(Weak::new());
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&SHARED);
         if let Some(inner) = shared.upgrade() {
             return Ok(Node { inner });
         }
@@ -303,21 +109,57 @@ impl Node {
     }
 
     /// Begins to make a node.
+    ///
+    /// ```
+    /// let node = fabric_async::Node::builder().pool_bytes(1 << 20).build()?;
+    /// assert_eq!(node.pool().alloc(1 << 20)?.len(), 1 << 20);
+    /// assert!(node.pool().alloc(2 << 20).is_err());
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     pub fn builder() -> NodeBuilder {
         NodeBuilder::default()
     }
 
     /// The registered memory that buffers come from.
+    ///
+    /// ```
+    /// let node = fabric_async::Node::shared()?;
+    /// let buffer = node.pool().alloc_from(b"hello")?;
+    /// assert_eq!(*buffer, *b"hello");
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     pub fn pool(&self) -> &Pool {
         &self.inner.pool
     }
 
     /// The open device: what it offers, and a way to the poll API beside this one.
+    ///
+    /// ```
+    /// use fabric::Access;
+    ///
+    /// let node = fabric_async::Node::shared()?;
+    /// assert!(node.domain().info().limits.message >= 1 << 20);
+    /// let region = node.domain().alloc(4096, Access::ALL)?; // what peers can reach
+    /// assert_eq!(region.remote().len(), 4096);
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     pub fn domain(&self) -> &Domain {
         &self.inner.domain
     }
 
-    /// Operations under way, and those that ended and were not asked for yet (of futures that were forgotten, too).
+    /// Operations under way, the receives that are posted ahead included, and those that ended and were not asked for
+    /// yet (of futures that were forgotten, too).
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # use fabric_async::Node;
+    /// let node = Node::builder().receives(8).build()?;
+    /// assert_eq!(node.operations(), 0);
+    /// # doc::pair_on(&node, async |conn, peer| {
+    /// assert_eq!(node.operations(), 2 * 8); // the receives of both ends
+    /// # Ok(()) });
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     pub fn operations(&self) -> usize {
         self.inner.driver.table.taken()
     }
@@ -335,39 +177,62 @@ impl std::fmt::Debug for Node {
 
 impl NodeInner {
     /// An endpoint on the node's queue.
-    pub(crate) fn endpoint(&self, receives: usize) -> Result<Endpoint> {
-        let Options { send_depth, send_segments, .. } = self.options;
-        let builder = self.endpoint_builder().send_depth(send_depth).recv_depth(receives);
-        let builder = builder.send_segments(send_segments.max(1)).recv_segments(1);
-        Ok(builder.build(&self.driver.queue)?)
+    pub(crate) fn endpoint(&self) -> Result<Endpoint> {
+        let builder = self.options.endpoint(&self.domain);
+        let needed = builder.room();
+        builder.build(&self.driver.queue).map_err(|error| match error {
+            fabric::Error::InvalidArgument(_) if self.driver.queue.room() < needed => {
+                self.full(needed)
+            }
+            other => other.into(),
+        })
     }
 
-    /// What all endpoints of the node have in common.
-    pub(crate) fn endpoint_builder(&self) -> EndpointBuilder<'_> {
-        let Options { attr, connect_timeout, liveness, .. } = &self.options;
-        let mut builder = self.domain.endpoint();
-        if let Some(attr) = attr {
-            builder = builder.attr(attr.clone());
-        }
-        if let Some(timeout) = connect_timeout {
-            builder = builder.connect_timeout(*timeout);
-        }
-        if let Some(interval) = liveness {
-            builder = builder.liveness(*interval);
-        }
-        builder
+    /// The completion queue has no room for one more connection: says what helps.
+    #[cold]
+    fn full(&self, needed: usize) -> Error {
+        let queue = &self.driver.queue;
+        let (room, capacity) = (queue.room(), queue.capacity());
+        let (depth, receives) = (self.options.send_depth, self.options.link.receives);
+        let (enough, most) = (capacity - room + needed, self.domain.info().limits.cq_capacity);
+        let help = match enough <= most {
+            true => format!("NodeBuilder::completions({enough}) has room for it"),
+            false => format!("the device has {most} at most, so lower these, or make another node"),
+        };
+        let text = format!(
+            "the node's completion queue has {room} of {capacity} places left, and a connection takes {needed} \
+             (send_depth {depth}, receives {receives}): {help}"
+        );
+        fabric::Error::invalid("make connection", text).into()
+    }
+
+    /// An endpoint for leases, on a queue of their own.
+    pub(crate) fn control_endpoint(&self) -> Result<Endpoint> {
+        let builder = crate::lease::endpoint(self.options.any_endpoint(&self.domain));
+        let needed = builder.room();
+        builder.build(&self.control).map_err(|error| match error {
+            fabric::Error::InvalidArgument(_) if self.control.room() < needed => {
+                let most = self.control.capacity() / needed;
+                let text = format!(
+                    "a node carries leases on at most {most} connections here: NodeBuilder::leases(false) takes none, \
+                     or make another node"
+                );
+                fabric::Error::invalid("make connection", text).into()
+            }
+            other => other.into(),
+        })
     }
 
     fn lanes(&self) -> MutexGuard<'_, HashMap<EndpointId, Weak<Lane>>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lanes)
     }
 
     pub(crate) fn controls(&self) -> MutexGuard<'_, HashMap<EndpointId, Weak<Control>>> {
-        self.controls.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.controls)
     }
 
     pub(crate) fn expected(&self) -> MutexGuard<'_, HashMap<u64, Arc<Promise<ConnectRequest>>>> {
-        self.expected.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.expected)
     }
 
     pub(crate) fn enroll(&self, id: EndpointId, lane: &Arc<Lane>) {
@@ -386,7 +251,7 @@ impl NodeInner {
     /// before the call is told, whoever took it.
     pub(crate) fn take_events(&self) {
         let mut wakers = Vec::new();
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = lock(&self.events);
         while let Some(event) = events.poll() {
             self.event(event, &mut wakers);
         }
@@ -451,7 +316,7 @@ impl<T> Promise<T> {
     }
 
     pub(crate) fn keep(&self, value: T) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         state.0 = Some(value);
         let waker = state.1.take();
         drop(state);
@@ -459,7 +324,7 @@ impl<T> Promise<T> {
     }
 
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<T> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         match state.0.take() {
             Some(value) => Poll::Ready(value),
             None => {

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use fabric::{AtomicOp, AtomicScalar, Completion, Op, RemoteSlice};
 
@@ -62,32 +62,52 @@ impl<W: Work> Journey<W> {
     where
         W::Output: Unpin,
     {
-        loop {
-            match std::mem::replace(&mut self.stage, Stage::Over) {
-                Stage::Ready(work, cargo) => match self.poll_post(work, cargo, cx) {
-                    Some(Poll::Ready(done)) => return Poll::Ready(done),
-                    Some(Poll::Pending) => return Poll::Pending,
-                    None => {}
-                },
-                Stage::Flying(number) => {
-                    let Journey { link, asleep, .. } = self;
-                    let driver = &link.node.driver;
-                    let look = |waker: Option<&_>| driver.take(number, waker);
-                    let waited = driver.wait(asleep, cx, look, || link.node.watch());
-                    let Poll::Ready((completion, cargo)) = waited else {
-                        self.stage = Stage::Flying(number);
-                        return Poll::Pending;
-                    };
-                    return Poll::Ready(Self::ended(link, &completion, cargo));
-                }
-                Stage::Failed(mut output) => match output.take() {
-                    Some(output) => return Poll::Ready(output),
-                    None => return Poll::Pending,
-                },
-                // Like every future: not to be polled again after it was ready.
-                Stage::Over => return Poll::Pending,
-            }
+        ready!(self.poll_posted(cx));
+        let Stage::Flying(number) = self.stage else {
+            return self.failed().map_or(Poll::Pending, Poll::Ready);
+        };
+        let Journey { link, asleep, .. } = self;
+        let driver = &link.node.driver;
+        let look = |waker: Option<&_>| driver.take(number, waker);
+        let (completion, cargo) = ready!(driver.wait(asleep, cx, look, || link.node.watch()));
+        self.stage = Stage::Over;
+        Poll::Ready(Self::ended(&self.link, &completion, cargo))
+    }
+
+    /// Posts it, or sees that it cannot be; waits in line for that while the queue is full.
+    #[inline]
+    fn poll_posted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if !matches!(self.stage, Stage::Ready(..)) {
+            return Poll::Ready(());
         }
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Ready(work, cargo) => self.poll_post(work, cargo, cx),
+            _ => Poll::Ready(()),
+        }
+    }
+
+    /// What became of it, if it is over by now; nobody waits for it.
+    #[cfg(feature = "tokio")]
+    fn try_take(&mut self) -> Option<W::Output> {
+        let Stage::Flying(number) = self.stage else { return self.failed() };
+        let driver = &self.link.node.driver;
+        let (completion, cargo) = driver.try_take(number)?;
+        driver.awake(&mut self.asleep);
+        self.stage = Stage::Over;
+        Some(Self::ended(&self.link, &completion, cargo))
+    }
+
+    /// What it carries is not asked for.
+    #[cfg(feature = "tokio")]
+    fn unburden(&self) {
+        if let Stage::Flying(number) = self.stage {
+            self.link.node.driver.unburden(number);
+        }
+    }
+
+    fn failed(&mut self) -> Option<W::Output> {
+        let Stage::Failed(output) = &mut self.stage else { return None };
+        output.take()
     }
 
     fn ended(link: &Link, completion: &Completion, cargo: Cargo) -> W::Output {
@@ -99,19 +119,14 @@ impl<W: Work> Journey<W> {
         W::fail(Error::of(completion.status, link.lane.end()), cargo)
     }
 
-    /// Posts it; `None`: it flies. Waits in line while the queue is full.
     #[inline]
-    fn poll_post(
-        &mut self,
-        work: W,
-        cargo: Cargo,
-        cx: &mut Context<'_>,
-    ) -> Option<Poll<W::Output>> {
+    fn poll_post(&mut self, work: W, cargo: Cargo, cx: &mut Context<'_>) -> Poll<()> {
         let Journey { link, ticket, asleep, fence, .. } = self;
         let (link, fence) = (&*link, *fence);
         if let Err(error) = work.check(link, &cargo) {
             link.lane.room.leave(ticket);
-            return Some(Poll::Ready(W::fail(error, cargo)));
+            self.stage = Stage::Failed(Some(W::fail(error, cargo)));
+            return Poll::Ready(());
         }
         let mut load = Some(cargo);
         let post = |load: &mut Option<Cargo>| {
@@ -139,18 +154,16 @@ impl<W: Work> Journey<W> {
                 Poll::Ready(done) => posted = done.map(Some),
                 Poll::Pending => {
                     self.stage = Stage::Ready(work, load.unwrap_or_default());
-                    return Some(Poll::Pending);
+                    return Poll::Pending;
                 }
             }
         }
         line.leave(ticket);
-        match posted {
-            Ok(number) => {
-                self.stage = Stage::Flying(number.unwrap_or(u32::MAX));
-                None
-            }
-            Err(error) => Some(Poll::Ready(W::fail(error, load.unwrap_or_default()))),
-        }
+        self.stage = match posted {
+            Ok(number) => Stage::Flying(number.unwrap_or(u32::MAX)),
+            Err(error) => Stage::Failed(Some(W::fail(error, load.unwrap_or_default()))),
+        };
+        Poll::Ready(())
     }
 }
 
@@ -178,11 +191,16 @@ impl<W: Work> Drop for Journey<W> {
 ///   returns to the pool when it has.
 ///
 /// ```
-/// # async fn f(conn: fabric_async::Connection, at: fabric::RemoteSlice) -> Result<(), fabric_async::Error> {
-/// // The peer's processor sees the bytes when this is done.
-/// let buffer = conn.write(conn.alloc(64)?, at).delivered().await?;
-/// # drop(buffer);
-/// # Ok(()) }
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// # let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+/// // Both are under way at once.
+/// let buffer = conn.node().pool().alloc_from(b"hello")?;
+/// let (write, send) = (conn.write(buffer, remote.at(0)), conn.send(conn.alloc(8)?));
+/// let (write, send) = futures_util::future::join(write, send).await;
+/// assert_eq!((&*write?, send?.len()), (&b"hello"[..], 8)); // both buffers are ours again
+/// # assert_eq!(peer.recv().await?.len(), 8);
+/// # Ok(()) });
 /// ```
 #[must_use = "nothing is sent until it is awaited"]
 pub struct Operation<P: Payload> {
@@ -210,7 +228,35 @@ impl<P: Payload> Operation<P> {
         Operation { journey: Journey::new(link, stage) }
     }
 
+    /// Posts it, as the first poll does, and does not wait for its end; its buffer goes back to the pool at that.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn poll_posted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        ready!(self.journey.poll_posted(cx));
+        self.journey.unburden();
+        Poll::Ready(())
+    }
+
+    /// What became of it, if it is over by now. Who asks is not told later.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn try_take(&mut self) -> Option<Result<P::Back, Failed<P::Back>>> {
+        self.journey.try_take()
+    }
+
     /// Has it start only when every earlier read and atomic operation of the connection has finished.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// use futures_util::future::join;
+    ///
+    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// let read = conn.read(conn.alloc(8)?, remote.at(0));
+    /// let write = conn.write(conn.node().pool().alloc_from(&[1; 8])?, remote.at(0)).fence();
+    /// let (read, write) = join(read, write).await;
+    /// write?;
+    /// assert_eq!(*read?, [0; 8]); // what was there before the write
+    /// # Ok(()) });
+    /// ```
     pub fn fence(mut self) -> Self {
         self.journey.fence = true;
         self
@@ -218,6 +264,17 @@ impl<P: Payload> Operation<P> {
 
     /// Of a write: done only when the target's processor, and every other peer of it, can see the bytes. Other operations
     /// refuse it, with an error of the fabric (`Unsupported`).
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// conn.write(conn.node().pool().alloc_from(b"hello")?, remote.at(0)).delivered().await?;
+    /// assert_eq!(peer.lent(remote.id()).unwrap().get::<[u8; 5]>(0)?, *b"hello");
+    /// // A send is done when the peer has it anyway.
+    /// assert!(conn.send(conn.alloc(8)?).delivered().await.is_err());
+    /// # Ok(()) });
+    /// ```
     pub fn delivered(mut self) -> Self {
         match &mut self.journey.stage {
             Stage::Ready(Transfer { what: What::Write { delivered, .. }, .. }, _) => {
@@ -344,6 +401,18 @@ impl<T: AtomicScalar + Unpin> Atomic<T> {
     }
 
     /// Has it start only when every earlier read and atomic operation of the connection has finished.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// use futures_util::future::join;
+    ///
+    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// let read = conn.read(conn.alloc(8)?, remote.at(0));
+    /// let (read, old) = join(read, conn.fetch_add(remote.at(0), 1).fence()).await;
+    /// assert_eq!((&*read?, old?), (&[0; 8][..], 0)); // it was read before it was added to
+    /// # Ok(()) });
+    /// ```
     pub fn fence(mut self) -> Self {
         self.journey.fence = true;
         self

@@ -8,7 +8,7 @@
 //! Places are made in chunks that never move or go away, so they are reached without a lock but their own, and a table
 //! that is warm allocates nothing.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::Waker;
 
 use fabric::{Completion, Failure};
@@ -17,6 +17,7 @@ use crate::cargo::Cargo;
 use crate::error::{Error, Result};
 use crate::lane::Lane;
 use crate::lease::Held;
+use crate::lock;
 
 /// Places of the first chunk; each further one has twice as many.
 const FIRST: u32 = 64;
@@ -43,6 +44,9 @@ pub(crate) enum Phase {
     Vacant,
     /// In flight, and a future wants to know.
     Flying,
+    /// In flight, and a future wants to know how it ends, but nothing of what it carries.
+    #[cfg_attr(not(feature = "tokio"), expect(dead_code))]
+    Unburdened,
     /// In flight, and nobody wants to know.
     Abandoned,
     /// Ended.
@@ -58,10 +62,6 @@ struct Vacant {
 pub(crate) struct Table {
     chunks: [OnceLock<Box<[Mutex<Place>]>>; CHUNKS],
     vacant: Mutex<Vacant>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Table {

@@ -40,10 +40,29 @@ impl Arrives for Notification {
 }
 
 /// The next message: see [`Connection::recv`](crate::Connection::recv).
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// let next = peer.recv();
+/// conn.send(conn.node().pool().alloc_from(b"hello")?).await?;
+/// assert_eq!(*next.await?, *b"hello");
+/// # Ok(()) });
+/// ```
 #[must_use = "nothing is received until it is awaited"]
 pub struct Receive(Arrival<Message>);
 
 /// The next notification: see [`Connection::notified`](crate::Connection::notified).
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// # let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+/// let next = peer.notified();
+/// conn.write_notify(conn.alloc(8)?, remote.at(0), 3).await?;
+/// assert_eq!(next.await?.immediate, 3);
+/// # Ok(()) });
+/// ```
 #[must_use = "nothing is received until it is awaited"]
 pub struct Notified(Arrival<Notification>);
 

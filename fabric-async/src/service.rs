@@ -6,7 +6,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use fabric::{Armed, CompletionQueue, EventQueue, ListenerId};
 
 use crate::error::Result;
 use crate::listener::ListenerInner;
+use crate::lock;
 use crate::node::NodeInner;
 
 pub(crate) struct Service {
@@ -40,7 +41,7 @@ struct State {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn kick(&self) {
@@ -71,7 +72,7 @@ impl Service {
             .name("fabric-async".to_owned())
             .spawn(move || run.run())
             .map_err(|cause| fabric::Error::system("make node", "fabric-async", cause))?;
-        *node.service.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        *lock(&node.service.thread) = Some(thread);
         Ok(())
     }
 
@@ -79,7 +80,7 @@ impl Service {
     pub(crate) fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.kick();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = lock(&self.thread).take();
         if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
             // It ends by itself; that it panicked was told by the panic.
             let _ = thread.join();

@@ -11,6 +11,8 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use fabric::DisconnectReason;
+
 use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::error::{Error, Failed};
@@ -20,14 +22,15 @@ use crate::recv::Receive;
 
 /// Bytes of one message, if the peer takes as many.
 const CHUNK: usize = 64 << 10;
-/// Messages of a stream that are under way.
+/// Messages of a stream that are under way, unless the send queue is shorter.
 const DEPTH: usize = 8;
 
 /// A connection as a stream of bytes: [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`].
 ///
 /// Software that runs over a `TcpStream` runs over this, on any provider. Both ends must use the connection as a stream, and
-/// for nothing else. What is written leaves at once, in messages of at most 64 KiB; `flush` waits until the peer's side has
-/// it, `shutdown` also tells the peer that no more comes. Dropping it closes the connection at once, so shut down first.
+/// for nothing else. What is written leaves at once, in messages of at most 64 KiB, so `flush` has nothing to do;
+/// `shutdown` tells the peer that no more comes, and waits until its side has everything. Dropping it closes the connection
+/// at once, so shut down first: it alone tells for sure whether all bytes have come to the peer's side.
 ///
 /// ```
 /// use fabric_async::{Listener, Stream};
@@ -65,19 +68,23 @@ pub struct Stream {
     ended: bool,
     sending: VecDeque<Operation<Buffer>>,
     memory: Option<AllocWait>,
+    /// How many of these there may be.
+    depth: usize,
     /// This side writes no more.
     closed: bool,
 }
 
 impl From<Connection> for Stream {
     fn from(conn: Connection) -> Self {
+        let depth = DEPTH.min(conn.link.endpoint.attr().send_depth);
         Stream {
             conn,
             arrived: Buffer::empty(),
             read: 0,
             receiving: None,
             ended: false,
-            sending: VecDeque::with_capacity(DEPTH + 1),
+            sending: VecDeque::with_capacity(depth + 1),
+            depth,
             memory: None,
             closed: false,
         }
@@ -87,7 +94,7 @@ impl From<Connection> for Stream {
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {
-            Error::Disconnected(fabric::DisconnectReason::Remote) => io::ErrorKind::ConnectionReset,
+            Error::Disconnected(DisconnectReason::Remote) => io::ErrorKind::ConnectionReset,
             Error::Disconnected(_) => io::ErrorKind::ConnectionAborted,
             Error::TimedOut(_) => io::ErrorKind::TimedOut,
             Error::PoolExhausted { .. } => io::ErrorKind::OutOfMemory,
@@ -106,6 +113,21 @@ impl<B> From<Failed<B>> for io::Error {
 impl Stream {
     /// Connects, on the [shared node](crate::Node::shared).
     ///
+    /// ```
+    /// # use fabric_async::{Listener, Stream};
+    /// # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let listener = Listener::bind("127.0.0.1:0").await?;
+    /// let (client, conn) = tokio::join!(Stream::connect(listener.local_addr()), listener.accept());
+    /// let (mut client, mut server) = (client?, Stream::from(conn?));
+    /// client.write_all(b"hello").await?;
+    /// let mut bytes = [0; 5];
+    /// server.read_exact(&mut bytes).await?;
+    /// assert_eq!(&bytes, b"hello");
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// As [`Connection::connect`].
     pub async fn connect(to: impl crate::Address) -> Result<Stream, Error> {
@@ -113,6 +135,16 @@ impl Stream {
     }
 
     /// The connection beneath.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let at = conn.peer_addr();
+    /// let stream = fabric_async::Stream::from(conn);
+    /// assert_eq!(stream.connection().peer_addr(), at);
+    /// assert_eq!(stream.connection().end(), None);
+    /// # Ok(()) });
+    /// ```
     pub fn connection(&self) -> &Connection {
         &self.conn
     }
@@ -132,31 +164,58 @@ impl Stream {
 
     /// Ends what is done of what was sent; pending while more than `most` messages are under way.
     fn poll_sent(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
-        while let Some(first) = self.sending.front_mut() {
-            match Pin::new(first).poll(cx) {
-                Poll::Ready(done) => {
-                    self.sending.pop_front();
-                    if let Err(failed) = done {
-                        self.sending.clear();
-                        self.closed = true;
-                        return Poll::Ready(Err(failed.into()));
-                    }
+        let Stream { sending, closed, .. } = self;
+        loop {
+            let under_way = sending.len();
+            let Some(first) = sending.front_mut() else { break };
+            let done = match first.try_take() {
+                Some(done) => done,
+                None if under_way <= most => break,
+                None => ready!(Pin::new(first).poll(cx)),
+            };
+            sending.pop_front();
+            if let Err(failed) = done {
+                // Behind all bytes comes the end of the stream, and who left before that missed nothing.
+                let left = matches!(failed.error, Error::Disconnected(DisconnectReason::Remote));
+                if left && *closed && sending.is_empty() {
+                    continue;
                 }
-                Poll::Pending if self.sending.len() > most => return Poll::Pending,
-                Poll::Pending => break,
+                sending.clear();
+                *closed = true;
+                return Poll::Ready(Err(failed.into()));
             }
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Posts a message; it is waited for later.
-    fn send(&mut self, cx: &mut Context<'_>, message: Buffer) -> io::Result<()> {
+    /// Posts a message, and waits for it later. There is room for it if fewer than `depth` are under way.
+    fn post(&mut self, cx: &mut Context<'_>, message: Buffer) {
         let mut sending = self.conn.send(message);
-        match Pin::new(&mut sending).poll(cx) {
-            Poll::Ready(done) => drop(done?),
-            Poll::Pending => self.sending.push_back(sending),
+        let _ = sending.poll_posted(cx);
+        self.sending.push_back(sending);
+    }
+
+    /// Memory for a message. It waits for what is under way, too: that has some.
+    fn poll_memory(&mut self, cx: &mut Context<'_>, len: usize) -> Poll<io::Result<Buffer>> {
+        loop {
+            let Stream { memory, conn, sending, .. } = self;
+            let got = match memory {
+                Some(memory) => Pin::new(memory).poll(cx),
+                None => match conn.alloc(len) {
+                    Err(Error::PoolExhausted { .. }) => {
+                        *memory = Some(conn.alloc_wait(len));
+                        continue;
+                    }
+                    got => Poll::Ready(got),
+                },
+            };
+            if let Poll::Ready(got) = got {
+                *memory = None;
+                return Poll::Ready(Ok(got?));
+            }
+            let Some(others) = sending.len().checked_sub(1) else { return Poll::Pending };
+            ready!(self.poll_sent(cx, others))?;
         }
-        Ok(())
     }
 }
 
@@ -192,34 +251,37 @@ impl tokio::io::AsyncWrite for Stream {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        ready!(this.poll_sent(cx, DEPTH - 1))?;
+        ready!(this.poll_sent(cx, this.depth - 1))?;
         let len = bytes.len().min(CHUNK).min(this.conn.max_message()).max(1);
-        let mut message = match this.conn.alloc(len) {
-            Err(Error::PoolExhausted { .. }) => {
-                let Stream { memory, conn, .. } = this;
-                let memory = memory.get_or_insert_with(|| conn.alloc_wait(len));
-                ready!(Pin::new(memory).poll(cx))?
-            }
-            other => other?,
-        };
-        this.memory = None;
+        let mut message = ready!(this.poll_memory(cx, len))?;
         // Whoever had to wait may come back with other bytes.
         let len = len.min(message.len());
         message.truncate(len);
         message.copy_from_slice(&bytes[..len]);
-        this.send(cx, message)?;
+        this.post(cx, message);
+        // That the connection has ended is known at once.
+        if let Some(done) = this.sending.back_mut().and_then(Operation::try_take) {
+            this.sending.pop_back();
+            if let Err(failed) = done {
+                this.sending.clear();
+                this.closed = true;
+                return Poll::Ready(Err(failed.into()));
+            }
+        }
         Poll::Ready(Ok(len))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().poll_sent(cx, 0)
+        self.get_mut().poll_sent(cx, usize::MAX)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        this.memory = None;
         if !this.closed {
+            ready!(this.poll_sent(cx, this.depth - 1))?;
             this.closed = true;
-            this.send(cx, Buffer::empty())?;
+            this.post(cx, Buffer::empty());
         }
         this.poll_sent(cx, 0)
     }

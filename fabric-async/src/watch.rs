@@ -5,7 +5,7 @@
 //! finds another watcher.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use fabric::CompletionQueue;
 use tokio::io::Interest;
@@ -13,6 +13,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Handle, Id};
 use tokio::task::AbortHandle;
 
+use crate::lock;
 use crate::node::NodeInner;
 
 /// The runtimes that watch a node's queue.
@@ -27,7 +28,7 @@ struct Watcher {
 
 impl Watchers {
     fn lock(&self) -> MutexGuard<'_, Vec<Watcher>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     pub(crate) fn stop(&self) {

@@ -8,9 +8,10 @@ mod common;
 use std::future::Future;
 use std::time::Duration;
 
-use common::{both, eventually, exposed, node, pair};
+use common::{eventually, exposed, node, pair};
 use fabric::DisconnectReason;
 use fabric_async::{Buffer, Connection, Error, Node, Wait, block_on};
+use futures_util::future::join;
 
 /// Runs a test by every executor and every way of waiting.
 fn everywhere<F: Future<Output = ()>>(test: impl Fn(Node) -> F) {
@@ -52,7 +53,7 @@ fn messages_arrive_in_order_and_whole() {
                 assert!(message.iter().all(|byte| *byte == round as u8));
             }
         };
-        both(send, receive).await;
+        join(send, receive).await;
     });
 }
 
@@ -89,7 +90,7 @@ fn writes_reads_and_atomics_reach_memory() {
 
         let shared = filled(&a, b"to many").share();
         let (x, y) =
-            both(a.send(shared.clone()), b.write(shared.clone(), remote.at(200)).delivered()).await;
+            join(a.send(shared.clone()), b.write(shared.clone(), remote.at(200)).delivered()).await;
         drop((x.unwrap(), y.unwrap()));
         assert_eq!(&*b.recv().await.unwrap(), b"to many");
         assert_eq!(region.to_vec(200..207).unwrap(), b"to many");
@@ -119,7 +120,7 @@ fn notifications_are_not_messages() {
             }
             assert_eq!(&*b.recv().await.unwrap(), b"last");
         };
-        both(write, receive).await;
+        join(write, receive).await;
         for round in 0..200 {
             let notification = b.notified().await.unwrap();
             assert_eq!((notification.immediate, notification.len), (round, 4));
@@ -222,8 +223,22 @@ fn shutdown_waits_for_what_was_posted() {
             }
             count
         };
-        assert_eq!(both(slow, receive).await.1, 64);
+        assert_eq!(join(slow, receive).await.1, 64);
         assert!(a.shutdown(Duration::from_secs(1)).await.is_err());
+    });
+}
+
+#[test]
+fn however_long_the_time_given_is() {
+    let node = node(|b| b);
+    block_on(async {
+        let (a, b) = pair(&node).await;
+        let lent = a.lend(filled(&a, &[1; 8]), Duration::MAX, fabric::Access::REMOTE).unwrap();
+        let remote = b.borrowed().await.unwrap();
+        assert!(remote.time_left() > Duration::from_secs(1 << 30));
+        assert_eq!(*lent.take().unwrap(), [1; 8]);
+        a.shutdown(Duration::MAX).await.unwrap();
+        assert_eq!(b.closed().await, DisconnectReason::Remote);
     });
 }
 

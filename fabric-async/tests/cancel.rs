@@ -117,7 +117,7 @@ fn run(wait: Wait, operations: u64, seed: u64) {
         while canaries.len() > 24 {
             canaries.pop_front();
         }
-        for _ in 0..dice.below(4) {
+        for _ in 0..dice.below(8) {
             let index = dice.below(jobs.len());
             if let Poll::Ready(outcome) = jobs[index].as_mut().poll(&mut cx) {
                 outcome.unwrap_or_else(|error| {

@@ -5,7 +5,8 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 /// An example, built beside this test.
@@ -23,14 +24,18 @@ struct Server {
 
 impl Server {
     fn start(name: &str) -> Self {
-        let serve = ["serve", "--at", &common::address()];
-        let child = example(name).args(serve).stdout(Stdio::piped()).spawn();
+        Self::run(name, &["serve", "--at", &common::address()])
+    }
+
+    fn run(name: &str, args: &[&str]) -> Self {
+        let child = example(name).args(args).stdout(Stdio::piped()).spawn();
         let mut child = child.unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on ").unwrap_or_else(|| panic!("{line}"));
-        Server { address: address.to_owned(), child, output }
+        let address = address.split(',').next().unwrap_or(address).to_owned();
+        Server { address, child, output }
     }
 }
 
@@ -88,4 +93,17 @@ fn http() {
     let mut load = example("http");
     load.args(["load", "--at", &server.address, "--requests", "50", "--connections", "4"]);
     assert!(output(load).starts_with("200 requests in "));
+}
+
+#[test]
+fn http_for_clients_that_know_tcp_only() {
+    let server = Server::start("http");
+    let proxy = ["proxy", "--listen", "127.0.0.1:0", "--at", &server.address];
+    let proxy = Server::run("http", &proxy);
+    let mut client = TcpStream::connect(&proxy.address).unwrap();
+    client.write_all(b"GET /hello HTTP/1.1\r\nhost: fabric\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\nhello over a fabric\n"), "{answer}");
 }

@@ -200,7 +200,9 @@ fn renewals_keep_a_lease() {
 
 #[test]
 fn memory_lent_unasked_and_passed_on() {
-    let (user, owner, third) = (node(|b| b), node(|b| b), node(|b| b));
+    // No timer of a connection that was made wakes the owner's thread in time by chance.
+    let owner = node(|b| b.connect_timeout(LONG));
+    let (user, third) = (node(|b| b), node(|b| b));
     block_on(async {
         let (a, b) = between(&user, &owner).await;
         let lent = b.lend(filled(&b, 64, 4), LONG, Access::REMOTE_READ).unwrap();
@@ -220,6 +222,7 @@ fn memory_lent_unasked_and_passed_on() {
 
         // The owner takes it back, and the holder hears of it.
         assert_eq!(*lent.take().unwrap(), [4; 64]);
+        eventually("the holder hears of it", || remote.end() == Some(LeaseEnd::Revoked));
         owner.pool().trim();
         let failed = b.lend(filled(&b, 64, 1), LONG, Access::LOCAL_WRITE).unwrap_err();
         assert_eq!(*failed.buffer, [1; 64]);
@@ -240,6 +243,50 @@ fn leases_end_with_their_connection() {
         assert!(matches!(b.request_remote(8, LONG).await, Err(Error::Disconnected(_))));
         assert!(matches!(b.borrowed().await, Err(Error::Disconnected(_))));
     });
+}
+
+#[test]
+fn requests_at_once_share_the_policy() {
+    let owner = lender(|policy| (policy.bytes, policy.leases) = (64 << 10, 5));
+    let user = node(|b| b);
+    let (a, _b) = block_on(between(&user, &owner));
+    for (len, most) in [(16 << 10, 4), (8, 5)] {
+        let ask = || block_on(a.request_remote(len, LONG)).ok();
+        let granted: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+            threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(granted.len(), most);
+        drop(granted);
+        eventually("all of it can be lent again", || {
+            block_on(a.request_remote(64 << 10, LONG)).is_ok()
+        });
+        eventually("and is given back", || {
+            owner.pool().metrics().in_use == user.pool().metrics().in_use
+        });
+    }
+}
+
+#[test]
+fn what_is_lent_while_the_connection_ends_comes_back() {
+    let (user, owner) = (node(|b| b), node(|b| b));
+    for round in 0..20 {
+        let (a, b) = block_on(between(&user, &owner));
+        std::thread::scope(|scope| {
+            scope.spawn(|| while block_on(a.request_remote(1 << 20, LONG)).is_ok() {});
+            scope.spawn(|| {
+                while let Ok(lent) = b.lend(filled(&b, 4096, 1), LONG, Access::REMOTE) {
+                    drop(lent);
+                }
+            });
+            std::thread::sleep(Duration::from_micros(round * 100));
+            if round % 2 == 0 { a.close() } else { b.close() }
+        });
+        drop((a, b));
+        for node in [&user, &owner] {
+            eventually("all memory is back", || node.pool().metrics().in_use == 0);
+        }
+    }
 }
 
 #[test]

@@ -9,10 +9,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use fabric::{Access, Catalog, Choice, DisconnectReason, Hints, RemoteRegion, Status};
 use fabric_async::{Buffer, Connection, Error, Node, Wait};
 use null::{Control, FILL, Link, NullProvider};
+
+const LONG: Duration = Duration::from_secs(30);
 
 struct Rig {
     conn: Connection,
@@ -123,7 +126,7 @@ fn a_future_dropped_in_flight_leaves_its_memory_to_the_operation() {
 #[test]
 #[cfg_attr(
     miri,
-    ignore = "what is forgotten keeps its node's thread, a leak to Miri: scripts/miri runs it alone"
+    ignore = "what is forgotten keeps its node's thread, a leak to Miri: see scripts/miri"
 )]
 fn a_future_forgotten_in_flight_keeps_its_memory_for_ever() {
     let rig = Rig::new();
@@ -243,4 +246,58 @@ fn buffers_are_plain_memory() {
     drop(ready(send).unwrap());
     drop(clone);
     assert_eq!(shared.try_into_buffer().unwrap().len(), 128);
+}
+
+#[test]
+#[cfg_attr(
+    miri,
+    ignore = "a node's thread may outlive its node by a moment, a leak to Miri: see scripts/miri"
+)]
+fn a_connection_that_ends_while_memory_is_lent_gives_it_back() {
+    let provider = NullProvider::new();
+    let control = provider.control();
+    let catalog = Catalog::empty().add(provider).unwrap();
+    let domain = catalog.open_with(&Choice::Auto, &Hints::default()).unwrap();
+    let builder = Node::builder().receives(2).max_message(256).send_depth(4);
+    let node = builder.wait(Wait::Blocking).build_on(&domain).unwrap();
+    let conn = fabric_async::block_on(node.connect("127.0.0.1:1")).unwrap();
+    let mut buffer = conn.alloc(64).unwrap();
+    buffer.fill(7);
+    let before = control.registrations();
+    // A registration that takes its time keeps nothing else waiting, the end of the connection neither.
+    let other = conn.clone();
+    control.on_register(move || {
+        assert!(other.lent(1).is_none());
+        other.close();
+        let refused = fabric_async::block_on(other.request_remote(8, LONG));
+        assert!(matches!(refused, Err(Error::Disconnected(_))), "{refused:?}");
+    });
+    let (say, hear) = std::sync::mpsc::channel();
+    std::thread::spawn(move || say.send(conn.lend(buffer, LONG, Access::REMOTE)));
+    let failed = hear.recv_timeout(LONG).expect("lending does not block").unwrap_err();
+    assert!(matches!(failed.error, Error::Disconnected(DisconnectReason::Local)), "{failed}");
+    assert_eq!(*failed.buffer, [7; 64]);
+    assert_eq!(control.registrations(), before);
+}
+
+#[test]
+#[cfg_attr(
+    miri,
+    ignore = "a node's thread may outlive its node by a moment, a leak to Miri: see scripts/miri"
+)]
+fn a_node_with_as_many_leased_connections_as_it_can_have_says_so() {
+    // Room for two endpoints of leases.
+    let provider = NullProvider::new().edit(|info| info.limits.cq_capacity = 64);
+    let catalog = Catalog::empty().add(provider).unwrap();
+    let domain = catalog.open_with(&Choice::Auto, &Hints::default()).unwrap();
+    let builder = Node::builder().receives(2).max_message(256).send_depth(4);
+    let node = builder.build_on(&domain).unwrap();
+    let connect = || fabric_async::block_on(node.connect("127.0.0.1:1"));
+    let _both = [connect().unwrap(), connect().unwrap()];
+    let error = connect().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "make connection: a node carries leases on at most 2 connections here: NodeBuilder::leases(false) takes none, \
+         or make another node"
+    );
 }

@@ -2,11 +2,12 @@
 //!
 //! Both ends are nodes of this process, made on the rig's domains.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::Future;
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use fabric_async::{Buffer, Connection, Error, Node, NodeBuilder, Wait, block_on};
+use futures_util::future::try_join;
 
 use crate::prelude::*;
 
@@ -91,7 +92,7 @@ impl Pair {
     fn between(rig: &Rig, from: &Node, to: &Node) -> Result<Self, Failed> {
         let pair = async {
             let listener = to.listen(rig.addr(rig.domain_b())).await?;
-            both(from.connect(listener.local_addr()), listener.accept()).await
+            try_join(from.connect(listener.local_addr()), listener.accept()).await
         };
         let (a, b) = block_on(pair)?;
         Ok(Pair { a, b })
@@ -111,35 +112,6 @@ impl Pair {
     }
 }
 
-/// Waits for both, or until one has failed.
-async fn both<A, B>(
-    a: impl Future<Output = AsyncResult<A>>,
-    b: impl Future<Output = AsyncResult<B>>,
-) -> AsyncResult<(A, B)> {
-    let (mut a, mut b) = (pin!(a), pin!(b));
-    let (mut left, mut right) = (None, None);
-    poll_fn(|cx| {
-        if left.is_none()
-            && let Poll::Ready(done) = a.as_mut().poll(cx)
-        {
-            left = Some(done?);
-        }
-        if right.is_none()
-            && let Poll::Ready(done) = b.as_mut().poll(cx)
-        {
-            right = Some(done?);
-        }
-        Poll::Ready(Ok(match (left.take(), right.take()) {
-            (Some(a), Some(b)) => (a, b),
-            (a, b) => {
-                (left, right) = (a, b);
-                return Poll::Pending;
-            }
-        }))
-    })
-    .await
-}
-
 /// A buffer with a pattern in it.
 fn filled(conn: &Connection, pattern: Pattern, len: usize) -> AsyncResult<Buffer> {
     let mut buffer = conn.alloc(len)?;
@@ -157,16 +129,16 @@ fn messages(rig: &Rig) -> Outcome {
                     let sent = from.send_with(filled(from, rig.pattern(i), len)?, i as u32).await?;
                     drop(sent);
                 }
-                Ok(())
+                AsyncResult::Ok(())
             };
             let receive = async {
                 let mut all = Vec::new();
                 for _ in LENGTHS {
                     all.push(to.recv().await?);
                 }
-                Ok(all)
+                AsyncResult::Ok(all)
             };
-            let ((), all) = block_on(both(send, receive))?;
+            let ((), all) = block_on(try_join(send, receive))?;
             for (i, message) in all.iter().enumerate() {
                 check_eq!(message.immediate, Some(i as u32), "{wait:?}: the order");
                 check_bytes!(message.to_vec(), rig.pattern(i).bytes(LENGTHS[i]), "{wait:?}: {i}");
@@ -224,7 +196,7 @@ fn buffers_come_back(rig: &Rig) -> Outcome {
     check_bytes!(failed.buffer.to_vec(), rig.pattern(0).bytes(1001), "the buffer of the refused");
     drop(failed);
     // That it was refused has harmed nothing.
-    block_on(both(async { Ok(a.send(a.alloc(1)?).await?) }, b.recv()))?;
+    block_on(try_join(async { AsyncResult::Ok(a.send(a.alloc(1)?).await?) }, b.recv()))?;
     b.close();
     let reason = block_on(a.closed());
     check_eq!(reason, DisconnectReason::Remote, "the end of the connection");
@@ -288,19 +260,18 @@ fn dropped_futures(rig: &Rig) -> Outcome {
     drop(jobs);
     // It still stands, and what comes now is not lost.
     for (from, to) in [(a, b), (b, a)] {
-        let last = async { Ok(from.send(filled(from, rig.pattern(0), 100)?).await?) };
+        let last = async { AsyncResult::Ok(from.send(filled(from, rig.pattern(0), 100)?).await?) };
         let until = async {
             loop {
                 let message = to.recv().await?;
-                if *message == *rig.pattern(0).bytes(100) {
-                    return Ok(());
-                }
+                // What others have left on its way comes before.
                 if message.iter().any(|byte| *byte != FILL) {
-                    return Ok::<_, Error>(());
+                    return AsyncResult::Ok(message);
                 }
             }
         };
-        block_on(both(last, until))?;
+        let (_, message) = block_on(try_join(last, until))?;
+        check_bytes!(message.to_vec(), rig.pattern(0).bytes(100), "the first that is not theirs");
     }
     let mut bytes = vec![0; LEN];
     lent.read_at(0, &mut bytes)?;

@@ -5,22 +5,25 @@
 //! this side hold is bounded: by the policy, by the depth of the endpoint, and by a bound on answers that it does not
 //! take, beyond which it is cut off.
 //!
-//! Locks: a control's state, then its endpoint's. Loans end, and wakers run, outside of it.
+//! Locks: a control's state, then its endpoint's. Loans begin and end, and wakers run, outside of it.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Completion, DisconnectReason, Domain, Endpoint, Op};
+use fabric::{Access, Completion, DisconnectReason, Domain, Endpoint, EndpointBuilder, Op};
 
+use super::held::{Held, Remote};
+use super::lent::{Lent, LoanState};
 use super::wire::{MOST, Word};
-use super::{Held, Lent, LoanState, Remote, after, nanos};
+use super::{after, nanos};
 use crate::block::Loan;
 use crate::buffer::Buffer;
 use crate::cargo::Piece;
 use crate::error::{Error, Failed, LeaseEnd, Refusal, Result};
 use crate::lane::Lane;
 use crate::line::{Line, Ticket};
+use crate::lock;
 use crate::node::{NodeInner, Promise};
 use crate::pool::Pool;
 
@@ -34,6 +37,12 @@ const OUTBOX: usize = 1024;
 const OFFERS: usize = 64;
 
 type Answer<T> = Arc<Promise<Result<T>>>;
+
+/// What one of these endpoints is made with.
+pub(crate) fn endpoint(builder: EndpointBuilder<'_>) -> EndpointBuilder<'_> {
+    let builder = builder.send_depth(DEPTH).send_segments(1).inject(fabric::MIN_INJECT);
+    builder.recv_depth(DEPTH).recv_segments(1)
+}
 
 pub(crate) struct Control {
     // Declared first: quiet before its buffers land.
@@ -57,7 +66,7 @@ struct Receives(Mutex<Vec<Option<Piece>>>);
 
 impl Receives {
     fn lock(&self) -> MutexGuard<'_, Vec<Option<Piece>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -74,14 +83,23 @@ struct State {
     next: u64,
     /// What this side lends.
     loans: HashMap<u64, Granted>,
-    /// Bytes of those that the peer asked for.
+    /// Bytes of those that the peer asked for, and how many they are, with the one that is being made.
     requested: u64,
+    asked: usize,
     /// What this side holds.
     held: HashMap<u64, Weak<Held>>,
     requests: HashMap<u64, (Instant, Answer<Remote>)>,
     renewals: HashMap<u64, Answer<Duration>>,
     offers: VecDeque<Remote>,
     over: bool,
+}
+
+impl State {
+    /// A lease that the peer asked for is no more, or was never made.
+    fn free(&mut self, len: u64) {
+        self.requested -= len;
+        self.asked -= 1;
+    }
 }
 
 struct Granted {
@@ -93,8 +111,7 @@ struct Granted {
 
 impl Control {
     pub(super) fn new(node: &Arc<NodeInner>, user: &Arc<Lane>) -> Result<Arc<Control>> {
-        let builder = node.endpoint_builder().send_depth(DEPTH).recv_depth(DEPTH);
-        let endpoint = builder.inject(fabric::MIN_INJECT).build(&node.control)?;
+        let endpoint = node.control_endpoint()?;
         let lane = Arc::new(Lane::default());
         node.enroll(endpoint.id(), &lane);
         let control = Arc::new(Control {
@@ -139,7 +156,7 @@ impl Control {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn reason(&self) -> DisconnectReason {
@@ -252,20 +269,25 @@ impl Control {
             let text = "a lease has at least one byte, and rights that a peer can have";
             return refuse(fabric::Error::invalid("lend", text).into(), buffer);
         }
-        let mut state = match self.begin() {
-            Ok(state) => state,
+        let lease = match self.begin() {
+            Ok(state) => state.next,
             Err(error) => return refuse(error, buffer),
         };
-        let lease = state.next;
         let (Some(block), len) = buffer.into_block() else {
             return refuse(Error::NotGranted(Refusal::Nothing), Buffer::empty());
         };
+        // Not under the lock: where much is registered it takes its time.
         let loan = match Loan::new(&self.domain, block, len, rights) {
             Ok(loan) => loan,
             Err((block, error)) => return refuse(error.into(), Buffer::new(block, len)),
         };
+        let mut state = self.state();
+        if state.over {
+            drop(state);
+            return refuse(Error::Disconnected(self.reason()), Buffer::new(loan.end(), len));
+        }
         let region = loan.region().remote();
-        let loan = LoanState::new(lease, len, loan);
+        let loan = LoanState::new(lease, len, loan, &self.node);
         let until = after(Instant::now(), time);
         state.loans.insert(lease, Granted { loan: loan.clone(), until, asked: false });
         self.say(&mut state, &Word::Lend { lease, time, region });
@@ -277,25 +299,40 @@ impl Control {
         Ok(Lent { loan })
     }
 
-    fn grant(&self, state: &mut State, id: u64, len: u64, time: Duration, rights: Access) -> Word {
-        let why = match self.try_grant(state, id, len, time, rights) {
-            Ok(word) => return word,
-            Err(why) => why,
+    /// Grants a request, or says why not.
+    fn grant(&self, id: u64, len: u64, time: Duration, rights: Access) {
+        let rights = if rights.is_empty() { self.policy.rights } else { rights };
+        let len = len.max(1).checked_next_multiple_of(8).unwrap_or(u64::MAX);
+        let (lease, loan) = match self.reserve(len, time, rights) {
+            Ok(lease) => (lease, self.make_loan(len, rights)),
+            Err(why) => return self.say(&mut self.state(), &Word::Refuse { id, why }),
         };
-        Word::Refuse { id, why }
+        let loan = loan.map(|(loan, size)| {
+            let region = loan.region().remote();
+            (LoanState::new(lease, size, loan, &self.node), region)
+        });
+        // Unlocked before the loan ends, which it does if nobody can be told of it any more.
+        let mut state = self.state();
+        if state.over {
+            return;
+        }
+        let word = match &loan {
+            Ok((loan, region)) => {
+                let (loan, until) = (loan.clone(), after(Instant::now(), time));
+                state.loans.insert(lease, Granted { loan, until, asked: true });
+                Word::Grant { id, lease, time, region: *region }
+            }
+            Err(why) => {
+                state.free(len);
+                Word::Refuse { id, why: *why }
+            }
+        };
+        self.say(&mut state, &word);
     }
 
-    fn try_grant(
-        &self,
-        state: &mut State,
-        id: u64,
-        len: u64,
-        time: Duration,
-        rights: Access,
-    ) -> Result<Word, Refusal> {
+    /// Keeps the policy's room for a lease, and gives its number.
+    fn reserve(&self, len: u64, time: Duration, rights: Access) -> Result<u64, Refusal> {
         let policy = &self.policy;
-        let rights = if rights.is_empty() { policy.rights } else { rights };
-        let len = len.max(1).checked_next_multiple_of(8).unwrap_or(u64::MAX);
         if policy.bytes == 0 || policy.rights.is_empty() {
             return Err(Refusal::Nothing);
         }
@@ -305,38 +342,41 @@ impl Control {
         if time > policy.longest {
             return Err(Refusal::TooLong { most: policy.longest });
         }
+        let mut state = self.state();
         if state.requested.checked_add(len).is_none_or(|sum| sum > policy.bytes) {
             return Err(Refusal::TooMuch { most: policy.bytes });
         }
-        if state.loans.values().filter(|granted| granted.asked).count() >= policy.leases {
+        if state.asked >= policy.leases {
             return Err(Refusal::TooMany);
         }
+        state.requested += len;
+        state.asked += 1;
+        state.next += 1;
+        Ok(state.next)
+    }
+
+    /// Registers memory for a peer. Not under the lock: where it is much it takes its time.
+    fn make_loan(&self, len: u64, rights: Access) -> Result<(Loan, usize), Refusal> {
         // Zeroed: what others left in it is not for this peer.
         let size = usize::try_from(len).map_err(|_| Refusal::NoMemory)?;
         let buffer = self.pool.alloc_zeroed(size).map_err(|_| Refusal::NoMemory)?;
         let (block, _) = buffer.into_block();
         let block = block.ok_or(Refusal::NoMemory)?;
-        let loan = match Loan::new(&self.domain, block, size, rights) {
-            Ok(loan) => loan,
+        match Loan::new(&self.domain, block, size, rights) {
+            Ok(loan) => Ok((loan, size)),
             Err((block, error)) => {
                 drop(Buffer::new(block, 0));
                 log::warn!("fabric-async: nothing lent: {error}");
-                return Err(Refusal::NoMemory);
+                Err(Refusal::NoMemory)
             }
-        };
-        state.next += 1;
-        let (lease, region) = (state.next, loan.region().remote());
-        let (loan, until) = (LoanState::new(lease, size, loan), after(Instant::now(), time));
-        state.requested += len;
-        state.loans.insert(lease, Granted { loan, until, asked: true });
-        Ok(Word::Grant { id, lease, time, region })
+        }
     }
 
     /// Takes a loan out of the books; the caller ends it outside the lock.
     fn strike(state: &mut State, lease: u64) -> Option<Arc<LoanState>> {
         let Granted { loan, asked, .. } = state.loans.remove(&lease)?;
         if asked {
-            state.requested -= loan.len as u64;
+            state.free(loan.len as u64);
         }
         Some(loan)
     }
@@ -354,8 +394,8 @@ impl Control {
         let mut state = self.state();
         match word {
             Word::Request { id, len, time, rights } => {
-                let answer = self.grant(&mut state, id, len, time, rights);
-                self.say(&mut state, &answer);
+                drop(state);
+                self.grant(id, len, time, rights);
             }
             Word::Renew { id, lease, time } => {
                 let most = self.policy.longest;

@@ -13,7 +13,7 @@ mod store;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use fabric::Domain;
@@ -22,6 +22,7 @@ use crate::block::{Block, Extent};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::line::{Line, Ticket};
+use crate::lock;
 use class::{block_len, blocks_of, cached, cached_classes, class_of};
 use store::Store;
 
@@ -73,6 +74,17 @@ impl Default for PoolOptions {
 }
 
 /// What a pool does and did.
+///
+/// ```
+/// let node = fabric_async::Node::builder().build()?;
+/// for _ in 0..100 {
+///     node.pool().alloc(1000)?;
+/// }
+/// let metrics = node.pool().metrics();
+/// assert_eq!((metrics.allocations, metrics.registrations), (100, 1)); // memory is registered once
+/// assert_eq!((metrics.in_use, metrics.refusals), (0, 0));
+/// # Ok::<(), fabric_async::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolMetrics {
@@ -122,10 +134,6 @@ pub(crate) struct Home {
     deregistrations: AtomicU64,
     waits: AtomicU64,
     refusals: AtomicU64,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Threads are numbered as they come, so that few share a cache.
@@ -330,6 +338,17 @@ impl Pool {
     /// A buffer of `len` bytes, now or not at all. What is in it is what its last user left: bytes of this process, so
     /// write all that you send, or take [`alloc_zeroed`](Pool::alloc_zeroed).
     ///
+    /// ```
+    /// use fabric_async::{Error, Node};
+    ///
+    /// let node = Node::builder().pool_bytes(1 << 20).build()?;
+    /// let mut buffer = node.pool().alloc(100)?;
+    /// buffer.fill(7);
+    /// assert_eq!(*buffer, [7; 100]);
+    /// assert!(matches!(node.pool().alloc(2 << 20), Err(Error::PoolExhausted { .. })));
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `PoolExhausted` at the bound; a `NoMemory` of the fabric if the system refuses to register more.
     #[inline]
@@ -345,6 +364,13 @@ impl Pool {
 
     /// As [`alloc`](Pool::alloc), all bytes zero.
     ///
+    /// ```
+    /// let node = fabric_async::Node::shared()?;
+    /// drop(node.pool().alloc_from(b"secret")?);
+    /// assert_eq!(*node.pool().alloc_zeroed(6)?, [0; 6]);
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`alloc`](Pool::alloc).
     pub fn alloc_zeroed(&self, len: usize) -> Result<Buffer> {
@@ -354,6 +380,12 @@ impl Pool {
     }
 
     /// A buffer with these bytes in it.
+    ///
+    /// ```
+    /// let buffer = fabric_async::Node::shared()?.pool().alloc_from(b"hello")?;
+    /// assert_eq!(*buffer, *b"hello");
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`alloc`](Pool::alloc).
@@ -387,11 +419,29 @@ impl Pool {
     }
 
     /// Deregisters everything that is not in use.
+    ///
+    /// ```
+    /// let node = fabric_async::Node::builder().build()?;
+    /// drop(node.pool().alloc(1000)?);
+    /// assert!(node.pool().metrics().registered_bytes > 0); // kept for the next one
+    /// node.pool().trim();
+    /// assert_eq!(node.pool().metrics().registered_bytes, 0);
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     pub fn trim(&self) {
         self.home().reclaim();
     }
 
     /// What it does and did. The numbers are of about one moment.
+    ///
+    /// ```
+    /// let node = fabric_async::Node::builder().build()?;
+    /// let buffers = [node.pool().alloc(64)?, node.pool().alloc(100_000)?];
+    /// assert_eq!(node.pool().metrics().in_use, 2);
+    /// drop(buffers);
+    /// assert_eq!(node.pool().metrics().in_use, 0);
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
     pub fn metrics(&self) -> PoolMetrics {
         let home = self.home();
         let mut metrics = PoolMetrics {
@@ -421,6 +471,17 @@ impl std::fmt::Debug for Pool {
 }
 
 /// A buffer that waits for memory: see [`Pool::alloc_wait`].
+///
+/// ```
+/// use fabric_async::{AllocWait, Node, block_on};
+///
+/// let node = Node::builder().pool_bytes(1 << 20).build()?;
+/// let all = node.pool().alloc(1 << 20)?;
+/// let waiting: AllocWait = node.pool().alloc_wait(64);
+/// drop(all);
+/// assert_eq!(block_on(waiting)?.len(), 64);
+/// # Ok::<(), fabric_async::Error>(())
+/// ```
 #[must_use = "futures do nothing unless awaited"]
 #[derive(Debug)]
 pub struct AllocWait {

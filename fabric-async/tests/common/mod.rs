@@ -3,41 +3,13 @@
 #![allow(dead_code, unreachable_pub)] // each test program uses its part
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
-
 use fabric::{Access, Region, RemoteRegion};
 use fabric_async::{Connection, Listener, Node, NodeBuilder};
+use futures_util::future::join;
 
 /// Where tests listen: loopback, or the address that a guest with an RDMA device says.
 pub fn address() -> String {
     std::env::var("FABRIC_TEST_ADDRESS").unwrap_or_else(|_| "127.0.0.1".to_owned()) + ":0"
-}
-
-pub async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
-    let (mut a, mut b) = (pin!(a), pin!(b));
-    let (mut left, mut right) = (None, None);
-    poll_fn(move |cx| {
-        if left.is_none()
-            && let Poll::Ready(done) = a.as_mut().poll(cx)
-        {
-            left = Some(done);
-        }
-        if right.is_none()
-            && let Poll::Ready(done) = b.as_mut().poll(cx)
-        {
-            right = Some(done);
-        }
-        match (left.take(), right.take()) {
-            (Some(a), Some(b)) => Poll::Ready((a, b)),
-            (a, b) => {
-                (left, right) = (a, b);
-                Poll::Pending
-            }
-        }
-    })
-    .await
 }
 
 /// Two ends of a connection: the one that connected first.
@@ -50,7 +22,7 @@ pub async fn between(from: &Node, to: &Node) -> (Connection, Connection) {
     // Each fails for itself: what one end waits for may never come if the other one could not even begin.
     let connect = async { from.connect(listener.local_addr()).await.unwrap() };
     let accept = async { listener.accept().await.unwrap() };
-    both(connect, accept).await
+    join(connect, accept).await
 }
 
 pub fn node(settings: impl FnOnce(NodeBuilder) -> NodeBuilder) -> Node {

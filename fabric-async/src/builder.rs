@@ -1,0 +1,475 @@
+//! What a node is made with: every setting, its default, and the checks of all of them.
+
+use std::time::Duration;
+
+use fabric::{Catalog, Choice, CqAttr, Domain, EndpointAttr, EndpointBuilder, Hints, ListenerAttr};
+
+use crate::driver::Wait;
+use crate::error::Result;
+use crate::lease::LeasePolicy;
+use crate::link::LinkSettings;
+use crate::node::Node;
+use crate::pool::PoolOptions;
+
+/// What a node and its connections are made with.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) pool: PoolOptions,
+    pub(crate) link: LinkSettings,
+    pub(crate) policy: LeasePolicy,
+    /// Whether connections get a second one, for leases.
+    pub(crate) leases: bool,
+    pub(crate) backlog: usize,
+    pub(crate) wait: Wait,
+    capacity: Option<usize>,
+    pub(crate) send_depth: usize,
+    send_segments: usize,
+    connect_timeout: Option<Duration>,
+    liveness: Option<Option<Duration>>,
+    attr: Option<EndpointAttr>,
+}
+
+/// Makes a [`Node`]. Every setting has a default that suits most.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # use fabric_async::{Node, Wait};
+/// let node = Node::builder()
+///     .wait(Wait::Busy)
+///     .pool_bytes(256 << 20)
+///     .max_message(1 << 20)
+///     .receives(8)
+///     .build()?;
+/// # doc::pair_on(&node, async |conn, peer| {
+/// assert_eq!(conn.max_message(), 1 << 20);
+/// assert!(node.pool().metrics().registered_bytes >= 2 * 8 << 20); // the receives of both ends
+/// assert!(node.pool().alloc(256 << 20).is_err()); // so not as much is left
+/// # Ok(()) });
+/// # Ok::<(), fabric_async::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing is made until `build`"]
+pub struct NodeBuilder {
+    hints: Hints,
+    choice: Option<Choice>,
+    options: Options,
+}
+
+impl Default for NodeBuilder {
+    fn default() -> Self {
+        NodeBuilder {
+            hints: Hints::default(),
+            choice: None,
+            options: Options {
+                pool: PoolOptions::default(),
+                link: LinkSettings { receives: 16, max_message: 64 << 10, notifications: 1024 },
+                policy: LeasePolicy::default(),
+                leases: true,
+                backlog: 128,
+                wait: Wait::default(),
+                capacity: None,
+                send_depth: 128,
+                send_segments: 4,
+                connect_timeout: None,
+                liveness: None,
+                attr: None,
+            },
+        }
+    }
+}
+
+impl NodeBuilder {
+    /// What the device must offer: provider, device, address, limits.
+    ///
+    /// ```
+    /// use fabric::Hints;
+    /// use fabric_async::Node;
+    ///
+    /// let here = [127, 0, 0, 1].into();
+    /// let node = Node::builder().hints(Hints { address: Some(here), ..Hints::default() }).build()?;
+    /// assert!(node.domain().info().addresses.contains(&here));
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn hints(mut self, hints: Hints) -> Self {
+        self.hints = hints;
+        self
+    }
+
+    /// The providers to choose from, instead of what `FABRIC_PROVIDER` says.
+    ///
+    /// ```
+    /// let node = fabric_async::Node::builder().choice(fabric::Choice::only("tcp")).build()?;
+    /// assert_eq!(node.domain().provider(), "tcp");
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn choice(mut self, choice: Choice) -> Self {
+        self.choice = Some(choice);
+        self
+    }
+
+    /// How futures wait; default [`Wait::Adaptive`].
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// use fabric_async::{Node, Wait};
+    ///
+    /// let node = Node::builder().wait(Wait::Blocking).build()?;
+    /// # doc::pair_on(&node, async |conn, peer| {
+    /// conn.send(conn.node().pool().alloc_from(b"no hurry")?).await?;
+    /// assert_eq!(*peer.recv().await?, *b"no hurry");
+    /// # Ok(()) });
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.options.wait = wait;
+        self
+    }
+
+    /// Most bytes that the pool registers; at least 1 MiB, default 1 GiB.
+    ///
+    /// ```
+    /// let node = fabric_async::Node::builder().pool_bytes(4 << 20).build()?;
+    /// let most = node.pool().alloc(4 << 20)?;
+    /// assert!(node.pool().alloc(1).is_err());
+    /// # drop(most);
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn pool_bytes(mut self, bytes: usize) -> Self {
+        self.options.pool.bytes = bytes;
+        self
+    }
+
+    /// Bytes without use that the pool keeps registered; default 64 MiB.
+    ///
+    /// ```
+    /// let node = fabric_async::Node::builder().pool_keep(0).build()?;
+    /// drop(node.pool().alloc(1 << 20)?);
+    /// assert_eq!(node.pool().metrics().registered_bytes, 0);
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn pool_keep(mut self, bytes: usize) -> Self {
+        self.options.pool.keep = bytes;
+        self
+    }
+
+    /// Room of the completion queue that all connections share: each takes its send depth and its receives of it, and is
+    /// refused if there is not as much. Default: 32768, or what the device has.
+    ///
+    /// ```
+    /// use fabric_async::{Error, Node, block_on};
+    ///
+    /// let node = Node::builder().completions(100).send_depth(128).build()?;
+    /// let listener = block_on(node.listen("127.0.0.1:0"))?;
+    /// let error = block_on(node.connect(listener.local_addr())).unwrap_err(); // there is no room for it
+    /// assert!(matches!(error, Error::Fabric(fabric::Error::InvalidArgument(_))), "{error}");
+    /// assert!(error.to_string().contains("completions(144)")); // as 16 receives need room too
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn completions(mut self, room: usize) -> Self {
+        self.options.capacity = Some(room);
+        self
+    }
+
+    /// Operations of one connection that are under way at a time; more wait their turn. Default 128.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # use fabric_async::Node;
+    /// // Room for two connections of 10 operations and 16 receives.
+    /// let node = Node::builder().send_depth(10).completions(52).build()?;
+    /// # doc::pair_on(&node, async |conn, peer| {
+    /// assert_eq!(conn.end(), None);
+    /// assert!(conn.node().connect(conn.local_addr().unwrap()).await.is_err()); // but for no third
+    /// # Ok(()) });
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn send_depth(mut self, operations: usize) -> Self {
+        self.options.send_depth = operations;
+        self
+    }
+
+    /// Buffers in a row that one operation takes (`Vec<Buffer>`); default 4.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # use fabric_async::Node;
+    /// let node = Node::builder().segments(6).build()?;
+    /// # doc::pair_on(&node, async |conn, peer| {
+    /// let six = (0..6).map(|_| conn.alloc(10)).collect::<Result<Vec<_>, _>>()?;
+    /// conn.send(six).await?;
+    /// assert_eq!(peer.recv().await?.len(), 60);
+    /// # Ok(()) });
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn segments(mut self, segments: usize) -> Self {
+        self.options.send_segments = segments;
+        self
+    }
+
+    /// Messages of one connection that may arrive before the application takes one; more stay with the sender, which waits.
+    /// Each takes [`max_message`](NodeBuilder::max_message) bytes of the pool. Default 16.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # use fabric_async::Node;
+    /// let node = Node::builder().receives(8).leases(false).build()?;
+    /// # doc::pair_on(&node, async |conn, peer| {
+    /// // Both ends of a connection are on this node.
+    /// assert_eq!(node.pool().metrics().in_use, 2 * 8);
+    /// # Ok(()) });
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn receives(mut self, messages: usize) -> Self {
+        self.options.link.receives = messages;
+        self
+    }
+
+    /// The longest message that connections receive; the peer learns it when it connects. Default 64 KiB.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # use fabric_async::Node;
+    /// let node = Node::builder().max_message(1 << 20).build()?;
+    /// # doc::pair_on(&node, async |conn, peer| {
+    /// assert_eq!(conn.max_message(), 1 << 20);
+    /// conn.send(conn.alloc(1 << 20)?).await?;
+    /// assert_eq!(peer.recv().await?.len(), 1 << 20);
+    /// # Ok(()) });
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn max_message(mut self, bytes: usize) -> Self {
+        self.options.link.max_message = bytes;
+        self
+    }
+
+    /// Notifications of one connection that wait for the application before the peer has to; at least the
+    /// [`receives`](NodeBuilder::receives), default 1024.
+    ///
+    /// ```
+    /// use fabric_async::Node;
+    ///
+    /// assert!(Node::builder().receives(16).notifications(16).build().is_ok());
+    /// assert!(Node::builder().receives(16).notifications(15).build().is_err());
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn notifications(mut self, notifications: usize) -> Self {
+        self.options.link.notifications = notifications;
+        self
+    }
+
+    /// How long connecting and accepting may take, at most 1 h; default 5 s, or `FABRIC_CONNECT_TIMEOUT_MS`.
+    ///
+    /// ```
+    /// use fabric_async::{Error, Node, block_on};
+    /// use std::time::Duration;
+    ///
+    /// let node = Node::builder().connect_timeout(Duration::from_millis(5)).build()?;
+    /// let listener = block_on(node.listen("127.0.0.1:0"))?; // nobody accepts there
+    /// let error = block_on(node.connect(listener.local_addr())).unwrap_err();
+    /// assert!(matches!(error, Error::Fabric(fabric::Error::TimedOut)), "{error}");
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.options.connect_timeout = Some(timeout);
+        self
+    }
+
+    /// A dead peer host is noticed within three of these, 1 s to 1 h; `None` turns it off. Default 10 s, or
+    /// `FABRIC_LIVENESS_S`.
+    ///
+    /// ```
+    /// use fabric_async::{Error, Node};
+    /// use std::time::Duration;
+    ///
+    /// assert!(Node::builder().liveness(Some(Duration::from_secs(1))).build().is_ok());
+    /// let error = Node::builder().liveness(Some(Duration::from_millis(999))).build().unwrap_err();
+    /// assert!(matches!(error, Error::Fabric(fabric::Error::InvalidArgument(_))), "{error}");
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn liveness(mut self, interval: Option<Duration>) -> Self {
+        self.options.liveness = Some(interval);
+        self
+    }
+
+    /// All that endpoints can be told otherwise: source address, traffic class, path. The settings above go before it.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # use fabric_async::Node;
+    /// let mut attr = fabric::EndpointAttr::default();
+    /// attr.source = Some([127, 0, 0, 1].into());
+    /// let node = Node::builder().endpoint(attr).build()?;
+    /// # doc::pair_on(&node, async |conn, peer| {
+    /// assert_eq!(peer.peer_addr().unwrap().ip().to_string(), "127.0.0.1");
+    /// # Ok(()) });
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn endpoint(mut self, attr: EndpointAttr) -> Self {
+        self.options.attr = Some(attr);
+        self
+    }
+
+    /// Peers that may wait at a listener; default 128.
+    ///
+    /// ```
+    /// use fabric_async::{Node, block_on};
+    ///
+    /// let node = Node::builder().backlog(1).build()?;
+    /// assert!(block_on(node.listen("127.0.0.1:0")).is_ok());
+    /// assert!(Node::builder().backlog(usize::MAX).build().is_err()); // no device has as many
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn backlog(mut self, peers: usize) -> Self {
+        self.options.backlog = peers;
+        self
+    }
+
+    /// What peers may borrow of this process's memory.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// use fabric_async::{LeasePolicy, Node};
+    ///
+    /// let mut policy = LeasePolicy::default();
+    /// policy.bytes = 4096;
+    /// let node = Node::builder().lend(policy).build()?;
+    /// # doc::pair_on(&node, async |conn, peer| {
+    /// # let time = std::time::Duration::from_secs(30);
+    /// assert!(conn.request_remote(4097, time).await.is_err());
+    /// assert!(conn.request_remote(4096, time).await.is_ok());
+    /// # Ok(()) });
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn lend(mut self, policy: LeasePolicy) -> Self {
+        self.options.policy = policy;
+        self
+    }
+
+    /// Whether connections carry leases at all; default yes. Without, one endpoint a connection is enough, and memory is
+    /// only reached by descriptors of the poll API that applications ship themselves.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// use fabric_async::{Error, Node, Refusal};
+    ///
+    /// let node = Node::builder().leases(false).build()?;
+    /// # doc::pair_on(&node, async |conn, peer| {
+    /// let refused = conn.request_remote(64, std::time::Duration::from_secs(30)).await;
+    /// assert!(matches!(refused, Err(Error::NotGranted(Refusal::Off))));
+    /// # Ok(()) });
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn leases(mut self, on: bool) -> Self {
+        self.options.leases = on;
+        self
+    }
+
+    /// Opens the device that suits best, and makes the node.
+    ///
+    /// ```
+    /// use fabric_async::{Error, Node};
+    ///
+    /// assert!(Node::builder().receives(4).build().is_ok());
+    /// let error = Node::builder().receives(0).build().unwrap_err();
+    /// assert!(matches!(error, Error::Fabric(fabric::Error::InvalidArgument(_))), "{error}");
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The fabric's: `NoProvider` with the reasons; `InvalidArgument` for a setting beyond the device's limits, which it
+    /// names, and `Unsupported` for one that the device does not take.
+    pub fn build(self) -> Result<Node> {
+        let catalog = Catalog::builtin();
+        let domain = match &self.choice {
+            Some(choice) => catalog.open_with(choice, &self.hints)?,
+            None => catalog.open(&self.hints)?,
+        };
+        self.build_on(&domain)
+    }
+
+    /// Makes the node on a domain that is open already.
+    ///
+    /// ```
+    /// use fabric::{Domain, Hints};
+    ///
+    /// let domain = Domain::open(&Hints::default())?;
+    /// let node = fabric_async::Node::builder().build_on(&domain)?;
+    /// assert_eq!(node.domain().device(), domain.device());
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`build`](NodeBuilder::build).
+    pub fn build_on(self, domain: &Domain) -> Result<Node> {
+        self.options.check(domain)?;
+        Node::new(domain, self.options)
+    }
+}
+
+impl Options {
+    fn check(&self, domain: &Domain) -> Result<()> {
+        let bad = |text: String| Err(fabric::Error::invalid("make node", text).into());
+        let LinkSettings { receives, max_message, notifications } = self.link;
+        let most = domain.info().limits.message.min(u64::from(u32::MAX)) as usize;
+        if self.pool.bytes < 1 << 20 {
+            return bad(format!("pool_bytes {} is less than 1 MiB", self.pool.bytes));
+        }
+        if !(1..=most).contains(&max_message) {
+            return bad(format!("max_message {max_message} is not in 1..={most}"));
+        }
+        if notifications < receives {
+            return bad(format!(
+                "{receives} receives and {notifications} notifications: there must be as many"
+            ));
+        }
+        self.endpoint(domain).check().map_err(in_our_words)?;
+        self.listener().check(domain.info())?;
+        self.queue(domain).check(domain.info()).map_err(in_our_words)?;
+        self.policy.check()
+    }
+
+    /// What a connection's endpoint is made with.
+    pub(crate) fn endpoint<'a>(&self, domain: &'a Domain) -> EndpointBuilder<'a> {
+        let builder = self.any_endpoint(domain).send_depth(self.send_depth);
+        let builder = builder.recv_depth(self.link.receives);
+        builder.send_segments(self.send_segments).recv_segments(1)
+    }
+
+    /// What all endpoints of the node have in common.
+    pub(crate) fn any_endpoint<'a>(&self, domain: &'a Domain) -> EndpointBuilder<'a> {
+        let mut builder = domain.endpoint();
+        if let Some(attr) = &self.attr {
+            builder = builder.attr(attr.clone());
+        }
+        if let Some(timeout) = self.connect_timeout {
+            builder = builder.connect_timeout(timeout);
+        }
+        if let Some(interval) = self.liveness {
+            builder = builder.liveness(interval);
+        }
+        builder
+    }
+
+    /// What listeners are made with.
+    pub(crate) fn listener(&self) -> ListenerAttr {
+        let mut attr = ListenerAttr::default();
+        attr.backlog = self.backlog;
+        attr
+    }
+
+    /// What the completion queue is made with.
+    pub(crate) fn queue(&self, domain: &Domain) -> CqAttr {
+        CqAttr::new(self.capacity.unwrap_or(32_768.min(domain.info().limits.cq_capacity)))
+    }
+}
+
+/// A refusal of the fabric's, with the names that the settings have here.
+fn in_our_words(error: fabric::Error) -> fabric::Error {
+    let fabric::Error::InvalidArgument(mut failure) = error else { return error };
+    for (theirs, ours) in
+        [("recv_depth", "receives"), ("send_segments", "segments"), ("capacity", "completions")]
+    {
+        failure.detail = failure.detail.replace(theirs, ours);
+    }
+    fabric::Error::InvalidArgument(failure)
+}

@@ -1,0 +1,268 @@
+//! The owner's side of a lease: its memory, which a peer reaches until the lease ends.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::block::{Block, Loan};
+use crate::buffer::Buffer;
+use crate::error::{Error, Result};
+use crate::lock;
+use crate::node::NodeInner;
+
+/// Memory of this side that a peer has a lease on.
+///
+/// Its bytes can change at any time, so they are copied in and out, never referred to. When the lease has ended they
+/// are this side's alone: [`take`](Lent::take) then gives the [`Buffer`]. Clones are the same memory.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// use fabric::Access;
+/// use std::time::Duration;
+///
+/// let lent = conn.lend(conn.alloc(64)?, Duration::from_secs(30), Access::REMOTE).unwrap();
+/// let remote = peer.borrowed().await?;
+/// peer.write(peer.node().pool().alloc_from(&[1; 8])?, remote.at(8)).delivered().await?;
+/// assert_eq!(lent.get::<u64>(8)?, 0x0101_0101_0101_0101);
+/// let buffer = lent.take()?; // the lease ends; no byte changes any more
+/// assert_eq!(buffer[8..16], [1; 8]);
+/// # Ok(()) });
+/// ```
+#[derive(Clone)]
+pub struct Lent {
+    pub(crate) loan: Arc<LoanState>,
+}
+
+pub(crate) struct LoanState {
+    lease: u64,
+    pub(super) len: usize,
+    /// Whose thread keeps the books.
+    node: Weak<NodeInner>,
+    /// Whether it has not ended, so that nobody waits for one who ends it, or copies, to see that.
+    out: AtomicBool,
+    memory: Mutex<LentMemory>,
+}
+
+enum LentMemory {
+    Out(Loan),
+    Back(Block),
+    Taken,
+}
+
+impl LoanState {
+    pub(super) fn new(lease: u64, len: usize, loan: Loan, node: &Weak<NodeInner>) -> Arc<Self> {
+        let (memory, node) = (Mutex::new(LentMemory::Out(loan)), node.clone());
+        Arc::new(LoanState { lease, len, node, out: true.into(), memory })
+    }
+
+    fn memory(&self) -> std::sync::MutexGuard<'_, LentMemory> {
+        lock(&self.memory)
+    }
+
+    /// Whether it has not ended, and the application has not taken it back.
+    pub(super) fn is_out(&self) -> bool {
+        self.out.load(Ordering::Acquire)
+    }
+
+    /// Ends the lease: when it has returned, no peer reads or changes a byte.
+    pub(super) fn end(&self) {
+        let mut memory = self.memory();
+        *memory = match std::mem::replace(&mut *memory, LentMemory::Taken) {
+            LentMemory::Out(loan) => LentMemory::Back(loan.end()),
+            other => other,
+        };
+        self.out.store(false, Ordering::Release);
+    }
+}
+
+impl Drop for LoanState {
+    fn drop(&mut self) {
+        self.end();
+        if let LentMemory::Back(block) = std::mem::replace(&mut *self.memory(), LentMemory::Taken) {
+            drop(Buffer::new(block, 0));
+        }
+    }
+}
+
+impl Lent {
+    /// By which the peer names it: [`Remote::id`](super::Remote::id).
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let lent = conn.lend(conn.alloc(64)?, std::time::Duration::from_secs(30), fabric::Access::REMOTE)?;
+    /// assert_eq!(lent.id(), peer.borrowed().await?.id());
+    /// # Ok(()) });
+    /// ```
+    pub fn id(&self) -> u64 {
+        self.loan.lease
+    }
+
+    /// Bytes.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let lent = conn.lend(conn.alloc(64)?, std::time::Duration::from_secs(30), fabric::Access::REMOTE)?;
+    /// assert_eq!(lent.len(), 64);
+    /// # Ok(()) });
+    /// ```
+    #[allow(clippy::len_without_is_empty)] // a lease is never empty
+    pub fn len(&self) -> usize {
+        self.loan.len
+    }
+
+    /// Whether the peer can still reach it.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let lent = conn.lend(conn.alloc(64)?, std::time::Duration::from_secs(30), fabric::Access::REMOTE)?;
+    /// assert!(lent.is_out());
+    /// lent.take()?;
+    /// assert!(!lent.is_out());
+    /// # Ok(()) });
+    /// ```
+    pub fn is_out(&self) -> bool {
+        self.loan.is_out()
+    }
+
+    /// Copies bytes out of it. Which of a peer's bytes are seen while it writes is not defined.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let text = conn.node().pool().alloc_from(b"borrowed")?;
+    /// let lent = conn.lend(text, std::time::Duration::from_secs(30), fabric::Access::REMOTE_READ)?;
+    /// let mut bytes = [0; 3];
+    /// lent.read_at(1, &mut bytes)?;
+    /// assert_eq!(&bytes, b"orr");
+    /// assert!(lent.read_at(6, &mut bytes).is_err()); // beyond its end
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// The fabric's `InvalidArgument` if the range does not fit, `InvalidState` if its buffer was taken.
+    pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        match &*self.loan.memory() {
+            LentMemory::Out(loan) => Ok(loan.region().read_at(offset, bytes)?),
+            LentMemory::Back(block) => {
+                let end = offset.checked_add(bytes.len());
+                let from = end.and_then(|end| block.bytes()[..self.loan.len].get(offset..end));
+                bytes.copy_from_slice(from.ok_or_else(|| self.misfit(offset, bytes.len()))?);
+                Ok(())
+            }
+            LentMemory::Taken => Err(taken()),
+        }
+    }
+
+    /// Copies bytes into it.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// peer.lent(remote.id()).unwrap().write_at(8, b"hello")?;
+    /// assert_eq!(*conn.read(conn.alloc(5)?, remote.at(8)).await?, *b"hello");
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`read_at`](Lent::read_at).
+    pub fn write_at(&self, offset: usize, bytes: &[u8]) -> Result<()> {
+        match &mut *self.loan.memory() {
+            LentMemory::Out(loan) => Ok(loan.region().write_at(offset, bytes)?),
+            LentMemory::Back(block) => {
+                let end = offset.checked_add(bytes.len());
+                let len = self.loan.len;
+                let to = end.and_then(|end| block.bytes_mut()[..len].get_mut(offset..end));
+                to.ok_or_else(|| self.misfit(offset, bytes.len()))?.copy_from_slice(bytes);
+                Ok(())
+            }
+            LentMemory::Taken => Err(taken()),
+        }
+    }
+
+    /// A value in it.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// conn.write(conn.node().pool().alloc_from(&[1; 8])?, remote.at(8)).delivered().await?;
+    /// assert_eq!(peer.lent(remote.id()).unwrap().get::<u64>(8)?, 0x0101_0101_0101_0101);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`read_at`](Lent::read_at).
+    pub fn get<T: FromBytes + IntoBytes>(&self, offset: usize) -> Result<T> {
+        let mut value = T::new_zeroed();
+        self.read_at(offset, value.as_mut_bytes())?;
+        Ok(value)
+    }
+
+    /// Puts a value into it.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// peer.lent(remote.id()).unwrap().put(8, &7u64)?;
+    /// assert_eq!(conn.fetch_add(remote.at(8), 1).await?, 7);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`read_at`](Lent::read_at).
+    pub fn put<T: IntoBytes + Immutable>(&self, offset: usize, value: &T) -> Result<()> {
+        self.write_at(offset, value.as_bytes())
+    }
+
+    #[cold]
+    fn misfit(&self, offset: usize, len: usize) -> Error {
+        let text =
+            format!("{len} bytes at offset {offset} do not fit {} that are lent", self.len());
+        fabric::Error::invalid("lent", text).into()
+    }
+
+    /// Ends the lease, if it has not ended, and takes the memory as a buffer, without a copy. An operation of the peer
+    /// that is on its way then fails and ends the connection; so agree on it first.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let text = conn.node().pool().alloc_from(b"mine")?;
+    /// let lent = conn.lend(text, std::time::Duration::from_secs(30), fabric::Access::REMOTE_READ)?;
+    /// assert_eq!(*lent.take()?, *b"mine"); // again
+    /// assert!(lent.take().is_err());
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// The fabric's `InvalidState` if it was taken before.
+    pub fn take(&self) -> Result<Buffer> {
+        self.loan.end();
+        if let Some(node) = self.loan.node.upgrade() {
+            // It takes the lease out of the books, and tells the holder.
+            node.service.look_again();
+        }
+        match std::mem::replace(&mut *self.loan.memory(), LentMemory::Taken) {
+            LentMemory::Back(block) => Ok(Buffer::new(block, self.loan.len)),
+            _ => Err(taken()),
+        }
+    }
+}
+
+#[cold]
+fn taken() -> Error {
+    fabric::Error::state("lent", "its buffer was taken").into()
+}
+
+impl std::fmt::Debug for Lent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lent({}: {} bytes, out: {})", self.id(), self.len(), self.is_out())
+    }
+}
