@@ -104,6 +104,12 @@ async fn serve(at: &str, plain: bool) -> Outcome {
     }
 }
 
+async fn connect_plain(at: &str) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect(at).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
 /// Requests the path so many times over one connection; gives the last answer.
 async fn request<S>(stream: S, path: &str, times: u32) -> Outcome<(StatusCode, Bytes)>
 where
@@ -126,9 +132,7 @@ where
 
 async fn run(at: &str, plain: bool, path: &str, times: u32) -> Outcome<(StatusCode, Bytes)> {
     if plain {
-        let stream = TcpStream::connect(at).await?;
-        stream.set_nodelay(true)?;
-        return request(stream, path, times).await;
+        return request(connect_plain(at).await?, path, times).await;
     }
     request(Stream::connect(at).await?, path, times).await
 }
@@ -150,9 +154,7 @@ async fn proxy(at: &str, plain: bool, listen: &str) -> Outcome {
 async fn pass_on(at: &str, plain: bool, client: &mut TcpStream) -> Outcome {
     client.set_nodelay(true)?;
     if plain {
-        let mut server = TcpStream::connect(at).await?;
-        server.set_nodelay(true)?;
-        copy_bidirectional(client, &mut server).await?;
+        copy_bidirectional(client, &mut connect_plain(at).await?).await?;
     } else {
         copy_bidirectional(client, &mut Stream::connect(at).await?).await?;
     }

@@ -149,32 +149,22 @@ impl Driver {
         let lease = place.lease.take();
         match place.phase {
             Phase::Vacant | Phase::Done => return, // a provider's mistake
-            Phase::Flying => {
+            Phase::Flying | Phase::Unburdened => {
+                let unasked = place.phase == Phase::Unburdened;
+                let unasked = unasked.then(|| std::mem::take(&mut place.cargo));
                 place.phase = Phase::Done;
                 place.completion = *completion;
                 wakers.extend(place.waker.take());
                 drop(place);
+                unasked.into_iter().for_each(Cargo::land);
             }
-            Phase::Unburdened => {
-                place.phase = Phase::Done;
-                place.completion = *completion;
-                wakers.extend(place.waker.take());
-                let cargo = std::mem::take(&mut place.cargo);
-                drop(place);
-                cargo.land();
-            }
-            Phase::Abandoned => {
-                let ended = std::mem::take(&mut *place);
-                drop(place);
-                self.table.end(number);
-                match (ended.cargo, &lane) {
-                    (Cargo::Receive(piece), Some(lane)) => {
-                        lane.arrived(completion, piece.land(), wakers);
-                        return;
-                    }
-                    (cargo, _) => cargo.land(),
+            Phase::Abandoned => match (self.take_out(number, place).1, &lane) {
+                (Cargo::Receive(piece), Some(lane)) => {
+                    lane.arrived(completion, piece.land(), wakers);
+                    return;
                 }
-            }
+                (cargo, _) => cargo.land(),
+            },
         }
         // Perhaps its last reference: then it goes back.
         drop(lease);
@@ -410,12 +400,7 @@ impl Driver {
                 drop(place);
                 drop(waker);
             }
-            Phase::Done => {
-                let ended = std::mem::take(&mut *place);
-                drop(place);
-                self.table.end(number);
-                ended.cargo.land();
-            }
+            Phase::Done => self.take_out(number, place).1.land(),
             Phase::Vacant | Phase::Abandoned => {}
         }
     }

@@ -4,11 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
-use fabric::{CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointId, Event, EventQueue};
+use fabric::{
+    CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointBuilder, EndpointId, Event,
+    EventQueue,
+};
 
 use crate::builder::{NodeBuilder, Options};
 use crate::driver::Driver;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::lane::Lane;
 use crate::lease::Control;
 use crate::lock;
@@ -179,18 +182,11 @@ impl NodeInner {
     /// An endpoint on the node's queue.
     pub(crate) fn endpoint(&self) -> Result<Endpoint> {
         let builder = self.options.endpoint(&self.domain);
-        let needed = builder.room();
-        builder.build(&self.driver.queue).map_err(|error| match error {
-            fabric::Error::InvalidArgument(_) if self.driver.queue.room() < needed => {
-                self.full(needed)
-            }
-            other => other.into(),
-        })
+        build(builder, &self.driver.queue, |needed| self.full(needed))
     }
 
     /// The completion queue has no room for one more connection: says what helps.
-    #[cold]
-    fn full(&self, needed: usize) -> Error {
+    fn full(&self, needed: usize) -> String {
         let queue = &self.driver.queue;
         let (room, capacity) = (queue.room(), queue.capacity());
         let (depth, receives) = (self.options.send_depth, self.options.link.receives);
@@ -199,27 +195,21 @@ impl NodeInner {
             true => format!("NodeBuilder::completions({enough}) has room for it"),
             false => format!("the device has {most} at most, so lower these, or make another node"),
         };
-        let text = format!(
+        format!(
             "the node's completion queue has {room} of {capacity} places left, and a connection takes {needed} \
              (send_depth {depth}, receives {receives}): {help}"
-        );
-        fabric::Error::invalid("make connection", text).into()
+        )
     }
 
     /// An endpoint for leases, on a queue of their own.
     pub(crate) fn control_endpoint(&self) -> Result<Endpoint> {
         let builder = crate::lease::endpoint(self.options.any_endpoint(&self.domain));
-        let needed = builder.room();
-        builder.build(&self.control).map_err(|error| match error {
-            fabric::Error::InvalidArgument(_) if self.control.room() < needed => {
-                let most = self.control.capacity() / needed;
-                let text = format!(
-                    "a node carries leases on at most {most} connections here: NodeBuilder::leases(false) takes none, \
-                     or make another node"
-                );
-                fabric::Error::invalid("make connection", text).into()
-            }
-            other => other.into(),
+        build(builder, &self.control, |needed| {
+            let most = self.control.capacity() / needed;
+            format!(
+                "a node carries leases on at most {most} connections here: NodeBuilder::leases(false) takes none, \
+                 or make another node"
+            )
         })
     }
 
@@ -305,6 +295,21 @@ impl Drop for NodeInner {
         #[cfg(feature = "tokio")]
         self.watchers.stop();
     }
+}
+
+/// An endpoint on a queue; `full` says what helps where the queue has no room for it.
+fn build(
+    builder: EndpointBuilder<'_>,
+    queue: &CompletionQueue,
+    full: impl FnOnce(usize) -> String,
+) -> Result<Endpoint> {
+    let needed = builder.room();
+    builder.build(queue).map_err(|error| match error {
+        fabric::Error::InvalidArgument(_) if queue.room() < needed => {
+            fabric::Error::invalid("make connection", full(needed)).into()
+        }
+        other => other.into(),
+    })
 }
 
 /// A value that somebody else brings.

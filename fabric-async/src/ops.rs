@@ -45,7 +45,6 @@ pub(crate) enum Phase {
     /// In flight, and a future wants to know.
     Flying,
     /// In flight, and a future wants to know how it ends, but nothing of what it carries.
-    #[cfg_attr(not(feature = "tokio"), expect(dead_code))]
     Unburdened,
     /// In flight, and nobody wants to know.
     Abandoned,

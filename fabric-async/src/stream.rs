@@ -68,23 +68,19 @@ pub struct Stream {
     ended: bool,
     sending: VecDeque<Operation<Buffer>>,
     memory: Option<AllocWait>,
-    /// How many of these there may be.
-    depth: usize,
     /// This side writes no more.
     closed: bool,
 }
 
 impl From<Connection> for Stream {
     fn from(conn: Connection) -> Self {
-        let depth = DEPTH.min(conn.link.endpoint.attr().send_depth);
         Stream {
             conn,
             arrived: Buffer::empty(),
             read: 0,
             receiving: None,
             ended: false,
-            sending: VecDeque::with_capacity(depth + 1),
-            depth,
+            sending: VecDeque::with_capacity(DEPTH),
             memory: None,
             closed: false,
         }
@@ -149,6 +145,11 @@ impl Stream {
         &self.conn
     }
 
+    /// How many messages may be under way.
+    fn depth(&self) -> usize {
+        DEPTH.min(self.conn.link.endpoint.attr().send_depth)
+    }
+
     /// Bytes that arrived: at least one, or none at the end.
     fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         while self.read == self.arrived.len() && !self.ended {
@@ -164,28 +165,32 @@ impl Stream {
 
     /// Ends what is done of what was sent; pending while more than `most` messages are under way.
     fn poll_sent(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
-        let Stream { sending, closed, .. } = self;
         loop {
-            let under_way = sending.len();
-            let Some(first) = sending.front_mut() else { break };
+            let under_way = self.sending.len();
+            let Some(first) = self.sending.front_mut() else { break };
             let done = match first.try_take() {
                 Some(done) => done,
                 None if under_way <= most => break,
                 None => ready!(Pin::new(first).poll(cx)),
             };
-            sending.pop_front();
+            self.sending.pop_front();
             if let Err(failed) = done {
                 // Behind all bytes comes the end of the stream, and who left before that missed nothing.
                 let left = matches!(failed.error, Error::Disconnected(DisconnectReason::Remote));
-                if left && *closed && sending.is_empty() {
+                if left && self.closed && self.sending.is_empty() {
                     continue;
                 }
-                sending.clear();
-                *closed = true;
-                return Poll::Ready(Err(failed.into()));
+                return Poll::Ready(Err(self.failed(failed)));
             }
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// A message could not be sent, so none after it can.
+    fn failed(&mut self, failed: Failed<Buffer>) -> io::Error {
+        self.sending.clear();
+        self.closed = true;
+        failed.into()
     }
 
     /// Posts a message, and waits for it later. There is room for it if fewer than `depth` are under way.
@@ -251,7 +256,7 @@ impl tokio::io::AsyncWrite for Stream {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        ready!(this.poll_sent(cx, this.depth - 1))?;
+        ready!(this.poll_sent(cx, this.depth() - 1))?;
         let len = bytes.len().min(CHUNK).min(this.conn.max_message()).max(1);
         let mut message = ready!(this.poll_memory(cx, len))?;
         // Whoever had to wait may come back with other bytes.
@@ -263,9 +268,7 @@ impl tokio::io::AsyncWrite for Stream {
         if let Some(done) = this.sending.back_mut().and_then(Operation::try_take) {
             this.sending.pop_back();
             if let Err(failed) = done {
-                this.sending.clear();
-                this.closed = true;
-                return Poll::Ready(Err(failed.into()));
+                return Poll::Ready(Err(this.failed(failed)));
             }
         }
         Poll::Ready(Ok(len))
@@ -279,7 +282,7 @@ impl tokio::io::AsyncWrite for Stream {
         let this = self.get_mut();
         this.memory = None;
         if !this.closed {
-            ready!(this.poll_sent(cx, this.depth - 1))?;
+            ready!(this.poll_sent(cx, this.depth() - 1))?;
             this.closed = true;
             this.post(cx, Buffer::empty());
         }

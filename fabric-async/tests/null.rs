@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fabric::{Access, Catalog, Choice, DisconnectReason, Hints, RemoteRegion, Status};
-use fabric_async::{Buffer, Connection, Error, Node, Wait};
+use fabric_async::{Buffer, Connection, Error, Node, NodeBuilder, Wait, block_on};
 use null::{Control, FILL, Link, NullProvider};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -46,13 +46,17 @@ fn ready<F: Future + Unpin>(mut future: F) -> F::Output {
 
 impl Rig {
     fn new() -> Self {
-        let provider = NullProvider::new();
+        Rig::over(NullProvider::new(), |builder| builder.leases(false))
+    }
+
+    fn over(provider: NullProvider, settings: impl FnOnce(NodeBuilder) -> NodeBuilder) -> Self {
         let control = provider.control();
         let catalog = Catalog::empty().add(provider).unwrap();
         let domain = catalog.open_with(&Choice::Auto, &Hints::default()).unwrap();
-        let builder = Node::builder().leases(false).receives(2).max_message(256).send_depth(4);
-        let node = builder.wait(Wait::Blocking).build_on(&domain).unwrap();
-        let conn = fabric_async::block_on(node.connect("127.0.0.1:1")).unwrap();
+        let builder = Node::builder().receives(2).max_message(256).send_depth(4);
+        let builder = settings(builder.wait(Wait::Blocking));
+        let node = builder.build_on(&domain).unwrap();
+        let conn = block_on(node.connect("127.0.0.1:1")).unwrap();
         let link = control.link(conn.id());
         Rig { conn, link, control, node }
     }
@@ -249,18 +253,8 @@ fn buffers_are_plain_memory() {
 }
 
 #[test]
-#[cfg_attr(
-    miri,
-    ignore = "a node's thread may outlive its node by a moment, a leak to Miri: see scripts/miri"
-)]
 fn a_connection_that_ends_while_memory_is_lent_gives_it_back() {
-    let provider = NullProvider::new();
-    let control = provider.control();
-    let catalog = Catalog::empty().add(provider).unwrap();
-    let domain = catalog.open_with(&Choice::Auto, &Hints::default()).unwrap();
-    let builder = Node::builder().receives(2).max_message(256).send_depth(4);
-    let node = builder.wait(Wait::Blocking).build_on(&domain).unwrap();
-    let conn = fabric_async::block_on(node.connect("127.0.0.1:1")).unwrap();
+    let Rig { conn, control, .. } = Rig::over(NullProvider::new(), |builder| builder);
     let mut buffer = conn.alloc(64).unwrap();
     buffer.fill(7);
     let before = control.registrations();
@@ -269,7 +263,7 @@ fn a_connection_that_ends_while_memory_is_lent_gives_it_back() {
     control.on_register(move || {
         assert!(other.lent(1).is_none());
         other.close();
-        let refused = fabric_async::block_on(other.request_remote(8, LONG));
+        let refused = block_on(other.request_remote(8, LONG));
         assert!(matches!(refused, Err(Error::Disconnected(_))), "{refused:?}");
     });
     let (say, hear) = std::sync::mpsc::channel();
@@ -281,19 +275,12 @@ fn a_connection_that_ends_while_memory_is_lent_gives_it_back() {
 }
 
 #[test]
-#[cfg_attr(
-    miri,
-    ignore = "a node's thread may outlive its node by a moment, a leak to Miri: see scripts/miri"
-)]
 fn a_node_with_as_many_leased_connections_as_it_can_have_says_so() {
     // Room for two endpoints of leases.
     let provider = NullProvider::new().edit(|info| info.limits.cq_capacity = 64);
-    let catalog = Catalog::empty().add(provider).unwrap();
-    let domain = catalog.open_with(&Choice::Auto, &Hints::default()).unwrap();
-    let builder = Node::builder().receives(2).max_message(256).send_depth(4);
-    let node = builder.build_on(&domain).unwrap();
-    let connect = || fabric_async::block_on(node.connect("127.0.0.1:1"));
-    let _both = [connect().unwrap(), connect().unwrap()];
+    let rig = Rig::over(provider, |builder| builder);
+    let connect = || block_on(rig.node.connect("127.0.0.1:1"));
+    let _second = connect().unwrap();
     let error = connect().unwrap_err().to_string();
     assert_eq!(
         error,

@@ -10,13 +10,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use common::{eventually, node, pair};
+use common::{between, eventually, node};
 use fabric_async::{Node, NodeBuilder, Stream, block_on};
 use futures_util::future::{join, join_all};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-async fn streams(node: &Node) -> (Stream, Stream) {
-    let (a, b) = pair(node).await;
+async fn streams(from: &Node, to: &Node) -> (Stream, Stream) {
+    let (a, b) = between(from, to).await;
     (a.into(), b.into())
 }
 
@@ -76,7 +76,7 @@ async fn talk(stream: Stream, say: Vec<u8>, hear: Vec<u8>, seed: u64) {
 
 async fn talk_both_ways(settings: impl FnOnce(NodeBuilder) -> NodeBuilder, len: usize) {
     let node = node(settings);
-    let (a, b) = streams(&node).await;
+    let (a, b) = streams(&node, &node).await;
     let (from_a, from_b) = (bytes(1, len), bytes(2, len / 2 + 1));
     join(talk(a, from_a.clone(), from_b.clone(), 3), talk(b, from_b, from_a, 5)).await;
     eventually("all memory is back", || node.pool().metrics().in_use == 0);
@@ -104,7 +104,7 @@ fn many_at_once_on_a_small_pool() {
     // Less than all of them would like to have under way.
     let node = node(|builder| builder.pool_bytes(4 << 20).receives(2).max_message(64 << 10));
     block_on(async {
-        let pairs = join_all((0..8).map(|_| streams(&node))).await;
+        let pairs = join_all((0..8).map(|_| streams(&node, &node))).await;
         let talks = pairs.into_iter().enumerate().map(|(i, (a, b))| {
             let (seed, say) = (i as u64 + 1, bytes(i as u64 + 1, 200_000));
             join(talk(a, say.clone(), say.clone(), seed), talk(b, say.clone(), say, seed + 100))
@@ -114,21 +114,13 @@ fn many_at_once_on_a_small_pool() {
     eventually("all memory is back", || node.pool().metrics().in_use == 0);
 }
 
-/// Both ends of so many streams: each end on a node of its own side.
-fn between(from: &Node, to: &Node, count: usize) -> Vec<(Stream, Stream)> {
-    let pair = async || {
-        let (a, b) = common::between(from, to).await;
-        (Stream::from(a), Stream::from(b))
-    };
-    (0..count).map(|_| block_on(pair())).collect()
-}
-
 #[test]
 fn writers_that_share_too_little_memory_wait_for_each_others_each_in_its_own_task() {
     // 16 blocks of 64 KiB, where all of them would like to have 48 under way.
     let from = node(|b| b.pool_bytes(1 << 20).receives(1).max_message(64).leases(false));
     let to = node(|b| b.receives(2).leases(false));
-    let (sent, streams) = (bytes(9, 2 << 20), between(&from, &to, 6));
+    let sent = bytes(9, 2 << 20);
+    let streams = block_on(join_all((0..6).map(|_| streams(&from, &to))));
     std::thread::scope(|scope| {
         for (mut a, mut b) in streams {
             let sent = &sent;
@@ -157,8 +149,7 @@ fn writers_that_share_too_little_memory_wait_for_each_others_each_in_its_own_tas
 fn who_has_written_and_only_reads_keeps_no_memory() {
     let from = node(|b| b.receives(1).leases(false));
     let to = node(|b| b.receives(16).leases(false));
-    let mut streams = between(&from, &to, 1);
-    let (mut a, mut b) = streams.remove(0);
+    let (mut a, mut b) = block_on(streams(&from, &to));
     let before = from.pool().metrics().in_use;
     let written = fill(&mut a, &[3; 64 << 10]);
     block_on(a.flush()).unwrap();
@@ -183,15 +174,14 @@ fn fill(stream: &mut Stream, piece: &[u8]) -> usize {
 fn who_reads_slowly_holds_the_writer_back_and_flush_waits_for_nobody() {
     let node = node(|builder| builder.receives(4));
     block_on(async {
-        let (mut a, mut b) = streams(&node).await;
+        let (mut a, mut b) = streams(&node, &node).await;
         let piece = bytes(7, 64 << 10);
         let written = fill(&mut a, &piece);
         // 8 under way, and what the peer has posted receives for.
         assert!((8 * piece.len()..=12 * piece.len()).contains(&written), "{written}");
         a.flush().await.unwrap();
         let mut got = vec![0; written];
-        let read = async { b.read_exact(&mut got).await.unwrap() };
-        read.await;
+        b.read_exact(&mut got).await.unwrap();
         assert!(got.chunks(piece.len()).all(|chunk| chunk == piece));
         a.write_all(b"there is room again").await.unwrap();
         let mut last = [0; 19];
@@ -204,7 +194,7 @@ fn who_reads_slowly_holds_the_writer_back_and_flush_waits_for_nobody() {
 fn an_end_that_was_not_waited_for_comes_all_the_same() {
     let node = node(|builder| builder.send_depth(1).receives(1));
     block_on(async {
-        let (mut a, mut b) = streams(&node).await;
+        let (mut a, mut b) = streams(&node, &node).await;
         let written = fill(&mut a, b"a few bytes");
         // Given up at once, and again; in the end the peer has everything, and the end.
         for _ in 0..2 {
@@ -222,7 +212,7 @@ fn an_end_that_was_not_waited_for_comes_all_the_same() {
 fn one_direction_ends_by_itself() {
     let node = node(|builder| builder);
     block_on(async {
-        let (mut a, mut b) = streams(&node).await;
+        let (mut a, mut b) = streams(&node, &node).await;
         a.write_all(b"question").await.unwrap();
         let mut question = String::new();
         let (end, all) = join(a.shutdown(), b.read_to_string(&mut question)).await;
@@ -242,7 +232,7 @@ fn one_direction_ends_by_itself() {
 fn a_peer_that_leaves_is_told_to_reader_and_writer() {
     let node = node(|builder| builder);
     block_on(async {
-        let (mut a, b) = streams(&node).await;
+        let (mut a, b) = streams(&node, &node).await;
         drop(b);
         let error = a.read(&mut [0; 8]).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
@@ -255,7 +245,7 @@ fn a_peer_that_leaves_is_told_to_reader_and_writer() {
 fn shutting_down_behind_a_peer_that_has_everything_and_left_is_no_error() {
     let node = node(|builder| builder);
     block_on(async {
-        let (mut a, mut b) = streams(&node).await;
+        let (mut a, mut b) = streams(&node, &node).await;
         a.write_all(b"goodbye").await.unwrap();
         b.read_exact(&mut [0; 7]).await.unwrap();
         drop(b);
@@ -268,7 +258,7 @@ fn shutting_down_behind_a_peer_that_has_everything_and_left_is_no_error() {
 fn bytes_that_were_lost_are_told_by_shutdown() {
     let node = node(|builder| builder.receives(1));
     block_on(async {
-        let (mut a, b) = streams(&node).await;
+        let (mut a, b) = streams(&node, &node).await;
         // More than its peer has receives for, so that some are never accepted.
         fill(&mut a, &[1; 100]);
         drop(b);

@@ -52,7 +52,7 @@ fn measure(player: &mut Player<'_>, limit: Limit, shared: &Shared) -> Outcome<Ta
 
 /// There and back again, on one endpoint after the other.
 fn ping_pong(player: &mut Player<'_>, limit: Limit, shared: &Shared) -> Outcome<Tally> {
-    let tally = turns(limit, shared, |pace| {
+    let tally = turns(limit, player.lane.ends.len(), shared, |pace| {
         for place in 0..player.lane.ends.len() {
             player.play(place)?;
             // While the other end is at work, what is left of the turn before.
@@ -71,7 +71,7 @@ fn ping_pong(player: &mut Player<'_>, limit: Limit, shared: &Shared) -> Outcome<
 /// Reads and atomics, one after the other.
 fn round_trips(player: &mut Player<'_>, limit: Limit, shared: &Shared) -> Outcome<Tally> {
     let lane = player.lane;
-    turns(limit, shared, |pace| {
+    turns(limit, player.lane.ends.len(), shared, |pace| {
         player.rounds += 1;
         for (place, end) in lane.ends.iter().enumerate() {
             player.post(place, &player.operation(end, 0, toggle(player.rounds - 1), &[]))?;

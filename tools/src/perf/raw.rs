@@ -180,7 +180,7 @@ pub(crate) fn measure(plan: &Plan, to: SocketAddr, shared: &Shared) -> Outcome<T
 }
 
 fn ping_pong(socket: &mut Socket, limit: Limit, shared: &Shared) -> Outcome<Tally> {
-    turns(limit, shared, |pace| {
+    turns(limit, 1, shared, |pace| {
         socket.send()?;
         if !socket.receive()? {
             return Err("the other end is gone".into());

@@ -42,17 +42,18 @@ impl Pace {
     }
 }
 
-/// Takes turns until the limit; a turn calls `ended` for each of its operations.
+/// Takes turns until the limit; a turn has so many `operations`, and calls `ended` for each.
 #[inline]
 pub(crate) fn turns(
     limit: Limit,
+    operations: usize,
     shared: &Shared,
     mut turn: impl FnMut(&mut Pace) -> Outcome,
 ) -> Outcome<Tally> {
     let (count, time) = bounds(limit);
     let mut tally = Tally::start()?;
     let deadline = time.map(|time| tally.begin + time);
-    let mut pace = Pace { ends: Vec::with_capacity(2 * STRETCH as usize) };
+    let mut pace = Pace { ends: Vec::with_capacity(STRETCH as usize * operations + 1) };
     pace.ends.push(tally.begin);
     for number in 0..count {
         turn(&mut pace)?;
