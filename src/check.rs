@@ -2,44 +2,38 @@
 
 use std::sync::Arc;
 
-use fabric_core::{
-    Access, AtomicCall, AtomicOp, Capabilities, Error, RemoteSlice, Result, Segment, SendFlags,
-    atomic,
-};
+use fabric_core::{Access, AtomicCall, AtomicOp, Error, RemoteSlice, Result, Segment, atomic};
 
 use crate::endpoint::Endpoint;
-use crate::op::{Op, Slices, What};
+use crate::op::{Op, Rules, Slices, What};
 use crate::region::Slice;
 use crate::slot::Keep;
 
+/// What an operation's local side comes to.
+pub(crate) struct Gathered<'a> {
+    pub(crate) segments: &'a mut Vec<Segment>,
+    pub(crate) keep: Keep,
+}
+
 impl Endpoint {
     #[inline]
-    pub(crate) fn check_send(&self, op: &Op<'_>, len: usize) -> Result<()> {
-        let name = op.what.name();
+    pub(crate) fn check_send(&self, op: &Op<'_>, rules: &'static Rules, len: usize) -> Result<()> {
         let info = &self.domain.info;
-        let (needs, may_write, may_tell) = match op.what {
-            What::Send => (Capabilities::SEND, false, true),
-            What::Write(_) => (Capabilities::RMA, true, true),
-            What::Read(_) => (Capabilities::RMA, false, false),
-            // Looked up below, in the matrix of operations and types.
-            What::Atomic { .. } => (Capabilities::empty(), false, false),
-        };
         let fits = len as u64 <= info.limits.message;
-        let delivery = op.flags.contains(SendFlags::DELIVERY_COMPLETE) && !may_write;
-        let immediate = op.immediate.is_some() && !may_tell;
-        if !fits || !info.capabilities.contains(needs) || delivery || immediate {
-            return Err(self.bad_send(name, len, needs, delivery));
+        let taken = !op.flags.intersects(rules.never) && (rules.tells || op.immediate.is_none());
+        if !fits || !info.capabilities.contains(rules.needs) || !taken {
+            return Err(self.bad_send(op, rules, len));
         }
         match &op.what {
             What::Send => Ok(()),
             // Without bytes there is no access, and no peer checks one.
             What::Write(_) | What::Read(_) if len == 0 => Ok(()),
-            What::Write(to) => to.check(name, len as u64, Access::REMOTE_WRITE),
-            What::Read(from) => from.check(name, len as u64, Access::REMOTE_READ),
+            What::Write(to) => to.check(rules.name, len as u64, Access::REMOTE_WRITE),
+            What::Read(from) => from.check(rules.name, len as u64, Access::REMOTE_READ),
             What::Atomic { at, call, fetch, compares } => {
                 if (call.op == AtomicOp::CompareSwap) != *compares {
                     return Err(Error::invalid(
-                        name,
+                        rules.name,
                         "compare_swap needs a value to compare with: make it by Op::compare_swap or \
                          Op::fetch_compare_swap",
                     ));
@@ -50,26 +44,23 @@ impl Endpoint {
     }
 
     #[cold]
-    fn bad_send(
-        &self,
-        name: &'static str,
-        len: usize,
-        needs: Capabilities,
-        delivery: bool,
-    ) -> Error {
+    fn bad_send(&self, op: &Op<'_>, rules: &'static Rules, len: usize) -> Error {
         let info = &self.domain.info;
         let most = info.limits.message;
         if len as u64 > most {
-            return Error::invalid(name, format!("{len} bytes; a message has at most {most}"));
+            return Error::invalid(
+                rules.name,
+                format!("{len} bytes; a message has at most {most}"),
+            );
         }
-        let detail = if !info.capabilities.contains(needs) {
-            format!("{} does not offer {}", info.device, needs.names())
-        } else if delivery {
+        let detail = if !info.capabilities.contains(rules.needs) {
+            format!("{} does not offer {}", info.device, rules.needs.names())
+        } else if op.flags.intersects(rules.never) {
             "delivery-complete is for writes only".to_owned()
         } else {
             "only sends and writes carry immediate data".to_owned()
         };
-        Error::unsupported(name, info.provider, detail)
+        Error::unsupported(rules.name, info.provider, detail)
     }
 
     fn check_atomic(
@@ -115,38 +106,63 @@ impl Endpoint {
         slices: &Slices<'_>,
         need: Access,
         most: usize,
-        segments: &mut Vec<Segment>,
-        keep: &mut Keep,
+        into: &mut Gathered<'_>,
+    ) -> Result<usize> {
+        match slices.as_slice() {
+            // Mostly; and it cannot be too many, for an endpoint takes one at least.
+            [one] => self.add_slice(name, one, need, into),
+            all => self.add_several(name, all, need, most, into),
+        }
+    }
+
+    #[inline(never)]
+    fn add_several(
+        &self,
+        name: &'static str,
+        slices: &[Slice<'_>],
+        need: Access,
+        most: usize,
+        into: &mut Gathered<'_>,
     ) -> Result<usize> {
         let mut total = 0usize;
-        let before = segments.len();
-        for slice in slices.as_slice() {
-            let core = &slice.region.core;
-            let fits =
-                slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.region.len());
-            if !fits || !core.access.contains(need) || !Arc::ptr_eq(&core.domain, &self.domain) {
-                return Err(self.bad_slice(name, slice, need, fits));
-            }
-            if slice.len == 0 {
-                continue;
-            }
-            if segments.len() - before == most {
+        let before = into.segments.len();
+        for slice in slices {
+            total = total.saturating_add(self.add_slice(name, slice, need, into)?);
+            if into.segments.len() - before > most {
                 return Err(Error::invalid(
                     name,
                     format!("more than {most} segments, the endpoint's most"),
                 ));
             }
-            if !keep.has(core) {
-                keep.add(core.clone());
-                if core.is_closed() {
-                    return Err(Error::state(name, "the region is closed"));
-                }
-            }
-            total = total.saturating_add(slice.len);
-            let (addr, key) = (core.addr_at(slice.offset), core.local_key);
-            segments.push(Segment { addr, len: slice.len, key });
         }
         Ok(total)
+    }
+
+    #[inline]
+    fn add_slice(
+        &self,
+        name: &'static str,
+        slice: &Slice<'_>,
+        need: Access,
+        into: &mut Gathered<'_>,
+    ) -> Result<usize> {
+        let core = &slice.region.core;
+        let fits = slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.region.len());
+        if !fits || !core.access.contains(need) || !Arc::ptr_eq(&core.domain, &self.domain) {
+            return Err(self.bad_slice(name, slice, need, fits));
+        }
+        if slice.len == 0 {
+            return Ok(0);
+        }
+        if !into.keep.has(core) {
+            into.keep.add(core.clone());
+            if core.is_closed() {
+                return Err(Error::state(name, "the region is closed"));
+            }
+        }
+        let (addr, key) = (core.addr_at(slice.offset), core.local_key);
+        into.segments.push(Segment { addr, len: slice.len, key });
+        Ok(slice.len)
     }
 
     #[cold]

@@ -1,6 +1,8 @@
 //! Operations as values: what to post, before it is posted.
 
-use fabric_core::{AtomicCall, AtomicOp, AtomicScalar, OpKind, RemoteSlice, SendFlags};
+use fabric_core::{
+    Access, AtomicCall, AtomicOp, AtomicScalar, Capabilities, OpKind, RemoteSlice, SendFlags,
+};
 
 use crate::region::Slice;
 
@@ -109,24 +111,63 @@ pub(crate) enum What {
     Atomic { at: RemoteSlice, call: AtomicCall, fetch: bool, compares: bool },
 }
 
+/// What holds for all operations of a kind.
+pub(crate) struct Rules {
+    pub(crate) name: &'static str,
+    pub(crate) kind: OpKind,
+    /// What the device must offer. Its atomics are looked up one by one.
+    pub(crate) needs: Capabilities,
+    /// The right that the local memory must have.
+    pub(crate) local: Access,
+    /// What it does not take.
+    pub(crate) never: SendFlags,
+    /// Whether it may carry immediate data.
+    pub(crate) tells: bool,
+}
+
+impl Rules {
+    const SEND: Rules = Rules {
+        name: "send",
+        kind: OpKind::Send,
+        needs: Capabilities::SEND,
+        local: Access::empty(),
+        never: SendFlags::DELIVERY_COMPLETE,
+        tells: true,
+    };
+    const WRITE: Rules = Rules {
+        name: "write",
+        kind: OpKind::Write,
+        needs: Capabilities::RMA,
+        local: Access::empty(),
+        never: SendFlags::empty(),
+        tells: true,
+    };
+    const READ: Rules = Rules {
+        name: "read",
+        kind: OpKind::Read,
+        needs: Capabilities::RMA,
+        local: Access::LOCAL_WRITE,
+        never: SendFlags::DELIVERY_COMPLETE,
+        tells: false,
+    };
+    const ATOMIC: Rules = Rules {
+        name: "atomic",
+        kind: OpKind::Atomic,
+        needs: Capabilities::empty(),
+        local: Access::LOCAL_WRITE,
+        never: SendFlags::DELIVERY_COMPLETE,
+        tells: false,
+    };
+}
+
 impl What {
     #[inline]
-    pub(crate) fn kind(&self) -> OpKind {
+    pub(crate) fn rules(&self) -> &'static Rules {
         match self {
-            What::Send => OpKind::Send,
-            What::Write(_) => OpKind::Write,
-            What::Read(_) => OpKind::Read,
-            What::Atomic { .. } => OpKind::Atomic,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            What::Send => "send",
-            What::Write(_) => "write",
-            What::Read(_) => "read",
-            What::Atomic { .. } => "atomic",
+            What::Send => &Rules::SEND,
+            What::Write(_) => &Rules::WRITE,
+            What::Read(_) => &Rules::READ,
+            What::Atomic { .. } => &Rules::ATOMIC,
         }
     }
 }

@@ -3,12 +3,15 @@
 //! Every argument is checked (`check.rs`) before the provider sees it; so is the depth. The side's lock spans
 //! accounting and the provider's post, which makes its order the posting order.
 
+use fabric_core::inflight::{Place, Producer};
 use fabric_core::{
     Access, AtomicOp, AtomicScalar, EndpointOps, EndpointState, Error, OpKind, Posted, RecvWork,
-    RemoteAddr, RemoteSlice, Result, Segment, SendFlags, SendOp, SendWork, work::total_len,
+    RemoteAddr, RemoteSlice, Result, Segment, SendFlags, SendOp, SendWork,
 };
 use smallvec::SmallVec;
 
+use crate::check::Gathered;
+use crate::cq::CqInner;
 use crate::endpoint::{Endpoint, Lane, PostSide};
 use crate::op::{Local, Op, Recv, Slices, What};
 use crate::region::Slice;
@@ -45,6 +48,7 @@ impl std::error::Error for BatchError {
 struct Ready {
     flags: SendFlags,
     segments: usize,
+    len: usize,
 }
 
 impl Endpoint {
@@ -77,11 +81,14 @@ impl Endpoint {
         segments.clear();
         let quiet = lane.quiet;
         let token = lane.token.with_sequence(lane.ring.next());
-        let Ready { flags, .. } = self.prepare_send(lane, op, segments)?;
+        let Ready { flags, len, .. } = self.prepare_send(lane, op, segments)?;
         let work = [SendWork { token, op: lower(op), segments, flags }];
         match self.submit(lane, &work, quiet) {
             Posted { refusal: Some(error), .. } => Err(error),
-            _ => Ok(()),
+            _ => {
+                self.count(1, len);
+                Ok(())
+            }
         }
     }
 
@@ -140,6 +147,7 @@ impl Endpoint {
             work.push(SendWork { token, op: lower(op), segments: own, flags: one.flags });
         }
         let posted = self.submit(lane, &work, quiet);
+        self.count(posted.accepted, ready[..posted.accepted].iter().map(|one| one.len).sum());
         Posted { accepted: posted.accepted, refusal: posted.refusal.or(refusal) }
     }
 
@@ -151,35 +159,16 @@ impl Endpoint {
         // completions are taken, or the endpoint is quiet; injected bytes are borrowed for this call.
         let posted = unsafe { self.ops.post_send(work) };
         if posted.accepted < work.len() {
-            return self.take_back(lane, work, posted, quiet);
+            return take_back(lane, work, posted, quiet);
         }
-        self.count(work);
         Posted::all(work.len())
     }
 
-    #[cold]
-    fn take_back(
-        &self,
-        lane: &mut Lane,
-        work: &[SendWork<'_>],
-        posted: Posted,
-        quiet: u32,
-    ) -> Posted {
-        let (taken, refused) = work.split_at(posted.accepted);
-        // SAFETY: the provider never completes what it refused.
-        unsafe { lane.ring.take_back(refused.len() as u32) };
-        lane.quiet = taken.iter().fold(quiet, |quiet, one| {
-            if one.flags.contains(SendFlags::SIGNALED) { 0 } else { quiet + 1 }
-        });
-        self.count(taken);
-        Posted::until(taken.len(), posted.refusal.unwrap_or(Error::NotConnected))
-    }
-
     #[inline]
-    fn count(&self, taken: &[SendWork<'_>]) {
+    fn count(&self, operations: usize, bytes: usize) {
         let counters = &self.shared.counters.send.posts;
-        counters.bytes.add(taken.iter().map(|one| total_len(one.segments) as u64).sum());
-        counters.operations.add(taken.len() as u64);
+        counters.bytes.add(bytes as u64);
+        counters.operations.add(operations as u64);
     }
 
     /// Checks an operation, appends its segments and takes a place in the ring.
@@ -190,41 +179,35 @@ impl Endpoint {
         op: &Op<'_>,
         segments: &mut Vec<Segment>,
     ) -> Result<Ready> {
-        let name = op.what.name();
+        let rules = op.what.rules();
         let before = segments.len();
-        let mut keep = Keep::default();
         let mut flags = op.flags;
-        let need = match &op.what {
-            What::Read(_) => Access::LOCAL_WRITE,
-            What::Atomic { fetch: true, .. } => Access::LOCAL_WRITE,
-            _ => Access::empty(),
-        };
+        let mut gathered = Gathered { segments, keep: Keep::default() };
         let len = match &op.local {
             Local::Slices(slices) => {
-                self.add_slices(name, slices, need, self.attr.send_segments, segments, &mut keep)
+                let most = self.attr.send_segments;
+                self.add_slices(rules.name, slices, rules.local, most, &mut gathered)
             }
             Local::Inject(bytes) => {
                 flags.insert(SendFlags::INJECT);
-                self.add_inject(name, bytes, segments)
+                self.add_inject(rules.name, bytes, gathered.segments)
             }
         }
-        .and_then(|len| self.check_send(op, len).map(|()| len))
-        .inspect_err(|_| segments.truncate(before))?;
-        if !lane.ring.has_room() {
-            self.send_cq.try_reap();
-        }
+        .and_then(|len| self.check_send(op, rules, len).map(|()| len));
+        let Gathered { segments, keep } = gathered;
+        let len = len.inspect_err(|_| segments.truncate(before))?;
         let signaled = flags.contains(SendFlags::SIGNALED);
         let report = if signaled { Report::Always } else { Report::Failure };
         if !signaled && lane.quiet + 1 >= self.quiet_most() {
             flags.insert(SendFlags::SIGNALED);
         }
-        let Some(place) = lane.ring.place() else {
+        let Some(place) = place(&mut lane.ring, &self.send_cq) else {
             segments.truncate(before);
             return Err(Error::Again);
         };
-        place.fill(Slot { context: op.context, len, kind: op.what.kind(), report, keep });
+        place.fill(Slot { context: op.context, len, kind: rules.kind, report, keep });
         lane.quiet = if flags.contains(SendFlags::SIGNALED) { 0 } else { lane.quiet + 1 };
-        Ok(Ready { flags, segments: segments.len() - before })
+        Ok(Ready { flags, segments: segments.len() - before, len })
     }
 
     /// How many unsignaled operations go by before one is signaled inside, so that a queue whose owner never
@@ -381,15 +364,12 @@ impl Endpoint {
         segments: &mut Vec<Segment>,
     ) -> Result<usize> {
         let before = segments.len();
-        let mut keep = Keep::default();
+        let mut gathered = Gathered { segments, keep: Keep::default() };
         let most = self.attr.recv_segments;
-        let len = self
-            .add_slices("recv", &recv.into, Access::LOCAL_WRITE, most, segments, &mut keep)
-            .inspect_err(|_| segments.truncate(before))?;
-        if !lane.ring.has_room() {
-            self.recv_cq.try_reap();
-        }
-        let Some(place) = lane.ring.place() else {
+        let len = self.add_slices("recv", &recv.into, Access::LOCAL_WRITE, most, &mut gathered);
+        let Gathered { segments, keep } = gathered;
+        let len = len.inspect_err(|_| segments.truncate(before))?;
+        let Some(place) = place(&mut lane.ring, &self.recv_cq) else {
             segments.truncate(before);
             return Err(Error::Again);
         };
@@ -474,6 +454,26 @@ impl Endpoint {
     ) -> Result<()> {
         self.post(&Op::fetch_compare_swap(expected, new, old, at).context(context))
     }
+}
+
+/// The place of the next operation; where there is none, after taking what may have ended.
+#[inline]
+fn place<'a>(ring: &'a mut Producer<Slot>, queue: &CqInner) -> Option<Place<'a, Slot>> {
+    if !ring.has_room() {
+        queue.try_reap();
+    }
+    ring.place()
+}
+
+#[cold]
+fn take_back(lane: &mut Lane, work: &[SendWork<'_>], posted: Posted, quiet: u32) -> Posted {
+    let (taken, refused) = work.split_at(posted.accepted);
+    // SAFETY: the provider never completes what it refused.
+    unsafe { lane.ring.take_back(refused.len() as u32) };
+    lane.quiet = taken.iter().fold(quiet, |quiet, one| {
+        if one.flags.contains(SendFlags::SIGNALED) { 0 } else { quiet + 1 }
+    });
+    Posted::until(taken.len(), posted.refusal.unwrap_or(Error::NotConnected))
 }
 
 #[inline]
