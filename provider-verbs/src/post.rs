@@ -134,12 +134,42 @@ pub(crate) fn lacks(op: &SendOp) -> bool {
     }
 }
 
+/// Posts all of the work, as much at a time as `post` takes, which is something.
+fn in_turn<W>(work: &[W], mut post: impl FnMut(&[W]) -> Posted) -> Posted {
+    let mut accepted = 0;
+    while accepted < work.len() {
+        let posted = post(&work[accepted..]);
+        accepted += posted.accepted;
+        if posted.refusal.is_some() {
+            return Posted { accepted, ..posted };
+        }
+    }
+    Posted::all(accepted)
+}
+
 impl Conn {
     /// Posts operations to the send queue.
     ///
     /// # Safety
     /// As [`EndpointOps::post_send`](fabric_core::EndpointOps::post_send).
+    #[inline]
     pub(crate) unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
+        let line = Direct(self);
+        // SAFETY: the caller's promise is passed on.
+        unsafe {
+            match work {
+                [one] if !self.waits.load(Ordering::Acquire) && !Line::is_for(one, &line) => {
+                    self.post_chain(One::new(), std::slice::from_ref(one))
+                }
+                _ => self.post_several(work),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`post_send`](Conn::post_send).
+    #[inline(never)]
+    unsafe fn post_several(&self, work: &[SendWork<'_>]) -> Posted {
         let direct = if self.waits.load(Ordering::Acquire) {
             0
         } else {
@@ -180,43 +210,33 @@ impl Conn {
     ///
     /// # Safety
     /// As [`post_send`](Conn::post_send); nothing waits in the line, or the line's lock is held.
-    #[inline]
     pub(crate) unsafe fn post_direct(&self, work: &[SendWork<'_>]) -> Posted {
         // SAFETY: the caller's promise is passed on.
-        unsafe {
-            match work {
-                [_] => self.post_chained(work, One::new),
-                _ => self.post_chained(work, Many::new),
-            }
-        }
+        in_turn(work, |rest| unsafe { self.post_chain(Many::new(), rest) })
     }
 
+    /// Posts as many operations as a chain has room for.
+    ///
     /// # Safety
     /// As [`post_direct`](Conn::post_direct).
     #[inline]
-    unsafe fn post_chained<const R: usize, const S: usize>(
+    unsafe fn post_chain<const R: usize, const S: usize>(
         &self,
+        mut chain: Chain<ibv_send_wr, R, S>,
         work: &[SendWork<'_>],
-        chain: impl Fn() -> Chain<ibv_send_wr, R, S>,
     ) -> Posted {
-        let mut accepted = 0;
-        while accepted < work.len() {
-            let mut chain = chain();
-            for one in &work[accepted..] {
-                if !chain.has_room() {
-                    break;
-                }
-                self.tokens.note_send(one.token, matches!(one.op, SendOp::Send { .. }));
-                self.lower(one, &mut chain);
+        for one in work {
+            if !chain.has_room() {
+                break;
             }
-            let operations = usize::from(chain.operations);
-            // SAFETY: the caller's promise; the chain is on this stack until the call returns.
-            match unsafe { self.hand_over(&mut chain) } {
-                Ok(()) => accepted += operations,
-                Err((taken, error)) => return Posted::until(accepted + taken, error),
-            }
+            self.tokens.note_send(one.token, matches!(one.op, SendOp::Send { .. }));
+            self.lower(one, &mut chain);
         }
-        Posted::all(accepted)
+        // SAFETY: the caller's promise; the chain is on this stack until the call returns.
+        match unsafe { self.hand_over(&mut chain) } {
+            Ok(()) => Posted::all(chain.operations.into()),
+            Err((taken, error)) => Posted::until(taken, error),
+        }
     }
 
     /// # Safety
@@ -327,8 +347,8 @@ impl Conn {
         // SAFETY: the caller's promise is passed on.
         let posted = unsafe {
             match work {
-                [_] => self.post_recv_chained(work, One::new),
-                _ => self.post_recv_chained(work, Many::new),
+                [one] => self.post_recv_chain(One::new(), std::slice::from_ref(one)),
+                _ => self.post_recvs(work),
             }
         };
         if posted.accepted > 0 {
@@ -339,36 +359,43 @@ impl Conn {
 
     /// # Safety
     /// As [`post_recv`](Conn::post_recv).
+    #[inline(never)]
+    unsafe fn post_recvs(&self, work: &[RecvWork<'_>]) -> Posted {
+        // SAFETY: the caller's promise is passed on.
+        in_turn(work, |rest| unsafe { self.post_recv_chain(Many::new(), rest) })
+    }
+
+    /// Posts as many receives as a chain has room for.
+    ///
+    /// # Safety
+    /// As [`post_recv`](Conn::post_recv).
     #[inline]
-    unsafe fn post_recv_chained<const R: usize, const S: usize>(
+    unsafe fn post_recv_chain<const R: usize, const S: usize>(
         &self,
+        mut chain: Chain<ibv_recv_wr, R, S>,
         work: &[RecvWork<'_>],
-        chain: impl Fn() -> Chain<ibv_recv_wr, R, S>,
     ) -> Posted {
-        let mut accepted = 0;
-        while accepted < work.len() {
-            let mut chain = chain();
-            for one in &work[accepted..] {
-                if !chain.has_room() {
-                    break;
-                }
-                self.tokens.note_recv(one.token);
-                let first = chain.segments_len;
-                chain.local(one.segments);
-                let (sg_list, num_sge) = chain.list(first);
-                let wr_id = one.token.to_bits();
-                chain.push(ibv_recv_wr { wr_id, next: ptr::null_mut(), sg_list, num_sge });
-                chain.end_operation();
+        for one in work {
+            if !chain.has_room() {
+                break;
             }
-            let operations = usize::from(chain.operations);
-            let Some(head) = chain.link(|request, next| request.next = next) else { break };
-            // SAFETY: the caller's promise; the chain is on this stack until the call returns.
-            if let Err((bad, cause)) = unsafe { self.qp.post_recv(head) } {
-                return Posted::until(accepted + chain.taken_before(bad), refused(cause));
-            }
-            accepted += operations;
+            self.tokens.note_recv(one.token);
+            let first = chain.segments_len;
+            chain.local(one.segments);
+            let (sg_list, num_sge) = chain.list(first);
+            let wr_id = one.token.to_bits();
+            chain.push(ibv_recv_wr { wr_id, next: ptr::null_mut(), sg_list, num_sge });
+            chain.end_operation();
         }
-        Posted::all(accepted)
+        let operations = usize::from(chain.operations);
+        let Some(head) = chain.link(|request, next| request.next = next) else {
+            return Posted::all(0);
+        };
+        // SAFETY: the caller's promise; the chain is on this stack until the call returns.
+        match unsafe { self.qp.post_recv(head) } {
+            Ok(()) => Posted::all(operations),
+            Err((bad, cause)) => Posted::until(chain.taken_before(bad), refused(cause)),
+        }
     }
 
     /// Asks whether the other end lives, by a write of nothing that needs no right there.
