@@ -32,7 +32,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "segment_too_many",
         about: "more segments than the endpoint takes are taken",
         runs: Runs::Tcp,
-        edits: &[edit(CHECK, "segments.len() - before == most", "false")],
+        edits: &[edit(CHECK, "into.segments.len() - before > most", "false")],
         cases: &["send.segments_plus1"],
     },
     Mutant {
@@ -60,7 +60,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "region_let_go",
         about: "an operation in flight does not keep its region",
         runs: Runs::Tcp,
-        edits: &[edit(CHECK, "keep.add(core.clone());", "")],
+        edits: &[edit(CHECK, "into.keep.add(core.clone());", "")],
         cases: &["memory.dereg_busy"],
     },
     Mutant {

@@ -25,11 +25,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "line_jumped",
         about: "what is posted behind an emulated atomic does not wait for it",
         runs: Runs::Verbs,
-        edits: &[edit(
-            POST,
-            "let direct = if self.waits.load(Ordering::Acquire) {",
-            "let direct = if self.waits.load(Ordering::Acquire) && !(MUTANT && work.iter().all(|one| !lacks(&one.op))) {",
-        )],
+        edits: &[
+            edit(
+                POST,
+                "let direct = if self.waits.load(Ordering::Acquire) {",
+                "let direct = if self.waits.load(Ordering::Acquire) && !(MUTANT && work.iter().all(|one| !lacks(&one.op))) {",
+            ),
+            edit(
+                POST,
+                "[one] if !self.waits.load(Ordering::Acquire) &&",
+                "[one] if (MUTANT && !lacks(&one.op) || !self.waits.load(Ordering::Acquire)) &&",
+            ),
+        ],
         cases: &["atomic.emulated_single_posts", "ordering.completion_order_emulated"],
     },
     Mutant {
