@@ -128,10 +128,6 @@ fn a_future_dropped_in_flight_leaves_its_memory_to_the_operation() {
 }
 
 #[test]
-#[cfg_attr(
-    miri,
-    ignore = "what is forgotten keeps its node's thread, a leak to Miri: see scripts/miri"
-)]
 fn a_future_forgotten_in_flight_keeps_its_memory_for_ever() {
     let rig = Rig::new();
     rig.link.hold();
