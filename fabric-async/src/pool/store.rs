@@ -47,7 +47,19 @@ impl Store {
     }
 
     pub(super) fn give(&mut self, block: Block) {
-        let (class, id) = (block.extent().class, block.extent().id);
+        self.put(block.extent().class, block.extent().id, [block]);
+    }
+
+    /// The blocks of a new extent.
+    pub(super) fn add(&mut self, blocks: Vec<Block>) {
+        if let Some((class, id)) = blocks.first().map(|one| (one.extent().class, one.extent().id)) {
+            self.put(class, id, blocks);
+        }
+    }
+
+    /// Takes blocks of an extent in.
+    #[inline]
+    fn put(&mut self, class: usize, id: u64, more: impl IntoIterator<Item = Block>) {
         let Class { extents, first } = self.class(class);
         let index = match extents.binary_search_by_key(&id, |extent| extent.0) {
             Ok(index) => index,
@@ -58,15 +70,10 @@ impl Store {
         };
         *first = (*first).min(index);
         let blocks = &mut extents[index].1;
-        blocks.push(block);
+        blocks.extend(more);
         if blocks.len() == blocks_of(class) {
             self.idle += extent_len(class);
         }
-    }
-
-    /// The blocks of a new extent.
-    pub(super) fn add(&mut self, blocks: Vec<Block>) {
-        blocks.into_iter().for_each(|block| self.give(block));
     }
 
     /// Takes out idle extents, largest classes and youngest first, until at most `keep` bytes of them are left. The
