@@ -210,8 +210,17 @@ impl Endpoint {
         if self.shared.state.replace(EndpointState::Idle, EndpointState::Connecting) {
             return Ok(());
         }
+        if self.domain.hub.device_lost() {
+            return Err(Error::DeviceLost);
+        }
         let state = self.state();
         Err(Error::state(operation, format!("the endpoint is {state:?}; it connects once")))
+    }
+
+    /// What a call gets that only a living endpoint can serve.
+    #[cold]
+    pub(crate) fn not_connected(&self) -> Error {
+        if self.domain.hub.device_lost() { Error::DeviceLost } else { Error::NotConnected }
     }
 
     /// Waits until the connection stands; gives the private data of the peer's `accept`.
@@ -243,7 +252,7 @@ impl Endpoint {
                 EndpointState::Connected => {
                     Some(Err(Error::state(OP, "the outcome was taken before")))
                 }
-                _ => Some(Err(Error::NotConnected)),
+                _ => Some(Err(self.not_connected())),
             }
         };
         hub.wait_for(timeout, look).unwrap_or(Err(Error::TimedOut))

@@ -58,10 +58,15 @@ impl Listener {
     /// Takes the oldest request, waiting for one as long as `timeout` (`None`: for ever).
     ///
     /// # Errors
-    /// `TimedOut`; `InvalidState` in a forked child.
+    /// `TimedOut`; `DeviceLost`: no more requests come; `InvalidState` in a forked child.
     pub fn accept(&self, timeout: Option<Duration>) -> Result<ConnectRequest> {
         self.ops.check("accept")?;
-        self.domain.hub.wait_for(timeout, || self.poll()).ok_or(Error::TimedOut)
+        let hub = &self.domain.hub;
+        let look = || match self.poll() {
+            Some(request) => Some(Ok(request)),
+            None => hub.device_lost().then_some(Err(Error::DeviceLost)),
+        };
+        hub.wait_for(timeout, look).unwrap_or(Err(Error::TimedOut))
     }
 }
 

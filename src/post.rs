@@ -58,7 +58,7 @@ impl Endpoint {
     /// stay registered until that completion is taken.
     ///
     /// # Errors
-    /// `Again` at the depth (take completions), `NotConnected`, `InvalidArgument` that says what is wrong,
+    /// `Again` at the depth (take completions), `NotConnected`, `DeviceLost`, `InvalidArgument` that says what is wrong,
     /// `InvalidState` for a closed region or in a forked child. The endpoint is unharmed, and nothing of the
     /// operation happens later.
     #[inline]
@@ -76,7 +76,7 @@ impl Endpoint {
     #[inline]
     fn post_one(&self, lane: &mut Lane, op: &Op<'_>, segments: &mut Vec<Segment>) -> Result<()> {
         if self.shared.state.get() != EndpointState::Connected {
-            return Err(Error::NotConnected);
+            return Err(self.not_connected());
         }
         segments.clear();
         let quiet = lane.quiet;
@@ -105,7 +105,7 @@ impl Endpoint {
         let mut side = self.lock_send();
         for chunk in ops.chunks(CHUNK) {
             if self.shared.state.get() != EndpointState::Connected {
-                return refuse(posted, Error::NotConnected);
+                return refuse(posted, self.not_connected());
             }
             let PostSide { lane, segments } = &mut *side;
             let Posted { accepted, refusal } = self.post_sends(lane, chunk, segments);
@@ -266,7 +266,7 @@ impl Endpoint {
         segments: &mut Vec<Segment>,
     ) -> Result<()> {
         if self.shared.state.get() == EndpointState::Dead {
-            return Err(Error::NotConnected);
+            return Err(self.not_connected());
         }
         segments.clear();
         let token = lane.token.with_sequence(lane.ring.next());
@@ -290,7 +290,7 @@ impl Endpoint {
         let mut side = self.lock_recv();
         for chunk in recvs.chunks(CHUNK) {
             if self.shared.state.get() == EndpointState::Dead {
-                return refuse(posted, Error::NotConnected);
+                return refuse(posted, self.not_connected());
             }
             let PostSide { lane, segments } = &mut *side;
             let Posted { accepted, refusal } = self.post_receives(lane, chunk, segments);

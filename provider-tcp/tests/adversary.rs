@@ -9,7 +9,7 @@ use fabric::{Access, Catalog, Choice, Domain, Hints, Op};
 use provider_tcp::TcpProvider;
 
 const SOON: Option<Duration> = Some(Duration::from_secs(30));
-const ROUNDS: u64 = 300;
+const ROUNDS: u64 = 100;
 
 fn open(adversary: Option<u64>) -> Domain {
     let catalog = Catalog::empty().add(TcpProvider::new().adversary(adversary)).unwrap();
@@ -52,7 +52,9 @@ fn system_calls(adversary: Option<u64>) -> u64 {
 
 #[test]
 fn frames_are_cut_and_nothing_is_lost() {
-    let (plain, adverse) = (system_calls(None), system_calls(Some(1)));
+    // Sleepers and lingering threads look in vain as often as it happens; the least of some runs is what is needed.
+    let least = |adversary| (0..5).map(|_| system_calls(adversary)).min().unwrap();
+    let (plain, adverse) = (least(None), least(Some(1)));
     // Each round moves some 3300 bytes in a few calls; cut as the adversary cuts, it takes many more.
     assert!(adverse > plain + 3 * ROUNDS, "{adverse} system calls, {plain} without the adversary");
 }

@@ -72,7 +72,7 @@ impl Conn {
 
     /// A probe came back, or did not.
     pub(crate) fn probe_ended(&self, state: &mut State, code: status::Type) {
-        state.probing = false;
+        self.forget_probe(state);
         match self.sent(code) {
             status::IBV_WC_SUCCESS => {}
             // Somebody else's end of the connection.

@@ -360,6 +360,13 @@ impl Conn {
         }
     }
 
+    /// The probe that was on its way, if there was one, is not waited for any more.
+    pub(crate) fn forget_probe(&self, state: &mut State) {
+        if std::mem::take(&mut state.probing) {
+            self.shared.probe_over();
+        }
+    }
+
     /// Looks whether the device itself ended the queue pair, where it does not say so.
     pub(crate) fn look(&self) {
         if !self.has_failed_alone(&self.lock()) {
@@ -388,7 +395,7 @@ impl Conn {
         // What ended until now keeps its status.
         self.send_queue.take_all();
         self.recv_queue.take_all();
-        let state = self.lock();
+        let mut state = self.lock();
         // SAFETY: posts do not come beside or after `quiesce` (`EndpointOps`), and everything else takes the lock.
         unsafe {
             self.qp.destroy();
@@ -396,6 +403,7 @@ impl Conn {
                 probe.destroy();
             }
         }
+        self.forget_probe(&mut state);
         drop(state);
         // What came in between; from here on nothing comes.
         self.send_queue.take_all();

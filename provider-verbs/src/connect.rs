@@ -358,7 +358,10 @@ impl Conn {
         if state.probed && !unanswered && self.shared.may_probe() {
             match self.post_nothing() {
                 Ok(()) => state.probing = true,
-                Err(error) => log::warn!("{}: cannot ask whether the peer lives: {error}", self.id),
+                Err(error) => {
+                    self.shared.probe_over();
+                    log::warn!("{}: cannot ask whether the peer lives: {error}", self.id);
+                }
             }
         }
         drop(state);

@@ -49,7 +49,7 @@ const SPECIFIED: Quirks = Quirks {
     send_blocks: 8,
 };
 
-/// Soft-RoCE, seen in Linux 6.1 and read in 6.12.
+/// Soft-RoCE, seen in Linux 6.1 and 6.12.
 const RXE: Quirks = Quirks {
     driver: "rdma_rxe",
     separate_probes: true,

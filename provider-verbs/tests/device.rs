@@ -15,6 +15,8 @@ mod loss;
 mod many;
 #[path = "device/peers.rs"]
 mod peers;
+#[path = "device/refusals.rs"]
+mod refusals;
 #[path = "device/rig.rs"]
 mod rig;
 #[path = "device/signals.rs"]
@@ -36,7 +38,7 @@ const fn case(name: &'static str, run: fn()) -> Case {
     Case { name, run, software: false }
 }
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 13] = [
     case("a_killed_idle_peer_is_noticed", peers::killed_idle),
     case("a_killed_busy_peer_is_noticed", peers::killed_busy),
     case("a_stopped_peer_is_not_lost", peers::stopped),
@@ -46,6 +48,7 @@ const CASES: [Case; 12] = [
     case("500_pairs_leave_nothing", many::pairs),
     case("60_pairs_at_once_leave_nothing", many::pairs_at_once),
     case("injects_on_a_device_without_inline", inject::without_inline),
+    case("a_refusal_is_noticed_while_regions_go", refusals::noticed_while_regions_go),
     case("signals_disturb_nothing", signals::disturb_nothing),
     Case { name: "a_lost_device_ends_everything", run: loss::ends_everything, software: true },
     Case { name: "a_device_taken_away_too", run: loss::ends_everything_silently, software: true },

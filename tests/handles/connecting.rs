@@ -211,6 +211,29 @@ fn a_lost_device_is_told_once_and_takes_no_more_endpoints() {
 }
 
 #[test]
+fn with_the_device_lost_later_calls_say_so() {
+    let rig = Rig::new();
+    let listener = rig.domain.listen(NOWHERE).unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| listener.accept(None).map(drop));
+        rig.link.report(Event::DeviceLost);
+        assert!(matches!(waiter.join().unwrap(), Err(Error::DeviceLost)));
+    });
+    rig.link.lose(DisconnectReason::DeviceLost);
+    let batch = rig.endpoint.post_batch(&[rig.write(1)]).unwrap_err();
+    assert!(matches!(batch.error, Error::DeviceLost), "{batch}");
+    let calls = [
+        rig.endpoint.post(&rig.write(1)),
+        rig.endpoint.recv(&rig.region, 1),
+        rig.endpoint.connect(NOWHERE, b""),
+        rig.endpoint.wait_connected(None).map(drop),
+    ];
+    for call in calls {
+        assert!(matches!(call, Err(Error::DeviceLost)), "{call:?}");
+    }
+}
+
+#[test]
 fn the_end_of_a_connection_wakes_who_waits_for_it() {
     let rig = Rig::new();
     std::thread::scope(|scope| {

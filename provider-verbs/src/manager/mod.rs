@@ -1,8 +1,9 @@
 //! What the objects of a domain share, and the domain's thread.
 //!
 //! The thread blocks on the descriptors of the connection manager and of asynchronous events; it copies an event,
-//! acknowledges it, then acts on it. It also keeps the timers, asks for liveness, and takes completions where
-//! a compare-and-swap loop waits and nobody polls. Otherwise it never touches a completion queue.
+//! acknowledges it, then acts on it. It also keeps the timers, asks for liveness, and takes completions where a
+//! compare-and-swap loop waits and nobody polls, and before it ends a connection: a completion that nobody has polled
+//! may tell why it ended. Otherwise it never touches a completion queue.
 
 mod thread;
 mod timers;
@@ -75,14 +76,24 @@ pub(crate) struct Shared {
     ids: Mutex<HashMap<u64, Member>>,
     conns: Mutex<HashMap<u64, Arc<Conn>>>,
     timers: Mutex<Timers>,
-    /// Looks at the queue pairs' states that are still to come, and the number of the round.
-    looks: Mutex<(VecDeque<Duration>, u64)>,
-    /// Probes on their way that have a completion queue of their own.
+    looks: Mutex<Looks>,
+    /// Connections whose probe is on its way, where probes have a completion queue of their own.
     probing: AtomicUsize,
     /// Queues whose loops wait.
     watched: Mutex<Vec<Arc<Queue>>>,
     wakeup: Wakeup,
     stop: AtomicBool,
+}
+
+/// Looks at the queue pairs' states that are still to come.
+#[derive(Default)]
+struct Looks {
+    /// The pauses before those that follow the next one.
+    pauses: VecDeque<Duration>,
+    /// Looks of an earlier round are not due any more.
+    round: u64,
+    /// The first look of the round is still to come, and sees what happens until then.
+    first: bool,
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -102,7 +113,8 @@ impl Shared {
         let quirks = device::quirks_of(name, &attributes);
         let pd = Arc::new(Pd::new(&context).map_err(fail)?);
         let probes = if quirks.separate_probes {
-            Some(Arc::new(Cq::new(&context, PROBES, 0).map_err(fail)?))
+            // And for those whose connection went in between.
+            Some(Arc::new(Cq::new(&context, 2 * PROBES, 0).map_err(fail)?))
         } else {
             None
         };
@@ -234,10 +246,12 @@ impl Shared {
             return;
         }
         let mut looks = lock(&self.looks);
-        let (waits, round) = &mut *looks;
-        *waits = [50, 500, 2000].map(Duration::from_millis).into();
-        *round += 1;
-        self.deadline(Duration::from_millis(5), *round, Timer::Look);
+        looks.pauses = [50, 500, 2000].map(Duration::from_millis).into();
+        // Not put off by further ones, however many follow each other.
+        if !std::mem::replace(&mut looks.first, true) {
+            looks.round += 1;
+            self.deadline(Duration::from_millis(5), looks.round, Timer::Look);
+        }
     }
 
     /// A queue pair that only answers and sends probes.
@@ -253,9 +267,18 @@ impl Shared {
         Qp::new(&self.pd, (cq, cq), &small, self.port)
     }
 
-    /// Whether one more probe has room; if not, the next round asks.
+    /// Whether one more probe has room, which it then takes until `probe_over`; if not, the next round asks.
     pub(crate) fn may_probe(&self) -> bool {
-        self.probes.is_none() || self.probing.fetch_add(1, Ordering::Relaxed) < PROBES - 1
+        let more = |now| (now < PROBES).then_some(now + 1);
+        self.probes.is_none()
+            || self.probing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// A probe came back, or never will.
+    pub(crate) fn probe_over(&self) {
+        if self.probes.is_some() {
+            self.probing.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn is_lost(&self) -> bool {

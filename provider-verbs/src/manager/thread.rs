@@ -146,15 +146,19 @@ impl Shared {
     }
 
     fn look(&self, round: u64) {
-        if lock(&self.looks).1 != round {
+        let mut looks = lock(&self.looks);
+        if looks.round != round {
             return;
         }
+        // A region that goes from now on wants a look of its own.
+        looks.first = false;
+        drop(looks);
         for conn in self.all_conns() {
             conn.look();
         }
         let mut looks = lock(&self.looks);
-        if looks.1 == round
-            && let Some(next) = looks.0.pop_front()
+        if looks.round == round
+            && let Some(next) = looks.pauses.pop_front()
         {
             self.deadline(next, round, Timer::Look);
         }
@@ -176,7 +180,6 @@ impl Shared {
         loop {
             let got = probes.poll(&mut room);
             for wc in got {
-                self.probing.fetch_sub(1, Ordering::Relaxed);
                 let (_, name) = Foreign::parse(wc.wr_id);
                 let conn = lock(&self.conns).get(&name).cloned();
                 if let Some(conn) = conn {
