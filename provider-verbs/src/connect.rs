@@ -104,7 +104,10 @@ impl Conn {
             .and_then(|()| id.accept(&param));
         state.id = Some((name, id));
         if let Err(cause) = linked {
-            log::debug!("{}: accepting {peer}: {cause}", self.id);
+            // Whether the peer has gone or this side cannot, only the cause tells; the event is the same.
+            if let Some(unsaid) = self.shared.stats.peer_lines.admit() {
+                log::warn!("{}: accepting {peer} failed: {cause}{unsaid}", self.id);
+            }
             return self.end(&mut state, End::Gone(DisconnectReason::PeerLost));
         }
         self.shared.deadline(self.attr.connect_timeout, self.name, Timer::Connect);

@@ -91,11 +91,6 @@ pub(crate) fn device_and_port(name: &str) -> (&str, u8) {
     parts.and_then(|(device, port)| Some((device, port.parse().ok()?))).unwrap_or((name, 1))
 }
 
-/// The peculiarities of a device's driver.
-pub(crate) fn quirks_of(name: &str, attributes: &DeviceAttributes) -> Quirks {
-    Quirks::of(Sysfs::at("/sys").driver(name).as_deref(), attributes)
-}
-
 fn query(name: &str) -> io::Result<Answers> {
     let context = Context::open(name)?;
     let attributes = context.attributes()?;
@@ -138,7 +133,7 @@ impl Machine {
             Err(why) => return vec![(false, Device { name: name.to_owned(), state: Err(why) })],
         };
         let driver = self.sysfs.driver(name);
-        let quirks = Quirks::of(driver.as_deref(), &attributes);
+        let quirks = Quirks::of(&attributes);
         let port = |(number, port): (u8, &PortAttributes)| {
             let port = Port {
                 machine: self,
@@ -146,7 +141,10 @@ impl Machine {
                 number,
                 attributes: &attributes,
                 port,
-                driver: driver.as_deref().unwrap_or(quirks.driver),
+                driver: match quirks.driver {
+                    "" => driver.as_deref().unwrap_or_default(),
+                    known => known,
+                },
                 quirks,
                 gids: self.sysfs.gids(name, number, port.gid_tbl_len),
             };
@@ -417,7 +415,7 @@ impl Port<'_> {
 
 /// What to do when memory cannot be registered, with the limit there is now.
 pub(crate) fn memlock_remedy() -> String {
-    remedy(memlock())
+    remedy(memlock().filter(|_| !locks_freely()))
 }
 
 /// The soft limit on locked memory in bytes; `None`: there is none.
@@ -441,7 +439,7 @@ fn memlock_warning(limit: Option<u64>, locks_freely: bool) -> Option<String> {
 
 fn remedy(limit: Option<u64>) -> String {
     let Some(limit) = limit else {
-        return "locked memory has no limit (RLIMIT_MEMLOCK): the device or the machine lacks memory"
+        return "locked memory has no limit here (RLIMIT_MEMLOCK, CAP_IPC_LOCK): the device or the machine lacks memory"
             .to_owned();
     };
     format!(

@@ -61,14 +61,15 @@ const RXE: Quirks = Quirks {
     send_blocks: 1,
 };
 
-/// `RXE_VENDOR_ID` of the kernel's rxe_param.h. It has no driver of a bus, and its name is the user's choice.
+/// `RXE_VENDOR_ID` of the kernel's rxe_param.h. Its name is the user's choice, and what sysfs has as its parent, if
+/// anything, is the network device beneath.
 const RXE_VENDOR: u32 = 0xff_ffff;
 
 impl Quirks {
-    /// Those of a device, by the driver of its bus (sysfs) and what it says itself.
-    pub(crate) fn of(driver: Option<&str>, attributes: &DeviceAttributes) -> Quirks {
-        match (driver, attributes.vendor_id) {
-            (None, RXE_VENDOR) => RXE,
+    /// Those of a device, by what it says itself.
+    pub(crate) fn of(attributes: &DeviceAttributes) -> Quirks {
+        match attributes.vendor_id {
+            RXE_VENDOR => RXE,
             _ => SPECIFIED,
         }
     }
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn hardware_has_room_for_the_largest_requests() {
-        let quirks = Quirks::of(Some("mlx5_core"), &mlx5());
+        let quirks = Quirks::of(&mlx5());
         assert_eq!(quirks, SPECIFIED);
         let limits = quirks.limits(&mlx5(), &roce(PortState::Active));
         assert_eq!(limits.message, 1 << 30);
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn soft_roce_is_known_by_what_it_says() {
-        let quirks = Quirks::of(None, &rxe());
+        let quirks = Quirks::of(&rxe());
         assert_eq!(quirks, RXE);
         let port = PortAttributes { max_msg_sz: 8 << 20, ..roce(PortState::Active) };
         let limits = quirks.limits(&rxe(), &port);
@@ -188,7 +189,6 @@ mod tests {
         assert_eq!((limits.send_depth, limits.recv_depth), (16_319, 16_319));
         assert_eq!((limits.cq_capacity, limits.endpoints), (16_319, 65_536));
         assert_eq!(limits.regions, 524_223);
-        assert_eq!(Quirks::of(Some("mlx5_core"), &rxe()), SPECIFIED);
     }
 
     #[test]

@@ -110,7 +110,7 @@ impl Shared {
         let context = Arc::new(Context::open(name).map_err(fail)?);
         context.poll_events().map_err(fail)?;
         let attributes = context.attributes().map_err(fail)?;
-        let quirks = device::quirks_of(name, &attributes);
+        let quirks = Quirks::of(&attributes);
         let pd = Arc::new(Pd::new(&context).map_err(fail)?);
         let probes = if quirks.separate_probes {
             // And for those whose connection went in between.
