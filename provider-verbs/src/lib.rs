@@ -12,6 +12,22 @@
 //! - `sysfs`, `quirks`: what libibverbs does not tell, and where drivers depart from the specification;
 //! - `handle`: libibverbs objects as values; `ffi`: the only file that names `rdma_sys`.
 //!
+//! # Registered memory
+//!
+//! A region's rights are the device's: `LOCAL_WRITE`, `REMOTE_READ`, `REMOTE_WRITE`, `REMOTE_ATOMIC` and `RELAXED_ORDERING` are
+//! registered as `IBV_ACCESS_` of the same names, and no other flag ever is (`ibv_reg_mr(3)`, which also demands
+//! `IBV_ACCESS_LOCAL_WRITE` for remote writes and atomics; the core refuses what lacks it). Local reading needs none. Queue
+//! pairs allow everything remote: the regions restrict.
+//!
+//! Registered pages are locked, and count against `RLIMIT_MEMLOCK` unless the process has `CAP_IPC_LOCK`. What does not fit is
+//! `NoMemory` with the limit and the remedy in its text; `fabric info` warns beforehand.
+//!
+//! # fork
+//!
+//! A child of `fork` may use none of the parent's handles: each call is an error there, and dropping them does nothing. From
+//! Linux 5.12 on the kernel copies locked pages at the fork, and the parent's registrations stay whole. Before that they
+//! need `ibv_fork_init(3)`, which is called before the first look at a device; registered pages are then missing in the child.
+//!
 //! # Soft-RoCE, as it was seen to behave
 //!
 //! Seen in Debian's kernels 6.1.192 and 6.12.117, with the provider's own requests. What the provider does about each

@@ -13,6 +13,8 @@ mod inject;
 mod loss;
 #[path = "device/many.rs"]
 mod many;
+#[path = "device/path.rs"]
+mod path;
 #[path = "device/peers.rs"]
 mod peers;
 #[path = "device/refusals.rs"]
@@ -38,7 +40,7 @@ const fn case(name: &'static str, run: fn()) -> Case {
     Case { name, run, software: false }
 }
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 16] = [
     case("a_killed_idle_peer_is_noticed", peers::killed_idle),
     case("a_killed_busy_peer_is_noticed", peers::killed_busy),
     case("a_stopped_peer_is_not_lost", peers::stopped),
@@ -49,6 +51,9 @@ const CASES: [Case; 13] = [
     case("60_pairs_at_once_leave_nothing", many::pairs_at_once),
     case("injects_on_a_device_without_inline", inject::without_inline),
     case("a_refusal_is_noticed_while_regions_go", refusals::noticed_while_regions_go),
+    case("path_settings_reach_the_queue_pair", path::settings_reach_the_queue_pair),
+    case("vectors_and_relaxed_ordering", path::vectors_and_relaxed_ordering),
+    case("the_way_out_leads_to_the_device", path::the_way_out_leads_to_the_device),
     case("signals_disturb_nothing", signals::disturb_nothing),
     Case { name: "a_lost_device_ends_everything", run: loss::ends_everything, software: true },
     Case { name: "a_device_taken_away_too", run: loss::ends_everything_silently, software: true },
