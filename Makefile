@@ -8,6 +8,8 @@
 	softroce-shell
 
 CARGO ?= cargo
+# All there is to build; without verbs where its libraries are missing.
+ALL = $(shell . scripts/env && everything)
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 help: ## List the commands
@@ -47,16 +49,17 @@ fmt: ## Check the format
 	$(CARGO) fmt --all --check
 
 lint: ## clippy, warnings are errors, with and without every feature
-	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --quiet --workspace --all-targets --all-features -- -D warnings
+	$(CARGO) clippy --quiet $(filter-out --all-features,$(ALL)) --all-targets -- -D warnings
+	$(CARGO) clippy --quiet $(ALL) --all-targets -- -D warnings
 	$(CARGO) clippy --quiet -p fabric --no-default-features --lib -- -D warnings
 	$(CARGO) clippy --quiet -p fabric-async --no-default-features --lib --test null -- -D warnings
 
-doc: ## Build the documentation, warnings are errors
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --all-features
+doc: ## Build the documentation, warnings are errors, without verbs and with everything
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --exclude provider-verbs --no-deps
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet $(ALL) --no-deps
 
 unit: ## All tests, doctests and conformance cases over TCP among them
-	$(CARGO) test --workspace --all-features
+	$(CARGO) test $(ALL)
 
 msrv: ## Check that the stated minimum Rust version suffices
 	@scripts/msrv $(MSRV)

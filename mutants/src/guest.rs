@@ -8,10 +8,8 @@ use crate::list::Mutant;
 use crate::trial::Fate;
 use crate::workspace;
 
-/// How long the guest may run; it boots in half a minute, and its processor is emulated.
+/// How long the guest may run, in seconds; it boots in half a minute, and its processor is emulated.
 const TIME_LIMIT: &str = "3000";
-/// The exit status of `scripts/softroce` where no guest can be had.
-const NO_GUEST: i32 = 69;
 
 /// An outcome as a line of text.
 pub(crate) fn line(fate: &Fate) -> String {
@@ -27,35 +25,32 @@ pub(crate) fn try_all(
     if mutants.is_empty() {
         return Ok(());
     }
-    let has_device =
-        std::fs::read_dir("/sys/class/infiniband").is_ok_and(|mut dir| dir.next().is_some());
-    if has_device {
-        return crate::try_all(program, mutants, jobs, tell);
-    }
-    let softroce = workspace().join("scripts/softroce");
-    let prepared = Command::new(&softroce).arg("--prepare").status();
-    match prepared.map_err(|error| format!("{}: {error}", softroce.display()))?.code() {
-        Some(0) => in_guest(&softroce, program, mutants, tell),
-        Some(NO_GUEST) => {
+    let said = Command::new(workspace().join("scripts/beside-device"))
+        .arg("--where")
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("scripts/beside-device: {error}"))?;
+    let said = String::from_utf8_lossy(&said.stdout);
+    match said.trim().split_once(": ") {
+        Some(("host", _)) => crate::try_all(program, mutants, jobs, tell),
+        Some(("guest", _)) => in_guest(program, mutants, tell),
+        Some(("nowhere", why)) => {
             let names: Vec<_> = mutants.iter().map(|m| m.1.name).collect();
-            println!(
-                "NOT TRIED, for there is neither an RDMA device nor a guest: {}",
-                names.join(", ")
-            );
+            println!("NOT TRIED, {why}: {}", names.join(", "));
             Ok(())
         }
-        code => Err(format!("scripts/softroce --prepare: exit status {code:?}")),
+        _ => Err("scripts/beside-device --where: it found no place, see above".to_owned()),
     }
 }
 
 fn in_guest(
-    softroce: &Path,
     program: &Path,
     mutants: &[(usize, &'static Mutant)],
     mut tell: impl FnMut(Fate),
 ) -> Result<(), String> {
+    let softroce = workspace().join("scripts/softroce");
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut child = Command::new(softroce)
+    let mut child = Command::new(&softroce)
         .args(["--time-limit", TIME_LIMIT, "--"])
         .arg(this)
         .args(["--lines", "--jobs", "1", "--program"])

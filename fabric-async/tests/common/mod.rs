@@ -3,13 +3,24 @@
 #![allow(dead_code, unreachable_pub)] // each test program uses its part
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
 
-use fabric::{Access, Region, RemoteRegion};
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+
+use fabric::{Access, Domain, Hints, Region, RemoteRegion};
 use fabric_async::{Connection, Listener, Node, NodeBuilder};
 use futures_util::future::join;
 
-/// Where tests listen: loopback, or the address that a guest with an RDMA device says.
+/// Where tests listen: on an address of the device that nodes take, loopback if that is one; `FABRIC_TEST_ADDRESS` says
+/// another.
 pub fn address() -> String {
-    std::env::var("FABRIC_TEST_ADDRESS").unwrap_or_else(|_| "127.0.0.1".to_owned()) + ":0"
+    static ADDRESS: OnceLock<String> = OnceLock::new();
+    let of_device = || {
+        let own = Domain::open(&Hints::default()).unwrap().info().addresses.clone();
+        let ip = own.iter().find(|ip| ip.is_loopback()).or(own.first()).unwrap();
+        SocketAddr::new(*ip, 0).to_string()
+    };
+    let said = || Some(std::env::var("FABRIC_TEST_ADDRESS").ok()? + ":0");
+    ADDRESS.get_or_init(|| said().unwrap_or_else(of_device)).clone()
 }
 
 /// Two ends of a connection: the one that connected first.
