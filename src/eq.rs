@@ -206,6 +206,11 @@ impl Hub {
                 known && !waiting
             }
             (Event::DeviceLost, _) => !std::mem::replace(&mut state.device_lost, true),
+            (Event::PortDown | Event::PortActive, _) => {
+                // What the port was before is no news any more.
+                state.queue.retain(|e| !matches!(e, Event::PortDown | Event::PortActive));
+                true
+            }
             _ => false,
         };
         news.then_some(event)
@@ -220,7 +225,7 @@ fn is_outcome_of(event: &Event, id: EndpointId) -> bool {
 
 /// The connection events of a domain, in the order they happened.
 ///
-/// - Bounded: an endpoint has at most one pending event of each kind, a listener one.
+/// - Bounded: an endpoint has at most one pending event of each kind, a listener one, the port one.
 /// - Each event is handed out once: here, or by the blocking wait of its endpoint
 ///   ([`Endpoint::wait_connected`](crate::Endpoint::wait_connected)).
 /// - The descriptor ([`AsFd`]) is readable exactly while an event waits.

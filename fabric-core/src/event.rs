@@ -41,6 +41,12 @@ pub enum Event {
     },
     /// The device is gone: every endpoint is dead.
     DeviceLost,
+    /// The link of the domain's port is down. Connections stay: they go on if it comes back soon, else liveness ends
+    /// them. Reported where there is [`Capabilities::PORT_EVENTS`](crate::Capabilities::PORT_EVENTS); of both events
+    /// of the port only the newest waits.
+    PortDown,
+    /// It is up again.
+    PortActive,
 }
 
 impl Event {
@@ -50,7 +56,10 @@ impl Event {
             Event::Connected { endpoint, .. }
             | Event::ConnectFailed { endpoint, .. }
             | Event::Disconnected { endpoint, .. } => Some(*endpoint),
-            Event::ConnectRequest { .. } | Event::DeviceLost => None,
+            Event::ConnectRequest { .. }
+            | Event::DeviceLost
+            | Event::PortDown
+            | Event::PortActive => None,
         }
     }
 }

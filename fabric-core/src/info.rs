@@ -28,6 +28,9 @@ bitflags::bitflags! {
         /// Endpoints take [`PathAttr`](crate::attr::PathAttr), completion queues a vector
         /// ([`CqAttr::vector`](crate::attr::CqAttr::vector)).
         const PATH_SETTINGS = 1 << 8;
+        /// Domains report [`Event::PortDown`](crate::Event::PortDown) and
+        /// [`Event::PortActive`](crate::Event::PortActive).
+        const PORT_EVENTS = 1 << 9;
     }
 }
 

@@ -17,12 +17,16 @@ mod many;
 mod path;
 #[path = "device/peers.rs"]
 mod peers;
+#[path = "device/port.rs"]
+mod port;
 #[path = "device/refusals.rs"]
 mod refusals;
 #[path = "device/rig.rs"]
 mod rig;
 #[path = "device/signals.rs"]
 mod signals;
+#[path = "device/software.rs"]
+mod software;
 
 use std::process::ExitCode;
 
@@ -40,7 +44,7 @@ const fn case(name: &'static str, run: fn()) -> Case {
     Case { name, run, software: false }
 }
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 17] = [
     case("a_killed_idle_peer_is_noticed", peers::killed_idle),
     case("a_killed_busy_peer_is_noticed", peers::killed_busy),
     case("a_stopped_peer_is_not_lost", peers::stopped),
@@ -55,6 +59,7 @@ const CASES: [Case; 16] = [
     case("vectors_and_relaxed_ordering", path::vectors_and_relaxed_ordering),
     case("the_way_out_leads_to_the_device", path::the_way_out_leads_to_the_device),
     case("signals_disturb_nothing", signals::disturb_nothing),
+    Case { name: "a_port_that_goes_down_is_an_event", run: port::is_an_event, software: true },
     Case { name: "a_lost_device_ends_everything", run: loss::ends_everything, software: true },
     Case { name: "a_device_taken_away_too", run: loss::ends_everything_silently, software: true },
 ];
@@ -63,7 +68,7 @@ fn main() -> ExitCode {
     if let Some(code) = peers::play() {
         return code;
     }
-    if let Some(code) = loss::play() {
+    if let Some(code) = software::play() {
         return code;
     }
     let mut arguments = Arguments::from_args();
@@ -77,7 +82,7 @@ fn trials() -> Vec<Trial> {
     if missing.is_some() {
         println!("no RDMA device here: run it in the guest: scripts/softroce -- {}", program());
     }
-    let software = loss::can_make_devices();
+    let software = software::can_make_devices();
     let trial = |case: &Case| {
         let (run, lacks) = (case.run, missing.clone().filter(|_| wanted));
         let ignored =

@@ -211,6 +211,19 @@ fn a_lost_device_is_told_once_and_takes_no_more_endpoints() {
 }
 
 #[test]
+fn of_the_port_only_the_newest_event_waits() {
+    let rig = Rig::new();
+    let events = rig.domain.events();
+    for event in [Event::PortDown, Event::PortActive, Event::PortDown] {
+        rig.link.report(event);
+    }
+    assert!(matches!(events.wait(NOW), Ok(Event::PortDown)));
+    assert!(events.poll().is_none());
+    rig.link.report(Event::PortActive);
+    assert!(matches!(events.poll(), Some(Event::PortActive)));
+}
+
+#[test]
 fn with_the_device_lost_later_calls_say_so() {
     let rig = Rig::new();
     let listener = rig.domain.listen(NOWHERE).unwrap();

@@ -177,6 +177,8 @@ fn event(happening: Happening) -> Event {
             Event::ConnectRequest { listener: ListenerId(listener) }
         }
         Happening::DeviceLost => Event::DeviceLost,
+        Happening::PortDown => Event::PortDown,
+        Happening::PortActive => Event::PortActive,
     }
 }
 

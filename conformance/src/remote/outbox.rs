@@ -184,6 +184,8 @@ impl Outgoing {
                 Happening::ConnectRequest { listener: self.listeners.get(&listener).copied()? }
             }
             Event::DeviceLost => Happening::DeviceLost,
+            Event::PortDown => Happening::PortDown,
+            Event::PortActive => Happening::PortActive,
             _ => return None,
         })
     }

@@ -38,6 +38,8 @@ pub(super) enum Happening {
     Disconnected { endpoint: u64, reason: u8 },
     ConnectRequest { listener: u64 },
     DeviceLost,
+    PortDown,
+    PortActive,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

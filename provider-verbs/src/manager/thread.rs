@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use fabric_core::DisconnectReason;
+use fabric_core::{DisconnectReason, Event};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Member, Shared, Timer, lock};
@@ -119,8 +119,15 @@ impl Shared {
             AsyncEvent::Fatal => self.lose(),
             AsyncEvent::QpError(qpn) => self.with_qp(qpn, |conn| conn.look()),
             AsyncEvent::Established(qpn) => self.with_qp(qpn, |conn| conn.established_early()),
-            AsyncEvent::PortActive(port) => log::info!("{device}: port {port} is active"),
-            AsyncEvent::PortDown(port) => log::warn!("{device}: port {port} is down"),
+            AsyncEvent::PortActive(port) if port == self.port => {
+                log::info!("{device}: port {port} is active");
+                self.events.event(Event::PortActive);
+            }
+            AsyncEvent::PortDown(port) if port == self.port => {
+                log::warn!("{device}: port {port} is down");
+                self.events.event(Event::PortDown);
+            }
+            AsyncEvent::PortActive(_) | AsyncEvent::PortDown(_) => {}
             AsyncEvent::Other(number) => log::debug!("{device}: asynchronous event {number}"),
         }
     }

@@ -1,11 +1,7 @@
-//! The device goes away under a program that uses it. For Soft-RoCE, whose devices come and go by command.
-//!
-//! It is a device of the test's own, and the program a process of its own, because librdmacm keeps the devices that it
-//! used open as long as the process lives, and RXE does not let a device go before.
+//! The device goes away under a program that uses it.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::process::{Child, Command};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -13,110 +9,25 @@ use fabric::{Access, DisconnectReason, Domain, Error, Status};
 
 use crate::held::Held;
 use crate::rig::{
-    CHOICE, MUTE, Side, address, device_lost_events, end_of, has_strays, join, listen, open, take,
+    MUTE, Side, address, device_lost_events, end_of, has_strays, join, listen, open, take,
 };
+use crate::software::{DEVICE, in_child};
 
-const ROLE: &str = "FABRIC_TEST_LOSS";
+/// What the program does in a process of its own.
+pub(crate) const ROLE: &str = "lose";
 /// Within this everybody knows.
 const KNOWN: Duration = Duration::from_secs(5);
-const DEVICE: &str = "fabrictest0";
-const NET: &str = "fabrictest";
-const ADDRESS: &str = "10.79.77.1/24";
-/// How the GID of the address ends.
-const GID: &str = "ffff:0a4f:4d01";
-
-/// Whether a device can be made here.
-pub(crate) fn can_make_devices() -> bool {
-    // SAFETY: no arguments.
-    fs::exists("/sys/module/rdma_rxe").unwrap() && unsafe { libc::geteuid() } == 0
-}
-
-/// The part of the program that loses its device, if this process is it.
-pub(crate) fn play() -> Option<ExitCode> {
-    std::env::var_os(ROLE)?;
-    lose();
-    Some(ExitCode::SUCCESS)
-}
-
-fn run(command: &str) -> ExitStatus {
-    let mut words = command.split(' ');
-    Command::new(words.next().unwrap()).args(words).status().unwrap()
-}
-
-/// A Soft-RoCE device on a net device of its own; it goes with the value.
-struct Device;
-
-impl Device {
-    fn make() -> Self {
-        let this = Device;
-        for command in [
-            format!("ip link add {NET}0 type veth peer name {NET}1"),
-            format!("ip addr add {ADDRESS} dev {NET}0"),
-            format!("ip link set {NET}0 up"),
-            format!("ip link set {NET}1 up"),
-            format!("rdma link add {DEVICE} type rxe netdev {NET}0"),
-        ] {
-            assert!(run(&command).success(), "{command}");
-        }
-        // Not by opening it: then this process would hold it.
-        let until = Instant::now() + Duration::from_secs(20);
-        while !has_gid() {
-            assert!(Instant::now() < until, "{DEVICE} gets no GID of {ADDRESS}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        this
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        // Its RDMA device goes with it.
-        run(&format!("ip link del {NET}0"));
-    }
-}
-
-fn has_gid() -> bool {
-    let gids = fs::read_dir(format!("/sys/class/infiniband/{DEVICE}/ports/1/gids")).unwrap();
-    // Of a GID that is not there the file cannot be read.
-    let mut gids = gids.flatten().filter_map(|file| fs::read_to_string(file.path()).ok());
-    gids.any(|gid| gid.contains(GID))
-}
-
-fn choice() -> String {
-    format!("verbs:{DEVICE}")
-}
 
 pub(crate) fn ends_everything() {
     // Twice, because the second device of the name is another one.
     for _ in 0..2 {
-        lose_in_child(&[]);
+        in_child(ROLE, &[]).is_gone();
     }
 }
 
 /// Some drivers take a lost device away at once, with all that it could tell.
 pub(crate) fn ends_everything_silently() {
-    lose_in_child(&[(MUTE, "1")]);
-}
-
-fn lose_in_child(how: &[(&str, &str)]) {
-    let device = Device::make();
-    let program = std::env::current_exe().unwrap();
-    let mut command = Command::new(program);
-    command.env(ROLE, "1").env(CHOICE, choice()).envs(how.iter().copied());
-    let mut child = command.spawn().unwrap();
-    let until = Instant::now() + Duration::from_secs(90);
-    while child.try_wait().unwrap().is_none() && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    child.kill().unwrap();
-    let status = child.wait().unwrap();
-    assert!(status.success(), "{status}");
-    let until = Instant::now() + Duration::from_secs(10);
-    while fs::exists(format!("/sys/class/infiniband/{DEVICE}")).unwrap() {
-        assert!(Instant::now() < until, "the device is still there");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    drop(device);
+    in_child(ROLE, &[(MUTE, "1")]).is_gone();
 }
 
 /// Takes the device away. The command returns when nobody has the device open any more.
@@ -144,7 +55,7 @@ fn is_lost<T>(what: &str, result: fabric::Result<T>) {
     assert!(matches!(error, Some(Error::DeviceLost)), "{what}: {error:?}");
 }
 
-fn lose() {
+pub(crate) fn lose() {
     let before = {
         let (a, b) = (Side::new(Duration::from_secs(10)), Side::new(Duration::from_secs(10)));
         join(&listen(&b.domain), &a.endpoint, &b.endpoint);
