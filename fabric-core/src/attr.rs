@@ -41,7 +41,8 @@ pub struct EndpointAttr {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PathAttr {
-    /// The entry of the port's GID table to send from; it must be of the address family and network in use.
+    /// The entry of the port's GID table to send from: one of RoCE v2, of the address family and network in use.
+    /// `Unsupported` on InfiniBand, where the subnet manager decides on the path.
     pub gid_index: Option<u8>,
     /// How long to wait for an acknowledgement: rounded up to 4.096 us times a power of two, at most 2.4 h.
     pub ack_timeout: Option<Duration>,

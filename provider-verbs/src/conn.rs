@@ -21,7 +21,7 @@ use crate::handle::{CmId, Mr, Qp, QpAttributes, State as QpState};
 use crate::manager::Shared;
 use crate::post::OPERATION_SEGMENTS;
 use crate::scratch::Place;
-use crate::{NAME, region};
+use crate::{device, path, region};
 
 /// What a work request of the provider's own is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +179,8 @@ impl Conn {
     ) -> Result<Arc<Self>> {
         const OP: &str = "make endpoint";
         shared.check_device()?;
-        let fail = |cause| Error::system(OP, NAME, cause);
+        path::check(shared, attr)?;
+        let fail = |cause| device::failed(OP, "the queues of the endpoint", cause);
         let queues = (send_queue.cq(), recv_queue.cq());
         let wanted = QpAttributes {
             // Twice, because a delivery-complete write takes two; and a probe.

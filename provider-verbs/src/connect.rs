@@ -8,9 +8,7 @@ use std::time::Duration;
 use fabric_core::{DisconnectReason, Error, Event, Failure, Result, route};
 
 use crate::conn::{Conn, End, Stage, State};
-use crate::ffi::{
-    self, ibv_qp_attr, ibv_qp_attr_mask as mask, ibv_qp_state, rdma_cm_event_type as cm,
-};
+use crate::ffi::{self, ibv_qp_attr_mask as mask, ibv_qp_state, rdma_cm_event_type as cm};
 use crate::handle::{CmEvent, CmId, ConnParam, State as QpState};
 use crate::header::{self, Greeting, No};
 use crate::listener::Offer;
@@ -21,8 +19,6 @@ use crate::{NAME, device};
 const READS: u32 = 16;
 /// When to ask a peer again that still thinks of an earlier connection.
 const STALE: Duration = Duration::from_millis(50);
-/// Of the receiver-not-ready timer: 0.96 ms (InfiniBand specification, table "RNR NAK timer"). librdmacm leaves 655 ms.
-const RNR_TIMER: u8 = 13;
 
 impl Conn {
     /// The reads and atomics that this side holds, and the most that it keeps in flight.
@@ -127,7 +123,7 @@ impl Conn {
         let (mut attr, bits) = id.path(ibv_qp_state::IBV_QPS_RTR)?;
         self.set_path(&mut attr);
         attr.max_dest_rd_atomic = responder.max(1);
-        attr.min_rnr_timer = self.attr.path.rnr_timer.map_or(RNR_TIMER, rnr_code);
+        attr.min_rnr_timer = self.rnr_timer();
         let bits = bits | (mask::IBV_QP_MAX_DEST_RD_ATOMIC | mask::IBV_QP_MIN_RNR_TIMER).0 as i32;
         self.qp.modify(&mut attr, bits)?;
         if let Some(probe) = probe {
@@ -145,42 +141,12 @@ impl Conn {
             | mask::IBV_QP_RETRY_CNT;
         self.qp.modify(&mut attr, bits | more.0 as i32)?;
         if let Some(probe) = probe {
-            (attr.timeout, attr.retry_cnt) = (self.exponent(PROBE_TRIES), PROBE_TRIES as u8 - 1);
+            (attr.timeout, attr.retry_cnt) = self.probe_patience();
             attr.sq_psn = 0;
             probe.modify(&mut attr, bits | more.0 as i32)?;
         }
         state.probed = self.probe.is_none() || probe.is_some();
         Ok(())
-    }
-
-    fn set_path(&self, attr: &mut ibv_qp_attr) {
-        if let Some(class) = self.attr.traffic_class {
-            attr.ah_attr.grh.traffic_class = class;
-        }
-        if let Some(index) = self.attr.path.gid_index {
-            attr.ah_attr.grh.sgid_index = index;
-        }
-    }
-
-    /// The acknowledge time-out and the retries of the connection itself.
-    fn patience(&self, probed: bool) -> (u8, u8) {
-        let (timeout, retries) = match (self.shared.quirks.separate_probes, probed) {
-            // Without limit: the probes notice a lost peer. 134 ms, so that a lost packet does not hold up for long.
-            (true, true) => (15, 7),
-            (true, false) => (self.exponent(7), 6),
-            (false, _) => (self.exponent(8), 7),
-        };
-        let path = &self.attr.path;
-        (path.ack_timeout.map_or(timeout, ack_code), path.retries.unwrap_or(retries))
-    }
-
-    /// The time-out, in the device's units, by which so many tries take one liveness interval at most: with the time
-    /// until the next probe, two of three.
-    fn exponent(&self, tries: u32) -> u8 {
-        let interval = self.attr.liveness.unwrap_or(Duration::from_secs(30));
-        // 4.096 us times 2 to the power of this (InfiniBand specification, "Local ACK Timeout").
-        let units = ((interval / tries).as_nanos() / 4096).max(1);
-        (units.ilog2() as u8).clamp(12, 21)
     }
 
     /// Takes an event of the connection manager; on the domain's thread.
@@ -381,28 +347,6 @@ impl Conn {
     }
 }
 
-/// Tries of a probe.
-const PROBE_TRIES: u32 = 6;
-
-/// The code of an acknowledge time-out that is no shorter: 4.096 us times 2 to the power of it.
-fn ack_code(timeout: Duration) -> u8 {
-    let units = timeout.as_nanos().div_ceil(4096).max(1);
-    // Zero would mean to wait for ever.
-    (units.next_power_of_two().ilog2() as u8).clamp(1, 31)
-}
-
-/// The code of a receiver-not-ready timer that is no shorter (InfiniBand specification, table "RNR NAK timer").
-/// Zero, which comes last in length, is left out.
-fn rnr_code(timer: Duration) -> u8 {
-    const STEPS_10_US: [u32; 31] = [
-        1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
-        2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
-    ];
-    let wanted = timer.as_nanos().div_ceil(10_000);
-    let step = STEPS_10_US.iter().position(|step| u128::from(*step) >= wanted);
-    step.map_or(31, |step| step as u8 + 1)
-}
-
 /// A connection attempt that found no way.
 fn unreachable(cause: io::Error) -> Error {
     match Error::system("connect", NAME, cause) {
@@ -411,22 +355,5 @@ fn unreachable(cause: io::Error) -> Error {
             Error::Unreachable(Failure::new("connect", "nobody answers at the address").of(NAME))
         }
         other => other,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn codes_are_never_shorter_than_asked() {
-        let us = Duration::from_micros;
-        assert_eq!(ack_code(Duration::from_nanos(1)), 1);
-        assert_eq!((ack_code(us(67_000)), ack_code(us(67_108))), (14, 14));
-        assert_eq!(ack_code(us(67_109)), 15);
-        assert_eq!(ack_code(Duration::from_secs(8795)), 31);
-        assert_eq!((rnr_code(us(1)), rnr_code(us(10)), rnr_code(us(11))), (1, 1, 2));
-        assert_eq!((rnr_code(us(960)), rnr_code(us(961))), (RNR_TIMER, RNR_TIMER + 1));
-        assert_eq!(rnr_code(fabric_core::attr::MAX_RNR_TIMER), 31);
     }
 }

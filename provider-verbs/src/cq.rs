@@ -16,11 +16,11 @@ use fabric_core::wakeup::Wakeup;
 use fabric_core::{Armed, CqAttr, CqOps, Error, RawCompletion, Result, Status, Token};
 use rustix::event::epoll;
 
-use crate::NAME;
 use crate::conn::Conn;
 use crate::ffi::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
 use crate::handle::Cq;
 use crate::manager::Shared;
+use crate::{NAME, device};
 
 /// Completions taken from the device at a time.
 const BATCH: usize = 16;
@@ -75,7 +75,8 @@ impl Queue {
         // An operation of two requests can fail twice; and a probe, where it goes the same way.
         let entries = attr.capacity * if shared.quirks.separate_probes { 2 } else { 3 };
         let context = &shared.pd.context;
-        let cq = Cq::new(context, entries, shared.vector(attr.vector)).map_err(fail)?;
+        let cq = Cq::new(context, entries, shared.vector(attr.vector))
+            .map_err(|cause| device::failed(OP, "the queue", cause))?;
         let wakeup = Wakeup::new().map_err(fail)?;
         let sleepers = watch_both(cq.channel.as_fd(), wakeup.as_fd()).map_err(fail)?;
         Ok(Arc::new(Queue {

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use fabric_core::{AtomicScope, Capabilities, Device, Info, Unusable};
+use fabric_core::{AtomicScope, Capabilities, Device, Error, Failure, Info, Unusable};
 use rustix::process::{Resource, getrlimit};
 
 use crate::NAME;
@@ -414,8 +414,20 @@ impl Port<'_> {
     }
 }
 
-/// What to do when memory cannot be registered, with the limit there is now.
-pub(crate) fn memlock_remedy() -> String {
+/// A verb failed that makes the device keep memory of this process: queues are locked like regions. Says what would
+/// help if there was no room.
+pub(crate) fn failed(operation: &'static str, what: &str, cause: io::Error) -> Error {
+    match ffi::code(&cause) {
+        Some(libc::ENOMEM) => {
+            let text = format!("no room to lock {what}; {}", memlock_remedy());
+            Error::NoMemory(Failure::new(operation, text).of(NAME).because(cause))
+        }
+        _ => Error::system(operation, NAME, cause),
+    }
+}
+
+/// What to do when memory cannot be locked, with the limit there is now.
+fn memlock_remedy() -> String {
     remedy(memlock().filter(|_| !locks_freely()))
 }
 

@@ -59,6 +59,7 @@ mod handle;
 mod header;
 mod listener;
 mod manager;
+mod path;
 mod post;
 pub mod provider;
 mod quirks;

@@ -102,10 +102,6 @@ pub(crate) fn failed(
             invalid(format!("{len} bytes at {addr:p} are not all mapped, or not all writable"))
         }
         Some(libc::EINVAL) => invalid(format!("{len} bytes at {addr:p} cannot be registered")),
-        Some(libc::ENOMEM) => {
-            let text = format!("no room to lock {len} bytes; {}", device::memlock_remedy());
-            Error::NoMemory(Failure::new(operation, text).of(NAME).because(cause))
-        }
-        _ => Error::system(operation, NAME, cause),
+        _ => device::failed(operation, &format!("{len} bytes"), cause),
     }
 }

@@ -149,7 +149,8 @@ impl Context {
     pub(crate) fn open(name: &str) -> io::Result<Self> {
         let list = DeviceList::get()?;
         let Some((device, _)) = list.devices().find(|(_, found)| found == name) else {
-            return Err(io::Error::from_raw_os_error(libc::ENODEV));
+            let text = format!("ibv_get_device_list: {name} is not there any more");
+            return Err(io::Error::new(io::ErrorKind::NotFound, text));
         };
         // SAFETY: the device is of the list, which lives until the end of this function.
         let context = pointer("ibv_open_device", unsafe { ffi::ibv_open_device(device) })?;
