@@ -186,8 +186,11 @@ impl Machine {
         let path = self.dev.join(file);
         let shown = path.display();
         let container = "in a container `docker run --device=/dev/infiniband`";
+        // libibverbs looks for the device elsewhere then, and says that it is not there.
+        let opened = File::options().read(true).write(true).open(&path);
+        let denied = opened.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
         match error.kind() {
-            ErrorKind::PermissionDenied => unusable(
+            _ if denied || error.kind() == ErrorKind::PermissionDenied => unusable(
                 format!("no permission to open {shown}"),
                 format!(
                     "join the group that owns {shown}, or open it to all by a udev rule: \

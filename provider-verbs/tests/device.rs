@@ -1,10 +1,12 @@
-//! On a real device: its loss, peers that die or only stop, and what is left when everything is gone.
+//! On a real device: what discovery says of it, its loss, peers that die or only stop, what is left when all is gone.
 //!
 //! Without a device every test is ignored, and a line says so; with `FABRIC_TEST_DEVICE=1` that is a failure.
 //! The tests run one at a time: they count the descriptors of the process, and take the CPU for themselves.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test of this kind is no `#[test]` that clippy knows
 
+#[path = "device/discovery.rs"]
+mod discovery;
 #[path = "device/held.rs"]
 mod held;
 #[path = "device/inject.rs"]
@@ -44,7 +46,12 @@ const fn case(name: &'static str, run: fn()) -> Case {
     Case { name, run, software: false }
 }
 
-const CASES: [Case; 17] = [
+/// One that makes a device.
+const fn software(name: &'static str, run: fn()) -> Case {
+    Case { name, run, software: true }
+}
+
+const CASES: [Case; 20] = [
     case("a_killed_idle_peer_is_noticed", peers::killed_idle),
     case("a_killed_busy_peer_is_noticed", peers::killed_busy),
     case("a_stopped_peer_is_not_lost", peers::stopped),
@@ -59,9 +66,12 @@ const CASES: [Case; 17] = [
     case("vectors_and_relaxed_ordering", path::vectors_and_relaxed_ordering),
     case("the_way_out_leads_to_the_device", path::the_way_out_leads_to_the_device),
     case("signals_disturb_nothing", signals::disturb_nothing),
-    Case { name: "a_port_that_goes_down_is_an_event", run: port::is_an_event, software: true },
-    Case { name: "a_lost_device_ends_everything", run: loss::ends_everything, software: true },
-    Case { name: "a_device_taken_away_too", run: loss::ends_everything_silently, software: true },
+    software("a_port_that_is_down_is_told", discovery::a_port_that_is_down),
+    software("a_file_that_may_not_be_opened_is_told", discovery::a_file_that_may_not_be_opened),
+    software("little_memory_to_lock_is_told", discovery::little_memory_to_lock),
+    software("a_port_that_goes_down_is_an_event", port::is_an_event),
+    software("a_lost_device_ends_everything", loss::ends_everything),
+    software("a_device_taken_away_too", loss::ends_everything_silently),
 ];
 
 fn main() -> ExitCode {

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 use crate::rig::CHOICE;
-use crate::{loss, port};
+use crate::{discovery, loss, port};
 
 const ROLE: &str = "FABRIC_TEST_SOFTWARE";
 pub(crate) const DEVICE: &str = "fabrictest0";
@@ -27,6 +27,9 @@ pub(crate) fn play() -> Option<ExitCode> {
     match std::env::var(ROLE).ok()?.as_str() {
         loss::ROLE => loss::lose(),
         port::ROLE => port::go_down_and_up(),
+        discovery::DOWN => discovery::down(),
+        discovery::FORBIDDEN => discovery::forbidden(),
+        discovery::POOR => discovery::poor(),
         role => panic!("there is no role {role}"),
     }
     Some(ExitCode::SUCCESS)

@@ -1,0 +1,118 @@
+//! What a user is told of a device that is there and cannot be used, or only for little.
+
+use std::time::{Duration, Instant};
+
+use fabric::{Access, Catalog, Choice, Domain, Error, Found, Hints};
+
+use crate::rig::CHOICE;
+use crate::software::{DEVICE, NET, in_child, run};
+
+/// What the programs do, in processes of their own.
+pub(crate) const DOWN: &str = "down";
+pub(crate) const FORBIDDEN: &str = "forbidden";
+pub(crate) const POOR: &str = "poor";
+
+/// What may be locked without the right to lock more.
+const LOCKED: u64 = 256 << 10;
+
+pub(crate) fn a_port_that_is_down() {
+    drop(in_child(DOWN, &[]));
+}
+
+pub(crate) fn a_file_that_may_not_be_opened() {
+    drop(in_child(FORBIDDEN, &[]));
+}
+
+pub(crate) fn little_memory_to_lock() {
+    drop(in_child(POOR, &[]));
+}
+
+fn choice() -> Choice {
+    Choice::parse(&std::env::var(CHOICE).unwrap()).unwrap()
+}
+
+/// What `fabric info` shows of the device.
+fn found() -> Found {
+    let all = Catalog::builtin().discover_with(&choice(), &Hints::default()).unwrap();
+    all.into_iter().find(|found| found.device == DEVICE).unwrap()
+}
+
+fn open() -> fabric::Result<Domain> {
+    Catalog::builtin().open_with(&choice(), &Hints::default())
+}
+
+/// Discovery and opening both say all of this.
+#[track_caller]
+fn is_unusable(words: &[&str]) {
+    let verdict = found().verdict.unwrap_err();
+    let error = open().unwrap_err().to_string();
+    println!("{verdict}\n{error}");
+    assert!(error.contains(DEVICE), "{error}");
+    for word in words {
+        assert!(verdict.contains(word), "{word}: {verdict}");
+        assert!(error.contains(word), "{word}: {error}");
+    }
+}
+
+pub(crate) fn down() {
+    found().verdict.unwrap();
+    assert!(run(&format!("ip link set {NET}0 down")).success());
+    is_unusable(&["port 1 is down", &format!("`ip link set {NET}0 up`")]);
+    assert!(run(&format!("ip link set {NET}0 up")).success());
+    let until = Instant::now() + Duration::from_secs(20);
+    while let Err(why) = found().verdict {
+        assert!(Instant::now() < until, "{why}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    open().unwrap();
+}
+
+pub(crate) fn forbidden() {
+    let file = uverbs();
+    assert!(run(&format!("chmod 600 {file}")).success());
+    become_nobody();
+    is_unusable(&[&format!("no permission to open {file}"), "udev rule", "docker run"]);
+}
+
+pub(crate) fn poor() {
+    let limit = libc::rlimit { rlim_cur: LOCKED, rlim_max: LOCKED };
+    // SAFETY: a limit of this process, read from the value.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) }, 0);
+    become_nobody();
+    let info = found().verdict.unwrap();
+    let warning = info.details.iter().find(|(name, _)| name == "warning").unwrap();
+    println!("{}", warning.1);
+    assert!(warning.1.contains("256 KiB") && warning.1.contains("ulimit -l"), "{}", warning.1);
+
+    let domain = open().unwrap();
+    let little = domain.alloc(4096, Access::ALL).unwrap();
+    let error = domain.alloc(4 << 20, Access::ALL).unwrap_err();
+    println!("{error}");
+    assert!(matches!(error, Error::NoMemory(_)), "{error:?}");
+    let text = error.to_string();
+    for word in ["4194304 bytes", "256 KiB", "ulimit -l unlimited", "LimitMEMLOCK", "docker run"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    // What there is room for goes on.
+    little.write_at(0, b"here").unwrap();
+    domain.alloc(4096, Access::ALL).unwrap();
+}
+
+/// The device's file.
+fn uverbs() -> String {
+    let mut class = std::fs::read_dir("/sys/class/infiniband_verbs").unwrap().map(Result::unwrap);
+    let is = |ibdev: std::io::Result<String>| ibdev.is_ok_and(|name| name.trim() == DEVICE);
+    let entry = class.find(|entry| is(std::fs::read_to_string(entry.path().join("ibdev"))));
+    format!("/dev/infiniband/{}", entry.unwrap().file_name().to_str().unwrap())
+}
+
+/// Gives up root's rights, that to lock memory among them.
+fn become_nobody() {
+    const NOBODY: libc::uid_t = 65534;
+    // SAFETY: numbers; the process has one thread that matters.
+    unsafe {
+        assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
+        assert_eq!(libc::setresgid(NOBODY, NOBODY, NOBODY), 0);
+        assert_eq!(libc::setresuid(NOBODY, NOBODY, NOBODY), 0);
+    }
+}
