@@ -8,15 +8,17 @@
 //! `sleepers` counts futures that sleep, or were woken and not polled yet, so it is never too low. Locks: the poller's,
 //! then a place's, then a lane's. Wakers run outside all of them.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use fabric::core::fork::Origin;
 use fabric::{Armed, Completion, CompletionQueue};
 use smallvec::SmallVec;
 
 use crate::cargo::Cargo;
+use crate::error::Error;
 use crate::lock;
 use crate::ops::{Phase, Place, Table};
 
@@ -63,8 +65,7 @@ pub(crate) struct Driver {
     poller: Mutex<Poller>,
     pub(crate) sleepers: AtomicUsize,
     luck: AtomicI32,
-    /// Set in the moment the queue's domain refuses to go on (a child made by `fork`).
-    failed: AtomicBool,
+    origin: Origin,
 }
 
 struct Poller {
@@ -92,8 +93,16 @@ impl Driver {
             poller: Mutex::new(poller),
             sleepers: AtomicUsize::new(0),
             luck: AtomicI32::new(MOST_LUCK / 2),
-            failed: AtomicBool::new(false),
+            origin: Origin::here(),
         }
+    }
+
+    /// What a child made by `fork` is told: it has none of its parent's connections.
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        if self.origin.is_here() {
+            return None;
+        }
+        self.queue.poll(&mut []).err().map(Error::from)
     }
 
     /// Takes what there is, unless somebody else is doing so.
@@ -124,10 +133,7 @@ impl Driver {
         let mut wakers = Wakers::new();
         // Who polls makes progress by that, and only arming says that nobody is about to go on so.
         poller.armed = false;
-        let count = self.queue.poll(&mut poller.out).unwrap_or_else(|_| {
-            self.failed.store(true, Ordering::Relaxed);
-            0
-        });
+        let count = self.queue.poll(&mut poller.out).unwrap_or(0); // in a forked child
         for completion in &poller.out[..count] {
             self.complete(completion, &mut wakers);
         }
@@ -210,7 +216,11 @@ impl Driver {
         if let Some(found) = look(Some(cx.waker())) {
             return Poll::Ready(found);
         }
-        if self.wait == Wait::Busy && !self.failed.load(Ordering::Relaxed) {
+        if !self.origin.is_here() {
+            // Nothing of what is awaited is this process's.
+            return Poll::Pending;
+        }
+        if self.wait == Wait::Busy {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -309,10 +319,7 @@ impl Driver {
                         (None, _) => self.lock(),
                     };
                 }
-                Err(_) => {
-                    self.failed.store(true, Ordering::Relaxed);
-                    return;
-                }
+                Err(_) => return,
             }
         }
     }

@@ -89,6 +89,9 @@ impl<A: Arrives> Arrival<A> {
             if let Some(waker) = waker {
                 line.join(ticket, waker);
             }
+            if let Some(refusal) = node.driver.refusal() {
+                return Some(Err(refusal));
+            }
             if !line.may_pass(ticket) {
                 return None;
             }

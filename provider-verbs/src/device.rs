@@ -11,11 +11,10 @@ use std::path::PathBuf;
 use fabric_core::{AtomicScope, Capabilities, Device, Error, Failure, Info, Unusable};
 use rustix::process::{Resource, getrlimit};
 
-use crate::NAME;
-use crate::ffi;
 use crate::handle::{self, Context, DeviceAttributes, PortAttributes, PortState, Transport};
 use crate::quirks::Quirks;
 use crate::sysfs::{Gid, Sysfs, is_connectable};
+use crate::{NAME, ffi, loaded};
 
 /// The name that stands for no device at all.
 const NONE: &str = "none";
@@ -395,6 +394,7 @@ impl Port<'_> {
         if !self.driver.is_empty() {
             add("driver", self.driver.to_owned());
         }
+        add("libraries", loaded::libraries());
         add("hardware", format!("vendor {vendor_id:#06x}, part {vendor_part_id}, fw {firmware}"));
         add("port", format!("{} of {ports}, active", self.number));
         let layer = if ethernet { "Ethernet" } else { "InfiniBand" };

@@ -58,6 +58,7 @@ mod ffi;
 mod handle;
 mod header;
 mod listener;
+mod loaded;
 mod manager;
 mod path;
 mod post;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::context::{device_of, nonblocking};
+use super::destroyed;
 use super::qp::zeroed;
 use crate::ffi::{
     self, ibv_qp_attr, ibv_qp_state, minus_one, pointer, rdma_cm_event_type, rdma_cm_id,
@@ -69,7 +70,7 @@ impl EventChannel {
         // waits for that (rdma_destroy_id(3)).
         let copy = unsafe { self.copy(&*event, fresh) };
         // SAFETY: got above, acknowledged once.
-        unsafe { ffi::rdma_ack_cm_event(event) };
+        destroyed("rdma_ack_cm_event", unsafe { ffi::rdma_ack_cm_event(event) });
         Some(copy)
     }
 
@@ -324,10 +325,7 @@ impl Drop for CmId {
     fn drop(&mut self) {
         // SAFETY: made by rdma_create_id or for a request, destroyed once. It waits until its events are
         // acknowledged, and each is at once.
-        let returned = unsafe { ffi::rdma_destroy_id(self.as_ptr()) };
-        if let Err(error) = minus_one("rdma_destroy_id", returned) {
-            log::error!("{error}: it stays until the process ends");
-        }
+        destroyed("rdma_destroy_id", unsafe { ffi::rdma_destroy_id(self.as_ptr()) });
     }
 }
 

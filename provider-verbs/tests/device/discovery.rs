@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Catalog, Choice, Domain, Error, Found, Hints};
+use fabric::{Access, Catalog, Choice, Domain, Error, Found, Hints, Info};
 
 use crate::rig::CHOICE;
 use crate::software::{DEVICE, NET, in_child, run};
@@ -54,8 +54,16 @@ fn is_unusable(words: &[&str]) {
     }
 }
 
+fn detail<'a>(info: &'a Info, name: &str) -> &'a str {
+    &info.details.iter().find(|(known, _)| known == name).unwrap().1
+}
+
 pub(crate) fn down() {
-    found().verdict.unwrap();
+    let info = found().verdict.unwrap();
+    let libraries = detail(&info, "libraries");
+    for library in ["libibverbs.so.1", "librdmacm.so.1"] {
+        assert!(libraries.contains(library), "{libraries}");
+    }
     assert!(run(&format!("ip link set {NET}0 down")).success());
     is_unusable(&["port 1 is down", &format!("`ip link set {NET}0 up`")]);
     assert!(run(&format!("ip link set {NET}0 up")).success());
@@ -80,9 +88,9 @@ pub(crate) fn poor() {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) }, 0);
     become_nobody();
     let info = found().verdict.unwrap();
-    let warning = info.details.iter().find(|(name, _)| name == "warning").unwrap();
-    println!("{}", warning.1);
-    assert!(warning.1.contains("256 KiB") && warning.1.contains("ulimit -l"), "{}", warning.1);
+    let warning = detail(&info, "warning");
+    println!("{warning}");
+    assert!(warning.contains("256 KiB") && warning.contains("ulimit -l"), "{warning}");
 
     let domain = open().unwrap();
     let little = domain.alloc(4096, Access::ALL).unwrap();
