@@ -565,7 +565,7 @@ impl Node {
     /// let to = listener.local_addr();
     /// let other = node.clone();
     /// let client = std::thread::spawn(move || block_on(other.connect_with(to, b"who I am")));
-    /// let request = block_on(listener.request());
+    /// let request = block_on(listener.request())?;
     /// assert_eq!(request.data(), b"who I am");
     /// let conn = block_on(request.accept_with(b"welcome"))?;
     /// assert_eq!(conn.peer_data(), b"who I am");

@@ -20,7 +20,7 @@ const LEN: usize = 16;
 /// let listener = block_on(node.listen("127.0.0.1:0"))?;
 /// let to = listener.local_addr();
 /// let client = std::thread::spawn(move || block_on(node.connect_with(to, &[7; MAX_CONNECT_BYTES])));
-/// assert_eq!(block_on(listener.request()).data(), [7; MAX_CONNECT_BYTES]);
+/// assert_eq!(block_on(listener.request())?.data(), [7; MAX_CONNECT_BYTES]);
 /// # assert!(client.join().unwrap().is_err());
 /// # Ok::<(), fabric_async::Error>(())
 /// ```
@@ -33,7 +33,7 @@ pub const MAX_CONNECT_BYTES: usize = MAX_CONNECT_DATA - LEN;
 /// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
 /// let to = listener.local_addr();
 /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
-/// let conn = block_on(block_on(listener.request()).accept_with(&[7; MAX_ACCEPT_BYTES]))?;
+/// let conn = block_on(block_on(listener.request())?.accept_with(&[7; MAX_ACCEPT_BYTES]))?;
 /// assert_eq!(client.join().unwrap()?.peer_data(), [7; MAX_ACCEPT_BYTES]);
 /// # drop(conn);
 /// # Ok::<(), fabric_async::Error>(())

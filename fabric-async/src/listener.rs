@@ -42,7 +42,7 @@ pub(crate) struct ListenerInner {
     listener: fabric::Listener,
     node: Arc<NodeInner>,
     waiting: Mutex<VecDeque<(ConnectRequest, Hello)>>,
-    line: Line,
+    pub(crate) line: Line,
 }
 
 impl Listener {
@@ -92,10 +92,11 @@ impl Listener {
     ///
     /// # Errors
     /// Those of making an endpoint: `NoMemory`, `InvalidArgument` if the completion queue has no room for another
-    /// connection (then the peer was rejected); what peers do is no error here: who is gone again is passed over.
+    /// connection (then the peer was rejected); `DeviceLost`; `InvalidState` in a forked child. What peers do is no
+    /// error here: who is gone again is passed over.
     pub async fn accept(&self) -> Result<Connection> {
         loop {
-            match self.request().await.accept().await {
+            match self.request().await?.accept().await {
                 Err(error) if is_peers_fault(&error) => {
                     log::info!("fabric-async: a peer went while it was let in: {error}");
                 }
@@ -112,12 +113,15 @@ impl Listener {
     /// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
     /// let to = listener.local_addr();
     /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
-    /// let request = block_on(listener.request());
+    /// let request = block_on(listener.request())?;
     /// assert!(request.peer_addr().ip().is_loopback()); // from here: welcome
     /// let conn = block_on(request.accept())?;
     /// assert_eq!(client.join().unwrap()?.local_addr(), conn.peer_addr());
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
+    ///
+    /// # Errors
+    /// `DeviceLost`; `InvalidState` in a forked child.
     pub fn request(&self) -> NextRequest {
         NextRequest { listener: self.inner.clone(), ticket: Ticket::default() }
     }
@@ -236,7 +240,7 @@ impl std::fmt::Debug for Listener {
 /// let next = listener.request(); // before anybody asks
 /// let to = listener.local_addr();
 /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
-/// let conn = block_on(async { next.await.accept().await })?;
+/// let conn = block_on(async { next.await?.accept().await })?;
 /// assert_eq!(client.join().unwrap()?.local_addr(), conn.peer_addr());
 /// # Ok::<(), fabric_async::Error>(())
 /// ```
@@ -247,9 +251,9 @@ pub struct NextRequest {
 }
 
 impl Future for NextRequest {
-    type Output = Request;
+    type Output = Result<Request>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Request> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let NextRequest { listener, ticket } = &mut *self;
         let line = &listener.line;
         for wait in [false, true] {
@@ -260,7 +264,11 @@ impl Future for NextRequest {
                 && let Some((request, hello)) = listener.waiting().pop_front()
             {
                 line.leave(ticket);
-                return Poll::Ready(Request { listener: listener.clone(), request, hello });
+                return Poll::Ready(Ok(Request { listener: listener.clone(), request, hello }));
+            }
+            if let Some(refusal) = listener.node.refusal() {
+                line.leave(ticket);
+                return Poll::Ready(Err(refusal));
             }
         }
         Poll::Pending
@@ -281,7 +289,7 @@ impl Drop for NextRequest {
 /// let listener = block_on(node.listen("127.0.0.1:0"))?;
 /// let to = listener.local_addr();
 /// let client = std::thread::spawn(move || block_on(node.connect_with(to, b"version 1")));
-/// let request = block_on(listener.request());
+/// let request = block_on(listener.request())?;
 /// assert_eq!(request.data(), b"version 1");
 /// drop(request); // not any more
 /// assert!(matches!(client.join().unwrap(), Err(Error::Rejected(_))));
@@ -301,7 +309,7 @@ impl Request {
     /// # let listener = block_on(Listener::bind("127.0.0.1:0"))?;
     /// # let to = listener.local_addr();
     /// # let client = std::thread::spawn(move || block_on(Connection::connect(to)));
-    /// let request = block_on(listener.request());
+    /// let request = block_on(listener.request())?;
     /// let who = request.peer_addr();
     /// let conn = block_on(request.accept())?;
     /// assert_eq!(conn.peer_addr(), Some(who));
@@ -320,7 +328,7 @@ impl Request {
     /// # let listener = block_on(node.listen("127.0.0.1:0"))?;
     /// # let to = listener.local_addr();
     /// let client = std::thread::spawn(move || block_on(node.connect_with(to, b"shard 3")));
-    /// assert_eq!(block_on(listener.request()).data(), b"shard 3");
+    /// assert_eq!(block_on(listener.request())?.data(), b"shard 3");
     /// # assert!(client.join().unwrap().is_err());
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
@@ -335,7 +343,7 @@ impl Request {
     /// # let listener = block_on(Listener::bind("127.0.0.1:0"))?;
     /// # let to = listener.local_addr();
     /// # let client = std::thread::spawn(move || block_on(Connection::connect(to)));
-    /// let request = block_on(listener.request());
+    /// let request = block_on(listener.request())?;
     /// let conn = block_on(request.accept())?;
     /// assert_eq!(conn.end(), None); // it stands
     /// # assert_eq!(client.join().unwrap()?.peer_data(), b"");
@@ -356,7 +364,7 @@ impl Request {
     /// # let listener = block_on(Listener::bind("127.0.0.1:0"))?;
     /// # let to = listener.local_addr();
     /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
-    /// let request = block_on(listener.request());
+    /// let request = block_on(listener.request())?;
     /// let conn = block_on(request.accept_with(b"welcome"))?;
     /// assert_eq!(client.join().unwrap()?.peer_data(), b"welcome");
     /// # drop(conn);
@@ -397,7 +405,7 @@ impl Request {
     /// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
     /// let to = listener.local_addr();
     /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
-    /// block_on(listener.request()).reject("closed on Sundays")?;
+    /// block_on(listener.request())?.reject("closed on Sundays")?;
     /// let error = client.join().unwrap().unwrap_err();
     /// assert!(matches!(&error, Error::Rejected(words) if words == b"closed on Sundays"), "{error}");
     /// # Ok(()) }

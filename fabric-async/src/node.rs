@@ -1,6 +1,7 @@
 //! Nodes: an open device with everything that connections on it share.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -11,7 +12,7 @@ use fabric::{
 
 use crate::builder::{NodeBuilder, Options};
 use crate::driver::Driver;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lane::Lane;
 use crate::lease::Control;
 use crate::lock;
@@ -53,6 +54,8 @@ pub(crate) struct NodeInner {
     /// Connections for leases that peers are about to make, by token.
     expected: Mutex<HashMap<u64, Arc<Promise<ConnectRequest>>>>,
     pub(crate) service: Service,
+    /// The device is gone.
+    lost: AtomicBool,
     #[cfg(feature = "tokio")]
     pub(crate) watchers: crate::watch::Watchers,
 }
@@ -78,6 +81,7 @@ impl Node {
             controls: Mutex::default(),
             expected: Mutex::default(),
             service: Service::new()?,
+            lost: AtomicBool::new(false),
             #[cfg(feature = "tokio")]
             watchers: crate::watch::Watchers::default(),
         });
@@ -237,6 +241,12 @@ impl NodeInner {
         self.lanes().get(&id)?.upgrade()
     }
 
+    /// Why nobody will ask to be let in any more.
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        let lost = self.lost.load(Ordering::Relaxed).then_some(fabric::Error::DeviceLost);
+        lost.map(Error::from).or_else(|| self.driver.refusal())
+    }
+
     /// Takes the connection events that there are, and tells whom they concern. When it returns, what was reported
     /// before the call is told, whoever took it.
     pub(crate) fn take_events(&self) {
@@ -264,7 +274,11 @@ impl NodeInner {
                     listener.take_requests(wakers);
                 }
             }
-            // That the device is lost, each endpoint is told by an event of its own.
+            (Event::DeviceLost, _) => {
+                // Each endpoint is told by an event of its own.
+                self.lost.store(true, Ordering::Relaxed);
+                self.service.listeners().iter().for_each(|listener| listener.line.all(wakers));
+            }
             _ => {}
         }
     }

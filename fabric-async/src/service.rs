@@ -114,6 +114,11 @@ impl Service {
         self.shared.state().listeners.push((id, Arc::downgrade(listener)));
     }
 
+    pub(crate) fn listeners(&self) -> Vec<Arc<ListenerInner>> {
+        let state = self.shared.state();
+        state.listeners.iter().filter_map(|(_, listener)| listener.upgrade()).collect()
+    }
+
     pub(crate) fn listener(&self, id: ListenerId) -> Option<Arc<ListenerInner>> {
         let state = self.shared.state();
         state.listeners.iter().find(|(known, _)| *known == id)?.1.upgrade()

@@ -8,7 +8,7 @@ mod common;
 use std::fmt::{Debug, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use common::{eventually, node, pair};
+use common::{address, eventually, node, pair};
 use fabric_async::{Wait, block_on};
 
 /// Runs `child` in a child; the test fails if it panics, or hangs.
@@ -41,9 +41,11 @@ fn what_a_child_awaits_is_refused() {
         block_on(async {
             let (a, b) = pair(&node).await;
             let buffer = a.alloc(64).unwrap();
+            let listener = node.listen(address()).await.unwrap();
             in_child(|| {
                 refused(block_on(b.recv()));
                 refused(block_on(b.notified()));
+                refused(block_on(listener.accept()));
                 refused(block_on(a.send(buffer)));
             });
             a.send(a.alloc(5).unwrap()).await.unwrap();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use fabric::{Access, Catalog, Choice, DisconnectReason, Hints, RemoteRegion, Status};
+use fabric::{Access, Catalog, Choice, DisconnectReason, Event, Hints, RemoteRegion, Status};
 use fabric_async::{Buffer, Connection, Error, Node, NodeBuilder, Wait, block_on};
 use null::{Control, FILL, Link, NullProvider};
 
@@ -102,6 +102,22 @@ fn operations_take_buffers_and_give_them_back() {
     assert_eq!((&*parts[0], parts[1].len(), &*parts[2]), (&[FILL; 3][..], 0, &[FILL; 100][..]));
     drop(parts);
     rig.expect_in_use(0);
+}
+
+#[test]
+fn who_waits_for_peers_hears_that_the_device_is_lost() {
+    let rig = Rig::new();
+    let listener = block_on(rig.node.listen("127.0.0.1:0")).unwrap();
+    let lost = |result| matches!(result, Err(Error::Fabric(fabric::Error::DeviceLost)));
+    std::thread::scope(|scope| {
+        let waiters = [(); 2].map(|()| scope.spawn(|| block_on(listener.accept()).map(drop)));
+        std::thread::sleep(Duration::from_millis(20));
+        rig.link.report(Event::DeviceLost);
+        for waiter in waiters {
+            assert!(lost(waiter.join().unwrap()));
+        }
+    });
+    assert!(lost(ready(listener.request()).map(drop)));
 }
 
 #[test]
