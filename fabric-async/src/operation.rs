@@ -144,7 +144,8 @@ impl<W: Work> Journey<W> {
                 if let Some(waker) = waker {
                     line.join(ticket, waker);
                 }
-                if !line.may_pass(ticket) && link.is_alive() {
+                let may_come = link.is_alive() && link.node.driver.refusal().is_none();
+                if !line.may_pass(ticket) && may_come {
                     return None;
                 }
                 post(&mut load).transpose()

@@ -1,4 +1,4 @@
-//! The examples, each as two processes, as their first lines say. `FABRIC_PROVIDER` and `FABRIC_TEST_ADDRESS` choose where.
+//! The examples, each as two processes, as their first lines say. `FABRIC_PROVIDER` chooses what over.
 
 #![cfg(all(feature = "tokio", not(miri)))] // Miri has no processes
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests

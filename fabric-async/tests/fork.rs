@@ -1,4 +1,4 @@
-//! A child made by `fork` has none of its parent's connections: what it awaits there is refused, and the parent goes on.
+//! A child made by `fork` has none of its parent's connections: what it begins there is refused, and the parent goes on.
 
 #![cfg(not(miri))] // Miri has no fork(2)
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
@@ -24,7 +24,12 @@ fn in_child(child: impl FnOnce()) {
     }
     let mut status = 0;
     // SAFETY: `pid` is this process's child, and `status` is a place to write to.
-    eventually("the child ends", || unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } != 0);
+    let ended = || unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == pid;
+    if catch_unwind(AssertUnwindSafe(|| eventually("the child ends", ended))).is_err() {
+        // SAFETY: the child has not been waited for, so the id is still its own.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        panic!("the child hangs");
+    }
     assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status:#x}");
 }
 

@@ -180,7 +180,8 @@ impl Conn {
         const OP: &str = "make endpoint";
         shared.check_device()?;
         path::check(shared, attr)?;
-        let fail = |cause| device::failed(OP, "the queues of the endpoint", cause);
+        let fail =
+            |cause| device::failed(OP, "the queues, or the device has no more of them", cause);
         let queues = (send_queue.cq(), recv_queue.cq());
         let wanted = QpAttributes {
             // Twice, because a delivery-complete write takes two; and a probe.

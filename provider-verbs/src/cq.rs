@@ -75,8 +75,9 @@ impl Queue {
         // An operation of two requests can fail twice; and a probe, where it goes the same way.
         let entries = attr.capacity * if shared.quirks.separate_probes { 2 } else { 3 };
         let context = &shared.pd.context;
-        let cq = Cq::new(context, entries, shared.vector(attr.vector))
-            .map_err(|cause| device::failed(OP, "the queue", cause))?;
+        let cq = Cq::new(context, entries, shared.vector(attr.vector)).map_err(|cause| {
+            device::failed(OP, "the queue, or the device has no more of them", cause)
+        })?;
         let wakeup = Wakeup::new().map_err(fail)?;
         let sleepers = watch_both(cq.channel.as_fd(), wakeup.as_fd()).map_err(fail)?;
         Ok(Arc::new(Queue {

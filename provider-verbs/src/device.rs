@@ -39,6 +39,7 @@ struct Machine {
     manager: io::Result<()>,
     query: fn(&str) -> io::Result<Answers>,
     warning: Option<String>,
+    libraries: String,
 }
 
 /// Every port of every device, the best first.
@@ -67,6 +68,7 @@ pub(crate) fn devices() -> Vec<Device> {
         listed,
         query,
         warning: memlock_warning(memlock(), locks_freely()),
+        libraries: loaded::libraries(),
     };
     machine.devices()
 }
@@ -394,7 +396,9 @@ impl Port<'_> {
         if !self.driver.is_empty() {
             add("driver", self.driver.to_owned());
         }
-        add("libraries", loaded::libraries());
+        if !self.machine.libraries.is_empty() {
+            add("libraries", self.machine.libraries.clone());
+        }
         add("hardware", format!("vendor {vendor_id:#06x}, part {vendor_part_id}, fw {firmware}"));
         add("port", format!("{} of {ports}, active", self.number));
         let layer = if ethernet { "Ethernet" } else { "InfiniBand" };

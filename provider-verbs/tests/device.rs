@@ -46,7 +46,6 @@ const fn case(name: &'static str, run: fn()) -> Case {
     Case { name, run, software: false }
 }
 
-/// One that makes a device.
 const fn software(name: &'static str, run: fn()) -> Case {
     Case { name, run, software: true }
 }

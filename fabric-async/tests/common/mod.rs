@@ -10,8 +10,7 @@ use fabric::{Access, Domain, Hints, Region, RemoteRegion};
 use fabric_async::{Connection, Listener, Node, NodeBuilder};
 use futures_util::future::join;
 
-/// Where tests listen: on an address of the device that nodes take, loopback if that is one; `FABRIC_TEST_ADDRESS` says
-/// another.
+/// Where tests listen: on an address of the device that nodes take, loopback if that is one.
 pub fn address() -> String {
     static ADDRESS: OnceLock<String> = OnceLock::new();
     let of_device = || {
@@ -19,8 +18,7 @@ pub fn address() -> String {
         let ip = own.iter().find(|ip| ip.is_loopback()).or(own.first()).unwrap();
         SocketAddr::new(*ip, 0).to_string()
     };
-    let said = || Some(std::env::var("FABRIC_TEST_ADDRESS").ok()? + ":0");
-    ADDRESS.get_or_init(|| said().unwrap_or_else(of_device)).clone()
+    ADDRESS.get_or_init(of_device).clone()
 }
 
 /// Two ends of a connection: the one that connected first.

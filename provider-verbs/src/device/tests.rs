@@ -18,6 +18,7 @@ fn machine(tree: &Tree, listed: &[&str], query: fn(&str) -> io::Result<Answers>)
         manager: Ok(()),
         query,
         warning: None,
+        libraries: String::new(),
     }
 }
 
@@ -235,4 +236,15 @@ fn little_memory_to_lock_is_warned_of() {
         assert!(warning.contains(words), "{warning}");
     }
     assert!(memlock_remedy().contains("RLIMIT_MEMLOCK"));
+}
+
+#[test]
+fn no_room_is_told_with_a_remedy_and_other_failures_as_they_are() {
+    let cause = |code| ffi::errno("ibv_create_cq", code).unwrap_err();
+    let error = failed("make completion queue", "the queue", cause(libc::ENOMEM));
+    assert!(matches!(error, Error::NoMemory(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("the queue; ") && text.contains("RLIMIT_MEMLOCK"), "{text}");
+    let error = failed("make completion queue", "the queue", cause(libc::EINVAL));
+    assert!(!error.to_string().contains("RLIMIT_MEMLOCK"), "{error}");
 }

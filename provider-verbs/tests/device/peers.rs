@@ -11,7 +11,7 @@ use fabric::{Access, DisconnectReason, Endpoint, EndpointState, Op, Status};
 use crate::rig::{SOON, Side, count, end_of, ends_once, has_strays, listen, take};
 
 const ROLE: &str = "FABRIC_TEST_PEER";
-const ADDRESS: &str = "FABRIC_TEST_ADDRESS";
+const ADDRESS: &str = "FABRIC_TEST_PEER_AT";
 /// Within this a peer's death is noticed.
 const DEATH: Duration = Duration::from_secs(5);
 /// Receives that the peer posts.
