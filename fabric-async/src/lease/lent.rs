@@ -114,7 +114,7 @@ impl Lent {
         self.loan.len
     }
 
-    /// Whether the peer can still reach it.
+    /// Whether the peer can still reach it, as far as this side is sure: while it is taken back, yes.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
