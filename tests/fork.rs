@@ -4,44 +4,17 @@
 #![cfg(not(miri))] // Miri has no fork(2)
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
 
+mod child;
 mod null;
 mod rig;
 
 use std::os::fd::AsFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+use child::in_child;
 use fabric::{Access, Armed, Error, Recv, Status};
 use fabric_core::wakeup::wait_readable;
 use rig::{NOWHERE, Rig, connect};
-
-/// Runs `child` in a child and waits for it; fails the test if it panicked or did not end.
-fn in_child(child: impl FnOnce()) {
-    // SAFETY: the child runs on this one thread; it takes no lock that another thread of the parent could hold
-    // (glibc makes malloc usable after a fork), and leaves by `_exit`.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0);
-    if pid == 0 {
-        let ok = catch_unwind(AssertUnwindSafe(child)).is_ok();
-        // SAFETY: it ends the process, without running what belongs to the parent.
-        unsafe { libc::_exit(i32::from(!ok)) };
-    }
-    let deadline = Instant::now() + Duration::from_secs(20);
-    let mut status = 0;
-    // SAFETY: `pid` is this process's child, and `status` is a place to write to.
-    while unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == 0 {
-        if Instant::now() > deadline {
-            // SAFETY: the child has not been waited for, so the id is still its own.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-            panic!("the child hangs");
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert!(
-        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
-        "the child failed: {status:#x}"
-    );
-}
 
 #[track_caller]
 fn refused<T>(what: &str, result: Result<T, Error>) {

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Catalog, Choice, Domain, Error, Found, Hints, Info};
+use fabric::{Access, Catalog, Error, Found, Hints, Info};
 
-use crate::rig::CHOICE;
+use crate::rig::{choice, open_builtin};
 use crate::software::{DEVICE, NET, in_child, run};
 
 /// What the programs do, in processes of their own.
@@ -27,25 +27,17 @@ pub(crate) fn little_memory_to_lock() {
     drop(in_child(POOR, &[]));
 }
 
-fn choice() -> Choice {
-    Choice::parse(&std::env::var(CHOICE).unwrap()).unwrap()
-}
-
 /// What `fabric info` shows of the device.
 fn found() -> Found {
     let all = Catalog::builtin().discover_with(&choice(), &Hints::default()).unwrap();
     all.into_iter().find(|found| found.device == DEVICE).unwrap()
 }
 
-fn open() -> fabric::Result<Domain> {
-    Catalog::builtin().open_with(&choice(), &Hints::default())
-}
-
 /// Discovery and opening both say all of this.
 #[track_caller]
 fn is_unusable(words: &[&str]) {
     let verdict = found().verdict.unwrap_err();
-    let error = open().unwrap_err().to_string();
+    let error = open_builtin().unwrap_err().to_string();
     println!("{verdict}\n{error}");
     assert!(error.contains(DEVICE), "{error}");
     for word in words {
@@ -72,7 +64,7 @@ pub(crate) fn down() {
         assert!(Instant::now() < until, "{why}");
         std::thread::sleep(Duration::from_millis(50));
     }
-    open().unwrap();
+    open_builtin().unwrap();
 }
 
 pub(crate) fn forbidden() {
@@ -92,7 +84,7 @@ pub(crate) fn poor() {
     println!("{warning}");
     assert!(warning.contains("256 KiB") && warning.contains("ulimit -l"), "{warning}");
 
-    let domain = open().unwrap();
+    let domain = open_builtin().unwrap();
     let little = domain.alloc(4096, Access::ALL).unwrap();
     let error = domain.alloc(4 << 20, Access::ALL).unwrap_err();
     println!("{error}");

@@ -4,17 +4,14 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-use fabric::{
-    Access, Catalog, Choice, CqAttr, Domain, Endpoint, EndpointBuilder, Error, Hints, Op,
-};
+use fabric::{Access, CqAttr, Domain, Endpoint, EndpointBuilder, Error, Op};
 use rdma_sys::{ibv_context, ibv_qp_attr, ibv_qp_attr_mask as mask, ibv_query_qp};
 
-use crate::rig::{CHOICE, join, listen, take};
+use crate::rig::{join, listen, open_builtin, take};
 
-/// The device by the provider that is built in, for only its objects have a way out.
+/// Only the objects of the provider that is built in have a way out.
 fn open() -> Domain {
-    let choice = std::env::var(CHOICE).unwrap_or("verbs".to_owned());
-    Catalog::builtin().open_with(&Choice::parse(&choice).unwrap(), &Hints::default()).unwrap()
+    open_builtin().unwrap()
 }
 
 fn attributes(endpoint: &Endpoint) -> ibv_qp_attr {

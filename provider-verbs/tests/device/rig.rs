@@ -25,9 +25,17 @@ pub(crate) fn try_open() -> Result<Domain> {
 
 /// Opens the device as if it lacked something.
 pub(crate) fn open_poor(poor: Poor) -> Result<Domain> {
-    let choice = std::env::var(CHOICE).unwrap_or("verbs".to_owned());
     let catalog = Catalog::empty().add(VerbsProvider::poor(poor))?;
-    catalog.open_with(&Choice::parse(&choice)?, &Hints::default())
+    catalog.open_with(&choice(), &Hints::default())
+}
+
+pub(crate) fn choice() -> Choice {
+    Choice::parse(&std::env::var(CHOICE).unwrap_or("verbs".to_owned())).unwrap()
+}
+
+/// The device as programs open it, by the provider that is built in.
+pub(crate) fn open_builtin() -> Result<Domain> {
+    Catalog::builtin().open_with(&choice(), &Hints::default())
 }
 
 pub(crate) fn open() -> Domain {
