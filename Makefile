@@ -64,10 +64,11 @@ unit: ## All tests, doctests and conformance cases over TCP among them
 msrv: ## Check that the stated minimum Rust version suffices
 	@scripts/msrv $(MSRV)
 
-# What only builds, beside Miri.
+# What only builds, beside Miri; the program of the suite, too, which parts after it run.
 .PHONY: packages
 packages:
 	@$(MAKE) --no-print-directory -j1 loom msrv package deny
+	@CARGO="$(CARGO)" scripts/conformance --provider tcp --list >/dev/null
 
 package: ## Check that every crate packages
 	@scripts/package
