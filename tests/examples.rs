@@ -212,8 +212,13 @@ fn clients_wait_for_the_server() {
 
 #[test]
 fn death_of_the_peer_is_an_error_soon() {
-    // Nobody tells when the client has connected: where it had not, the server was killed too early.
-    let mut head_start = Duration::from_millis(500);
+    // Nobody tells when the client has connected: twice what a whole client takes is time for that. Where it was not,
+    // the server was killed too early.
+    let server = start("counter", &["serve", "--at", ANY_PORT]);
+    let begin = Instant::now();
+    start("counter", &["add", "--count", "1", "--at", &server.address()]).succeed();
+    let mut head_start = 2 * begin.elapsed();
+    drop(server);
     let took = loop {
         let server = start("counter", &["serve", "--at", ANY_PORT]);
         let client = start("counter", &["add", "--count", "1000000000", "--at", &server.address()]);
