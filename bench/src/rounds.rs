@@ -86,7 +86,7 @@ fn run(
     {
         return Ok(());
     }
-    let Some(sample) = case.run(setup)? else { return Ok(()) };
+    let Some(sample) = case.best(setup)? else { return Ok(()) };
     match turn {
         (Some(line), Some(peer)) => all[line].peers[peer].2.push(sample.value),
         (Some(line), None) => {

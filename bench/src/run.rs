@@ -17,6 +17,8 @@ pub(crate) struct Setup {
     pub(crate) provider: String,
     /// Of each run of ours; others are given as many operations as take about as long.
     pub(crate) seconds: f64,
+    /// Runs for one latency, of which the best counts.
+    pub(crate) tries: u16,
     pub(crate) address: String,
     /// The RDMA device, where there is one.
     pub(crate) device: String,
@@ -98,8 +100,15 @@ impl Case {
         Case { variable: Some((name, value)), ..self }
     }
 
+    /// The figure of one run, or of the best of some; none if the program is not there, or did not come to an end.
+    pub(crate) fn best(&self, setup: &Setup) -> Outcome<Option<Sample>> {
+        let tries = if self.figure == Figure::Us { setup.tries } else { 1 };
+        let samples: Vec<_> = (0..tries).map(|_| self.run(setup)).collect::<Outcome<_>>()?;
+        Ok(samples.into_iter().flatten().min_by(|a, b| a.value.total_cmp(&b.value)))
+    }
+
     /// The figure of one run; none if the program is not there, or did not come to an end.
-    pub(crate) fn run(&self, setup: &Setup) -> Outcome<Option<Sample>> {
+    fn run(&self, setup: &Setup) -> Outcome<Option<Sample>> {
         match self.program {
             Program::Fabric | Program::Raw => Ok(self.perf(setup)?.into_iter().next()),
             Program::Libfabric => self.fi_pingpong(setup),
