@@ -23,7 +23,7 @@ pub struct Case {
     pub about: &'static str,
     /// How long it may take, before scaling; longer is a failure.
     pub limit: Duration,
-    /// Whether it measures time, so that no other case may run beside it.
+    /// Whether no other case may run beside it: it measures time, changes the link or takes all of it.
     pub exclusive: bool,
     /// Whether it is so long that it runs on request only.
     pub soak: bool,
@@ -50,7 +50,9 @@ impl Case {
     ) -> Self {
         let limit = Duration::from_secs(60);
         let freedom = Freedom::None;
-        let (exclusive, soak, last, trap, local_only) = (false, false, false, false, "");
+        // What happens to the link happens to every case.
+        let exclusive = needs.link.is_some();
+        let (soak, last, trap, local_only) = (false, false, false, "");
         Case {
             group,
             name,
@@ -73,7 +75,8 @@ impl Case {
         self
     }
 
-    /// It measures time, or forks a child that makes calls, which another thread's locks would hang: runs alone.
+    /// It measures time, takes all the link, or forks a child that makes calls, which another thread's locks would hang:
+    /// runs alone.
     pub const fn exclusive(mut self) -> Self {
         self.exclusive = true;
         self

@@ -115,8 +115,8 @@ mod tests {
     }
 
     fn list() -> String {
-        let mut text = "**T**: a naive emulation over a byte stream fails it. **alone**: measures time, so no other \
-             case runs beside it.\n**last**: looks at what all others have left, so it runs when they have ended. \
+        let mut text = "**T**: a naive emulation over a byte stream fails it. **alone**: measures time, changes the \
+             link or takes all of it, so no other case runs beside it.\n**last**: looks at what all others have left, so it runs when they have ended. \
              **soak**: long, runs on request. **free**: what of its transcript may differ between \
              providers, and why; of all other\ncases transcripts are equal. **one process**: what keeps it from \
              running between two hosts.\n"

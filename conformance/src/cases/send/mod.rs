@@ -149,6 +149,8 @@ pub(super) const CASES: &[Case] = &[
         "a message of the declared maximum arrives exactly",
         messages::max_message,
     )
+    .exclusive()
+    .limit_s(180)
     .freedom(Freedom::Limits(&["message"])),
     Case::new(
         Group::Send,
