@@ -6,17 +6,15 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use fabric::{AtomicOp, AtomicScalar, DisconnectReason};
+use fabric::DisconnectReason;
 
-use crate::address::{Address, resolve};
 use crate::buffer::Buffer;
 use crate::cargo::{Payload, Room};
 use crate::error::{Error, Result};
-use crate::hello::{Hello, Kind};
 use crate::lease::At;
 use crate::link::Link;
 use crate::node::Node;
-use crate::operation::{Atomic, Change, Operation, What};
+use crate::operation::{Operation, What};
 use crate::pool::AllocWait;
 use crate::recv::{Notified, Receive};
 
@@ -44,30 +42,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to a [`Listener`](crate::Listener), on the [shared node](Node::shared).
-    ///
-    /// ```
-    /// use fabric_async::{Connection, Listener, block_on};
-    ///
-    /// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
-    /// let to = listener.local_addr(); // of another machine, as a rule
-    /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
-    /// let peer = block_on(listener.accept())?;
-    /// assert_eq!(client.join().unwrap()?.peer_addr(), Some(to));
-    /// # drop(peer);
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Node::shared`]; `Address` for a name that cannot be resolved; the fabric's: `Refused`, `Unreachable`,
-    /// `TimedOut`, and `InvalidArgument` if the node's completion queue has no room for another connection; `Rejected` with
-    /// the peer's words; `Protocol` if the peer does not use this crate.
-    pub async fn connect(to: impl Address) -> Result<Connection> {
-        let given = to.given();
-        Node::shared()?.connect_given(given, &[]).await
-    }
-
-    fn new(link: Arc<Link>) -> Self {
+    pub(crate) fn new(link: Arc<Link>) -> Self {
         Connection { link }
     }
 
@@ -344,104 +319,6 @@ impl Connection {
         Operation::new(&self.link, into, What::Read { from: from.into() })
     }
 
-    // ----------------------------------------------------------------------------------- atomics
-
-    /// Adds to a number in the peer's memory, wrapping; gives the old one.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(conn.fetch_add(remote.at(0), 5).await?, 0);
-    /// assert_eq!(conn.fetch_add(remote.at(0), 1).await?, 5);
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// As [`write`](Connection::write); also the fabric's `InvalidArgument` if it is not aligned to 8.
-    pub fn fetch_add(&self, at: impl Into<At>, value: u64) -> Atomic<u64> {
-        self.fetch(AtomicOp::Add, at, value)
-    }
-
-    /// Replaces a number in the peer's memory; gives the old one.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(conn.swap(remote.at(0), 5).await?, 0);
-    /// assert_eq!(conn.swap(remote.at(0), 6).await?, 5);
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// As [`fetch_add`](Connection::fetch_add).
-    pub fn swap(&self, at: impl Into<At>, value: u64) -> Atomic<u64> {
-        self.fetch(AtomicOp::Swap, at, value)
-    }
-
-    /// Puts `new` into the peer's memory if `expected` is there; gives what was there.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(conn.compare_swap(remote.at(0), 0, 5).await?, 0); // it was 0, and is 5
-    /// assert_eq!(conn.compare_swap(remote.at(0), 0, 6).await?, 5); // it is 5 still
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// As [`fetch_add`](Connection::fetch_add).
-    pub fn compare_swap(&self, at: impl Into<At>, expected: u64, new: u64) -> Atomic<u64> {
-        self.fetch_compare_swap(at, expected, new)
-    }
-
-    /// Any other operation, on a number of any of the ten types; gives the old one.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// use fabric::AtomicOp;
-    ///
-    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(conn.fetch(AtomicOp::Max, remote.at(4), 2.5f32).await?, 0.0);
-    /// assert_eq!(conn.fetch(AtomicOp::Max, remote.at(4), 1.5f32).await?, 2.5); // and is still
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// As [`fetch_add`](Connection::fetch_add); the fabric's `Unsupported` for what is not defined on the type.
-    pub fn fetch<T: AtomicScalar + Unpin>(
-        &self,
-        op: AtomicOp,
-        at: impl Into<At>,
-        value: T,
-    ) -> Atomic<T> {
-        Atomic::new(&self.link, at.into(), Change::Apply(op, value))
-    }
-
-    /// [`compare_swap`](Connection::compare_swap) on a number of any of the ten types.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(conn.fetch_compare_swap(remote.at(2), 0u16, 7u16).await?, 0);
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// As [`fetch_add`](Connection::fetch_add).
-    pub fn fetch_compare_swap<T: AtomicScalar + Unpin>(
-        &self,
-        at: impl Into<At>,
-        expected: T,
-        new: T,
-    ) -> Atomic<T> {
-        Atomic::new(&self.link, at.into(), Change::CompareSwap { expected, new })
-    }
-
     // ----------------------------------------------------------------------------------- the end
 
     /// Waits until the connection has ended; says why.
@@ -527,87 +404,6 @@ impl Connection {
     /// ```
     pub fn close(&self) {
         self.link.endpoint.disconnect();
-    }
-}
-
-impl Node {
-    /// Connects to a [`Listener`](crate::Listener).
-    ///
-    /// ```
-    /// use fabric_async::{Node, block_on};
-    ///
-    /// let node = Node::builder().max_message(100).build()?;
-    /// let listener = block_on(node.listen("127.0.0.1:0"))?;
-    /// let to = listener.local_addr();
-    /// let accepting = std::thread::spawn(move || block_on(listener.accept()));
-    /// let conn = block_on(node.connect(to))?;
-    /// assert_eq!(conn.max_message(), 100);
-    /// # assert_eq!(accepting.join().unwrap()?.peer_addr(), conn.local_addr());
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Connection::connect`].
-    pub async fn connect(&self, to: impl Address) -> Result<Connection> {
-        let given = to.given();
-        self.connect_given(given, &[]).await
-    }
-
-    /// Connects, with up to 32 bytes for the peer's application, which sees them before it accepts
-    /// ([`Request::data`](crate::Request::data)).
-    ///
-    /// ```
-    /// use fabric_async::{Node, block_on};
-    ///
-    /// # fn main() -> Result<(), fabric_async::Error> {
-    /// let node = Node::builder().build()?;
-    /// let listener = block_on(node.listen("127.0.0.1:0"))?;
-    /// let to = listener.local_addr();
-    /// let other = node.clone();
-    /// let client = std::thread::spawn(move || block_on(other.connect_with(to, b"who I am")));
-    /// let request = block_on(listener.request())?;
-    /// assert_eq!(request.data(), b"who I am");
-    /// let conn = block_on(request.accept_with(b"welcome"))?;
-    /// assert_eq!(conn.peer_data(), b"who I am");
-    /// assert_eq!(client.join().unwrap()?.peer_data(), b"welcome");
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Connection::connect`], and the fabric's `InvalidArgument` for too many bytes.
-    pub async fn connect_with(&self, to: impl Address, data: &[u8]) -> Result<Connection> {
-        let given = to.given();
-        self.connect_given(given, data).await
-    }
-
-    async fn connect_given(
-        &self,
-        given: Result<SocketAddr, String>,
-        data: &[u8],
-    ) -> Result<Connection> {
-        let to = resolve(given).await?;
-        let link = Link::new(&self.inner)?;
-        let hello = self.inner.hello(Kind::User, data);
-        link.endpoint.connect(to, &hello.to_bytes())?;
-        let peer = Hello::from_bytes(&link.lane.outcome().await?)?;
-        if hello.leases && peer.leases {
-            link.connect_control(to, hello.token).await?;
-        }
-        let _ = link.peer.set(peer);
-        Ok(Connection::new(link))
-    }
-}
-
-impl crate::node::NodeInner {
-    /// This side's introduction.
-    pub(crate) fn hello(&self, kind: Kind, data: &[u8]) -> Hello {
-        Hello {
-            kind,
-            leases: self.options.leases,
-            max_message: self.options.link.max_message as u32,
-            token: crate::random(),
-            data: data.to_vec(),
-        }
     }
 }
 

@@ -382,6 +382,11 @@ impl Driver {
         (ended.completion, ended.cargo)
     }
 
+    /// Takes out what an operation carries that only the parent of this process can end.
+    pub(crate) fn withdraw(&self, number: u32) -> Cargo {
+        self.table.lock(number).map(|place| self.take_out(number, place).1).unwrap_or_default()
+    }
+
     /// What the operation carries is not asked for: it goes back to the pool as soon as the operation is over.
     #[cfg(feature = "tokio")]
     pub(crate) fn unburden(&self, number: u32) {

@@ -89,6 +89,8 @@
 
 #[forbid(unsafe_code)]
 mod address;
+#[forbid(unsafe_code)]
+mod atomic;
 mod block;
 #[forbid(unsafe_code)]
 mod block_on;
@@ -99,6 +101,8 @@ mod builder;
 #[forbid(unsafe_code)]
 mod cargo;
 #[forbid(unsafe_code)]
+mod connect;
+#[forbid(unsafe_code)]
 mod connection;
 #[forbid(unsafe_code)]
 mod driver;
@@ -106,6 +110,8 @@ mod driver;
 mod error;
 #[forbid(unsafe_code)]
 mod hello;
+#[forbid(unsafe_code)]
+mod journey;
 #[forbid(unsafe_code)]
 mod lane;
 #[forbid(unsafe_code)]
@@ -136,6 +142,7 @@ mod stream;
 mod watch;
 
 pub use address::Address;
+pub use atomic::Atomic;
 pub use block_on::block_on;
 pub use buffer::{Buffer, Part, Shared};
 pub use builder::NodeBuilder;
@@ -148,7 +155,7 @@ pub use lane::{Message, Notification};
 pub use lease::{At, LeasePolicy, Lent, Remote};
 pub use listener::{Listener, NextRequest, Request};
 pub use node::Node;
-pub use operation::{Atomic, Operation};
+pub use operation::Operation;
 pub use pool::{AllocWait, Pool, PoolMetrics};
 pub use recv::{Notified, Receive};
 #[cfg(feature = "tokio")]

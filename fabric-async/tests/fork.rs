@@ -8,6 +8,9 @@ mod child;
 mod common;
 
 use std::fmt::{Debug, Display};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 
 use child::in_child;
 use common::{address, node, pair};
@@ -22,19 +25,28 @@ fn refused<T: Debug, E: Debug + Display>(result: Result<T, E>) {
 #[test]
 fn what_a_child_awaits_is_refused() {
     for wait in [Wait::Busy, Wait::Blocking, Wait::Adaptive] {
-        let node = node(|b| b.wait(wait));
+        let node = node(|b| b.wait(wait).receives(1));
         block_on(async {
             let (a, b) = pair(&node).await;
             let buffer = a.alloc(64).unwrap();
             let listener = node.listen(address()).await.unwrap();
+            a.send(a.alloc(5).unwrap()).await.unwrap();
+            // Under way at the fork, as the only receive is taken.
+            let mut second = pin!(a.send(a.alloc(6).unwrap()));
+            let begin = poll_fn(|cx| Poll::Ready(second.as_mut().poll(cx).is_pending()));
+            assert!(begin.await);
             in_child(|| {
                 refused(block_on(b.recv()));
                 refused(block_on(b.notified()));
                 refused(block_on(listener.accept()));
                 refused(block_on(a.send(buffer)));
+                let given_back = block_on(second.as_mut()).unwrap_err();
+                assert!(given_back.to_string().contains("fork"), "{given_back:?}");
+                assert_eq!(given_back.buffer.len(), 6);
             });
-            a.send(a.alloc(5).unwrap()).await.unwrap();
             assert_eq!(b.recv().await.unwrap().len(), 5);
+            assert_eq!(b.recv().await.unwrap().len(), 6);
+            assert_eq!(second.await.unwrap().len(), 6);
         });
     }
 }

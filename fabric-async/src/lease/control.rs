@@ -13,14 +13,12 @@ use std::time::{Duration, Instant};
 
 use fabric::{Access, Completion, DisconnectReason, Domain, Endpoint, EndpointBuilder, Op};
 
+use super::grant::Granted;
 use super::held::{Held, Remote};
-use super::lent::{Lent, LoanState};
 use super::wire::{MOST, Word};
 use super::{after, nanos};
-use crate::block::Loan;
-use crate::buffer::Buffer;
 use crate::cargo::Piece;
-use crate::error::{Error, Failed, LeaseEnd, Refusal, Result};
+use crate::error::{Error, LeaseEnd, Refusal, Result};
 use crate::lane::Lane;
 use crate::line::{Line, Ticket};
 use crate::lock;
@@ -51,10 +49,10 @@ pub(crate) struct Control {
     pub(super) lane: Arc<Lane>,
     /// Of the application's connection.
     user: Arc<Lane>,
-    node: Weak<NodeInner>,
-    pool: Pool,
-    domain: Domain,
-    policy: super::LeasePolicy,
+    pub(super) node: Weak<NodeInner>,
+    pub(super) pool: Pool,
+    pub(super) domain: Domain,
+    pub(super) policy: super::LeasePolicy,
     state: Mutex<State>,
     /// Who waits for a lease that is lent unasked.
     pub(super) line: Line,
@@ -78,35 +76,28 @@ impl Drop for Receives {
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     outbox: VecDeque<Vec<u8>>,
-    next: u64,
+    pub(super) next: u64,
     /// What this side lends.
-    loans: HashMap<u64, Granted>,
+    pub(super) loans: HashMap<u64, Granted>,
     /// Bytes of those that the peer asked for, and how many they are, with the one that is being made.
-    requested: u64,
-    asked: usize,
+    pub(super) requested: u64,
+    pub(super) asked: usize,
     /// What this side holds.
     held: HashMap<u64, Weak<Held>>,
     requests: HashMap<u64, (Instant, Answer<Remote>)>,
     renewals: HashMap<u64, Answer<Duration>>,
     offers: VecDeque<Remote>,
-    over: bool,
+    pub(super) over: bool,
 }
 
 impl State {
     /// A lease that the peer asked for is no more, or was never made.
-    fn free(&mut self, len: u64) {
+    pub(super) fn free(&mut self, len: u64) {
         self.requested -= len;
         self.asked -= 1;
     }
-}
-
-struct Granted {
-    loan: Arc<LoanState>,
-    until: Instant,
-    /// Counts against the policy.
-    asked: bool,
 }
 
 impl Control {
@@ -155,17 +146,17 @@ impl Control {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
 
-    fn reason(&self) -> DisconnectReason {
+    pub(super) fn reason(&self) -> DisconnectReason {
         let end = self.user.end().or_else(|| self.lane.end());
         end.unwrap_or(DisconnectReason::Local)
     }
 
     /// Puts a message on its way.
-    fn say(&self, state: &mut State, word: &Word) {
+    pub(super) fn say(&self, state: &mut State, word: &Word) {
         if state.outbox.len() >= OUTBOX {
             log::warn!("fabric-async: {} takes no answers: cut off", self.endpoint.id());
             self.endpoint.disconnect();
@@ -189,7 +180,7 @@ impl Control {
 
     // ------------------------------------------------------------------------------------ holder
 
-    fn begin(&self) -> Result<MutexGuard<'_, State>> {
+    pub(super) fn begin(&self) -> Result<MutexGuard<'_, State>> {
         let mut state = self.state();
         if state.over {
             return Err(Error::Disconnected(self.reason()));
@@ -250,135 +241,6 @@ impl Control {
         });
         state.held.insert(lease, Arc::downgrade(&held));
         Remote { held }
-    }
-
-    // ------------------------------------------------------------------------------------- owner
-
-    pub(super) fn lent(&self, lease: u64) -> Option<Lent> {
-        Some(Lent { loan: self.state().loans.get(&lease)?.loan.clone() })
-    }
-
-    pub(super) fn lend(
-        &self,
-        buffer: Buffer,
-        time: Duration,
-        rights: Access,
-    ) -> Result<Lent, Failed<Buffer>> {
-        let refuse = |error, buffer| Err(Failed { error, buffer });
-        if !Access::REMOTE.contains(rights) || buffer.is_empty() {
-            let text = "a lease has at least one byte, and rights that a peer can have";
-            return refuse(fabric::Error::invalid("lend", text).into(), buffer);
-        }
-        let lease = match self.begin() {
-            Ok(state) => state.next,
-            Err(error) => return refuse(error, buffer),
-        };
-        let (Some(block), len) = buffer.into_block() else {
-            return refuse(Error::NotGranted(Refusal::Nothing), Buffer::empty());
-        };
-        // Not under the lock: where much is registered it takes its time.
-        let loan = match Loan::new(&self.domain, block, len, rights) {
-            Ok(loan) => loan,
-            Err((block, error)) => return refuse(error.into(), Buffer::new(block, len)),
-        };
-        let mut state = self.state();
-        if state.over {
-            drop(state);
-            return refuse(Error::Disconnected(self.reason()), Buffer::new(loan.end(), len));
-        }
-        let region = loan.region().remote();
-        let loan = LoanState::new(lease, len, loan, &self.node);
-        let until = after(Instant::now(), time);
-        state.loans.insert(lease, Granted { loan: loan.clone(), until, asked: false });
-        self.say(&mut state, &Word::Lend { lease, time, region });
-        drop(state);
-        if let Some(node) = self.node.upgrade() {
-            // It may end before whatever the thread sleeps for.
-            node.service.look_again();
-        }
-        Ok(Lent { loan })
-    }
-
-    /// Grants a request, or says why not.
-    fn grant(&self, id: u64, len: u64, time: Duration, rights: Access) {
-        let rights = if rights.is_empty() { self.policy.rights } else { rights };
-        let len = len.max(1).checked_next_multiple_of(8).unwrap_or(u64::MAX);
-        let (lease, loan) = match self.reserve(len, time, rights) {
-            Ok(lease) => (lease, self.make_loan(len, rights)),
-            Err(why) => return self.say(&mut self.state(), &Word::Refuse { id, why }),
-        };
-        let loan = loan.map(|(loan, size)| {
-            let region = loan.region().remote();
-            (LoanState::new(lease, size, loan, &self.node), region)
-        });
-        // Unlocked before the loan ends, which it does if nobody can be told of it any more.
-        let mut state = self.state();
-        if state.over {
-            return;
-        }
-        let word = match &loan {
-            Ok((loan, region)) => {
-                let (loan, until) = (loan.clone(), after(Instant::now(), time));
-                state.loans.insert(lease, Granted { loan, until, asked: true });
-                Word::Grant { id, lease, time, region: *region }
-            }
-            Err(why) => {
-                state.free(len);
-                Word::Refuse { id, why: *why }
-            }
-        };
-        self.say(&mut state, &word);
-    }
-
-    /// Keeps the policy's room for a lease, and gives its number.
-    fn reserve(&self, len: u64, time: Duration, rights: Access) -> Result<u64, Refusal> {
-        let policy = &self.policy;
-        if policy.bytes == 0 || policy.rights.is_empty() {
-            return Err(Refusal::Nothing);
-        }
-        if !policy.rights.contains(rights) {
-            return Err(Refusal::Rights);
-        }
-        if time > policy.longest {
-            return Err(Refusal::TooLong { most: policy.longest });
-        }
-        let mut state = self.state();
-        if state.requested.checked_add(len).is_none_or(|sum| sum > policy.bytes) {
-            return Err(Refusal::TooMuch { most: policy.bytes });
-        }
-        if state.asked >= policy.leases {
-            return Err(Refusal::TooMany);
-        }
-        state.requested += len;
-        state.asked += 1;
-        state.next += 1;
-        Ok(state.next)
-    }
-
-    /// Registers memory for a peer. Not under the lock: where it is much it takes its time.
-    fn make_loan(&self, len: u64, rights: Access) -> Result<(Loan, usize), Refusal> {
-        // Zeroed: what others left in it is not for this peer.
-        let size = usize::try_from(len).map_err(|_| Refusal::NoMemory)?;
-        let buffer = self.pool.alloc_zeroed(size).map_err(|_| Refusal::NoMemory)?;
-        let (block, _) = buffer.into_block();
-        let block = block.ok_or(Refusal::NoMemory)?;
-        match Loan::new(&self.domain, block, size, rights) {
-            Ok(loan) => Ok((loan, size)),
-            Err((block, error)) => {
-                drop(Buffer::new(block, 0));
-                log::warn!("fabric-async: nothing lent: {error}");
-                Err(Refusal::NoMemory)
-            }
-        }
-    }
-
-    /// Takes a loan out of the books; the caller ends it outside the lock.
-    fn strike(state: &mut State, lease: u64) -> Option<Arc<LoanState>> {
-        let Granted { loan, asked, .. } = state.loans.remove(&lease)?;
-        if asked {
-            state.free(loan.len as u64);
-        }
-        Some(loan)
     }
 
     // ------------------------------------------------------------------------------------ service

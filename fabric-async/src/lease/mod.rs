@@ -1,12 +1,14 @@
 //! Leases: memory of a peer, for a time.
 //!
 //! - `held`: what the holder has; `lent`: what the owner has;
-//! - `control`: the connection that serves them; `wire`: its words; `connect`: how it comes to be;
+//! - `control`: the connection that serves them; `grant`: what the owner does there; `wire`: its words; `connect`: how it
+//!   comes to be;
 //! - `borrow`: waiting for a lease.
 
 mod borrow;
 mod connect;
 mod control;
+mod grant;
 mod held;
 mod lent;
 mod wire;

@@ -1,0 +1,239 @@
+//! Atomic operations on numbers in a peer's memory: the calls, and their future.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use fabric::{AtomicOp, AtomicScalar, Op, RemoteSlice};
+
+use crate::cargo::{Cargo, Payload, Piece};
+use crate::connection::Connection;
+use crate::error::{Error, Result};
+use crate::journey::{Journey, Stage, Work};
+use crate::lease::At;
+use crate::link::Link;
+
+/// Atomic operations; each gives the old value.
+impl Connection {
+    /// Adds to a number in the peer's memory, wrapping; gives the old one.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// assert_eq!(conn.fetch_add(remote.at(0), 5).await?, 0);
+    /// assert_eq!(conn.fetch_add(remote.at(0), 1).await?, 5);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`write`](Connection::write); also the fabric's `InvalidArgument` if it is not aligned to 8.
+    pub fn fetch_add(&self, at: impl Into<At>, value: u64) -> Atomic<u64> {
+        self.fetch(AtomicOp::Add, at, value)
+    }
+
+    /// Replaces a number in the peer's memory; gives the old one.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// assert_eq!(conn.swap(remote.at(0), 5).await?, 0);
+    /// assert_eq!(conn.swap(remote.at(0), 6).await?, 5);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Connection::fetch_add).
+    pub fn swap(&self, at: impl Into<At>, value: u64) -> Atomic<u64> {
+        self.fetch(AtomicOp::Swap, at, value)
+    }
+
+    /// Puts `new` into the peer's memory if `expected` is there; gives what was there.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// assert_eq!(conn.compare_swap(remote.at(0), 0, 5).await?, 0); // it was 0, and is 5
+    /// assert_eq!(conn.compare_swap(remote.at(0), 0, 6).await?, 5); // it is 5 still
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Connection::fetch_add).
+    pub fn compare_swap(&self, at: impl Into<At>, expected: u64, new: u64) -> Atomic<u64> {
+        self.fetch_compare_swap(at, expected, new)
+    }
+
+    /// Any other operation, on a number of any of the ten types; gives the old one.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// use fabric::AtomicOp;
+    ///
+    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// assert_eq!(conn.fetch(AtomicOp::Max, remote.at(4), 2.5f32).await?, 0.0);
+    /// assert_eq!(conn.fetch(AtomicOp::Max, remote.at(4), 1.5f32).await?, 2.5); // and is still
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Connection::fetch_add); the fabric's `Unsupported` for what is not defined on the type.
+    pub fn fetch<T: AtomicScalar + Unpin>(
+        &self,
+        op: AtomicOp,
+        at: impl Into<At>,
+        value: T,
+    ) -> Atomic<T> {
+        Atomic::new(&self.link, at.into(), Change::Apply(op, value))
+    }
+
+    /// [`compare_swap`](Connection::compare_swap) on a number of any of the ten types.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// assert_eq!(conn.fetch_compare_swap(remote.at(2), 0u16, 7u16).await?, 0);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// As [`fetch_add`](Connection::fetch_add).
+    pub fn fetch_compare_swap<T: AtomicScalar + Unpin>(
+        &self,
+        at: impl Into<At>,
+        expected: T,
+        new: T,
+    ) -> Atomic<T> {
+        Atomic::new(&self.link, at.into(), Change::CompareSwap { expected, new })
+    }
+}
+
+/// An atomic operation: a future of the old value.
+///
+/// Dropping it does not take the operation back: it is executed once, or not at all.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// # doc::pair(async |conn, peer| {
+/// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+/// let adds: Vec<_> = (0..4).map(|_| conn.fetch_add(remote.at(0), 1)).collect();
+/// for (before, add) in adds.into_iter().enumerate() {
+///     assert_eq!(add.await?, before as u64);
+/// }
+/// # Ok(()) });
+/// ```
+#[must_use = "nothing is sent until it is awaited"]
+pub struct Atomic<T: AtomicScalar + Unpin> {
+    journey: Journey<Fetch<T>>,
+}
+
+#[derive(Clone, Copy)]
+enum Change<T> {
+    Apply(AtomicOp, T),
+    CompareSwap { expected: T, new: T },
+}
+
+struct Fetch<T> {
+    change: Change<T>,
+    at: At,
+}
+
+impl<T: AtomicScalar + Unpin> Atomic<T> {
+    fn new(link: &Arc<Link>, at: At, change: Change<T>) -> Self {
+        // The old value arrives in memory of the pool.
+        let stage = match link.node.pool.alloc(size_of::<u64>()) {
+            Ok(word) => {
+                let piece = Piece::new(word, 0, size_of::<T>());
+                Stage::Ready(Fetch { change, at }, Cargo::One(piece))
+            }
+            Err(error) => Stage::Failed(Some(Err(error))),
+        };
+        Atomic { journey: Journey::new(link, stage) }
+    }
+
+    /// Has it start only when every earlier read and atomic operation of the connection has finished.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// # doc::pair(async |conn, peer| {
+    /// use futures_util::future::join;
+    ///
+    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// let read = conn.read(conn.alloc(8)?, remote.at(0));
+    /// let (read, old) = join(read, conn.fetch_add(remote.at(0), 1).fence()).await;
+    /// assert_eq!((&*read?, old?), (&[0; 8][..], 0)); // it was read before it was added to
+    /// # Ok(()) });
+    /// ```
+    pub fn fence(mut self) -> Self {
+        self.journey.fence = true;
+        self
+    }
+}
+
+impl<T: AtomicScalar + Unpin> Work for Fetch<T> {
+    type Output = Result<T>;
+
+    fn at(&self) -> Option<&At> {
+        Some(&self.at)
+    }
+
+    fn check(&self, _link: &Link, _cargo: &Cargo) -> Result<()> {
+        self.at.check()
+    }
+
+    #[inline]
+    fn with_op<R>(&self, cargo: &Cargo, post: impl FnOnce(Op<'_>) -> R) -> R {
+        let at: RemoteSlice = self.at.slice();
+        let word = match cargo {
+            Cargo::One(piece) => piece.slice(),
+            _ => None,
+        };
+        // There always is a word.
+        post(match (self.change, word) {
+            (Change::Apply(op, value), Some(old)) => Op::fetch_atomic(op, value, old, at),
+            (Change::Apply(op, value), None) => Op::atomic(op, value, at),
+            (Change::CompareSwap { expected, new }, Some(old)) => {
+                Op::fetch_compare_swap(expected, new, old, at)
+            }
+            (Change::CompareSwap { expected, new }, None) => Op::compare_swap(expected, new, at),
+        })
+    }
+
+    fn finish(cargo: Cargo) -> Result<T> {
+        let word = <crate::Buffer as Payload>::unload(cargo);
+        let mut bits = [0; 8];
+        let size = size_of::<T>().min(word.len());
+        // The low bytes come first on little-endian processors, last on others.
+        if cfg!(target_endian = "little") {
+            bits[..size].copy_from_slice(&word[..size]);
+        } else {
+            bits[8 - size..].copy_from_slice(&word[..size]);
+        }
+        Ok(T::from_bits64(u64::from_ne_bytes(bits)))
+    }
+
+    fn fail(error: Error, cargo: Cargo) -> Result<T> {
+        cargo.land();
+        Err(error)
+    }
+}
+
+impl<T: AtomicScalar + Unpin> Future for Atomic<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
+        self.journey.poll(cx)
+    }
+}
+
+impl<T: AtomicScalar + Unpin> fmt::Debug for Atomic<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Atomic")
+    }
+}
