@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::rig::{Side, join, listen, open_region};
+use fabric::Status;
+
+use crate::rig::{SOON, Side, join, listen, open_region};
 
 /// Long before a probe would notice anything.
 const NOTICED: Duration = Duration::from_secs(5);
@@ -12,12 +14,15 @@ const NOTICED: Duration = Duration::from_secs(5);
 /// However quickly regions go one after the other, the refusal that the first of them caused is seen.
 pub(crate) fn noticed_while_regions_go() {
     const LEN: usize = 4 << 20; // of many packets
+    const READS: u64 = 32; // so many that some are under way when the region goes, however fast the device is
     let liveness = Duration::from_secs(60);
     let (from, to) = (Side::new(liveness), Side::new(liveness));
     join(&listen(&to.domain), &from.endpoint, &to.endpoint);
     let (room, target) = (open_region(&from.domain, LEN), open_region(&to.domain, LEN));
-    from.endpoint.read(room.slice(..), target.remote().at(0), 1).unwrap();
-    thread::sleep(Duration::from_millis(20));
+    for context in 0..READS {
+        from.endpoint.read(room.slice(..), target.remote().at(0), context).unwrap();
+    }
+    assert_eq!(from.queue.wait_one(SOON).unwrap().status, Status::Ok);
     let (ended, went, start) =
         (AtomicBool::new(false), AtomicU32::new(0), std::time::Instant::now());
     thread::scope(|scope| {
