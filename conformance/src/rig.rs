@@ -339,8 +339,8 @@ impl Rig {
 
     /// What the process held when the run began, in a rig like this one that did nothing; none if this case runs
     /// without others.
-    pub(crate) fn usage_at_start(&self) -> Option<Usage> {
-        self.setup.start
+    pub(crate) fn usage_at_start(&self) -> Option<&Usage> {
+        self.setup.start.as_ref()
     }
 
     /// Where everything the rig made stands, as text.

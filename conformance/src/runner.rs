@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabric::{Capabilities, Catalog};
+use fabric::{Capabilities, Catalog, Choice, Named};
 
 use crate::case::Case;
 use crate::check::{Failed, Outcome};
@@ -19,14 +19,14 @@ use crate::environment::Environment;
 use crate::options::{Options, RunError, find_targets, select};
 use crate::report::{CaseResult, Counts, FORMAT, PeerEntry, Report, Summary};
 use crate::rig::{Rig, Setup};
-use crate::target::Target;
+use crate::target::{Target, anything};
 use crate::usage::Usage;
 
 /// How long domains and endpoints may take to close when a case has ended, before scaling.
 const CLOSING: Duration = Duration::from_secs(20);
 
 impl Setup {
-    fn new(target: &Target, id: &str, options: &Options, start: Option<Usage>) -> Self {
+    fn new(target: &Target, id: &str, options: &Options, start: Option<&Usage>) -> Self {
         Setup {
             target: target.clone(),
             watch: Arc::default(),
@@ -35,7 +35,7 @@ impl Setup {
             seed: options.seed,
             factor: options.factor(),
             soak: options.soak,
-            start,
+            start: start.cloned(),
             connect_timeout: options.connect_timeout,
             program: options.program.clone(),
             link: options.link.clone(),
@@ -74,8 +74,10 @@ pub fn run(
     let options = Options { factor: Some(factor), ..options.clone() };
     progress.begin(targets.len() * selected.len());
     let starts = look_at_start(&targets, &selected, &options);
-    let work: Vec<_> = std::iter::zip(&targets, starts)
-        .flat_map(|(target, start)| selected.iter().map(move |case| (target, *case, start)))
+    let work: Vec<_> = std::iter::zip(&targets, &starts)
+        .flat_map(|(target, start)| {
+            selected.iter().map(move |case| (target, *case, start.as_ref()))
+        })
         .collect();
     let cases = run_all(&work, &options, progress);
     let summary = Summary {
@@ -109,13 +111,20 @@ fn look_at_start(
             let _ = tell.set(Usage::at_rest()?);
             Ok(())
         });
-        outcome.ok().and_then(|()| seen.get().copied())
+        outcome.ok().and_then(|()| seen.get().cloned())
     };
-    // What libraries open once and keep is there afterwards.
+    // What libraries open once and keep is there afterwards, those of devices that are not under test, too.
     for target in targets {
         let connects = target.info().capabilities.contains(Capabilities::SEND);
         // A provider that fails here fails cases, too.
         let _ = watched(&Setup::new(target, "warm-up", options, None), CLOSING, move |rig| {
+            let catalog = rig.target().catalog();
+            for found in catalog.discover_with(&Choice::Auto, &anything())? {
+                let named =
+                    Named { provider: found.provider.to_owned(), device: Some(found.device) };
+                // One that cannot be opened keeps nothing.
+                let _ = catalog.open_with(&Choice::Only(vec![named]), &anything());
+            }
             if connects {
                 let (a, b) = rig.pair()?;
                 a.settle(&b)?;
@@ -127,7 +136,7 @@ fn look_at_start(
 }
 
 fn run_all(
-    work: &[(&Target, &'static Case, Option<Usage>)],
+    work: &[(&Target, &'static Case, Option<&Usage>)],
     options: &Options,
     progress: &mut dyn Progress,
 ) -> Vec<CaseResult> {
@@ -187,7 +196,7 @@ fn run_one(
     target: &Target,
     case: &'static Case,
     options: &Options,
-    start: Option<Usage>,
+    start: Option<&Usage>,
 ) -> CaseResult {
     static GATE: RwLock<()> = RwLock::new(());
     let result = |time| CaseResult::new(case, target.info().provider, time);

@@ -7,10 +7,10 @@ use crate::prelude::*;
 use crate::sys::{allocated_memory, give_back_memory};
 
 /// A snapshot of what this process holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Open descriptors.
-    pub(crate) descriptors: usize,
+    /// What the open descriptors are, as `ls -l /proc/self/fd` tells.
+    pub(crate) descriptors: Vec<String>,
     /// Threads.
     pub(crate) threads: usize,
     /// Bytes of memory that are resident.
@@ -35,7 +35,7 @@ impl Usage {
         };
         let resident_bytes = bytes("VmRSS:")?;
         Ok(Usage {
-            descriptors: fs::read_dir("/proc/self/fd")?.count(),
+            descriptors: descriptors()?,
             threads: fs::read_dir("/proc/self/task")?.count(),
             resident_bytes,
             allocated_bytes: allocated_memory().unwrap_or(resident_bytes),
@@ -61,8 +61,13 @@ impl Usage {
         // The last frames of the last connections may still be on their way.
         rig.eventually(|| {
             let now = Usage::at_rest()?;
+            let (before, after) = (self.descriptors.len(), now.descriptors.len());
+            check!(
+                after <= before,
+                "at most {before} open descriptors, as before, not {after}; new are {}",
+                self.new_in(&now)
+            );
             let pairs = [
-                ("open descriptors", self.descriptors, now.descriptors),
                 ("threads", self.threads, now.threads),
                 ("bytes of locked memory", self.locked_bytes, now.locked_bytes),
             ];
@@ -77,6 +82,22 @@ impl Usage {
             Ok(())
         })
     }
+
+    /// The descriptors that are there later and were not before.
+    fn new_in(&self, later: &Usage) -> String {
+        let new = later.descriptors.iter().filter(|one| !self.descriptors.contains(one));
+        new.map(String::as_str).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn descriptors() -> io::Result<Vec<String>> {
+    let one = |entry: io::Result<fs::DirEntry>| {
+        let entry = entry?;
+        // That of the reading itself is gone before it can be asked.
+        let target = fs::read_link(entry.path()).unwrap_or_default();
+        Ok(format!("{} -> {}", entry.file_name().display(), target.display()))
+    };
+    fs::read_dir("/proc/self/fd")?.map(one).collect()
 }
 
 #[cfg(test)]
@@ -94,7 +115,7 @@ mod tests {
         let least = |before: usize| before.saturating_sub(16 << 20) + memory.len();
         assert!(now.resident_bytes >= least(before.resident_bytes), "{now:?}");
         assert!(now.allocated_bytes >= least(before.allocated_bytes), "{now:?}");
-        assert!(now.descriptors > 3 && now.threads > 1, "{now:?}");
+        assert!(now.descriptors.len() > 3 && now.threads > 1, "{now:?}");
         drop((file, send));
         assert!(thread.join().unwrap());
     }

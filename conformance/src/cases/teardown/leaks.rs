@@ -12,7 +12,7 @@ pub(super) fn leak_check(rig: &Rig) -> Outcome {
         Some(start) => start,
         None => {
             work(rig)?;
-            Usage::at_rest()?
+            &Usage::at_rest()?
         }
     };
     work(rig)?;

@@ -1,0 +1,63 @@
+//! What libraries open once and keep is no leak; what is opened again and again is one, and is named.
+
+#![allow(clippy::unwrap_used)] // helpers of tests too
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod local;
+
+use std::fs::File;
+use std::sync::{Arc, Mutex};
+
+use conformance::{CaseResult, Options, Status as Ended, Wanted, run};
+use fabric::core::provider::Provider;
+use fabric::core::{Device, EventSink};
+use fabric::{Catalog, Info, Result};
+use local::{Flaw, Local};
+
+/// A provider whose domains leave a descriptor, as librdmacm keeps a device open: each of the first so many.
+struct Keeper {
+    most: usize,
+    kept: Mutex<Vec<File>>,
+}
+
+impl Provider for Keeper {
+    type Domain = <Local as Provider>::Domain;
+
+    fn name(&self) -> &'static str {
+        "keeper"
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        Local::named("keeper", Flaw::None).devices()
+    }
+
+    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<Self::Domain> {
+        let mut kept = self.kept.lock().unwrap();
+        if kept.len() < self.most {
+            kept.push(File::open("/dev/zero").unwrap());
+        }
+        Local::named("keeper", Flaw::None).open(info, events)
+    }
+}
+
+/// `teardown.leak_check` over TCP behind a case that opens what else there is: a provider that keeps so much.
+fn leak_check(most: usize) -> CaseResult {
+    let keeper = Keeper { most, kept: Mutex::default() };
+    let catalog = Arc::new(Catalog::builtin().add(keeper).unwrap());
+    let options = Options {
+        filters: ["discovery.excluded", "teardown.leak_check"].map(str::to_owned).into(),
+        wanted: Wanted::Named(vec!["tcp".to_owned()]),
+        factor: Some(1.0),
+        ..Options::default()
+    };
+    run(&catalog, &options, &mut ()).unwrap().cases.pop().unwrap()
+}
+
+#[test]
+fn what_is_kept_once_is_no_leak_and_what_grows_is_one() {
+    let once = leak_check(1);
+    assert_eq!(once.status, Ended::Pass, "{:?}", once.failure);
+    let again = leak_check(usize::MAX);
+    let text = format!("{:?}", again.failure);
+    assert!(again.status == Ended::Fail && text.contains("/dev/zero"), "{text}");
+}
