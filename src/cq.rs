@@ -289,7 +289,7 @@ impl CompletionQueue {
         let capacity = attr.capacity;
         let ops = ParentOnly::new(domain.ops.completion_queue(attr)?);
         let state = CqState {
-            members: Members::default(),
+            members: Members::new(domain.hub.clone()),
             reserved: 0,
             stash: VecDeque::new(),
             raw: vec![RawCompletion::default(); BATCH.min(capacity)].into(),

@@ -70,13 +70,14 @@ macro_rules! endpoint_ops_tokens {
                 /// Starts to connect.
                 ///
                 /// - Returns at once. Exactly one of `Connected` and `ConnectFailed` follows, within the
-                ///   attribute's time-out, unless `quiesce` comes first.
+                ///   attribute's time-out, unless `quiesce` comes first. No receive ends well before it.
                 /// - Called at most once, and not together with `accept`.
                 fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()>;
 
                 /// Answers a listener's request with this endpoint.
                 ///
-                /// - `Connected` follows, or one `Disconnected` if the peer is gone or too slow.
+                /// - `Connected` follows, or one `Disconnected` if the peer is gone or too slow. A receive that
+                ///   ends well says as much as `Connected`, and sends are taken from then on.
                 /// - It never fails for the peer's reasons.
                 fn accept(&self, request: RequestId, data: &[u8]) -> Result<()>;
 

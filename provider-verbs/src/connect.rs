@@ -235,7 +235,6 @@ impl Conn {
         let linked = match header::parse_accept(&event.data) {
             Ok(Greeting { probe, data }) => self
                 .link(state, &id, probe, resources)
-                .and_then(|()| id.establish())
                 .map(|()| data)
                 .map_err(|cause| Error::system("connect", NAME, cause)),
             Err(why) => {
@@ -244,10 +243,20 @@ impl Conn {
                 Err(Error::Internal(Failure::new("connect", text).of(NAME)))
             }
         };
+        let data = match linked {
+            Ok(data) => data,
+            Err(error) => {
+                state.id = Some((name, id));
+                return self.end(state, End::Failed(error));
+            }
+        };
+        // First it stands here: the peer sends as soon as it is told.
+        self.linked(state, data);
+        let told = id.establish();
         state.id = Some((name, id));
-        match linked {
-            Ok(data) => self.linked(state, data),
-            Err(error) => self.end(state, End::Failed(error)),
+        if let Err(cause) = told {
+            log::debug!("{}: the peer waits no more: {cause}", self.id);
+            self.end(state, End::Gone(DisconnectReason::PeerLost));
         }
     }
 

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use fabric_core::inflight::Consumer;
 use fabric_core::token::MAX_MEMBERS;
 use fabric_core::{
-    Completion, EndpointState, Error, Failure, OpKind, RawCompletion, Result, Side, Status, Token,
+    Completion, EndpointState, Error, Event, EventSink, Failure, OpKind, RawCompletion, Result,
+    Side, Status, Token,
 };
 
 use crate::counters::Ends;
 use crate::endpoint::Shared;
+use crate::eq::Hub;
 use crate::slot::{Keep, Released, Report, Slot};
 
 /// An endpoint, as the queue knows it.
@@ -37,8 +39,8 @@ struct Member {
 }
 
 /// The endpoints bound to the queue.
-#[derive(Default)]
 pub(super) struct Members {
+    hub: Arc<Hub>,
     places: Vec<Member>,
     vacant: Vec<u32>,
     /// Completions whose token names nothing: a provider's mistake.
@@ -46,6 +48,10 @@ pub(super) struct Members {
 }
 
 impl Members {
+    pub(super) fn new(hub: Arc<Hub>) -> Self {
+        Members { hub, places: Vec::new(), vacant: Vec::new(), strays: 0 }
+    }
+
     /// Takes a tenant in, and gives the token of its first operation.
     pub(super) fn add(&mut self, tenant: Tenant) -> Result<Token> {
         let place = match self.vacant.pop() {
@@ -75,11 +81,7 @@ impl Members {
 
     #[inline]
     pub(super) fn tenant(&mut self, token: Token) -> Option<&mut Tenant> {
-        let member = self.places.get_mut(token.member() as usize)?;
-        if member.generation != token.generation() {
-            return None;
-        }
-        member.tenant.as_mut()
+        find(&mut self.places, token)
     }
 
     /// Turns a provider's completion into those of the application, in order; each goes to `deliver` with
@@ -92,9 +94,10 @@ impl Members {
         released: &mut Released,
         deliver: impl FnMut(Completion, Keep) -> Option<Keep>,
     ) {
+        let Members { hub, places, strays, .. } = self;
         let token = raw.token;
-        let Some(Tenant { shared, send, recv, .. }) = self.tenant(token) else {
-            self.strays += 1;
+        let Some(Tenant { shared, send, recv, .. }) = find(places, token) else {
+            *strays += 1;
             return;
         };
         let consumer = match token.side() {
@@ -102,7 +105,7 @@ impl Members {
             Side::Recv => recv.as_mut(),
         };
         let Some(consumer) = consumer.filter(|consumer| consumer.contains(token.sequence())) else {
-            self.strays += u64::from(!raw.and_all_before);
+            *strays += u64::from(!raw.and_all_before);
             return;
         };
         let ends = &shared.counters.side(token.side()).ends;
@@ -122,12 +125,28 @@ impl Members {
                         completion.kind = OpKind::RecvWrite;
                     }
                     ends.bytes.add(raw.len);
+                    if shared.state.get() == EndpointState::Connecting {
+                        connected_early(hub, shared);
+                    }
                 }
             }
             teller.end(completion, slot.report, slot.keep);
         }
         consumer.credit(teller.done);
     }
+}
+
+#[inline]
+fn find(places: &mut [Member], token: Token) -> Option<&mut Tenant> {
+    let member = places.get_mut(token.member() as usize)?;
+    if member.generation == token.generation() { member.tenant.as_mut() } else { None }
+}
+
+/// A message came to an endpoint that accepts, before what tells its provider that the connection stands: whoever takes
+/// the message may answer it.
+#[cold]
+fn connected_early(hub: &Hub, shared: &Shared) {
+    hub.event(Event::Connected { endpoint: shared.id, data: Box::default() });
 }
 
 /// Tells the application of operations that ended, and counts them.

@@ -43,6 +43,28 @@ fn states_follow_the_connection() {
 }
 
 #[test]
+fn a_message_says_that_the_connection_stands() {
+    let rig = Rig::new();
+    let endpoint = rig.domain.endpoint().build(&rig.queue).unwrap();
+    let link = rig.control.link(endpoint.id());
+    link.connect_slowly();
+    let listener = rig.domain.listen(NOWHERE).unwrap();
+    rig.control.request(listener.id(), &[]);
+    assert!(matches!(rig.domain.events().poll(), Some(Event::ConnectRequest { .. })));
+    listener.accept(SOON).unwrap().accept(&endpoint, &[]).unwrap();
+    endpoint.recv(&rig.region, 7).unwrap();
+    assert_eq!(endpoint.state(), EndpointState::Connecting);
+    assert!(link.bring(4, None));
+    let completion = rig.queue.poll_one().unwrap().unwrap();
+    assert_eq!((completion.context, completion.status), (7, Status::Ok));
+    assert_eq!(endpoint.state(), EndpointState::Connected);
+    assert!(endpoint.wait_connected(NOW).unwrap().is_empty());
+    // What the provider says later is no news.
+    link.finish_connect(Ok(&[]));
+    assert!(rig.domain.events().poll().is_none());
+}
+
+#[test]
 fn an_endpoint_connects_once() {
     let rig = Rig::new();
     assert!(is_state(rig.endpoint.connect(NOWHERE, &[])).contains("Connected"));

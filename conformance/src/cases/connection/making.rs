@@ -113,6 +113,31 @@ pub(super) fn prepost_recv(rig: &Rig) -> Outcome {
     Ok(())
 }
 
+pub(super) fn reply_at_once(rig: &Rig) -> Outcome {
+    const CONNECTIONS: usize = 32;
+    let listener = rig.listen(rig.domain_b())?;
+    for _ in 0..CONNECTIONS {
+        let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+        let (near, far) = (a.buffer(64)?, b.buffer(64)?);
+        near.put_pattern(.., rig.pattern(0))?;
+        a.connect(listener.local_addr(), &[])?;
+        b.recv(&far, 1)?;
+        next_request(rig, &listener)?.accept(&b, &[])?;
+        a.expect_connected()?;
+        a.send(&near, 2)?;
+        // Nobody has asked yet whether this side stands, too.
+        b.expect_ok(1)?;
+        a.expect_ok(2)?;
+        a.recv(&near, 3)?;
+        b.send(&far, 4)?;
+        b.expect_ok(4)?;
+        check_eq!(a.expect_ok(3)?.len, 64, "length of the answer");
+        let told = b.wait_connected(Some(Duration::ZERO));
+        check!(told.is_ok(), "the event that it stands to have come before the message: {told:?}");
+    }
+    Ok(())
+}
+
 pub(super) fn post_before_connected(rig: &Rig) -> Outcome {
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
     let (local, target) = (a.buffer(8)?, b.buffer(64)?);

@@ -141,6 +141,13 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::new(
         Group::Connection,
+        "reply_at_once",
+        Needs::SEND,
+        "who has taken a message may answer it: the connection stands, and an event has said so",
+        making::reply_at_once,
+    ),
+    Case::new(
+        Group::Connection,
         "post_before_connected",
         Needs::ALL,
         "what is posted to a send queue before the connection stands is NotConnected, and never happens",
