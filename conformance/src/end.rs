@@ -14,7 +14,8 @@ use fabric::{
 use crate::check::{Failed, Outcome, show};
 use crate::guarded::Guarded;
 use crate::recorded::{RecordedEvents, RecordedQueue};
-use crate::recorder::{Place, Recorder};
+use crate::recorder::Place;
+use crate::rig::Setup;
 use crate::watch::Watch;
 
 /// How long anything that should happen may take, before scaling.
@@ -33,6 +34,7 @@ pub struct End {
     domain: Domain,
     watch: Arc<Watch>,
     factor: f64,
+    lossy: bool,
 }
 
 impl End {
@@ -40,17 +42,17 @@ impl End {
         domain: &Domain,
         cq: &CompletionQueue,
         attr: EndpointAttr,
-        watch: &Arc<Watch>,
-        recorder: &Arc<Recorder>,
-        factor: f64,
+        setup: &Setup,
         place: Place,
     ) -> fabric::Result<Self> {
+        let Setup { watch, recorder, factor, lossy, .. } = setup;
         let endpoint = Arc::new(domain.endpoint().attr(attr).build(cq)?);
         recorder.add_endpoint(place, endpoint.id());
         watch.add_endpoint(&format!("domain {place}"), &endpoint);
         let cq = RecordedQueue::new(cq, place, recorder);
         let events = RecordedEvents::new(domain.events(), place, recorder);
-        Ok(End { endpoint, cq, events, domain: domain.clone(), watch: watch.clone(), factor })
+        let (domain, watch) = (domain.clone(), watch.clone());
+        Ok(End { endpoint, cq, events, domain, watch, factor: *factor, lossy: *lossy })
     }
 
     /// Its completion queue. A clone of it outlives this end.
@@ -161,7 +163,8 @@ impl End {
         self.expect(context, Status::Ok)
     }
 
-    /// Expects that the next completion is of this context and has this status.
+    /// Expects that the next completion is of this context and has this status, or is as good a
+    /// [refusal](End::is_refusal).
     ///
     /// # Errors
     /// If it is not, or none comes within 10 s; with a dump of both sides.
@@ -170,10 +173,23 @@ impl End {
         let place = Location::caller();
         let expected = || format!("a completion of context {context} with {status:?}");
         match self.poll_for(self.scaled(PATIENCE), place, thread::yield_now)? {
-            Some(seen) if seen.context == context && seen.status == status => Ok(seen),
+            Some(seen)
+                if seen.context == context
+                    && (seen.status == status
+                        || status == Status::RemoteAccess && self.is_refusal(seen.status)) =>
+            {
+                Ok(seen)
+            }
             Some(seen) => Err(self.failed(place, expected(), show(&seen))),
             None => Err(self.failed(place, expected(), format!("none within {PATIENCE:?}"))),
         }
+    }
+
+    /// Whether this is the status of an operation that the target refused: over a link that loses packets also that of
+    /// one whose refusal is lost.
+    pub fn is_refusal(&self, status: Status) -> bool {
+        let lost = matches!(status, Status::PeerLost | Status::Canceled);
+        status == Status::RemoteAccess || self.lossy && lost
     }
 
     /// Expects that no completion comes for a while.

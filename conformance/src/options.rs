@@ -60,6 +60,9 @@ pub struct Options {
     /// How long connecting may take; by default 5 s, stretched as all deadlines are. A link that loses packets needs
     /// more: each that is lost costs seconds.
     pub connect_timeout: Option<Duration>,
+    /// The link between the two hosts loses packets in all cases. An operation whose refusal is lost may then be
+    /// `PeerLost` or `Canceled`, as the contract says.
+    pub lossy: bool,
     /// The program `fabric-conformance`, for cases that need a second process.
     pub program: Option<PathBuf>,
     /// How the link between the two hosts is broken and mended.
@@ -82,6 +85,7 @@ impl Default for Options {
             peer: None,
             peer_device: None,
             connect_timeout: None,
+            lossy: false,
             program: None,
             link: None,
         }

@@ -41,6 +41,7 @@ pub(crate) struct Setup {
     pub(crate) factor: f64,
     pub(crate) soak: bool,
     pub(crate) connect_timeout: Option<Duration>,
+    pub(crate) lossy: bool,
     pub(crate) program: Option<PathBuf>,
     pub(crate) link: Option<LinkControl>,
     pub(crate) start: Option<Usage>,
@@ -243,8 +244,7 @@ impl Rig {
         cq: &CompletionQueue,
         attr: EndpointAttr,
     ) -> Result<End, Failed> {
-        let Setup { watch, recorder, factor, .. } = &self.setup;
-        Ok(End::new(domain, cq, attr, watch, recorder, *factor, self.place(domain))?)
+        Ok(End::new(domain, cq, attr, &self.setup, self.place(domain))?)
     }
 
     /// The name of a domain. Domains have none; those of the rig are told apart by where they are.

@@ -37,6 +37,7 @@ impl Setup {
             soak: options.soak,
             start: start.cloned(),
             connect_timeout: options.connect_timeout,
+            lossy: options.lossy,
             program: options.program.clone(),
             link: options.link.clone(),
         }

@@ -136,6 +136,11 @@ pub(super) struct Run {
     #[arg(long, value_name = "COMMAND", requires = "cut_link")]
     pub(super) mend_link: Option<String>,
 
+    /// The link loses packets all the time. An operation that is refused may then be `PeerLost` or `Canceled`: its
+    /// refusal may have been lost.
+    #[arg(long, requires = "peer")]
+    pub(super) lossy: bool,
+
     /// How long connecting may take. By default 5 s, more on slow machines; a link that loses packets needs 30.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(super) connect_timeout: Option<Duration>,

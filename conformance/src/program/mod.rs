@@ -107,6 +107,7 @@ fn run(args: args::Run) -> Result<u8, String> {
         peer,
         peer_device: args.peer_device,
         connect_timeout: args.connect_timeout,
+        lossy: args.lossy,
         program: std::env::current_exe().ok(),
         link: args.cut_link.zip(args.mend_link).map(|(cut, mend)| {
             let impair = args.impair_link;

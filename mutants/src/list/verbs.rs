@@ -40,6 +40,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["atomic.emulated_single_posts", "ordering.completion_order_emulated"],
     },
     Mutant {
+        name: "mute_message",
+        about: "a message does not say that the connection stands",
+        runs: Runs::Verbs,
+        edits: &[edit(
+            "src/cq/members.rs",
+            "shared.state.get() == EndpointState::Connecting",
+            "false",
+        )],
+        cases: &["connection.reply_at_once"],
+    },
+    Mutant {
         name: "refusal_unknown",
         about: "a refusal is an internal error",
         runs: Runs::Verbs,

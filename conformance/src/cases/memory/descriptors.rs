@@ -19,7 +19,11 @@ pub(super) fn cross_domain(rig: &Rig) -> Outcome {
             let bystander = b.buffer(64)?;
             a.post(&op)?;
             let seen = a.next()?;
-            check_eq!(seen.status, Status::RemoteAccess, "status of {what} by a key of {whose}");
+            check!(
+                a.is_refusal(seen.status),
+                "RemoteAccess of {what} by a key of {whose}, not {:?}",
+                seen.status
+            );
             b.expect_disconnected()?;
             foreign.check_pattern(.., rig.pattern(0))?;
             local.check_filled(.., 0xee)?;

@@ -29,7 +29,11 @@ pub(super) fn dereg_access(rig: &Rig) -> Outcome {
             let (what, op) = [write, read, ("a fetching add", add)][attempt];
             a.post(&op)?;
             let seen = a.next()?;
-            check_eq!(seen.status, Status::RemoteAccess, "status of {what}, closed: {closes}");
+            check!(
+                a.is_refusal(seen.status),
+                "RemoteAccess of {what}, closed: {closes}, not {:?}",
+                seen.status
+            );
             b.expect_disconnected()?;
             buffer.check_pattern(.., rig.pattern(0))?;
             buffer.check_guards()?;
@@ -67,7 +71,11 @@ pub(super) fn stale_key(rig: &Rig) -> Outcome {
         let (what, op) = write_and_read(&local, stale.at(0))[attempt];
         a.post(&op)?;
         let seen = a.next()?;
-        check_eq!(seen.status, Status::RemoteAccess, "status of {what} by a stale key");
+        check!(
+            a.is_refusal(seen.status),
+            "RemoteAccess of {what} by a stale key, not {:?}",
+            seen.status
+        );
         b.expect_disconnected()?;
         buffer.check_pattern(.., rig.pattern(2))?;
         local.check_filled(.., 0xee)?;
