@@ -98,6 +98,16 @@ fn carrying_on_is_noticed() {
 }
 
 #[test]
+fn lost_refusals_are_noticed_unless_the_link_loses() {
+    let lost = failure(Flaw::LosesRefusals, "protection.prefix_ok");
+    assert!(lost.expected().starts_with("a completion of context 5 with RemoteAccess"), "{lost}");
+    let target = Target::find(&catalog(Flaw::LosesRefusals), "local", None).unwrap();
+    let lossy = Options { lossy: true, ..options() };
+    let result = run_case(&target, case("protection.prefix_ok").unwrap(), &lossy);
+    assert_eq!(result.status, Ended::Pass, "{:?}", result.failure);
+}
+
+#[test]
 fn missing_completion_comes_with_a_dump() {
     fn waits(rig: &Rig) -> Outcome {
         let (a, b) = rig.pair()?;

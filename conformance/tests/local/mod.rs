@@ -35,6 +35,8 @@ pub(crate) enum Flaw {
     Reverses,
     /// Never completes a send.
     Forgets,
+    /// Takes the peer of a refused operation for lost.
+    LosesRefusals,
     /// Has no RMA.
     SendsOnly,
     /// Tells a wrong reason when a connection ends.
@@ -176,6 +178,7 @@ impl World {
                             unsafe { memory::store(at, &bytes) };
                             Status::Ok
                         }
+                        None if flaw == Flaw::LosesRefusals => Status::PeerLost,
                         None => Status::RemoteAccess,
                     }
                 }
