@@ -16,7 +16,10 @@ use fabric_core::{
     Status, Token,
 };
 
-use crate::null::{NullCq, NullDomain, NullEndpoint, NullListener, NullProvider, NullRegistration};
+use crate::null::NullProvider;
+use crate::null::cq::NullCq;
+use crate::null::domain::{NullDomain, NullListener, NullRegistration};
+use crate::null::endpoint::NullEndpoint;
 
 const SLOTS: usize = 256;
 

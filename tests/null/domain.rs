@@ -1,0 +1,138 @@
+//! A domain: regions that nobody but this process reaches, and listeners for requests that tests bring.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use fabric_core::provider::{
+    DomainOps, ListenerOps, ProviderCounters, RawRequest, RegistrationOps, RequestId,
+};
+use fabric_core::{
+    Access, CqAttr, EndpointAttr, EndpointId, EventSink, ListenerAttr, ListenerId, Result,
+};
+
+use super::Control;
+use super::cq::NullCq;
+use super::endpoint::{Link, NullEndpoint};
+
+pub struct NullDomain {
+    pub(super) control: Arc<Control>,
+    pub(super) events: Arc<dyn EventSink>,
+}
+
+// SAFETY: a registration touches nothing; only operations do, and those never after their completion.
+unsafe impl DomainOps for NullDomain {
+    type Endpoint = NullEndpoint;
+    type Cq = NullCq;
+    type Registration = NullRegistration;
+    type Listener = NullListener;
+
+    fn completion_queue(&self, attr: &CqAttr) -> Result<NullCq> {
+        NullCq::new(attr.capacity)
+    }
+
+    unsafe fn register(
+        &self,
+        addr: *mut u8,
+        len: usize,
+        _access: Access,
+    ) -> Result<NullRegistration> {
+        let on_register = self.control.on_register.lock().unwrap().take();
+        if let Some(on_register) = on_register {
+            on_register();
+        }
+        let key = 1 + self.control.next.fetch_add(1, Ordering::Relaxed);
+        self.control.registered.lock().unwrap().insert(key, (addr as usize, len));
+        Ok(NullRegistration { key, control: self.control.clone() })
+    }
+
+    fn endpoint(
+        &self,
+        id: EndpointId,
+        _attr: &EndpointAttr,
+        send_cq: &NullCq,
+        recv_cq: &NullCq,
+    ) -> Result<NullEndpoint> {
+        let (control, events) = (self.control.clone(), self.events.clone());
+        let link = Arc::new(Link::new(id, control, events, [send_cq, recv_cq]));
+        self.control.links.lock().unwrap().insert(id, link.clone());
+        Ok(NullEndpoint(link))
+    }
+
+    fn listen(
+        &self,
+        id: ListenerId,
+        addr: SocketAddr,
+        _attr: &ListenerAttr,
+    ) -> Result<NullListener> {
+        let port = if addr.port() == 0 { 40_000 + id.0 as u16 } else { addr.port() };
+        let backlog = Arc::new(Backlog { requests: Mutex::default(), events: self.events.clone() });
+        self.control.listeners.lock().unwrap().insert(id, backlog.clone());
+        let addr = SocketAddr::new(addr.ip(), port);
+        Ok(NullListener { id, addr, backlog, control: self.control.clone() })
+    }
+
+    fn reject(&self, request: RequestId, data: &[u8]) -> Result<()> {
+        self.control.rejected.lock().unwrap().push((request, data.to_vec()));
+        Ok(())
+    }
+
+    fn counters(&self) -> ProviderCounters {
+        ProviderCounters::default()
+    }
+
+    fn dump(&self) -> String {
+        format!("{} endpoints", self.control.endpoints())
+    }
+}
+
+pub struct NullRegistration {
+    key: u64,
+    control: Arc<Control>,
+}
+
+impl RegistrationOps for NullRegistration {
+    fn local_key(&self) -> u64 {
+        self.key
+    }
+    fn remote_key(&self) -> u64 {
+        self.key
+    }
+    fn remote_base(&self) -> u64 {
+        0
+    }
+}
+
+impl Drop for NullRegistration {
+    fn drop(&mut self) {
+        self.control.registered.lock().unwrap().remove(&self.key);
+    }
+}
+
+pub(super) struct Backlog {
+    pub(super) requests: Mutex<VecDeque<RawRequest>>,
+    pub(super) events: Arc<dyn EventSink>,
+}
+
+pub struct NullListener {
+    id: ListenerId,
+    addr: SocketAddr,
+    backlog: Arc<Backlog>,
+    control: Arc<Control>,
+}
+
+impl ListenerOps for NullListener {
+    fn local_addr(&self) -> SocketAddr {
+        self.addr
+    }
+    fn next_request(&self) -> Option<RawRequest> {
+        self.backlog.requests.lock().unwrap().pop_front()
+    }
+}
+
+impl Drop for NullListener {
+    fn drop(&mut self) {
+        self.control.listeners.lock().unwrap().remove(&self.id);
+    }
+}
