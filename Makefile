@@ -76,10 +76,10 @@ package: ## Check that every crate packages
 deny: ## Check licences, advisories and sources of the dependencies
 	@scripts/deny
 
-miri: miri-core miri-handles ## fabric-core, the handles and the asynchronous layer under Miri
-.PHONY: miri-toolchain miri-core miri-handles
-miri-core miri-handles: miri-toolchain
-miri-toolchain miri-core miri-handles:
+miri: miri-core miri-handles miri-async ## fabric-core, the handles and the asynchronous layer under Miri
+.PHONY: miri-toolchain miri-core miri-handles miri-async
+miri-core miri-handles miri-async: miri-toolchain
+miri-toolchain miri-core miri-handles miri-async:
 	@scripts/miri $(@:miri-%=%)
 
 bench: setup ## Performance beside plain sockets, libfabric and UCX, with a report: ten minutes; ARGS as scripts/bench --help tells
