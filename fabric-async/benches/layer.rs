@@ -2,7 +2,8 @@
 //!
 //! `cargo bench -p fabric-async --bench layer`. Both ends are on one queue, and one thread, of this process: so the
 //! figures hold on a busy machine too. `FABRIC_PROVIDER` chooses the provider; set `FABRIC_BENCH_ADDRESS` if that is not reached by 127.0.0.1. Each line is the median of
-//! several rounds in which the two take turns, since machines have moods.
+//! many short rounds in which the two take turns, since machines have moods; what is more or less is the median of what it is
+//! in each round, with its 95 % interval.
 
 #![allow(clippy::unwrap_used)] // what fails here ends the benchmark
 
@@ -15,10 +16,13 @@ use std::time::Instant;
 use fabric::{Access, Completion, CompletionQueue, Domain, Endpoint, Hints, Region, RemoteRegion};
 use fabric_async::{Connection, Node, Wait, block_on};
 
-const ROUNDS: usize = 11;
-const PINGS: usize = 1000;
+const ROUNDS: usize = 301;
+const PINGS: usize = 100;
+/// Messages of a round before the clock runs: the other had its turn, and a background thread took over.
+const WARM_UP: usize = 20;
 const WRITE: usize = 1 << 20;
-const WRITES: usize = 100;
+const WRITES: usize = 24;
+const WRITE_ROUNDS: usize = 61;
 /// Writes under way at a time.
 const WINDOW: usize = 8;
 
@@ -27,9 +31,24 @@ fn address() -> SocketAddr {
     format!("{ip}:0").parse().unwrap()
 }
 
-fn median(mut all: Vec<f64>) -> f64 {
+/// The median, and the 95 % interval of it, by order statistics.
+fn median(mut all: Vec<f64>) -> (f64, f64, f64) {
     all.sort_by(f64::total_cmp);
-    all[all.len() / 2]
+    let (middle, off) = (all.len() / 2, (all.len() as f64).sqrt().round() as usize);
+    (all[middle], all[middle - off], all[middle + off])
+}
+
+/// Both take turns; gives the medians of each, and of what `compare` makes of them in each round.
+fn turns(
+    rounds: usize,
+    mut one: impl FnMut() -> f64,
+    mut other: impl FnMut() -> f64,
+    compare: fn(f64, f64) -> f64,
+) -> (f64, f64, (f64, f64, f64)) {
+    let pairs: Vec<_> = (0..rounds).map(|_| (one(), other())).collect();
+    let compared = pairs.iter().map(|(one, other)| compare(*one, *other)).collect();
+    let (ones, others) = pairs.into_iter().unzip();
+    (median(ones).0, median(others).0, median(compared))
 }
 
 // ------------------------------------------------------------------------------------------ poll API
@@ -64,8 +83,11 @@ impl Ends {
     /// Microseconds of one way.
     fn pings(&self) -> f64 {
         let mut out = [Completion::default(); 64];
-        let start = Instant::now();
-        for way in 0..2 * PINGS {
+        let mut start = Instant::now();
+        for way in 0..WARM_UP + 2 * PINGS {
+            if way == WARM_UP {
+                start = Instant::now();
+            }
             let (from, to) = (&self.ends[way % 2], &self.ends[(way + 1) % 2]);
             from.send(self.region.slice(..64), 1).unwrap();
             let mut left = 2;
@@ -114,8 +136,11 @@ fn async_pair(wait: Wait) -> (Connection, Connection) {
 fn async_pings(a: &Connection, b: &Connection) -> f64 {
     block_on(async {
         let mut buffer = a.alloc(64).unwrap();
-        let start = Instant::now();
-        for way in 0..2 * PINGS {
+        let mut start = Instant::now();
+        for way in 0..WARM_UP + 2 * PINGS {
+            if way == WARM_UP {
+                start = Instant::now();
+            }
             let (from, to) = if way % 2 == 0 { (a, b) } else { (b, a) };
             let mut send = pin!(from.send(buffer));
             let (mut sent, mut received) = (None, None);
@@ -177,25 +202,23 @@ fn main() {
     println!("over {}", Node::shared().unwrap().domain().provider());
     for wait in [Wait::Busy, Wait::Adaptive, Wait::Blocking] {
         let (a, b) = async_pair(wait);
-        let (mut polls, mut asyncs) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
-            polls.push(ends.pings());
-            asyncs.push(async_pings(&a, &b));
-        }
-        let (polls, asyncs) = (median(polls), median(asyncs));
-        let more = asyncs - polls;
-        println!("64 B one way: poll API {polls:.2} us, {wait:?} {asyncs:.2} us ({more:+.2})");
+        let (polls, asyncs, (more, from, to)) =
+            turns(ROUNDS, || ends.pings(), || async_pings(&a, &b), |polls, asyncs| asyncs - polls);
+        println!(
+            "64 B one way: poll API {polls:.2} us, {wait:?} {asyncs:.2} us ({more:+.2}; {from:+.2} to {to:+.2})"
+        );
     }
     let (a, b) = async_pair(Wait::Busy);
     let region = b.node().domain().alloc(WRITE, Access::ALL).unwrap();
-    let (mut polls, mut asyncs) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        polls.push(poll_writes(&ends));
-        asyncs.push(async_writes(&a, region.remote()));
-    }
-    let (polls, asyncs) = (median(polls), median(asyncs));
-    let part = asyncs / polls;
-    println!("1 MiB writes: poll API {polls:.2} GB/s, layer {asyncs:.2} GB/s ({part:.3} of it)");
+    let (polls, asyncs, (part, from, to)) = turns(
+        WRITE_ROUNDS,
+        || poll_writes(&ends),
+        || async_writes(&a, region.remote()),
+        |polls, asyncs| asyncs / polls,
+    );
+    println!(
+        "1 MiB writes: poll API {polls:.2} GB/s, layer {asyncs:.2} GB/s ({part:.3} of it; {from:.3} to {to:.3})"
+    );
     let pool = a.node().pool().clone();
     let domain = a.node().domain().clone();
     for len in [64, 4096, 65536, 1 << 20] {
