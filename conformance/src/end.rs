@@ -172,14 +172,12 @@ impl End {
     pub fn expect(&self, context: u64, status: Status) -> Result<Completion, Failed> {
         let place = Location::caller();
         let expected = || format!("a completion of context {context} with {status:?}");
+        let fits = |seen| match status {
+            Status::RemoteAccess => self.is_refusal(seen),
+            status => seen == status,
+        };
         match self.poll_for(self.scaled(PATIENCE), place, thread::yield_now)? {
-            Some(seen)
-                if seen.context == context
-                    && (seen.status == status
-                        || status == Status::RemoteAccess && self.is_refusal(seen.status)) =>
-            {
-                Ok(seen)
-            }
+            Some(seen) if seen.context == context && fits(seen.status) => Ok(seen),
             Some(seen) => Err(self.failed(place, expected(), show(&seen))),
             None => Err(self.failed(place, expected(), format!("none within {PATIENCE:?}"))),
         }

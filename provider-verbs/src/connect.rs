@@ -243,20 +243,17 @@ impl Conn {
                 Err(Error::Internal(Failure::new("connect", text).of(NAME)))
             }
         };
-        let data = match linked {
-            Ok(data) => data,
-            Err(error) => {
-                state.id = Some((name, id));
-                return self.end(state, End::Failed(error));
-            }
-        };
-        // First it stands here: the peer sends as soon as it is told.
-        self.linked(state, data);
-        let told = id.establish();
+        let outcome = linked.map_err(End::Failed).and_then(|data| {
+            // First it stands here: the peer sends as soon as it is told.
+            self.linked(state, data);
+            id.establish().map_err(|cause| {
+                log::debug!("{}: the peer waits no more: {cause}", self.id);
+                End::Gone(DisconnectReason::PeerLost)
+            })
+        });
         state.id = Some((name, id));
-        if let Err(cause) = told {
-            log::debug!("{}: the peer waits no more: {cause}", self.id);
-            self.end(state, End::Gone(DisconnectReason::PeerLost));
+        if let Err(end) = outcome {
+            self.end(state, end);
         }
     }
 
