@@ -9,7 +9,9 @@ use std::task::{Context, Poll, Waker};
 use fabric_async::{Buffer, Connection, Error, Node, NodeBuilder, Wait, block_on};
 use futures_util::future::try_join;
 
+use super::random::agree;
 use crate::prelude::*;
+use crate::random::Fuzz;
 
 pub(super) const CASES: &[Case] = &[
     case(
@@ -48,6 +50,13 @@ pub(super) const CASES: &[Case] = &[
         "1000 sends over 16 connections wait for their receivers at the same time",
         many_in_flight,
     ),
+    case(
+        "programs",
+        Needs::ALL,
+        "random programs, by this layer's futures and buffers, agree with the contract's model",
+        programs,
+    )
+    .limit_s(120),
 ];
 
 const fn case(
@@ -365,4 +374,14 @@ fn many_in_flight(rig: &Rig) -> Outcome {
         check_eq!(from.pool().metrics().in_use + to.pool().metrics().in_use, 0, "buffers in use");
         Ok(())
     })
+}
+
+fn programs(rig: &Rig) -> Outcome {
+    let mut fuzz = Fuzz { factor: Some(rig.factor()), layered: true, ..Fuzz::default() };
+    agree(rig, &fuzz)?;
+    (fuzz.seed, fuzz.programs) = (rig.rng().next_u64(), rig.count(50, 2000) as u64);
+    match fuzz.run(rig.target(), |_| ()) {
+        Ok(_) => Ok(()),
+        Err(found) => fail!("programs that agree", "{found}"),
+    }
 }

@@ -1,7 +1,7 @@
 //! Random programs that once showed a mistake. New ones are drawn by `fabric-conformance fuzz`.
 
 use crate::prelude::*;
-use crate::random::{Program, replay};
+use crate::random::{Fuzz, Program};
 
 pub(super) const CASES: &[Case] = &[Case::new(
     Group::Random,
@@ -31,14 +31,17 @@ const REGRESSIONS: &[(&str, &str)] = &[
 ];
 
 fn regressions(rig: &Rig) -> Outcome {
+    agree(rig, &Fuzz { factor: Some(rig.factor()), ..Fuzz::default() })
+}
+
+/// Each of the regressions agrees.
+pub(super) fn agree(rig: &Rig, fuzz: &Fuzz) -> Outcome {
     for (name, text) in REGRESSIONS {
         let program: Program = match serde_json::from_str(text) {
             Ok(program) => program,
             Err(error) => fail!(format!("the program {name} to be one"), "{error}"),
         };
-        if let Err(disagreement) =
-            replay(rig.target(), &program, rig.count(3, 30), Some(rig.factor()))
-        {
+        if let Err(disagreement) = fuzz.replay(rig.target(), &program, rig.count(3, 30)) {
             fail!(format!("the program {name} to agree"), "{disagreement}");
         }
     }

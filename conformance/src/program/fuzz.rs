@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use conformance::Target;
-use conformance::random::{Fuzz, Program, generate, replay};
+use conformance::random::{Fuzz, Program, generate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::files;
@@ -44,6 +44,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "N")]
     adversary: Option<u64>,
 
+    /// Through the asynchronous layer: its futures and buffers in place of posts and completions.
+    #[arg(long)]
+    layer: bool,
+
     /// For how long a program that disagrees is made smaller.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     shrink: u64,
@@ -72,11 +76,13 @@ pub(super) fn main(args: &Args) -> Result<u8, String> {
         return Ok(0);
     }
     let targets = targets(args)?;
+    let mut fuzz = Fuzz::default();
+    (fuzz.factor, fuzz.layered) = (args.factor, args.layer);
     let mut code = 0;
     for target in &targets {
         code |= match &again {
-            Some(program) => run_again(target, program, args.factor)?,
-            None => run(target, args)?,
+            Some(program) => run_again(target, program, &fuzz)?,
+            None => run(target, args, fuzz.clone())?,
         };
     }
     Ok(code)
@@ -104,8 +110,8 @@ fn program(text: &str) -> Result<Program, String> {
     serde_json::from_str(&json).map_err(|error| format!("{text}: this is no program: {error}"))
 }
 
-fn run_again(target: &Target, program: &Program, factor: Option<f64>) -> Result<u8, String> {
-    match replay(target, program, AGAIN, factor) {
+fn run_again(target: &Target, program: &Program, fuzz: &Fuzz) -> Result<u8, String> {
+    match fuzz.replay(target, program, AGAIN) {
         Ok(()) => {
             files::put(None, &format!("fuzz: {target}: the program agrees with the contract\n"))?;
             Ok(0)
@@ -120,13 +126,11 @@ fn run_again(target: &Target, program: &Program, factor: Option<f64>) -> Result<
     }
 }
 
-fn run(target: &Target, args: &Args) -> Result<u8, String> {
-    let mut fuzz = Fuzz::default();
+fn run(target: &Target, args: &Args, mut fuzz: Fuzz) -> Result<u8, String> {
     fuzz.seed = args.seed.unwrap_or_else(super::seed_of_now);
     fuzz.programs = args.programs.unwrap_or(if args.minutes.is_some() { u64::MAX } else { 1000 });
     fuzz.time = args.minutes;
     fuzz.jobs = usize::from(args.jobs);
-    fuzz.factor = args.factor;
     fuzz.shrink = Duration::from_secs(args.shrink);
 
     // Hidden unless stderr is a terminal.

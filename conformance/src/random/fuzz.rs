@@ -29,6 +29,8 @@ pub struct Fuzz {
     pub shrink: Duration,
     /// What deadlines are stretched by; by default what a look at this machine's speed gives.
     pub factor: Option<f64>,
+    /// Whether programs run through the asynchronous layer, as far as it has what they do.
+    pub layered: bool,
 }
 
 impl Default for Fuzz {
@@ -40,6 +42,7 @@ impl Default for Fuzz {
             jobs: 1,
             shrink: Duration::from_secs(60),
             factor: None,
+            layered: false,
         }
     }
 }
@@ -85,7 +88,7 @@ impl Fuzz {
                     return;
                 }
                 let program = generate(self.seed, number);
-                match attempt(target, &mut bench, &program, self.factor) {
+                match self.attempt(target, &mut bench, &program) {
                     Ok(()) => progress(agreed.fetch_add(1, Ordering::Relaxed) + 1),
                     Err(seen) => {
                         stop.store(true, Ordering::Relaxed);
@@ -101,45 +104,49 @@ impl Fuzz {
             None => Ok(agreed.into_inner()),
             Some((number, program, seen)) => {
                 let (program, disagreement) = shrink(program, seen, self.shrink, |program| {
-                    attempt(target, &mut None, program, self.factor)
+                    self.attempt(target, &mut None, program)
                 });
                 Err(Box::new(Found { number, program, disagreement }))
             }
         }
     }
-}
 
-/// Runs one program on a device, a few times. Deadlines are stretched by `factor`.
-///
-/// # Errors
-/// Where the contract and the provider disagree.
-pub fn replay(
-    target: &Target,
-    program: &Program,
-    times: usize,
-    factor: Option<f64>,
-) -> Result<(), Disagreement> {
-    let mut bench = None;
-    (0..times).try_for_each(|_| attempt(target, &mut bench, program, factor))
-}
+    /// Runs one program on a device, a few times.
+    ///
+    /// # Errors
+    /// Where the contract and the provider disagree.
+    pub fn replay(
+        &self,
+        target: &Target,
+        program: &Program,
+        times: usize,
+    ) -> Result<(), Disagreement> {
+        let mut bench = None;
+        (0..times).try_for_each(|_| self.attempt(target, &mut bench, program))
+    }
 
-/// Runs a program on a bench that is made if there is none, and not used again if the program disagrees.
-fn attempt(
-    target: &Target,
-    bench: &mut Option<Bench>,
-    program: &Program,
-    factor: Option<f64>,
-) -> Result<(), Disagreement> {
-    let open = match bench.take() {
-        Some(bench) => bench,
-        None => Bench::new(target, factor.unwrap_or_else(calibrate::factor)).map_err(|error| {
-            Disagreement {
-                failed: Failed::nowhere("domains to open", error.to_string()),
+    /// Runs a program on a bench that is made if there is none, and not used again if the program disagrees.
+    fn attempt(
+        &self,
+        target: &Target,
+        bench: &mut Option<Bench>,
+        program: &Program,
+    ) -> Result<(), Disagreement> {
+        let open = match bench.take() {
+            Some(bench) => bench,
+            None => self.bench(target).map_err(|cause| Disagreement {
+                failed: Failed::nowhere("domains to open", cause),
                 trace: Vec::new(),
-            }
-        })?,
-    };
-    open.run(program)?;
-    *bench = Some(open);
-    Ok(())
+            })?,
+        };
+        open.run(program)?;
+        *bench = Some(open);
+        Ok(())
+    }
+
+    fn bench(&self, target: &Target) -> Result<Bench, String> {
+        let factor = self.factor.unwrap_or_else(calibrate::factor);
+        let bench = Bench::new(target, factor).map_err(|error| error.to_string())?;
+        if self.layered { bench.layered().map_err(|error| error.to_string()) } else { Ok(bench) }
+    }
 }

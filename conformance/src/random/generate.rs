@@ -291,17 +291,12 @@ impl Generator {
         }
     }
 
-    fn plain(what: What, local: Local) -> OpSpec {
-        let (immediate, unsignaled, fence, delivery_complete) = (None, false, false, false);
-        OpSpec { what, local, immediate, unsignaled, fence, delivery_complete }
-    }
-
     fn send(&mut self, end: usize) -> OpSpec {
         let room = self.receives[end].first().copied().unwrap_or(usize::MAX);
         let most = if self.fault(30) { usize::MAX } else { room };
         let len = self.len(most);
         let local = self.local(end, len);
-        Self::plain(What::Send, local)
+        OpSpec::plain(What::Send, local)
     }
 
     fn local(&mut self, end: usize, len: usize) -> Local {
@@ -353,14 +348,14 @@ impl Generator {
         let len = self.len(usize::MAX);
         let (to, len) = self.place(end, len, Access::REMOTE_WRITE)?;
         let local = self.local(end, len);
-        Some(Self::plain(What::Write(to), local))
+        Some(OpSpec::plain(What::Write(to), local))
     }
 
     fn read(&mut self, end: usize) -> Option<OpSpec> {
         let len = self.len(usize::MAX);
         let (from, len) = self.place(end, len, Access::REMOTE_READ)?;
         let parts = self.parts(end, len, Access::LOCAL_WRITE);
-        Some(Self::plain(What::Read(from), Local::Parts(parts)))
+        Some(OpSpec::plain(What::Read(from), Local::Parts(parts)))
     }
 
     fn atomic(&mut self, end: usize) -> Option<OpSpec> {
@@ -380,7 +375,7 @@ impl Generator {
         let call = Call { op, ty, operand: self.operand(), compare: self.rng.below(3) as u64 };
         let fetch = !self.one_in(3);
         let parts = if fetch { self.result(end, size)? } else { Vec::new() };
-        Some(Self::plain(What::Atomic { to, call, fetch }, Local::Parts(parts)))
+        Some(OpSpec::plain(What::Atomic { to, call, fetch }, Local::Parts(parts)))
     }
 
     /// The bits of an operand; elements take what they have room for.

@@ -12,6 +12,8 @@
 //! | `generate` | drawing a program; knows what is likely to be of interest, not what is correct |
 //! | `model/` | the contract; its table of files is the way to read it as a specification |
 //! | `run` | a program on a provider, beside the model |
+//! | `layer/` | the same through the asynchronous layer |
+//! | `memories` | memories and regions of a program that runs |
 //! | `shrink`, `rename` | making a program that disagrees as small as possible |
 //! | `fuzz` | many programs, on several threads |
 //!
@@ -21,13 +23,15 @@
 
 mod fuzz;
 mod generate;
+mod layer;
+mod memories;
 mod model;
 mod program;
 mod rename;
 mod run;
 mod shrink;
 
-pub use fuzz::{Found, Fuzz, replay};
+pub use fuzz::{Found, Fuzz};
 pub use generate::generate;
 pub use program::{
     Call, EndSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote, Step, What,
@@ -55,10 +59,12 @@ mod tests {
     #[cfg(feature = "tcp")]
     fn programs_agree_on_tcp() {
         let target = Target::find(&Arc::new(Catalog::builtin()), "tcp", None).unwrap();
-        let fuzz = Fuzz { programs: 300, jobs: 2, ..Fuzz::default() };
-        match fuzz.run(&target, |_| ()) {
-            Ok(agreed) => assert_eq!(agreed, 300),
-            Err(found) => panic!("{found}"),
+        for layered in [false, true] {
+            let fuzz = Fuzz { programs: 300, jobs: 2, layered, ..Fuzz::default() };
+            match fuzz.run(&target, |_| ()) {
+                Ok(agreed) => assert_eq!(agreed, 300),
+                Err(found) => panic!("{found}"),
+            }
         }
     }
 }

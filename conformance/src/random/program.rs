@@ -188,6 +188,13 @@ pub enum Lie {
     Rights,
 }
 
+impl Program {
+    /// The memories of a domain, with their numbers.
+    pub(super) fn memories_of(&self, domain: usize) -> impl Iterator<Item = (usize, &MemorySpec)> {
+        self.memories.iter().enumerate().filter(move |memory| memory.1.domain == domain)
+    }
+}
+
 impl Call {
     /// As the reference arithmetic takes it.
     pub(super) fn call(&self) -> AtomicCall {
@@ -217,6 +224,12 @@ impl Remote {
 }
 
 impl OpSpec {
+    /// One without flags.
+    pub(super) fn plain(what: What, local: Local) -> Self {
+        let (immediate, unsignaled, fence, delivery_complete) = (None, false, false, false);
+        OpSpec { what, local, immediate, unsignaled, fence, delivery_complete }
+    }
+
     /// Bytes that it moves.
     pub(super) fn len(&self) -> usize {
         match (&self.what, &self.local) {

@@ -13,12 +13,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use fabric::{
-    Capabilities, CompletionQueue, Domain, Endpoint, EndpointAttr, EndpointId, Error, Memory, Op,
-    Recv, Region, RemoteRegion, Slice, Slices,
+    Capabilities, CompletionQueue, Domain, Endpoint, EndpointAttr, EndpointId, Error, Op, Recv,
+    Slice, Slices,
 };
+use fabric_async::Node;
 
-use super::model::{Model, Run};
-use super::program::{Local, MemorySpec, OpSpec, Part, Program, Step, What};
+use super::layer;
+use super::memories::Memories;
+use super::model::Model;
+use super::program::{Local, OpSpec, Part, Program, Step, What};
 use crate::check::{Failed, Outcome};
 use crate::element::operation;
 use crate::pattern::Pattern;
@@ -27,7 +30,7 @@ use crate::target::Target;
 /// Domains that programs use.
 pub(super) const DOMAINS: usize = 3;
 /// How long anything that should happen may take, before scaling.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where the contract and a run differ.
 #[derive(Clone, Debug)]
@@ -48,10 +51,12 @@ impl std::fmt::Display for Disagreement {
 /// Open domains of one device, for one program after the other.
 #[derive(Debug)]
 pub struct Bench {
-    domains: Vec<Domain>,
-    ip: IpAddr,
-    unique_keys: bool,
-    factor: f64,
+    pub(super) domains: Vec<Domain>,
+    pub(super) ip: IpAddr,
+    pub(super) unique_keys: bool,
+    pub(super) factor: f64,
+    /// On each domain one, where programs run through the asynchronous layer.
+    nodes: Option<Vec<Node>>,
 }
 
 impl Bench {
@@ -62,7 +67,16 @@ impl Bench {
     pub fn new(target: &Target, factor: f64) -> fabric::Result<Self> {
         let domains = (0..DOMAINS).map(|_| target.open()).collect::<fabric::Result<_>>()?;
         let unique_keys = target.info().capabilities.contains(Capabilities::UNIQUE_KEYS);
-        Ok(Bench { domains, ip: target.ip(), unique_keys, factor })
+        Ok(Bench { domains, ip: target.ip(), unique_keys, factor, nodes: None })
+    }
+
+    /// Has programs run through the asynchronous layer.
+    ///
+    /// # Errors
+    /// If the provider refuses what a node needs.
+    pub fn layered(mut self) -> Result<Self, fabric_async::Error> {
+        self.nodes = Some(layer::nodes(&self)?);
+        Ok(self)
     }
 
     /// Runs a program to its end.
@@ -76,6 +90,9 @@ impl Bench {
     }
 
     fn attempt(&self, program: &Program, trace: &mut Vec<String>) -> Outcome {
+        if let Some(nodes) = &self.nodes {
+            return layer::attempt(self, nodes, program, trace);
+        }
         let mut run = Running::new(self, program, trace)?;
         for (at, step) in program.steps.iter().enumerate() {
             run.trace.push(format!("{at:3}  {step}"));
@@ -93,9 +110,7 @@ struct Running<'a> {
     bench: &'a Bench,
     program: &'a Program,
     model: Model,
-    /// The program's, and one for the whole of each memory, without remote rights.
-    regions: Vec<Option<Region>>,
-    remotes: Vec<Option<RemoteRegion>>,
+    memories: Memories<'a>,
     /// By domain.
     queues: Vec<CompletionQueue>,
     ends: Vec<Option<Endpoint>>,
@@ -110,17 +125,7 @@ impl<'a> Running<'a> {
         program: &'a Program,
         trace: &'a mut Vec<String>,
     ) -> Result<Self, Failed> {
-        let initial =
-            |(at, memory): (usize, &MemorySpec)| Pattern::new(at as u64).bytes(memory.len);
-        let initial: Vec<_> = program.memories.iter().enumerate().map(initial).collect();
-        let mut regions: Vec<_> = program.regions.iter().map(|_| None).collect();
-        for (spec, bytes) in program.memories.iter().zip(&initial) {
-            let memory = Memory::zeroed(spec.len)?;
-            let access = fabric::Access::LOCAL_WRITE;
-            let region = bench.domains[spec.domain].register(&memory, access)?;
-            region.write_at(0, bytes)?;
-            regions.push(Some(region));
-        }
+        let (memories, initial) = Memories::new(program, &bench.domains)?;
         let mut rooms = [1; DOMAINS];
         for end in program.connections.iter().flatten() {
             rooms[end.domain] += end.send_depth + end.recv_depth;
@@ -139,43 +144,23 @@ impl<'a> Running<'a> {
             names.insert((spec.domain, endpoint.id()), at);
             ends.push(Some(endpoint));
         }
-        let remotes = regions.iter().map(|_| None).collect();
         let model = Model::new(program, initial, bench.unique_keys);
-        Ok(Running {
-            bench,
-            program,
-            model,
-            regions,
-            remotes,
-            queues,
-            ends,
-            names,
-            contexts: 0,
-            trace,
-        })
+        Ok(Running { bench, program, model, memories, queues, ends, names, contexts: 0, trace })
     }
 
     fn step(&mut self, step: &Step) -> Outcome {
         match step {
             Step::Connect(connection) => self.connect(*connection),
-            Step::Register(region) => self.register(*region),
-            Step::Close(at) => match self.regions.get(*at).and_then(Option::as_ref) {
-                Some(region) if *at < self.program.regions.len() => {
-                    let result = region.close();
-                    self.model.close(*at, result.as_ref().copied())
-                }
-                _ => Ok(()),
-            },
-            Step::Forget(at) if *at < self.program.regions.len() => {
-                if self.regions[*at].take().is_some() {
-                    self.model.forget(*at);
-                }
+            Step::Register(at) => self.memories.register(&mut self.model, *at),
+            Step::Close(at) => self.memories.close(&mut self.model, *at),
+            Step::Forget(at) => {
+                self.memories.forget(&mut self.model, *at);
                 Ok(())
             }
-            Step::Forget(_) => Ok(()),
-            Step::Store { memory, at, len, salt } => self.store(*memory, *at, *len, *salt),
-            Step::Look(memory) if *memory < self.program.memories.len() => self.look(*memory),
-            Step::Look(_) => Ok(()),
+            Step::Store { memory, at, len, salt } => {
+                self.memories.store(&mut self.model, *memory, *at, *len, *salt)
+            }
+            Step::Look(memory) => self.memories.look(&mut self.model, *memory),
             Step::Post { end, ops } => self.post(*end, ops),
             Step::Receive { end, recvs } => self.receive(*end, recvs),
             Step::Poll { end, most } => self.poll(*end, *most).map(drop),
@@ -218,55 +203,12 @@ impl<'a> Running<'a> {
         Ok(())
     }
 
-    fn register(&mut self, at: usize) -> Outcome {
-        let Some(spec) = self.program.regions.get(at) else { return Ok(()) };
-        if self.remotes[at].is_some() {
-            return Ok(());
-        }
-        let memory = &self.program.memories[spec.memory];
-        let whole = &self.regions[self.program.regions.len() + spec.memory];
-        let Some(own) = whole.as_ref().and_then(Region::memory) else { return Ok(()) };
-        let domain = &self.bench.domains[memory.domain];
-        let range = spec.start..spec.start + spec.len;
-        let region = domain.register_part(own, range, spec.access);
-        self.model.registered(at, region.as_ref().map(drop))?;
-        if let Ok(region) = region {
-            self.remotes[at] = Some(region.remote());
-            self.regions[at] = Some(region);
-        }
-        Ok(())
-    }
-
-    fn store(&mut self, memory: usize, at: usize, len: usize, salt: u64) -> Outcome {
-        let Some(spec) = self.program.memories.get(memory) else { return Ok(()) };
-        if at + len > spec.len || len == 0 {
-            return Ok(());
-        }
-        let bytes = Pattern::new(salt).bytes(len);
-        if let Some(own) = &self.regions[self.program.regions.len() + memory] {
-            own.write_at(at, &bytes)?;
-        }
-        self.model.stored(memory, at, bytes);
-        Ok(())
-    }
-
-    fn look(&mut self, memory: usize) -> Outcome {
-        let len = self.program.memories[memory].len;
-        let run = Run { memory, start: 0, len };
-        let seen = self.read(run);
-        self.model.looked(run, &seen)
-    }
-
-    fn read(&self, run: Run) -> Vec<u8> {
-        read(&self.regions[self.program.regions.len()..], run)
-    }
-
     fn post(&mut self, end: usize, specs: &[OpSpec]) -> Outcome {
         let specs: Vec<_> = specs.iter().filter(|spec| self.model.can_post(end, spec)).collect();
         let Some(Some(endpoint)) = self.ends.get(end) else { return Ok(()) };
         let injected: Vec<Vec<u8>> = specs.iter().map(|spec| injected(spec)).collect();
         let parts: Vec<Vec<Slice<'_>>> =
-            specs.iter().map(|spec| slices(&self.regions, spec.parts())).collect();
+            specs.iter().map(|spec| self.memories.slices(spec.parts())).collect();
         let first = self.contexts;
         let ops: Vec<Op<'_>> = specs
             .iter()
@@ -305,16 +247,7 @@ impl<'a> Running<'a> {
     }
 
     fn operation<'b>(&self, spec: &OpSpec, parts: &'b [Slice<'b>], injected: &'b [u8]) -> Op<'b> {
-        let at = |to: &super::program::Remote| {
-            // `can_post` has seen that the region was registered.
-            let honest = self.remotes[to.region].unwrap_or(RemoteRegion::from_parts(
-                0,
-                0,
-                0,
-                fabric::Access::empty(),
-            ));
-            to.descriptor(&honest).at(to.at as u64)
-        };
+        let at = |to| self.memories.place(to);
         let inject = matches!(spec.local, Local::Inject { .. });
         match &spec.what {
             What::Send if inject => Op::inject(injected),
@@ -334,7 +267,7 @@ impl<'a> Running<'a> {
             recvs.iter().filter(|parts| self.model.can_receive(end, parts)).collect();
         let Some(Some(endpoint)) = self.ends.get(end) else { return Ok(()) };
         let parts: Vec<Vec<Slice<'_>>> =
-            lists.iter().map(|parts| slices(&self.regions, parts)).collect();
+            lists.iter().map(|parts| self.memories.slices(parts)).collect();
         let first = self.contexts;
         let posts: Vec<Recv<'_>> = parts
             .iter()
@@ -359,22 +292,6 @@ impl<'a> Running<'a> {
     }
 }
 
-fn memories_of(program: &Program, domain: usize) -> impl Iterator<Item = (usize, &MemorySpec)> {
-    program.memories.iter().enumerate().filter(move |memory| memory.1.domain == domain)
-}
-
-fn read(whole: &[Option<Region>], run: Run) -> Vec<u8> {
-    // The region of a whole memory is there as long as the program runs, and every run lies in it.
-    let region = whole[run.memory].as_ref();
-    region.and_then(|own| own.to_vec(run.start..run.start + run.len).ok()).unwrap_or_default()
-}
-
-fn slices<'a>(regions: &'a [Option<Region>], parts: &[Part]) -> Vec<Slice<'a>> {
-    let slice =
-        |part: &Part| Some(regions[part.region].as_ref()?.slice(part.at..part.at + part.len));
-    parts.iter().filter_map(slice).collect()
-}
-
 fn injected(spec: &OpSpec) -> Vec<u8> {
     match spec.local {
         Local::Inject { len, salt } => Pattern::new(salt).bytes(len),
@@ -382,6 +299,6 @@ fn injected(spec: &OpSpec) -> Vec<u8> {
     }
 }
 
-fn brief(error: &Error) -> String {
+pub(super) fn brief(error: &Error) -> String {
     format!("{error:?}").chars().take(120).collect()
 }

@@ -99,6 +99,11 @@ impl Model {
         self.regions.get(region).is_some_and(|r| matches!(r.life, Life::Open | Life::Closed))
     }
 
+    /// Whether a post cannot be taken.
+    pub(in crate::random) fn refuses(&self, at: usize, op: &OpSpec) -> bool {
+        !self.send_verdict(at, op).sure.is_empty()
+    }
+
     /// What is wrong with a post to the send queue.
     pub(super) fn send_verdict(&self, at: usize, op: &OpSpec) -> Verdict {
         let end = &self.ends[at];

@@ -144,8 +144,8 @@ impl Model {
         }
     }
 
-    fn fail(&mut self, at: usize, index: usize, status: Status) -> Outcome {
-        let now = self.now;
+    /// How an operation may end that does not succeed.
+    fn failures(&self, at: usize, index: usize) -> Vec<Status> {
         let end = &self.ends[at];
         let op = &end.sends[index];
         let own = match op.early.filter(|_| !op.started).unwrap_or(op.fate) {
@@ -154,7 +154,7 @@ impl Model {
             Fate::Uncertain => vec![Status::RemoteAccess, Status::PeerLost],
             Fate::Good => Vec::new(),
         };
-        let allowed = if end.send_failed {
+        if end.send_failed {
             vec![Status::Canceled]
         } else if !self.may_end(at) {
             vec![Status::Ok]
@@ -165,7 +165,24 @@ impl Model {
             own
         } else {
             vec![Status::Ok]
+        }
+    }
+
+    /// How an operation ended that its connection's end took with it, as it tells that.
+    pub(in crate::random) fn status_of_end(&self, context: u64) -> Status {
+        let failures = match self.contexts.get(&context) {
+            Some(&Posted::Send { end, index }) => self.failures(end, index),
+            _ => Vec::new(),
         };
+        let lost = failures.contains(&Status::PeerLost) && !failures.contains(&Status::Canceled);
+        if lost { Status::PeerLost } else { Status::Canceled }
+    }
+
+    fn fail(&mut self, at: usize, index: usize, status: Status) -> Outcome {
+        let now = self.now;
+        let end = &self.ends[at];
+        let op = &end.sends[index];
+        let allowed = self.failures(at, index);
         if !allowed.contains(&status) {
             let what = format!("e{at}, operation {index} ({}), to end {allowed:?}", op.spec);
             return Err(Failed::new(what, format!("{status:?}")));

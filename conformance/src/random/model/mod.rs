@@ -38,7 +38,7 @@ mod word;
 
 use std::collections::BTreeMap;
 
-use fabric::Error;
+use fabric::{Error, OpKind};
 
 use bytes::Bytes;
 pub(super) use bytes::Run;
@@ -120,7 +120,8 @@ impl Model {
         self.now
     }
 
-    fn runs(&self, parts: &[Part]) -> Vec<Run> {
+    /// Where in their memories the parts of regions are.
+    pub(super) fn runs(&self, parts: &[Part]) -> Vec<Run> {
         let run = |part: &Part| {
             let spec = &self.regions[part.region].spec;
             Run { memory: spec.memory, start: spec.start + part.at, len: part.len }
@@ -229,6 +230,19 @@ impl Model {
     /// Whether the program has an end that is connected, or was.
     pub(super) fn is_connected(&self, end: usize) -> bool {
         self.ends[end].connected
+    }
+
+    /// Whether an end has noticed that its connection is over.
+    pub(super) fn is_dead(&self, end: usize) -> bool {
+        self.ends[end].dead
+    }
+
+    /// What comes to this end next, behind so many others, if its peer has sent it: `Recv` or `RecvWrite`.
+    pub(super) fn arrival(&self, end: usize, behind: usize) -> Option<OpKind> {
+        let peer = &self.ends[end ^ 1];
+        let index = self.ends[end].recvs.iter().position(|recv| !recv.taken)? + behind;
+        let writes = peer.sends[*peer.messages.get(index)?].spec.what != What::Send;
+        Some(if writes { OpKind::RecvWrite } else { OpKind::Recv })
     }
 
     /// Whether messages of this end wait for receives of the peer's that nobody has posted.

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use fabric::{Completion, Event, OpKind};
 
-use super::{PATIENCE, Running, memories_of, read};
+use super::{PATIENCE, Running};
 use crate::check::{Failed, Outcome, show};
 use crate::random::program::{Local, MemorySpec, OpSpec, Part, What};
 
@@ -43,13 +43,10 @@ impl Running<'_> {
             let own = self.model.end_of(*context);
             return Err(Failed::new(format!("a completion of {own:?} by context"), show(done)));
         }
-        let whole = &self.regions[self.program.regions.len()..];
-        self.model.completed(done, &|run| read(whole, run))?;
+        self.model.completed(done, &|run| self.memories.read(run))?;
         // At once: a moment later what was promised too early may be there.
         if done.is_ok() && done.kind == OpKind::Recv {
-            for (memory, _) in memories_of(self.program, domain) {
-                self.look(memory)?;
-            }
+            self.memories.look_at_domain(&mut self.model, domain)?;
         }
         Ok(())
     }
@@ -117,15 +114,15 @@ impl Running<'_> {
         for end in 0..self.ends.len() {
             self.hear(end)?;
         }
-        (0..self.program.memories.len()).try_for_each(|memory| self.look(memory))
+        self.memories.look_at_all(&mut self.model)
     }
 
     /// All of the largest memory on an end's side: room for whatever comes.
     fn largest(&self, end: usize) -> Vec<Part> {
         let domain = self.program.connections[end / 2][end % 2].domain;
-        let largest = memories_of(self.program, domain).max_by_key(|memory| memory.1.len);
+        let largest = self.program.memories_of(domain).max_by_key(|memory| memory.1.len);
         let part = |(memory, spec): (usize, &MemorySpec)| Part {
-            region: self.program.regions.len() + memory,
+            region: self.memories.whole(memory),
             at: 0,
             len: spec.len,
         };
@@ -135,14 +132,8 @@ impl Running<'_> {
     /// A fenced empty message: when it is received, all before it is done, for everybody to see.
     fn settle(&mut self, end: usize) -> Outcome {
         let deadline = Instant::now() + PATIENCE.mul_f64(self.bench.factor);
-        let message = OpSpec {
-            what: What::Send,
-            local: Local::Parts(Vec::new()),
-            immediate: None,
-            unsignaled: false,
-            fence: true,
-            delivery_complete: false,
-        };
+        let message = OpSpec::plain(What::Send, Local::Parts(Vec::new()));
+        let message = OpSpec { fence: true, ..message };
         while self.ends[end].is_some() && !self.model.is_over(end) {
             self.wait(end ^ 1)?;
             if Instant::now() > deadline {
@@ -188,8 +179,7 @@ impl Running<'_> {
             while self.poll(end, usize::MAX)? {}
         }
         for end in 0..self.ends.len() {
-            let whole = &self.regions[self.program.regions.len()..];
-            self.model.finished(end, &|run| read(whole, run))?;
+            self.model.finished(end, &|run| self.memories.read(run))?;
         }
         for (domain, queue) in self.queues.iter().enumerate() {
             if queue.room() != queue.capacity() {
@@ -198,13 +188,8 @@ impl Running<'_> {
                 return Err(Failed::new(expected, format!("{}", queue.room())));
             }
         }
-        (0..self.program.memories.len()).try_for_each(|memory| self.look(memory))?;
-        for at in 0..self.program.regions.len() {
-            if let Some(region) = &self.regions[at] {
-                let result = region.close();
-                self.model.close(at, result.as_ref().copied())?;
-            }
-        }
-        (0..self.program.memories.len()).try_for_each(|memory| self.look(memory))
+        self.memories.look_at_all(&mut self.model)?;
+        self.memories.close_all(&mut self.model)?;
+        self.memories.look_at_all(&mut self.model)
     }
 }

@@ -1,0 +1,309 @@
+//! Running a program through the asynchronous layer, beside the same model.
+//!
+//! The layer does some things by itself, so a program is [adapted](adapted) to it: receives are posted ahead, of one length, and
+//! what arrives waits in an inbox; an operation has buffers of its own, with the bytes that were in the program's memory
+//! when it was made; each tells how it ended. To the model that is a program with receives into a memory of their own, and
+//! with injected bytes. One thread polls all futures by hand, those of one end in the order of their operations, so their
+//! ends come as completions would.
+
+mod adapted;
+mod rest;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use fabric::core::AtomicCall;
+use fabric::{AtomicOp, AtomicScalar, AtomicType, OpKind, RemoteSlice};
+use fabric_async::{Atomic, Buffer, Connection, Error, Node, Operation, Payload, Wait, block_on};
+use futures_util::future::try_join;
+
+use self::adapted::{DEPTH, MESSAGE, RECEIVES, SEGMENTS, SLOTS, adapted};
+use super::memories::Memories;
+use super::model::Model;
+use super::program::{Local, OpSpec, Part, Program, Step, What};
+use super::run::{Bench, PATIENCE, brief};
+use crate::check::{Failed, Outcome};
+use crate::element::element;
+use crate::pattern::Pattern;
+
+/// Runs a program to its end; `nodes`: one on each domain of the bench.
+pub(super) fn attempt(
+    bench: &Bench,
+    nodes: &[Node],
+    program: &Program,
+    trace: &mut Vec<String>,
+) -> Outcome {
+    let program = adapted(program);
+    let mut run = Layered::new(bench, nodes, &program, trace)?;
+    for (at, step) in program.steps.iter().enumerate() {
+        run.trace.push(format!("{at:3}  {step}"));
+        run.step(step)?;
+    }
+    run.trace.push("the end: everything comes to rest".to_owned());
+    run.rest()?;
+    run.trace.push("everything is closed".to_owned());
+    run.leave()
+}
+
+/// A node on each domain, each with another way of waiting.
+pub(super) fn nodes(bench: &Bench) -> Result<Vec<Node>, Error> {
+    let ways = [Wait::Adaptive, Wait::Busy, Wait::Blocking];
+    let node = |(domain, wait)| {
+        Node::builder()
+            .wait(wait)
+            .leases(false)
+            .connect_timeout(PATIENCE.mul_f64(bench.factor))
+            .send_depth(DEPTH)
+            .segments(SEGMENTS)
+            .receives(RECEIVES)
+            .notifications(RECEIVES)
+            .max_message(MESSAGE)
+            .build_on(domain)
+    };
+    bench.domains.iter().zip(ways).map(node).collect()
+}
+
+/// The future of an operation: the bytes that it brings, if any.
+type Flight = Pin<Box<dyn Future<Output = Ended>>>;
+type Ended = Result<Vec<u8>, Error>;
+
+/// An operation under way.
+struct Flying {
+    context: u64,
+    spec: OpSpec,
+    flight: Flight,
+    /// Set when it ended as it was posted.
+    ended: Option<Ended>,
+}
+
+/// One end of a connection.
+#[derive(Default)]
+struct Side {
+    conn: Option<Connection>,
+    flying: VecDeque<Flying>,
+    /// The receives that the layer has, as the model knows them: their contexts, and where each message lands. Nobody looks
+    /// there before it is told.
+    receives: VecDeque<(u64, Part)>,
+    /// What has landed and was not told yet; and that nothing more will.
+    landed: VecDeque<Landed>,
+    over: bool,
+    /// It was told that the connection has ended.
+    told: bool,
+}
+
+/// A message or notification: kind, length, immediate data.
+type Landed = (OpKind, usize, Option<u32>);
+
+struct Layered<'a> {
+    bench: &'a Bench,
+    nodes: &'a [Node],
+    program: &'a Program,
+    model: Model,
+    memories: Memories<'a>,
+    sides: Vec<Side>,
+    contexts: u64,
+    trace: &'a mut Vec<String>,
+}
+
+fn poll<F: Future + Unpin>(mut future: F) -> Poll<F::Output> {
+    Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+impl<'a> Layered<'a> {
+    fn new(
+        bench: &'a Bench,
+        nodes: &'a [Node],
+        program: &'a Program,
+        trace: &'a mut Vec<String>,
+    ) -> Result<Self, Failed> {
+        let (memories, initial) = Memories::new(program, &bench.domains)?;
+        let model = Model::new(program, initial, bench.unique_keys);
+        let sides = program.connections.iter().flatten().map(|_| Side::default()).collect();
+        Ok(Layered { bench, nodes, program, model, memories, sides, contexts: 0, trace })
+    }
+
+    fn step(&mut self, step: &Step) -> Outcome {
+        let Layered { memories, model, .. } = self;
+        match step {
+            Step::Connect(connection) => return self.connect(*connection),
+            Step::Register(at) => return memories.register(model, *at),
+            Step::Close(at) => return memories.close(model, *at),
+            Step::Forget(at) => memories.forget(model, *at),
+            Step::Store { memory, at, len, salt } => {
+                return memories.store(model, *memory, *at, *len, *salt);
+            }
+            Step::Look(memory) => return memories.look(model, *memory),
+            Step::Post { end, ops } => return ops.iter().try_for_each(|op| self.post(*end, op)),
+            Step::Poll { end, most } => {
+                for _ in 0..*most {
+                    if !self.take(*end)? {
+                        break;
+                    }
+                }
+            }
+            Step::Wait(end) => return self.wait(*end),
+            Step::Disconnect(end) | Step::Drop(end) => return self.close(*end),
+            // The layer's own.
+            Step::Receive { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, connection: usize) -> Outcome {
+        let Some([near, far]) = self.program.connections.get(connection) else { return Ok(()) };
+        if self.model.is_connected(2 * connection) {
+            return Ok(());
+        }
+        let (from, to) = (&self.nodes[near.domain], &self.nodes[far.domain]);
+        let both = async {
+            let listener = to.listen(SocketAddr::new(self.bench.ip, 0)).await?;
+            try_join(from.connect(listener.local_addr()), listener.accept()).await
+        };
+        let (a, b) = block_on(both)?;
+        self.model.connected(connection);
+        for (end, conn) in [(2 * connection, a), (2 * connection + 1, b)] {
+            self.sides[end].conn = Some(conn);
+            let inbox = self.program.memories.len() - self.sides.len() + end;
+            let region = self.memories.whole(inbox);
+            for slot in 0..SLOTS {
+                self.expect(end, Part { region, at: slot * MESSAGE, len: MESSAGE })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn next_context(&mut self) -> u64 {
+        self.contexts += 1;
+        self.contexts
+    }
+
+    /// The layer has one receive more, or may have.
+    fn expect(&mut self, end: usize, place: Part) -> Outcome {
+        let context = self.next_context();
+        self.model.received(end, &[place], context, Ok(()))?;
+        self.sides[end].receives.push_back((context, place));
+        Ok(())
+    }
+
+    fn close(&mut self, end: usize) -> Outcome {
+        if let Some(Some(conn)) = self.sides.get(end).map(|side| &side.conn) {
+            conn.close();
+            self.land_all(end)?;
+            self.model.disconnected(end);
+        }
+        Ok(())
+    }
+
+    fn post(&mut self, end: usize, spec: &OpSpec) -> Outcome {
+        if !self.model.can_post(end, spec) || self.sides[end].flying.len() >= DEPTH {
+            return Ok(());
+        }
+        let Some(conn) = &self.sides[end].conn else { return Ok(()) };
+        let (mut spec, bytes) = (spec.clone(), self.bytes(spec));
+        if matches!(spec.what, What::Send | What::Write(_)) {
+            spec.local = Local::Inject { len: bytes.len(), salt: 0 };
+        }
+        let mut flight = self.flight(conn, &spec, &bytes)?;
+        let context = self.next_context();
+        let ended = match poll(&mut flight) {
+            Poll::Ready(Err(Error::Fabric(refusal))) => {
+                self.trace.push(format!("     refused: {}", brief(&refusal)));
+                return self.model.posted(end, &spec, &bytes, context, Err(&refusal)).map(drop);
+            }
+            // Else it may have been posted, and have come to its end at once.
+            Poll::Ready(Err(Error::Disconnected(_))) if self.model.refuses(end, &spec) => {
+                self.land_all(end)?;
+                let refusal = fabric::Error::NotConnected;
+                return self.model.posted(end, &spec, &bytes, context, Err(&refusal)).map(drop);
+            }
+            Poll::Ready(ended) => Some(ended),
+            Poll::Pending => None,
+        };
+        self.model.posted(end, &spec, &bytes, context, Ok(()))?;
+        self.sides[end].flying.push_back(Flying { context, spec, flight, ended });
+        Ok(())
+    }
+
+    /// The bytes that a send or write has in its buffer.
+    fn bytes(&self, spec: &OpSpec) -> Vec<u8> {
+        match (&spec.what, &spec.local) {
+            (What::Send | What::Write(_), Local::Parts(parts)) => {
+                self.model.runs(parts).into_iter().flat_map(|run| self.memories.read(run)).collect()
+            }
+            (_, Local::Inject { len, salt }) => Pattern::new(*salt).bytes(*len),
+            _ => Vec::new(),
+        }
+    }
+
+    fn flight(&self, conn: &Connection, spec: &OpSpec, bytes: &[u8]) -> Result<Flight, Failed> {
+        let at = |to| self.memories.place(to);
+        let filled = || -> Result<Buffer, Error> {
+            if bytes.is_empty() {
+                Ok(Buffer::empty())
+            } else {
+                conn.node().pool().alloc_from(bytes)
+            }
+        };
+        Ok(match (&spec.what, spec.immediate) {
+            (What::Send, None) => moves(conn.send(filled()?), spec),
+            (What::Send, Some(immediate)) => moves(conn.send_with(filled()?, immediate), spec),
+            (What::Write(to), None) => moves(conn.write(filled()?, at(to)), spec),
+            (What::Write(to), Some(immediate)) => {
+                moves(conn.write_notify(filled()?, at(to), immediate), spec)
+            }
+            (What::Read(from), _) => {
+                let parts = spec.parts().iter().map(|part| conn.alloc(part.len));
+                let read = conn.read(parts.collect::<Result<Vec<_>, _>>()?, at(from));
+                let operation = flagged(read, spec);
+                Box::pin(async move {
+                    let parts = operation.await.map_err(|failed| failed.error)?;
+                    Ok(parts.iter().flat_map(|part| part.to_vec()).collect())
+                })
+            }
+            (What::Atomic { to, call, .. }, _) => atomic(conn, &call.call(), at(to), spec.fence),
+        })
+    }
+}
+
+fn flagged<P: Payload>(operation: Operation<P>, spec: &OpSpec) -> Operation<P> {
+    let operation = if spec.fence { operation.fence() } else { operation };
+    if spec.delivery_complete { operation.delivered() } else { operation }
+}
+
+fn moves(operation: Operation<Buffer>, spec: &OpSpec) -> Flight {
+    let operation = flagged(operation, spec);
+    Box::pin(async move { operation.await.map(|_| Vec::new()).map_err(|failed| failed.error) })
+}
+
+fn atomic(conn: &Connection, call: &AtomicCall, at: RemoteSlice, fence: bool) -> Flight {
+    fn typed<T: AtomicScalar + Unpin>(
+        conn: &Connection,
+        call: &AtomicCall,
+        at: RemoteSlice,
+        fence: bool,
+    ) -> Flight {
+        let (operand, compare) = (T::from_bits64(call.operand), T::from_bits64(call.compare));
+        let operation: Atomic<T> = match call.op {
+            AtomicOp::CompareSwap => conn.fetch_compare_swap(at, compare, operand),
+            op => conn.fetch(op, at, operand),
+        };
+        let operation = if fence { operation.fence() } else { operation };
+        Box::pin(async move { Ok(element(T::TYPE, operation.await?.to_bits64())) })
+    }
+    let of_type = match call.ty {
+        AtomicType::U8 => typed::<u8>,
+        AtomicType::U16 => typed::<u16>,
+        AtomicType::U32 => typed::<u32>,
+        AtomicType::U64 => typed::<u64>,
+        AtomicType::I8 => typed::<i8>,
+        AtomicType::I16 => typed::<i16>,
+        AtomicType::I32 => typed::<i32>,
+        AtomicType::I64 => typed::<i64>,
+        AtomicType::F32 => typed::<f32>,
+        AtomicType::F64 => typed::<f64>,
+    };
+    of_type(conn, call, at, fence)
+}

@@ -1,0 +1,238 @@
+//! What comes of a program: ends of operations, messages, ends of connections, waited for, handed to the model, until
+//! everything has come to rest.
+
+use std::collections::VecDeque;
+use std::task::Poll;
+use std::thread;
+use std::time::Instant;
+
+use fabric::{Completion, OpKind, Status};
+use fabric_async::{Connection, Error, Node};
+
+use super::{Flying, Layered, poll};
+use crate::check::{Failed, Outcome};
+use crate::random::program::{Local, OpSpec, What};
+use crate::random::run::PATIENCE;
+
+impl Layered<'_> {
+    /// Takes what has come to one end: the end of its next operation, a message, the connection's end. Says whether
+    /// there was anything.
+    pub(super) fn take(&mut self, end: usize) -> Result<bool, Failed> {
+        if self.sides.get(end).is_none_or(|side| side.conn.is_none()) {
+            return Ok(false);
+        }
+        Ok(self.take_sent(end)? || self.take_arrived(end)? || self.take_end(end)?)
+    }
+
+    fn take_sent(&mut self, end: usize) -> Result<bool, Failed> {
+        let Some(first) = self.sides[end].flying.front_mut() else { return Ok(false) };
+        let ended = match first.ended.take() {
+            Some(ended) => ended,
+            None => match poll(&mut first.flight) {
+                Poll::Ready(ended) => ended,
+                Poll::Pending => return Ok(false),
+            },
+        };
+        let Some(Flying { context, spec, .. }) = self.sides[end].flying.pop_front() else {
+            return Ok(false);
+        };
+        if ended.is_err() {
+            self.land_all(end)?;
+        }
+        let status = match ended {
+            Ok(bytes) => {
+                let mut at = 0;
+                for part in spec.parts() {
+                    self.memories.put(part, &bytes[at..])?;
+                    at += part.len;
+                }
+                Status::Ok
+            }
+            Err(Error::RemoteAccess) => Status::RemoteAccess,
+            Err(Error::Failed(status)) => status,
+            // The layer tells why the connection ended, not which of the two it was.
+            Err(Error::Disconnected(_)) => self.model.status_of_end(context),
+            Err(error) => return Err(Failed::new("a reason that fits", error.to_string())),
+        };
+        let kind = match spec.what {
+            What::Send => OpKind::Send,
+            What::Write(_) => OpKind::Write,
+            What::Read(_) => OpKind::Read,
+            What::Atomic { .. } => OpKind::Atomic,
+        };
+        let len = if status == Status::Ok { spec.len() } else { 0 };
+        self.completed(end, context, kind, status, len, None)?;
+        Ok(true)
+    }
+
+    fn completed(
+        &mut self,
+        end: usize,
+        context: u64,
+        kind: OpKind,
+        status: Status,
+        len: usize,
+        immediate: Option<u32>,
+    ) -> Outcome {
+        self.trace.push(format!("     e{end}: {kind:?} {status:?} {len} B, context {context}"));
+        let mut done = Completion::default();
+        (done.context, done.kind, done.status) = (context, kind, status);
+        (done.len, done.immediate) = (len, immediate);
+        self.model.completed(&done, &|run| self.memories.read(run))
+    }
+
+    /// Has land what has arrived, in the order in which it was sent.
+    fn land(&mut self, end: usize) -> Outcome {
+        loop {
+            let side = &mut self.sides[end];
+            let behind = side.landed.len();
+            let place = side.receives.get(behind).map(|receive| receive.1);
+            let (Some(conn), false) = (&side.conn, side.over) else { return Ok(()) };
+            let arrived = match self.model.arrival(end, behind) {
+                Some(OpKind::RecvWrite) => poll(conn.notified()).map_ok(|told| {
+                    ((OpKind::RecvWrite, told.len, Some(told.immediate)), Vec::new())
+                }),
+                _ => poll(conn.recv()).map_ok(|message| {
+                    ((OpKind::Recv, message.len(), message.immediate), message.to_vec())
+                }),
+            };
+            match arrived {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Ok((landed, bytes))) => {
+                    side.landed.push_back(landed);
+                    place.map_or(Ok(()), |place| self.memories.put(&place, &bytes))?;
+                }
+                Poll::Ready(Err(Error::Disconnected(_))) => side.over = true,
+                Poll::Ready(Err(error)) => {
+                    return Err(Failed::new("a message, or a reason that fits", error.to_string()));
+                }
+            }
+        }
+    }
+
+    /// As [`land`](Layered::land), of a connection that has ended, all that ever will: before this side is known to have
+    /// noticed the end.
+    pub(super) fn land_all(&mut self, end: usize) -> Outcome {
+        let deadline = Instant::now() + PATIENCE.mul_f64(self.bench.factor);
+        while !self.sides[end].over {
+            self.land(end)?;
+            if Instant::now() > deadline {
+                return Err(Failed::new(format!("the end of what e{end} receives"), "none came"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a message or a notification.
+    fn take_arrived(&mut self, end: usize) -> Result<bool, Failed> {
+        self.land(end)?;
+        let side = &mut self.sides[end];
+        let Some((kind, len, immediate)) = side.landed.pop_front() else {
+            let canceled =
+                if side.over { std::mem::take(&mut side.receives) } else { VecDeque::new() };
+            for (context, _) in &canceled {
+                self.completed(end, *context, OpKind::Recv, Status::Canceled, 0, None)?;
+            }
+            return Ok(!canceled.is_empty());
+        };
+        let Some((context, place)) = side.receives.pop_front() else {
+            return Err(Failed::new("a message for each receive, at most", "one more"));
+        };
+        self.completed(end, context, kind, Status::Ok, len, immediate)?;
+        // At once: a moment later what was promised too early may be there.
+        let domain = self.program.connections[end / 2][end % 2].domain;
+        let inboxes = self.program.memories.len() - self.sides.len();
+        for (memory, _) in self.program.memories_of(domain).filter(|memory| memory.0 < inboxes) {
+            self.memories.look(&mut self.model, memory)?;
+        }
+        if !self.model.is_dead(end) {
+            self.expect(end, place)?;
+        }
+        Ok(true)
+    }
+
+    fn take_end(&mut self, end: usize) -> Result<bool, Failed> {
+        let side = &mut self.sides[end];
+        let Some(reason) = side.conn.as_ref().and_then(Connection::end).filter(|_| !side.told)
+        else {
+            return Ok(false);
+        };
+        side.told = true;
+        self.land_all(end)?;
+        self.trace.push(format!("     e{end}: ended, {reason:?}"));
+        self.model.event(end, reason)?;
+        Ok(true)
+    }
+
+    /// Takes what comes, at all ends, until nothing is missing: who waits for room at the peer waits for its application.
+    fn wait_until(&mut self, missing: impl Fn(&Self) -> Option<String>) -> Outcome {
+        let deadline = Instant::now() + PATIENCE.mul_f64(self.bench.factor);
+        while let Some(what) = missing(self) {
+            let mut any = false;
+            for end in 0..self.sides.len() {
+                any |= self.take(end)?;
+            }
+            if !any {
+                if Instant::now() > deadline {
+                    let dump: Vec<_> = self.bench.domains.iter().map(|d| d.dump()).collect();
+                    return Err(
+                        Failed::new(what, "nothing came, in time").with_dump(dump.join("\n"))
+                    );
+                }
+                thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn wait(&mut self, end: usize) -> Outcome {
+        if end >= self.sides.len() {
+            return Ok(());
+        }
+        self.wait_until(|run| match run.model.owed(end) {
+            0 => None,
+            owed => Some(format!("{owed} completions of e{end}")),
+        })
+    }
+
+    fn wait_for_all(&mut self) -> Outcome {
+        self.wait_until(|run| {
+            let busy = |&end: &usize| {
+                let waits = run.model.wants_receives(end) && !run.model.is_over(end);
+                run.model.owed(end) > 0 || run.model.owes_event(end) || waits
+            };
+            (0..run.sides.len()).find(busy).map(|end| format!("e{end} to come to rest"))
+        })
+    }
+
+    /// Everything that can end ends, and every byte is looked at: behind a fenced empty message all is there.
+    pub(super) fn rest(&mut self) -> Outcome {
+        self.wait_for_all()?;
+        let message = OpSpec::plain(What::Send, Local::Parts(Vec::new()));
+        for end in 0..self.sides.len() {
+            if self.sides[end].conn.is_some() && !self.model.is_over(end) {
+                self.post(end, &OpSpec { fence: true, ..message.clone() })?;
+                self.wait_for_all()?;
+            }
+        }
+        self.memories.look_at_all(&mut self.model)
+    }
+
+    pub(super) fn leave(&mut self) -> Outcome {
+        for end in (0..self.sides.len()).step_by(2) {
+            self.close(end)?;
+        }
+        self.wait_for_all()?;
+        for end in 0..self.sides.len() {
+            self.model.finished(end, &|run| self.memories.read(run))?;
+        }
+        self.sides.iter_mut().for_each(|side| side.conn = None);
+        self.wait_until(|run| {
+            let left = |node: &&Node| node.operations() > 0 || node.pool().metrics().in_use > 0;
+            run.nodes.iter().find(left).map(|node| format!("all buffers to be back in {node:?}"))
+        })?;
+        self.memories.look_at_all(&mut self.model)?;
+        self.memories.close_all(&mut self.model)?;
+        self.memories.look_at_all(&mut self.model)
+    }
+}
