@@ -24,6 +24,8 @@ use crate::usage::Usage;
 
 /// How long domains and endpoints may take to close when a case has ended, before scaling.
 const CLOSING: Duration = Duration::from_secs(20);
+/// How often [`Progress::waiting`] is called.
+const QUIET: Duration = Duration::from_secs(5);
 
 impl Setup {
     fn new(target: &Target, id: &str, options: &Options, start: Option<&Usage>) -> Self {
@@ -52,6 +54,8 @@ pub trait Progress {
     fn started(&mut self, _provider: &str, _case: &Case) {}
     /// A case has ended.
     fn ended(&mut self, _result: &CaseResult) {}
+    /// For a while nothing has begun or ended.
+    fn waiting(&mut self) {}
 }
 
 /// Tells nobody.
@@ -144,6 +148,7 @@ fn run_all(
     enum News {
         Started(usize),
         Ended(usize, CaseResult),
+        Waiting,
     }
     let began = Instant::now();
     let run = |index: usize| {
@@ -165,6 +170,7 @@ fn run_all(
             progress.ended(&result);
             results[index] = Some(result);
         }
+        News::Waiting => progress.waiting(),
     };
     thread::scope(|scope| {
         let (send, receive) = mpsc::channel();
@@ -179,7 +185,13 @@ fn run_all(
             });
         }
         drop(send);
-        receive.into_iter().for_each(&mut tell);
+        loop {
+            match receive.recv_timeout(QUIET) {
+                Ok(news) => tell(news),
+                Err(RecvTimeoutError::Timeout) => tell(News::Waiting),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
     });
     for index in last {
         tell(News::Started(index));

@@ -1,4 +1,5 @@
-//! How far the run is, on stderr: a progress bar on a terminal; elsewhere failures as they come, and a line a minute.
+//! How far the run is, on stderr: a progress bar on a terminal; elsewhere failures as they come, and a line a minute, which
+//! names what takes long.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -19,6 +20,8 @@ pub(super) struct Bar {
     failed: usize,
     start: Instant,
     lines: u32,
+    /// What runs, and since when.
+    running: Vec<(String, Instant)>,
 }
 
 impl Bar {
@@ -26,7 +29,7 @@ impl Bar {
         // Hidden unless stderr is a terminal.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         let style = Style::of(&std::io::stderr());
-        Bar { bar, style, seed, failed: 0, start: Instant::now(), lines: 0 }
+        Bar { bar, style, seed, failed: 0, start: Instant::now(), lines: 0, running: Vec::new() }
     }
 
     pub(super) fn finish(&self) {
@@ -41,6 +44,23 @@ impl Bar {
             self.bar.println(line);
         }
     }
+
+    /// For a log, a line a minute.
+    fn tell_how_far(&mut self) {
+        let elapsed = self.start.elapsed();
+        if !self.bar.is_hidden() || elapsed < LINE_EVERY * (self.lines + 1) {
+            return;
+        }
+        self.lines = (elapsed.as_secs() / LINE_EVERY.as_secs()) as u32;
+        let (at, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        let (minutes, failed) = (self.lines, self.failed);
+        let long = self.running.iter().filter(|(_, since)| since.elapsed() >= LINE_EVERY);
+        let long: Vec<&str> = long.map(|(name, _)| name.as_str()).collect();
+        let (still, long) = (if long.is_empty() { "" } else { "; still " }, long.join(", "));
+        self.tell(&format!(
+            "after {minutes} min: {at} of {all} cases, {failed} failed{still}{long}"
+        ));
+    }
 }
 
 impl Progress for Bar {
@@ -54,7 +74,9 @@ impl Progress for Bar {
     }
 
     fn started(&mut self, provider: &str, case: &Case) {
-        self.bar.set_message(format!("{provider} {}", case.id()));
+        let name = format!("{provider} {}", case.id());
+        self.bar.set_message(name.clone());
+        self.running.push((name, Instant::now()));
     }
 
     fn ended(&mut self, result: &CaseResult) {
@@ -63,12 +85,12 @@ impl Progress for Bar {
             self.failed += 1;
             self.tell(&self.style.bad(&format!("fail {} {}", result.provider, result.id)));
         }
-        let elapsed = self.start.elapsed();
-        if self.bar.is_hidden() && elapsed >= LINE_EVERY * (self.lines + 1) {
-            self.lines = (elapsed.as_secs() / LINE_EVERY.as_secs()) as u32;
-            let (at, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
-            let (minutes, failed) = (self.lines, self.failed);
-            self.tell(&format!("after {minutes} min: {at} of {all} cases, {failed} failed"));
-        }
+        let ended = format!("{} {}", result.provider, result.id);
+        self.running.retain(|(name, _)| *name != ended);
+        self.tell_how_far();
+    }
+
+    fn waiting(&mut self) {
+        self.tell_how_far();
     }
 }
