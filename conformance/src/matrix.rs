@@ -157,15 +157,17 @@ impl Matrix {
         self.unavailable().map(|c| c.0).filter(move |column| strict && !column.provider.left_out)
     }
 
-    /// How long the runs took, in seconds, each once: one run may be of several providers.
-    pub fn times(&self) -> impl Iterator<Item = f64> {
+    /// How long the runs took together, in seconds, each once: one run may be of several providers.
+    pub fn seconds(&self) -> f64 {
         let mut seen: Vec<(&Option<Environment>, f64)> = Vec::new();
-        self.tested().filter_map(move |column| {
+        for column in self.tested() {
             let run = (&column.environment, column.seconds);
-            let new = !seen.contains(&run);
-            seen.push(run);
-            new.then_some(column.seconds)
-        })
+            if !seen.contains(&run) {
+                seen.push(run);
+            }
+        }
+        // Not `sum`: that of nothing is -0.0.
+        seen.iter().fold(0.0, |all, (_, seconds)| all + seconds)
     }
 
     /// The rows of a group.

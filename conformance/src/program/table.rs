@@ -240,7 +240,7 @@ pub(super) fn summary(matrix: &Matrix, style: &Style) -> String {
         _ => style.bad("NOTHING RAN"),
     };
     let Counts { pass, fail, unsupported, .. } = counts;
-    let seconds: f64 = matrix.times().sum();
+    let seconds = matrix.seconds();
     let mut text = format!(
         "{verdict}: {pass} passed, {fail} failed, {unsupported} unsupported in {seconds:.1} s"
     );

@@ -57,7 +57,7 @@ fn verdict(matrix: &Matrix) -> (&'static str, &'static str) {
 
 fn subtitle(matrix: &Matrix) -> String {
     let began = matrix.tested().filter_map(|c| c.environment.as_ref()).map(|e| e.began).min();
-    let seconds: f64 = matrix.times().sum();
+    let seconds = matrix.seconds();
     let when = began.map_or(String::new(), |began| format!("{}, ", moment(began)));
     format!("{when}{seconds:.0} s, seed {}", matrix.summary.seed)
 }
