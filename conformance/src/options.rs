@@ -61,7 +61,7 @@ pub struct Options {
     /// more: each that is lost costs seconds.
     pub connect_timeout: Option<Duration>,
     /// The link between the two hosts loses packets in all cases. An operation whose refusal is lost may then be
-    /// `PeerLost` or `Canceled`, as the contract says.
+    /// `PeerLost` or `Canceled`, as the contract says. What moves much moves an eighth of it.
     pub lossy: bool,
     /// The program `fabric-conformance`, for cases that need a second process.
     pub program: Option<PathBuf>,

@@ -326,6 +326,12 @@ impl Rig {
         if self.setup.soak { soak } else { normal }
     }
 
+    /// So much of what only takes its time: `amount`, or an eighth of it over a link that loses packets, where each that
+    /// is lost holds up for a tenth of a second.
+    pub fn bulk(&self, amount: usize) -> usize {
+        if self.setup.lossy { amount.div_ceil(8) } else { amount }
+    }
+
     /// Random numbers, the same for this case whenever the seed is the same.
     pub fn rng(&self) -> Rng {
         Rng::named(self.setup.seed, &self.setup.id)

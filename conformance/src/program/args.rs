@@ -137,7 +137,7 @@ pub(super) struct Run {
     pub(super) mend_link: Option<String>,
 
     /// The link loses packets all the time. An operation that is refused may then be `PeerLost` or `Canceled`: its
-    /// refusal may have been lost.
+    /// refusal may have been lost. What moves much moves an eighth of it.
     #[arg(long, requires = "peer")]
     pub(super) lossy: bool,
 

@@ -122,7 +122,6 @@ pub(super) fn accept_half_open(rig: &Rig) -> Outcome {
 
 pub(super) fn reconnect_1000(rig: &Rig) -> Outcome {
     const WARM_UP: usize = 50;
-    const TIMES: usize = 1000;
     const MOST_GROWTH: usize = 16 << 20;
     let once = |i: usize| -> Outcome {
         let (a, b) = rig.pair()?;
@@ -142,7 +141,7 @@ pub(super) fn reconnect_1000(rig: &Rig) -> Outcome {
         once(i)?;
     }
     let before = Usage::at_rest()?;
-    for i in 0..TIMES {
+    for i in 0..rig.bulk(1000) {
         once(i)?;
     }
     before.expect_no_more(rig, |held| held.resident_bytes, MOST_GROWTH)

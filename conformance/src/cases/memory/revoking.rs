@@ -200,7 +200,7 @@ fn write_until_refused(
 }
 
 pub(super) fn dereg_vs_read(rig: &Rig) -> Outcome {
-    let len = rig.info().limits.message.min(16 << 20) as usize;
+    let len = rig.bulk(rig.info().limits.message.min(16 << 20) as usize);
     let (old, new) = (rig.pattern(0).bytes(len), rig.pattern(1).bytes(len));
     for quarter in 0..4 {
         let (a, b) = rig.pair()?;
@@ -285,7 +285,7 @@ pub(super) fn rereg_same_address(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
-    const TIMES: usize = 24;
+    let times = rig.bulk(24);
     let len = rig.info().limits.message.min(16 << 20) as usize;
     let (a, b) = rig.pair()?;
     let word = b.buffer(8)?;
@@ -295,7 +295,7 @@ pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
     local.put_pattern(.., rig.pattern(99))?;
     let before = Usage::now()?.resident_bytes;
     let mut last = None;
-    for i in 0..TIMES {
+    for i in 0..times {
         // The send names memory that nobody else holds on to.
         let source = a.domain().alloc(len, Access::ALL)?;
         let remote = source.remote();
@@ -320,7 +320,7 @@ pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
     // Each piece is freed by now: together they would be far more than what cases beside this one need.
     rig.eventually(|| {
         let grown = Usage::now()?.resident_bytes.saturating_sub(before);
-        check!(grown < TIMES * len / 2, "memory to be freed, not {grown} bytes more than before");
+        check!(grown < times * len / 2, "memory to be freed, not {grown} bytes more than before");
         Ok(())
     })?;
 

@@ -3,12 +3,14 @@
 use crate::cases::layout::{places, scattered, sizes, uneven};
 use crate::prelude::*;
 
-/// The largest transfer of a run that is no soak.
-const LARGE: u64 = 64 << 20;
+/// The largest transfer.
+fn large(rig: &Rig) -> u64 {
+    rig.bulk(rig.info().limits.message.min(64 << 20) as usize) as u64
+}
 
 pub(super) fn write_sizes(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    let sizes = sizes(rig.info().limits.message.min(LARGE));
+    let sizes = sizes(large(rig));
     // Write i takes the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(sizes[sizes.len() - 1] + 8 * sizes.len());
     let source = a.buffer(bytes.len())?;
@@ -31,7 +33,7 @@ pub(super) fn write_sizes(rig: &Rig) -> Outcome {
 
 pub(super) fn read_sizes(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    let sizes = sizes(rig.info().limits.message.min(LARGE));
+    let sizes = sizes(large(rig));
     // Read i brings the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(sizes[sizes.len() - 1] + 8 * sizes.len());
     let target = b.buffer(bytes.len())?;

@@ -6,16 +6,16 @@ use std::sync::mpsc;
 use crate::prelude::*;
 
 pub(super) fn read_own_write(rig: &Rig) -> Outcome {
-    const ROUNDS: usize = 300;
+    let rounds = rig.bulk(300);
     const MOST: usize = 300_000;
     let (a, b) = rig.pair()?;
     // Round i writes the pattern from byte 8 i on, always to the same place.
-    let bytes = rig.pattern(0).bytes(MOST + 8 * ROUNDS);
+    let bytes = rig.pattern(0).bytes(MOST + 8 * rounds);
     let source = a.buffer(bytes.len())?;
     source.put(0, &bytes)?;
     let target = b.buffer(MOST)?;
     let sink = a.buffer(MOST)?;
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let len = [8, 3000, MOST][round % 3];
         let now = 8 * round..8 * round + len;
         a.post(&Op::write(source.slice(now.clone()), target.at(0)).unsignaled())?;

@@ -89,7 +89,7 @@ pub(super) fn ok_implies_received(rig: &Rig) -> Outcome {
 pub(super) fn bidir_flood(rig: &Rig) -> Outcome {
     let len = rig.info().limits.message.min(1 << 20) as usize;
     // 64 MiB, or 1 GiB.
-    let total = rig.count(64 << 20, 1 << 30);
+    let total = rig.bulk(rig.count(64 << 20, 1 << 30));
     let (a, b) = rig.pair()?;
     // Each with a thread of its own, as two programs would.
     thread::scope(|scope| {
