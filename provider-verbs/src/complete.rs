@@ -4,34 +4,34 @@ use fabric_core::{DisconnectReason, RawCompletion, Side, Status, Token};
 
 use crate::conn::{Conn, End, Foreign, State};
 use crate::cq::Sink;
-use crate::ffi::{ibv_wc, ibv_wc_status as status};
+use crate::ffi::ibv_wc_status as status;
 use crate::post::Direct;
 use crate::status::{of_recv, of_send};
 
 impl Conn {
-    /// Takes a completion of this queue pair number; under the completion queue's lock.
-    pub(crate) fn complete(&self, wc: &ibv_wc, sink: &mut Sink<'_>) {
+    /// Takes how a request of this queue pair number ended; under the completion queue's lock.
+    pub(crate) fn complete(&self, wr_id: u64, ended: status::Type, sink: &mut Sink<'_>) {
         let mut state = self.lock();
-        if Token::is_foreign(wc.wr_id) {
-            return match Foreign::parse(wc.wr_id) {
+        if Token::is_foreign(wr_id) {
+            return match Foreign::parse(wr_id) {
                 (_, name) if name != self.name => {}
-                (Foreign::Leg, _) => self.leg_ended(&mut state, wc, sink),
-                (Foreign::Probe, _) => self.probe_ended(&mut state, wc.status),
+                (Foreign::Leg, _) => self.leg_ended(&mut state, ended, sink),
+                (Foreign::Probe, _) => self.probe_ended(&mut state, ended),
             };
         }
-        let token = Token::from_bits(wc.wr_id);
+        let token = Token::from_bits(wr_id);
         if !self.tokens.owns(token) {
             return;
         }
         let (code, status) = match token.side() {
             Side::Send => {
-                let code = self.sent(wc.status);
+                let code = self.sent(ended);
                 (code, of_send(code, self.tokens.is_send(token)))
             }
-            Side::Recv => (wc.status, of_recv(wc.status)),
+            Side::Recv => (ended, of_recv(ended)),
         };
         let mut completion = RawCompletion::new(token, status);
-        completion.provider_code = wc.status;
+        completion.provider_code = ended;
         self.failed(&mut state, code, &mut completion);
         if token.side() == Side::Send && state.last_failed.replace(token) == Some(token) {
             return;
@@ -55,13 +55,13 @@ impl Conn {
         }
     }
 
-    fn leg_ended(&self, state: &mut State, wc: &ibv_wc, sink: &mut Sink<'_>) {
-        let found = if wc.status == status::IBV_WC_SUCCESS {
+    fn leg_ended(&self, state: &mut State, ended: status::Type, sink: &mut Sink<'_>) {
+        let found = if ended == status::IBV_WC_SUCCESS {
             Ok(self.place.load_result())
         } else {
-            let code = self.sent(wc.status);
+            let code = self.sent(ended);
             let mut failed = RawCompletion::new(Token::default(), of_send(code, false));
-            failed.provider_code = wc.status;
+            failed.provider_code = ended;
             self.failed(state, code, &mut failed);
             Err(failed)
         };

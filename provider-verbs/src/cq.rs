@@ -1,7 +1,8 @@
 //! Completion queues: the device's, and a ring for what came out of it before anybody asked.
 //!
 //! A plain success goes from the device's queue to the caller. Everything else (a failure, or the end of a request of
-//! the provider's own) is sorted in `complete.rs`, and may yield several completions or none.
+//! the provider's own) is sorted in `complete.rs`, and may yield several completions or none. What a device must not be
+//! believed is in `doubt.rs`.
 //!
 //! The device's channel makes the descriptor readable, or the library itself does: the descriptor watches both.
 
@@ -17,6 +18,7 @@ use fabric_core::{Armed, CqAttr, CqOps, Error, RawCompletion, Result, Status, To
 use rustix::event::epoll;
 
 use crate::conn::Conn;
+use crate::doubt::{Read, is_doubtful};
 use crate::ffi::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
 use crate::handle::Cq;
 use crate::manager::Shared;
@@ -44,6 +46,7 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct QueueState {
     ring: VecDeque<RawCompletion>,
+    doubts: Vec<Read>,
     armed: bool,
 }
 
@@ -52,6 +55,8 @@ pub(crate) struct Sink<'a> {
     out: &'a mut [RawCompletion],
     taken: usize,
     ring: &'a mut VecDeque<RawCompletion>,
+    /// Reads that may have been refused: of each queue pair one at most.
+    pub(crate) doubts: &'a mut Vec<Read>,
 }
 
 impl Sink<'_> {
@@ -106,6 +111,10 @@ impl Queue {
         self.conns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn conn(&self, number: u32) -> Option<Arc<Conn>> {
+        self.conns().get(&number).cloned()
+    }
+
     pub(crate) fn add(&self, conn: &Arc<Conn>) {
         self.conns().insert(conn.qp.number(), conn.clone());
     }
@@ -129,7 +138,8 @@ impl Queue {
         if taken == out.len() {
             return taken;
         }
-        let mut sink = Sink { out, taken, ring: &mut state.ring };
+        let QueueState { ring, doubts, .. } = &mut *state;
+        let mut sink = Sink { out, taken, ring, doubts };
         self.reap(&mut sink, false);
         sink.taken
     }
@@ -145,7 +155,8 @@ impl Queue {
     }
 
     fn fill(&self, state: &mut QueueState) {
-        self.reap(&mut Sink { out: &mut [], taken: 0, ring: &mut state.ring }, true);
+        let QueueState { ring, doubts, .. } = state;
+        self.reap(&mut Sink { out: &mut [], taken: 0, ring, doubts }, true);
     }
 
     /// A tick of the domain's thread: takes completions so that loops go on, unless the application polls.
@@ -166,13 +177,18 @@ impl Queue {
             }
             let got = self.cq.poll(&mut room[..want]);
             for wc in got {
-                if wc.status == ibv_wc_status::IBV_WC_SUCCESS && !Token::is_foreign(wc.wr_id) {
-                    sink.push(success(wc));
-                } else {
+                let plain =
+                    wc.status == ibv_wc_status::IBV_WC_SUCCESS && !Token::is_foreign(wc.wr_id);
+                if !plain {
                     self.sort(wc, sink);
+                } else if self.shared.quirks.refused_reads_succeed && is_doubtful(wc, sink) {
+                    self.believe(wc, sink);
+                } else {
+                    sink.push(success(wc));
                 }
             }
             if got.len() < want {
+                self.disbelieve_all(sink);
                 if self.shared.is_lost() {
                     self.cancel_unheard(sink);
                 }
@@ -183,9 +199,9 @@ impl Queue {
 
     #[cold]
     fn sort(&self, wc: &ibv_wc, sink: &mut Sink<'_>) {
-        let conn = self.conns().get(&wc.qp_num).cloned();
-        if let Some(conn) = conn {
-            conn.complete(wc, sink);
+        self.hear(wc, sink);
+        if let Some(conn) = self.conn(wc.qp_num) {
+            conn.complete(wc.wr_id, wc.status, sink);
         }
     }
 
@@ -223,7 +239,7 @@ fn take_from(ring: &mut VecDeque<RawCompletion>, out: &mut [RawCompletion]) -> u
 
 /// The completion of what ended well.
 #[inline]
-fn success(wc: &ibv_wc) -> RawCompletion {
+pub(crate) fn success(wc: &ibv_wc) -> RawCompletion {
     let mut completion = RawCompletion::new(Token::from_bits(wc.wr_id), Status::Ok);
     if wc.opcode & ibv_wc_opcode::IBV_WC_RECV != 0 {
         completion.len = wc.byte_len.into();

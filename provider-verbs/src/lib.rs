@@ -6,7 +6,7 @@
 //! Files, from the contract inwards:
 //! - [`provider`], `device`, `domain`, `region`, `cq`, `listener`, `endpoint`: the contract's objects;
 //! - `conn`: a queue pair and its connection; `connect`: how it comes about; `post`: from operations to work
-//!   requests; `complete` and `status`: completions that are no plain success; `header`: private data;
+//!   requests; `complete` and `status`: completions that are no plain success; `doubt`: one that is, and false; `header`: private data;
 //! - [`raw`]: the way out, to libibverbs itself;
 //! - `manager`: what a domain's objects share, and its thread; `scratch`: registered memory of its own;
 //! - `sysfs`, `quirks`: what libibverbs does not tell, and where drivers depart from the specification;
@@ -53,6 +53,7 @@ mod connect;
 mod cq;
 mod device;
 mod domain;
+mod doubt;
 mod endpoint;
 mod ffi;
 mod handle;

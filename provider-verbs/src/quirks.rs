@@ -33,6 +33,8 @@ pub(crate) struct Quirks {
     /// A fenced request that has to be repeated, for want of a receive or because a packet was lost, waits for the reads
     /// and atomics that were sent behind it, or for itself if it is one: for ever. Fences wait in software.
     pub(crate) fences_hang: bool,
+    /// A read that is refused after part of it came, since a packet got lost, ends as if it had succeeded.
+    pub(crate) refused_reads_succeed: bool,
     /// How much of `max_qp_wr` one send request can take. Hardware counts 64-byte blocks of the queue, and
     /// ours, with 16 segments or 256 bytes inline, may take eight (rdma-core, `mlx5_calc_sq_size`).
     pub(crate) send_blocks: u32,
@@ -46,6 +48,7 @@ const SPECIFIED: Quirks = Quirks {
     late_receives_stay: false,
     unsendable_is_local: false,
     fences_hang: false,
+    refused_reads_succeed: false,
     send_blocks: 8,
 };
 
@@ -57,6 +60,8 @@ const RXE: Quirks = Quirks {
     late_receives_stay: true,
     unsendable_is_local: true,
     fences_hang: true,
+    // In 6.12 no longer.
+    refused_reads_succeed: true,
     // Each request has a slot of the largest size, and `max_qp_wr` counts slots.
     send_blocks: 1,
 };
