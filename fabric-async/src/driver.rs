@@ -1,9 +1,12 @@
 //! The driver: takes completions, and wakes whom they concern.
 //!
-//! There is no task or thread that everything goes through. Whoever polls a future looks at the completion queue too, and
-//! takes all there is, for everybody: with busy polling, and under load, nothing else ever runs. A future that is about
-//! to sleep arms the queue's descriptor first, and makes sure that somebody watches that: a task of its tokio runtime,
-//! or else the node's thread. A watcher that is woken takes completions, and arms again while anybody still sleeps.
+//! There is no task or thread that everything goes through. Whoever waits alone looks at the completion queue while it is
+//! polled: with busy polling, or one request at a time, nothing else ever runs. Where several wait, each looking while
+//! others could run would cost them all, so then one looks for everybody, and when nothing else is to be done: a task of
+//! the tokio runtime, the watcher, which sleepers rouse. It takes what there is, lets those run whom that woke, and looks
+//! again; only when there is nothing more does it arm the queue's descriptor and sleep on that. So the more there is to
+//! do, the more is taken at a time, and the less often anybody falls asleep and is woken. Outside a tokio runtime a future
+//! that is about to sleep arms the descriptor itself, and the node's thread watches that.
 //!
 //! `sleepers` counts futures that sleep, or were woken and not polled yet, so it is never too low. Locks: the poller's,
 //! then a place's, then a lane's. Wakers run outside all of them.
@@ -64,6 +67,8 @@ pub(crate) struct Driver {
     wait: Wait,
     poller: Mutex<Poller>,
     pub(crate) sleepers: AtomicUsize,
+    /// Watchers that are awake.
+    pub(crate) watching: AtomicUsize,
     luck: AtomicI32,
     origin: Origin,
 }
@@ -92,6 +97,7 @@ impl Driver {
             wait,
             poller: Mutex::new(poller),
             sleepers: AtomicUsize::new(0),
+            watching: AtomicUsize::new(0),
             luck: AtomicI32::new(MOST_LUCK / 2),
             origin: Origin::here(),
         }
@@ -178,16 +184,15 @@ impl Driver {
     }
 
     /// Waits until `look` finds something. `look` is given a waker when it is to be told; without one it must not rely
-    /// on an earlier one.
+    /// on an earlier one. `watch` has somebody watch the queue, and says whether that one arms it, too.
     #[inline]
     pub(crate) fn wait<T>(
         &self,
         asleep: &mut bool,
         cx: &mut Context<'_>,
         look: impl FnMut(Option<&Waker>) -> Option<T>,
-        watch: impl FnOnce(),
+        watch: impl FnOnce() -> bool,
     ) -> Poll<T> {
-        self.awake(asleep);
         // A task of tokio's that always finds something lets others run from time to time.
         #[cfg(feature = "tokio")]
         let turn = std::task::ready!(tokio::task::coop::poll_proceed(cx));
@@ -205,12 +210,16 @@ impl Driver {
         asleep: &mut bool,
         cx: &mut Context<'_>,
         mut look: impl FnMut(Option<&Waker>) -> Option<T>,
-        watch: impl FnOnce(),
+        watch: impl FnOnce() -> bool,
     ) -> Poll<T> {
+        let again = self.awake(asleep);
         if let Some(found) = look(None) {
             return Poll::Ready(found);
         }
-        if let Some(done) = self.look_about(cx, &mut look) {
+        // Who is polled again without a cause relies on no watcher: perhaps that never gets to run.
+        if (again || !self.is_looked_for())
+            && let Some(done) = self.look_about(cx, &mut look)
+        {
             return done;
         }
         if let Some(found) = look(Some(cx.waker())) {
@@ -226,9 +235,18 @@ impl Driver {
         }
         *asleep = true;
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        self.arm();
-        watch();
+        if !watch() {
+            self.arm();
+        }
         Poll::Pending
+    }
+
+    /// Whether a watcher is about to look, for others as well.
+    #[inline]
+    fn is_looked_for(&self) -> bool {
+        self.wait != Wait::Busy
+            && self.watching.load(Ordering::Relaxed) > 0
+            && self.sleepers.load(Ordering::Relaxed) > 0
     }
 
     /// Takes completions for as long as the way of waiting allows.
@@ -299,11 +317,61 @@ impl Driver {
         self.luck.store(luck, Ordering::Relaxed);
     }
 
-    /// A future that slept is polled, or gone.
+    /// A future is polled, or gone. Says whether it slept.
     #[inline]
-    pub(crate) fn awake(&self, asleep: &mut bool) {
-        if std::mem::take(asleep) {
+    pub(crate) fn awake(&self, asleep: &mut bool) -> bool {
+        let slept = std::mem::take(asleep);
+        if slept {
             self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        }
+        slept
+    }
+
+    /// For a watcher: takes what there is. Says whether to do so again when whoever can has run; if not, it is to
+    /// [rest](Driver::rest). `until`: how long it looks although there is nothing; `None` at first.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn look_for_all(&self, until: &mut Option<Instant>) -> bool {
+        let mut any = false;
+        loop {
+            let Found { completions, .. } = self.drive();
+            any |= completions > 0;
+            if completions < BATCH {
+                break;
+            }
+        }
+        let adaptive = self.wait == Wait::Adaptive;
+        if any {
+            if until.take().is_some() && adaptive {
+                self.luck(2);
+            }
+            return true;
+        }
+        // Who waits alone has looked for itself.
+        if self.sleepers.load(Ordering::Relaxed) < 2 {
+            return false;
+        }
+        let now = Instant::now();
+        match *until {
+            None => {
+                let budget = self.budget();
+                *until = Some(now + budget);
+                !budget.is_zero()
+            }
+            Some(end) if now < end => true,
+            Some(_) => {
+                if adaptive {
+                    self.luck(-4);
+                }
+                false
+            }
+        }
+    }
+
+    /// For a watcher, which is asleep by what it says: makes sure that the descriptor wakes it if anybody sleeps.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn rest(&self) {
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            self.arm();
         }
     }
 

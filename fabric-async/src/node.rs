@@ -283,13 +283,15 @@ impl NodeInner {
         }
     }
 
-    /// Somebody is to watch the completion queue's descriptor for the future that is being polled.
-    pub(crate) fn watch(self: &Arc<Self>) {
+    /// Somebody is to watch the completion queue for the future that is being polled. Says whether that one arms it;
+    /// else the future is to.
+    pub(crate) fn watch(self: &Arc<Self>) -> bool {
         #[cfg(feature = "tokio")]
         if crate::watch::by_tokio(self) {
-            return;
+            return true;
         }
         self.service.watch_queue();
+        false
     }
 
     /// A watcher is gone.

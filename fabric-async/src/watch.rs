@@ -1,11 +1,15 @@
-//! The completion queue watched by a tokio runtime: a task of it sleeps on the descriptor.
+//! The completion queue watched by a tokio runtime: a task of it looks when nothing else is to be done there, and sleeps
+//! on the descriptor.
 //!
 //! Each runtime in which futures of the node sleep has one such task, and each does the whole job, so it does not matter
 //! whose runs first. When a runtime is shut down its task is dropped, and says so: whoever sleeps then is woken, and
 //! finds another watcher.
 
+use std::future::poll_fn;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::task::{Context, Poll, Waker};
 
 use fabric::CompletionQueue;
 use tokio::io::Interest;
@@ -13,27 +17,95 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Handle, Id};
 use tokio::task::AbortHandle;
 
-use crate::lock;
+use crate::driver::Driver;
 use crate::node::NodeInner;
 
 /// The runtimes that watch a node's queue.
 #[derive(Default)]
-pub(crate) struct Watchers(Mutex<Vec<Watcher>>);
+pub(crate) struct Watchers(RwLock<Vec<Watcher>>);
 
 struct Watcher {
     runtime: Id,
-    /// `None`: this runtime cannot, having no I/O driver.
+    sleep: Arc<Sleep>,
+    /// `None`: it is about to be spawned.
     task: Option<AbortHandle>,
 }
 
+impl Watcher {
+    /// Whether whoever sleeps can rely on it.
+    #[inline]
+    fn is_able(&self) -> bool {
+        self.task.is_some() && !self.sleep.unable.load(Ordering::Acquire)
+    }
+}
+
 impl Watchers {
-    fn lock(&self) -> MutexGuard<'_, Vec<Watcher>> {
-        lock(&self.0)
+    /// Every sleeper reads, so readers do not keep each other out.
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Watcher>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Vec<Watcher>> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn stop(&self) {
-        for watcher in self.lock().drain(..) {
+        for watcher in self.write().drain(..) {
             watcher.task.into_iter().for_each(|task| task.abort());
+        }
+    }
+}
+
+/// Whether a watcher sleeps, and how it is roused.
+#[derive(Default)]
+struct Sleep {
+    /// It looks at the queue once more before it sleeps. Who is about to sleep counts itself as a sleeper and looks here;
+    /// the watcher clears this and looks for sleepers: so one of them sees the other.
+    awake: AtomicBool,
+    /// The runtime has no I/O driver: the node's thread watches for it.
+    unable: AtomicBool,
+    /// The task's, from when it first slept.
+    waker: OnceLock<Waker>,
+}
+
+impl Sleep {
+    /// Says that it is awake; whether it slept.
+    #[inline]
+    fn end(&self, driver: &Driver) -> bool {
+        let slept = !self.awake.load(Ordering::SeqCst) && !self.awake.swap(true, Ordering::SeqCst);
+        if slept {
+            driver.watching.fetch_add(1, Ordering::Relaxed);
+        }
+        slept
+    }
+
+    fn begin(&self, driver: &Driver) {
+        if self.awake.swap(false, Ordering::SeqCst) {
+            driver.watching.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn rouse(&self, driver: &Driver) {
+        if self.end(driver)
+            && let Some(waker) = self.waker.get()
+        {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Sleeps until the descriptor is readable, or it is roused; says whether the runtime still has an I/O driver.
+    fn poll(&self, cx: &mut Context<'_>, fd: &AsyncFd<OwnedFd>) -> Poll<bool> {
+        self.waker.get_or_init(|| cx.waker().clone());
+        match fd.poll_read_ready(cx) {
+            Poll::Ready(Ok(mut ready)) => {
+                // First: what becomes readable from now on is seen by the next round.
+                ready.clear_ready();
+                Poll::Ready(true)
+            }
+            Poll::Ready(Err(_)) => Poll::Ready(false),
+            Poll::Pending if self.awake.load(Ordering::SeqCst) => Poll::Ready(true),
+            Poll::Pending => Poll::Pending,
         }
     }
 }
@@ -43,43 +115,56 @@ impl Watchers {
 pub(crate) fn by_tokio(node: &Arc<NodeInner>) -> bool {
     let Ok(handle) = Handle::try_current() else { return false };
     let runtime = handle.id();
-    let mut watchers = node.watchers.lock();
-    if let Some(watcher) = watchers.iter().find(|watcher| watcher.runtime == runtime) {
-        return watcher.task.is_some();
+    let known = |watchers: &[Watcher]| {
+        let watcher = watchers.iter().find(|watcher| watcher.runtime == runtime)?;
+        watcher.sleep.rouse(&node.driver);
+        Some(watcher.is_able())
+    };
+    if let Some(watches) = known(&node.watchers.read()) {
+        return watches;
     }
-    watchers.push(Watcher { runtime, task: None });
+    begin(node, &handle)
+}
+
+#[cold]
+fn begin(node: &Arc<NodeInner>, handle: &Handle) -> bool {
+    let (runtime, sleep) = (handle.id(), Arc::<Sleep>::default());
+    let mut watchers = node.watchers.write();
+    if let Some(watcher) = watchers.iter().find(|watcher| watcher.runtime == runtime) {
+        return watcher.is_able();
+    }
+    watchers.push(Watcher { runtime, sleep: sleep.clone(), task: None });
     // Not under the lock: a runtime that is shutting down drops the task at once.
     drop(watchers);
-    let gone = Gone { node: Arc::downgrade(node), runtime };
-    let task = handle.spawn(watch(node.driver.queue.clone(), gone)).abort_handle();
-    let mut watchers = node.watchers.lock();
+    sleep.end(&node.driver);
+    let own = Own { node: Arc::downgrade(node), runtime, sleep };
+    let task = handle.spawn(watch(node.driver.queue.clone(), own)).abort_handle();
+    let mut watchers = node.watchers.write();
     match watchers.iter_mut().find(|watcher| watcher.runtime == runtime) {
         Some(watcher) => {
             watcher.task = Some(task);
-            true
+            watcher.is_able()
         }
         None => false,
     }
 }
 
-/// Says that the task is no more, however it ended.
-struct Gone {
+/// What the task has. Dropped, it says that the task is no more, however it ended.
+struct Own {
     node: Weak<NodeInner>,
     runtime: Id,
+    sleep: Arc<Sleep>,
 }
 
-impl Drop for Gone {
+impl Drop for Own {
     fn drop(&mut self) {
         let Some(node) = self.node.upgrade() else { return };
-        let mut watchers = node.watchers.lock();
         if std::thread::panicking() {
-            // The runtime has no I/O driver: the node's thread watches for it.
-            let own = watchers.iter_mut().filter(|watcher| watcher.runtime == self.runtime);
-            own.for_each(|watcher| watcher.task = None);
+            self.sleep.unable.store(true, Ordering::Release);
         } else {
-            watchers.retain(|watcher| watcher.runtime != self.runtime);
+            node.watchers.write().retain(|watcher| watcher.runtime != self.runtime);
         }
-        drop(watchers);
+        self.sleep.begin(&node.driver);
         node.unwatched();
     }
 }
@@ -91,7 +176,7 @@ fn register(queue: &CompletionQueue) -> std::io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(own, Interest::READABLE)
 }
 
-async fn watch(queue: CompletionQueue, gone: Gone) {
+async fn watch(queue: CompletionQueue, own: Own) {
     let fd = match register(&queue) {
         Ok(fd) => fd,
         Err(error) => {
@@ -100,12 +185,22 @@ async fn watch(queue: CompletionQueue, gone: Gone) {
         }
     };
     drop(queue);
+    let mut until = None;
     loop {
-        let Ok(mut ready) = fd.readable().await else { return };
-        // First: what becomes readable from now on is seen by the next round.
-        ready.clear_ready();
-        drop(ready);
-        let Some(node) = gone.node.upgrade() else { return };
-        node.driver.woken();
+        let Some(node) = own.node.upgrade() else { return };
+        own.sleep.end(&node.driver);
+        if node.driver.look_for_all(&mut until) {
+            drop(node);
+            // The runtime comes back when it has nothing else to do.
+            tokio::task::yield_now().await;
+            continue;
+        }
+        until = None;
+        own.sleep.begin(&node.driver);
+        node.driver.rest();
+        drop(node);
+        if !poll_fn(|cx| own.sleep.poll(cx, &fd)).await {
+            return;
+        }
     }
 }
