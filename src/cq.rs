@@ -254,13 +254,13 @@ impl CqInner {
         state.members.tenant(token).and_then(|tenant| tenant.side(side)).map_or(0, |c| c.len())
     }
 
-    fn arm(&self) -> Result<Armed> {
+    fn arm(&self, to_drive: bool) -> Result<Armed> {
         // Under the lock, so that nobody reaps between the look at the stash and the arming.
         let state = self.lock();
         if !state.stash.is_empty() {
             return Ok(Armed::Ready);
         }
-        let armed = self.ops.arm()?;
+        let armed = if to_drive { self.ops.arm_to_drive()? } else { self.ops.arm()? };
         if armed == Armed::Ready {
             // It may have cleared what was set for another sleeper, and the caller need not take everything.
             self.ops.wake();
@@ -375,7 +375,21 @@ impl CompletionQueue {
     /// `InvalidState` in a forked child; `Internal` if the provider's system call fails.
     pub fn arm(&self) -> Result<Armed> {
         self.inner.ops.check("arm")?;
-        self.inner.arm()
+        self.inner.arm(false)
+    }
+
+    /// As [`arm`](CompletionQueue::arm), for an event loop that polls as soon as the descriptor is readable.
+    ///
+    /// The provider's thread stays away, and the descriptor becomes readable whenever the provider has something to do,
+    /// which the poll then does: one switch between threads less for what arrives. Progress does not depend on it: if
+    /// nobody polls for some milliseconds, the thread takes over. Who is often a target of one-sided operations and seldom
+    /// of messages rather arms by [`arm`](CompletionQueue::arm), and is woken for messages alone.
+    ///
+    /// # Errors
+    /// As [`arm`](CompletionQueue::arm).
+    pub fn arm_to_drive(&self) -> Result<Armed> {
+        self.inner.ops.check("arm")?;
+        self.inner.arm(true)
     }
 }
 

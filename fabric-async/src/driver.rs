@@ -236,7 +236,7 @@ impl Driver {
         *asleep = true;
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         if !watch() {
-            self.arm();
+            self.arm(CompletionQueue::arm);
         }
         Poll::Pending
     }
@@ -371,15 +371,15 @@ impl Driver {
     #[cfg(feature = "tokio")]
     pub(crate) fn rest(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
-            self.arm();
+            self.arm(CompletionQueue::arm_to_drive);
         }
     }
 
     /// Makes sure that the descriptor tells of the next completion.
-    fn arm(&self) {
+    fn arm(&self, arm: impl Fn(&CompletionQueue) -> fabric::Result<Armed>) {
         let mut poller = self.lock();
         while !poller.armed {
-            match self.queue.arm() {
+            match arm(&self.queue) {
                 Ok(Armed::Waiting) => poller.armed = true,
                 Ok(_) => {
                     poller = match self.drive_locked(poller) {
@@ -411,7 +411,7 @@ impl Driver {
         if self.sleepers.load(Ordering::SeqCst) == 0 {
             return false;
         }
-        self.arm();
+        self.arm(CompletionQueue::arm);
         true
     }
 

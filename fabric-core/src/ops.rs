@@ -138,6 +138,14 @@ macro_rules! cq_ops_tokens {
                 /// - Progress no longer depends on this queue being polled, from now on.
                 fn arm(&self) -> Result<Armed, Error>;
 
+                /// As `arm`, for who polls as soon as the descriptor is readable.
+                ///
+                /// - The descriptor may become readable whenever there is something to do, so that the caller does it.
+                /// - If the caller does not come, progress goes on without it, some milliseconds later.
+                fn arm_to_drive(&self) -> Result<Armed, Error> {
+                    self.arm()
+                }
+
                 /// Makes the descriptor readable now.
                 ///
                 /// - Whether or not the queue is armed; every sleeper on it wakes.
@@ -206,6 +214,9 @@ unsafe impl CqOps for Box<dyn CqOps> {
     }
     fn arm(&self) -> Result<Armed, Error> {
         (**self).arm()
+    }
+    fn arm_to_drive(&self) -> Result<Armed, Error> {
+        (**self).arm_to_drive()
     }
     fn wake(&self) {
         (**self).wake();

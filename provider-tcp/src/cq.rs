@@ -2,16 +2,18 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fabric_core::stats::Stats;
 use fabric_core::{Armed, CqOps, Error, RawCompletion, Result};
 
+use rustix::event::epoll;
+
 use crate::NAME;
 use crate::engine::Engine;
-use crate::sync::{AtomicUsize, Mutex, Wakeup, lock};
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, Wakeup, lock};
 
 /// What the engine fills. The caller of the contract never has more operations in flight than it made
 /// queues for, so the ring is bounded by that.
@@ -78,15 +80,46 @@ impl Ring {
     }
 }
 
+/// The descriptor that sleepers know: readable while the ring's is, and while sockets have changed if who sleeps drives.
+struct Sleepers {
+    both: OwnedFd,
+    driving: AtomicBool,
+}
+
+impl Sleepers {
+    fn new(ring: &Ring, engine: &Engine) -> std::io::Result<Self> {
+        let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let data = epoll::EventData::new_u64(0);
+        epoll::add(&both, ring.wakeup.as_fd(), data, epoll::EventFlags::IN)?;
+        epoll::add(&both, &engine.sockets, data, epoll::EventFlags::empty())?;
+        Ok(Sleepers { both, driving: AtomicBool::new(false) })
+    }
+
+    /// Calls are serialized by the queue's lock, as polls and arms are.
+    #[inline]
+    fn drive(&self, engine: &Engine, driving: bool) {
+        if self.driving.load(Ordering::Relaxed) != driving {
+            self.driving.store(driving, Ordering::Relaxed);
+            let flags = if driving { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
+            // It fails only for descriptors that are not there.
+            let _ = epoll::modify(&self.both, &engine.sockets, epoll::EventData::new_u64(0), flags);
+        }
+    }
+}
+
 /// A completion queue.
 pub struct TcpCq {
     pub(crate) ring: Arc<Ring>,
+    sleepers: Sleepers,
     engine: Arc<Engine>,
 }
 
 impl TcpCq {
     pub(crate) fn new(engine: &Arc<Engine>) -> Result<Self> {
-        Ok(TcpCq { ring: Ring::new(engine.stats())?, engine: engine.clone() })
+        let ring = Ring::new(engine.stats())?;
+        let sleepers = Sleepers::new(&ring, engine)
+            .map_err(|cause| Error::system("make completion queue", NAME, cause))?;
+        Ok(TcpCq { ring, sleepers, engine: engine.clone() })
     }
 }
 
@@ -94,6 +127,7 @@ impl TcpCq {
 unsafe impl CqOps for TcpCq {
     #[inline]
     fn poll(&self, out: &mut [RawCompletion]) -> usize {
+        self.sleepers.drive(&self.engine, false);
         let taken = self.ring.take(out);
         if taken > 0 {
             if self.engine.is_holding() {
@@ -109,6 +143,7 @@ unsafe impl CqOps for TcpCq {
     }
 
     fn arm(&self) -> Result<Armed, Error> {
+        self.sleepers.drive(&self.engine, false);
         let armed = self.ring.arm();
         if armed == Armed::Waiting {
             self.engine.hand_over();
@@ -116,12 +151,20 @@ unsafe impl CqOps for TcpCq {
         Ok(armed)
     }
 
+    fn arm_to_drive(&self) -> Result<Armed, Error> {
+        if !self.engine.rest() {
+            return self.arm();
+        }
+        self.sleepers.drive(&self.engine, true);
+        Ok(self.ring.arm())
+    }
+
     fn wake(&self) {
         self.ring.wakeup.set();
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        self.ring.wakeup.as_fd()
+        self.sleepers.both.as_fd()
     }
 
     fn as_any(&self) -> &dyn Any {

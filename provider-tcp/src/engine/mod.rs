@@ -13,6 +13,7 @@ mod turns;
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -79,6 +80,8 @@ pub(crate) struct Engine {
     next_request: AtomicU64,
     turns: Turns<Engine>,
     registry: Registry,
+    /// Readable while a socket has changed that nobody has been told of.
+    pub(crate) sockets: OwnedFd,
     hold: Option<Duration>,
     timers: Mutex<Timers>,
     /// Tests only: the seed of the adversary.
@@ -96,6 +99,7 @@ impl Engine {
         let selector = Selector::new().map_err(fail)?;
         let registry = selector.registry().map_err(fail)?;
         let waker = Waker::new(&registry, WAKE).map_err(fail)?;
+        let sockets = selector.descriptor().map_err(fail)?;
         Ok(Arc::new(Engine {
             info: info.clone(),
             events,
@@ -107,6 +111,7 @@ impl Engine {
             next_request: AtomicU64::new(1),
             turns: Turns::new(selector, waker, hold, adversary.map(|seed| Whims::new(seed, 0))),
             registry,
+            sockets,
             hold,
             timers: Mutex::default(),
             adversary,
@@ -215,6 +220,11 @@ impl Engine {
     #[inline]
     pub(crate) fn poll(&self) {
         self.turns.poll(self);
+    }
+
+    /// An application sleeps until a socket changes, and polls then. False: there is so much to do that the thread is to.
+    pub(crate) fn rest(&self) -> bool {
+        self.turns.rest(self)
     }
 
     /// The application stops polling: the thread takes over now.

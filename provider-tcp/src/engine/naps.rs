@@ -106,13 +106,21 @@ impl Naps {
         lock(&self.nap)
     }
 
-    /// Naps for a tick, or until `end`. Calls `step` whenever posts have been held for as long as they may be.
+    /// Naps for a tick, or until `end`. Calls `step` first if it is to, and whenever posts have been held for as long as
+    /// they may be.
     pub(super) fn nap<'a>(
         &'a self,
         mut nap: MutexGuard<'a, Nap>,
         tick: Duration,
+        first: bool,
         mut step: impl FnMut(),
     ) {
+        if first {
+            match self.beside(nap, &mut step) {
+                Some(again) => nap = again,
+                None => return,
+            }
+        }
         let end = Instant::now().checked_add(tick);
         loop {
             let left =
@@ -132,16 +140,26 @@ impl Naps {
                 return;
             }
             if self.due_in().is_some_and(|time| time.is_zero()) {
-                *nap = Nap::Light;
-                drop(nap);
-                step();
-                nap = lock(&self.nap);
-                if *nap == Nap::Awake {
-                    return;
+                match self.beside(nap, &mut step) {
+                    Some(again) => nap = again,
+                    None => return,
                 }
             }
         }
         *nap = Nap::Awake;
+    }
+
+    /// Calls `step` without the lock; `None` if the nap was ended meanwhile.
+    fn beside<'a>(
+        &'a self,
+        mut nap: MutexGuard<'a, Nap>,
+        step: &mut impl FnMut(),
+    ) -> Option<MutexGuard<'a, Nap>> {
+        *nap = Nap::Light;
+        drop(nap);
+        step();
+        let nap = lock(&self.nap);
+        (*nap != Nap::Awake).then_some(nap)
     }
 
     /// How long a light nap may be; `None`: it may be a deep one.

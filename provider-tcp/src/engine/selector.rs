@@ -1,6 +1,7 @@
 //! The selector: which sockets changed.
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use mio::{Events, Poll, Registry, Token};
@@ -17,6 +18,13 @@ pub(super) struct Selector {
 impl Selector {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Selector { poll: Poll::new()?, events: Events::with_capacity(CAPACITY) })
+    }
+
+    /// Readable while a socket has changed that nobody has been told of.
+    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
+        // SAFETY: the descriptor is open as long as the poll lives, and is borrowed for this call.
+        let own = unsafe { BorrowedFd::borrow_raw(self.poll.as_raw_fd()) };
+        own.try_clone_to_owned()
     }
 
     pub(super) fn registry(&self) -> io::Result<Registry> {

@@ -12,6 +12,10 @@
 //! posts, after a much shorter time (`naps`). While the thread blocks in the selector nobody would, so then everything
 //! goes out at once. Before it blocks there it may look for a while (`linger`).
 //!
+//! An application that sleeps until a socket changes, and polls then (`rest`), drives them still: it leaves none hot when it
+//! goes to sleep, nor does the thread when that gives way to it. The thread looks once a tick here as well, so if the
+//! application does not come it takes over.
+//!
 //! Connections where something happened are `hot`: a step reads them directly. The selector is
 //! edge-triggered; a connection leaves the hot list only after a read that found it dry, so that the next
 //! byte is a new edge. The thread must therefore never sleep in the selector while a connection is hot, unless it
@@ -32,6 +36,9 @@ use super::naps::Naps;
 use crate::adversary::Whims;
 use crate::conn::Step;
 use crate::sync::{AtomicBool, Mutex, fence, lock};
+
+/// Steps until who goes to sleep leaves what is hot to the thread.
+const ROUNDS: u32 = if cfg!(loom) { 2 } else { 16 };
 
 /// What a turn is made of: the engine, or a model of one.
 pub(super) trait Work {
@@ -110,6 +117,19 @@ impl<W: Work> Turns<W> {
         if let Ok(mut drive) = self.drive.try_lock() {
             drive.inline(self, work);
         }
+    }
+
+    /// An application sleeps until a socket changes, and polls then. False: there is so much to do that the thread is to.
+    pub(super) fn rest(&self, work: &W) -> bool {
+        self.note_poll();
+        // Else the thread sleeps in the selector as well, or is about to give way, and sees to what it takes out of there.
+        !self.can_wait() || self.cool_all(work)
+    }
+
+    /// Steps until no connection is hot; false: after some there still is one.
+    fn cool_all(&self, work: &W) -> bool {
+        let mut drive = lock(&self.drive);
+        (0..ROUNDS).any(|_| !drive.background(self, work))
     }
 
     /// The application stops polling: the thread takes over now.
@@ -230,8 +250,15 @@ impl<W: Work> Turns<W> {
         // is seen clear here, or the nap is ended.
         let nap = self.naps.lock();
         if self.polled.swap(false, Ordering::AcqRel) {
-            self.ticking.store(true, Ordering::Relaxed);
-            self.naps.nap(nap, tick, || lock(&self.drive).inline(self, work));
+            let mut gives_way = !self.ticking.swap(true, Ordering::Relaxed);
+            self.naps.nap(nap, tick, gives_way, || {
+                if std::mem::take(&mut gives_way) {
+                    // Who polls may sleep until a socket changes: what was taken out of the selector is seen to here.
+                    self.cool_all(work);
+                } else {
+                    lock(&self.drive).inline(self, work);
+                }
+            });
             return true;
         }
         drop(nap);

@@ -110,6 +110,13 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::new(
         Group::Completion,
+        "fd_drive",
+        Needs::SEND_RMA,
+        "who arms to drive is woken for a message; who does not come is a target all the same",
+        waiting::fd_drive,
+    ),
+    Case::new(
+        Group::Completion,
         "depth_counts_untaken",
         Needs::SEND,
         "operations that are done count against the depth until their completions are taken",

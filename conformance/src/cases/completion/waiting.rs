@@ -171,6 +171,33 @@ pub(super) fn wait_timeout(rig: &Rig) -> Outcome {
     })
 }
 
+pub(super) fn fd_drive(rig: &Rig) -> Outcome {
+    const ROUNDS: u64 = 100;
+    let (a, b) = rig.pair()?;
+    let epoll = watch(&b)?;
+    let (source, target) = (a.buffer(8)?, b.buffer(8)?);
+    for round in 0..ROUNDS {
+        b.recv(Slices::none(), round)?;
+        check_eq!(b.cq().arm_to_drive()?, Armed::Waiting, "arming before there is a message");
+        // Whether or not the descriptor is readable by this, nobody comes.
+        source.put_pattern(.., rig.pattern(round as usize))?;
+        a.post(&Op::write(&source, target.at(0)).delivery_complete().context(round))?;
+        a.expect_ok(round)?;
+        target.check_pattern(.., rig.pattern(round as usize))?;
+
+        a.inject(b"", round)?;
+        let readable = epoll.wait(rig.scaled(WAKEUP))?;
+        check!(readable, "the armed descriptor readable within {WAKEUP:?} of message {round}");
+        let received = match b.cq().poll_one()? {
+            Some(received) => received,
+            None => next_by_epoll(rig, &b, &epoll)?,
+        };
+        check_eq!((received.context, received.status), (round, Status::Ok), "the receive");
+        a.expect_ok(round)?;
+    }
+    target.check_guards()
+}
+
 pub(super) fn fd_poll(rig: &Rig) -> Outcome {
     const ROUNDS: u64 = 100;
     const MESSAGES: usize = 1000;

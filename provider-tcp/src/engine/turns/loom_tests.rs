@@ -263,3 +263,58 @@ fn holding_beside_a_poll() {
         model.finish(thread);
     });
 }
+
+/// An application that drives: it sleeps until the selector has something, and polls, until all is done.
+fn application(model: &Arc<Model>) -> thread::JoinHandle<()> {
+    let model = model.clone();
+    thread::spawn(move || {
+        while lock(&model.conn.state).done < model.goal {
+            model.turns.rest(&*model);
+            model.turns.waker.ready.wait();
+            model.turns.poll(&*model);
+            // What it may not take the thread is about to.
+            thread::yield_now();
+        }
+    })
+}
+
+/// Bytes come while an application that drives goes to sleep on the selector: what it left cold is an edge.
+#[test]
+fn resting_beside_bytes() {
+    loom::model(|| {
+        let model = Model::ticking(1);
+        model.turns.heat_from_outside(&model.conn);
+        let application = application(&model);
+        model.arrive(1);
+        application.join().unwrap();
+    });
+}
+
+/// An application goes to sleep to drive, and does not come when bytes do: the thread takes over.
+#[test]
+fn resting_for_ever() {
+    loom::model(|| {
+        let model = Model::new(1);
+        model.turns.note_poll();
+        let thread = model.start(SHORT);
+        model.turns.rest(&*model);
+        model.arrive(1);
+        model.finish(thread);
+    });
+}
+
+/// The thread, in the selector, may take the edge out of it that would wake a resting application, and give way to that,
+/// for ever: what it took it sees to first.
+#[test]
+fn giving_way_to_one_who_rests() {
+    loom::model(|| {
+        let model = Model::new(1);
+        let thread = model.start(ENDLESS);
+        let application = application(&model);
+        model.arrive(1);
+        model.finish(thread);
+        // It may still wait for what the thread took.
+        model.turns.waker.ready.set();
+        application.join().unwrap();
+    });
+}
