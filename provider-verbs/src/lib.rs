@@ -41,6 +41,7 @@
 //! | `ibv_post_send` before RTS | is refused with `EINVAL`, but stays in the queue: the next post executes it, an error flushes it. The library posts nothing before the connection stands. |
 //! | A region whose `iova` and address differ modulo the page size | is refused by both kernels. Regions use their address. |
 //! | A region that goes during a read of many packets | 6.1: in 30 of 30 tries the refusal is lost, and with `retry_cnt` 7 the reader waits in silence, until the target looks at its queue pairs' states after the deregistration and ends the connection. 6.12: none of 30. |
+//! | The same where a packet of the answer was lost | 6.1: the refusal comes in the midst of the repeated answer, and the read ends as if it had succeeded, its last bytes missing, its queue pair in error. 6.12: refused as it should. The library believes a read of several packets only if the queue pair stands. |
 //! | A queue armed for solicited completions only | is not woken by failures either; libibverbs says it should be. The library arms for all. |
 //! | A request that cannot be sent (link down, no neighbour) | ends with `LOC_QP_OP_ERR`, as if it were malformed. |
 //! | After a link went down and up under a connection | 6.1 makes no new ones over it; `rping` of librdmacm cannot either. |
