@@ -118,8 +118,14 @@ fn the_owners_policy_holds() {
 #[test]
 fn an_expired_lease_is_refused_here_and_unchanged_there() {
     let (user, owner) = (node(|b| b), node(|b| b));
+    // A write that was let through here may come too late there, on a machine that has other things to do: once more.
+    assert!((0..20).any(|_| expires_between_writes(&user, &owner)), "never refused here first");
+}
+
+/// Writes until the lease has expired; says whether this side knew that first.
+fn expires_between_writes(user: &Node, owner: &Node) -> bool {
     block_on(async {
-        let (a, b) = between(&user, &owner).await;
+        let (a, b) = between(user, owner).await;
         let time = Duration::from_secs(1);
         let remote = a.request_remote(4096, time).await.unwrap();
         let lent = b.lent(remote.id()).unwrap();
@@ -134,6 +140,9 @@ fn an_expired_lease_is_refused_here_and_unchanged_there() {
             }
         };
         assert!(writes > 0 && began.elapsed() >= time - Duration::from_millis(50));
+        if let Error::RemoteAccess = end {
+            return false;
+        }
         assert!(matches!(end, Error::LeaseEnded(LeaseEnd::Expired)), "{end}");
         assert_eq!(remote.time_left(), Duration::ZERO);
         eventually("the owner ends it too", || !lent.is_out());
@@ -142,7 +151,8 @@ fn an_expired_lease_is_refused_here_and_unchanged_there() {
         assert_eq!(a.request_remote(64, LONG).await.unwrap().len(), 64);
         let last = lent.get::<u64>(0).unwrap();
         assert!(last == writes, "{last} {writes}");
-    });
+        true
+    })
 }
 
 #[test]
