@@ -3,6 +3,25 @@
 use fabric::core::AtomicCall;
 use fabric::{AtomicOp, AtomicScalar, AtomicType, Op, RemoteSlice, Slice};
 
+/// A generic function, for an element type that is data.
+macro_rules! by_type {
+    ($type:expr, $function:ident) => {
+        match $type {
+            fabric::AtomicType::U8 => $function::<u8>,
+            fabric::AtomicType::U16 => $function::<u16>,
+            fabric::AtomicType::U32 => $function::<u32>,
+            fabric::AtomicType::U64 => $function::<u64>,
+            fabric::AtomicType::I8 => $function::<i8>,
+            fabric::AtomicType::I16 => $function::<i16>,
+            fabric::AtomicType::I32 => $function::<i32>,
+            fabric::AtomicType::I64 => $function::<i64>,
+            fabric::AtomicType::F32 => $function::<f32>,
+            fabric::AtomicType::F64 => $function::<f64>,
+        }
+    };
+}
+pub(crate) use by_type;
+
 /// The operation of a call that is data: fetching if there is a place for the old value.
 pub(crate) fn operation<'a>(call: &AtomicCall, old: Option<Slice<'a>>, at: RemoteSlice) -> Op<'a> {
     fn typed<'a, T: AtomicScalar>(
@@ -18,18 +37,7 @@ pub(crate) fn operation<'a>(call: &AtomicCall, old: Option<Slice<'a>>, at: Remot
             (op, Some(old)) => Op::fetch_atomic(op, operand, old, at),
         }
     }
-    let of_type = match call.ty {
-        AtomicType::U8 => typed::<u8>,
-        AtomicType::U16 => typed::<u16>,
-        AtomicType::U32 => typed::<u32>,
-        AtomicType::U64 => typed::<u64>,
-        AtomicType::I8 => typed::<i8>,
-        AtomicType::I16 => typed::<i16>,
-        AtomicType::I32 => typed::<i32>,
-        AtomicType::I64 => typed::<i64>,
-        AtomicType::F32 => typed::<f32>,
-        AtomicType::F64 => typed::<f64>,
-    };
+    let of_type = by_type!(call.ty, typed);
     of_type(call, old, at)
 }
 

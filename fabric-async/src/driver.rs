@@ -263,7 +263,7 @@ impl Driver {
                 let Found { completions, woken } = self.drive();
                 if completions > 0 {
                     if let Some(found) = look(None) {
-                        if budget > Duration::ZERO && self.wait == Wait::Adaptive {
+                        if budget > Duration::ZERO {
                             self.luck(2);
                         }
                         return Some(Poll::Ready(found));
@@ -287,9 +287,7 @@ impl Driver {
                 break;
             }
         }
-        if self.wait == Wait::Adaptive {
-            self.luck(-4);
-        }
+        self.luck(-4);
         None
     }
 
@@ -311,6 +309,9 @@ impl Driver {
 
     #[inline]
     fn luck(&self, by: i32) {
+        if self.wait != Wait::Adaptive {
+            return;
+        }
         // Races only blur it. Below zero: how many waits pass until the next try.
         let luck = self.luck.load(Ordering::Relaxed).saturating_add(by);
         let luck = if by < 0 && luck <= 0 { -32 } else { luck.min(MOST_LUCK) };
@@ -339,9 +340,8 @@ impl Driver {
                 break;
             }
         }
-        let adaptive = self.wait == Wait::Adaptive;
         if any {
-            if until.take().is_some() && adaptive {
+            if until.take().is_some() {
                 self.luck(2);
             }
             return true;
@@ -359,9 +359,7 @@ impl Driver {
             }
             Some(end) if now < end => true,
             Some(_) => {
-                if adaptive {
-                    self.luck(-4);
-                }
+                self.luck(-4);
                 false
             }
         }

@@ -188,7 +188,9 @@ impl Queue {
                 }
             }
             if got.len() < want {
-                self.disbelieve_all(sink);
+                if !sink.doubts.is_empty() {
+                    self.disbelieve_all(sink);
+                }
                 if self.shared.is_lost() {
                     self.cancel_unheard(sink);
                 }

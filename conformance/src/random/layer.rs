@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use fabric::core::AtomicCall;
-use fabric::{AtomicOp, AtomicScalar, AtomicType, OpKind, RemoteSlice};
+use fabric::{AtomicOp, AtomicScalar, OpKind, RemoteSlice};
 use fabric_async::{Atomic, Buffer, Connection, Error, Node, Operation, Payload, Wait, block_on};
 use futures_util::future::try_join;
 
@@ -24,9 +24,9 @@ use self::adapted::{DEPTH, MESSAGE, RECEIVES, SEGMENTS, SLOTS, adapted};
 use super::memories::Memories;
 use super::model::Model;
 use super::program::{Local, OpSpec, Part, Program, Step, What};
-use super::run::{Bench, PATIENCE, brief};
+use super::run::{Bench, brief};
 use crate::check::{Failed, Outcome};
-use crate::element::element;
+use crate::element::{by_type, element};
 use crate::pattern::Pattern;
 
 /// Runs a program to its end; `nodes`: one on each domain of the bench.
@@ -55,7 +55,7 @@ pub(super) fn nodes(bench: &Bench) -> Result<Vec<Node>, Error> {
         Node::builder()
             .wait(wait)
             .leases(false)
-            .connect_timeout(PATIENCE.mul_f64(bench.factor))
+            .connect_timeout(bench.patience())
             .send_depth(DEPTH)
             .segments(SEGMENTS)
             .receives(RECEIVES)
@@ -293,17 +293,6 @@ fn atomic(conn: &Connection, call: &AtomicCall, at: RemoteSlice, fence: bool) ->
         let operation = if fence { operation.fence() } else { operation };
         Box::pin(async move { Ok(element(T::TYPE, operation.await?.to_bits64())) })
     }
-    let of_type = match call.ty {
-        AtomicType::U8 => typed::<u8>,
-        AtomicType::U16 => typed::<u16>,
-        AtomicType::U32 => typed::<u32>,
-        AtomicType::U64 => typed::<u64>,
-        AtomicType::I8 => typed::<i8>,
-        AtomicType::I16 => typed::<i16>,
-        AtomicType::I32 => typed::<i32>,
-        AtomicType::I64 => typed::<i64>,
-        AtomicType::F32 => typed::<f32>,
-        AtomicType::F64 => typed::<f64>,
-    };
+    let of_type = by_type!(call.ty, typed);
     of_type(conn, call, at, fence)
 }

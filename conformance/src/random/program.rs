@@ -8,7 +8,7 @@
 use std::fmt;
 
 use fabric::core::AtomicCall;
-use fabric::{Access, AtomicOp, AtomicType, RemoteRegion};
+use fabric::{Access, AtomicOp, AtomicType, OpKind, RemoteRegion};
 use serde::{Deserialize, Serialize};
 
 use crate::forge::{forged_access, forged_key, forged_range};
@@ -236,6 +236,16 @@ impl OpSpec {
             (What::Atomic { fetch: false, .. }, _) => 0,
             (_, Local::Parts(parts)) => parts.iter().map(|part| part.len).sum(),
             (_, Local::Inject { len, .. }) => *len,
+        }
+    }
+
+    /// What its completion says that it is.
+    pub(super) fn kind(&self) -> OpKind {
+        match self.what {
+            What::Send => OpKind::Send,
+            What::Write(_) => OpKind::Write,
+            What::Read(_) => OpKind::Read,
+            What::Atomic { .. } => OpKind::Atomic,
         }
     }
 

@@ -30,7 +30,7 @@ use crate::target::Target;
 /// Domains that programs use.
 pub(super) const DOMAINS: usize = 3;
 /// How long anything that should happen may take, before scaling.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where the contract and a run differ.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub struct Bench {
     pub(super) domains: Vec<Domain>,
     pub(super) ip: IpAddr,
     pub(super) unique_keys: bool,
-    pub(super) factor: f64,
+    factor: f64,
     /// On each domain one, where programs run through the asynchronous layer.
     nodes: Option<Vec<Node>>,
 }
@@ -68,6 +68,11 @@ impl Bench {
         let domains = (0..DOMAINS).map(|_| target.open()).collect::<fabric::Result<_>>()?;
         let unique_keys = target.info().capabilities.contains(Capabilities::UNIQUE_KEYS);
         Ok(Bench { domains, ip: target.ip(), unique_keys, factor, nodes: None })
+    }
+
+    /// How long anything that should happen may take here.
+    pub(super) fn patience(&self) -> Duration {
+        PATIENCE.mul_f64(self.factor)
     }
 
     /// Has programs run through the asynchronous layer.
@@ -138,7 +143,7 @@ impl<'a> Running<'a> {
             let mut attr = EndpointAttr::default();
             (attr.send_depth, attr.recv_depth) = (spec.send_depth, spec.recv_depth);
             (attr.send_segments, attr.recv_segments) = (spec.segments, spec.segments);
-            (attr.inject, attr.connect_timeout) = (spec.inject, PATIENCE.mul_f64(bench.factor));
+            (attr.inject, attr.connect_timeout) = (spec.inject, bench.patience());
             let endpoint = bench.domains[spec.domain].endpoint().attr(attr);
             let endpoint = endpoint.build(&queues[spec.domain])?;
             names.insert((spec.domain, endpoint.id()), at);
@@ -192,7 +197,7 @@ impl<'a> Running<'a> {
         if self.model.is_connected(near) {
             return Ok(());
         }
-        let patience = Some(PATIENCE.mul_f64(self.bench.factor));
+        let patience = Some(self.bench.patience());
         let domain = &self.bench.domains[self.program.connections[connection][1].domain];
         let listener = domain.listen(SocketAddr::new(self.bench.ip, 0))?;
         a.connect(listener.local_addr(), &[])?;

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use fabric::core::SendFlags;
-use fabric::{
-    Access, AtomicOp, AtomicScalar, AtomicType, Error, Op, RemoteRegion, RemoteSlice, Result, Slice,
-};
+use fabric::core::{AtomicCall, SendFlags};
+use fabric::{Access, AtomicOp, AtomicType, Error, Op, RemoteRegion, RemoteSlice, Result, Slice};
 
 use super::protocol::{Local, Piece, Place, WireOp, Work};
 use super::session::{Hosted, known};
+use crate::element::operation;
 
 /// The parts of regions that an operation uses.
 pub(super) fn slices<'a>(
@@ -45,7 +44,8 @@ pub(super) fn op<'a>(work: &'a Work, slices: &'a [Slice<'a>]) -> Result<Op<'a>> 
             let old = if fetch { Some(*slices.first().ok_or_else(unknown)?) } else { None };
             let (op, ty) =
                 AtomicOp::from_wire(op).zip(AtomicType::from_wire(ty)).ok_or_else(unknown)?;
-            atomic(op, ty, [operand, compare], old, place(at, ty.size() as u64))
+            let call = AtomicCall { op, ty, operand, compare };
+            operation(&call, old, place(at, ty.size() as u64))
         }
     };
     Ok(refined(op.context(work.token), SendFlags::from_bits_truncate(work.flags)))
@@ -78,40 +78,4 @@ fn refined(mut op: Op<'_>, flags: SendFlags) -> Op<'_> {
 /// A place in the near end's memory. Whether it may be reached, that end has checked as far as its case wants.
 fn place(place: Place, len: u64) -> RemoteSlice {
     RemoteRegion::from_parts(place.key, place.addr, len, Access::REMOTE).at(0)
-}
-
-fn atomic<'a>(
-    op: AtomicOp,
-    ty: AtomicType,
-    operands: [u64; 2],
-    old: Option<Slice<'a>>,
-    at: RemoteSlice,
-) -> Op<'a> {
-    match ty {
-        AtomicType::U8 => typed::<u8>(op, operands, old, at),
-        AtomicType::U16 => typed::<u16>(op, operands, old, at),
-        AtomicType::U32 => typed::<u32>(op, operands, old, at),
-        AtomicType::U64 => typed::<u64>(op, operands, old, at),
-        AtomicType::I8 => typed::<i8>(op, operands, old, at),
-        AtomicType::I16 => typed::<i16>(op, operands, old, at),
-        AtomicType::I32 => typed::<i32>(op, operands, old, at),
-        AtomicType::I64 => typed::<i64>(op, operands, old, at),
-        AtomicType::F32 => typed::<f32>(op, operands, old, at),
-        AtomicType::F64 => typed::<f64>(op, operands, old, at),
-    }
-}
-
-fn typed<T: AtomicScalar>(
-    op: AtomicOp,
-    operands: [u64; 2],
-    old: Option<Slice<'_>>,
-    at: RemoteSlice,
-) -> Op<'_> {
-    let [operand, compare] = operands.map(T::from_bits64);
-    match (op, old) {
-        (AtomicOp::CompareSwap, Some(old)) => Op::fetch_compare_swap(compare, operand, old, at),
-        (AtomicOp::CompareSwap, None) => Op::compare_swap(compare, operand, at),
-        (op, Some(old)) => Op::fetch_atomic(op, operand, old, at),
-        (op, None) => Op::atomic(op, operand, at),
-    }
 }

@@ -171,6 +171,21 @@ pub(super) fn wait_timeout(rig: &Rig) -> Outcome {
     })
 }
 
+/// A message to an end that is armed, which only the descriptor tells of.
+fn message_by_epoll(rig: &Rig, (a, b): (&End, &End), epoll: &Epoll, round: u64) -> Outcome {
+    a.inject(b"", round)?;
+    let readable = epoll.wait(rig.scaled(WAKEUP))?;
+    check!(readable, "the armed descriptor readable within {WAKEUP:?} of message {round}");
+    let received = match b.cq().poll_one()? {
+        Some(received) => received,
+        // Readable for nothing; again, then.
+        None => next_by_epoll(rig, b, epoll)?,
+    };
+    check_eq!((received.context, received.status), (round, Status::Ok), "the receive");
+    a.expect_ok(round)?;
+    Ok(())
+}
+
 pub(super) fn fd_drive(rig: &Rig) -> Outcome {
     const ROUNDS: u64 = 100;
     let (a, b) = rig.pair()?;
@@ -185,15 +200,7 @@ pub(super) fn fd_drive(rig: &Rig) -> Outcome {
         a.expect_ok(round)?;
         target.check_pattern(.., rig.pattern(round as usize))?;
 
-        a.inject(b"", round)?;
-        let readable = epoll.wait(rig.scaled(WAKEUP))?;
-        check!(readable, "the armed descriptor readable within {WAKEUP:?} of message {round}");
-        let received = match b.cq().poll_one()? {
-            Some(received) => received,
-            None => next_by_epoll(rig, &b, &epoll)?,
-        };
-        check_eq!((received.context, received.status), (round, Status::Ok), "the receive");
-        a.expect_ok(round)?;
+        message_by_epoll(rig, (&a, &b), &epoll, round)?;
     }
     target.check_guards()
 }
@@ -208,16 +215,7 @@ pub(super) fn fd_poll(rig: &Rig) -> Outcome {
     for round in 0..ROUNDS {
         b.recv(Slices::none(), round)?;
         check_eq!(b.cq().arm()?, Armed::Waiting, "arming before there is a message");
-        a.inject(b"", round)?;
-        let readable = epoll.wait(rig.scaled(WAKEUP))?;
-        check!(readable, "the armed descriptor readable within {WAKEUP:?} of message {round}");
-        let received = match b.cq().poll_one()? {
-            Some(received) => received,
-            // Readable for nothing; again, then.
-            None => next_by_epoll(rig, &b, &epoll)?,
-        };
-        check_eq!((received.context, received.status), (round, Status::Ok), "the receive");
-        a.expect_ok(round)?;
+        message_by_epoll(rig, (&a, &b), &epoll, round)?;
     }
 
     // A stream in bursts, with pauses in which the receiver falls asleep.

@@ -3,11 +3,10 @@
 use std::collections::HashSet;
 
 use fabric::core::AtomicCall;
-use fabric::{
-    AtomicScalar, Choice, EndpointAttr, Hints, Info, ListenerAttr, MIN_INJECT, RemoteSlice, Slice,
-};
+use fabric::{AtomicScalar, Choice, EndpointAttr, Hints, Info, ListenerAttr, MIN_INJECT};
 
 use crate::arithmetic::left_by;
+use crate::element::{element, operation};
 use crate::prelude::*;
 use crate::sys;
 use crate::target::anything;
@@ -175,10 +174,10 @@ pub(super) fn atomic_query(rig: &Rig) -> Outcome {
                 let (before, operand) = (number(ty, 3), number(ty, 2));
                 let call = AtomicCall { op, ty, operand, compare: before };
                 let size = ty.size();
-                cell.put(0, &memory_bytes(before, size))?;
+                cell.put(0, &element(ty, before))?;
                 old.fill(0)?;
                 let result = fetch.then(|| old.slice(..size));
-                let posted = post(&a, call, result, cell.at(0));
+                let posted = a.post(&operation(&call, result, cell.at(0)).context(1));
                 let after = if offered {
                     posted?;
                     a.expect_ok(1)?;
@@ -188,9 +187,9 @@ pub(super) fn atomic_query(rig: &Rig) -> Outcome {
                     before
                 };
                 a.settle(&b)?;
-                check_bytes!(cell.bytes(..size)?, memory_bytes(after, size), "memory after {what}");
+                check_bytes!(cell.bytes(..size)?, element(ty, after), "memory after {what}");
                 let fetched = if offered && fetch { before } else { 0 };
-                check_bytes!(old.bytes(..size)?, memory_bytes(fetched, size), "result of {what}");
+                check_bytes!(old.bytes(..size)?, element(ty, fetched), "result of {what}");
             }
         }
     }
@@ -205,40 +204,4 @@ fn number(ty: AtomicType, value: u8) -> u64 {
         AtomicType::F64 => f64::from(value).to_bits64(),
         _ => value.into(),
     }
-}
-
-/// The bytes of an element of `size` bytes in memory.
-fn memory_bytes(bits: u64, size: usize) -> Vec<u8> {
-    let bytes = bits.to_ne_bytes();
-    if cfg!(target_endian = "little") { bytes[..size].to_vec() } else { bytes[8 - size..].to_vec() }
-}
-
-/// Posts an atomic that is known at run time only; its context is 1.
-fn post(a: &End, call: AtomicCall, old: Option<Slice<'_>>, at: RemoteSlice) -> Result<(), Error> {
-    fn typed<'a, T: AtomicScalar>(
-        call: AtomicCall,
-        old: Option<Slice<'a>>,
-        at: RemoteSlice,
-    ) -> Op<'a> {
-        let (operand, compare) = (T::from_bits64(call.operand), T::from_bits64(call.compare));
-        match (call.op, old) {
-            (AtomicOp::CompareSwap, Some(old)) => Op::fetch_compare_swap(compare, operand, old, at),
-            (AtomicOp::CompareSwap, None) => Op::compare_swap(compare, operand, at),
-            (op, Some(old)) => Op::fetch_atomic(op, operand, old, at),
-            (op, None) => Op::atomic(op, operand, at),
-        }
-    }
-    let op = match call.ty {
-        AtomicType::U8 => typed::<u8>(call, old, at),
-        AtomicType::U16 => typed::<u16>(call, old, at),
-        AtomicType::U32 => typed::<u32>(call, old, at),
-        AtomicType::U64 => typed::<u64>(call, old, at),
-        AtomicType::I8 => typed::<i8>(call, old, at),
-        AtomicType::I16 => typed::<i16>(call, old, at),
-        AtomicType::I32 => typed::<i32>(call, old, at),
-        AtomicType::I64 => typed::<i64>(call, old, at),
-        AtomicType::F32 => typed::<f32>(call, old, at),
-        AtomicType::F64 => typed::<f64>(call, old, at),
-    };
-    a.post(&op.context(1))
 }

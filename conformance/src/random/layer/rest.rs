@@ -12,7 +12,6 @@ use fabric_async::{Connection, Error, Node};
 use super::{Flying, Layered, poll};
 use crate::check::{Failed, Outcome};
 use crate::random::program::{Local, OpSpec, What};
-use crate::random::run::PATIENCE;
 
 impl Layered<'_> {
     /// Takes what has come to one end: the end of its next operation, a message, the connection's end. Says whether
@@ -54,14 +53,8 @@ impl Layered<'_> {
             Err(Error::Disconnected(_)) => self.model.status_of_end(context),
             Err(error) => return Err(Failed::new("a reason that fits", error.to_string())),
         };
-        let kind = match spec.what {
-            What::Send => OpKind::Send,
-            What::Write(_) => OpKind::Write,
-            What::Read(_) => OpKind::Read,
-            What::Atomic { .. } => OpKind::Atomic,
-        };
         let len = if status == Status::Ok { spec.len() } else { 0 };
-        self.completed(end, context, kind, status, len, None)?;
+        self.completed(end, context, spec.kind(), status, len, None)?;
         Ok(true)
     }
 
@@ -113,7 +106,7 @@ impl Layered<'_> {
     /// As [`land`](Layered::land), of a connection that has ended, all that ever will: before this side is known to have
     /// noticed the end.
     pub(super) fn land_all(&mut self, end: usize) -> Outcome {
-        let deadline = Instant::now() + PATIENCE.mul_f64(self.bench.factor);
+        let deadline = Instant::now() + self.bench.patience();
         while !self.sides[end].over {
             self.land(end)?;
             if Instant::now() > deadline {
@@ -166,7 +159,7 @@ impl Layered<'_> {
 
     /// Takes what comes, at all ends, until nothing is missing: who waits for room at the peer waits for its application.
     fn wait_until(&mut self, missing: impl Fn(&Self) -> Option<String>) -> Outcome {
-        let deadline = Instant::now() + PATIENCE.mul_f64(self.bench.factor);
+        let deadline = Instant::now() + self.bench.patience();
         while let Some(what) = missing(self) {
             let mut any = false;
             for end in 0..self.sides.len() {

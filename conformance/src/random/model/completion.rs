@@ -39,12 +39,7 @@ impl Model {
     fn end_send(&mut self, at: usize, index: usize, done: &Completion, eyes: Eyes<'_>) -> Outcome {
         let sends = &self.ends[at].sends;
         let what = format!("e{at}, operation {index} ({})", sends[index].spec);
-        let kind = match sends[index].spec.what {
-            What::Send => OpKind::Send,
-            What::Write(_) => OpKind::Write,
-            What::Read(_) => OpKind::Read,
-            What::Atomic { .. } => OpKind::Atomic,
-        };
+        let kind = sends[index].spec.kind();
         let len = if done.is_ok() { sends[index].spec.len() } else { 0 };
         if (done.kind, done.len, done.immediate) != (kind, len, None) {
             return Err(Failed::new(format!("{what}: {kind:?} of {len} bytes"), show(done)));

@@ -75,7 +75,7 @@ impl Running<'_> {
     }
 
     fn wait_until(&mut self, end: usize, missing: impl Fn(&Self) -> Option<String>) -> Outcome {
-        let deadline = Instant::now() + PATIENCE.mul_f64(self.bench.factor);
+        let deadline = Instant::now() + self.bench.patience();
         while let Some(what) = missing(self) {
             if !self.poll(end, usize::MAX)? {
                 if Instant::now() > deadline {
@@ -131,7 +131,7 @@ impl Running<'_> {
 
     /// A fenced empty message: when it is received, all before it is done, for everybody to see.
     fn settle(&mut self, end: usize) -> Outcome {
-        let deadline = Instant::now() + PATIENCE.mul_f64(self.bench.factor);
+        let deadline = Instant::now() + self.bench.patience();
         let message = OpSpec::plain(What::Send, Local::Parts(Vec::new()));
         let message = OpSpec { fence: true, ..message };
         while self.ends[end].is_some() && !self.model.is_over(end) {
