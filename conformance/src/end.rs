@@ -247,6 +247,23 @@ impl End {
         outcome.map_err(|error| self.failed(place, "the connection to end", show(&error)))
     }
 
+    /// Expects that the peer has closed the connection; over a link that loses packets, that it is lost will do: its last
+    /// message may not be repeated when all that it had is gone.
+    ///
+    /// # Errors
+    /// If it has not within 10 s, or another reason is told.
+    #[track_caller]
+    pub fn expect_closed_by_peer(&self) -> Outcome {
+        match self.expect_disconnected()? {
+            DisconnectReason::Remote => Ok(()),
+            DisconnectReason::PeerLost if self.lossy => Ok(()),
+            other => {
+                let expected = "the connection to be closed by the peer".to_owned();
+                Err(self.failed(Location::caller(), expected, show(&other)))
+            }
+        }
+    }
+
     /// As [`Endpoint::wait_connected`]; the outcome that it takes goes into the transcript.
     ///
     /// # Errors

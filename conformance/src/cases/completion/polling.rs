@@ -142,7 +142,7 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
     const DEPTH: usize = 128;
     const RECEIVES: usize = 100;
     const SLOTS: usize = 64;
-    let total = rig.count(100_000, 1_000_000) as u64;
+    let total = rig.bulk(rig.count(100_000, 1_000_000)) as u64;
     let (a, b) = rig.pair_with(|attr| attr.send_depth = DEPTH)?;
     let target = b.buffer(SLOTS * 8)?;
     let constants = b.buffer(SLOTS * 8)?;

@@ -3,15 +3,15 @@
 use crate::prelude::*;
 
 pub(super) fn completion_order(rig: &Rig) -> Outcome {
-    const COUNT: usize = 1000;
     const AT_ONCE: usize = 64;
     const SHORT: usize = 500;
     const LONG: usize = 200_000;
+    let count = rig.bulk(1000);
     let (a, b) = rig.pair()?;
     // Operation i sends or writes the pattern from byte 8 i on, or reads it from the peer. What follows a long read
     // is done at the peer long before it.
     let mut rng = rig.rng();
-    let plan: Vec<(OpKind, usize)> = (0..COUNT)
+    let plan: Vec<(OpKind, usize)> = (0..count)
         .map(|_| match rng.below(6) {
             0 => (OpKind::Send, rng.below(SHORT)),
             1 => (OpKind::Write, rng.below(SHORT)),
@@ -21,14 +21,14 @@ pub(super) fn completion_order(rig: &Rig) -> Outcome {
             _ => (OpKind::Atomic, 8),
         })
         .collect();
-    let bytes = rig.pattern(0).bytes(LONG + 8 * COUNT);
+    let bytes = rig.pattern(0).bytes(LONG + 8 * count);
     let (source, remote) = (a.buffer(bytes.len())?, b.buffer(bytes.len())?);
     source.put(0, &bytes)?;
     remote.put(0, &bytes)?;
-    let (target, counter) = (b.buffer(COUNT * SHORT)?, b.buffer(8)?);
+    let (target, counter) = (b.buffer(count * SHORT)?, b.buffer(8)?);
     let (sink, inbox) = (a.buffer(AT_ONCE * LONG)?, b.buffer(AT_ONCE * SHORT)?);
     let mut counted = Vec::new();
-    for i in 0..COUNT + AT_ONCE {
+    for i in 0..count + AT_ONCE {
         if let Some(done) = i.checked_sub(AT_ONCE) {
             let (kind, len) = plan[done];
             let completed = a.expect_ok(done as u64)?;

@@ -57,7 +57,7 @@ pub(super) fn fan_in(rig: &Rig) -> Outcome {
     // Few, so that those of the beginning do not hide what comes then.
     const SENDS: usize = 8;
     const RECEIVES: usize = 16;
-    let measured = rig.count(ENDS * 200, ENDS * 10_000);
+    let measured = rig.bulk(rig.count(ENDS * 200, ENDS * 10_000));
     let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (SENDS, RECEIVES);
     let crowd = Crowd::new(rig, ENDS, depths)?;
     let Crowd { ends, peers } = &crowd;

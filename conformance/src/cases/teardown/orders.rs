@@ -114,7 +114,7 @@ pub(super) fn drop_orders(rig: &Rig) -> Outcome {
             side.drop_one(*which);
             side.check()?;
         }
-        check_eq!(peer.expect_disconnected()?, DisconnectReason::Remote, "after {order:?}");
+        peer.expect_closed_by_peer()?;
         peer.expect_none_for(Duration::from_millis(1))?;
         target.check_filled(.., 0)?;
         target.check_guards()?;

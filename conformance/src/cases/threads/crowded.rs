@@ -23,7 +23,7 @@ fn check_next(next: &mut [usize], seen: u64, what: &str) -> Outcome {
 pub(super) fn mt_post(rig: &Rig) -> Outcome {
     const THREADS: usize = 8;
     const RECEIVES: usize = 128;
-    let each = rig.count(500, 50_000);
+    let each = rig.bulk(rig.count(500, 50_000));
     let (a, b) = rig.pair()?;
     let sink = b.buffer(RECEIVES * 8)?;
     let target = b.buffer(THREADS * 8)?;

@@ -59,7 +59,7 @@ fn own_word(thread: usize, end: usize) -> usize {
 
 pub(super) fn mt_everything(rig: &Rig) -> Outcome {
     const RECEIVES: usize = DEPTH;
-    let each = rig.count(500, 30_000);
+    let each = rig.bulk(rig.count(500, 30_000));
     let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, RECEIVES);
     let crowd = Crowd::new(rig, ENDS, depths)?;
     let target = crowd.peers[0].buffer(8 * (1 + THREADS * OWN))?;
