@@ -5,8 +5,8 @@
 //! atomics is needed; neighbouring bytes of the word never change. [`Line`] keeps the order of a send queue:
 //! what is posted behind a loop waits here until the loop is done, then goes to the device. So the device's
 //! completions, with a loop's last leg standing for its operation, come in posting order without any sorting. In the
-//! same way a fenced operation waits here, where the device cannot be trusted with fences, until a leg of no effect
-//! says that everything before it has ended.
+//! same way an operation waits here that is fenced, where the device cannot be trusted with fences, or that the device would
+//! get wrong beside those before it, until a leg of no effect says that everything before it has ended.
 
 use std::collections::VecDeque;
 
@@ -87,8 +87,9 @@ pub trait LegDevice {
     /// Whether the device lacks this operation.
     fn lacks(&self, op: &SendOp) -> bool;
 
-    /// Whether the device itself makes fenced operations wait.
-    fn fences(&self) -> bool;
+    /// Whether an operation has to wait here until all before it has ended: a fence that the device does not keep, or what
+    /// the device would get wrong. Of no operation behind a barrier or a leg that has ended, unless it is a fence.
+    fn has_to_wait(&self, work: &SendWork<'_>) -> bool;
 
     /// Posts a leg; its answer goes to [`Line::answer`].
     fn leg(&mut self, leg: &Leg, flags: SendFlags) -> Result<()>;
@@ -151,7 +152,7 @@ impl Line {
     /// Whether an operation has to come here: while the line is idle, all others may go to the device directly.
     #[inline]
     pub fn is_for(work: &SendWork<'_>, device: &impl LegDevice) -> bool {
-        waits_here(work, device) || device.lacks(&work.op)
+        device.has_to_wait(work) || device.lacks(&work.op)
     }
 
     /// Posts an operation, behind what is here.
@@ -237,7 +238,7 @@ impl Line {
     /// # Safety
     /// As [`post`](Line::post).
     unsafe fn start(&mut self, work: &SendWork<'_>, device: &mut impl LegDevice) -> Result<()> {
-        if waits_here(work, device) {
+        if device.has_to_wait(work) {
             device.barrier()?;
             self.running = Some(Running::Fence(Waiting::copy(work)));
             return Ok(());
@@ -256,12 +257,6 @@ impl Line {
         self.running = Some(Running::Loop { token: work.token, signaled, old, cas });
         Ok(())
     }
-}
-
-/// Whether an operation has a fence that the device does not keep.
-#[inline]
-fn waits_here(work: &SendWork<'_>, device: &impl LegDevice) -> bool {
-    work.flags.contains(SendFlags::FENCE) && !device.fences()
 }
 
 impl Waiting {

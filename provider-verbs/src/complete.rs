@@ -1,5 +1,7 @@
 //! Completions that are no plain success: failures, and ends of the provider's own requests.
 
+use std::sync::atomic::Ordering;
+
 use fabric_core::{DisconnectReason, RawCompletion, Side, Status, Token};
 
 use crate::conn::{Conn, End, Foreign, State};
@@ -57,6 +59,8 @@ impl Conn {
 
     fn leg_ended(&self, state: &mut State, ended: status::Type, sink: &mut Sink<'_>) {
         let found = if ended == status::IBV_WC_SUCCESS {
+            // Nothing is under way: what was posted since waits in the line.
+            self.plain.store(false, Ordering::Relaxed);
             Ok(self.place.load_result())
         } else {
             let code = self.sent(ended);

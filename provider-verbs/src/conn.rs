@@ -104,6 +104,8 @@ pub(crate) struct Conn {
     pub(crate) tokens: Tokens,
     /// Whether posts to the send queue go through the line.
     pub(crate) waits: AtomicBool,
+    /// Whether a send or write was posted since a leg of the line ended.
+    pub(crate) plain: AtomicBool,
     dead: AtomicBool,
     /// The device was taken away: it tells nothing of what is in flight.
     mute: AtomicBool,
@@ -224,6 +226,7 @@ impl Conn {
             probe,
             tokens: Tokens::new(attr.send_depth),
             waits: AtomicBool::new(false),
+            plain: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             mute: AtomicBool::new(false),
             state: Mutex::new(state),

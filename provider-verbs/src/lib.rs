@@ -42,6 +42,7 @@
 //! | A region whose `iova` and address differ modulo the page size | is refused by both kernels. Regions use their address. |
 //! | A region that goes during a read of many packets | 6.1: in 30 of 30 tries the refusal is lost, and with `retry_cnt` 7 the reader waits in silence, until the target looks at its queue pairs' states after the deregistration and ends the connection. 6.12: none of 30. |
 //! | The same where a packet of the answer was lost | 6.1: the refusal comes in the midst of the repeated answer, and the read ends as if it had succeeded, its last bytes missing, its queue pair in error. 6.12: refused as it should. The library believes a read of several packets only if the queue pair stands. |
+//! | A send or write directly before an atomic, and packets lost | 6.1: the atomic's old value never comes, though it ends well (with 1 % lost and 5 % reordered one of some hundred). A write that is repeated is acknowledged by the number of what was executed last, the atomic, whose own answer was lost. The library holds an atomic back until the sends and writes before it have ended. |
 //! | A queue armed for solicited completions only | is not woken by failures either; libibverbs says it should be. The library arms for all. |
 //! | A request that cannot be sent (link down, no neighbour) | ends with `LOC_QP_OP_ERR`, as if it were malformed. |
 //! | After a link went down and up under a connection | 6.1 makes no new ones over it; `rping` of librdmacm cannot either. |

@@ -154,16 +154,25 @@ impl Conn {
     /// As [`EndpointOps::post_send`](fabric_core::EndpointOps::post_send).
     #[inline]
     pub(crate) unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
-        let line = Direct(self);
         // SAFETY: the caller's promise is passed on.
         unsafe {
             match work {
-                [one] if !self.waits.load(Ordering::Acquire) && !Line::is_for(one, &line) => {
+                [one] if !self.waits.load(Ordering::Acquire) && self.goes_directly(one) => {
                     self.post_chain(One::new(), std::slice::from_ref(one))
                 }
                 _ => self.post_several(work),
             }
         }
+    }
+
+    /// Whether an operation goes to the device at once, while nothing waits in the line. It is posted then.
+    #[inline]
+    fn goes_directly(&self, work: &SendWork<'_>) -> bool {
+        let directly = !Line::is_for(work, &Direct(self));
+        if directly && matches!(work.op, SendOp::Send { .. } | SendOp::Write { .. }) {
+            self.plain.store(true, Ordering::Relaxed);
+        }
+        directly
     }
 
     /// # Safety
@@ -173,7 +182,7 @@ impl Conn {
         let direct = if self.waits.load(Ordering::Acquire) {
             0
         } else {
-            work.iter().position(|one| Line::is_for(one, &Direct(self))).unwrap_or(work.len())
+            work.iter().take_while(|one| self.goes_directly(one)).count()
         };
         // SAFETY: the caller's promise is passed on.
         let posted = unsafe { self.post_direct(&work[..direct]) };
@@ -425,8 +434,13 @@ impl LegDevice for Direct<'_> {
     }
 
     #[inline]
-    fn fences(&self) -> bool {
-        !self.0.shared.quirks.fences_hang
+    fn has_to_wait(&self, work: &SendWork<'_>) -> bool {
+        let (conn, quirks) = (self.0, &self.0.shared.quirks);
+        let fenced = work.flags.contains(SendFlags::FENCE);
+        fenced && quirks.fences_hang
+            || matches!(work.op, SendOp::Atomic { .. })
+                && quirks.acks_end_atomics
+                && conn.plain.load(Ordering::Relaxed)
     }
 
     fn barrier(&mut self) -> Result<()> {
@@ -456,6 +470,9 @@ impl LegDevice for Direct<'_> {
     }
 
     unsafe fn post(&mut self, work: &SendWork<'_>) -> Result<()> {
+        if matches!(work.op, SendOp::Send { .. } | SendOp::Write { .. }) {
+            self.0.plain.store(true, Ordering::Relaxed);
+        }
         // SAFETY: the caller's promise is passed on.
         match unsafe { self.0.post_direct(std::slice::from_ref(work)) } {
             Posted { refusal: Some(error), .. } => Err(error),

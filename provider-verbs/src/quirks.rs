@@ -33,6 +33,10 @@ pub(crate) struct Quirks {
     /// A fenced request that has to be repeated, for want of a receive or because a packet was lost, waits for the reads
     /// and atomics that were sent behind it, or for itself if it is one: for ever. Fences wait in software.
     pub(crate) fences_hang: bool,
+    /// A send or write that has to be repeated is acknowledged by the number of the request that was executed last. If
+    /// that is an atomic whose answer was lost, it ends by this, without its old value. So an atomic waits in software
+    /// until the sends and writes before it have ended.
+    pub(crate) acks_end_atomics: bool,
     /// A read that is refused after part of it came, since a packet got lost, ends as if it had succeeded.
     pub(crate) refused_reads_succeed: bool,
     /// How much of `max_qp_wr` one send request can take. Hardware counts 64-byte blocks of the queue, and
@@ -48,6 +52,7 @@ const SPECIFIED: Quirks = Quirks {
     late_receives_stay: false,
     unsendable_is_local: false,
     fences_hang: false,
+    acks_end_atomics: false,
     refused_reads_succeed: false,
     send_blocks: 8,
 };
@@ -60,6 +65,7 @@ const RXE: Quirks = Quirks {
     late_receives_stay: true,
     unsendable_is_local: true,
     fences_hang: true,
+    acks_end_atomics: true,
     // In 6.12 no longer.
     refused_reads_succeed: true,
     // Each request has a slot of the largest size, and `max_qp_wr` counts slots.

@@ -22,8 +22,8 @@ impl LegDevice for Fake {
         matches!(op, SendOp::Atomic { .. })
     }
 
-    fn fences(&self) -> bool {
-        !self.no_fences
+    fn has_to_wait(&self, work: &SendWork<'_>) -> bool {
+        self.no_fences && work.flags.contains(SendFlags::FENCE)
     }
 
     fn barrier(&mut self) -> Result<()> {
