@@ -20,7 +20,11 @@ impl Conn {
             return self.fail_connect(engine, state, refusal(cause));
         }
         let socket = SockRef::from(&fd);
-        let Ok(peer) = socket.peer_addr() else { return Step::Quiet };
+        let peer = match socket.peer_addr() {
+            Ok(peer) => peer,
+            Err(error) if error.kind() == ErrorKind::NotConnected => return Step::Quiet,
+            Err(cause) => return self.fail_connect(engine, state, refusal(cause)),
+        };
         let local = socket.local_addr().ok().and_then(|addr| addr.as_socket());
         if local == peer.as_socket() {
             // The kernel chose the very port as ours and connected us to ourselves: nobody listens there.

@@ -98,6 +98,10 @@ impl Conn {
         let linked = self
             .link(&mut state, &id, greeting.probe, (responder_resources, initiator_depth))
             .and_then(|()| id.accept(&param));
+        if linked.is_err() {
+            // The peer, if it is still there, is not to wait for its own time-out.
+            let _ = id.reject(&header::reject(&No::Refused));
+        }
         state.id = Some((name, id));
         if let Err(cause) = linked {
             // Whether the peer has gone or this side cannot, only the cause tells; the event is the same.

@@ -38,7 +38,7 @@ use timers::Timers;
 /// Probes that may be on their way at a time, where they have a completion queue of their own.
 const PROBES: usize = 4096;
 /// How long an identifier stays so that the peer hears of the end although a message was lost.
-const PARTING: Duration = Duration::from_secs(2);
+const PARTING: Duration = Duration::from_secs(6);
 
 /// Whose a connection-manager event is.
 pub(crate) enum Member {

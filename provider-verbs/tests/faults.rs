@@ -1,0 +1,82 @@
+//! Verbs, and calls of librdmacm, that fail, each in turn; on a real device, and ignored without.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a test of this kind is no `#[test]` that clippy knows
+
+#[path = "../../tests/faults/mod.rs"]
+mod faults;
+
+use std::process::ExitCode;
+
+use fabric::{Catalog, Choice, Domain, Hints, Result};
+use faults::interposed;
+use libc::{c_int, c_uint, c_void, size_t, sockaddr};
+use libtest_mimic::{Arguments, Trial};
+use rdma_sys::{
+    ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr, ibv_pd, ibv_qp,
+    ibv_qp_attr, ibv_qp_init_attr, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel,
+};
+
+const NONE: c_int = -1;
+
+interposed! {
+    fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device => std::ptr::null_mut(), libc::ENOMEM;
+    fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context => std::ptr::null_mut(), libc::ENOMEM;
+    fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int => libc::EIO, 0;
+    fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd => std::ptr::null_mut(), libc::ENOMEM;
+    fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel => std::ptr::null_mut(), libc::EMFILE;
+    fn ibv_create_cq(context: *mut ibv_context, entries: c_int, name: *mut c_void, channel: *mut ibv_comp_channel, vector: c_int)
+        -> *mut ibv_cq => std::ptr::null_mut(), libc::ENOMEM;
+    fn ibv_reg_mr_iova2(pd: *mut ibv_pd, addr: *mut c_void, len: size_t, iova: u64, access: c_uint)
+        -> *mut ibv_mr => std::ptr::null_mut(), libc::ENOMEM;
+    fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp => std::ptr::null_mut(), libc::ENOMEM;
+    fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int => libc::EINVAL, 0;
+    fn ibv_query_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init: *mut ibv_qp_init_attr) -> c_int => libc::EIO, 0;
+    fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int => libc::EIO, 0, after;
+    fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int => libc::EIO, 0, after;
+    fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int => libc::EIO, 0, after;
+    fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int => libc::EIO, 0, after;
+    fn ibv_close_device(context: *mut ibv_context) -> c_int => NONE, libc::EIO, after;
+    fn rdma_create_event_channel() -> *mut rdma_event_channel => std::ptr::null_mut(), libc::ENODEV;
+    fn rdma_create_id(channel: *mut rdma_event_channel, id: *mut *mut rdma_cm_id, context: *mut c_void, space: c_uint)
+        -> c_int => NONE, libc::ENOMEM;
+    fn rdma_set_option(id: *mut rdma_cm_id, level: c_int, name: c_int, value: *mut c_void, len: size_t) -> c_int => NONE, libc::ENOSYS;
+    fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int => NONE, libc::EADDRNOTAVAIL;
+    fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int => NONE, libc::EADDRINUSE;
+    fn rdma_resolve_addr(id: *mut rdma_cm_id, from: *mut sockaddr, to: *mut sockaddr, timeout: c_int) -> c_int => NONE, libc::ENETUNREACH;
+    fn rdma_resolve_route(id: *mut rdma_cm_id, timeout: c_int) -> c_int => NONE, libc::EINVAL;
+    fn rdma_init_qp_attr(id: *mut rdma_cm_id, attr: *mut ibv_qp_attr, mask: *mut c_int) -> c_int => NONE, libc::EINVAL;
+    fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int => NONE, libc::ENOMEM;
+    fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int => NONE, libc::ENOMEM;
+    fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int => NONE, libc::ENOMEM;
+    fn rdma_establish(id: *mut rdma_cm_id) -> c_int => NONE, libc::EINVAL;
+    fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int => NONE, libc::EINVAL;
+    fn rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int => NONE, libc::EAGAIN;
+    fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int => NONE, libc::EIO, after;
+}
+
+fn open() -> Result<Domain> {
+    Catalog::builtin().open_with(&Choice::parse("verbs").unwrap(), &Hints::default())
+}
+
+fn main() -> ExitCode {
+    let missing = open().err().map(|error| error.to_string());
+    let wanted = std::env::var_os("FABRIC_TEST_DEVICE").is_some_and(|value| value == "1");
+    let ignored = missing.is_some() && !wanted;
+    let run = move || match missing {
+        Some(reason) => Err(reason.into()),
+        None => {
+            let after = [
+                "ibv_dereg_mr",
+                "ibv_destroy_qp",
+                "ibv_destroy_cq",
+                "ibv_dealloc_pd",
+                "ibv_close_device",
+                "rdma_destroy_id",
+            ];
+            faults::sweep(open, &[&after[..], &["rdma_get_cm_event"]].concat());
+            Ok(())
+        }
+    };
+    let trial = Trial::test("every_call_may_fail", run).with_ignored_flag(ignored);
+    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+}

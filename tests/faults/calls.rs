@@ -1,0 +1,100 @@
+//! Functions of C libraries that the test program defines itself: the linker takes them for the libraries' own, and they
+//! pass each call on, but for the one that is to fail.
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_void};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether anything is counted or to fail: so that other calls cost nothing, and can be made from anywhere.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+static STATE: Mutex<State> =
+    Mutex::new(State { made: BTreeMap::new(), fails: None, struck: false });
+
+struct State {
+    /// Calls so far.
+    made: BTreeMap<&'static str, usize>,
+    /// The call that is to fail.
+    fails: Option<(&'static str, usize)>,
+    struck: bool,
+}
+
+fn reset(fails: Option<(&'static str, usize)>) {
+    *STATE.lock().unwrap() = State { made: BTreeMap::new(), fails, struck: false };
+    ACTIVE.store(true, Ordering::SeqCst);
+}
+
+/// From now on calls are counted.
+pub(super) fn count() {
+    reset(None);
+}
+
+/// The calls that were made.
+pub(super) fn counted() -> BTreeMap<&'static str, usize> {
+    ACTIVE.store(false, Ordering::SeqCst);
+    std::mem::take(&mut STATE.lock().unwrap().made)
+}
+
+/// The call of this name that comes after `at` others fails.
+pub(super) fn fail(name: &'static str, at: usize) {
+    reset(Some((name, at)));
+}
+
+/// No call fails any more; says whether one did.
+pub(super) fn stop() -> bool {
+    ACTIVE.store(false, Ordering::SeqCst);
+    STATE.lock().unwrap().struck
+}
+
+/// Whether this call is the one to fail.
+pub(crate) fn strikes(name: &'static str) -> bool {
+    if !ACTIVE.load(Ordering::Relaxed) {
+        return false;
+    }
+    let Ok(mut state) = STATE.lock() else { return false };
+    let made = state.made.entry(name).or_default();
+    let at = *made;
+    *made += 1;
+    let strikes = state.fails == Some((name, at));
+    state.struck |= strikes;
+    strikes
+}
+
+/// The library's own function.
+pub(crate) fn next(name: &CStr) -> *mut c_void {
+    // SAFETY: a name that ends with a zero.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    assert!(!found.is_null(), "{name:?} is nowhere");
+    found
+}
+
+/// Defines functions of C libraries. `=> value, error`: what such a call returns when it fails, and `errno`; `after`: the
+/// library's function is called all the same, as it gives something back that would be lost.
+macro_rules! interposed {
+    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $returned:ty => $value:expr, $error:expr $(, $how:ident)?;)*) => {$(
+        /// # Safety
+        /// As of the library's.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($arg: $type),*) -> $returned {
+            type Call = unsafe extern "C" fn($($type),*) -> $returned;
+            static NEXT: std::sync::OnceLock<Call> = std::sync::OnceLock::new();
+            let next = NEXT.get_or_init(|| {
+                let name = std::ffi::CString::new(stringify!($name)).unwrap();
+                // SAFETY: the function has this type.
+                unsafe { std::mem::transmute::<*mut std::ffi::c_void, Call>($crate::faults::next(&name)) }
+            });
+            // SAFETY: the caller's promise.
+            let call = || unsafe { next($($arg),*) };
+            if $crate::faults::strikes(stringify!($name)) {
+                if false $(|| stringify!($how) == "after")? {
+                    call();
+                }
+                // SAFETY: a place of this thread's own.
+                unsafe { *libc::__errno_location() = $error };
+                return $value;
+            }
+            call()
+        }
+    )*};
+}
+pub(crate) use interposed;

@@ -1,0 +1,96 @@
+//! Every call by which a provider asks something of the system or of a C library fails once, in turn, under a program that
+//! uses all there is. The program hears of it by an error, or the provider has a way around; nothing hangs, panics or
+//! stays behind, what stands beside it goes on, and afterwards all works.
+//!
+//! A test program names the calls ([`interposed!`]), and how to open a domain, and [`sweep`] does the rest.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
+
+mod calls;
+mod play;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use fabric::{Domain, Error, Result};
+
+pub(crate) use calls::{interposed, next, strikes};
+pub(crate) use play::{Bystander, play};
+
+/// Of a call that is made often so many are tried, the first ones.
+const MOST: usize = 8;
+/// No fault may hold anybody up for longer.
+const HANGS: Duration = Duration::from_secs(15);
+
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+/// Tries every call. `quiet` names those that nobody is told of.
+pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str]) {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        hook(info);
+    }));
+    let bystander = Bystander::new(&open().unwrap());
+    // Once for what libraries keep for good, once to count.
+    play(&open).unwrap();
+    calls::count();
+    play(&open).unwrap();
+    let counted = calls::counted();
+    assert!(!counted.is_empty(), "no call was interposed");
+    let held = Held::settled();
+    for (name, count) in counted {
+        for at in 0..count.min(MOST) {
+            let start = Instant::now();
+            calls::fail(name, at);
+            let ended = play(&open);
+            let took = start.elapsed();
+            let struck = calls::stop();
+            let what = format!("{name}, call {at} of {count}");
+            println!(
+                "{what}: {}",
+                ended.as_ref().map_or_else(ToString::to_string, |()| "nothing".into())
+            );
+            assert!(took < HANGS, "{what}: took {took:.1?}");
+            // Whose number depends on the time it takes may be made less often.
+            assert!(struck || at > 0, "{what}: was not made");
+            // Whoever waits is told by who knows.
+            assert!(!matches!(ended, Err(Error::TimedOut)), "{what}: nobody was told");
+            if struck && quiet.contains(&name) {
+                assert!(ended.is_ok(), "{what}: {ended:?}");
+            }
+            assert_eq!(PANICS.load(Ordering::Relaxed), 0, "{what}: panics");
+            bystander.goes_on(&what);
+            held.is_all(&what);
+        }
+    }
+    play(&open).unwrap();
+}
+
+/// Descriptors and threads of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    descriptors: usize,
+    threads: usize,
+}
+
+impl Held {
+    fn now() -> Self {
+        let count = |what| std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count();
+        Held { descriptors: count("fd"), threads: count("task") }
+    }
+
+    /// When what goes a little later has gone.
+    fn settled() -> Self {
+        std::thread::sleep(Duration::from_millis(500));
+        Held::now()
+    }
+
+    fn is_all(&self, what: &str) {
+        let until = Instant::now() + Duration::from_secs(5);
+        while Held::now() != *self && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(Held::now(), *self, "{what}: held now, and before");
+    }
+}
