@@ -177,7 +177,10 @@ pub(crate) fn planted(
 impl Edit {
     /// The wrong text beside the right one.
     fn beside(&self, right: &str, number: u32) -> String {
-        let question = format!("fabric_core::mutant::on({number})");
+        // What is built on `fabric` knows the core by that.
+        let core =
+            if self.file.starts_with("fabric-async/") { "fabric::core" } else { "fabric_core" };
+        let question = format!("{core}::mutant::on({number})");
         if self.wrong.contains("MUTANT") {
             // Another mutant of this place may have been here before.
             return right.replacen(self.find, &self.wrong.replace("MUTANT", &question), 1);

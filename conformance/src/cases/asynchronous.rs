@@ -219,24 +219,26 @@ fn buffers_come_back(rig: &Rig) -> Outcome {
     pair.finish(rig)
 }
 
-type Job<'a> = Pin<Box<dyn Future<Output = AsyncResult<()>> + 'a>>;
+/// What comes of a job: bytes, and what each of them should be.
+type Job<'a> = Pin<Box<dyn Future<Output = AsyncResult<(Buffer, u8)>> + 'a>>;
 
-/// One of the things that can be dropped half-way. Messages carry `FILL`, and so does the leased memory.
+/// What messages carry, and what the leased memory holds; so what is placed where it should not be is seen.
+const FILL: u8 = 0xA5;
+const LEASED: u8 = 0x5A;
+
+/// One of the things that can be dropped half-way.
 fn job<'a>(conn: &'a Connection, at: fabric_async::At, kind: usize, len: usize) -> Job<'a> {
     Box::pin(async move {
         let mut buffer = conn.alloc_wait(len).await?;
-        buffer.fill(FILL);
-        match kind {
-            0 => drop(conn.send(buffer).await?),
-            1 => drop(conn.recv().await?),
-            2 => drop(conn.write(buffer, at).await?),
-            _ => drop(conn.read(buffer, at).await?),
-        }
-        Ok(())
+        buffer.fill(if kind == 2 { LEASED } else { FILL });
+        Ok(match kind {
+            0 => (conn.send(buffer).await?, FILL),
+            1 => (conn.recv().await?.buffer, FILL),
+            2 => (conn.write(buffer, at).await?, LEASED),
+            _ => (conn.read(buffer, at).await?, LEASED),
+        })
     })
 }
-
-const FILL: u8 = 0xA5;
 
 fn dropped_futures(rig: &Rig) -> Outcome {
     const LEN: usize = 2048;
@@ -246,7 +248,7 @@ fn dropped_futures(rig: &Rig) -> Outcome {
     let Some(lent) = b.lent(remote.id()) else {
         fail!("the owner to know of the lease", "it does not")
     };
-    lent.write_at(0, &[FILL; LEN])?;
+    lent.write_at(0, &[LEASED; LEN])?;
     let (mut rng, mut cx) = (rig.rng(), Context::from_waker(Waker::noop()));
     let mut jobs: Vec<Job<'_>> = Vec::new();
     for _ in 0..rig.count(1500, 200_000) {
@@ -257,7 +259,9 @@ fn dropped_futures(rig: &Rig) -> Outcome {
         for _ in 0..rng.below(3) {
             let which = rng.below(jobs.len());
             if let Poll::Ready(done) = jobs[which].as_mut().poll(&mut cx) {
-                done?;
+                let (bytes, what) = done?;
+                let whole = bytes.iter().all(|byte| *byte == what);
+                check!(whole, "a buffer to hold {what:#x} and nothing of another operation");
                 drop(jobs.swap_remove(which));
                 break;
             }
@@ -284,7 +288,7 @@ fn dropped_futures(rig: &Rig) -> Outcome {
     }
     let mut bytes = vec![0; LEN];
     lent.read_at(0, &mut bytes)?;
-    check!(bytes.iter().all(|byte| *byte == FILL), "no byte to change but by what was written");
+    check!(bytes.iter().all(|byte| *byte == LEASED), "no byte to change but by what was written");
     check_eq!(lent.get::<u64>(LEN)?, 0, "the word behind");
     drop((remote, lent));
     pair.finish(rig)

@@ -2,6 +2,7 @@
 
 mod core;
 mod handles;
+mod layer;
 mod tcp;
 mod tcp_engine;
 mod verbs;
@@ -55,8 +56,14 @@ const fn edit(file: &'static str, find: &'static str, wrong: &'static str) -> Ed
 
 /// Every mutant with its number, which starts at 1.
 pub(crate) fn all() -> impl Iterator<Item = (usize, &'static Mutant)> {
-    let tables =
-        [core::MUTANTS, handles::MUTANTS, tcp::MUTANTS, tcp_engine::MUTANTS, verbs::MUTANTS];
+    let tables = [
+        core::MUTANTS,
+        handles::MUTANTS,
+        layer::MUTANTS,
+        tcp::MUTANTS,
+        tcp_engine::MUTANTS,
+        verbs::MUTANTS,
+    ];
     tables.into_iter().flatten().enumerate().map(|(at, mutant)| (at + 1, mutant))
 }
 

@@ -1,0 +1,96 @@
+//! Mutants of the asynchronous layer, which is the same for every provider.
+
+use super::{Mutant, Runs, edit};
+
+const CARGO: &str = "fabric-async/src/cargo.rs";
+const CONTROL: &str = "fabric-async/src/lease/control.rs";
+const DRIVER: &str = "fabric-async/src/driver.rs";
+const JOURNEY: &str = "fabric-async/src/journey.rs";
+const LANE: &str = "fabric-async/src/lane.rs";
+const LINK: &str = "fabric-async/src/link.rs";
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "inbox_order",
+        about: "the last message that came is the first to be taken",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            LANE,
+            "inbox.messages.push_back(Message { buffer, immediate: completion.immediate });",
+            "inbox.messages.push_front(Message { buffer, immediate: completion.immediate });",
+        )],
+        cases: &["async.messages", "async.programs"],
+    },
+    Mutant {
+        name: "whole_buffers",
+        about: "a message is as long as the buffer it came into",
+        runs: Runs::Tcp,
+        edits: &[edit(LANE, "buffer.truncate(completion.len);", "")],
+        cases: &["async.messages"],
+    },
+    Mutant {
+        name: "fence_left_out",
+        about: "an operation does not wait for the reads before it, though it is to",
+        runs: Runs::Tcp,
+        edits: &[edit(JOURNEY, "if fence { op.fence() } else { op }", "op")],
+        cases: &["async.programs"],
+    },
+    Mutant {
+        name: "early_landing",
+        about: "the buffer of a dropped future is free at once, though its operation is under way",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            DRIVER,
+            "                place.phase = Phase::Abandoned;\n",
+            "                place.phase = Phase::Abandoned;\n                if MUTANT { std::mem::take(&mut place.cargo).land(); }\n",
+        )],
+        cases: &["async.dropped_futures"],
+    },
+    Mutant {
+        name: "never_landing",
+        about: "the buffer of a dropped future never comes back",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            DRIVER,
+            "(cargo, _) => cargo.land(),",
+            "(cargo, _) => if MUTANT { std::mem::forget(cargo) } else { cargo.land() },",
+        )],
+        cases: &["async.dropped_futures"],
+    },
+    Mutant {
+        name: "no_buffer_in_error",
+        about: "what fails keeps its buffer",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            CARGO,
+            "Cargo::One(piece) => piece.land(),",
+            "Cargo::One(piece) if MUTANT => { drop(piece.land()); Buffer::empty() }\n            Cargo::One(piece) => piece.land(),",
+        )],
+        cases: &["async.buffers_come_back"],
+    },
+    Mutant {
+        name: "no_room_told",
+        about: "who waits for room in the send queue is not told when there is some",
+        runs: Runs::Tcp,
+        edits: &[edit(DRIVER, "wakers.extend(lane.and_then(|lane| lane.room.first()));", "")],
+        cases: &["async.many_in_flight", "async.programs"],
+    },
+    Mutant {
+        name: "no_refill",
+        about: "receives are posted once, and not again when messages have come",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            LINK,
+            "want == 0 || (",
+            "want == 0 || MUTANT && !inbox.messages.is_empty() || (",
+        )],
+        cases: &["async.messages"],
+    },
+    Mutant {
+        name: "endless_lease",
+        about: "a lease does not end by its time at its owner",
+        runs: Runs::Tcp,
+        edits: &[edit(CONTROL, "granted.until <= now", "false")],
+        cases: &["async.lease_ends"],
+    },
+];
