@@ -6,6 +6,7 @@
 mod faults;
 
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use fabric::{Catalog, Choice, Domain, Hints, Result};
 use faults::interposed;
@@ -13,14 +14,14 @@ use libc::{c_int, c_uint, c_void, size_t, sockaddr};
 use libtest_mimic::{Arguments, Trial};
 use rdma_sys::{
     ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr, ibv_pd, ibv_qp,
-    ibv_qp_attr, ibv_qp_init_attr, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel,
+    ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, rdma_cm_event, rdma_cm_id,
+    rdma_conn_param, rdma_event_channel,
 };
 
 const NONE: c_int = -1;
 
 interposed! {
     fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device => std::ptr::null_mut(), libc::ENOMEM;
-    fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context => std::ptr::null_mut(), libc::ENOMEM;
     fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int => libc::EIO, 0;
     fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd => std::ptr::null_mut(), libc::ENOMEM;
     fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel => std::ptr::null_mut(), libc::EMFILE;
@@ -52,6 +53,62 @@ interposed! {
     fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int => NONE, libc::EINVAL;
     fn rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int => NONE, libc::EAGAIN;
     fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int => NONE, libc::EIO, after;
+}
+
+/// What a context is given in place of its own: libibverbs calls these through it, so there is nothing to interpose.
+macro_rules! operations {
+    ($($field:ident: $own:ident, $name:literal, ($($arg:ident: $type:ty),*), $fails:expr;)*) => {
+        $(static $own: OnceLock<unsafe extern "C" fn($($type),*) -> c_int> = OnceLock::new();)*
+
+        fn hook(context: &mut ibv_context) {
+            $(
+                unsafe extern "C" fn $field($($arg: $type),*) -> c_int {
+                    if faults::strikes($name) {
+                        return $fails;
+                    }
+                    // SAFETY: the driver's own; the caller's promise.
+                    unsafe { $own.get().unwrap()($($arg),*) }
+                }
+                if let Some(own) = context.ops.$field.replace($field) {
+                    $own.get_or_init(|| own);
+                }
+            )*
+        }
+    };
+}
+
+operations! {
+    post_send: POST_SEND, "ibv_post_send", (qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr), {
+        // SAFETY: the caller's, to be written.
+        unsafe { *bad = wr };
+        libc::ENOMEM
+    };
+    post_recv: POST_RECV, "ibv_post_recv", (qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr), {
+        // SAFETY: as above.
+        unsafe { *bad = wr };
+        libc::ENOMEM
+    };
+    req_notify_cq: REQ_NOTIFY_CQ, "ibv_req_notify_cq", (cq: *mut ibv_cq, only: c_int), libc::EIO;
+}
+
+/// # Safety
+/// As of the library's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    type Call = unsafe extern "C" fn(*mut ibv_device) -> *mut ibv_context;
+    // SAFETY: the function has this type.
+    let next: Call = unsafe { std::mem::transmute(faults::next(c"ibv_open_device")) };
+    if faults::strikes("ibv_open_device") {
+        // SAFETY: a place of this thread's own.
+        unsafe { *libc::__errno_location() = libc::ENOMEM };
+        return std::ptr::null_mut();
+    }
+    // SAFETY: the caller's promise; nobody else has what it returns.
+    unsafe {
+        let context = next(device);
+        context.as_mut().into_iter().for_each(hook);
+        context
+    }
 }
 
 fn open() -> Result<Domain> {

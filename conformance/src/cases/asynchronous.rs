@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use fabric_async::{Buffer, Connection, Error, Node, NodeBuilder, Wait, block_on};
 use futures_util::future::try_join;
 
+use super::crowd::joined;
 use super::random::agree;
 use crate::prelude::*;
 use crate::random::Fuzz;
@@ -49,6 +50,12 @@ pub(super) const CASES: &[Case] = &[
         Needs::SEND,
         "1000 sends over 16 connections wait for their receivers at the same time",
         many_in_flight,
+    ),
+    case(
+        "room_in_turn",
+        Needs::SEND,
+        "who waits for room in the send queue gets it when sends end that nobody waits for",
+        room_in_turn,
     ),
     case(
         "programs",
@@ -378,6 +385,33 @@ fn many_in_flight(rig: &Rig) -> Outcome {
         check_eq!(from.pool().metrics().in_use + to.pool().metrics().in_use, 0, "buffers in use");
         Ok(())
     })
+}
+
+fn room_in_turn(rig: &Rig) -> Outcome {
+    const DEPTH: usize = 4;
+    for wait in [Wait::Blocking, Wait::Adaptive] {
+        let settings =
+            |node: NodeBuilder| node.wait(wait).leases(false).send_depth(DEPTH).receives(2);
+        let pair = Pair::new(rig, settings)?;
+        let Pair { a, b } = &pair;
+        // More than queue and receives have room for; what is not posted at its first poll is never sent.
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..4 * DEPTH {
+            let mut send = a.send(filled(a, rig.pattern(0), 8)?);
+            let _ = Pin::new(&mut send).poll(&mut cx);
+        }
+        let last = filled(a, rig.pattern(1), 8)?;
+        thread::scope(|scope| -> Outcome {
+            let waiting = scope.spawn(|| block_on(a.send(last)));
+            thread::sleep(rig.scaled(Duration::from_millis(50)));
+            check!(!waiting.is_finished(), "{wait:?}: no room while nobody receives");
+            while *block_on(b.recv())? != *rig.pattern(1).bytes(8) {}
+            joined(waiting).map_err(|failed| failed.error)?;
+            Ok(())
+        })?;
+        pair.finish(rig)?;
+    }
+    Ok(())
 }
 
 fn programs(rig: &Rig) -> Outcome {
