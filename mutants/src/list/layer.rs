@@ -79,7 +79,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a receive that has ended still counts as posted, so none takes its place",
         runs: Runs::Tcp,
         edits: &[edit(LANE, "inbox.posted -= 1;", "")],
-        cases: &["async.messages"],
+        cases: &["async.many_in_flight"],
     },
     Mutant {
         name: "endless_lease",
