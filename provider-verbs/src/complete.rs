@@ -69,9 +69,18 @@ impl Conn {
             self.failed(state, code, &mut failed);
             Err(failed)
         };
+        let mut good = true;
+        let deliver = |completion: RawCompletion| {
+            good &= completion.status == Status::Ok;
+            sink.push(completion);
+        };
         // SAFETY: the leg was this line's, and its operation's segments stay until its completion.
-        unsafe { state.line.answer(found, &mut Direct(self), |completion| sink.push(completion)) };
+        unsafe { state.line.answer(found, &mut Direct(self), deliver) };
         self.set_waits(!state.line.is_idle());
+        if !good {
+            // Of what the device took and failed the end is known; what it did not take ends the connection as well.
+            self.end(state, End::Gone(DisconnectReason::Internal));
+        }
     }
 
     /// A probe came back, or did not.

@@ -1,4 +1,5 @@
-//! Verbs, and calls of librdmacm, that fail, each in turn; on a real device, and ignored without.
+//! Verbs, and calls of librdmacm, that fail, each in turn, and events that tell of failures; on a real device, and ignored
+//! without.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test of this kind is no `#[test]` that clippy knows
 
@@ -14,8 +15,8 @@ use libc::{c_int, c_uint, c_void, size_t, sockaddr};
 use libtest_mimic::{Arguments, Trial};
 use rdma_sys::{
     ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr, ibv_pd, ibv_qp,
-    ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, rdma_cm_event, rdma_cm_id,
-    rdma_conn_param, rdma_event_channel,
+    ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, rdma_cm_event, rdma_cm_event_type,
+    rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
 
 const NONE: c_int = -1;
@@ -51,7 +52,6 @@ interposed! {
     fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, len: u8) -> c_int => NONE, libc::ENOMEM;
     fn rdma_establish(id: *mut rdma_cm_id) -> c_int => NONE, libc::EINVAL;
     fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int => NONE, libc::EINVAL;
-    fn rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int => NONE, libc::EAGAIN;
     fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int => NONE, libc::EIO, after;
 }
 
@@ -108,6 +108,67 @@ unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_contex
         let context = next(device);
         context.as_mut().into_iter().for_each(hook);
         context
+    }
+}
+
+/// An event that could as well be another one: its name, its kind, and what becomes of it.
+type Odd = (&'static str, rdma_cm_event_type::Type, fn(&mut rdma_cm_event));
+
+/// What the connection manager, or the peer, may say instead of what it says.
+const ODD: [Odd; 8] = {
+    use rdma_cm_event_type::*;
+    [
+        ("no address", RDMA_CM_EVENT_ADDR_RESOLVED, |event| {
+            (event.event, event.status) = (RDMA_CM_EVENT_ADDR_ERROR, -libc::EHOSTUNREACH);
+        }),
+        ("no route", RDMA_CM_EVENT_ROUTE_RESOLVED, |event| {
+            (event.event, event.status) = (RDMA_CM_EVENT_ROUTE_ERROR, -libc::ETIMEDOUT);
+        }),
+        ("request without a greeting", RDMA_CM_EVENT_CONNECT_REQUEST, without_greeting),
+        ("answer without a greeting", RDMA_CM_EVENT_CONNECT_RESPONSE, without_greeting),
+        ("no answer", RDMA_CM_EVENT_CONNECT_RESPONSE, |event| {
+            (event.event, event.status) = (RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT);
+        }),
+        ("an error behind the answer", RDMA_CM_EVENT_ESTABLISHED, |event| {
+            (event.event, event.status) = (RDMA_CM_EVENT_CONNECT_ERROR, -libc::EIO);
+        }),
+        ("the end behind the answer", RDMA_CM_EVENT_ESTABLISHED, |event| {
+            event.event = RDMA_CM_EVENT_DISCONNECTED;
+        }),
+        ("rejected by nobody's program", RDMA_CM_EVENT_REJECTED, |event| event.status = 4),
+    ]
+};
+
+fn without_greeting(event: &mut rdma_cm_event) {
+    event.param.conn.private_data_len = 3;
+}
+
+/// # Safety
+/// As of the library's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn rdma_get_cm_event(
+    channel: *mut rdma_event_channel,
+    event: *mut *mut rdma_cm_event,
+) -> c_int {
+    type Call = unsafe extern "C" fn(*mut rdma_event_channel, *mut *mut rdma_cm_event) -> c_int;
+    // SAFETY: the function has this type.
+    let next: Call = unsafe { std::mem::transmute(faults::next(c"rdma_get_cm_event")) };
+    if faults::strikes("rdma_get_cm_event") {
+        // SAFETY: a place of this thread's own.
+        unsafe { *libc::__errno_location() = libc::EAGAIN };
+        return NONE;
+    }
+    // SAFETY: the caller's promise; an event that was got is the caller's until it acknowledges it.
+    unsafe {
+        let got = next(channel, event);
+        if got == 0 {
+            let event = &mut **event;
+            let kind = event.event;
+            for (_, _, change) in ODD.iter().filter(|odd| odd.1 == kind && faults::strikes(odd.0)) {
+                change(event);
+            }
+        }
+        got
     }
 }
 

@@ -39,7 +39,10 @@ impl End {
         let one = self.queue.wait_one(Some(SOON))?;
         match one.status {
             Status::Ok => Ok(one),
-            status => Err(Error::state("take a completion", format!("{status:?}"))),
+            status => {
+                assert_eq!(self.endpoint.state(), EndpointState::Dead, "behind {status:?}");
+                Err(Error::state("take a completion", format!("{status:?}")))
+            }
         }
     }
 }
