@@ -53,6 +53,26 @@ fn a_guest_that_breaks_the_protocol_loses_its_connection_and_no_more() {
 }
 
 #[test]
+fn a_request_inside_another_is_a_breach() {
+    let scene = Scene::new();
+    let (mut stream, endpoint) = scene.guest();
+    stream.write_all(&frame(Frame::Ack, 0, 0)).unwrap();
+    endpoint.wait_connected(SOON).unwrap();
+    endpoint.recv(scene.server.region.slice(64..128), 5).unwrap();
+    let before = scene.breaches();
+    let mut bytes = frame(Frame::Send { total: 16, imm: None }, 8, 0);
+    bytes.extend([0xee; 8]);
+    bytes.extend(frame(Frame::Read { from: RemoteAddr { key: 1, addr: 0 } }, 8, 1));
+    stream.write_all(&bytes).unwrap();
+    assert!(is_cut_off(&mut stream));
+    endpoint.wait_disconnected(SOON).unwrap();
+    let canceled = scene.server.wait();
+    assert_eq!((canceled.context, canceled.is_ok()), (5, false));
+    assert_eq!(scene.breaches() - before, 1);
+    scene.check();
+}
+
+#[test]
 fn guessed_keys_open_nothing() {
     let scene = Scene::new();
     for guess in 0..50u64 {

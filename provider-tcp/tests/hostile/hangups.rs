@@ -63,3 +63,24 @@ fn hanging_up_anywhere_loses_that_connection_and_leaves_nothing() {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+#[test]
+fn a_guest_that_ignores_the_end_is_not_waited_for() {
+    let scene = Scene::new();
+    let (mut stream, endpoint) = scene.guest();
+    stream.write_all(&frame(Frame::Ack, 0, 0)).unwrap();
+    endpoint.wait_connected(SOON).unwrap();
+    endpoint.disconnect();
+    // It hears of the end, and keeps its own half open.
+    stream.read_to_end(&mut Vec::new()).unwrap();
+    let deadline = Instant::now() + SOON.unwrap();
+    while !alone(&scene) {
+        assert!(Instant::now() < deadline, "{}", scene.server.domain.dump());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    while stream.write_all(&[0; 64]).is_ok() {
+        assert!(Instant::now() < deadline, "the socket is still there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    scene.check();
+}
