@@ -179,15 +179,19 @@ fn trials(rig: &Rig, values: impl Fn(AtomicType) -> Vec<u64>) -> Vec<Trial> {
             continue;
         }
         let values = values(ty);
+        let mut each = Vec::new();
         for (found, operand) in values.iter().flat_map(|x| values.iter().map(|y| (*x, *y))) {
             let compares =
                 if op == AtomicOp::CompareSwap { vec![found, found ^ 1] } else { vec![0] };
             for (compare, fetch) in compares.iter().flat_map(|x| [(*x, false), (*x, true)]) {
                 let place = rng.below(8 / ty.size()) * ty.size();
                 let call = AtomicCall { op, ty, operand, compare };
-                trials.push(Trial { call, fetch, found, place });
+                each.push(Trial { call, fetch, found, place });
             }
         }
+        rng.shuffle(&mut each);
+        each.truncate(rig.bulk(each.len()));
+        trials.extend(each);
     }
     rng.shuffle(&mut trials);
     trials
