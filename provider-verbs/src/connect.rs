@@ -11,7 +11,7 @@ use crate::conn::{Conn, End, Stage, State};
 use crate::ffi::{self, ibv_qp_attr_mask as mask, ibv_qp_state, rdma_cm_event_type as cm};
 use crate::handle::{CmEvent, CmId, ConnParam, State as QpState};
 use crate::header::{self, Greeting, No};
-use crate::listener::Offer;
+use crate::listener::{Offer, refuse};
 use crate::manager::{Member, Timer};
 use crate::{NAME, device};
 
@@ -97,11 +97,9 @@ impl Conn {
         };
         let linked = self
             .link(&mut state, &id, greeting.probe, (responder_resources, initiator_depth))
-            .and_then(|()| id.accept(&param));
-        if linked.is_err() {
+            .and_then(|()| id.accept(&param))
             // The peer, if it is still there, is not to wait for its own time-out.
-            let _ = id.reject(&header::reject(&No::Refused));
-        }
+            .inspect_err(|_| refuse(&id));
         state.id = Some((name, id));
         if let Err(cause) = linked {
             // Whether the peer has gone or this side cannot, only the cause tells; the event is the same.

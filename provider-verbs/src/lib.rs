@@ -4,7 +4,8 @@
 //! software what is left: atomics that devices lack, exact private data, time-outs, liveness, orderly ends.
 //!
 //! Files, from the contract inwards:
-//! - [`provider`], `device`, `domain`, `region`, `cq`, `listener`, `endpoint`: the contract's objects;
+//! - [`provider`], `device`, `domain`, `region`, `cq`, `listener`, `endpoint`: the contract's objects; `rejected`: what a
+//!   listener has answered;
 //! - `conn`: a queue pair and its connection; `connect`: how it comes about; `post`: from operations to work
 //!   requests; `complete` and `status`: completions that are no plain success; `doubt`: one that is, and false; `header`: private data;
 //! - [`raw`]: the way out, to libibverbs itself;
@@ -69,6 +70,7 @@ pub mod provider;
 mod quirks;
 pub mod raw;
 mod region;
+mod rejected;
 mod scratch;
 mod status;
 mod sysfs;

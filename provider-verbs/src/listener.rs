@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
 
 use fabric_core::provider::{RawRequest, RequestId};
 use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result, route};
@@ -12,6 +13,7 @@ use crate::ffi::rdma_cm_event_type as cm;
 use crate::handle::{CmEvent, CmId};
 use crate::header::{self, Greeting, No};
 use crate::manager::{Member, Shared, lock};
+use crate::rejected::Caller;
 
 /// A listening identifier.
 pub(crate) struct Door {
@@ -32,7 +34,7 @@ struct DoorState {
 pub(crate) struct Inbound {
     /// `None` once it is answered, or the peer is gone.
     offer: Mutex<Option<Offer>>,
-    peer: SocketAddr,
+    caller: Caller,
     data: Box<[u8]>,
 }
 
@@ -59,6 +61,11 @@ impl Door {
         };
         let name = id.name();
         let Some(peer) = id.peer_addr() else { return };
+        let caller = Caller { peer, queue_pair: event.queue_pair };
+        if let Some(answer) = lock(&shared.rejected).answer(Instant::now(), caller) {
+            let _ = id.reject(answer); // as before, and as likely to be heard
+            return;
+        }
         let greeting = match header::parse_request(&event.data) {
             Ok(greeting) => greeting,
             Err(why) => {
@@ -77,7 +84,7 @@ impl Door {
             return refuse(&id);
         }
         let offer = Offer { name, id, greeting, peer, local, resources };
-        let inbound = Arc::new(Inbound { offer: Mutex::new(Some(offer)), peer, data });
+        let inbound = Arc::new(Inbound { offer: Mutex::new(Some(offer)), caller, data });
         shared.add_id(name, Member::Inbound(inbound.clone()));
         state.waiting.push_back(inbound);
         drop(state);
@@ -85,7 +92,7 @@ impl Door {
     }
 }
 
-fn refuse(id: &CmId) {
+pub(crate) fn refuse(id: &CmId) {
     // If the peer is gone nobody is left to be told.
     let _ = id.reject(&header::reject(&No::Refused));
 }
@@ -93,7 +100,7 @@ fn refuse(id: &CmId) {
 impl Inbound {
     /// The peer gave up before anybody answered; on the domain's thread.
     pub(crate) fn cm_event(&self, event: &CmEvent) {
-        log::debug!("request from {}: event {}", self.peer, event.kind);
+        log::debug!("request from {}: event {}", self.caller.peer, event.kind);
         drop(self.take());
     }
 
@@ -104,8 +111,12 @@ impl Inbound {
 
     fn answer(&self, shared: &Shared, no: &No) {
         if let Some(offer) = self.take() {
+            let answer = header::reject(no);
             // If the peer is gone nobody is left to be told.
-            let _ = offer.id.reject(&header::reject(no));
+            let _ = offer.id.reject(&answer);
+            if matches!(no, No::Rejected(_)) {
+                lock(&shared.rejected).add(Instant::now(), self.caller, answer);
+            }
             shared.forget_id(offer.name);
         }
     }
@@ -155,7 +166,7 @@ impl ListenerOps for VerbsListener {
         let shared = self.shared.upgrade()?;
         let inbound = lock(&self.door.state).waiting.pop_front()?;
         let id = RequestId(shared.fresh_name());
-        let request = RawRequest { id, peer: inbound.peer, data: inbound.data.clone() };
+        let request = RawRequest { id, peer: inbound.caller.peer, data: inbound.data.clone() };
         lock(&shared.requests).insert(id, inbound);
         Some(request)
     }

@@ -40,6 +40,8 @@ pub(crate) struct CmEvent {
     pub(crate) responder_resources: u8,
     /// Reads and atomics that the peer holds for us.
     pub(crate) initiator_depth: u8,
+    /// Of a connection request: the peer's queue pair.
+    pub(crate) queue_pair: u32,
     /// Of a connection request: the identifier that was made for it.
     pub(crate) request: Option<CmId>,
 }
@@ -109,6 +111,7 @@ impl EventChannel {
             data,
             responder_resources: conn.responder_resources,
             initiator_depth: conn.initiator_depth,
+            queue_pair: conn.qp_num,
             request,
         }
     }

@@ -29,6 +29,7 @@ use crate::handle::{
 use crate::listener::{Door, Inbound};
 use crate::provider::Poor;
 use crate::quirks::Quirks;
+use crate::rejected::Rejected;
 use crate::scratch::Scratch;
 use crate::{NAME, device};
 
@@ -37,7 +38,8 @@ use timers::Timers;
 
 /// Probes that may be on their way at a time, where they have a completion queue of their own.
 const PROBES: usize = 4096;
-/// How long an identifier stays so that the peer hears of the end although a message was lost.
+/// How long an identifier stays so that the peer hears of the end although a message was lost: the kernel repeats it after
+/// some four seconds, while the identifier is there.
 const PARTING: Duration = Duration::from_secs(6);
 
 /// Whose a connection-manager event is.
@@ -68,6 +70,7 @@ pub(crate) struct Shared {
     pub(crate) events: Arc<dyn EventSink>,
     pub(crate) stats: Stats,
     pub(crate) requests: Mutex<HashMap<RequestId, Arc<Inbound>>>,
+    pub(crate) rejected: Mutex<Rejected>,
     probes: Option<Arc<Cq>>,
     names: AtomicU64,
     vectors: AtomicU32,
@@ -130,6 +133,7 @@ impl Shared {
             events,
             stats: Stats::default(),
             requests: Mutex::default(),
+            rejected: Mutex::default(),
             probes,
             names: AtomicU64::new(1),
             vectors: AtomicU32::new(0),
