@@ -5,6 +5,8 @@
 
 #[path = "../../tests/faults/mod.rs"]
 mod faults;
+#[path = "../../tests/held/mod.rs"]
+mod held;
 
 use fabric::{Catalog, Choice, Hints};
 use faults::interposed;

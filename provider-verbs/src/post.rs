@@ -169,10 +169,18 @@ impl Conn {
     #[inline]
     fn goes_directly(&self, work: &SendWork<'_>) -> bool {
         let directly = !Line::is_for(work, &Direct(self));
-        if directly && matches!(work.op, SendOp::Send { .. } | SendOp::Write { .. }) {
-            self.plain.store(true, Ordering::Relaxed);
+        if directly {
+            self.note_plain(&work.op);
         }
         directly
+    }
+
+    /// An atomic behind a send or a write may have to wait for it; see [`Direct::has_to_wait`].
+    #[inline]
+    fn note_plain(&self, op: &SendOp) {
+        if matches!(op, SendOp::Send { .. } | SendOp::Write { .. }) {
+            self.plain.store(true, Ordering::Relaxed);
+        }
     }
 
     /// # Safety
@@ -470,9 +478,7 @@ impl LegDevice for Direct<'_> {
     }
 
     unsafe fn post(&mut self, work: &SendWork<'_>) -> Result<()> {
-        if matches!(work.op, SendOp::Send { .. } | SendOp::Write { .. }) {
-            self.0.plain.store(true, Ordering::Relaxed);
-        }
+        self.0.note_plain(&work.op);
         // SAFETY: the caller's promise is passed on.
         match unsafe { self.0.post_direct(std::slice::from_ref(work)) } {
             Posted { refusal: Some(error), .. } => Err(error),

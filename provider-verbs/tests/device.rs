@@ -5,9 +5,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test of this kind is no `#[test]` that clippy knows
 
+#[path = "device/calls.rs"]
+mod calls;
 #[path = "device/discovery.rs"]
 mod discovery;
-#[path = "device/held.rs"]
+#[path = "../../tests/faults/mod.rs"]
+mod faults;
+#[path = "../../tests/held/mod.rs"]
 mod held;
 #[path = "device/inject.rs"]
 mod inject;
@@ -50,7 +54,7 @@ const fn software(name: &'static str, run: fn()) -> Case {
     Case { name, run, software: true }
 }
 
-const CASES: [Case; 20] = [
+const CASES: [Case; 21] = [
     case("a_killed_idle_peer_is_noticed", peers::killed_idle),
     case("a_killed_busy_peer_is_noticed", peers::killed_busy),
     case("a_stopped_peer_is_not_lost", peers::stopped),
@@ -65,6 +69,7 @@ const CASES: [Case; 20] = [
     case("vectors_and_relaxed_ordering", path::vectors_and_relaxed_ordering),
     case("the_way_out_leads_to_the_device", path::the_way_out_leads_to_the_device),
     case("signals_disturb_nothing", signals::disturb_nothing),
+    case("every_call_may_fail", calls::may_fail),
     software("a_port_that_is_down_is_told", discovery::a_port_that_is_down),
     software("a_file_that_may_not_be_opened_is_told", discovery::a_file_that_may_not_be_opened),
     software("little_memory_to_lock_is_told", discovery::little_memory_to_lock),

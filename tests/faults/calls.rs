@@ -69,9 +69,10 @@ pub(crate) fn next(name: &CStr) -> *mut c_void {
 }
 
 /// Defines functions of C libraries. `=> value, error`: what such a call returns when it fails, and `errno`; `after`: the
-/// library's function is called all the same, as it gives something back that would be lost.
+/// library's function is called all the same, as it gives something back that would be lost. `=> then`: an unsafe function
+/// that is given what the library returned, and the arguments, and may change what is behind them.
 macro_rules! interposed {
-    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $returned:ty => $value:expr, $error:expr $(, $how:ident)?;)*) => {$(
+    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $returned:ty => $value:expr, $error:expr $(, $how:ident)? $(=> $then:expr)?;)*) => {$(
         /// # Safety
         /// As of the library's.
         #[unsafe(no_mangle)]
@@ -93,7 +94,11 @@ macro_rules! interposed {
                 unsafe { *libc::__errno_location() = $error };
                 return $value;
             }
-            call()
+            let returned = call();
+            let _given = ($($arg,)*);
+            // SAFETY: what the library returned, and what the caller promises.
+            $(unsafe { $then(returned, _given) };)?
+            returned
         }
     )*};
 }

@@ -2,7 +2,8 @@
 //! uses all there is. The program hears of it by an error, or the provider has a way around; nothing hangs, panics or
 //! stays behind, what stands beside it goes on, and afterwards all works.
 //!
-//! A test program names the calls ([`interposed!`]), and how to open a domain, and [`sweep`] does the rest.
+//! A test program names the calls ([`interposed!`]), and how to open a domain, and [`sweep`] does the rest. It declares
+//! `held`, too.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
 
@@ -15,7 +16,9 @@ use std::time::{Duration, Instant};
 use fabric::{Domain, Error, Result};
 
 pub(crate) use calls::{interposed, next, strikes};
-pub(crate) use play::{Bystander, play};
+use play::{Bystander, play};
+
+use crate::held::Held;
 
 /// Of a call that is made often so many are tried, the first ones.
 const MOST: usize = 8;
@@ -38,7 +41,9 @@ pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str]) {
     play(&open).unwrap();
     let counted = calls::counted();
     assert!(!counted.is_empty(), "no call was interposed");
-    let held = Held::settled();
+    // What goes a little later has gone.
+    std::thread::sleep(Duration::from_millis(500));
+    let held = Held::now();
     for (name, count) in counted {
         for at in 0..count.min(MOST) {
             let start = Instant::now();
@@ -61,36 +66,8 @@ pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str]) {
             }
             assert_eq!(PANICS.load(Ordering::Relaxed), 0, "{what}: panics");
             bystander.goes_on(&what);
-            held.is_all(&what);
+            held.is_all();
         }
     }
     play(&open).unwrap();
-}
-
-/// Descriptors and threads of the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Held {
-    descriptors: usize,
-    threads: usize,
-}
-
-impl Held {
-    fn now() -> Self {
-        let count = |what| std::fs::read_dir(format!("/proc/self/{what}")).unwrap().count();
-        Held { descriptors: count("fd"), threads: count("task") }
-    }
-
-    /// When what goes a little later has gone.
-    fn settled() -> Self {
-        std::thread::sleep(Duration::from_millis(500));
-        Held::now()
-    }
-
-    fn is_all(&self, what: &str) {
-        let until = Instant::now() + Duration::from_secs(5);
-        while Held::now() != *self && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        assert_eq!(Held::now(), *self, "{what}: held now, and before");
-    }
 }

@@ -73,7 +73,7 @@ fn join(listener: &Listener, a: &Endpoint, b: &Endpoint) -> Result<()> {
 }
 
 /// The whole program. What it does arrive at is right; else it says why it did not.
-pub(crate) fn play(open: &impl Fn() -> Result<Domain>) -> Result<()> {
+pub(super) fn play(open: &impl Fn() -> Result<Domain>) -> Result<()> {
     let (a, b) = (End::new(open()?)?, End::new(open()?)?);
     let listener = b.domain.listen(address(&b.domain))?;
     join(&listener, &a.endpoint, &b.endpoint)?;
@@ -122,14 +122,14 @@ fn exchange(a: &End, b: &End) -> Result<()> {
 }
 
 /// A connection that stands beside it all.
-pub(crate) struct Bystander {
+pub(super) struct Bystander {
     ends: [Endpoint; 2],
     queue: CompletionQueue,
     region: Region,
 }
 
 impl Bystander {
-    pub(crate) fn new(domain: &Domain) -> Self {
+    pub(super) fn new(domain: &Domain) -> Self {
         let queue = domain.completion_queue(64).unwrap();
         let end = || domain.endpoint().send_depth(4).recv_depth(4).build(&queue).unwrap();
         let ends = [end(), end()];
@@ -138,7 +138,7 @@ impl Bystander {
         Bystander { ends, queue, region: domain.alloc(64, Access::ALL).unwrap() }
     }
 
-    pub(crate) fn goes_on(&self, what: &str) {
+    pub(super) fn goes_on(&self, what: &str) {
         for (from, to) in [(0, 1), (1, 0)] {
             self.ends[to].recv(&self.region, 1).unwrap();
             self.ends[from].send(&self.region, 2).unwrap();

@@ -33,9 +33,7 @@ fn a_guest_that_breaks_the_protocol_loses_its_connection_and_no_more() {
         vec![0xee; 64],
     ];
     for (i, breach) in breaches.iter().enumerate() {
-        let (mut stream, endpoint) = scene.guest();
-        stream.write_all(&frame(Frame::Ack, 0, 0)).unwrap();
-        endpoint.wait_connected(SOON).unwrap();
+        let (mut stream, endpoint) = scene.linked();
         endpoint.recv(fabric::Slices::none(), 5).err();
         let _ = scene.server.queue.poll_one();
         stream.write_all(breach).unwrap();
@@ -55,9 +53,7 @@ fn a_guest_that_breaks_the_protocol_loses_its_connection_and_no_more() {
 #[test]
 fn a_request_inside_another_is_a_breach() {
     let scene = Scene::new();
-    let (mut stream, endpoint) = scene.guest();
-    stream.write_all(&frame(Frame::Ack, 0, 0)).unwrap();
-    endpoint.wait_connected(SOON).unwrap();
+    let (mut stream, endpoint) = scene.linked();
     endpoint.recv(scene.server.region.slice(64..128), 5).unwrap();
     let before = scene.breaches();
     let mut bytes = frame(Frame::Send { total: 16, imm: None }, 8, 0);

@@ -67,9 +67,7 @@ fn hanging_up_anywhere_loses_that_connection_and_leaves_nothing() {
 #[test]
 fn a_guest_that_ignores_the_end_is_not_waited_for() {
     let scene = Scene::new();
-    let (mut stream, endpoint) = scene.guest();
-    stream.write_all(&frame(Frame::Ack, 0, 0)).unwrap();
-    endpoint.wait_connected(SOON).unwrap();
+    let (mut stream, endpoint) = scene.linked();
     endpoint.disconnect();
     // It hears of the end, and keeps its own half open.
     stream.read_to_end(&mut Vec::new()).unwrap();

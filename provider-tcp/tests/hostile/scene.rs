@@ -83,6 +83,14 @@ impl Scene {
         (stream, endpoint)
     }
 
+    /// A guest whose connection stands.
+    pub fn linked(&self) -> (TcpStream, Endpoint) {
+        let (mut stream, endpoint) = self.guest();
+        stream.write_all(&frame(Frame::Ack, 0, 0)).unwrap();
+        endpoint.wait_connected(SOON).unwrap();
+        (stream, endpoint)
+    }
+
     /// The well-behaved client still does its work.
     pub fn check(&self) {
         let remote = self.server.region.remote();

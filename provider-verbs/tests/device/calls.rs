@@ -1,28 +1,22 @@
-//! Verbs, and calls of librdmacm, that fail, each in turn, and events that tell of failures; on a real device, and ignored
-//! without.
+//! Verbs, and calls of librdmacm, that fail, each in turn, and events that tell of failures.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test of this kind is no `#[test]` that clippy knows
-
-#[path = "../../tests/faults/mod.rs"]
-mod faults;
-
-use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use fabric::{Catalog, Choice, Domain, Hints, Result};
-use faults::interposed;
 use libc::{c_int, c_uint, c_void, size_t, sockaddr};
-use libtest_mimic::{Arguments, Trial};
 use rdma_sys::{
     ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr, ibv_pd, ibv_qp,
     ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, rdma_cm_event, rdma_cm_event_type,
     rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
 
+use crate::faults::{interposed, strikes, sweep};
+use crate::rig::open_builtin;
+
 const NONE: c_int = -1;
 
 interposed! {
     fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device => std::ptr::null_mut(), libc::ENOMEM;
+    fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context => std::ptr::null_mut(), libc::ENOMEM => hook;
     fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int => libc::EIO, 0;
     fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd => std::ptr::null_mut(), libc::ENOMEM;
     fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel => std::ptr::null_mut(), libc::EMFILE;
@@ -39,6 +33,7 @@ interposed! {
     fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int => libc::EIO, 0, after;
     fn ibv_close_device(context: *mut ibv_context) -> c_int => NONE, libc::EIO, after;
     fn rdma_create_event_channel() -> *mut rdma_event_channel => std::ptr::null_mut(), libc::ENODEV;
+    fn rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int => NONE, libc::EAGAIN => may_be_odd;
     fn rdma_create_id(channel: *mut rdma_event_channel, id: *mut *mut rdma_cm_id, context: *mut c_void, space: c_uint)
         -> c_int => NONE, libc::ENOMEM;
     fn rdma_set_option(id: *mut rdma_cm_id, level: c_int, name: c_int, value: *mut c_void, len: size_t) -> c_int => NONE, libc::ENOSYS;
@@ -60,10 +55,14 @@ macro_rules! operations {
     ($($field:ident: $own:ident, $name:literal, ($($arg:ident: $type:ty),*), $fails:expr;)*) => {
         $(static $own: OnceLock<unsafe extern "C" fn($($type),*) -> c_int> = OnceLock::new();)*
 
-        fn hook(context: &mut ibv_context) {
+        /// # Safety
+        /// A context that nobody uses yet, or none.
+        unsafe fn hook(context: *mut ibv_context, _: (*mut ibv_device,)) {
+            // SAFETY: this function's own promise.
+            let Some(context) = (unsafe { context.as_mut() }) else { return };
             $(
                 unsafe extern "C" fn $field($($arg: $type),*) -> c_int {
-                    if faults::strikes($name) {
+                    if strikes($name) {
                         return $fails;
                     }
                     // SAFETY: the driver's own; the caller's promise.
@@ -89,26 +88,6 @@ operations! {
         libc::ENOMEM
     };
     req_notify_cq: REQ_NOTIFY_CQ, "ibv_req_notify_cq", (cq: *mut ibv_cq, only: c_int), libc::EIO;
-}
-
-/// # Safety
-/// As of the library's.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    type Call = unsafe extern "C" fn(*mut ibv_device) -> *mut ibv_context;
-    // SAFETY: the function has this type.
-    let next: Call = unsafe { std::mem::transmute(faults::next(c"ibv_open_device")) };
-    if faults::strikes("ibv_open_device") {
-        // SAFETY: a place of this thread's own.
-        unsafe { *libc::__errno_location() = libc::ENOMEM };
-        return std::ptr::null_mut();
-    }
-    // SAFETY: the caller's promise; nobody else has what it returns.
-    unsafe {
-        let context = next(device);
-        context.as_mut().into_iter().for_each(hook);
-        context
-    }
 }
 
 /// An event that could as well be another one: its name, its kind, and what becomes of it.
@@ -144,57 +123,27 @@ fn without_greeting(event: &mut rdma_cm_event) {
 }
 
 /// # Safety
-/// As of the library's.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn rdma_get_cm_event(
-    channel: *mut rdma_event_channel,
-    event: *mut *mut rdma_cm_event,
-) -> c_int {
-    type Call = unsafe extern "C" fn(*mut rdma_event_channel, *mut *mut rdma_cm_event) -> c_int;
-    // SAFETY: the function has this type.
-    let next: Call = unsafe { std::mem::transmute(faults::next(c"rdma_get_cm_event")) };
-    if faults::strikes("rdma_get_cm_event") {
-        // SAFETY: a place of this thread's own.
-        unsafe { *libc::__errno_location() = libc::EAGAIN };
-        return NONE;
+/// If an event was got it is the caller's, until it acknowledges it.
+unsafe fn may_be_odd(got: c_int, (_, event): (*mut rdma_event_channel, *mut *mut rdma_cm_event)) {
+    if got != 0 {
+        return;
     }
-    // SAFETY: the caller's promise; an event that was got is the caller's until it acknowledges it.
-    unsafe {
-        let got = next(channel, event);
-        if got == 0 {
-            let event = &mut **event;
-            let kind = event.event;
-            for (_, _, change) in ODD.iter().filter(|odd| odd.1 == kind && faults::strikes(odd.0)) {
-                change(event);
-            }
-        }
-        got
+    // SAFETY: this function's own promise.
+    let event = unsafe { &mut **event };
+    let kind = event.event;
+    for (_, _, change) in ODD.iter().filter(|odd| odd.1 == kind && strikes(odd.0)) {
+        change(event);
     }
 }
 
-fn open() -> Result<Domain> {
-    Catalog::builtin().open_with(&Choice::parse("verbs").unwrap(), &Hints::default())
-}
-
-fn main() -> ExitCode {
-    let missing = open().err().map(|error| error.to_string());
-    let wanted = std::env::var_os("FABRIC_TEST_DEVICE").is_some_and(|value| value == "1");
-    let ignored = missing.is_some() && !wanted;
-    let run = move || match missing {
-        Some(reason) => Err(reason.into()),
-        None => {
-            let after = [
-                "ibv_dereg_mr",
-                "ibv_destroy_qp",
-                "ibv_destroy_cq",
-                "ibv_dealloc_pd",
-                "ibv_close_device",
-                "rdma_destroy_id",
-            ];
-            faults::sweep(open, &[&after[..], &["rdma_get_cm_event"]].concat());
-            Ok(())
-        }
-    };
-    let trial = Trial::test("every_call_may_fail", run).with_ignored_flag(ignored);
-    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+pub(crate) fn may_fail() {
+    let after = [
+        "ibv_dereg_mr",
+        "ibv_destroy_qp",
+        "ibv_destroy_cq",
+        "ibv_dealloc_pd",
+        "ibv_close_device",
+        "rdma_destroy_id",
+    ];
+    sweep(open_builtin, &[&after[..], &["rdma_get_cm_event"]].concat());
 }

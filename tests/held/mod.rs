@@ -1,4 +1,6 @@
-//! What the process holds.
+//! What the process holds; for test programs that declare it.
+
+#![allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
 
 use std::fs;
 use std::time::{Duration, Instant};
