@@ -281,7 +281,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// `TimedOut` if the operations did not finish in time: then it is still connected, and can be dropped.
-    /// `NotConnected` if it is dead.
+    /// `NotConnected` if it is dead, `DeviceLost` if the device is gone.
     pub fn shutdown(&self, timeout: Duration) -> Result<()> {
         self.ops.check("shutdown")?;
         let drained = self.drain(Instant::now().checked_add(timeout));
@@ -295,7 +295,7 @@ impl Endpoint {
         let (cq, token) = (&self.send_cq, self.lock_send().lane.token);
         loop {
             if self.state() != EndpointState::Connected {
-                return Err(Error::NotConnected);
+                return Err(self.not_connected());
             }
             let flushed = self.flush();
             cq.reap();

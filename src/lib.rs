@@ -32,7 +32,7 @@
 //! let inbox = b.alloc(4096, Access::LOCAL_WRITE)?;
 //! end_b.recv(inbox.slice(..1024), 7)?;
 //!
-//! let listener = b.listen("127.0.0.1:0".parse()?)?;
+//! let listener = b.listen((b.info().addresses[0], 0).into())?;
 //! end_a.connect(listener.local_addr(), b"who I am")?;
 //! let mut request = listener.accept(timeout)?;
 //! assert_eq!(request.private_data(), b"who I am");

@@ -1,6 +1,6 @@
 //! The ten lines: a buffer, a lease of the peer's memory, a write, an atomic, a message.
 //!
-//!     cargo run -q -p fabric-async --example hello -- serve & cargo run -q -p fabric-async --example hello -- greet
+//!     cargo run -q -p fabric-async --example hello -- serve & sleep 1; cargo run -q -p fabric-async --example hello -- greet
 
 use std::time::Duration;
 
@@ -9,18 +9,20 @@ use fabric_async::{Connection, Error, Listener};
 
 /// Greet another process through its own memory.
 #[derive(Parser)]
-#[command(after_help = "FABRIC_PROVIDER chooses the provider: tcp, verbs, verbs:mlx5_0.")]
+#[command(
+    after_help = "FABRIC_PROVIDER chooses the provider: tcp, verbs, verbs:mlx5_0. Over verbs --at is an address of the device."
+)]
 enum Args {
     /// Wait for one greeting.
     Serve {
         /// Where to listen.
-        #[arg(long, default_value = "127.0.0.1:7472")]
+        #[arg(long, default_value = "127.0.0.1:7476")]
         at: String,
     },
     /// Greet.
     Greet {
         /// Where the other process listens.
-        #[arg(long, default_value = "127.0.0.1:7472")]
+        #[arg(long, default_value = "127.0.0.1:7476")]
         at: String,
     },
 }

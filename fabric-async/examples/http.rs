@@ -1,6 +1,6 @@
 //! HTTP by hyper, which knows nothing of fabrics, over connections as streams.
 //!
-//!     cargo run -q -p fabric-async --example http -- serve & cargo run -q -p fabric-async --example http -- get /hello
+//!     cargo run -q -p fabric-async --example http -- serve & sleep 1; cargo run -q -p fabric-async --example http -- get /hello
 //!
 //! `load` makes many requests and tells how many a second. `proxy` lets every HTTP client in: it takes connections over
 //! TCP, and passes each on over a fabric. With `--plain`, on both sides, the same over tokio's TCP.
@@ -21,10 +21,12 @@ type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// HTTP over a fabric.
 #[derive(Parser)]
-#[command(after_help = "FABRIC_PROVIDER chooses the provider: tcp, verbs, verbs:mlx5_0.")]
+#[command(
+    after_help = "FABRIC_PROVIDER chooses the provider: tcp, verbs, verbs:mlx5_0. Over verbs --at is an address of the device."
+)]
 struct Args {
     /// Where the server listens.
-    #[arg(long, global = true, default_value = "127.0.0.1:7474")]
+    #[arg(long, global = true, default_value = "127.0.0.1:7478")]
     at: String,
     /// Over tokio's TCP, to compare.
     #[arg(long, global = true)]

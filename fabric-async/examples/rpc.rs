@@ -1,10 +1,10 @@
 //! Calls with bulk data: requests and answers are messages, the data goes by one-sided writes into leased memory.
 //!
-//!     cargo run -q -p fabric-async --example rpc -- serve & cargo run -q -p fabric-async --example rpc -- sum Cargo.lock
+//!     cargo run -q -p fabric-async --example rpc -- serve & sleep 1; cargo run -q -p fabric-async --example rpc -- sum Cargo.lock
 //!
 //! The server computes check sums (CRC-32). A client leases memory of the server, writes a piece of a file there while the
-//! server is busy with the piece before, and sends which lease it is. The server never copies the data and never waits
-//! for it.
+//! server is busy with the piece before, and sends which lease it is. The server waits for no data, and copies
+//! it once, for a peer that writes where it should not must not change what is being summed.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,18 +19,20 @@ const TIME: Duration = Duration::from_secs(30);
 
 /// Have another process compute check sums of files.
 #[derive(Parser)]
-#[command(after_help = "FABRIC_PROVIDER chooses the provider: tcp, verbs, verbs:mlx5_0.")]
+#[command(
+    after_help = "FABRIC_PROVIDER chooses the provider: tcp, verbs, verbs:mlx5_0. Over verbs --at is an address of the device."
+)]
 enum Args {
     /// Serve clients until killed.
     Serve {
         /// Where to listen.
-        #[arg(long, default_value = "127.0.0.1:7473")]
+        #[arg(long, default_value = "127.0.0.1:7477")]
         at: String,
     },
     /// Print the check sums of files, as the server computes them.
     Sum {
         /// Where the server listens.
-        #[arg(long, default_value = "127.0.0.1:7473")]
+        #[arg(long, default_value = "127.0.0.1:7477")]
         at: String,
         /// The files.
         #[arg(required = true)]

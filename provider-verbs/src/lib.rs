@@ -10,7 +10,8 @@
 //!   requests; `complete` and `status`: completions that are no plain success; `doubt`: one that is, and false; `header`: private data;
 //! - [`raw`]: the way out, to libibverbs itself;
 //! - `manager`: what a domain's objects share, and its thread; `scratch`: registered memory of its own;
-//! - `sysfs`, `quirks`: what libibverbs does not tell, and where drivers depart from the specification;
+//! - `sysfs`, `path`, `loaded`, `quirks`: what libibverbs does not tell, the settings of a connection's path, what is loaded
+//!   here, and where drivers depart from the specification;
 //! - `handle`: libibverbs objects as values; `ffi`: the only file that names `rdma_sys`.
 //!
 //! # Registered memory
@@ -31,8 +32,8 @@
 //!
 //! # Soft-RoCE, as it was seen to behave
 //!
-//! Seen in Debian's kernels 6.1.192 and 6.12.117, with the provider's own requests. What the provider does about each
-//! is in `quirks.rs`, beside the reason.
+//! Seen in Debian's kernels 6.1.192 and 6.12.117, with the provider's own requests. Where the provider takes
+//! another way on such a device, the switch and its reason are in `quirks.rs`; what is right on every device it always does.
 //!
 //! | what | seen |
 //! |---|---|

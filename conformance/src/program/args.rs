@@ -237,4 +237,4 @@ Examples:
   FABRIC_PROVIDER=tcp:eth0 fabric-conformance          on this device
 
 Exit status: 0 all passed; 1 something failed; 2 usage error, or nothing ran.
-RUST_LOG=fabric=debug shows what the library logs.";
+RUST_LOG=fabric=debug,provider_tcp=debug,provider_verbs=debug shows what the library logs.";

@@ -67,7 +67,7 @@ struct What {
         help_heading = "What"
     )]
     size: Vec<String>,
-    /// Operations under way at a time [default: 128].
+    /// Operations under way at a time [default: 128; latency takes 1 only].
     #[arg(long, value_name = "N", conflicts_with = "serve", help_heading = "What")]
     depth: Option<usize>,
     /// Operations that are posted at a time [default: 1].
