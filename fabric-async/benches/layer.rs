@@ -1,7 +1,8 @@
 //! What the asynchronous layer costs over the poll API, side by side in one run.
 //!
-//! `cargo bench -p fabric-async --bench layer`. Both ends are on one queue, and one thread, of this process: so the
-//! figures hold on a busy machine too. `FABRIC_PROVIDER` chooses the provider; set `FABRIC_BENCH_ADDRESS` if that is not reached by 127.0.0.1. Each line is the median of
+//! `cargo bench -p fabric-async --bench layer`. The ping-pong has a thread for each end, and wants a processor for each. In the
+//! other lines both ends are on one queue, and one thread, of this process: so they hold on a busy machine too, and
+//! show all that a message costs at both ends. `FABRIC_PROVIDER` chooses the provider; set `FABRIC_BENCH_ADDRESS` if that is not reached by 127.0.0.1. Each line is the median of
 //! many short rounds in which the two take turns, since machines have moods; what is more or less is the median of what it is
 //! in each round, with its 95 % interval.
 
@@ -124,12 +125,41 @@ fn poll_writes(a: &Ends) -> f64 {
 /// Both ends, on one node.
 fn async_pair(wait: Wait) -> (Connection, Connection) {
     let node = Node::builder().wait(wait).leases(false).build().unwrap();
-    let listener = block_on(node.listen(address())).unwrap();
+    connect(&node, &node)
+}
+
+fn connect(from: &Node, to: &Node) -> (Connection, Connection) {
+    let listener = block_on(to.listen(address())).unwrap();
     let to = listener.local_addr();
     std::thread::scope(|scope| {
         let accepting = scope.spawn(|| block_on(listener.accept()).unwrap());
-        (block_on(node.connect(to)).unwrap(), accepting.join().unwrap())
+        (block_on(from.connect(to)).unwrap(), accepting.join().unwrap())
     })
+}
+
+async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut left, mut right) = (None, None);
+    poll_fn(|cx| {
+        if left.is_none()
+            && let Poll::Ready(done) = a.as_mut().poll(cx)
+        {
+            left = Some(done);
+        }
+        if right.is_none()
+            && let Poll::Ready(done) = b.as_mut().poll(cx)
+        {
+            right = Some(done);
+        }
+        match (left.take(), right.take()) {
+            (Some(one), Some(other)) => Poll::Ready((one, other)),
+            (one, other) => {
+                (left, right) = (one, other);
+                Poll::Pending
+            }
+        }
+    })
+    .await
 }
 
 /// Microseconds of one way: until the receiver has the message, and the sender knows.
@@ -142,23 +172,8 @@ fn async_pings(a: &Connection, b: &Connection) -> f64 {
                 start = Instant::now();
             }
             let (from, to) = if way % 2 == 0 { (a, b) } else { (b, a) };
-            let mut send = pin!(from.send(buffer));
-            let (mut sent, mut received) = (None, None);
-            let mut recv = pin!(to.recv());
-            poll_fn(|cx| {
-                if sent.is_none()
-                    && let Poll::Ready(done) = send.as_mut().poll(cx)
-                {
-                    sent = Some(done.unwrap());
-                }
-                if received.is_none()
-                    && let Poll::Ready(done) = recv.as_mut().poll(cx)
-                {
-                    received = Some(done.unwrap());
-                }
-                if sent.is_some() && received.is_some() { Poll::Ready(()) } else { Poll::Pending }
-            })
-            .await;
+            let (sent, received) = both(from.send(buffer), to.recv()).await;
+            received.unwrap();
             buffer = sent.unwrap();
         }
         start.elapsed().as_secs_f64() * 1e6 / PINGS as f64 / 2.0
@@ -188,6 +203,113 @@ fn async_writes(a: &Connection, to: RemoteRegion) -> f64 {
     })
 }
 
+// ----------------------------------------------------------------------------------------- ping-pong
+
+/// One side of a ping-pong by the poll API, with as many receives posted ahead as the layer has.
+struct Side {
+    end: Endpoint,
+    queue: CompletionQueue,
+    region: Region,
+}
+
+impl Side {
+    fn pair() -> (Side, Side) {
+        let side = || {
+            let domain = Domain::open(&Hints::default()).unwrap();
+            let queue = domain.completion_queue(1024).unwrap();
+            let end = domain.endpoint().build(&queue).unwrap();
+            let region = domain.alloc(128, Access::LOCAL_WRITE).unwrap();
+            (0..16).for_each(|_| end.recv(region.slice(64..128), 2).unwrap());
+            (domain, Side { end, queue, region })
+        };
+        let ((_, a), (domain, b)) = (side(), side());
+        let listener = domain.listen(address()).unwrap();
+        a.end.connect(listener.local_addr(), b"").unwrap();
+        listener.accept(None).unwrap().accept(&b.end, b"").unwrap();
+        for side in [&a, &b] {
+            side.end.wait_connected(None).unwrap();
+        }
+        (a, b)
+    }
+
+    /// Answers or asks, so many times; gives microseconds of half a round trip.
+    fn play(&self, asks: bool) -> f64 {
+        let mut out = [Completion::default(); 64];
+        let mut start = Instant::now();
+        let (mut sent, mut received) = (0, 0);
+        for way in 0..WARM_UP + PINGS {
+            if way == WARM_UP {
+                start = Instant::now();
+            }
+            if asks {
+                self.end.send(self.region.slice(..64), 1).unwrap();
+            }
+            while received <= way || (asks && sent < way) {
+                let count = self.queue.poll(&mut out).unwrap();
+                for completion in &out[..count] {
+                    assert!(completion.is_ok());
+                    if completion.context == 1 { sent += 1 } else { received += 1 }
+                }
+            }
+            self.end.recv(self.region.slice(64..128), 2).unwrap();
+            if !asks {
+                self.end.send(self.region.slice(..64), 1).unwrap();
+            }
+        }
+        let took = start.elapsed().as_secs_f64() * 1e6 / PINGS as f64 / 2.0;
+        while sent < WARM_UP + PINGS {
+            sent += self.queue.poll(&mut out).unwrap();
+        }
+        took
+    }
+}
+
+/// The same through the layer.
+fn async_play(conn: &Connection, asks: bool) -> f64 {
+    block_on(async {
+        let mut start = Instant::now();
+        let mut buffer = Some(conn.alloc(64).unwrap());
+        for way in 0..WARM_UP + PINGS {
+            if way == WARM_UP {
+                start = Instant::now();
+            }
+            if asks {
+                let (sent, received) = both(conn.send(buffer.take().unwrap()), conn.recv()).await;
+                received.unwrap();
+                buffer = Some(sent.unwrap());
+            } else {
+                let message = conn.recv().await.unwrap();
+                buffer = Some(conn.send(message.buffer).await.unwrap());
+            }
+        }
+        start.elapsed().as_secs_f64() * 1e6 / PINGS as f64 / 2.0
+    })
+}
+
+/// Both ends, on a node each.
+fn two_nodes() -> (Connection, Connection) {
+    let node = || Node::builder().wait(Wait::Busy).leases(false).build().unwrap();
+    let (a, b) = (node(), node());
+    connect(&a, &b)
+}
+
+/// The two take turns in asking; another thread answers both.
+fn ping_pong() {
+    let ((ask, answer), (near, far)) = (Side::pair(), two_nodes());
+    let (polls, asyncs, (more, from, to)) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..ROUNDS {
+                answer.play(false);
+                async_play(&far, false);
+            }
+        });
+        turns(ROUNDS, || ask.play(true), || async_play(&near, true), |polls, asyncs| asyncs - polls)
+    });
+    println!(
+        "64 B ping-pong, half a round trip: poll API {polls:.2} us, Busy {asyncs:.2} us ({more:+.2}; {from:+.2} to {to:+.2})"
+    );
+}
+
 // ------------------------------------------------------------------------------------------- buffers
 
 fn nanos(times: usize, mut step: impl FnMut()) -> f64 {
@@ -200,12 +322,13 @@ fn nanos(times: usize, mut step: impl FnMut()) -> f64 {
 fn main() {
     let ends = Ends::new();
     println!("over {}", Node::shared().unwrap().domain().provider());
+    ping_pong();
     for wait in [Wait::Busy, Wait::Adaptive, Wait::Blocking] {
         let (a, b) = async_pair(wait);
         let (polls, asyncs, (more, from, to)) =
             turns(ROUNDS, || ends.pings(), || async_pings(&a, &b), |polls, asyncs| asyncs - polls);
         println!(
-            "64 B one way: poll API {polls:.2} us, {wait:?} {asyncs:.2} us ({more:+.2}; {from:+.2} to {to:+.2})"
+            "64 B one way, both ends on one thread: poll API {polls:.2} us, {wait:?} {asyncs:.2} us ({more:+.2}; {from:+.2} to {to:+.2})"
         );
     }
     let (a, b) = async_pair(Wait::Busy);

@@ -157,6 +157,9 @@ impl Driver {
     fn complete(&self, completion: &Completion, wakers: &mut Wakers) {
         let number = completion.context as u32;
         let Some(mut place) = self.table.lock(number) else { return };
+        if let Cargo::Receive(_) = place.cargo {
+            return Self::received(place, number, completion, wakers);
+        }
         let lane = place.lane.take();
         let lease = place.lease.take();
         match place.phase {
@@ -170,17 +173,27 @@ impl Driver {
                 drop(place);
                 unasked.into_iter().for_each(Cargo::land);
             }
-            Phase::Abandoned => match (self.take_out(number, place).1, &lane) {
-                (Cargo::Receive(piece), Some(lane)) => {
-                    lane.arrived(completion, piece.land(), wakers);
-                    return;
-                }
-                (cargo, _) => cargo.land(),
-            },
+            Phase::Abandoned => self.take_out(number, place).1.land(),
         }
         // Perhaps its last reference: then it goes back.
         drop(lease);
         wakers.extend(lane.and_then(|lane| lane.room.first()));
+    }
+
+    /// Ends a receive. Its place stays the connection's, for the next one.
+    #[inline]
+    fn received(
+        mut place: MutexGuard<'_, Place>,
+        number: u32,
+        completion: &Completion,
+        wakers: &mut Wakers,
+    ) {
+        place.phase = Phase::Vacant;
+        let cargo = std::mem::take(&mut place.cargo);
+        let (Cargo::Receive(piece), Some(lane)) = (cargo, &place.lane) else { return };
+        let unused = lane.arrived(completion, number, piece.land(), wakers);
+        drop(place);
+        drop(unused);
     }
 
     /// Waits until `look` finds something. `look` is given a waker when it is to be told; without one it must not rely
@@ -465,6 +478,13 @@ impl Driver {
                 cargo.land();
             }
             Phase::Vacant | Phase::Unburdened | Phase::Abandoned => {}
+        }
+    }
+
+    /// Gives back the place that receives of a connection had, which is gone.
+    pub(crate) fn retire(&self, number: u32) {
+        if let Some(place) = self.table.lock(number) {
+            self.take_out(number, place);
         }
     }
 

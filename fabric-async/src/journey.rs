@@ -58,13 +58,17 @@ impl<W: Work> Journey<W> {
     where
         W::Output: Unpin,
     {
+        let mut fresh = matches!(self.stage, Stage::Ready(..));
         ready!(self.poll_posted(cx));
         let Stage::Flying(number) = self.stage else {
             return self.failed().map_or(Poll::Pending, Poll::Ready);
         };
         let Journey { link, asleep, .. } = self;
         let driver = &link.node.driver;
-        let look = |waker: Option<&_>| driver.take(number, waker);
+        let look = |waker: Option<&_>| match std::mem::take(&mut fresh) {
+            true if waker.is_none() => None, // posted this moment
+            _ => driver.take(number, waker),
+        };
         let Poll::Ready((completion, cargo)) = driver.wait(asleep, cx, look, || link.node.watch())
         else {
             return self.poll_refused(number);

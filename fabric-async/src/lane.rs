@@ -87,6 +87,8 @@ pub(crate) struct Inbox {
     pub(crate) notifications: VecDeque<Notification>,
     /// Receives that are posted.
     pub(crate) posted: usize,
+    /// Places of the table that receives had, for the next ones.
+    pub(crate) idle: Vec<u32>,
 }
 
 /// Where the connection stands, as events told.
@@ -107,42 +109,48 @@ impl Lane {
         lock(&self.life)
     }
 
-    /// A receive has ended; adds whom to wake.
+    /// The receive at a place of the table has ended; adds whom to wake. What is not a message comes back.
+    #[inline]
     pub(crate) fn arrived(
         &self,
         completion: &Completion,
+        place: u32,
         mut buffer: Buffer,
         wakers: &mut impl Extend<Waker>,
-    ) {
+    ) -> Option<Buffer> {
         let mut inbox = self.inbox();
         inbox.posted -= 1;
+        inbox.idle.push(place);
         match completion.kind {
             _ if !completion.is_ok() => {
                 // The connection has ended. The last receive tells: until then messages may come that arrived before.
                 let last = inbox.posted == 0;
                 drop(inbox);
-                drop(buffer);
                 if last {
                     self.all(wakers);
                 }
+                Some(buffer)
             }
             OpKind::RecvWrite => {
                 let (immediate, len) = (completion.immediate.unwrap_or(0), completion.len);
                 inbox.notifications.push_back(Notification { immediate, len });
                 let last = inbox.posted == 0;
                 drop(inbox);
-                drop(buffer);
                 wakers.extend(self.watchers.first());
                 if last {
                     // Nobody may be waiting for notifications; who waits for messages needs receives too.
                     wakers.extend(self.receivers.first());
                 }
+                Some(buffer)
             }
             _ => {
                 buffer.truncate(completion.len);
                 inbox.messages.push_back(Message { buffer, immediate: completion.immediate });
-                drop(inbox);
-                wakers.extend(self.receivers.first());
+                // Who joins the line locks the inbox afterwards.
+                if !self.receivers.is_empty() {
+                    wakers.extend(self.receivers.first());
+                }
+                None
             }
         }
     }

@@ -8,13 +8,20 @@ use smallvec::SmallVec;
 use crate::cargo::{Cargo, Piece};
 use crate::error::{Error, Result};
 use crate::hello::Hello;
-use crate::lane::Lane;
+use crate::lane::{Inbox, Lane};
 use crate::lease::{At, Control};
 use crate::node::NodeInner;
 use crate::ops::Phase;
 
 /// Receives that are posted in one call.
 const BATCH: usize = 16;
+
+/// Receives that are to be posted.
+pub(crate) struct Missing {
+    count: usize,
+    /// Places of the table that earlier receives of the connection had.
+    places: SmallVec<[u32; BATCH]>,
+}
 
 pub(crate) struct Link {
     // Declared first: quiet before anything else goes.
@@ -29,12 +36,16 @@ pub(crate) struct Link {
     _sweep: Sweep,
 }
 
-/// Takes the completions that dropping an endpoint leaves, so that its buffers return at once.
-struct Sweep(Arc<NodeInner>);
+/// Takes the completions that dropping an endpoint leaves, so that its buffers return at once, and gives back the places
+/// that its receives had.
+struct Sweep(Arc<NodeInner>, Arc<Lane>);
 
 impl Drop for Sweep {
     fn drop(&mut self) {
-        self.0.driver.sweep();
+        let driver = &self.0.driver;
+        driver.sweep();
+        let idle = std::mem::take(&mut self.1.inbox().idle);
+        idle.into_iter().for_each(|number| driver.retire(number));
     }
 }
 
@@ -58,12 +69,12 @@ impl Link {
         node.enroll(endpoint.id(), &lane);
         let link = Link {
             endpoint,
+            _sweep: Sweep(node.clone(), lane.clone()),
             lane,
             node: node.clone(),
             settings,
             peer: OnceLock::new(),
             control: OnceLock::new(),
-            _sweep: Sweep(node.clone()),
         };
         link.refill()?;
         Ok(Arc::new(link))
@@ -127,43 +138,59 @@ impl Link {
     /// # Errors
     /// The pool's, if not a single receive is posted.
     pub(crate) fn refill(&self) -> Result<()> {
-        let LinkSettings { receives, max_message, notifications } = self.settings;
-        loop {
-            let mut inbox = self.lane.inbox();
-            // Each receive that is posted may become a message, or a notification; so few enough that both have room.
-            let unread = inbox.messages.len();
-            let room = notifications.saturating_sub(inbox.notifications.len());
-            let posted = inbox.posted;
-            let want = receives.saturating_sub(posted + unread).min(room.saturating_sub(posted));
-            let want = want.min(BATCH);
-            // Not one by one, unless that is all there are.
-            if want == 0 || (posted > receives / 2 && want < receives / 4) {
-                return Ok(());
-            }
-            inbox.posted += want;
-            drop(inbox);
-            let done = self.post_receives(want, max_message);
-            let short = want - *done.as_ref().unwrap_or_else(|(count, _)| count);
-            if short > 0 {
-                let mut inbox = self.lane.inbox();
-                inbox.posted -= short;
-                let none = inbox.posted == 0 && inbox.messages.is_empty();
-                return match done {
-                    Err((_, error)) if none => Err(error),
-                    _ => Ok(()),
-                };
-            }
-        }
+        let missing = self.missing(&mut self.lane.inbox());
+        self.post_missing(missing)
     }
 
-    /// Posts some receives in one call; says how many if not all were.
-    fn post_receives(&self, count: usize, len: usize) -> Result<usize, (usize, Error)> {
-        let table = &self.node.driver.table;
+    /// The next receives that should be posted, which from now on count as posted.
+    #[inline]
+    pub(crate) fn missing(&self, inbox: &mut Inbox) -> Option<Missing> {
+        let LinkSettings { receives, notifications, .. } = self.settings;
+        // Each receive that is posted may become a message, or a notification; so few enough that both have room.
+        let unread = inbox.messages.len();
+        let room = notifications.saturating_sub(inbox.notifications.len());
+        let posted = inbox.posted;
+        let want = receives.saturating_sub(posted + unread).min(room.saturating_sub(posted));
+        let count = want.min(BATCH);
+        // Not one by one, unless that is all there are.
+        if count == 0 || (posted > receives / 2 && count < receives / 4) {
+            return None;
+        }
+        inbox.posted += count;
+        let kept = inbox.idle.len().saturating_sub(count);
+        Some(Missing { count, places: inbox.idle.drain(kept..).collect() })
+    }
+
+    /// Posts those receives, and what is missing then.
+    ///
+    /// # Errors
+    /// As of [`refill`](Link::refill).
+    pub(crate) fn post_missing(&self, mut missing: Option<Missing>) -> Result<()> {
+        while let Some(Missing { count, places }) = missing {
+            let done = self.post_receives(count, places);
+            let mut inbox = self.lane.inbox();
+            if let Err((posted, error)) = done {
+                inbox.posted -= count - posted;
+                let none = inbox.posted == 0 && inbox.messages.is_empty();
+                return if none { Err(error) } else { Ok(()) };
+            }
+            missing = self.missing(&mut inbox);
+        }
+        Ok(())
+    }
+
+    /// Posts some receives in one call, first at those places; says how many if not all were.
+    fn post_receives(
+        &self,
+        count: usize,
+        mut idle: SmallVec<[u32; BATCH]>,
+    ) -> Result<(), (usize, Error)> {
+        let (table, len) = (&self.node.driver.table, self.settings.max_message);
         let mut places: SmallVec<[_; BATCH]> = SmallVec::new();
         let mut failure = None;
         for _ in 0..count {
             let begun = self.node.pool.alloc(len).and_then(|buffer| {
-                let number = table.begin()?;
+                let number = idle.pop().map_or_else(|| table.begin(), Ok)?;
                 Ok((buffer, number))
             });
             match begun {
@@ -203,18 +230,18 @@ impl Link {
         for (index, (number, mut place)) in places.into_iter().enumerate() {
             if index < posted {
                 place.phase = Phase::Abandoned;
-                place.lane = Some(self.lane.clone());
+                place.lane.get_or_insert_with(|| self.lane.clone());
             } else {
                 let cargo = std::mem::take(&mut place.cargo);
                 drop(place);
                 cargo.land();
-                table.end(number);
+                idle.push(number);
             }
         }
-        match failure {
-            Some(error) if posted < count => Err((posted, error)),
-            _ => Ok(posted),
+        if !idle.is_empty() {
+            self.lane.inbox().idle.extend(idle);
         }
+        failure.map_or(Ok(()), |error| Err((posted, error)))
     }
 }
 

@@ -98,10 +98,11 @@ impl<A: Arrives> Arrival<A> {
             let mut inbox = lane.inbox();
             let found = A::take(&mut inbox);
             let dry = inbox.posted <= link.settings.receives / 2;
+            let missing = if found.is_some() { link.missing(&mut inbox) } else { None };
             drop(inbox);
             if let Some(found) = found {
                 // Room for the next one. That there is no memory for it is told when nothing is left to arrive.
-                let _ = link.refill();
+                let _ = link.post_missing(missing);
                 return Some(Ok(found));
             }
             if !dry {
