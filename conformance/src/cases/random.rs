@@ -28,6 +28,7 @@ const REGRESSIONS: &[(&str, &str)] = &[
     regression!("fenced_send_before_read"),
     regression!("fenced_read_behind_send"),
     regression!("write_behind_read_of_closing_region"),
+    regression!("atomics_that_meet_a_write"),
 ];
 
 fn regressions(rig: &Rig) -> Outcome {

@@ -260,15 +260,20 @@ impl Bytes {
                 candidates.push(Candidate { effect, shift });
             }
             for met in met {
-                let quiet = self.effects[met].public.is_some();
-                if let Value::Word(word) = &mut self.effects[met].value {
-                    word.undefined |= !quiet;
-                }
+                self.meet(met);
             }
             self.show(effect, run, shift);
             at += run.len;
         }
         self.effects[effect].places.extend_from_slice(places);
+    }
+
+    /// Plain writes meet an effect. If that is of atomics under way, what those leave is not defined.
+    fn meet(&mut self, effect: EffectId) {
+        let quiet = self.effects[effect].public.is_some();
+        if let Value::Word(word) = &mut self.effects[effect].value {
+            word.undefined |= !quiet;
+        }
     }
 
     /// Whoever takes bytes from there can find the effect.
@@ -421,6 +426,10 @@ impl Bytes {
         self.effects[effect].places.push(run);
         self.split(&run);
         let shift = -(run.start as isize);
+        // Atomics that began from a write which this one meets: what they find is no longer known either.
+        for one in candidates.iter().flatten() {
+            self.meet(one.effect);
+        }
         for (_, (_, candidates)) in self.memories[run.memory].range_mut(run.start..run.end()) {
             if alone {
                 candidates.clear();
