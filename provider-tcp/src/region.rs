@@ -4,7 +4,7 @@
 //! when that has returned, no copy is under way and none will begin.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError};
 
 use fabric_core::{Access, Error, RegistrationOps, Result, memory};
 
@@ -32,6 +32,16 @@ impl Entry {
     /// Leave to copy, unless the region is closed.
     pub(crate) fn enter(&self) -> Option<Pass<'_>> {
         let gate = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        if *gate { Some(Pass(gate)) } else { None }
+    }
+
+    /// As [`enter`](Entry::enter), for who holds another pass: none either while a deregistration waits.
+    pub(crate) fn try_enter(&self) -> Option<Pass<'_>> {
+        let gate = match self.open.try_read() {
+            Err(TryLockError::WouldBlock) => return None,
+            Err(TryLockError::Poisoned(gate)) => gate.into_inner(),
+            Ok(gate) => gate,
+        };
         if *gate { Some(Pass(gate)) } else { None }
     }
 
@@ -148,6 +158,25 @@ mod tests {
             drop(registration);
             assert!(table.find(key).is_none() && entry.enter().is_none());
         }
+    }
+
+    #[test]
+    fn who_is_inside_gets_no_second_pass_while_a_deregistration_waits() {
+        let table = Arc::new(Table::default());
+        let mut memory = [0u64; 8];
+        let registration = register(&table, &mut memory);
+        let entry = table.find(registration.remote_key()).unwrap();
+        let pass = entry.enter();
+        assert!(pass.is_some() && entry.try_enter().is_some());
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(registration));
+            // To wait here instead would be for ever.
+            while entry.try_enter().is_some() {
+                std::thread::yield_now();
+            }
+            drop(pass);
+        });
+        assert!(entry.try_enter().is_none() && entry.enter().is_none());
     }
 
     #[test]

@@ -95,9 +95,15 @@ impl Link {
         self.finish(DisconnectReason::OperationFailed, Status::Canceled, word, receive);
     }
 
-    /// As [`refuse`](Link::refuse), when the answer is already on its way.
+    /// As [`refuse`](Link::refuse), when the answer is already on its way; what was to be said behind it is not said.
     pub(super) fn refuse_answer(&mut self, seq: u32) {
-        self.refuse(seq, Status::RemoteAccess, None);
+        self.answers.forget();
+        if self.phase == Phase::Ending {
+            self.last_word = LastWord::Nak(seq, Status::RemoteAccess);
+            self.say_last();
+        } else {
+            self.refuse(seq, Status::RemoteAccess, None);
+        }
     }
 
     /// The peer refused a request.
@@ -142,12 +148,13 @@ impl Link {
         match word {
             LastWord::None => self.close(),
             LastWord::Bye | LastWord::Nak(..) => {
-                self.outgoing.own();
-                if matches!(word, LastWord::Bye) {
-                    self.answers.forget();
-                }
                 self.phase = Phase::Ending;
                 self.last_word = word;
+                match (self.outgoing.own(), word) {
+                    (Some(seq), LastWord::Nak(..)) => self.refuse_answer(seq),
+                    (_, LastWord::Bye) => self.answers.forget(),
+                    _ => {}
+                }
                 self.fill();
             }
         }

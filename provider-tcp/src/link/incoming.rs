@@ -188,7 +188,7 @@ impl Link {
     }
 
     fn take_frame(&mut self, header: &Header) -> Result<(), Breach> {
-        self.sends.hear(header.ack, header.credit)?;
+        self.sends.hear(header.ack, header.credit, self.outgoing.transmitted())?;
         self.announce(&[]);
         let len = header.len as usize;
         match header.kind {

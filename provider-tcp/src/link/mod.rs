@@ -205,7 +205,6 @@ impl Link {
         let mut write = Some(write);
         loop {
             if let Some(seq) = self.outgoing.spoil() {
-                self.answers.forget();
                 self.refuse_answer(seq);
             }
             let attempt = self.outgoing.transmit(|runs| match write.take() {

@@ -34,6 +34,8 @@ pub(super) struct Outgoing {
     spent: usize,
     pieces: VecDeque<Piece>,
     queued: usize,
+    /// Bytes that were transmitted, of all that ever came here.
+    gone: u64,
 }
 
 /// A buffer that grew beyond this is given back when it is empty.
@@ -43,6 +45,15 @@ impl Outgoing {
     /// Bytes that wait.
     pub(super) fn queued(&self) -> usize {
         self.queued
+    }
+
+    /// How far the stream is transmitted, and how far it goes by now.
+    pub(super) fn transmitted(&self) -> u64 {
+        self.gone
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.gone + self.queued as u64
     }
 
     pub(super) fn has_output(&self) -> bool {
@@ -127,7 +138,9 @@ impl Outgoing {
                 }
                 Piece::Local(addr, len) => runs.push((*addr, *len)),
                 Piece::Region(entry, addr, len, _) => {
-                    let Some(pass) = entry.enter() else { break };
+                    // Who waits here for one region must hold no other, nor the same one: a deregistration may be waiting.
+                    let pass = if passes.is_empty() { entry.enter() } else { entry.try_enter() };
+                    let Some(pass) = pass else { break };
                     passes.push(pass);
                     runs.push((entry.at(*addr), *len));
                 }
@@ -146,6 +159,7 @@ impl Outgoing {
 
     fn spend(&mut self, mut bytes: usize) {
         self.queued -= bytes;
+        self.gone += bytes as u64;
         if self.queued == 0 {
             self.pieces.clear();
             bytes = 0;
@@ -190,10 +204,10 @@ impl Outgoing {
     }
 
     /// Copies everything that lies in operations' memory: afterwards the operations may end. Of a region that
-    /// has closed come zeroes, and nothing behind them, as in [`spoil`](Outgoing::spoil).
-    pub(super) fn own(&mut self) {
+    /// has closed come zeroes, and nothing behind them, as in [`spoil`](Outgoing::spoil); gives the number of its read.
+    pub(super) fn own(&mut self) -> Option<u32> {
         let mut buffer = Vec::new();
-        let mut spent = self.spent;
+        let (mut spent, mut spoiled) = (self.spent, None);
         for piece in &self.pieces {
             let at = buffer.len();
             match piece {
@@ -206,9 +220,12 @@ impl Outgoing {
                     // SAFETY: the operation has not completed, so its segments are valid.
                     unsafe { memory::load(*addr, &mut buffer[at..]) };
                 }
-                Piece::Region(entry, addr, len, _) => {
+                Piece::Region(entry, addr, len, seq) => {
                     buffer.resize(at + len, 0);
-                    let Some(_pass) = entry.enter() else { break };
+                    let Some(_pass) = entry.enter() else {
+                        spoiled = Some(*seq);
+                        break;
+                    };
                     // SAFETY: the range was checked and the region is held open.
                     unsafe { memory::load(entry.at(*addr), &mut buffer[at..]) };
                 }
@@ -221,6 +238,7 @@ impl Outgoing {
             self.pieces.push_back(Piece::Copied(buffer.len()));
         }
         self.buffer = buffer;
+        spoiled
     }
 
     /// Forgets everything.

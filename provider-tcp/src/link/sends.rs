@@ -23,6 +23,8 @@ pub(super) struct Entry {
     injected: Option<Box<[u8]>>,
     /// Reads and atomics: bytes of the answer that are there.
     pub(super) answered: usize,
+    /// Where the stream to the peer was when all of it was in.
+    end: u64,
     /// Reads and atomics: the answer is there.
     pub(super) done: bool,
 }
@@ -90,6 +92,7 @@ impl Sends {
             len: total_len(work.segments),
             injected: None,
             answered: 0,
+            end: 0,
             done: false,
         });
     }
@@ -160,11 +163,11 @@ impl Sends {
         self.questions.ask(sent, self.acked)
     }
 
-    /// `bytes` more of the next operation are transmitted; `all` tells whether that is all of it, `ask` whether it asks for
-    /// an acknowledgement.
-    pub(super) fn advance(&mut self, bytes: usize, all: bool, ask: bool) {
+    /// `bytes` more of the next operation are in the stream; if that is all of it, up to `end`. `ask` tells whether it asks
+    /// for an acknowledgement.
+    pub(super) fn advance(&mut self, bytes: usize, end: Option<u64>, ask: bool) {
         let sent = self.sent();
-        let Some(entry) = self.entries.get(self.started) else { return };
+        let Some(entry) = self.entries.get_mut(self.started) else { return };
         if !self.begun {
             self.consumed = self.consumed.wrapping_add(u32::from(entry.needs_credit()));
             self.reads += u32::from(entry.is_read());
@@ -174,15 +177,15 @@ impl Sends {
             }
         }
         self.cut += bytes;
-        if all {
+        if let Some(end) = end {
+            entry.end = end;
             (self.started, self.cut, self.begun) = (self.started + 1, 0, false);
         }
     }
 
-    /// The peer has accepted `ack` requests and posted `credit` receives.
-    pub(super) fn hear(&mut self, ack: u32, credit: u32) -> Result<(), Breach> {
-        if ack.wrapping_sub(self.first) as usize > self.started {
-            // An old ack is behind `first`; a true one never is, since it never goes back.
+    /// The peer has accepted `ack` requests and posted `credit` receives; the stream is transmitted up to `transmitted`.
+    pub(super) fn hear(&mut self, ack: u32, credit: u32, transmitted: u64) -> Result<(), Breach> {
+        if ack != self.acked && !self.is_transmitted(ack, transmitted) {
             return Err(Breach("an acknowledgement of what was never sent"));
         }
         if (credit.wrapping_sub(self.credit) as i32) < 0 {
@@ -194,6 +197,17 @@ impl Sends {
         (self.acked, self.credit) = (ack, credit);
         self.questions.hear(ack);
         Ok(())
+    }
+
+    /// Whether `ack` requests are no more than were transmitted, to the last byte: with the acknowledgement their memory is
+    /// the application's again.
+    fn is_transmitted(&self, ack: u32, transmitted: u64) -> bool {
+        // An old ack is behind `first`; a true one never is, since it never goes back.
+        match ack.wrapping_sub(self.first) as usize {
+            0 => true,
+            count if count > self.started => false,
+            count => self.entries.get(count - 1).is_some_and(|last| last.end <= transmitted),
+        }
     }
 
     /// The oldest transmitted operation that waits for an answer, if it has the number `seq`.

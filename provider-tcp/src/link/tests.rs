@@ -364,6 +364,90 @@ fn a_region_that_closes_during_a_read_gives_nothing_more() {
     assert!(!a.bytes(0, HALF / 2).contains(&8), "bytes of a closed region were sent");
 }
 
+/// The refusal of a read whose region has closed comes first, whatever is refused behind it, and when.
+#[test]
+fn a_region_that_closes_refuses_its_read_whatever_comes_behind() {
+    let bad =
+        |b: &Node| SendOp::Write { to: RemoteAddr { key: b.key(), addr: HALF as u64 }, imm: None };
+    let refused = |a: &Node, b: &Node, expected: &[Status], when: &str| {
+        assert_eq!(Node::statuses(&a.sends), expected, "{when}");
+        for node in [a, b] {
+            let reasons = node.events.0.lock().unwrap().clone();
+            assert_eq!(reasons, [DisconnectReason::OperationFailed], "{when}");
+        }
+    };
+    use Status::{Canceled, Ok, RemoteAccess};
+
+    for before in [true, false] {
+        let (mut a, mut b) = pair();
+        let (from, bad) = (RemoteAddr { key: b.key(), addr: 0 }, bad(&b));
+        a.post(SendOp::Read { from }, 0, HALF / 2, SendFlags::empty());
+        let mut there = Vec::new();
+        carry(&mut a, &mut b, 1 << 20, &mut there);
+        b.link.fill();
+        if before {
+            b.registration = None;
+        }
+        a.post(bad, 0, 8, SendFlags::empty());
+        carry(&mut a, &mut b, 1 << 20, &mut there);
+        b.registration = None;
+        settle(&mut a, &mut b, 1 << 20);
+        let when = format!("closed before the refusal: {before}");
+        // What is behind a refusal is copied with it, so the region may close then.
+        let expected = if before { [RemoteAccess, Canceled] } else { [Ok, RemoteAccess] };
+        refused(&a, &b, &expected, &when);
+    }
+
+    // Both requests come together, so that the answer is cut when the end is known.
+    let (mut a, mut b) = pair();
+    let (from, bad_write) = (RemoteAddr { key: b.key(), addr: 0 }, bad(&b));
+    a.post(SendOp::Read { from }, 0, HALF / 2, SendFlags::empty());
+    a.post(bad_write, 0, 8, SendFlags::empty());
+    let mut there = Vec::new();
+    carry(&mut a, &mut b, 1 << 20, &mut there);
+    b.registration = None;
+    settle(&mut a, &mut b, 1 << 20);
+    refused(&a, &b, &[RemoteAccess, Canceled], "cut after the refusal");
+
+    // The closed region's answer is short and has to wait for a long one of another.
+    let (mut a, mut b) = pair();
+    let bad_write = bad(&b);
+    let long = b.at(HALF);
+    let other = TcpRegistration::new(&b.link.around.regions, (long, HALF), Access::ALL).unwrap();
+    a.post(
+        SendOp::Read { from: RemoteAddr { key: other.remote_key(), addr: 0 } },
+        0,
+        HALF,
+        SendFlags::empty(),
+    );
+    a.post(SendOp::Read { from: RemoteAddr { key: b.key(), addr: 0 } }, 0, 8, SendFlags::empty());
+    a.post(bad_write, 0, 8, SendFlags::empty());
+    carry(&mut a, &mut b, 1 << 20, &mut there);
+    b.registration = None;
+    settle(&mut a, &mut b, 1 << 20);
+    refused(&a, &b, &[Ok, RemoteAccess, Canceled], "a short answer");
+}
+
+/// An acknowledgement ends an operation, and its memory is free then: so not before its bytes have gone.
+#[test]
+fn what_has_not_been_transmitted_cannot_be_acknowledged() {
+    for part in [0, 100, 8192, 1 << 20] {
+        let (mut a, mut b) = pair();
+        let to = RemoteAddr { key: b.key(), addr: 0 };
+        a.post(SendOp::Write { to, imm: None }, 0, 8192, SendFlags::empty());
+        if part > 0 {
+            carry(&mut a, &mut b, part, &mut Vec::new());
+        }
+        let mut ack = Vec::new();
+        Header { kind: Kind::Ack, ask: false, len: 0, ack: 1, credit: 0, seq: 0 }.encode(&mut ack);
+        a.feed(&ack);
+        let gone = part > 8192;
+        let status = if gone { Status::Ok } else { Status::PeerLost };
+        assert_eq!(Node::statuses(&a.sends), [status], "{part} bytes transmitted");
+        assert_eq!(a.stats.protocol_errors.get(), u64::from(!gone), "{part} bytes transmitted");
+    }
+}
+
 #[test]
 fn disconnect_in_the_middle_of_a_message_lets_go_of_its_memory() {
     let (mut a, mut b) = pair();

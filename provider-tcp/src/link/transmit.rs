@@ -93,7 +93,7 @@ impl Link {
             }
             (skip, left) = (0, left - part);
         }
-        self.sends.advance(payload, all, ask);
+        self.sends.advance(payload, all.then(|| self.outgoing.end()), ask);
         true
     }
 
@@ -127,7 +127,6 @@ impl Link {
                     // Copied whole or not at all, so the header can say that it is.
                     let header = self.header(Kind::ReadData { last }, part as u32, seq);
                     let Some(_pass) = entry.enter() else {
-                        self.answers.forget();
                         self.refuse_answer(seq);
                         return false;
                     };
