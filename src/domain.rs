@@ -193,8 +193,8 @@ impl Domain {
     /// though `access` needs it.
     ///
     /// # Safety
-    /// Until [`Region::close`] returned `Ok` and no other method of the region is running or will be called, or
-    /// the region was dropped and all its operations' completions were taken: the range stays mapped, and this
+    /// Until [`Region::close`] returned `Ok` and no other method of the region, or of an
+    /// [`AtomicElement`](crate::AtomicElement) of it, is running or will be called, or the region was dropped and all its operations' completions were taken: the range stays mapped, and this
     /// process reaches it only in ways that a concurrent writer cannot make undefined. Without `LOCAL_WRITE` it
     /// may be read-only.
     pub unsafe fn register_raw(&self, addr: *mut u8, len: usize, access: Access) -> Result<Region> {

@@ -193,11 +193,10 @@ impl<T> Consumer<T> {
         self.len() == 0
     }
 
-    /// Lets `count` operations that were taken out no longer count against the depth.
+    /// Lets `count` operations that were taken out no longer count against the depth; at most all that still do.
     #[inline]
     pub fn credit(&mut self, count: u32) {
-        debug_assert!(count <= self.tail.wrapping_sub(self.credit));
-        self.credit = self.credit.wrapping_add(count);
+        self.credit = self.credit.wrapping_add(count.min(self.tail.wrapping_sub(self.credit)));
         self.ring.credit.0.store(self.credit, Ordering::Release);
     }
 
@@ -228,6 +227,18 @@ mod tests {
         TakeBack,
         Pop,
         Credit,
+    }
+
+    #[test]
+    fn no_more_credit_than_was_taken_out() {
+        let (mut producer, mut consumer) = inflight::<Box<u32>>(1);
+        let _ = producer.place().map(|place| place.fill(Box::new(1)));
+        consumer.credit(1);
+        assert!(producer.place().is_none(), "nothing was taken out");
+        assert_eq!(consumer.pop().map(|(_, value)| *value), Some(1));
+        consumer.credit(2);
+        assert!(consumer.pop().is_none());
+        assert_eq!(producer.place().map(|place| place.fill(Box::new(2))), Some(1));
     }
 
     proptest! {

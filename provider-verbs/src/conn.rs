@@ -390,6 +390,13 @@ impl Conn {
         state.stage == Stage::Linked && matches!(self.qp.state(), Ok(QpState::Error))
     }
 
+    /// Whether the device has the queue pair in error.
+    pub(crate) fn is_broken(&self) -> bool {
+        // Held while the queue pair is asked, so that it is not destroyed meanwhile.
+        let _state = self.lock();
+        matches!(self.qp.state(), Ok(QpState::Error))
+    }
+
     /// Ends the connection because its owner lets it go: afterwards the device touches no segment.
     pub(crate) fn quiesce(&self) {
         let mut state = self.lock();

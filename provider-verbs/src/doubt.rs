@@ -9,7 +9,6 @@ use fabric_core::{RawCompletion, Side, Status, Token};
 
 use crate::cq::{Queue, Sink, success};
 use crate::ffi::{ibv_wc, ibv_wc_opcode, ibv_wc_status as status};
-use crate::handle::State;
 
 /// The least MTU (InfiniBand specification): a read of no more is answered by one packet, which has no midst.
 const ONE_PACKET: u32 = 256;
@@ -39,7 +38,7 @@ impl Queue {
         self.hear(wc, sink);
         let broken = || {
             let conn = self.conn(wc.qp_num);
-            conn.is_some_and(|conn| matches!(conn.qp.state(), Ok(State::Error)))
+            conn.is_some_and(|conn| conn.is_broken())
         };
         if is_long_read(wc) && broken() {
             sink.doubts.push(Read { number: wc.qp_num, token: Token::from_bits(wc.wr_id) });

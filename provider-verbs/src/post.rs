@@ -21,6 +21,9 @@ use crate::ffi::{ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge, ibv_wr_opcod
 /// Most segments of one operation; discovery declares no more.
 pub(crate) const OPERATION_SEGMENTS: usize = 16;
 
+/// No message is longer: `ibv_port_attr` has its length in 32 bits, as `ibv_sge` has (ibv_query_port(3), ibv_post_recv(3)).
+const LONGEST: usize = u32::MAX as usize;
+
 /// Work requests on the stack, on their way to the device in one call: room for so many requests (`R`) and segments
 /// (`S`).
 struct Chain<W, const R: usize, const S: usize> {
@@ -63,8 +66,14 @@ impl<W, const R: usize, const S: usize> Chain<W, R, S> {
 
     #[inline]
     fn local(&mut self, segments: &[Segment]) {
+        let mut room = LONGEST;
         for segment in segments {
-            self.segment(segment.addr as u64, segment.len as u32, segment.key as u32);
+            // Only receives have more. What is beyond the longest message is never reached.
+            let len = segment.len.min(room);
+            if len > 0 {
+                self.segment(segment.addr as u64, len as u32, segment.key as u32);
+            }
+            room -= len;
         }
     }
 
@@ -517,5 +526,27 @@ fn refused(cause: io::Error) -> Error {
     match crate::ffi::code(&cause) {
         Some(libc::ENOTCONN) => Error::NotConnected,
         _ => Error::Internal(Failure::new("post", "the device refused").of(NAME).because(cause)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn receives_of_more_than_any_message_lose_nothing_that_one_reaches() {
+        let gib = |gib: usize| Segment { addr: std::ptr::dangling_mut(), len: gib << 30, key: 7 };
+        let posted = |segments: &[Segment]| {
+            let mut chain = One::<ibv_recv_wr>::new();
+            chain.local(segments);
+            // SAFETY: so many were filled in.
+            let filled =
+                chain.segments[..chain.segments_len].iter().map(|one| unsafe { one.assume_init() });
+            filled.map(|one| one.length).collect::<Vec<_>>()
+        };
+        assert_eq!(posted(&[gib(1), gib(2)]), [1 << 30, 2 << 30]);
+        assert_eq!(posted(&[gib(4)]), [u32::MAX]);
+        assert_eq!(posted(&[gib(9)]), [u32::MAX]);
+        assert_eq!(posted(&[gib(3), gib(3), gib(3)]), [3 << 30, (1 << 30) - 1]);
     }
 }
