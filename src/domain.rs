@@ -194,9 +194,10 @@ impl Domain {
     ///
     /// # Safety
     /// Until [`Region::close`] returned `Ok` and no other method of the region, or of an
-    /// [`AtomicElement`](crate::AtomicElement) of it, is running or will be called, or the region was dropped and all its operations' completions were taken: the range stays mapped, and this
-    /// process reaches it only in ways that a concurrent writer cannot make undefined. Without `LOCAL_WRITE` it
-    /// may be read-only.
+    /// [`AtomicElement`](crate::AtomicElement) of it, is running or will be called, or the region was dropped and all
+    /// its operations' completions were taken: the range stays mapped, and this process reaches it only in ways that a
+    /// concurrent writer cannot make undefined. Without `LOCAL_WRITE` it may be read-only. A device that does not let go
+    /// of the range is an error of `close`; a drop can only log it.
     pub unsafe fn register_raw(&self, addr: *mut u8, len: usize, access: Access) -> Result<Region> {
         // SAFETY: the caller's promise is passed on.
         unsafe { self.register_range(None, addr, len, access) }

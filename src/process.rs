@@ -1,7 +1,7 @@
 //! Handles belong to the process that made them.
 
 use std::mem::ManuallyDrop;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use fabric_core::fork::Origin;
 use fabric_core::{Error, Result};
@@ -42,6 +42,12 @@ impl<T> Deref for ParentOnly<T> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.value
+    }
+}
+
+impl<T> DerefMut for ParentOnly<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
     }
 }
 

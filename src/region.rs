@@ -17,7 +17,7 @@ use crate::process::ParentOnly;
 
 /// What operations in flight hold on to. Fields drop in this order: rights first, then memory, then domain.
 pub(crate) struct RegionCore {
-    registration: Mutex<Option<ParentOnly<Box<dyn RegistrationOps>>>>,
+    registration: Mutex<Registration>,
     closed: AtomicBool,
     addr: *mut u8,
     len: usize,
@@ -33,6 +33,34 @@ pub(crate) struct RegionCore {
 unsafe impl Send for RegionCore {}
 // SAFETY: as above.
 unsafe impl Sync for RegionCore {}
+
+/// What the provider keeps of it; nothing once it has ended.
+struct Registration(Option<ParentOnly<Box<dyn RegistrationOps>>>);
+
+impl Registration {
+    /// Ends it, but in a child of the process that made it. On error it stands.
+    fn end(&mut self) -> Result<()> {
+        if let Some(registration) = self.0.as_mut().filter(|registration| registration.is_here()) {
+            registration.deregister()?;
+        }
+        self.0 = None;
+        Ok(())
+    }
+}
+
+impl Drop for RegionCore {
+    fn drop(&mut self) {
+        let registration = self.registration.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = registration.end() {
+            let len = self.len;
+            log::error!(
+                "a region of {len} bytes: {error}; its memory stays until the process ends"
+            );
+            // A device may still reach it.
+            std::mem::forget(self.memory.take());
+        }
+    }
+}
 
 impl RegionCore {
     #[inline]
@@ -118,7 +146,7 @@ impl Region {
         Region {
             core: Arc::new(RegionCore {
                 local_key: registration.local_key(),
-                registration: Mutex::new(Some(ParentOnly::new(registration))),
+                registration: Mutex::new(Registration(Some(ParentOnly::new(registration)))),
                 closed: AtomicBool::new(false),
                 addr,
                 len,
@@ -171,12 +199,13 @@ impl Region {
     /// and written here, except those of foreign memory.
     ///
     /// # Errors
-    /// `Busy` while local operations in flight use the region: take their completions first.
+    /// `Busy` while local operations in flight use the region: take their completions first. The system's error if the
+    /// device did not let go of the memory, which must then stay as it is; it can be tried again.
     pub fn close(&self) -> Result<()> {
         self.core.domain.ops.check("close region")?;
         let mut registration =
             self.core.registration.lock().unwrap_or_else(PoisonError::into_inner);
-        if registration.is_none() {
+        if registration.0.is_none() {
             return Ok(());
         }
         self.core.closed.store(true, Ordering::SeqCst);
@@ -187,8 +216,7 @@ impl Region {
         }
         // What was done under the references that are gone has happened before the end of the registration.
         fence(Ordering::Acquire);
-        *registration = None;
-        Ok(())
+        registration.end()
     }
 
     fn range(&self, operation: &'static str, offset: usize, len: usize) -> Result<*mut u8> {

@@ -168,10 +168,12 @@ impl Loan {
         &self.region
     }
 
-    /// Ends the registration. From then on no peer reads or changes a byte (`Region`: dropping the handle of a region that
-    /// no operation of this side uses ends its rights at once), so the block is exclusive again.
-    pub(crate) fn end(self) -> Block {
-        drop(self.region);
-        std::mem::ManuallyDrop::into_inner(self.block)
+    /// Ends the registration. From then on no peer reads or changes a byte ([`Region::close`]), so the block is exclusive
+    /// again. If the device does not let go of it, it is not, and without its loan it leaks.
+    pub(crate) fn end(self) -> Result<Block, (Loan, Error)> {
+        match self.region.close() {
+            Ok(()) => Ok(std::mem::ManuallyDrop::into_inner(self.block)),
+            Err(error) => Err((self, error)),
+        }
     }
 }

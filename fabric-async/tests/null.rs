@@ -288,6 +288,19 @@ fn a_connection_that_ends_while_memory_is_lent_gives_it_back() {
 }
 
 #[test]
+fn memory_that_a_device_does_not_let_go_of_stays_lent() {
+    let rig = Rig::over(NullProvider::new(), |builder| builder);
+    let lent = rig.conn.lend(rig.filled(64, 7), LONG, Access::REMOTE).unwrap();
+    rig.control.hold_on(true);
+    let error = lent.take().unwrap_err().to_string();
+    assert_eq!(error, "deregister: the system call failed: resource busy [null]");
+    assert!(lent.is_out());
+    assert_eq!(lent.get::<u8>(63).unwrap(), 7);
+    rig.control.hold_on(false);
+    assert_eq!(*lent.take().unwrap(), [7; 64]);
+}
+
+#[test]
 fn a_node_with_as_many_leased_connections_as_it_can_have_says_so() {
     // Room for two endpoints of leases.
     let provider = NullProvider::new().edit(|info| info.limits.cq_capacity = 64);

@@ -196,7 +196,8 @@ impl<T> Consumer<T> {
     /// Lets `count` operations that were taken out no longer count against the depth; at most all that still do.
     #[inline]
     pub fn credit(&mut self, count: u32) {
-        self.credit = self.credit.wrapping_add(count.min(self.tail.wrapping_sub(self.credit)));
+        let counted = self.tail.wrapping_sub(self.credit);
+        self.credit = self.credit.wrapping_add(count.min(counted));
         self.ring.credit.0.store(self.credit, Ordering::Release);
     }
 

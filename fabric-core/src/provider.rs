@@ -133,8 +133,7 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
     fn dump(&self) -> String;
 }
 
-/// A registration. Dropping it revokes its keys: when the drop has returned, no peer and no device reads or
-/// changes the memory, and the key opens nothing.
+/// A registration. The handles end it by [`deregister`](RegistrationOps::deregister), and drop it after that.
 pub trait RegistrationOps: Send + Sync + 'static {
     /// The key of local segments.
     ///
@@ -148,6 +147,14 @@ pub trait RegistrationOps: Send + Sync + 'static {
     ///
     /// - Constant; a multiple of 8 if the range starts on one.
     fn remote_base(&self) -> u64;
+
+    /// Revokes its keys.
+    ///
+    /// - When it has returned `Ok`, no peer and no device reads or changes the memory, and the key opens nothing. So it
+    ///   is for a device that is lost.
+    /// - On an error the registration may stand: whoever keeps the memory keeps it. It may be tried again.
+    /// - Repeating it is harmless.
+    fn deregister(&mut self) -> Result<()>;
 }
 
 /// A listener. Dropping it refuses the requests that nobody has taken.

@@ -76,7 +76,7 @@ impl Table {
     }
 }
 
-/// A registration; its drop revokes the key.
+/// A registration.
 pub struct TcpRegistration {
     table: Arc<Table>,
     entry: Arc<Entry>,
@@ -123,15 +123,14 @@ impl RegistrationOps for TcpRegistration {
         // Peers count from the start of the region and learn no address of this process.
         0
     }
-}
 
-impl Drop for TcpRegistration {
-    fn drop(&mut self) {
+    fn deregister(&mut self) -> Result<()> {
         let mut entries = self.table.entries.write().unwrap_or_else(PoisonError::into_inner);
         entries.remove(&self.entry.key);
         drop(entries);
         // Waits for the copies under way: each is one system call or one memory copy long.
         *self.entry.open.write().unwrap_or_else(PoisonError::into_inner) = false;
+        Ok(())
     }
 }
 
@@ -150,12 +149,12 @@ mod tests {
         let mut memory = [0u64; 8];
         let mut seen = std::collections::HashSet::new();
         for _ in 0..1000 {
-            let registration = register(&table, &mut memory);
+            let mut registration = register(&table, &mut memory);
             let key = registration.remote_key();
             assert!(seen.insert(key));
             let entry = table.find(key).unwrap();
             assert!(entry.enter().is_some());
-            drop(registration);
+            registration.deregister().unwrap();
             assert!(table.find(key).is_none() && entry.enter().is_none());
         }
     }
@@ -164,12 +163,12 @@ mod tests {
     fn who_is_inside_gets_no_second_pass_while_a_deregistration_waits() {
         let table = Arc::new(Table::default());
         let mut memory = [0u64; 8];
-        let registration = register(&table, &mut memory);
+        let mut registration = register(&table, &mut memory);
         let entry = table.find(registration.remote_key()).unwrap();
         let pass = entry.enter();
         assert!(pass.is_some() && entry.try_enter().is_some());
         std::thread::scope(|scope| {
-            scope.spawn(|| drop(registration));
+            scope.spawn(|| registration.deregister().unwrap());
             // To wait here instead would be for ever.
             while entry.try_enter().is_some() {
                 std::thread::yield_now();

@@ -11,17 +11,17 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use fabric_core::emulate::Line;
 use fabric_core::{
-    DisconnectReason, EndpointAttr, EndpointId, Error, Event, Memory, RawCompletion, Result,
-    SendWork, Side, Status, Token,
+    DisconnectReason, EndpointAttr, EndpointId, Error, Event, RawCompletion, Result, SendWork,
+    Side, Status, Token,
 };
 
 use crate::cq::{Queue, Sink};
 use crate::ffi::ibv_access_flags;
-use crate::handle::{CmId, Mr, Qp, QpAttributes, State as QpState};
+use crate::handle::{CmId, Qp, QpAttributes, State as QpState};
 use crate::manager::Shared;
 use crate::post::OPERATION_SEGMENTS;
-use crate::scratch::Place;
-use crate::{device, path, region};
+use crate::scratch::{Place, Slab};
+use crate::{device, path};
 
 /// What a work request of the provider's own is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,8 +167,7 @@ impl Tokens {
 
 /// Room for injects, on a device that carries too few bytes in a request.
 struct Bounce {
-    mr: Mr,
-    memory: Memory,
+    slab: Slab,
     slot: usize,
 }
 
@@ -428,9 +427,9 @@ impl Conn {
     /// Copies an inject's bytes to where they can stay.
     pub(crate) fn bounce(&self, work: &SendWork<'_>) -> (u64, u32, u32) {
         let Some(bounce) = self.bounce.get() else { return (0, 0, 0) };
-        let slots = bounce.memory.len() / bounce.slot;
+        let slots = bounce.slab.memory.len() / bounce.slot;
         let slot = work.token.sequence() as usize & (slots - 1);
-        let addr = bounce.memory.as_ptr().wrapping_add(slot * bounce.slot);
+        let addr = bounce.slab.memory.as_ptr().wrapping_add(slot * bounce.slot);
         let mut at = 0;
         for segment in work.segments {
             // SAFETY: an inject has at most `slot` bytes; an operation's slot is its own until its completion.
@@ -440,7 +439,7 @@ impl Conn {
             at += segment.len;
         }
         self.shared.stats.copied_bytes.add(at as u64);
-        (addr as u64, at as u32, bounce.mr.lkey())
+        (addr as u64, at as u32, bounce.slab.mr.lkey())
     }
 
     /// In a few words, for a bug report.
@@ -464,11 +463,6 @@ impl Bounce {
     fn new(conn: &Conn) -> Result<Self> {
         let slot = conn.attr.inject.next_multiple_of(64);
         let len = slot * conn.attr.send_depth.next_power_of_two();
-        let memory = Memory::aligned(len, 64)?;
-        let range = (memory.as_ptr(), len);
-        // SAFETY: the registration ends before the memory, which only `bounce` reaches.
-        let mr = unsafe { Mr::new(&conn.shared.pd, range, range.0 as u64, ibv_access_flags(0)) };
-        let mr = mr.map_err(|cause| region::failed("make endpoint", range.0, len, cause))?;
-        Ok(Bounce { mr, memory, slot })
+        Ok(Bounce { slab: Slab::new(&conn.shared.pd, len, None, ibv_access_flags(0))?, slot })
     }
 }

@@ -13,13 +13,11 @@ use crate::handle::Mr;
 use crate::manager::Shared;
 use crate::{NAME, device};
 
-/// A registration; its drop revokes the key.
+/// A registration.
 pub struct VerbsRegistration {
-    /// Taken out by the drop.
-    mr: Option<Mr>,
+    mr: Mr,
     base: u64,
     key: u64,
-    local_key: u32,
     shared: Arc<Shared>,
 }
 
@@ -40,20 +38,13 @@ impl VerbsRegistration {
             Ok(()) => failed("register", addr, len, cause),
         })?;
         let key = u64::from(shared.scratch.witness_key()) << 32 | u64::from(mr.rkey());
-        let local_key = mr.lkey();
-        Ok(VerbsRegistration {
-            mr: Some(mr),
-            base: addr as u64,
-            key,
-            local_key,
-            shared: shared.clone(),
-        })
+        Ok(VerbsRegistration { mr, base: addr as u64, key, shared: shared.clone() })
     }
 }
 
 impl RegistrationOps for VerbsRegistration {
     fn local_key(&self) -> u64 {
-        self.local_key.into()
+        self.mr.lkey().into()
     }
 
     fn remote_key(&self) -> u64 {
@@ -63,12 +54,18 @@ impl RegistrationOps for VerbsRegistration {
     fn remote_base(&self) -> u64 {
         self.base
     }
-}
 
-impl Drop for VerbsRegistration {
-    fn drop(&mut self) {
-        drop(self.mr.take());
-        self.shared.deregistered();
+    fn deregister(&mut self) -> Result<()> {
+        match self.mr.deregister() {
+            // A device that went took its registrations along: the kernel has ended them before it answers so.
+            Err(cause) if !(self.shared.is_lost() && ffi::code(&cause) == Some(libc::EIO)) => {
+                Err(Error::system("deregister", NAME, cause))
+            }
+            _ => {
+                self.shared.deregistered();
+                Ok(())
+            }
+        }
     }
 }
 

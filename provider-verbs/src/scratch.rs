@@ -13,22 +13,37 @@ use crate::region;
 const PLACE: usize = 64;
 const PLACES: usize = 256;
 
-/// Memory and its registration, in the order in which they end.
-struct Slab {
-    mr: Mr,
-    memory: Memory,
+/// Memory of this crate's own and its registration.
+pub(crate) struct Slab {
+    pub(crate) mr: Mr,
+    pub(crate) memory: Memory,
 }
 
 impl Slab {
-    fn new(pd: &Arc<Pd>, len: usize, iova: Option<u64>, access: ibv_access_flags) -> Result<Self> {
+    pub(crate) fn new(
+        pd: &Arc<Pd>,
+        len: usize,
+        iova: Option<u64>,
+        access: ibv_access_flags,
+    ) -> Result<Self> {
         let memory = Memory::aligned(len, rustix::param::page_size())?;
         let addr = memory.as_ptr();
         let iova = iova.unwrap_or(addr as u64);
         // SAFETY: the slab holds the memory until its registration is dropped; this crate reaches it only through
         // `fabric_core::memory`.
         let mr = unsafe { Mr::new(pd, (addr, len), iova, access) };
-        let mr = mr.map_err(|cause| region::failed("open domain", addr, len, cause))?;
+        let mr = mr.map_err(|cause| region::failed("register", addr, len, cause))?;
         Ok(Slab { mr, memory })
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        if let Err(error) = self.mr.deregister() {
+            log::error!("{error}: {} bytes stay until the process ends", self.memory.len());
+            // A device may still reach them.
+            std::mem::forget(self.memory.clone());
+        }
     }
 }
 

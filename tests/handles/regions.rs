@@ -274,3 +274,28 @@ fn a_post_that_races_with_close_is_refused_or_makes_it_busy() {
         region.close().unwrap();
     }
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "what it shows is a leak")]
+fn memory_that_a_device_does_not_let_go_of_stays() {
+    let (domain, control) = domain();
+    let region = domain.alloc(1 << 16, Access::ALL).unwrap();
+    region.fill(7).unwrap();
+    control.hold_on(true);
+    let error = region.close().unwrap_err().to_string();
+    assert_eq!(error, "deregister: the system call failed: resource busy [null]");
+    let addr = region.addr() as *mut u8;
+    drop(region);
+    assert_eq!(control.registrations(), 1);
+    drop(Memory::zeroed(1 << 16).unwrap()); // whose place was free now
+    let mut bytes = [0; 64];
+    // SAFETY: it was never freed; where it was, the address sanitizer says so.
+    unsafe { fabric_core::memory::load(addr, &mut bytes) };
+    assert_eq!(bytes, [7; 64]);
+    // One that lets go in the end is closed.
+    let region = domain.alloc(64, Access::ALL).unwrap();
+    region.close().unwrap_err();
+    control.hold_on(false);
+    region.close().unwrap();
+    assert_eq!(control.registrations(), 1);
+}

@@ -9,7 +9,7 @@ use fabric_core::provider::{
     DomainOps, ListenerOps, ProviderCounters, RawRequest, RegistrationOps, RequestId,
 };
 use fabric_core::{
-    Access, CqAttr, EndpointAttr, EndpointId, EventSink, ListenerAttr, ListenerId, Result,
+    Access, CqAttr, EndpointAttr, EndpointId, Error, EventSink, ListenerAttr, ListenerId, Result,
 };
 
 use super::Control;
@@ -102,11 +102,16 @@ impl RegistrationOps for NullRegistration {
     fn remote_base(&self) -> u64 {
         0
     }
-}
-
-impl Drop for NullRegistration {
-    fn drop(&mut self) {
+    fn deregister(&mut self) -> Result<()> {
+        if self.control.holds_on.load(Ordering::Relaxed) {
+            return Err(Error::system(
+                "deregister",
+                "null",
+                std::io::ErrorKind::ResourceBusy.into(),
+            ));
+        }
         self.control.registered.lock().unwrap().remove(&self.key);
+        Ok(())
     }
 }
 

@@ -19,7 +19,7 @@ pub mod endpoint;
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use domain::{Backlog, NullDomain};
@@ -49,6 +49,8 @@ pub struct Control {
     next: AtomicU64,
     /// What a test has happen in the middle of the next registration.
     on_register: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Whether the device lets go of no memory.
+    holds_on: AtomicBool,
 }
 
 impl NullProvider {
@@ -123,6 +125,11 @@ impl Control {
     /// Has something happen in the middle of the next registration.
     pub fn on_register(&self, then: impl FnOnce() + Send + 'static) {
         *self.on_register.lock().unwrap() = Some(Box::new(then));
+    }
+
+    /// Whether the device fails to let go of memory.
+    pub fn hold_on(&self, holds: bool) {
+        self.holds_on.store(holds, Ordering::Relaxed);
     }
 
     /// How many listeners are alive.

@@ -175,14 +175,13 @@ impl RegistrationOps for RemoteRegistration {
     fn remote_base(&self) -> u64 {
         self.registered.base
     }
-}
 
-impl Drop for RemoteRegistration {
-    fn drop(&mut self) {
+    fn deregister(&mut self) -> Result<()> {
         // A server that is gone has closed it; otherwise it closes.
         if let Err(error) = self.link.call::<()>(Call::Deregister { region: self.region }) {
             log::debug!("deregistering at the other host: {error}");
         }
+        Ok(())
     }
 }
 

@@ -332,11 +332,10 @@ impl RegistrationOps for LocalRegistration {
     fn remote_base(&self) -> u64 {
         0
     }
-}
 
-impl Drop for LocalRegistration {
-    fn drop(&mut self) {
+    fn deregister(&mut self) -> Result<()> {
         self.world.lock().unwrap().regions.remove(&self.key);
+        Ok(())
     }
 }
 

@@ -274,7 +274,7 @@ impl Control {
             Word::Release { lease } => {
                 let ended = Self::strike(&mut state, lease);
                 drop(state);
-                ended.into_iter().for_each(|loan| loan.end());
+                ended.into_iter().for_each(|loan| loan.end_by_itself());
             }
             Word::Grant { id, lease, time, region } => {
                 let Some((sent, answer)) = state.requests.remove(&id) else { return };
@@ -357,7 +357,7 @@ impl Control {
         let ended: Vec<_> = due.iter().filter_map(|l| Self::strike(&mut state, *l)).collect();
         let next = state.loans.values().map(|granted| granted.until).min();
         drop(state);
-        ended.iter().for_each(|loan| loan.end());
+        ended.iter().for_each(|loan| loan.end_by_itself());
         // Said when it is so.
         let mut state = self.state();
         due.into_iter().for_each(|lease| self.say(&mut state, &Word::Ended { lease }));
@@ -373,7 +373,7 @@ impl Control {
         let all = std::mem::take(&mut *state);
         state.over = true;
         drop(state);
-        all.loans.into_values().for_each(|granted| granted.loan.end());
+        all.loans.into_values().for_each(|granted| granted.loan.end_by_itself());
         for held in all.held.into_values().filter_map(|held| held.upgrade()) {
             held.set_end(LeaseEnd::Disconnected);
         }

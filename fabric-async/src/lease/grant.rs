@@ -52,7 +52,10 @@ impl Control {
         let mut state = self.state();
         if state.over {
             drop(state);
-            return refuse(Error::Disconnected(self.reason()), Buffer::new(loan.end(), len));
+            return match loan.end() {
+                Ok(block) => refuse(Error::Disconnected(self.reason()), Buffer::new(block, len)),
+                Err((_, error)) => refuse(error.into(), Buffer::empty()),
+            };
         }
         let region = loan.region().remote();
         let loan = LoanState::new(lease, len, loan, &self.node);

@@ -66,20 +66,35 @@ impl LoanState {
         self.out.load(Ordering::Acquire)
     }
 
-    /// Ends the lease: when it has returned, no peer reads or changes a byte.
-    pub(super) fn end(&self) {
+    /// Ends the lease: when it has returned `Ok`, no peer reads or changes a byte. If the device does not let go of the
+    /// memory, it stays out.
+    pub(super) fn end(&self) -> Result<()> {
         let mut memory = self.memory();
         *memory = match std::mem::replace(&mut *memory, LentMemory::Taken) {
-            LentMemory::Out(loan) => LentMemory::Back(loan.end()),
+            LentMemory::Out(loan) => match loan.end() {
+                Ok(block) => LentMemory::Back(block),
+                Err((loan, error)) => {
+                    *memory = LentMemory::Out(loan);
+                    return Err(error.into());
+                }
+            },
             other => other,
         };
         self.out.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends the lease where nobody waits to hear that it could not.
+    pub(super) fn end_by_itself(&self) {
+        if let Err(error) = self.end() {
+            log::error!("lease {}, {} bytes, stays out: {error}", self.lease, self.len);
+        }
     }
 }
 
 impl Drop for LoanState {
     fn drop(&mut self) {
-        self.end();
+        self.end_by_itself();
         if let LentMemory::Back(block) = std::mem::replace(&mut *self.memory(), LentMemory::Taken) {
             drop(Buffer::new(block, 0));
         }
@@ -242,9 +257,10 @@ impl Lent {
     /// ```
     ///
     /// # Errors
-    /// The fabric's `InvalidState` if it was taken before.
+    /// The fabric's `InvalidState` if it was taken before; the system's if the device did not let go of the memory, which
+    /// then stays out.
     pub fn take(&self) -> Result<Buffer> {
-        self.loan.end();
+        self.loan.end()?;
         if let Some(node) = self.loan.node.upgrade() {
             // It takes the lease out of the books, and tells the holder.
             node.service.look_again();

@@ -31,11 +31,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "place_never_free",
         about: "an operation that has completed counts against the depth for ever",
         runs: Runs::Tcp,
-        edits: &[edit(
-            INFLIGHT,
-            "self.credit.wrapping_add(count)",
-            "self.credit.wrapping_add(count - count.min(1))",
-        )],
+        edits: &[edit(INFLIGHT, "count.min(counted)", "(count - count.min(1)).min(counted)")],
         cases: &["rma.read_depth", "completion.exactly_once"],
     },
     Mutant {

@@ -51,8 +51,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             DRIVER,
-            "(cargo, _) => cargo.land(),",
-            "(cargo, _) => if MUTANT { std::mem::forget(cargo) } else { cargo.land() },",
+            "Phase::Abandoned => self.take_out(number, place).1.land(),",
+            "Phase::Abandoned => if MUTANT { std::mem::forget(self.take_out(number, place).1) } else { self.take_out(number, place).1.land() },",
         )],
         cases: &["async.dropped_futures"],
     },

@@ -24,6 +24,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 "(self.started, self.cut, self.begun) = (self.started + 1, 0, false);",
                 "(self.started, self.cut, self.begun) = (self.started + 1, 0, false); self.acked = self.first.wrapping_add(self.started as u32);",
             ),
+            edit(SENDS, "ack != self.acked && !self.is_transmitted(ack, transmitted)", "false"),
             edit(SENDS, "(ack.wrapping_sub(self.acked) as i32) < 0", "false"),
             edit(
                 SENDS,
@@ -32,8 +33,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
             ),
             edit(
                 TRANSMIT,
-                "self.sends.advance(payload, all, ask);",
-                "self.sends.advance(payload, all, ask); self.outgoing.own(); self.complete_finished();",
+                "self.sends.advance(payload, all.then(|| self.outgoing.end()), ask);",
+                "self.sends.advance(payload, all.then(|| self.outgoing.end()), ask); self.outgoing.own(); self.complete_finished();",
             ),
         ],
         cases: &["protection.bad_key", "protection.prefix_ok"],
@@ -236,8 +237,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             SENDS,
-            "            answered: 0,\n            done: false,\n        });",
-            "            answered: 0,\n            done: false,\n        });\n        let last = self.entries.len() - 1;\n        if MUTANT && last > self.started && !self.begun && matches!(work.op, SendOp::Send { .. })\n            && matches!(self.entries[last - 1].op, SendOp::Write { imm: None, .. }) && self.entries[last - 1].len > 4096\n        {\n            self.entries.swap(last - 1, last);\n            let (one, two) = (self.entries[last - 1].token, self.entries[last].token);\n            (self.entries[last - 1].token, self.entries[last].token) = (two, one);\n            let (one, two) = (self.entries[last - 1].flags, self.entries[last].flags);\n            let told = SendFlags::SIGNALED;\n            self.entries[last - 1].flags = one.difference(told) | two & told;\n            self.entries[last].flags = two.difference(told) | one & told;\n        }",
+            "            end: 0,\n            done: false,\n        });",
+            "            end: 0,\n            done: false,\n        });\n        let last = self.entries.len() - 1;\n        if MUTANT && last > self.started && !self.begun && matches!(work.op, SendOp::Send { .. })\n            && matches!(self.entries[last - 1].op, SendOp::Write { imm: None, .. }) && self.entries[last - 1].len > 4096\n        {\n            self.entries.swap(last - 1, last);\n            let (one, two) = (self.entries[last - 1].token, self.entries[last].token);\n            (self.entries[last - 1].token, self.entries[last].token) = (two, one);\n            let (one, two) = (self.entries[last - 1].flags, self.entries[last].flags);\n            let told = SendFlags::SIGNALED;\n            self.entries[last - 1].flags = one.difference(told) | two & told;\n            self.entries[last].flags = two.difference(told) | one & told;\n        }",
         )],
         cases: &["ordering.saw"],
     },
@@ -320,8 +321,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             SENDS,
-            "            answered: 0,\n            done: false,\n        });",
-            "            answered: 0,\n            done: false,\n        });\n        let last = self.entries.len() - 1;\n        if MUTANT && last > self.started && !self.begun && matches!(work.op, SendOp::Read { .. })\n            && matches!(self.entries[last - 1].op, SendOp::Write { imm: None, .. })\n        {\n            self.entries.swap(last - 1, last);\n        }",
+            "            end: 0,\n            done: false,\n        });",
+            "            end: 0,\n            done: false,\n        });\n        let last = self.entries.len() - 1;\n        if MUTANT && last > self.started && !self.begun && matches!(work.op, SendOp::Read { .. })\n            && matches!(self.entries[last - 1].op, SendOp::Write { imm: None, .. })\n        {\n            self.entries.swap(last - 1, last);\n        }",
         )],
         cases: &["rma.read_own_write", "ordering.raw", "ordering.completion_order"],
     },

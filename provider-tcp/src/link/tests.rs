@@ -36,7 +36,7 @@ const HALF: usize = 1 << 20;
 struct Node {
     link: Link,
     memory: Vec<u64>,
-    registration: Option<TcpRegistration>,
+    registration: TcpRegistration,
     sends: Arc<Ring>,
     recvs: Arc<Ring>,
     events: Arc<Events>,
@@ -65,7 +65,6 @@ impl Node {
             events: events.clone(),
             stats: stats.clone(),
         });
-        let registration = Some(registration);
         Node { link, memory, registration, sends, recvs, events, stats, posted: 0, received: 0 }
     }
 
@@ -79,7 +78,7 @@ impl Node {
     }
 
     fn key(&self) -> u64 {
-        self.registration.as_ref().unwrap().remote_key()
+        self.registration.remote_key()
     }
 
     fn post(&mut self, op: SendOp, offset: usize, len: usize, flags: SendFlags) {
@@ -357,7 +356,7 @@ fn a_region_that_closes_during_a_read_gives_nothing_more() {
     let (mut there, mut back) = (Vec::new(), Vec::new());
     carry(&mut a, &mut b, 1 << 20, &mut there);
     carry(&mut b, &mut a, 100, &mut back);
-    b.registration = None;
+    b.registration.deregister().unwrap();
     b.put(HALF, &[8; HALF]);
     settle(&mut a, &mut b, 1 << 20);
     assert_eq!(Node::statuses(&a.sends), [Status::RemoteAccess]);
@@ -386,11 +385,11 @@ fn a_region_that_closes_refuses_its_read_whatever_comes_behind() {
         carry(&mut a, &mut b, 1 << 20, &mut there);
         b.link.fill();
         if before {
-            b.registration = None;
+            b.registration.deregister().unwrap();
         }
         a.post(bad, 0, 8, SendFlags::empty());
         carry(&mut a, &mut b, 1 << 20, &mut there);
-        b.registration = None;
+        b.registration.deregister().unwrap();
         settle(&mut a, &mut b, 1 << 20);
         let when = format!("closed before the refusal: {before}");
         // What is behind a refusal is copied with it, so the region may close then.
@@ -405,7 +404,7 @@ fn a_region_that_closes_refuses_its_read_whatever_comes_behind() {
     a.post(bad_write, 0, 8, SendFlags::empty());
     let mut there = Vec::new();
     carry(&mut a, &mut b, 1 << 20, &mut there);
-    b.registration = None;
+    b.registration.deregister().unwrap();
     settle(&mut a, &mut b, 1 << 20);
     refused(&a, &b, &[RemoteAccess, Canceled], "cut after the refusal");
 
@@ -423,7 +422,7 @@ fn a_region_that_closes_refuses_its_read_whatever_comes_behind() {
     a.post(SendOp::Read { from: RemoteAddr { key: b.key(), addr: 0 } }, 0, 8, SendFlags::empty());
     a.post(bad_write, 0, 8, SendFlags::empty());
     carry(&mut a, &mut b, 1 << 20, &mut there);
-    b.registration = None;
+    b.registration.deregister().unwrap();
     settle(&mut a, &mut b, 1 << 20);
     refused(&a, &b, &[Ok, RemoteAccess, Canceled], "a short answer");
 }

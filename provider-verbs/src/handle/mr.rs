@@ -4,16 +4,19 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{Pd, destroyed};
+use super::Pd;
 use crate::ffi::{self, ibv_access_flags, pointer};
 
-/// A memory region; its drop deregisters.
+/// A memory region; its drop deregisters what was not, and cannot tell whether that worked.
 pub(crate) struct Mr {
-    mr: NonNull<ffi::ibv_mr>,
+    /// Until it is deregistered.
+    mr: Option<NonNull<ffi::ibv_mr>>,
+    lkey: u32,
+    rkey: u32,
     _pd: Arc<Pd>,
 }
 
-// SAFETY: as for `Context`; the keys are constants.
+// SAFETY: as for `Context`.
 unsafe impl Send for Mr {}
 // SAFETY: as above.
 unsafe impl Sync for Mr {}
@@ -22,8 +25,8 @@ impl Mr {
     /// Registers `len` bytes at `addr`, which peers name by addresses from `iova` on.
     ///
     /// # Safety
-    /// The range stays allocated until the drop returns, and is reached by this process only in ways that a
-    /// concurrent device cannot make undefined.
+    /// The range stays allocated until [`deregister`](Mr::deregister) returned `Ok`, or the device is gone, and is
+    /// reached by this process only in ways that a concurrent device cannot make undefined.
     pub(crate) unsafe fn new(
         pd: &Arc<Pd>,
         (addr, len): (*mut u8, usize),
@@ -32,23 +35,35 @@ impl Mr {
     ) -> io::Result<Self> {
         // SAFETY: the protection domain lives; the kernel checks the range (ibv_reg_mr(3)).
         let mr = unsafe { ffi::ibv_reg_mr_iova2(pd.as_ptr(), addr.cast(), len, iova, access.0) };
-        Ok(Mr { mr: pointer("ibv_reg_mr", mr)?, _pd: pd.clone() })
+        let mr = pointer("ibv_reg_mr", mr)?;
+        // SAFETY: it was just made.
+        let ffi::ibv_mr { lkey, rkey, .. } = *unsafe { mr.as_ref() };
+        Ok(Mr { mr: Some(mr), lkey, rkey, _pd: pd.clone() })
     }
 
     pub(crate) fn lkey(&self) -> u32 {
-        // SAFETY: the region lives; the field is constant.
-        unsafe { self.mr.as_ref() }.lkey
+        self.lkey
     }
 
     pub(crate) fn rkey(&self) -> u32 {
-        // SAFETY: as above.
-        unsafe { self.mr.as_ref() }.rkey
+        self.rkey
+    }
+
+    /// Ends the registration; repeating that is harmless. On error it stands.
+    pub(crate) fn deregister(&mut self) -> io::Result<()> {
+        if let Some(mr) = self.mr {
+            // SAFETY: made by ibv_reg_mr_iova2; a failure leaves it as it was (ibv_dereg_mr(3)), success takes it out.
+            ffi::errno("ibv_dereg_mr", unsafe { ffi::ibv_dereg_mr(mr.as_ptr()) })?;
+            self.mr = None;
+        }
+        Ok(())
     }
 }
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        // SAFETY: made by ibv_reg_mr_iova2, freed once.
-        destroyed("ibv_dereg_mr", unsafe { ffi::ibv_dereg_mr(self.mr.as_ptr()) });
+        if let Err(error) = self.deregister() {
+            log::error!("{error}: it stays until the process ends");
+        }
     }
 }
