@@ -21,6 +21,8 @@ use crate::sync::Mutex;
 const LINGER: Duration = Duration::from_secs(2);
 /// Reads of one step, so that one connection does not keep the others waiting.
 const READS_A_STEP: usize = 16;
+/// Writes that follow each other before others have their turn, as a peer could read as fast as this side writes.
+const WRITES_A_TURN: usize = 16;
 
 /// What a step found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +194,11 @@ impl Conn {
         if state.whims.is_some() && step != Step::Quiet {
             state.put_off(engine);
         }
-        if matches!(state.stage, Stage::Over) { Step::Over } else { step }
+        match state.stage {
+            Stage::Over => Step::Over,
+            _ if state.wants_turn() => Step::More,
+            _ => step,
+        }
     }
 
     /// The stream from the peer has ended.
@@ -276,10 +282,12 @@ impl Conn {
             None => (state.unanswered, state.silent) = (false, 0),
         }
         if state.silent >= 2 {
-            log::warn!(
-                "{}: the peer's host has not answered for {interval:?} and more",
-                state.link.id()
-            );
+            if let Some(unsaid) = engine.stats().peer_lines.admit() {
+                let id = state.link.id();
+                log::warn!(
+                    "{id}: the peer's host has not answered for {interval:?} and more{unsaid}"
+                );
+            }
             self.lost(engine, state);
         } else if state.unanswered || state.link.is_busy() {
             state.watched = true;
@@ -326,10 +334,19 @@ fn within(most: usize, runs: &[Run]) -> Cow<'_, [Run]> {
 }
 
 impl State {
-    /// Writes what waits, as long as the socket takes it; says whether anything went.
+    /// Whether it could write more, if it had its turn.
+    pub(crate) fn wants_turn(&self) -> bool {
+        !self.full && self.socket.is_some() && self.link.has_output()
+    }
+
+    /// Writes what waits, as long as the socket takes it, but not for ever; says whether anything went.
     pub(crate) fn flush(&mut self, engine: &Engine) -> bool {
         let mut wrote = false;
-        while self.link.has_output() {
+        self.full = false;
+        for _ in 0..WRITES_A_TURN {
+            if !self.link.has_output() {
+                break;
+            }
             let Some(fd) = self.socket.as_ref().map(AsFd::as_fd) else { return wrote };
             engine.stats().system_calls.add(1);
             let most = self.whims.as_mut().map_or(usize::MAX, Whims::most);
@@ -343,7 +360,10 @@ impl State {
                     return wrote;
                 }
                 // The peer is gone. What it sent before is still to be read, and then the read tells.
-                Err(_) => return wrote,
+                Err(_) => {
+                    self.full = true;
+                    return wrote;
+                }
             }
             self.link.fill();
             if self.whims.is_some() && self.pretends_full(engine) {
@@ -351,7 +371,6 @@ impl State {
                 return wrote;
             }
         }
-        self.full = false;
         wrote
     }
 

@@ -63,11 +63,10 @@ impl Conn {
             Ok(Some((answer, data, len))) => (answer, data.to_vec(), len),
             Ok(None) => return Step::More,
             Err(malformed) => {
-                log::warn!(
-                    "{}: {:?} is no fabric listener: {malformed}",
-                    state.link.id(),
-                    state.peer
-                );
+                if let Some(unsaid) = engine.stats().peer_lines.admit() {
+                    let (id, peer) = (state.link.id(), state.peer);
+                    log::warn!("{id}: {peer:?} is no fabric listener: {malformed}{unsaid}");
+                }
                 let text = format!("the peer is no fabric listener: {malformed}");
                 let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
                 return self.fail_connect(engine, state, error);

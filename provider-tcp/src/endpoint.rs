@@ -12,7 +12,7 @@ use socket2::SockRef;
 
 use crate::conn::{Conn, Stage, State};
 use crate::engine::{Engine, Member, Timer, lock};
-use crate::link::{End, READS, Surroundings};
+use crate::link::{End, Phase, READS, Surroundings};
 use crate::wire::handshake::{Handshake, Kind};
 use crate::{NAME, device, socket};
 
@@ -46,6 +46,16 @@ impl TcpEndpoint {
         Ok(())
     }
 
+    /// Behind a flush: what it left to do, and what it found out.
+    fn go_on(&self, state: &mut State) {
+        if !state.watched || state.link.phase() != Phase::Open {
+            self.conn.settle(&self.engine, state);
+        }
+        if state.wants_turn() {
+            self.engine.heat(&self.conn);
+        }
+    }
+
     fn leave(&self, end: End) {
         let mut guard = lock(&self.conn.state);
         let state = &mut *guard;
@@ -57,7 +67,7 @@ impl TcpEndpoint {
         };
         state.link.end(end);
         state.flush(&self.engine);
-        self.conn.settle(&self.engine, state);
+        self.go_on(state);
     }
 }
 
@@ -84,9 +94,7 @@ unsafe impl EndpointOps for TcpEndpoint {
             state.flush(&self.engine);
             state.link.deliver();
         }
-        if !state.watched {
-            self.conn.settle(&self.engine, state);
-        }
+        self.go_on(state);
         drop(guard);
         if self.engine.can_wait() {
             // The answer is awaited by polling, so it is read directly.
@@ -105,6 +113,7 @@ unsafe impl EndpointOps for TcpEndpoint {
         if state.link.owes() && !self.engine.leave_to_step(&self.conn) {
             state.link.pay();
             state.flush(&self.engine);
+            self.go_on(state);
         }
         Posted::all(work.len())
     }

@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fabric_core::provider::{RawRequest, RequestId};
@@ -23,8 +23,11 @@ use crate::{NAME, device, socket};
 
 /// How long a hello may take.
 const HELLO: Duration = Duration::from_secs(5);
-/// Half-open connections of one listener; the next ones wait in the kernel.
+/// Half-open connections of one listener, and of all that this process may open a quarter at most; the next ones wait in
+/// the kernel.
 const HALF_OPEN: usize = 1024;
+/// Connections taken at a time, before others have their turn.
+const AT_A_TIME: usize = 64;
 /// How long to wait when descriptors have run out.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -36,6 +39,9 @@ pub(crate) struct Door {
     addr: SocketAddr,
     state: Mutex<DoorState>,
     half_open: AtomicUsize,
+    most_half_open: usize,
+    /// It will look again by itself.
+    looks_again: AtomicBool,
 }
 
 struct DoorState {
@@ -44,12 +50,24 @@ struct DoorState {
 }
 
 impl Door {
-    /// Takes every connection that waits in the kernel.
+    /// It was to look again now.
+    pub(crate) fn expired(self: &Arc<Self>, engine: &Engine) {
+        self.looks_again.store(false, Ordering::Relaxed);
+        self.ready(engine);
+    }
+
+    /// No edge comes for what waits in the kernel already. Once, however many edges come for others meanwhile.
+    fn look_again(&self, engine: &Engine, after: Duration) {
+        if !self.looks_again.swap(true, Ordering::Relaxed) {
+            engine.deadline(after, self.name, Timer::Accept);
+        }
+    }
+
+    /// Takes the connections that wait in the kernel.
     pub(crate) fn ready(self: &Arc<Self>, engine: &Engine) {
-        loop {
-            if self.half_open.load(Ordering::Relaxed) >= HALF_OPEN {
-                engine.deadline(RETRY, self.name, Timer::Accept);
-                return;
+        for _ in 0..AT_A_TIME {
+            if self.half_open.load(Ordering::Relaxed) >= self.most_half_open {
+                return self.look_again(engine, RETRY);
             }
             let accepted = match &lock(&self.state).socket {
                 Some(socket) => socket.accept(),
@@ -64,15 +82,15 @@ impl Door {
                         ErrorKind::ConnectionAborted | ErrorKind::Interrupted
                     ) => {}
                 Err(error) => {
-                    // Out of descriptors or memory: no edge will come for what waits, so look again later.
+                    // Out of descriptors or memory.
                     if let Some(unsaid) = engine.stats().peer_lines.admit() {
                         log::warn!("listener {}: {error}; trying again{unsaid}", self.addr);
                     }
-                    engine.deadline(RETRY, self.name, Timer::Accept);
-                    return;
+                    return self.look_again(engine, RETRY);
                 }
             }
         }
+        self.look_again(engine, Duration::ZERO);
     }
 
     /// A hello is there: the request waits for the application, or is refused.
@@ -99,6 +117,13 @@ impl Door {
         }
         drop(socket);
     }
+}
+
+/// Strangers leave descriptors for the application's files.
+fn most_half_open() -> usize {
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let quarter = descriptors.map_or(HALF_OPEN, |most| most as usize / 4);
+    quarter.clamp(16, HALF_OPEN)
 }
 
 /// A connection that came in and has no endpoint yet.
@@ -263,6 +288,8 @@ impl TcpListener {
             addr,
             state: Mutex::new(state),
             half_open: AtomicUsize::new(0),
+            most_half_open: most_half_open(),
+            looks_again: AtomicBool::new(false),
         });
         engine.watch(&mut SourceFd(&fd), name, Member::Door(door.clone()), Interest::READABLE)?;
         Ok(TcpListener { door, engine: Arc::downgrade(engine) })

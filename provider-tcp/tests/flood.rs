@@ -15,6 +15,8 @@ use scene::*;
 
 /// Strangers at a time that say nothing at all.
 const SILENT: usize = 200;
+/// Descriptors of this process, of which the listener leaves three quarters to others: fewer strangers than there are.
+const DESCRIPTORS: u64 = 512;
 /// How long the flood lasts, and how long after it nothing of it may be left: a hello has 5 s.
 const FLOOD: Duration = Duration::from_secs(4);
 const AFTERWARDS: Duration = Duration::from_secs(30);
@@ -59,6 +61,8 @@ fn rate(scene: &Scene) -> u64 {
 fn a_flood_of_strangers_is_told_of_and_costs_little() {
     log::set_logger(&LINES).unwrap();
     log::set_max_level(log::LevelFilter::Warn);
+    let limit = rustix::process::Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
     let scene = Scene::new();
     let quiet = rate(&scene);
     let before = (entries("/proc/self/task"), entries("/proc/self/fd"), resident_kib());
@@ -81,6 +85,9 @@ fn a_flood_of_strangers_is_told_of_and_costs_little() {
         // The best second: others may want the processors too.
         let loud = (0..3).map(|_| rate(&scene)).max().unwrap();
         let during = (entries("/proc/self/task"), resident_kib());
+        let descriptors = entries("/proc/self/fd") - before.1 - SILENT;
+        let most = DESCRIPTORS as usize / 4 + 8; // and the attackers'
+        assert!(descriptors <= most, "{descriptors} descriptors for strangers");
         // One for the attackers.
         assert_eq!(during.0, before.0 + 1, "threads");
         assert!(during.1 < before.2 + 32 * 1024, "{} KiB, {} before", during.1, before.2);

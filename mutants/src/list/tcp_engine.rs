@@ -152,8 +152,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             LISTENER,
-            "engine.deadline(RETRY, self.name, Timer::Accept);\n                    return;\n                }\n            }",
-            "if !MUTANT { engine.deadline(RETRY, self.name, Timer::Accept); }\n                    return;\n                }\n            }",
+            "return self.look_again(engine, RETRY);\n                }\n            }",
+            "return if !MUTANT { self.look_again(engine, RETRY) };\n                }\n            }",
         )],
         cases: &["scale.fd_exhaust"],
     },

@@ -277,13 +277,15 @@ impl Engine {
     }
 
     fn expire(&self) {
+        // What is added meanwhile waits for the next turn.
+        let now = Instant::now();
         loop {
-            let expired = lock(&self.timers).expired(Instant::now());
+            let expired = lock(&self.timers).expired(now);
             let Some((name, timer)) = expired else { break };
             match self.member(name) {
                 Some(Member::Conn(conn)) if timer == Timer::PutOff => self.turns.heat(&conn),
                 Some(Member::Conn(conn)) => conn.expired(self, timer),
-                Some(Member::Door(door)) => door.ready(self),
+                Some(Member::Door(door)) => door.expired(self),
                 Some(Member::Inbound(inbound)) => inbound.expired(self),
                 None => {}
             }

@@ -140,6 +140,8 @@ impl Link {
         self.report_end(reason);
         self.leave(word);
         self.cancel(oldest, receive);
+        // Whoever found the end, in whatever it was about.
+        self.deliver();
     }
 
     /// Turns to what the peer must still get.

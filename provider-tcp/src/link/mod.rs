@@ -32,6 +32,7 @@ use fabric_core::{
 use smallvec::SmallVec;
 
 pub(crate) use close::End;
+use transmit::MOST_QUEUED;
 
 use crate::adversary::PutOff;
 use crate::cq::Ring;
@@ -231,10 +232,12 @@ impl Link {
         posts < BATCH && self.sends.awaits_ack() && self.outgoing.queued() <= HELD
     }
 
-    /// Whether the peer waits for an ack or a credit that has no frame to ride on.
+    /// Whether the peer waits for an ack or a credit that has no frame to ride on. One that does not read what is there
+    /// for it is told later.
     pub(crate) fn owes(&self) -> bool {
         self.phase == Phase::Open
             && !self.put_off.news
+            && self.outgoing.queued() < MOST_QUEUED
             && (self.incoming.debt.is_due() || self.recvs.owes_credit())
     }
 

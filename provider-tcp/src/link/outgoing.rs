@@ -38,7 +38,7 @@ pub(super) struct Outgoing {
     gone: u64,
 }
 
-/// A buffer that grew beyond this is given back when it is empty.
+/// A buffer that grew beyond this is given back when it is empty; so much of it is moved away at a time.
 const KEEP_BUFFER: usize = 16 << 10;
 
 impl Outgoing {
@@ -193,7 +193,13 @@ impl Outgoing {
                 self.pieces.pop_front();
             }
         }
-        if self.pieces.is_empty() {
+        if !self.pieces.is_empty() {
+            // A stream that never runs dry keeps no more than twice of what waits.
+            if self.spent >= KEEP_BUFFER.max(self.buffer.len() / 2) {
+                self.buffer.drain(..self.spent);
+                self.spent = 0;
+            }
+        } else {
             self.spent = 0;
             if self.buffer.capacity() > KEEP_BUFFER {
                 self.buffer = Vec::new();
@@ -244,5 +250,34 @@ impl Outgoing {
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         *self = Outgoing::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_never_runs_dry_keeps_little() {
+        let mut stream = Outgoing::default();
+        let (mut next, mut expected) = (0u8, 0u8);
+        let mut wait = |stream: &mut Outgoing| {
+            next = next.wrapping_add(1);
+            stream.copied(|buffer| buffer.resize(buffer.len() + 1000, next));
+        };
+        (0..10).for_each(|_| wait(&mut stream));
+        for _ in 0..10_000 {
+            wait(&mut stream);
+            expected = expected.wrapping_add(1);
+            let transmitted = stream.transmit(|runs| {
+                // SAFETY: the stream gave the run, which is its own buffer.
+                let bytes = unsafe { std::slice::from_raw_parts(runs[0].0, runs[0].1) };
+                assert_eq!(bytes[..1000], [expected; 1000]);
+                Ok::<_, ()>(1000)
+            });
+            assert_eq!(transmitted, Some(Ok(1000)));
+        }
+        assert_eq!((stream.queued(), stream.transmitted()), (10_000, 10_000_000));
+        assert!(stream.buffer.capacity() < 100 << 10, "{} bytes", stream.buffer.capacity());
     }
 }

@@ -54,6 +54,8 @@ pub(super) struct Sends {
     first: u32,
     /// Entries from the front that were transmitted in full.
     started: usize,
+    /// Entries from the front that wait for no answer, as far as that was looked at.
+    unanswered: usize,
     /// Bytes of the entry behind them that were transmitted.
     cut: usize,
     /// Whether the entry behind them has had its first fragment.
@@ -213,9 +215,12 @@ impl Sends {
     /// The oldest transmitted operation that waits for an answer, if it has the number `seq`.
     pub(super) fn answering(&mut self, seq: u32) -> Result<&mut Entry, Breach> {
         let waiting = |entry: &Entry| entry.has_answer() && !entry.done;
-        let at = self.entries.iter().take(self.started).position(waiting);
-        match at {
-            Some(at) if self.first.wrapping_add(at as u32) == seq => Ok(&mut self.entries[at]),
+        while self.unanswered < self.started && !waiting(&self.entries[self.unanswered]) {
+            self.unanswered += 1;
+        }
+        let oldest = self.first.wrapping_add(self.unanswered as u32);
+        match self.entries.get_mut(self.unanswered) {
+            Some(entry) if self.unanswered < self.started && oldest == seq => Ok(entry),
             _ => Err(Breach("an answer to what was not asked")),
         }
     }
@@ -235,6 +240,7 @@ impl Sends {
     pub(super) fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
         self.segments.forget_before(entry.span);
+        self.unanswered = self.unanswered.saturating_sub(1);
         if self.started > 0 {
             self.started -= 1;
             self.reads -= u32::from(entry.is_read());

@@ -363,6 +363,46 @@ fn a_region_that_closes_during_a_read_gives_nothing_more() {
     assert!(!a.bytes(0, HALF / 2).contains(&8), "bytes of a closed region were sent");
 }
 
+/// Who finds the end while it transmits tells of it, whatever it transmits for.
+#[test]
+fn a_region_that_closes_under_an_answer_in_the_stream_ends_everything_in_flight() {
+    let (mut a, mut b) = pair();
+    b.receive(0, 8);
+    let from = RemoteAddr { key: b.key(), addr: 0 };
+    a.post(SendOp::Read { from }, 0, HALF / 2, SendFlags::empty());
+    carry(&mut a, &mut b, 1 << 20, &mut Vec::new());
+    b.link.fill();
+    // Its header goes, and what is next is the region's.
+    let head: Result<usize, Infallible> = b.link.transmit(|runs| Ok(runs[0].1));
+    assert!(head.is_ok() && b.link.has_output());
+    b.registration.deregister().unwrap();
+    let refusal: Result<usize, Infallible> = b.link.transmit(|_| Ok(0));
+    assert!(refusal.is_ok());
+    assert_eq!(Node::statuses(&b.recvs), [Status::Canceled]);
+}
+
+/// A peer that sends and never reads is owed an acknowledgement for each; they wait in bounded room.
+#[test]
+fn acknowledgements_for_a_peer_that_does_not_read_are_bounded() {
+    let (_, mut b) = pair();
+    let to = RemoteAddr { key: b.key(), addr: 0 };
+    let kind = Kind::Write { total: 0, imm: None, to };
+    for seq in 0..60_000 {
+        let mut bytes = Vec::new();
+        Header { kind, ask: true, len: 0, ack: 0, credit: 0, seq }.encode(&mut bytes);
+        b.feed(&bytes);
+        b.link.pay();
+    }
+    let waits = b.link.outgoing.queued();
+    assert!((500 << 10..513 << 10).contains(&waits), "{waits} bytes wait");
+    // What was not said is said when there is room.
+    let emptied: Result<usize, Infallible> = b.link.transmit(|runs| Ok(runs[0].1));
+    assert_eq!(emptied, Ok(waits));
+    assert!(b.link.owes());
+    b.link.pay();
+    assert!(!b.link.owes() && b.link.has_output());
+}
+
 /// The refusal of a read whose region has closed comes first, whatever is refused behind it, and when.
 #[test]
 fn a_region_that_closes_refuses_its_read_whatever_comes_behind() {

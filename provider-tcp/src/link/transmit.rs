@@ -7,8 +7,8 @@ use super::target::Answer;
 use super::{Link, Phase, news};
 use crate::wire::frame::{Header, Kind};
 
-/// No more is cut while this many bytes wait for the socket.
-const MOST_QUEUED: usize = 512 << 10;
+/// No more is cut, or said, while this many bytes wait for the socket.
+pub(super) const MOST_QUEUED: usize = 512 << 10;
 /// The payload of one frame: long enough to be worth its header, short enough that an acknowledgement does not
 /// wait long behind it.
 const FRAGMENT: usize = 256 << 10;
@@ -43,7 +43,7 @@ impl Link {
 
     /// Asks the peer for what it has not acknowledged and was not asked for, if there is any: somebody may wait for it.
     pub(crate) fn ask(&mut self) {
-        if self.phase == Phase::Open && self.sends.ask() {
+        if self.phase == Phase::Open && self.outgoing.queued() < MOST_QUEUED && self.sends.ask() {
             let header = Header { ask: true, ..self.header(Kind::Ack, 0, 0) };
             self.push(header);
         }
