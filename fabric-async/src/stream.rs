@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -249,20 +249,39 @@ impl tokio::io::AsyncWrite for Stream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    /// Whoever has several parts need not copy them together first.
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if this.closed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        if bytes.is_empty() {
+        let most = CHUNK.min(this.conn.max_message()).max(1);
+        let len = parts.iter().fold(0, |len: usize, part| len.saturating_add(part.len())).min(most);
+        if len == 0 {
             return Poll::Ready(Ok(0));
         }
         ready!(this.poll_sent(cx, this.depth() - 1))?;
-        let len = bytes.len().min(CHUNK).min(this.conn.max_message()).max(1);
         let mut message = ready!(this.poll_memory(cx, len))?;
         // Whoever had to wait may come back with other bytes.
         let len = len.min(message.len());
         message.truncate(len);
-        message.copy_from_slice(&bytes[..len]);
+        let mut left = &mut message[..];
+        for part in parts {
+            let (to, rest) = left.split_at_mut(part.len().min(left.len()));
+            to.copy_from_slice(&part[..to.len()]);
+            left = rest;
+        }
         this.post(cx, message);
         // That the connection has ended is known at once.
         if let Some(done) = this.sending.back_mut().and_then(Operation::try_take) {

@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -50,11 +50,16 @@ async fn talk(stream: Stream, say: Vec<u8>, hear: Vec<u8>, seed: u64) {
         while !rest.is_empty() {
             let most = dice.up_to(150_000);
             let count = dice.up_to(most).min(rest.len());
-            writer.write_all(&rest[..count]).await.unwrap();
+            let (one, other) = rest[..count].split_at(dice.up_to(count + 1) - 1);
+            let parts = [one, &[], other].map(IoSlice::new);
+            let written = match dice.up_to(2) {
+                1 => writer.write(one).await.unwrap(),
+                _ => writer.write_vectored(&parts).await.unwrap(),
+            };
             if dice.up_to(4) == 1 {
                 writer.flush().await.unwrap();
             }
-            rest = &rest[count..];
+            rest = &rest[written..];
         }
         writer.shutdown().await.unwrap();
         assert_eq!(writer.write(b"more").await.unwrap_err().kind(), ErrorKind::BrokenPipe);
