@@ -186,7 +186,7 @@ impl Edit {
             return right.replacen(self.find, &self.wrong.replace("MUTANT", &question), 1);
         }
         let choice = format!("if {question} {{ {} }} else {{ {right} }}", self.wrong);
-        if right.ends_with(';') { choice } else { format!("({choice})") }
+        if self.find.ends_with(';') { choice } else { format!("({choice})") }
     }
 }
 
