@@ -170,6 +170,8 @@ pub enum Refusal {
     NoMemory,
     /// It knows no such lease, or it has ended.
     Unknown,
+    /// It lent the memory unasked, for a time that it chose: it is not renewed.
+    Fixed,
     /// No connection for leases was made: one of the two sides does not want any.
     Off,
 }
@@ -184,6 +186,7 @@ impl fmt::Display for Refusal {
             Refusal::TooMany => f.write_str("this connection has as many leases as it grants"),
             Refusal::NoMemory => f.write_str("it has no memory left"),
             Refusal::Unknown => f.write_str("it knows no such lease"),
+            Refusal::Fixed => f.write_str("it lent this unasked, for a time that it chose"),
             Refusal::Off => f.write_str("leases are turned off on this connection"),
         }
     }

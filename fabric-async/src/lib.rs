@@ -88,6 +88,7 @@
 #![deny(unsafe_code)]
 
 #[forbid(unsafe_code)]
+mod accept;
 mod address;
 #[forbid(unsafe_code)]
 mod atomic;

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use fabric::{ConnectRequest, MAX_REJECT_DATA};
 
+use crate::accept::{Accepting, Settling};
 use crate::address::{Address, resolve};
 use crate::connection::Connection;
 use crate::error::Result;
@@ -35,14 +36,16 @@ use crate::node::{Node, NodeInner};
 ///
 /// Dropping it refuses the peers that nobody has taken; connections that stand do not mind.
 pub struct Listener {
-    inner: Arc<ListenerInner>,
+    pub(crate) inner: Arc<ListenerInner>,
 }
 
 pub(crate) struct ListenerInner {
     listener: fabric::Listener,
-    node: Arc<NodeInner>,
+    pub(crate) node: Arc<NodeInner>,
     waiting: Mutex<VecDeque<(ConnectRequest, Hello)>>,
     pub(crate) line: Line,
+    /// Peers on their way in whom nobody waits for just now. They hold on to this: whoever drops the listener drops them.
+    pub(crate) settling: Mutex<Vec<Settling>>,
 }
 
 impl Listener {
@@ -76,7 +79,8 @@ impl Listener {
         self.inner.listener.local_addr()
     }
 
-    /// Lets the next peer in.
+    /// Lets the next peer in. One that does not finish holds up nobody else: several come in at a time, and who is done
+    /// first is first. Dropping the future loses nothing.
     ///
     /// ```
     /// use fabric_async::{Connection, Listener, block_on};
@@ -91,18 +95,11 @@ impl Listener {
     /// ```
     ///
     /// # Errors
-    /// Those of making an endpoint: `NoMemory`, `InvalidArgument` if the completion queue has no room for another
-    /// connection (then the peer was rejected); `DeviceLost`; `InvalidState` in a forked child. What peers do is no
-    /// error here: who is gone again is passed over.
+    /// `DeviceLost`; `InvalidState` in a forked child. A peer that cannot be let in, because it is gone again, or because
+    /// there is no memory or no room in the completion queue for it, is no error here: it is passed over, with a line in
+    /// the log. [`request`](Listener::request) and [`Request::accept`] give those errors.
     pub async fn accept(&self) -> Result<Connection> {
-        loop {
-            match self.request().await?.accept().await {
-                Err(error) if is_peers_fault(&error) => {
-                    log::info!("fabric-async: a peer went while it was let in: {error}");
-                }
-                done => return done,
-            }
-        }
+        Accepting::new(self).await
     }
 
     /// The next peer that asks, to look at before it is let in. Dropping the future loses nothing.
@@ -125,25 +122,6 @@ impl Listener {
     pub fn request(&self) -> NextRequest {
         NextRequest { listener: self.inner.clone(), ticket: Ticket::default() }
     }
-}
-
-/// Whether accepting failed for what the peer did.
-fn is_peers_fault(error: &crate::Error) -> bool {
-    use crate::Error as E;
-    matches!(
-        error,
-        E::Disconnected(_)
-            | E::Protocol(_)
-            | E::Rejected(_)
-            | E::TimedOut(_)
-            | E::Fabric(
-                fabric::Error::NotConnected
-                    | fabric::Error::TimedOut
-                    | fabric::Error::Canceled
-                    | fabric::Error::Refused
-                    | fabric::Error::Unreachable(_)
-            )
-    )
 }
 
 impl Node {
@@ -171,7 +149,8 @@ impl Node {
         let listener = self.inner.domain.listen_with(address, &self.inner.options.listener())?;
         let id = listener.id();
         let (node, waiting, line) = (self.inner.clone(), Mutex::default(), Line::default());
-        let inner = Arc::new(ListenerInner { listener, node, waiting, line });
+        let settling = Mutex::default();
+        let inner = Arc::new(ListenerInner { listener, node, waiting, line, settling });
         self.inner.service.enroll(id, &inner);
         // Whoever asked before it was enrolled.
         let mut wakers = Vec::new();
@@ -191,11 +170,11 @@ impl ListenerInner {
             let peer = request.peer_addr();
             match Hello::from_bytes(request.private_data()) {
                 Err(error) => {
-                    log::warn!("fabric-async: {peer} is sent away: {error}");
+                    self.node.lines.tell(format_args!("{peer} is sent away: {error}"));
                     reject(&mut request, "this listener is one of fabric-async, version 1");
                 }
                 Ok(hello) if hello.kind == Kind::Control => {
-                    self.node.take_control(request, &hello);
+                    self.node.take_control(request, &hello, wakers);
                 }
                 Ok(hello) => {
                     let mut waiting = self.waiting();
@@ -217,6 +196,13 @@ impl ListenerInner {
 pub(crate) fn reject(request: &mut ConnectRequest, words: &str) {
     let words = words.as_bytes();
     let _ = request.reject(&words[..words.len().min(MAX_REJECT_DATA)]);
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let settling = std::mem::take(&mut *lock(&self.inner.settling));
+        drop(settling);
+    }
 }
 
 impl Drop for ListenerInner {

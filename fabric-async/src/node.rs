@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 
+use fabric::core::log_rate::LogRate;
 use fabric::{
     CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointBuilder, EndpointId, Event,
     EventQueue,
@@ -14,7 +15,7 @@ use crate::builder::{NodeBuilder, Options};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::lane::Lane;
-use crate::lease::Control;
+use crate::lease::{Control, Lending};
 use crate::lock;
 use crate::pool::Pool;
 use crate::service::Service;
@@ -56,6 +57,8 @@ pub(crate) struct NodeInner {
     pub(crate) service: Service,
     /// The device is gone.
     lost: AtomicBool,
+    pub(crate) lines: Arc<PeerLines>,
+    pub(crate) lending: Arc<Lending>,
     #[cfg(feature = "tokio")]
     pub(crate) watchers: crate::watch::Watchers,
 }
@@ -70,6 +73,8 @@ impl Node {
             false => domain.completion_queue(1)?,
         };
         let pool = Pool::new(domain, options.pool.clone());
+        let half = options.pool.bytes as u64 / 2;
+        let lending = Lending::new(options.policy.in_all.unwrap_or(half));
         let inner = Arc::new(NodeInner {
             driver: Driver::new(queue, options.wait),
             control,
@@ -82,6 +87,8 @@ impl Node {
             expected: Mutex::default(),
             service: Service::new()?,
             lost: AtomicBool::new(false),
+            lines: Arc::default(),
+            lending,
             #[cfg(feature = "tokio")]
             watchers: crate::watch::Watchers::default(),
         });
@@ -328,6 +335,18 @@ fn build(
     })
 }
 
+/// Log lines that peers can cause, at a bounded rate.
+#[derive(Default)]
+pub(crate) struct PeerLines(LogRate);
+
+impl PeerLines {
+    pub(crate) fn tell(&self, what: std::fmt::Arguments<'_>) {
+        if let Some(unsaid) = self.0.admit() {
+            log::warn!("fabric-async: {what}{unsaid}");
+        }
+    }
+}
+
 /// A value that somebody else brings.
 pub(crate) struct Promise<T>(Mutex<(Option<T>, Option<Waker>)>);
 
@@ -337,11 +356,14 @@ impl<T> Promise<T> {
     }
 
     pub(crate) fn keep(&self, value: T) {
+        self.keep_quietly(value).into_iter().for_each(Waker::wake);
+    }
+
+    /// Says whom to wake.
+    pub(crate) fn keep_quietly(&self, value: T) -> Option<Waker> {
         let mut state = lock(&self.0);
         state.0 = Some(value);
-        let waker = state.1.take();
-        drop(state);
-        waker.into_iter().for_each(Waker::wake);
+        state.1.take()
     }
 
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<T> {

@@ -102,7 +102,8 @@ fn a_queue_without_room_for_a_connection_names_the_setting_that_helps() {
         // The peer whom it cannot let in hears so too, as much as fits.
         let listener = full.listen(address()).await.unwrap();
         let connect = async { to.connect(listener.local_addr()).await.unwrap_err() };
-        let (peers, own) = join(connect, async { listener.accept().await.unwrap_err() }).await;
+        let accept = async { listener.request().await.unwrap().accept().await.unwrap_err() };
+        let (peers, own) = join(connect, accept).await;
         assert_eq!(refused(own), text);
         let Error::Rejected(words) = peers else { panic!("{peers}") };
         assert_eq!(words, &text.as_bytes()[..fabric::MAX_REJECT_DATA]);

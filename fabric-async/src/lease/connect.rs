@@ -1,7 +1,7 @@
 //! How the connection for leases comes to be: who connects makes it too, with a token by which the listener knows whose it is.
 
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use fabric::ConnectRequest;
@@ -79,10 +79,15 @@ impl NodeInner {
     }
 
     /// A peer makes a connection for leases.
-    pub(crate) fn take_control(&self, mut request: ConnectRequest, hello: &Hello) {
+    pub(crate) fn take_control(
+        &self,
+        mut request: ConnectRequest,
+        hello: &Hello,
+        wakers: &mut Vec<Waker>,
+    ) {
         let promise = self.expected().remove(&hello.token);
         match promise {
-            Some(promise) => promise.keep(request),
+            Some(promise) => wakers.extend(promise.keep_quietly(request)),
             None => crate::listener::reject(&mut request, "no connection waits for its leases"),
         }
     }

@@ -11,18 +11,18 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Completion, DisconnectReason, Domain, Endpoint, EndpointBuilder, Op};
+use fabric::{Access, Completion, DisconnectReason, Domain, Endpoint, EndpointBuilder, Op, OpKind};
 
-use super::grant::Granted;
+use super::grant::{Granted, Lending};
 use super::held::{Held, Remote};
 use super::wire::{MOST, Word};
-use super::{after, nanos};
+use super::{after, nanos, whole};
 use crate::cargo::Piece;
 use crate::error::{Error, LeaseEnd, Refusal, Result};
 use crate::lane::Lane;
 use crate::line::{Line, Ticket};
 use crate::lock;
-use crate::node::{NodeInner, Promise};
+use crate::node::{NodeInner, PeerLines, Promise};
 use crate::pool::Pool;
 
 /// Messages of one direction that are under way.
@@ -33,6 +33,10 @@ pub(crate) const ROOM: usize = 2 * DEPTH;
 const OUTBOX: usize = 1024;
 /// Leases that were lent unasked and wait for the application.
 const OFFERS: usize = 64;
+/// From so many questions on, those of which nobody waits for the answer are forgotten, when they have doubled.
+const FORGOTTEN: usize = 64;
+/// So long messages are heard before leases are looked after once more, however many come.
+const HEARING: Duration = Duration::from_millis(1);
 
 type Answer<T> = Arc<Promise<Result<T>>>;
 
@@ -53,6 +57,8 @@ pub(crate) struct Control {
     pub(super) pool: Pool,
     pub(super) domain: Domain,
     pub(super) policy: super::LeasePolicy,
+    pub(super) lending: Arc<Lending>,
+    pub(super) lines: Arc<PeerLines>,
     state: Mutex<State>,
     /// Who waits for a lease that is lent unasked.
     pub(super) line: Line,
@@ -86,17 +92,36 @@ pub(super) struct State {
     pub(super) asked: usize,
     /// What this side holds.
     held: HashMap<u64, Weak<Held>>,
-    requests: HashMap<u64, (Instant, Answer<Remote>)>,
+    requests: HashMap<u64, Asked>,
     renewals: HashMap<u64, Answer<Duration>>,
     offers: VecDeque<Remote>,
     pub(super) over: bool,
 }
 
+/// What this side asked for, and when.
+struct Asked {
+    sent: Instant,
+    len: u64,
+    time: Duration,
+    rights: Access,
+    answer: Answer<Remote>,
+}
+
+impl Asked {
+    /// Whether it is given what it asked for.
+    fn fits(&self, time: Duration, region: &fabric::RemoteRegion) -> bool {
+        region.len() == whole(self.len)
+            && time <= self.time
+            && region.access().contains(self.rights)
+    }
+}
+
 impl State {
     /// A lease that the peer asked for is no more, or was never made.
-    pub(super) fn free(&mut self, len: u64) {
+    pub(super) fn free(&mut self, len: u64, lending: &Lending) {
         self.requested -= len;
         self.asked -= 1;
+        lending.give_back(len);
     }
 }
 
@@ -114,6 +139,8 @@ impl Control {
             pool: node.pool.clone(),
             domain: node.domain.clone(),
             policy: node.options.policy.clone(),
+            lending: node.lending.clone(),
+            lines: node.lines.clone(),
             state: Mutex::default(),
             line: Line::default(),
             me: OnceLock::new(),
@@ -158,12 +185,16 @@ impl Control {
     /// Puts a message on its way.
     pub(super) fn say(&self, state: &mut State, word: &Word) {
         if state.outbox.len() >= OUTBOX {
-            log::warn!("fabric-async: {} takes no answers: cut off", self.endpoint.id());
-            self.endpoint.disconnect();
+            self.cut_off("takes no answers");
             return;
         }
         state.outbox.push_back(word.to_bytes());
         self.flush(state);
+    }
+
+    fn cut_off(&self, why: &str) {
+        self.lines.tell(format_args!("{} {why}: cut off", self.endpoint.id()));
+        self.endpoint.disconnect();
     }
 
     fn flush(&self, state: &mut State) {
@@ -197,7 +228,12 @@ impl Control {
     ) -> Result<Answer<Remote>> {
         let mut state = self.begin()?;
         let (id, answer) = (state.next, Promise::new());
-        state.requests.insert(id, (Instant::now(), answer.clone()));
+        // Whoever gave up waiting for a peer that does not answer.
+        if state.requests.len() >= FORGOTTEN && state.requests.len().is_power_of_two() {
+            state.requests.retain(|_, asked| Arc::strong_count(&asked.answer) > 1);
+        }
+        let asked = Asked { sent: Instant::now(), len, time, rights, answer: answer.clone() };
+        state.requests.insert(id, asked);
         self.say(&mut state, &Word::Request { id, len, time, rights });
         Ok(answer)
     }
@@ -205,6 +241,9 @@ impl Control {
     pub(super) fn renew(&self, lease: u64, time: Duration) -> Result<Answer<Duration>> {
         let mut state = self.begin()?;
         let (id, answer) = (state.next, Promise::new());
+        if state.renewals.len() >= FORGOTTEN && state.renewals.len().is_power_of_two() {
+            state.renewals.retain(|_, answer| Arc::strong_count(answer) > 1);
+        }
         state.renewals.insert(id, answer.clone());
         self.say(&mut state, &Word::Renew { id, lease, time });
         Ok(answer)
@@ -248,9 +287,7 @@ impl Control {
     /// A message has come.
     fn hear(&self, bytes: &[u8]) {
         let Some(word) = Word::from_bytes(bytes) else {
-            log::warn!("fabric-async: {} breaks the protocol: cut off", self.endpoint.id());
-            self.endpoint.disconnect();
-            return;
+            return self.cut_off("breaks the protocol");
         };
         let now = Instant::now();
         let mut state = self.state();
@@ -263,6 +300,11 @@ impl Control {
                 let most = self.policy.longest;
                 let answer = match state.loans.get_mut(&lease) {
                     None => Word::Refuse { id, why: Refusal::Unknown },
+                    Some(granted) if now >= granted.until => {
+                        Word::Refuse { id, why: Refusal::Unknown }
+                    }
+                    // For how long, its owner said.
+                    Some(granted) if !granted.asked => Word::Refuse { id, why: Refusal::Fixed },
                     Some(_) if time > most => Word::Refuse { id, why: Refusal::TooLong { most } },
                     Some(granted) => {
                         granted.until = after(now, time);
@@ -272,23 +314,32 @@ impl Control {
                 self.say(&mut state, &answer);
             }
             Word::Release { lease } => {
-                let ended = Self::strike(&mut state, lease);
+                let ended = self.strike(&mut state, lease);
                 drop(state);
                 ended.into_iter().for_each(|loan| loan.end_by_itself());
             }
             Word::Grant { id, lease, time, region } => {
-                let Some((sent, answer)) = state.requests.remove(&id) else { return };
+                let Some(asked) = state.requests.remove(&id) else {
+                    // Nobody waits for it any more.
+                    return self.say(&mut state, &Word::Release { lease });
+                };
+                if !asked.fits(time, &region) {
+                    drop(state);
+                    let why = "grants what was not asked for";
+                    self.cut_off(why);
+                    return asked.answer.keep(Err(Error::Protocol(format!("the peer {why}"))));
+                }
                 // The owner counts from a moment after the request, so this side stops no later than it.
-                let remote = self.hold(&mut state, lease, region, after(sent, time));
+                let remote = self.hold(&mut state, lease, region, after(asked.sent, time));
                 drop(state);
-                answer.keep(Ok(remote));
+                asked.answer.keep(Ok(remote));
             }
             Word::Refuse { id, why } => {
                 let request = state.requests.remove(&id);
                 let renewal = state.renewals.remove(&id);
                 drop(state);
-                if let Some((_, answer)) = request {
-                    answer.keep(Err(Error::NotGranted(why)));
+                if let Some(asked) = request {
+                    asked.answer.keep(Err(Error::NotGranted(why)));
                 }
                 if let Some(answer) = renewal {
                     answer.keep(Err(Error::NotGranted(why)));
@@ -354,7 +405,7 @@ impl Control {
             .filter(|(_, granted)| granted.until <= now || !granted.loan.is_out())
             .map(|(lease, _)| *lease)
             .collect();
-        let ended: Vec<_> = due.iter().filter_map(|l| Self::strike(&mut state, *l)).collect();
+        let ended: Vec<_> = due.iter().filter_map(|l| self.strike(&mut state, *l)).collect();
         let next = state.loans.values().map(|granted| granted.until).min();
         drop(state);
         ended.iter().for_each(|loan| loan.end_by_itself());
@@ -373,13 +424,14 @@ impl Control {
         let all = std::mem::take(&mut *state);
         state.over = true;
         drop(state);
+        self.lending.give_back(all.requested);
         all.loans.into_values().for_each(|granted| granted.loan.end_by_itself());
         for held in all.held.into_values().filter_map(|held| held.upgrade()) {
             held.set_end(LeaseEnd::Disconnected);
         }
         let reason = self.reason();
-        for (_, answer) in all.requests.into_values() {
-            answer.keep(Err(Error::Disconnected(reason)));
+        for asked in all.requests.into_values() {
+            asked.answer.keep(Err(Error::Disconnected(reason)));
         }
         for answer in all.renewals.into_values() {
             answer.keep(Err(Error::Disconnected(reason)));
@@ -404,13 +456,11 @@ impl Drop for Control {
 impl NodeInner {
     /// Does what is to be done about leases; says when the next one ends. The node's thread calls it.
     pub(crate) fn serve_leases(&self) -> Option<Instant> {
-        let mut out = [Completion::default(); 32];
-        loop {
-            let count = self.control.poll(&mut out).unwrap_or(0);
-            for completion in &out[..count] {
-                self.control_completion(completion);
-            }
-            if count < out.len() {
+        // What is left is heard in the next round: arming the queue says so.
+        let begun = Instant::now();
+        while let Ok(Some(completion)) = self.control.poll_one() {
+            self.control_completion(&completion);
+            if begun.elapsed() >= HEARING {
                 break;
             }
         }
@@ -431,6 +481,9 @@ impl NodeInner {
         let buffer = piece.land();
         if !completion.is_ok() {
             return;
+        }
+        if completion.kind != OpKind::Recv {
+            return control.cut_off("writes where it may not");
         }
         let mut bytes = [0; MOST];
         let len = completion.len.min(MOST);

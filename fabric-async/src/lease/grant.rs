@@ -1,17 +1,18 @@
 //! The owner's side of leases: what is lent to a peer, under the policy or unasked, and taken out of the books.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fabric::Access;
 
-use super::after;
 use super::control::{Control, State};
 use super::lent::{Lent, LoanState};
 use super::wire::Word;
+use super::{after, whole};
 use crate::block::Loan;
 use crate::buffer::Buffer;
 use crate::error::{Error, Failed, Refusal, Result};
+use crate::lock;
 
 /// A lease in the books.
 pub(super) struct Granted {
@@ -19,6 +20,30 @@ pub(super) struct Granted {
     pub(super) until: Instant,
     /// Counts against the policy.
     pub(super) asked: bool,
+}
+
+/// Bytes that peers asked for and have, all connections of a node together.
+pub(crate) struct Lending {
+    bytes: Mutex<u64>,
+    most: u64,
+}
+
+impl Lending {
+    pub(crate) fn new(most: u64) -> Arc<Self> {
+        Arc::new(Lending { bytes: Mutex::default(), most })
+    }
+
+    /// Keeps room for so many; false if there is none.
+    fn keep(&self, len: u64) -> bool {
+        let mut bytes = lock(&self.bytes);
+        let sum = bytes.checked_add(len).filter(|sum| *sum <= self.most);
+        *bytes = sum.unwrap_or(*bytes);
+        sum.is_some()
+    }
+
+    pub(super) fn give_back(&self, len: u64) {
+        *lock(&self.bytes) -= len;
+    }
 }
 
 impl Control {
@@ -73,7 +98,7 @@ impl Control {
     /// Grants a request, or says why not.
     pub(super) fn grant(&self, id: u64, len: u64, time: Duration, rights: Access) {
         let rights = if rights.is_empty() { self.policy.rights } else { rights };
-        let len = len.max(1).checked_next_multiple_of(8).unwrap_or(u64::MAX);
+        let len = whole(len);
         let (lease, loan) = match self.reserve(len, time, rights) {
             Ok(lease) => (lease, self.make_loan(len, rights)),
             Err(why) => return self.say(&mut self.state(), &Word::Refuse { id, why }),
@@ -94,7 +119,7 @@ impl Control {
                 Word::Grant { id, lease, time, region: *region }
             }
             Err(why) => {
-                state.free(len);
+                state.free(len, &self.lending);
                 Word::Refuse { id, why: *why }
             }
         };
@@ -120,6 +145,10 @@ impl Control {
         if state.asked >= policy.leases {
             return Err(Refusal::TooMany);
         }
+        // One that is over has given back what it kept, for good.
+        if state.over || !self.lending.keep(len) {
+            return Err(Refusal::NoMemory);
+        }
         state.requested += len;
         state.asked += 1;
         state.next += 1;
@@ -137,17 +166,17 @@ impl Control {
             Ok(loan) => Ok((loan, size)),
             Err((block, error)) => {
                 drop(Buffer::new(block, 0));
-                log::warn!("fabric-async: nothing lent: {error}");
+                self.lines.tell(format_args!("{}: nothing lent: {error}", self.endpoint.id()));
                 Err(Refusal::NoMemory)
             }
         }
     }
 
     /// Takes a loan out of the books; the caller ends it outside the lock.
-    pub(super) fn strike(state: &mut State, lease: u64) -> Option<Arc<LoanState>> {
+    pub(super) fn strike(&self, state: &mut State, lease: u64) -> Option<Arc<LoanState>> {
         let Granted { loan, asked, .. } = state.loans.remove(&lease)?;
         if asked {
-            state.free(loan.len as u64);
+            state.free(loan.len as u64, &self.lending);
         }
         Some(loan)
     }

@@ -23,11 +23,12 @@ use crate::connection::Connection;
 use crate::error::{Error, Refusal, Result};
 pub(crate) use borrow::Borrowing;
 pub(crate) use control::{Control, ROOM, endpoint};
+pub(crate) use grant::Lending;
 pub(crate) use held::Held;
 pub use held::{At, Remote};
 pub use lent::Lent;
 
-/// What peers may borrow of this process's memory, each connection by itself.
+/// What peers may borrow of this process's memory on request.
 ///
 /// ```
 /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
@@ -53,6 +54,9 @@ pub use lent::Lent;
 pub struct LeasePolicy {
     /// Most bytes that one connection has at a time; default 64 MiB, 0 lends nothing on request.
     pub bytes: u64,
+    /// Most bytes that all connections of the node have at a time; `None`, the default, is half of the pool's bound, so
+    /// that peers leave memory for messages.
+    pub in_all: Option<u64>,
     /// Most leases that one connection has at a time; default 256.
     pub leases: usize,
     /// The longest lease, and the longest renewal; default 10 minutes.
@@ -64,7 +68,7 @@ pub struct LeasePolicy {
 impl Default for LeasePolicy {
     fn default() -> Self {
         let longest = Duration::from_secs(600);
-        LeasePolicy { bytes: 64 << 20, leases: 256, longest, rights: Access::REMOTE }
+        LeasePolicy { bytes: 64 << 20, in_all: None, leases: 256, longest, rights: Access::REMOTE }
     }
 }
 
@@ -83,6 +87,11 @@ fn nanos(at: Instant) -> u64 {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let start = *START;
     u64::try_from(at.saturating_duration_since(start).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Bytes that a request for `len` gets: some, in whole words.
+fn whole(len: u64) -> u64 {
+    len.max(1).checked_next_multiple_of(8).unwrap_or(u64::MAX)
 }
 
 /// `now + time`, however long that is.

@@ -62,6 +62,7 @@ impl Word {
                     Refusal::TooMany => (4, 0),
                     Refusal::NoMemory => (5, 0),
                     Refusal::Unknown | Refusal::Off => (6, 0),
+                    Refusal::Fixed => (7, 0),
                 };
                 put(3, &[*id, why, value], None);
             }
@@ -123,6 +124,7 @@ impl Word {
                     4 => Refusal::TooMany,
                     5 => Refusal::NoMemory,
                     6 => Refusal::Unknown,
+                    7 => Refusal::Fixed,
                     _ => return None,
                 };
                 Word::Refuse { id, why }
@@ -151,6 +153,7 @@ mod tests {
             Word::Grant { id, lease, time, region },
             Word::Refuse { id, why: Refusal::TooMuch { most: 9 } },
             Word::Refuse { id, why: Refusal::TooLong { most: time } },
+            Word::Refuse { id, why: Refusal::Fixed },
             Word::Renew { id, lease, time },
             Word::Renewed { id, time },
             Word::Release { lease },

@@ -1,0 +1,248 @@
+//! Peers that speak the protocol of `fabric-async` themselves, and not as it is meant: they harm nobody else.
+
+#![cfg(not(miri))] // Miri has no sockets
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
+
+mod common;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{address, between, eventually, node};
+use fabric::{Access, CompletionQueue, Domain, Endpoint, Hints, Region, RemoteRegion};
+use fabric_async::{Connection, Error, Node, block_on};
+
+const LONG: Duration = Duration::from_secs(60);
+const SOON: Option<Duration> = Some(Duration::from_secs(30));
+
+/// The greeting of a connection of the application's, or of the one for its leases.
+fn hello(control: bool, token: u64) -> Vec<u8> {
+    let kind = u8::from(control) | 2;
+    let mut bytes = vec![b'f', b'A', 1, kind];
+    bytes.extend((1u32 << 20).to_le_bytes());
+    bytes.extend(token.to_le_bytes());
+    bytes
+}
+
+/// A message about leases.
+fn word(kind: u8, fields: &[u64], region: Option<RemoteRegion>) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    fields.iter().for_each(|field| bytes.extend(field.to_le_bytes()));
+    bytes.extend(region.into_iter().flat_map(|region| region.to_bytes()));
+    bytes
+}
+
+/// One end of a connection for leases, which says what it likes.
+struct Stranger {
+    control: Endpoint,
+    queue: CompletionQueue,
+    region: Region,
+    _user: Endpoint,
+}
+
+const RECEIVES: usize = 32;
+
+impl Stranger {
+    fn ends(domain: &Domain) -> (CompletionQueue, [Endpoint; 2]) {
+        let queue = domain.completion_queue(1024).unwrap();
+        let make = || domain.endpoint().send_depth(64).recv_depth(RECEIVES).build(&queue).unwrap();
+        let ends = [make(), make()];
+        (queue, ends)
+    }
+
+    fn new(domain: &Domain, queue: CompletionQueue, [user, control]: [Endpoint; 2]) -> Self {
+        let region = domain.alloc(RECEIVES * 128, Access::LOCAL_WRITE).unwrap();
+        let stranger = Stranger { control, queue, region, _user: user };
+        (0..RECEIVES).for_each(|place| stranger.receive(place));
+        stranger
+    }
+
+    fn connect(domain: &Domain, to: SocketAddr, token: u64) -> Self {
+        let (queue, ends) = Self::ends(domain);
+        for (end, control) in ends.iter().zip([false, true]) {
+            end.connect(to, &hello(control, token)).unwrap();
+            end.wait_connected(SOON).unwrap();
+        }
+        Self::new(domain, queue, ends)
+    }
+
+    /// Lets in a connection, and the one for its leases.
+    fn accept(domain: &Domain, listener: &fabric::Listener) -> Self {
+        let (queue, ends) = Self::ends(domain);
+        for (end, control) in ends.iter().zip([false, true]) {
+            let mut request = listener.accept(SOON).unwrap();
+            request.accept(end, &hello(control, 0)).unwrap();
+            end.wait_connected(SOON).unwrap();
+        }
+        Self::new(domain, queue, ends)
+    }
+
+    fn receive(&self, place: usize) {
+        let at = place * 128;
+        // Refused when the connection has ended, which the other receives tell.
+        let _ = self.control.recv(self.region.slice(at..at + 128), place as u64);
+    }
+
+    fn say(&self, word: &[u8]) {
+        // Unsignaled: nobody takes completions meanwhile.
+        let word = fabric::Op::inject(word).unsignaled();
+        while matches!(self.control.post(&word), Err(fabric::Error::Again)) {
+            std::thread::yield_now();
+        }
+    }
+
+    /// The next message.
+    fn hear(&self) -> Option<Vec<u8>> {
+        loop {
+            let done = self.queue.wait_one(SOON).ok()?;
+            if done.is_ok() && done.kind.is_receive() {
+                let at = done.context as usize * 128;
+                let bytes = self.region.to_vec(at..at + done.len).unwrap();
+                self.receive(done.context as usize);
+                return Some(bytes);
+            }
+            if !done.is_ok() {
+                return None;
+            }
+        }
+    }
+}
+
+fn domain() -> Domain {
+    Domain::open(&Hints::default()).unwrap()
+}
+
+fn field(word: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(word[1 + 8 * at..][..8].try_into().unwrap())
+}
+
+#[test]
+fn one_that_does_not_finish_its_set_up_holds_up_nobody() {
+    let (server, client, domain) = (node(|b| b.connect_timeout(LONG)), node(|b| b), domain());
+    let listener = block_on(server.listen(address())).unwrap();
+    let to = listener.local_addr();
+    // It says that it wants leases, and never makes the connection for them.
+    let (_queue, [user, _]) = Stranger::ends(&domain);
+    user.connect(to, &hello(false, 7)).unwrap();
+    let start = Instant::now();
+    let honest = std::thread::spawn(move || {
+        user.wait_connected(SOON).unwrap();
+        (block_on(client.connect(to)), user)
+    });
+    let first = block_on(listener.accept()).unwrap();
+    let (honest, user) = honest.join().unwrap();
+    let honest = honest.unwrap();
+    assert_eq!(Some(honest.local_addr().unwrap()), first.peer_addr());
+    assert!(start.elapsed() < LONG / 2, "after {:?}", start.elapsed());
+
+    // Its set-up goes on beside the next one's, whoever waited for it first.
+    drop(user);
+    let again = std::thread::spawn(move || block_on(Connection::connect(to)));
+    let second = block_on(listener.accept()).unwrap();
+    assert_eq!(again.join().unwrap().unwrap().local_addr(), second.peer_addr());
+}
+
+#[test]
+fn leases_end_in_time_whatever_others_ask_for() {
+    let (owner, user, domain) = (node(|b| b), node(|b| b), domain());
+    let listener = block_on(owner.listen(address())).unwrap();
+    let (a, b) = block_on(between(&user, &owner));
+    let to = listener.local_addr();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for token in 1..=4 {
+            let (domain, stop) = (&domain, &stop);
+            scope.spawn(move || {
+                let stranger = Stranger::connect(domain, to, token);
+                let mut id = 0;
+                let mut ask = || {
+                    id += 1;
+                    stranger.say(&word(1, &[id, 4 << 20, 60_000_000, 0], None));
+                };
+                (0..8).for_each(|_| ask());
+                while !stop.load(Ordering::Relaxed) {
+                    let Some(answer) = stranger.hear() else { break };
+                    if answer[0] == 2 {
+                        stranger.say(&word(6, &[field(&answer, 1)], None));
+                    }
+                    ask();
+                }
+            });
+        }
+        let let_in: Vec<Connection> =
+            (0..4).map(|_| block_on(listener.accept()).unwrap()).collect();
+        let buffer = b.alloc(64).unwrap();
+        let lent = b.lend(buffer, Duration::from_millis(100), Access::REMOTE).unwrap();
+        eventually("the lease ends", || !lent.is_out());
+        assert!(block_on(a.borrowed()).unwrap().end().is_some());
+        stop.store(true, Ordering::Relaxed);
+        drop(let_in);
+    });
+}
+
+#[test]
+fn what_is_lent_for_a_time_is_not_prolonged_by_its_holder() {
+    let (owner, user) = (node(|b| b), node(|b| b));
+    let (a, b) = block_on(between(&user, &owner));
+    let lent = b.lend(b.alloc(64).unwrap(), Duration::from_secs(1), Access::REMOTE).unwrap();
+    let remote = block_on(a.borrowed()).unwrap();
+    let refused = block_on(remote.renew(LONG)).unwrap_err();
+    assert!(matches!(refused, Error::NotGranted(fabric_async::Refusal::Fixed)), "{refused}");
+    eventually("it ends", || !lent.is_out());
+}
+
+#[test]
+fn all_peers_together_borrow_no_more_than_the_node_lends() {
+    let owner = node(|b| {
+        let mut policy = fabric_async::LeasePolicy::default();
+        policy.in_all = Some(8192);
+        b.lend(policy)
+    });
+    let user = node(|b| b);
+    let (a, _b) = block_on(between(&user, &owner));
+    let (c, _d) = block_on(between(&user, &owner));
+    let first = block_on(a.request_remote(8000, LONG)).unwrap();
+    let second = block_on(c.request_remote(192, LONG)).unwrap();
+    let refused = block_on(c.request_remote(8, LONG)).unwrap_err();
+    assert!(matches!(refused, Error::NotGranted(fabric_async::Refusal::NoMemory)), "{refused}");
+    // What comes back, one by one or with its connection, can be lent again.
+    drop(second);
+    eventually("192 bytes", || block_on(c.request_remote(192, LONG)).is_ok());
+    drop((a, first));
+    eventually("8000 bytes", || block_on(c.request_remote(8000, LONG)).is_ok());
+}
+
+/// An owner that answers with something else than was asked for is cut off.
+fn granting(time: u64, region: RemoteRegion) -> Result<u64, Error> {
+    let (domain, user): (_, Node) = (domain(), node(|b| b));
+    let at: SocketAddr = address().parse().unwrap();
+    let listener = domain.listen(at).unwrap();
+    let to = listener.local_addr();
+    std::thread::scope(|scope| {
+        let owner = scope.spawn(|| {
+            let stranger = Stranger::accept(&domain, &listener);
+            let request = stranger.hear().unwrap();
+            assert_eq!((request[0], field(&request, 1)), (1, 64));
+            stranger.say(&word(2, &[field(&request, 0), 1, time], Some(region)));
+            // Until the other end has had enough.
+            while stranger.hear().is_some() {}
+        });
+        let conn = block_on(user.connect(to)).unwrap();
+        let remote = block_on(conn.request_remote(64, Duration::from_secs(1)));
+        let len = remote.map(|remote| remote.len());
+        drop(conn);
+        owner.join().unwrap();
+        len
+    })
+}
+
+#[test]
+fn what_was_not_asked_for_is_no_grant() {
+    let region = |len| RemoteRegion::from_parts(1, 0, len, Access::REMOTE);
+    assert_eq!(granting(1_000_000, region(64)).unwrap(), 64);
+    for (time, len) in [(1_000_000, u64::MAX), (1_000_000, 0), (1_000_001, 64)] {
+        let refused = granting(time, region(len));
+        assert!(matches!(refused, Err(Error::Protocol(_))), "{refused:?}");
+    }
+}
