@@ -372,6 +372,7 @@ impl Connection {
         // An empty message would reach the peer's application; an empty write does not, and comes after all others.
         let nowhere = fabric::RemoteRegion::from_parts(0, 0, 0, fabric::Access::REMOTE);
         let mut last = std::pin::pin!(self.write(Buffer::empty(), nowhere.at(0)).fence());
+        let mut timer = link.node.service.timer();
         let done = poll_fn(|cx| {
             if let Poll::Ready(done) = last.as_mut().poll(cx) {
                 return Poll::Ready(done.map(drop).map_err(Error::from));
@@ -380,7 +381,7 @@ impl Connection {
                 return Poll::Ready(Err(Error::TimedOut(timeout)));
             }
             if let Some(at) = deadline {
-                link.node.service.wake_at(at, cx.waker());
+                timer.wake_at(at, cx.waker());
             }
             Poll::Pending
         });

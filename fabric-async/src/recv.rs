@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::lane::{Inbox, Lane, Message, Notification};
 use crate::line::{Line, Ticket};
 use crate::link::Link;
+use crate::service::Timer;
 
 /// What can arrive.
 pub(crate) trait Arrives: Sized {
@@ -70,18 +71,20 @@ struct Arrival<A: Arrives> {
     link: Arc<Link>,
     ticket: Ticket,
     asleep: bool,
+    /// Where memory was missing.
+    timer: Option<Timer>,
     what: std::marker::PhantomData<fn() -> A>,
 }
 
 impl<A: Arrives> Arrival<A> {
     fn new(link: &Arc<Link>) -> Self {
         let (link, ticket) = (link.clone(), Ticket::default());
-        Arrival { link, ticket, asleep: false, what: std::marker::PhantomData }
+        Arrival { link, ticket, asleep: false, timer: None, what: std::marker::PhantomData }
     }
 
     #[inline]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<A>> {
-        let Arrival { link, ticket, asleep, .. } = self;
+        let Arrival { link, ticket, asleep, timer, .. } = self;
         let (node, lane) = (&link.node, &*link.lane);
         let line = A::line(lane);
         let mut wants_memory = false;
@@ -128,7 +131,7 @@ impl<A: Arrives> Arrival<A> {
                 if wants_memory {
                     // Every buffer is in use; this looks again soon, as memory may come back anywhere.
                     let soon = std::time::Instant::now() + std::time::Duration::from_millis(1);
-                    node.service.wake_at(soon, cx.waker());
+                    timer.get_or_insert_with(|| node.service.timer()).wake_at(soon, cx.waker());
                 }
                 Poll::Pending
             }

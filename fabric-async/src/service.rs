@@ -4,6 +4,7 @@
 //! All that is not the data path happens here, so it does not depend on the application's runtime: connections come and
 //! go, leases are granted and end, though every task computes. It sleeps until something happens.
 
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -34,8 +35,10 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Who is to be woken when. Few: time-outs of connections that shut down.
-    timers: Vec<(Instant, Waker)>,
+    /// Who is to be woken when.
+    timers: BTreeMap<Moment, Waker>,
+    /// Timers that there ever were.
+    named: u64,
     listeners: Vec<(ListenerId, Weak<ListenerInner>)>,
 }
 
@@ -95,14 +98,9 @@ impl Service {
         }
     }
 
-    /// Wakes `waker` at `at`, or earlier.
-    pub(crate) fn wake_at(&self, at: Instant, waker: &Waker) {
-        let mut state = self.shared.state();
-        if !state.timers.iter().any(|(time, known)| *time == at && known.will_wake(waker)) {
-            state.timers.push((at, waker.clone()));
-            drop(state);
-            self.shared.kick();
-        }
+    /// A timer, which is not set.
+    pub(crate) fn timer(&self) -> Timer {
+        Timer { shared: self.shared.clone(), moment: None }
     }
 
     /// Something changed that it is to see.
@@ -126,6 +124,50 @@ impl Service {
 
     pub(crate) fn strike(&self, id: ListenerId) {
         self.shared.state().listeners.retain(|(known, _)| *known != id);
+    }
+}
+
+/// A time, and which of those who wait for it.
+type Moment = (Instant, u64);
+
+/// Wakes a future at a time. Dropped, it is forgotten.
+pub(crate) struct Timer {
+    shared: Arc<Shared>,
+    moment: Option<Moment>,
+}
+
+impl Timer {
+    /// Wakes `waker` at `at`, or earlier, and nobody else any more.
+    pub(crate) fn wake_at(&mut self, at: Instant, waker: &Waker) {
+        let mut state = self.shared.state();
+        if let Some(moment) = self.moment.filter(|moment| moment.0 == at)
+            && let Some(known) = state.timers.get_mut(&moment)
+        {
+            let old = std::mem::replace(known, waker.clone());
+            drop(state);
+            drop(old);
+            return;
+        }
+        let old = self.moment.take().and_then(|moment| state.timers.remove(&moment));
+        state.named += 1;
+        let moment = (at, state.named);
+        let is_next = state.timers.keys().next().is_none_or(|next| moment < *next);
+        state.timers.insert(moment, waker.clone());
+        self.moment = Some(moment);
+        drop(state);
+        drop(old);
+        if is_next {
+            self.shared.kick();
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if let Some(moment) = self.moment {
+            let waker = self.shared.state().timers.remove(&moment);
+            drop(waker); // not under the lock
+        }
     }
 }
 
@@ -205,20 +247,65 @@ impl Run {
 
     /// Wakes whose time has come; says when the next one's does.
     fn timers(&self) -> Option<Instant> {
-        let now = Instant::now();
         let mut state = self.shared.state();
-        let mut due = Vec::new();
-        let mut index = 0;
-        while index < state.timers.len() {
-            if state.timers[index].0 <= now {
-                due.push(state.timers.swap_remove(index).1);
-            } else {
-                index += 1;
-            }
-        }
-        let next = state.timers.iter().map(|timer| timer.0).min();
+        let (due, next) = take_due(&mut state.timers, Instant::now());
         drop(state);
-        due.into_iter().for_each(Waker::wake);
+        due.into_values().for_each(Waker::wake);
         next
+    }
+}
+
+/// Those whose time has come, and when the next one's does.
+fn take_due(
+    timers: &mut BTreeMap<Moment, Waker>,
+    now: Instant,
+) -> (BTreeMap<Moment, Waker>, Option<Instant>) {
+    let later = timers.split_off(&(now, u64::MAX));
+    let next = later.keys().next().map(|moment| moment.0);
+    (std::mem::replace(timers, later), next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_timer_wakes_the_last_one_who_set_it_and_is_forgotten_with_it() {
+        let service = Service::new().unwrap();
+        let waiting = || service.shared.state().timers.len();
+        let counts: [Arc<Count>; 3] = Default::default();
+        let woken = || counts.each_ref().map(|count| count.0.load(Ordering::Relaxed));
+        let wakers = counts.each_ref().map(|count| Waker::from(count.clone()));
+        let (past, future) = (Instant::now(), Instant::now() + Duration::from_secs(3600));
+        let [mut one, mut other] = [service.timer(), service.timer()];
+        one.wake_at(future, &wakers[0]);
+        one.wake_at(past, &wakers[1]);
+        one.wake_at(past, &wakers[0]);
+        other.wake_at(future, &wakers[2]);
+        assert_eq!(waiting(), 2);
+        let due = || {
+            let mut state = service.shared.state();
+            let (due, next) = take_due(&mut state.timers, Instant::now());
+            drop(state);
+            due.into_values().for_each(Waker::wake);
+            next
+        };
+        assert_eq!(due(), Some(future));
+        assert_eq!(woken(), [1, 0, 0]);
+        drop(other);
+        assert_eq!((waiting(), due()), (0, None));
+        one.wake_at(past, &wakers[1]);
+        assert_eq!((due(), woken()), (None, [1, 1, 0]));
     }
 }

@@ -29,6 +29,7 @@ impl Link {
         let patience = self.endpoint.attr().connect_timeout;
         let deadline = after(Instant::now(), patience);
         let lane = &self.lane;
+        let mut timer = self.node.service.timer();
         let mut request = std::future::poll_fn(|cx| {
             if let Poll::Ready(request) = expected.promise.poll(cx) {
                 return Poll::Ready(Ok(request));
@@ -39,7 +40,7 @@ impl Link {
             if Instant::now() >= deadline {
                 return Poll::Ready(Err(Error::TimedOut(patience)));
             }
-            self.node.service.wake_at(deadline, cx.waker());
+            timer.wake_at(deadline, cx.waker());
             Poll::Pending
         })
         .await?;
