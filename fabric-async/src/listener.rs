@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use fabric::{ConnectRequest, MAX_REJECT_DATA};
 
-use crate::accept::{Accepting, Settling};
+use crate::accept::{Accepting, Acceptors};
 use crate::address::{Address, resolve};
 use crate::connection::Connection;
 use crate::error::Result;
@@ -44,8 +44,7 @@ pub(crate) struct ListenerInner {
     pub(crate) node: Arc<NodeInner>,
     waiting: Mutex<VecDeque<(ConnectRequest, Hello)>>,
     pub(crate) line: Line,
-    /// Peers on their way in whom nobody waits for just now. They hold on to this: whoever drops the listener drops them.
-    pub(crate) settling: Mutex<Vec<Settling>>,
+    pub(crate) acceptors: Mutex<Acceptors>,
 }
 
 impl Listener {
@@ -149,8 +148,8 @@ impl Node {
         let listener = self.inner.domain.listen_with(address, &self.inner.options.listener())?;
         let id = listener.id();
         let (node, waiting, line) = (self.inner.clone(), Mutex::default(), Line::default());
-        let settling = Mutex::default();
-        let inner = Arc::new(ListenerInner { listener, node, waiting, line, settling });
+        let acceptors = Mutex::default();
+        let inner = Arc::new(ListenerInner { listener, node, waiting, line, acceptors });
         self.inner.service.enroll(id, &inner);
         // Whoever asked before it was enrolled.
         let mut wakers = Vec::new();
@@ -200,8 +199,9 @@ pub(crate) fn reject(request: &mut ConnectRequest, words: &str) {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let settling = std::mem::take(&mut *lock(&self.inner.settling));
-        drop(settling);
+        // They hold on to what is in here.
+        let left = std::mem::take(&mut lock(&self.inner.acceptors).left);
+        drop(left);
     }
 }
 

@@ -199,12 +199,12 @@ impl Run {
             drop(node);
             let until = [next_lease, next_timer].into_iter().flatten().min();
             match self.control.arm() {
-                Ok(Armed::Waiting) => {}
-                Ok(_) => continue,
+                Ok(Armed::Waiting) => queue_readable = self.sleep(until),
+                // There is more to hear about leases; the completion queue is looked at all the same.
+                Ok(_) => queue_readable = self.sleep(Some(Instant::now())),
                 // A child made by fork: this thread is not there, so this cannot be; and if it can, it ends.
                 Err(_) => return,
             }
-            queue_readable = self.sleep(until);
         }
     }
 

@@ -6,7 +6,9 @@
 mod common;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use common::{address, between, eventually, node};
@@ -143,6 +145,43 @@ fn one_that_does_not_finish_its_set_up_holds_up_nobody() {
     assert_eq!(again.join().unwrap().unwrap().local_addr(), second.peer_addr());
 }
 
+/// One that accepts leaves those who are not in yet to another one that does, and wakes it.
+#[test]
+fn a_set_up_goes_on_with_whoever_still_accepts() {
+    struct Flag(AtomicBool);
+    impl std::task::Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let (server, client, domain) = (node(|b| b.connect_timeout(LONG)), node(|b| b), domain());
+    let listener = block_on(server.listen(address())).unwrap();
+    let to = listener.local_addr();
+    let woken = Arc::new(Flag(AtomicBool::new(false)));
+    let waker = Waker::from(woken.clone());
+    let mut one = Box::pin(listener.accept());
+    let mut other = Box::pin(listener.accept());
+    fn poll<F: Future>(accept: &mut std::pin::Pin<Box<F>>, waker: &Waker) -> Poll<F::Output> {
+        accept.as_mut().poll(&mut Context::from_waker(waker))
+    }
+    // The first one begins with a peer that takes its time.
+    let (_queue, [user, control]) = Stranger::ends(&domain);
+    user.connect(to, &hello(false, 7)).unwrap();
+    eventually("the slow one is on its way in", || {
+        assert!(poll(&mut one, &waker).is_pending());
+        user.state() == fabric::EndpointState::Connected
+    });
+    assert!(poll(&mut other, &waker).is_pending());
+    // Then it gets another one.
+    let quick = std::thread::spawn(move || block_on(client.connect(to)).unwrap());
+    let got = block_on(one).unwrap();
+    assert_eq!(quick.join().unwrap().local_addr(), got.peer_addr());
+    assert!(woken.0.swap(false, Ordering::Relaxed), "nobody goes on with the slow one");
+    assert!(poll(&mut other, &waker).is_pending());
+    control.connect(to, &hello(true, 7)).unwrap();
+    assert_eq!(block_on(other).unwrap().peer_addr(), user.local_addr());
+}
+
 #[test]
 fn leases_end_in_time_whatever_others_ask_for() {
     let (owner, user, domain) = (node(|b| b), node(|b| b), domain());
@@ -175,7 +214,8 @@ fn leases_end_in_time_whatever_others_ask_for() {
         let buffer = b.alloc(64).unwrap();
         let lent = b.lend(buffer, Duration::from_millis(100), Access::REMOTE).unwrap();
         eventually("the lease ends", || !lent.is_out());
-        assert!(block_on(a.borrowed()).unwrap().end().is_some());
+        let remote = block_on(a.borrowed()).unwrap();
+        eventually("its holder knows", || remote.end().is_some());
         stop.store(true, Ordering::Relaxed);
         drop(let_in);
     });
@@ -185,7 +225,7 @@ fn leases_end_in_time_whatever_others_ask_for() {
 fn what_is_lent_for_a_time_is_not_prolonged_by_its_holder() {
     let (owner, user) = (node(|b| b), node(|b| b));
     let (a, b) = block_on(between(&user, &owner));
-    let lent = b.lend(b.alloc(64).unwrap(), Duration::from_secs(1), Access::REMOTE).unwrap();
+    let lent = b.lend(b.alloc(64).unwrap(), Duration::from_secs(5), Access::REMOTE).unwrap();
     let remote = block_on(a.borrowed()).unwrap();
     let refused = block_on(remote.renew(LONG)).unwrap_err();
     assert!(matches!(refused, Error::NotGranted(fabric_async::Refusal::Fixed)), "{refused}");

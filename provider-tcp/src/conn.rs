@@ -190,6 +190,12 @@ impl Conn {
             state.link.ask();
         }
         state.flush(engine);
+        if alone {
+            // What was withheld while much waited, as nobody may come back for it.
+            state.link.pay();
+            state.link.ask();
+            state.flush(engine);
+        }
         self.settle(engine, state);
         if state.whims.is_some() && step != Step::Quiet {
             state.put_off(engine);

@@ -52,6 +52,8 @@ impl TcpEndpoint {
             self.conn.settle(&self.engine, state);
         }
         if state.wants_turn() {
+            // Noted first: a step that is over just now may be about to cool.
+            self.conn.note_event(false);
             self.engine.heat(&self.conn);
         }
     }

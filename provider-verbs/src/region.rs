@@ -62,6 +62,7 @@ impl RegistrationOps for VerbsRegistration {
                 Err(Error::system("deregister", NAME, cause))
             }
             _ => {
+                self.mr.forget();
                 self.shared.deregistered();
                 Ok(())
             }

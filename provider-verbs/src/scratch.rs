@@ -39,9 +39,8 @@ impl Slab {
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        if let Err(error) = self.mr.deregister() {
-            log::error!("{error}: {} bytes stay until the process ends", self.memory.len());
-            // A device may still reach them.
+        if self.mr.deregister().is_err() {
+            // A device may still reach it. The registration says why, when it goes.
             std::mem::forget(self.memory.clone());
         }
     }

@@ -60,6 +60,13 @@ impl Mr {
     }
 }
 
+impl Mr {
+    /// The device is gone, and the registration with it.
+    pub(crate) fn forget(&mut self) {
+        self.mr = None;
+    }
+}
+
 impl Drop for Mr {
     fn drop(&mut self) {
         if let Err(error) = self.deregister() {
