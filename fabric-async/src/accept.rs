@@ -66,9 +66,7 @@ impl<'a> Accepting<'a> {
         }
         None
     }
-}
 
-impl Accepting<'_> {
     /// Begins with those who ask; `Pending` when nobody does, or enough are under way.
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connection>> {
         while self.settling.len() < MOST {

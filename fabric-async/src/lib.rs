@@ -89,6 +89,7 @@
 
 #[forbid(unsafe_code)]
 mod accept;
+#[forbid(unsafe_code)]
 mod address;
 #[forbid(unsafe_code)]
 mod atomic;

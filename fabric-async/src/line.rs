@@ -124,20 +124,22 @@ impl Line {
     }
 }
 
+/// Counts how often it is woken.
+#[cfg(test)]
+#[derive(Default)]
+pub(crate) struct Count(pub(crate) AtomicUsize);
+
+#[cfg(test)]
+impl std::task::Wake for Count {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use std::task::Wake;
-
-    #[derive(Default)]
-    struct Count(AtomicUsize);
-
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 
     #[test]
     fn first_come_first_served_and_who_leaves_hands_on() {

@@ -268,17 +268,7 @@ fn take_due(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicUsize;
-    use std::task::Wake;
-
-    #[derive(Default)]
-    struct Count(AtomicUsize);
-
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
+    use crate::line::Count;
 
     #[test]
     fn a_timer_wakes_the_last_one_who_set_it_and_is_forgotten_with_it() {

@@ -190,8 +190,8 @@ impl Conn {
             state.link.ask();
         }
         state.flush(engine);
-        if alone {
-            // What was withheld while much waited, as nobody may come back for it.
+        if alone && !state.full {
+            // What was withheld while much waited, as nobody may come back for it. To a full socket an edge leads back.
             state.link.pay();
             state.link.ask();
             state.flush(engine);

@@ -463,6 +463,7 @@ impl Bounce {
     fn new(conn: &Conn) -> Result<Self> {
         let slot = conn.attr.inject.next_multiple_of(64);
         let len = slot * conn.attr.send_depth.next_power_of_two();
-        Ok(Bounce { slab: Slab::new(&conn.shared.pd, len, None, ibv_access_flags(0))?, slot })
+        let slab = Slab::new("make endpoint", &conn.shared.pd, len, None, ibv_access_flags(0))?;
+        Ok(Bounce { slab, slot })
     }
 }

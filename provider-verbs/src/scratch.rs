@@ -21,6 +21,7 @@ pub(crate) struct Slab {
 
 impl Slab {
     pub(crate) fn new(
+        operation: &'static str,
         pd: &Arc<Pd>,
         len: usize,
         iova: Option<u64>,
@@ -32,7 +33,7 @@ impl Slab {
         // SAFETY: the slab holds the memory until its registration is dropped; this crate reaches it only through
         // `fabric_core::memory`.
         let mr = unsafe { Mr::new(pd, (addr, len), iova, access) };
-        let mr = mr.map_err(|cause| region::failed("register", addr, len, cause))?;
+        let mr = mr.map_err(|cause| region::failed(operation, addr, len, cause))?;
         Ok(Slab { mr, memory })
     }
 }
@@ -63,7 +64,8 @@ impl Scratch {
     pub(crate) fn new(pd: &Arc<Pd>) -> Result<Arc<Self>> {
         // Named from zero on, so that its key alone says where it is.
         let page = rustix::param::page_size();
-        let witness = Slab::new(pd, page, Some(0), ibv_access_flags::IBV_ACCESS_REMOTE_READ)?;
+        let witness =
+            Slab::new("open domain", pd, page, Some(0), ibv_access_flags::IBV_ACCESS_REMOTE_READ)?;
         Ok(Arc::new(Scratch { pd: pd.clone(), witness, places: Mutex::default() }))
     }
 
@@ -81,7 +83,7 @@ impl Scratch {
         let mut places = self.lock();
         if places.free.is_empty() {
             let access = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE;
-            places.slabs.push(Slab::new(&self.pd, PLACE * PLACES, None, access)?);
+            places.slabs.push(Slab::new("make endpoint", &self.pd, PLACE * PLACES, None, access)?);
             let slab = places.slabs.len() - 1;
             places.free.extend((0..PLACES).rev().map(|place| (slab, place)));
         }

@@ -116,6 +116,13 @@ impl Asked {
     }
 }
 
+/// Drops what nobody waits for any more, where a peer does not answer; `held` counts who holds an answer.
+fn forget<T>(waiting: &mut HashMap<u64, T>, held: impl Fn(&T) -> usize) {
+    if waiting.len() >= FORGOTTEN && waiting.len().is_power_of_two() {
+        waiting.retain(|_, one| held(one) > 1);
+    }
+}
+
 impl State {
     /// A lease that the peer asked for is no more, or was never made.
     pub(super) fn free(&mut self, len: u64, lending: &Lending) {
@@ -228,10 +235,7 @@ impl Control {
     ) -> Result<Answer<Remote>> {
         let mut state = self.begin()?;
         let (id, answer) = (state.next, Promise::new());
-        // Whoever gave up waiting for a peer that does not answer.
-        if state.requests.len() >= FORGOTTEN && state.requests.len().is_power_of_two() {
-            state.requests.retain(|_, asked| Arc::strong_count(&asked.answer) > 1);
-        }
+        forget(&mut state.requests, |asked| Arc::strong_count(&asked.answer));
         let asked = Asked { sent: Instant::now(), len, time, rights, answer: answer.clone() };
         state.requests.insert(id, asked);
         self.say(&mut state, &Word::Request { id, len, time, rights });
@@ -241,9 +245,7 @@ impl Control {
     pub(super) fn renew(&self, lease: u64, time: Duration) -> Result<Answer<Duration>> {
         let mut state = self.begin()?;
         let (id, answer) = (state.next, Promise::new());
-        if state.renewals.len() >= FORGOTTEN && state.renewals.len().is_power_of_two() {
-            state.renewals.retain(|_, answer| Arc::strong_count(answer) > 1);
-        }
+        forget(&mut state.renewals, Arc::strong_count);
         state.renewals.insert(id, answer.clone());
         self.say(&mut state, &Word::Renew { id, lease, time });
         Ok(answer)
@@ -300,9 +302,7 @@ impl Control {
                 let most = self.policy.longest;
                 let answer = match state.loans.get_mut(&lease) {
                     None => Word::Refuse { id, why: Refusal::Unknown },
-                    Some(granted) if now >= granted.until => {
-                        Word::Refuse { id, why: Refusal::Unknown }
-                    }
+                    Some(one) if now >= one.until => Word::Refuse { id, why: Refusal::Unknown },
                     // For how long, its owner said.
                     Some(granted) if !granted.asked => Word::Refuse { id, why: Refusal::Fixed },
                     Some(_) if time > most => Word::Refuse { id, why: Refusal::TooLong { most } },

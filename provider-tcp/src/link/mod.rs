@@ -32,7 +32,6 @@ use fabric_core::{
 use smallvec::SmallVec;
 
 pub(crate) use close::End;
-use transmit::MOST_QUEUED;
 
 use crate::adversary::PutOff;
 use crate::cq::Ring;
@@ -237,7 +236,7 @@ impl Link {
     pub(crate) fn owes(&self) -> bool {
         self.phase == Phase::Open
             && !self.put_off.news
-            && self.outgoing.queued() < MOST_QUEUED
+            && self.outgoing.has_room()
             && (self.incoming.debt.is_due() || self.recvs.owes_credit())
     }
 

@@ -38,6 +38,8 @@ pub(super) struct Outgoing {
     gone: u64,
 }
 
+/// No more is cut, or said, while this many bytes wait for the socket.
+const MOST_QUEUED: usize = 512 << 10;
 /// A buffer that grew beyond this is given back when it is empty; so much of it is moved away at a time.
 const KEEP_BUFFER: usize = 16 << 10;
 
@@ -45,6 +47,11 @@ impl Outgoing {
     /// Bytes that wait.
     pub(super) fn queued(&self) -> usize {
         self.queued
+    }
+
+    /// Whether more may be added.
+    pub(super) fn has_room(&self) -> bool {
+        self.queued < MOST_QUEUED
     }
 
     /// How far the stream is transmitted, and how far it goes by now.

@@ -7,8 +7,6 @@ use super::target::Answer;
 use super::{Link, Phase, news};
 use crate::wire::frame::{Header, Kind};
 
-/// No more is cut, or said, while this many bytes wait for the socket.
-pub(super) const MOST_QUEUED: usize = 512 << 10;
 /// The payload of one frame: long enough to be worth its header, short enough that an acknowledgement does not
 /// wait long behind it.
 const FRAGMENT: usize = 256 << 10;
@@ -21,7 +19,7 @@ impl Link {
         if self.answers.is_empty() && self.sends.nothing_waits() && self.phase == Phase::Open {
             return;
         }
-        while self.outgoing.queued() < MOST_QUEUED {
+        while self.outgoing.has_room() {
             // In turn, so that neither direction of work starves the other.
             let answer = !self.put_off.answers && self.cut_answer();
             let request = self.phase == Phase::Open && self.cut_request();
@@ -43,7 +41,7 @@ impl Link {
 
     /// Asks the peer for what it has not acknowledged and was not asked for, if there is any: somebody may wait for it.
     pub(crate) fn ask(&mut self) {
-        if self.phase == Phase::Open && self.outgoing.queued() < MOST_QUEUED && self.sends.ask() {
+        if self.phase == Phase::Open && self.outgoing.has_room() && self.sends.ask() {
             let header = Header { ask: true, ..self.header(Kind::Ack, 0, 0) };
             self.push(header);
         }

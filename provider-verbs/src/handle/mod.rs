@@ -18,9 +18,14 @@ pub(crate) use cq::Cq;
 pub(crate) use mr::Mr;
 pub(crate) use qp::{Qp, QpAttributes, State};
 
-/// Says that a destroyer failed.
+/// As [`told`], of what it returned.
 fn destroyed(verb: &'static str, returned: i32) {
-    if let Err(error) = crate::ffi::errno(verb, returned) {
+    told(crate::ffi::errno(verb, returned));
+}
+
+/// Says that a destroyer failed.
+fn told(destroyed: std::io::Result<()>) {
+    if let Err(error) = destroyed {
         log::error!("{error}: it stays until the process ends");
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::Pd;
+use super::{Pd, told};
 use crate::ffi::{self, ibv_access_flags, pointer};
 
 /// A memory region; its drop deregisters what was not, and cannot tell whether that worked.
@@ -58,9 +58,7 @@ impl Mr {
         }
         Ok(())
     }
-}
 
-impl Mr {
     /// The device is gone, and the registration with it.
     pub(crate) fn forget(&mut self) {
         self.mr = None;
@@ -69,8 +67,6 @@ impl Mr {
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        if let Err(error) = self.deregister() {
-            log::error!("{error}: it stays until the process ends");
-        }
+        told(self.deregister());
     }
 }
