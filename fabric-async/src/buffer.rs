@@ -35,6 +35,24 @@ use crate::error::{Error, Result};
 /// # drop(sending);
 /// # }
 /// ```
+///
+/// A view of it does not outlast it, and there is no second one of the same memory:
+///
+/// ```compile_fail,E0505
+/// # fn f(conn: fabric_async::Connection, buffer: fabric_async::Buffer) {
+/// let word = buffer.view::<u64>().unwrap();
+/// let sending = conn.send(buffer);
+/// println!("{word}");
+/// # drop(sending);
+/// # }
+/// ```
+///
+/// ```compile_fail,E0277
+/// fn twice<T: Clone>(_: T) {}
+/// # fn f(buffer: fabric_async::Buffer) {
+/// twice(buffer);
+/// # }
+/// ```
 pub struct Buffer {
     /// `None` has no bytes.
     block: Option<Block>,
@@ -155,6 +173,14 @@ impl Buffer {
     /// buffer.view_mut::<[u64; 4]>()?[2] = 7;
     /// assert_eq!(buffer.view::<[u64; 4]>()?[2], 7);
     /// # Ok(()) }
+    /// ```
+    ///
+    /// What arrived can be any bytes, so it has to be a type of which all are values:
+    ///
+    /// ```compile_fail,E0277
+    /// # fn f(buffer: fabric_async::Buffer) {
+    /// buffer.view::<bool>();
+    /// # }
     /// ```
     ///
     /// # Errors

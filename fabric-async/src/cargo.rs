@@ -73,12 +73,38 @@ mod sealed {
     impl Sealed for super::Shared {}
 }
 
-/// A buffer whose memory is in flight.
-pub struct Piece {
+/// A buffer whose memory is in flight. As large as a [`Buffer`], so that a `Vec` of the one becomes one of the other where
+/// it is.
+pub struct Whole {
     flight: Option<Flight>,
-    /// Bytes of the buffer.
-    whole: usize,
-    /// The part that the operation uses.
+    len: usize,
+}
+
+impl Whole {
+    #[inline]
+    fn new(buffer: Buffer) -> Self {
+        let (block, len) = buffer.into_block();
+        Whole { flight: block.map(Flight::new), len }
+    }
+
+    #[inline]
+    fn slice(&self, start: usize, len: usize) -> Option<Slice<'_>> {
+        self.flight.as_ref().map(|flight| flight.slice(start, len))
+    }
+
+    /// The buffer again, when the operation has ended.
+    #[inline]
+    fn land(self) -> Buffer {
+        match self.flight {
+            Some(flight) => Buffer::new(flight.land(), self.len),
+            None => Buffer::empty(),
+        }
+    }
+}
+
+/// A buffer whose memory is in flight, and the part of it that the operation uses.
+pub struct Piece {
+    whole: Whole,
     start: usize,
     len: usize,
 }
@@ -86,22 +112,18 @@ pub struct Piece {
 impl Piece {
     #[inline]
     pub(crate) fn new(buffer: Buffer, start: usize, len: usize) -> Self {
-        let (block, whole) = buffer.into_block();
-        Piece { flight: block.map(Flight::new), whole, start, len }
+        Piece { whole: Whole::new(buffer), start, len }
     }
 
     #[inline]
     pub(crate) fn slice(&self) -> Option<Slice<'_>> {
-        self.flight.as_ref().map(|flight| flight.slice(self.start, self.len))
+        self.whole.slice(self.start, self.len)
     }
 
     /// The buffer again, when the operation has ended.
     #[inline]
     pub(crate) fn land(self) -> Buffer {
-        match self.flight {
-            Some(flight) => Buffer::new(flight.land(), self.whole),
-            None => Buffer::empty(),
-        }
+        self.whole.land()
     }
 }
 
@@ -114,7 +136,7 @@ pub enum Cargo {
     /// One buffer.
     One(Piece),
     /// Buffers in a row.
-    Many(Vec<Piece>),
+    Many(Vec<Whole>),
     /// Memory that others read meanwhile.
     Shared(Shared),
     /// A receive's buffer, which goes to the inbox.
@@ -127,7 +149,7 @@ impl Cargo {
         match self {
             Cargo::Nothing => 0,
             Cargo::One(piece) | Cargo::Receive(piece) => piece.len,
-            Cargo::Many(pieces) => pieces.iter().map(|piece| piece.len).sum(),
+            Cargo::Many(buffers) => buffers.iter().map(|buffer| buffer.len).sum(),
             Cargo::Shared(shared) => shared.len(),
         }
     }
@@ -141,9 +163,9 @@ impl Cargo {
                 Some(slice) => post(slice.into()),
                 None => post(Slices::none()),
             },
-            Cargo::Many(pieces) => {
+            Cargo::Many(buffers) => {
                 let slices: SmallVec<[Slice<'_>; 8]> =
-                    pieces.iter().filter_map(Piece::slice).collect();
+                    buffers.iter().filter_map(|buffer| buffer.slice(0, buffer.len)).collect();
                 post(slices.as_slice().into())
             }
             Cargo::Shared(shared) => match shared.block() {
@@ -157,7 +179,7 @@ impl Cargo {
     pub(crate) fn land(self) {
         match self {
             Cargo::One(piece) | Cargo::Receive(piece) => drop(piece.land()),
-            Cargo::Many(pieces) => pieces.into_iter().for_each(|piece| drop(piece.land())),
+            Cargo::Many(buffers) => buffers.into_iter().for_each(|buffer| drop(buffer.land())),
             Cargo::Nothing | Cargo::Shared(_) => {}
         }
     }
@@ -198,16 +220,12 @@ impl Payload for Vec<Buffer> {
     type Back = Vec<Buffer>;
 
     fn load(self) -> Result<Cargo, (Vec<Buffer>, Error)> {
-        let piece = |buffer: Buffer| {
-            let len = buffer.len();
-            Piece::new(buffer, 0, len)
-        };
-        Ok(Cargo::Many(self.into_iter().map(piece).collect()))
+        Ok(Cargo::Many(self.into_iter().map(Whole::new).collect()))
     }
 
     fn unload(cargo: Cargo) -> Vec<Buffer> {
         match cargo {
-            Cargo::Many(pieces) => pieces.into_iter().map(Piece::land).collect(),
+            Cargo::Many(buffers) => buffers.into_iter().map(Whole::land).collect(),
             _ => Vec::new(),
         }
     }

@@ -16,7 +16,7 @@ use crate::link::Link;
 use crate::node::Node;
 use crate::operation::{Operation, What};
 use crate::pool::AllocWait;
-use crate::recv::{Notified, Receive};
+use crate::recv::{Notifications, Notified, Receive};
 
 /// A connection to a peer.
 ///
@@ -296,6 +296,28 @@ impl Connection {
     /// As [`recv`](Connection::recv).
     pub fn notified(&self) -> Notified {
         Notified::new(&self.link)
+    }
+
+    /// All further notifications as a stream, which ends behind the connection's end. Dropping it loses nothing.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// use futures_util::StreamExt;
+    ///
+    /// # doc::pair(async |conn, peer| {
+    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// for slot in 0..4 {
+    ///     conn.write_notify(conn.alloc(16)?, remote.at(16 * u64::from(slot)), slot).await?;
+    /// }
+    /// let told: Vec<_> = peer.notifications().take(4).map(|told| told.unwrap().immediate).collect().await;
+    /// assert_eq!(told, [0, 1, 2, 3]);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    /// Its last item is the one of [`notified`](Connection::notified).
+    pub fn notifications(&self) -> Notifications {
+        Notifications::new(&self.link)
     }
 
     /// Reads from the peer's memory, as many bytes as the buffer has.

@@ -37,31 +37,18 @@
 //! the contract of [`fabric`], the same on every provider.
 //!
 //! # Guide
-//! - **Memory.** A [`Buffer`] is yours alone, and a `[u8]`. Operations take it and give it back; an error
-//!   ([`Failed`]) has it too. Send a part with [`Buffer::slice`], several with a `Vec`, one to many with
-//!   [`Buffer::share`]; look at it as numbers with [`Buffer::view`]; keep what was received as `bytes::Bytes`, without a
-//!   copy. All come from the node's [`Pool`], which is bounded: [`Pool::alloc`] fails there,
-//!   [`Pool::alloc_wait`] waits, [`Pool::metrics`] shows.
-//! - **Messages.** [`Connection::send`] is done when the peer has the message; [`Connection::recv`] brings the next one. The
-//!   peer's [`receives`](NodeBuilder::receives) bound how many wait there; more wait here.
-//! - **One-sided.** [`Connection::write`], [`read`](Connection::read) and the atomics reach memory of the peer that it lends:
-//!   [`Connection::request_remote`] asks, under the owner's [`LeasePolicy`]; [`Connection::lend`] offers. A lease ends by
-//!   itself ([`Remote`] says when and how), and from then no byte changes. [`Connection::write_notify`] tells the peer that
-//!   the bytes are there.
-//! - **Order.** Futures are posted when they are first polled, and take effect in that order, but for reads and atomics:
-//!   [`Operation::fence`]. To have many under way, poll many: `join!`, `FuturesUnordered`, tasks.
-//! - **Giving up.** Any future may be dropped at any time. A receive, or a wait for room or memory, then has done nothing.
-//!   An operation that was posted may still happen; its buffer returns to the pool when it cannot any more.
-//! - **Failure.** The end of a connection is an [`Error::Disconnected`] with the reason, everywhere. It never comes back:
-//!   connect anew.
-//! - **Executors.** Any will do. Under tokio (feature `tokio`, on by default) its event loop watches the node's descriptor;
-//!   elsewhere, as under [`block_on`], the node's thread does. [`NodeBuilder::wait`] chooses between looking for
-//!   completions and sleeping for them.
-//! - **Bytes.** A `Stream` (feature `tokio`) is a connection as `AsyncRead` and `AsyncWrite`: existing software runs over it
-//!   unchanged. The example `http` is hyper on it.
-//! - **Settings.** [`Node::builder`] has them all; [`Node::connect`] and [`Node::listen`] then go before
-//!   [`Connection::connect`] and [`Listener::bind`]. One process needs one node, whatever the number of connections.
-//! - **Trust.** Nothing is encrypted and nobody is authenticated: see [`fabric::Domain`].
+//! [`guide`] goes from here to the depths, a program a chapter, with pictures of the life of an operation and of a lease.
+//! In short:
+//!
+//! - *Memory.* A [`Buffer`] is yours alone, and a `[u8]`. Operations take it and give it back; an error ([`Failed`]) has it
+//!   too. All come from the node's [`Pool`], which is registered and bounded.
+//! - *Messages.* [`Connection::send`] is done when the peer has the message; [`Connection::recv`] brings the next one.
+//! - *One-sided.* [`Connection::write`], [`read`](Connection::read) and the atomics reach memory that the peer lends:
+//!   [`Connection::request_remote`] asks, [`Connection::lend`] offers. From a lease's end no byte changes.
+//! - *Giving up.* Any future may be dropped at any time.
+//! - *Failure.* The end of a connection is an [`Error::Disconnected`] with the reason, everywhere.
+//! - *Executors.* Any will do; [`block_on`] is one.
+//! - *Trust.* Nothing is encrypted and nobody is authenticated: see [`fabric::Domain`].
 //!
 //! # Features
 //! `tcp` and `tokio` (both default), `verbs` (needs libibverbs, librdmacm and libclang 14 to build).
@@ -143,6 +130,9 @@ mod stream;
 #[forbid(unsafe_code)]
 mod watch;
 
+#[doc = include_str!("../doc/guide.md")]
+pub mod guide {}
+
 pub use address::Address;
 pub use atomic::Atomic;
 pub use block_on::block_on;
@@ -159,7 +149,7 @@ pub use listener::{Listener, NextRequest, Request};
 pub use node::Node;
 pub use operation::Operation;
 pub use pool::{AllocWait, Pool, PoolMetrics};
-pub use recv::{Notified, Receive};
+pub use recv::{Notifications, Notified, Receive};
 #[cfg(feature = "tokio")]
 pub use stream::Stream;
 

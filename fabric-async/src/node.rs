@@ -274,7 +274,7 @@ impl NodeInner {
             (Event::Disconnected { reason, .. }, Some(lane)) => {
                 lane.ended(reason, wakers);
                 // Leases end with their connection, whoever took this event.
-                self.service.look_again();
+                self.service.look_at_leases();
             }
             (Event::ConnectRequest { listener }, _) => {
                 if let Some(listener) = self.service.listener(listener) {

@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use crate::error::Result;
 use crate::lane::{Inbox, Lane, Message, Notification};
@@ -66,6 +66,30 @@ pub struct Receive(Arrival<Message>);
 /// ```
 #[must_use = "nothing is received until it is awaited"]
 pub struct Notified(Arrival<Notification>);
+
+/// The notifications, one after the other, as a [`Stream`](futures_core::Stream): see
+/// [`Connection::notifications`](crate::Connection::notifications).
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// use futures_util::StreamExt;
+///
+/// # doc::pair(async |conn, peer| {
+/// # let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+/// let mut told = peer.notifications();
+/// conn.write_notify(conn.alloc(8)?, remote.at(0), 3).await?;
+/// conn.close();
+/// assert_eq!(told.next().await.expect("one came")?.immediate, 3);
+/// assert!(told.next().await.expect("the end is said, once").is_err());
+/// assert!(told.next().await.is_none());
+/// # Ok(()) });
+/// ```
+#[must_use = "nothing is received until it is polled"]
+#[derive(Debug)]
+pub struct Notifications {
+    /// `None`: the end was said.
+    next: Option<Notified>,
+}
 
 struct Arrival<A: Arrives> {
     link: Arc<Link>,
@@ -173,6 +197,24 @@ impl Future for Notified {
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.poll(cx)
+    }
+}
+
+impl Notifications {
+    pub(crate) fn new(link: &Arc<Link>) -> Self {
+        Notifications { next: Some(Notified::new(link)) }
+    }
+}
+
+impl futures_core::Stream for Notifications {
+    type Item = Result<Notification>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(next) = &mut self.next else { return Poll::Ready(None) };
+        let item = ready!(Pin::new(&mut *next).poll(cx));
+        let then = item.is_ok().then(|| Notified::new(&next.0.link));
+        self.next = then;
+        Poll::Ready(Some(item))
     }
 }
 

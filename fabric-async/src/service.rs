@@ -30,6 +30,8 @@ struct Shared {
     stop: AtomicBool,
     /// Whether it watches the completion queue.
     watching: AtomicBool,
+    /// A lease began or ended, or the connection of one.
+    leases: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -56,8 +58,8 @@ impl Service {
     pub(crate) fn new() -> Result<Self> {
         let kick = Wakeup::new()
             .map_err(|cause| fabric::Error::system("make node", "fabric-async", cause))?;
-        let (stop, watching, state) = Default::default();
-        let shared = Arc::new(Shared { kick, stop, watching, state });
+        let (stop, watching, leases, state) = Default::default();
+        let shared = Arc::new(Shared { kick, stop, watching, leases, state });
         Ok(Service { shared, thread: Mutex::default() })
     }
 
@@ -103,8 +105,9 @@ impl Service {
         Timer { shared: self.shared.clone(), moment: None }
     }
 
-    /// Something changed that it is to see.
-    pub(crate) fn look_again(&self) {
+    /// A lease began or ended, or the connection of one: it is to see to that.
+    pub(crate) fn look_at_leases(&self) {
+        self.shared.leases.store(true, Ordering::Release);
         self.shared.kick();
     }
 
@@ -182,12 +185,13 @@ struct Run {
 
 impl Run {
     fn run(self) {
-        let mut queue_readable = false;
+        let (mut queue_readable, mut next_lease) = (false, None);
         while !self.shared.stop.load(Ordering::Acquire) {
             self.shared.kick.clear();
             let Some(node) = self.node.upgrade() else { return };
             node.take_events();
-            let next_lease = node.serve_leases();
+            let changed = self.shared.leases.swap(false, Ordering::AcqRel);
+            next_lease = node.serve_leases(changed, next_lease);
             let next_timer = self.timers();
             if queue_readable && !node.driver.woken() {
                 self.shared.watching.store(false, Ordering::Release);

@@ -1,6 +1,6 @@
-//! Futures dropped at random moments: nothing is lost, nothing leaks, and no byte changes that should not.
+//! Futures of operations dropped at random moments: nothing is lost, nothing leaks, and no byte changes that should not.
 //!
-//! `FABRIC_ASYNC_CANCELS` says how many operations (default 20000), `FABRIC_ASYNC_SEED` repeats a run.
+//! `FABRIC_ASYNC_CANCELS` says how many are to be dropped while they wait, `FABRIC_ASYNC_SEED` repeats a run.
 
 #![cfg(not(miri))] // Miri has no sockets that sleep
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
@@ -10,27 +10,14 @@ mod common;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use common::drops::{Counted, Counts, Dice, wanted};
 use common::{eventually, exposed, node, pair};
-use fabric_async::{Buffer, Connection, Error, Wait, block_on};
-
-/// A generator of numbers, good enough for dice (xorshift64*).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % bound
-    }
-}
-
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|value| value.parse().unwrap())
-}
+use fabric::{Access, Region, RemoteRegion};
+use fabric_async::{Buffer, Connection, Error, Node, Wait, block_on};
 
 /// A buffer that nobody but this test may write to, until it is dropped.
 struct Canary {
@@ -52,96 +39,122 @@ impl Drop for Canary {
     }
 }
 
-type Job = Pin<Box<dyn Future<Output = Result<(), Error>>>>;
+/// The last few canaries; their stamps are bytes that no operation brings.
+#[derive(Default)]
+struct Canaries(VecDeque<Canary>);
+
+impl Canaries {
+    fn next(&mut self, dice: &mut Dice, conn: &Connection) {
+        self.0.extend(Canary::new(conn, 1 + dice.below(LEN), dice.below(0x80) as u8));
+        while self.0.len() > 24 {
+            self.0.pop_front();
+        }
+    }
+}
+
+type Job = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 const LEN: usize = 4096;
 /// What reads bring; no canary has it.
 const FILL: u8 = 0xEE;
+const LONG: Duration = Duration::from_secs(60);
 
-fn job(dice: &mut Dice, a: &Connection, b: &Connection, at: fabric::RemoteRegion) -> Job {
-    let len = 1 + dice.below(LEN);
-    let (conn, kind) = (a.clone(), dice.below(8));
-    let peer = b.clone();
+fn filled(conn: &Connection, len: usize) -> Result<Buffer, Error> {
+    let mut buffer = conn.alloc(len)?;
+    buffer.fill(FILL);
+    Ok(buffer)
+}
+
+/// One of all that can be awaited of a connection. Each end receives what the other sends; a dropped receive must not lose
+/// the message, or notification.
+fn job(dice: &mut Dice, conn: &Connection, peer: &Connection, at: RemoteRegion) -> Job {
+    let (conn, peer) = (conn.clone(), peer.clone());
+    let (len, kind) = (1 + dice.below(LEN), dice.below(32));
     match kind {
-        // Each receives what the other sends; a dropped receive must not lose the message.
-        0 | 1 => Box::pin(async move {
-            let mut buffer = conn.alloc(len)?;
-            buffer.fill(FILL);
-            drop(conn.send(buffer).await?);
+        0..6 => Box::pin(async move {
+            drop(conn.send(filled(&conn, len)?).await?);
             Ok(())
         }),
-        2 | 3 => Box::pin(async move {
+        6..12 => Box::pin(async move {
             let message = peer.recv().await?;
             assert!(message.iter().all(|byte| *byte == FILL));
             Ok(())
         }),
-        4 => Box::pin(async move {
-            let mut buffer = conn.alloc(len)?;
-            buffer.fill(FILL);
-            drop(conn.write(buffer.slice(len / 2..), at.at(64)).await?);
+        12..15 => Box::pin(async move {
+            drop(conn.write(filled(&conn, len)?.slice(len / 2..), at.at(64)).await?);
             Ok(())
         }),
-        5 => Box::pin(async move {
+        15..18 => Box::pin(async move {
             let buffer = conn.read(conn.alloc_wait(len).await?, at.at(64)).await?;
             assert!(buffer.iter().all(|byte| *byte == FILL));
             Ok(())
         }),
-        6 => Box::pin(async move {
+        18..21 => Box::pin(async move {
             let parts = vec![conn.alloc(len)?, conn.alloc(1)?];
             drop(conn.read(parts, at.at(64)).fence().await?);
             Ok(())
         }),
-        _ => Box::pin(async move {
+        21 | 22 => Box::pin(async move {
             conn.fetch_add(at.at(0), 1).await?;
+            Ok(())
+        }),
+        23 | 24 => Box::pin(async move {
+            conn.compare_swap(at.at(8), 0, 1).await?;
+            Ok(())
+        }),
+        25 | 26 => Box::pin(async move {
+            drop(conn.write_notify(filled(&conn, len)?, at.at(64), len as u32).await?);
+            Ok(())
+        }),
+        27 | 28 => Box::pin(async move {
+            let told = peer.notified().await?;
+            assert_eq!(told.immediate, told.len as u32);
+            Ok(())
+        }),
+        29 => Box::pin(async move {
+            drop(conn.write(filled(&conn, len)?, at.at(64)).delivered().await?);
+            Ok(())
+        }),
+        30 => Box::pin(async move {
+            let remote = conn.request_remote(LEN, LONG).await?;
+            let buffer = conn.write(filled(&conn, len)?, remote.at(0)).await?;
+            remote.renew(LONG).await?;
+            let buffer = conn.read(buffer, remote.at(0)).await?;
+            assert!(buffer.iter().all(|byte| *byte == FILL));
+            Ok(())
+        }),
+        _ => Box::pin(async move {
+            // Which of those lent comes, and whether it is still lent then, is chance.
+            let lent = conn.lend(filled(&conn, LEN)?, LONG, Access::REMOTE)?;
+            let remote = peer.borrowed().await?;
+            drop((lent, remote));
             Ok(())
         }),
     }
 }
 
-fn run(wait: Wait, operations: u64, seed: u64) {
-    println!("{wait:?}: FABRIC_ASYNC_CANCELS={operations} FABRIC_ASYNC_SEED={seed}");
+/// What is no failure: many at once may have all memory, or lend all they may.
+fn check(outcome: Result<(), Error>) {
+    if let Err(error) = outcome {
+        let full = matches!(error, Error::PoolExhausted { .. } | Error::NotGranted(_));
+        assert!(full, "{error}");
+    }
+}
+
+/// Two connected ends, and memory that their operations change: a counter, a flag, and bytes that stay as they are.
+fn scene(wait: Wait) -> (Node, Connection, Connection, Region, RemoteRegion) {
     let node = node(|b| b.wait(wait).pool_bytes(8 << 20).send_depth(16).max_message(LEN));
     let (a, b) = block_on(pair(&node));
     let (region, remote) = exposed(&node, 64 + 2 * LEN);
     region.fill(FILL).unwrap();
-    region.put(0, &0u64).unwrap();
-    let mut dice = Dice(seed | 1);
+    region.put(0, &[0u64; 2]).unwrap();
+    (node, a, b, region, remote)
+}
+
+/// Both ends are still alive, what was sent before and not canceled still arrives, and nothing is left of the rest.
+fn settle(node: &Node, a: Connection, b: Connection, region: &Region) {
     let mut cx = Context::from_waker(Waker::noop());
-    let mut jobs: VecDeque<Job> = VecDeque::new();
-    let mut canaries = VecDeque::new();
-    let (mut done, mut dropped) = (0u64, 0u64);
-    for round in 0..operations {
-        let both = if dice.below(2) == 0 { (&a, &b) } else { (&b, &a) };
-        jobs.push_back(job(&mut dice, both.0, both.1, remote));
-        canaries.extend(Canary::new(&a, 1 + dice.below(LEN), round as u8 & 0x7F));
-        while canaries.len() > 24 {
-            canaries.pop_front();
-        }
-        for _ in 0..dice.below(8) {
-            let index = dice.below(jobs.len());
-            if let Poll::Ready(outcome) = jobs[index].as_mut().poll(&mut cx) {
-                outcome.unwrap_or_else(|error| {
-                    assert!(matches!(error, Error::PoolExhausted { .. }), "{error}");
-                });
-                drop(jobs.swap_remove_back(index));
-                done += 1;
-                if jobs.is_empty() {
-                    break;
-                }
-            }
-        }
-        // However fast they are, some are dropped.
-        while jobs.len() > 48 || (!jobs.is_empty() && dice.below(5) == 0) {
-            let index = dice.below(jobs.len());
-            drop(jobs.swap_remove_back(index));
-            dropped += 1;
-        }
-    }
-    println!("{done} done, {dropped} dropped");
-    assert!(dropped > operations / 20 && done > operations / 20);
-    jobs.clear();
-    // Still alive, and what was sent before and not canceled still arrives.
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + LONG;
     for (from, to) in [(&a, &b), (&b, &a)] {
         let mut last = Box::pin(from.send(node.pool().alloc_from(b"last").unwrap()));
         let mut sent = false;
@@ -154,9 +167,10 @@ fn run(wait: Wait, operations: u64, seed: u64) {
             {
                 break;
             }
+            // Whoever sends with notice has the same receives.
+            let _ = Pin::new(&mut to.notified()).poll(&mut cx);
         }
     }
-    drop(canaries);
     drop((a, b));
     // The node's thread may be serving one of them still.
     eventually("all memory is back", || node.pool().metrics().in_use == 0);
@@ -164,12 +178,79 @@ fn run(wait: Wait, operations: u64, seed: u64) {
     assert!(region.to_vec(64..).unwrap().iter().all(|byte| *byte == FILL));
 }
 
+/// One thread polls, and drops, whichever it likes.
+fn run(wait: Wait, wanted: u64) {
+    let mut dice = Dice::new(&format!("{wait:?}"));
+    let (node, a, b, region, remote) = scene(wait);
+    let mut cx = Context::from_waker(Waker::noop());
+    let counts = Arc::<Counts>::default();
+    let (mut jobs, mut canaries) = (VecDeque::new(), Canaries::default());
+    while counts.dropped() < wanted {
+        let both = if dice.below(2) == 0 { (&a, &b) } else { (&b, &a) };
+        jobs.push_back(Counted::new(job(&mut dice, both.0, both.1, remote), &counts));
+        canaries.next(&mut dice, &a);
+        for _ in 0..dice.below(8) {
+            let index = dice.below(jobs.len());
+            if let Poll::Ready(outcome) = Pin::new(&mut jobs[index]).poll(&mut cx) {
+                check(outcome);
+                drop(jobs.swap_remove_back(index));
+                if jobs.is_empty() {
+                    break;
+                }
+            }
+        }
+        // However fast they are, some are dropped.
+        while jobs.len() > 48 || (!jobs.is_empty() && dice.below(5) == 0) {
+            drop(jobs.swap_remove_back(dice.below(jobs.len())));
+        }
+    }
+    println!("{} done, {} dropped while they waited", counts.done(), counts.dropped());
+    assert!(counts.done() > wanted / 20);
+    drop((jobs, canaries));
+    settle(&node, a, b, &region);
+}
+
 #[test]
 fn random_cancellation() {
-    let operations = setting("FABRIC_ASYNC_CANCELS").unwrap_or(20_000);
-    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let seed = setting("FABRIC_ASYNC_SEED").unwrap_or(clock.as_nanos() as u64);
-    for wait in [Wait::Busy, Wait::Blocking, Wait::Adaptive] {
-        run(wait, operations, seed);
+    // Where each poll looks for 20 us there are fewer in a second.
+    for (wait, share) in [(Wait::Busy, 2), (Wait::Blocking, 17), (Wait::Adaptive, 17)] {
+        run(wait, wanted() * share / 40);
     }
+}
+
+/// The threads of a runtime run tasks that are aborted: on any thread, and while another one is about to wake them.
+#[test]
+#[cfg(feature = "tokio")]
+fn random_abortion() {
+    let wanted = wanted() / 10;
+    let mut dice = Dice::new("tasks");
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(3).enable_all().build().unwrap();
+    let (node, a, b, region, remote) = scene(Wait::Adaptive);
+    let counts = Arc::<Counts>::default();
+    let (mut tasks, mut canaries) = (VecDeque::new(), Canaries::default());
+    let deadline = Instant::now() + LONG + Duration::from_millis(wanted);
+    while counts.dropped() < wanted {
+        assert!(Instant::now() < deadline, "{} of {wanted}", counts.dropped());
+        let both = if dice.below(2) == 0 { (&a, &b) } else { (&b, &a) };
+        let job = job(&mut dice, both.0, both.1, remote);
+        tasks.push_back(runtime.spawn(Counted::new(job, &counts)));
+        canaries.next(&mut dice, &a);
+        while tasks.len() > 48 || (!tasks.is_empty() && dice.below(2) == 0) {
+            let task = tasks.swap_remove_back(dice.below(tasks.len())).unwrap();
+            task.abort();
+            match runtime.block_on(task) {
+                Ok(outcome) => check(outcome),
+                Err(error) => assert!(error.is_cancelled(), "{error}"),
+            }
+        }
+    }
+    println!("{} done, {} aborted while they waited", counts.done(), counts.dropped());
+    assert!(counts.done() > wanted / 20);
+    drop(canaries);
+    for task in tasks {
+        task.abort();
+        let _ = runtime.block_on(task);
+    }
+    settle(&node, a, b, &region);
 }

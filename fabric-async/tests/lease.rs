@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use common::{address, between, eventually, node, pair};
 use fabric::Access;
 use fabric_async::{Buffer, Connection, Error, LeaseEnd, LeasePolicy, Node, Refusal, block_on};
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesOrdered, StreamExt};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -156,37 +158,58 @@ fn expires_between_writes(user: &Node, owner: &Node) -> bool {
 }
 
 #[test]
-fn a_write_that_reaches_an_ended_lease_is_a_remote_access() {
+fn writes_that_reach_an_ended_lease_are_a_remote_access() {
+    const SLOTS: usize = 8;
+    const WORDS: usize = 512;
     let (user, owner) = (node(|b| b), node(|b| b));
     block_on(async {
         let (a, b) = between(&user, &owner).await;
-        let remote = a.request_remote(4096, Duration::from_secs(2)).await.unwrap();
+        let remote = a.request_remote(SLOTS * WORDS * 8, Duration::from_secs(2)).await.unwrap();
         let lent = b.lent(remote.id()).unwrap();
         // As if this side knew nothing of leases.
         let at = format!("{:?}", remote.at(0));
         assert!(at.starts_with("At(0 of"), "{at}");
         let forged = remote.descriptor();
-        let mut writes = 0u64;
-        let end = loop {
-            let mut buffer = a.alloc(4096).unwrap();
-            buffer.view_all_mut::<u64>().unwrap().fill(writes + 1);
-            match a.write(buffer, forged.at(0)).await {
-                Ok(_) => writes += 1,
-                Err(failed) => break failed.error,
+        // A stream of writes, each slot's one behind the other: what each slot was written last, for good.
+        let (mut value, mut accepted, mut stream) = (0u64, [0u64; SLOTS], FuturesOrdered::new());
+        let (end, failed) = loop {
+            while stream.len() < SLOTS {
+                value += 1;
+                let (slot, value) = (value as usize % SLOTS, value);
+                let mut buffer = a.alloc(WORDS * 8).unwrap();
+                buffer.view_all_mut::<u64>().unwrap().fill(value);
+                let write = a.write(buffer, forged.at((slot * WORDS * 8) as u64));
+                stream.push_back(write.map(move |outcome| (slot, value, outcome)));
+            }
+            match stream.next().await.unwrap() {
+                (slot, value, Ok(_)) => accepted[slot] = value,
+                (_, value, Err(failed)) => break (failed.error, value),
             }
         };
         assert!(matches!(end, Error::RemoteAccess), "{end}");
+        while let Some((.., outcome)) = stream.next().await {
+            let then = outcome.unwrap_err().error;
+            assert!(matches!(then, Error::Failed(_) | Error::Disconnected(_)), "{then}");
+        }
         // A write may be refused while the registration still goes.
         eventually("the lease is over", || !lent.is_out());
         let buffer = lent.take().unwrap();
         let words = buffer.view_all::<u64>().unwrap();
-        // The last write that was accepted; of the one during which the lease ended a first part may be there, as the
-        // contract has it for operations that fail.
-        let part = words.iter().take_while(|word| **word == writes + 1).count();
-        assert!(words[part..].iter().all(|word| *word == writes), "{writes}, {part}: {words:?}");
+        for (slot, words) in words.chunks(WORDS).enumerate() {
+            // The last write that was accepted; of the one during which the lease ended a first part may be there, as
+            // the contract has it for operations that fail.
+            let part = words.iter().take_while(|word| **word == failed).count();
+            let good = words[part..].iter().all(|word| *word == accepted[slot]);
+            assert!(good, "slot {slot}: {}, {failed}, {part}: {words:?}", accepted[slot]);
+        }
+        // No byte changes any more, whoever writes.
         let then = words.to_vec();
-        std::thread::sleep(Duration::from_millis(100));
-        assert_eq!(words, then, "no byte changes any more");
+        for _ in 0..5 {
+            let (c, _d) = between(&user, &owner).await;
+            let late = c.write(filled(&c, 4096, 0xDD), forged.at(0)).await.unwrap_err();
+            assert!(matches!(late.error, Error::RemoteAccess), "{late}");
+            assert_eq!(words, then);
+        }
     });
 }
 
@@ -228,15 +251,46 @@ fn memory_lent_unasked_and_passed_on() {
         let buffer = third_to_owner.alloc(64).unwrap();
         assert_eq!(*third_to_owner.read(buffer, passed.at(0)).await.unwrap(), [4; 64]);
         assert!(passed.renew(LONG).await.is_err());
+        let known = passed.descriptor();
         drop(passed);
         assert!(lent.is_out());
 
         // The owner takes it back, and the holder hears of it.
         assert_eq!(*lent.take().unwrap(), [4; 64]);
         eventually("the holder hears of it", || remote.end() == Some(LeaseEnd::Revoked));
+        // The third is told by the memory itself.
+        let late = third_to_owner.read(third_to_owner.alloc(64).unwrap(), known.at(0)).await;
+        assert!(matches!(late.unwrap_err().error, Error::RemoteAccess));
         owner.pool().trim();
         let failed = b.lend(filled(&b, 64, 1), LONG, Access::LOCAL_WRITE).unwrap_err();
         assert_eq!(*failed.buffer, [1; 64]);
+    });
+}
+
+#[test]
+fn a_lease_that_was_passed_on_expires_for_all() {
+    let (owner, user, third) = (node(|b| b), node(|b| b), node(|b| b));
+    block_on(async {
+        let (a, b) = between(&user, &owner).await;
+        let (to_third, c) = between(&user, &third).await;
+        let (third_to_owner, _d) = between(&third, &owner).await;
+        let remote = a.request_remote(64, Duration::from_secs(2)).await.unwrap();
+        let lent = b.lent(remote.id()).unwrap();
+        remote.pass_on(&to_third).unwrap();
+        let passed = c.borrowed().await.unwrap();
+        assert!(passed.time_left() <= Duration::from_secs(2));
+        third_to_owner.write(filled(&third_to_owner, 64, 5), passed.at(0)).await.unwrap();
+        eventually("it expires at the owner's", || !lent.is_out());
+        let buffer = lent.take().unwrap();
+        assert_eq!(*buffer, [5; 64]);
+        // Whoever knows that it has expired is told here, and whoever does not, there.
+        eventually("and at the third's", || passed.time_left().is_zero());
+        let here = third_to_owner.write(filled(&third_to_owner, 64, 6), passed.at(0)).await;
+        assert!(matches!(here.unwrap_err().error, Error::LeaseEnded(LeaseEnd::Expired)));
+        let forged = passed.descriptor().at(0);
+        let there = third_to_owner.write(filled(&third_to_owner, 64, 6), forged).await;
+        assert!(matches!(there.unwrap_err().error, Error::RemoteAccess));
+        assert_eq!(*buffer, [5; 64]);
     });
 }
 

@@ -1,4 +1,4 @@
-//! Operations allocate nothing, once they are warm.
+//! Operations allocate nothing, once they are warm: no thread of the process does, the node's and the provider's included.
 
 #![cfg(not(miri))] // Miri has no sockets that sleep
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
@@ -6,21 +6,27 @@
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{exposed, node, pair};
+#[cfg(feature = "tokio")]
+use fabric_async::Stream;
 use fabric_async::{Wait, block_on};
+#[cfg(feature = "tokio")]
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 struct Counting;
 
-thread_local! {
-    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+fn allocations() -> usize {
+    ALLOCATIONS.load(Ordering::Relaxed)
 }
 
 // SAFETY: forwards to the system's allocator; counting neither allocates nor unwinds.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller's promise is passed on.
         unsafe { System.alloc(layout) }
     }
@@ -33,15 +39,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-#[test]
-fn the_counter_counts() {
-    let before = ALLOCATIONS.get();
-    drop(std::hint::black_box(Box::new(1)));
-    assert_eq!(ALLOCATIONS.get() - before, 1);
-}
-
-/// Runs `step` until it is warm, and then a thousand times without an allocation by this thread: but for the few times
-/// that a queue, the provider's too, grows because more piled up than ever before, when this thread was long kept waiting.
+/// Runs `step` until it is warm, and then a thousand times without an allocation: but for the few times that a queue, the
+/// provider's too, grows because more piled up than ever before, when a thread was long kept waiting.
 async fn allocates_nothing(what: &str, step: impl AsyncFnMut()) {
     allocates_at_most(10, what, step).await;
 }
@@ -50,16 +49,20 @@ async fn allocates_at_most(most: usize, what: &str, mut step: impl AsyncFnMut())
     for _ in 0..3000 {
         step().await;
     }
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     for _ in 0..1000 {
         step().await;
     }
-    let count = ALLOCATIONS.get() - before;
+    let count = allocations() - before;
     assert!(count <= most, "{what}: {count}");
 }
 
+// The only test of this program, as all threads are counted.
 #[test]
 fn operations() {
+    let before = allocations();
+    drop(std::hint::black_box(Box::new(1)));
+    assert_eq!(allocations() - before, 1, "the counter counts");
     for wait in [Wait::Busy, Wait::Blocking, Wait::Adaptive] {
         let node = node(|b| b.wait(wait));
         block_on(async {
@@ -84,13 +87,20 @@ fn operations() {
                 b.notified().await.unwrap();
             })
             .await;
+            let mut parts = Some(vec![a.alloc(100).unwrap(), a.alloc(28).unwrap()]);
+            allocates_nothing("several buffers at once", async || {
+                let written = a.write(parts.take().unwrap(), remote.at(0)).await.unwrap();
+                parts = Some(a.read(written, remote.at(0)).await.unwrap());
+            })
+            .await;
             let shared = a.alloc(64).unwrap().share();
             allocates_nothing("shared memory", async || {
                 drop(a.write(shared.clone(), remote.at(0)).await.unwrap());
             })
             .await;
-            // How many are under way at once depends on the moment; queues grow a few times, to what is most.
-            allocates_at_most(20, "dropped futures", async || {
+            // How many are under way at once depends on the moment: now and then queues and the pool grow to a new most,
+            // which is not one in each of a thousand.
+            allocates_at_most(100, "dropped futures", async || {
                 let mut dropped = Box::pin(async {
                     drop(a.write(a.alloc(64).unwrap(), remote.at(0)).await);
                 });
@@ -103,9 +113,19 @@ fn operations() {
                 })
                 .await;
                 // The test's own box.
-                ALLOCATIONS.set(ALLOCATIONS.get() - 1);
+                ALLOCATIONS.fetch_sub(1, Ordering::Relaxed);
             })
             .await;
+            #[cfg(feature = "tokio")]
+            {
+                let (mut from, mut to) = (Stream::from(a), Stream::from(b));
+                let mut bytes = [1; 5000];
+                allocates_nothing("streams", async || {
+                    from.write_all(&bytes).await.unwrap();
+                    to.read_exact(&mut bytes).await.unwrap();
+                })
+                .await;
+            }
         });
     }
 }

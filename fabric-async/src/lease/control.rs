@@ -159,6 +159,8 @@ impl Control {
             control.post_receive(context, piece)?;
         }
         node.controls().insert(control.endpoint.id(), Arc::downgrade(&control));
+        // The connection may have ended before anybody knew of this.
+        node.service.look_at_leases();
         Ok(control)
     }
 
@@ -454,18 +456,24 @@ impl Drop for Control {
 }
 
 impl NodeInner {
-    /// Does what is to be done about leases; says when the next one ends. The node's thread calls it.
-    pub(crate) fn serve_leases(&self) -> Option<Instant> {
+    /// Does what is to be done about leases; says when the next one ends. The node's thread calls it: with whether one has
+    /// changed, and what it said last time.
+    pub(crate) fn serve_leases(&self, mut changed: bool, next: Option<Instant>) -> Option<Instant> {
         // What is left is heard in the next round: arming the queue says so.
         let begun = Instant::now();
         while let Ok(Some(completion)) = self.control.poll_one() {
             self.control_completion(&completion);
+            changed = true;
             if begun.elapsed() >= HEARING {
                 break;
             }
         }
-        let controls: Vec<_> = self.controls().values().filter_map(Weak::upgrade).collect();
         let now = Instant::now();
+        // Mostly the thread was woken for something else, and there may be many connections.
+        if !changed && next.is_none_or(|next| now < next) {
+            return next;
+        }
+        let controls: Vec<_> = self.controls().values().filter_map(Weak::upgrade).collect();
         controls.iter().filter_map(|control| control.tick(now)).min()
     }
 

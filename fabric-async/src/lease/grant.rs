@@ -90,7 +90,7 @@ impl Control {
         drop(state);
         if let Some(node) = self.node.upgrade() {
             // It may end before whatever the thread sleeps for.
-            node.service.look_again();
+            node.service.look_at_leases();
         }
         Ok(Lent { loan })
     }

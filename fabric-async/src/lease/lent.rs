@@ -30,6 +30,14 @@ use crate::node::NodeInner;
 /// assert_eq!(buffer[8..16], [1; 8]);
 /// # Ok(()) });
 /// ```
+///
+/// While it is lent there is no `[u8]`:
+///
+/// ```compile_fail,E0608
+/// # fn f(lent: fabric_async::Lent) -> u8 {
+/// lent[0]
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Lent {
     pub(crate) loan: Arc<LoanState>,
@@ -267,7 +275,7 @@ impl Lent {
         self.loan.end()?;
         if let Some(node) = self.loan.node.upgrade() {
             // It takes the lease out of the books, and tells the holder.
-            node.service.look_again();
+            node.service.look_at_leases();
         }
         match std::mem::replace(&mut *self.loan.memory(), LentMemory::Taken) {
             LentMemory::Back(block) => Ok(Buffer::new(block, self.loan.len)),

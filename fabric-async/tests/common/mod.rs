@@ -3,6 +3,8 @@
 #![allow(dead_code, unreachable_pub)] // each test program uses its part
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
 
+pub mod drops;
+
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
