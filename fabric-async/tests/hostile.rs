@@ -286,3 +286,49 @@ fn what_was_not_asked_for_is_no_grant() {
         assert!(matches!(refused, Err(Error::Protocol(_))), "{refused:?}");
     }
 }
+
+/// However much is asked of a peer that takes nothing for a while, the connection stays, and the last question is answered.
+#[test]
+fn questions_wait_for_a_peer_that_takes_its_time() {
+    let (domain, user) = (domain(), node(|b| b));
+    let at: SocketAddr = address().parse().unwrap();
+    let listener = domain.listen(at).unwrap();
+    let to = listener.local_addr();
+    let (go, gone) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let (domain, listener) = (&domain, &listener);
+        let owner = scope.spawn(move || {
+            let stranger = Stranger::accept(domain, listener);
+            gone.recv().unwrap();
+            let mut heard = 0;
+            while let Some(request) = stranger.hear() {
+                heard += 1;
+                if request[0] == 1 && field(&request, 1) == 80 {
+                    let region = RemoteRegion::from_parts(1, 0, 80, Access::REMOTE);
+                    stranger.say(&word(2, &[field(&request, 0), 1, 1_000_000], Some(region)));
+                }
+            }
+            heard
+        });
+        let conn = block_on(user.connect(to)).unwrap();
+        let mut cx = Context::from_waker(Waker::noop());
+        let time = Duration::from_secs(1);
+        for _ in 0..5000 {
+            let asking = std::pin::pin!(conn.request_remote(64, time));
+            assert!(asking.poll(&mut cx).is_pending(), "nobody answers");
+        }
+        let buffer = conn.alloc(64).unwrap();
+        let failed = conn.lend(buffer, time, Access::REMOTE).unwrap_err();
+        assert!(matches!(failed.error, Error::Fabric(fabric::Error::Again)), "{failed}");
+        let mut last = Box::pin(conn.request_remote(80, time));
+        assert!(last.as_mut().poll(&mut cx).is_pending());
+        go.send(()).unwrap();
+        assert_eq!(block_on(last).unwrap().len(), 80);
+        eventually("there is room again", || {
+            conn.lend(conn.alloc(64).unwrap(), time, Access::REMOTE).is_ok()
+        });
+        drop(conn);
+        let heard = owner.join().unwrap();
+        assert!((1000..2000).contains(&heard), "{heard} messages");
+    });
+}

@@ -3,7 +3,7 @@
 //! It has an endpoint of its own, on a completion queue of its own, which the node's thread serves: so leases are granted,
 //! renewed and ended whatever the application's tasks do, and no message of theirs mixes with these. What a peer can make
 //! this side hold is bounded: by the policy, by the depth of the endpoint, and by a bound on answers that it does not
-//! take, beyond which it is cut off.
+//! take (`outbox`), beyond which it is cut off.
 //!
 //! Locks: a control's state, then its endpoint's. Loans begin and end, and wakers run, outside of it.
 
@@ -11,34 +11,30 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Completion, DisconnectReason, Domain, Endpoint, EndpointBuilder, Op, OpKind};
+use fabric::{Completion, DisconnectReason, Domain, Endpoint, EndpointBuilder, OpKind};
 
+use super::asked::{Answer, Asked};
 use super::grant::{Granted, Lending};
 use super::held::{Held, Remote};
+use super::outbox::Outbox;
 use super::wire::{MOST, Word};
-use super::{after, nanos, whole};
+use super::{after, nanos};
 use crate::cargo::Piece;
 use crate::error::{Error, LeaseEnd, Refusal, Result};
 use crate::lane::Lane;
-use crate::line::{Line, Ticket};
+use crate::line::Line;
 use crate::lock;
-use crate::node::{NodeInner, PeerLines, Promise};
+use crate::node::{NodeInner, PeerLines};
 use crate::pool::Pool;
 
 /// Messages of one direction that are under way.
 const DEPTH: usize = 16;
 /// Room of a completion queue that one of these endpoints takes.
 pub(crate) const ROOM: usize = 2 * DEPTH;
-/// Messages that wait for a peer that does not take them.
-const OUTBOX: usize = 1024;
 /// Leases that were lent unasked and wait for the application.
 const OFFERS: usize = 64;
-/// From so many questions on, those of which nobody waits for the answer are forgotten, when they have doubled.
-const FORGOTTEN: usize = 64;
 /// So long messages are heard before leases are looked after once more, however many come.
 const HEARING: Duration = Duration::from_millis(1);
-
-type Answer<T> = Arc<Promise<Result<T>>>;
 
 /// What one of these endpoints is made with.
 pub(crate) fn endpoint(builder: EndpointBuilder<'_>) -> EndpointBuilder<'_> {
@@ -61,8 +57,10 @@ pub(crate) struct Control {
     pub(super) lines: Arc<PeerLines>,
     state: Mutex<State>,
     /// Who waits for a lease that is lent unasked.
-    pub(super) line: Line,
-    me: OnceLock<Weak<Control>>,
+    pub(super) borrowers: Line,
+    /// Who waits for room to ask the peer something.
+    pub(super) askers: Line,
+    pub(super) me: OnceLock<Weak<Control>>,
 }
 
 /// The buffers of the receives that are posted, by context.
@@ -83,7 +81,7 @@ impl Drop for Receives {
 
 #[derive(Default)]
 pub(super) struct State {
-    outbox: VecDeque<Vec<u8>>,
+    pub(super) outbox: Outbox,
     pub(super) next: u64,
     /// What this side lends.
     pub(super) loans: HashMap<u64, Granted>,
@@ -91,36 +89,11 @@ pub(super) struct State {
     pub(super) requested: u64,
     pub(super) asked: usize,
     /// What this side holds.
-    held: HashMap<u64, Weak<Held>>,
-    requests: HashMap<u64, Asked>,
-    renewals: HashMap<u64, Answer<Duration>>,
-    offers: VecDeque<Remote>,
+    pub(super) held: HashMap<u64, Weak<Held>>,
+    pub(super) requests: HashMap<u64, Asked>,
+    pub(super) renewals: HashMap<u64, (Answer<Instant>, Instant)>,
+    pub(super) offers: VecDeque<Remote>,
     pub(super) over: bool,
-}
-
-/// What this side asked for, and when.
-struct Asked {
-    sent: Instant,
-    len: u64,
-    time: Duration,
-    rights: Access,
-    answer: Answer<Remote>,
-}
-
-impl Asked {
-    /// Whether it is given what it asked for.
-    fn fits(&self, time: Duration, region: &fabric::RemoteRegion) -> bool {
-        region.len() == whole(self.len)
-            && time <= self.time
-            && region.access().contains(self.rights)
-    }
-}
-
-/// Drops what nobody waits for any more, where a peer does not answer; `held` counts who holds an answer.
-fn forget<T>(waiting: &mut HashMap<u64, T>, held: impl Fn(&T) -> usize) {
-    if waiting.len() >= FORGOTTEN && waiting.len().is_power_of_two() {
-        waiting.retain(|_, one| held(one) > 1);
-    }
 }
 
 impl State {
@@ -149,7 +122,8 @@ impl Control {
             lending: node.lending.clone(),
             lines: node.lines.clone(),
             state: Mutex::default(),
-            line: Line::default(),
+            borrowers: Line::default(),
+            askers: Line::default(),
             me: OnceLock::new(),
         });
         let _ = control.me.set(Arc::downgrade(&control));
@@ -193,12 +167,16 @@ impl Control {
 
     /// Puts a message on its way.
     pub(super) fn say(&self, state: &mut State, word: &Word) {
-        if state.outbox.len() >= OUTBOX {
+        state.outbox.say(word);
+        state.outbox.flush(&self.endpoint);
+    }
+
+    /// Puts a message on its way that the peer has caused.
+    pub(super) fn answer(&self, state: &mut State, word: &Word) {
+        if !state.outbox.answer(word) {
             self.cut_off("takes no answers");
-            return;
         }
-        state.outbox.push_back(word.to_bytes());
-        self.flush(state);
+        state.outbox.flush(&self.endpoint);
     }
 
     fn cut_off(&self, why: &str) {
@@ -206,20 +184,7 @@ impl Control {
         self.endpoint.disconnect();
     }
 
-    fn flush(&self, state: &mut State) {
-        while let Some(bytes) = state.outbox.front() {
-            // Signaled: each completion is an occasion to go on.
-            match self.endpoint.post(&Op::inject(bytes)) {
-                Ok(()) => drop(state.outbox.pop_front()),
-                Err(fabric::Error::Again) => return,
-                // It has ended, which an event tells.
-                Err(_) => state.outbox.clear(),
-            }
-        }
-    }
-
-    // ------------------------------------------------------------------------------------ holder
-
+    /// With a new number: `next`.
     pub(super) fn begin(&self) -> Result<MutexGuard<'_, State>> {
         let mut state = self.state();
         if state.over {
@@ -229,64 +194,11 @@ impl Control {
         Ok(state)
     }
 
-    pub(super) fn request(
-        &self,
-        len: u64,
-        time: Duration,
-        rights: Access,
-    ) -> Result<Answer<Remote>> {
-        let mut state = self.begin()?;
-        let (id, answer) = (state.next, Promise::new());
-        forget(&mut state.requests, |asked| Arc::strong_count(&asked.answer));
-        let asked = Asked { sent: Instant::now(), len, time, rights, answer: answer.clone() };
-        state.requests.insert(id, asked);
-        self.say(&mut state, &Word::Request { id, len, time, rights });
-        Ok(answer)
+    /// As [`begin`](Control::begin), to say something that the peer did not cause.
+    pub(super) fn begin_offer(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.begin()?;
+        if state.outbox.has_room() { Ok(state) } else { Err(fabric::Error::Again.into()) }
     }
-
-    pub(super) fn renew(&self, lease: u64, time: Duration) -> Result<Answer<Duration>> {
-        let mut state = self.begin()?;
-        let (id, answer) = (state.next, Promise::new());
-        forget(&mut state.renewals, Arc::strong_count);
-        state.renewals.insert(id, answer.clone());
-        self.say(&mut state, &Word::Renew { id, lease, time });
-        Ok(answer)
-    }
-
-    pub(super) fn pass(&self, time: Duration, region: fabric::RemoteRegion) -> Result<()> {
-        let mut state = self.begin()?;
-        self.say(&mut state, &Word::Pass { time, region });
-        Ok(())
-    }
-
-    /// The holder's last reference is gone.
-    pub(super) fn give_back(&self, lease: u64) {
-        let mut state = self.state();
-        // The owner may have ended it and said so.
-        if state.held.remove(&lease).is_some() && !state.over {
-            self.say(&mut state, &Word::Release { lease });
-        }
-    }
-
-    fn hold(
-        &self,
-        state: &mut State,
-        lease: u64,
-        region: fabric::RemoteRegion,
-        until: Instant,
-    ) -> Remote {
-        let held = Arc::new(Held {
-            region,
-            lease,
-            until: nanos(until).into(),
-            ended: 0.into(),
-            control: self.me.get().cloned(),
-        });
-        state.held.insert(lease, Arc::downgrade(&held));
-        Remote { held }
-    }
-
-    // ------------------------------------------------------------------------------------ service
 
     /// A message has come.
     fn hear(&self, bytes: &[u8]) {
@@ -313,7 +225,7 @@ impl Control {
                         Word::Renewed { id, time }
                     }
                 };
-                self.say(&mut state, &answer);
+                self.answer(&mut state, &answer);
             }
             Word::Release { lease } => {
                 let ended = self.strike(&mut state, lease);
@@ -323,7 +235,7 @@ impl Control {
             Word::Grant { id, lease, time, region } => {
                 let Some(asked) = state.requests.remove(&id) else {
                     // Nobody waits for it any more.
-                    return self.say(&mut state, &Word::Release { lease });
+                    return self.answer(&mut state, &Word::Release { lease });
                 };
                 if !asked.fits(time, &region) {
                     drop(state);
@@ -343,19 +255,25 @@ impl Control {
                 if let Some(asked) = request {
                     asked.answer.keep(Err(Error::NotGranted(why)));
                 }
-                if let Some(answer) = renewal {
+                if let Some((answer, _)) = renewal {
                     answer.keep(Err(Error::NotGranted(why)));
                 }
             }
             Word::Renewed { id, time } => {
                 let renewal = state.renewals.remove(&id);
                 drop(state);
-                renewal.into_iter().for_each(|answer| answer.keep(Ok(time)));
+                if let Some((answer, sent)) = renewal {
+                    answer.keep(Ok(after(sent, time)));
+                }
+            }
+            Word::Lend { lease, .. } if state.offers.len() >= OFFERS => {
+                self.answer(&mut state, &Word::Release { lease });
             }
             Word::Lend { lease, time, region } => {
                 let remote = self.hold(&mut state, lease, region, after(now, time));
                 self.offer(state, remote);
             }
+            Word::Pass { .. } if state.offers.len() >= OFFERS => {}
             Word::Pass { time, region } => {
                 let until = nanos(after(now, time)).into();
                 let held = Held { region, lease: 0, until, ended: 0.into(), control: None };
@@ -372,29 +290,6 @@ impl Control {
         }
     }
 
-    /// Something lent unasked; one that is too much goes back.
-    fn offer(&self, mut state: MutexGuard<'_, State>, remote: Remote) {
-        let fits = state.offers.len() < OFFERS;
-        let refused = if fits {
-            state.offers.push_back(remote);
-            None
-        } else {
-            Some(remote)
-        };
-        drop(state);
-        drop(refused);
-        self.line.wake_first();
-    }
-
-    /// What the first in line for leases that are lent unasked gets, if there is anything.
-    pub(super) fn next_offer(&self, ticket: &Ticket) -> Option<Result<Remote>> {
-        let mut state = self.state();
-        let offer = if self.line.may_pass(ticket) { state.offers.pop_front() } else { None };
-        let over = state.over;
-        drop(state);
-        offer.map(Ok).or_else(|| over.then(|| Err(Error::Disconnected(self.reason()))))
-    }
-
     /// Ends what is over; says when the next lease ends.
     fn tick(&self, now: Instant) -> Option<Instant> {
         if self.user.end().is_some() || self.lane.end().is_some() {
@@ -402,7 +297,8 @@ impl Control {
             return None;
         }
         let mut state = self.state();
-        self.flush(&mut state);
+        state.outbox.flush(&self.endpoint);
+        let has_room = state.outbox.has_room();
         let due: Vec<u64> = (state.loans.iter())
             .filter(|(_, granted)| granted.until <= now || !granted.loan.is_out())
             .map(|(lease, _)| *lease)
@@ -410,6 +306,9 @@ impl Control {
         let ended: Vec<_> = due.iter().filter_map(|l| self.strike(&mut state, *l)).collect();
         let next = state.loans.values().map(|granted| granted.until).min();
         drop(state);
+        if has_room {
+            self.askers.wake_first();
+        }
         ended.iter().for_each(|loan| loan.end_by_itself());
         // Said when it is so.
         let mut state = self.state();
@@ -435,12 +334,13 @@ impl Control {
         for asked in all.requests.into_values() {
             asked.answer.keep(Err(Error::Disconnected(reason)));
         }
-        for answer in all.renewals.into_values() {
+        for (answer, _) in all.renewals.into_values() {
             answer.keep(Err(Error::Disconnected(reason)));
         }
         drop(all.offers);
         let mut wakers = Vec::new();
-        self.line.all(&mut wakers);
+        self.borrowers.all(&mut wakers);
+        self.askers.all(&mut wakers);
         wakers.into_iter().for_each(std::task::Waker::wake);
     }
 }

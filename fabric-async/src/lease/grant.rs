@@ -62,7 +62,7 @@ impl Control {
             let text = "a lease has at least one byte, and rights that a peer can have";
             return refuse(fabric::Error::invalid("lend", text).into(), buffer);
         }
-        let lease = match self.begin() {
+        let lease = match self.begin_offer() {
             Ok(state) => state.next,
             Err(error) => return refuse(error, buffer),
         };
@@ -101,7 +101,7 @@ impl Control {
         let len = whole(len);
         let (lease, loan) = match self.reserve(len, time, rights) {
             Ok(lease) => (lease, self.make_loan(len, rights)),
-            Err(why) => return self.say(&mut self.state(), &Word::Refuse { id, why }),
+            Err(why) => return self.answer(&mut self.state(), &Word::Refuse { id, why }),
         };
         let loan = loan.map(|(loan, size)| {
             let region = loan.region().remote();
@@ -123,7 +123,7 @@ impl Control {
                 Word::Refuse { id, why: *why }
             }
         };
-        self.say(&mut state, &word);
+        self.answer(&mut state, &word);
     }
 
     /// Keeps the policy's room for a lease, and gives its number.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fabric::{Access, RemoteRegion, RemoteSlice};
 
-use super::{Control, after, nanos};
+use super::{Control, nanos};
 use crate::connection::Connection;
 use crate::error::{Error, LeaseEnd, Refusal, Result};
 
@@ -214,10 +214,8 @@ impl Remote {
     /// # Errors
     /// `NotGranted` beyond the owner's policy, or for a lease that was passed on; `LeaseEnded`; `Disconnected`.
     pub async fn renew(&self, time: Duration) -> Result<()> {
-        let sent = Instant::now();
-        let granted = self.control()?.renew(self.held.lease, time)?.value().await?;
-        // The owner counts from a moment after this one, so this side stops no later than it.
-        self.held.until.store(nanos(after(sent, granted)), Ordering::Release);
+        let until = self.control()?.renew(self.held.lease, time).await?;
+        self.held.until.store(nanos(until), Ordering::Release);
         Ok(())
     }
 
@@ -252,7 +250,8 @@ impl Remote {
     /// ```
     ///
     /// # Errors
-    /// `LeaseEnded`; `NotGranted` if `to` carries no leases; `Disconnected`.
+    /// `LeaseEnded`; `NotGranted` if `to` carries no leases; `Disconnected`; `Again` of the fabric while 1024 messages about
+    /// leases wait for a peer that does not take them.
     pub fn pass_on(&self, to: &Connection) -> Result<()> {
         if let Some(end) = self.end() {
             return Err(Error::LeaseEnded(end));

@@ -1,16 +1,17 @@
 //! Leases: memory of a peer, for a time.
 //!
 //! - `held`: what the holder has; `lent`: what the owner has;
-//! - `control`: the connection that serves them; `grant`: what the owner does there; `wire`: its words; `connect`: how it
-//!   comes to be;
-//! - `borrow`: waiting for a lease.
+//! - `control`: the connection that serves them; `asked`: what the holder does there; `grant`: what the owner does; `wire`:
+//!   its words; `connect`: how it comes to be; `outbox`: what waits to be said; `turn`: who waits for that, or for a lease.
 
-mod borrow;
+mod asked;
 mod connect;
 mod control;
 mod grant;
 mod held;
 mod lent;
+mod outbox;
+mod turn;
 mod wire;
 
 use std::sync::{Arc, LazyLock};
@@ -21,7 +22,6 @@ use fabric::Access;
 use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::error::{Error, Refusal, Result};
-pub(crate) use borrow::Borrowing;
 pub(crate) use control::{Control, ROOM, endpoint};
 pub(crate) use grant::Lending;
 pub(crate) use held::Held;
@@ -120,7 +120,7 @@ impl Connection {
     /// # Errors
     /// `NotGranted` with the reason; `Disconnected`.
     pub async fn request_remote(&self, len: usize, time: Duration) -> Result<Remote> {
-        self.control()?.request(len as u64, time, Access::empty())?.value().await
+        self.control()?.request(len as u64, time, Access::empty()).await
     }
 
     /// Asks as [`request_remote`](Connection::request_remote), for just these rights.
@@ -146,7 +146,7 @@ impl Connection {
         time: Duration,
         rights: Access,
     ) -> Result<Remote> {
-        self.control()?.request(len as u64, time, rights)?.value().await
+        self.control()?.request(len as u64, time, rights).await
     }
 
     /// Lends a buffer to the peer, unasked and whatever the policy says; it gets it from
@@ -166,7 +166,8 @@ impl Connection {
     /// # Errors
     /// `NotGranted` if the connection carries no leases; the fabric's: `InvalidArgument` for an empty buffer, for one
     /// whose length is not a multiple of 8 with the right to atomics, or for rights that are none of a peer's,
-    /// `NoMemory`; `Disconnected`. The error has the buffer.
+    /// `NoMemory`, `Again` while 1024 messages about leases wait for a peer that does not take them; `Disconnected`. The
+    /// error has the buffer.
     pub fn lend(
         &self,
         buffer: Buffer,
@@ -193,7 +194,7 @@ impl Connection {
     /// # Errors
     /// `NotGranted` if the connection carries no leases; `Disconnected`.
     pub async fn borrowed(&self) -> Result<Remote> {
-        Borrowing::new(self.control()?).await
+        self.control()?.borrow().await
     }
 
     /// Memory of this side that the peer has a lease on, by the lease's [`id`](Remote::id).

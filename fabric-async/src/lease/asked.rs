@@ -1,0 +1,147 @@
+//! The holder's side of leases: what it asks for, and what it is lent unasked.
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
+
+use fabric::Access;
+
+use super::control::{Control, State};
+use super::held::{Held, Remote};
+use super::turn::Turn;
+use super::wire::Word;
+use super::{nanos, whole};
+use crate::error::{Error, Result};
+use crate::line::Ticket;
+use crate::node::Promise;
+
+/// From so many questions on, those of which nobody waits for the answer are forgotten, when they have doubled.
+const FORGOTTEN: usize = 64;
+pub(super) type Answer<T> = Arc<Promise<Result<T>>>;
+
+/// What this side asked for, and when.
+pub(super) struct Asked {
+    pub(super) sent: Instant,
+    len: u64,
+    time: Duration,
+    rights: Access,
+    pub(super) answer: Answer<Remote>,
+}
+
+impl Asked {
+    /// Whether it is given what it asked for.
+    pub(super) fn fits(&self, time: Duration, region: &fabric::RemoteRegion) -> bool {
+        region.len() == whole(self.len)
+            && time <= self.time
+            && region.access().contains(self.rights)
+    }
+}
+
+/// Drops what nobody waits for any more, where a peer does not answer; `held` counts who holds an answer.
+fn forget<T>(waiting: &mut HashMap<u64, T>, held: impl Fn(&T) -> usize) {
+    if waiting.len() >= FORGOTTEN && waiting.len().is_power_of_two() {
+        waiting.retain(|_, one| held(one) > 1);
+    }
+}
+
+impl Control {
+    /// Asks the peer something, when it has taken enough of what was said before: `question`, with its number.
+    async fn ask<T>(
+        self: &Arc<Self>,
+        question: impl Fn(&mut State, u64) -> (Answer<T>, Word) + Unpin,
+    ) -> Result<T> {
+        let ask = |control: &Control, ticket: &Ticket| {
+            let mut state = match control.begin() {
+                Ok(state) if state.outbox.has_room() && control.askers.may_pass(ticket) => state,
+                Ok(_) => return None,
+                Err(error) => return Some(Err(error)),
+            };
+            let id = state.next;
+            let (answer, word) = question(&mut state, id);
+            control.say(&mut state, &word);
+            Some(Ok(answer))
+        };
+        Turn::new(self, |control| &control.askers, ask).await?.value().await
+    }
+
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        len: u64,
+        time: Duration,
+        rights: Access,
+    ) -> Result<Remote> {
+        self.ask(|state, id| {
+            let answer = Promise::new();
+            forget(&mut state.requests, |asked| Arc::strong_count(&asked.answer));
+            let asked = Asked { sent: Instant::now(), len, time, rights, answer: answer.clone() };
+            state.requests.insert(id, asked);
+            (answer, Word::Request { id, len, time, rights })
+        })
+        .await
+    }
+
+    /// Says until when.
+    pub(super) async fn renew(self: &Arc<Self>, lease: u64, time: Duration) -> Result<Instant> {
+        self.ask(|state, id| {
+            let answer = Promise::new();
+            forget(&mut state.renewals, |(answer, _)| Arc::strong_count(answer));
+            // The owner counts from a moment after this one, so this side stops no later than it.
+            state.renewals.insert(id, (answer.clone(), Instant::now()));
+            (answer, Word::Renew { id, lease, time })
+        })
+        .await
+    }
+
+    pub(super) fn pass(&self, time: Duration, region: fabric::RemoteRegion) -> Result<()> {
+        let mut state = self.begin_offer()?;
+        self.say(&mut state, &Word::Pass { time, region });
+        Ok(())
+    }
+
+    /// The holder's last reference is gone.
+    pub(super) fn give_back(&self, lease: u64) {
+        let mut state = self.state();
+        // The owner may have ended it and said so.
+        if state.held.remove(&lease).is_some() && !state.over {
+            self.say(&mut state, &Word::Release { lease });
+        }
+    }
+
+    pub(super) fn hold(
+        &self,
+        state: &mut State,
+        lease: u64,
+        region: fabric::RemoteRegion,
+        until: Instant,
+    ) -> Remote {
+        let held = Arc::new(Held {
+            region,
+            lease,
+            until: nanos(until).into(),
+            ended: 0.into(),
+            control: self.me.get().cloned(),
+        });
+        state.held.insert(lease, Arc::downgrade(&held));
+        Remote { held }
+    }
+
+    /// Something lent unasked.
+    pub(super) fn offer(&self, mut state: MutexGuard<'_, State>, remote: Remote) {
+        state.offers.push_back(remote);
+        drop(state);
+        self.borrowers.wake_first();
+    }
+
+    pub(super) async fn borrow(self: &Arc<Self>) -> Result<Remote> {
+        Turn::new(self, |control| &control.borrowers, Control::next_offer).await
+    }
+
+    /// What the first in line for leases that are lent unasked gets, if there is anything.
+    fn next_offer(&self, ticket: &Ticket) -> Option<Result<Remote>> {
+        let mut state = self.state();
+        let offer = if self.borrowers.may_pass(ticket) { state.offers.pop_front() } else { None };
+        let over = state.over;
+        drop(state);
+        offer.map(Ok).or_else(|| over.then(|| Err(Error::Disconnected(self.reason()))))
+    }
+}
