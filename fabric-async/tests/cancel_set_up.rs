@@ -13,12 +13,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use common::drops::{Counted, Counts, Dice};
+use common::drops::{Counted, Counts, Dice, wanted};
 use common::{address, eventually, node, pair};
 use fabric_async::{Error, Node, Stream, block_on};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const LONG: Duration = Duration::from_secs(60);
+
+/// Times as much of everything: 10, but 1 where little is wanted, as on a slow device.
+fn times() -> u64 {
+    (wanted() / 6000).clamp(1, 10)
+}
 
 /// Polls a future so many times, or until it is ready; then it is dropped.
 fn poll_some<F: Future>(times: usize, counts: &Arc<Counts>, future: F) -> Option<F::Output> {
@@ -47,7 +52,7 @@ fn connecting_and_accepting() {
     let listener = block_on(server.listen(address())).unwrap();
     let to = listener.local_addr();
     let mut made = 0;
-    while counts.iter().any(|counts| counts.dropped() < 50) {
+    while counts.iter().any(|counts| counts.dropped() < 5 * times()) {
         std::thread::scope(|scope| {
             let (times, late) = (dice.below(40), dice.below(2) == 0);
             let connecting = scope.spawn({
@@ -105,7 +110,7 @@ fn shutting_down_and_awaiting_the_end() {
     let mut dice = Dice::new("shutting down");
     let node = node(|b| b);
     let counts = Arc::<Counts>::default();
-    while counts.dropped() < 100 {
+    while counts.dropped() < 10 * times() {
         let (a, b) = block_on(pair(&node));
         let message = node.pool().alloc_from(b"before the end").unwrap();
         let mut sending = a.send(message);
@@ -128,11 +133,11 @@ fn streams() {
     let mut dice = Dice::new("streams");
     let node = node(|b| b.pool_bytes(4 << 20));
     let counts = Arc::<Counts>::default();
-    for round in 0..20u32 {
+    for round in 0..2 * times() {
         let (a, b) = block_on(pair(&node));
         let (mut from, mut to) = (Stream::from(a), Stream::from(b));
         let (mut written, mut read) = (0u64, 0u64);
-        let byte = |at: u64| (at / 3 + u64::from(round)) as u8;
+        let byte = |at: u64| (at / 3 + round) as u8;
         let mut into = [0; 20_000];
         while read < 2_000_000 {
             // So that each side is now and then ahead of the other one.
@@ -157,5 +162,5 @@ fn streams() {
         is_clean(&node);
     }
     println!("{} reads and writes dropped while they waited", counts.dropped());
-    assert!(counts.dropped() > 100);
+    assert!(counts.dropped() > 10 * times());
 }
