@@ -41,7 +41,9 @@ const PATHS: [(&str, Path); 11] = [
     ("header of a send: decode", |n| decode(n, send())),
     ("header of a write: encode", |n| encode(n, write())),
     ("header of a write: decode", |n| decode(n, write())),
+    ("header of an atomic: encode", |n| encode(n, atomic())),
     ("header of an atomic: decode", |n| decode(n, atomic())),
+    ("header of an acknowledgement: encode", |n| encode(n, ack())),
     ("header of an acknowledgement: decode", |n| decode(n, ack())),
 ];
 

@@ -67,6 +67,8 @@ pub struct Stream {
     /// The peer writes no more.
     ended: bool,
     sending: VecDeque<Operation<Buffer>>,
+    /// In line for room, where operations from before this was a stream have it; nothing of it was sent.
+    waiting: Option<Operation<Buffer>>,
     memory: Option<AllocWait>,
     /// This side writes no more.
     closed: bool,
@@ -81,6 +83,7 @@ impl From<Connection> for Stream {
             receiving: None,
             ended: false,
             sending: VecDeque::with_capacity(DEPTH),
+            waiting: None,
             memory: None,
             closed: false,
         }
@@ -193,11 +196,16 @@ impl Stream {
         failed.into()
     }
 
-    /// Posts a message, and waits for it later. There is room for it if fewer than `depth` are under way.
-    fn post(&mut self, cx: &mut Context<'_>, message: Buffer) {
+    /// Posts a message, and waits for it later. There is room for it if fewer than `depth` are under way, and nobody else's.
+    fn poll_post(&mut self, cx: &mut Context<'_>, message: Buffer) -> Poll<()> {
         let mut sending = self.conn.send(message);
-        let _ = sending.poll_posted(cx);
+        if sending.poll_posted(cx).is_pending() {
+            // Only its place in line counts: whoever comes back may have other bytes.
+            self.waiting = Some(sending);
+            return Poll::Pending;
+        }
         self.sending.push_back(sending);
+        Poll::Ready(())
     }
 
     /// Memory for a message. It waits for what is under way, too: that has some.
@@ -263,6 +271,7 @@ impl tokio::io::AsyncWrite for Stream {
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        this.waiting = None;
         if this.closed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
@@ -282,7 +291,7 @@ impl tokio::io::AsyncWrite for Stream {
             to.copy_from_slice(&part[..to.len()]);
             left = rest;
         }
-        this.post(cx, message);
+        ready!(this.poll_post(cx, message));
         // That the connection has ended is known at once.
         if let Some(done) = this.sending.back_mut().and_then(Operation::try_take) {
             this.sending.pop_back();
@@ -299,11 +308,11 @@ impl tokio::io::AsyncWrite for Stream {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        this.memory = None;
+        (this.memory, this.waiting) = (None, None);
         if !this.closed {
             ready!(this.poll_sent(cx, this.depth() - 1))?;
+            ready!(this.poll_post(cx, Buffer::empty()));
             this.closed = true;
-            this.post(cx, Buffer::empty());
         }
         this.poll_sent(cx, 0)
     }

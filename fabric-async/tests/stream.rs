@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use common::{between, eventually, node};
+use common::{between, eventually, node, pair};
 use fabric_async::{Node, NodeBuilder, Stream, block_on};
 use futures_util::future::{join, join_all};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -270,4 +270,34 @@ fn bytes_that_were_lost_are_told_by_shutdown() {
         let error = a.shutdown().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     });
+}
+
+/// What is written is on its way when the write has ended, though others had all the room when the stream began.
+#[test]
+fn one_that_begins_behind_other_operations_waits_for_room() {
+    let node = node(|b| b.wait(fabric_async::Wait::Blocking).send_depth(8));
+    let (region, remote) = common::exposed(&node, 64 << 10);
+    for round in 0..100u8 {
+        let (a, b) = block_on(pair(&node));
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        for _ in 0..12 {
+            let write = a.write(a.alloc(64 << 10).unwrap(), remote.at(0));
+            let _ = std::pin::pin!(write).poll(&mut cx);
+        }
+        let (mut from, mut to) = (Stream::from(a), Stream::from(b));
+        let (done, outcome) = std::sync::mpsc::channel();
+        let work = std::thread::spawn(move || {
+            block_on(async {
+                let mut got = [0; 5000];
+                from.write_all(&[round; 5000]).await.unwrap();
+                to.read_exact(&mut got).await.unwrap();
+                assert_eq!(got, [round; 5000]);
+            });
+            done.send(()).unwrap();
+        });
+        let patience = std::time::Duration::from_secs(60);
+        assert!(outcome.recv_timeout(patience).is_ok(), "round {round}: it does not arrive");
+        work.join().unwrap();
+    }
+    drop(region);
 }
