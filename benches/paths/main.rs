@@ -31,7 +31,7 @@ const BATCH: u64 = 16;
 /// Does so many operations.
 type Path = fn(u64);
 
-const PATHS: [(&str, Path); 11] = [
+const PATHS: [(&str, Path); 13] = [
     ("post and poll, one by one", |n| post_and_poll(n, 1)),
     ("post and poll, batches of 16", |n| post_and_poll(n, BATCH)),
     ("unsignaled post, never polled", unsignaled),
