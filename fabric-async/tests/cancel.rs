@@ -133,11 +133,12 @@ fn job(dice: &mut Dice, conn: &Connection, peer: &Connection, at: RemoteRegion) 
     }
 }
 
-/// What is no failure: many at once may have all memory, or lend all they may.
+/// What is no failure: many at once may have all memory, lend all they may, or offer faster than the node's thread can tell.
 fn check(outcome: Result<(), Error>) {
-    if let Err(error) = outcome {
-        let full = matches!(error, Error::PoolExhausted { .. } | Error::NotGranted(_));
-        assert!(full, "{error}");
+    match outcome {
+        Ok(()) | Err(Error::PoolExhausted { .. } | Error::NotGranted(_)) => {}
+        Err(Error::Fabric(fabric::Error::Again)) => {}
+        Err(error) => panic!("{error}"),
     }
 }
 

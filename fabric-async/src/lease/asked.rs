@@ -17,6 +17,8 @@ use crate::node::Promise;
 
 /// From so many questions on, those of which nobody waits for the answer are forgotten, when they have doubled.
 const FORGOTTEN: usize = 64;
+
+/// What somebody waits for, until the peer has answered.
 pub(super) type Answer<T> = Arc<Promise<Result<T>>>;
 
 /// What this side asked for, and when.
