@@ -2,9 +2,9 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, RawWakerVTable, Wake, Waker};
 use std::thread::Thread;
 
 struct Parked {
@@ -24,6 +24,14 @@ impl Wake for Parked {
     }
 }
 
+/// What all wakers of [`block_on`] have in common.
+static VTABLE: OnceLock<&'static RawWakerVTable> = OnceLock::new();
+
+/// Whether it is a waker of [`block_on`], which does not block: any thread may call it.
+pub(crate) fn is_own(waker: &Waker) -> bool {
+    VTABLE.get().is_some_and(|own| *own == waker.vtable())
+}
+
 /// Runs a future on this thread until it is done, sleeping whenever it waits.
 ///
 /// ```
@@ -39,6 +47,7 @@ impl Wake for Parked {
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let parked = Arc::new(Parked { thread: std::thread::current(), woken: AtomicBool::new(true) });
     let waker = Waker::from(parked.clone());
+    VTABLE.get_or_init(|| waker.vtable());
     let mut cx = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {

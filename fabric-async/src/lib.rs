@@ -106,6 +106,8 @@ mod lane;
 #[forbid(unsafe_code)]
 mod lease;
 #[forbid(unsafe_code)]
+mod leftover;
+#[forbid(unsafe_code)]
 mod line;
 #[forbid(unsafe_code)]
 mod link;
@@ -122,10 +124,16 @@ mod pool;
 #[forbid(unsafe_code)]
 mod recv;
 #[forbid(unsafe_code)]
+mod relay;
+#[forbid(unsafe_code)]
 mod service;
 #[cfg(feature = "tokio")]
 #[forbid(unsafe_code)]
 mod stream;
+#[forbid(unsafe_code)]
+mod timers;
+#[forbid(unsafe_code)]
+mod wakers;
 #[cfg(feature = "tokio")]
 #[forbid(unsafe_code)]
 mod watch;
@@ -157,9 +165,4 @@ pub use stream::Stream;
 pub(crate) fn random() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     RandomState::new().build_hasher().finish()
-}
-
-/// What the mutex holds, also after a panic in a waker or a user's task: nothing is ever left half done under a lock.
-fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

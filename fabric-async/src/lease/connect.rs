@@ -1,7 +1,7 @@
 //! How the connection for leases comes to be: who connects makes it too, with a token by which the listener knows whose it is.
 
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Instant;
 
 use fabric::ConnectRequest;
@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::hello::{Hello, Kind};
 use crate::link::Link;
 use crate::node::{NodeInner, Promise};
+use crate::wakers::Wakers;
 
 impl Link {
     /// Connects the connection for leases too, to the listener that let this one in.
@@ -84,11 +85,11 @@ impl NodeInner {
         &self,
         mut request: ConnectRequest,
         hello: &Hello,
-        wakers: &mut Vec<Waker>,
+        wakers: &mut Wakers,
     ) {
         let promise = self.expected().remove(&hello.token);
         match promise {
-            Some(promise) => wakers.extend(promise.keep_quietly(request)),
+            Some(promise) => promise.keep(request, wakers),
             None => crate::listener::reject(&mut request, "no connection waits for its leases"),
         }
     }
