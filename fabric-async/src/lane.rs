@@ -164,11 +164,7 @@ impl Lane {
     }
 
     /// How connecting ended; adds whom to wake.
-    pub(crate) fn connected(
-        &self,
-        outcome: fabric::Result<Box<[u8]>>,
-        wakers: &mut Wakers,
-    ) {
+    pub(crate) fn connected(&self, outcome: fabric::Result<Box<[u8]>>, wakers: &mut Wakers) {
         let mut life = self.life();
         life.outcome = Some(outcome);
         wakers.wake(life.wakers.drain(..));

@@ -158,7 +158,8 @@ mod tests {
 
     #[test]
     fn wakers_that_block_hold_up_no_others_and_their_threads_end() {
-        let (relay, stuck, count) = (Relay::new(), Arc::<Stuck>::default(), Arc::<Count>::default());
+        let (relay, stuck, count) =
+            (Relay::new(), Arc::<Stuck>::default(), Arc::<Count>::default());
         for _ in 0..3 {
             relay.push((0..2).map(|_| Call::Wake(Waker::from(stuck.clone()))));
             relay.push([Call::Wake(Waker::from(count.clone()))].into_iter());

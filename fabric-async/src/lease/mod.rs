@@ -26,9 +26,9 @@ use crate::error::{Error, Refusal, Result};
 pub(crate) use control::{Control, ROOM, endpoint};
 pub(crate) use grant::Lending;
 pub(crate) use held::Held;
-pub(crate) use receives::Controls;
 pub use held::{At, Remote};
 pub use lent::Lent;
+pub(crate) use receives::Controls;
 
 /// What peers may borrow of this process's memory on request.
 ///

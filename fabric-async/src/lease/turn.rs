@@ -18,7 +18,11 @@ pub(super) struct Turn<F> {
 }
 
 impl<F> Turn<F> {
-    pub(super) fn new(control: &Arc<Control>, line: fn(&Control) -> &Arc<Line>, attempt: F) -> Self {
+    pub(super) fn new(
+        control: &Arc<Control>,
+        line: fn(&Control) -> &Arc<Line>,
+        attempt: F,
+    ) -> Self {
         Turn { control: control.clone(), line, ticket: Ticket::default(), attempt }
     }
 }

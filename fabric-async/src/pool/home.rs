@@ -2,8 +2,8 @@
 //!
 //! Lock order: a cache, then the store. Extents are registered and deregistered, and wakers called, outside of both.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use fabric::Domain;
 use fabric::core::sync::{Mutex, MutexGuard};

@@ -122,7 +122,9 @@ mod checked {
     fn note_order(first: &'static Location<'static>, then: &'static Location<'static>) {
         let address = |place: &'static Location<'static>| std::ptr::from_ref(place).addr();
         let edge = address(first).rotate_left(21) ^ address(then);
-        let known = &KNOWN[edge.wrapping_mul(0x9e37_79b9) >> 7 & (KNOWN.len() - 1)];
+        // The upper bits of the product, on which both locks have a say.
+        let hash = (edge as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+        let known = &KNOWN[hash as usize % KNOWN.len()];
         if known.load(Ordering::Relaxed) == edge {
             return;
         }
