@@ -1,5 +1,6 @@
 //! An executor of one future, for programs without a runtime.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +22,33 @@ impl Wake for Parked {
         if !self.woken.swap(true, Ordering::Release) {
             self.thread.unpark();
         }
+    }
+}
+
+thread_local! {
+    /// How many calls of [`block_on`] are polling on this thread.
+    static HERE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether this thread polls for [`block_on`].
+#[cfg(feature = "tokio")]
+pub(crate) fn is_here() -> bool {
+    HERE.get() > 0
+}
+
+/// Counts one poll, until it is dropped.
+struct Polling;
+
+impl Polling {
+    fn begin() -> Self {
+        HERE.set(HERE.get() + 1);
+        Polling
+    }
+}
+
+impl Drop for Polling {
+    fn drop(&mut self) {
+        HERE.set(HERE.get() - 1);
     }
 }
 
@@ -54,7 +82,10 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         while !parked.woken.swap(false, Ordering::Acquire) {
             std::thread::park();
         }
-        if let Poll::Ready(done) = future.as_mut().poll(&mut cx) {
+        let polling = Polling::begin();
+        let polled = future.as_mut().poll(&mut cx);
+        drop(polling);
+        if let Poll::Ready(done) = polled {
             return done;
         }
     }

@@ -161,8 +161,10 @@ pub use recv::{Notifications, Notified, Receive};
 #[cfg(feature = "tokio")]
 pub use stream::Stream;
 
-/// 64 random bits, from the keys that std gives each of its hash maps.
-pub(crate) fn random() -> u64 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish()
+/// 64 bits of the system's randomness: a token that nobody can guess.
+pub(crate) fn random() -> Result<u64> {
+    getrandom::u64().map_err(|cause| {
+        let cause = std::io::Error::other(cause.to_string());
+        fabric::Error::system("connect", "fabric-async", cause).into()
+    })
 }

@@ -369,10 +369,12 @@ impl Request {
                 return Err(error);
             }
         };
-        let mut hello = node.hello(Kind::User, data);
+        // The token is the connecting side's.
+        let mut hello = node.hello(Kind::User, data, 0);
         // Before it can come.
         let wanted = hello.leases && self.hello.leases;
-        let expected = if wanted { node.expect(self.hello.token) } else { None };
+        let from = self.peer_addr().ip();
+        let expected = if wanted { node.expect(self.hello.token, from) } else { None };
         hello.leases = expected.is_some();
         self.request.accept(&link.endpoint, &hello.to_bytes())?;
         link.lane.outcome().await?;

@@ -17,7 +17,7 @@ use crate::builder::{NodeBuilder, Options};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::lane::Lane;
-use crate::lease::{Controls, Lending};
+use crate::lease::{Controls, Lending, Whose};
 use crate::leftover::Leftover;
 use crate::pool::Pool;
 use crate::service::Service;
@@ -56,8 +56,8 @@ pub(crate) struct NodeInner {
     lanes: Mutex<HashMap<EndpointId, Weak<Lane>>>,
     events: Mutex<EventQueue>,
     pub(crate) controls: Mutex<Controls>,
-    /// Connections for leases that peers are about to make, by token.
-    expected: Mutex<HashMap<u64, Arc<Promise<ConnectRequest>>>>,
+    /// Connections for leases that peers are about to make.
+    expected: Mutex<Expected>,
     pub(crate) timers: Arc<Timers>,
     pub(crate) service: Service,
     /// The device is gone.
@@ -67,6 +67,8 @@ pub(crate) struct NodeInner {
     #[cfg(feature = "tokio")]
     pub(crate) watchers: crate::watch::Watchers,
 }
+
+type Expected = HashMap<Whose, Arc<Promise<ConnectRequest>>>;
 
 impl Node {
     /// A node with settings that were checked.
@@ -246,7 +248,7 @@ impl NodeInner {
         self.lanes.lock()
     }
 
-    pub(crate) fn expected(&self) -> MutexGuard<'_, HashMap<u64, Arc<Promise<ConnectRequest>>>> {
+    pub(crate) fn expected(&self) -> MutexGuard<'_, Expected> {
         self.expected.lock()
     }
 

@@ -23,6 +23,7 @@ use fabric::Access;
 use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::error::{Error, Refusal, Result};
+pub(crate) use connect::Whose;
 pub(crate) use control::{Control, ROOM, endpoint};
 pub(crate) use grant::Lending;
 pub(crate) use held::Held;
