@@ -538,3 +538,30 @@ impl Drop for Driver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cargo::Piece;
+
+    /// What an operation has is nobody else's until a completion says so, whatever becomes of its node.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no sockets")]
+    fn memory_of_operations_that_were_not_completed_leaks() {
+        let node = crate::Node::builder().build().unwrap();
+        let pool = node.pool().clone();
+        let put = |phase: Phase, cargo| {
+            let table = &node.inner.driver.table;
+            let number = table.begin().unwrap();
+            let mut place = table.lock(number).unwrap();
+            (place.phase, place.cargo) = (phase, cargo);
+        };
+        let piece = || Piece::new(pool.alloc(64).unwrap(), 0, 64);
+        put(Phase::Flying, Cargo::One(piece()));
+        put(Phase::Abandoned, Cargo::Receive(piece()));
+        put(Phase::Unburdened, Cargo::Shared(pool.alloc(64).unwrap().share()));
+        put(Phase::Done, Cargo::One(piece()));
+        drop(node);
+        assert_eq!(pool.metrics().in_use, 3);
+    }
+}
