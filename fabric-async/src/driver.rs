@@ -156,7 +156,7 @@ impl Driver {
             return Self::received(place, number, completion, leftover);
         }
         match place.phase {
-            Phase::Vacant | Phase::Done => return, // a provider's mistake
+            Phase::Vacant | Phase::Done => {} // a provider's mistake
             Phase::Flying | Phase::Unburdened => {
                 if place.phase == Phase::Unburdened {
                     leftover.land(std::mem::take(&mut place.cargo));

@@ -68,7 +68,7 @@ impl State {
     }
 
     /// When it is to be seen whether the first one came, if nobody will look yet and others wait behind it.
-    fn to_oversee(&mut self) -> Option<Instant> {
+    fn begin_to_oversee(&mut self) -> Option<Instant> {
         match self.places.front() {
             Some(Place::Called(at)) if !self.overseen && self.places.len() > 1 => {
                 self.overseen = true;
@@ -149,7 +149,7 @@ impl Line {
                 self.waiting.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let to_oversee = state.to_oversee();
+        let to_oversee = state.begin_to_oversee();
         drop(state);
         self.oversee_at(to_oversee);
         fence(Ordering::SeqCst);
@@ -177,7 +177,7 @@ impl Line {
             state.patience = PATIENCE;
             state.call(Instant::now(), &mut wakers);
         }
-        let to_oversee = state.to_oversee();
+        let to_oversee = state.begin_to_oversee();
         drop(state);
         self.oversee_at(to_oversee);
     }
@@ -195,7 +195,7 @@ impl Line {
     fn call_first(&self, wakers: &mut Wakers) {
         let mut state = self.lock();
         state.call(Instant::now(), wakers);
-        let to_oversee = state.to_oversee();
+        let to_oversee = state.begin_to_oversee();
         drop(state);
         self.oversee_at(to_oversee);
     }
@@ -211,7 +211,7 @@ impl Line {
                 wakers.wake([waker]);
             }
         }
-        let to_oversee = state.to_oversee();
+        let to_oversee = state.begin_to_oversee();
         drop(state);
         self.oversee_at(to_oversee);
     }
