@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::lane::Lane;
 use crate::leftover::Leftover;
 use crate::ops::{Phase, Place, Table};
-use crate::wakers::{Wakers, discard};
+use crate::wakers::discard;
 
 /// Completions that are taken at once.
 const BATCH: usize = 64;
@@ -423,7 +423,7 @@ impl Driver {
 
     /// Nobody watches the descriptor any more: whoever waits for an operation is to look for another watcher.
     #[cfg(feature = "tokio")]
-    pub(crate) fn unwatched(&self, wakers: &mut Wakers) {
+    pub(crate) fn unwatched(&self, wakers: &mut crate::wakers::Wakers) {
         self.poller.lock().armed = false;
         self.table.for_each(|place| wakers.wake(place.waker.take()));
     }

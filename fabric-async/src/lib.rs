@@ -6,7 +6,7 @@
 //!
 //! # async fn client(address: std::net::SocketAddr) -> Result<(), fabric_async::Error> {
 //! let conn = Connection::connect(address).await?; // or "10.0.0.7:7471"; provider by FABRIC_PROVIDER
-//! let mut buf = conn.alloc(4096)?; // registered, from the pool, exclusive
+//! let mut buf = conn.alloc(4096)?; // registered, zeroed, from the pool, exclusive
 //! buf[..5].copy_from_slice(b"hello");
 //! let remote = conn.request_remote(4096, Duration::from_secs(30)).await?; // leased by the peer
 //! let buf = conn.write(buf, remote.at(0)).await?; // the buffer goes in and comes back
@@ -45,7 +45,8 @@
 //! - *Messages.* [`Connection::send`] is done when the peer has the message; [`Connection::recv`] brings the next one.
 //! - *One-sided.* [`Connection::write`], [`read`](Connection::read) and the atomics reach memory that the peer lends:
 //!   [`Connection::request_remote`] asks, [`Connection::lend`] offers. From a lease's end no byte changes.
-//! - *Giving up.* Any future may be dropped at any time.
+//! - *Giving up.* Any future may be dropped at any time. One that is held and not polled, or forgotten, keeps what it has, and
+//!   its turn for at most 50 ms: others go on.
 //! - *Failure.* The end of a connection is an [`Error::Disconnected`] with the reason, everywhere.
 //! - *Executors.* Any will do; [`block_on`] is one.
 //! - *Trust.* Nothing is encrypted and nobody is authenticated: see [`fabric::Domain`].
@@ -64,6 +65,8 @@
 //! - *Who polls, drives.* A future that is polled takes completions off the node's queue, for everybody; one that
 //!   sleeps arms the queue's descriptor, and a task of its tokio runtime watches that, or, on any other executor, the
 //!   node's thread. There is no task that everything goes through, and no lock is held across an await.
+//! - *Wakers are user code.* They are called, cloned and dropped where no lock is held, each panic caught, and not on the
+//!   node's thread, which serves leases.
 //! - *Messages arrive in the inbox.* Receives are posted ahead; what arrives waits there. A dropped `recv` loses
 //!   nothing.
 //! - *Beside the data path* the node's one thread takes connection events and serves leases, whatever the application does.
