@@ -427,18 +427,18 @@ fn awaited<'a>(
     at: &fabric_async::At,
     kind: usize,
 ) -> Pin<Box<dyn Future<Output = AsyncResult<()>> + 'a>> {
-    let (at, held) = (at.clone(), b"held");
+    let at = at.clone();
     match kind {
-        0 => Box::pin(async { Ok(drop(b.recv().await?)) }),
-        1 => Box::pin(async { Ok(drop(a.send(a.node().pool().alloc_from(held)?).await?)) }),
-        2 => Box::pin(async { Ok(drop(a.recv().await?)) }),
-        3 => Box::pin(async { Ok(drop(b.send(b.node().pool().alloc_from(held)?).await?)) }),
+        0 => Box::pin(async { b.recv().await.map(drop) }),
+        1 => Box::pin(async { Ok(a.send(a.node().pool().alloc_from(b"held")?).await.map(drop)?) }),
+        2 => Box::pin(async { a.recv().await.map(drop) }),
+        3 => Box::pin(async { Ok(b.send(b.node().pool().alloc_from(b"held")?).await.map(drop)?) }),
         4 => Box::pin(async { b.notified().await.map(|_| ()) }),
-        5 => Box::pin(async { Ok(drop(a.write(a.alloc(8)?, at).await?)) }),
-        6 => Box::pin(async { Ok(drop(a.read(a.alloc(8)?, at).await?)) }),
-        7 => Box::pin(async { Ok(drop(b.borrowed().await?)) }),
-        8 => Box::pin(async { Ok(drop(a.request_remote(64, LONG).await?)) }),
-        _ => Box::pin(async move { a.fetch_add(at, 1).await.map(drop) }),
+        5 => Box::pin(async { Ok(a.write(a.alloc(8)?, at).await.map(drop)?) }),
+        6 => Box::pin(async { Ok(a.read(a.alloc(8)?, at).await.map(drop)?) }),
+        7 => Box::pin(async { b.borrowed().await.map(drop) }),
+        8 => Box::pin(async { a.request_remote(64, LONG).await.map(drop) }),
+        _ => Box::pin(async move { a.fetch_add(at, 1).await.map(|_| ()) }),
     }
 }
 
@@ -461,14 +461,14 @@ fn held_futures(rig: &Rig) -> Outcome {
         }
         // Messages first: those of the held ones fill the inbox.
         for (from, to) in [(a, b), (b, a)] {
-            let last = async { Ok(drop(from.send(filled(from, rig.pattern(1), 100)?).await?)) };
+            let last = async { Ok(from.send(filled(from, rig.pattern(1), 100)?).await.map(drop)?) };
             let until = async {
                 while *to.recv().await? != *rig.pattern(1).bytes(100) {}
                 AsyncResult::Ok(())
             };
             block_on(try_join(last, until))?;
         }
-        let write = async { Ok(drop(a.write_notify(a.alloc(8)?, remote.at(8), 7).await?)) };
+        let write = async { Ok(a.write_notify(a.alloc(8)?, remote.at(8), 7).await.map(drop)?) };
         let told = async {
             while b.notified().await?.immediate != 7 {}
             AsyncResult::Ok(())

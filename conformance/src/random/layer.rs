@@ -169,7 +169,7 @@ impl<'a> Layered<'a> {
         self.model.connected(connection);
         for (end, conn) in [(2 * connection, a), (2 * connection + 1, b)] {
             // In every other program something waits in front of all that is received, and is not polled again.
-            if self.program.steps.len() % 2 == 0 {
+            if self.program.steps.len().is_multiple_of(2) {
                 self.hold(&conn);
             }
             self.sides[end].conn = Some(conn);
