@@ -145,6 +145,10 @@ mod checked {
     /// Adds an edge, or gives the way that leads back.
     fn add_edge(first: Place, then: Place) -> Result<(), Vec<Place>> {
         let mut graph = GRAPH.lock().unwrap_or_else(PoisonError::into_inner);
+        // An edge that others displaced from `KNOWN`: tests count allocations.
+        if graph.get(&first).is_some_and(|edges| edges.contains(&then)) {
+            return Ok(());
+        }
         let (mut ways, mut seen) = (vec![vec![then]], BTreeSet::new());
         while let Some(way) = ways.pop() {
             let Some(&end) = way.last() else { continue };
