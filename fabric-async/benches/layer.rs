@@ -345,7 +345,7 @@ fn main() {
     let pool = a.node().pool().clone();
     let domain = a.node().domain().clone();
     for len in [64, 4096, 65536, 1 << 20] {
-        let cached = nanos(100_000, || drop(pool.alloc(len).unwrap()));
+        let cached = nanos(100_000, || drop(pool.alloc_dirty(len).unwrap()));
         let registered = nanos(300, || drop(domain.alloc(len, Access::LOCAL_WRITE).unwrap()));
         println!(
             "a buffer of {len} B: {cached:.0} ns from the pool, {registered:.0} ns registered"

@@ -1,14 +1,20 @@
 //! Letting peers in, several at a time: one that does not finish its set-up holds up nobody else.
+//!
+//! Those that are not in yet belong to the listener, and every future that accepts goes on with all of them: so it does
+//! not matter whether the one that began with a peer is polled again, dropped or forgotten.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use fabric::core::sync::Mutex;
 
 use crate::connection::Connection;
 use crate::error::{Error, Result};
 use crate::listener::{Listener, NextRequest};
-use crate::lock;
+use crate::wakers::Wakers;
 
 /// So many come in at a time; the others wait at the listener.
 const MOST: usize = 64;
@@ -16,29 +22,131 @@ const MOST: usize = 64;
 /// A peer that is being let in.
 type Settling = Pin<Box<dyn Future<Output = Result<Connection>> + Send>>;
 
-/// Who accepts at a listener, and what one who has got its connection leaves to the others.
+/// The futures that accept at a listener, and the peers that are on their way in.
 #[derive(Default)]
-pub(crate) struct Acceptors {
-    pub(crate) left: Vec<Settling>,
+pub(crate) struct Acceptors(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// By name; `None` while it is polled.
+    settling: HashMap<u64, Option<Settling>>,
+    /// Those that are to be polled, first woken first.
+    ready: Vec<u64>,
     asleep: HashMap<u64, Waker>,
     named: u64,
 }
 
-/// The next connection that stands. Dropped, it leaves those that do not stand yet to the next one.
+impl State {
+    fn name(&mut self) -> u64 {
+        self.named += 1;
+        self.named
+    }
+
+    fn wake_all(&mut self, wakers: &mut Wakers) {
+        wakers.wake(self.asleep.drain().map(|(_, waker)| waker));
+    }
+}
+
+/// The waker of a peer that is on its way in.
+struct Progress {
+    acceptors: Arc<Acceptors>,
+    name: u64,
+}
+
+impl Wake for Progress {
+    fn wake(self: Arc<Self>) {
+        let mut wakers = Wakers::new();
+        let mut state = self.acceptors.0.lock();
+        if !state.ready.contains(&self.name) {
+            state.ready.push(self.name);
+        }
+        // Whichever comes first goes on with it; one of them may be held and not polled.
+        state.wake_all(&mut wakers);
+    }
+}
+
+impl Acceptors {
+    /// All that are on their way in.
+    pub(crate) fn take_all(&self) -> Vec<Settling> {
+        let mut state = self.0.lock();
+        state.settling.drain().filter_map(|(_, one)| one).collect()
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.lock().settling.len() >= MOST
+    }
+
+    /// Begins with one.
+    fn begin(self: &Arc<Self>, one: Settling) -> Option<Result<Connection>> {
+        let mut state = self.0.lock();
+        let name = state.name();
+        state.settling.insert(name, None);
+        drop(state);
+        self.poll_one(name, one)
+    }
+
+    /// Goes on with those that can go on, until one is done.
+    fn poll_ready(self: &Arc<Self>) -> Option<Result<Connection>> {
+        while let Some((name, one)) = self.next_ready() {
+            if let Some(done) = self.poll_one(name, one) {
+                return Some(done);
+            }
+        }
+        None
+    }
+
+    fn next_ready(&self) -> Option<(u64, Settling)> {
+        let mut state = self.0.lock();
+        let State { settling, ready, .. } = &mut *state;
+        ready.retain(|name| settling.contains_key(name));
+        // One that is being polled is looked at again by the one that polls it.
+        let is_here = |name: &u64| matches!(settling.get(name), Some(Some(_)));
+        let index = ready.iter().position(is_here)?;
+        let name = ready.remove(index);
+        Some((name, settling.get_mut(&name)?.take()?))
+    }
+
+    fn poll_one(self: &Arc<Self>, name: u64, mut one: Settling) -> Option<Result<Connection>> {
+        let waker = Waker::from(Arc::new(Progress { acceptors: self.clone(), name }));
+        let polled = one.as_mut().poll(&mut Context::from_waker(&waker));
+        let mut wakers = Wakers::new();
+        let mut state = self.0.lock();
+        match polled {
+            Poll::Ready(done) => {
+                if state.settling.len() >= MOST {
+                    state.wake_all(&mut wakers);
+                }
+                state.settling.remove(&name);
+                drop(state);
+                Some(done)
+            }
+            Poll::Pending => {
+                if let Some(place) = state.settling.get_mut(&name) {
+                    *place = Some(one);
+                }
+                None
+            }
+        }
+    }
+
+    fn sleep(&self, name: u64, waker: &Waker) {
+        let fresh = waker.clone();
+        let mut wakers = Wakers::new();
+        wakers.discard(self.0.lock().asleep.insert(name, fresh));
+    }
+}
+
+/// The next connection that stands.
 pub(crate) struct Accepting<'a> {
     name: u64,
     listener: &'a Listener,
     next: NextRequest,
-    settling: Vec<Settling>,
 }
 
 impl<'a> Accepting<'a> {
     pub(crate) fn new(listener: &'a Listener) -> Self {
-        let mut acceptors = lock(&listener.inner.acceptors);
-        acceptors.named += 1;
-        let name = acceptors.named;
-        drop(acceptors);
-        Accepting { name, listener, next: listener.request(), settling: Vec::new() }
+        let name = listener.inner.acceptors.0.lock().name();
+        Accepting { name, listener, next: listener.request() }
     }
 
     /// What `accept` gives, if this is it. Who cannot be let in is passed over.
@@ -52,14 +160,9 @@ impl<'a> Accepting<'a> {
         }
     }
 
-    fn poll_settling(&mut self, cx: &mut Context<'_>) -> Option<Result<Connection>> {
-        let mut index = 0;
-        while let Some(one) = self.settling.get_mut(index) {
-            let Poll::Ready(done) = one.as_mut().poll(cx) else {
-                index += 1;
-                continue;
-            };
-            drop(self.settling.remove(index));
+    fn poll_settling(&self) -> Option<Result<Connection>> {
+        let acceptors = &self.listener.inner.acceptors;
+        while let Some(done) = acceptors.poll_ready() {
             if let Some(outcome) = self.outcome(done) {
                 return Some(outcome);
             }
@@ -69,17 +172,18 @@ impl<'a> Accepting<'a> {
 
     /// Begins with those who ask; `Pending` when nobody does, or enough are under way.
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connection>> {
-        while self.settling.len() < MOST {
+        let acceptors = self.listener.inner.acceptors.clone();
+        while !acceptors.is_full() {
             let request = std::task::ready!(Pin::new(&mut self.next).poll(cx))?;
             self.next = self.listener.request();
-            let mut one: Settling = Box::pin(request.accept());
-            match one.as_mut().poll(cx) {
-                Poll::Pending => self.settling.push(one),
-                Poll::Ready(done) => {
-                    if let Some(outcome) = self.outcome(done) {
-                        return Poll::Ready(outcome);
-                    }
-                }
+            if let Some(done) = acceptors.begin(Box::pin(request.accept()))
+                && let Some(outcome) = self.outcome(done)
+            {
+                return Poll::Ready(outcome);
+            }
+            // It may have been woken while it was polled.
+            if let Some(outcome) = self.poll_settling() {
+                return Poll::Ready(outcome);
             }
         }
         // Others may go on in its place.
@@ -93,37 +197,24 @@ impl Future for Accepting<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        loop {
-            this.settling.append(&mut lock(&this.listener.inner.acceptors).left);
-            if let Some(outcome) = this.poll_settling(cx) {
-                return Poll::Ready(outcome);
-            }
-            if let Poll::Ready(outcome) = this.poll_requests(cx) {
-                return Poll::Ready(outcome);
-            }
-            let mut acceptors = lock(&this.listener.inner.acceptors);
-            if acceptors.left.is_empty() {
-                let old = acceptors.asleep.insert(this.name, cx.waker().clone());
-                drop(acceptors);
-                drop(old);
-                return Poll::Pending;
-            }
+        // First: what can go on from now on is said.
+        this.listener.inner.acceptors.sleep(this.name, cx.waker());
+        if let Some(outcome) = this.poll_settling() {
+            return Poll::Ready(outcome);
         }
+        this.poll_requests(cx)
     }
 }
 
 impl Drop for Accepting<'_> {
     fn drop(&mut self) {
-        let mut acceptors = lock(&self.listener.inner.acceptors);
-        let own = acceptors.asleep.remove(&self.name);
-        acceptors.left.append(&mut self.settling);
-        let others = match acceptors.left.is_empty() {
-            true => HashMap::new(),
-            false => std::mem::take(&mut acceptors.asleep),
-        };
-        drop(acceptors);
-        drop(own);
-        others.into_values().for_each(Waker::wake);
+        let mut wakers = Wakers::new();
+        let mut state = self.listener.inner.acceptors.0.lock();
+        wakers.discard(state.asleep.remove(&self.name));
+        if !state.ready.is_empty() {
+            // What this one was woken for is for the others.
+            state.wake_all(&mut wakers);
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use crate::error::{Error, Result};
 use crate::node::Promise;
+use crate::wakers::Wakers;
 
 /// An address to connect to or listen on: a [`SocketAddr`], or text: `"10.0.0.7:7471"`, `"[::1]:7471"`, `"storage-3:7471"`.
 /// Sealed.
@@ -66,7 +67,8 @@ pub(crate) async fn resolve(given: Result<SocketAddr, String>) -> Result<SocketA
     let (keeper, wanted) = (promise.clone(), name.clone());
     let thread = std::thread::Builder::new().name("fabric-resolve".to_owned());
     let spawned = thread.spawn(move || {
-        keeper.keep(wanted.to_socket_addrs().map(|mut all| all.next()));
+        let found = wanted.to_socket_addrs().map(|mut all| all.next());
+        keeper.keep(found, &mut Wakers::new());
     });
     if let Err(cause) = spawned {
         return fail(name, cause);

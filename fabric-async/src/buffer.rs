@@ -109,13 +109,14 @@ impl Buffer {
         self.len = self.len.min(len);
     }
 
-    /// Makes it `len` bytes long, within its capacity. Bytes that come into view are what was there before.
+    /// Makes it `len` bytes long, within its capacity. Bytes that come into view are zero.
     ///
     /// ```
     /// let mut buffer = fabric_async::Node::shared()?.pool().alloc(100)?;
     /// assert_eq!(buffer.capacity(), 128);
     /// buffer.truncate(10);
     /// buffer.resize(120)?; // there is room
+    /// assert_eq!(buffer[10..], [0; 110]);
     /// assert!(buffer.resize(129).is_err());
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
@@ -128,7 +129,11 @@ impl Buffer {
             let text = format!("{len} bytes; this buffer has room for {capacity}");
             return Err(fabric::Error::invalid("resize", text).into());
         }
+        let before = self.len;
         self.len = len;
+        if let Some(fresh) = self.get_mut(before..) {
+            fresh.fill(0);
+        }
         Ok(())
     }
 
@@ -193,7 +198,7 @@ impl Buffer {
     /// Its beginning, as a plain value that can be changed.
     ///
     /// ```
-    /// let mut buffer = fabric_async::Node::shared()?.pool().alloc_zeroed(16)?;
+    /// let mut buffer = fabric_async::Node::shared()?.pool().alloc(16)?;
     /// buffer.view_mut::<[u32; 4]>()?[1] = 7;
     /// assert_eq!(buffer.view_all::<u32>()?, [0, 7, 0, 0]);
     /// assert!(buffer.view_mut::<[u32; 5]>().is_err()); // it is shorter
@@ -226,7 +231,7 @@ impl Buffer {
     /// All of it as plain values that can be changed; a rest that is no whole value is an error.
     ///
     /// ```
-    /// let mut buffer = fabric_async::Node::shared()?.pool().alloc_zeroed(32)?;
+    /// let mut buffer = fabric_async::Node::shared()?.pool().alloc(32)?;
     /// buffer.view_all_mut::<u64>()?[3] = 7;
     /// assert_eq!(buffer.view_all::<u64>()?, [0, 0, 0, 7]);
     /// assert!(buffer.view_all_mut::<[u8; 5]>().is_err()); // 2 would be left

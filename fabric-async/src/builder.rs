@@ -21,6 +21,9 @@ pub(crate) struct Options {
     pub(crate) leases: bool,
     pub(crate) backlog: usize,
     pub(crate) wait: Wait,
+    /// Whether tokio runtimes may be asked to watch the completion queue.
+    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
+    pub(crate) tokio_io: bool,
     capacity: Option<usize>,
     pub(crate) send_depth: usize,
     send_segments: usize,
@@ -67,6 +70,7 @@ impl Default for NodeBuilder {
                 leases: true,
                 backlog: 128,
                 wait: Wait::default(),
+                tokio_io: true,
                 capacity: None,
                 send_depth: 128,
                 send_segments: 4,
@@ -122,6 +126,32 @@ impl NodeBuilder {
     /// ```
     pub fn wait(mut self, wait: Wait) -> Self {
         self.options.wait = wait;
+        self
+    }
+
+    /// Whether the tokio runtimes that await its futures have an I/O driver; default yes. Without one (no `enable_io` or
+    /// `enable_all`) say no: the node's thread then wakes their tasks. Where nothing was said, the first future that sleeps there
+    /// finds out, which tokio reports as a panic, on standard error, in a task of this library that it ends. Programs with `panic = "abort"`
+    /// use the node's thread always.
+    ///
+    /// ```
+    /// use fabric_async::Node;
+    ///
+    /// let runtime = tokio::runtime::Builder::new_current_thread().build()?; // no I/O
+    /// let node = Node::builder().tokio_io(false).build()?;
+    /// runtime.block_on(async {
+    ///     let listener = node.listen("127.0.0.1:0").await?;
+    ///     let (conn, peer) = tokio::join!(node.connect(listener.local_addr()), listener.accept());
+    ///     let (conn, peer) = (conn?, peer?);
+    ///     conn.send(node.pool().alloc_from(b"hello")?).await?;
+    ///     assert_eq!(*peer.recv().await?, *b"hello");
+    ///     Ok::<(), fabric_async::Error>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "tokio")]
+    pub fn tokio_io(mut self, on: bool) -> Self {
+        self.options.tokio_io = on;
         self
     }
 

@@ -175,6 +175,15 @@ impl Cargo {
         }
     }
 
+    /// It is not known whether the operation has ended: nobody gets the memory.
+    pub(crate) fn leak(self) {
+        match self {
+            // A flight that does not land leaks; this one has none.
+            Cargo::Shared(shared) => std::mem::forget(shared),
+            other => drop(other),
+        }
+    }
+
     /// The operation has ended; the buffers return to their pools.
     pub(crate) fn land(self) {
         match self {

@@ -91,7 +91,7 @@ impl Node {
     ) -> Result<Connection> {
         let to = resolve(given).await?;
         let link = Link::new(&self.inner)?;
-        let hello = self.inner.hello(Kind::User, data);
+        let hello = self.inner.hello(Kind::User, data, crate::random()?);
         link.endpoint.connect(to, &hello.to_bytes())?;
         let peer = Hello::from_bytes(&link.lane.outcome().await?)?;
         if hello.leases && peer.leases {
@@ -104,12 +104,12 @@ impl Node {
 
 impl crate::node::NodeInner {
     /// This side's introduction.
-    pub(crate) fn hello(&self, kind: Kind, data: &[u8]) -> Hello {
+    pub(crate) fn hello(&self, kind: Kind, data: &[u8], token: u64) -> Hello {
         Hello {
             kind,
             leases: self.options.leases,
             max_message: self.options.link.max_message as u32,
-            token: crate::random(),
+            token,
             data: data.to_vec(),
         }
     }

@@ -9,21 +9,24 @@
 //! that is about to sleep arms the descriptor itself, and the node's thread watches that.
 //!
 //! `sleepers` counts futures that sleep, or were woken and not polled yet, so it is never too low. Locks: the poller's,
-//! then a place's, then a lane's. Wakers run outside all of them.
+//! then a place's, then a lane's. Wakers run, and what has ended is dropped, outside all of them (`leftover`).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use fabric::core::fork::Origin;
+use fabric::core::log_line;
+use fabric::core::sync::{Mutex, MutexGuard};
 use fabric::{Armed, Completion, CompletionQueue};
-use smallvec::SmallVec;
 
 use crate::cargo::Cargo;
 use crate::error::Error;
-use crate::lock;
+use crate::lane::Lane;
+use crate::leftover::Leftover;
 use crate::ops::{Phase, Place, Table};
+use crate::wakers::discard;
 
 /// Completions that are taken at once.
 const BATCH: usize = 64;
@@ -79,8 +82,6 @@ struct Poller {
     armed: bool,
 }
 
-type Wakers = SmallVec<[Waker; BATCH]>;
-
 /// What a look at the queue brought.
 #[derive(Clone, Copy, Default)]
 struct Found {
@@ -114,70 +115,76 @@ impl Driver {
     /// Takes what there is, unless somebody else is doing so.
     #[inline]
     fn drive(&self) -> Found {
+        let mut leftover = Leftover::new();
         match self.poller.try_lock() {
-            Ok(poller) => self.drive_locked(poller).1,
-            Err(TryLockError::Poisoned(poisoned)) => self.drive_locked(poisoned.into_inner()).1,
-            Err(TryLockError::WouldBlock) => Found::default(),
+            Some(mut poller) => self.take_batch(&mut poller, &mut leftover),
+            None => Found::default(),
         }
     }
 
     /// Takes all there is; what others were just taking is done too when it returns.
     pub(crate) fn sweep(&self) {
-        while self.drive_locked(self.lock()).1.completions == BATCH {}
+        while self.drive_in_turn().completions == BATCH {}
     }
 
-    fn lock(&self) -> MutexGuard<'_, Poller> {
-        lock(&self.poller)
+    /// Takes what there is, when nobody else is doing so.
+    fn drive_in_turn(&self) -> Found {
+        let mut leftover = Leftover::new();
+        let mut poller = self.poller.lock();
+        self.take_batch(&mut poller, &mut leftover)
     }
 
-    /// Takes one batch. The lock comes back only if nobody had to be woken.
+    /// Takes one batch.
     #[inline]
-    fn drive_locked<'a>(
-        &'a self,
-        mut poller: MutexGuard<'a, Poller>,
-    ) -> (Option<MutexGuard<'a, Poller>>, Found) {
-        let mut wakers = Wakers::new();
+    fn take_batch(&self, poller: &mut MutexGuard<'_, Poller>, leftover: &mut Leftover) -> Found {
         // Who polls makes progress by that, and only arming says that nobody is about to go on so.
         poller.armed = false;
+        let before = leftover.wakers.len();
         let count = self.queue.poll(&mut poller.out).unwrap_or(0); // in a forked child
         for completion in &poller.out[..count] {
-            self.complete(completion, &mut wakers);
+            self.complete(completion, leftover);
         }
-        let found = Found { completions: count, woken: wakers.len() };
-        if wakers.is_empty() {
-            return (Some(poller), found);
-        }
-        drop(poller);
-        wakers.into_iter().for_each(Waker::wake);
-        (None, found)
+        Found { completions: count, woken: leftover.wakers.len() - before }
     }
 
     /// Ends the operation that a completion is of.
     #[inline]
-    fn complete(&self, completion: &Completion, wakers: &mut Wakers) {
+    fn complete(&self, completion: &Completion, leftover: &mut Leftover) {
         let number = completion.context as u32;
         let Some(mut place) = self.table.lock(number) else { return };
         if let Cargo::Receive(_) = place.cargo {
-            return Self::received(place, number, completion, wakers);
+            return Self::received(place, number, completion, leftover);
         }
-        let lane = place.lane.take();
-        let lease = place.lease.take();
         match place.phase {
-            Phase::Vacant | Phase::Done => return, // a provider's mistake
+            Phase::Vacant | Phase::Done => {} // a provider's mistake
             Phase::Flying | Phase::Unburdened => {
-                let unasked = place.phase == Phase::Unburdened;
-                let unasked = unasked.then(|| std::mem::take(&mut place.cargo));
+                if place.phase == Phase::Unburdened {
+                    leftover.land(std::mem::take(&mut place.cargo));
+                }
                 place.phase = Phase::Done;
                 place.completion = *completion;
-                wakers.extend(place.waker.take());
+                leftover.wakers.wake(place.waker.take());
+                leftover.lease(place.lease.take());
+                let lane = place.lane.take();
                 drop(place);
-                unasked.into_iter().for_each(Cargo::land);
+                Self::made_room(lane, leftover);
             }
-            Phase::Abandoned => self.take_out(number, place).1.land(),
+            Phase::Abandoned => {
+                leftover.lease(place.lease.take());
+                let lane = place.lane.take();
+                leftover.land(self.take_out(number, place).1);
+                Self::made_room(lane, leftover);
+            }
         }
-        // Perhaps its last reference: then it goes back.
-        drop(lease);
-        wakers.extend(lane.and_then(|lane| lane.room.first()));
+    }
+
+    /// An operation of a connection has ended.
+    #[inline]
+    fn made_room(lane: Option<Arc<Lane>>, leftover: &mut Leftover) {
+        if let Some(lane) = &lane {
+            lane.room.call(&mut leftover.wakers);
+        }
+        leftover.lane(lane);
     }
 
     /// Ends a receive. Its place stays the connection's, for the next one.
@@ -186,14 +193,13 @@ impl Driver {
         mut place: MutexGuard<'_, Place>,
         number: u32,
         completion: &Completion,
-        wakers: &mut Wakers,
+        leftover: &mut Leftover,
     ) {
         place.phase = Phase::Vacant;
         let cargo = std::mem::take(&mut place.cargo);
         let (Cargo::Receive(piece), Some(lane)) = (cargo, &place.lane) else { return };
-        let unused = lane.arrived(completion, number, piece.land(), wakers);
-        drop(place);
-        drop(unused);
+        let unused = lane.arrived(completion, number, piece.land(), &mut leftover.wakers);
+        leftover.buffer(unused);
     }
 
     /// Waits until `look` finds something. `look` is given a waker when it is to be told; without one it must not rely
@@ -388,37 +394,26 @@ impl Driver {
 
     /// Makes sure that the descriptor tells of the next completion.
     fn arm(&self, arm: impl Fn(&CompletionQueue) -> fabric::Result<Armed>) {
-        let mut poller = self.lock();
-        while !poller.armed {
-            match arm(&self.queue) {
-                Ok(Armed::Waiting) => poller.armed = true,
-                Ok(_) => {
-                    poller = match self.drive_locked(poller) {
-                        (Some(poller), _) => poller,
-                        (None, _) => self.lock(),
-                    };
+        loop {
+            let mut leftover = Leftover::new();
+            let mut poller = self.poller.lock();
+            // What was found is told before more is looked for.
+            while leftover.is_empty() {
+                if poller.armed {
+                    return;
                 }
-                Err(_) => return,
+                match arm(&self.queue) {
+                    Ok(Armed::Waiting) => poller.armed = true,
+                    Ok(_) => drop(self.take_batch(&mut poller, &mut leftover)),
+                    Err(_) => return,
+                }
             }
         }
     }
 
     /// The descriptor was readable: takes what there is; arms again if anybody sleeps. Says whether it did.
     pub(crate) fn woken(&self) -> bool {
-        let mut poller = self.lock();
-        loop {
-            let found;
-            let before = poller;
-            (poller, found) = match self.drive_locked(before) {
-                (Some(poller), found) => (poller, found),
-                (None, found) => (self.lock(), found),
-            };
-            if found.completions == BATCH {
-                continue;
-            }
-            break;
-        }
-        drop(poller);
+        self.sweep();
         if self.sleepers.load(Ordering::SeqCst) == 0 {
             return false;
         }
@@ -428,22 +423,22 @@ impl Driver {
 
     /// Nobody watches the descriptor any more: whoever waits for an operation is to look for another watcher.
     #[cfg(feature = "tokio")]
-    pub(crate) fn unwatched(&self, wakers: &mut impl Extend<Waker>) {
-        self.lock().armed = false;
-        self.table.for_each(|place| wakers.extend(place.waker.take()));
+    pub(crate) fn unwatched(&self, wakers: &mut crate::wakers::Wakers) {
+        self.poller.lock().armed = false;
+        self.table.for_each(|place| wakers.wake(place.waker.take()));
     }
 
     /// Looks whether an operation has ended, and takes it out if so.
     #[inline]
     pub(crate) fn take(&self, number: u32, waker: Option<&Waker>) -> Option<(Completion, Cargo)> {
+        let fresh = waker.cloned();
         let mut place = self.table.lock(number)?;
         if place.phase == Phase::Done {
             return Some(self.take_out(number, place));
         }
-        match waker {
-            None => drop(place.waker.take()),
-            Some(waker) => place.waker = Some(waker.clone()),
-        }
+        let old = std::mem::replace(&mut place.waker, fresh);
+        drop(place);
+        discard(old);
         None
     }
 
@@ -454,11 +449,15 @@ impl Driver {
         (place.phase == Phase::Done).then(|| self.take_out(number, place))
     }
 
+    /// Takes out what is at a place, and gives the place back. Whoever calls it has no other lock, or has taken out lane
+    /// and lease.
     fn take_out(&self, number: u32, mut place: MutexGuard<'_, Place>) -> (Completion, Cargo) {
-        let ended = std::mem::take(&mut *place);
+        let Place { lane, lease, waker, completion, cargo, .. } = std::mem::take(&mut *place);
         drop(place);
         self.table.end(number);
-        (ended.completion, ended.cargo)
+        drop((lane, lease));
+        discard(waker);
+        (completion, cargo)
     }
 
     /// Takes out what an operation carries that only the parent of this process can end.
@@ -496,20 +495,73 @@ impl Driver {
                 place.phase = Phase::Abandoned;
                 let waker = place.waker.take();
                 drop(place);
-                drop(waker);
+                discard(waker);
             }
             Phase::Done => self.take_out(number, place).1.land(),
             Phase::Vacant | Phase::Abandoned => {}
         }
     }
+
+    /// Takes out what no completion was taken for: the operations may still be executed, since their endpoint could not be
+    /// brought to rest. Memory that an adapter may write to is not given to anybody: it leaks. Says how many operations.
+    fn leak(&self) -> usize {
+        let mut leaked = 0;
+        let mut leftover = Leftover::new();
+        self.table.for_each(|place| {
+            let Place { phase, lane, cargo, lease, waker, .. } = std::mem::take(place);
+            match (phase, cargo) {
+                (Phase::Done, cargo) => leftover.land(cargo),
+                (_, Cargo::Nothing) => {}
+                (_, cargo) => {
+                    leaked += 1;
+                    cargo.leak();
+                }
+            }
+            leftover.wakers.discard(waker);
+            leftover.lease(lease);
+            leftover.lane(lane);
+        });
+        leaked
+    }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Every endpoint is gone, so nothing is in flight, whatever the places say.
-        self.table.for_each(|place| {
-            let Place { cargo, .. } = std::mem::take(place);
-            cargo.land();
-        });
+        // Every endpoint is gone, and has left a completion for all that it had under way.
+        self.sweep();
+        let leaked = self.leak();
+        if leaked > 0 && self.origin.is_here() {
+            log_line!(
+                Error,
+                "fabric-async: the memory of {leaked} operations leaks: they were not completed, so it may still be in use"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cargo::Piece;
+
+    /// What an operation has is nobody else's until a completion says so, whatever becomes of its node.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no sockets")]
+    fn memory_of_operations_that_were_not_completed_leaks() {
+        let node = crate::Node::builder().build().unwrap();
+        let pool = node.pool().clone();
+        let put = |phase: Phase, cargo| {
+            let table = &node.inner.driver.table;
+            let number = table.begin().unwrap();
+            let mut place = table.lock(number).unwrap();
+            (place.phase, place.cargo) = (phase, cargo);
+        };
+        let piece = || Piece::new(pool.alloc(64).unwrap(), 0, 64);
+        put(Phase::Flying, Cargo::One(piece()));
+        put(Phase::Abandoned, Cargo::Receive(piece()));
+        put(Phase::Unburdened, Cargo::Shared(pool.alloc(64).unwrap().share()));
+        put(Phase::Done, Cargo::One(piece()));
+        drop(node);
+        assert_eq!(pool.metrics().in_use, 3);
     }
 }

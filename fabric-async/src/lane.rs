@@ -5,14 +5,16 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use fabric::core::sync::{Mutex, MutexGuard};
 use fabric::{Completion, DisconnectReason, OpKind};
 
 use crate::buffer::Buffer;
 use crate::line::Line;
-use crate::lock;
+use crate::timers::Timers;
+use crate::wakers::Wakers;
 
 /// A message that arrived: a buffer of its length, and the sender's 32 bits if it gave some.
 ///
@@ -70,14 +72,13 @@ pub struct Notification {
 }
 
 /// What completions leave for the connection's owner.
-#[derive(Default)]
 pub(crate) struct Lane {
     /// Who waits for room in the send queue.
-    pub(crate) room: Line,
+    pub(crate) room: Arc<Line>,
     inbox: Mutex<Inbox>,
     /// Who waits for a message, and who for a notification.
-    pub(crate) receivers: Line,
-    pub(crate) watchers: Line,
+    pub(crate) receivers: Arc<Line>,
+    pub(crate) watchers: Arc<Line>,
     life: Mutex<Life>,
 }
 
@@ -100,13 +101,20 @@ struct Life {
 }
 
 impl Lane {
+    pub(crate) fn new(timers: &Arc<Timers>) -> Arc<Self> {
+        let line = || Line::new(timers);
+        let (room, receivers, watchers) = (line(), line(), line());
+        let (inbox, life) = (Mutex::default(), Mutex::default());
+        Arc::new(Lane { room, inbox, receivers, watchers, life })
+    }
+
     #[inline]
     pub(crate) fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        lock(&self.inbox)
+        self.inbox.lock()
     }
 
     fn life(&self) -> MutexGuard<'_, Life> {
-        lock(&self.life)
+        self.life.lock()
     }
 
     /// The receive at a place of the table has ended; adds whom to wake. What is not a message comes back.
@@ -116,7 +124,7 @@ impl Lane {
         completion: &Completion,
         place: u32,
         mut buffer: Buffer,
-        wakers: &mut impl Extend<Waker>,
+        wakers: &mut Wakers,
     ) -> Option<Buffer> {
         let mut inbox = self.inbox();
         inbox.posted -= 1;
@@ -127,7 +135,7 @@ impl Lane {
                 let last = inbox.posted == 0;
                 drop(inbox);
                 if last {
-                    self.all(wakers);
+                    self.call_all(wakers);
                 }
                 Some(buffer)
             }
@@ -136,10 +144,10 @@ impl Lane {
                 inbox.notifications.push_back(Notification { immediate, len });
                 let last = inbox.posted == 0;
                 drop(inbox);
-                wakers.extend(self.watchers.first());
+                self.watchers.call(wakers);
                 if last {
                     // Nobody may be waiting for notifications; who waits for messages needs receives too.
-                    wakers.extend(self.receivers.first());
+                    self.receivers.call(wakers);
                 }
                 Some(buffer)
             }
@@ -148,7 +156,7 @@ impl Lane {
                 inbox.messages.push_back(Message { buffer, immediate: completion.immediate });
                 // Who joins the line locks the inbox afterwards.
                 if !self.receivers.is_empty() {
-                    wakers.extend(self.receivers.first());
+                    self.receivers.call(wakers);
                 }
                 None
             }
@@ -156,29 +164,25 @@ impl Lane {
     }
 
     /// How connecting ended; adds whom to wake.
-    pub(crate) fn connected(
-        &self,
-        outcome: fabric::Result<Box<[u8]>>,
-        wakers: &mut impl Extend<Waker>,
-    ) {
+    pub(crate) fn connected(&self, outcome: fabric::Result<Box<[u8]>>, wakers: &mut Wakers) {
         let mut life = self.life();
         life.outcome = Some(outcome);
-        wakers.extend(life.wakers.drain(..));
+        wakers.wake(life.wakers.drain(..));
     }
 
     /// The connection has ended; adds whom to wake.
-    pub(crate) fn ended(&self, reason: DisconnectReason, wakers: &mut impl Extend<Waker>) {
+    pub(crate) fn ended(&self, reason: DisconnectReason, wakers: &mut Wakers) {
         let mut life = self.life();
         life.end.get_or_insert(reason);
-        wakers.extend(life.wakers.drain(..));
+        wakers.wake(life.wakers.drain(..));
         drop(life);
-        self.all(wakers);
+        self.call_all(wakers);
     }
 
     /// Everybody who waits for something of this connection.
-    pub(crate) fn all(&self, wakers: &mut impl Extend<Waker>) {
+    pub(crate) fn call_all(&self, wakers: &mut Wakers) {
         for line in [&self.room, &self.receivers, &self.watchers] {
-            line.all(wakers);
+            line.call_all(wakers);
         }
     }
 
@@ -189,12 +193,13 @@ impl Lane {
 
     /// The outcome of connecting, once; until then `waker` is told of changes.
     pub(crate) fn take_outcome(&self, waker: &Waker) -> Option<fabric::Result<Box<[u8]>>> {
+        let mut fresh = Some(waker.clone());
         let mut life = self.life();
         if life.outcome.is_none() && life.end.is_some() {
             return Some(Err(fabric::Error::NotConnected));
         }
         if life.outcome.is_none() {
-            Self::enlist(&mut life, waker);
+            Self::enlist(&mut life, &mut fresh);
         }
         life.outcome.take()
     }
@@ -210,16 +215,19 @@ impl Lane {
 
     /// Why it ended; until then `waker` is told of changes.
     pub(crate) fn poll_end(&self, waker: &Waker) -> Option<DisconnectReason> {
+        let mut fresh = Some(waker.clone());
         let mut life = self.life();
         if life.end.is_none() {
-            Self::enlist(&mut life, waker);
+            Self::enlist(&mut life, &mut fresh);
         }
         life.end
     }
 
-    fn enlist(life: &mut Life, waker: &Waker) {
-        if !life.wakers.iter().any(|known| known.will_wake(waker)) {
-            life.wakers.push(waker.clone());
+    /// Takes a waker, which was cloned before the lock, unless it is known.
+    fn enlist(life: &mut Life, fresh: &mut Option<Waker>) {
+        let is_known = |waker: &Waker| life.wakers.iter().any(|known| known.will_wake(waker));
+        if !fresh.as_ref().is_some_and(is_known) {
+            life.wakers.extend(fresh.take());
         }
     }
 }

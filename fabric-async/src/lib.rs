@@ -6,7 +6,7 @@
 //!
 //! # async fn client(address: std::net::SocketAddr) -> Result<(), fabric_async::Error> {
 //! let conn = Connection::connect(address).await?; // or "10.0.0.7:7471"; provider by FABRIC_PROVIDER
-//! let mut buf = conn.alloc(4096)?; // registered, from the pool, exclusive
+//! let mut buf = conn.alloc(4096)?; // registered, zeroed, from the pool, exclusive
 //! buf[..5].copy_from_slice(b"hello");
 //! let remote = conn.request_remote(4096, Duration::from_secs(30)).await?; // leased by the peer
 //! let buf = conn.write(buf, remote.at(0)).await?; // the buffer goes in and comes back
@@ -45,7 +45,8 @@
 //! - *Messages.* [`Connection::send`] is done when the peer has the message; [`Connection::recv`] brings the next one.
 //! - *One-sided.* [`Connection::write`], [`read`](Connection::read) and the atomics reach memory that the peer lends:
 //!   [`Connection::request_remote`] asks, [`Connection::lend`] offers. From a lease's end no byte changes.
-//! - *Giving up.* Any future may be dropped at any time.
+//! - *Giving up.* Any future may be dropped at any time. One that is held and not polled, or forgotten, keeps what it has, and
+//!   its turn for at most 50 ms: others go on.
 //! - *Failure.* The end of a connection is an [`Error::Disconnected`] with the reason, everywhere.
 //! - *Executors.* Any will do; [`block_on`] is one.
 //! - *Trust.* Nothing is encrypted and nobody is authenticated: see [`fabric::Domain`].
@@ -64,6 +65,8 @@
 //! - *Who polls, drives.* A future that is polled takes completions off the node's queue, for everybody; one that
 //!   sleeps arms the queue's descriptor, and a task of its tokio runtime watches that, or, on any other executor, the
 //!   node's thread. There is no task that everything goes through, and no lock is held across an await.
+//! - *Wakers are user code.* They are called, cloned and dropped where no lock is held, each panic caught, and not on the
+//!   node's thread, which serves leases.
 //! - *Messages arrive in the inbox.* Receives are posted ahead; what arrives waits there. A dropped `recv` loses
 //!   nothing.
 //! - *Beside the data path* the node's one thread takes connection events and serves leases, whatever the application does.
@@ -106,6 +109,8 @@ mod lane;
 #[forbid(unsafe_code)]
 mod lease;
 #[forbid(unsafe_code)]
+mod leftover;
+#[forbid(unsafe_code)]
 mod line;
 #[forbid(unsafe_code)]
 mod link;
@@ -122,10 +127,16 @@ mod pool;
 #[forbid(unsafe_code)]
 mod recv;
 #[forbid(unsafe_code)]
+mod relay;
+#[forbid(unsafe_code)]
 mod service;
 #[cfg(feature = "tokio")]
 #[forbid(unsafe_code)]
 mod stream;
+#[forbid(unsafe_code)]
+mod timers;
+#[forbid(unsafe_code)]
+mod wakers;
 #[cfg(feature = "tokio")]
 #[forbid(unsafe_code)]
 mod watch;
@@ -153,13 +164,10 @@ pub use recv::{Notifications, Notified, Receive};
 #[cfg(feature = "tokio")]
 pub use stream::Stream;
 
-/// 64 random bits, from the keys that std gives each of its hash maps.
-pub(crate) fn random() -> u64 {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    RandomState::new().build_hasher().finish()
-}
-
-/// What the mutex holds, also after a panic in a waker or a user's task: nothing is ever left half done under a lock.
-fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+/// 64 bits of the system's randomness: a token that nobody can guess.
+pub(crate) fn random() -> Result<u64> {
+    getrandom::u64().map_err(|cause| {
+        let cause = std::io::Error::other(cause.to_string());
+        fabric::Error::system("connect", "fabric-async", cause).into()
+    })
 }

@@ -1,33 +1,80 @@
-//! A line of futures that wait for room, first come, first served.
+//! A line of futures that wait for something, first come, first served.
+//!
+//! The first one is called when there may be something for it. A future that is called is to be polled, and then takes
+//! what there is, or stays, or leaves. But a future may be held and not polled, or forgotten, for which nobody else is to
+//! wait: one that does not come within [`PATIENCE`] is passed over, and the next one is called. If it is polled later,
+//! it joins the line anew.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
-use crate::lock;
+use fabric::core::sync::{Mutex, MutexGuard};
 
-/// A line. Whoever makes room calls [`wake_first`](Line::wake_first); who is first tries again, and leaves or stays.
-#[derive(Debug, Default)]
+use crate::timers::{Overseen, Timers};
+use crate::wakers::Wakers;
+
+/// So long one that was called keeps others waiting; half as long after each that did not come.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
+const LEAST_PATIENCE: Duration = Duration::from_millis(1);
+
+/// A line. Whoever makes room [calls](Line::call); the first one tries again, and leaves or stays.
 pub(crate) struct Line {
     state: Mutex<State>,
-    /// Those who wait; so that nobody locks for an empty line.
+    /// Those that wait; so that nobody locks for an empty line.
     waiting: AtomicUsize,
+    timers: Arc<Timers>,
+    me: Weak<Line>,
 }
 
-#[derive(Debug, Default)]
 struct State {
     /// The number of the front of `places`.
     first: u64,
-    /// `None`: left.
-    places: VecDeque<Option<Waker>>,
+    places: VecDeque<Place>,
+    patience: Duration,
+    /// The node's thread will look whether the first one came.
+    overseen: bool,
+}
+
+enum Place {
+    Waits(Waker),
+    /// It was called then.
+    Called(Instant),
+    Left,
 }
 
 impl State {
     fn skip_left(&mut self) {
-        while let Some(None) = self.places.front() {
+        while let Some(Place::Left) = self.places.front() {
             self.places.pop_front();
             self.first += 1;
+        }
+    }
+
+    /// The place of a ticket, unless it was passed over.
+    fn place(&mut self, number: u64) -> Option<&mut Place> {
+        self.places.get_mut(number.checked_sub(self.first)? as usize)
+    }
+
+    /// Calls the first one, if it has not been called yet.
+    fn call(&mut self, now: Instant, wakers: &mut Wakers) {
+        if let Some(place @ Place::Waits(_)) = self.places.front_mut()
+            && let Place::Waits(waker) = std::mem::replace(place, Place::Called(now))
+        {
+            wakers.wake([waker]);
+        }
+    }
+
+    /// When it is to be seen whether the first one came, if nobody will look yet and others wait behind it.
+    fn begin_to_oversee(&mut self) -> Option<Instant> {
+        match self.places.front() {
+            Some(Place::Called(at)) if !self.overseen && self.places.len() > 1 => {
+                self.overseen = true;
+                Some(*at + self.patience)
+            }
+            _ => None,
         }
     }
 }
@@ -44,8 +91,22 @@ impl Ticket {
 }
 
 impl Line {
+    pub(crate) fn new(timers: &Arc<Timers>) -> Arc<Self> {
+        Arc::new_cyclic(|me| Line {
+            state: Mutex::new(State {
+                first: 0,
+                places: VecDeque::new(),
+                patience: PATIENCE,
+                overseen: false,
+            }),
+            waiting: AtomicUsize::new(0),
+            timers: timers.clone(),
+            me: me.clone(),
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     /// Whether nobody waits, as far as this thread has heard.
@@ -59,110 +120,219 @@ impl Line {
     pub(crate) fn may_pass(&self, ticket: &Ticket) -> bool {
         match ticket.0 {
             None => self.is_empty(),
-            Some(number) => self.lock().first == number,
+            Some(number) => match self.lock().first {
+                first if number < first => self.is_empty(),
+                first => first == number,
+            },
         }
     }
 
-    /// Takes a place, or renews the waker of the one there is. The caller looks for room once more afterwards.
+    /// Takes a place, or renews the waker of the one there is. The caller looks for room once more afterwards. It holds no
+    /// lock.
     pub(crate) fn join(&self, ticket: &mut Ticket, waker: &Waker) {
+        let fresh = waker.clone();
+        let mut wakers = Wakers::new();
         let mut state = self.lock();
-        let number = match ticket.0 {
-            Some(number) => number,
-            None => {
-                let number = state.first + state.places.len() as u64;
-                state.places.push_back(None);
-                self.waiting.fetch_add(1, Ordering::Relaxed);
-                ticket.0 = Some(number);
-                number
+        match ticket.0.and_then(|number| state.place(number)) {
+            Some(place) => {
+                let was_called = matches!(place, Place::Called(_));
+                if let Place::Waits(old) = std::mem::replace(place, Place::Waits(fresh)) {
+                    wakers.discard([old]);
+                }
+                if was_called {
+                    state.patience = PATIENCE;
+                }
             }
-        };
-        let index = (number - state.first) as usize;
-        let old = state.places.get_mut(index).and_then(|place| match place {
-            Some(old) if old.will_wake(waker) => None,
-            place => place.replace(waker.clone()),
-        });
+            None => {
+                ticket.0 = Some(state.first + state.places.len() as u64);
+                state.places.push_back(Place::Waits(fresh));
+                self.waiting.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let to_oversee = state.begin_to_oversee();
         drop(state);
-        drop(old);
+        self.oversee_at(to_oversee);
         fence(Ordering::SeqCst);
     }
 
-    /// Gives up the place; who is first then tries.
+    /// Gives up the place; the next one then tries. The caller holds no lock.
+    #[inline]
     pub(crate) fn leave(&self, ticket: &mut Ticket) {
-        let Some(number) = ticket.0.take() else { return };
+        if let Some(number) = ticket.0.take() {
+            self.leave_place(number);
+        }
+    }
+
+    fn leave_place(&self, number: u64) {
+        let mut wakers = Wakers::new();
         let mut state = self.lock();
-        let index = (number - state.first) as usize;
-        let left = state.places.get_mut(index).and_then(Option::take);
-        let was_first = index == 0;
+        let was_first = number == state.first;
+        let Some(place) = state.place(number) else { return };
+        if let Place::Waits(waker) = std::mem::replace(place, Place::Left) {
+            wakers.discard([waker]);
+        }
         state.skip_left();
         self.waiting.fetch_sub(1, Ordering::Relaxed);
-        drop(state);
-        drop(left);
         if was_first {
-            self.wake_first();
+            state.patience = PATIENCE;
+            state.call(Instant::now(), &mut wakers);
         }
+        let to_oversee = state.begin_to_oversee();
+        drop(state);
+        self.oversee_at(to_oversee);
     }
 
-    /// Who is to be woken when there may be room.
+    /// There may be room: adds whom to wake.
     #[inline]
-    pub(crate) fn first(&self) -> Option<Waker> {
+    pub(crate) fn call(&self, wakers: &mut Wakers) {
         // Pairs with `join`: who joins looks for room afterwards, who makes room looks for a line afterwards.
         fence(Ordering::SeqCst);
-        if self.is_empty() { None } else { self.lock().places.front().cloned().flatten() }
-    }
-
-    /// There may be room.
-    #[inline]
-    pub(crate) fn wake_first(&self) {
-        if let Some(waker) = self.first() {
-            waker.wake();
+        if !self.is_empty() {
+            self.call_first(wakers);
         }
     }
 
-    /// Everybody: nothing will ever come, so they are to look again.
-    pub(crate) fn all(&self, wakers: &mut impl Extend<Waker>) {
-        wakers.extend(self.lock().places.iter().flatten().cloned());
+    fn call_first(&self, wakers: &mut Wakers) {
+        let mut state = self.lock();
+        state.call(Instant::now(), wakers);
+        let to_oversee = state.begin_to_oversee();
+        drop(state);
+        self.oversee_at(to_oversee);
+    }
+
+    /// Calls everybody: nothing will ever come, so they are to look again.
+    pub(crate) fn call_all(&self, wakers: &mut Wakers) {
+        let mut state = self.lock();
+        let now = Instant::now();
+        for place in &mut state.places {
+            if let Place::Waits(_) = place
+                && let Place::Waits(waker) = std::mem::replace(place, Place::Called(now))
+            {
+                wakers.wake([waker]);
+            }
+        }
+        let to_oversee = state.begin_to_oversee();
+        drop(state);
+        self.oversee_at(to_oversee);
+    }
+
+    fn oversee_at(&self, at: Option<Instant>) {
+        if let Some(at) = at {
+            let me: Weak<Line> = self.me.clone();
+            self.timers.oversee(at, me);
+        }
     }
 }
 
-/// Counts how often it is woken.
-#[cfg(test)]
-#[derive(Default)]
-pub(crate) struct Count(pub(crate) AtomicUsize);
+impl Overseen for Line {
+    /// Passes over those that were called and did not come.
+    fn oversee(&self, now: Instant, wakers: &mut Wakers) -> Option<Instant> {
+        let mut state = self.lock();
+        while state.places.len() > 1
+            && let Some(Place::Called(at)) = state.places.front()
+        {
+            let due = *at + state.patience;
+            if now < due {
+                return Some(due);
+            }
+            state.places.pop_front();
+            state.first += 1;
+            state.skip_left();
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            state.patience = (state.patience / 2).max(LEAST_PATIENCE);
+            state.call(now, wakers);
+        }
+        state.overseen = false;
+        None
+    }
+}
 
-#[cfg(test)]
-impl std::task::Wake for Count {
-    fn wake(self: std::sync::Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Line({} wait)", self.waiting.load(Ordering::Relaxed))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+    use crate::wakers::tests::Count;
+
+    struct Rig {
+        timers: Arc<Timers>,
+        line: Arc<Line>,
+        counts: Vec<Arc<Count>>,
+        tickets: Vec<Ticket>,
+    }
+
+    impl Rig {
+        /// A line in which so many wait.
+        fn new(waiting: usize) -> Self {
+            let timers = Timers::new().unwrap();
+            let line = Line::new(&timers);
+            let counts: Vec<Arc<Count>> = (0..waiting).map(|_| Arc::default()).collect();
+            let mut tickets: Vec<Ticket> = (0..waiting).map(|_| Ticket::default()).collect();
+            for (ticket, count) in tickets.iter_mut().zip(&counts) {
+                line.join(ticket, &count.clone().into());
+            }
+            Rig { timers, line, counts, tickets }
+        }
+
+        fn call(&self) {
+            self.line.call(&mut Wakers::new());
+        }
+
+        fn woken(&self) -> Vec<usize> {
+            self.counts.iter().map(|count| count.get()).collect()
+        }
+    }
 
     #[test]
     fn first_come_first_served_and_who_leaves_hands_on() {
-        let line = Line::default();
-        let counts: Vec<Arc<Count>> = (0..4).map(|_| Arc::default()).collect();
-        let mut tickets: Vec<Ticket> = (0..4).map(|_| Ticket::default()).collect();
-        assert!(line.may_pass(&tickets[0]));
-        for (ticket, count) in tickets.iter_mut().zip(&counts) {
-            line.join(ticket, &count.clone().into());
-        }
-        assert!(!line.is_empty() && !line.may_pass(&Ticket::default()));
-        let woken = || counts.iter().map(|c| c.0.load(Ordering::Relaxed)).collect::<Vec<_>>();
-        line.leave(&mut tickets[1]);
-        assert_eq!(woken(), [0, 0, 0, 0]);
-        line.wake_first();
-        assert_eq!(woken(), [1, 0, 0, 0]);
-        assert!(line.may_pass(&tickets[0]) && !line.may_pass(&tickets[2]));
-        line.leave(&mut tickets[0]);
-        assert_eq!(woken(), [1, 0, 1, 0]);
-        assert!(line.may_pass(&tickets[2]));
-        line.leave(&mut tickets[2]);
-        line.leave(&mut tickets[3]);
-        line.leave(&mut tickets[3]);
-        assert!(line.is_empty());
+        let mut rig = Rig::new(4);
+        assert!(!rig.line.is_empty() && !rig.line.may_pass(&Ticket::default()));
+        rig.line.leave(&mut rig.tickets[1]);
+        assert_eq!(rig.woken(), [0, 0, 0, 0]);
+        rig.call();
+        rig.call();
+        assert_eq!(rig.woken(), [1, 0, 0, 0]);
+        assert!(rig.line.may_pass(&rig.tickets[0]) && !rig.line.may_pass(&rig.tickets[2]));
+        rig.line.leave(&mut rig.tickets[0]);
+        assert_eq!(rig.woken(), [1, 0, 1, 0]);
+        assert!(rig.line.may_pass(&rig.tickets[2]));
+        rig.line.leave(&mut rig.tickets[2]);
+        rig.line.leave(&mut rig.tickets[3]);
+        rig.line.leave(&mut rig.tickets[3]);
+        assert!(rig.line.is_empty());
+    }
+
+    #[test]
+    fn those_that_are_called_and_do_not_come_are_passed_over() {
+        let mut rig = Rig::new(4);
+        rig.call();
+        let start = Instant::now();
+        let run = |at| rig.timers.run(start + at, &mut Wakers::new());
+        let next = run(PATIENCE / 2).unwrap();
+        assert_eq!(rig.woken(), [1, 0, 0, 0]);
+        assert!(next <= start + PATIENCE);
+        // The first one does not come, and neither does the second, in half of the time.
+        assert!(run(PATIENCE).unwrap() <= start + PATIENCE + PATIENCE / 2);
+        assert_eq!(rig.woken(), [1, 1, 0, 0]);
+        run(2 * PATIENCE);
+        assert_eq!(rig.woken(), [1, 1, 1, 0]);
+        assert!(!rig.line.may_pass(&rig.tickets[0]) && rig.line.may_pass(&rig.tickets[2]));
+        // One that stays is not passed over.
+        rig.line.join(&mut rig.tickets[2], &rig.counts[2].clone().into());
+        assert_eq!(run(9 * PATIENCE), None);
+        assert_eq!(rig.woken(), [1, 1, 1, 0]);
+        // One that was passed over joins anew, behind the others; that it leaves before harms nobody.
+        rig.line.leave(&mut rig.tickets[1]);
+        rig.line.join(&mut rig.tickets[0], &rig.counts[0].clone().into());
+        rig.line.leave(&mut rig.tickets[2]);
+        rig.line.leave(&mut rig.tickets[3]);
+        assert!(rig.line.may_pass(&rig.tickets[0]));
+        assert_eq!(rig.woken(), [2, 1, 1, 1]);
+        rig.line.leave(&mut rig.tickets[0]);
+        assert!(rig.line.is_empty());
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use fabric::{DisconnectReason, Endpoint, EndpointState, Recv};
 use smallvec::SmallVec;
 
+use crate::buffer::Buffer;
 use crate::cargo::{Cargo, Piece};
 use crate::error::{Error, Result};
 use crate::hello::Hello;
@@ -65,7 +66,7 @@ impl Link {
     pub(crate) fn new(node: &Arc<NodeInner>) -> Result<Arc<Link>> {
         let settings = node.options.link.clone();
         let endpoint = node.endpoint()?;
-        let lane = Arc::new(Lane::default());
+        let lane = Lane::new(&node.timers);
         node.enroll(endpoint.id(), &lane);
         let link = Link {
             endpoint,
@@ -186,24 +187,29 @@ impl Link {
         mut idle: SmallVec<[u32; BATCH]>,
     ) -> Result<(), (usize, Error)> {
         let (table, len) = (&self.node.driver.table, self.settings.max_message);
-        let mut places: SmallVec<[_; BATCH]> = SmallVec::new();
+        // Memory first: to get some may wake those that wait for it, which no lock is held over.
         let mut failure = None;
-        for _ in 0..count {
-            let begun = self.node.pool.alloc(len).and_then(|buffer| {
-                let number = idle.pop().map_or_else(|| table.begin(), Ok)?;
-                Ok((buffer, number))
-            });
-            match begun {
-                Ok((buffer, number)) => {
-                    let Some(mut place) = table.lock(number) else { break };
-                    place.cargo = Cargo::Receive(Piece::new(buffer, 0, len));
-                    places.push((number, place));
-                }
+        let mut buffers: SmallVec<[Buffer; BATCH]> = SmallVec::new();
+        while buffers.len() < count && failure.is_none() {
+            match self.node.pool.alloc_dirty(len) {
+                Ok(buffer) => buffers.push(buffer),
+                Err(error) => failure = Some(error),
+            }
+        }
+        let mut places: SmallVec<[_; BATCH]> = SmallVec::new();
+        while !buffers.is_empty() {
+            let number = match idle.pop().map_or_else(|| table.begin(), Ok) {
+                Ok(number) => number,
                 Err(error) => {
                     failure = Some(error);
                     break;
                 }
+            };
+            let Some(mut place) = table.lock_beside_others(number) else { break };
+            if let Some(buffer) = buffers.pop() {
+                place.cargo = Cargo::Receive(Piece::new(buffer, 0, len));
             }
+            places.push((number, place));
         }
         let receives: SmallVec<[Recv<'_>; BATCH]> = places
             .iter()
@@ -216,32 +222,36 @@ impl Link {
                 Recv::new(into, u64::from(*number))
             })
             .collect();
+        let mut refusal = None;
         let posted = match self.endpoint.post_recvs(&receives) {
             Ok(()) => places.len(),
             Err(batch) => {
-                failure = Some(match batch.error {
-                    fabric::Error::NotConnected => self.over(),
-                    other => other.into(),
-                });
+                refusal = Some(batch.error);
                 batch.posted
             }
         };
         drop(receives);
+        let mut refused: SmallVec<[Cargo; BATCH]> = SmallVec::new();
         for (index, (number, mut place)) in places.into_iter().enumerate() {
             if index < posted {
                 place.phase = Phase::Abandoned;
                 place.lane.get_or_insert_with(|| self.lane.clone());
             } else {
-                let cargo = std::mem::take(&mut place.cargo);
-                drop(place);
-                cargo.land();
+                refused.push(std::mem::take(&mut place.cargo));
                 idle.push(number);
             }
         }
+        refused.into_iter().for_each(Cargo::land);
+        drop(buffers);
         if !idle.is_empty() {
             self.lane.inbox().idle.extend(idle);
         }
-        failure.map_or(Ok(()), |error| Err((posted, error)))
+        // Asked for here, where no lock is held: it takes events.
+        let refusal = refusal.map(|error| match error {
+            fabric::Error::NotConnected => self.over(),
+            other => other.into(),
+        });
+        refusal.or(failure).map_or(Ok(()), |error| Err((posted, error)))
     }
 }
 

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use fabric::core::sync::{Mutex, MutexGuard};
 use fabric::{ConnectRequest, MAX_REJECT_DATA};
 
 use crate::accept::{Accepting, Acceptors};
@@ -16,8 +17,8 @@ use crate::error::Result;
 use crate::hello::{Hello, Kind};
 use crate::line::{Line, Ticket};
 use crate::link::Link;
-use crate::lock;
 use crate::node::{Node, NodeInner};
+use crate::wakers::Wakers;
 
 /// Listens for peers that connect.
 ///
@@ -43,8 +44,8 @@ pub(crate) struct ListenerInner {
     listener: fabric::Listener,
     pub(crate) node: Arc<NodeInner>,
     waiting: Mutex<VecDeque<(ConnectRequest, Hello)>>,
-    pub(crate) line: Line,
-    pub(crate) acceptors: Mutex<Acceptors>,
+    pub(crate) line: Arc<Line>,
+    pub(crate) acceptors: Arc<Acceptors>,
 }
 
 impl Listener {
@@ -147,24 +148,23 @@ impl Node {
         let address = resolve(given).await?;
         let listener = self.inner.domain.listen_with(address, &self.inner.options.listener())?;
         let id = listener.id();
-        let (node, waiting, line) = (self.inner.clone(), Mutex::default(), Line::default());
-        let acceptors = Mutex::default();
+        let line = Line::new(&self.inner.timers);
+        let (node, waiting, acceptors) = (self.inner.clone(), Mutex::default(), Arc::default());
         let inner = Arc::new(ListenerInner { listener, node, waiting, line, acceptors });
         self.inner.service.enroll(id, &inner);
         // Whoever asked before it was enrolled.
-        let mut wakers = Vec::new();
-        inner.take_requests(&mut wakers);
+        inner.take_requests(&mut Wakers::new());
         Ok(Listener { inner })
     }
 }
 
 impl ListenerInner {
     fn waiting(&self) -> MutexGuard<'_, VecDeque<(ConnectRequest, Hello)>> {
-        lock(&self.waiting)
+        self.waiting.lock()
     }
 
     /// Sorts the requests that there are; adds whom to wake.
-    pub(crate) fn take_requests(&self, wakers: &mut Vec<Waker>) {
+    pub(crate) fn take_requests(&self, wakers: &mut Wakers) {
         while let Some(mut request) = self.listener.poll() {
             let peer = request.peer_addr();
             match Hello::from_bytes(request.private_data()) {
@@ -184,7 +184,7 @@ impl ListenerInner {
                     }
                     waiting.push_back((request, hello));
                     drop(waiting);
-                    wakers.extend(self.line.first());
+                    self.line.call(wakers);
                 }
             }
         }
@@ -199,9 +199,8 @@ pub(crate) fn reject(request: &mut ConnectRequest, words: &str) {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // They hold on to what is in here.
-        let left = std::mem::take(&mut lock(&self.inner.acceptors).left);
-        drop(left);
+        // Those that are not in yet hold on to what is in here.
+        drop(self.inner.acceptors.take_all());
     }
 }
 
@@ -246,9 +245,8 @@ impl Future for NextRequest {
             if wait {
                 line.join(ticket, cx.waker());
             }
-            if line.may_pass(ticket)
-                && let Some((request, hello)) = listener.waiting().pop_front()
-            {
+            let next = if line.may_pass(ticket) { listener.waiting().pop_front() } else { None };
+            if let Some((request, hello)) = next {
                 line.leave(ticket);
                 return Poll::Ready(Ok(Request { listener: listener.clone(), request, hello }));
             }
@@ -364,14 +362,19 @@ impl Request {
         let link = match Link::new(node) {
             Ok(link) => link,
             Err(error) => {
-                reject(&mut self.request, &error.to_string());
+                // What this side lacks is none of a stranger's business: it is in the log.
+                let peer = self.peer_addr();
+                node.lines.tell(format_args!("{peer} is sent away: {error}"));
+                reject(&mut self.request, "no room for another connection");
                 return Err(error);
             }
         };
-        let mut hello = node.hello(Kind::User, data);
+        // The token is the connecting side's.
+        let mut hello = node.hello(Kind::User, data, 0);
         // Before it can come.
         let wanted = hello.leases && self.hello.leases;
-        let expected = if wanted { node.expect(self.hello.token) } else { None };
+        let from = self.peer_addr().ip();
+        let expected = if wanted { node.expect(self.hello.token, from) } else { None };
         hello.leases = expected.is_some();
         self.request.accept(&link.endpoint, &hello.to_bytes())?;
         link.lane.outcome().await?;

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
+use fabric::core::log_line;
 use fabric::core::log_rate::LogRate;
+use fabric::core::sync::{Mutex, MutexGuard};
 use fabric::{
     CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointBuilder, EndpointId, Event,
     EventQueue,
@@ -15,10 +17,12 @@ use crate::builder::{NodeBuilder, Options};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::lane::Lane;
-use crate::lease::{Control, Lending};
-use crate::lock;
+use crate::lease::{Controls, Lending, Whose};
+use crate::leftover::Leftover;
 use crate::pool::Pool;
 use crate::service::Service;
+use crate::timers::Timers;
+use crate::wakers::{Wakers, discard};
 
 /// This process on the fabric: an open device, a pool of registered memory, and a completion queue with its driver, which
 /// all connections of the node share.
@@ -51,9 +55,10 @@ pub(crate) struct NodeInner {
     pub(crate) options: Options,
     lanes: Mutex<HashMap<EndpointId, Weak<Lane>>>,
     events: Mutex<EventQueue>,
-    controls: Mutex<HashMap<EndpointId, Weak<Control>>>,
-    /// Connections for leases that peers are about to make, by token.
-    expected: Mutex<HashMap<u64, Arc<Promise<ConnectRequest>>>>,
+    pub(crate) controls: Mutex<Controls>,
+    /// Connections for leases that peers are about to make.
+    expected: Mutex<Expected>,
+    pub(crate) timers: Arc<Timers>,
     pub(crate) service: Service,
     /// The device is gone.
     lost: AtomicBool,
@@ -62,6 +67,8 @@ pub(crate) struct NodeInner {
     #[cfg(feature = "tokio")]
     pub(crate) watchers: crate::watch::Watchers,
 }
+
+type Expected = HashMap<Whose, Arc<Promise<ConnectRequest>>>;
 
 impl Node {
     /// A node with settings that were checked.
@@ -72,7 +79,8 @@ impl Node {
             true => domain.completion_queue(crate::lease::ROOM * endpoints.min(1024))?,
             false => domain.completion_queue(1)?,
         };
-        let pool = Pool::new(domain, options.pool.clone());
+        let timers = Timers::new()?;
+        let pool = Pool::new(domain, options.pool.clone(), &timers);
         let half = options.pool.bytes as u64 / 2;
         let lending = Lending::new(options.policy.in_all.unwrap_or(half));
         let inner = Arc::new(NodeInner {
@@ -85,7 +93,8 @@ impl Node {
             events: Mutex::new(domain.events()),
             controls: Mutex::default(),
             expected: Mutex::default(),
-            service: Service::new()?,
+            service: Service::new(&timers),
+            timers,
             lost: AtomicBool::new(false),
             lines: Arc::default(),
             lending,
@@ -113,13 +122,24 @@ impl Node {
     /// As [`NodeBuilder::build`].
     pub fn shared() -> Result<Node> {
         static SHARED: Mutex<Weak<NodeInner>> = Mutex::new(Weak::new());
-        let mut shared = lock(&SHARED);
-        if let Some(inner) = shared.upgrade() {
+        let known = SHARED.lock().upgrade();
+        if let Some(inner) = known {
             return Ok(Node { inner });
         }
+        // Not under the lock: this opens providers. Of several threads that come here at once one is first, and the others'
+        // nodes go.
         let node = Node::builder().build()?;
-        *shared = Arc::downgrade(&node.inner);
-        Ok(node)
+        let mut shared = SHARED.lock();
+        match shared.upgrade() {
+            Some(inner) => {
+                drop(shared);
+                Ok(Node { inner })
+            }
+            None => {
+                *shared = Arc::downgrade(&node.inner);
+                Ok(node)
+            }
+        }
     }
 
     /// Begins to make a node.
@@ -225,15 +245,11 @@ impl NodeInner {
     }
 
     fn lanes(&self) -> MutexGuard<'_, HashMap<EndpointId, Weak<Lane>>> {
-        lock(&self.lanes)
+        self.lanes.lock()
     }
 
-    pub(crate) fn controls(&self) -> MutexGuard<'_, HashMap<EndpointId, Weak<Control>>> {
-        lock(&self.controls)
-    }
-
-    pub(crate) fn expected(&self) -> MutexGuard<'_, HashMap<u64, Arc<Promise<ConnectRequest>>>> {
-        lock(&self.expected)
+    pub(crate) fn expected(&self) -> MutexGuard<'_, Expected> {
+        self.expected.lock()
     }
 
     pub(crate) fn enroll(&self, id: EndpointId, lane: &Arc<Lane>) {
@@ -257,18 +273,17 @@ impl NodeInner {
     /// Takes the connection events that there are, and tells whom they concern. When it returns, what was reported
     /// before the call is told, whoever took it.
     pub(crate) fn take_events(&self) {
-        let mut wakers = Vec::new();
-        let events = lock(&self.events);
+        let mut leftover = Leftover::new();
+        let events = self.events.lock();
         while let Some(event) = events.poll() {
-            self.event(event, &mut wakers);
+            self.event(event, &mut leftover);
         }
-        drop(events);
-        wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn event(&self, event: Event, wakers: &mut Vec<Waker>) {
+    fn event(&self, event: Event, leftover: &mut Leftover) {
+        let wakers = &mut leftover.wakers;
         let lane = event.endpoint().and_then(|id| self.lane(id));
-        match (event, lane) {
+        match (event, &lane) {
             (Event::Connected { data, .. }, Some(lane)) => lane.connected(Ok(data), wakers),
             (Event::ConnectFailed { error, .. }, Some(lane)) => lane.connected(Err(error), wakers),
             (Event::Disconnected { reason, .. }, Some(lane)) => {
@@ -284,10 +299,11 @@ impl NodeInner {
             (Event::DeviceLost, _) => {
                 // Each endpoint is told by an event of its own.
                 self.lost.store(true, Ordering::Relaxed);
-                self.service.listeners().iter().for_each(|listener| listener.line.all(wakers));
+                self.service.listeners().iter().for_each(|listener| listener.line.call_all(wakers));
             }
             _ => {}
         }
+        leftover.lane(lane);
     }
 
     /// Somebody is to watch the completion queue for the future that is being polled. Says whether that one arms it;
@@ -304,17 +320,17 @@ impl NodeInner {
     /// A watcher is gone.
     #[cfg(feature = "tokio")]
     pub(crate) fn unwatched(&self) {
-        let mut wakers = Vec::new();
+        let mut wakers = Wakers::new();
         self.driver.unwatched(&mut wakers);
         let lanes: Vec<_> = self.lanes().values().filter_map(Weak::upgrade).collect();
-        lanes.iter().for_each(|lane| lane.all(&mut wakers));
-        wakers.into_iter().for_each(Waker::wake);
+        lanes.iter().for_each(|lane| lane.call_all(&mut wakers));
     }
 }
 
 impl Drop for NodeInner {
     fn drop(&mut self) {
         self.service.stop();
+        self.end_control();
         #[cfg(feature = "tokio")]
         self.watchers.stop();
     }
@@ -342,7 +358,7 @@ pub(crate) struct PeerLines(LogRate);
 impl PeerLines {
     pub(crate) fn tell(&self, what: std::fmt::Arguments<'_>) {
         if let Some(unsaid) = self.0.admit() {
-            log::warn!("fabric-async: {what}{unsaid}");
+            log_line!(Warn, "fabric-async: {what}{unsaid}");
         }
     }
 }
@@ -355,26 +371,28 @@ impl<T> Promise<T> {
         Arc::new(Promise(Mutex::new((None, None))))
     }
 
-    pub(crate) fn keep(&self, value: T) {
-        self.keep_quietly(value).into_iter().for_each(Waker::wake);
+    /// Adds whom to wake.
+    pub(crate) fn keep(&self, value: T, wakers: &mut Wakers) {
+        let mut state = self.0.lock();
+        state.0 = Some(value);
+        wakers.wake(state.1.take());
     }
 
-    /// Says whom to wake.
-    pub(crate) fn keep_quietly(&self, value: T) -> Option<Waker> {
-        let mut state = lock(&self.0);
-        state.0 = Some(value);
-        state.1.take()
+    /// Nobody waits any more: adds the waker that is left.
+    pub(crate) fn forget(&self, wakers: &mut Wakers) {
+        wakers.discard(self.0.lock().1.take());
     }
 
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<T> {
-        let mut state = lock(&self.0);
-        match state.0.take() {
-            Some(value) => Poll::Ready(value),
-            None => {
-                state.1 = Some(cx.waker().clone());
-                Poll::Pending
-            }
+        let fresh = cx.waker().clone();
+        let mut state = self.0.lock();
+        if let Some(value) = state.0.take() {
+            return Poll::Ready(value);
         }
+        let old = state.1.replace(fresh);
+        drop(state);
+        discard(old);
+        Poll::Pending
     }
 
     pub(crate) async fn value(&self) -> T {

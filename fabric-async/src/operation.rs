@@ -21,7 +21,7 @@ use crate::link::Link;
 ///
 /// - Nothing happens until it is polled. Operations of a connection are posted in the order of their first polls, and
 ///   take effect in that order, as [`fabric::contract`] says.
-/// - While the connection's send queue is full it waits its turn.
+/// - While the connection's send queue is full it waits its turn. If it is not polled within 50 ms of that, others pass it.
 /// - Dropping it before it was posted: nothing happens. Dropping it later: the operation finishes or not, and its buffer
 ///   returns to the pool when it has.
 ///

@@ -8,16 +8,16 @@
 //! Places are made in chunks that never move or go away, so they are reached without a lock but their own, and a table
 //! that is warm allocates nothing.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
+use fabric::core::sync::{Mutex, MutexGuard};
 use fabric::{Completion, Failure};
 
 use crate::cargo::Cargo;
 use crate::error::{Error, Result};
 use crate::lane::Lane;
 use crate::lease::Held;
-use crate::lock;
 
 /// Places of the first chunk; each further one has twice as many.
 const FIRST: u32 = 64;
@@ -71,7 +71,7 @@ impl Table {
     /// A vacant place.
     #[inline]
     pub(crate) fn begin(&self) -> Result<u32> {
-        let mut vacant = lock(&self.vacant);
+        let mut vacant = self.vacant.lock();
         if let Some(number) = vacant.places.pop() {
             return Ok(number);
         }
@@ -108,26 +108,43 @@ impl Table {
     /// The place, locked; `None` for a number that was never given out.
     #[inline]
     pub(crate) fn lock(&self, number: u32) -> Option<MutexGuard<'_, Place>> {
+        Some(self.place(number)?.lock())
+    }
+
+    /// As [`lock`](Table::lock), for one that locks several places at once. Nobody that holds one waits for another, so it
+    /// is locked in a moment, in whatever order.
+    pub(crate) fn lock_beside_others(&self, number: u32) -> Option<MutexGuard<'_, Place>> {
+        let place = self.place(number)?;
+        loop {
+            match place.try_lock() {
+                Some(place) => return Some(place),
+                None => std::hint::spin_loop(),
+            }
+        }
+    }
+
+    #[inline]
+    fn place(&self, number: u32) -> Option<&Mutex<Place>> {
         let (chunk, index) = Self::locate(number);
-        Some(lock(self.chunks.get(chunk)?.get()?.get(index)?))
+        self.chunks.get(chunk)?.get()?.get(index)
     }
 
     /// Gives a place back, whose cargo is gone.
     #[inline]
     pub(crate) fn end(&self, number: u32) {
-        lock(&self.vacant).places.push(number);
+        self.vacant.lock().places.push(number);
     }
 
     /// Every place that was ever used.
     pub(crate) fn for_each(&self, mut look: impl FnMut(&mut Place)) {
         for place in self.chunks.iter().filter_map(OnceLock::get).flatten() {
-            look(&mut lock(place));
+            look(&mut place.lock());
         }
     }
 
     /// Places that are taken.
     pub(crate) fn taken(&self) -> usize {
-        let vacant = lock(&self.vacant);
+        let vacant = self.vacant.lock();
         vacant.made as usize - vacant.places.len()
     }
 }

@@ -12,16 +12,16 @@ use crate::error::Result;
 use crate::lane::{Inbox, Lane, Message, Notification};
 use crate::line::{Line, Ticket};
 use crate::link::Link;
-use crate::service::Timer;
+use crate::timers::Timer;
 
 /// What can arrive.
 pub(crate) trait Arrives: Sized {
-    fn line(lane: &Lane) -> &Line;
+    fn line(lane: &Lane) -> &Arc<Line>;
     fn take(inbox: &mut Inbox) -> Option<Self>;
 }
 
 impl Arrives for Message {
-    fn line(lane: &Lane) -> &Line {
+    fn line(lane: &Lane) -> &Arc<Line> {
         &lane.receivers
     }
 
@@ -31,7 +31,7 @@ impl Arrives for Message {
 }
 
 impl Arrives for Notification {
-    fn line(lane: &Lane) -> &Line {
+    fn line(lane: &Lane) -> &Arc<Line> {
         &lane.watchers
     }
 

@@ -214,9 +214,9 @@ impl Stream {
             let Stream { memory, conn, sending, .. } = self;
             let got = match memory {
                 Some(memory) => Pin::new(memory).poll(cx),
-                None => match conn.alloc(len) {
+                None => match conn.link.node.pool.alloc_dirty(len) {
                     Err(Error::PoolExhausted { .. }) => {
-                        *memory = Some(conn.alloc_wait(len));
+                        *memory = Some(conn.link.node.pool.alloc_wait_dirty(len));
                         continue;
                     }
                     got => Poll::Ready(got),

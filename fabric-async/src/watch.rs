@@ -4,14 +4,22 @@
 //! Each runtime in which futures of the node sleep has one such task, and each does the whole job, so it does not matter
 //! whose runs first. When a runtime is shut down its task is dropped, and says so: whoever sleeps then is woken, and
 //! finds another watcher.
+//!
+//! A runtime that is there need not run: a thread may be in its context while nobody drives it. So the node's thread sees
+//! whether a task that was roused runs soon; if not, it does the job itself until the task has run. And a runtime may have
+//! no I/O driver, which tokio tells by a panic only: where that would end the process, or the application says so, the node's thread
+//! watches from the beginning.
 
 use std::future::poll_fn;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use fabric::CompletionQueue;
+use fabric::core::log_line;
+use fabric::core::sync::RwLock;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Handle, Id};
@@ -19,6 +27,11 @@ use tokio::task::AbortHandle;
 
 use crate::driver::Driver;
 use crate::node::NodeInner;
+use crate::timers::Overseen;
+use crate::wakers::Wakers;
+
+/// A task that was roused and has not run for so long does not watch.
+const LAG: Duration = Duration::from_millis(5);
 
 /// The runtimes that watch a node's queue.
 #[derive(Default)]
@@ -35,40 +48,51 @@ impl Watcher {
     /// Whether whoever sleeps can rely on it.
     #[inline]
     fn is_able(&self) -> bool {
-        self.task.is_some() && !self.sleep.unable.load(Ordering::Acquire)
+        self.task.is_some() && self.sleep.is_able()
     }
 }
 
 impl Watchers {
-    /// Every sleeper reads, so readers do not keep each other out.
-    fn read(&self) -> RwLockReadGuard<'_, Vec<Watcher>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Vec<Watcher>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn stop(&self) {
-        for watcher in self.write().drain(..) {
+        // Not under the lock: a task that is aborted may be dropped at once, and looks here.
+        let all = std::mem::take(&mut *self.0.write());
+        for watcher in all {
             watcher.task.into_iter().for_each(|task| task.abort());
         }
     }
 }
 
 /// Whether a watcher sleeps, and how it is roused.
-#[derive(Default)]
 struct Sleep {
+    node: Weak<NodeInner>,
     /// It looks at the queue once more before it sleeps. Who is about to sleep counts itself as a sleeper and looks here;
     /// the watcher clears this and looks for sleepers: so one of them sees the other.
     awake: AtomicBool,
     /// The runtime has no I/O driver: the node's thread watches for it.
     unable: AtomicBool,
+    /// The task was roused and did not run: the node's thread watches until it does.
+    lags: AtomicBool,
+    /// Rounds of the task, and how many there were when the node's thread last looked.
+    rounds: AtomicU64,
+    seen: AtomicU64,
+    /// The node's thread will look.
+    overseen: AtomicBool,
     /// The task's, from when it first slept.
     waker: OnceLock<Waker>,
 }
 
 impl Sleep {
+    fn new(node: &Arc<NodeInner>) -> Arc<Self> {
+        let (awake, unable, lags, rounds, seen, overseen, waker) = Default::default();
+        let node = Arc::downgrade(node);
+        Arc::new(Sleep { node, awake, unable, lags, rounds, seen, overseen, waker })
+    }
+
+    #[inline]
+    fn is_able(&self) -> bool {
+        !self.unable.load(Ordering::Acquire) && !self.lags.load(Ordering::Acquire)
+    }
+
     /// Says that it is awake; whether it slept.
     #[inline]
     fn end(&self, driver: &Driver) -> bool {
@@ -86,12 +110,30 @@ impl Sleep {
     }
 
     #[inline]
-    fn rouse(&self, driver: &Driver) {
-        if self.end(driver)
-            && let Some(waker) = self.waker.get()
-        {
-            waker.wake_by_ref();
+    fn rouse(self: &Arc<Self>, node: &NodeInner) {
+        if self.end(&node.driver) {
+            if let Some(waker) = self.waker.get() {
+                waker.wake_by_ref();
+            }
+            self.see_to_it(node);
         }
+    }
+
+    /// The node's thread is to see whether the task runs.
+    #[inline]
+    fn see_to_it(self: &Arc<Self>, node: &NodeInner) {
+        if !self.overseen.load(Ordering::Relaxed) && !self.overseen.swap(true, Ordering::AcqRel) {
+            self.seen.store(self.rounds.load(Ordering::Acquire), Ordering::Relaxed);
+            let me: Weak<Sleep> = Arc::downgrade(self);
+            node.timers.oversee(Instant::now() + LAG, me);
+        }
+    }
+
+    /// The task runs.
+    fn round(&self, driver: &Driver) {
+        self.rounds.fetch_add(1, Ordering::Release);
+        self.lags.store(false, Ordering::Release);
+        self.end(driver);
     }
 
     /// Sleeps until the descriptor is readable, or it is roused; says whether the runtime still has an I/O driver.
@@ -110,26 +152,56 @@ impl Sleep {
     }
 }
 
+impl Overseen for Sleep {
+    fn oversee(&self, now: Instant, _: &mut Wakers) -> Option<Instant> {
+        let node = self.node.upgrade()?;
+        let rounds = self.rounds.load(Ordering::Acquire);
+        if self.seen.swap(rounds, Ordering::Relaxed) != rounds {
+            return Some(now + LAG);
+        }
+        self.overseen.store(false, Ordering::Release);
+        if self.awake.load(Ordering::SeqCst) {
+            // Roused, and it has not run: this thread takes over.
+            self.lags.store(true, Ordering::Release);
+            self.begin(&node.driver);
+            node.service.watch_queue();
+            node.driver.woken();
+        }
+        None
+    }
+}
+
 /// Has the runtime that polls this future watch the queue; false if there is none that can.
 #[inline]
 pub(crate) fn by_tokio(node: &Arc<NodeInner>) -> bool {
     let Ok(handle) = Handle::try_current() else { return false };
-    let runtime = handle.id();
-    let known = |watchers: &[Watcher]| {
-        let watcher = watchers.iter().find(|watcher| watcher.runtime == runtime)?;
-        watcher.sleep.rouse(&node.driver);
-        Some(watcher.is_able())
-    };
-    if let Some(watches) = known(&node.watchers.read()) {
-        return watches;
+    // The thread sleeps in `block_on`, where it drives no runtime.
+    if crate::block_on::is_here() {
+        return false;
     }
-    begin(node, &handle)
+    let runtime = handle.id();
+    let watchers = node.watchers.0.read();
+    let Some(watcher) = watchers.iter().find(|watcher| watcher.runtime == runtime) else {
+        drop(watchers);
+        return begin(node, &handle);
+    };
+    let able = watcher.is_able();
+    let sleep = able.then(|| watcher.sleep.clone());
+    drop(watchers);
+    if let Some(sleep) = sleep {
+        sleep.rouse(node);
+    }
+    able
 }
 
 #[cold]
 fn begin(node: &Arc<NodeInner>, handle: &Handle) -> bool {
-    let (runtime, sleep) = (handle.id(), Arc::<Sleep>::default());
-    let mut watchers = node.watchers.write();
+    // Where nobody could survive it, tokio is not asked.
+    if cfg!(panic = "abort") || !node.options.tokio_io {
+        return false;
+    }
+    let (runtime, sleep) = (handle.id(), Sleep::new(node));
+    let mut watchers = node.watchers.0.write();
     if let Some(watcher) = watchers.iter().find(|watcher| watcher.runtime == runtime) {
         return watcher.is_able();
     }
@@ -137,9 +209,10 @@ fn begin(node: &Arc<NodeInner>, handle: &Handle) -> bool {
     // Not under the lock: a runtime that is shutting down drops the task at once.
     drop(watchers);
     sleep.end(&node.driver);
+    sleep.see_to_it(node);
     let own = Own { node: Arc::downgrade(node), runtime, sleep };
     let task = handle.spawn(watch(node.driver.queue.clone(), own)).abort_handle();
-    let mut watchers = node.watchers.write();
+    let mut watchers = node.watchers.0.write();
     match watchers.iter_mut().find(|watcher| watcher.runtime == runtime) {
         Some(watcher) => {
             watcher.task = Some(task);
@@ -162,7 +235,7 @@ impl Drop for Own {
         if std::thread::panicking() {
             self.sleep.unable.store(true, Ordering::Release);
         } else {
-            node.watchers.write().retain(|watcher| watcher.runtime != self.runtime);
+            node.watchers.0.write().retain(|watcher| watcher.runtime != self.runtime);
         }
         self.sleep.begin(&node.driver);
         node.unwatched();
@@ -180,7 +253,10 @@ async fn watch(queue: CompletionQueue, own: Own) {
     let fd = match register(&queue) {
         Ok(fd) => fd,
         Err(error) => {
-            log::error!("fabric-async: the runtime cannot watch the completion queue: {error}");
+            log_line!(
+                Error,
+                "fabric-async: the runtime cannot watch the completion queue: {error}"
+            );
             return;
         }
     };
@@ -188,7 +264,7 @@ async fn watch(queue: CompletionQueue, own: Own) {
     let mut until = None;
     loop {
         let Some(node) = own.node.upgrade() else { return };
-        own.sleep.end(&node.driver);
+        own.sleep.round(&node.driver);
         if node.driver.look_for_all(&mut until) {
             drop(node);
             // The runtime comes back when it has nothing else to do.

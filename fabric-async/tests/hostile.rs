@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -48,9 +48,15 @@ const RECEIVES: usize = 32;
 impl Stranger {
     fn ends(domain: &Domain) -> (CompletionQueue, [Endpoint; 2]) {
         let queue = domain.completion_queue(1024).unwrap();
-        let make = || domain.endpoint().send_depth(64).recv_depth(RECEIVES).build(&queue).unwrap();
-        let ends = [make(), make()];
+        let ends = [Self::end(domain, &queue, None), Self::end(domain, &queue, None)];
         (queue, ends)
+    }
+
+    fn end(domain: &Domain, queue: &CompletionQueue, source: Option<IpAddr>) -> Endpoint {
+        let mut attr = fabric::EndpointAttr::default();
+        attr.source = source;
+        let builder = domain.endpoint().attr(attr).send_depth(64).recv_depth(RECEIVES);
+        builder.build(queue).unwrap()
     }
 
     fn new(domain: &Domain, queue: CompletionQueue, [user, control]: [Endpoint; 2]) -> Self {
@@ -143,6 +149,32 @@ fn one_that_does_not_finish_its_set_up_holds_up_nobody() {
     let again = std::thread::spawn(move || block_on(Connection::connect(to)));
     let second = block_on(listener.accept()).unwrap();
     assert_eq!(again.join().unwrap().unwrap().local_addr(), second.peer_addr());
+}
+
+/// A token goes over the network in clear, so it alone does not make a connection somebody's.
+#[test]
+fn leases_are_for_the_address_that_the_connection_came_from() {
+    let (server, domain) = (node(|b| b.connect_timeout(LONG)), domain());
+    let own = domain.info().addresses.clone();
+    let own: Vec<_> = own.into_iter().filter(IpAddr::is_ipv4).collect();
+    let [from, other, ..] = own[..] else {
+        println!("NOT RUN: the device has fewer than two IPv4 addresses: {own:?}");
+        return;
+    };
+    let listener = block_on(server.listen(SocketAddr::new(from, 0))).unwrap();
+    let to = listener.local_addr();
+    let (queue, [user, control]) = Stranger::ends(&domain);
+    let thief = Stranger::end(&domain, &queue, Some(other));
+    user.connect(to, &hello(false, 7)).unwrap();
+    let accepting = std::thread::spawn(move || (block_on(listener.accept()), listener));
+    user.wait_connected(SOON).unwrap();
+    thief.connect(to, &hello(true, 7)).unwrap();
+    let refused = thief.wait_connected(SOON).unwrap_err();
+    assert!(matches!(refused, fabric::Error::Rejected(_)), "{refused}");
+    // Its owner still has it.
+    control.connect(to, &hello(true, 7)).unwrap();
+    control.wait_connected(SOON).unwrap();
+    assert_eq!(accepting.join().unwrap().0.unwrap().peer_addr(), user.local_addr());
 }
 
 /// One that accepts leaves those who are not in yet to another one that does, and wakes it.

@@ -7,11 +7,12 @@
 mod common;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use common::{eventually, exposed, node, pair};
-use fabric_async::{Wait, block_on};
+use fabric_async::{Node, Wait, block_on};
 use tokio::runtime::{Builder, Runtime};
 
 fn runtime(threads: usize) -> Runtime {
@@ -126,6 +127,81 @@ fn a_runtime_without_io_is_served_by_the_nodes_thread() {
         a.close();
         echo.await.unwrap();
     });
+}
+
+/// Messages to and fro, each waited for asleep.
+async fn some_messages(node: &Node) {
+    let (a, b) = pair(node).await;
+    for _ in 0..20 {
+        let both = futures_util::future::join(a.send(a.alloc(10).unwrap()), b.recv()).await;
+        assert_eq!((both.0.unwrap().len(), both.1.unwrap().len()), (10, 10));
+    }
+}
+
+/// Some executor that is not this crate's.
+fn other_block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return done;
+        }
+        std::thread::park();
+    }
+}
+
+/// A thread in the context of a runtime that nobody drives sleeps, and is woken.
+#[test]
+fn a_runtime_that_nobody_drives_holds_up_nobody() {
+    fn in_a_thread(what: &'static str, sleep: fn(Node)) {
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let idle = Builder::new_current_thread().enable_all().build().unwrap();
+            let _context = idle.enter();
+            let start = std::time::Instant::now();
+            sleep(node(|b| b.wait(Wait::Blocking)));
+            tell.send(start.elapsed()).unwrap();
+        });
+        let took = told.recv_timeout(Duration::from_secs(10));
+        // Some milliseconds until the node's thread takes over, once.
+        let took = took.unwrap_or_else(|_| panic!("{what}: nobody wakes it"));
+        assert!(took < Duration::from_secs(2), "{what}: {took:?}");
+    }
+    in_a_thread("block_on", |node| block_on(some_messages(&node)));
+    in_a_thread("another executor", |node| other_block_on(some_messages(&node)));
+    // One that was driven, and is no more.
+    in_a_thread("driven before", |node| {
+        let once = Builder::new_current_thread().enable_all().build().unwrap();
+        once.block_on(some_messages(&node));
+        let _context = once.enter();
+        other_block_on(some_messages(&node));
+        drop(_context);
+        // And is again.
+        once.block_on(some_messages(&node));
+    });
+}
+
+#[test]
+fn a_runtime_said_to_have_no_io_is_not_asked_for_it() {
+    const CHILD: &str = "FABRIC_ASYNC_TEST_NO_IO";
+    if std::env::var_os(CHILD).is_some() {
+        let bare = Builder::new_current_thread().build().unwrap();
+        let node = node(|b| b.wait(Wait::Blocking).tokio_io(false));
+        return bare.block_on(some_messages(&node));
+    }
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_runtime_said_to_have_no_io_is_not_asked_for_it", "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success() && !said.contains("panicked"), "{said}");
 }
 
 #[test]

@@ -58,6 +58,12 @@ pub(super) const CASES: &[Case] = &[
         room_in_turn,
     ),
     case(
+        "held_futures",
+        Needs::ALL,
+        "futures that are held and not polled, or forgotten, hold up nobody: messages, memory and leases go on, and the connection ends in order",
+        held_futures,
+    ),
+    case(
         "programs",
         Needs::ALL,
         "random programs, by this layer's futures and buffers, agree with the contract's model",
@@ -410,6 +416,71 @@ fn room_in_turn(rig: &Rig) -> Outcome {
             Ok(())
         })?;
         pair.finish(rig)?;
+    }
+    Ok(())
+}
+
+/// One of everything that can be awaited of a connection.
+fn awaited<'a>(
+    a: &'a Connection,
+    b: &'a Connection,
+    at: &fabric_async::At,
+    kind: usize,
+) -> Pin<Box<dyn Future<Output = AsyncResult<()>> + 'a>> {
+    let at = at.clone();
+    match kind {
+        0 => Box::pin(async { b.recv().await.map(drop) }),
+        1 => Box::pin(async { Ok(a.send(a.node().pool().alloc_from(b"held")?).await.map(drop)?) }),
+        2 => Box::pin(async { a.recv().await.map(drop) }),
+        3 => Box::pin(async { Ok(b.send(b.node().pool().alloc_from(b"held")?).await.map(drop)?) }),
+        4 => Box::pin(async { b.notified().await.map(|_| ()) }),
+        5 => Box::pin(async { Ok(a.write(a.alloc(8)?, at).await.map(drop)?) }),
+        6 => Box::pin(async { Ok(a.read(a.alloc(8)?, at).await.map(drop)?) }),
+        7 => Box::pin(async { b.borrowed().await.map(drop) }),
+        8 => Box::pin(async { a.request_remote(64, LONG).await.map(drop) }),
+        _ => Box::pin(async move { a.fetch_add(at, 1).await.map(|_| ()) }),
+    }
+}
+
+fn held_futures(rig: &Rig) -> Outcome {
+    const KINDS: usize = 10;
+    for forgotten in [false, true] {
+        let pair = Pair::new(rig, |node| node.send_depth(8).receives(8))?;
+        let Pair { a, b } = &pair;
+        let remote = block_on(a.request_remote(64, LONG))?;
+        let (mut rng, mut cx) = (rig.rng(), Context::from_waker(Waker::noop()));
+        let mut held = Vec::new();
+        // More than queues and receives have room for.
+        for _ in 0..rig.count(100, 1000) {
+            let mut future = awaited(a, b, &remote.at(0), rng.below(KINDS));
+            match future.as_mut().poll(&mut cx) {
+                Poll::Ready(done) => done?,
+                Poll::Pending if forgotten => std::mem::forget(future),
+                Poll::Pending => held.push(future),
+            }
+        }
+        // Messages first: those of the held ones fill the inbox.
+        for (from, to) in [(a, b), (b, a)] {
+            let last = async { Ok(from.send(filled(from, rig.pattern(1), 100)?).await.map(drop)?) };
+            let until = async {
+                while *to.recv().await? != *rig.pattern(1).bytes(100) {}
+                AsyncResult::Ok(())
+            };
+            block_on(try_join(last, until))?;
+        }
+        let write = async { Ok(a.write_notify(a.alloc(8)?, remote.at(8), 7).await.map(drop)?) };
+        let told = async {
+            while b.notified().await?.immediate != 7 {}
+            AsyncResult::Ok(())
+        };
+        block_on(try_join(write, told))?;
+        drop(block_on(a.request_remote(64, LONG))?);
+        block_on(a.shutdown(rig.scaled(Duration::from_secs(10))))?;
+        drop(held);
+        if !forgotten {
+            drop(remote);
+            pair.finish(rig)?;
+        }
     }
     Ok(())
 }

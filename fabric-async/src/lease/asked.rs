@@ -1,10 +1,11 @@
 //! The holder's side of leases: what it asks for, and what it is lent unasked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabric::Access;
+use fabric::core::sync::MutexGuard;
 
 use super::control::{Control, State};
 use super::held::{Held, Remote};
@@ -14,6 +15,7 @@ use super::{nanos, whole};
 use crate::error::{Error, Result};
 use crate::line::Ticket;
 use crate::node::Promise;
+use crate::wakers::Wakers;
 
 /// From so many questions on, those of which nobody waits for the answer are forgotten, when they have doubled.
 const FORGOTTEN: usize = 64;
@@ -39,10 +41,21 @@ impl Asked {
     }
 }
 
-/// Drops what nobody waits for any more, where a peer does not answer; `held` counts who holds an answer.
-fn forget<T>(waiting: &mut HashMap<u64, T>, held: impl Fn(&T) -> usize) {
+/// Drops what nobody waits for any more, where a peer does not answer.
+fn forget<T, A>(
+    waiting: &mut HashMap<u64, T>,
+    answer: impl Fn(&T) -> &Answer<A>,
+    wakers: &mut Wakers,
+) {
     if waiting.len() >= FORGOTTEN && waiting.len().is_power_of_two() {
-        waiting.retain(|_, one| held(one) > 1);
+        waiting.retain(|_, one| {
+            let answer = answer(one);
+            let is_held = Arc::strong_count(answer) > 1;
+            if !is_held {
+                answer.forget(wakers);
+            }
+            is_held
+        });
     }
 }
 
@@ -50,16 +63,17 @@ impl Control {
     /// Asks the peer something, when it has taken enough of what was said before: `question`, with its number.
     async fn ask<T>(
         self: &Arc<Self>,
-        question: impl Fn(&mut State, u64) -> (Answer<T>, Word) + Unpin,
+        question: impl Fn(&mut State, u64, &mut Wakers) -> (Answer<T>, Word) + Unpin,
     ) -> Result<T> {
         let ask = |control: &Control, ticket: &Ticket| {
+            let mut wakers = Wakers::new();
             let mut state = match control.begin() {
                 Ok(state) if state.outbox.has_room() && control.askers.may_pass(ticket) => state,
                 Ok(_) => return None,
                 Err(error) => return Some(Err(error)),
             };
             let id = state.next;
-            let (answer, word) = question(&mut state, id);
+            let (answer, word) = question(&mut state, id, &mut wakers);
             control.say(&mut state, &word);
             Some(Ok(answer))
         };
@@ -72,9 +86,9 @@ impl Control {
         time: Duration,
         rights: Access,
     ) -> Result<Remote> {
-        self.ask(|state, id| {
+        self.ask(|state, id, wakers| {
             let answer = Promise::new();
-            forget(&mut state.requests, |asked| Arc::strong_count(&asked.answer));
+            forget(&mut state.requests, |asked| &asked.answer, wakers);
             let asked = Asked { sent: Instant::now(), len, time, rights, answer: answer.clone() };
             state.requests.insert(id, asked);
             (answer, Word::Request { id, len, time, rights })
@@ -84,9 +98,9 @@ impl Control {
 
     /// Says until when.
     pub(super) async fn renew(self: &Arc<Self>, lease: u64, time: Duration) -> Result<Instant> {
-        self.ask(|state, id| {
+        self.ask(|state, id, wakers| {
             let answer = Promise::new();
-            forget(&mut state.renewals, |(answer, _)| Arc::strong_count(answer));
+            forget(&mut state.renewals, |(answer, _)| answer, wakers);
             // The owner counts from a moment after this one, so this side stops no later than it.
             state.renewals.insert(id, (answer.clone(), Instant::now()));
             (answer, Word::Renew { id, lease, time })
@@ -131,7 +145,7 @@ impl Control {
     pub(super) fn offer(&self, mut state: MutexGuard<'_, State>, remote: Remote) {
         state.offers.push_back(remote);
         drop(state);
-        self.borrowers.wake_first();
+        self.borrowers.call(&mut Wakers::new());
     }
 
     pub(super) async fn borrow(self: &Arc<Self>) -> Result<Remote> {

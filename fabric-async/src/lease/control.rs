@@ -5,27 +5,29 @@
 //! this side hold is bounded: by the policy, by the depth of the endpoint, and by a bound on answers that it does not
 //! take (`outbox`), beyond which it is cut off.
 //!
-//! Locks: a control's state, then its endpoint's. Loans begin and end, and wakers run, outside of it.
+//! Locks: a control's state, then its endpoint's. Loans begin and end, and wakers run, outside of it (`wakers`).
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use fabric::core::log_line;
+use fabric::core::sync::{Mutex, MutexGuard};
 use fabric::{Completion, DisconnectReason, Domain, Endpoint, EndpointBuilder, OpKind};
 
 use super::asked::{Answer, Asked};
 use super::grant::{Granted, Lending};
 use super::held::{Held, Remote};
 use super::outbox::Outbox;
+use super::receives::Receives;
 use super::wire::{MOST, Word};
 use super::{after, nanos};
-use crate::cargo::Piece;
 use crate::error::{Error, LeaseEnd, Refusal, Result};
 use crate::lane::Lane;
 use crate::line::Line;
-use crate::lock;
 use crate::node::{NodeInner, PeerLines};
 use crate::pool::Pool;
+use crate::wakers::Wakers;
 
 /// Messages of one direction that are under way.
 const DEPTH: usize = 16;
@@ -43,9 +45,8 @@ pub(crate) fn endpoint(builder: EndpointBuilder<'_>) -> EndpointBuilder<'_> {
 }
 
 pub(crate) struct Control {
-    // Declared first: quiet before its buffers land.
     pub(super) endpoint: Endpoint,
-    receives: Receives,
+    receives: Arc<Receives>,
     pub(super) lane: Arc<Lane>,
     /// Of the application's connection.
     user: Arc<Lane>,
@@ -57,26 +58,10 @@ pub(crate) struct Control {
     pub(super) lines: Arc<PeerLines>,
     state: Mutex<State>,
     /// Who waits for a lease that is lent unasked.
-    pub(super) borrowers: Line,
+    pub(super) borrowers: Arc<Line>,
     /// Who waits for room to ask the peer something.
-    pub(super) askers: Line,
+    pub(super) askers: Arc<Line>,
     pub(super) me: OnceLock<Weak<Control>>,
-}
-
-/// The buffers of the receives that are posted, by context.
-struct Receives(Mutex<Vec<Option<Piece>>>);
-
-impl Receives {
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Piece>>> {
-        lock(&self.0)
-    }
-}
-
-impl Drop for Receives {
-    fn drop(&mut self) {
-        // The endpoint is gone.
-        self.lock().drain(..).flatten().for_each(|piece| drop(piece.land()));
-    }
 }
 
 #[derive(Default)]
@@ -108,11 +93,11 @@ impl State {
 impl Control {
     pub(super) fn new(node: &Arc<NodeInner>, user: &Arc<Lane>) -> Result<Arc<Control>> {
         let endpoint = node.control_endpoint()?;
-        let lane = Arc::new(Lane::default());
+        let lane = Lane::new(&node.timers);
         node.enroll(endpoint.id(), &lane);
         let control = Arc::new(Control {
             endpoint,
-            receives: Receives(Mutex::default()),
+            receives: Arc::default(),
             lane,
             user: user.clone(),
             node: Arc::downgrade(node),
@@ -122,42 +107,23 @@ impl Control {
             lending: node.lending.clone(),
             lines: node.lines.clone(),
             state: Mutex::default(),
-            borrowers: Line::default(),
-            askers: Line::default(),
+            borrowers: Line::new(&node.timers),
+            askers: Line::new(&node.timers),
             me: OnceLock::new(),
         });
         let _ = control.me.set(Arc::downgrade(&control));
+        node.controls.lock().add(control.endpoint.id(), &control, &control.receives);
         for context in 0..DEPTH {
-            let piece = Piece::new(control.pool.alloc(MOST)?, 0, MOST);
-            control.receives.lock().push(None);
-            control.post_receive(context, piece)?;
+            let buffer = control.pool.alloc_dirty(MOST)?;
+            control.receives.post(&control.endpoint, context, buffer)?;
         }
-        node.controls().insert(control.endpoint.id(), Arc::downgrade(&control));
         // The connection may have ended before anybody knew of this.
         node.service.look_at_leases();
         Ok(control)
     }
 
-    fn post_receive(&self, context: usize, piece: Piece) -> Result<()> {
-        let mut receives = self.receives.lock();
-        let posted = match piece.slice() {
-            Some(slice) => self.endpoint.recv(slice, context as u64),
-            None => Ok(()),
-        };
-        match (posted, receives.get_mut(context)) {
-            (Ok(()), Some(place)) => {
-                *place = Some(piece);
-                Ok(())
-            }
-            (posted, _) => {
-                drop(piece.land());
-                Ok(posted?)
-            }
-        }
-    }
-
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     pub(super) fn reason(&self) -> DisconnectReason {
@@ -241,29 +207,31 @@ impl Control {
                     drop(state);
                     let why = "grants what was not asked for";
                     self.cut_off(why);
-                    return asked.answer.keep(Err(Error::Protocol(format!("the peer {why}"))));
+                    let error = Error::Protocol(format!("the peer {why}"));
+                    return asked.answer.keep(Err(error), &mut Wakers::new());
                 }
                 // The owner counts from a moment after the request, so this side stops no later than it.
                 let remote = self.hold(&mut state, lease, region, after(asked.sent, time));
                 drop(state);
-                asked.answer.keep(Ok(remote));
+                asked.answer.keep(Ok(remote), &mut Wakers::new());
             }
             Word::Refuse { id, why } => {
                 let request = state.requests.remove(&id);
                 let renewal = state.renewals.remove(&id);
                 drop(state);
+                let mut wakers = Wakers::new();
                 if let Some(asked) = request {
-                    asked.answer.keep(Err(Error::NotGranted(why)));
+                    asked.answer.keep(Err(Error::NotGranted(why)), &mut wakers);
                 }
                 if let Some((answer, _)) = renewal {
-                    answer.keep(Err(Error::NotGranted(why)));
+                    answer.keep(Err(Error::NotGranted(why)), &mut wakers);
                 }
             }
             Word::Renewed { id, time } => {
                 let renewal = state.renewals.remove(&id);
                 drop(state);
                 if let Some((answer, sent)) = renewal {
-                    answer.keep(Ok(after(sent, time)));
+                    answer.keep(Ok(after(sent, time)), &mut Wakers::new());
                 }
             }
             Word::Lend { lease, .. } if state.offers.len() >= OFFERS => {
@@ -307,7 +275,7 @@ impl Control {
         let next = state.loans.values().map(|granted| granted.until).min();
         drop(state);
         if has_room {
-            self.askers.wake_first();
+            self.askers.call(&mut Wakers::new());
         }
         ended.iter().for_each(|loan| loan.end_by_itself());
         // Said when it is so.
@@ -331,17 +299,16 @@ impl Control {
             held.set_end(LeaseEnd::Disconnected);
         }
         let reason = self.reason();
+        let mut wakers = Wakers::new();
         for asked in all.requests.into_values() {
-            asked.answer.keep(Err(Error::Disconnected(reason)));
+            asked.answer.keep(Err(Error::Disconnected(reason)), &mut wakers);
         }
         for (answer, _) in all.renewals.into_values() {
-            answer.keep(Err(Error::Disconnected(reason)));
+            answer.keep(Err(Error::Disconnected(reason)), &mut wakers);
         }
         drop(all.offers);
-        let mut wakers = Vec::new();
-        self.borrowers.all(&mut wakers);
-        self.askers.all(&mut wakers);
-        wakers.into_iter().for_each(std::task::Waker::wake);
+        self.borrowers.call_all(&mut wakers);
+        self.askers.call_all(&mut wakers);
     }
 }
 
@@ -350,7 +317,8 @@ impl Drop for Control {
         self.finish();
         if let Some(node) = self.node.upgrade() {
             node.strike(self.endpoint.id());
-            node.controls().remove(&self.endpoint.id());
+            // Its endpoint goes behind this, and leaves completions of the receives.
+            node.service.look_at_leases();
         }
     }
 }
@@ -373,7 +341,7 @@ impl NodeInner {
         if !changed && next.is_none_or(|next| now < next) {
             return next;
         }
-        let controls: Vec<_> = self.controls().values().filter_map(Weak::upgrade).collect();
+        let controls = self.controls.lock().all();
         controls.iter().filter_map(|control| control.tick(now)).min()
     }
 
@@ -381,15 +349,15 @@ impl NodeInner {
         if !completion.kind.is_receive() {
             return; // there is room again, which the next tick uses
         }
-        let control = self.controls().get(&completion.endpoint).and_then(Weak::upgrade);
-        let Some(control) = control else { return };
+        let known = self.controls.lock().get(completion.endpoint);
+        let Some((control, receives)) = known else { return };
         let context = completion.context as usize;
-        let piece = control.receives.lock().get_mut(context).and_then(Option::take);
-        let Some(piece) = piece else { return };
-        let buffer = piece.land();
-        if !completion.is_ok() {
+        let Some(buffer) = receives.ended(context) else { return };
+        let Some(control) = control.filter(|_| completion.is_ok()) else {
+            drop(buffer);
+            self.controls.lock().forget(completion.endpoint);
             return;
-        }
+        };
         if completion.kind != OpKind::Recv {
             return control.cut_off("writes where it may not");
         }
@@ -397,7 +365,22 @@ impl NodeInner {
         let len = completion.len.min(MOST);
         bytes[..len].copy_from_slice(&buffer[..len]);
         // Its end is told by an event.
-        let _ = control.post_receive(context, Piece::new(buffer, 0, MOST));
+        let _ = receives.post(&control.endpoint, context, buffer);
         control.hear(&bytes[..len]);
+    }
+
+    /// The node ends: takes what is left of receives of connections that are gone. Those that have no completion keep their
+    /// memory, which the peer could still write to.
+    pub(crate) fn end_control(&self) {
+        while let Ok(Some(completion)) = self.control.poll_one() {
+            self.control_completion(&completion);
+        }
+        let left = self.controls.lock().left();
+        if left > 0 && self.driver.refusal().is_none() {
+            log_line!(
+                Error,
+                "fabric-async: the memory of {left} receives for leases leaks: they were not completed, so it may still be in use"
+            );
+        }
     }
 }

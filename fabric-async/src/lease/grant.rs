@@ -1,9 +1,10 @@
 //! The owner's side of leases: what is lent to a peer, under the policy or unasked, and taken out of the books.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabric::Access;
+use fabric::core::sync::Mutex;
 
 use super::control::{Control, State};
 use super::lent::{Lent, LoanState};
@@ -12,7 +13,6 @@ use super::{after, whole};
 use crate::block::Loan;
 use crate::buffer::Buffer;
 use crate::error::{Error, Failed, Refusal, Result};
-use crate::lock;
 
 /// A lease in the books.
 pub(super) struct Granted {
@@ -35,14 +35,14 @@ impl Lending {
 
     /// Keeps room for so many; false if there is none.
     fn keep(&self, len: u64) -> bool {
-        let mut bytes = lock(&self.bytes);
+        let mut bytes = self.bytes.lock();
         let sum = bytes.checked_add(len).filter(|sum| *sum <= self.most);
         *bytes = sum.unwrap_or(*bytes);
         sum.is_some()
     }
 
     pub(super) fn give_back(&self, len: u64) {
-        *lock(&self.bytes) -= len;
+        *self.bytes.lock() -= len;
     }
 }
 
@@ -159,7 +159,7 @@ impl Control {
     fn make_loan(&self, len: u64, rights: Access) -> Result<(Loan, usize), Refusal> {
         // Zeroed: what others left in it is not for this peer.
         let size = usize::try_from(len).map_err(|_| Refusal::NoMemory)?;
-        let buffer = self.pool.alloc_zeroed(size).map_err(|_| Refusal::NoMemory)?;
+        let buffer = self.pool.alloc(size).map_err(|_| Refusal::NoMemory)?;
         let (block, _) = buffer.into_block();
         let block = block.ok_or(Refusal::NoMemory)?;
         match Loan::new(&self.domain, block, size, rights) {

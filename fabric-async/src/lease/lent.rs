@@ -1,14 +1,15 @@
 //! The owner's side of a lease: its memory, which a peer reaches until the lease ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
+use fabric::core::log_line;
+use fabric::core::sync::{Mutex, MutexGuard};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::block::{Block, Loan};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
-use crate::lock;
 use crate::node::NodeInner;
 
 /// Memory of this side that a peer has a lease on.
@@ -65,8 +66,8 @@ impl LoanState {
         Arc::new(LoanState { lease, len, node, out: true.into(), memory })
     }
 
-    fn memory(&self) -> std::sync::MutexGuard<'_, LentMemory> {
-        lock(&self.memory)
+    fn memory(&self) -> MutexGuard<'_, LentMemory> {
+        self.memory.lock()
     }
 
     /// Whether it has not ended, and the application has not taken it back.
@@ -99,7 +100,7 @@ impl LoanState {
             if matches!(error, Error::Fabric(fabric::Error::InvalidState(_))) {
                 return;
             }
-            log::error!("lease {}, {} bytes, stays out: {error}", self.lease, self.len);
+            log_line!(Error, "lease {}, {} bytes, stays out: {error}", self.lease, self.len);
         }
     }
 }
@@ -107,7 +108,9 @@ impl LoanState {
 impl Drop for LoanState {
     fn drop(&mut self) {
         self.end_by_itself();
-        if let LentMemory::Back(block) = std::mem::replace(&mut *self.memory(), LentMemory::Taken) {
+        // The lock first: to give memory back may wake those that wait for it.
+        let memory = std::mem::replace(&mut *self.memory(), LentMemory::Taken);
+        if let LentMemory::Back(block) = memory {
             drop(Buffer::new(block, 0));
         }
     }
@@ -277,7 +280,8 @@ impl Lent {
             // It takes the lease out of the books, and tells the holder.
             node.service.look_at_leases();
         }
-        match std::mem::replace(&mut *self.loan.memory(), LentMemory::Taken) {
+        let memory = std::mem::replace(&mut *self.loan.memory(), LentMemory::Taken);
+        match memory {
             LentMemory::Back(block) => Ok(Buffer::new(block, self.loan.len)),
             _ => Err(taken()),
         }

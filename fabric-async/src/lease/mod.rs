@@ -1,7 +1,7 @@
 //! Leases: memory of a peer, for a time.
 //!
 //! - `held`: what the holder has; `lent`: what the owner has;
-//! - `control`: the connection that serves them; `asked`: what the holder does there; `grant`: what the owner does; `wire`:
+//! - `control`: the connection that serves them; `receives`: its memory; `asked`: what the holder does there; `grant`: what the owner does; `wire`:
 //!   its words; `connect`: how it comes to be; `outbox`: what waits to be said; `turn`: who waits for that, or for a lease.
 
 mod asked;
@@ -11,6 +11,7 @@ mod grant;
 mod held;
 mod lent;
 mod outbox;
+mod receives;
 mod turn;
 mod wire;
 
@@ -22,11 +23,13 @@ use fabric::Access;
 use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::error::{Error, Refusal, Result};
+pub(crate) use connect::Whose;
 pub(crate) use control::{Control, ROOM, endpoint};
 pub(crate) use grant::Lending;
 pub(crate) use held::Held;
 pub use held::{At, Remote};
 pub use lent::Lent;
+pub(crate) use receives::Controls;
 
 /// What peers may borrow of this process's memory on request.
 ///

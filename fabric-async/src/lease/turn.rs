@@ -12,13 +12,17 @@ use crate::line::{Line, Ticket};
 /// Tries, first come, first served, until there is an outcome. Dropped, it gives up its place.
 pub(super) struct Turn<F> {
     control: Arc<Control>,
-    line: fn(&Control) -> &Line,
+    line: fn(&Control) -> &Arc<Line>,
     ticket: Ticket,
     attempt: F,
 }
 
 impl<F> Turn<F> {
-    pub(super) fn new(control: &Arc<Control>, line: fn(&Control) -> &Line, attempt: F) -> Self {
+    pub(super) fn new(
+        control: &Arc<Control>,
+        line: fn(&Control) -> &Arc<Line>,
+        attempt: F,
+    ) -> Self {
         Turn { control: control.clone(), line, ticket: Ticket::default(), attempt }
     }
 }

@@ -1,11 +1,12 @@
 //! What blocks move between: caches, store, extents.
 //!
-//! Lock order: a cache, then the store. Extents are registered and deregistered outside of both.
+//! Lock order: a cache, then the store. Extents are registered and deregistered, and wakers called, outside of both.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use fabric::Domain;
+use fabric::core::sync::{Mutex, MutexGuard};
 
 use super::class::{block_len, blocks_of, cached, cached_classes};
 use super::store::Store;
@@ -13,7 +14,8 @@ use super::{PoolMetrics, PoolOptions};
 use crate::block::{Block, Extent};
 use crate::error::{Error, Result};
 use crate::line::Line;
-use crate::lock;
+use crate::timers::Timers;
+use crate::wakers::Wakers;
 
 /// One thread's cache, or some threads'.
 #[repr(align(128))] // two lines, which processors fetch together: neighbours are other threads'
@@ -37,7 +39,7 @@ pub(crate) struct Home {
     /// Bytes registered, or about to be.
     registered: AtomicUsize,
     /// Who waits for memory, in order.
-    pub(super) line: Line,
+    pub(super) line: Arc<Line>,
     next_id: AtomicU64,
     registrations: AtomicU64,
     deregistrations: AtomicU64,
@@ -53,7 +55,7 @@ fn thread_number() -> usize {
 }
 
 impl Home {
-    pub(super) fn new(domain: &Domain, options: PoolOptions) -> Self {
+    pub(super) fn new(domain: &Domain, options: PoolOptions, timers: &Arc<Timers>) -> Self {
         let threads = std::thread::available_parallelism().map_or(4, usize::from);
         let cache = || CacheState {
             stacks: (0..cached_classes()).map(|_| Vec::new()).collect(),
@@ -68,7 +70,7 @@ impl Home {
             caches: caches.collect(),
             store: Mutex::default(),
             registered: AtomicUsize::new(0),
-            line: Line::default(),
+            line: Line::new(timers),
             next_id: AtomicU64::new(0),
             registrations: AtomicU64::new(0),
             deregistrations: AtomicU64::new(0),
@@ -79,7 +81,7 @@ impl Home {
 
     #[inline]
     fn cache(&self) -> MutexGuard<'_, CacheState> {
-        lock(&self.caches[thread_number() & (self.caches.len() - 1)].0)
+        self.caches[thread_number() & (self.caches.len() - 1)].0.lock()
     }
 
     /// Takes a block of the class: from the cache, the store, or new memory.
@@ -111,7 +113,7 @@ impl Home {
     /// Takes a block from the store, and some more for this thread's cache.
     fn take_stored(&self, class: usize) -> Option<Block> {
         let mut cache = self.cache();
-        let mut store = lock(&self.store);
+        let mut store = self.store.lock();
         let block = store.take(class)?;
         cache.taken += 1;
         let more = if self.line.is_empty() { cached(class) / 2 } else { 0 };
@@ -136,14 +138,14 @@ impl Home {
             Ok((first, others)) => {
                 self.registrations.fetch_add(1, Ordering::Relaxed);
                 self.cache().taken += 1;
-                lock(&self.store).add(others);
+                self.store.lock().add(others);
                 Ok(first)
             }
             Err(error) => {
                 // An extent that was never made does not give its room back by being dropped.
                 self.registered.fetch_sub(size, Ordering::AcqRel);
                 self.refusals.fetch_add(1, Ordering::Relaxed);
-                self.line.wake_first();
+                self.line.call(&mut Wakers::new());
                 Err(error.into())
             }
         }
@@ -164,14 +166,14 @@ impl Home {
     pub(super) fn reclaim(&self) -> bool {
         let mut found = false;
         for cache in &self.caches {
-            let mut cache = lock(&cache.0);
-            let mut store = lock(&self.store);
+            let mut cache = cache.0.lock();
+            let mut store = self.store.lock();
             for block in cache.stacks.iter_mut().flat_map(|stack| stack.drain(..)) {
                 found = true;
                 store.give(block);
             }
         }
-        let idle = lock(&self.store).shrink(0);
+        let idle = self.store.lock().shrink(0);
         found | !idle.is_empty()
         // `idle` is deregistered here, outside the locks.
     }
@@ -198,7 +200,7 @@ impl Home {
             drop(cache);
             return;
         }
-        let mut store = lock(&self.store);
+        let mut store = self.store.lock();
         store.give(block);
         if let Some(stack) = cache.stacks.get_mut(class) {
             let keep = stack.len() / 2;
@@ -209,29 +211,27 @@ impl Home {
         drop(store);
         drop(cache);
         drop(idle);
-        self.line.wake_first();
+        self.line.call(&mut Wakers::new());
     }
 
-    /// An extent is gone.
+    /// An extent is gone. Blocks are dropped where no lock is held, so nor is one here.
     pub(crate) fn deregistered(&self, bytes: usize) {
         self.registered.fetch_sub(bytes, Ordering::AcqRel);
         self.deregistrations.fetch_add(1, Ordering::Relaxed);
-        self.line.wake_first();
+        self.line.call(&mut Wakers::new());
     }
 
     pub(super) fn close(&self) {
         for cache in &self.caches {
-            let mut cache = lock(&cache.0);
+            let mut cache = cache.0.lock();
             cache.closed = true;
             let blocks: Vec<_> = cache.stacks.iter_mut().flat_map(|s| s.drain(..)).collect();
             drop(cache);
             drop(blocks);
         }
-        let all = std::mem::take(&mut *lock(&self.store));
+        let all = std::mem::take(&mut *self.store.lock());
         drop(all);
-        let mut waiting = Vec::new();
-        self.line.all(&mut waiting);
-        waiting.into_iter().for_each(std::task::Waker::wake);
+        self.line.call_all(&mut Wakers::new());
     }
 
     /// Somebody waits for memory.
@@ -250,7 +250,7 @@ impl Home {
         };
         let mut given = 0;
         for cache in &self.caches {
-            let cache = lock(&cache.0);
+            let cache = cache.0.lock();
             metrics.cached += cache.stacks.iter().map(Vec::len).sum::<usize>();
             metrics.allocations += cache.taken;
             given += cache.given;

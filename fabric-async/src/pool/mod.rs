@@ -14,13 +14,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use fabric::Domain;
+use fabric::{Domain, Failure};
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::line::Ticket;
+use crate::timers::Timers;
 use class::class_of;
 pub(crate) use home::Home;
+
+/// The longest buffer there can be: its size class can be computed.
+const MOST: usize = isize::MAX as usize / 4;
 
 /// Registered memory in blocks of many sizes, bounded; what [`Buffer`]s are made of.
 ///
@@ -103,56 +107,63 @@ pub struct PoolMetrics {
 }
 
 impl Pool {
-    pub(crate) fn new(domain: &Domain, options: PoolOptions) -> Self {
-        Pool { owner: Arc::new(Owner(Arc::new(Home::new(domain, options)))) }
+    pub(crate) fn new(domain: &Domain, options: PoolOptions, timers: &Arc<Timers>) -> Self {
+        Pool { owner: Arc::new(Owner(Arc::new(Home::new(domain, options, timers)))) }
     }
 
     fn home(&self) -> &Arc<Home> {
         &self.owner.0
     }
 
-    /// A buffer of `len` bytes, now or not at all. What is in it is what its last user left: bytes of this process, so
-    /// write all that you send, or take [`alloc_zeroed`](Pool::alloc_zeroed).
+    /// A buffer of `len` bytes, all zero, now or not at all.
     ///
     /// ```
     /// use fabric_async::{Error, Node};
     ///
     /// let node = Node::builder().pool_bytes(1 << 20).build()?;
-    /// let mut buffer = node.pool().alloc(100)?;
-    /// buffer.fill(7);
-    /// assert_eq!(*buffer, [7; 100]);
+    /// drop(node.pool().alloc_from(b"secret")?);
+    /// let buffer = node.pool().alloc(100)?;
+    /// assert_eq!(*buffer, [0; 100]);
     /// assert!(matches!(node.pool().alloc(2 << 20), Err(Error::PoolExhausted { .. })));
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     ///
     /// # Errors
-    /// `PoolExhausted` at the bound; a `NoMemory` of the fabric if the system refuses to register more.
+    /// `PoolExhausted` at the bound; a `NoMemory` of the fabric if the system refuses to register more, or for more bytes than a
+    /// process can have.
     #[inline]
     pub fn alloc(&self, len: usize) -> Result<Buffer> {
-        if len == 0 {
-            return Ok(Buffer::empty());
-        }
-        if len > self.home().options.bytes {
-            return Err(self.home().exhausted(class_of(len.min(isize::MAX as usize / 4))));
-        }
-        Ok(Buffer::new(self.home().take(class_of(len))?, len))
+        let mut buffer = self.alloc_dirty(len)?;
+        buffer.fill(0);
+        Ok(buffer)
     }
 
-    /// As [`alloc`](Pool::alloc), all bytes zero.
+    /// As [`alloc`](Pool::alloc), without the zeroing: what is in the buffer is what its last user left, bytes of this
+    /// process. For those who write all that they send, or read into it.
     ///
     /// ```
     /// let node = fabric_async::Node::shared()?;
-    /// drop(node.pool().alloc_from(b"secret")?);
-    /// assert_eq!(*node.pool().alloc_zeroed(6)?, [0; 6]);
+    /// let mut buffer = node.pool().alloc_dirty(6)?;
+    /// buffer.fill(7); // all of it, before it goes to a peer
+    /// assert_eq!(*buffer, [7; 6]);
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`alloc`](Pool::alloc).
-    pub fn alloc_zeroed(&self, len: usize) -> Result<Buffer> {
-        let mut buffer = self.alloc(len)?;
-        buffer.fill(0);
-        Ok(buffer)
+    #[inline]
+    pub fn alloc_dirty(&self, len: usize) -> Result<Buffer> {
+        if len == 0 {
+            return Ok(Buffer::empty());
+        }
+        if len > MOST {
+            let text = format!("{len} bytes are more than a buffer can have");
+            return Err(fabric::Error::NoMemory(Failure::new("alloc", text)).into());
+        }
+        if len > self.home().options.bytes {
+            return Err(self.home().exhausted(class_of(len)));
+        }
+        Ok(Buffer::new(self.home().take(class_of(len))?, len))
     }
 
     /// A buffer with these bytes in it.
@@ -166,12 +177,12 @@ impl Pool {
     /// # Errors
     /// As [`alloc`](Pool::alloc).
     pub fn alloc_from(&self, bytes: &[u8]) -> Result<Buffer> {
-        let mut buffer = self.alloc(bytes.len())?;
+        let mut buffer = self.alloc_dirty(bytes.len())?;
         buffer.copy_from_slice(bytes);
         Ok(buffer)
     }
 
-    /// A buffer of `len` bytes, once there is memory for it: waits while the pool is at its bound, first come, first
+    /// A buffer of `len` bytes, all zero, once there is memory for it: waits while the pool is at its bound, first come, first
     /// served. Dropping the future gives up the place.
     ///
     /// ```
@@ -191,7 +202,13 @@ impl Pool {
     /// The future's error is that of [`alloc`](Pool::alloc) if the length alone exceeds the bound, or if the system
     /// refuses to register more.
     pub fn alloc_wait(&self, len: usize) -> AllocWait {
-        AllocWait { pool: self.clone(), len, ticket: Ticket::default() }
+        AllocWait { pool: self.clone(), len, dirty: false, ticket: Ticket::default() }
+    }
+
+    /// As [`alloc_wait`](Pool::alloc_wait), without the zeroing.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn alloc_wait_dirty(&self, len: usize) -> AllocWait {
+        AllocWait { pool: self.clone(), len, dirty: true, ticket: Ticket::default() }
     }
 
     /// Deregisters everything that is not in use.
@@ -246,7 +263,14 @@ impl std::fmt::Debug for Pool {
 pub struct AllocWait {
     pool: Pool,
     len: usize,
+    dirty: bool,
     ticket: Ticket,
+}
+
+impl AllocWait {
+    fn alloc(&self) -> Result<Buffer> {
+        if self.dirty { self.pool.alloc_dirty(self.len) } else { self.pool.alloc(self.len) }
+    }
 }
 
 impl Future for AllocWait {
@@ -258,7 +282,7 @@ impl Future for AllocWait {
         let first = !this.ticket.waits();
         // Who comes later does not pass those who wait.
         if home.line.may_pass(&this.ticket) {
-            match this.pool.alloc(this.len) {
+            match this.alloc() {
                 Err(Error::PoolExhausted { needed, bound, .. }) if needed <= bound => {}
                 done => {
                     home.line.leave(&mut this.ticket);
@@ -272,7 +296,7 @@ impl Future for AllocWait {
         home.line.join(&mut this.ticket, cx.waker());
         // Between the refusal and the place in line something may have come back.
         if home.line.may_pass(&this.ticket)
-            && let Ok(buffer) = this.pool.alloc(this.len)
+            && let Ok(buffer) = this.alloc()
         {
             home.line.leave(&mut this.ticket);
             return Poll::Ready(Ok(buffer));

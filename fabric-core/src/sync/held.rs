@@ -122,7 +122,9 @@ mod checked {
     fn note_order(first: &'static Location<'static>, then: &'static Location<'static>) {
         let address = |place: &'static Location<'static>| std::ptr::from_ref(place).addr();
         let edge = address(first).rotate_left(21) ^ address(then);
-        let known = &KNOWN[edge.wrapping_mul(0x9e37_79b9) >> 7 & (KNOWN.len() - 1)];
+        // The upper bits of the product, on which both locks have a say.
+        let hash = (edge as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+        let known = &KNOWN[hash as usize % KNOWN.len()];
         if known.load(Ordering::Relaxed) == edge {
             return;
         }
@@ -143,6 +145,10 @@ mod checked {
     /// Adds an edge, or gives the way that leads back.
     fn add_edge(first: Place, then: Place) -> Result<(), Vec<Place>> {
         let mut graph = GRAPH.lock().unwrap_or_else(PoisonError::into_inner);
+        // An edge that others displaced from `KNOWN`: tests count allocations.
+        if graph.get(&first).is_some_and(|edges| edges.contains(&then)) {
+            return Ok(());
+        }
         let (mut ways, mut seen) = (vec![vec![then]], BTreeSet::new());
         while let Some(way) = ways.pop() {
             let Some(&end) = way.last() else { continue };

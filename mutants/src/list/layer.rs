@@ -7,6 +7,7 @@ const CONTROL: &str = "fabric-async/src/lease/control.rs";
 const DRIVER: &str = "fabric-async/src/driver.rs";
 const JOURNEY: &str = "fabric-async/src/journey.rs";
 const LANE: &str = "fabric-async/src/lane.rs";
+const LINE: &str = "fabric-async/src/line.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -51,8 +52,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             DRIVER,
-            "Phase::Abandoned => self.take_out(number, place).1.land(),",
-            "Phase::Abandoned => if MUTANT { std::mem::forget(self.take_out(number, place).1) } else { self.take_out(number, place).1.land() },",
+            "leftover.land(self.take_out(number, place).1);",
+            "if MUTANT { self.take_out(number, place).1.leak() } else { leftover.land(self.take_out(number, place).1) }",
         )],
         cases: &["async.dropped_futures"],
     },
@@ -71,8 +72,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "no_room_told",
         about: "who waits for room in the send queue is not told when there is some",
         runs: Runs::Tcp,
-        edits: &[edit(DRIVER, "wakers.extend(lane.and_then(|lane| lane.room.first()));", "")],
+        edits: &[edit(DRIVER, "lane.room.call(&mut leftover.wakers);", "")],
         cases: &["async.room_in_turn"],
+    },
+    Mutant {
+        name: "held_for_ever",
+        about: "a future that is held and not polled keeps its turn for ever",
+        runs: Runs::Tcp,
+        edits: &[edit(LINE, "if !self.overseen && self.places.len() > 1", "if false")],
+        cases: &["async.held_futures", "async.programs"],
     },
     Mutant {
         name: "receives_miscounted",

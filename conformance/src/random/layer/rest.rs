@@ -219,6 +219,7 @@ impl Layered<'_> {
         for end in 0..self.sides.len() {
             self.model.finished(end, &|run| self.memories.read(run))?;
         }
+        self.held.clear();
         self.sides.iter_mut().for_each(|side| side.conn = None);
         self.wait_until(|run| {
             let left = |node: &&Node| node.operations() > 0 || node.pool().metrics().in_use > 0;

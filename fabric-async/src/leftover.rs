@@ -1,0 +1,75 @@
+//! What a batch of completions leaves to do, once no lock is held.
+//!
+//! Buffers that go back to their pool may wake those that wait for memory, a lease whose last reference goes is given back
+//! over its connection, and the last reference to a connection's parts drops wakers. None of this is done under the poller's
+//! lock, or a place's: it is collected here, and done when this is dropped. So it is declared before the guards of locks.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::buffer::Buffer;
+use crate::cargo::Cargo;
+use crate::lane::Lane;
+use crate::lease::Held;
+use crate::wakers::Wakers;
+
+/// See the module.
+#[must_use = "it is done when this is dropped, which is to be where no lock is held"]
+pub(crate) struct Leftover {
+    rest: SmallVec<[Rest; 4]>,
+    // Declared last: who is woken finds the rest done.
+    pub(crate) wakers: Wakers,
+}
+
+pub(crate) enum Rest {
+    /// Of an operation that has ended.
+    Cargo(Cargo),
+    Buffer(#[allow(dead_code)] Buffer),
+    /// The last reference.
+    Lease(#[allow(dead_code)] Box<Held>),
+    Lane(#[allow(dead_code)] Box<Lane>),
+}
+
+impl Leftover {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Leftover { rest: SmallVec::new(), wakers: Wakers::new() }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty() && self.wakers.is_empty()
+    }
+
+    /// The operation has ended; its buffers go back to the pool.
+    pub(crate) fn land(&mut self, cargo: Cargo) {
+        self.rest.push(Rest::Cargo(cargo));
+    }
+
+    #[inline]
+    pub(crate) fn buffer(&mut self, buffer: Option<Buffer>) {
+        self.rest.extend(buffer.map(Rest::Buffer));
+    }
+
+    #[inline]
+    pub(crate) fn lease(&mut self, lease: Option<Arc<Held>>) {
+        self.rest.extend(lease.and_then(Arc::into_inner).map(Box::new).map(Rest::Lease));
+    }
+
+    #[inline]
+    pub(crate) fn lane(&mut self, lane: Option<Arc<Lane>>) {
+        self.rest.extend(lane.and_then(Arc::into_inner).map(Box::new).map(Rest::Lane));
+    }
+}
+
+impl Drop for Leftover {
+    #[inline]
+    fn drop(&mut self) {
+        for rest in self.rest.drain(..) {
+            if let Rest::Cargo(cargo) = rest {
+                cargo.land();
+            }
+        }
+    }
+}
