@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fabric_core::{EndpointAttr, Error};
 use socket2::SockRef;
@@ -13,6 +13,7 @@ use socket2::SockRef;
 use crate::adversary::{PutOff, Whims};
 use crate::engine::{Engine, Heat, Timer, lock};
 use crate::link::{End, Link, Phase, Surroundings};
+use crate::liveness::{Look, Watch};
 use crate::socket;
 use crate::socket::Run;
 use crate::sync::Mutex;
@@ -63,11 +64,9 @@ pub(crate) struct State {
     /// The last frames are on their way, with a deadline; and our half of the stream is closed behind them.
     lingers: bool,
     shut: bool,
-    /// A liveness deadline is set.
-    pub(crate) watched: bool,
-    /// Something was unanswered at the last liveness look, and how many looks in a row nothing was heard.
-    unanswered: bool,
-    silent: u32,
+    /// The looks at the peer's host, and whether something was written that none of them found answered.
+    pub(crate) watch: Watch,
+    wrote: bool,
     /// Tests only: the adversary's choices.
     whims: Option<Whims>,
 }
@@ -98,9 +97,8 @@ impl Conn {
             full: false,
             lingers: false,
             shut: false,
-            watched: false,
-            unanswered: false,
-            silent: 0,
+            watch: Watch::default(),
+            wrote: false,
             whims,
         };
         Conn {
@@ -237,12 +235,7 @@ impl Conn {
                     }
                 }
             }
-            Phase::Open if !state.watched && state.link.is_busy() => {
-                if let Some(interval) = self.attr.liveness {
-                    state.watched = true;
-                    engine.deadline(interval, self.name, Timer::Liveness);
-                }
-            }
+            Phase::Open if state.wrote && !state.watch.is_on() => self.watch(engine, state),
             _ => {}
         }
     }
@@ -274,30 +267,33 @@ impl Conn {
         }
     }
 
-    /// Looks whether the peer's host still answers. Three looks in a row that find something unanswered and
-    /// nothing heard in between are three intervals at most since the link was cut.
-    fn look(&self, engine: &Engine, state: &mut State) {
-        state.watched = false;
+    /// Something was written, so the peer's host owes an answer.
+    fn watch(&self, engine: &Engine, state: &mut State) {
         let (Some(interval), Some(socket)) = (self.attr.liveness, &state.socket) else { return };
-        match socket::silence(socket.as_fd()) {
-            Some(silent) => {
-                let nothing_heard = state.unanswered && silent >= interval * 9 / 10;
-                state.silent = if nothing_heard { state.silent + 1 } else { 0 };
-                state.unanswered = true;
-            }
-            None => (state.unanswered, state.silent) = (false, 0),
+        if let Some(silence) = socket::silence(socket.as_fd()) {
+            let after = state.watch.begin(Instant::now(), silence, interval);
+            engine.deadline(after, self.name, Timer::Liveness);
         }
-        if state.silent >= 2 {
-            if let Some(unsaid) = engine.stats().peer_lines.admit() {
-                let id = state.link.id();
-                log::warn!(
-                    "{id}: the peer's host has not answered for {interval:?} and more{unsaid}"
-                );
+    }
+
+    /// Looks whether the peer's host still answers.
+    fn look(&self, engine: &Engine, state: &mut State) {
+        let (Some(interval), Some(socket)) = (self.attr.liveness, &state.socket) else { return };
+        // A socket without a connection is one whose end the next read tells.
+        let Some(silence) = socket::silence(socket.as_fd()) else { return };
+        match state.watch.look(Instant::now(), silence, interval) {
+            Look::Rest => state.wrote = false,
+            Look::Again(after) => engine.deadline(after, self.name, Timer::Liveness),
+            Look::Lost => {
+                if let Some(unsaid) = engine.stats().peer_lines.admit() {
+                    let id = state.link.id();
+                    log::warn!(
+                        "{id}: the peer's host has not answered for {:?}{unsaid}",
+                        silence.lasts
+                    );
+                }
+                self.lost(engine, state);
             }
-            self.lost(engine, state);
-        } else if state.unanswered || state.link.is_busy() {
-            state.watched = true;
-            engine.deadline(interval, self.name, Timer::Liveness);
         }
     }
 
@@ -360,7 +356,7 @@ impl State {
             // call, and its own.
             let write = |runs: &[Run]| unsafe { socket::transmit(fd, &within(most, runs)) };
             match self.link.transmit(write) {
-                Ok(_) => wrote = true,
+                Ok(_) => (wrote, self.wrote) = (true, true),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.full = true;
                     return wrote;
