@@ -52,6 +52,15 @@ pub(crate) enum Stage {
     Over,
 }
 
+/// The time that the peer has for what is left for it when the connection ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Linger {
+    #[default]
+    NotYet,
+    Runs,
+    Over,
+}
+
 /// What the connection's lock guards.
 pub(crate) struct State {
     pub(crate) link: Link,
@@ -62,8 +71,10 @@ pub(crate) struct State {
     /// The socket takes nothing now; the selector tells when.
     pub(crate) full: bool,
     /// The last frames are on their way, with a deadline; and our half of the stream is closed behind them.
-    lingers: bool,
+    lingers: Linger,
     shut: bool,
+    /// The peer's half of the stream is read to its end.
+    read_all: bool,
     /// The looks at the peer's host, and whether something was written that none of them found answered.
     pub(crate) watch: Watch,
     wrote: bool,
@@ -95,8 +106,9 @@ impl Conn {
             local: None,
             peer: None,
             full: false,
-            lingers: false,
+            lingers: Linger::default(),
             shut: false,
+            read_all: false,
             watch: Watch::default(),
             wrote: false,
             whims,
@@ -127,7 +139,13 @@ impl Conn {
         }
         let step = match state.stage {
             Stage::New => Step::Quiet,
-            Stage::Over => Step::Over,
+            Stage::Over => {
+                // What was left may be taken by now.
+                if state.socket.is_some() {
+                    self.settle(engine, state);
+                }
+                Step::Over
+            }
             Stage::Connecting(_) => self.greet(engine, state),
             Stage::Greeted(_) => self.hear_answer(engine, state, scratch),
             Stage::Linked => self.exchange(engine, state, scratch, background),
@@ -163,6 +181,7 @@ impl Conn {
             let read = |runs: &[Run]| unsafe { socket::receive(fd, &within(most, runs)) };
             match state.link.receive(scratch, read) {
                 Ok((0, _)) => {
+                    state.read_all = true;
                     self.lost(engine, state);
                     return Step::Over;
                 }
@@ -219,14 +238,16 @@ impl Conn {
     pub(crate) fn settle(&self, engine: &Engine, state: &mut State) {
         match state.link.phase() {
             Phase::Closed => {
-                state.socket = None;
                 state.stage = Stage::Over;
-                engine.forget(self.name);
+                if !state.is_owed() {
+                    state.close_socket();
+                    engine.forget(self.name);
+                } else {
+                    self.linger(engine, state);
+                }
             }
             Phase::Ending => {
-                if !std::mem::replace(&mut state.lingers, true) {
-                    engine.deadline(LINGER, self.name, Timer::Linger);
-                }
+                self.linger(engine, state);
                 if !state.shut && state.link.said_all() {
                     state.shut = true;
                     if let Some(socket) = &state.socket {
@@ -237,6 +258,13 @@ impl Conn {
             }
             Phase::Open if state.wrote && !state.watch.is_on() => self.watch(engine, state),
             _ => {}
+        }
+    }
+
+    fn linger(&self, engine: &Engine, state: &mut State) {
+        if state.lingers == Linger::NotYet {
+            state.lingers = Linger::Runs;
+            engine.deadline(LINGER, self.name, Timer::Linger);
         }
     }
 
@@ -259,6 +287,7 @@ impl Conn {
                 _ => {}
             },
             Timer::Linger => {
+                state.lingers = Linger::Over;
                 state.link.close();
                 self.settle(engine, state);
             }
@@ -279,6 +308,10 @@ impl Conn {
     /// Looks whether the peer's host still answers.
     fn look(&self, engine: &Engine, state: &mut State) {
         let (Some(interval), Some(socket)) = (self.attr.liveness, &state.socket) else { return };
+        if state.link.phase() != Phase::Open {
+            // What is left for the peer has its own deadline.
+            return;
+        }
         // A socket without a connection is one whose end the next read tells.
         let Some(silence) = socket::silence(socket.as_fd()) else { return };
         match state.watch.look(Instant::now(), silence, interval) {
@@ -301,7 +334,7 @@ impl Conn {
     pub(crate) fn fail(&self) {
         let mut state = lock(&self.state);
         state.link.end(End::Internal);
-        state.socket = None;
+        state.close_socket();
         state.stage = Stage::Over;
     }
 
@@ -309,7 +342,7 @@ impl Conn {
     pub(crate) fn abandon(&self) {
         let mut state = lock(&self.state);
         state.link.close();
-        state.socket = None;
+        state.close_socket();
         state.stage = Stage::Over;
     }
 
@@ -336,6 +369,21 @@ fn within(most: usize, runs: &[Run]) -> Cow<'_, [Run]> {
 }
 
 impl State {
+    /// Whether a peer that said all that it had to say has not taken yet what was said to it, and has time left.
+    fn is_owed(&self) -> bool {
+        let Some(socket) = &self.socket else { return false };
+        self.read_all
+            && self.lingers != Linger::Over
+            && socket::unsent(socket.as_fd()) > 0
+            && socket::take_error(socket.as_fd()).is_ok()
+    }
+
+    fn close_socket(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            socket::close(socket);
+        }
+    }
+
     /// Whether it could write more, if it had its turn.
     pub(crate) fn wants_turn(&self) -> bool {
         !self.full && self.socket.is_some() && self.link.has_output()

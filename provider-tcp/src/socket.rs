@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use fabric_core::EndpointAttr;
@@ -13,6 +13,10 @@ pub(crate) type Run = (*mut u8, usize);
 
 /// The most runs of one call.
 pub(crate) const MAX_RUNS: usize = 64;
+
+/// The kernel takes no more while so many bytes are unsent: a peer that does not read costs so much, and not all that the
+/// send buffer grows to (4 MiB usually). What is on its way does not count, so a long way is filled all the same.
+const MOST_UNSENT: u32 = 256 << 10;
 
 fn iovec(runs: &[Run]) -> smallvec::SmallVec<[libc::iovec; 8]> {
     runs.iter().map(|&(base, len)| libc::iovec { iov_base: base.cast(), iov_len: len }).collect()
@@ -131,6 +135,8 @@ pub(crate) fn connect(
 /// Sets the options of a connection's socket.
 pub(crate) fn tune(socket: &SockRef<'_>, v6: bool, attr: &EndpointAttr) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
+    // On kernels that do not know it a peer that does not read costs more.
+    let _ = socket.set_tcp_notsent_lowat(MOST_UNSENT);
     if let Some(class) = attr.traffic_class {
         if v6 {
             socket.set_tclass_v6(class.into())?;
@@ -191,16 +197,28 @@ pub(crate) fn silence(fd: BorrowedFd<'_>) -> Option<Silence> {
     }
     let heard = info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv);
     let unanswered = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
-    let held_back = !unanswered && untaken(fd) > 0;
+    let held_back = !unanswered && unsent(fd) > 0;
     Some(Silence { lasts: Duration::from_millis(heard.into()), unanswered, held_back })
 }
 
-/// How many bytes the kernel still has to send, or to hear the receipt of.
-pub(crate) fn untaken(fd: BorrowedFd<'_>) -> usize {
+/// How many bytes the kernel has not sent yet, since the peer does not take them.
+pub(crate) fn unsent(fd: BorrowedFd<'_>) -> usize {
+    // Of linux/sockios.h, which libc does not have.
+    const SIOCOUTQNSD: libc::Ioctl = 0x894b;
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the kernel writes one int (tcp(7), SIOCOUTQ, which is TIOCOUTQ).
-    let failed = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) } != 0;
+    // SAFETY: the kernel writes one int (net/ipv4/tcp.c, tcp_ioctl).
+    let failed = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCOUTQNSD, &raw mut bytes) } != 0;
     if failed { 0 } else { usize::try_from(bytes).unwrap_or_default() }
+}
+
+/// Closes a socket. What the peer has not taken by now goes with it: otherwise the kernel would keep that for as long as
+/// the peer likes, after this process too. What is on its way arrives.
+pub(crate) fn close(socket: OwnedFd) {
+    if unsent(socket.as_fd()) > 0 {
+        // It fails only for what is no socket.
+        let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+    }
+    drop(socket);
 }
 
 /// The kernel sends again what is unanswered, and asks a peer that takes no more, at least once in an interval; by itself
