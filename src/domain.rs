@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::ops::RangeBounds;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fabric_core::access::check_registration;
@@ -32,6 +32,7 @@ pub(crate) struct DomainInner {
     pub(crate) defaults: EndpointAttr,
     next_id: AtomicU64,
     roll: Mutex<Roll>,
+    queues: AtomicUsize,
 }
 
 /// Who is there, and what those who are gone had counted.
@@ -66,6 +67,19 @@ impl DomainInner {
         Ok(())
     }
 
+    /// Counts one more completion queue, until its place is dropped.
+    pub(crate) fn place_queue(self: &Arc<Self>) -> Result<QueuePlace> {
+        let (most, provider) = (self.info.limits.completion_queues, self.info.provider);
+        let more = |count| (count < most).then_some(count + 1);
+        match self.queues.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Ok(QueuePlace(self.clone())),
+            Err(_) => Err(Error::NoMemory(fabric_core::Failure::new(
+                "make completion queue",
+                format!("the domain has {most} completion_queues, the most that {provider} takes"),
+            ))),
+        }
+    }
+
     pub(crate) fn strike(&self, shared: &Shared) {
         let mut roll = self.roll();
         if roll.endpoints.remove(&shared.id).is_some() {
@@ -81,6 +95,15 @@ impl DomainInner {
         }
         sum.provider = self.ops.counters();
         sum
+    }
+}
+
+/// A completion queue's place among those of its domain.
+pub(crate) struct QueuePlace(Arc<DomainInner>);
+
+impl Drop for QueuePlace {
+    fn drop(&mut self) {
+        self.0.queues.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -117,8 +140,8 @@ impl Domain {
         defaults: EndpointAttr,
     ) -> Self {
         let (ops, next_id) = (ParentOnly::new(ops), AtomicU64::new(1));
-        let roll = Mutex::default();
-        let inner = DomainInner { ops, hub, info, selection, defaults, next_id, roll };
+        let (roll, queues) = (Mutex::default(), AtomicUsize::new(0));
+        let inner = DomainInner { ops, hub, info, selection, defaults, next_id, roll, queues };
         Domain { inner: Arc::new(inner) }
     }
 

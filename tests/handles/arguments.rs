@@ -325,6 +325,19 @@ fn an_endpoint_beyond_the_limit() {
 }
 
 #[test]
+fn a_completion_queue_beyond_the_limit() {
+    let domain = domain_of(NullProvider::new().edit(|info| info.limits.completion_queues = 2));
+    let (first, _second) =
+        (domain.completion_queue(1).unwrap(), domain.completion_queue(1).unwrap());
+    let Err(Error::NoMemory(failure)) = domain.completion_queue(1) else {
+        panic!("expected NoMemory")
+    };
+    assert!(failure.to_string().contains("2 completion_queues"), "{failure}");
+    drop(first);
+    domain.completion_queue(1).unwrap();
+}
+
+#[test]
 fn registrations_that_can_never_work() {
     let (domain, control) = domain();
     let text = invalid(domain.alloc(64, Access::REMOTE_WRITE));
