@@ -271,8 +271,12 @@ impl Domain {
 
     /// Listens for connections on `addr`, with the default backlog of 128. Port 0 chooses a free port.
     ///
+    /// The unspecified address means the device's first address of the family, which
+    /// [`local_addr`](Listener::local_addr) then tells; on a device that stands for all interfaces it means all their
+    /// addresses, and `local_addr` tells the unspecified one with the real port.
+    ///
     /// # Errors
-    /// `AddrInUse`, `Unreachable` if the address is not this device's, `NoMemory`.
+    /// `AddrInUse`, `InvalidArgument` if the address is not this device's, `NoMemory`.
     pub fn listen(&self, addr: SocketAddr) -> Result<Listener> {
         self.listen_with(addr, &ListenerAttr::default())
     }
