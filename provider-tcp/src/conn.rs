@@ -239,11 +239,11 @@ impl Conn {
         match state.link.phase() {
             Phase::Closed => {
                 state.stage = Stage::Over;
-                if !state.is_owed() {
+                if state.is_owed() {
+                    self.linger(engine, state);
+                } else {
                     state.close_socket();
                     engine.forget(self.name);
-                } else {
-                    self.linger(engine, state);
                 }
             }
             Phase::Ending => {
