@@ -7,11 +7,14 @@
 //! - the plain types they speak: [`work`], [`completion`], [`event`], [`attr`], [`info`], [`remote`];
 //! - the shared rules: [`hints`] (capability match), [`access`], [`inflight`] (depth accounting),
 //!   [`state`], [`route`], [`atomic`] (the matrix and its arithmetic), [`emulate`] (atomics that a device lacks), [`memory`] (the one way to touch region bytes),
-//!   [`wakeup`], [`fork`], [`stats`].
+//!   [`wakeup`], [`fork`], [`stats`];
+//! - threads and foreign code: [`sync`] (locks that are checked), [`callback`] (the one way to call user code),
+//!   [`reports`] (events on their way to the sink), [`logging`].
 
 pub mod access;
 pub mod atomic;
 pub mod attr;
+pub mod callback;
 pub mod completion;
 pub mod emulate;
 pub mod error;
@@ -21,15 +24,17 @@ pub mod hints;
 pub mod inflight;
 pub mod info;
 pub mod log_rate;
+pub mod logging;
 pub mod memory;
 pub mod ops;
 pub mod provider;
 pub mod range;
 pub mod remote;
+pub mod reports;
 pub mod route;
 pub mod state;
 pub mod stats;
-mod sync;
+pub mod sync;
 pub mod token;
 pub mod wakeup;
 pub mod work;

@@ -1,8 +1,9 @@
 //! Log lines that peers can cause, at a bounded rate: an attack is told of, and does not fill a disk.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::sync::Mutex;
 
 /// Lines of one period, and how long that is.
 const LINES: u32 = 10;
@@ -37,8 +38,7 @@ impl LogRate {
     }
 
     fn admit_at(&self, now: Instant) -> Option<Unsaid> {
-        // Three numbers, whole whatever a panic left.
-        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.0.lock();
         if window.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= PERIOD) {
             (window.begun, window.lines) = (Some(now), 0);
         }

@@ -40,8 +40,12 @@ macro_rules! endpoint_ops_tokens {
             /// An implementation must, for each operation it accepted, deliver exactly one completion if the
             /// operation is signaled or failed, and none otherwise; deliver none for what it refused; touch an
             /// operation's segments only until that completion (for an unsignaled one: until a later one of
-            /// the same queue) is polled or [`quiesce`](EndpointOps::quiesce) returns; and write only to the
-            /// segments of receives, reads and fetching atomics.
+            /// the same queue) is polled or [`quiesce`](EndpointOps::quiesce) returns `Ok`; and write only to
+            /// the segments of receives, reads and fetching atomics. Dropping it without a `quiesce` that
+            /// returned `Ok` is no such end.
+            ///
+            /// Posts and `quiesce` are called under locks of the caller, so they call no user code: events go
+            /// through [`Reports`](crate::reports::Reports), log lines through [`log_line!`](crate::log_line).
             pub unsafe trait EndpointOps: Send + Sync + 'static {
                 /// Posts operations to the send queue.
                 ///
@@ -84,6 +88,8 @@ macro_rules! endpoint_ops_tokens {
                 /// Ends the connection without waiting for anything.
                 ///
                 /// - What has not completed is canceled, in order; one `Disconnected(Local)` comes.
+                /// - However a connection ends, the last operation of each queue has a completion, also an
+                ///   unsignaled one that succeeded: so the end of every operation is known.
                 /// - What had completed `Ok` at this side, the peer has.
                 /// - Harmless when repeated, or before a connection stands.
                 fn disconnect(&self);
@@ -93,8 +99,11 @@ macro_rules! endpoint_ops_tokens {
                 ///
                 /// - No event comes: nobody is left to hear it.
                 /// - Bounded in time; it does not wait for the peer.
-                /// - What was in flight and has no completion yet gets none: the caller cancels it.
-                fn quiesce(&self);
+                /// - What was in flight and has no completion yet gets none: the caller cancels it. What has
+                ///   one is found by a later poll.
+                /// - An error: a device may still touch segments. The caller then leaks their memory.
+                /// - Repeating it is harmless.
+                fn quiesce(&self) -> Result<()>;
 
                 /// The address of this end.
                 ///
@@ -125,7 +134,8 @@ macro_rules! cq_ops_tokens {
             ///
             /// # Safety
             /// An implementation must deliver completions as [`EndpointOps`] promises, and its descriptor must
-            /// stay the same and open as long as the queue lives.
+            /// stay the same and open as long as the queue lives. Its methods are called under locks of the
+            /// caller, so they call no user code.
             pub unsafe trait CqOps: Send + Sync + 'static {
                 /// Takes completions, at most as many as `out` holds, and drives progress.
                 ///
@@ -192,8 +202,8 @@ unsafe impl EndpointOps for Box<dyn EndpointOps> {
     fn disconnect(&self) {
         (**self).disconnect();
     }
-    fn quiesce(&self) {
-        (**self).quiesce();
+    fn quiesce(&self) -> Result<()> {
+        (**self).quiesce()
     }
     fn local_addr(&self) -> Option<SocketAddr> {
         (**self).local_addr()

@@ -60,8 +60,9 @@ unsafe impl EndpointOps for VerbsEndpoint {
         self.conn.end(&mut state, End::Gone(DisconnectReason::Local));
     }
 
-    fn quiesce(&self) {
+    fn quiesce(&self) -> Result<()> {
         self.conn.quiesce();
+        Ok(())
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

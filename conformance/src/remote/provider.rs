@@ -165,7 +165,8 @@ pub(super) struct RemoteRegistration {
     _tenancy: Tenancy,
 }
 
-impl RegistrationOps for RemoteRegistration {
+// SAFETY: it touches no memory of this process; the other host's library keeps the contract there.
+unsafe impl RegistrationOps for RemoteRegistration {
     fn local_key(&self) -> u64 {
         self.region
     }
@@ -341,8 +342,10 @@ unsafe impl EndpointOps for RemoteEndpoint {
         let _ = self.link.call::<()>(Call::Disconnect { endpoint: self.endpoint });
     }
 
-    fn quiesce(&self) {
+    fn quiesce(&self) -> Result<()> {
+        // The memory is at the other host, and nothing here is touched.
         let _ = self.link.call::<()>(Call::DropEndpoint { endpoint: self.endpoint });
+        Ok(())
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

@@ -323,7 +323,8 @@ pub(crate) struct LocalRegistration {
     world: Arc<Mutex<World>>,
 }
 
-impl RegistrationOps for LocalRegistration {
+// SAFETY: what reaches the range looks the registration up first, and `deregister` takes it out.
+unsafe impl RegistrationOps for LocalRegistration {
     fn local_key(&self) -> u64 {
         self.key
     }
@@ -460,9 +461,10 @@ unsafe impl EndpointOps for LocalEndpoint {
         world.kill(peer, DisconnectReason::Remote, self.local.flaw);
     }
 
-    fn quiesce(&self) {
+    fn quiesce(&self) -> Result<()> {
         self.disconnect();
         self.world().ends.remove(&self.uid);
+        Ok(())
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

@@ -1,12 +1,5 @@
-//! What the lock-free parts are made of: the standard library's pieces, or loom's, which then tries every interleaving
-//! that the memory model allows (`scripts/loom`).
+//! A place that is written by one thread and then read by another, checked for that under loom.
 
-#[cfg(loom)]
-pub(crate) use loom::sync::{Arc, atomic::AtomicU32};
-#[cfg(not(loom))]
-pub(crate) use std::sync::{Arc, atomic::AtomicU32};
-
-/// A place that is written by one thread, then read by another, and checked for that under loom.
 #[cfg(not(loom))]
 pub(crate) struct Cell<T>(std::cell::UnsafeCell<std::mem::MaybeUninit<T>>);
 #[cfg(loom)]
