@@ -76,13 +76,16 @@ fn serve(at: Place, sleep: bool) -> Outcome {
     let queue = domain.completion_queue(256)?;
     let listener = domain.listen(at.on(&domain)?)?;
     println!("{} listens on {}", domain.provider(), listener.local_addr());
-    let mut request = listener.accept(None)?;
     // The private data of `connect` is whatever two programs agree on: here the size of the message.
-    let size = match <[u8; 4]>::try_from(request.private_data()).map(u32::from_le_bytes) {
-        Ok(size) if (1..=MAX_SIZE).contains(&size) => size as usize,
-        _ => {
-            request.reject(b"no size that this server plays with")?;
-            return Err(format!("{} asked for something else", request.peer_addr()).into());
+    let (mut request, size) = loop {
+        let mut request = listener.accept(None)?;
+        match <[u8; 4]>::try_from(request.private_data()).map(u32::from_le_bytes) {
+            Ok(size) if (1..=MAX_SIZE).contains(&size) => break (request, size as usize),
+            _ => {
+                eprintln!("{} asks for something else and is sent away", request.peer_addr());
+                // It fails only if the client is gone, and others may come.
+                let _ = request.reject(b"no size that this server plays with");
+            }
         }
     };
     let endpoint = domain.endpoint().build(&queue)?;

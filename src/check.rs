@@ -170,7 +170,7 @@ impl Endpoint {
         let (offset, len, size) = (slice.offset, slice.len, slice.region.len());
         Error::invalid(
             name,
-            if !fits && len == usize::MAX {
+            if !fits && offset == usize::MAX && len == usize::MAX {
                 "the slice's range ends before it starts".to_owned()
             } else if !fits {
                 format!("{len} bytes at offset {offset} do not fit a region of {size}")

@@ -21,7 +21,7 @@ use fabric_core::{
 };
 
 use crate::any::AnyCq;
-use crate::domain::DomainInner;
+use crate::domain::{DomainInner, QueuePlace};
 use crate::endpoint::Shared;
 use crate::process::ParentOnly;
 use crate::slot::{Fate, Keep, Released, Report, Slot};
@@ -47,6 +47,8 @@ pub(crate) struct CqInner {
     ops: ParentOnly<AnyCq>,
     capacity: usize,
     pub(crate) domain: Arc<DomainInner>,
+    /// Free when the provider's queue is gone.
+    _place: QueuePlace,
 }
 
 const BATCH: usize = 64;
@@ -287,6 +289,7 @@ impl CompletionQueue {
         domain.ops.check(OP)?;
         attr.check(&domain.info)?;
         let capacity = attr.capacity;
+        let place = domain.place_queue()?;
         let ops = ParentOnly::new(domain.ops.completion_queue(attr)?);
         let state = CqState {
             members: Members::new(domain.hub.clone()),
@@ -294,7 +297,8 @@ impl CompletionQueue {
             stash: VecDeque::new(),
             raw: vec![RawCompletion::default(); BATCH.min(capacity)].into(),
         };
-        let inner = CqInner { state: Mutex::new(state), ops, capacity, domain: domain.clone() };
+        let (state, domain) = (Mutex::new(state), domain.clone());
+        let inner = CqInner { state, ops, capacity, domain, _place: place };
         Ok(CompletionQueue { inner: Arc::new(inner) })
     }
 

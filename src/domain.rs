@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::ops::RangeBounds;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use fabric_core::access::check_registration;
@@ -34,6 +34,7 @@ pub(crate) struct DomainInner {
     pub(crate) defaults: EndpointAttr,
     next_id: AtomicU64,
     roll: Mutex<Roll>,
+    queues: AtomicUsize,
     /// Regions that stay registered since nothing proved that no device touches them.
     leaked: AtomicU64,
     pub(crate) reclaim: Reclaim,
@@ -78,6 +79,19 @@ impl DomainInner {
         Ok(())
     }
 
+    /// Counts one more completion queue, until its place is dropped.
+    pub(crate) fn place_queue(self: &Arc<Self>) -> Result<QueuePlace> {
+        let (most, provider) = (self.info.limits.completion_queues, self.info.provider);
+        let more = |count| (count < most).then_some(count + 1);
+        match self.queues.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Ok(QueuePlace(self.clone())),
+            Err(_) => Err(Error::NoMemory(fabric_core::Failure::new(
+                "make completion queue",
+                format!("the domain has {most} completion_queues, the most that {provider} takes"),
+            ))),
+        }
+    }
+
     /// An endpoint that was enrolled is made.
     pub(crate) fn introduce(&self, inner: &Arc<EndpointInner>) {
         if let Some(entry) = self.roll().endpoints.get_mut(&inner.shared.id) {
@@ -113,6 +127,15 @@ impl DomainInner {
         sum.leaked_regions = self.leaked.load(Ordering::Relaxed);
         sum.provider = self.ops.counters();
         sum
+    }
+}
+
+/// A completion queue's place among those of its domain.
+pub(crate) struct QueuePlace(Arc<DomainInner>);
+
+impl Drop for QueuePlace {
+    fn drop(&mut self) {
+        self.0.queues.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -156,6 +179,7 @@ impl Domain {
             defaults,
             next_id: AtomicU64::new(1),
             roll: Mutex::default(),
+            queues: AtomicUsize::new(0),
             leaked: AtomicU64::new(0),
             reclaim: Reclaim::default(),
         };
@@ -288,8 +312,12 @@ impl Domain {
 
     /// Listens for connections on `addr`, with the default backlog of 128. Port 0 chooses a free port.
     ///
+    /// The unspecified address means the device's first address of the family, which
+    /// [`local_addr`](Listener::local_addr) then tells; on a device that stands for all interfaces it means all their
+    /// addresses, and `local_addr` tells the unspecified one with the real port.
+    ///
     /// # Errors
-    /// `AddrInUse`, `Unreachable` if the address is not this device's, `NoMemory`.
+    /// `AddrInUse`, `InvalidArgument` if the address is not this device's, `NoMemory`.
     pub fn listen(&self, addr: SocketAddr) -> Result<Listener> {
         self.listen_with(addr, &ListenerAttr::default())
     }

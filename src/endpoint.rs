@@ -196,9 +196,11 @@ impl Endpoint {
     /// connect time-out.
     ///
     /// # Errors
-    /// `InvalidArgument` for too much data, `InvalidState` if it was connected before, `Unreachable` if
-    /// that is known at once.
+    /// `InvalidArgument` for too much data, and for an address that is no peer's (unspecified, broadcast, multicast);
+    /// `InvalidState` if it was connected before, `Unreachable` if that is known at once.
     pub fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
+        self.inner.ops.check("connect")?;
+        fabric_core::route::check_peer(to)?;
         self.begin("connect", data)?;
         self.inner.ops.connect(to, data).inspect_err(|_| {
             self.inner.shared.state.replace(EndpointState::Connecting, EndpointState::Idle);

@@ -205,8 +205,10 @@ impl Region {
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Slice<'_> {
         let (start, end) = bounds(range, self.core.len);
         // A range that ends before it starts must not become a valid empty one.
-        let len = end.checked_sub(start).unwrap_or(usize::MAX);
-        Slice { region: self, offset: start, len }
+        match end.checked_sub(start) {
+            Some(len) => Slice { region: self, offset: start, len },
+            None => Slice { region: self, offset: usize::MAX, len: usize::MAX },
+        }
     }
 
     /// Ends the registration now.

@@ -10,6 +10,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use fabric::{Domain, EndpointState, Hints};
+
 /// No example runs longer here; a machine under load included.
 const DEADLINE: Duration = Duration::from_secs(120);
 
@@ -32,10 +34,18 @@ struct Ended {
 /// Starts an example of this package. `cargo test` builds them, beside the directory of this test; with
 /// `--test examples` it does not: run `cargo build --examples` before.
 fn start(name: &str, args: &[&str]) -> Running {
+    run(&mut Command::new(example(name)), name, args)
+}
+
+fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let program = test.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(name);
     assert!(program.exists(), "{} is missing: run `cargo build --examples`", program.display());
-    let mut child = Command::new(program)
+    program
+}
+
+fn run(program: &mut Command, name: &str, args: &[&str]) -> Running {
+    let mut child = program
         .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -241,9 +251,66 @@ fn death_of_the_peer_is_an_error_soon() {
 #[test]
 fn a_rejected_client_is_told_why() {
     let server = start("pingpong", &["serve", "--at", ANY_PORT]);
-    let err = start("kv", &["get", "colour", "--at", &server.address()]).fail(1);
+    let at = server.address();
+    let err = start("kv", &["get", "colour", "--at", &at]).fail(1);
     assert!(err.contains("no size that this server plays with"), "{err}");
-    server.fail(1);
+    // And the next one finds the server there.
+    start("pingpong", &["connect", "--count", "1", "--at", &at]).succeed();
+    server.succeed();
+}
+
+/// As [`start`], for a process that may open so many descriptors.
+fn start_with_descriptors(most: usize, name: &str, args: &[&str]) -> Running {
+    let limited = format!("ulimit -n {most} && exec \"$0\" \"$@\"");
+    run(Command::new("sh").args(["-c", &limited]).arg(example(name)), name, args)
+}
+
+#[test]
+fn more_strangers_than_a_server_has_descriptors_for_do_not_end_it() {
+    const STRANGERS: usize = 300;
+    for (name, args) in [("kv", &["serve"][..]), ("event_loop", &["serve"])] {
+        let at = ["--at", ANY_PORT];
+        let mut server = start_with_descriptors(128, name, &[args, &at].concat());
+        let address = server.address();
+        let domain = Domain::open(&Hints::default()).unwrap();
+        let queue = domain.completion_queue(2 * STRANGERS).unwrap();
+        let stranger = || {
+            let builder = domain.endpoint().send_depth(1).recv_depth(1);
+            let endpoint = builder.build(&queue).unwrap();
+            endpoint.connect(address.parse().unwrap(), &[]).unwrap();
+            endpoint
+        };
+        let strangers: Vec<_> = (0..STRANGERS).map(|_| stranger()).collect();
+        // Those that get in have all that there is.
+        let connected =
+            || strangers.iter().filter(|s| s.state() == EndpointState::Connected).count();
+        let deadline = Instant::now() + DEADLINE;
+        while connected() < 60 {
+            assert!(server.child.try_wait().unwrap().is_none(), "{name} ended");
+            assert!(Instant::now() < deadline, "only {} got in", connected());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        drop(strangers);
+        if name == "kv" {
+            start(name, &["set", "colour", "green", "--at", &address]).succeed();
+            let green = start(name, &["get", "colour", "--at", &address]).succeed();
+            assert_eq!(green, "green");
+        } else {
+            start(name, &["talk", "--at", &address]).succeed();
+        }
+        assert!(server.child.try_wait().unwrap().is_none(), "{name} ended");
+    }
+}
+
+#[test]
+fn what_would_steer_a_terminal_is_escaped() {
+    let server = start("kv", &["serve", "--clients", "2", "--at", ANY_PORT]);
+    let at = server.address();
+    start("kv", &["set", "colour", "it's \u{1b}[31mred\u{7}", "--at", &at]).succeed();
+    let red = start("kv", &["get", "colour", "--at", &at]).succeed();
+    assert_eq!(red, "it's \\u{1b}[31mred\\u{7}");
+    server.succeed();
 }
 
 #[test]

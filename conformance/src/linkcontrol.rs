@@ -5,7 +5,8 @@ use std::process::Command;
 use crate::check::{Failed, Outcome};
 
 /// Commands, for `sh`, that break and mend the link between the two hosts of a run. What they do is the user's matter:
-/// `tc`, `ip link`, or a word to a switch.
+/// `tc`, `ip link`, or a word to a switch. The way to the server of the other host ([`Peer`](crate::Peer)) must not be cut
+/// with it: by that its end is asked what it knows while the link is silent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkControl {
     /// Cuts it: nothing comes through.

@@ -91,8 +91,8 @@ impl Rig {
         Process::start(program, self.target().info(), *factor)
     }
 
-    /// Cuts the link between the two hosts, until it is mended or dropped. Meanwhile nothing may be asked of the peer's
-    /// end. For cases that say so ([`Needs::cut_link`](crate::Needs::cut_link)).
+    /// Cuts the link between the two hosts, until it is mended or dropped. What is asked of the peer's host goes by
+    /// another way. For cases that say so ([`Needs::cut_link`](crate::Needs::cut_link)).
     ///
     /// # Errors
     /// If it cannot be cut.

@@ -10,8 +10,8 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use fabric::{
-    Completion, CompletionQueue, Domain, Endpoint, EndpointBuilder, Error, ErrorClass, Event,
-    Region, Status,
+    Completion, CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointBuilder, Error,
+    ErrorClass, Event, Region, Status,
 };
 
 /// What can go wrong in an example is told to a person, so one type for all of it will do.
@@ -85,9 +85,7 @@ pub fn connect(
         match outcome {
             Ok(reply) => return Ok((endpoint, reply)),
             Err(Error::Rejected(why)) => {
-                return Err(
-                    format!("{to} does not want us: {}", String::from_utf8_lossy(&why)).into()
-                );
+                return Err(format!("{to} does not want us: {}", printable(&why)).into());
             }
             Err(error) if error.class() == ErrorClass::Transient && Instant::now() < deadline => {
                 attempts += 1;
@@ -124,7 +122,23 @@ pub fn expect_ok(completion: Completion) -> Outcome<Completion> {
     Err(format!("{kind:?} on {endpoint} failed: {status}").into())
 }
 
-/// Lends `region` to whoever connects, until `clients` have come and gone (`None`: for ever).
+/// Bytes of a peer, for a terminal: what would steer it is escaped.
+pub fn printable(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for char in String::from_utf8_lossy(bytes).chars() {
+        match char {
+            '"' | '\'' => text.push(char),
+            _ => text.extend(char.escape_debug()),
+        }
+    }
+    text
+}
+
+/// Clients at a time; each takes two places of the completion queue.
+const MOST_CLIENTS: usize = 4096;
+
+/// Lends `region` to whoever connects, until `clients` have come and gone (`None`: for ever). One that cannot be served
+/// is sent away; that is no reason to leave the others alone.
 ///
 /// The peers read, write and update the memory by one-sided operations; this thread sleeps until somebody
 /// comes or goes. The way to the memory, 40 bytes, travels in the private data of `accept`.
@@ -132,16 +146,22 @@ pub fn lend(domain: &Domain, region: &Region, on: SocketAddr, clients: Option<us
     let listener = domain.listen(on)?;
     println!("{} listens on {}", domain.provider(), listener.local_addr());
     let events = domain.events();
+    // Nothing is posted here, so the smallest depths will do, and one queue for all.
+    let queue = domain.completion_queue(domain.info().limits.cq_capacity.min(2 * MOST_CLIENTS))?;
+    let welcome = |request: &mut ConnectRequest| -> fabric::Result<Endpoint> {
+        let endpoint = domain.endpoint().send_depth(1).recv_depth(1).build(&queue)?;
+        request.accept(&endpoint, &region.remote().to_bytes())?;
+        Ok(endpoint)
+    };
     let (mut present, mut gone) = (HashMap::new(), 0);
     while clients.is_none_or(|clients| gone < clients) {
         match events.wait(None)? {
             Event::ConnectRequest { .. } => {
                 while let Some(mut request) = listener.poll() {
-                    // Nothing is posted here, so the smallest queues will do.
-                    let queue = domain.completion_queue(2)?;
-                    let endpoint = domain.endpoint().send_depth(1).recv_depth(1).build(&queue)?;
-                    request.accept(&endpoint, &region.remote().to_bytes())?;
-                    present.insert(endpoint.id(), endpoint);
+                    match welcome(&mut request) {
+                        Ok(endpoint) => _ = present.insert(endpoint.id(), endpoint),
+                        Err(error) => send_away(request, &error),
+                    }
                 }
             }
             Event::Disconnected { endpoint, .. } => {
@@ -152,4 +172,11 @@ pub fn lend(domain: &Domain, region: &Region, on: SocketAddr, clients: Option<us
         }
     }
     Ok(())
+}
+
+/// Rejects a client, and says why on this side only.
+pub fn send_away(mut request: ConnectRequest, why: &dyn std::fmt::Display) {
+    eprintln!("{} is sent away: {why}", request.peer_addr());
+    // It fails only if the request is answered or its client gone.
+    let _ = request.reject(b"the server cannot take you");
 }

@@ -7,13 +7,13 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 use fabric::{
-    Armed, Capabilities, Completion, CompletionQueue, Domain, EndpointId, Error, ErrorClass, Event,
-    Hints, Listener,
+    Armed, Capabilities, Completion, CompletionQueue, ConnectRequest, Domain, EndpointId, Error,
+    ErrorClass, Event, Hints, Listener,
 };
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 
-use crate::common::{Outcome, PATIENCE, Place};
+use crate::common::{Outcome, PATIENCE, Place, send_away};
 use crate::peer::Peer;
 
 /// Connections at a time; each reserves room for a send and a receive in the completion queue.
@@ -120,18 +120,22 @@ impl Node {
         Ok(None)
     }
 
+    fn welcome(&self, request: &mut ConnectRequest) -> fabric::Result<Peer> {
+        let mut peer = Peer::new(&self.domain, &self.queue, self.messages)?;
+        peer.listen()?;
+        request.accept(&peer.endpoint, &[])?;
+        Ok(peer)
+    }
+
     fn event(&mut self, event: Event) -> Outcome {
         match event {
             Event::ConnectRequest { .. } => {
                 while let Some(mut request) = self.listener.as_ref().and_then(Listener::poll) {
-                    if self.queue.room() < 2 {
-                        request.reject(b"too many connections")?;
-                        continue;
+                    match self.welcome(&mut request) {
+                        Ok(peer) => _ = self.peers.insert(peer.endpoint.id(), peer),
+                        // One client, or one too many: the others are served on.
+                        Err(error) => send_away(request, &error),
                     }
-                    let mut peer = Peer::new(&self.domain, &self.queue, self.messages)?;
-                    peer.listen()?;
-                    request.accept(&peer.endpoint, &[])?;
-                    self.peers.insert(peer.endpoint.id(), peer);
                 }
             }
             Event::Connected { endpoint, .. } => {
@@ -173,6 +177,10 @@ impl Node {
             Ok(true) if Some(peer.number()? / 2) == self.messages => peer.endpoint.disconnect(),
             Ok(true) => return Err(format!("the number came to {}", peer.number()?).into()),
             Err(Error::NotConnected) => {} // the other end has just left; the event follows
+            Err(error) if self.listener.is_some() => {
+                eprintln!("{}: {error}", completion.endpoint);
+                peer.endpoint.disconnect();
+            }
             Err(error) => return Err(error.into()),
         }
         Ok(())

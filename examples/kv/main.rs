@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Parser, Subcommand};
-use common::{Outcome, Place, finish, lend};
+use common::{Outcome, Place, finish, lend, printable};
 use fabric::{Access, Capabilities, Domain, Hints};
 use store::{Client, SLOT};
 
@@ -101,7 +101,7 @@ fn get(at: Place, key: &str) -> Outcome {
     if slot.is_free() {
         return Err(format!("there is no key {key:?}").into());
     }
-    println!("{}", String::from_utf8_lossy(slot.value()));
+    println!("{}", printable(slot.value()));
     Ok(())
 }
 

@@ -62,7 +62,7 @@ impl Listener {
     ///
     /// # Errors
     /// Those of [`Node::shared`]; `Address` for a name that cannot be resolved; the fabric's: `AddrInUse`,
-    /// `Unreachable` if the address is not this device's.
+    /// `InvalidArgument` if the address is not this device's.
     pub async fn bind(address: impl Address) -> Result<Listener> {
         let given = address.given();
         Node::shared()?.listen_given(given).await

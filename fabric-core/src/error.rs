@@ -172,6 +172,8 @@ impl Error {
             // EAGAIN: no caller waits with these calls; so they tell of a limit, as pthread_create(3) does.
             K::OutOfMemory | K::WouldBlock => Error::NoMemory(failure),
             K::AddrInUse => Error::AddrInUse(failure),
+            // No wait and no peer changes that.
+            K::AddrNotAvailable if operation == "listen" => Error::InvalidArgument(failure),
             K::AddrNotAvailable | K::HostUnreachable | K::NetworkUnreachable | K::NetworkDown => {
                 Error::Unreachable(failure)
             }
@@ -225,6 +227,9 @@ mod tests {
         }
         assert!(matches!(of(libc::EADDRINUSE), Error::AddrInUse(_)));
         assert!(matches!(of(libc::ENETUNREACH), Error::Unreachable(_)));
+        assert!(matches!(of(libc::EADDRNOTAVAIL), Error::Unreachable(_)));
+        let foreign = io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
+        assert_eq!(Error::system("listen", "tcp", foreign).class(), ErrorClass::Permanent);
         assert!(matches!(of(libc::ECONNREFUSED), Error::Refused));
         assert!(matches!(of(libc::ETIMEDOUT), Error::TimedOut));
         assert!(matches!(of(libc::EBADF), Error::Internal(_)));

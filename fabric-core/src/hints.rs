@@ -37,6 +37,8 @@ pub struct Hints {
     pub recv_depth: u64,
     /// Room of one completion queue.
     pub cq_capacity: u64,
+    /// Completion queues of the domain.
+    pub completion_queues: u64,
     /// Endpoints of the domain.
     pub endpoints: u64,
     /// Regions of the domain.
@@ -63,6 +65,7 @@ impl Default for Hints {
             send_depth: 0,
             recv_depth: 0,
             cq_capacity: 0,
+            completion_queues: 0,
             endpoints: 0,
             regions: 0,
             region_len: 0,
@@ -125,7 +128,7 @@ impl Hints {
     }
 
     /// The numbers in the order of [`Limits::named`](crate::Limits::named).
-    fn least(&self) -> [u64; 11] {
+    fn least(&self) -> [u64; 12] {
         [
             self.message,
             self.inject,
@@ -134,6 +137,7 @@ impl Hints {
             self.send_depth,
             self.recv_depth,
             self.cq_capacity,
+            self.completion_queues,
             self.endpoints,
             self.regions,
             self.region_len,

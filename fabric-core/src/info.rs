@@ -89,6 +89,8 @@ pub struct Limits {
     pub recv_depth: usize,
     /// Completions a completion queue has room for.
     pub cq_capacity: usize,
+    /// Completion queues of a domain, if the process may open as many descriptors as they take.
+    pub completion_queues: usize,
     /// Endpoints of a domain.
     pub endpoints: usize,
     /// Regions of a domain.
@@ -110,6 +112,7 @@ impl Limits {
             send_depth: 0,
             recv_depth: 0,
             cq_capacity: 0,
+            completion_queues: 0,
             endpoints: 0,
             regions: 0,
             region_len: 0,
@@ -118,7 +121,7 @@ impl Limits {
     }
 
     /// Every limit with its name, in the order of the fields.
-    pub fn named(&self) -> [(&'static str, u64); 11] {
+    pub fn named(&self) -> [(&'static str, u64); 12] {
         [
             ("message", self.message),
             ("inject", self.inject as u64),
@@ -127,6 +130,7 @@ impl Limits {
             ("send_depth", self.send_depth as u64),
             ("recv_depth", self.recv_depth as u64),
             ("cq_capacity", self.cq_capacity as u64),
+            ("completion_queues", self.completion_queues as u64),
             ("endpoints", self.endpoints as u64),
             ("regions", self.regions as u64),
             ("region_len", self.region_len),

@@ -12,7 +12,8 @@ pub fn bounds(range: impl RangeBounds<usize>, size: usize) -> (usize, usize) {
     let end = match range.end_bound() {
         Bound::Included(&at) => at.saturating_add(1),
         Bound::Excluded(&at) => at,
-        Bound::Unbounded => size,
+        // What starts behind the end is empty there, and does not fit.
+        Bound::Unbounded => size.max(start),
     };
     (start, end)
 }

@@ -13,7 +13,7 @@ use crate::work::RemoteAddr;
 /// check sum, so that any single flipped bit is noticed.
 ///
 /// A descriptor is a claim, not a right: the target checks each access against the region itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RemoteRegion {
     key: u64,
     base: u64,
@@ -164,9 +164,20 @@ impl RemoteSlice {
     }
 }
 
+// The key is a secret that opens the region, so it is not printed.
+impl fmt::Debug for RemoteRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RemoteRegion { key: _, base, len, access } = self;
+        f.debug_struct("RemoteRegion")
+            .field("base", base)
+            .field("len", len)
+            .field("access", access)
+            .finish_non_exhaustive()
+    }
+}
+
 impl fmt::Display for RemoteRegion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The key is a secret that opens the region, so it is not printed.
         write!(f, "remote region of {} bytes, {:?}", self.len, self.access)
     }
 }
@@ -216,6 +227,24 @@ mod tests {
         #[test]
         fn garbage_never_panics(bytes: Vec<u8>) {
             let _ = RemoteRegion::from_bytes(&bytes);
+        }
+    }
+
+    #[test]
+    fn the_key_is_not_printed() {
+        const KEY: u64 = 0x1234_5678_9abc_def0;
+        let region = RemoteRegion::from_parts(KEY, 16, 64, Access::REMOTE_WRITE);
+        for text in [
+            format!("{region:?}"),
+            format!("{region:#x?}"),
+            format!("{:?}", region.at(8)),
+            format!("{region}"),
+        ] {
+            let lower = text.to_lowercase();
+            for secret in [KEY.to_string(), format!("{KEY:x}")] {
+                assert!(!lower.contains(&secret), "{text}");
+            }
+            assert!(lower.contains("64") || lower.contains("0x40"), "{text}");
         }
     }
 

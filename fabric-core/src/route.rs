@@ -9,14 +9,15 @@ use crate::info::Info;
 /// one of the family.
 ///
 /// # Errors
-/// `Unreachable` if the device does not have the address.
+/// `InvalidArgument` if the device does not have the address.
 pub fn listen_addr(info: &Info, addr: SocketAddr) -> Result<SocketAddr> {
     let own = if addr.ip().is_unspecified() {
         info.addresses.iter().find(|ip| ip.is_ipv4() == addr.is_ipv4())
     } else {
         info.addresses.iter().find(|ip| **ip == addr.ip())
     };
-    own.map(|ip| SocketAddr::new(*ip, addr.port())).ok_or_else(|| not_here("listen", info, addr))
+    own.map(|ip| SocketAddr::new(*ip, addr.port()))
+        .ok_or_else(|| Error::InvalidArgument(not_here("listen", info, addr)))
 }
 
 /// The address to connect from so that this device is used: `source`, or its first one of the family.
@@ -29,13 +30,28 @@ pub fn source_addr(info: &Info, to: SocketAddr, source: Option<IpAddr>) -> Resul
         Some(source) => Some(source).filter(fits),
         None => info.addresses.iter().find(|ip| fits(ip)).copied(),
     };
-    own.ok_or_else(|| not_here("connect", info, to))
+    own.ok_or_else(|| Error::Unreachable(not_here("connect", info, to)))
 }
 
-fn not_here(operation: &'static str, info: &Info, addr: SocketAddr) -> Error {
+/// Refuses to connect to what is no peer's address: none, that of everybody, that of a group. What systems make of these
+/// differs from one to the other.
+///
+/// # Errors
+/// `InvalidArgument` that names the address.
+pub fn check_peer(to: SocketAddr) -> Result<()> {
+    let why = match to.ip().to_canonical() {
+        ip if ip.is_unspecified() => "unspecified: say which address the peer has",
+        ip if ip.is_multicast() => "that of a group",
+        IpAddr::V4(ip) if ip.is_broadcast() => "that of every host",
+        _ => return Ok(()),
+    };
+    Err(Error::invalid("connect", format!("the address {} is {why}", to.ip())))
+}
+
+fn not_here(operation: &'static str, info: &Info, addr: SocketAddr) -> Box<Failure> {
     let text =
         format!("{addr} cannot be used from {}, which has {:?}", info.device, info.addresses);
-    Error::Unreachable(Failure::new(operation, text).of(info.provider))
+    Failure::new(operation, text).of(info.provider)
 }
 
 #[cfg(test)]
@@ -50,12 +66,32 @@ mod tests {
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
         assert_eq!(listen_addr(&info, at("0.0.0.0:7")).unwrap(), at("10.0.0.1:7"));
         assert_eq!(listen_addr(&info, at("[fd00::1]:7")).unwrap(), at("[fd00::1]:7"));
-        assert!(matches!(listen_addr(&info, at("10.0.0.2:7")), Err(Error::Unreachable(_))));
+        assert!(matches!(listen_addr(&info, at("10.0.0.2:7")), Err(Error::InvalidArgument(_))));
         assert_eq!(source_addr(&info, at("1.2.3.4:7"), None).unwrap(), four);
         assert_eq!(source_addr(&info, at("[::1]:7"), Some(six)).unwrap(), six);
         assert!(matches!(
             source_addr(&info, at("[::1]:7"), Some(four)),
             Err(Error::Unreachable(_))
         ));
+    }
+
+    #[test]
+    fn what_is_no_peers_address_is_refused_and_named() {
+        for to in [
+            "0.0.0.0:7",
+            "[::]:7",
+            "[::ffff:0.0.0.0]:7",
+            "255.255.255.255:7",
+            "224.0.0.1:7",
+            "239.255.1.1:7",
+            "[ff02::1]:7",
+        ] {
+            let to: SocketAddr = to.parse().unwrap();
+            let Err(Error::InvalidArgument(failure)) = check_peer(to) else { panic!("{to}") };
+            assert!(failure.to_string().contains(&to.ip().to_string()), "{failure}");
+        }
+        for to in ["127.0.0.1:7", "10.0.0.255:7", "[::1]:7", "[fe80::1]:7", "[::ffff:1.2.3.4]:7"] {
+            check_peer(to.parse().unwrap()).unwrap();
+        }
     }
 }

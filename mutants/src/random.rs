@@ -53,8 +53,10 @@ const NO_CONNECT: &str = "programs connect in one way, and always successfully";
 
 /// Why random programs need not find a mutant, if so.
 pub(crate) fn out_of_reach(mutant: &Mutant) -> Option<&'static str> {
-    if mutant.runs != Runs::Tcp {
-        return Some("needs a device");
+    match mutant.runs {
+        Runs::Tcp => {}
+        Runs::TcpLink => return Some("programs cut no link"),
+        Runs::Verbs => return Some("needs a device"),
     }
     OUT_OF_REACH.iter().find(|(name, _)| *name == mutant.name).map(|(_, why)| *why)
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use conformance::{Report, Status};
 
-use crate::list::Mutant;
+use crate::link;
+use crate::list::{Mutant, Runs};
 use crate::plant::VARIABLE;
 
 /// A suite that takes longer hangs, which is a way of noticing.
@@ -70,7 +71,7 @@ impl Trial<'_> {
 
     /// What of these cases, or of all, fails while the mutant is awake.
     fn failures(&self, cases: &[&str], limit: Duration) -> Vec<String> {
-        match suite(self.program, self.number, self.mutant.runs.provider(), cases, limit) {
+        match suite(self.program, self.number, self.mutant.runs, cases, limit) {
             Ok(failed) => failed.into_iter().collect(),
             Err(end) => vec![end],
         }
@@ -84,8 +85,8 @@ pub(crate) fn check_healthy(
 ) -> Result<(), String> {
     let cases: BTreeSet<_> = mutants.iter().flat_map(|m| m.1.cases).copied().collect();
     let cases: Vec<_> = cases.into_iter().collect();
-    let provider = mutants.first().map_or("tcp", |m| m.1.runs.provider());
-    let failed = suite(program, 0, provider, &cases, SUITE_LIMIT)?;
+    let runs = mutants.first().map_or(Runs::Tcp, |m| m.1.runs);
+    let failed = suite(program, 0, runs, &cases, SUITE_LIMIT)?;
     if failed.is_empty() {
         return Ok(());
     }
@@ -97,13 +98,17 @@ pub(crate) fn check_healthy(
 fn suite(
     program: &Path,
     awake: usize,
-    provider: &str,
+    runs: Runs,
     cases: &[&str],
     limit: Duration,
 ) -> Result<BTreeSet<String>, String> {
     let mut command = Command::new(program);
+    match runs {
+        Runs::TcpLink => command = link::between_namespaces(program),
+        Runs::Tcp | Runs::Verbs => _ = command.args(["--provider", runs.provider()]),
+    }
     command
-        .args(["--provider", provider, "--format", "json", "--seed", "1", "--jobs", "4"])
+        .args(["--format", "json", "--seed", "1", "--jobs", "4"])
         .args(cases)
         .env(VARIABLE, awake.to_string());
     let (status, text) = run(command, limit)?;

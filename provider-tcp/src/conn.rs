@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fabric_core::{EndpointAttr, Error, log_line};
 use socket2::SockRef;
@@ -15,6 +15,7 @@ use socket2::SockRef;
 use crate::adversary::{PutOff, Whims};
 use crate::engine::{Engine, Heat, Timer};
 use crate::link::{End, Link, Phase, Surroundings};
+use crate::liveness::{Look, Watch};
 use crate::socket;
 use crate::socket::Run;
 use crate::sync::{Mutex, MutexGuard};
@@ -53,6 +54,15 @@ pub(crate) enum Stage {
     Over,
 }
 
+/// The time that the peer has for what is left for it when the connection ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Linger {
+    #[default]
+    NotYet,
+    Runs,
+    Over,
+}
+
 /// What the connection's lock guards.
 pub(crate) struct State {
     pub(crate) link: Link,
@@ -63,13 +73,13 @@ pub(crate) struct State {
     /// The socket takes nothing now; the selector tells when.
     pub(crate) full: bool,
     /// The last frames are on their way, with a deadline; and our half of the stream is closed behind them.
-    lingers: bool,
+    lingers: Linger,
     shut: bool,
-    /// A liveness deadline is set.
-    pub(crate) watched: bool,
-    /// Something was unanswered at the last liveness look, and how many looks in a row nothing was heard.
-    unanswered: bool,
-    silent: u32,
+    /// The peer's half of the stream is read to its end.
+    read_all: bool,
+    /// The looks at the peer's host, and whether something was written that none of them found answered.
+    pub(crate) watch: Watch,
+    wrote: bool,
     /// Tests only: the adversary's choices.
     whims: Option<Whims>,
 }
@@ -143,11 +153,11 @@ impl Conn {
             local: None,
             peer: None,
             full: false,
-            lingers: false,
+            lingers: Linger::default(),
             shut: false,
-            watched: false,
-            unanswered: false,
-            silent: 0,
+            read_all: false,
+            watch: Watch::default(),
+            wrote: false,
             whims,
         };
         Conn {
@@ -181,7 +191,13 @@ impl Conn {
         }
         let step = match state.stage {
             Stage::New => Step::Quiet,
-            Stage::Over => Step::Over,
+            Stage::Over => {
+                // What was left may be taken by now.
+                if state.socket.is_some() {
+                    self.settle(engine, state);
+                }
+                Step::Over
+            }
             Stage::Connecting(_) => self.greet(engine, state),
             Stage::Greeted(_) => self.hear_answer(engine, state, scratch),
             Stage::Linked => self.exchange(engine, state, scratch, background),
@@ -217,6 +233,7 @@ impl Conn {
             let read = |runs: &[Run]| unsafe { socket::receive(fd, &within(most, runs)) };
             match state.link.receive(scratch, read) {
                 Ok((0, _)) => {
+                    state.read_all = true;
                     self.lost(engine, state);
                     return Step::Over;
                 }
@@ -273,14 +290,16 @@ impl Conn {
     pub(crate) fn settle(&self, engine: &Engine, state: &mut State) {
         match state.link.phase() {
             Phase::Closed => {
-                state.socket = None;
                 state.stage = Stage::Over;
-                engine.forget(self.name);
+                if state.is_owed() {
+                    self.linger(engine, state);
+                } else {
+                    state.close_socket();
+                    engine.forget(self.name);
+                }
             }
             Phase::Ending => {
-                if !std::mem::replace(&mut state.lingers, true) {
-                    engine.deadline(LINGER, self.name, Timer::Linger);
-                }
+                self.linger(engine, state);
                 if !state.shut && state.link.said_all() {
                     state.shut = true;
                     if let Some(socket) = &state.socket {
@@ -289,13 +308,15 @@ impl Conn {
                     }
                 }
             }
-            Phase::Open if !state.watched && state.link.is_busy() => {
-                if let Some(interval) = self.attr.liveness {
-                    state.watched = true;
-                    engine.deadline(interval, self.name, Timer::Liveness);
-                }
-            }
+            Phase::Open if state.wrote && !state.watch.is_on() => self.watch(engine, state),
             _ => {}
+        }
+    }
+
+    fn linger(&self, engine: &Engine, state: &mut State) {
+        if state.lingers == Linger::NotYet {
+            state.lingers = Linger::Runs;
+            engine.deadline(LINGER, self.name, Timer::Linger);
         }
     }
 
@@ -321,6 +342,7 @@ impl Conn {
                 _ => {}
             },
             Timer::Linger => {
+                state.lingers = Linger::Over;
                 state.link.close();
                 self.settle(engine, state);
             }
@@ -329,38 +351,45 @@ impl Conn {
         }
     }
 
-    /// Looks whether the peer's host still answers. Three looks in a row that find something unanswered and
-    /// nothing heard in between are three intervals at most since the link was cut.
-    fn look(&self, engine: &Engine, state: &mut State) {
-        state.watched = false;
+    /// Something was written, so the peer's host owes an answer.
+    fn watch(&self, engine: &Engine, state: &mut State) {
         let (Some(interval), Some(socket)) = (self.attr.liveness, &state.socket) else { return };
-        match socket::silence(socket.as_fd()) {
-            Some(silent) => {
-                let nothing_heard = state.unanswered && silent >= interval * 9 / 10;
-                state.silent = if nothing_heard { state.silent + 1 } else { 0 };
-                state.unanswered = true;
-            }
-            None => (state.unanswered, state.silent) = (false, 0),
+        if let Some(silence) = socket::silence(socket.as_fd()) {
+            let after = state.watch.begin(Instant::now(), silence, interval);
+            engine.deadline(after, self.name, Timer::Liveness);
         }
-        if state.silent >= 2 {
-            if let Some(unsaid) = engine.stats().peer_lines.admit() {
-                let id = state.link.id();
-                log_line!(
-                    Warn,
-                    "{id}: the peer's host has not answered for {interval:?} and more{unsaid}"
-                );
+    }
+
+    /// Looks whether the peer's host still answers.
+    fn look(&self, engine: &Engine, state: &mut State) {
+        let (Some(interval), Some(socket)) = (self.attr.liveness, &state.socket) else { return };
+        if state.link.phase() != Phase::Open {
+            // What is left for the peer has its own deadline.
+            return;
+        }
+        // A socket without a connection is one whose end the next read tells.
+        let Some(silence) = socket::silence(socket.as_fd()) else { return };
+        match state.watch.look(Instant::now(), silence, interval) {
+            Look::Rest => state.wrote = false,
+            Look::Again(after) => engine.deadline(after, self.name, Timer::Liveness),
+            Look::Lost => {
+                if let Some(unsaid) = engine.stats().peer_lines.admit() {
+                    let id = state.link.id();
+                    log_line!(
+                        Warn,
+                        "{id}: the peer's host has not answered for {:?}{unsaid}",
+                        silence.lasts
+                    );
+                }
+                self.lost(engine, state);
             }
-            self.lost(engine, state);
-        } else if state.unanswered || state.link.is_busy() {
-            state.watched = true;
-            engine.deadline(interval, self.name, Timer::Liveness);
         }
     }
 
     /// The engine panicked.
     pub(crate) fn fail(self: &Arc<Self>, engine: &Engine) {
         let mut state = self.lock(engine);
-        state.socket = None;
+        state.close_socket();
         state.stage = Stage::Over;
         state.link.end(End::Internal);
     }
@@ -369,7 +398,7 @@ impl Conn {
     pub(crate) fn abandon(&self) {
         let mut state = self.state.lock();
         state.link.close();
-        state.socket = None;
+        state.close_socket();
         state.stage = Stage::Over;
     }
 
@@ -396,6 +425,21 @@ fn within(most: usize, runs: &[Run]) -> Cow<'_, [Run]> {
 }
 
 impl State {
+    /// Whether a peer that said all that it had to say has not taken yet what was said to it, and has time left.
+    fn is_owed(&self) -> bool {
+        let Some(socket) = &self.socket else { return false };
+        self.read_all
+            && self.lingers != Linger::Over
+            && socket::unsent(socket.as_fd()) > 0
+            && socket::take_error(socket.as_fd()).is_ok()
+    }
+
+    fn close_socket(&mut self) {
+        if let Some(socket) = self.socket.take() {
+            socket::close(socket);
+        }
+    }
+
     /// Whether it could write more, if it had its turn.
     pub(crate) fn wants_turn(&self) -> bool {
         !self.full && self.socket.is_some() && self.link.has_output()
@@ -416,7 +460,7 @@ impl State {
             // call, and its own.
             let write = |runs: &[Run]| unsafe { socket::transmit(fd, &within(most, runs)) };
             match self.link.transmit(write) {
-                Ok(_) => wrote = true,
+                Ok(_) => (wrote, self.wrote) = (true, true),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.full = true;
                     return wrote;

@@ -31,6 +31,9 @@ impl Conn {
             return self.fail_connect(engine, state, Error::Refused);
         }
         state.local = local;
+        if let Some(interval) = self.attr.liveness {
+            socket::ask_often(fd, interval);
+        }
         if let Stage::Connecting(hello) =
             std::mem::replace(&mut state.stage, Stage::Greeted(Vec::new()))
         {

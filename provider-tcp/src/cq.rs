@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use fabric_core::stats::Stats;
 use fabric_core::{Armed, CqOps, Error, RawCompletion, Result};
@@ -13,7 +13,7 @@ use rustix::event::epoll;
 
 use crate::NAME;
 use crate::engine::Engine;
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, Wakeup, lock};
+use crate::sync::{AtomicUsize, Mutex, Wakeup, lock};
 
 /// What the engine fills. The caller of the contract never has more operations in flight than it made
 /// queues for, so the ring is bounded by that.
@@ -80,30 +80,84 @@ impl Ring {
     }
 }
 
+/// Queues of one domain whose sleepers drive. The kernel lets 500 of its wait sets watch one set that watches sockets, and
+/// 100 where an application watches them in a set of its own.
+const MOST_DRIVEN: usize = 64;
+
+/// Who sleeps on a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Sleep {
+    /// Nobody has driven yet: the sockets are not watched.
+    New,
+    /// One that waits for the ring.
+    Waits,
+    /// One that drives: the sockets, which are watched, make the descriptor readable.
+    Drives,
+    /// As `Waits`, and nobody can drive here: too many others do.
+    OnlyWaits,
+}
+
 /// The descriptor that sleepers know: readable while the ring's is, and while sockets have changed if who sleeps drives.
 struct Sleepers {
     both: OwnedFd,
-    driving: AtomicBool,
+    sleep: AtomicU8,
 }
 
 impl Sleepers {
-    fn new(ring: &Ring, engine: &Engine) -> std::io::Result<Self> {
+    fn new(ring: &Ring) -> std::io::Result<Self> {
         let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(0);
         epoll::add(&both, ring.wakeup.as_fd(), data, epoll::EventFlags::IN)?;
-        epoll::add(&both, &engine.sockets, data, epoll::EventFlags::empty())?;
-        Ok(Sleepers { both, driving: AtomicBool::new(false) })
+        Ok(Sleepers { both, sleep: AtomicU8::new(Sleep::New as u8) })
     }
 
     /// Calls are serialized by the queue's lock, as polls and arms are.
     #[inline]
-    fn drive(&self, engine: &Engine, driving: bool) {
-        if self.driving.load(Ordering::Relaxed) != driving {
-            self.driving.store(driving, Ordering::Relaxed);
-            let flags = if driving { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
-            // It fails only for descriptors that are not there.
-            let _ = epoll::modify(&self.both, &engine.sockets, epoll::EventData::new_u64(0), flags);
+    fn wait(&self, engine: &Engine) {
+        if self.is(Sleep::Drives) {
+            self.set(Sleep::Waits);
+            self.watch(engine, epoll::EventFlags::empty());
         }
+    }
+
+    /// As [`wait`](Sleepers::wait), for one that drives from now on; false: it cannot.
+    #[inline]
+    fn drive(&self, engine: &Engine) -> bool {
+        if self.is(Sleep::Waits) {
+            self.set(Sleep::Drives);
+            self.watch(engine, epoll::EventFlags::IN);
+        } else if self.is(Sleep::New) {
+            self.begin_to_drive(engine);
+        }
+        self.is(Sleep::Drives)
+    }
+
+    #[cold]
+    fn begin_to_drive(&self, engine: &Engine) {
+        let more = |count| (count < MOST_DRIVEN).then_some(count + 1);
+        let place = engine.driven.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        let data = epoll::EventData::new_u64(0);
+        let added = place.is_ok()
+            && epoll::add(&self.both, &engine.sockets, data, epoll::EventFlags::IN).is_ok();
+        if place.is_ok() && !added {
+            engine.driven.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.set(if added { Sleep::Drives } else { Sleep::OnlyWaits });
+    }
+
+    fn watch(&self, engine: &Engine, flags: epoll::EventFlags) {
+        // It fails only for descriptors that are not there.
+        let _ = epoll::modify(&self.both, &engine.sockets, epoll::EventData::new_u64(0), flags);
+    }
+
+    #[inline]
+    fn is(&self, sleep: Sleep) -> bool {
+        self.sleep.load(Ordering::Relaxed) == sleep as u8
+    }
+
+    fn set(&self, sleep: Sleep) {
+        self.sleep.store(sleep as u8, Ordering::Relaxed);
     }
 }
 
@@ -117,9 +171,17 @@ pub struct TcpCq {
 impl TcpCq {
     pub(crate) fn new(engine: &Arc<Engine>) -> Result<Self> {
         let ring = Ring::new(engine.stats())?;
-        let sleepers = Sleepers::new(&ring, engine)
+        let sleepers = Sleepers::new(&ring)
             .map_err(|cause| Error::system("make completion queue", NAME, cause))?;
         Ok(TcpCq { ring, sleepers, engine: engine.clone() })
+    }
+}
+
+impl Drop for TcpCq {
+    fn drop(&mut self) {
+        if self.sleepers.is(Sleep::Waits) || self.sleepers.is(Sleep::Drives) {
+            self.engine.driven.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -127,7 +189,7 @@ impl TcpCq {
 unsafe impl CqOps for TcpCq {
     #[inline]
     fn poll(&self, out: &mut [RawCompletion]) -> usize {
-        self.sleepers.drive(&self.engine, false);
+        self.sleepers.wait(&self.engine);
         let taken = self.ring.take(out);
         if taken > 0 {
             if self.engine.is_holding() {
@@ -143,7 +205,7 @@ unsafe impl CqOps for TcpCq {
     }
 
     fn arm(&self) -> Result<Armed, Error> {
-        self.sleepers.drive(&self.engine, false);
+        self.sleepers.wait(&self.engine);
         let armed = self.ring.arm();
         if armed == Armed::Waiting {
             self.engine.hand_over();
@@ -152,10 +214,9 @@ unsafe impl CqOps for TcpCq {
     }
 
     fn arm_to_drive(&self) -> Result<Armed, Error> {
-        if !self.engine.rest() {
+        if !self.engine.rest() || !self.sleepers.drive(&self.engine) {
             return self.arm();
         }
-        self.sleepers.drive(&self.engine, true);
         Ok(self.ring.arm())
     }
 

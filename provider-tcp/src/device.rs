@@ -22,6 +22,7 @@ fn limits() -> Limits {
     limits.send_depth = 1 << 14;
     limits.recv_depth = 1 << 14;
     limits.cq_capacity = 1 << 20;
+    limits.completion_queues = 1 << 16;
     limits.endpoints = 1 << 16;
     limits.regions = 1 << 24;
     limits.region_len = 1 << 40;

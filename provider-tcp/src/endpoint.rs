@@ -1,7 +1,7 @@
 //! Endpoints: the contract's view of a connection.
 
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use fabric_core::provider::RequestId;
@@ -51,7 +51,7 @@ impl TcpEndpoint {
 
     /// Behind a flush: what it left to do, and what it found out.
     fn go_on(&self, state: &mut State) {
-        if !state.watched || state.link.phase() != Phase::Open {
+        if !state.watch.is_on() || state.link.phase() != Phase::Open {
             self.conn.settle(&self.engine, state);
         }
         if state.wants_turn() {
@@ -148,6 +148,9 @@ unsafe impl EndpointOps for TcpEndpoint {
         };
         // It fails only for a socket whose peer is gone, which the first read tells.
         let _ = socket::tune(&SockRef::from(&socket), inbound.peer.is_ipv6(), &self.conn.attr);
+        if let Some(interval) = self.conn.attr.liveness {
+            socket::ask_often(socket.as_fd(), interval);
+        }
         (state.peer, state.local) = (Some(inbound.peer), inbound.local);
         let answer = Self::hello(state, Kind::Accept, data);
         state.link.open(hello.reads, hello.credit);

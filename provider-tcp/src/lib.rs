@@ -26,6 +26,7 @@ mod engine;
 pub mod fuzzing;
 mod link;
 mod listener;
+mod liveness;
 pub mod provider;
 mod region;
 mod socket;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use fabric_core::EndpointAttr;
@@ -13,6 +13,10 @@ pub(crate) type Run = (*mut u8, usize);
 
 /// The most runs of one call.
 pub(crate) const MAX_RUNS: usize = 64;
+
+/// The kernel takes no more while so many bytes are unsent: a peer that does not read costs so much, and not all that the
+/// send buffer grows to (4 MiB usually). What is on its way does not count, so a long way is filled all the same.
+const MOST_UNSENT: u32 = 256 << 10;
 
 fn iovec(runs: &[Run]) -> smallvec::SmallVec<[libc::iovec; 8]> {
     runs.iter().map(|&(base, len)| libc::iovec { iov_base: base.cast(), iov_len: len }).collect()
@@ -131,6 +135,8 @@ pub(crate) fn connect(
 /// Sets the options of a connection's socket.
 pub(crate) fn tune(socket: &SockRef<'_>, v6: bool, attr: &EndpointAttr) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
+    // On kernels that do not know it a peer that does not read costs more.
+    let _ = socket.set_tcp_notsent_lowat(MOST_UNSENT);
     if let Some(class) = attr.traffic_class {
         if v6 {
             socket.set_tclass_v6(class.into())?;
@@ -140,7 +146,7 @@ pub(crate) fn tune(socket: &SockRef<'_>, v6: bool, attr: &EndpointAttr) -> io::R
     }
     if let Some(interval) = attr.liveness {
         // An idle connection: a probe after one interval, lost when two stay unanswered, which with the least
-        // interval of 1 s is three intervals. What is under way is watched by `silence`.
+        // interval of 1 s is three intervals. The kernel does so only while nothing is under way: see `liveness`.
         let probe = (interval * 2 / 3).max(Duration::from_secs(1));
         let keepalive =
             TcpKeepalive::new().with_time(interval).with_interval(probe).with_retries(2);
@@ -157,11 +163,22 @@ pub(crate) fn take_error(fd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// How long the peer's kernel has owed an answer to what was sent: `None` if nothing is unanswered.
+/// What this side's kernel knows of the peer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Silence {
+    /// How long nothing was heard from it.
+    pub(crate) lasts: Duration,
+    /// An answer to something that was sent is missing.
+    pub(crate) unanswered: bool,
+    /// Nothing is, and something cannot be sent, since the peer takes no more now.
+    pub(crate) held_back: bool,
+}
+
+/// How silent the peer's kernel is; `None` for a socket that is not connected.
 ///
-/// A peer whose process is stopped answers all the same, with a closed window, and then nothing is in
-/// flight; so `TCP_USER_TIMEOUT`, which ends such a connection too, is not what is wanted.
-pub(crate) fn silence(fd: BorrowedFd<'_>) -> Option<Duration> {
+/// A peer whose process is stopped answers all the same, with a closed window, and then only the probes of that window
+/// are unanswered for a moment; so `TCP_USER_TIMEOUT`, which ends such a connection too, is not what is wanted.
+pub(crate) fn silence(fd: BorrowedFd<'_>) -> Option<Silence> {
     // SAFETY: tcp_info is plain data.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
@@ -175,8 +192,53 @@ pub(crate) fn silence(fd: BorrowedFd<'_>) -> Option<Duration> {
             &raw mut len,
         )
     } != 0;
-    if failed || info.tcpi_unacked == 0 {
+    if failed {
         return None;
     }
-    Some(Duration::from_millis(info.tcpi_last_ack_recv.into()))
+    let heard = info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv);
+    let unanswered = info.tcpi_unacked > 0 || info.tcpi_probes > 0;
+    let held_back = !unanswered && unsent(fd) > 0;
+    Some(Silence { lasts: Duration::from_millis(heard.into()), unanswered, held_back })
+}
+
+/// How many bytes the kernel has not sent yet, since the peer does not take them.
+pub(crate) fn unsent(fd: BorrowedFd<'_>) -> usize {
+    // Of linux/sockios.h, which libc does not have.
+    const SIOCOUTQNSD: libc::Ioctl = 0x894b;
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one int (net/ipv4/tcp.c, tcp_ioctl).
+    let failed = unsafe { libc::ioctl(fd.as_raw_fd(), SIOCOUTQNSD, &raw mut bytes) } != 0;
+    if failed { 0 } else { usize::try_from(bytes).unwrap_or_default() }
+}
+
+/// Closes a socket. What the peer has not taken by now goes with it: otherwise the kernel would keep that for as long as
+/// the peer likes, after this process too. What is on its way arrives.
+pub(crate) fn close(socket: OwnedFd) {
+    if unsent(socket.as_fd()) > 0 {
+        // It fails only for what is no socket.
+        let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+    }
+    drop(socket);
+}
+
+/// The kernel sends again what is unanswered, and asks a peer that takes no more, at least once in an interval; by itself
+/// it comes to wait for two minutes, in which the peer may be long gone. Only for a socket that is connected: it would
+/// give up connecting early.
+pub(crate) fn ask_often(fd: BorrowedFd<'_>, interval: Duration) {
+    // Of linux/tcp.h, which libc does not have yet.
+    const TCP_RTO_MAX_MS: libc::c_int = 44;
+    let most = interval.clamp(Duration::from_secs(1), Duration::from_secs(120)).as_millis();
+    let most = most as libc::c_int;
+    let len = size_of::<libc::c_int>() as libc::socklen_t;
+    // Kernels before 6.15 do not know it: a peer that takes no more and is then lost is noticed later there.
+    // SAFETY: the kernel reads one int.
+    let _ = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            TCP_RTO_MAX_MS,
+            (&raw const most).cast(),
+            len,
+        )
+    };
 }

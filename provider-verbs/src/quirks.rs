@@ -98,6 +98,7 @@ impl Quirks {
         // Room for completions of the provider's own, those of probes included if they come here.
         let share = if self.separate_probes { 2 } else { 3 };
         limits.cq_capacity = size((device.max_cqe / share).saturating_sub(64)).min(1 << 20);
+        limits.completion_queues = size(device.max_cq).min(1 << 16);
         // No deeper than a completion queue has room for.
         let most = limits.cq_capacity.min(1 << 14);
         let depth = |requests: u32| size((requests / 2).saturating_sub(16)).min(most);

@@ -46,10 +46,17 @@ fn a_slice_beyond_its_region() {
     let rig = Rig::new();
     let text = refused(&rig, Op::send(rig.region.slice(4090..4097)));
     assert!(text.contains("7 bytes at offset 4090 do not fit a region of 4096"), "{text}");
-    refused(&rig, Op::send(rig.region.slice(4097..)));
-    refused(&rig, Op::send(rig.region.slice(..=4096)));
-    refused(&rig, Op::send(rig.region.slice(usize::MAX..)));
-    refused(&rig, Op::send(rig.region.slice(..=usize::MAX)));
+    for slice in [
+        rig.region.slice(4097..),
+        rig.region.slice(..=4096),
+        rig.region.slice(usize::MAX..),
+        rig.region.slice(..=usize::MAX),
+        rig.region.slice(0..=usize::MAX),
+        rig.region.slice(1..usize::MAX),
+    ] {
+        let text = refused(&rig, Op::send(slice));
+        assert!(text.contains("do not fit a region of 4096"), "{text}");
+    }
     rig.endpoint.send(rig.region.slice(4096..), 1).unwrap();
     assert_eq!(rig.drain(), [(1, Status::Ok)]);
 }
@@ -322,6 +329,19 @@ fn an_endpoint_beyond_the_limit() {
     drop(first);
     connect(&build().unwrap());
     drop(second);
+}
+
+#[test]
+fn a_completion_queue_beyond_the_limit() {
+    let domain = domain_of(NullProvider::new().edit(|info| info.limits.completion_queues = 2));
+    let (first, _second) =
+        (domain.completion_queue(1).unwrap(), domain.completion_queue(1).unwrap());
+    let Err(Error::NoMemory(failure)) = domain.completion_queue(1) else {
+        panic!("expected NoMemory")
+    };
+    assert!(failure.to_string().contains("2 completion_queues"), "{failure}");
+    drop(first);
+    domain.completion_queue(1).unwrap();
 }
 
 #[test]

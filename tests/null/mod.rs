@@ -63,6 +63,7 @@ impl NullProvider {
         limits.send_depth = 1 << 16;
         limits.recv_depth = 1 << 16;
         limits.cq_capacity = 1 << 20;
+        limits.completion_queues = 1 << 12;
         limits.endpoints = 1 << 12;
         limits.regions = 1 << 16;
         limits.region_len = 1 << 30;

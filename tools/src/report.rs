@@ -162,6 +162,7 @@ fn unit(limit: &str) -> (bool, &'static str) {
         "send_depth" => (false, "operations in a send queue"),
         "recv_depth" => (false, "receives in a receive queue"),
         "cq_capacity" => (false, "completions in a completion queue"),
+        "completion_queues" => (false, "completion queues of a domain"),
         "endpoints" => (false, "endpoints of a domain"),
         "regions" => (false, "regions of a domain"),
         "region_len" => (true, "one region"),

@@ -124,7 +124,8 @@ pub(super) struct Run {
     #[arg(long, value_name = "NAME", requires = "peer")]
     pub(super) peer_device: Option<String>,
 
-    /// A command for `sh` that cuts the link between the two hosts. Cases that need it run with it only.
+    /// A command for `sh` that cuts the link between the two devices, silently, but not the way to the server. Cases that
+    /// need it run with it only.
     #[arg(long, value_name = "COMMAND", requires_all = ["peer", "mend_link"])]
     pub(super) cut_link: Option<String>,
 

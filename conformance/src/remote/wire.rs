@@ -166,7 +166,7 @@ pub(super) struct WireInfo {
     addresses: Vec<IpAddr>,
     capabilities: u32,
     /// In the order of [`Limits::named`].
-    limits: [u64; 11],
+    limits: [u64; 12],
     cpu_atomics: bool,
     details: Vec<(String, String)>,
 }
@@ -204,15 +204,16 @@ impl From<&WireInfo> for Info {
 }
 
 /// From the values of [`Limits::named`].
-pub(crate) fn limits(values: [u64; 11]) -> Limits {
+pub(crate) fn limits(values: [u64; 12]) -> Limits {
     let size = |value| usize::try_from(value).unwrap_or(usize::MAX);
     let mut limits = Limits::none();
     let [message, inject, send_segments, recv_segments, send_depth, recv_depth, rest @ ..] = values;
-    let [cq_capacity, endpoints, regions, region_len, backlog] = rest;
+    let [cq_capacity, completion_queues, endpoints, regions, region_len, backlog] = rest;
     (limits.message, limits.inject, limits.region_len) = (message, size(inject), region_len);
     (limits.send_segments, limits.recv_segments) = (size(send_segments), size(recv_segments));
     (limits.send_depth, limits.recv_depth) = (size(send_depth), size(recv_depth));
     (limits.cq_capacity, limits.endpoints) = (size(cq_capacity), size(endpoints));
+    limits.completion_queues = size(completion_queues);
     (limits.regions, limits.backlog) = (size(regions), size(backlog));
     limits
 }

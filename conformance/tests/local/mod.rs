@@ -224,6 +224,7 @@ impl Provider for Local {
         (limits.message, limits.region_len) = (1 << 20, 1 << 24);
         (limits.send_depth, limits.recv_depth, limits.cq_capacity) = (1024, 1024, 4096);
         (limits.send_segments, limits.recv_segments) = (4, 4);
+        limits.completion_queues = 64;
         (limits.inject, limits.endpoints, limits.regions, limits.backlog) = (128, 64, 64, 128);
         info.limits = limits;
         vec![Device { name: "here".to_owned(), state: Ok(info) }]

@@ -22,17 +22,19 @@ pub(crate) struct Mutant {
     pub(crate) cases: &'static [&'static str],
 }
 
-/// The provider that a mutant is tried on.
+/// The provider that a mutant is tried on, and between what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runs {
     Tcp,
+    /// Two network namespaces, with a link between them that can be cut.
+    TcpLink,
     Verbs,
 }
 
 impl Runs {
     pub(crate) fn provider(self) -> &'static str {
         match self {
-            Runs::Tcp => "tcp",
+            Runs::Tcp | Runs::TcpLink => "tcp",
             Runs::Verbs => "verbs",
         }
     }

@@ -4,6 +4,7 @@ use super::{Mutant, Runs, edit};
 
 const ACKS: &str = "provider-tcp/src/link/acks.rs";
 const ANSWERS: &str = "provider-tcp/src/link/answers.rs";
+const CONN: &str = "provider-tcp/src/conn.rs";
 const CLOSE: &str = "provider-tcp/src/link/close.rs";
 const INCOMING: &str = "provider-tcp/src/link/incoming.rs";
 const LINK: &str = "provider-tcp/src/link/mod.rs";
@@ -333,7 +334,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[edit(
             "provider-tcp/src/link/transmit.rs",
             "!self.put_off.answers && self.cut_answer()",
-            "(self.sends.is_empty() || self.sends.next().is_some()) && self.cut_answer()",
+            "(self.sends.nothing_waits() || self.sends.next().is_some()) && self.cut_answer()",
         )],
         cases: &["flow.stalled_send_reverse", "flow.stalled_both"],
     },
@@ -358,5 +359,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "LastWord::None",
         )],
         cases: &["teardown.peer_close", "teardown.shutdown_drains"],
+    },
+    Mutant {
+        name: "only_the_kernel_looks",
+        about: "no end looks whether what it has sent is answered; the kernel asks idle hosts only",
+        runs: Runs::TcpLink,
+        edits: &[edit(CONN, "state.wrote && !state.watch.is_on()", "false")],
+        cases: &["teardown.link_cut_each_kind", "teardown.link_cut_idle_then_used"],
     },
 ];

@@ -68,8 +68,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             CONN,
-            "                state.socket = None;\n                state.stage = Stage::Over;\n                engine.forget",
-            "                if MUTANT { std::mem::forget(state.socket.take().map(|s| s.try_clone())); }\n                state.socket = None;\n                state.stage = Stage::Over;\n                engine.forget",
+            "state.close_socket();\n                    engine.forget",
+            "if MUTANT { std::mem::forget(state.socket.take().map(|s| s.try_clone())); }\n                    state.close_socket();\n                    engine.forget",
         )],
         cases: &["connection.reconnect_1000", "scale.churn", "teardown.leak_check"],
     },

@@ -88,6 +88,8 @@ pub(crate) struct Engine {
     registry: Registry,
     /// Readable while a socket has changed that nobody has been told of.
     pub(crate) sockets: OwnedFd,
+    /// Queues that watch it.
+    pub(crate) driven: AtomicUsize,
     hold: Option<Duration>,
     timers: Mutex<Timers>,
     /// Tests only: the seed of the adversary.
@@ -121,6 +123,7 @@ impl Engine {
             turns: Turns::new(selector, waker, hold, adversary.map(|seed| Whims::new(seed, 0))),
             registry,
             sockets,
+            driven: AtomicUsize::new(0),
             hold,
             timers: Mutex::default(),
             adversary,

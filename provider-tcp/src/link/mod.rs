@@ -253,11 +253,6 @@ impl Link {
             && (self.incoming.debt.is_due() || self.recvs.owes_credit())
     }
 
-    /// Whether operations wait for the peer.
-    pub(crate) fn is_busy(&self) -> bool {
-        !self.sends.is_empty() || self.outgoing.has_output()
-    }
-
     /// Where it stands, for a bug report.
     pub(crate) fn dump(&self) -> String {
         format!(

@@ -81,10 +81,6 @@ impl Sends {
         self.credit = credit;
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     pub(super) fn push(&mut self, work: &SendWork<'_>) {
         self.entries.push_back(Entry {
             token: work.token,

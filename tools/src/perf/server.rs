@@ -31,7 +31,11 @@ pub(crate) fn serve(address: SocketAddr, once: bool) -> Outcome {
         });
         match served {
             Ok(()) => eprintln!("it left"),
-            Err(error) => eprintln!("error: {error}"),
+            Err(error) => {
+                eprintln!("error: {error}");
+                // Where descriptors have run out the next one fails as well, for a while.
+                std::thread::sleep(Duration::from_millis(50));
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Listeners, their backlog, and the event queue's descriptor.
 
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 
 use fabric::ListenerAttr;
@@ -22,6 +23,28 @@ pub(super) fn refuse(rig: &Rig) -> Outcome {
     check_err!(outcome, Error::NotConnected, "waiting for an outcome that was taken");
     a.expect_no_event_for(Duration::from_millis(100))?;
     a.expect_none_for(Duration::from_millis(1))
+}
+
+pub(super) fn listen_unspecified(rig: &Rig) -> Outcome {
+    let domain = rig.domain_b();
+    let listener = domain.listen((Ipv4Addr::UNSPECIFIED, 0).into())?;
+    let at = listener.local_addr();
+    check!(at.port() != 0, "a port, not {at}");
+    let has = &domain.info().addresses;
+    let first = has.iter().find(|ip| ip.is_ipv4());
+    if at.ip().is_unspecified() {
+        check!(has.len() > 1, "{at} on a device that stands for several interfaces, not {has:?}");
+    } else {
+        check_eq!(Some(&at.ip()), first, "the device's first address of the family");
+    }
+    // Either way it is reached at an address of the device.
+    let ip = if at.ip().is_unspecified() { rig.ip(domain) } else { at.ip() };
+    let (a, b) = (rig.end(rig.domain_a())?, rig.end(domain)?);
+    a.connect((ip, at.port()).into(), &[])?;
+    next_request(rig, &listener)?.accept(&b, &[])?;
+    a.expect_connected()?;
+    b.expect_connected()?;
+    a.settle(&b)
 }
 
 pub(super) fn listen_twice(rig: &Rig) -> Outcome {

@@ -59,6 +59,13 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::new(
         Group::Connection,
+        "listen_unspecified",
+        Needs::SEND,
+        "listening on the unspecified address: local_addr has the real port, and an address of the device or all",
+        listening::listen_unspecified,
+    ),
+    Case::new(
+        Group::Connection,
         "connect_timeout",
         Needs::NOTHING,
         "nobody answers: TimedOut, not before the time-out of 1 s and within 2 s",

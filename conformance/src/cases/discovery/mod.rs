@@ -45,10 +45,9 @@ pub(super) const CASES: &[Case] = &[
         Group::Discovery,
         "bad_address",
         Needs::NOTHING,
-        "addresses that no peer has: Unreachable or TimedOut by the deadline, Unreachable to listen on",
+        "addresses that no peer has, and one of another machine to listen on: InvalidArgument from the call",
         choosing::bad_address,
-    )
-    .freedom(Freedom::Whole("the call or the event says Unreachable, or the timer ends the attempt")),
+    ),
     Case::new(
         Group::Discovery,
         "no_device",

@@ -55,7 +55,7 @@ type Ask = fn(&mut Hints, u64);
 type Set = fn(&mut EndpointAttr, usize);
 
 /// How an application asks for each limit.
-const ASKED: [(&str, Ask); 11] = [
+const ASKED: [(&str, Ask); 12] = [
     ("message", |hints, value| hints.message = value),
     ("inject", |hints, value| hints.inject = value),
     ("send_segments", |hints, value| hints.send_segments = value),
@@ -63,6 +63,7 @@ const ASKED: [(&str, Ask); 11] = [
     ("send_depth", |hints, value| hints.send_depth = value),
     ("recv_depth", |hints, value| hints.recv_depth = value),
     ("cq_capacity", |hints, value| hints.cq_capacity = value),
+    ("completion_queues", |hints, value| hints.completion_queues = value),
     ("endpoints", |hints, value| hints.endpoints = value),
     ("regions", |hints, value| hints.regions = value),
     ("region_len", |hints, value| hints.region_len = value),

@@ -1,6 +1,6 @@
 //! A link between two hosts that is cut, or that loses packets.
 //!
-//! While it is cut, nothing may be asked of the peer: the calls go by the same link.
+//! What is asked of the peer's host meanwhile goes by another way.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ fn pair(rig: &Rig) -> Result<(End, End), Failed> {
     rig.pair_with(|attr| attr.liveness = Some(INTERVAL))
 }
 
-/// Cuts the link while `take` runs, until this end, and for certain the other one, knows; says what it took.
+/// Cuts the link while `take` runs, until both ends know, which nobody but themselves tells them; gives what it took.
 fn cut_and_take(
     rig: &Rig,
     a: &End,
@@ -25,12 +25,10 @@ fn cut_and_take(
         thread::sleep(Duration::from_millis(200));
         let start = Instant::now();
         let cut = rig.cut_link()?;
-        let taken = taking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         watch_end(rig, a, start)?;
-        // The peer, too, has been without a word for long enough by then.
-        thread::sleep(limit(rig).saturating_sub(start.elapsed()));
+        watch_end(rig, b, start)?;
         cut.mend()?;
-        check_eq!(b.expect_disconnected()?, DisconnectReason::PeerLost, "why it ended at the peer");
+        let taken = taking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         for end in [a, b] {
             check_eq!(end.state(), EndpointState::Dead, "state when the link was cut");
         }
@@ -43,13 +41,15 @@ fn limit(rig: &Rig) -> Duration {
     3 * INTERVAL + rig.scaled(Duration::from_secs(1))
 }
 
-/// The one event that tells of the cut.
-fn watch_end(rig: &Rig, a: &End, start: Instant) -> Outcome {
-    let reason = a.expect_disconnected()?;
-    let (passed, limit) = (start.elapsed(), limit(rig));
-    check_eq!(reason, DisconnectReason::PeerLost, "why the connection ended");
-    check!(passed < limit, "the end within {limit:?}, not after {passed:?}");
-    a.expect_no_event_for(Duration::from_millis(50))
+/// The one event that tells of the cut, in time.
+#[track_caller]
+fn watch_end(rig: &Rig, end: &End, start: Instant) -> Outcome {
+    let limit = limit(rig);
+    let reason = end.wait_disconnected(Some(limit.saturating_sub(start.elapsed())));
+    let (passed, state) = (start.elapsed(), end.state());
+    check!(reason.is_ok(), "the end within {limit:?}, not {state:?} after {passed:?}: {end:?}");
+    check_eq!(reason?, DisconnectReason::PeerLost, "why the connection ended");
+    end.expect_no_event_for(Duration::from_millis(50))
 }
 
 /// The link is as it was: a new pair works.
@@ -73,6 +73,34 @@ pub(super) fn link_cut_idle(rig: &Rig) -> Outcome {
     works_again(rig)
 }
 
+/// `window` operations are posted: one more for each that is done, until something fails. Gives what did not succeed, each
+/// once and in order.
+fn keep_busy(
+    a: &End,
+    window: u64,
+    post: impl Fn(u64) -> fabric::Result<()>,
+) -> Result<Vec<Completion>, Failed> {
+    let (mut posted, mut lost) = (window, Vec::new());
+    for context in 0.. {
+        if context == posted {
+            break;
+        }
+        let seen = a.next()?;
+        check_eq!(seen.context, context, "context, each once and in order");
+        if !seen.is_ok() || !lost.is_empty() {
+            lost.push(seen);
+            continue;
+        }
+        match post(posted) {
+            Ok(()) => posted += 1,
+            // The end is known, the failed completion not yet taken.
+            Err(Error::NotConnected) => {}
+            Err(error) => Err(error)?,
+        }
+    }
+    Ok(lost)
+}
+
 pub(super) fn link_cut_busy(rig: &Rig) -> Outcome {
     const WINDOW: u64 = 32;
     const LEN: usize = 64 << 10;
@@ -82,28 +110,7 @@ pub(super) fn link_cut_busy(rig: &Rig) -> Outcome {
     for context in 0..WINDOW {
         a.write(&source, target.at(0), context)?;
     }
-    // Goes on until something fails, then takes what is left: all in order, each once.
-    let keep_busy = || {
-        let (mut posted, mut lost) = (WINDOW, Vec::new());
-        for context in 0.. {
-            if context == posted {
-                break;
-            }
-            let seen = a.next()?;
-            check_eq!(seen.context, context, "context, each once and in order");
-            if !seen.is_ok() || !lost.is_empty() {
-                lost.push(seen);
-                continue;
-            }
-            match a.write(&source, target.at(0), posted) {
-                Ok(()) => posted += 1,
-                // The end is known, the failed completion not yet taken.
-                Err(Error::NotConnected) => {}
-                Err(error) => Err(error)?,
-            }
-        }
-        Ok(lost)
-    };
+    let keep_busy = || keep_busy(&a, WINDOW, |context| a.write(&source, target.at(0), context));
     let lost = cut_and_take(rig, &a, &b, keep_busy)?;
     check!(!lost.is_empty(), "something to be lost with the link");
     check_eq!(lost[0].status, Status::PeerLost, "the oldest pending");
@@ -128,6 +135,117 @@ pub(super) fn link_cut_unmatched(rig: &Rig) -> Outcome {
     check_eq!(seen, [(1, Status::PeerLost), (2, Status::Canceled)], "the send and the write");
     target.check_filled(.., 0)?;
     target.check_guards()?;
+    works_again(rig)
+}
+
+/// Receives for whoever sends, until the connection ends.
+fn keep_receiving(b: &End, window: u64) -> Outcome {
+    loop {
+        let seen = b.next()?;
+        if !seen.is_ok() {
+            check_eq!(seen.status, Status::Canceled, "a receive when the link was cut");
+            b.take(window as usize - 1)?;
+            return Ok(());
+        }
+        match b.recv(Slices::none(), seen.context) {
+            Ok(()) => {}
+            // One receive less is there to be canceled.
+            Err(Error::NotConnected) => {
+                b.take(window as usize - 1)?;
+                return Ok(());
+            }
+            Err(error) => Err(error)?,
+        }
+    }
+}
+
+pub(super) fn link_cut_each_kind(rig: &Rig) -> Outcome {
+    const WINDOW: u64 = 16;
+    const LEN: usize = 4096;
+    /// What consumes a receive, and how long the initiator pauses between two operations.
+    const KINDS: [(&str, bool, u64); 7] = [
+        ("write", false, 0),
+        ("read", false, 0),
+        ("atomic", false, 0),
+        ("send", true, 0),
+        ("write with immediate", true, 0),
+        // Each is answered before the next one.
+        ("read now and then", false, 20),
+        ("send now and then", true, 20),
+    ];
+    let ends = KINDS.iter().map(|_| pair(rig)).collect::<Result<Vec<_>, _>>()?;
+    let source = Guarded::new(rig.domain_a(), LEN, Access::ALL)?;
+    let target = Guarded::new(rig.domain_b(), LEN, Access::ALL)?;
+    let busy = |(a, b): &(End, End), (kind, receives, pause): (&str, bool, u64)| {
+        let op = |context: u64| match kind.split(' ').next() {
+            Some("read") => Op::read(&source, target.at(0)).context(context),
+            Some("atomic") => Op::atomic(AtomicOp::Add, 1u64, target.at(0)).context(context),
+            Some("send") => Op::send(Slices::none()).context(context),
+            _ if receives => Op::write(&source, target.at(0)).immediate(7).context(context),
+            _ => Op::write(&source, target.at(0)).context(context),
+        };
+        let window = if pause == 0 { WINDOW } else { 1 };
+        thread::scope(|scope| -> Outcome {
+            if receives {
+                for context in 0..2 * WINDOW {
+                    b.recv(Slices::none(), context)?;
+                }
+            }
+            let receiving =
+                scope.spawn(|| if receives { keep_receiving(b, 2 * WINDOW) } else { Ok(()) });
+            for context in 0..window {
+                a.post(&op(context))?;
+            }
+            let lost = keep_busy(a, window, |context| {
+                thread::sleep(Duration::from_millis(pause));
+                a.post(&op(context))
+            })?;
+            check!(!lost.is_empty(), "something of {kind} to be lost with the link");
+            check_eq!(lost[0].status, Status::PeerLost, "the oldest {kind}");
+            receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    };
+    thread::scope(|scope| {
+        let busy = &busy;
+        let running: Vec<_> = ends
+            .iter()
+            .zip(KINDS)
+            .map(|(pair, kind)| scope.spawn(move || busy(pair, kind)))
+            .collect();
+        thread::sleep(Duration::from_millis(300));
+        let start = Instant::now();
+        let cut = rig.cut_link()?;
+        let limit = limit(rig);
+        thread::sleep(limit.saturating_sub(start.elapsed()));
+        for ((a, b), (kind, ..)) in ends.iter().zip(KINDS) {
+            for (end, which) in [(a, "the initiator"), (b, "the target")] {
+                let reason = end.wait_disconnected(Some(Duration::ZERO));
+                let said = format!("{which} of {kind} to know after {limit:?}, not {reason:?}");
+                check!(matches!(reason, Ok(DisconnectReason::PeerLost)), "{said}");
+            }
+        }
+        cut.mend()?;
+        running.into_iter().try_for_each(|running| {
+            running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    })?;
+    target.check_guards()?;
+    works_again(rig)
+}
+
+pub(super) fn link_cut_idle_then_used(rig: &Rig) -> Outcome {
+    let (a, b) = pair(rig)?;
+    let target = b.buffer(64)?;
+    let source = a.buffer(64)?;
+    let write_late = || {
+        // When the kernel has asked, and waits for the answer.
+        thread::sleep(Duration::from_millis(200) + INTERVAL * 3 / 2);
+        a.write(&source, target.at(0), 1)?;
+        a.take(1)
+    };
+    let lost = cut_and_take(rig, &a, &b, write_late)?;
+    check_eq!((lost[0].context, lost[0].status), (1, Status::PeerLost), "the write");
+    target.check_filled(.., 0)?;
     works_again(rig)
 }
 

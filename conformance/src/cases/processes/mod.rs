@@ -109,4 +109,21 @@ pub(super) const TEARDOWN: &[Case] = &[
         links::link_cut_unmatched,
     )
     .limit_s(120),
+    Case::new(
+        Group::Teardown,
+        "link_cut_each_kind",
+        Needs::ALL.and(Capabilities::LIVENESS).cut_link(),
+        "the link is cut under traffic of each kind: initiator and target know in time, while it is silent",
+        links::link_cut_each_kind,
+    )
+    .freedom(Freedom::Whole("how much was done when the link was cut"))
+    .limit_s(120),
+    Case::new(
+        Group::Teardown,
+        "link_cut_idle_then_used",
+        Needs::SEND_RMA.and(Capabilities::LIVENESS).cut_link(),
+        "the link is cut, and used for the first time one and a half intervals later: both ends know in time",
+        links::link_cut_idle_then_used,
+    )
+    .limit_s(120),
 ];

@@ -3,6 +3,7 @@
 mod churn;
 mod crowds;
 mod descriptors;
+mod queues;
 
 use crate::prelude::*;
 
@@ -24,6 +25,15 @@ pub(super) const CASES: &[Case] = &[
         crowds::fan_in,
     )
     .freedom(Freedom::Counts("how many messages each endpoint gets through is open"))
+    .exclusive(),
+    Case::new(
+        Group::Scale,
+        "completion_queues",
+        Needs::SEND,
+        "as many completion queues as declared, 1200 at most, each armed in each way: the last one works as the first",
+        queues::completion_queues,
+    )
+    .limit_s(120)
     .exclusive(),
     Case::new(
         Group::Scale,
