@@ -335,7 +335,11 @@ impl Drop for Endpoint {
         // What finished until now keeps its real status.
         self.send_cq.reap();
         self.recv_cq.reap();
-        self.ops.quiesce();
+        if self.ops.quiesce().is_err() {
+            // Its memory may still be written to: the queues keep it for good.
+            std::mem::forget((self.send_cq.clone(), self.recv_cq.clone()));
+            return;
+        }
         let (send, recv) = (self.lock_send().lane.token, self.lock_recv().lane.token);
         self.send_cq.unbind(send);
         if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {

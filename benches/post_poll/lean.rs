@@ -129,8 +129,8 @@ unsafe impl EndpointOps for LeanEndpoint {
     fn disconnect(&self) {
         self.0.disconnect();
     }
-    fn quiesce(&self) {
-        self.0.quiesce();
+    fn quiesce(&self) -> Result<()> {
+        self.0.quiesce()
     }
     fn local_addr(&self) -> Option<SocketAddr> {
         self.0.local_addr()

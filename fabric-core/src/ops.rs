@@ -38,10 +38,18 @@ macro_rules! endpoint_ops_tokens {
             ///
             /// # Safety
             /// An implementation must, for each operation it accepted, deliver exactly one completion if the
-            /// operation is signaled or failed, and none otherwise; deliver none for what it refused; touch an
-            /// operation's segments only until that completion (for an unsignaled one: until a later one of
-            /// the same queue) is polled or [`quiesce`](EndpointOps::quiesce) returns; and write only to the
-            /// segments of receives, reads and fetching atomics.
+            /// operation is signaled or failed, and none otherwise, but for the end of a connection (below); deliver
+            /// none for what it refused; touch an operation's segments only until that completion (for an
+            /// unsignaled one: until a later one of the same queue) is polled or
+            /// [`quiesce`](EndpointOps::quiesce) returns `Ok`; and write only to the segments of receives, reads and
+            /// fetching atomics.
+            ///
+            /// # The end of a connection
+            /// Once a connection has ended, every accepted operation is accounted for, in bounded time: the last
+            /// operation of each queue gets a completion, also an unsignaled one that succeeded (status `Ok`), so
+            /// that whatever was posted before it is known to have ended. Where a provider cannot know whether that
+            /// operation had its completion, it sets [`and_all_before`](crate::RawCompletion::and_all_before), and
+            /// the completion is ignored if it had.
             pub unsafe trait EndpointOps: Send + Sync + 'static {
                 /// Posts operations to the send queue.
                 ///
@@ -71,6 +79,7 @@ macro_rules! endpoint_ops_tokens {
                 ///
                 /// - Returns at once. Exactly one of `Connected` and `ConnectFailed` follows, within the
                 ///   attribute's time-out, unless `quiesce` comes first. No receive ends well before it.
+                /// - An address that leads to no peer of this device is `Unreachable` at once, where that is known.
                 /// - Called at most once, and not together with `accept`.
                 fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()>;
 
@@ -88,13 +97,16 @@ macro_rules! endpoint_ops_tokens {
                 /// - Harmless when repeated, or before a connection stands.
                 fn disconnect(&self);
 
-                /// Stops everything, because the application lets the endpoint go: as `disconnect`, and
-                /// afterwards no segment is touched and nothing new reaches the completion queue.
+                /// Stops everything, because the application lets the endpoint go: as `disconnect`, and more.
                 ///
+                /// - `Ok`: afterwards no segment is touched and nothing new reaches the completion queue. What had
+                ///   ended before is there to be polled.
+                /// - `Err`: that is not certain; the caller leaks the memory of what was in flight. Repeating it is
+                ///   harmless.
                 /// - No event comes: nobody is left to hear it.
                 /// - Bounded in time; it does not wait for the peer.
                 /// - What was in flight and has no completion yet gets none: the caller cancels it.
-                fn quiesce(&self);
+                fn quiesce(&self) -> Result<()>;
 
                 /// The address of this end.
                 ///
@@ -192,8 +204,8 @@ unsafe impl EndpointOps for Box<dyn EndpointOps> {
     fn disconnect(&self) {
         (**self).disconnect();
     }
-    fn quiesce(&self) {
-        (**self).quiesce();
+    fn quiesce(&self) -> Result<()> {
+        (**self).quiesce()
     }
     fn local_addr(&self) -> Option<SocketAddr> {
         (**self).local_addr()

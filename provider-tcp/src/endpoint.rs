@@ -168,8 +168,9 @@ unsafe impl EndpointOps for TcpEndpoint {
         self.leave(End::Local);
     }
 
-    fn quiesce(&self) {
+    fn quiesce(&self) -> Result<()> {
         self.leave(End::Quiet);
+        Ok(())
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

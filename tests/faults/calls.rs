@@ -36,12 +36,12 @@ pub(super) fn counted() -> BTreeMap<&'static str, usize> {
 }
 
 /// The call of this name that comes after `at` others fails.
-pub(super) fn fail(name: &'static str, at: usize) {
+pub(crate) fn fail(name: &'static str, at: usize) {
     reset(Some((name, at)));
 }
 
 /// No call fails any more; says whether one did.
-pub(super) fn stop() -> bool {
+pub(crate) fn stop() -> bool {
     ACTIVE.store(false, Ordering::SeqCst);
     STATE.lock().unwrap().struck
 }

@@ -302,11 +302,12 @@ unsafe impl EndpointOps for NullEndpoint {
         self.0.die(&mut self.0.lock(), DisconnectReason::Local);
     }
 
-    fn quiesce(&self) {
+    fn quiesce(&self) -> Result<()> {
         let mut state = self.0.lock();
         state.phase = Phase::Dead;
         state.sends.clear();
         state.recvs.clear();
+        Ok(())
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

@@ -341,8 +341,9 @@ unsafe impl EndpointOps for RemoteEndpoint {
         let _ = self.link.call::<()>(Call::Disconnect { endpoint: self.endpoint });
     }
 
-    fn quiesce(&self) {
+    fn quiesce(&self) -> Result<()> {
         let _ = self.link.call::<()>(Call::DropEndpoint { endpoint: self.endpoint });
+        Ok(())
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {

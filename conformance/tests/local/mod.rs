@@ -459,9 +459,10 @@ unsafe impl EndpointOps for LocalEndpoint {
         world.kill(peer, DisconnectReason::Remote, self.local.flaw);
     }
 
-    fn quiesce(&self) {
+    fn quiesce(&self) -> Result<()> {
         self.disconnect();
         self.world().ends.remove(&self.uid);
+        Ok(())
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {
