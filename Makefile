@@ -4,7 +4,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup conformance adversary two-hosts mutants random soak fuzz loom test fmt lint doc unit miri msrv package deny bench softroce \
+.PHONY: help setup conformance adversary two-hosts mutants random soak fuzz assembly loom test fmt lint doc unit miri msrv package deny bench softroce \
 	softroce-shell
 
 CARGO ?= cargo
@@ -24,7 +24,7 @@ conformance: setup ## Run the conformance suite over every provider: verbs in a 
 two-hosts: setup ## The suite between two hosts, in guests, over links that lose packets and are cut; ARGS as --help tells
 	@CARGO="$(CARGO)" scripts/two-hosts $(ARGS)
 
-test: setup ## Format, lints, docs, all tests, loom, Miri, MSRV, packages, tests on a device, conformance, fuzzers
+test: setup ## Format, lints, docs, all tests, assembly, loom, Miri, MSRV, packages, tests on a device, conformance, fuzzers
 	@CARGO="$(CARGO)" scripts/test
 
 adversary: ## The conformance suite over TCP at its worst: cuts, delays, odd orders; SEED=N
@@ -41,6 +41,9 @@ soak: setup ## All that is long, one after the other: a night; PARTS="..." as sc
 
 fuzz: ## The fuzzers of the wire format and of a connection, 60 s each or TIME=N
 	@CARGO="$(CARGO)" scripts/fuzz $(or $(TIME),60)
+
+assembly: ## Memory accesses, optimised, on each kind of processor: x86-64, its levels v3 and v4, aarch64 (emulated)
+	@CARGO="$(CARGO)" scripts/assembly
 
 loom: ## The lock-free parts under loom: every interleaving
 	@CARGO="$(CARGO)" scripts/loom
@@ -67,7 +70,7 @@ msrv: ## Check that the stated minimum Rust version suffices
 # What only builds, beside Miri; the program of the suite, too, which parts after it run.
 .PHONY: packages
 packages:
-	@$(MAKE) --no-print-directory -j1 loom msrv package deny
+	@$(MAKE) --no-print-directory -j1 assembly loom msrv package deny
 	@CARGO="$(CARGO)" scripts/conformance --provider tcp --list >/dev/null
 
 package: ## Check that every crate packages

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use fabric_core::{Device, Error, Failure, Hints, Info, Provider, Result, Unusable};
+use fabric_core::{Device, Error, Failure, Hints, Info, Provider, Result, Unusable, log_line};
 
 use crate::any::AnyProvider;
 use crate::choice::{Choice, Named};
@@ -190,9 +190,9 @@ impl Catalog {
                     let selection =
                         Selection { provider: name, device, choice: choice.clone(), passed_over };
                     if selection.passed_over.is_empty() {
-                        log::info!("{selection}");
+                        log_line!(Info, "{selection}");
                     } else {
-                        log::warn!("{selection}");
+                        log_line!(Warn, "{selection}");
                     }
                     let hub = Hub::new()?;
                     let ops = provider.open(&info, hub.clone(), settings.tcp)?;

@@ -18,7 +18,7 @@ pub(crate) struct Gathered<'a> {
 impl Endpoint {
     #[inline]
     pub(crate) fn check_send(&self, op: &Op<'_>, rules: &'static Rules, len: usize) -> Result<()> {
-        let info = &self.domain.info;
+        let info = &self.inner.domain.info;
         let fits = len as u64 <= info.limits.message;
         let taken = !op.flags.intersects(rules.never) && (rules.tells || op.immediate.is_none());
         if !fits || !info.capabilities.contains(rules.needs) || !taken {
@@ -45,7 +45,7 @@ impl Endpoint {
 
     #[cold]
     fn bad_send(&self, op: &Op<'_>, rules: &'static Rules, len: usize) -> Error {
-        let info = &self.domain.info;
+        let info = &self.inner.domain.info;
         let most = info.limits.message;
         if len as u64 > most {
             return Error::invalid(
@@ -72,10 +72,10 @@ impl Endpoint {
     ) -> Result<()> {
         const OP: &str = "atomic";
         let size = call.ty.size();
-        if !self.domain.info.supports_atomic(call.op, call.ty) {
-            let provider = self.domain.info.provider;
+        if !self.inner.domain.info.supports_atomic(call.op, call.ty) {
+            let provider = self.inner.domain.info.provider;
             let what = if atomic::is_defined(call.op, call.ty) {
-                format!("{} has no atomics", self.domain.info.device)
+                format!("{} has no atomics", self.inner.domain.info.device)
             } else {
                 format!("{} is not defined on {}", call.op, call.ty)
             };
@@ -148,7 +148,7 @@ impl Endpoint {
     ) -> Result<usize> {
         let core = &slice.region.core;
         let fits = slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.region.len());
-        if !fits || !core.access.contains(need) || !Arc::ptr_eq(&core.domain, &self.domain) {
+        if !fits || !core.access.contains(need) || !Arc::ptr_eq(&core.domain, &self.inner.domain) {
             return Err(self.bad_slice(name, slice, need, fits));
         }
         if slice.len == 0 {
@@ -189,7 +189,7 @@ impl Endpoint {
         bytes: &[u8],
         segments: &mut Vec<Segment>,
     ) -> Result<usize> {
-        let most = self.attr.inject;
+        let most = self.inner.attr.inject;
         if bytes.len() > most {
             let len = bytes.len();
             return Err(Error::invalid(

@@ -74,6 +74,7 @@ impl EndpointCounters {
             completed: send.ends.completed.get() + recv.ends.completed.get(),
             errors: send.ends.errors.get() + recv.ends.errors.get(),
             again: send.posts.again.get() + recv.posts.again.get(),
+            leaked_regions: 0,
             provider: ProviderCounters::default(),
         }
     }
@@ -101,6 +102,9 @@ pub struct Counters {
     pub errors: u64,
     /// Posts that the depth refused.
     pub again: u64,
+    /// Regions that stay registered, and their memory allocated, until the process ends, since nothing proved that no
+    /// device touches them; zero for a single endpoint. Each comes with a line in the log.
+    pub leaked_regions: u64,
     /// What the provider counts; zero for a single endpoint.
     pub provider: ProviderCounters,
 }

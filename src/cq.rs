@@ -10,10 +10,11 @@ mod members;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabric_core::inflight::Consumer;
+use fabric_core::sync::{Mutex, MutexGuard};
 use fabric_core::wakeup::wait_readable;
 use fabric_core::{
     Armed, Completion, CqAttr, CqOps, Error, RawCompletion, Result, Side, Status, Token,
@@ -23,7 +24,7 @@ use crate::any::AnyCq;
 use crate::domain::DomainInner;
 use crate::endpoint::Shared;
 use crate::process::ParentOnly;
-use crate::slot::{Keep, Released, Report, Slot};
+use crate::slot::{Fate, Keep, Released, Report, Slot};
 use members::{Members, Tenant};
 
 /// A completion that waits for the application.
@@ -91,8 +92,7 @@ impl CqState {
 impl CqInner {
     #[inline]
     fn lock(&self) -> MutexGuard<'_, CqState> {
-        // No user code runs under the lock and the state is whole between statements.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Mostly nothing has ended, and a waiting poller notices the end of its operation the sooner the less that costs:
@@ -157,11 +157,7 @@ impl CqInner {
     /// Makes room if that can be done without waiting for another poller.
     pub(crate) fn try_reap(&self) {
         let mut released = Released::new();
-        let mut state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
+        let Some(mut state) = self.state.try_lock() else { return };
         state.reap(&self.ops, &mut released);
         drop(state);
     }
@@ -190,7 +186,7 @@ impl CqInner {
     ) -> Result<Token> {
         const OP: &str = "make endpoint";
         let depth = |side: &Option<(Consumer<Slot>, usize)>| side.as_ref().map_or(0, |s| s.1);
-        let room = depth(&send) + depth(&recv);
+        let room = depth(&send).saturating_add(depth(&recv));
         let mut state = self.lock();
         let free = self.capacity - state.reserved;
         if room > free {
@@ -208,14 +204,14 @@ impl CqInner {
         Ok(token)
     }
 
-    /// Unbinds an endpoint that is quiet: what it still had in flight becomes `Canceled`, and lets go of its
-    /// regions now. Room stays reserved for the completions that are left.
-    pub(crate) fn unbind(&self, token: Token) {
-        let mut released = Released::new();
+    /// Unbinds an endpoint: what finished keeps its real status, what it still had in flight becomes `Canceled`. Their
+    /// regions meet their fate now; says how many leaked. Room stays reserved for the completions that are left.
+    pub(crate) fn unbind(&self, token: Token, fate: Fate) -> u64 {
+        let (mut released, mut leaked) = (Released::new(), 0);
         let mut guard = self.lock();
         let state = &mut *guard;
         state.reap(&self.ops, &mut released);
-        let Some(mut tenant) = state.members.remove(token) else { return };
+        let Some(mut tenant) = state.members.remove(token) else { return 0 };
         let shared = tenant.shared.clone();
         let mut left = 0;
         let is_owner = |owner: &Token| {
@@ -229,13 +225,16 @@ impl CqInner {
         for side in [Side::Send, Side::Recv] {
             let Some(consumer) = tenant.side(side) else { continue };
             while let Some((_, slot)) = consumer.pop() {
+                match fate {
+                    Fate::Free => slot.keep.release(&mut released),
+                    Fate::Leak => leaked += slot.keep.leak(),
+                }
                 if slot.report == Report::Never {
                     continue;
                 }
                 let completion =
                     Completion::new(slot.context, shared.id, slot.kind, Status::Canceled);
                 shared.counters.side(side).ends.errors.add(1);
-                slot.keep.release(&mut released);
                 state.stash.push_back(Stashed { completion, keep: Keep::default(), owner: None });
                 left += 1;
             }
@@ -246,6 +245,7 @@ impl CqInner {
         if left > 0 {
             self.ops.wake();
         }
+        leaked
     }
 
     /// How many operations of the side the provider still works on.
@@ -254,7 +254,7 @@ impl CqInner {
         state.members.tenant(token).and_then(|tenant| tenant.side(side)).map_or(0, |c| c.len())
     }
 
-    fn arm(&self, to_drive: bool) -> Result<Armed> {
+    pub(crate) fn arm(&self, to_drive: bool) -> Result<Armed> {
         // Under the lock, so that nobody reaps between the look at the stash and the arming.
         let state = self.lock();
         if !state.stash.is_empty() {
@@ -402,11 +402,14 @@ impl AsFd for CompletionQueue {
 impl std::fmt::Debug for CompletionQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = self.inner.lock();
+        let (reserved, stashed, strays) = (state.reserved, state.stash.len(), state.members.strays);
+        // What writes is the user's.
+        drop(state);
         f.debug_struct("CompletionQueue")
             .field("capacity", &self.inner.capacity)
-            .field("reserved", &state.reserved)
-            .field("stashed", &state.stash.len())
-            .field("strays", &state.members.strays)
+            .field("reserved", &reserved)
+            .field("stashed", &stashed)
+            .field("strays", &strays)
             .finish()
     }
 }

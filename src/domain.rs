@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::ops::RangeBounds;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use fabric_core::access::check_registration;
+use fabric_core::sync::{Mutex, MutexGuard};
 use fabric_core::{
     Access, CqAttr, EndpointAttr, EndpointId, Error, Hints, Info, ListenerAttr, Memory, Result,
 };
@@ -17,10 +18,11 @@ use crate::builder::EndpointBuilder;
 use crate::catalog::{Catalog, Selection};
 use crate::counters::Counters;
 use crate::cq::CompletionQueue;
-use crate::endpoint::Shared;
+use crate::endpoint::{EndpointInner, Shared};
 use crate::eq::{EventQueue, Hub};
 use crate::listener::Listener;
 use crate::process::ParentOnly;
+use crate::reclaim::Reclaim;
 use crate::region::Region;
 
 pub(crate) struct DomainInner {
@@ -32,13 +34,22 @@ pub(crate) struct DomainInner {
     pub(crate) defaults: EndpointAttr,
     next_id: AtomicU64,
     roll: Mutex<Roll>,
+    /// Regions that stay registered since nothing proved that no device touches them.
+    leaked: AtomicU64,
+    pub(crate) reclaim: Reclaim,
 }
 
-/// Who is there, and what those who are gone had counted.
+/// The endpoints, and what those that are gone had counted.
 #[derive(Default)]
 struct Roll {
-    endpoints: HashMap<EndpointId, Weak<Shared>>,
+    endpoints: HashMap<EndpointId, Entry>,
     gone: Counters,
+}
+
+struct Entry {
+    shared: Weak<Shared>,
+    /// None before it is made.
+    inner: Weak<EndpointInner>,
 }
 
 impl DomainInner {
@@ -46,8 +57,8 @@ impl DomainInner {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn roll(&self) -> std::sync::MutexGuard<'_, Roll> {
-        self.roll.lock().unwrap_or_else(PoisonError::into_inner)
+    fn roll(&self) -> MutexGuard<'_, Roll> {
+        self.roll.lock()
     }
 
     pub(crate) fn enroll(&self, shared: &Arc<Shared>) -> Result<()> {
@@ -62,8 +73,29 @@ impl DomainInner {
                 ),
             )));
         }
-        roll.endpoints.insert(shared.id, Arc::downgrade(shared));
+        let entry = Entry { shared: Arc::downgrade(shared), inner: Weak::new() };
+        roll.endpoints.insert(shared.id, entry);
         Ok(())
+    }
+
+    /// An endpoint that was enrolled is made.
+    pub(crate) fn introduce(&self, inner: &Arc<EndpointInner>) {
+        if let Some(entry) = self.roll().endpoints.get_mut(&inner.shared.id) {
+            entry.inner = Arc::downgrade(inner);
+        }
+    }
+
+    /// The endpoints that there are.
+    pub(crate) fn endpoints(&self) -> Vec<Arc<EndpointInner>> {
+        self.roll().endpoints.values().filter_map(|entry| entry.inner.upgrade()).collect()
+    }
+
+    pub(crate) fn count_leaked(&self, regions: u64) {
+        self.leaked.fetch_add(regions, Ordering::Relaxed);
+    }
+
+    fn shared(&self) -> Vec<Arc<Shared>> {
+        self.roll().endpoints.values().filter_map(|entry| entry.shared.upgrade()).collect()
     }
 
     pub(crate) fn strike(&self, shared: &Shared) {
@@ -74,11 +106,11 @@ impl DomainInner {
     }
 
     fn counters(&self) -> Counters {
-        let roll = self.roll();
-        let mut sum = roll.gone;
-        for shared in roll.endpoints.values().filter_map(Weak::upgrade) {
+        let mut sum = self.roll().gone;
+        for shared in self.shared() {
             sum.add(&shared.counters.snapshot());
         }
+        sum.leaked_regions = self.leaked.load(Ordering::Relaxed);
         sum.provider = self.ops.counters();
         sum
     }
@@ -116,9 +148,17 @@ impl Domain {
         selection: Selection,
         defaults: EndpointAttr,
     ) -> Self {
-        let (ops, next_id) = (ParentOnly::new(ops), AtomicU64::new(1));
-        let roll = Mutex::default();
-        let inner = DomainInner { ops, hub, info, selection, defaults, next_id, roll };
+        let inner = DomainInner {
+            ops: ParentOnly::new(ops),
+            hub,
+            info,
+            selection,
+            defaults,
+            next_id: AtomicU64::new(1),
+            roll: Mutex::default(),
+            leaked: AtomicU64::new(0),
+            reclaim: Reclaim::default(),
+        };
         Domain { inner: Arc::new(inner) }
     }
 
@@ -274,8 +314,7 @@ impl Domain {
         let _ = writeln!(text, "  {}", self.inner.selection);
         let _ = writeln!(text, "  {}", self.counters());
         let _ = writeln!(text, "  {:?}", self.inner.ops.counters());
-        let mut endpoints: Vec<_> =
-            self.inner.roll().endpoints.values().filter_map(Weak::upgrade).collect();
+        let mut endpoints = self.inner.shared();
         endpoints.sort_by_key(|shared| shared.id);
         for shared in endpoints {
             let counters = shared.counters.snapshot();

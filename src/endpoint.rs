@@ -1,18 +1,20 @@
 //! Endpoints: making, connecting, closing. Posting is in `post.rs`.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fabric_core::attr::check_private_data;
 use fabric_core::inflight::{Producer, inflight};
 use fabric_core::provider::RequestId;
 use fabric_core::state::StateCell;
+use fabric_core::sync::{Mutex, MutexGuard};
 use fabric_core::wakeup::wait_readable;
 use fabric_core::{
     Armed, CqOps, DisconnectReason, EndpointAttr, EndpointId, EndpointOps, EndpointState, Error,
-    Event, Result, Segment, Side, Token,
+    Event, OpKind, RemoteAddr, Result, Segment, SendFlags, SendOp, SendWork, Side, Token, callback,
+    log_line,
 };
 
 use crate::any::AnyEndpoint;
@@ -20,7 +22,7 @@ use crate::counters::{Counters, EndpointCounters};
 use crate::cq::{CompletionQueue, CqInner};
 use crate::domain::{Domain, DomainInner};
 use crate::process::ParentOnly;
-use crate::slot::Slot;
+use crate::slot::{Fate, Keep, Report, Slot};
 
 /// What the event hub and the completion queues know of an endpoint.
 pub(crate) struct Shared {
@@ -45,6 +47,8 @@ pub(crate) struct Lane {
     pub(crate) token: Token,
     /// Unsignaled posts since the last one that was signaled inside.
     pub(crate) quiet: u32,
+    /// The handle is dropped: the library posts nothing of its own any more.
+    pub(crate) closed: bool,
 }
 
 /// One end of a connection: a send queue and a receive queue.
@@ -59,10 +63,16 @@ pub(crate) struct Lane {
 /// - Whether it is dead shows in an event, in completions that are not `Ok`, and in posts that fail with
 ///   `NotConnected`. It never comes back: make a new one.
 pub struct Endpoint {
+    pub(crate) inner: Arc<EndpointInner>,
+}
+
+/// What an endpoint is made of. Reclaiming regions (`reclaim.rs`) borrows it now and then, never beyond the handle's drop
+/// for long.
+pub(crate) struct EndpointInner {
     pub(crate) ops: ParentOnly<AnyEndpoint>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) send: Mutex<PostSide>,
-    pub(crate) recv: Mutex<PostSide>,
+    send: Mutex<PostSide>,
+    recv: Mutex<PostSide>,
     pub(crate) send_cq: Arc<CqInner>,
     pub(crate) recv_cq: Arc<CqInner>,
     pub(crate) attr: EndpointAttr,
@@ -100,7 +110,9 @@ impl Endpoint {
         domain.enroll(&shared)?;
         // From here on `undo` unrolls what was done.
         let undo = |tokens: &[(&Arc<CqInner>, Token)]| {
-            tokens.iter().for_each(|(cq, token)| cq.unbind(*token));
+            for (cq, token) in tokens {
+                cq.unbind(*token, Fate::Free);
+            }
             domain.hub.remove(shared.id);
             domain.strike(&shared);
         };
@@ -122,56 +134,60 @@ impl Endpoint {
             .inspect_err(|_| undo(&[(send_cq, send_token), (recv_cq, recv_token)]))?;
         let side = |ring, token: Token, side| {
             let token = Token::new(token.member(), token.generation(), side, 0);
-            Mutex::new(PostSide { lane: Lane { ring, token, quiet: 0 }, segments: Vec::new() })
+            let lane = Lane { ring, token, quiet: 0, closed: false };
+            PostSide { lane, segments: Vec::new() }
         };
-        Ok(Endpoint {
+        let inner = Arc::new(EndpointInner {
             ops: ParentOnly::new(ops),
             shared: shared.clone(),
-            send: side(send_ring, send_token, Side::Send),
-            recv: side(recv_ring, recv_token, Side::Recv),
+            send: Mutex::new(side(send_ring, send_token, Side::Send)),
+            recv: Mutex::new(side(recv_ring, recv_token, Side::Recv)),
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
             attr,
             domain: domain.clone(),
-        })
+        });
+        domain.introduce(&inner);
+        Ok(Endpoint { inner })
     }
 
     /// By which completions and events name it.
     pub fn id(&self) -> EndpointId {
-        self.shared.id
+        self.inner.shared.id
     }
 
     /// Where it stands.
     pub fn state(&self) -> EndpointState {
-        self.shared.state.get()
+        self.inner.shared.state.get()
     }
 
     /// The settings it was made with.
     pub fn attr(&self) -> &EndpointAttr {
-        &self.attr
+        &self.inner.attr
     }
 
     /// The address of this end, once it is connecting.
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.ops.check("local_addr").ok()?;
-        self.ops.local_addr()
+        self.inner.ops.check("local_addr").ok()?;
+        self.inner.ops.local_addr()
     }
 
     /// The address of the other end, once it is connecting.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
-        self.ops.check("peer_addr").ok()?;
-        self.ops.peer_addr()
+        self.inner.ops.check("peer_addr").ok()?;
+        self.inner.ops.peer_addr()
     }
 
     /// What it did so far.
     pub fn counters(&self) -> Counters {
-        self.shared.counters.snapshot()
+        self.inner.shared.counters.snapshot()
     }
 
     /// Where it stands, in a few lines for a bug report.
     pub fn dump(&self) -> String {
         let state = self.state();
-        let provider = if self.ops.is_here() { self.ops.dump() } else { "in a fork".to_owned() };
+        let provider =
+            if self.inner.ops.is_here() { self.inner.ops.dump() } else { "in a fork".to_owned() };
         format!("{} {state:?}: {}\n{provider}", self.id(), self.counters())
     }
 
@@ -184,8 +200,8 @@ impl Endpoint {
     /// that is known at once.
     pub fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
         self.begin("connect", data)?;
-        self.ops.connect(to, data).inspect_err(|_| {
-            self.shared.state.replace(EndpointState::Connecting, EndpointState::Idle);
+        self.inner.ops.connect(to, data).inspect_err(|_| {
+            self.inner.shared.state.replace(EndpointState::Connecting, EndpointState::Idle);
         })
     }
 
@@ -195,22 +211,22 @@ impl Endpoint {
         request: RequestId,
         data: &[u8],
     ) -> Result<()> {
-        if !Arc::ptr_eq(of, &self.domain) {
+        if !Arc::ptr_eq(of, &self.inner.domain) {
             return Err(Error::invalid("accept", "endpoint and listener are of different domains"));
         }
         self.begin("accept", data)?;
-        self.ops.accept(request, data).inspect_err(|_| {
-            self.shared.state.replace(EndpointState::Connecting, EndpointState::Idle);
+        self.inner.ops.accept(request, data).inspect_err(|_| {
+            self.inner.shared.state.replace(EndpointState::Connecting, EndpointState::Idle);
         })
     }
 
     fn begin(&self, operation: &'static str, data: &[u8]) -> Result<()> {
-        self.ops.check(operation)?;
+        self.inner.ops.check(operation)?;
         check_private_data(operation, data)?;
-        if self.shared.state.replace(EndpointState::Idle, EndpointState::Connecting) {
+        if self.inner.shared.state.replace(EndpointState::Idle, EndpointState::Connecting) {
             return Ok(());
         }
-        if self.domain.hub.device_lost() {
+        if self.inner.domain.hub.device_lost() {
             return Err(Error::DeviceLost);
         }
         let state = self.state();
@@ -220,7 +236,7 @@ impl Endpoint {
     /// What a call gets that only a living endpoint can serve.
     #[cold]
     pub(crate) fn not_connected(&self) -> Error {
-        if self.domain.hub.device_lost() { Error::DeviceLost } else { Error::NotConnected }
+        if self.inner.domain.hub.device_lost() { Error::DeviceLost } else { Error::NotConnected }
     }
 
     /// Waits until the connection stands; gives the private data of the peer's `accept`.
@@ -234,8 +250,8 @@ impl Endpoint {
     /// connecting peer was gone). `InvalidState` if the outcome was taken before or nobody connects.
     pub fn wait_connected(&self, timeout: Option<Duration>) -> Result<Box<[u8]>> {
         const OP: &str = "wait_connected";
-        self.ops.check(OP)?;
-        let hub = &self.domain.hub;
+        self.inner.ops.check(OP)?;
+        let hub = &self.inner.domain.hub;
         let look = || {
             // The state first: an outcome that is reported in between is found by the second look.
             let state = self.state();
@@ -263,16 +279,16 @@ impl Endpoint {
     /// # Errors
     /// `TimedOut`; `InvalidState` in a forked child.
     pub fn wait_disconnected(&self, timeout: Option<Duration>) -> Result<DisconnectReason> {
-        self.ops.check("wait_disconnected")?;
-        let hub = &self.domain.hub;
+        self.inner.ops.check("wait_disconnected")?;
+        let hub = &self.inner.domain.hub;
         hub.wait_for(timeout, || hub.take_disconnected(self.id())).ok_or(Error::TimedOut)
     }
 
     /// Ends the connection now, without waiting: what has not completed becomes `Canceled`, and one
     /// `Disconnected(Local)` event comes. Harmless when repeated.
     pub fn disconnect(&self) {
-        if self.ops.is_here() {
-            self.ops.disconnect();
+        if self.inner.ops.is_here() {
+            self.inner.ops.disconnect();
         }
     }
 
@@ -283,23 +299,21 @@ impl Endpoint {
     /// `TimedOut` if the operations did not finish in time: then it is still connected, and can be dropped.
     /// `NotConnected` if it is dead, `DeviceLost` if the device is gone.
     pub fn shutdown(&self, timeout: Duration) -> Result<()> {
-        self.ops.check("shutdown")?;
+        self.inner.ops.check("shutdown")?;
         let drained = self.drain(Instant::now().checked_add(timeout));
         // It armed and cleared the descriptor: whoever sleeps on it looks again.
-        self.send_cq.ops().wake();
+        self.inner.send_cq.ops().wake();
         drained.map(|()| self.disconnect())
     }
 
     /// Waits until nothing of the send queue is in flight.
     fn drain(&self, deadline: Option<Instant>) -> Result<()> {
-        let (cq, token) = (&self.send_cq, self.lock_send().lane.token);
+        let cq = &self.inner.send_cq;
         loop {
             if self.state() != EndpointState::Connected {
                 return Err(self.not_connected());
             }
-            let flushed = self.flush();
-            cq.reap();
-            if flushed && cq.outstanding(token, Side::Send) == 0 {
+            if self.inner.settle() {
                 return Ok(());
             }
             if deadline.is_some_and(|at| at <= Instant::now()) {
@@ -308,8 +322,8 @@ impl Endpoint {
             // Other threads may take what would wake this one, so it also looks from time to time.
             let tick = Instant::now() + Duration::from_millis(5);
             let until = deadline.map_or(tick, |at| at.min(tick));
-            if cq.ops().arm()? == Armed::Waiting {
-                let provider = self.domain.info.provider;
+            if cq.arm(false)? == Armed::Waiting {
+                let provider = self.inner.domain.info.provider;
                 wait_readable(cq.ops().fd(), Some(until))
                     .map_err(|cause| Error::system("shutdown", provider, cause))?;
             }
@@ -317,36 +331,91 @@ impl Endpoint {
     }
 
     #[inline]
-    pub(crate) fn lock_send(&self) -> std::sync::MutexGuard<'_, PostSide> {
-        self.send.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock_send(&self) -> MutexGuard<'_, PostSide> {
+        self.inner.send.lock()
     }
 
     #[inline]
-    pub(crate) fn lock_recv(&self) -> std::sync::MutexGuard<'_, PostSide> {
-        self.recv.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock_recv(&self) -> MutexGuard<'_, PostSide> {
+        self.inner.recv.lock()
+    }
+}
+
+impl EndpointInner {
+    /// Takes what has ended in the send queue, unsignaled operations too; true if nothing is in flight there.
+    pub(crate) fn settle(&self) -> bool {
+        let (flushed, token) = {
+            let mut side = self.send.lock();
+            (self.flush(&mut side.lane), side.lane.token)
+        };
+        self.send_cq.reap();
+        flushed && self.send_cq.outstanding(token, Side::Send) == 0
+    }
+
+    /// Makes sure that the end of the unsignaled operations posted so far becomes known: unless the last post was
+    /// signaled, posts a signaled empty write whose completion is hidden. False if there is no room yet.
+    fn flush(&self, lane: &mut Lane) -> bool {
+        let Lane { ring, token, quiet, closed } = lane;
+        // A dead endpoint tells of its last operation by itself.
+        if *quiet == 0 || *closed || self.shared.state.get() != EndpointState::Connected {
+            return true;
+        }
+        let token = token.with_sequence(ring.next());
+        let Some(place) = ring.place() else { return false };
+        let (kind, report, keep) = (OpKind::Write, Report::Never, Keep::default());
+        place.fill(Slot { context: 0, len: 0, kind, report, keep });
+        let op = SendOp::Write { to: RemoteAddr::default(), imm: None };
+        let work = [SendWork { token, op, segments: &[], flags: SendFlags::SIGNALED }];
+        // SAFETY: there are no segments.
+        let taken = unsafe { self.ops.post_send(&work) }.accepted > 0;
+        if taken {
+            *quiet = 0;
+        } else {
+            // SAFETY: the provider never completes what it refused.
+            unsafe { ring.take_back(1) };
+        }
+        taken
+    }
+
+    /// Ends all that is in flight. Its regions go only if the provider has proven that nothing touches them any more.
+    fn close(&self) {
+        let (send, recv) = {
+            let lane = &mut self.send.lock().lane;
+            // From here on the provider is asked for nothing but the end.
+            lane.closed = true;
+            (lane.token, self.recv.lock().lane.token)
+        };
+        let quiet = callback::caught(|| self.ops.quiesce());
+        let fate = match &quiet {
+            Some(Ok(())) => Fate::Free,
+            _ => Fate::Leak,
+        };
+        let mut leaked = self.send_cq.unbind(send, fate);
+        if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
+            leaked += self.recv_cq.unbind(recv, fate);
+        }
+        self.domain.hub.remove(self.shared.id);
+        self.domain.strike(&self.shared);
+        if fate == Fate::Leak {
+            let why = match quiet {
+                Some(Err(error)) => error.to_string(),
+                _ => "the provider panicked".to_owned(),
+            };
+            self.domain.count_leaked(leaked);
+            let id = self.shared.id;
+            log_line!(
+                Error,
+                "{id}: {why}; {leaked} regions in flight stay registered until the process ends"
+            );
+        }
     }
 }
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        if !self.ops.is_here() {
-            return;
+        if self.inner.ops.is_here() {
+            self.inner.close();
         }
-        // What finished until now keeps its real status.
-        self.send_cq.reap();
-        self.recv_cq.reap();
-        if self.ops.quiesce().is_err() {
-            // Its memory may still be written to: the queues keep it for good.
-            std::mem::forget((self.send_cq.clone(), self.recv_cq.clone()));
-            return;
-        }
-        let (send, recv) = (self.lock_send().lane.token, self.lock_recv().lane.token);
-        self.send_cq.unbind(send);
-        if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
-            self.recv_cq.unbind(recv);
-        }
-        self.domain.hub.remove(self.id());
-        self.domain.strike(&self.shared);
     }
 }
 

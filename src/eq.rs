@@ -5,11 +5,12 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fabric_core::fork::Origin;
+use fabric_core::sync::{Condvar, Mutex, MutexGuard};
 use fabric_core::wakeup::Wakeup;
 use fabric_core::{
     DisconnectReason, EndpointId, EndpointState, Error, Event, EventSink, ListenerId, Result,
@@ -48,8 +49,7 @@ impl Hub {
     }
 
     fn lock(&self) -> MutexGuard<'_, HubState> {
-        // The state is whole between statements; a panic elsewhere does not spoil it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(crate) fn add(&self, shared: &Arc<Shared>) {
@@ -156,11 +156,8 @@ impl Hub {
                 let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
                 state = match left {
                     Some(Duration::ZERO) => return None,
-                    Some(left) => match self.changed.wait_timeout(state, left) {
-                        Ok((state, _)) => state,
-                        Err(poisoned) => poisoned.into_inner().0,
-                    },
-                    None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                    Some(left) => self.changed.wait_timeout(state, left),
+                    None => self.changed.wait(state),
                 };
             }
             seen = state.sequence;
@@ -261,6 +258,7 @@ impl AsFd for EventQueue {
 
 impl std::fmt::Debug for EventQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EventQueue").field("waiting", &self.hub.lock().queue.len()).finish()
+        let waiting = self.hub.lock().queue.len();
+        f.debug_struct("EventQueue").field("waiting", &waiting).finish()
     }
 }

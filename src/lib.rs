@@ -82,6 +82,7 @@ mod listener;
 mod op;
 mod post;
 mod process;
+mod reclaim;
 mod region;
 mod slot;
 #[cfg(feature = "verbs")]

@@ -3,10 +3,12 @@
 //! Every argument is checked (`check.rs`) before the provider sees it; so is the depth. The side's lock spans
 //! accounting and the provider's post, which makes its order the posting order.
 
+use std::sync::atomic::Ordering;
+
 use fabric_core::inflight::{Place, Producer};
 use fabric_core::{
     Access, AtomicOp, AtomicScalar, EndpointOps, EndpointState, Error, OpKind, Posted, RecvWork,
-    RemoteAddr, RemoteSlice, Result, Segment, SendFlags, SendOp, SendWork,
+    RemoteSlice, Result, Segment, SendFlags, SendOp, SendWork,
 };
 use smallvec::SmallVec;
 
@@ -63,19 +65,19 @@ impl Endpoint {
     /// operation happens later.
     #[inline]
     pub fn post(&self, op: &Op<'_>) -> Result<()> {
-        self.ops.check("post")?;
+        self.inner.ops.check("post")?;
         let mut side = self.lock_send();
         let PostSide { lane, segments } = &mut *side;
         let result = self.post_one(lane, op, segments);
         if matches!(result, Err(Error::Again)) {
-            self.shared.counters.send.posts.again.add(1);
+            self.inner.shared.counters.send.posts.again.add(1);
         }
         result
     }
 
     #[inline]
     fn post_one(&self, lane: &mut Lane, op: &Op<'_>, segments: &mut Vec<Segment>) -> Result<()> {
-        if self.shared.state.get() != EndpointState::Connected {
+        if self.inner.shared.state.get() != EndpointState::Connected {
             return Err(self.not_connected());
         }
         segments.clear();
@@ -99,12 +101,12 @@ impl Endpoint {
     pub fn post_batch(&self, ops: &[Op<'_>]) -> Result<(), BatchError> {
         let mut posted = 0;
         let refuse = |posted, error: Error| Err(BatchError { posted, error });
-        if let Err(error) = self.ops.check("post") {
+        if let Err(error) = self.inner.ops.check("post") {
             return refuse(0, error);
         }
         let mut side = self.lock_send();
         for chunk in ops.chunks(CHUNK) {
-            if self.shared.state.get() != EndpointState::Connected {
+            if self.inner.shared.state.get() != EndpointState::Connected {
                 return refuse(posted, self.not_connected());
             }
             let PostSide { lane, segments } = &mut *side;
@@ -112,7 +114,7 @@ impl Endpoint {
             posted += accepted;
             if let Some(error) = refusal {
                 if matches!(error, Error::Again) {
-                    self.shared.counters.send.posts.again.add(1);
+                    self.inner.shared.counters.send.posts.again.add(1);
                 }
                 return refuse(posted, error);
             }
@@ -157,7 +159,7 @@ impl Endpoint {
     fn submit(&self, lane: &mut Lane, work: &[SendWork<'_>], quiet: u32) -> Posted {
         // SAFETY: the slots just pushed keep the regions registered and their memory allocated until the
         // completions are taken, or the endpoint is quiet; injected bytes are borrowed for this call.
-        let posted = unsafe { self.ops.post_send(work) };
+        let posted = unsafe { self.inner.ops.post_send(work) };
         if posted.accepted < work.len() {
             return take_back(lane, work, posted, quiet);
         }
@@ -166,7 +168,7 @@ impl Endpoint {
 
     #[inline]
     fn count(&self, operations: usize, bytes: usize) {
-        let counters = &self.shared.counters.send.posts;
+        let counters = &self.inner.shared.counters.send.posts;
         counters.bytes.add(bytes as u64);
         counters.operations.add(operations as u64);
     }
@@ -185,7 +187,7 @@ impl Endpoint {
         let mut gathered = Gathered { segments, keep: Keep::default() };
         let len = match &op.local {
             Local::Slices(slices) => {
-                let most = self.attr.send_segments;
+                let most = self.inner.attr.send_segments;
                 self.add_slices(rules.name, slices, rules.local, most, &mut gathered)
             }
             Local::Inject(bytes) => {
@@ -198,10 +200,14 @@ impl Endpoint {
         let len = len.inspect_err(|_| segments.truncate(before))?;
         let signaled = flags.contains(SendFlags::SIGNALED);
         let report = if signaled { Report::Always } else { Report::Failure };
+        let needed = &self.inner.domain.reclaim.needed;
+        if !signaled && !needed.load(Ordering::Relaxed) {
+            needed.store(true, Ordering::Relaxed);
+        }
         if !signaled && lane.quiet + 1 >= self.quiet_most() {
             flags.insert(SendFlags::SIGNALED);
         }
-        let Some(place) = place(&mut lane.ring, &self.send_cq) else {
+        let Some(place) = place(&mut lane.ring, &self.inner.send_cq) else {
             segments.truncate(before);
             return Err(Error::Again);
         };
@@ -215,31 +221,7 @@ impl Endpoint {
     /// each, and a large one need not wait for half of it.
     #[inline]
     fn quiet_most(&self) -> u32 {
-        (self.attr.send_depth / 4).clamp(1, 64) as u32
-    }
-
-    /// Makes sure that the end of the unsignaled operations posted so far becomes known: unless the last
-    /// post was signaled, posts an empty write that is, of which nobody hears. False if there is no room yet.
-    pub(crate) fn flush(&self) -> bool {
-        let Lane { ring, token, quiet } = &mut self.lock_send().lane;
-        if *quiet == 0 {
-            return true;
-        }
-        let token = token.with_sequence(ring.next());
-        let Some(place) = ring.place() else { return false };
-        let (kind, report, keep) = (OpKind::Write, Report::Never, Keep::default());
-        place.fill(Slot { context: 0, len: 0, kind, report, keep });
-        let op = SendOp::Write { to: RemoteAddr::default(), imm: None };
-        let work = [SendWork { token, op, segments: &[], flags: SendFlags::SIGNALED }];
-        // SAFETY: there are no segments.
-        let taken = unsafe { self.ops.post_send(&work) }.accepted > 0;
-        if taken {
-            *quiet = 0;
-        } else {
-            // SAFETY: the provider never completes what it refused.
-            unsafe { ring.take_back(1) };
-        }
-        taken
+        (self.inner.attr.send_depth / 4).clamp(1, 64) as u32
     }
 
     /// Posts one receive into `into`. Allowed from the making of the endpoint on.
@@ -248,12 +230,14 @@ impl Endpoint {
     /// As [`post`](Endpoint::post); the regions need `LOCAL_WRITE`.
     #[inline]
     pub fn recv<'a>(&self, into: impl Into<Slices<'a>>, context: u64) -> Result<()> {
-        self.ops.check("post")?;
+        self.inner.ops.check("post")?;
+        // The conversion may be a user's, so it comes before the lock.
+        let recv = Recv::new(into, context);
         let mut side = self.lock_recv();
         let PostSide { lane, segments } = &mut *side;
-        let result = self.post_receive(lane, &Recv::new(into, context), segments);
+        let result = self.post_receive(lane, &recv, segments);
         if matches!(result, Err(Error::Again)) {
-            self.shared.counters.recv.posts.again.add(1);
+            self.inner.shared.counters.recv.posts.again.add(1);
         }
         result
     }
@@ -265,7 +249,7 @@ impl Endpoint {
         recv: &Recv<'_>,
         segments: &mut Vec<Segment>,
     ) -> Result<()> {
-        if self.shared.state.get() == EndpointState::Dead {
+        if self.inner.shared.state.get() == EndpointState::Dead {
             return Err(self.not_connected());
         }
         segments.clear();
@@ -284,12 +268,12 @@ impl Endpoint {
     pub fn post_recvs(&self, recvs: &[Recv<'_>]) -> Result<(), BatchError> {
         let mut posted = 0;
         let refuse = |posted, error: Error| Err(BatchError { posted, error });
-        if let Err(error) = self.ops.check("post") {
+        if let Err(error) = self.inner.ops.check("post") {
             return refuse(0, error);
         }
         let mut side = self.lock_recv();
         for chunk in recvs.chunks(CHUNK) {
-            if self.shared.state.get() == EndpointState::Dead {
+            if self.inner.shared.state.get() == EndpointState::Dead {
                 return refuse(posted, self.not_connected());
             }
             let PostSide { lane, segments } = &mut *side;
@@ -297,7 +281,7 @@ impl Endpoint {
             posted += accepted;
             if let Some(error) = refusal {
                 if matches!(error, Error::Again) {
-                    self.shared.counters.recv.posts.again.add(1);
+                    self.inner.shared.counters.recv.posts.again.add(1);
                 }
                 return refuse(posted, error);
             }
@@ -343,7 +327,7 @@ impl Endpoint {
     #[inline]
     fn submit_recv(&self, lane: &mut Lane, work: &[RecvWork<'_>]) -> Posted {
         // SAFETY: as in `submit`.
-        let mut posted = unsafe { self.ops.post_recv(work) };
+        let mut posted = unsafe { self.inner.ops.post_recv(work) };
         if posted.accepted < work.len() {
             // SAFETY: the provider never completes what it refused.
             unsafe { lane.ring.take_back((work.len() - posted.accepted) as u32) };
@@ -352,7 +336,7 @@ impl Endpoint {
         } else {
             posted = Posted::all(work.len());
         }
-        self.shared.counters.recv.posts.operations.add(posted.accepted as u64);
+        self.inner.shared.counters.recv.posts.operations.add(posted.accepted as u64);
         posted
     }
 
@@ -365,11 +349,11 @@ impl Endpoint {
     ) -> Result<usize> {
         let before = segments.len();
         let mut gathered = Gathered { segments, keep: Keep::default() };
-        let most = self.attr.recv_segments;
+        let most = self.inner.attr.recv_segments;
         let len = self.add_slices("recv", &recv.into, Access::LOCAL_WRITE, most, &mut gathered);
         let Gathered { segments, keep } = gathered;
         let len = len.inspect_err(|_| segments.truncate(before))?;
-        let Some(place) = place(&mut lane.ring, &self.recv_cq) else {
+        let Some(place) = place(&mut lane.ring, &self.inner.recv_cq) else {
             segments.truncate(before);
             return Err(Error::Again);
         };

@@ -1,21 +1,24 @@
 //! Memory regions: memory that is registered with a domain.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::RangeBounds;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use fabric_core::provider::RegistrationOps;
 use fabric_core::range::bounds;
+use fabric_core::sync::Mutex;
 use fabric_core::{
-    Access, AtomicCall, AtomicOp, AtomicScalar, Error, Memory, RemoteRegion, Result, memory,
+    Access, AtomicCall, AtomicOp, AtomicScalar, Error, Memory, RemoteRegion, Result, log_line,
+    memory,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::domain::DomainInner;
 use crate::process::ParentOnly;
 
-/// What operations in flight hold on to. Fields drop in this order: rights first, then memory, then domain.
+/// What operations in flight hold on to.
 pub(crate) struct RegionCore {
     registration: Mutex<Registration>,
     closed: AtomicBool,
@@ -24,7 +27,8 @@ pub(crate) struct RegionCore {
     pub(crate) access: Access,
     pub(crate) local_key: u64,
     remote: RemoteRegion,
-    memory: Option<Memory>,
+    /// Freed only once the registration has ended well.
+    memory: ManuallyDrop<Option<Memory>>,
     pub(crate) domain: Arc<DomainInner>,
 }
 
@@ -50,14 +54,18 @@ impl Registration {
 
 impl Drop for RegionCore {
     fn drop(&mut self) {
-        let registration = self.registration.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = registration.end() {
-            let len = self.len;
-            log::error!(
-                "a region of {len} bytes: {error}; its memory stays until the process ends"
-            );
-            // A device may still reach it.
-            std::mem::forget(self.memory.take());
+        // Unwinding out of here, or an error, is no proof that no device reaches the memory: then it leaks.
+        match self.registration.get_mut().end() {
+            // SAFETY: it is dropped here alone, and not used afterwards.
+            Ok(()) => unsafe { ManuallyDrop::drop(&mut self.memory) },
+            Err(error) => {
+                self.domain.count_leaked(1);
+                let len = self.len;
+                log_line!(
+                    Error,
+                    "a region of {len} bytes: {error}; its memory stays until the process ends"
+                );
+            }
         }
     }
 }
@@ -129,6 +137,15 @@ impl fmt::Debug for Slice<'_> {
     }
 }
 
+impl Drop for Region {
+    fn drop(&mut self) {
+        let RegionCore { domain, .. } = &*self.core;
+        if Arc::strong_count(&self.core) > 1 && domain.ops.is_here() {
+            domain.reclaim(&self.core);
+        }
+    }
+}
+
 impl Region {
     pub(crate) fn new(
         domain: Arc<DomainInner>,
@@ -152,7 +169,7 @@ impl Region {
                 len,
                 access,
                 remote,
-                memory,
+                memory: ManuallyDrop::new(memory),
                 domain,
             }),
         }
@@ -203,13 +220,16 @@ impl Region {
     /// device did not let go of the memory, which must then stay as it is; it can be tried again.
     pub fn close(&self) -> Result<()> {
         self.core.domain.ops.check("close region")?;
-        let mut registration =
-            self.core.registration.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut registration = self.core.registration.lock();
         if registration.0.is_none() {
             return Ok(());
         }
         self.core.closed.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
+        if Arc::strong_count(&self.core) > 1 {
+            // Perhaps only unsignaled operations use it, and nobody has found out yet that they have ended.
+            self.core.domain.settle();
+        }
         if Arc::strong_count(&self.core) > 1 {
             self.core.closed.store(false, Ordering::SeqCst);
             return Err(Error::Busy);

@@ -13,7 +13,8 @@ use crate::region::RegionCore;
 #[repr(C)]
 pub(crate) struct Keep {
     two: Option<Arc<RegionCore>>,
-    more: Option<Box<Keep>>,
+    #[allow(clippy::box_collection)] // a word where mostly there is nothing
+    more: Option<Box<Vec<Arc<RegionCore>>>>,
     one: Option<Arc<RegionCore>>,
 }
 
@@ -31,7 +32,7 @@ impl Keep {
         } else if self.two.is_none() {
             self.two = Some(core);
         } else {
-            self.more.get_or_insert_default().add(core);
+            self.more.get_or_insert_default().push(core);
         }
     }
 
@@ -46,16 +47,33 @@ impl Keep {
             release_more(two, more, released);
         }
     }
+
+    /// Keeps the regions registered, and their memory allocated, for ever; says how many they are.
+    pub(crate) fn leak(self) -> u64 {
+        let Keep { one, two, more } = self;
+        let all = one.into_iter().chain(two).chain(more.into_iter().flat_map(|more| *more));
+        all.map(std::mem::forget).count() as u64
+    }
+}
+
+/// What becomes of the regions of operations that the library cancels.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Nothing touches them any more.
+    Free,
+    /// Something may.
+    Leak,
 }
 
 #[inline(never)]
-fn release_more(two: Option<Arc<RegionCore>>, more: Option<Box<Keep>>, released: &mut Released) {
-    if let Some(two) = two {
-        let_go(two, released);
-    }
-    if let Some(more) = more {
-        more.release(released);
-    }
+#[allow(clippy::box_collection)]
+fn release_more(
+    two: Option<Arc<RegionCore>>,
+    more: Option<Box<Vec<Arc<RegionCore>>>>,
+    released: &mut Released,
+) {
+    let more = more.into_iter().flat_map(|more| *more);
+    two.into_iter().chain(more).for_each(|core| let_go(core, released));
 }
 
 #[inline]

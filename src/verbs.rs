@@ -26,7 +26,7 @@ pub unsafe fn raw_domain(domain: &Domain) -> Option<RawDomain> {
 /// It belongs to the endpoint and lives until that is dropped. Whoever posts to it, or moves its state, makes the
 /// library's completions and depths wrong: read its attributes, or modify what concerns neither.
 pub unsafe fn raw_endpoint(endpoint: &Endpoint) -> Option<RawEndpoint> {
-    let ops = &endpoint.ops;
+    let ops = &endpoint.inner.ops;
     match &**ops {
         // SAFETY: the caller's promise is passed on.
         AnyEndpoint::Verbs(endpoint) if ops.is_here() => Some(unsafe { endpoint.raw() }),

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::inflight::MAX_DEPTH;
 use crate::info::{Capabilities, Info, MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA};
 
 /// How an endpoint is made. `Default` is a good start for most.
@@ -80,8 +81,8 @@ impl EndpointAttr {
     /// `InvalidArgument` that names the setting and the limit.
     pub fn check(&self, info: &Info) -> Result<()> {
         let limits = &info.limits;
-        within("send_depth", self.send_depth, 1, limits.send_depth)?;
-        within("recv_depth", self.recv_depth, 1, limits.recv_depth)?;
+        within("send_depth", self.send_depth, 1, limits.send_depth.min(MAX_DEPTH))?;
+        within("recv_depth", self.recv_depth, 1, limits.recv_depth.min(MAX_DEPTH))?;
         within("send_segments", self.send_segments, 1, limits.send_segments)?;
         within("recv_segments", self.recv_segments, 1, limits.recv_segments)?;
         within("inject", self.inject, 0, limits.inject)?;

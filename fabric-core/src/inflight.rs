@@ -58,16 +58,19 @@ pub struct Producer<T> {
     credit: u32,
 }
 
-/// The completing end.
+/// The completing end. What it has not given out when it is dropped leaks: nothing says that nobody works on it any more.
 pub struct Consumer<T> {
     ring: Arc<Ring<T>>,
     tail: u32,
     credit: u32,
 }
 
-/// The two ends of a ring for `depth` operations.
+/// The most operations that a queue can be made for, whatever a device's limits say.
+pub const MAX_DEPTH: usize = 1 << 20;
+
+/// The two ends of a ring for `depth` operations, 1 to [`MAX_DEPTH`].
 pub fn inflight<T>(depth: usize) -> (Producer<T>, Consumer<T>) {
-    let depth = u32::try_from(depth).unwrap_or(u32::MAX >> 1).clamp(1, 1 << 30);
+    let depth = depth.clamp(1, MAX_DEPTH) as u32;
     let ring = Arc::new(Ring {
         slots: OnceLock::new(),
         depth,
@@ -204,12 +207,6 @@ impl<T> Consumer<T> {
     /// Posts that count against the depth.
     pub fn counted(&self) -> usize {
         self.ring.head.0.load(Ordering::Acquire).wrapping_sub(self.credit) as usize
-    }
-}
-
-impl<T> Drop for Consumer<T> {
-    fn drop(&mut self) {
-        while self.pop().is_some() {}
     }
 }
 

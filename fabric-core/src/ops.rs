@@ -42,7 +42,10 @@ macro_rules! endpoint_ops_tokens {
             /// none for what it refused; touch an operation's segments only until that completion (for an
             /// unsignaled one: until a later one of the same queue) is polled or
             /// [`quiesce`](EndpointOps::quiesce) returns `Ok`; and write only to the segments of receives, reads and
-            /// fetching atomics.
+            /// fetching atomics. Dropping it without a `quiesce` that returned `Ok` is no such end.
+            ///
+            /// Posts and `quiesce` are called under locks of the caller, so they call no user code: events go
+            /// through [`Reports`](crate::reports::Reports), log lines through [`log_line!`](crate::log_line).
             ///
             /// # The end of a connection
             /// Once a connection has ended, every accepted operation is accounted for, in bounded time: the last
@@ -93,19 +96,21 @@ macro_rules! endpoint_ops_tokens {
                 /// Ends the connection without waiting for anything.
                 ///
                 /// - What has not completed is canceled, in order; one `Disconnected(Local)` comes.
+                /// - However a connection ends, the last operation of each queue has a completion, also an
+                ///   unsignaled one that succeeded: so the end of every operation is known.
                 /// - What had completed `Ok` at this side, the peer has.
                 /// - Harmless when repeated, or before a connection stands.
                 fn disconnect(&self);
 
-                /// Stops everything, because the application lets the endpoint go: as `disconnect`, and more.
+                /// Stops everything, because the application lets the endpoint go: as `disconnect`, and
+                /// afterwards no segment is touched and nothing new reaches the completion queue.
                 ///
-                /// - `Ok`: afterwards no segment is touched and nothing new reaches the completion queue. What had
-                ///   ended before is there to be polled.
-                /// - `Err`: that is not certain; the caller leaks the memory of what was in flight. Repeating it is
-                ///   harmless.
                 /// - No event comes: nobody is left to hear it.
                 /// - Bounded in time; it does not wait for the peer.
-                /// - What was in flight and has no completion yet gets none: the caller cancels it.
+                /// - What was in flight and has no completion yet gets none: the caller cancels it. What has
+                ///   one is found by a later poll.
+                /// - An error: a device may still touch segments. The caller then leaks their memory.
+                /// - Repeating it is harmless.
                 fn quiesce(&self) -> Result<()>;
 
                 /// The address of this end.
@@ -137,7 +142,8 @@ macro_rules! cq_ops_tokens {
             ///
             /// # Safety
             /// An implementation must deliver completions as [`EndpointOps`] promises, and its descriptor must
-            /// stay the same and open as long as the queue lives.
+            /// stay the same and open as long as the queue lives. Its methods are called under locks of the
+            /// caller, so they call no user code.
             pub unsafe trait CqOps: Send + Sync + 'static {
                 /// Takes completions, at most as many as `out` holds, and drives progress.
                 ///

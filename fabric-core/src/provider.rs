@@ -57,8 +57,8 @@ pub trait Provider: Send + Sync + 'static {
 /// An open device: queues, endpoints, registrations and listeners that work together.
 ///
 /// # Safety
-/// A registration must not touch memory outside the range it was made with, and none of it after its drop
-/// has returned; peers reach the range only with the rights given.
+/// A registration must not touch memory outside the range it was made with; peers reach the range only with the
+/// rights given, and until [`RegistrationOps::deregister`] has returned `Ok`.
 pub unsafe trait DomainOps: Send + Sync + 'static {
     /// Its endpoints.
     type Endpoint: EndpointOps;
@@ -80,8 +80,9 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
     /// - Memory that is not mapped, or not writable though the access needs it, is an error.
     ///
     /// # Safety
-    /// The range must stay allocated until the registration's drop returns, and be reached by this process
-    /// only in ways that a concurrent peer cannot make undefined ([`memory`](crate::memory)).
+    /// The range must stay allocated until [`RegistrationOps::deregister`] has returned `Ok`, for ever if it never
+    /// does, and be reached by this process only in ways that a concurrent peer cannot make undefined
+    /// ([`memory`](crate::memory)).
     unsafe fn register(
         &self,
         addr: *mut u8,
@@ -133,8 +134,14 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
     fn dump(&self) -> String;
 }
 
-/// A registration. The handles end it by [`deregister`](RegistrationOps::deregister), and drop it after that.
-pub trait RegistrationOps: Send + Sync + 'static {
+/// A registration. The handles end it by [`deregister`](RegistrationOps::deregister), and drop it after that; a drop
+/// alone proves nothing, and the memory then stays allocated.
+///
+/// # Safety
+/// When [`deregister`](RegistrationOps::deregister) has returned `Ok`, no device and no peer reads or changes the
+/// range. The keys open this range, with the rights given, and nothing else. It is called under a lock of the caller, so
+/// it calls no user code.
+pub unsafe trait RegistrationOps: Send + Sync + 'static {
     /// The key of local segments.
     ///
     /// - Constant.

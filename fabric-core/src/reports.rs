@@ -45,6 +45,11 @@ impl<T> Reports<T> {
         self.waiting.load(Ordering::Acquire) > 0
     }
 
+    /// Whether events wait that no thread is about to report.
+    pub fn is_due(&self) -> bool {
+        self.is_waiting() && !self.reporting.load(Ordering::SeqCst)
+    }
+
     /// Takes back the events of an endpoint that is dropped; gives what waited for them.
     pub fn retract(&self, endpoint: EndpointId) -> Vec<T> {
         if !self.is_waiting() {

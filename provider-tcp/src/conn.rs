@@ -3,19 +3,21 @@
 use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fabric_core::{EndpointAttr, Error};
+use fabric_core::{EndpointAttr, Error, log_line};
 use socket2::SockRef;
 
 use crate::adversary::{PutOff, Whims};
-use crate::engine::{Engine, Heat, Timer, lock};
+use crate::engine::{Engine, Heat, Timer};
 use crate::link::{End, Link, Phase, Surroundings};
 use crate::socket;
 use crate::socket::Run;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// How long a peer may take to read the last frame.
 const LINGER: Duration = Duration::from_secs(2);
@@ -76,13 +78,58 @@ pub(crate) struct State {
 pub(crate) struct Conn {
     pub(crate) name: usize,
     pub(crate) attr: EndpointAttr,
-    pub(crate) state: Mutex<State>,
+    state: Mutex<State>,
     pub(crate) heat: Heat,
     /// The selector saw the end of the stream: read until there.
     ended: AtomicBool,
 }
 
+/// A connection whose lock is held. When it is released, the engine gets the events that came up.
+pub(crate) struct Locked<'a> {
+    state: MutexGuard<'a, State>,
+    conn: &'a Arc<Conn>,
+    engine: &'a Engine,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        for event in self.state.link.take_events() {
+            self.engine.add_report(event, Some(self.conn));
+        }
+    }
+}
+
 impl Conn {
+    #[inline]
+    pub(crate) fn lock<'a>(self: &'a Arc<Self>, engine: &'a Engine) -> Locked<'a> {
+        Locked { state: self.state.lock(), conn: self, engine }
+    }
+
+    /// The application was told of an event of this connection.
+    pub(crate) fn reported(&self) {
+        self.state.lock().link.reported();
+    }
+
+    /// The addresses of this end and of the other.
+    pub(crate) fn addrs(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        let state = self.state.lock();
+        (state.local, state.peer)
+    }
+
     pub(crate) fn new(
         name: usize,
         attr: &EndpointAttr,
@@ -121,8 +168,13 @@ impl Conn {
     }
 
     /// Reads what came, executes it, writes what is due.
-    pub(crate) fn step(&self, engine: &Engine, scratch: &mut [u8], background: bool) -> Step {
-        let mut guard = lock(&self.state);
+    pub(crate) fn step(
+        self: &Arc<Self>,
+        engine: &Engine,
+        scratch: &mut [u8],
+        background: bool,
+    ) -> Step {
+        let mut guard = self.lock(engine);
         let state = &mut *guard;
         if state.whims.is_some() && state.is_left_alone() {
             return Step::Quiet;
@@ -248,8 +300,8 @@ impl Conn {
     }
 
     /// A deadline has come.
-    pub(crate) fn expired(&self, engine: &Engine, timer: Timer) {
-        let mut guard = lock(&self.state);
+    pub(crate) fn expired(self: &Arc<Self>, engine: &Engine, timer: Timer) {
+        let mut guard = self.lock(engine);
         let state = &mut *guard;
         match timer {
             Timer::Connect => match state.stage {
@@ -259,7 +311,10 @@ impl Conn {
                 Stage::Linked if !state.link.is_announced() => {
                     if let Some(unsaid) = engine.stats().peer_lines.admit() {
                         let id = state.link.id();
-                        log::warn!("{id}: the peer did not finish the handshake in time{unsaid}");
+                        log_line!(
+                            Warn,
+                            "{id}: the peer did not finish the handshake in time{unsaid}"
+                        );
                     }
                     self.lost(engine, state);
                 }
@@ -290,7 +345,8 @@ impl Conn {
         if state.silent >= 2 {
             if let Some(unsaid) = engine.stats().peer_lines.admit() {
                 let id = state.link.id();
-                log::warn!(
+                log_line!(
+                    Warn,
                     "{id}: the peer's host has not answered for {interval:?} and more{unsaid}"
                 );
             }
@@ -302,16 +358,16 @@ impl Conn {
     }
 
     /// The engine panicked.
-    pub(crate) fn fail(&self) {
-        let mut state = lock(&self.state);
-        state.link.end(End::Internal);
+    pub(crate) fn fail(self: &Arc<Self>, engine: &Engine) {
+        let mut state = self.lock(engine);
         state.socket = None;
         state.stage = Stage::Over;
+        state.link.end(End::Internal);
     }
 
     /// The domain closes.
     pub(crate) fn abandon(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.link.close();
         state.socket = None;
         state.stage = Stage::Over;
@@ -319,8 +375,8 @@ impl Conn {
 
     pub(crate) fn try_dump(&self) -> String {
         match self.state.try_lock() {
-            Ok(state) => state.dump(),
-            Err(_) => "(a connection that is busy)".to_owned(),
+            Some(state) => state.dump(),
+            None => "(a connection that is busy)".to_owned(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 
-use fabric_core::{Error, Failure};
+use fabric_core::{Error, Failure, log_line};
 use socket2::SockRef;
 
 use crate::conn::{Conn, Stage, State, Step};
@@ -65,7 +65,7 @@ impl Conn {
             Err(malformed) => {
                 if let Some(unsaid) = engine.stats().peer_lines.admit() {
                     let (id, peer) = (state.link.id(), state.peer);
-                    log::warn!("{id}: {peer:?} is no fabric listener: {malformed}{unsaid}");
+                    log_line!(Warn, "{id}: {peer:?} is no fabric listener: {malformed}{unsaid}");
                 }
                 let text = format!("the peer is no fabric listener: {malformed}");
                 let error = Error::Unreachable(Failure::new("connect", text).of(NAME));

@@ -19,7 +19,7 @@ use crate::region::TcpRegistration;
 
 /// A domain.
 pub struct TcpDomain {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -36,7 +36,7 @@ impl TcpDomain {
 }
 
 // SAFETY: a registration's memory is reached only through its table entry, with range and rights checked and
-// the entry's gate held; the registration's drop closes the gate.
+// the entry's gate held; `deregister` closes the gate.
 unsafe impl DomainOps for TcpDomain {
     type Endpoint = TcpEndpoint;
     type Cq = TcpCq;
@@ -68,7 +68,6 @@ unsafe impl DomainOps for TcpDomain {
             regions: self.engine.regions.clone(),
             send_ring: send_cq.ring.clone(),
             recv_ring: recv_cq.ring.clone(),
-            events: self.engine.events.clone(),
             stats: self.engine.stats().clone(),
         };
         Ok(TcpEndpoint::new(&self.engine, attr, around))
@@ -94,7 +93,9 @@ unsafe impl DomainOps for TcpDomain {
 impl Drop for TcpDomain {
     fn drop(&mut self) {
         self.engine.stop();
-        if let Some(thread) = self.thread.take() {
+        // In an event sink it may be the thread itself that drops the domain: it ends on its return.
+        let other = |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
+        if let Some(thread) = self.thread.take().filter(other) {
             // A panic of the thread was caught and reported there.
             let _ = thread.join();
         }

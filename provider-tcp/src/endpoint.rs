@@ -5,7 +5,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use fabric_core::provider::RequestId;
-use fabric_core::{EndpointAttr, EndpointOps, Error, Posted, RecvWork, Result, SendWork};
+use fabric_core::{
+    EndpointAttr, EndpointId, EndpointOps, Error, Posted, RecvWork, Result, SendWork,
+};
 use mio::Interest;
 use mio::unix::SourceFd;
 use socket2::SockRef;
@@ -18,15 +20,16 @@ use crate::{NAME, device, socket};
 
 /// An endpoint.
 pub struct TcpEndpoint {
+    id: EndpointId,
     conn: Arc<Conn>,
     engine: Arc<Engine>,
 }
 
 impl TcpEndpoint {
     pub(crate) fn new(engine: &Arc<Engine>, attr: &EndpointAttr, around: Surroundings) -> Self {
-        let name = engine.name();
+        let (id, name) = (around.id, engine.name());
         let conn = Arc::new(Conn::new(name, attr, around, engine.whims(name)));
-        TcpEndpoint { conn, engine: engine.clone() }
+        TcpEndpoint { id, conn, engine: engine.clone() }
     }
 
     fn hello(state: &mut State, kind: Kind, data: &[u8]) -> Vec<u8> {
@@ -59,7 +62,7 @@ impl TcpEndpoint {
     }
 
     fn leave(&self, end: End) {
-        let mut guard = lock(&self.conn.state);
+        let mut guard = self.conn.lock(&self.engine);
         let state = &mut *guard;
         let connecting = matches!(state.stage, Stage::Connecting(_) | Stage::Greeted(_));
         let end = if connecting && matches!(end, End::Local) {
@@ -78,7 +81,7 @@ impl TcpEndpoint {
 // copies before the queues are emptied; it writes only to segments of receives, reads and fetching atomics.
 unsafe impl EndpointOps for TcpEndpoint {
     unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
-        let mut guard = lock(&self.conn.state);
+        let mut guard = self.conn.lock(&self.engine);
         let state = &mut *guard;
         let may_hold = state.link.may_hold(work.len());
         if let Err(error) = state.link.post_send(work) {
@@ -106,7 +109,7 @@ unsafe impl EndpointOps for TcpEndpoint {
     }
 
     unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted {
-        let mut guard = lock(&self.conn.state);
+        let mut guard = self.conn.lock(&self.engine);
         let state = &mut *guard;
         if let Err(error) = state.link.post_recv(work) {
             return Posted::until(0, error);
@@ -125,7 +128,7 @@ unsafe impl EndpointOps for TcpEndpoint {
         let source = device::source_addr(&self.engine.info, to, attr.source)?;
         let socket = socket::connect(to, source, attr)
             .map_err(|cause| Error::system("connect", NAME, cause))?;
-        let mut state = lock(&self.conn.state);
+        let mut state = self.conn.lock(&self.engine);
         state.peer = Some(to);
         state.local = SockRef::from(&socket).local_addr().ok().and_then(|addr| addr.as_socket());
         let hello = Self::hello(&mut state, Kind::Hello, data);
@@ -138,7 +141,7 @@ unsafe impl EndpointOps for TcpEndpoint {
         let Some(inbound) = inbound else {
             return Err(Error::state("accept", "the request was answered before"));
         };
-        let mut guard = lock(&self.conn.state);
+        let mut guard = self.conn.lock(&self.engine);
         let state = &mut *guard;
         let Some((socket, hello)) = inbound.take() else {
             return Err(Engine::closed());
@@ -154,6 +157,8 @@ unsafe impl EndpointOps for TcpEndpoint {
         if attached.is_err() {
             state.link.end(End::Lost);
             self.conn.settle(&self.engine, state);
+            drop(guard);
+            self.engine.report();
             return Ok(());
         }
         state.flush(&self.engine);
@@ -166,22 +171,31 @@ unsafe impl EndpointOps for TcpEndpoint {
 
     fn disconnect(&self) {
         self.leave(End::Local);
+        self.engine.report();
     }
 
     fn quiesce(&self) -> Result<()> {
         self.leave(End::Quiet);
+        self.engine.retract_reports(self.id);
         Ok(())
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {
-        lock(&self.conn.state).local
+        self.conn.addrs().0
     }
 
     fn peer_addr(&self) -> Option<SocketAddr> {
-        lock(&self.conn.state).peer
+        self.conn.addrs().1
     }
 
     fn dump(&self) -> String {
         self.conn.try_dump()
+    }
+}
+
+impl Drop for TcpEndpoint {
+    fn drop(&mut self) {
+        // The engine must not go on with an endpoint that nobody has.
+        let _ = self.quiesce();
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fabric_core::provider::{RawRequest, RequestId};
-use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result};
+use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result, log_line};
 use mio::Interest;
 use mio::unix::SourceFd;
 
@@ -84,7 +84,8 @@ impl Door {
                 Err(error) => {
                     // Out of descriptors or memory.
                     if let Some(unsaid) = engine.stats().peer_lines.admit() {
-                        log::warn!("listener {}: {error}; trying again{unsaid}", self.addr);
+                        let addr = self.addr;
+                        log_line!(Warn, "listener {addr}: {error}; trying again{unsaid}");
                     }
                     return self.look_again(engine, RETRY);
                 }
@@ -103,7 +104,7 @@ impl Door {
         }
         state.waiting.push_back(inbound.clone());
         drop(state);
-        engine.events.event(Event::ConnectRequest { listener: self.id });
+        engine.add_report(Event::ConnectRequest { listener: self.id }, None);
     }
 
     /// Closes the socket and refuses what waits.
@@ -216,7 +217,8 @@ impl Inbound {
 
     fn tell(&self, engine: &Engine, what: &str) {
         if let Some(unsaid) = engine.stats().peer_lines.admit() {
-            log::warn!("listener {}: {} {what}{unsaid}", self.door.addr, self.peer);
+            let (addr, peer) = (self.door.addr, self.peer);
+            log_line!(Warn, "listener {addr}: {peer} {what}{unsaid}");
         }
     }
 

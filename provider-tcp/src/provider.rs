@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabric_core::{Device, EventSink, Info, Provider, Result};
+use fabric_core::{Device, EventSink, Info, Provider, Result, log_line};
 
 use crate::NAME;
 use crate::device;
@@ -69,7 +69,7 @@ impl Provider for TcpProvider {
 
     fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<TcpDomain> {
         if let Some(seed) = self.settings.adversary {
-            log::warn!("{NAME}:{}: the adversary is on, seed {seed}", info.device);
+            log_line!(Warn, "{NAME}:{}: the adversary is on, seed {seed}", info.device);
         }
         TcpDomain::open(info, events, self.settings)
     }

@@ -4,8 +4,9 @@
 //! when that has returned, no copy is under way and none will begin.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError};
+use std::sync::Arc;
 
+use fabric_core::sync::{ReadGuard, RwLock};
 use fabric_core::{Access, Error, RegistrationOps, Result, memory};
 
 use crate::NAME;
@@ -26,22 +27,18 @@ unsafe impl Send for Entry {}
 unsafe impl Sync for Entry {}
 
 /// Leave to touch a region's memory, for as long as it is held.
-pub(crate) struct Pass<'a>(#[allow(dead_code)] RwLockReadGuard<'a, bool>);
+pub(crate) struct Pass<'a>(#[allow(dead_code)] ReadGuard<'a, bool>);
 
 impl Entry {
     /// Leave to copy, unless the region is closed.
     pub(crate) fn enter(&self) -> Option<Pass<'_>> {
-        let gate = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let gate = self.open.read();
         if *gate { Some(Pass(gate)) } else { None }
     }
 
     /// As [`enter`](Entry::enter), for who holds another pass: none either while a deregistration waits.
     pub(crate) fn try_enter(&self) -> Option<Pass<'_>> {
-        let gate = match self.open.try_read() {
-            Err(TryLockError::WouldBlock) => return None,
-            Err(TryLockError::Poisoned(gate)) => gate.into_inner(),
-            Ok(gate) => gate,
-        };
+        let gate = self.open.try_read()?;
         if *gate { Some(Pass(gate)) } else { None }
     }
 
@@ -68,11 +65,11 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn find(&self, key: u64) -> Option<Arc<Entry>> {
-        self.entries.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+        self.entries.read().get(&key).cloned()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.entries.read().len()
     }
 }
 
@@ -89,7 +86,7 @@ impl TcpRegistration {
         access: Access,
     ) -> Result<Self> {
         memory::probe(addr, len, access)?;
-        let mut entries = table.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = table.entries.write();
         let key = loop {
             let key = random()?;
             if key != 0 && !entries.contains_key(&key) {
@@ -112,7 +109,9 @@ fn random() -> Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-impl RegistrationOps for TcpRegistration {
+// SAFETY: the engine reaches the range only through the table's entry, under its gate and with range and rights checked;
+// `deregister` takes the entry out and closes the gate, which waits for the copies under way.
+unsafe impl RegistrationOps for TcpRegistration {
     fn local_key(&self) -> u64 {
         self.entry.key
     }
@@ -125,12 +124,19 @@ impl RegistrationOps for TcpRegistration {
     }
 
     fn deregister(&mut self) -> Result<()> {
-        let mut entries = self.table.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.table.entries.write();
         entries.remove(&self.entry.key);
         drop(entries);
         // Waits for the copies under way: each is one system call or one memory copy long.
-        *self.entry.open.write().unwrap_or_else(PoisonError::into_inner) = false;
+        *self.entry.open.write() = false;
         Ok(())
+    }
+}
+
+impl Drop for TcpRegistration {
+    fn drop(&mut self) {
+        // It cannot fail, and a registration that is dropped as it is must not be open for ever.
+        let _ = self.deregister();
     }
 }
 

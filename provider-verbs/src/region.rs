@@ -42,7 +42,9 @@ impl VerbsRegistration {
     }
 }
 
-impl RegistrationOps for VerbsRegistration {
+// SAFETY: `ibv_dereg_mr(3)` that succeeds has revoked the keys, and the device reaches the range no more; the memory
+// region was made with these rights for this range alone.
+unsafe impl RegistrationOps for VerbsRegistration {
     fn local_key(&self) -> u64 {
         self.mr.lkey().into()
     }

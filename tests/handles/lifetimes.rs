@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use fabric::{Access, Completion, Error, Status};
+use fabric::{Access, Completion, Error, Op, Status};
 use fabric_core::RawCompletion;
 
 use crate::rig::{Rig, connect, drain, run};
@@ -175,4 +175,34 @@ fn a_panic_in_one_thread_leaves_the_handles_usable_in_others() {
     assert!(panicked.is_err());
     rig.endpoint.post(&rig.write(2)).unwrap();
     assert_eq!(rig.drain(), run(1, 2, Status::Ok));
+}
+
+/// What a device may still touch after its endpoint is gone is never freed, and is counted.
+#[test]
+#[cfg_attr(miri, ignore = "what it shows is a leak")]
+fn what_cannot_be_stopped_keeps_its_memory() {
+    let rig = Rig::new();
+    let Rig { endpoint, region, queue, domain, control, link, .. } = rig;
+    let (read, received) =
+        (domain.alloc(64, Access::ALL).unwrap(), domain.alloc(64, Access::ALL).unwrap());
+    let (at, remote) = (received.addr() as *mut u8, region.remote());
+    link.hold();
+    endpoint.post(&Op::read(&read, remote.at(0)).context(1)).unwrap();
+    endpoint.recv(&received, 2).unwrap();
+    drop((read, received));
+    control.hold_on(true);
+    drop(endpoint);
+    // It is told as any other, and a region that nobody works on goes as any other.
+    assert_eq!(drain(&queue), run(1, 2, Status::Canceled));
+    control.hold_on(false);
+    region.close().unwrap();
+    assert_eq!(control.registrations(), 2);
+    assert_eq!(domain.counters().leaked_regions, 2);
+    drop((region, queue, domain));
+    // The device goes on; where the memory was freed, the address sanitizer says so.
+    link.release(1);
+    assert!(link.bring(64, None));
+    // SAFETY: it was never freed.
+    assert_eq!(unsafe { at.read_volatile() }, crate::null::FILL);
+    assert_eq!(control.registrations(), 2);
 }

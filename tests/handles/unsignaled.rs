@@ -1,8 +1,8 @@
 //! Unsignaled operations: no completion on success, one on failure, and never a queue that is stuck.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fabric::{DisconnectReason, Error, Status};
+use fabric::{Access, DisconnectReason, Error, Op, Status};
 
 use crate::rig::{Rig, rounds, run};
 
@@ -92,11 +92,84 @@ fn the_end_of_the_connection_cancels_them_one_by_one() {
 #[test]
 fn their_regions_are_free_once_known_to_be_done() {
     let rig = Rig::new();
+    rig.link.hold();
     rig.endpoint.post(&rig.write(1).unsignaled()).unwrap();
     assert!(matches!(rig.region.close(), Err(Error::Busy)));
-    rig.endpoint.inject(b"later", 2).unwrap();
-    assert_eq!(rig.drain(), [(2, Status::Ok)]);
+    rig.link.release(1);
+    // Nobody polls, and nobody posts.
     rig.region.close().unwrap();
+    assert_eq!(rig.drain(), []);
+}
+
+#[test]
+fn a_region_that_is_closed_behind_them_is_free_at_once_if_they_are_done() {
+    let rig = Rig::new();
+    for count in 0..5 {
+        let region = rig.domain.alloc(64, Access::ALL).unwrap();
+        for _ in 0..count {
+            let read = Op::read(&region, region.remote().at(0)).unsignaled();
+            rig.endpoint.post(&read).unwrap();
+        }
+        region.close().unwrap();
+    }
+    assert_eq!(rig.drain(), []);
+}
+
+/// Waits until only the rig's own region is registered.
+fn only_the_rigs(rig: &Rig) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while rig.control.registrations() > 1 {
+        assert!(Instant::now() < until, "a dropped region stays open");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_region_that_is_dropped_behind_them_goes_without_the_applications_help() {
+    let rig = Rig::new();
+    rig.link.hold();
+    let region = rig.domain.alloc(64, Access::ALL).unwrap();
+    for _ in 0..2 {
+        rig.endpoint.post(&Op::read(&region, region.remote().at(0)).unsignaled()).unwrap();
+    }
+    drop(region);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(rig.control.registrations(), 2, "they are in flight");
+    rig.link.release(2);
+    only_the_rigs(&rig);
+    assert_eq!(rig.drain(), []);
+}
+
+#[test]
+fn many_threads_may_drop_regions_behind_them() {
+    let rig = Rig::with(|builder| builder.send_depth(128));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..rounds(500) {
+                    let region = rig.domain.alloc(64, Access::ALL).unwrap();
+                    let read = Op::read(&region, region.remote().at(0)).unsignaled();
+                    while rig.endpoint.post(&read).is_err() {}
+                }
+            });
+        }
+    });
+    only_the_rigs(&rig);
+}
+
+#[test]
+fn the_end_of_the_connection_lets_their_regions_go() {
+    for reason in [DisconnectReason::Local, DisconnectReason::Remote, DisconnectReason::PeerLost] {
+        let rig = Rig::new();
+        rig.endpoint.post(&rig.write(1).unsignaled()).unwrap();
+        if reason == DisconnectReason::Local {
+            rig.endpoint.disconnect();
+        } else {
+            rig.link.lose(reason);
+        }
+        rig.region.close().unwrap();
+        assert_eq!(rig.drain(), [], "it had succeeded");
+    }
 }
 
 #[test]

@@ -92,7 +92,8 @@ pub struct NullRegistration {
     control: Arc<Control>,
 }
 
-impl RegistrationOps for NullRegistration {
+// SAFETY: nothing reaches the range but operations of this process, whose memory the handles keep.
+unsafe impl RegistrationOps for NullRegistration {
     fn local_key(&self) -> u64 {
         self.key
     }

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use fabric_core::provider::RequestId;
 use fabric_core::{
     DisconnectReason, EndpointId, EndpointOps, Error, Event, EventSink, Posted, RawCompletion,
-    RecvWork, Result, Segment, SendFlags, SendOp, SendWork, Status, Token, memory,
+    RecvWork, RemoteAddr, Result, Segment, SendFlags, SendOp, SendWork, Status, Token, memory,
 };
 use smallvec::SmallVec;
 
@@ -51,6 +52,8 @@ struct LinkState {
     most: Option<usize>,
     /// Operations taken so far, and how many posts brought them.
     posted: (usize, usize),
+    /// The last operation that succeeded without a completion, unless one came behind it.
+    unsaid: Option<Token>,
 }
 
 /// An operation that was taken and has not ended.
@@ -60,6 +63,8 @@ struct Pending {
     segments: SmallVec<[Segment; 8]>,
     places: bool,
     signaled: bool,
+    /// The library's own: an empty write that tells it how far the queue is.
+    own: bool,
 }
 
 impl Pending {
@@ -99,15 +104,21 @@ impl Link {
     fn progress(&self, state: &mut LinkState, most: usize) {
         let mut completions: SmallVec<[RawCompletion; 32]> = SmallVec::new();
         let mut failed = false;
-        for _ in 0..most {
-            let Some(pending) = state.sends.pop_front() else { break };
+        let mut left = most;
+        while state.sends.front().is_some_and(|pending| pending.own || left > 0)
+            && let Some(pending) = state.sends.pop_front()
+        {
+            left -= usize::from(!pending.own);
             let status = state.failure.take().unwrap_or_default();
             failed = status != Status::Ok;
             if !failed {
                 pending.touch();
             }
+            state.unsaid = None;
             if failed || pending.signaled {
                 completions.push(RawCompletion::new(pending.token, status));
+            } else {
+                state.unsaid = Some(pending.token);
             }
             if failed {
                 break;
@@ -131,6 +142,9 @@ impl Link {
             _ => self.events.event(Event::Disconnected { endpoint, reason }),
         }
         let canceled = |pending: Pending| RawCompletion::new(pending.token, Status::Canceled);
+        if let Some(unsaid) = state.unsaid.take().filter(|_| state.sends.is_empty()) {
+            self.send_queue.push([RawCompletion::new(unsaid, Status::Ok)]);
+        }
         self.send_queue.push(state.sends.drain(..).map(canceled));
         self.recv_queue.push(state.recvs.drain(..).map(canceled));
     }
@@ -251,6 +265,8 @@ unsafe impl EndpointOps for NullEndpoint {
                 segments: SmallVec::from_slice(one.segments),
                 places: matches!(one.op, SendOp::Read { .. } | SendOp::Atomic { fetch: true, .. }),
                 signaled: one.flags.contains(SendFlags::SIGNALED),
+                own: matches!(one.op, SendOp::Write { to, .. } if to == RemoteAddr::default())
+                    && one.segments.is_empty(),
             };
             if one.flags.contains(SendFlags::INJECT) {
                 pending.touch();
@@ -275,6 +291,7 @@ unsafe impl EndpointOps for NullEndpoint {
             segments: SmallVec::from_slice(one.segments),
             places: true,
             signaled: true,
+            own: false,
         }));
         Posted::all(work.len())
     }
@@ -305,6 +322,10 @@ unsafe impl EndpointOps for NullEndpoint {
     fn quiesce(&self) -> Result<()> {
         let mut state = self.0.lock();
         state.phase = Phase::Dead;
+        if self.0.control.holds_on.load(Ordering::Relaxed) {
+            // As a device that does not stop: what is in flight goes on.
+            return Err(Error::system("quiesce", "null", std::io::ErrorKind::ResourceBusy.into()));
+        }
         state.sends.clear();
         state.recvs.clear();
         Ok(())

@@ -49,7 +49,7 @@ pub struct Control {
     next: AtomicU64,
     /// What a test has happen in the middle of the next registration.
     on_register: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// Whether the device lets go of no memory.
+    /// Whether the device lets go of no memory, and does not stop.
     holds_on: AtomicBool,
 }
 
@@ -127,7 +127,7 @@ impl Control {
         *self.on_register.lock().unwrap() = Some(Box::new(then));
     }
 
-    /// Whether the device fails to let go of memory.
+    /// Whether the device fails to let go of memory, and to stop what is in flight.
     pub fn hold_on(&self, holds: bool) {
         self.holds_on.store(holds, Ordering::Relaxed);
     }

@@ -165,7 +165,8 @@ pub(super) struct RemoteRegistration {
     _tenancy: Tenancy,
 }
 
-impl RegistrationOps for RemoteRegistration {
+// SAFETY: it touches no memory of this process; the other host's library keeps the contract there.
+unsafe impl RegistrationOps for RemoteRegistration {
     fn local_key(&self) -> u64 {
         self.region
     }
@@ -342,6 +343,7 @@ unsafe impl EndpointOps for RemoteEndpoint {
     }
 
     fn quiesce(&self) -> Result<()> {
+        // The memory is at the other host, and nothing here is touched.
         let _ = self.link.call::<()>(Call::DropEndpoint { endpoint: self.endpoint });
         Ok(())
     }

@@ -322,7 +322,8 @@ pub(crate) struct LocalRegistration {
     world: Arc<Mutex<World>>,
 }
 
-impl RegistrationOps for LocalRegistration {
+// SAFETY: what reaches the range looks the registration up first, and `deregister` takes it out.
+unsafe impl RegistrationOps for LocalRegistration {
     fn local_key(&self) -> u64 {
         self.key
     }

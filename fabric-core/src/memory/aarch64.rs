@@ -7,6 +7,9 @@
 
 use std::arch::asm;
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("addresses go to this assembly in registers of 64 bits");
+
 pub(super) use self::{copy as load, copy as store};
 
 /// Copies `len` bytes as if by way of a buffer.

@@ -4,6 +4,8 @@
 
 use super::*;
 
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
+mod registers;
 mod words;
 
 struct Backend {

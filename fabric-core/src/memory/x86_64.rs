@@ -6,6 +6,9 @@
 
 use std::arch::asm;
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("addresses go to this assembly in registers of 64 bits");
+
 mod vectors;
 
 pub(super) use self::{copy as load, copy as store};
@@ -80,7 +83,11 @@ fn suits_string_move(dst: *mut u8, src: *const u8, len: usize) -> bool {
     apart && !aliased && is_x86_feature_detected!("ermsb")
 }
 
-unsafe fn string_move(dst: *mut u8, src: *const u8, len: usize) {
+/// Copies by `rep movsb`.
+///
+/// # Safety
+/// As for [`copy`], of ranges apart.
+pub(super) unsafe fn string_move(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller answers for all `len` bytes; the direction flag is clear by Rust's rules.
     unsafe {
         asm!(

@@ -11,6 +11,9 @@ mod selector;
 mod timers;
 mod turns;
 
+#[cfg(all(test, not(loom)))]
+mod panic_tests;
+
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
@@ -20,8 +23,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fabric_core::provider::RequestId;
+use fabric_core::reports::Reports;
 use fabric_core::stats::Stats;
-use fabric_core::{Error, EventSink, Failure, Info, Result};
+use fabric_core::{EndpointId, Error, Event, EventSink, Failure, Info, Result, callback, log_line};
 use mio::{Interest, Registry, Token, Waker};
 
 use crate::NAME;
@@ -48,6 +52,8 @@ pub(crate) struct Settings {
 
 /// How often the thread looks whether the application still polls.
 const TICK: Duration = Duration::from_millis(1);
+/// How long the thread pauses at most between two panics.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The selector's token of the waker.
 const WAKE: Token = Token(0);
 
@@ -71,7 +77,7 @@ impl Clone for Member {
 /// The engine of a domain.
 pub(crate) struct Engine {
     pub(crate) info: Info,
-    pub(crate) events: Arc<dyn EventSink>,
+    reports: Reports<Option<Arc<Conn>>>,
     pub(crate) regions: Arc<Table>,
     stats: Arc<Stats>,
     members: Mutex<HashMap<usize, Member>>,
@@ -86,6 +92,9 @@ pub(crate) struct Engine {
     timers: Mutex<Timers>,
     /// Tests only: the seed of the adversary.
     adversary: Option<u64>,
+    /// The thread is to panic in its next turn.
+    #[cfg(test)]
+    panics: std::sync::atomic::AtomicBool,
 }
 
 impl Engine {
@@ -102,7 +111,7 @@ impl Engine {
         let sockets = selector.descriptor().map_err(fail)?;
         Ok(Arc::new(Engine {
             info: info.clone(),
-            events,
+            reports: Reports::new(events),
             regions: Arc::default(),
             stats: Arc::default(),
             members: Mutex::default(),
@@ -115,6 +124,8 @@ impl Engine {
             hold,
             timers: Mutex::default(),
             adversary,
+            #[cfg(test)]
+            panics: std::sync::atomic::AtomicBool::new(false),
         }))
     }
 
@@ -261,19 +272,49 @@ impl Engine {
             let slack = NonZeroU64::new(hold.as_nanos() as u64 / 16);
             let _ = rustix::thread::set_current_timer_slack(slack.or(NonZeroU64::new(1)));
         }
+        let mut pause = TICK;
         while !self.turns.is_stopped() {
-            let turn = std::panic::AssertUnwindSafe(|| self.turn());
-            if std::panic::catch_unwind(turn).is_err() {
-                self.fail();
+            if callback::caught(|| self.turn()).is_some() {
+                pause = TICK;
+                continue;
             }
+            self.fail();
+            // Not to spin on a panic that repeats.
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
+        self.report();
     }
 
     /// One turn of the thread.
     fn turn(&self) {
+        #[cfg(test)]
+        assert!(!self.panics.swap(false, Ordering::Relaxed), "as a bug of the engine would");
         self.expire();
         let tick = if self.adversary.is_some() { self.turns.late_tick(TICK) } else { TICK };
         self.turns.turn(self, tick);
+        self.report();
+    }
+
+    /// Has an event reported, by the thread unless who adds it sees to that itself. Locks may be held.
+    pub(crate) fn add_report(&self, event: Event, of: Option<&Arc<Conn>>) {
+        self.reports.push(event, of.cloned());
+        self.turns.rouse();
+    }
+
+    /// Tells the application of the events that came up. No lock may be held.
+    #[inline]
+    pub(crate) fn report(&self) {
+        self.reports.flush(|conn| {
+            if let Some(conn) = conn {
+                conn.reported();
+            }
+        });
+    }
+
+    /// Tells the application nothing more of an endpoint that it has dropped.
+    pub(crate) fn retract_reports(&self, endpoint: EndpointId) {
+        drop(self.reports.retract(endpoint));
     }
 
     fn expire(&self) {
@@ -295,13 +336,17 @@ impl Engine {
     /// The thread panicked: nothing of the domain can be relied on.
     #[cold]
     fn fail(&self) {
-        log::error!("the engine of {}:{} panicked; its endpoints end", NAME, self.info.device);
         let members: Vec<_> = lock(&self.members).values().cloned().collect();
         for member in members {
             if let Member::Conn(conn) = member {
-                conn.fail();
+                // What made the thread panic may be the state of this very connection.
+                let _ = callback::caught(|| conn.fail(self));
+                self.forget(conn.name);
             }
         }
+        let device = &self.info.device;
+        log_line!(Error, "the engine of {NAME}:{device} panicked; its endpoints end");
+        let _ = callback::caught(|| self.report());
     }
 
     pub(crate) fn dump(&self) -> String {
@@ -365,6 +410,10 @@ impl Work for Engine {
             }
         }
         any
+    }
+
+    fn is_due(&self) -> bool {
+        self.reports.is_due()
     }
 
     fn wake(waker: &Waker) {

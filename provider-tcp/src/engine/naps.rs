@@ -4,7 +4,6 @@
 //! many go in one system call. If it does not poll in time the thread sees to it: so its naps are light while posts are
 //! held now and then, and who holds the first one after a while ends the deep nap.
 
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -131,10 +130,7 @@ impl Naps {
             let light = self.light();
             let (kind, time) = light.map_or((Nap::Deep, left), |time| (Nap::Light, time.min(left)));
             *nap = kind;
-            (nap, _) = self
-                .ended
-                .wait_timeout_while(nap, time, |nap| *nap == kind)
-                .unwrap_or_else(PoisonError::into_inner);
+            nap = self.ended.wait_timeout_while(nap, time, |nap| *nap == kind);
             self.deep.store(false, Ordering::Relaxed);
             if *nap == Nap::Awake {
                 return;

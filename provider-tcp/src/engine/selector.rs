@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use fabric_core::log_line;
 use mio::{Events, Poll, Registry, Token};
 
 /// Events taken at a time.
@@ -40,7 +41,7 @@ impl Selector {
         if let Err(error) = self.poll.poll(&mut self.events, timeout) {
             self.events.clear();
             if error.kind() != io::ErrorKind::Interrupted {
-                log::error!("the selector failed: {error}");
+                log_line!(Error, "the selector failed: {error}");
                 // Not to spin on an error that stays.
                 std::thread::sleep(Duration::from_millis(10));
             }

@@ -56,6 +56,8 @@ pub(super) trait Work {
     /// Takes what the selector reports, and heats the connections it names; `block`: sleeps until there is something.
     /// Says whether there was anything.
     fn select(&self, selector: &mut Self::Selector, block: bool) -> bool;
+    /// Whether something waits for the thread alone, of which it was told by [`rouse`](Turns::rouse).
+    fn is_due(&self) -> bool;
     /// Ends a sleep in the selector.
     fn wake(waker: &Self::Waker);
 }
@@ -114,7 +116,7 @@ impl<W: Work> Turns<W> {
     #[inline]
     pub(super) fn poll(&self, work: &W) {
         self.note_poll();
-        if let Ok(mut drive) = self.drive.try_lock() {
+        if let Some(mut drive) = self.drive.try_lock() {
             drive.inline(self, work);
         }
     }
@@ -213,7 +215,7 @@ impl<W: Work> Turns<W> {
     /// For a poller: looks which sockets changed.
     pub(super) fn look(&self, work: &W) {
         if self.can_wait()
-            && let Ok(mut selector) = self.selector.try_lock()
+            && let Some(mut selector) = self.selector.try_lock()
         {
             work.select(&mut selector, false);
         }
@@ -249,6 +251,10 @@ impl<W: Work> Turns<W> {
         // The look and the nap are one step for `hand_over`, which clears the sign before it locks: either it
         // is seen clear here, or the nap is ended.
         let nap = self.naps.lock();
+        if work.is_due() {
+            // Added before this nap could be ended.
+            return true;
+        }
         if self.polled.swap(false, Ordering::AcqRel) {
             let mut gives_way = !self.ticking.swap(true, Ordering::Relaxed);
             self.naps.nap(nap, tick, gives_way, || {
@@ -270,6 +276,12 @@ impl<W: Work> Turns<W> {
     /// Ends the present or the next sleep in the selector.
     pub(super) fn wake(&self) {
         W::wake(&self.waker);
+    }
+
+    /// Makes the thread begin a new turn, wherever it sleeps.
+    pub(super) fn rouse(&self) {
+        self.naps.end();
+        self.wake();
     }
 
     /// Asks the thread to end.

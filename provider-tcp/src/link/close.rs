@@ -5,7 +5,7 @@
 //! everything in flight completes, in order. What the peer must still get is copied out of the operations'
 //! memory before they complete, and goes on its way behind them.
 
-use fabric_core::{DisconnectReason, Error, Event, Status};
+use fabric_core::{DisconnectReason, Error, Event, RawCompletion, Status, log_line};
 
 use super::recvs::Receive;
 use super::sends::Breach;
@@ -42,8 +42,10 @@ impl Link {
     /// Ends the connection from this side, or because it was found ended. Harmless when repeated.
     pub(crate) fn end(&mut self, end: End) {
         if matches!(self.phase, Phase::Ending | Phase::Closed) {
-            if matches!(end, End::Lost | End::Internal) {
-                self.close();
+            match end {
+                End::Lost | End::Internal => self.close(),
+                End::Quiet => self.hush(),
+                End::Local | End::Failed(_) => {}
             }
             return;
         }
@@ -59,7 +61,7 @@ impl Link {
             }
             End::Failed(error) => {
                 let endpoint = self.around.id;
-                self.around.events.event(Event::ConnectFailed { endpoint, error });
+                self.report(Event::ConnectFailed { endpoint, error });
                 self.phase = Phase::Closed;
                 self.cancel(Status::Canceled, None);
             }
@@ -69,8 +71,16 @@ impl Link {
                 while self.sends.pop().is_some() {}
                 while self.recvs.cancel().is_some() {}
                 self.incoming.message = None;
+                self.hush();
             }
         }
+        self.deliver();
+    }
+
+    /// Nobody is to be told of anything any more, so nothing waits for that.
+    fn hush(&mut self) {
+        self.events.clear();
+        self.unreported = 0;
         self.deliver();
     }
 
@@ -79,7 +89,7 @@ impl Link {
         self.around.stats.protocol_errors.add(1);
         if let Some(unsaid) = self.around.stats.peer_lines.admit() {
             let id = self.around.id;
-            log::warn!("{id}: the peer broke the protocol and is cut off: {what}{unsaid}");
+            log_line!(Warn, "{id}: the peer broke the protocol and is cut off: {what}{unsaid}");
         }
         self.finish(DisconnectReason::Protocol, Status::PeerLost, LastWord::None, None);
     }
@@ -169,6 +179,10 @@ impl Link {
         while let Some(entry) = self.sends.pop() {
             self.complete_send(entry.token, entry.flags, status);
             status = Status::Canceled;
+        }
+        if let Some(token) = self.unsaid.take() {
+            // Nothing comes behind it that would tell that it has succeeded.
+            self.made_sends.push(RawCompletion::new(token, Status::Ok));
         }
         let begun = self.incoming.message.take().and_then(|message| message.into_receive());
         let begun = receive.or(begun.map(|receive| (receive, Status::Canceled)));

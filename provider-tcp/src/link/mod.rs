@@ -26,8 +26,8 @@ use std::sync::Arc;
 
 use fabric_core::stats::Stats;
 use fabric_core::{
-    DisconnectReason, EndpointId, Error, Event, EventSink, RawCompletion, RecvWork, Result,
-    SendFlags, SendWork, Status,
+    DisconnectReason, EndpointId, Error, Event, RawCompletion, RecvWork, Result, SendFlags,
+    SendWork, Status, Token,
 };
 use smallvec::SmallVec;
 
@@ -71,7 +71,6 @@ pub(crate) struct Surroundings {
     pub(crate) regions: Arc<Table>,
     pub(crate) send_ring: Arc<Ring>,
     pub(crate) recv_ring: Arc<Ring>,
-    pub(crate) events: Arc<dyn EventSink>,
     pub(crate) stats: Arc<Stats>,
 }
 
@@ -93,6 +92,11 @@ pub(crate) struct Link {
     put_off: PutOff,
     made_sends: Made,
     made_recvs: Made,
+    /// The last operation that succeeded without a completion, if it came after the last that had one.
+    unsaid: Option<Token>,
+    /// Events to report, and how many of the link's the application has not been told of yet: completions wait for them.
+    events: SmallVec<[Event; 1]>,
+    unreported: usize,
 }
 
 impl Link {
@@ -110,6 +114,9 @@ impl Link {
             put_off: PutOff::default(),
             made_sends: Made::new(),
             made_recvs: Made::new(),
+            unsaid: None,
+            events: SmallVec::new(),
+            unreported: 0,
         }
     }
 
@@ -136,7 +143,7 @@ impl Link {
     pub(crate) fn announce(&mut self, data: &[u8]) {
         if !std::mem::replace(&mut self.announced, true) {
             let (endpoint, data) = (self.around.id, data.into());
-            self.around.events.event(Event::Connected { endpoint, data });
+            self.report(Event::Connected { endpoint, data });
         }
     }
 
@@ -166,17 +173,23 @@ impl Link {
         Ok(())
     }
 
-    fn complete_send(&mut self, token: fabric_core::Token, flags: SendFlags, status: Status) {
+    fn complete_send(&mut self, token: Token, flags: SendFlags, status: Status) {
         if !flags.contains(SendFlags::SIGNALED) && status == Status::Ok {
+            self.unsaid = Some(token);
             return;
         }
+        self.unsaid = None;
         let mut completion = RawCompletion::new(token, status);
         completion.provider_code = code_of(status);
         self.made_sends.push(completion);
     }
 
-    /// Hands the completions made to their rings. The last thing that every entry point does.
+    /// Hands the completions made to their rings, unless an event has to be reported before. The last thing that every
+    /// entry point does.
     pub(crate) fn deliver(&mut self) {
+        if self.unreported > 0 {
+            return;
+        }
         if !self.made_recvs.is_empty() {
             self.around.recv_ring.push(&self.made_recvs);
             self.made_recvs.clear();
@@ -284,7 +297,23 @@ impl Link {
 
     fn report_end(&mut self, reason: DisconnectReason) {
         let endpoint = self.around.id;
-        self.around.events.event(Event::Disconnected { endpoint, reason });
+        self.report(Event::Disconnected { endpoint, reason });
+    }
+
+    fn report(&mut self, event: Event) {
+        self.events.push(event);
+        self.unreported += 1;
+    }
+
+    /// Takes the events to report, in order; each is to be followed by [`reported`](Link::reported).
+    pub(crate) fn take_events(&mut self) -> SmallVec<[Event; 1]> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// The application was told of an event.
+    pub(crate) fn reported(&mut self) {
+        self.unreported = self.unreported.saturating_sub(1);
+        self.deliver();
     }
 }
 

@@ -4,13 +4,13 @@
 mod bits;
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use fabric_core::stats::Stats;
 use fabric_core::{
-    Access, AtomicCall, AtomicOp, AtomicType, DisconnectReason, EndpointId, Event, EventSink,
-    RawCompletion, RecvWork, RegistrationOps, RemoteAddr, Segment, SendFlags, SendOp, SendWork,
-    Side, Status, Token,
+    Access, AtomicCall, AtomicOp, AtomicType, DisconnectReason, EndpointId, Event, RawCompletion,
+    RecvWork, RegistrationOps, RemoteAddr, Segment, SendFlags, SendOp, SendWork, Side, Status,
+    Token,
 };
 use proptest::prelude::*;
 
@@ -18,17 +18,6 @@ use super::{End, Link, Phase, READS, Surroundings};
 use crate::cq::Ring;
 use crate::region::{Table, TcpRegistration};
 use crate::wire::frame::{Header, Kind};
-
-#[derive(Default)]
-struct Events(Mutex<Vec<DisconnectReason>>);
-
-impl EventSink for Events {
-    fn event(&self, event: Event) {
-        if let Event::Disconnected { reason, .. } = event {
-            self.0.lock().unwrap().push(reason);
-        }
-    }
-}
 
 const HALF: usize = 1 << 20;
 
@@ -39,7 +28,7 @@ struct Node {
     registration: TcpRegistration,
     sends: Arc<Ring>,
     recvs: Arc<Ring>,
-    events: Arc<Events>,
+    reasons: Vec<DisconnectReason>,
     stats: Arc<Stats>,
     posted: u32,
     received: u32,
@@ -52,7 +41,7 @@ impl Node {
 
     fn with_half(half: usize) -> Self {
         let stats = Arc::new(Stats::default());
-        let (table, events) = (Arc::new(Table::default()), Arc::new(Events::default()));
+        let (table, reasons) = (Arc::new(Table::default()), Vec::new());
         let mut memory = vec![0u64; 2 * half / 8];
         let shared = memory.as_mut_ptr().cast::<u8>().wrapping_add(half);
         let registration = TcpRegistration::new(&table, (shared, half), Access::ALL).unwrap();
@@ -62,10 +51,9 @@ impl Node {
             regions: table,
             send_ring: sends.clone(),
             recv_ring: recvs.clone(),
-            events: events.clone(),
             stats: stats.clone(),
         });
-        Node { link, memory, registration, sends, recvs, events, stats, posted: 0, received: 0 }
+        Node { link, memory, registration, sends, recvs, reasons, stats, posted: 0, received: 0 }
     }
 
     fn at(&mut self, offset: usize) -> *mut u8 {
@@ -82,10 +70,13 @@ impl Node {
     }
 
     fn post(&mut self, op: SendOp, offset: usize, len: usize, flags: SendFlags) {
+        self.post_with(op, offset, len, flags | SendFlags::SIGNALED);
+    }
+
+    fn post_with(&mut self, op: SendOp, offset: usize, len: usize, flags: SendFlags) {
         let token = Token::new(0, 0, Side::Send, self.posted);
         self.posted += 1;
         let segments = self.segment(offset, len);
-        let flags = flags | SendFlags::SIGNALED;
         self.link.post_send(&[SendWork { token, op, segments: &segments, flags }]).unwrap();
     }
 
@@ -97,15 +88,30 @@ impl Node {
         self.link.pay();
     }
 
-    fn take(ring: &Ring) -> Vec<RawCompletion> {
-        let mut all = vec![RawCompletion::default(); 4096];
-        let taken = ring.take(&mut all);
-        all.truncate(taken);
-        all
+    /// Reports the link's events.
+    fn report(&mut self) {
+        for event in self.link.take_events() {
+            if let Event::Disconnected { reason, .. } = event {
+                self.reasons.push(reason);
+            }
+            self.link.reported();
+        }
     }
 
-    fn statuses(ring: &Ring) -> Vec<Status> {
-        Self::take(ring).iter().map(|c| c.status).collect()
+    /// Why the connection ended, once each time that was reported.
+    fn reasons(&mut self) -> Vec<DisconnectReason> {
+        self.report();
+        self.reasons.clone()
+    }
+
+    fn take_sends(&mut self) -> Vec<RawCompletion> {
+        self.report();
+        take(&self.sends)
+    }
+
+    fn take_recvs(&mut self) -> Vec<RawCompletion> {
+        self.report();
+        take(&self.recvs)
     }
 
     fn bytes(&self, offset: usize, len: usize) -> Vec<u8> {
@@ -128,12 +134,25 @@ impl Node {
     }
 }
 
+fn take(ring: &Ring) -> Vec<RawCompletion> {
+    let mut all = vec![RawCompletion::default(); 4096];
+    let taken = ring.take(&mut all);
+    all.truncate(taken);
+    all
+}
+
+fn statuses(completions: &[RawCompletion]) -> Vec<Status> {
+    completions.iter().map(|c| c.status).collect()
+}
+
 fn pair() -> (Node, Node) {
     let (mut a, mut b) = (Node::new(), Node::new());
     a.link.open(READS, 0);
     b.link.open(READS, 0);
     a.link.announce(&[]);
     b.link.announce(&[]);
+    a.report();
+    b.report();
     (a, b)
 }
 
@@ -203,8 +222,8 @@ fn every_operation_survives_every_cut() {
         let call = AtomicCall { op: AtomicOp::Add, ty: AtomicType::U64, operand: 5, compare: 0 };
         a.post(SendOp::Atomic { at, call, fetch: true }, HALF - 8, 8, SendFlags::empty());
         settle(&mut a, &mut b, most);
-        assert_eq!(Node::statuses(&a.sends), [Status::Ok; 4], "pieces of {most}");
-        let got = Node::take(&b.recvs);
+        assert_eq!(statuses(&a.take_sends()), [Status::Ok; 4], "pieces of {most}");
+        let got = b.take_recvs();
         assert_eq!(
             (got[0].len, got[0].immediate, got[0].remote_write),
             (big as u64, Some(7), false)
@@ -292,12 +311,12 @@ proptest! {
         }
         while b.received < needs { b.receive(0, 300_000); }
         settle(&mut a, &mut b, 100_000);
-        let done = Node::take(&a.sends);
+        let done = a.take_sends();
         prop_assert_eq!(done.len(), a.posted as usize, "{}", a.link.dump());
         for (i, completion) in done.iter().enumerate() {
             prop_assert_eq!((completion.status, completion.token.sequence()), (Status::Ok, i as u32));
         }
-        let got: Vec<_> = Node::take(&b.recvs).iter().map(|c| (c.len as usize, c.remote_write)).collect();
+        let got: Vec<_> = b.take_recvs().iter().map(|c| (c.len as usize, c.remote_write)).collect();
         prop_assert_eq!(got, messages);
         model[word..].copy_from_slice(&counter.to_ne_bytes());
         prop_assert!(b.bytes(HALF, HALF) == model, "the target's memory differs from the model");
@@ -309,7 +328,7 @@ proptest! {
         let (_, mut b) = pair();
         b.receive(0, 64);
         b.feed(&bytes);
-        let reasons = b.events.0.lock().unwrap().clone();
+        let reasons = b.reasons();
         prop_assert!(reasons.len() <= 1);
         prop_assert!(b.bytes(HALF, HALF).iter().all(|byte| *byte == 0), "no key was guessed");
     }
@@ -327,12 +346,12 @@ fn a_refused_write_ends_what_follows_and_nothing_before() {
     a.post(SendOp::Write { to: to(&b, 16), imm: None }, 0, 8, SendFlags::empty());
     settle(&mut a, &mut b, 50);
     use Status::{Canceled, Ok, RemoteAccess};
-    assert_eq!(Node::statuses(&a.sends), [Ok, Ok, RemoteAccess, Canceled]);
-    assert_eq!(Node::statuses(&b.recvs), [Canceled]);
+    assert_eq!(statuses(&a.take_sends()), [Ok, Ok, RemoteAccess, Canceled]);
+    assert_eq!(statuses(&b.take_recvs()), [Canceled]);
     assert_eq!(b.bytes(HALF, 24), [[9; 8], [0; 8], [0; 8]].concat());
     assert_eq!(b.bytes(2 * HALF - 4, 4), [0; 4]);
-    for node in [&a, &b] {
-        assert_eq!(*node.events.0.lock().unwrap(), [DisconnectReason::OperationFailed]);
+    for node in [&mut a, &mut b] {
+        assert_eq!(node.reasons(), [DisconnectReason::OperationFailed]);
     }
 }
 
@@ -343,8 +362,8 @@ fn an_oversize_message_is_too_long_on_both_sides() {
     b.receive(8, 8);
     a.post(SendOp::Send { imm: None }, 0, 9, SendFlags::empty());
     settle(&mut a, &mut b, 1 << 16);
-    assert_eq!(Node::statuses(&a.sends), [Status::TooLong]);
-    assert_eq!(Node::statuses(&b.recvs), [Status::TooLong, Status::Canceled]);
+    assert_eq!(statuses(&a.take_sends()), [Status::TooLong]);
+    assert_eq!(statuses(&b.take_recvs()), [Status::TooLong, Status::Canceled]);
 }
 
 #[test]
@@ -359,7 +378,7 @@ fn a_region_that_closes_during_a_read_gives_nothing_more() {
     b.registration.deregister().unwrap();
     b.put(HALF, &[8; HALF]);
     settle(&mut a, &mut b, 1 << 20);
-    assert_eq!(Node::statuses(&a.sends), [Status::RemoteAccess]);
+    assert_eq!(statuses(&a.take_sends()), [Status::RemoteAccess]);
     assert!(!a.bytes(0, HALF / 2).contains(&8), "bytes of a closed region were sent");
 }
 
@@ -378,7 +397,7 @@ fn a_region_that_closes_under_an_answer_in_the_stream_ends_everything_in_flight(
     b.registration.deregister().unwrap();
     let refusal: Result<usize, Infallible> = b.link.transmit(|_| Ok(0));
     assert!(refusal.is_ok());
-    assert_eq!(Node::statuses(&b.recvs), [Status::Canceled]);
+    assert_eq!(statuses(&b.take_recvs()), [Status::Canceled]);
 }
 
 /// A peer that sends and never reads is owed an acknowledgement for each; they wait in bounded room.
@@ -408,10 +427,10 @@ fn acknowledgements_for_a_peer_that_does_not_read_are_bounded() {
 fn a_region_that_closes_refuses_its_read_whatever_comes_behind() {
     let bad =
         |b: &Node| SendOp::Write { to: RemoteAddr { key: b.key(), addr: HALF as u64 }, imm: None };
-    let refused = |a: &Node, b: &Node, expected: &[Status], when: &str| {
-        assert_eq!(Node::statuses(&a.sends), expected, "{when}");
+    let refused = |a: &mut Node, b: &mut Node, expected: &[Status], when: &str| {
+        assert_eq!(statuses(&a.take_sends()), expected, "{when}");
         for node in [a, b] {
-            let reasons = node.events.0.lock().unwrap().clone();
+            let reasons = node.reasons();
             assert_eq!(reasons, [DisconnectReason::OperationFailed], "{when}");
         }
     };
@@ -434,7 +453,7 @@ fn a_region_that_closes_refuses_its_read_whatever_comes_behind() {
         let when = format!("closed before the refusal: {before}");
         // What is behind a refusal is copied with it, so the region may close then.
         let expected = if before { [RemoteAccess, Canceled] } else { [Ok, RemoteAccess] };
-        refused(&a, &b, &expected, &when);
+        refused(&mut a, &mut b, &expected, &when);
     }
 
     // Both requests come together, so that the answer is cut when the end is known.
@@ -446,7 +465,7 @@ fn a_region_that_closes_refuses_its_read_whatever_comes_behind() {
     carry(&mut a, &mut b, 1 << 20, &mut there);
     b.registration.deregister().unwrap();
     settle(&mut a, &mut b, 1 << 20);
-    refused(&a, &b, &[RemoteAccess, Canceled], "cut after the refusal");
+    refused(&mut a, &mut b, &[RemoteAccess, Canceled], "cut after the refusal");
 
     // The closed region's answer is short and has to wait for a long one of another.
     let (mut a, mut b) = pair();
@@ -464,7 +483,7 @@ fn a_region_that_closes_refuses_its_read_whatever_comes_behind() {
     carry(&mut a, &mut b, 1 << 20, &mut there);
     b.registration.deregister().unwrap();
     settle(&mut a, &mut b, 1 << 20);
-    refused(&a, &b, &[Ok, RemoteAccess, Canceled], "a short answer");
+    refused(&mut a, &mut b, &[Ok, RemoteAccess, Canceled], "a short answer");
 }
 
 /// An acknowledgement ends an operation, and its memory is free then: so not before its bytes have gone.
@@ -482,7 +501,7 @@ fn what_has_not_been_transmitted_cannot_be_acknowledged() {
         a.feed(&ack);
         let gone = part > 8192;
         let status = if gone { Status::Ok } else { Status::PeerLost };
-        assert_eq!(Node::statuses(&a.sends), [status], "{part} bytes transmitted");
+        assert_eq!(statuses(&a.take_sends()), [status], "{part} bytes transmitted");
         assert_eq!(a.stats.protocol_errors.get(), u64::from(!gone), "{part} bytes transmitted");
     }
 }
@@ -495,13 +514,13 @@ fn disconnect_in_the_middle_of_a_message_lets_go_of_its_memory() {
     let mut pipe = Vec::new();
     carry(&mut a, &mut b, 1000, &mut pipe);
     a.link.end(End::Local);
-    assert_eq!(Node::statuses(&a.sends), [Status::Canceled]);
+    assert_eq!(statuses(&a.take_sends()), [Status::Canceled]);
     // The operation is over: its memory may change, and what is still transmitted must not show it.
     a.put(0, &[0xee; HALF / 2]);
     settle(&mut a, &mut b, 1 << 20);
     assert!(!b.bytes(0, HALF / 2).contains(&0xee));
-    assert_eq!(Node::statuses(&b.recvs), [Status::Canceled]);
-    assert_eq!(*b.events.0.lock().unwrap(), [DisconnectReason::Remote]);
+    assert_eq!(statuses(&b.take_recvs()), [Status::Canceled]);
+    assert_eq!(b.reasons(), [DisconnectReason::Remote]);
     assert!(a.link.said_all());
 }
 
@@ -513,11 +532,11 @@ fn the_end_of_the_stream_loses_the_oldest_and_cancels_the_rest() {
     a.post(SendOp::Send { imm: None }, 0, 8, SendFlags::empty());
     a.link.end(End::Lost);
     a.link.deliver();
-    assert_eq!(Node::statuses(&a.sends), [Status::PeerLost, Status::Canceled]);
-    assert_eq!(Node::statuses(&a.recvs), [Status::Canceled]);
-    assert_eq!(*a.events.0.lock().unwrap(), [DisconnectReason::PeerLost]);
+    assert_eq!(statuses(&a.take_sends()), [Status::PeerLost, Status::Canceled]);
+    assert_eq!(statuses(&a.take_recvs()), [Status::Canceled]);
+    assert_eq!(a.reasons(), [DisconnectReason::PeerLost]);
     b.link.end(End::Quiet);
-    assert!(Node::take(&b.recvs).is_empty());
+    assert!(b.take_recvs().is_empty());
 }
 
 /// Breaches of the protocol by a peer that otherwise speaks it well.
@@ -559,7 +578,7 @@ fn almost_right_frames_are_breaches() {
     for (what, bytes) in cases {
         let (_, mut b) = pair();
         b.feed(&bytes);
-        assert_eq!(*b.events.0.lock().unwrap(), [DisconnectReason::Protocol], "{what}");
+        assert_eq!(b.reasons(), [DisconnectReason::Protocol], "{what}");
         assert_eq!(b.stats.protocol_errors.get(), 1, "{what}");
         assert_eq!(b.link.phase(), Phase::Closed, "{what}");
     }
@@ -575,7 +594,7 @@ fn reads_beyond_the_limit_are_a_breach() {
             .encode(&mut bytes);
         b.feed(&bytes);
     }
-    assert_eq!(*b.events.0.lock().unwrap(), [DisconnectReason::Protocol]);
+    assert_eq!(b.reasons(), [DisconnectReason::Protocol]);
 }
 
 #[test]
@@ -590,7 +609,46 @@ fn a_fragment_beyond_its_message_is_a_breach() {
         .encode(&mut bytes);
     bytes.resize(bytes.len() + 9, 2);
     b.feed(&bytes);
-    assert_eq!(*b.events.0.lock().unwrap(), [DisconnectReason::Protocol]);
+    assert_eq!(b.reasons(), [DisconnectReason::Protocol]);
     assert_eq!(b.bytes(8, 8), [0; 8]);
-    assert_eq!(Node::statuses(&b.recvs), [Status::Canceled]);
+    assert_eq!(statuses(&b.take_recvs()), [Status::Canceled]);
+}
+
+#[test]
+fn what_an_end_cancels_waits_until_the_end_was_reported() {
+    let (mut a, _b) = pair();
+    a.receive(0, 64);
+    a.post(SendOp::Send { imm: None }, 0, 8, SendFlags::empty());
+    a.link.end(End::Local);
+    assert!(take(&a.sends).is_empty() && take(&a.recvs).is_empty());
+    assert_eq!(a.reasons(), [DisconnectReason::Local]);
+    assert_eq!(statuses(&take(&a.sends)), [Status::Canceled]);
+    assert_eq!(statuses(&take(&a.recvs)), [Status::Canceled]);
+}
+
+#[test]
+fn nothing_waits_for_a_report_once_the_endpoint_is_dropped() {
+    let (mut a, _b) = pair();
+    a.receive(0, 64);
+    a.link.end(End::Local);
+    a.link.end(End::Quiet);
+    assert_eq!(statuses(&take(&a.recvs)), [Status::Canceled]);
+    assert!(a.link.take_events().is_empty());
+    // As by a thread that was about to report.
+    a.link.reported();
+    assert!(take(&a.recvs).is_empty());
+}
+
+#[test]
+fn the_last_unsignaled_operation_is_known_to_have_succeeded_once_the_connection_has_ended() {
+    let (mut a, mut b) = pair();
+    let to = RemoteAddr { key: b.key(), addr: 0 };
+    for _ in 0..3 {
+        a.post_with(SendOp::Write { to, imm: None }, 0, 8, SendFlags::empty());
+    }
+    settle(&mut a, &mut b, 1 << 16);
+    assert!(a.take_sends().is_empty());
+    a.link.end(End::Local);
+    let ends = a.take_sends();
+    assert_eq!((statuses(&ends), ends[0].token.sequence()), (vec![Status::Ok], 2));
 }

@@ -22,13 +22,25 @@ pub(in crate::memory) unsafe fn copy_vectors(dst: *mut u8, src: *const u8, len: 
     }
 }
 
+/// `asm!` that declares every vector register as changed, in all its width. `vzeroupper` clears the upper halves of
+/// all sixteen, in which a caller built for AVX may hold values where the block is inlined; those from 16 on, of
+/// AVX-512, keep theirs.
+macro_rules! vector_asm {
+    ($($text_and_operands:tt)*) => {
+        std::arch::asm!(
+            $($text_and_operands)*
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _, out("xmm5") _,
+            out("xmm6") _, out("xmm7") _, out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _,
+            out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+        )
+    };
+}
+
 /// Copies by vectors of `$size` bytes; `$mov` moves one at any address, `$aligned` at a multiple of its
 /// size, and `$leave` brings the registers into the state that the code outside expects.
 macro_rules! by_vectors {
     ($name:ident, $size:literal, $mov:literal, $aligned:literal, $reg:literal, $leave:literal) => {
         mod $name {
-            use std::arch::asm;
-
             /// Copies two to four vectors.
             ///
             /// # Safety
@@ -36,7 +48,7 @@ macro_rules! by_vectors {
             pub(super) unsafe fn four(dst: *mut u8, src: *const u8, len: usize) {
                 // SAFETY: every access lies within the `len` bytes.
                 unsafe {
-                    asm!(
+                    vector_asm!(
                         concat!($mov, " ", $reg, "0, [{src}]"),
                         concat!($mov, " ", $reg, "1, [{src} + ", $size, "]"),
                         concat!($mov, " ", $reg, "2, [{src} + {len} - 2*", $size, "]"),
@@ -49,7 +61,6 @@ macro_rules! by_vectors {
                         src = in(reg) src,
                         dst = in(reg) dst,
                         len = in(reg) len,
-                        out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
                         options(nostack, preserves_flags),
                     )
                 }
@@ -62,7 +73,7 @@ macro_rules! by_vectors {
             pub(super) unsafe fn eight(dst: *mut u8, src: *const u8, len: usize) {
                 // SAFETY: every access lies within the `len` bytes.
                 unsafe {
-                    asm!(
+                    vector_asm!(
                         concat!($mov, " ", $reg, "0, [{src}]"),
                         concat!($mov, " ", $reg, "1, [{src} + ", $size, "]"),
                         concat!($mov, " ", $reg, "2, [{src} + 2*", $size, "]"),
@@ -83,8 +94,6 @@ macro_rules! by_vectors {
                         src = in(reg) src,
                         dst = in(reg) dst,
                         len = in(reg) len,
-                        out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
-                        out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
                         options(nostack, preserves_flags),
                     )
                 }
@@ -112,7 +121,7 @@ macro_rules! by_vectors {
                 // SAFETY: `at` goes from the first aligned address behind `dst` up to the last four
                 // vectors, where it stops less than four vectors later: at the end or before.
                 unsafe {
-                    asm!(
+                    vector_asm!(
                         concat!($mov, " ", $reg, "8, [{src}]"),
                         concat!($mov, " ", $reg, "4, [{src} + {len} - 4*", $size, "]"),
                         concat!($mov, " ", $reg, "5, [{src} + {len} - 3*", $size, "]"),
@@ -143,8 +152,6 @@ macro_rules! by_vectors {
                         to_src = in(reg) to_src,
                         last = in(reg) dst.add(len - 4 * $size),
                         at = inout(reg) dst.add($size - dst.addr() % $size) => _,
-                        out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _,
-                        out("xmm5") _, out("xmm6") _, out("xmm7") _, out("xmm8") _,
                         options(nostack),
                     )
                 }
@@ -156,7 +163,7 @@ macro_rules! by_vectors {
                 // SAFETY: `at` goes from the last aligned address in `dst` down to the first four vectors,
                 // where it stops less than four vectors further down: at `dst` or behind.
                 unsafe {
-                    asm!(
+                    vector_asm!(
                         concat!($mov, " ", $reg, "8, [{src} + {len} - ", $size, "]"),
                         concat!($mov, " ", $reg, "4, [{src}]"),
                         concat!($mov, " ", $reg, "5, [{src} + ", $size, "]"),
@@ -187,8 +194,6 @@ macro_rules! by_vectors {
                         to_src = in(reg) to_src,
                         first_end = in(reg) dst.add(4 * $size),
                         at = inout(reg) dst.add(aligned) => _,
-                        out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _,
-                        out("xmm5") _, out("xmm6") _, out("xmm7") _, out("xmm8") _,
                         options(nostack),
                     )
                 }

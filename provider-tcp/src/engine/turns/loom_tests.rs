@@ -85,6 +85,10 @@ impl Work for Model {
         false
     }
 
+    fn is_due(&self) -> bool {
+        false
+    }
+
     fn wake(edges: &Arc<Edges>) {
         edges.ready.set();
     }

@@ -104,13 +104,13 @@ fn any_flipped_bit_harms_nobody_else() {
             node.link.end(End::Lost);
             node.link.deliver();
             let what = format!("{name}, bit {bit}: {end}");
-            assert_eq!(Node::take(&node.sends).len(), 2, "each operation completes once: {what}");
-            assert_eq!(Node::take(&node.recvs).len(), 1, "the receive completes once: {what}");
+            assert_eq!(node.take_sends().len(), 2, "each operation completes once: {what}");
+            assert_eq!(node.take_recvs().len(), 1, "the receive completes once: {what}");
             assert!(node.memory[OWN / 8..HALF / 8] == untouched[OWN / 8..], "own memory: {what}");
+            let reasons = node.reasons();
             let shared = &node.memory[HALF / 8..];
             if key_of(&header).contains(&(bit / 8)) {
                 assert!(shared == untouched, "another key opened the region: {what}");
-                let reasons = node.events.0.lock().unwrap().clone();
                 assert_eq!(reasons, [DisconnectReason::OperationFailed], "{what}");
             }
             let most = shared.iter().filter(|word| **word != 0).count();
