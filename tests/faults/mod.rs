@@ -49,10 +49,10 @@ pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str], kept: &[&
     for (name, count) in counted {
         for at in 0..count.min(MOST) {
             let start = Instant::now();
-            calls::fail(name, at);
+            calls::fail(&[(name, at)]);
             let ended = play(&open);
             let took = start.elapsed();
-            let struck = calls::stop();
+            let struck = calls::stop() > 0;
             let what = format!("{name}, call {at} of {count}");
             println!(
                 "{what}: {}",
