@@ -85,7 +85,6 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     /// The value, without locking: nobody else can reach it.
-    #[cfg(not(loom))]
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -130,6 +129,12 @@ impl Condvar {
         Condvar(imp::Condvar::new())
     }
 
+    /// A condition that nobody waits for.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
     /// Wakes one thread that waits.
     pub fn notify_one(&self) {
         self.0.notify_one();
@@ -147,7 +152,6 @@ impl Condvar {
     }
 
     /// As [`wait`](Condvar::wait), for `time` at most.
-    #[cfg(not(loom))]
     pub fn wait_timeout<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod descriptors;
+mod letting_go;
 mod registering;
 mod revoking;
 
@@ -187,6 +188,27 @@ pub(super) const CASES: &[Case] = &[
         revoking::drop_region_in_flight,
     )
     .freedom(Freedom::Limits(&["message"])),
+    Case::new(
+        Group::Memory,
+        "close_unsignaled",
+        Needs::SEND_RMA.and(Capabilities::ATOMIC),
+        "unsignaled operations that succeeded let a region be closed within 2 s, though nobody polls or posts",
+        letting_go::close_unsignaled,
+    ),
+    Case::new(
+        Group::Memory,
+        "drop_unsignaled",
+        Needs::SEND_RMA.and(Capabilities::ATOMIC),
+        "a region dropped behind an unsignaled operation that succeeded is closed to the peer within 2 s",
+        letting_go::drop_unsignaled,
+    ),
+    Case::new(
+        Group::Memory,
+        "end_unsignaled",
+        Needs::SEND_RMA.and(Capabilities::ATOMIC),
+        "after the end of a connection, the regions of unsignaled operations that succeeded can be closed within 2 s",
+        letting_go::end_unsignaled,
+    ),
 ];
 
 /// A write of the local buffer to `to`, and a read from there; the context of both is 1.
