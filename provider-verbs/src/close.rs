@@ -1,4 +1,4 @@
-//! How a connection ends, and what is told of its end.
+//! How a connection ends, and how its end is reported.
 //!
 //! First the owner gets its event, then the completions that the end cancels. The event waits in the domain's reports until
 //! a thread without locks hands it over; as long, those completions are held here. Unsignaled operations that succeeded

@@ -265,13 +265,13 @@ impl Conn {
         };
         state.id = Some((name, id));
         match linked {
-            // The owner hears of it first: the peer sends as soon as it is told.
+            // The owner hears of it first: the peer may send as soon as it knows.
             Ok(data) => self.linked(state, data, After::Establish(self.name)),
             Err(error) => self.end(state, End::Failed(error)),
         }
     }
 
-    /// The owner knows that the connection stands: tells the peer.
+    /// The owner knows of the connection: tells the peer.
     pub(crate) fn establish(&self) {
         let mut state = self.lock();
         let Some((_, id)) = state.id.as_ref().filter(|_| state.stage == Stage::Linked) else {

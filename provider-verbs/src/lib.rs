@@ -6,7 +6,7 @@
 //! Files, from the contract inwards:
 //! - [`provider`], `device`, `domain`, `region`, `cq`, `listener`, `endpoint`: the contract's objects; `rejected`: what a
 //!   listener has answered;
-//! - `conn`: a queue pair and its connection; `connect`: how it comes about; `close`: how it ends; `tokens`: what it remembers of its posts; `post`: from operations to work
+//! - `conn`: a queue pair and its connection; `connect`: how it is made; `close`: how it ends; `tokens`: what it remembers of its posts; `post`: from operations to work
 //!   requests; `complete` and `status`: completions that are no plain success; `doubt`: one that is, and false; `header`: private data;
 //! - [`raw`]: the way out, to libibverbs itself;
 //! - `manager`: what a domain's objects share, and its thread; `scratch`: registered memory of its own;

@@ -28,8 +28,7 @@ const HANGS: Duration = Duration::from_secs(15);
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// Tries every call. `quiet` names those that nobody is told of, `kept` those behind which something is kept for good,
-/// since it cannot be given back.
+/// Tries every call. `quiet` names those that nobody is told of, `kept` those that leave something behind for good.
 pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str], kept: &[&str]) {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

@@ -48,7 +48,7 @@ const PARTING: Duration = Duration::from_secs(6);
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum After {
     Nothing,
-    /// The peer of this connection hears that it stands, and may send.
+    /// The peer of this connection hears that it is made, and may send.
     Establish(u64),
     /// Completions of this connection are let go.
     Release(u64),
@@ -324,14 +324,14 @@ impl Shared {
             // A fault in one is none of the others'.
             callback::caught(|| {
                 conn.end(&mut conn.lock(), End::Gone(reason));
-                // Who sleeps hears of what the device will not tell.
+                // Sleepers wake for what the device will not tell.
                 conn.send_queue.take_all();
                 conn.recv_queue.take_all();
             });
         }
     }
 
-    /// Reports an event: the domain's thread does, or whoever flushes the reports before. Locks may be held.
+    /// Reports an event, by the domain's thread or an earlier flush of the reports. Locks may be held.
     pub(crate) fn report(&self, event: Event, then: After) {
         self.reports.push(event, then);
         self.wakeup.set();
@@ -341,7 +341,8 @@ impl Shared {
     pub(crate) fn flush_reports(&self) {
         self.reports.flush(|then| {
             let find = |name| self.conns.lock().get(&name).cloned();
-            match then {
+            // A fault in one connection is not to keep other events from their sink.
+            callback::caught(|| match then {
                 After::Nothing => {}
                 After::Establish(name) => {
                     if let Some(conn) = find(name) {
@@ -353,7 +354,7 @@ impl Shared {
                         conn.release();
                     }
                 }
-            }
+            });
         });
     }
 

@@ -22,7 +22,7 @@ pub(crate) fn is_refused_at_once() {
         assert!(matches!(refused, Err(Error::Unreachable(_))), "{to}: {refused:?}");
         println!("{to}: {}", refused.unwrap_err());
         assert!(start.elapsed() < Duration::from_secs(1));
-        // The same endpoint can go on, and connections come about.
+        // Connections can still be made.
         let (from, to) = (Side::new(LIVENESS), Side::new(LIVENESS));
         join(&listen(&to.domain), &from.endpoint, &to.endpoint);
     }

@@ -138,7 +138,7 @@ pub(crate) fn may_call_back() {
         let Some(pair) = PAIR.get() else { return };
         std::thread::sleep(Duration::from_millis(50));
         if let Event::Disconnected { endpoint: EndpointId(1), .. } = event {
-            // The end is known to whoever polls, and is held back until this returns.
+            // A poll finds the end, whose completions are held back until this returns.
             EARLY.fetch_add(usize::from(pair.poll().is_some()), Ordering::Relaxed);
         }
         pair.one.disconnect();

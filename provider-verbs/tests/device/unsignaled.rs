@@ -93,7 +93,7 @@ pub(crate) fn leave_nothing_busy() {
             };
             end_of(&from.endpoint, Duration::from_secs(5));
             let taken = close(&from, &source);
-            // They succeeded: of those that are unsignaled nothing is told.
+            // They succeeded: the unsignaled ones have no completion.
             let signaled = name == "a read behind a signaled write";
             assert_eq!(taken, if signaled { vec![(7, Status::Ok)] } else { vec![] }, "{name}");
         }
