@@ -118,9 +118,9 @@ pub struct RawCompletion {
     pub status: Status,
     /// On receives: consumed by a write with immediate.
     pub remote_write: bool,
-    /// On failures: what was posted before on the same side, and has no completion, ended as this did. For devices
-    /// that go without a word about each operation. If this operation itself has had its completion, nothing is left
-    /// to tell, and this is ignored.
+    /// What was posted before on the same side, and has no completion, ended as this did. For devices that go without
+    /// a word about each operation. If this operation itself has had its completion, nothing is left to tell, and this
+    /// is ignored.
     pub and_all_before: bool,
     /// On receives: the bytes received, or written with the immediate.
     pub len: u64,

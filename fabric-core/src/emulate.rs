@@ -109,6 +109,7 @@ pub trait LegDevice {
 pub struct Line {
     running: Option<Running>,
     waiting: VecDeque<Waiting>,
+    last_quiet: Option<Token>,
 }
 
 #[derive(Debug)]
@@ -147,6 +148,11 @@ impl Line {
     /// Whether nothing runs and nothing waits: posts may go to the device directly.
     pub fn is_idle(&self) -> bool {
         self.running.is_none() && self.waiting.is_empty()
+    }
+
+    /// The last loop that ended well without a completion, since it was unsignaled.
+    pub fn last_quiet(&self) -> Option<Token> {
+        self.last_quiet
     }
 
     /// Whether an operation has to come here: while the line is idle, all others may go to the device directly.
@@ -206,6 +212,8 @@ impl Line {
                     }
                     if signaled {
                         deliver(RawCompletion::new(token, Status::Ok));
+                    } else {
+                        self.last_quiet = Some(token);
                     }
                 }
             },

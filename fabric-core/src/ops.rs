@@ -38,14 +38,21 @@ macro_rules! endpoint_ops_tokens {
             ///
             /// # Safety
             /// An implementation must, for each operation it accepted, deliver exactly one completion if the
-            /// operation is signaled or failed, and none otherwise; deliver none for what it refused; touch an
-            /// operation's segments only until that completion (for an unsignaled one: until a later one of
-            /// the same queue) is polled or [`quiesce`](EndpointOps::quiesce) returns `Ok`; and write only to
-            /// the segments of receives, reads and fetching atomics. Dropping it without a `quiesce` that
-            /// returned `Ok` is no such end.
+            /// operation is signaled or failed, and none otherwise, but for the end of a connection (below); deliver
+            /// none for what it refused; touch an operation's segments only until that completion (for an
+            /// unsignaled one: until a later one of the same queue) is polled or
+            /// [`quiesce`](EndpointOps::quiesce) returns `Ok`; and write only to the segments of receives, reads and
+            /// fetching atomics. Dropping it without a `quiesce` that returned `Ok` is no such end.
             ///
             /// Posts and `quiesce` are called under locks of the caller, so they call no user code: events go
             /// through [`Reports`](crate::reports::Reports), log lines through [`log_line!`](crate::log_line).
+            ///
+            /// # The end of a connection
+            /// Once a connection has ended, every accepted operation is accounted for, in bounded time: the last
+            /// operation of each queue gets a completion, also an unsignaled one that succeeded (status `Ok`), so
+            /// that whatever was posted before it is known to have ended. Where a provider cannot know whether that
+            /// operation had its completion, it sets [`and_all_before`](crate::RawCompletion::and_all_before), and
+            /// the completion is ignored if it had.
             pub unsafe trait EndpointOps: Send + Sync + 'static {
                 /// Posts operations to the send queue.
                 ///
@@ -75,6 +82,7 @@ macro_rules! endpoint_ops_tokens {
                 ///
                 /// - Returns at once. Exactly one of `Connected` and `ConnectFailed` follows, within the
                 ///   attribute's time-out, unless `quiesce` comes first. No receive ends well before it.
+                /// - An address that leads to no peer of this device is `Unreachable` at once, where that is known.
                 /// - Called at most once, and not together with `accept`.
                 fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()>;
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use fabric_core::{DisconnectReason, RawCompletion, Side, Status, Token};
+use smallvec::SmallVec;
 
 use crate::conn::{Conn, End, Foreign, State};
 use crate::cq::Sink;
@@ -19,6 +20,7 @@ impl Conn {
                 (_, name) if name != self.name => {}
                 (Foreign::Leg, _) => self.leg_ended(&mut state, ended, sink),
                 (Foreign::Probe, _) => self.probe_ended(&mut state, ended),
+                (Foreign::Mark, _) => self.mark_ended(&mut state, sink),
             };
         }
         let token = Token::from_bits(wr_id);
@@ -38,7 +40,7 @@ impl Conn {
         if token.side() == Side::Send && state.last_failed.replace(token) == Some(token) {
             return;
         }
-        sink.push(completion);
+        self.tell(&mut state, completion, sink);
     }
 
     /// How a request of the send queue ended, in the specification's words.
@@ -70,9 +72,10 @@ impl Conn {
             Err(failed)
         };
         let mut good = true;
+        let mut ended = SmallVec::<[RawCompletion; 4]>::new();
         let deliver = |completion: RawCompletion| {
             good &= completion.status == Status::Ok;
-            sink.push(completion);
+            ended.push(completion);
         };
         // SAFETY: the leg was this line's, and its operation's segments stay until its completion.
         unsafe { state.line.answer(found, &mut Direct(self), deliver) };
@@ -80,6 +83,9 @@ impl Conn {
         if !good {
             // Of what the device took and failed the end is known; what it did not take ends the connection as well.
             self.end(state, End::Gone(DisconnectReason::Internal));
+        }
+        for completion in ended {
+            self.tell(state, completion, sink);
         }
     }
 

@@ -5,22 +5,24 @@
 //! thread brings the connection manager's events and the timers. The latter two, and what posters cannot send
 //! directly, take the lock of [`State`]; it is taken under a completion queue's lock, never around one.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use fabric_core::emulate::Line;
+use fabric_core::sync::{Mutex, MutexGuard};
 use fabric_core::{
-    DisconnectReason, EndpointAttr, EndpointId, Error, Event, RawCompletion, Result, SendWork,
-    Side, Status, Token,
+    DisconnectReason, EndpointAttr, EndpointId, Error, RawCompletion, Result, SendWork, Token,
 };
 
-use crate::cq::{Queue, Sink};
+use crate::cq::Queue;
 use crate::ffi::ibv_access_flags;
 use crate::handle::{CmId, Qp, QpAttributes, State as QpState};
 use crate::manager::Shared;
 use crate::post::OPERATION_SEGMENTS;
 use crate::scratch::{Place, Slab};
+use crate::tokens::Tokens;
 use crate::{device, path};
 
 /// What a work request of the provider's own is for.
@@ -30,6 +32,8 @@ pub(crate) enum Foreign {
     Leg,
     /// A probe for liveness.
     Probe,
+    /// The last request of a connection that ended.
+    Mark,
 }
 
 /// Of a request's id: the connection's name.
@@ -43,9 +47,9 @@ impl Foreign {
 
     /// What an id that is no token is for.
     pub(crate) fn parse(wr_id: u64) -> (Foreign, u64) {
-        let kind =
-            if wr_id >> 40 & 0xf == Foreign::Leg as u64 { Foreign::Leg } else { Foreign::Probe };
-        (kind, wr_id & NAME_BITS)
+        let is = |kind: &Foreign| wr_id >> 40 & 0xf == *kind as u64;
+        let kind = [Foreign::Leg, Foreign::Mark].into_iter().find(is);
+        (kind.unwrap_or(Foreign::Probe), wr_id & NAME_BITS)
     }
 }
 
@@ -89,6 +93,12 @@ pub(crate) struct State {
     pub(crate) lost: bool,
     /// The last send-queue operation that failed: one of two requests tells of its end twice.
     pub(crate) last_failed: Option<Token>,
+    /// The last unsignaled operation, once the mark behind it was posted.
+    pub(crate) last_quiet: Option<Token>,
+    /// Of each side: whether completions wait until the end was reported.
+    pub(crate) hold: [bool; 2],
+    /// Those that do.
+    pub(crate) held: VecDeque<RawCompletion>,
 }
 
 pub(crate) struct Conn {
@@ -106,63 +116,13 @@ pub(crate) struct Conn {
     pub(crate) waits: AtomicBool,
     /// Whether a send or write was posted since a leg of the line ended.
     pub(crate) plain: AtomicBool,
-    dead: AtomicBool,
+    pub(crate) dead: AtomicBool,
     /// The device was taken away: it tells nothing of what is in flight.
-    mute: AtomicBool,
+    pub(crate) mute: AtomicBool,
     state: Mutex<State>,
     bounce: OnceLock<Bounce>,
     // Last: the device may write to it as long as there are queue pairs.
     pub(crate) place: Place,
-}
-
-/// What error completions do not tell of the operations in flight.
-pub(crate) struct Tokens {
-    /// By sequence number: whether it is a send.
-    sends: Box<[AtomicBool]>,
-    /// Of each side: the token of the last post, or [`NO_TOKEN`].
-    last: [AtomicU64; 2],
-}
-
-/// What no token is.
-const NO_TOKEN: u64 = u64::MAX;
-
-impl Tokens {
-    fn new(depth: usize) -> Self {
-        let sends = (0..depth.next_power_of_two()).map(|_| AtomicBool::new(false)).collect();
-        Tokens { sends, last: [const { AtomicU64::new(NO_TOKEN) }; 2] }
-    }
-
-    fn side(side: Side) -> usize {
-        usize::from(side == Side::Recv)
-    }
-
-    #[inline]
-    pub(crate) fn note_send(&self, token: Token, send: bool) {
-        self.sends[token.sequence() as usize & (self.sends.len() - 1)]
-            .store(send, Ordering::Relaxed);
-        self.last[0].store(token.to_bits(), Ordering::Relaxed);
-    }
-
-    #[inline]
-    pub(crate) fn note_recv(&self, token: Token) {
-        self.last[1].store(token.to_bits(), Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_send(&self, token: Token) -> bool {
-        self.sends[token.sequence() as usize & (self.sends.len() - 1)].load(Ordering::Relaxed)
-    }
-
-    /// Whether the token was made for this connection, and not for an earlier one of the same queue pair number.
-    pub(crate) fn owns(&self, token: Token) -> bool {
-        let last = self.last[Self::side(token.side())].load(Ordering::Relaxed);
-        last != NO_TOKEN && Token::from_bits(last).with_sequence(0) == token.with_sequence(0)
-    }
-
-    /// The last post of a side, unless it was asked for before.
-    fn take_last(&self, side: Side) -> Option<Token> {
-        let last = self.last[Self::side(side)].swap(NO_TOKEN, Ordering::Relaxed);
-        (last != NO_TOKEN).then(|| Token::from_bits(last))
-    }
 }
 
 /// Room for injects, on a device that carries too few bytes in a request.
@@ -185,8 +145,8 @@ impl Conn {
             |cause| device::failed(OP, "the queues, or the device has no more of them", cause);
         let queues = (send_queue.cq(), recv_queue.cq());
         let wanted = QpAttributes {
-            // Twice, because a delivery-complete write takes two; and a probe.
-            send_depth: 2 * attr.send_depth as u32 + 1,
+            // Twice, because a delivery-complete write takes two; and a probe and a mark.
+            send_depth: 2 * attr.send_depth as u32 + 2,
             recv_depth: attr.recv_depth as u32,
             send_segments: attr.send_segments.clamp(1, OPERATION_SEGMENTS) as u32,
             recv_segments: attr.recv_segments.max(1) as u32,
@@ -213,6 +173,9 @@ impl Conn {
             probing: false,
             lost: false,
             last_failed: None,
+            last_quiet: None,
+            hold: [false; 2],
+            held: VecDeque::new(),
         };
         let conn = Arc::new(Conn {
             name: shared.fresh_name(),
@@ -241,15 +204,14 @@ impl Conn {
         shared.add_conn(&conn);
         if let Err(lost) = shared.check_device() {
             // Whoever ended all the others may not have seen this one.
-            conn.quiesce();
+            let _ = conn.quiesce(); // nothing was posted
             return Err(lost);
         }
         Ok(conn)
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is whole between statements.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -259,46 +221,6 @@ impl Conn {
     /// The queue pair that probes go out on.
     pub(crate) fn probed_qp(&self) -> &Qp {
         self.probe.as_ref().unwrap_or(&self.qp)
-    }
-
-    /// The one way down: tells the owner, then flushes what is in flight, then tells the peer.
-    pub(crate) fn end(&self, state: &mut State, end: End) {
-        let stage = std::mem::replace(&mut state.stage, Stage::Ended);
-        if stage == Stage::Ended {
-            return;
-        }
-        let event = match end {
-            End::Quiet => None,
-            End::Failed(error) if stage == Stage::Connecting => {
-                Some(Event::ConnectFailed { endpoint: self.id, error })
-            }
-            End::Failed(_) => Some(self.disconnected(DisconnectReason::PeerLost)),
-            End::Gone(DisconnectReason::DeviceLost) if stage == Stage::Connecting => {
-                Some(Event::ConnectFailed { endpoint: self.id, error: Error::DeviceLost })
-            }
-            End::Gone(_) if stage == Stage::Connecting => {
-                Some(Event::ConnectFailed { endpoint: self.id, error: Error::Canceled })
-            }
-            End::Gone(reason) => Some(self.disconnected(reason)),
-        };
-        if let Some(event) = event {
-            self.shared.events.event(event);
-        }
-        self.dead.store(true, Ordering::SeqCst);
-        // Orders the flag before the flush: see `flush_late_receives`.
-        fence(Ordering::SeqCst);
-        self.flush();
-        if let Some(probe) = &self.probe {
-            // It fails only if the device is gone.
-            let _ = probe.fail();
-        }
-        if let Some((name, id)) = state.id.take() {
-            self.shared.part(name, id, stage == Stage::Linked || stage == Stage::Accepting);
-        }
-    }
-
-    fn disconnected(&self, reason: DisconnectReason) -> Event {
-        Event::Disconnected { endpoint: self.id, reason }
     }
 
     /// Says whether posts go through the line; under the lock.
@@ -311,56 +233,6 @@ impl Conn {
             self.shared.watch(&self.send_queue);
         } else {
             self.send_queue.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    fn flush(&self) {
-        let lost = self.shared.is_lost();
-        let failed = if lost && self.shared.poor.no_flush {
-            Err(std::io::ErrorKind::Unsupported.into())
-        } else {
-            self.qp.fail()
-        };
-        if let Err(cause) = failed {
-            self.mute.store(true, Ordering::Release);
-            if !lost {
-                log::error!("{}: its queue pair cannot be flushed: {cause}", self.id);
-            }
-        }
-    }
-
-    /// Cancels what a queue of this connection has in flight and a device that was taken away will never tell of;
-    /// under the completion queue's lock, after everything that the device did tell.
-    pub(crate) fn cancel_unheard(&self, queue: &Queue, sink: &mut Sink<'_>) {
-        if !self.mute.load(Ordering::Acquire) {
-            return;
-        }
-        for (side, of) in [(Side::Send, &self.send_queue), (Side::Recv, &self.recv_queue)] {
-            if !std::ptr::eq(&**of, queue) {
-                continue;
-            }
-            if let Some(last) = self.tokens.take_last(side) {
-                let mut canceled = RawCompletion::new(last, Status::Canceled);
-                canceled.and_all_before = true;
-                sink.push(canceled);
-            }
-            if side == Side::Send {
-                self.lock().line.cancel(|canceled| sink.push(canceled));
-            }
-        }
-    }
-
-    /// A receive that was posted after the queue pair's flush is flushed again. Either this sees the flag, or the
-    /// flush, which comes after the flag, sees the receive.
-    #[inline]
-    pub(crate) fn flush_late_receives(&self) {
-        if !self.shared.quirks.late_receives_stay {
-            return;
-        }
-        fence(Ordering::SeqCst);
-        if self.dead.load(Ordering::Relaxed) {
-            let _state = self.lock();
-            self.flush();
         }
     }
 
@@ -396,34 +268,6 @@ impl Conn {
         matches!(self.qp.state(), Ok(QpState::Error))
     }
 
-    /// Ends the connection because its owner lets it go: afterwards the device touches no segment.
-    pub(crate) fn quiesce(&self) {
-        let mut state = self.lock();
-        self.end(&mut state, End::Quiet);
-        state.line.cancel(|_| ());
-        self.set_waits(false);
-        drop(state);
-        // What ended until now keeps its status.
-        self.send_queue.take_all();
-        self.recv_queue.take_all();
-        let mut state = self.lock();
-        // SAFETY: posts do not come beside or after `quiesce` (`EndpointOps`), and everything else takes the lock.
-        unsafe {
-            self.qp.destroy();
-            if let Some(probe) = &self.probe {
-                probe.destroy();
-            }
-        }
-        self.forget_probe(&mut state);
-        drop(state);
-        // What came in between; from here on nothing comes.
-        self.send_queue.take_all();
-        self.recv_queue.take_all();
-        self.send_queue.remove(self);
-        self.recv_queue.remove(self);
-        self.shared.remove_conn(self);
-    }
-
     /// Copies an inject's bytes to where they can stay.
     pub(crate) fn bounce(&self, work: &SendWork<'_>) -> (u64, u32, u32) {
         let Some(bounce) = self.bounce.get() else { return (0, 0, 0) };
@@ -446,7 +290,7 @@ impl Conn {
     pub(crate) fn dump(&self) -> String {
         let (qpn, name) = (self.qp.number(), self.name);
         match self.state.try_lock() {
-            Ok(state) => {
+            Some(state) => {
                 let State { stage, peer, local, probing, .. } = &*state;
                 let line = if state.line.is_idle() { "idle" } else { "waiting behind a loop" };
                 format!(
@@ -454,7 +298,7 @@ impl Conn {
                      probing {probing}"
                 )
             }
-            Err(_) => format!("connection {name}, queue pair {qpn:#08x}: busy"),
+            None => format!("connection {name}, queue pair {qpn:#08x}: busy"),
         }
     }
 }

@@ -5,14 +5,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabric_core::{DisconnectReason, Error, Event, Failure, Result, route};
+use fabric_core::sync::MutexGuard;
+use fabric_core::{DisconnectReason, Error, Event, Failure, Result, log_line, route};
 
 use crate::conn::{Conn, End, Stage, State};
 use crate::ffi::{self, ibv_qp_attr_mask as mask, ibv_qp_state, rdma_cm_event_type as cm};
 use crate::handle::{CmEvent, CmId, ConnParam, State as QpState};
 use crate::header::{self, Greeting, No};
 use crate::listener::{Offer, refuse};
-use crate::manager::{Member, Timer};
+use crate::manager::{After, Member, Timer};
 use crate::{NAME, device};
 
 /// Reads and atomics that one side holds for the other.
@@ -34,6 +35,7 @@ impl Conn {
 
     /// Starts to connect.
     pub(crate) fn connect(self: &Arc<Self>, to: SocketAddr, data: &[u8]) -> Result<()> {
+        self.leads_out(to)?;
         let from = route::source_addr(&self.shared.info, to, self.attr.source)?;
         let mut state = self.lock();
         if state.stage != Stage::New {
@@ -50,6 +52,22 @@ impl Conn {
         })?;
         self.shared.deadline(self.attr.connect_timeout, self.name, Timer::Connect);
         Ok(())
+    }
+
+    /// That an address does not lead back into this host past the device. RXE finds no route for a packet to `::1`, whose
+    /// sending then fails, and with it the queue pair of the kernel's own by which all its connections are made: nobody
+    /// on the host could connect for minutes. Other such packets get lost on their way.
+    fn leads_out(&self, to: SocketAddr) -> Result<()> {
+        let (info, ip) = (&self.shared.info, to.ip().to_canonical());
+        let inward = ip.is_loopback() || ip.is_unspecified();
+        if !inward || info.addresses.contains(&ip) {
+            return Ok(());
+        }
+        let text = format!(
+            "{to} does not lead to {}; from this host, too, it is reached by its own addresses, {:?}",
+            info.device, info.addresses
+        );
+        Err(Error::Unreachable(Failure::new("connect", text).of(NAME)))
     }
 
     fn resolve(
@@ -104,7 +122,7 @@ impl Conn {
         if let Err(cause) = linked {
             // Whether the peer has gone or this side cannot, only the cause tells; the event is the same.
             if let Some(unsaid) = self.shared.stats.peer_lines.admit() {
-                log::warn!("{}: accepting {peer} failed: {cause}{unsaid}", self.id);
+                log_line!(Warn, "{}: accepting {peer} failed: {cause}{unsaid}", self.id);
             }
             return self.end(&mut state, End::Gone(DisconnectReason::PeerLost));
         }
@@ -179,7 +197,7 @@ impl Conn {
                 self.end(&mut state, End::Failed(error));
             }
             (Stage::Accepting, cm::RDMA_CM_EVENT_ESTABLISHED) => {
-                self.linked(&mut state, Box::default());
+                self.linked(&mut state, Box::default(), After::Nothing);
             }
             (
                 Stage::Accepting,
@@ -245,23 +263,29 @@ impl Conn {
                 Err(Error::Internal(Failure::new("connect", text).of(NAME)))
             }
         };
-        let outcome = linked.map_err(End::Failed).and_then(|data| {
-            // First it stands here: the peer sends as soon as it is told.
-            self.linked(state, data);
-            id.establish().map_err(|cause| {
-                log::debug!("{}: the peer waits no more: {cause}", self.id);
-                End::Gone(DisconnectReason::PeerLost)
-            })
-        });
         state.id = Some((name, id));
-        if let Err(end) = outcome {
-            self.end(state, end);
+        match linked {
+            // The owner hears of it first: the peer may send as soon as it knows.
+            Ok(data) => self.linked(state, data, After::Establish(self.name)),
+            Err(error) => self.end(state, End::Failed(error)),
         }
     }
 
-    fn linked(&self, state: &mut State, data: Box<[u8]>) {
+    /// The owner knows of the connection: tells the peer.
+    pub(crate) fn establish(&self) {
+        let mut state = self.lock();
+        let Some((_, id)) = state.id.as_ref().filter(|_| state.stage == Stage::Linked) else {
+            return;
+        };
+        if let Err(cause) = id.establish() {
+            log_line!(Debug, "{}: the peer waits no more: {cause}", self.id);
+            self.end(&mut state, End::Gone(DisconnectReason::PeerLost));
+        }
+    }
+
+    fn linked(&self, state: &mut State, data: Box<[u8]>, then: After) {
         state.stage = Stage::Linked;
-        self.shared.events.event(Event::Connected { endpoint: self.id, data });
+        self.shared.report(Event::Connected { endpoint: self.id, data }, then);
         if let Some(interval) = self.attr.liveness {
             self.shared.deadline(interval, self.name, Timer::Liveness);
         }
@@ -278,7 +302,7 @@ impl Conn {
             }
             ffi::REJ_INVALID_SERVICE_ID => Error::Refused,
             reason => {
-                log::debug!("{}: rejected with reason {reason}", self.id);
+                log_line!(Debug, "{}: rejected with reason {reason}", self.id);
                 Error::Refused
             }
         };
@@ -304,7 +328,7 @@ impl Conn {
             && let Some((_, id)) = &state.id
             && let Err(error) = id.notify_established()
         {
-            log::debug!("{}: {error}", self.id);
+            log_line!(Debug, "{}: {error}", self.id);
         }
     }
 
@@ -326,18 +350,19 @@ impl Conn {
                 }
             }
             (Timer::Liveness, Stage::Linked) => self.probe_now(state),
+            (Timer::Mark, Stage::Ended) => self.mark_the_end(&mut state),
             _ => {}
         }
     }
 
-    fn probe_now(&self, mut state: std::sync::MutexGuard<'_, State>) {
+    fn probe_now(&self, mut state: MutexGuard<'_, State>) {
         let unanswered = state.probing;
         if state.probed && !unanswered && self.shared.may_probe() {
             match self.post_nothing() {
                 Ok(()) => state.probing = true,
                 Err(error) => {
                     self.shared.probe_over();
-                    log::warn!("{}: cannot ask whether the peer lives: {error}", self.id);
+                    log_line!(Warn, "{}: cannot ask whether the peer lives: {error}", self.id);
                 }
             }
         }

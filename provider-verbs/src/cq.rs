@@ -10,9 +10,10 @@ use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fabric_core::sync::{Mutex, MutexGuard};
 use fabric_core::wakeup::Wakeup;
 use fabric_core::{Armed, CqAttr, CqOps, Error, RawCompletion, Result, Status, Token};
 use rustix::event::epoll;
@@ -23,6 +24,9 @@ use crate::ffi::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
 use crate::handle::Cq;
 use crate::manager::Shared;
 use crate::{NAME, device};
+
+/// Of so many connections that end at the same moment the marks have room of their own.
+const MARKS: usize = 256;
 
 /// Completions taken from the device at a time.
 const BATCH: usize = 16;
@@ -79,6 +83,9 @@ impl Queue {
         let fail = |cause| Error::system(OP, NAME, cause);
         // An operation of two requests can fail twice; and a probe, where it goes the same way.
         let entries = attr.capacity * if shared.quirks.separate_probes { 2 } else { 3 };
+        // And the mark of a connection that ended, for which there is mostly room without.
+        let entries = entries + attr.capacity.min(MARKS);
+        let entries = entries.min(shared.attributes.max_cqe as usize);
         let context = &shared.pd.context;
         let cq = Cq::new(context, entries, shared.vector(attr.vector)).map_err(|cause| {
             device::failed(OP, "the queue, or the device has no more of them", cause)
@@ -103,12 +110,11 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, QueueState> {
-        // The state is whole between statements.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn conns(&self) -> MutexGuard<'_, HashMap<u32, Arc<Conn>>> {
-        self.conns.lock().unwrap_or_else(PoisonError::into_inner)
+        self.conns.lock()
     }
 
     pub(crate) fn conn(&self, number: u32) -> Option<Arc<Conn>> {
@@ -148,10 +154,25 @@ impl Queue {
     pub(crate) fn take_all(&self) {
         let mut state = self.lock();
         self.fill(&mut state);
+        self.wake_sleeper(&mut state);
+    }
+
+    fn wake_sleeper(&self, state: &mut QueueState) {
         if !state.ring.is_empty() && std::mem::take(&mut state.armed) {
             self.wakeup.set();
             self.shared.stats.wakeups.add(1);
         }
+    }
+
+    /// Lets go of what was held until a connection's end was reported.
+    pub(crate) fn release(&self, conn: &Conn) {
+        let mut state = self.lock();
+        conn.take_held(self, |completion| state.ring.push_back(completion));
+        if self.shared.is_lost() {
+            // What the device does not tell was put off as well.
+            self.fill(&mut state);
+        }
+        self.wake_sleeper(&mut state);
     }
 
     fn fill(&self, state: &mut QueueState) {

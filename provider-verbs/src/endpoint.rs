@@ -31,7 +31,7 @@ impl VerbsEndpoint {
 
 // SAFETY: the device completes each request that it took once; a request that failed twice is told once
 // (`complete.rs`), and the line completes what it holds once. Segments are reached by the device until a completion,
-// or until `quiesce` has destroyed the queue pair; by the line before it completes.
+// or until `quiesce` has destroyed the queue pair, which says so if it cannot; by the line before it completes.
 unsafe impl EndpointOps for VerbsEndpoint {
     #[inline]
     unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
@@ -52,17 +52,19 @@ unsafe impl EndpointOps for VerbsEndpoint {
     fn accept(&self, request: RequestId, data: &[u8]) -> Result<()> {
         let inbound = listener::take(&self.conn.shared, request)?;
         self.conn.accept(inbound.take(), data);
+        self.conn.shared.flush_reports();
         Ok(())
     }
 
     fn disconnect(&self) {
         let mut state = self.conn.lock();
         self.conn.end(&mut state, End::Gone(DisconnectReason::Local));
+        drop(state);
+        self.conn.shared.flush_reports();
     }
 
     fn quiesce(&self) -> Result<()> {
-        self.conn.quiesce();
-        Ok(())
+        self.conn.quiesce()
     }
 
     fn local_addr(&self) -> Option<SocketAddr> {
@@ -80,7 +82,7 @@ unsafe impl EndpointOps for VerbsEndpoint {
 
 impl Drop for VerbsEndpoint {
     fn drop(&mut self) {
-        // Mostly done before; queues and domain must not hold what nobody owns.
-        self.conn.quiesce();
+        // Mostly done before, and then this says the same once more. Queues and domain must not hold what nobody owns.
+        let _ = self.conn.quiesce();
     }
 }

@@ -6,7 +6,7 @@
 //! Files, from the contract inwards:
 //! - [`provider`], `device`, `domain`, `region`, `cq`, `listener`, `endpoint`: the contract's objects; `rejected`: what a
 //!   listener has answered;
-//! - `conn`: a queue pair and its connection; `connect`: how it comes about; `post`: from operations to work
+//! - `conn`: a queue pair and its connection; `connect`: how it is made; `close`: how it ends; `tokens`: what it remembers of its posts; `post`: from operations to work
 //!   requests; `complete` and `status`: completions that are no plain success; `doubt`: one that is, and false; `header`: private data;
 //! - [`raw`]: the way out, to libibverbs itself;
 //! - `manager`: what a domain's objects share, and its thread; `scratch`: registered memory of its own;
@@ -30,6 +30,11 @@
 //! Linux 5.12 on the kernel copies locked pages at the fork, and the parent's registrations stay whole. Before that they
 //! need `ibv_fork_init(3)`, which is called before the first look at a device; registered pages are then missing in the child.
 //!
+//! # Descriptors
+//!
+//! librdmacm opens each device once for itself, when a process makes its first identifier, and keeps it: two descriptors,
+//! of `/dev/infiniband/uverbs*` and of its events, stay open after the last domain, and no more.
+//!
 //! # Soft-RoCE, as it was seen to behave
 //!
 //! Seen in Debian's kernels 6.1.192 and 6.12.117, with the provider's own requests. Where the provider takes
@@ -48,9 +53,11 @@
 //! | A queue armed for solicited completions only | is not woken by failures either; libibverbs says it should be. The library arms for all. |
 //! | A request that cannot be sent (link down, no neighbour) | ends with `LOC_QP_OP_ERR`, as if it were malformed. |
 //! | After a link went down and up under a connection | 6.1 makes no new ones over it; `rping` of librdmacm cannot either. |
+//! | A connection request to `::1` or `::` from one of the device's IPv6 addresses | finds no route where it is sent, and with that the queue pair fails by which the kernel makes all connections of the device: for minutes no program on the host connects, plain librdmacm included. The library refuses addresses that lead into the host. |
 //! | `rdma link delete` | is told to the connection manager's identifiers alone, and waits until every context is closed. |
 //! | Hundreds of sends that wait for receives | ask again each millisecond; several hundred connections of them lock up an emulated processor. |
 
+mod close;
 mod complete;
 mod conn;
 mod connect;
@@ -75,6 +82,7 @@ mod rejected;
 mod scratch;
 mod status;
 mod sysfs;
+mod tokens;
 
 pub use cq::VerbsCq;
 pub use domain::VerbsDomain;

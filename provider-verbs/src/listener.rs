@@ -2,17 +2,18 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use fabric_core::provider::{RawRequest, RequestId};
-use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result, route};
+use fabric_core::sync::Mutex;
+use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result, log_line, route};
 
 use crate::NAME;
 use crate::ffi::rdma_cm_event_type as cm;
 use crate::handle::{CmEvent, CmId};
 use crate::header::{self, Greeting, No};
-use crate::manager::{Member, Shared, lock};
+use crate::manager::{After, Member, Shared};
 use crate::rejected::Caller;
 
 /// A listening identifier.
@@ -55,14 +56,14 @@ impl Door {
     pub(crate) fn cm_event(&self, shared: &Arc<Shared>, event: CmEvent) {
         let Some(id) = event.request else {
             if event.kind != cm::RDMA_CM_EVENT_ADDR_CHANGE {
-                log::debug!("listener {}: event {}", self.addr, event.kind);
+                log_line!(Debug, "listener {}: event {}", self.addr, event.kind);
             }
             return;
         };
         let name = id.name();
         let Some(peer) = id.peer_addr() else { return };
         let caller = Caller { peer, queue_pair: event.queue_pair };
-        if let Some(answer) = lock(&shared.rejected).answer(Instant::now(), caller) {
+        if let Some(answer) = shared.rejected.lock().answer(Instant::now(), caller) {
             let _ = id.reject(answer); // as before, and as likely to be heard
             return;
         }
@@ -71,14 +72,14 @@ impl Door {
             Err(why) => {
                 shared.stats.protocol_errors.add(1);
                 if let Some(unsaid) = shared.stats.peer_lines.admit() {
-                    log::warn!("listener {}: {peer} is sent away: {why}{unsaid}", self.addr);
+                    log_line!(Warn, "listener {}: {peer} is sent away: {why}{unsaid}", self.addr);
                 }
                 return refuse(&id);
             }
         };
         let resources = (event.responder_resources, event.initiator_depth);
         let (local, data) = (id.local_addr(), greeting.data.clone());
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.id.is_none() || state.waiting.len() >= self.backlog {
             drop(state);
             return refuse(&id);
@@ -88,7 +89,7 @@ impl Door {
         shared.add_id(name, Member::Inbound(inbound.clone()));
         state.waiting.push_back(inbound);
         drop(state);
-        shared.events.event(Event::ConnectRequest { listener: self.id });
+        shared.report(Event::ConnectRequest { listener: self.id }, After::Nothing);
     }
 }
 
@@ -100,13 +101,13 @@ pub(crate) fn refuse(id: &CmId) {
 impl Inbound {
     /// The peer gave up before anybody answered; on the domain's thread.
     pub(crate) fn cm_event(&self, event: &CmEvent) {
-        log::debug!("request from {}: event {}", self.caller.peer, event.kind);
+        log_line!(Debug, "request from {}: event {}", self.caller.peer, event.kind);
         drop(self.take());
     }
 
     /// What it takes to answer, once.
     pub(crate) fn take(&self) -> Option<Offer> {
-        lock(&self.offer).take()
+        self.offer.lock().take()
     }
 
     fn answer(&self, shared: &Shared, no: &No) {
@@ -115,7 +116,7 @@ impl Inbound {
             // If the peer is gone nobody is left to be told.
             let _ = offer.id.reject(&answer);
             if matches!(no, No::Rejected(_)) {
-                lock(&shared.rejected).add(Instant::now(), self.caller, answer);
+                shared.rejected.lock().add(Instant::now(), self.caller, answer);
             }
             shared.forget_id(offer.name);
         }
@@ -148,7 +149,7 @@ impl VerbsListener {
         let door =
             Arc::new(Door { name, id, backlog: attr.backlog, addr, state: Mutex::default() });
         shared.add_id(name, Member::Door(door.clone()));
-        let mut state = lock(&door.state);
+        let mut state = door.state.lock();
         let listening = cm_id.listen().map_err(fail);
         state.id = Some(cm_id);
         drop(state);
@@ -164,17 +165,17 @@ impl ListenerOps for VerbsListener {
 
     fn next_request(&self) -> Option<RawRequest> {
         let shared = self.shared.upgrade()?;
-        let inbound = lock(&self.door.state).waiting.pop_front()?;
+        let inbound = self.door.state.lock().waiting.pop_front()?;
         let id = RequestId(shared.fresh_name());
         let request = RawRequest { id, peer: inbound.caller.peer, data: inbound.data.clone() };
-        lock(&shared.requests).insert(id, inbound);
+        shared.requests.lock().insert(id, inbound);
         Some(request)
     }
 }
 
 impl Drop for VerbsListener {
     fn drop(&mut self) {
-        let DoorState { id, waiting } = std::mem::take(&mut *lock(&self.door.state));
+        let DoorState { id, waiting } = std::mem::take(&mut *self.door.state.lock());
         drop(id);
         let Some(shared) = self.shared.upgrade() else { return };
         for inbound in waiting {
@@ -186,7 +187,7 @@ impl Drop for VerbsListener {
 
 /// Takes a request that the application answers.
 pub(crate) fn take(shared: &Shared, request: RequestId) -> Result<Arc<Inbound>> {
-    let inbound = lock(&shared.requests).remove(&request);
+    let inbound = shared.requests.lock().remove(&request);
     inbound.ok_or_else(|| Error::state("answer a request", "the request was answered before"))
 }
 

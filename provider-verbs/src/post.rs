@@ -251,17 +251,32 @@ impl Conn {
         mut chain: Chain<ibv_send_wr, R, S>,
         work: &[SendWork<'_>],
     ) -> Posted {
+        let mut quiet = false;
         for one in work {
             if !chain.has_room() {
                 break;
             }
             self.tokens.note_send(one.token, matches!(one.op, SendOp::Send { .. }));
+            if !one.flags.contains(SendFlags::SIGNALED) {
+                self.tokens.note_quiet(one.token);
+                quiet = true;
+            }
             self.lower(one, &mut chain);
         }
         // SAFETY: the caller's promise; the chain is on this stack until the call returns.
         match unsafe { self.hand_over(&mut chain) } {
-            Ok(()) => Posted::all(chain.operations.into()),
-            Err((taken, error)) => Posted::until(taken, error),
+            Ok(()) => {
+                if quiet {
+                    self.tokens.quiet_is_posted();
+                }
+                Posted::all(chain.operations.into())
+            }
+            Err((taken, error)) => {
+                if let Some(refused) = work.get(taken) {
+                    self.tokens.take_back(refused.token);
+                }
+                Posted::until(taken, error)
+            }
         }
     }
 
@@ -429,6 +444,13 @@ impl Conn {
         let mut request = self.nothing(Foreign::Probe);
         // SAFETY: no segments; the caller holds the lock that `destroy` takes.
         unsafe { self.probed_qp().post_send(&mut request) }.map_err(|(_, cause)| cause)
+    }
+
+    /// Posts a last request to a connection that ended, which the device flushes behind all others.
+    pub(crate) fn post_mark(&self) -> io::Result<()> {
+        let mut request = self.nothing(Foreign::Mark);
+        // SAFETY: no segments; the caller holds the lock that `destroy` takes.
+        unsafe { self.qp.post_send(&mut request) }.map_err(|(_, cause)| cause)
     }
 
     /// A write of nothing, for which the peer checks no key.

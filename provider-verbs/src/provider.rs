@@ -21,6 +21,8 @@ pub struct Poor {
     pub no_inline: bool,
     /// Once it is lost, its queue pairs cannot be flushed.
     pub no_flush: bool,
+    /// The domain's thread panics at the first event of a connection.
+    pub faulty: bool,
 }
 
 impl VerbsProvider {

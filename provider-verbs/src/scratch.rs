@@ -1,8 +1,10 @@
 //! Registered memory of the domain's own: places where the device puts what nobody reads, and the word that a
 //! delivery-complete reads at the target.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use fabric_core::sync::{Mutex, MutexGuard};
 use fabric_core::{Error, Memory, Result};
 
 use crate::ffi::ibv_access_flags;
@@ -75,7 +77,7 @@ impl Scratch {
     }
 
     fn lock(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+        self.places.lock()
     }
 
     /// A place of an endpoint's own.
@@ -92,7 +94,13 @@ impl Scratch {
         };
         let Slab { memory, mr } = &places.slabs[slab];
         let addr = memory.as_ptr().wrapping_add(place * PLACE);
-        Ok(Place { addr, lkey: mr.lkey(), name: (slab, place), scratch: self.clone() })
+        Ok(Place {
+            addr,
+            lkey: mr.lkey(),
+            name: (slab, place),
+            kept: AtomicBool::new(false),
+            scratch: self.clone(),
+        })
     }
 }
 
@@ -101,6 +109,7 @@ pub(crate) struct Place {
     addr: *mut u8,
     pub(crate) lkey: u32,
     name: (usize, usize),
+    kept: AtomicBool,
     scratch: Arc<Scratch>,
 }
 
@@ -110,6 +119,11 @@ unsafe impl Send for Place {}
 unsafe impl Sync for Place {}
 
 impl Place {
+    /// The device may go on writing to it: it becomes nobody else's.
+    pub(crate) fn keep(&self) {
+        self.kept.store(true, Ordering::Relaxed);
+    }
+
     /// Where the device puts what nobody reads.
     pub(crate) fn discard(&self) -> u64 {
         self.addr as u64
@@ -131,6 +145,8 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.scratch.lock().free.push(self.name);
+        if !*self.kept.get_mut() {
+            self.scratch.lock().free.push(self.name);
+        }
     }
 }

@@ -15,6 +15,8 @@ mod faults;
 mod held;
 #[path = "device/inject.rs"]
 mod inject;
+#[path = "device/loopback.rs"]
+mod loopback;
 #[path = "device/loss.rs"]
 mod loss;
 #[path = "device/many.rs"]
@@ -31,8 +33,14 @@ mod refusals;
 mod rig;
 #[path = "device/signals.rs"]
 mod signals;
+#[path = "device/sinks.rs"]
+mod sinks;
 #[path = "device/software.rs"]
 mod software;
+#[path = "device/stays.rs"]
+mod stays;
+#[path = "device/unsignaled.rs"]
+mod unsignaled;
 
 use std::process::ExitCode;
 
@@ -54,7 +62,7 @@ const fn software(name: &'static str, run: fn()) -> Case {
     Case { name, run, software: true }
 }
 
-const CASES: [Case; 21] = [
+const CASES: [Case; 29] = [
     case("a_killed_idle_peer_is_noticed", peers::killed_idle),
     case("a_killed_busy_peer_is_noticed", peers::killed_busy),
     case("a_stopped_peer_is_not_lost", peers::stopped),
@@ -69,7 +77,15 @@ const CASES: [Case; 21] = [
     case("vectors_and_relaxed_ordering", path::vectors_and_relaxed_ordering),
     case("the_way_out_leads_to_the_device", path::the_way_out_leads_to_the_device),
     case("signals_disturb_nothing", signals::disturb_nothing),
+    case("unsignaled_operations_leave_nothing_busy", unsignaled::leave_nothing_busy),
+    case("nor_when_the_peer_dies", unsignaled::leave_nothing_busy_when_the_peer_dies),
+    case("an_address_that_leads_nowhere_is_refused", loopback::is_refused_at_once),
+    case("a_sink_may_panic", sinks::may_panic),
+    case("a_sink_may_call_back", sinks::may_call_back),
+    case("a_sink_may_drop_the_domain", sinks::may_drop_the_domain),
+    case("a_fault_of_the_thread_ends_the_domain", sinks::a_fault_ends_the_domain),
     case("every_call_may_fail", calls::may_fail),
+    case("a_queue_pair_that_stays_keeps_its_memory", stays::keeps_its_memory),
     software("a_port_that_is_down_is_told", discovery::a_port_that_is_down),
     software("a_file_that_may_not_be_opened_is_told", discovery::a_file_that_may_not_be_opened),
     software("little_memory_to_lock_is_told", discovery::little_memory_to_lock),

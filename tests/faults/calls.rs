@@ -9,24 +9,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether anything is counted or to fail: so that other calls cost nothing, and can be made from anywhere.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static STATE: Mutex<State> =
-    Mutex::new(State { made: BTreeMap::new(), fails: None, struck: false });
+    Mutex::new(State { made: BTreeMap::new(), fails: Vec::new(), struck: 0 });
 
 struct State {
     /// Calls so far.
     made: BTreeMap<&'static str, usize>,
-    /// The call that is to fail.
-    fails: Option<(&'static str, usize)>,
-    struck: bool,
+    /// The calls that are to fail.
+    fails: Vec<(&'static str, usize)>,
+    struck: usize,
 }
 
-fn reset(fails: Option<(&'static str, usize)>) {
-    *STATE.lock().unwrap() = State { made: BTreeMap::new(), fails, struck: false };
+fn reset(fails: Vec<(&'static str, usize)>) {
+    *STATE.lock().unwrap() = State { made: BTreeMap::new(), fails, struck: 0 };
     ACTIVE.store(true, Ordering::SeqCst);
 }
 
 /// From now on calls are counted.
 pub(super) fn count() {
-    reset(None);
+    reset(Vec::new());
 }
 
 /// The calls that were made.
@@ -35,13 +35,13 @@ pub(super) fn counted() -> BTreeMap<&'static str, usize> {
     std::mem::take(&mut STATE.lock().unwrap().made)
 }
 
-/// The call of this name that comes after `at` others fails.
-pub(super) fn fail(name: &'static str, at: usize) {
-    reset(Some((name, at)));
+/// Of each name, the call that comes after so many others fails.
+pub(crate) fn fail(calls: &[(&'static str, usize)]) {
+    reset(calls.to_vec());
 }
 
-/// No call fails any more; says whether one did.
-pub(super) fn stop() -> bool {
+/// No call fails any more; says how many did.
+pub(crate) fn stop() -> usize {
     ACTIVE.store(false, Ordering::SeqCst);
     STATE.lock().unwrap().struck
 }
@@ -55,8 +55,8 @@ pub(crate) fn strikes(name: &'static str) -> bool {
     let made = state.made.entry(name).or_default();
     let at = *made;
     *made += 1;
-    let strikes = state.fails == Some((name, at));
-    state.struck |= strikes;
+    let strikes = state.fails.contains(&(name, at));
+    state.struck += usize::from(strikes);
     strikes
 }
 

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use fabric::{Domain, Error, Result};
 
-pub(crate) use calls::{interposed, next, strikes};
+#[allow(unused_imports)] // each test program uses its part
+pub(crate) use calls::{fail, interposed, next, stop, strikes};
 use play::{Bystander, play};
 
 use crate::held::Held;
@@ -27,8 +28,8 @@ const HANGS: Duration = Duration::from_secs(15);
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// Tries every call. `quiet` names those that nobody is told of.
-pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str]) {
+/// Tries every call. `quiet` names those that nobody is told of, `kept` those that leave something behind for good.
+pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str], kept: &[&str]) {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         PANICS.fetch_add(1, Ordering::Relaxed);
@@ -43,14 +44,14 @@ pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str]) {
     assert!(!counted.is_empty(), "no call was interposed");
     // What goes a little later has gone.
     std::thread::sleep(Duration::from_millis(500));
-    let held = Held::now();
+    let mut held = Held::now();
     for (name, count) in counted {
         for at in 0..count.min(MOST) {
             let start = Instant::now();
-            calls::fail(name, at);
+            calls::fail(&[(name, at)]);
             let ended = play(&open);
             let took = start.elapsed();
-            let struck = calls::stop();
+            let struck = calls::stop() > 0;
             let what = format!("{name}, call {at} of {count}");
             println!(
                 "{what}: {}",
@@ -66,6 +67,10 @@ pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str]) {
             }
             assert_eq!(PANICS.load(Ordering::Relaxed), 0, "{what}: panics");
             bystander.goes_on(&what);
+            if kept.contains(&name) {
+                std::thread::sleep(Duration::from_millis(500));
+                held = Held::now();
+            }
             held.is_all();
         }
     }

@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Once};
 
+use fabric_core::log_line;
+
 use super::destroyed;
 use crate::ffi::{self, errno, pointer};
 
@@ -17,7 +19,7 @@ pub(crate) fn fork_safe() {
     ONCE.call_once(|| {
         // SAFETY: no arguments; it fails only if memory was registered before, by another library of the process.
         if let Err(error) = errno("ibv_fork_init", unsafe { ffi::ibv_fork_init() }) {
-            log::warn!("{error}: a child made by fork may disturb registered memory");
+            log_line!(Warn, "{error}: a child made by fork may disturb registered memory");
         }
     });
 }

@@ -18,6 +18,8 @@ pub(crate) use cq::Cq;
 pub(crate) use mr::Mr;
 pub(crate) use qp::{Qp, QpAttributes, State};
 
+use fabric_core::log_line;
+
 /// As [`told`], of what it returned.
 fn destroyed(verb: &'static str, returned: i32) {
     told(crate::ffi::errno(verb, returned));
@@ -26,6 +28,6 @@ fn destroyed(verb: &'static str, returned: i32) {
 /// Says that a destroyer failed.
 fn told(destroyed: std::io::Result<()>) {
     if let Err(error) = destroyed {
-        log::error!("{error}: it stays until the process ends");
+        log_line!(Error, "{error}: it stays until the process ends");
     }
 }

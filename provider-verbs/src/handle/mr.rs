@@ -13,7 +13,7 @@ pub(crate) struct Mr {
     mr: Option<NonNull<ffi::ibv_mr>>,
     lkey: u32,
     rkey: u32,
-    _pd: Arc<Pd>,
+    pd: Arc<Pd>,
 }
 
 // SAFETY: as for `Context`.
@@ -38,7 +38,7 @@ impl Mr {
         let mr = pointer("ibv_reg_mr", mr)?;
         // SAFETY: it was just made.
         let ffi::ibv_mr { lkey, rkey, .. } = *unsafe { mr.as_ref() };
-        Ok(Mr { mr: Some(mr), lkey, rkey, _pd: pd.clone() })
+        Ok(Mr { mr: Some(mr), lkey, rkey, pd: pd.clone() })
     }
 
     pub(crate) fn lkey(&self) -> u32 {
@@ -67,6 +67,11 @@ impl Mr {
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        told(self.deregister());
+        let deregistered = self.deregister();
+        if deregistered.is_err() {
+            // It stays, and with it what it was made on.
+            std::mem::forget(self.pd.clone());
+        }
+        told(deregistered);
     }
 }

@@ -4,9 +4,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use super::{Cq, Pd, destroyed};
+use super::{Cq, Pd, told};
 use crate::ffi::{
     self, errno, ibv_access_flags, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state, ibv_recv_wr,
     ibv_send_wr, pointer,
@@ -34,12 +34,14 @@ pub(crate) enum State {
 pub(crate) struct Qp {
     /// Null once destroyed.
     qp: AtomicPtr<ffi::ibv_qp>,
+    /// Destroying it failed.
+    stays: AtomicBool,
     number: u32,
     inline: u32,
     port: u8,
-    _pd: Arc<Pd>,
-    _send_cq: Arc<Cq>,
-    _recv_cq: Arc<Cq>,
+    pd: Arc<Pd>,
+    send_cq: Arc<Cq>,
+    recv_cq: Arc<Cq>,
 }
 
 impl Qp {
@@ -68,12 +70,13 @@ impl Qp {
         let inline = if wanted.inline == 0 { 0 } else { init.cap.max_inline_data };
         let this = Qp {
             qp: AtomicPtr::new(qp.as_ptr()),
+            stays: AtomicBool::new(false),
             number,
             inline,
             port,
-            _pd: pd.clone(),
-            _send_cq: send_cq.clone(),
-            _recv_cq: recv_cq.clone(),
+            pd: pd.clone(),
+            send_cq: send_cq.clone(),
+            recv_cq: recv_cq.clone(),
         };
         this.init(0)?;
         Ok(this)
@@ -185,24 +188,36 @@ impl Qp {
         }
     }
 
-    /// Destroys it: when this returns, the device touches no segment and makes no completion.
+    /// Destroys it: when this returns `Ok`, the device touches no segment and makes no completion.
+    ///
+    /// - If it fails, the queue pair stays until the process ends, and so does what it was made on. What a failed try
+    ///   has left is unknown, so there is no second one: repeating it says the same.
     ///
     /// # Safety
     /// No other call on it is under way or begins later, but `destroy`, `modify` and `state` under a lock that
     /// is held here too.
-    pub(crate) unsafe fn destroy(&self) {
+    pub(crate) unsafe fn destroy(&self) -> io::Result<()> {
         let qp = self.qp.swap(ptr::null_mut(), Ordering::AcqRel);
-        if !qp.is_null() {
-            // SAFETY: made by ibv_create_qp, destroyed once: the pointer is gone.
-            destroyed("ibv_destroy_qp", unsafe { ffi::ibv_destroy_qp(qp) });
+        if qp.is_null() {
+            let stays = self.stays.load(Ordering::Acquire);
+            return if stays { Err(io::Error::other("ibv_destroy_qp has failed")) } else { Ok(()) };
         }
+        // SAFETY: made by ibv_create_qp, destroyed once: the pointer is gone.
+        let destroyed = errno("ibv_destroy_qp", unsafe { ffi::ibv_destroy_qp(qp) });
+        if destroyed.is_err() {
+            self.stays.store(true, Ordering::Release);
+            std::mem::forget((self.pd.clone(), self.send_cq.clone(), self.recv_cq.clone()));
+        }
+        destroyed
     }
 }
 
 impl Drop for Qp {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it.
-        unsafe { self.destroy() };
+        if !self.as_ptr().is_null() {
+            // SAFETY: nobody else has it.
+            told(unsafe { self.destroy() });
+        }
     }
 }
 

@@ -11,15 +11,17 @@ mod timers;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fabric_core::provider::RequestId;
+use fabric_core::reports::Reports;
 use fabric_core::stats::Stats;
+use fabric_core::sync::Mutex;
 use fabric_core::wakeup::Wakeup;
-use fabric_core::{DisconnectReason, Error, Event, EventSink, Info, Result};
+use fabric_core::{DisconnectReason, Error, Event, EventSink, Info, Result, callback, log_line};
 
 use crate::conn::{Conn, End};
 use crate::cq::Queue;
@@ -41,6 +43,16 @@ const PROBES: usize = 4096;
 /// How long an identifier stays so that the peer hears of the end although a message was lost: the kernel repeats it after
 /// some four seconds, while the identifier is there.
 const PARTING: Duration = Duration::from_secs(6);
+
+/// What waits for an event until it was reported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum After {
+    Nothing,
+    /// The peer of this connection hears that it is made, and may send.
+    Establish(u64),
+    /// Completions of this connection are let go.
+    Release(u64),
+}
 
 /// Whose a connection-manager event is.
 pub(crate) enum Member {
@@ -67,7 +79,8 @@ pub(crate) struct Shared {
     pub(crate) pd: Arc<Pd>,
     pub(crate) scratch: Arc<Scratch>,
     pub(crate) channel: Arc<EventChannel>,
-    pub(crate) events: Arc<dyn EventSink>,
+    /// Events for the domain's owner.
+    pub(crate) reports: Reports<After>,
     pub(crate) stats: Stats,
     pub(crate) requests: Mutex<HashMap<RequestId, Arc<Inbound>>>,
     pub(crate) rejected: Mutex<Rejected>,
@@ -99,11 +112,6 @@ struct Looks {
     first: bool,
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What they hold is whole between statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Shared {
     pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>, poor: Poor) -> Result<Arc<Self>> {
         const OP: &str = "open domain";
@@ -130,7 +138,7 @@ impl Shared {
             scratch: Scratch::new(&pd)?,
             pd,
             channel: Arc::new(EventChannel::new().map_err(fail)?),
-            events,
+            reports: Reports::new(events),
             stats: Stats::default(),
             requests: Mutex::default(),
             rejected: Mutex::default(),
@@ -148,7 +156,7 @@ impl Shared {
             stop: AtomicBool::new(false),
         });
         if let Err(cause) = shared.stand_guard() {
-            log::warn!("{name}: its removal will be noticed late: {cause}");
+            log_line!(Warn, "{name}: its removal will be noticed late: {cause}");
         }
         Ok(shared)
     }
@@ -168,7 +176,10 @@ impl Shared {
         let this = self.clone();
         std::thread::Builder::new()
             .name("fabric-verbs".to_owned())
-            .spawn(move || this.run())
+            // Dropping the domain's parts may end up in user code: the event sink is.
+            .spawn(move || {
+                callback::caught(move || this.run());
+            })
             .map_err(|cause| Error::system("open domain", NAME, cause))
     }
 
@@ -176,13 +187,18 @@ impl Shared {
     pub(crate) fn stop(&self, thread: Option<JoinHandle<()>>) {
         self.stop.store(true, Ordering::Release);
         self.wakeup.set();
-        if let Some(thread) = thread {
-            // A panic of the thread was caught and reported there.
-            let _ = thread.join();
+        // An event sink may have dropped the domain, on this very thread: then it ends when the sink returns.
+        if let Some(thread) = thread.filter(|it| it.thread().id() != std::thread::current().id()) {
+            let _ = thread.join(); // panics were caught there
         }
-        let requests = std::mem::take(&mut *lock(&self.requests));
-        let ids = std::mem::take(&mut *lock(&self.ids));
-        let watched = std::mem::take(&mut *lock(&self.watched));
+        // Nobody reports anything any more; completions that waited for an event do not wait for ever.
+        for conn in self.all_conns() {
+            drop(self.reports.retract(conn.id));
+            conn.release();
+        }
+        let requests = std::mem::take(&mut *self.requests.lock());
+        let ids = std::mem::take(&mut *self.ids.lock());
+        let watched = std::mem::take(&mut *self.watched.lock());
         drop((requests, ids, watched));
     }
 
@@ -197,25 +213,25 @@ impl Shared {
     }
 
     pub(crate) fn add_id(&self, name: u64, member: Member) {
-        lock(&self.ids).insert(name, member);
+        self.ids.lock().insert(name, member);
     }
 
     pub(crate) fn forget_id(&self, name: u64) {
-        let gone = lock(&self.ids).remove(&name);
+        let gone = self.ids.lock().remove(&name);
         drop(gone);
     }
 
     pub(crate) fn add_conn(&self, conn: &Arc<Conn>) {
-        lock(&self.conns).insert(conn.name, conn.clone());
+        self.conns.lock().insert(conn.name, conn.clone());
     }
 
     pub(crate) fn remove_conn(&self, conn: &Conn) {
-        let gone = lock(&self.conns).remove(&conn.name);
+        let gone = self.conns.lock().remove(&conn.name);
         drop(gone);
     }
 
     fn all_conns(&self) -> Vec<Arc<Conn>> {
-        lock(&self.conns).values().cloned().collect()
+        self.conns.lock().values().cloned().collect()
     }
 
     /// Takes the identifier of a connection that ended; the peer is told if there is one.
@@ -224,13 +240,13 @@ impl Shared {
             self.forget_id(name);
             return;
         }
-        let before = lock(&self.ids).insert(name, Member::Parting { _id: id });
+        let before = self.ids.lock().insert(name, Member::Parting { _id: id });
         drop(before);
         self.deadline(PARTING, name, Timer::Parting);
     }
 
     pub(crate) fn deadline(&self, after: Duration, name: u64, timer: Timer) {
-        if lock(&self.timers).add(after, name, timer) {
+        if self.timers.lock().add(after, name, timer) {
             self.wakeup.set();
         }
     }
@@ -238,7 +254,7 @@ impl Shared {
     /// Has the thread take completions while nobody polls.
     pub(crate) fn watch(&self, queue: &Arc<Queue>) {
         if !queue.watched.swap(true, Ordering::AcqRel) {
-            lock(&self.watched).push(queue.clone());
+            self.watched.lock().push(queue.clone());
             self.wakeup.set();
         }
     }
@@ -246,10 +262,10 @@ impl Shared {
     /// A region went. Where the device does not say that it refused an access, the refusal is looked for: at once,
     /// and for as long as a transfer that was under way may take to notice.
     pub(crate) fn deregistered(&self) {
-        if !self.quirks.silent_refusals || lock(&self.conns).is_empty() {
+        if !self.quirks.silent_refusals || self.conns.lock().is_empty() {
             return;
         }
-        let mut looks = lock(&self.looks);
+        let mut looks = self.looks.lock();
         looks.pauses = [50, 500, 2000].map(Duration::from_millis).into();
         // Not put off by further ones, however many follow each other.
         if !std::mem::replace(&mut looks.first, true) {
@@ -298,26 +314,59 @@ impl Shared {
         if self.lost.swap(true, Ordering::AcqRel) {
             return;
         }
-        log::error!("{}: the device is gone", self.info.device);
-        self.events.event(Event::DeviceLost);
+        self.report(Event::DeviceLost, After::Nothing);
         self.end_all(DisconnectReason::DeviceLost);
+        log_line!(Error, "{}: the device is gone", self.info.device);
     }
 
     fn end_all(&self, reason: DisconnectReason) {
         for conn in self.all_conns() {
-            let mut state = conn.lock();
-            conn.end(&mut state, End::Gone(reason));
-            drop(state);
-            // Who sleeps hears of what the device will not tell.
-            conn.send_queue.take_all();
-            conn.recv_queue.take_all();
+            // A fault in one is none of the others'.
+            callback::caught(|| {
+                conn.end(&mut conn.lock(), End::Gone(reason));
+                // Sleepers wake for what the device will not tell.
+                conn.send_queue.take_all();
+                conn.recv_queue.take_all();
+            });
         }
     }
 
+    /// Reports an event, by the domain's thread or an earlier flush of the reports. Locks may be held.
+    pub(crate) fn report(&self, event: Event, then: After) {
+        self.reports.push(event, then);
+        self.wakeup.set();
+    }
+
+    /// Hands waiting events to their sink, and goes on with what waits for them; without locks.
+    pub(crate) fn flush_reports(&self) {
+        self.reports.flush(|then| {
+            let find = |name| self.conns.lock().get(&name).cloned();
+            // A fault in one connection is not to keep other events from their sink.
+            callback::caught(|| match then {
+                After::Nothing => {}
+                After::Establish(name) => {
+                    if let Some(conn) = find(name) {
+                        conn.establish();
+                    }
+                }
+                After::Release(name) => {
+                    if let Some(conn) = find(name) {
+                        conn.release();
+                    }
+                }
+            });
+        });
+    }
+
+    /// Whether the domain has been dropped: its thread reports nothing.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
     pub(crate) fn dump(&self) -> String {
-        let (conns, ids) = (self.all_conns().len(), lock(&self.ids).len());
+        let (conns, ids) = (self.all_conns().len(), self.ids.lock().len());
         let (info, port) = (&self.info.device, self.port);
-        let timers = lock(&self.timers).len();
+        let timers = self.timers.lock().len();
         format!("{info}, port {port}: {conns} connections, {ids} identifiers, {timers} timers\n")
     }
 }

@@ -2,15 +2,14 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use fabric_core::{DisconnectReason, Event};
+use fabric_core::{DisconnectReason, Event, callback, log_line};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Member, Shared, Timer, lock};
+use super::{After, Member, Shared, Timer};
 use crate::conn::Foreign;
 use crate::ffi::rdma_cm_event_type as cm;
 use crate::handle::{AsyncEvent, CmEvent};
@@ -19,13 +18,15 @@ use crate::handle::{AsyncEvent, CmEvent};
 const TICK: Duration = Duration::from_millis(1);
 
 impl Shared {
-    /// Runs until the domain stops it. A panic ends the domain's endpoints, not the process.
-    pub(super) fn run(self: &Arc<Self>) {
-        if catch_unwind(AssertUnwindSafe(|| self.serve())).is_err() {
-            log::error!("{}: the domain's thread panicked", self.info.device);
+    /// Runs until the domain stops it. A panic ends the domain's endpoints, not the process: it is a fault of this
+    /// provider, as user code has its panics caught where it is called.
+    pub(super) fn run(self: Arc<Self>) {
+        if callback::caught(|| self.serve()).is_none() {
             // Without the thread nothing new could be served.
             self.lost.store(true, Ordering::Release);
             self.end_all(DisconnectReason::Internal);
+            self.flush_reports();
+            log_line!(Error, "{}: the domain's thread panicked", self.info.device);
         }
     }
 
@@ -46,16 +47,17 @@ impl Shared {
                 self.expired(name, timer);
             }
             self.tick();
+            self.flush_reports();
         }
     }
 
     fn due(&self, now: Instant) -> Option<(u64, Timer)> {
-        lock(&self.timers).due(now)
+        self.timers.lock().due(now)
     }
 
     fn sleep(&self) {
-        let mut until = lock(&self.timers).next();
-        if !lock(&self.watched).is_empty() {
+        let mut until = self.timers.lock().next();
+        if !self.watched.lock().is_empty() {
             let tick = Instant::now() + TICK;
             until = Some(until.map_or(tick, |until| until.min(tick)));
         }
@@ -81,7 +83,10 @@ impl Shared {
             return self.lose();
         }
         match self.member(event.name) {
-            Some(Member::Conn(conn)) => conn.cm_event(event),
+            Some(Member::Conn(conn)) => {
+                assert!(!self.poor.faulty, "a test asked for it");
+                conn.cm_event(event);
+            }
             Some(Member::Door(door)) => door.cm_event(self, event),
             Some(Member::Inbound(inbound)) => {
                 inbound.cm_event(&event);
@@ -98,14 +103,14 @@ impl Shared {
 
     /// Unless an endpoint has taken the request in between.
     fn forget_inbound(&self, name: u64) {
-        let mut ids = lock(&self.ids);
+        let mut ids = self.ids.lock();
         if matches!(ids.get(&name), Some(Member::Inbound(_))) {
             ids.remove(&name);
         }
     }
 
     fn member(&self, name: u64) -> Option<Member> {
-        match lock(&self.ids).get(&name)? {
+        match self.ids.lock().get(&name)? {
             Member::Conn(conn) => Some(Member::Conn(conn.clone())),
             Member::Door(door) => Some(Member::Door(door.clone())),
             Member::Inbound(inbound) => Some(Member::Inbound(inbound.clone())),
@@ -120,15 +125,15 @@ impl Shared {
             AsyncEvent::QpError(qpn) => self.with_qp(qpn, |conn| conn.look()),
             AsyncEvent::Established(qpn) => self.with_qp(qpn, |conn| conn.established_early()),
             AsyncEvent::PortActive(port) if port == self.port => {
-                log::info!("{device}: port {port} is active");
-                self.events.event(Event::PortActive);
+                log_line!(Info, "{device}: port {port} is active");
+                self.report(Event::PortActive, After::Nothing);
             }
             AsyncEvent::PortDown(port) if port == self.port => {
-                log::warn!("{device}: port {port} is down");
-                self.events.event(Event::PortDown);
+                log_line!(Warn, "{device}: port {port} is down");
+                self.report(Event::PortDown, After::Nothing);
             }
             AsyncEvent::PortActive(_) | AsyncEvent::PortDown(_) => {}
-            AsyncEvent::Other(number) => log::debug!("{device}: asynchronous event {number}"),
+            AsyncEvent::Other(number) => log_line!(Debug, "{device}: asynchronous event {number}"),
         }
     }
 
@@ -143,8 +148,8 @@ impl Shared {
         match timer {
             Timer::Parting => self.forget_id(name),
             Timer::Look => self.look(name),
-            Timer::Connect | Timer::Retry | Timer::Liveness => {
-                let conn = lock(&self.conns).get(&name).cloned();
+            Timer::Connect | Timer::Retry | Timer::Liveness | Timer::Mark => {
+                let conn = self.conns.lock().get(&name).cloned();
                 if let Some(conn) = conn {
                     conn.expired(timer);
                 }
@@ -153,7 +158,7 @@ impl Shared {
     }
 
     fn look(&self, round: u64) {
-        let mut looks = lock(&self.looks);
+        let mut looks = self.looks.lock();
         if looks.round != round {
             return;
         }
@@ -163,7 +168,7 @@ impl Shared {
         for conn in self.all_conns() {
             conn.look();
         }
-        let mut looks = lock(&self.looks);
+        let mut looks = self.looks.lock();
         if looks.round == round
             && let Some(next) = looks.pauses.pop_front()
         {
@@ -176,7 +181,7 @@ impl Shared {
             // Not for errors only: RXE takes a failed request for no reason to tell.
             && let Err(error) = probes.arm(false)
         {
-            log::error!("{}: lost peers are noticed late: {error}", self.info.device);
+            log_line!(Error, "{}: lost peers are noticed late: {error}", self.info.device);
         }
     }
 
@@ -188,7 +193,7 @@ impl Shared {
             let got = probes.poll(&mut room);
             for wc in got {
                 let (_, name) = Foreign::parse(wc.wr_id);
-                let conn = lock(&self.conns).get(&name).cloned();
+                let conn = self.conns.lock().get(&name).cloned();
                 if let Some(conn) = conn {
                     let mut state = conn.lock();
                     conn.probe_ended(&mut state, wc.status);
@@ -203,11 +208,11 @@ impl Shared {
 
     /// Lets loops go on whose queues nobody polls.
     fn tick(&self) {
-        let queues = lock(&self.watched).clone();
+        let queues = self.watched.lock().clone();
         for queue in &queues {
             queue.tick();
         }
-        lock(&self.watched).retain(|queue| {
+        self.watched.lock().retain(|queue| {
             if queue.waiting.load(Ordering::Acquire) > 0 {
                 return true;
             }

@@ -13,6 +13,8 @@ pub(crate) enum Timer {
     Retry,
     /// Ask whether the peer lives.
     Liveness,
+    /// Mark the end of a connection, which could not be done at once.
+    Mark,
     /// Look for refusals that the device does not tell.
     Look,
     /// An identifier has parted long enough.

@@ -28,7 +28,7 @@ interposed! {
     fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int => libc::EINVAL, 0;
     fn ibv_query_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init: *mut ibv_qp_init_attr) -> c_int => libc::EIO, 0;
     fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int => libc::EIO, 0;
-    fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int => libc::EIO, 0, after;
+    fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int => libc::EIO, 0;
     fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int => libc::EIO, 0, after;
     fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int => libc::EIO, 0, after;
     fn ibv_close_device(context: *mut ibv_context) -> c_int => NONE, libc::EIO, after;
@@ -145,5 +145,5 @@ pub(crate) fn may_fail() {
         "ibv_close_device",
         "rdma_destroy_id",
     ];
-    sweep(open_builtin, &[&after[..], &["rdma_get_cm_event"]].concat());
+    sweep(open_builtin, &[&after[..], &["rdma_get_cm_event"]].concat(), &["ibv_destroy_qp"]);
 }

@@ -42,11 +42,11 @@ pub(crate) fn play() -> Option<ExitCode> {
 }
 
 /// A peer process; it dies with its owner.
-struct Peer(Child);
+pub(crate) struct Peer(Child);
 
 impl Peer {
     /// Starts one, which is connected when this returns.
-    fn start(role: &str, side: &Side) -> Self {
+    pub(crate) fn start(role: &str, side: &Side) -> Self {
         let listener = listen(&side.domain);
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.env(ROLE, role).env(ADDRESS, listener.local_addr().to_string());
@@ -67,7 +67,7 @@ impl Peer {
         peer
     }
 
-    fn signal(&self, signal: i32) {
+    pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: a child of this process that nobody has waited for.
         assert_eq!(unsafe { libc::kill(self.0.id() as i32, signal) }, 0);
     }
@@ -80,7 +80,7 @@ impl Drop for Peer {
     }
 }
 
-fn died(reason: DisconnectReason) {
+pub(crate) fn died(reason: DisconnectReason) {
     let expected = [DisconnectReason::Remote, DisconnectReason::PeerLost];
     assert!(expected.contains(&reason), "{reason}");
 }

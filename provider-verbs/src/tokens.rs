@@ -1,0 +1,154 @@
+//! What completions do not tell of the operations in flight.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use fabric_core::{Side, Token};
+
+/// What a connection remembers of its posts.
+pub(crate) struct Tokens {
+    /// By sequence number: whether it is a send.
+    sends: Box<[AtomicBool]>,
+    /// Of each side: the token of the last post, or [`NO_TOKEN`].
+    last: [AtomicU64; 2],
+    /// The last unsignaled post of the send queue, noted before the device has it.
+    quiet: AtomicU64,
+    /// The same, noted when the post has returned.
+    quiet_posted: AtomicU64,
+}
+
+/// What no token is.
+const NO_TOKEN: u64 = u64::MAX;
+
+/// The last unsignaled post of a send queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quiet {
+    /// There was none.
+    Never,
+    /// The device may not have it yet.
+    OnItsWay,
+    Posted(Token),
+}
+
+impl Tokens {
+    pub(crate) fn new(depth: usize) -> Self {
+        let no = || AtomicU64::new(NO_TOKEN);
+        let sends = (0..depth.next_power_of_two()).map(|_| AtomicBool::new(false)).collect();
+        Tokens { sends, last: [no(), no()], quiet: no(), quiet_posted: no() }
+    }
+
+    fn side(side: Side) -> usize {
+        usize::from(side == Side::Recv)
+    }
+
+    #[inline]
+    pub(crate) fn note_send(&self, token: Token, send: bool) {
+        self.sends[token.sequence() as usize & (self.sends.len() - 1)]
+            .store(send, Ordering::Relaxed);
+        self.last[0].store(token.to_bits(), Ordering::Relaxed);
+    }
+
+    /// The post has no completion if it succeeds.
+    #[inline]
+    pub(crate) fn note_quiet(&self, token: Token) {
+        self.quiet.store(token.to_bits(), Ordering::Release);
+    }
+
+    /// The device has what was noted by [`note_quiet`](Tokens::note_quiet).
+    #[inline]
+    pub(crate) fn quiet_is_posted(&self) {
+        self.quiet_posted.store(self.quiet.load(Ordering::Relaxed), Ordering::Release);
+    }
+
+    /// The device refused this post and those noted behind it.
+    #[cold]
+    pub(crate) fn take_back(&self, refused: Token) {
+        // The one before was the last. If there was none this names nothing, and is never asked for.
+        let before = refused.with_sequence(refused.sequence().wrapping_sub(1)).to_bits();
+        self.last[0].store(before, Ordering::Relaxed);
+        if self.quiet.load(Ordering::Relaxed) != NO_TOKEN {
+            self.quiet.store(before, Ordering::Release);
+            self.quiet_posted.store(before, Ordering::Release);
+        }
+    }
+
+    /// The last unsignaled post. Whatever the device has executed by now is not behind it, since each is noted before the
+    /// device has it.
+    pub(crate) fn quiet(&self) -> Quiet {
+        match self.quiet.load(Ordering::Acquire) {
+            NO_TOKEN => Quiet::Never,
+            bits if self.quiet_posted.load(Ordering::Acquire) == bits => {
+                Quiet::Posted(Token::from_bits(bits))
+            }
+            _ => Quiet::OnItsWay,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn note_recv(&self, token: Token) {
+        self.last[1].store(token.to_bits(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_send(&self, token: Token) -> bool {
+        self.sends[token.sequence() as usize & (self.sends.len() - 1)].load(Ordering::Relaxed)
+    }
+
+    /// Whether the token was made for this connection, and not for an earlier one of the same queue pair number.
+    pub(crate) fn owns(&self, token: Token) -> bool {
+        let last = self.last[Self::side(token.side())].load(Ordering::Relaxed);
+        last != NO_TOKEN && Token::from_bits(last).with_sequence(0) == token.with_sequence(0)
+    }
+
+    /// The last post of a side, unless it was asked for before.
+    pub(crate) fn take_last(&self, side: Side) -> Option<Token> {
+        let last = self.last[Self::side(side)].swap(NO_TOKEN, Ordering::Relaxed);
+        (last != NO_TOKEN).then(|| Token::from_bits(last))
+    }
+}
+
+/// The later one of two posts of a queue.
+pub(crate) fn later(one: Option<Token>, two: Option<Token>) -> Option<Token> {
+    let (Some(first), Some(second)) = (one, two) else { return one.or(two) };
+    let ahead = first.sequence().wrapping_sub(second.sequence());
+    Some(if ahead < 1 << 31 { first } else { second })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(sequence: u32) -> Token {
+        Token::new(3, 1, Side::Send, sequence)
+    }
+
+    #[test]
+    fn a_quiet_post_is_known_once_the_device_has_it() {
+        let tokens = Tokens::new(8);
+        assert_eq!(tokens.quiet(), Quiet::Never);
+        tokens.note_send(token(0), false);
+        tokens.note_quiet(token(0));
+        assert_eq!(tokens.quiet(), Quiet::OnItsWay);
+        tokens.quiet_is_posted();
+        // Signaled ones behind it change nothing.
+        tokens.note_send(token(1), true);
+        assert_eq!(tokens.quiet(), Quiet::Posted(token(0)));
+    }
+
+    #[test]
+    fn what_was_refused_was_never_the_last() {
+        let tokens = Tokens::new(8);
+        for sequence in 4..7 {
+            tokens.note_send(token(sequence), false);
+            tokens.note_quiet(token(sequence));
+        }
+        tokens.take_back(token(6));
+        assert_eq!(tokens.quiet(), Quiet::Posted(token(5)));
+        assert_eq!(tokens.take_last(Side::Send), Some(token(5)));
+    }
+
+    #[test]
+    fn sequences_wrap() {
+        let (old, new) = (Some(token(u32::MAX)), Some(token(2)));
+        assert_eq!((later(old, new), later(new, old)), (new, new));
+        assert_eq!((later(old, None), later(None, None)), (old, None));
+    }
+}
