@@ -53,7 +53,19 @@ pub(crate) struct CqInner {
 
 const BATCH: usize = 64;
 
+/// What a queue tells of itself.
+struct Snapshot {
+    reserved: usize,
+    stashed: usize,
+    strays: u64,
+}
+
 impl CqState {
+    fn snapshot(&self) -> Snapshot {
+        let (reserved, stashed) = (self.reserved, self.stash.len());
+        Snapshot { reserved, stashed, strays: self.members.strays }
+    }
+
     /// Hands the stash out, oldest first.
     #[cold]
     fn take_stashed(&mut self, out: &mut [Completion], released: &mut Released) -> usize {
@@ -173,6 +185,10 @@ impl CqInner {
         if waits {
             self.ops.wake();
         }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.lock().snapshot()
     }
 
     pub(crate) fn ops(&self) -> &AnyCq {
@@ -405,15 +421,13 @@ impl AsFd for CompletionQueue {
 
 impl std::fmt::Debug for CompletionQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = self.inner.lock();
-        let (reserved, stashed, strays) = (state.reserved, state.stash.len(), state.members.strays);
-        // What writes is the user's.
-        drop(state);
+        // What writes is the user's, so no lock is held.
+        let snapshot = self.inner.snapshot();
         f.debug_struct("CompletionQueue")
             .field("capacity", &self.inner.capacity)
-            .field("reserved", &reserved)
-            .field("stashed", &stashed)
-            .field("strays", &strays)
+            .field("reserved", &snapshot.reserved)
+            .field("stashed", &snapshot.stashed)
+            .field("strays", &snapshot.strays)
             .finish()
     }
 }

@@ -388,10 +388,7 @@ impl EndpointInner {
             (lane.token, self.recv.lock().lane.token)
         };
         let quiet = callback::caught(|| self.ops.quiesce());
-        let fate = match &quiet {
-            Some(Ok(())) => Fate::Free,
-            _ => Fate::Leak,
-        };
+        let fate = if matches!(quiet, Some(Ok(()))) { Fate::Free } else { Fate::Leak };
         let mut leaked = self.send_cq.unbind(send, fate);
         if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
             leaked += self.recv_cq.unbind(recv, fate);

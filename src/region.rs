@@ -140,7 +140,7 @@ impl fmt::Debug for Slice<'_> {
 impl Drop for Region {
     fn drop(&mut self) {
         let RegionCore { domain, .. } = &*self.core;
-        if Arc::strong_count(&self.core) > 1 && domain.ops.is_here() {
+        if self.is_used() && domain.ops.is_here() {
             domain.reclaim(&self.core);
         }
     }
@@ -228,17 +228,25 @@ impl Region {
         }
         self.core.closed.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        if Arc::strong_count(&self.core) > 1 {
-            // Perhaps only unsignaled operations use it, and nobody has found out yet that they have ended.
-            self.core.domain.settle();
-        }
-        if Arc::strong_count(&self.core) > 1 {
+        if self.is_used() && self.is_still_used() {
             self.core.closed.store(false, Ordering::SeqCst);
             return Err(Error::Busy);
         }
         // What was done under the references that are gone has happened before the end of the registration.
         fence(Ordering::Acquire);
         registration.end()
+    }
+
+    /// Whether operations of this side use it.
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.core) > 1
+    }
+
+    /// The same, after a look at unsignaled operations: nothing says that they have ended, so perhaps nobody knows yet.
+    #[cold]
+    fn is_still_used(&self) -> bool {
+        self.core.domain.settle();
+        self.is_used()
     }
 
     fn range(&self, operation: &'static str, offset: usize, len: usize) -> Result<*mut u8> {

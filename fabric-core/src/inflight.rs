@@ -239,6 +239,16 @@ mod tests {
         assert_eq!(producer.place().map(|place| place.fill(Box::new(2))), Some(1));
     }
 
+    #[test]
+    #[cfg_attr(miri, ignore = "what it shows is a leak")]
+    fn what_was_not_given_out_is_not_dropped() {
+        let (mut producer, consumer) = inflight::<std::sync::Arc<()>>(2);
+        let witness = std::sync::Arc::new(());
+        let _ = producer.place().map(|place| place.fill(witness.clone()));
+        drop((producer, consumer));
+        assert_eq!(std::sync::Arc::strong_count(&witness), 2, "perhaps it is still worked on");
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig {
             cases: if cfg!(miri) { 8 } else { 256 },

@@ -15,6 +15,7 @@ mod list;
 mod plant;
 mod random;
 mod table;
+mod tests;
 mod trial;
 
 use std::io::Write;
@@ -70,10 +71,12 @@ fn run(args: &Args) -> Outcome {
     let count = chosen.len();
     let (verbs, tcp): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|m| m.1.runs == Runs::Verbs);
     let (links, tcp): (Vec<_>, Vec<_>) = tcp.into_iter().partition(|m| m.1.runs == Runs::TcpLink);
+    let (tests, tcp): (Vec<_>, Vec<_>) = tcp.into_iter().partition(|m| m.1.runs == Runs::Tests);
     let mut fates = Vec::new();
     let mut tell = |fate| show(fate, &mut fates);
     try_all(&program, &tcp, args.jobs, &mut tell)?;
     link::try_all(&program, &links, args.jobs, &mut tell)?;
+    tests::try_all(&tests, &mut tell)?;
     guest::try_all(&program, &verbs, args.jobs, &mut tell)?;
     println!("{}", table::summary(&fates, count));
     Ok(fates.iter().all(Fate::is_killed))

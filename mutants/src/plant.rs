@@ -33,28 +33,44 @@ const CORE: &str = "fabric-core/src/lib.rs";
 
 /// Builds the program; gives its path. `verbs`: with the verbs provider.
 pub(crate) fn build(verbs: bool) -> Result<PathBuf, String> {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or(workspace().join("target"), PathBuf::from);
-    let folder = std::path::absolute(target.join("mutants")).map_err(|error| error.to_string())?;
-    let copy = folder.join("workspace");
-    write_copy(&copy)?;
+    let copy = copy()?;
     eprintln!("mutants: building {} into one program", list::all().count());
-    let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let status = Command::new(cargo)
+    let status = cargo(&copy)?
         .args(["build", "--quiet", "-p", "conformance", "--bin", "fabric-conformance"])
         .args(["--features", if verbs { "tcp,verbs" } else { "tcp" }])
-        .current_dir(&copy)
-        // Quick to build, and quick enough to run.
-        .envs([("CARGO_PROFILE_DEV_OPT_LEVEL", "1"), ("CARGO_PROFILE_DEV_DEBUG", "false")])
-        // Wrong code is odd code, which is the point.
-        .env("RUSTFLAGS", "-Awarnings")
-        .env("CARGO_TARGET_DIR", folder.join("build"))
         .status()
         .map_err(|error| format!("cargo: {error}"))?;
     if !status.success() {
         return Err(format!("the mutated workspace in {} does not build", copy.display()));
     }
-    Ok(folder.join("build/debug/fabric-conformance"))
+    Ok(folder()?.join("build/debug/fabric-conformance"))
+}
+
+/// Where copy and program are.
+fn folder() -> Result<PathBuf, String> {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or(workspace().join("target"), PathBuf::from);
+    std::path::absolute(target.join("mutants")).map_err(|error| error.to_string())
+}
+
+/// Writes the copy of the workspace; gives its path.
+pub(crate) fn copy() -> Result<PathBuf, String> {
+    let copy = folder()?.join("workspace");
+    write_copy(&copy)?;
+    Ok(copy)
+}
+
+/// Cargo, to be called in the copy.
+pub(crate) fn cargo(copy: &Path) -> Result<Command, String> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+    command
+        .current_dir(copy)
+        // Quick to build, and quick enough to run.
+        .envs([("CARGO_PROFILE_DEV_OPT_LEVEL", "1"), ("CARGO_PROFILE_DEV_DEBUG", "false")])
+        // Wrong code is odd code, which is the point.
+        .env("RUSTFLAGS", "-Awarnings")
+        .env("CARGO_TARGET_DIR", folder()?.join("build"));
+    Ok(command)
 }
 
 /// Copies the workspace with its mutants. What has not changed is not written again, so that cargo builds little.

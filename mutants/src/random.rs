@@ -56,6 +56,7 @@ pub(crate) fn out_of_reach(mutant: &Mutant) -> Option<&'static str> {
     match mutant.runs {
         Runs::Tcp => {}
         Runs::TcpLink => return Some("programs cut no link"),
+        Runs::Tests => return Some("user code and devices behave in programs"),
         Runs::Verbs => return Some("needs a device"),
     }
     OUT_OF_REACH.iter().find(|(name, _)| *name == mutant.name).map(|(_, why)| *why)

@@ -1,10 +1,11 @@
 //! What is wrong with a call is said by the call: named, without effect, and the endpoint is unharmed.
 
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use fabric::{
     Access, AtomicOp, AtomicScalar, Capabilities, Error, Hints, Op, Recv, RemoteRegion, Slice,
-    Status,
+    Slices, Status,
 };
 
 use crate::null::NullProvider;
@@ -358,4 +359,48 @@ fn registrations_that_can_never_work() {
     assert!(invalid(domain.register_part(&memory, 4..12, Access::ALL)).contains("multiples of 8"));
     assert_eq!(control.registrations(), 0);
     domain.register_part(&memory, 4..12, Access::LOCAL_WRITE | Access::REMOTE_WRITE).unwrap();
+}
+
+/// A user's conversion runs with nothing held: it may call the library, whichever call it is given to.
+#[test]
+fn a_conversion_may_call_the_library() {
+    struct Calls<'a>(&'a Rig);
+    impl<'a> From<Calls<'a>> for Slices<'a> {
+        fn from(Calls(rig): Calls<'a>) -> Self {
+            rig.endpoint.recv(rig.region.slice(..8), 1).unwrap();
+            rig.endpoint.post(&rig.write(2)).unwrap();
+            assert!(rig.drain().contains(&(2, Status::Ok)));
+            rig.region.slice(8..16).into()
+        }
+    }
+    let rig = Rig::new();
+    rig.endpoint.recv(Calls(&rig), 3).unwrap();
+    rig.endpoint.send(Calls(&rig), 4).unwrap();
+    rig.endpoint.write(Calls(&rig), rig.at(0), 5).unwrap();
+    rig.endpoint.read(Calls(&rig), rig.at(0), 6).unwrap();
+    assert_eq!(rig.drain(), [(6, Status::Ok)]);
+    assert_eq!((0..).take_while(|_| rig.link.bring(8, None)).count(), 5);
+}
+
+/// A user's formatter is written to with nothing held.
+#[test]
+fn a_formatter_may_call_the_library() {
+    struct Calls<'a>(&'a Rig, usize);
+    impl fmt::Write for Calls<'_> {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let Calls(rig, written) = self;
+            rig.endpoint.post(&rig.write(1)).unwrap();
+            assert_eq!(rig.drain(), [(1, Status::Ok)]);
+            assert!(rig.domain.events().poll().is_none() && rig.queue.room() > 0);
+            *written += text.len();
+            Ok(())
+        }
+    }
+    let rig = Rig::new();
+    let mut calls = Calls(&rig, 0);
+    let events = rig.domain.events();
+    write!(calls, "{:?} {:?} {:?} {:?}", rig.queue, events, rig.endpoint, rig.domain).unwrap();
+    write!(calls, "{:?} {} {}", rig.remote, rig.remote, rig.domain.selection()).unwrap();
+    write!(calls, "{} {}", rig.domain.counters(), rig.endpoint.dump()).unwrap();
+    assert!(calls.1 > 0);
 }

@@ -55,19 +55,3 @@ fn taken_back_beside_a_poll() {
         assert_eq!(consumer.pop().map(|(sequence, value)| (sequence, *value)), Some((1, 2)));
     });
 }
-
-/// Operations in flight are dropped once, whichever end goes first.
-#[test]
-fn ends_dropped_beside_each_other() {
-    loom::model(|| {
-        let (mut producer, consumer) = inflight::<loom::sync::Arc<()>>(2);
-        let witness = loom::sync::Arc::new(());
-        let kept = witness.clone();
-        let poster = thread::spawn(move || {
-            producer.place().unwrap().fill(kept);
-        });
-        poster.join().unwrap();
-        drop(consumer);
-        assert_eq!(loom::sync::Arc::strong_count(&witness), 1);
-    });
-}

@@ -67,8 +67,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "closed_though_busy",
         about: "a region closes while operations use it",
         runs: Runs::Tcp,
-        edits: &[edit(REGION, "Arc::strong_count(&self.core) > 1", "false")],
+        edits: &[edit(REGION, "self.is_used() && self.is_still_used()", "false")],
         cases: &["memory.dereg_busy"],
+    },
+    Mutant {
+        name: "unsignaled_unasked",
+        about: "closing a region does not ask whether unsignaled operations have ended",
+        runs: Runs::Tcp,
+        edits: &[edit(REGION, "self.core.domain.settle();", "")],
+        cases: &["memory.close_unsignaled"],
+    },
+    Mutant {
+        name: "dropped_not_reclaimed",
+        about: "nobody finds out that unsignaled operations no longer use a dropped region",
+        runs: Runs::Tcp,
+        edits: &[edit(REGION, "domain.reclaim(&self.core);", "")],
+        cases: &["memory.drop_unsignaled"],
     },
     Mutant {
         name: "silent_failure",
@@ -136,8 +150,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
             edit("src/eq.rs", "!shared.ended.swap(true, Ordering::AcqRel)", "true"),
             edit(
                 "provider-tcp/src/link/mod.rs",
-                "self.around.events.event(Event::Disconnected { endpoint, reason });",
-                "self.around.events.event(Event::Disconnected { endpoint, reason }); self.around.events.event(Event::Disconnected { endpoint, reason });",
+                "self.report(Event::Disconnected { endpoint, reason });",
+                "self.report(Event::Disconnected { endpoint, reason }); self.report(Event::Disconnected { endpoint, reason });",
             ),
         ],
         cases: &["protection.target_learns"],
@@ -164,7 +178,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "kept_by_the_dead",
         about: "the regions of a dropped endpoint's operations are never let go",
         runs: Runs::Tcp,
-        edits: &[edit(CQ, "slot.keep.release(&mut released);", "std::mem::forget(slot.keep);")],
+        edits: &[edit(CQ, "slot.keep.release(&mut released)", "std::mem::forget(slot.keep)")],
         cases: &["teardown.endpoint_drop_frees_regions"],
     },
     Mutant {
@@ -178,7 +192,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "shutdown_of_the_signaled",
         about: "shutdown does not find out about unsignaled operations",
         runs: Runs::Tcp,
-        edits: &[edit(ENDPOINT, "self.flush()", "true")],
+        edits: &[edit(ENDPOINT, "self.flush(&mut side.lane)", "true")],
         cases: &["teardown.shutdown_drains"],
     },
     Mutant {

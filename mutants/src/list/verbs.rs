@@ -77,7 +77,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "receives posted while the connection dies are never flushed",
         runs: Runs::Verbs,
         edits: &[edit(
-            "provider-verbs/src/conn.rs",
+            "provider-verbs/src/close.rs",
             "if !self.shared.quirks.late_receives_stay {",
             "if !self.shared.quirks.late_receives_stay || MUTANT {",
         )],

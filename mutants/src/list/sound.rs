@@ -1,0 +1,121 @@
+//! Mutants of what keeps safe programs sound: memory goes only on proof, and user code is called with nothing held, by
+//! threads that survive it. User code that misbehaves is not of the suite, so tests find most of them.
+
+use super::{Mutant, Runs, edit};
+
+const CQ: &str = "src/cq.rs";
+const ENDPOINT: &str = "src/endpoint.rs";
+const ENGINE: &str = "provider-tcp/src/engine/mod.rs";
+const LOGGING: &str = "fabric-core/src/logging.rs";
+const POST: &str = "src/post.rs";
+const REGION: &str = "src/region.rs";
+const REPORTS: &str = "fabric-core/src/reports.rs";
+const WAKERS: &str = "fabric-async/src/wakers.rs";
+const WATCH: &str = "fabric-async/src/watch.rs";
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "freed_without_proof",
+        about: "what was in flight is freed though the provider could not stop it",
+        runs: Runs::Tests,
+        edits: &[edit(ENDPOINT, "matches!(quiet, Some(Ok(())))", "true")],
+        cases: &["fabric/handles/lifetimes::what_cannot_be_stopped_keeps_its_memory"],
+    },
+    Mutant {
+        name: "freed_though_registered",
+        about: "memory is freed though its registration could not be ended",
+        runs: Runs::Tests,
+        edits: &[edit(
+            REGION,
+            "self.domain.count_leaked(1);",
+            // SAFETY of none: that is the bug.
+            "unsafe { ManuallyDrop::drop(&mut self.memory) };",
+        )],
+        cases: &["fabric/handles/regions::memory_that_a_device_does_not_let_go_of_stays"],
+    },
+    Mutant {
+        name: "engine_dies",
+        about: "a panic ends the engine's thread",
+        runs: Runs::Tests,
+        edits: &[edit(
+            ENGINE,
+            "callback::caught(|| self.turn()).is_some()",
+            "{ self.turn(); true }",
+        )],
+        cases: &[
+            "provider-tcp/lib/engine::panic_tests::it_ends_the_endpoints_and_the_thread_lives_on",
+        ],
+    },
+    Mutant {
+        name: "panic_of_a_sink",
+        about: "a panic of an event sink is not caught where the sink is called",
+        runs: Runs::Tests,
+        edits: &[edit(
+            REPORTS,
+            "callback::run(|| self.sink.event(event));",
+            "self.sink.event(event);",
+        )],
+        cases: &["fabric-core/lib/reports::tests::each_once_in_order_whatever_panics"],
+    },
+    Mutant {
+        name: "logs_at_once",
+        about: "log lines reach the logger where they come up, under locks",
+        runs: Runs::Tests,
+        edits: &[edit(
+            LOGGING,
+            "let mut text = message.to_string();",
+            "{ hand_over(&Line { level, place, text: message.to_string() }); return; }",
+        )],
+        cases: &["fabric-core/logging/lines_wait_for_the_logger_and_nobody_for_it"],
+    },
+    Mutant {
+        name: "events_at_once",
+        about: "events reach the sink where they come up, under locks",
+        runs: Runs::Tcp,
+        edits: &[edit(ENGINE, "self.turns.rouse();", "self.report();")],
+        cases: &["connection.connect_basic"],
+    },
+    Mutant {
+        name: "wakers_at_once",
+        about: "wakers are called where they are found, under locks",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            WAKERS,
+            "self.wake.extend(wakers);",
+            "wakers.into_iter().for_each(|waker| Call::Wake(waker).run());",
+        )],
+        cases: &["async.messages"],
+    },
+    Mutant {
+        name: "converts_under_the_lock",
+        about: "a user's conversion runs under the lock of the receive queue",
+        runs: Runs::Tests,
+        edits: &[edit(
+            POST,
+            "let recv = Recv::new(into, context);",
+            "let recv = { let _held = MUTANT.then(|| self.lock_recv()); Recv::new(into, context) };",
+        )],
+        cases: &["fabric/handles/arguments::a_conversion_may_call_the_library"],
+    },
+    Mutant {
+        name: "formats_under_the_lock",
+        about: "a user's formatter is written to under the queue's lock",
+        runs: Runs::Tests,
+        edits: &[edit(
+            CQ,
+            "let snapshot = self.inner.snapshot();",
+            "let _held = MUTANT.then(|| self.inner.lock()); let snapshot = _held.as_deref().map_or_else(|| self.inner.snapshot(), CqState::snapshot);",
+        )],
+        cases: &["fabric/handles/arguments::a_formatter_may_call_the_library"],
+    },
+    Mutant {
+        name: "trusts_the_runtime",
+        about: "a runtime whose task was roused is believed to run it",
+        runs: Runs::Tests,
+        edits: &[
+            edit(WATCH, "crate::block_on::is_here()", "false"),
+            edit(WATCH, "node.timers.oversee(Instant::now() + LAG, me);", "drop(me);"),
+        ],
+        cases: &["fabric-async/lifetimes/a_runtime_that_nobody_drives_holds_up_nobody"],
+    },
+];
