@@ -1,6 +1,5 @@
 //! Operations as values: what to post, before it is posted.
 
-use fabric_core::sync::assert_none_held;
 use fabric_core::{
     Access, AtomicCall, AtomicOp, AtomicScalar, Capabilities, OpKind, RemoteSlice, SendFlags,
 };
@@ -305,7 +304,6 @@ impl<'a> Recv<'a> {
     /// Receives one message into `into`. A longer message is fatal to both endpoints (`TooLong`).
     #[inline]
     pub fn new(into: impl Into<Slices<'a>>, context: u64) -> Self {
-        assert_none_held("a conversion is called");
         Recv { into: into.into(), context }
     }
 }
