@@ -34,6 +34,8 @@ struct Model {
     /// How much is to be done, and the sign that it is.
     goal: u32,
     reached: Wakeup,
+    /// An event waits for the thread.
+    due: AtomicBool,
 }
 
 /// What the selector shares with the network: the edge, and the sign that there is one or a wake-up.
@@ -86,7 +88,7 @@ impl Work for Model {
     }
 
     fn is_due(&self) -> bool {
-        false
+        self.due.load(Ordering::Acquire)
     }
 
     fn wake(edges: &Arc<Edges>) {
@@ -103,7 +105,23 @@ impl Model {
             conn: Arc::new(conn),
             goal,
             reached: Wakeup::new().unwrap(),
+            due: AtomicBool::new(false),
         })
+    }
+
+    /// An event comes up, to be reported by the thread.
+    fn add_report(&self) {
+        self.due.store(true, Ordering::Release);
+        self.turns.rouse();
+    }
+
+    /// The thread reports what is due.
+    fn report(&self) {
+        if self.due.swap(false, Ordering::AcqRel) {
+            let mut state = lock(&self.conn.state);
+            state.done += 1;
+            self.look(&state);
+        }
     }
 
     /// Its thread ticks: somebody has polled.
@@ -165,6 +183,7 @@ impl Model {
         thread::spawn(move || {
             while !model.turns.is_stopped() {
                 model.turns.turn(&*model, tick);
+                model.report();
             }
         })
     }
@@ -320,5 +339,29 @@ fn giving_way_to_one_who_rests() {
         // It may still wait for what the thread took.
         model.turns.waker.ready.set();
         application.join().unwrap();
+    });
+}
+
+/// An event comes up while the thread falls into a nap that nothing else would end: it is added, then the nap ended; the
+/// thread takes the nap's lock, then looks whether something is due.
+#[test]
+fn reporting_beside_a_nap() {
+    loom::model(|| {
+        let model = Model::ticking(1);
+        model.turns.note_poll();
+        let thread = model.start(ENDLESS);
+        model.add_report();
+        model.finish(thread);
+    });
+}
+
+/// An event comes up while the thread goes to sleep in the selector.
+#[test]
+fn reporting_beside_a_sleep() {
+    loom::model(|| {
+        let model = Model::new(1);
+        let thread = model.start(ENDLESS);
+        model.add_report();
+        model.finish(thread);
     });
 }
