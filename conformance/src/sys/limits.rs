@@ -20,6 +20,11 @@ fn limit_descriptors(limits: &libc::rlimit) -> io::Result<()> {
     }
 }
 
+/// How many descriptors this process may have at most.
+pub(crate) fn most_descriptors() -> io::Result<usize> {
+    Ok(usize::try_from(descriptor_limits()?.rlim_max).unwrap_or(usize::MAX))
+}
+
 /// Lets this process open so many descriptors, if its hard limit does.
 pub(crate) fn allow_descriptors(count: usize) -> io::Result<()> {
     let mut limits = descriptor_limits()?;

@@ -6,7 +6,7 @@ use fabric::core::wakeup::wait_readable;
 use fabric::{Armed, EndpointAttr};
 
 use crate::prelude::*;
-use crate::sys::allow_descriptors;
+use crate::sys::{allow_descriptors, most_descriptors};
 
 /// More than the kernel lets watch each other at will, and few enough for any machine.
 const MOST: usize = 1200;
@@ -14,8 +14,10 @@ const MOST: usize = 1200;
 pub(super) fn completion_queues(rig: &Rig) -> Outcome {
     const SMALL: usize = 2;
     let domain = rig.domain_a();
-    let count = domain.info().limits.completion_queues.min(MOST);
-    // Some descriptors each, as any process may need that makes so many.
+    // Some descriptors each, and others for cases beside this one.
+    let room = most_descriptors()?.saturating_sub(1000) / 4;
+    let count = domain.info().limits.completion_queues.min(MOST).min(room);
+    check!(count > 501, "descriptors for more than 501 queues (`ulimit -Hn`), not for {count}");
     allow_descriptors(4 * count + 500)?;
     let queues =
         (0..count).map(|_| domain.completion_queue(2 * SMALL)).collect::<Result<Vec<_>, _>>()?;
