@@ -48,6 +48,13 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::new(
         Group::Teardown,
+        "queue_handles_dropped",
+        Needs::SEND,
+        "an endpoint works without a handle of its queue, within its depth, and its regions go with it",
+        dropping::queue_handles_dropped,
+    ),
+    Case::new(
+        Group::Teardown,
         "drop_orders",
         Needs::SEND_RMA,
         "the handles of a side are dropped in every order, with work in flight: what is left works, the peer is told",
