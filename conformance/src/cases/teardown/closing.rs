@@ -233,11 +233,15 @@ pub(super) fn double_close(rig: &Rig) -> Outcome {
     }
     drop((a, b));
 
-    // Before there is anything to close: it can still connect, or is dead for good.
+    // Before there is anything to close.
     let (idle, peer) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
     idle.recv(Slices::none(), 1)?;
     idle.disconnect();
     idle.disconnect();
+    check_eq!(idle.expect_disconnected()?, DisconnectReason::Local, "the reason before connecting");
+    check_eq!(idle.state(), EndpointState::Dead, "state when disconnected before connecting");
+    idle.expect(1, Status::Canceled)?;
+    idle.expect_no_event_for(Duration::from_millis(10))?;
     drop(idle);
     let connected = rig.end(rig.domain_a())?;
     rig.connect(&connected, &peer)?;
