@@ -218,7 +218,8 @@ impl Region {
     /// and written here, except those of foreign memory.
     ///
     /// # Errors
-    /// `Busy` while local operations in flight use the region: take their completions first. The system's error if the
+    /// `Busy` while local operations in flight use the region: take their completions first. Of unsignaled operations,
+    /// which have none on success, this call starts to find out whether they have ended: try it again. The system's error if the
     /// device did not let go of the memory, which must then stay as it is; it can be tried again.
     pub fn close(&self) -> Result<()> {
         self.core.domain.ops.check("close region")?;

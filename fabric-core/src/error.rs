@@ -24,7 +24,9 @@ pub enum Error {
     #[error("the endpoint is not connected")]
     NotConnected,
     /// Local operations still use the object.
-    #[error("local operations still use it: take their completions first")]
+    #[error(
+        "local operations still use it: take their completions; if they are unsignaled, try again"
+    )]
     Busy,
     /// The time given has passed.
     #[error("the time given has passed")]

@@ -1,7 +1,8 @@
 //! The cases, one module a group.
 //!
 //! Each module has a table `CASES`, and one function for each of its lines. The table below joins them; the order
-//! of reports is that of the tables. `CASES.md` lists them for readers, and a test here keeps it true.
+//! of reports is that of the tables. `CASES.md` lists them for readers, and has by hand which rule of the contract
+//! each shows; tests here keep both true.
 
 mod asynchronous;
 mod atomic;
@@ -67,6 +68,11 @@ mod tests {
     use super::*;
     use crate::case::Group;
 
+    const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/CASES.md");
+
+    /// Where the list ends that is made from the tables, and the text begins that is written by hand.
+    const RULES: &str = "\n## Rules of the contract\n";
+
     #[test]
     fn names_are_unique_and_plain() {
         let mut seen = HashSet::new();
@@ -95,12 +101,12 @@ mod tests {
     /// `UPDATE_CASES=1 cargo test -p conformance --lib` writes the list anew.
     #[test]
     fn list_for_readers_is_true() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/CASES.md");
         let expected = list();
+        let text = std::fs::read_to_string(PATH).unwrap();
+        let (written, rules) = text.split_at(text.find(RULES).unwrap());
         if std::env::var_os("UPDATE_CASES").is_some() {
-            std::fs::write(path, &expected).unwrap();
+            return std::fs::write(PATH, expected + rules).unwrap();
         }
-        let written = std::fs::read_to_string(path).unwrap();
         let mut lines = written.lines().zip(expected.lines());
         if let Some((written, expected)) = lines.find(|(written, expected)| written != expected) {
             panic!(
@@ -112,6 +118,30 @@ mod tests {
             expected.lines().count(),
             "UPDATE_CASES=1 writes it anew"
         );
+    }
+
+    /// Every rule has a case that exists, or a test.
+    #[test]
+    fn rules_have_cases() {
+        let text = std::fs::read_to_string(PATH).unwrap();
+        let rules = &text[text.find(RULES).unwrap()..];
+        let rows = rules.lines().filter(|line| line.starts_with("| "));
+        let rows: Vec<[&str; 3]> = rows
+            .map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<_>>())
+            .filter(|row| !row[0].starts_with('*') && row[0] != "rule")
+            .map(|row| row.try_into().unwrap())
+            .collect();
+        assert!(rows.len() > 50, "only {} rules", rows.len());
+        for [rule, shown, model] in rows {
+            assert!(matches!(model, "yes" | "no"), "{rule}: the model is {model:?}");
+            let names: Vec<_> = shown.split('`').skip(1).step_by(2).collect();
+            assert!(!names.is_empty(), "{rule}: nothing shows it");
+            for name in names {
+                let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
+                let exists = if name.contains('/') { path.exists() } else { case(name).is_some() };
+                assert!(exists, "{rule}: there is no {name}");
+            }
+        }
     }
 
     fn list() -> String {

@@ -270,3 +270,30 @@ pub(super) fn neighbours(rig: &Rig) -> Outcome {
     }
     target.check_guards()
 }
+
+pub(super) fn result_anywhere(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let (local, target) = (a.buffer(16)?, b.buffer(8)?);
+    for ty in INTEGERS {
+        let size = ty.size();
+        for at in 0..=8 {
+            let value = (0x8070_6050_4030_2010 + at as u64) & ty.mask();
+            target.fill(0)?;
+            target.put(0, &element(ty, value))?;
+            local.fill(0xdd)?;
+            let call = AtomicCall { op: AtomicOp::Add, ty, operand: 1, compare: 0 };
+            let old = local.slice(at..at + size);
+            a.post(&operation(&call, Some(old), target.at(0)).context(1))?;
+            a.expect_ok(1)?;
+            check_bytes!(local.bytes(at..at + size)?, element(ty, value), "the old {ty} at {at}");
+            local.check_filled(..at, 0xdd)?;
+            local.check_filled(at + size.., 0xdd)?;
+        }
+        let call = AtomicCall { op: AtomicOp::Add, ty, operand: 1, compare: 0 };
+        let wrong = operation(&call, Some(local.slice(..size + 1)), target.at(0));
+        check_err!(a.post(&wrong), Error::InvalidArgument(_), "a result longer than its {ty}");
+    }
+    a.settle(&b)?;
+    local.check_guards()?;
+    target.check_guards()
+}

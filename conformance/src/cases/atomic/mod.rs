@@ -176,6 +176,13 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::new(
         Group::Atomic,
+        "result_anywhere",
+        NEEDS,
+        "the old value goes to any offset of local memory, and nowhere beside it",
+        effect::result_anywhere,
+    ),
+    Case::new(
+        Group::Atomic,
         "two_targets",
         NEEDS,
         "atomics to the same place of two targets do not mix",

@@ -141,6 +141,14 @@ pub(super) const CASES: &[Case] = &[
     .freedom(Freedom::Statuses("another protocol is Unreachable, Refused (nobody listens in the provider's own) or TimedOut")),
     Case::new(
         Group::Connection,
+        "inward_address",
+        Needs::SEND,
+        "::1 and 127.0.0.1, where nobody listens: a clear failure in time, and other connections are unharmed",
+        strangers::inward_address,
+    )
+    .freedom(Freedom::Whole("whether a device reaches these addresses is its own, and says so by the call or an event")),
+    Case::new(
+        Group::Connection,
         "prepost_recv",
         Needs::SEND,
         "receives posted before connecting match what the peer sends at once",

@@ -1,10 +1,10 @@
 //! Who speaks another protocol, or none.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{message, next_request};
+use super::{message, next_request, nobody_listens};
 use crate::prelude::*;
 
 /// What a listener of another kind does with a connection. Providers that do not go over TCP never meet it.
@@ -112,5 +112,38 @@ fn be_met(rig: &Rig) -> Outcome {
     drop(strangers);
     message(&a, &b, rig.pattern(0))?;
     check!(listener.poll().is_none(), "no request of a stranger");
+    Ok(())
+}
+
+pub(super) fn inward_address(rig: &Rig) -> Outcome {
+    let port = nobody_listens(rig)?.port();
+    let (from, to) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+    rig.connect(&from, &to)?;
+    for ip in [IpAddr::from(Ipv6Addr::LOCALHOST), Ipv4Addr::LOCALHOST.into()] {
+        let a = rig.end(rig.domain_a())?;
+        let start = Instant::now();
+        match a.connect(SocketAddr::new(ip, port), &[]) {
+            Ok(()) => {
+                let patience = Some(rig.patience_to_connect());
+                let outcome = a.wait_connected(patience);
+                check_err!(
+                    outcome,
+                    Error::Refused | Error::Unreachable(_) | Error::TimedOut,
+                    "connecting to {ip}, where nobody listens"
+                );
+                check_eq!(a.state(), EndpointState::Dead, "state after that");
+            }
+            Err(error) => {
+                check_matches!(error, Error::Unreachable(_), "what the call says of {ip}");
+                check_eq!(a.state(), EndpointState::Idle, "state after a call that failed");
+            }
+        }
+        let (took, limit) = (start.elapsed(), rig.patience_to_connect());
+        check!(took < limit, "an outcome within {limit:?}, not after {took:?}");
+        // Connections stay, and new ones are made.
+        from.settle(&to)?;
+        let (a, b) = rig.pair()?;
+        a.settle(&b)?;
+    }
     Ok(())
 }

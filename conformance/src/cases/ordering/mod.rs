@@ -2,6 +2,7 @@
 
 use crate::prelude::*;
 
+mod cells;
 mod completions;
 mod fences;
 mod target;
@@ -72,6 +73,62 @@ pub(super) const CASES: &[Case] = &[
         Needs::RMA,
         "a read does not see the fenced write behind it",
         fences::read_fence_write_same_addr,
+    ),
+    Case::new(
+        Group::Ordering,
+        "write_after_send",
+        Needs::SEND_RMA,
+        "a write behind a send that waits for its receive waits as well",
+        cells::write_after_send,
+    ),
+    Case::new(
+        Group::Ordering,
+        "read_after_send",
+        Needs::SEND_RMA,
+        "a read behind a send that waits for its receive finds what is there afterwards",
+        cells::read_after_send,
+    ),
+    Case::new(
+        Group::Ordering,
+        "atomic_after_send",
+        Needs::ALL,
+        "an atomic behind a send that waits for its receive waits as well",
+        cells::atomic_after_send,
+    ),
+    Case::new(
+        Group::Ordering,
+        "read_after_read",
+        Needs::SEND_RMA,
+        "a read sees nothing older than the read before it, while another endpoint counts",
+        cells::read_after_read,
+    ),
+    Case::new(
+        Group::Ordering,
+        "read_fence_atomic",
+        Needs::ALL,
+        "a long read does not see the fenced atomic behind it",
+        cells::read_fence_atomic,
+    ),
+    Case::new(
+        Group::Ordering,
+        "atomic_fence_send",
+        Needs::ALL,
+        "a fenced send of what an atomic has found sends just that",
+        cells::atomic_fence_send,
+    ),
+    Case::new(
+        Group::Ordering,
+        "atomic_fence_read",
+        Needs::ALL,
+        "a fenced read finds what the atomic before it has left",
+        cells::atomic_fence_read,
+    ),
+    Case::new(
+        Group::Ordering,
+        "atomic_fence_atomic",
+        Needs::ALL,
+        "a fenced atomic finds what the atomic before it has left",
+        cells::atomic_fence_atomic,
     ),
     Case::new(
         Group::Ordering,

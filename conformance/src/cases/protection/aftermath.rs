@@ -257,3 +257,56 @@ pub(super) fn error_then_reconnect(rig: &Rig) -> Outcome {
     target.check_guards()?;
     back.check_guards()
 }
+
+pub(super) fn target_sends_in_flight(rig: &Rig) -> Outcome {
+    const SENDS: u64 = 20;
+    let (a, b) = rig.pair()?;
+    let (source, target) = (a.buffer(8)?, b.buffer(8)?);
+    // The initiator has one receive, so all sends but one wait, and what is behind them.
+    let (sink, untouched) = (a.buffer(8)?, a.buffer(8)?);
+    a.recv(&sink, 99)?;
+    let mut ops: Vec<_> = (0..SENDS).map(|i| Op::send(&target).context(i)).collect();
+    ops.push(Op::inject_write(b"too late", untouched.at(0)).context(SENDS));
+    ops.push(Op::read(&target, untouched.at(0)).context(SENDS + 1));
+    b.post_batch(&ops)?;
+    a.expect_ok(99)?;
+    b.expect_ok(0)?;
+    write_badly(&a, &source, &target, 1)?;
+    a.expect(1, Status::RemoteAccess)?;
+    for i in 1..SENDS + 2 {
+        b.expect(i, Status::Canceled)?;
+    }
+    check_eq!(b.cq().poll_one()?, None, "a completion too many");
+    b.expect_disconnected()?;
+    a.expect_disconnected()?;
+    // What waited behind a send without a receive is never executed.
+    untouched.check_filled(.., 0)?;
+    for buffer in [&target, &sink, &untouched] {
+        buffer.check_guards()?;
+    }
+    Ok(())
+}
+
+pub(super) fn provider_code(rig: &Rig) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let (source, target) = (a.buffer(8)?, b.buffer(8)?);
+    b.recv(&target, 1)?;
+    a.send(&source, 1)?;
+    a.write(&source, target.at(0), 2)?;
+    a.read(&source, target.at(0), 3)?;
+    check_eq!(b.expect_ok(1)?.provider_code, 0, "the code of a receive that is Ok");
+    for i in 1..=3 {
+        check_eq!(a.expect_ok(i)?.provider_code, 0, "the code of operation {i}, which is Ok");
+    }
+    write_badly(&a, &source, &target, 4)?;
+    check!(a.expect(4, Status::RemoteAccess)?.provider_code != 0, "a code of what was refused");
+
+    let (a, b) = rig.pair()?;
+    b.recv(target.slice(..4), 1)?;
+    a.send(&source, 1)?;
+    for end in [&a, &b] {
+        let code = end.expect(1, Status::TooLong)?.provider_code;
+        check!(code != 0, "a code of a message that was too long");
+    }
+    Ok(())
+}

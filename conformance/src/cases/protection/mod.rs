@@ -103,6 +103,20 @@ pub(super) const CASES: &[Case] = &[
     .trap(),
     Case::new(
         Group::Protection,
+        "target_sends_in_flight",
+        Needs::SEND_RMA,
+        "what the target has in flight at a refusal is Canceled, in order, and what waits is never executed",
+        aftermath::target_sends_in_flight,
+    ),
+    Case::new(
+        Group::Protection,
+        "provider_code",
+        Needs::SEND_RMA,
+        "provider_code is 0 with Ok, and not 0 with RemoteAccess and TooLong",
+        aftermath::provider_code,
+    ),
+    Case::new(
+        Group::Protection,
         "post_after_error",
         Needs::SEND_RMA,
         "posts to a dead endpoint are NotConnected on both queues of both sides, and have no effect",

@@ -152,6 +152,20 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case::new(
         Group::Rma,
+        "dc_other_initiator",
+        Needs::RMA,
+        "once a delivery-complete write is done, other initiators read its bytes",
+        visibility::dc_other_initiator,
+    ),
+    Case::new(
+        Group::Rma,
+        "relaxed_ordering",
+        Needs::SEND_RMA,
+        "memory with RELAXED_ORDERING gets every byte, in time for delivery-complete, and keeps its rights",
+        visibility::relaxed_ordering,
+    ),
+    Case::new(
+        Group::Rma,
         "overlap_writes",
         Needs::SEND_RMA,
         "of overlapping writes of one endpoint the last posted wins, byte by byte",

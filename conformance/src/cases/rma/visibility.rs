@@ -188,3 +188,80 @@ pub(super) fn read_during_write(rig: &Rig) -> Outcome {
     sink.check_guards()?;
     target.check_guards()
 }
+
+pub(super) fn dc_other_initiator(rig: &Rig) -> Outcome {
+    const ROUNDS: usize = 40;
+    const MOST: usize = 300_000;
+    let (a, b) = rig.pair()?;
+    // Another endpoint of the initiator's domain, and one of another domain.
+    let elsewhere = rig.extra_domain()?;
+    let (near, near_peer) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+    let (far, far_peer) = (rig.end(&elsewhere)?, rig.end(rig.domain_b())?);
+    rig.connect(&near, &near_peer)?;
+    rig.connect(&far, &far_peer)?;
+    // Round i writes the pattern from byte 8 i on.
+    let bytes = rig.pattern(0).bytes(MOST + 8 * ROUNDS);
+    let source = a.buffer(bytes.len())?;
+    source.put(0, &bytes)?;
+    let target = b.buffer(MOST)?;
+    let sinks = [near.buffer(MOST)?, far.buffer(MOST)?];
+    for round in 0..ROUNDS {
+        let len = [8, 5000, 100, MOST][round % 4];
+        let now = 8 * round..8 * round + len;
+        let op = Op::write(source.slice(now.clone()), target.at(0));
+        a.post(&op.delivery_complete().context(round as u64))?;
+        a.expect_ok(round as u64)?;
+        for (reader, sink) in [&near, &far].into_iter().zip(&sinks) {
+            reader.read(sink.slice(..len), target.at(0), round as u64)?;
+            reader.expect_ok(round as u64)?;
+            check_bytes!(sink.bytes(..len)?, bytes[now.clone()], "what {reader:?} reads");
+        }
+    }
+    for buffer in sinks.iter().chain([&target]) {
+        buffer.check_guards()?;
+    }
+    Ok(())
+}
+
+pub(super) fn relaxed_ordering(rig: &Rig) -> Outcome {
+    const ROUNDS: usize = 30;
+    const LEN: usize = 100_000;
+    let relaxed = |access| access | Access::RELAXED_ORDERING;
+    let (a, b) = rig.pair()?;
+    // Round i moves the pattern from byte 8 i on.
+    let bytes = rig.pattern(0).bytes(LEN + 8 * ROUNDS);
+    let source = a.buffer_with(bytes.len(), relaxed(Access::LOCAL_WRITE))?;
+    source.put(0, &bytes)?;
+    let target = b.buffer_with(LEN, relaxed(Access::ALL))?;
+    let (back, sink) = (a.buffer(LEN)?, b.buffer_with(LEN, relaxed(Access::LOCAL_WRITE))?);
+    for round in 0..ROUNDS {
+        let now = 8 * round..8 * round + LEN;
+        let slice = source.slice(now.clone());
+        // What delivery-complete says, it says of this memory as well.
+        a.post(&Op::write(slice, target.at(0)).delivery_complete().context(1))?;
+        a.expect_ok(1)?;
+        check_bytes!(target.bytes(..)?, bytes[now.clone()], "what the peer's CPU sees");
+        a.read(&back, target.at(0), 2)?;
+        a.expect_ok(2)?;
+        check_bytes!(back.bytes(..)?, bytes[now.clone()], "what is read back");
+        // All bytes arrive, though perhaps after the completion that usually says so.
+        b.recv(&sink, 3)?;
+        a.send(slice, 4)?;
+        check_eq!(b.expect_ok(3)?.len, LEN, "length of the message");
+        a.expect_ok(4)?;
+        rig.eventually(|| {
+            check_bytes!(sink.bytes(..)?, bytes[now.clone()], "the message");
+            Ok(())
+        })?;
+    }
+    // It is no right, and takes none away.
+    let closed = b.buffer_with(8, relaxed(Access::LOCAL_WRITE))?;
+    let descriptor = forged_access(&closed.region().remote(), Access::ALL);
+    a.write(source.slice(..8), descriptor.at(closed.at(0).offset()), 5)?;
+    a.expect(5, Status::RemoteAccess)?;
+    closed.check_filled(.., 0)?;
+    for buffer in [&target, &back, &sink, &closed] {
+        buffer.check_guards()?;
+    }
+    Ok(())
+}

@@ -233,11 +233,15 @@ pub(super) fn double_close(rig: &Rig) -> Outcome {
     }
     drop((a, b));
 
-    // Before there is anything to close: it can still connect, or is dead for good.
+    // Before there is anything to close.
     let (idle, peer) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
     idle.recv(Slices::none(), 1)?;
     idle.disconnect();
     idle.disconnect();
+    check_eq!(idle.expect_disconnected()?, DisconnectReason::Local, "the reason before connecting");
+    check_eq!(idle.state(), EndpointState::Dead, "state when disconnected before connecting");
+    idle.expect(1, Status::Canceled)?;
+    idle.expect_no_event_for(Duration::from_millis(10))?;
     drop(idle);
     let connected = rig.end(rig.domain_a())?;
     rig.connect(&connected, &peer)?;
@@ -261,4 +265,46 @@ pub(super) fn double_close(rig: &Rig) -> Outcome {
     late.expect_no_event_for(Duration::from_millis(10))?;
     connected.settle(&peer)?;
     region.check_guards()
+}
+
+pub(super) fn event_first(rig: &Rig) -> Outcome {
+    const ROUNDS: usize = 25;
+    const RECEIVES: u64 = 8;
+    for round in 0..ROUNDS {
+        for mode in 0..4 {
+            let (a, b) = rig.pair()?;
+            let (source, target) = (a.buffer(8)?, b.buffer(8)?);
+            for i in 0..RECEIVES {
+                a.recv(Slices::none(), i)?;
+            }
+            match mode {
+                0 => a.disconnect(),
+                1 => b.disconnect(),
+                2 => drop(b),
+                _ => {
+                    let honest = target.region().remote();
+                    let lie = forged_key(&honest, !honest.key()).at(target.at(0).offset());
+                    a.post(&Op::write(&source, lie).context(RECEIVES))?;
+                }
+            }
+            let count = RECEIVES as usize + usize::from(mode == 3);
+            let mut taken = 1;
+            let mut canceled = a.next()?;
+            while canceled.status != Status::Canceled && taken < count {
+                canceled = a.next()?;
+                taken += 1;
+            }
+            check_eq!(canceled.status, Status::Canceled, "status of a receive that was left");
+            // Without waiting: it is there.
+            let reason = a.wait_disconnected(Some(Duration::ZERO));
+            check_matches!(
+                &reason,
+                Ok(_),
+                "the event no later than {canceled:?}, mode {mode}, round {round}"
+            );
+            check_eq!(a.state(), EndpointState::Dead, "state at a canceled completion");
+            a.take(count - taken)?;
+        }
+    }
+    Ok(())
 }

@@ -177,3 +177,44 @@ pub(super) fn close_in_poll_loop(rig: &Rig) -> Outcome {
     }
     Ok(())
 }
+
+pub(super) fn queue_handles_dropped(rig: &Rig) -> Outcome {
+    const DEPTH: usize = 4;
+    let domain = rig.extra_domain()?;
+    let region = domain.alloc(64, Access::ALL)?;
+    let queue = domain.completion_queue(2 * DEPTH)?;
+    let peer = domain.endpoint().send_depth(DEPTH).recv_depth(DEPTH).build(&queue)?;
+    let events = domain.events();
+    let (listener, a) = (rig.listen(rig.domain_a())?, rig.end(rig.domain_a())?);
+    peer.connect(listener.local_addr(), &[])?;
+    let mut request = listener.accept(Some(rig.patience_to_connect()))?;
+    let sink = a.buffer(64)?;
+    for i in 0..DEPTH as u64 {
+        a.recv(&sink, i)?;
+    }
+    request.accept(&a, &[])?;
+    a.expect_connected()?;
+    // No event is lost with a handle that could have taken it.
+    drop(events);
+    let event = domain.events().wait(Some(rig.patience_to_connect()))?;
+    check_matches!(&event, Event::Connected { endpoint, .. } if *endpoint == peer.id(), "the event");
+
+    // Nobody can take completions any more, so each operation keeps its place.
+    peer.recv(&region, 1)?;
+    drop(queue);
+    for i in 0..DEPTH as u64 {
+        peer.send(&region, i)?;
+        a.expect_ok(i)?;
+    }
+    check_err!(peer.send(&region, 9), Error::Again, "a send beyond the depth");
+    a.inject(b"received", 10)?;
+    a.expect_ok(10)?;
+    rig.eventually(|| {
+        check_bytes!(region.to_vec(..8)?, b"received", "what the peer has received");
+        Ok(())
+    })?;
+    check_err!(region.close(), Error::Busy, "closing a region whose operations nobody has taken");
+    drop(peer);
+    region.close()?;
+    a.expect_closed_by_peer()
+}

@@ -26,6 +26,13 @@ pub(super) const CASES: &[Case] = &[
     .freedom(Freedom::Statuses("a send that the peer's end overtakes is canceled, or its peer lost")),
     Case::new(
         Group::Teardown,
+        "event_first",
+        Needs::SEND_RMA,
+        "when a completion says Canceled, the event of the connection's end is in its queue",
+        closing::event_first,
+    ),
+    Case::new(
+        Group::Teardown,
         "drop_keeps_other",
         Needs::SEND,
         "an endpoint is dropped: completions of the others on its queue stay, its own come once each",
@@ -38,6 +45,13 @@ pub(super) const CASES: &[Case] = &[
         Needs::ALL,
         "shutdown waits until all that was posted is done, unsignaled too, and then disconnects; or says that it is not",
         closing::shutdown_drains,
+    ),
+    Case::new(
+        Group::Teardown,
+        "queue_handles_dropped",
+        Needs::SEND,
+        "an endpoint works without a handle of its queue, within its depth, and its regions go with it",
+        dropping::queue_handles_dropped,
     ),
     Case::new(
         Group::Teardown,
