@@ -26,6 +26,7 @@ use fabric_core::provider::{DomainOps, Provider};
 use fabric_core::provider::{
     DynDomain, DynProvider, ListenerOps, ProviderCounters, RegistrationOps, RequestId,
 };
+use fabric_core::sync::assert_none_held;
 use fabric_core::{
     Access, Device, EndpointId, Error, EventSink, Info, ListenerId, Posted, RawCompletion,
     RecvWork, Result, SendWork,
@@ -104,7 +105,10 @@ impl AnyProvider {
             AnyProvider::Tcp(provider) => Provider::devices(provider),
             #[cfg(feature = "verbs")]
             AnyProvider::Verbs(provider) => Provider::devices(provider),
-            AnyProvider::Dyn(provider) => provider.devices(),
+            AnyProvider::Dyn(provider) => {
+                assert_none_held("a provider is called");
+                provider.devices()
+            }
         }
     }
 
@@ -125,7 +129,10 @@ impl AnyProvider {
             AnyProvider::Verbs(provider) => {
                 AnyDomain::Verbs(Provider::open(provider, info, events)?)
             }
-            AnyProvider::Dyn(provider) => AnyDomain::Dyn(provider.open(info, events)?),
+            AnyProvider::Dyn(provider) => {
+                assert_none_held("a provider is called");
+                AnyDomain::Dyn(provider.open(info, events)?)
+            }
         })
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabric_core::inflight::Consumer;
-use fabric_core::sync::{Mutex, MutexGuard};
+use fabric_core::sync::{Mutex, MutexGuard, assert_none_held};
 use fabric_core::wakeup::wait_readable;
 use fabric_core::{
     Armed, Completion, CqAttr, CqOps, Error, RawCompletion, Result, Side, Status, Token,
@@ -423,6 +423,7 @@ impl std::fmt::Debug for CompletionQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // What writes is the user's, so no lock is held.
         let snapshot = self.inner.snapshot();
+        assert_none_held("a formatter is called");
         f.debug_struct("CompletionQueue")
             .field("capacity", &self.inner.capacity)
             .field("reserved", &snapshot.reserved)

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fabric_core::fork::Origin;
-use fabric_core::sync::{Condvar, Mutex, MutexGuard};
+use fabric_core::sync::{Condvar, Mutex, MutexGuard, assert_none_held};
 use fabric_core::wakeup::Wakeup;
 use fabric_core::{
     DisconnectReason, EndpointId, EndpointState, Error, Event, EventSink, ListenerId, Result,
@@ -259,6 +259,7 @@ impl AsFd for EventQueue {
 impl std::fmt::Debug for EventQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let waiting = self.hub.lock().queue.len();
+        assert_none_held("a formatter is called");
         f.debug_struct("EventQueue").field("waiting", &waiting).finish()
     }
 }

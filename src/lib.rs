@@ -63,6 +63,7 @@
 //!   [`Completion::status`].
 //! - Choosing: [`Hints`], [`Choice`], [`Catalog`], [`Domain::selection`]; environment variables: [`VARIABLES`].
 //! - Trouble: [`Domain::counters`], [`Domain::dump`], and the log (crate `log`), which tells what was chosen and why.
+//! - Safety: what is promised, by which mechanism, and what is not: [`safety`].
 //! - Providers of one's own: [`mod@core`], [`Catalog::add`].
 
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -113,6 +114,9 @@ pub use region::{AtomicElement, Region, Slice};
 
 #[doc = include_str!("../docs/contract.md")]
 pub mod contract {}
+
+#[doc = include_str!("../docs/safety.md")]
+pub mod safety {}
 
 /// Compiles and runs the programs in the README.
 #[cfg(doctest)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fabric_core::attr::check_private_data;
 use fabric_core::provider::{ListenerOps, RawRequest};
+use fabric_core::sync::assert_none_held;
 use fabric_core::{Error, ListenerAttr, ListenerId, Result};
 
 use crate::domain::DomainInner;
@@ -51,6 +52,8 @@ impl Listener {
     /// Takes the oldest request, if there is one. Never blocks.
     pub fn poll(&self) -> Option<ConnectRequest> {
         self.ops.check("accept").ok()?;
+        // It may be of a provider of the application's own.
+        assert_none_held("a listener is called");
         let raw = self.ops.next_request()?;
         Some(ConnectRequest { raw, domain: self.domain.clone(), answered: false })
     }

@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::lane::Lane;
 use crate::lease::{Controls, Lending, Whose};
 use crate::leftover::Leftover;
+use crate::listener::ListenerInner;
 use crate::pool::Pool;
 use crate::service::Service;
 use crate::timers::Timers;
@@ -274,13 +275,20 @@ impl NodeInner {
     /// before the call is told, whoever took it.
     pub(crate) fn take_events(&self) {
         let mut leftover = Leftover::new();
+        let mut asked = Vec::new();
         let events = self.events.lock();
         while let Some(event) = events.poll() {
-            self.event(event, &mut leftover);
+            self.event(event, &mut leftover, &mut asked);
+        }
+        drop(events);
+        // A listener may be of a provider of the application's own, so no lock is held.
+        for listener in asked {
+            listener.take_requests(&mut leftover.wakers);
         }
     }
 
-    fn event(&self, event: Event, leftover: &mut Leftover) {
+    /// `asked`: the listeners at which requests wait.
+    fn event(&self, event: Event, leftover: &mut Leftover, asked: &mut Vec<Arc<ListenerInner>>) {
         let wakers = &mut leftover.wakers;
         let lane = event.endpoint().and_then(|id| self.lane(id));
         match (event, &lane) {
@@ -292,9 +300,7 @@ impl NodeInner {
                 self.service.look_at_leases();
             }
             (Event::ConnectRequest { listener }, _) => {
-                if let Some(listener) = self.service.listener(listener) {
-                    listener.take_requests(wakers);
-                }
+                asked.extend(self.service.listener(listener));
             }
             (Event::DeviceLost, _) => {
                 // Each endpoint is told by an event of its own.

@@ -163,6 +163,9 @@ fn within(what: &str, value: usize, least: usize, most: usize) -> Result<()> {
     Err(Error::invalid(OP, format!("{what} {value} is not in {least}..={most}")))
 }
 
+/// The most completions that a queue can be made for, whatever a device's limits say.
+pub const MAX_CQ_CAPACITY: usize = 1 << 24;
+
 /// How a completion queue is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -187,7 +190,7 @@ impl CqAttr {
     /// `InvalidArgument` that names the limit; `Unsupported` for a vector where nobody can choose it.
     pub fn check(&self, info: &Info) -> Result<()> {
         const OP: &str = "make completion queue";
-        let (capacity, most) = (self.capacity, info.limits.cq_capacity);
+        let (capacity, most) = (self.capacity, info.limits.cq_capacity.min(MAX_CQ_CAPACITY));
         if !(1..=most).contains(&capacity) {
             return Err(Error::invalid(OP, format!("capacity {capacity} is not in 1..={most}")));
         }

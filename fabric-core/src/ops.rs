@@ -96,8 +96,6 @@ macro_rules! endpoint_ops_tokens {
                 /// Ends the connection without waiting for anything.
                 ///
                 /// - What has not completed is canceled, in order; one `Disconnected(Local)` comes.
-                /// - However a connection ends, the last operation of each queue has a completion, also an
-                ///   unsignaled one that succeeded: so the end of every operation is known.
                 /// - What had completed `Ok` at this side, the peer has.
                 /// - Harmless when repeated, or before a connection stands.
                 fn disconnect(&self);

@@ -1,9 +1,15 @@
 //! A completion queue never overflows: endpoints reserve their depths when they are made.
 
-use fabric::{Access, Completion, DisconnectReason, Domain, Status};
-use fabric_core::EndpointAttr;
+use std::net::Ipv4Addr;
+use std::time::Duration;
 
-use crate::rig::{connect, domain, drain, invalid, run};
+use fabric::{Access, Completion, DisconnectReason, Domain, Op, Status};
+use fabric_core::EndpointAttr;
+use fabric_core::attr::MAX_CQ_CAPACITY;
+use fabric_core::inflight::MAX_DEPTH;
+
+use crate::null::NullProvider;
+use crate::rig::{Rig, connect, domain, domain_of, drain, invalid, run};
 
 fn attr(send_depth: usize, recv_depth: usize) -> EndpointAttr {
     let mut attr = EndpointAttr::default();
@@ -125,4 +131,81 @@ fn a_capacity_outside_the_limit_names_it() {
     let (domain, _) = domain();
     assert!(invalid(domain.completion_queue(0)).contains("1..=1048576"));
     assert!(invalid(domain.completion_queue((1 << 20) + 1)).contains("1048577"));
+}
+
+/// A device whose limits are as large as numbers are: nothing overflows, whatever is asked for.
+#[test]
+fn limits_that_lie_are_not_believed() {
+    let provider = NullProvider::new().edit(|info| {
+        let limits = &mut info.limits;
+        limits.send_segments = usize::MAX;
+        limits.recv_segments = usize::MAX;
+        limits.send_depth = usize::MAX;
+        limits.recv_depth = usize::MAX;
+        limits.cq_capacity = usize::MAX;
+        limits.inject = usize::MAX;
+        limits.endpoints = usize::MAX;
+        limits.regions = usize::MAX;
+        limits.region_len = u64::MAX;
+        limits.message = u64::MAX;
+        limits.backlog = usize::MAX;
+    });
+    let control = provider.control();
+    let domain = domain_of(provider);
+    let text = invalid(domain.completion_queue(usize::MAX));
+    assert!(text.contains(&MAX_CQ_CAPACITY.to_string()), "{text}");
+    let queue = domain.completion_queue(1 << 10).unwrap();
+    for depth in [usize::MAX, usize::MAX / 2 + 1, MAX_DEPTH + 1] {
+        let text = invalid(domain.endpoint().send_depth(depth).build(&queue));
+        assert!(text.contains("send_depth") && text.contains(&MAX_DEPTH.to_string()), "{text}");
+        invalid(domain.endpoint().recv_depth(depth).build(&queue));
+    }
+    for len in [usize::MAX, usize::MAX / 2, usize::MAX - 4096] {
+        assert!(domain.alloc(len, Access::ALL).is_err());
+    }
+    // As many segments as fit into memory, of one region and of many.
+    let count = if cfg!(miri) { 100 } else { 40_000 };
+    let region = domain.alloc(64, Access::ALL).unwrap();
+    let many: Vec<_> = (0..count).map(|_| domain.alloc(8, Access::ALL).unwrap()).collect();
+    let settings = domain.endpoint().send_depth(4).recv_depth(4);
+    let settings = settings.send_segments(usize::MAX).recv_segments(usize::MAX);
+    let endpoint = settings.build(&queue).unwrap();
+    connect(&endpoint);
+    for slices in [vec![region.slice(..8); count], many.iter().map(|one| one.slice(..)).collect()] {
+        endpoint.post(&Op::send(slices.as_slice()).context(1)).unwrap();
+        endpoint.recv(slices.as_slice(), 2).unwrap();
+        assert_eq!(drain(&queue), [(1, Status::Ok)]);
+        assert!(control.link(endpoint.id()).bring(8, None));
+        assert_eq!(drain(&queue), [(2, Status::Ok)]);
+    }
+    let slices: Vec<_> = many.iter().map(|one| one.slice(..)).collect();
+    endpoint.recv(slices.as_slice(), 3).unwrap();
+    drop((many, region, endpoint));
+    assert_eq!(drain(&queue), [(3, Status::Canceled)]);
+    assert_eq!(control.registrations(), 0);
+}
+
+/// Times without end are as good as none.
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no poll(2)")]
+fn times_may_be_as_long_as_numbers_are() {
+    let rig = Rig::new();
+    let long = Duration::MAX;
+    rig.endpoint.post(&rig.write(1)).unwrap();
+    assert!(rig.queue.wait_one(Some(long)).unwrap().is_ok());
+    rig.endpoint.shutdown(long).unwrap();
+    rig.endpoint.wait_disconnected(Some(long)).unwrap();
+    let listener = rig.domain.listen((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    rig.control.request(listener.id(), b"");
+    drop(listener.accept(Some(long)).unwrap());
+    let builder = || rig.domain.endpoint().send_depth(1).recv_depth(1);
+    for (setting, builder) in [
+        ("connect_timeout", builder().connect_timeout(long)),
+        ("liveness", builder().liveness(Some(long))),
+    ] {
+        match builder.build(&rig.queue) {
+            Ok(endpoint) => connect(&endpoint),
+            Err(error) => assert!(error.to_string().contains(setting), "{error}"),
+        }
+    }
 }

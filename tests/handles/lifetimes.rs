@@ -190,11 +190,10 @@ fn what_cannot_be_stopped_keeps_its_memory() {
     endpoint.post(&Op::read(&read, remote.at(0)).context(1)).unwrap();
     endpoint.recv(&received, 2).unwrap();
     drop((read, received));
-    control.hold_on(true);
+    control.go_on(true);
     drop(endpoint);
-    // It is told as any other, and a region that nobody works on goes as any other.
+    // Its operations end as any others, and a region that none of them uses goes as any other.
     assert_eq!(drain(&queue), run(1, 2, Status::Canceled));
-    control.hold_on(false);
     region.close().unwrap();
     assert_eq!(control.registrations(), 2);
     assert_eq!(domain.counters().leaked_regions, 2);

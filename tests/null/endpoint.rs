@@ -322,7 +322,7 @@ unsafe impl EndpointOps for NullEndpoint {
     fn quiesce(&self) -> Result<()> {
         let mut state = self.0.lock();
         state.phase = Phase::Dead;
-        if self.0.control.holds_on.load(Ordering::Relaxed) {
+        if self.0.control.goes_on.load(Ordering::Relaxed) {
             // As a device that does not stop: what is in flight goes on.
             return Err(Error::system("quiesce", "null", std::io::ErrorKind::ResourceBusy.into()));
         }

@@ -49,8 +49,10 @@ pub struct Control {
     next: AtomicU64,
     /// What a test has happen in the middle of the next registration.
     on_register: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// Whether the device lets go of no memory, and does not stop.
+    /// Whether the device lets go of no memory.
     holds_on: AtomicBool,
+    /// Whether what is in flight cannot be stopped.
+    goes_on: AtomicBool,
 }
 
 impl NullProvider {
@@ -128,7 +130,12 @@ impl Control {
         *self.on_register.lock().unwrap() = Some(Box::new(then));
     }
 
-    /// Whether the device fails to let go of memory, and to stop what is in flight.
+    /// Whether the device fails to stop what is in flight.
+    pub fn go_on(&self, goes: bool) {
+        self.goes_on.store(goes, Ordering::Relaxed);
+    }
+
+    /// Whether the device fails to let go of memory.
     pub fn hold_on(&self, holds: bool) {
         self.holds_on.store(holds, Ordering::Relaxed);
     }

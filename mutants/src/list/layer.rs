@@ -79,7 +79,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "held_for_ever",
         about: "a future that is held and not polled keeps its turn for ever",
         runs: Runs::Tcp,
-        edits: &[edit(LINE, "if !self.overseen && self.places.len() > 1", "if false")],
+        edits: &[edit(LINE, "!self.overseen && self.places.len() > 1", "false")],
         cases: &["async.held_futures", "async.programs"],
     },
     Mutant {

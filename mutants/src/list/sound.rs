@@ -64,7 +64,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[edit(
             LOGGING,
             "let mut text = message.to_string();",
-            "{ hand_over(&Line { level, place, text: message.to_string() }); return; }",
+            "let mut text = message.to_string(); if MUTANT { hand_over(&Line { level, place, text }); return; }",
         )],
         cases: &["fabric-core/logging/lines_wait_for_the_logger_and_nobody_for_it"],
     },

@@ -15,7 +15,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[edit(
             ENGINE,
             "conn.step(self, scratch, background)",
-            "if background && lock(&conn.state).link.is_announced() { Step::Quiet } else { conn.step(self, scratch, background) }",
+            "if background && conn.lock(self).link.is_announced() { Step::Quiet } else { conn.step(self, scratch, background) }",
         )],
         cases: &["progress.target_sleep", "progress.target_compute"],
     },
@@ -142,7 +142,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[edit(
             ENGINE,
             "conn.step(self, scratch, background)",
-            "if !conn.name.is_multiple_of(8) && !{ static TURN: AtomicUsize = AtomicUsize::new(0); TURN.fetch_add(1, Ordering::Relaxed) }.is_multiple_of(1 << 14) && lock(&conn.state).link.is_announced() { if background { Step::More } else { Step::Dry } } else { conn.step(self, scratch, background) }",
+            "if !conn.name.is_multiple_of(8) && !{ static TURN: AtomicUsize = AtomicUsize::new(0); TURN.fetch_add(1, Ordering::Relaxed) }.is_multiple_of(1 << 14) && conn.lock(self).link.is_announced() { if background { Step::More } else { Step::Dry } } else { conn.step(self, scratch, background) }",
         )],
         cases: &["scale.fan_in"],
     },
