@@ -12,7 +12,7 @@ use crate::random::program::{Local, OpSpec, Part, Remote, What};
 /// How long the library may take to find out that an operation has ended, before scaling.
 const BOUND: Duration = Duration::from_secs(3);
 /// Between two tries.
-const PAUSE: Duration = Duration::from_micros(200);
+const PAUSE: Duration = Duration::from_millis(2);
 /// Most bytes of an access to a dropped region.
 const PROBE: usize = 8;
 
