@@ -165,7 +165,8 @@ impl Generator {
             75..82 => Step::Wait(end),
             82..87 => self.store(),
             87..91 => Step::Look(self.rng.below(self.program.memories.len())),
-            91..95 => return self.registration(),
+            91..93 => return self.registration(),
+            93..95 => return self.letting_go(end),
             95..97 if self.faults > 0 => {
                 self.faults -= 1;
                 if self.one_in(2) { Step::Disconnect(end) } else { Step::Drop(end) }
@@ -180,12 +181,54 @@ impl Generator {
         let step = if !self.live[region] {
             self.live[region] = true;
             Step::Register(region)
-        } else if self.one_in(4) {
-            Step::Forget(region)
         } else {
-            Step::Close(region)
+            match self.rng.below(4) {
+                0 => Step::Forget(region),
+                1 => Step::Free(region),
+                _ => Step::Close(region),
+            }
         };
         self.program.steps.push(step);
+    }
+
+    /// Lets go a region that an unsignaled operation uses, now or a few steps later.
+    fn letting_go(&mut self, end: usize) {
+        let Some(mut op) = self.operation(end) else { return };
+        op.unsignaled = true;
+        let region = op.parts().iter().find(|part| part.len > 0).map(|part| part.region);
+        self.program.steps.push(Step::Post { end, ops: vec![op] });
+        let Some(region) = region else { return };
+        self.a_few_steps();
+        match self.rng.below(3) {
+            0 => self.program.steps.push(Step::Close(region)),
+            1 => self.program.steps.push(Step::Free(region)),
+            _ => {
+                self.program.steps.push(Step::Forget(region));
+                self.a_few_steps();
+                // The refusal ends a connection.
+                if self.faults > 0 {
+                    self.faults -= 1;
+                    let end = self.reaching(region, end);
+                    self.program.steps.push(Step::Probe { end, region });
+                }
+            }
+        }
+    }
+
+    fn a_few_steps(&mut self) {
+        for _ in 0..self.rng.below(3) {
+            self.step();
+        }
+    }
+
+    /// An end whose peer may have the region, rather of another connection than `using`.
+    fn reaching(&mut self, region: usize, using: usize) -> usize {
+        let memory = self.program.regions[region].memory;
+        let domain = self.program.memories[memory].domain;
+        let ends = 0..2 * self.program.connections.len();
+        let reaches = |&end: &usize| self.end(end ^ 1).domain == domain && end / 2 != using / 2;
+        let others: Vec<_> = ends.filter(reaches).collect();
+        if others.is_empty() { using ^ 1 } else { *self.rng.pick(&others) }
     }
 
     fn store(&mut self) -> Step {

@@ -133,7 +133,8 @@ impl<'a> Layered<'a> {
         match step {
             Step::Connect(connection) => return self.connect(*connection),
             Step::Register(at) => return memories.register(model, *at),
-            Step::Close(at) => return memories.close(model, *at),
+            // Its operations have regions of their own, so nothing holds those of the program.
+            Step::Close(at) | Step::Free(at) => return memories.close(model, *at),
             Step::Forget(at) => memories.forget(model, *at),
             Step::Store { memory, at, len, salt } => {
                 return memories.store(model, *memory, *at, *len, *salt);
@@ -149,8 +150,8 @@ impl<'a> Layered<'a> {
             }
             Step::Wait(end) => return self.wait(*end),
             Step::Disconnect(end) | Step::Drop(end) => return self.close(*end),
-            // The layer's own.
-            Step::Receive { .. } => {}
+            // The layer's own; and what was dropped is gone at once.
+            Step::Receive { .. } | Step::Probe { .. } => {}
         }
         Ok(())
     }

@@ -66,7 +66,7 @@ impl<'a> Memories<'a> {
         match self.regions.get(at).and_then(Option::as_ref) {
             Some(region) if at < self.program.regions.len() => {
                 let result = region.close();
-                model.close(at, result.as_ref().copied())
+                model.close(at, result.as_ref().copied(), &|run| self.read(run))
             }
             _ => Ok(()),
         }

@@ -73,8 +73,12 @@ pub enum Step {
     Register(usize),
     /// Closes a region.
     Close(usize),
+    /// Closes a region that operations without a completion may still use, until it is closed.
+    Free(usize),
     /// Drops the handle of a region.
     Forget(usize),
+    /// Has an end access a region of the peer's whose handle was dropped, until that is refused.
+    Probe { end: usize, region: usize },
     /// The CPU writes a pattern into a memory.
     Store { memory: usize, at: usize, len: usize, salt: u64 },
     /// The CPU looks at every byte of a memory.
@@ -364,7 +368,9 @@ impl fmt::Display for Step {
             Step::Connect(connection) => write!(f, "connect {connection}"),
             Step::Register(region) => write!(f, "register r{region}"),
             Step::Close(region) => write!(f, "close r{region}"),
+            Step::Free(region) => write!(f, "close r{region}, until it is"),
             Step::Forget(region) => write!(f, "drop r{region}"),
+            Step::Probe { end, region } => write!(f, "e{end}: access r{region}, until refused"),
             Step::Store { memory, at, len, salt } => {
                 write!(f, "store m{memory}[{at}..{}], pattern {salt:x}", at + len)
             }

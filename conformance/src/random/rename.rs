@@ -84,7 +84,14 @@ fn visit(step: &mut Step, see: &mut dyn FnMut(Name, &mut usize)) {
     }
     match step {
         Step::Connect(connection) => see(Name::Connection, connection),
-        Step::Register(region) | Step::Close(region) | Step::Forget(region) => {
+        Step::Register(region)
+        | Step::Close(region)
+        | Step::Free(region)
+        | Step::Forget(region) => {
+            see(Name::Region, region);
+        }
+        Step::Probe { end, region } => {
+            see(Name::End, end);
             see(Name::Region, region);
         }
         Step::Store { memory, .. } | Step::Look(memory) => see(Name::Memory, memory),

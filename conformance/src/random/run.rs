@@ -6,6 +6,7 @@
 //! missing receives are posted, each connection is brought to rest by a fenced empty message in each direction, every byte
 //! of every memory is looked at, everything is dropped, and looked at once more.
 
+mod regions;
 mod rest;
 
 use std::collections::HashMap;
@@ -72,7 +73,11 @@ impl Bench {
 
     /// How long anything that should happen may take here.
     pub(super) fn patience(&self) -> Duration {
-        PATIENCE.mul_f64(self.factor)
+        self.scaled(PATIENCE)
+    }
+
+    fn scaled(&self, time: Duration) -> Duration {
+        time.mul_f64(self.factor)
     }
 
     /// Has programs run through the asynchronous layer.
@@ -158,10 +163,12 @@ impl<'a> Running<'a> {
             Step::Connect(connection) => self.connect(*connection),
             Step::Register(at) => self.memories.register(&mut self.model, *at),
             Step::Close(at) => self.memories.close(&mut self.model, *at),
+            Step::Free(at) => self.free(*at),
             Step::Forget(at) => {
                 self.memories.forget(&mut self.model, *at);
                 Ok(())
             }
+            Step::Probe { end, region } => self.probe(*end, *region),
             Step::Store { memory, at, len, salt } => {
                 self.memories.store(&mut self.model, *memory, *at, *len, *salt)
             }

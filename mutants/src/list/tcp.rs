@@ -359,4 +359,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[edit(CONN, "state.wrote && !state.watch.is_on()", "false")],
         cases: &["teardown.link_cut_each_kind", "teardown.link_cut_idle_then_used"],
     },
+    Mutant {
+        name: "last_success_untold",
+        about: "a connection ends without a word of the last unsignaled operation that succeeded",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            CLOSE,
+            "self.made_sends.push(RawCompletion::new(token, Status::Ok));",
+            "let _ = token;",
+        )],
+        cases: &["memory.end_unsignaled"],
+    },
+    Mutant {
+        name: "canceled_before_the_event",
+        about: "what the end of a connection cancels does not wait until the end was reported",
+        runs: Runs::Tests,
+        edits: &[edit(LINK, "self.unreported > 0", "false")],
+        cases: &[
+            "provider-tcp/lib/link::tests::what_an_end_cancels_waits_until_the_end_was_reported",
+        ],
+    },
 ];

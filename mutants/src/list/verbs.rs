@@ -112,4 +112,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
         cases: &["connection.data_zero_tail"],
     },
+    Mutant {
+        name: "unmarked_end",
+        about: "a connection ends without a mark behind the unsignaled operations that succeeded",
+        runs: Runs::Verbs,
+        edits: &[edit("provider-verbs/src/close.rs", "self.mark_the_end(state);", "")],
+        cases: &["memory.end_unsignaled"],
+    },
 ];

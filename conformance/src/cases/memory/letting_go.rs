@@ -109,6 +109,8 @@ pub(super) fn end_unsignaled(rig: &Rig) -> Outcome {
             for region in &regions {
                 run_unsignaled(rig, (&a, &b), kind, region, &target)?;
             }
+            // The peer has seen to them; that this side has heard so takes a moment more.
+            thread::sleep(rig.scaled(Duration::from_millis(20)));
             match end {
                 "disconnect" => a.disconnect(),
                 "shutdown" => a.shutdown(rig.scaled(Duration::from_secs(5)))?,

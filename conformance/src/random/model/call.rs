@@ -10,7 +10,7 @@
 use fabric::core::{access::check_registration, atomic};
 use fabric::{Access, Error};
 
-use super::{Life, Model};
+use super::{Eyes, Life, Model};
 use crate::check::{Failed, Outcome};
 use crate::random::program::{Lie, Local, OpSpec, Part, What};
 
@@ -45,6 +45,11 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
+    /// Whether the post must be taken.
+    pub(super) fn is_none(&self) -> bool {
+        self.sure.is_empty() && self.open.is_empty()
+    }
+
     /// Checks the result of a post; says whether it was taken.
     pub(super) fn check(&self, what: &str, result: Result<(), &Error>) -> Result<bool, Failed> {
         let Err(error) = result else {
@@ -248,13 +253,20 @@ impl Model {
     }
 
     /// A region was closed.
-    pub(in crate::random) fn close(&mut self, at: usize, result: Result<(), &Error>) -> Outcome {
+    pub(in crate::random) fn close(
+        &mut self,
+        at: usize,
+        result: Result<(), &Error>,
+        eyes: Eyes<'_>,
+    ) -> Outcome {
         self.tick();
+        self.ask(at);
         let (sure, most) = self.uses(at);
         match result {
-            Ok(()) if sure == 0 || self.regions[at].life == Life::Closed => {
+            Ok(()) if self.regions[at].life == Life::Closed => Ok(()),
+            Ok(()) if sure == 0 => {
                 self.end_region(at, Life::Closed);
-                Ok(())
+                self.ended_unheard(at, eyes)
             }
             Err(Error::Busy) if most > 0 => Ok(()),
             Ok(()) => {
@@ -269,6 +281,7 @@ impl Model {
     /// The handle of a region was dropped.
     pub(in crate::random) fn forget(&mut self, at: usize) {
         self.tick();
+        self.ask(at);
         if self.regions[at].life == Life::Open {
             self.regions[at].life = Life::Leaving;
             self.loosen(at);

@@ -69,7 +69,7 @@ impl Model {
         }
     }
 
-    fn succeed(&mut self, at: usize, index: usize, eyes: Eyes<'_>) -> Outcome {
+    pub(super) fn succeed(&mut self, at: usize, index: usize, eyes: Eyes<'_>) -> Outcome {
         let now = self.now;
         let end = &self.ends[at];
         let op = &end.sends[index];
@@ -198,7 +198,7 @@ impl Model {
             }
         }
         self.notice(at);
-        Ok(())
+        self.gone_for(at, index, status)
     }
 
     fn never(&mut self, at: usize, index: usize, now: u64) {

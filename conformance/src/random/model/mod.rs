@@ -17,6 +17,7 @@
 //! | `target` | what the target does with it: range, key and rights; too long a message; regions that close |
 //! | `call` | what a call returns: local mistakes, depth, `Busy`, `NotConnected` |
 //! | `completion` | how an operation ends: status, length, immediate, order, exactly once |
+//! | `unheard` | when operations without a completion let their regions go |
 //! | `ending` | how a connection ends: who is told what, and when nothing of it is to come |
 //!
 //! Three readings of the contract are worth knowing, since its text leaves them to the reader:
@@ -34,6 +35,7 @@ mod look;
 mod order;
 mod queue;
 mod target;
+mod unheard;
 mod word;
 
 use std::collections::BTreeMap;

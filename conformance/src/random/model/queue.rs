@@ -44,6 +44,13 @@ pub(super) struct Sent {
     pub(super) taken: bool,
 }
 
+impl Sent {
+    /// Whether it may still use a region on this side.
+    pub(super) fn uses(&self, region: usize) -> bool {
+        !self.taken && self.spec.parts().iter().any(|p| p.region == region && p.len > 0)
+    }
+}
+
 /// A receive.
 #[derive(Debug)]
 pub(super) struct Received {
@@ -81,6 +88,8 @@ pub(super) struct End {
     /// An operation of the send queue, a receive, has ended badly: so do all behind it.
     pub(super) send_failed: bool,
     pub(super) recv_failed: bool,
+    /// The library has had reason to find out whether its unsignaled operations have ended, and may again.
+    pub(super) asked: bool,
 }
 
 impl End {
@@ -99,15 +108,18 @@ impl End {
             messages: Vec::new(),
             send_failed: false,
             recv_failed: false,
+            asked: false,
         }
     }
 
     /// How many places of the send queue are taken: surely, and at most. What is not sure: unsignaled operations
-    /// that have started, for the library may know already that they are done.
+    /// that have started, for the library may know already that they are done; and to find that out it may have an
+    /// operation of its own behind each.
     pub(super) fn send_load(&self) -> (usize, usize) {
         let left = || self.sends.iter().filter(|op| !op.taken);
         let sure = |op: &&Sent| !op.spec.unsignaled || !op.started;
-        (left().filter(sure).count(), left().count())
+        let own = left().filter(|op| self.asked && op.spec.unsignaled).count();
+        (left().filter(sure).count(), left().count() + own)
     }
 
     /// How many places of the receive queue are taken.
@@ -115,15 +127,21 @@ impl End {
         self.recvs.iter().filter(|recv| !recv.taken).count()
     }
 
+    /// Whether something ends in bounded time that tells of the unsignaled operations that use a region: the next
+    /// signaled one, else an operation of the library's own behind all.
+    pub(super) fn tells_of(&self, region: usize) -> bool {
+        let Some(last) = self.sends.iter().rposition(|op| op.uses(region)) else { return true };
+        let next = self.sends[last..].iter().position(|op| !op.spec.unsignaled);
+        let teller = next.map_or(self.sends.len(), |ahead| last + ahead + 1);
+        self.started >= teller
+    }
+
     /// How many operations use a region: surely, and at most.
     pub(super) fn uses(&self, region: usize) -> (usize, usize) {
         if self.dropped {
             return (0, 0);
         }
-        let uses = |op: &&Sent| {
-            !op.taken && op.spec.parts().iter().any(|p| p.region == region && p.len > 0)
-        };
-        let sends = || self.sends.iter().filter(uses);
+        let sends = || self.sends.iter().filter(|op| op.uses(region));
         let sure = sends().filter(|op| !op.spec.unsignaled || !op.started).count();
         let used = |recv: &&Received| !recv.taken && recv.regions.contains(&region);
         let recvs = self.recvs.iter().filter(used).count();

@@ -90,7 +90,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    fn dump(&self) -> String {
+    pub(super) fn dump(&self) -> String {
         let ends = self.ends.iter().enumerate();
         let ends = ends.filter_map(|(i, end)| Some(format!("e{i}: {}", end.as_ref()?.dump())));
         ends.collect::<Vec<_>>().join("\n")
@@ -108,12 +108,19 @@ impl Running<'_> {
             }
             self.wait(end)?;
         }
+        self.free_quiet()?;
         for end in 0..self.ends.len() {
             self.settle(end)?;
         }
         for end in 0..self.ends.len() {
             self.hear(end)?;
         }
+        self.memories.look_at_all(&mut self.model)?;
+        self.probe_all()?;
+        for end in 0..self.ends.len() {
+            self.hear(end)?;
+        }
+        self.free_all()?;
         self.memories.look_at_all(&mut self.model)
     }
 
