@@ -86,11 +86,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[
             edit(REGION, "entries.remove(&self.entry.key);", ""),
-            edit(
-                REGION,
-                "*self.entry.open.write() = false;",
-                "",
-            ),
+            edit(REGION, "*self.entry.open.write() = false;", ""),
         ],
         cases: &["memory.dereg_access", "memory.stale_key"],
     },
@@ -98,11 +94,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "close_beside_a_copy",
         about: "a write that has begun goes on when its region has closed",
         runs: Runs::Tcp,
-        edits: &[edit(
-            REGION,
-            "*self.entry.open.write() = false;",
-            "",
-        )],
+        edits: &[edit(REGION, "*self.entry.open.write() = false;", "")],
         cases: &["memory.dereg_vs_write", "memory.dereg_vs_read"],
     },
     Mutant {
