@@ -219,3 +219,52 @@ impl Run {
         self.shared.watching.load(Ordering::Acquire)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::timers::Overseen;
+
+    /// Has the next round panic, so often; then none.
+    struct Wild {
+        timers: Arc<Timers>,
+        me: Weak<Wild>,
+        panics: usize,
+        calls: AtomicUsize,
+    }
+
+    impl Overseen for Wild {
+        fn oversee(&self, now: Instant, _: &mut Wakers) -> Option<Instant> {
+            if self.calls.fetch_add(1, Ordering::Relaxed) < self.panics {
+                self.timers.oversee(now, self.me.clone());
+                panic!("as a mistake of this library's might");
+            }
+            None
+        }
+    }
+
+    /// The thread survives rounds that panic, and rests longer after each further one: so many in a row take that time.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no sockets")]
+    fn a_round_that_panics_ends_no_thread_and_makes_none_spin() {
+        const PANICS: usize = 6;
+        let node = crate::Node::builder().build().unwrap();
+        let timers = node.inner.timers.clone();
+        let wild = Arc::new_cyclic(|me: &Weak<Wild>| Wild {
+            timers: timers.clone(),
+            me: me.clone(),
+            panics: PANICS,
+            calls: AtomicUsize::new(0),
+        });
+        let begun = Instant::now();
+        let me: Weak<Wild> = Arc::downgrade(&wild);
+        timers.oversee(begun, me);
+        while wild.calls.load(Ordering::Relaxed) <= PANICS {
+            assert!(begun.elapsed() < Duration::from_secs(30), "the thread goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(begun.elapsed() >= REST * ((1 << PANICS) - 1));
+    }
+}
