@@ -127,6 +127,7 @@ mod tests {
     }
     /// However many wakers block, the process has threads left for other things.
     #[test]
+    #[cfg_attr(miri, ignore = "so many threads take Miri minutes")]
     fn threads_are_bounded() {
         let (relay, stuck) = (Relay::new(), Arc::<Stuck>::default());
         relay.push((0..2 * MOST).map(|_| Call::Wake(Waker::from(stuck.clone()))));

@@ -4,6 +4,7 @@
 //! All that is not the data path happens here, so it does not depend on the application's runtime: connections come and
 //! go, leases are granted and end, though every task computes. It sleeps until something happens.
 
+#[cfg(not(miri))]
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -125,6 +126,7 @@ impl Service {
 }
 
 /// What the thread has: nothing that keeps the node alive.
+#[cfg_attr(miri, allow(dead_code))] // it sleeps on no descriptor there
 struct Run {
     shared: Arc<Shared>,
     node: Weak<NodeInner>,
