@@ -222,8 +222,8 @@ impl CqInner {
         Ok(token)
     }
 
-    /// Unbinds an endpoint: what finished keeps its real status, what it still had in flight becomes `Canceled`. Their
-    /// regions meet their fate now; says how many leaked. Room stays reserved for the completions that are left.
+    /// Unbinds an endpoint: what finished keeps its real status, what it still had in flight becomes `Canceled`, or has no
+    /// completion if it may still be executed. Their regions meet their fate now; says how many leaked. Room stays reserved for the completions that are left.
     pub(crate) fn unbind(&self, token: Token, fate: Fate) -> u64 {
         let (mut released, mut leaked) = (Released::new(), 0);
         let mut guard = self.lock();
@@ -245,7 +245,11 @@ impl CqInner {
             while let Some((_, slot)) = consumer.pop() {
                 match fate {
                     Fate::Free => slot.keep.release(&mut released),
-                    Fate::Leak => leaked += slot.keep.leak(),
+                    Fate::Leak => {
+                        // A completion would say that nothing touches its memory any more.
+                        leaked += slot.keep.leak();
+                        continue;
+                    }
                 }
                 if slot.report == Report::Never {
                     continue;

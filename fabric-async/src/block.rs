@@ -91,6 +91,11 @@ impl Block {
         &self.extent
     }
 
+    /// It is nobody's any more.
+    pub(crate) fn note_leaked(&self) {
+        self.extent.home.leaked();
+    }
+
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the range is allocated as long as the extent's region lives, and initialized (zeroed at first). While
@@ -133,6 +138,11 @@ impl Flight {
     #[inline]
     pub(crate) fn land(self) -> Block {
         std::mem::ManuallyDrop::into_inner(self.0)
+    }
+
+    /// It is not known whether the operation has ended.
+    pub(crate) fn leak(self) {
+        self.0.note_leaked();
     }
 }
 

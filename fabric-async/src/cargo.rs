@@ -100,6 +100,12 @@ impl Whole {
             None => Buffer::empty(),
         }
     }
+
+    fn leak(self) {
+        if let Some(flight) = self.flight {
+            flight.leak();
+        }
+    }
 }
 
 /// A buffer whose memory is in flight, and the part of it that the operation uses.
@@ -124,6 +130,11 @@ impl Piece {
     #[inline]
     pub(crate) fn land(self) -> Buffer {
         self.whole.land()
+    }
+
+    /// It is not known whether the operation has ended: nobody gets the memory.
+    pub(crate) fn leak(self) {
+        self.whole.leak();
     }
 }
 
@@ -178,9 +189,15 @@ impl Cargo {
     /// It is not known whether the operation has ended: nobody gets the memory.
     pub(crate) fn leak(self) {
         match self {
-            // A flight that does not land leaks; this one has none.
-            Cargo::Shared(shared) => std::mem::forget(shared),
-            other => drop(other),
+            Cargo::Nothing => {}
+            Cargo::One(piece) | Cargo::Receive(piece) => piece.leak(),
+            Cargo::Many(buffers) => buffers.into_iter().for_each(Whole::leak),
+            Cargo::Shared(shared) => {
+                if let Some(block) = shared.block() {
+                    block.note_leaked();
+                }
+                std::mem::forget(shared);
+            }
         }
     }
 

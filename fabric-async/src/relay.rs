@@ -1,18 +1,16 @@
 //! The threads that call wakers for the node's thread.
 //!
-//! The node's thread serves leases, which have to end in time, so it calls no user code: it leaves wakers here. There is
-//! one thread that calls them, started with the first. While that one is held up in a call, another goes on with the rest, and
-//! so on up to a bound; those that are no longer needed end. Nobody waits for these threads.
+//! The node's thread serves leases, which have to end in time, so it calls no user code: it leaves wakers here, to
+//! [`Workers`]. One thread calls them; while it is held up in a call, others go on with the rest. Nobody waits for these threads.
 //!
 //! What waits here is bounded by what waits elsewhere: each place where a future waits has one waker, which is taken out
 //! when it is to be woken, and comes back only when the future is polled again.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fabric::core::sync::{Condvar, Mutex};
+use fabric::core::workers::{Look, Workers};
 use smallvec::SmallVec;
 
 use crate::wakers::Call;
@@ -22,20 +20,7 @@ const HELD_UP: Duration = Duration::from_millis(5);
 /// Threads at most. More wakers that block for ever are a mistake that this does not make up for.
 const MOST: usize = 64;
 
-pub(crate) struct Relay {
-    state: Mutex<State>,
-    more: Condvar,
-}
-
-struct State {
-    calls: VecDeque<Call>,
-    threads: usize,
-    /// Threads that wait for calls.
-    idle: usize,
-    /// When a call was last begun, or a thread was started.
-    last: Instant,
-    over: bool,
-}
+pub(crate) struct Relay(Workers<Call>);
 
 thread_local! {
     static RELAY: RefCell<Option<Arc<Relay>>> = const { RefCell::new(None) };
@@ -49,9 +34,7 @@ pub(crate) fn of_this_thread() -> Option<Arc<Relay>> {
 
 impl Relay {
     pub(crate) fn new() -> Arc<Self> {
-        let (calls, last) = (VecDeque::new(), Instant::now());
-        let state = State { calls, threads: 0, idle: 0, last, over: false };
-        Arc::new(Relay { state: Mutex::new(state), more: Condvar::new() })
+        Arc::new(Relay(Workers::new(HELD_UP, MOST)))
     }
 
     /// From now on this thread leaves its wakers here.
@@ -62,68 +45,35 @@ impl Relay {
     pub(crate) fn push(self: &Arc<Self>, calls: impl Iterator<Item = Call>) {
         // Not under the lock: what gives the calls may do some of them.
         let calls: SmallVec<[Call; 16]> = calls.collect();
-        if calls.is_empty() {
-            return;
-        }
-        let mut state = self.state.lock();
-        state.calls.extend(calls);
-        let is_first = state.threads == 0;
-        drop(state);
-        self.more.notify_one();
-        if is_first {
+        if !calls.is_empty() && self.0.push(calls) {
             self.start();
         }
     }
 
     /// Sees whether calls are held up, and has another thread go on then; says when to look again.
     pub(crate) fn look_after(self: &Arc<Self>, now: Instant) -> Option<Instant> {
-        let mut state = self.state.lock();
-        if state.calls.is_empty() || state.idle > 0 || state.threads >= MOST {
-            return None;
+        match self.0.look_after(now) {
+            Look::Well => None,
+            Look::Again(at) => Some(at),
+            Look::Start(at) => {
+                self.start();
+                Some(at)
+            }
         }
-        let next = state.last + HELD_UP;
-        if now < next {
-            return Some(next);
-        }
-        state.last = now;
-        drop(state);
-        self.start();
-        Some(now + HELD_UP)
     }
 
     /// No more calls come; threads end when those that are left are done.
     pub(crate) fn close(&self) {
-        self.state.lock().over = true;
-        self.more.notify_all();
+        self.0.close();
     }
 
     fn start(self: &Arc<Self>) {
-        self.state.lock().threads += 1;
         let relay = self.clone();
         let thread = std::thread::Builder::new().name("fabric-async-wake".to_owned());
-        if let Err(error) = thread.spawn(move || relay.run()) {
-            self.state.lock().threads -= 1;
+        if let Err(error) = thread.spawn(move || relay.0.run(Call::run)) {
             // The node's thread tries again.
+            self.0.not_started();
             fabric::core::log_line!(Error, "fabric-async: no thread to call wakers: {error}");
-        }
-    }
-
-    fn run(&self) {
-        let mut state = self.state.lock();
-        loop {
-            if let Some(call) = state.calls.pop_front() {
-                state.last = Instant::now();
-                drop(state);
-                call.run();
-                state = self.state.lock();
-            } else if state.over || state.idle > 0 {
-                state.threads -= 1;
-                return;
-            } else {
-                state.idle += 1;
-                state = self.more.wait(state);
-                state.idle -= 1;
-            }
         }
     }
 }
@@ -169,13 +119,33 @@ mod tests {
             count.get() == 3
         });
         stuck.0.store(true, Ordering::Relaxed);
-        until("one thread is left", || {
-            let state = relay.state.lock();
-            (state.threads, state.idle) == (1, 1)
-        });
+        until("one thread is left", || relay.0.threads() == (1, 1));
         assert_eq!(relay.look_after(Instant::now()), None);
         relay.close();
-        until("and then none", || relay.state.lock().threads == 0);
+        until("and then none", || relay.0.threads() == (0, 0));
+        assert_eq!(Arc::strong_count(&stuck), 1);
+    }
+    /// However many wakers block, the process has threads left for other things.
+    #[test]
+    #[cfg_attr(miri, ignore = "so many threads take Miri minutes")]
+    fn threads_are_bounded() {
+        let (relay, stuck) = (Relay::new(), Arc::<Stuck>::default());
+        relay.push((0..2 * MOST).map(|_| Call::Wake(Waker::from(stuck.clone()))));
+        let mut now = Instant::now();
+        until("no more threads are started", || {
+            // Later than it is: what was begun by now has been held up.
+            now = now.max(Instant::now()) + 2 * HELD_UP;
+            relay.look_after(now);
+            relay.0.threads() == (MOST, 0)
+        });
+        for _ in 0..10 {
+            now += 2 * HELD_UP;
+            assert_eq!(relay.look_after(now), None);
+            assert_eq!(relay.0.threads(), (MOST, 0));
+        }
+        stuck.0.store(true, Ordering::Relaxed);
+        relay.close();
+        until("all are woken", || relay.0.threads() == (0, 0));
         assert_eq!(Arc::strong_count(&stuck), 1);
     }
 }

@@ -4,6 +4,7 @@
 //! All that is not the data path happens here, so it does not depend on the application's runtime: connections come and
 //! go, leases are granted and end, though every task computes. It sleeps until something happens.
 
+#[cfg(not(miri))]
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -125,6 +126,7 @@ impl Service {
 }
 
 /// What the thread has: nothing that keeps the node alive.
+#[cfg_attr(miri, allow(dead_code))] // it sleeps on no descriptor there
 struct Run {
     shared: Arc<Shared>,
     node: Weak<NodeInner>,
@@ -217,5 +219,54 @@ impl Run {
     fn sleep(&self, _until: Option<Instant>) -> bool {
         std::thread::sleep(Duration::from_millis(1));
         self.shared.watching.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::timers::Overseen;
+
+    /// Has the next round panic, so often; then none.
+    struct Wild {
+        timers: Arc<Timers>,
+        me: Weak<Wild>,
+        panics: usize,
+        calls: AtomicUsize,
+    }
+
+    impl Overseen for Wild {
+        fn oversee(&self, now: Instant, _: &mut Wakers) -> Option<Instant> {
+            if self.calls.fetch_add(1, Ordering::Relaxed) < self.panics {
+                self.timers.oversee(now, self.me.clone());
+                panic!("as a mistake of this library's might");
+            }
+            None
+        }
+    }
+
+    /// The thread survives rounds that panic, and rests longer after each further one: so many in a row take that time.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no sockets")]
+    fn a_round_that_panics_ends_no_thread_and_makes_none_spin() {
+        const PANICS: usize = 6;
+        let node = crate::Node::builder().build().unwrap();
+        let timers = node.inner.timers.clone();
+        let wild = Arc::new_cyclic(|me: &Weak<Wild>| Wild {
+            timers: timers.clone(),
+            me: me.clone(),
+            panics: PANICS,
+            calls: AtomicUsize::new(0),
+        });
+        let begun = Instant::now();
+        let me: Weak<Wild> = Arc::downgrade(&wild);
+        timers.oversee(begun, me);
+        while wild.calls.load(Ordering::Relaxed) <= PANICS {
+            assert!(begun.elapsed() < Duration::from_secs(30), "the thread goes on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(begun.elapsed() >= REST * ((1 << PANICS) - 1));
     }
 }

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fabric::{Access, Catalog, Choice, DisconnectReason, Event, Hints, RemoteRegion, Status};
 use fabric_async::{Buffer, Connection, Error, Node, NodeBuilder, Wait, block_on};
@@ -313,4 +313,27 @@ fn a_node_with_as_many_leased_connections_as_it_can_have_says_so() {
         "make connection: a node carries leases on at most 2 connections here: NodeBuilder::leases(false) takes none, \
          or make another node"
     );
+}
+
+/// What a device does not stop keeps its memory, also when the node has ended: receives, and those of leases.
+#[test]
+fn receives_that_never_end_keep_their_memory() {
+    for (leases, receives) in [(false, 2), (true, 2 + 16)] {
+        for goes_on in [false, true] {
+            let rig = Rig::over(NullProvider::new(), |builder| builder.leases(leases));
+            let Rig { conn, link, control, node } = rig;
+            let pool = node.pool().clone();
+            assert_eq!(pool.metrics().in_use, receives);
+            control.go_on(goes_on);
+            drop((conn, link, node));
+            let expected = if goes_on { receives } else { 0 };
+            // The node's thread may be the last to let go of the node.
+            let deadline = Instant::now() + LONG;
+            while pool.metrics().leaks < expected as u64 || pool.metrics().in_use > expected {
+                assert!(Instant::now() < deadline, "{:?}", pool.metrics());
+                std::thread::yield_now();
+            }
+            assert_eq!((pool.metrics().in_use, pool.metrics().leaks), (expected, expected as u64));
+        }
+    }
 }

@@ -295,6 +295,8 @@ mod tests {
                 prop_assert_eq!(consumer.len(), model.len());
                 prop_assert_eq!(producer.len(), model.len() + taken);
             }
+            // What is left in the ring is leaked.
+            while consumer.pop().is_some() {}
         }
     }
 

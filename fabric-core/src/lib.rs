@@ -9,7 +9,7 @@
 //!   [`state`], [`route`], [`atomic`] (the matrix and its arithmetic), [`emulate`] (atomics that a device lacks), [`memory`] (the one way to touch region bytes),
 //!   [`wakeup`], [`fork`], [`stats`];
 //! - threads and foreign code: [`sync`] (locks that are checked), [`callback`] (the one way to call user code),
-//!   [`reports`] (events on their way to the sink), [`logging`].
+//!   [`reports`] (events on their way to the sink), [`workers`] (threads for what may block), [`logging`].
 
 pub mod access;
 pub mod atomic;
@@ -38,6 +38,7 @@ pub mod sync;
 pub mod token;
 pub mod wakeup;
 pub mod work;
+pub mod workers;
 
 pub use access::Access;
 pub use atomic::{AtomicCall, AtomicOp, AtomicScalar, AtomicType, AtomicValue};

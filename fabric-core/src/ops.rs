@@ -107,7 +107,7 @@ macro_rules! endpoint_ops_tokens {
                 /// - Bounded in time; it does not wait for the peer.
                 /// - What was in flight and has no completion yet gets none: the caller cancels it. What has
                 ///   one is found by a later poll.
-                /// - An error: a device may still touch segments. The caller then leaks their memory.
+                /// - An error: a device may still touch segments. The caller then leaks their memory, and completes nothing more.
                 /// - Repeating it is harmless.
                 fn quiesce(&self) -> Result<()>;
 

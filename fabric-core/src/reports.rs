@@ -6,12 +6,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use crate::callback;
 use crate::completion::EndpointId;
 use crate::event::{Event, EventSink};
-use crate::sync::Mutex;
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, fence};
 
 /// Events that wait to be reported, each with what waits for that.
 pub struct Reports<T> {
@@ -76,7 +76,7 @@ impl<T> Reports<T> {
 
     #[cold]
     fn flush_all(&self, mut reported: impl FnMut(T)) {
-        while self.is_waiting() && !self.reporting.swap(true, Ordering::SeqCst) {
+        while self.is_waiting() && self.begin() {
             while let Some((event, then)) = self.next() {
                 // What a sink that panics has not taken is lost to it alone.
                 callback::run(|| self.sink.event(event));
@@ -88,6 +88,12 @@ impl<T> Reports<T> {
         }
     }
 
+    /// Whether this thread reports from now on. One that does not changes nothing.
+    fn begin(&self) -> bool {
+        let (now, then) = (Ordering::SeqCst, Ordering::SeqCst);
+        self.reporting.compare_exchange(false, true, now, then).is_ok()
+    }
+
     fn next(&self) -> Option<(Event, T)> {
         let mut line = self.line.lock();
         let next = line.pop_front();
@@ -95,6 +101,9 @@ impl<T> Reports<T> {
         next
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -141,6 +141,9 @@ impl Link {
             }
             _ => self.events.event(Event::Disconnected { endpoint, reason }),
         }
+        if self.control.goes_on.load(Ordering::Relaxed) {
+            return; // as a device that does not stop
+        }
         let canceled = |pending: Pending| RawCompletion::new(pending.token, Status::Canceled);
         if let Some(unsaid) = state.unsaid.take().filter(|_| state.sends.is_empty()) {
             self.send_queue.push([RawCompletion::new(unsaid, Status::Ok)]);

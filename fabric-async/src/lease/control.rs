@@ -375,7 +375,7 @@ impl NodeInner {
         while let Ok(Some(completion)) = self.control.poll_one() {
             self.control_completion(&completion);
         }
-        let left = self.controls.lock().left();
+        let left = self.controls.lock().leak();
         if left > 0 && self.driver.refusal().is_none() {
             log_line!(
                 Error,

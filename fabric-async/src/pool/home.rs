@@ -45,6 +45,7 @@ pub(crate) struct Home {
     deregistrations: AtomicU64,
     waits: AtomicU64,
     refusals: AtomicU64,
+    leaks: AtomicU64,
 }
 
 /// Threads are numbered as they come, so that few share a cache.
@@ -76,6 +77,7 @@ impl Home {
             deregistrations: AtomicU64::new(0),
             waits: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
+            leaks: AtomicU64::new(0),
         }
     }
 
@@ -239,6 +241,11 @@ impl Home {
         self.waits.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// A block is nobody's any more.
+    pub(crate) fn leaked(&self) {
+        self.leaks.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(super) fn metrics(&self) -> PoolMetrics {
         let mut metrics = PoolMetrics {
             registered_bytes: self.registered.load(Ordering::Relaxed),
@@ -246,6 +253,7 @@ impl Home {
             deregistrations: self.deregistrations.load(Ordering::Relaxed),
             waits: self.waits.load(Ordering::Relaxed),
             refusals: self.refusals.load(Ordering::Relaxed),
+            leaks: self.leaks.load(Ordering::Relaxed),
             ..PoolMetrics::default()
         };
         let mut given = 0;

@@ -14,9 +14,15 @@ pub(crate) use cell::Cell;
 pub use held::assert_none as assert_none_held;
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{Arc, atomic::AtomicU32};
+pub(crate) use loom::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, AtomicUsize, fence},
+};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Arc, atomic::AtomicU32};
+pub(crate) use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, AtomicUsize, fence},
+};
 
 #[cfg(loom)]
 use loom::sync as imp;
