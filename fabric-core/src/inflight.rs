@@ -237,6 +237,7 @@ mod tests {
         consumer.credit(2);
         assert!(consumer.pop().is_none());
         assert_eq!(producer.place().map(|place| place.fill(Box::new(2))), Some(1));
+        assert_eq!(consumer.pop().map(|(_, value)| *value), Some(2));
     }
 
     #[test]
