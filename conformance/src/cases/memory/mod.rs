@@ -201,7 +201,8 @@ pub(super) const CASES: &[Case] = &[
         Needs::SEND_RMA.and(Capabilities::ATOMIC),
         "a region dropped behind an unsignaled operation that succeeded is closed to the peer within 2 s",
         letting_go::drop_unsignaled,
-    ),
+    )
+    .freedom(Freedom::Whole("how many accesses the peer has before the region is closed is open")),
     Case::new(
         Group::Memory,
         "end_unsignaled",
