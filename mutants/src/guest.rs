@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::list::Mutant;
+use crate::table;
 use crate::trial::Fate;
 use crate::workspace;
 
@@ -35,8 +36,7 @@ pub(crate) fn try_all(
         Some(("host", _)) => crate::try_all(program, mutants, jobs, tell),
         Some(("guest", _)) => in_guest(program, mutants, tell),
         Some(("nowhere", why)) => {
-            let names: Vec<_> = mutants.iter().map(|m| m.1.name).collect();
-            println!("NOT TRIED, {why}: {}", names.join(", "));
+            print!("{}", table::not_tried(mutants, why));
             Ok(())
         }
         _ => Err("scripts/beside-device --where: it found no place, see above".to_owned()),

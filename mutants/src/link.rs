@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::list::Mutant;
+use crate::table;
 use crate::trial::Fate;
 use crate::workspace;
 
@@ -31,7 +32,6 @@ pub(crate) fn try_all(
     if mutants.is_empty() || probe.is_ok_and(|probe| probe.status.success()) {
         return crate::try_all(program, mutants, jobs, tell);
     }
-    let names: Vec<_> = mutants.iter().map(|m| m.1.name).collect();
-    println!("NOT TRIED, no network namespaces here: {}", names.join(", "));
+    print!("{}", table::not_tried(mutants, "no network namespaces here"));
     Ok(())
 }

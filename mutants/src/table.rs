@@ -30,6 +30,12 @@ pub(crate) fn out_of_reach(mutant: &Mutant, why: &str) -> String {
     format!("{:8}  {name:26}  {about}\n{:10}{why}\n", "not tried", "")
 }
 
+/// Those that cannot be tried here.
+pub(crate) fn not_tried(mutants: &[(usize, &Mutant)], why: &str) -> String {
+    let names: Vec<_> = mutants.iter().map(|m| m.1.name).collect();
+    format!("NOT TRIED, {why}: {}\n", names.join(", "))
+}
+
 /// The last line, of so many that were chosen.
 pub(crate) fn summary(fates: &[Fate], chosen: usize) -> String {
     let killed = fates.iter().filter(|fate| fate.is_killed()).count();

@@ -114,11 +114,20 @@ impl DerefMut for Locked<'_> {
     }
 }
 
+impl Locked<'_> {
+    #[cold]
+    fn add_reports(&mut self) {
+        for event in self.state.link.take_events() {
+            self.engine.add_report(event, Some(self.conn));
+        }
+    }
+}
+
 impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
-        for event in self.state.link.take_events() {
-            self.engine.add_report(event, Some(self.conn));
+        if self.state.link.has_events() {
+            self.add_reports();
         }
     }
 }

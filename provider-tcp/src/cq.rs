@@ -13,7 +13,7 @@ use rustix::event::epoll;
 
 use crate::NAME;
 use crate::engine::Engine;
-use crate::sync::{AtomicUsize, Mutex, Wakeup, lock};
+use crate::sync::{AtomicUsize, Mutex, Wakeup};
 
 /// What the engine fills. The caller of the contract never has more operations in flight than it made
 /// queues for, so the ring is bounded by that.
@@ -42,7 +42,7 @@ impl Ring {
     /// Adds completions, in order; wakes the sleeper if one armed the queue.
     #[inline]
     pub(crate) fn push(&self, completions: &[RawCompletion]) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         // Mostly it is one: reserving for many and copying runs costs more than this.
         completions.iter().for_each(|completion| state.queue.push_back(*completion));
         self.len.store(state.queue.len(), Ordering::Release);
@@ -57,7 +57,7 @@ impl Ring {
         if self.len.load(Ordering::Acquire) == 0 {
             return 0;
         }
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let mut taken = 0;
         while taken < out.len()
             && let Some(completion) = state.queue.pop_front()
@@ -70,7 +70,7 @@ impl Ring {
     }
 
     fn arm(&self) -> Armed {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         self.wakeup.clear();
         if state.queue.is_empty() {
             state.armed = true;

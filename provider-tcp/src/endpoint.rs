@@ -13,7 +13,7 @@ use mio::unix::SourceFd;
 use socket2::SockRef;
 
 use crate::conn::{Conn, Stage, State};
-use crate::engine::{Engine, Member, Timer, lock};
+use crate::engine::{Engine, Member, Timer};
 use crate::link::{End, Phase, READS, Surroundings};
 use crate::wire::handshake::{Handshake, Kind};
 use crate::{NAME, device, socket};
@@ -137,7 +137,7 @@ unsafe impl EndpointOps for TcpEndpoint {
     }
 
     fn accept(&self, request: RequestId, data: &[u8]) -> Result<()> {
-        let inbound = lock(&self.engine.requests).remove(&request);
+        let inbound = self.engine.requests.lock().remove(&request);
         let Some(inbound) = inbound else {
             return Err(Error::state("accept", "the request was answered before"));
         };

@@ -16,7 +16,7 @@ use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result, l
 use mio::Interest;
 use mio::unix::SourceFd;
 
-use crate::engine::{Engine, EngineRef, Member, Timer, lock};
+use crate::engine::{Engine, EngineRef, Member, Timer};
 use crate::sync::Mutex;
 use crate::wire::handshake::{self, Handshake, Kind};
 use crate::{NAME, device, socket};
@@ -69,7 +69,7 @@ impl Door {
             if self.half_open.load(Ordering::Relaxed) >= self.most_half_open {
                 return self.look_again(engine, RETRY);
             }
-            let accepted = match &lock(&self.state).socket {
+            let accepted = match &self.state.lock().socket {
                 Some(socket) => socket.accept(),
                 None => return,
             };
@@ -96,7 +96,7 @@ impl Door {
 
     /// A hello is there: the request waits for the application, or is refused.
     fn offer(&self, engine: &Engine, inbound: &Arc<Inbound>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.socket.is_none() || state.waiting.len() >= self.backlog {
             drop(state);
             inbound.answer(Kind::Refuse, &[]);
@@ -109,7 +109,7 @@ impl Door {
 
     /// Closes the socket and refuses what waits.
     pub(crate) fn close(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let socket = state.socket.take();
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
@@ -167,7 +167,7 @@ impl Inbound {
 
     /// Reads the hello.
     pub(crate) fn ready(self: &Arc<Self>, engine: &Engine) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let mut buffer = [0; handshake::MAX];
         let verdict = loop {
             let Some(socket) = &state.socket else { return };
@@ -224,7 +224,7 @@ impl Inbound {
 
     /// The hello's time is over.
     pub(crate) fn expired(&self, engine: &Engine) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.hello.is_none() && state.socket.take().is_some() {
             drop(state);
             self.door.half_open.fetch_sub(1, Ordering::Relaxed);
@@ -246,20 +246,20 @@ impl Inbound {
 
     /// Takes the socket and the hello.
     pub(crate) fn take(&self) -> Option<(OwnedFd, Handshake)> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let hello = state.hello?;
         state.socket.take().map(|socket| (socket, hello))
     }
 
     pub(crate) fn drop_socket(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.socket.take().is_some() && state.hello.is_none() {
             self.door.half_open.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     fn data(&self) -> Box<[u8]> {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         state.bytes.get(handshake::LEN..).unwrap_or_default().into()
     }
 }
@@ -305,9 +305,9 @@ impl ListenerOps for TcpListener {
 
     fn next_request(&self) -> Option<RawRequest> {
         let engine = self.engine.upgrade()?;
-        let inbound = lock(&self.door.state).waiting.pop_front()?;
+        let inbound = self.door.state.lock().waiting.pop_front()?;
         let id = engine.name_request();
-        lock(&engine.requests).insert(id, inbound.clone());
+        engine.requests.lock().insert(id, inbound.clone());
         Some(RawRequest { id, peer: inbound.peer, data: inbound.data() })
     }
 }
@@ -323,7 +323,7 @@ impl Drop for TcpListener {
 
 /// Rejects a request that the application took.
 pub(crate) fn reject(engine: &Engine, request: RequestId, data: &[u8]) -> Result<()> {
-    match lock(&engine.requests).remove(&request) {
+    match engine.requests.lock().remove(&request) {
         Some(inbound) => {
             inbound.answer(Kind::Reject, data);
             Ok(())

@@ -135,8 +135,10 @@ unsafe impl RegistrationOps for TcpRegistration {
 
 impl Drop for TcpRegistration {
     fn drop(&mut self) {
-        // It cannot fail, and a registration that is dropped as it is must not be open for ever.
-        let _ = self.deregister();
+        // One that is dropped as it is must not be open for ever; deregistering cannot fail.
+        if *self.entry.open.read() {
+            let _ = self.deregister();
+        }
     }
 }
 

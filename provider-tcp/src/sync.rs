@@ -14,10 +14,6 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, fence};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
 
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
-}
-
 /// What loom lacks.
 #[cfg(loom)]
 mod modelled {

@@ -34,7 +34,6 @@ use crate::conn::{Conn, Step};
 use crate::listener::{Door, Inbound};
 use crate::region::Table;
 use crate::sync::Mutex;
-pub(crate) use crate::sync::lock;
 pub(crate) use heat::Heat;
 use selector::Selector;
 pub(crate) use timers::Timer;
@@ -147,7 +146,7 @@ impl Engine {
     }
 
     pub(crate) fn clear(&self) {
-        let members: Vec<_> = lock(&self.members).drain().map(|(_, member)| member).collect();
+        let members: Vec<_> = self.members.lock().drain().map(|(_, member)| member).collect();
         for member in members {
             match member {
                 Member::Conn(conn) => conn.abandon(),
@@ -155,7 +154,7 @@ impl Engine {
                 Member::Inbound(inbound) => inbound.drop_socket(),
             }
         }
-        lock(&self.requests).clear();
+        self.requests.lock().clear();
         self.turns.clear();
     }
 
@@ -185,7 +184,7 @@ impl Engine {
         member: Member,
         interest: Interest,
     ) -> Result<()> {
-        lock(&self.members).insert(name, member);
+        self.members.lock().insert(name, member);
         self.registry.register(source, Token(name), interest).map_err(|cause| {
             self.forget(name);
             Error::system("watch socket", NAME, cause)
@@ -201,17 +200,17 @@ impl Engine {
 
     /// Forgets a member whose socket is closed.
     pub(crate) fn forget(&self, name: usize) {
-        let gone = lock(&self.members).remove(&name);
+        let gone = self.members.lock().remove(&name);
         drop(gone);
     }
 
     fn member(&self, name: usize) -> Option<Member> {
-        lock(&self.members).get(&name).cloned()
+        self.members.lock().get(&name).cloned()
     }
 
     /// Sets a deadline for a member.
     pub(crate) fn deadline(&self, after: Duration, name: usize, timer: Timer) {
-        let nearest = lock(&self.timers).add(Instant::now() + after, name, timer);
+        let nearest = self.timers.lock().add(Instant::now() + after, name, timer);
         if nearest {
             // The thread may be asleep in the selector until a later deadline.
             self.turns.wake();
@@ -324,7 +323,7 @@ impl Engine {
         // What is added meanwhile waits for the next turn.
         let now = Instant::now();
         loop {
-            let expired = lock(&self.timers).expired(now);
+            let expired = self.timers.lock().expired(now);
             let Some((name, timer)) = expired else { break };
             match self.member(name) {
                 Some(Member::Conn(conn)) if timer == Timer::PutOff => self.turns.heat(&conn),
@@ -339,7 +338,7 @@ impl Engine {
     /// The thread panicked: nothing of the domain can be relied on.
     #[cold]
     fn fail(&self) {
-        let members: Vec<_> = lock(&self.members).values().cloned().collect();
+        let members: Vec<_> = self.members.lock().values().cloned().collect();
         for member in members {
             if let Member::Conn(conn) = member {
                 // What made the thread panic may be the state of this very connection.
@@ -353,7 +352,7 @@ impl Engine {
     }
 
     pub(crate) fn dump(&self) -> String {
-        let members = lock(&self.members);
+        let members = self.members.lock();
         let (mut doors, mut inbound, mut lines) = (0, 0, Vec::new());
         for member in members.values() {
             match member {
@@ -393,7 +392,7 @@ impl Work for Engine {
     }
 
     fn select(&self, selector: &mut Selector, block: bool) -> bool {
-        let next = if block { lock(&self.timers).next() } else { None };
+        let next = if block { self.timers.lock().next() } else { None };
         let until = next.map(|at| at.saturating_duration_since(Instant::now()));
         self.stats.system_calls.add(1);
         let mut any = false;

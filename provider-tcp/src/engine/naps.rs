@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, fence, lock};
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, fence};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Nap {
@@ -75,7 +75,7 @@ impl Naps {
 
     #[cold]
     fn lighten(&self) {
-        let mut nap = lock(&self.nap);
+        let mut nap = self.nap.lock();
         if *nap == Nap::Deep {
             *nap = Nap::Light;
             self.ended.notify_one();
@@ -94,7 +94,7 @@ impl Naps {
 
     /// Ends the nap.
     pub(super) fn end(&self) {
-        let mut nap = lock(&self.nap);
+        let mut nap = self.nap.lock();
         if std::mem::take(&mut *nap) != Nap::Awake {
             self.ended.notify_one();
         }
@@ -102,7 +102,7 @@ impl Naps {
 
     /// To be held when the thread decides whether it naps; so that an `end` from then on ends that nap.
     pub(super) fn lock(&self) -> MutexGuard<'_, Nap> {
-        lock(&self.nap)
+        self.nap.lock()
     }
 
     /// Naps for a tick, or until `end`. Calls `step` first if it is to, and whenever posts have been held for as long as
@@ -154,7 +154,7 @@ impl Naps {
         *nap = Nap::Light;
         drop(nap);
         step();
-        let nap = lock(&self.nap);
+        let nap = self.nap.lock();
         (*nap != Nap::Awake).then_some(nap)
     }
 

@@ -35,7 +35,7 @@ use super::linger::Linger;
 use super::naps::Naps;
 use crate::adversary::Whims;
 use crate::conn::Step;
-use crate::sync::{AtomicBool, Mutex, fence, lock};
+use crate::sync::{AtomicBool, Mutex, fence};
 
 /// Steps until who goes to sleep leaves what is hot to the thread.
 const ROUNDS: u32 = if cfg!(loom) { 2 } else { 16 };
@@ -130,7 +130,7 @@ impl<W: Work> Turns<W> {
 
     /// Steps until no connection is hot; false: after some there still is one.
     fn cool_all(&self, work: &W) -> bool {
-        let mut drive = lock(&self.drive);
+        let mut drive = self.drive.lock();
         (0..ROUNDS).any(|_| !drive.background(self, work))
     }
 
@@ -149,7 +149,7 @@ impl<W: Work> Turns<W> {
     /// Makes a connection part of the next step; for the thread, and for a poller that is about to take that step.
     pub(super) fn heat(&self, conn: &Arc<W::Conn>) {
         if W::heat(conn).kindle() {
-            lock(&self.heated).push(conn.clone());
+            self.heated.lock().push(conn.clone());
             self.has_heated.store(true, Ordering::Release);
         }
     }
@@ -158,7 +158,7 @@ impl<W: Work> Turns<W> {
     /// woken to look. (It clears `ticking` before it takes the heated; here it is the other way round.)
     pub(super) fn heat_from_outside(&self, conn: &Arc<W::Conn>) {
         if W::heat(conn).kindle() {
-            lock(&self.heated).push(conn.clone());
+            self.heated.lock().push(conn.clone());
             self.has_heated.store(true, Ordering::Release);
             fence(Ordering::SeqCst);
             if !self.can_wait() {
@@ -204,7 +204,7 @@ impl<W: Work> Turns<W> {
     /// Takes the connections that were heated.
     pub(super) fn take_heated(&self, to: impl FnMut(Arc<W::Conn>)) {
         if self.has_heated() && self.has_heated.swap(false, Ordering::AcqRel) {
-            lock(&self.heated).drain(..).for_each(to);
+            self.heated.lock().drain(..).for_each(to);
         }
     }
 
@@ -223,7 +223,7 @@ impl<W: Work> Turns<W> {
 
     /// One turn of the thread. Where somebody polls it naps for a `tick`.
     pub(super) fn turn(&self, work: &W, tick: Duration) {
-        if self.nap(work, tick) || lock(&self.drive).background(self, work) {
+        if self.nap(work, tick) || self.drive.lock().background(self, work) {
             return;
         }
         self.await_work(work);
@@ -231,7 +231,7 @@ impl<W: Work> Turns<W> {
 
     /// Looks for work for a while, if that seems worth it; then sleeps until there is some.
     fn await_work(&self, work: &W) {
-        let (mut selector, mut linger) = (lock(&self.selector), lock(&self.linger));
+        let (mut selector, mut linger) = (self.selector.lock(), self.linger.lock());
         let look = linger.begin();
         while look.is_some_and(|until| Instant::now() < until) {
             if self.is_stopped() || self.is_polled() || work.select(&mut selector, false) {
@@ -262,7 +262,7 @@ impl<W: Work> Turns<W> {
                     // Who polls may sleep until a socket changes: what was taken out of the selector is seen to here.
                     self.cool_all(work);
                 } else {
-                    lock(&self.drive).inline(self, work);
+                    self.drive.lock().inline(self, work);
                 }
             });
             return true;
@@ -298,13 +298,13 @@ impl<W: Work> Turns<W> {
     /// Tests only: a tick as the adversary wants it.
     #[cold]
     pub(super) fn late_tick(&self, tick: Duration) -> Duration {
-        lock(&self.drive).late(tick)
+        self.drive.lock().late(tick)
     }
 
     /// Lets go of every connection.
     pub(super) fn clear(&self) {
-        lock(&self.drive).clear();
-        lock(&self.heated).clear();
+        self.drive.lock().clear();
+        self.heated.lock().clear();
     }
 }
 

@@ -300,6 +300,12 @@ impl Link {
         self.unreported += 1;
     }
 
+    /// Whether there are events to report.
+    #[inline]
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// Takes the events to report, in order; each is to be followed by [`reported`](Link::reported).
     pub(crate) fn take_events(&mut self) -> SmallVec<[Event; 1]> {
         std::mem::take(&mut self.events)

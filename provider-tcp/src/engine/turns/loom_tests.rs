@@ -55,7 +55,7 @@ impl Work for Model {
 
     /// Reads one byte at a time, so that a step may end with more to read.
     fn step(&self, conn: &Arc<Conn>, _scratch: &mut [u8], _background: bool) -> Step {
-        let mut state = lock(&conn.state);
+        let mut state = conn.state.lock();
         let before = state.done;
         if std::mem::take(&mut state.owed) {
             state.done += 1;
@@ -79,7 +79,7 @@ impl Work for Model {
             edges.ready.wait();
         }
         edges.ready.clear();
-        if std::mem::take(&mut *lock(&edges.edge)) {
+        if std::mem::take(&mut *edges.edge.lock()) {
             self.conn.heat.note();
             self.turns.heat(&self.conn);
             return true;
@@ -118,7 +118,7 @@ impl Model {
     /// The thread reports what is due.
     fn report(&self) {
         if self.due.swap(false, Ordering::AcqRel) {
-            let mut state = lock(&self.conn.state);
+            let mut state = self.conn.state.lock();
             state.done += 1;
             self.look(&state);
         }
@@ -143,15 +143,15 @@ impl Model {
 
     /// Bytes come over the network.
     fn arrive(&self, bytes: u32) {
-        lock(&self.conn.state).unread += bytes;
+        self.conn.state.lock().unread += bytes;
         let edges = &self.turns.waker;
-        *lock(&edges.edge) = true;
+        *edges.edge.lock() = true;
         edges.ready.set();
     }
 
     /// A credit comes to be owed, as by a receive that is posted.
     fn owe(&self) {
-        let mut state = lock(&self.conn.state);
+        let mut state = self.conn.state.lock();
         if self.turns.leave_to_step(&self.conn) {
             state.owed = true;
         } else {
@@ -162,7 +162,7 @@ impl Model {
 
     /// Something is posted that may be held.
     fn post(&self) {
-        let mut state = lock(&self.conn.state);
+        let mut state = self.conn.state.lock();
         if self.turns.hold(&self.conn) {
             state.owed = true;
         } else {
@@ -191,7 +191,7 @@ impl Model {
     /// Everything is done without a poll, and the thread ends when asked to.
     fn finish(&self, thread: thread::JoinHandle<()>) {
         self.reached.wait();
-        assert_eq!(lock(&self.conn.state).done, self.goal);
+        assert_eq!(self.conn.state.lock().done, self.goal);
         self.turns.stop();
         thread.join().unwrap();
     }
@@ -291,7 +291,7 @@ fn holding_beside_a_poll() {
 fn application(model: &Arc<Model>) -> thread::JoinHandle<()> {
     let model = model.clone();
     thread::spawn(move || {
-        while lock(&model.conn.state).done < model.goal {
+        while model.conn.state.lock().done < model.goal {
             model.turns.rest(&*model);
             model.turns.waker.ready.wait();
             model.turns.poll(&*model);
