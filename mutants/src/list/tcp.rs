@@ -210,7 +210,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "late_inject",
         about: "the bytes of an inject are read when there is a credit for them",
         runs: Runs::Tcp,
-        edits: &[edit(LINK, "self.sends.keep_injected();", "")],
+        edits: &[edit(LINK, "self.sends.keep_injected(work.len());", "")],
         cases: &["send.inject_reuse"],
     },
     Mutant {

@@ -159,7 +159,7 @@ impl Link {
         }
         work.iter().for_each(|one| self.sends.push(one));
         self.fill();
-        self.sends.keep_injected();
+        self.sends.keep_injected(work.len());
         self.deliver();
         Ok(())
     }

@@ -95,14 +95,13 @@ impl Sends {
         });
     }
 
-    /// Copies the bytes of injects that still wait: their memory is the caller's again after the post.
-    pub(super) fn keep_injected(&mut self) {
-        for entry in self.entries.iter_mut().skip(self.started).rev() {
+    /// Copies the bytes of those of the last `posted` operations that are injects and still wait: their memory is the
+    /// caller's again after the post.
+    pub(super) fn keep_injected(&mut self, posted: usize) {
+        let earlier = self.entries.len() - posted;
+        for entry in self.entries.iter_mut().skip(earlier.max(self.started)) {
             if !entry.flags.contains(SendFlags::INJECT) {
                 continue;
-            }
-            if entry.injected.is_some() {
-                break;
             }
             let mut bytes = vec![0; entry.len].into_boxed_slice();
             if let Some(segment) = self.segments.first_of(entry.span) {
