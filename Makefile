@@ -79,7 +79,7 @@ package: ## Check that every crate packages
 deny: ## Check licences, advisories and sources of the dependencies
 	@scripts/deny
 
-miri: miri-core miri-handles miri-async ## fabric-core, the handles and the asynchronous layer under Miri
+miri: miri-core miri-handles miri-async ## fabric-core and fabric-util, the handles and the asynchronous layer under Miri
 .PHONY: miri-toolchain miri-core miri-handles miri-async
 miri-core miri-handles miri-async: miri-toolchain
 miri-toolchain miri-core miri-handles miri-async:

@@ -26,11 +26,11 @@ use fabric_core::provider::{DomainOps, Provider};
 use fabric_core::provider::{
     DynDomain, DynProvider, ListenerOps, ProviderCounters, RegistrationOps, RequestId,
 };
-use fabric_core::sync::assert_none_held;
 use fabric_core::{
     Access, Device, EndpointId, Error, EventSink, Info, ListenerId, Posted, RawCompletion,
     RecvWork, Result, SendWork,
 };
+use fabric_util::sync::assert_none_held;
 
 #[allow(dead_code, unreachable_pub, clippy::missing_safety_doc)]
 mod tokens {

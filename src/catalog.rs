@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use fabric_core::{Device, Error, Failure, Hints, Info, Provider, Result, Unusable, log_line};
+use fabric_core::{Device, Error, Failure, Hints, Info, Provider, Result, Unusable};
+use fabric_util::log_line;
 
 use crate::any::AnyProvider;
 use crate::choice::{Choice, Named};

@@ -13,12 +13,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fabric_core::inflight::Consumer;
-use fabric_core::sync::{Mutex, MutexGuard, assert_none_held};
-use fabric_core::wakeup::wait_readable;
 use fabric_core::{
     Armed, Completion, CqAttr, CqOps, Error, RawCompletion, Result, Side, Status, Token,
 };
+use fabric_util::inflight::Consumer;
+use fabric_util::sync::{Mutex, MutexGuard, assert_none_held};
+use fabric_util::wakeup::wait_readable;
 
 use crate::any::AnyCq;
 use crate::domain::{DomainInner, QueuePlace};

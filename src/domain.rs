@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use fabric_core::access::check_registration;
-use fabric_core::sync::{Mutex, MutexGuard};
 use fabric_core::{
     Access, CqAttr, EndpointAttr, EndpointId, Error, Hints, Info, ListenerAttr, Memory, Result,
 };
+use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::any::AnyDomain;
 use crate::builder::EndpointBuilder;
@@ -240,7 +240,7 @@ impl Domain {
         access: Access,
     ) -> Result<Region> {
         let size = memory.len();
-        let (start, end) = fabric_core::range::bounds(range, size);
+        let (start, end) = fabric_util::range::bounds(range, size);
         let len = end.checked_sub(start).filter(|_| end <= size).ok_or_else(|| {
             Error::invalid("register", format!("the range does not fit a memory of {size} bytes"))
         })?;

@@ -6,16 +6,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use fabric_core::attr::check_private_data;
-use fabric_core::inflight::{Producer, inflight};
 use fabric_core::provider::RequestId;
 use fabric_core::state::StateCell;
-use fabric_core::sync::{Mutex, MutexGuard};
-use fabric_core::wakeup::wait_readable;
 use fabric_core::{
     Armed, CqOps, DisconnectReason, EndpointAttr, EndpointId, EndpointOps, EndpointState, Error,
-    Event, OpKind, RemoteAddr, Result, Segment, SendFlags, SendOp, SendWork, Side, Token, callback,
-    log_line,
+    Event, OpKind, RemoteAddr, Result, Segment, SendFlags, SendOp, SendWork, Side, Token,
 };
+use fabric_util::inflight::{Producer, inflight};
+use fabric_util::sync::{Mutex, MutexGuard};
+use fabric_util::wakeup::wait_readable;
+use fabric_util::{callback, log_line};
 
 use crate::any::AnyEndpoint;
 use crate::counters::{Counters, EndpointCounters};
@@ -200,7 +200,7 @@ impl Endpoint {
     /// `InvalidState` if it was connected before, `Unreachable` if that is known at once.
     pub fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
         self.inner.ops.check("connect")?;
-        fabric_core::route::check_peer(to)?;
+        fabric_util::route::check_peer(to)?;
         self.begin("connect", data)?;
         self.inner.ops.connect(to, data).inspect_err(|_| {
             self.inner.shared.state.replace(EndpointState::Connecting, EndpointState::Idle);

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use fabric_core::fork::Origin;
-use fabric_core::sync::{Condvar, Mutex, MutexGuard, assert_none_held};
-use fabric_core::wakeup::Wakeup;
 use fabric_core::{
     DisconnectReason, EndpointId, EndpointState, Error, Event, EventSink, ListenerId, Result,
 };
+use fabric_util::fork::Origin;
+use fabric_util::sync::{Condvar, Mutex, MutexGuard, assert_none_held};
+use fabric_util::wakeup::Wakeup;
 
 use crate::endpoint::Shared;
 use crate::process::foreign;

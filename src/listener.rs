@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use fabric_core::attr::check_private_data;
 use fabric_core::provider::{ListenerOps, RawRequest};
-use fabric_core::sync::assert_none_held;
 use fabric_core::{Error, ListenerAttr, ListenerId, Result};
+use fabric_util::sync::assert_none_held;
 
 use crate::domain::DomainInner;
 use crate::endpoint::Endpoint;

@@ -5,11 +5,11 @@
 
 use std::sync::atomic::Ordering;
 
-use fabric_core::inflight::{Place, Producer};
 use fabric_core::{
     Access, AtomicOp, AtomicScalar, EndpointOps, EndpointState, Error, OpKind, Posted, RecvWork,
     RemoteSlice, Result, Segment, SendFlags, SendOp, SendWork,
 };
+use fabric_util::inflight::{Place, Producer};
 use smallvec::SmallVec;
 
 use crate::check::Gathered;

@@ -3,8 +3,8 @@
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
-use fabric_core::fork::Origin;
 use fabric_core::{Error, Result};
+use fabric_util::fork::Origin;
 
 /// Something of the provider's that only the process that made it drops. A child that `fork` made lacks the
 /// provider's threads, may have copied held locks, and shares its sockets with the parent: there it is

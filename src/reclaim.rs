@@ -9,9 +9,10 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fabric_core::fork::Origin;
-use fabric_core::sync::{Condvar, Mutex};
-use fabric_core::{CqOps, callback, log_line};
+use fabric_core::CqOps;
+use fabric_util::fork::Origin;
+use fabric_util::sync::{Condvar, Mutex};
+use fabric_util::{callback, log_line};
 
 use crate::domain::DomainInner;
 use crate::region::RegionCore;

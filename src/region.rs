@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
 use fabric_core::provider::RegistrationOps;
-use fabric_core::range::bounds;
-use fabric_core::sync::Mutex;
 use fabric_core::{
-    Access, AtomicCall, AtomicOp, AtomicScalar, Error, Memory, RemoteRegion, Result, log_line,
-    memory,
+    Access, AtomicCall, AtomicOp, AtomicScalar, Error, Memory, RemoteRegion, Result, memory,
 };
+use fabric_util::log_line;
+use fabric_util::range::bounds;
+use fabric_util::sync::Mutex;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::domain::DomainInner;

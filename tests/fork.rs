@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use child::in_child;
 use fabric::{Access, Armed, Error, Recv, Status};
-use fabric_core::wakeup::wait_readable;
+use fabric_util::wakeup::wait_readable;
 use rig::{NOWHERE, Rig, connect};
 
 #[track_caller]

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
 use fabric::Completion;
-use fabric_core::inflight::inflight;
 use fabric_core::{AtomicCall, AtomicOp, AtomicType, RemoteAddr};
+use fabric_util::inflight::inflight;
 use lean::LeanProvider;
 use null::NullProvider;
 use provider_tcp::wire::frame::{Header, Kind};

@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use fabric::core::fork::Origin;
-use fabric::core::log_line;
-use fabric::core::sync::{Mutex, MutexGuard};
 use fabric::{Armed, Completion, CompletionQueue};
+use fabric_util::fork::Origin;
+use fabric_util::log_line;
+use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::cargo::Cargo;
 use crate::error::Error;

@@ -8,8 +8,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use fabric::core::sync::{Mutex, MutexGuard};
 use fabric::{Completion, DisconnectReason, OpKind};
+use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::buffer::Buffer;
 use crate::line::Line;

@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use fabric::core::sync::{Mutex, MutexGuard};
 use fabric::{ConnectRequest, MAX_REJECT_DATA};
+use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::accept::{Accepting, Acceptors};
 use crate::address::{Address, resolve};

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use fabric::core::log_line;
-use fabric::core::log_rate::LogRate;
-use fabric::core::sync::{Mutex, MutexGuard};
 use fabric::{
     CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointBuilder, EndpointId, Event,
     EventQueue,
 };
+use fabric_util::log_line;
+use fabric_util::log_rate::LogRate;
+use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::builder::{NodeBuilder, Options};
 use crate::driver::Driver;

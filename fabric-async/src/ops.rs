@@ -11,8 +11,8 @@
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
-use fabric::core::sync::{Mutex, MutexGuard};
 use fabric::{Completion, Failure};
+use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::cargo::Cargo;
 use crate::error::{Error, Result};

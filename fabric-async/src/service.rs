@@ -11,9 +11,9 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fabric::core::sync::{Mutex, MutexGuard};
-use fabric::core::{callback, log_line};
 use fabric::{Armed, CompletionQueue, EventQueue, ListenerId};
+use fabric_util::sync::{Mutex, MutexGuard};
+use fabric_util::{callback, log_line};
 
 use crate::error::Result;
 use crate::listener::ListenerInner;

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::inflight::MAX_DEPTH;
 use crate::info::{Capabilities, Info, MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA};
 
 /// How an endpoint is made. `Default` is a good start for most.
@@ -162,6 +161,9 @@ fn within(what: &str, value: usize, least: usize, most: usize) -> Result<()> {
     }
     Err(Error::invalid(OP, format!("{what} {value} is not in {least}..={most}")))
 }
+
+/// The most operations that a queue of an endpoint can be made for, whatever a device's limits say.
+pub const MAX_DEPTH: usize = 1 << 20;
 
 /// The most completions that a queue can be made for, whatever a device's limits say.
 pub const MAX_CQ_CAPACITY: usize = 1 << 24;

@@ -65,7 +65,7 @@ impl Event {
 }
 
 /// Where a provider reports events. It may be called from any thread, but with no lock of the library held: providers
-/// report through [`Reports`](crate::reports::Reports). It may call back. It should not block: events that come after
+/// report through `fabric_util::reports`. It may call back. It should not block: events that come after
 /// wait for it, and with them what they announce. A panic loses the event.
 pub trait EventSink: Send + Sync + 'static {
     /// Takes an event.

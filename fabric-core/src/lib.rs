@@ -1,44 +1,28 @@
 //! The provider contract of `fabric`.
 //!
 //! Applications use the crate `fabric`; this crate is for those who write a provider. It holds, once, what
-//! is the same on all of them, and does no I/O:
+//! is the same on all of them, and does no I/O. What providers are built from is in `fabric-util`.
 //!
 //! - the traits a provider implements: [`provider`] (factories) and [`ops`] (data path);
 //! - the plain types they speak: [`work`], [`completion`], [`event`], [`attr`], [`info`], [`remote`];
-//! - the shared rules: [`hints`] (capability match), [`access`], [`inflight`] (depth accounting),
-//!   [`state`], [`route`], [`atomic`] (the matrix and its arithmetic), [`emulate`] (atomics that a device lacks), [`memory`] (the one way to touch region bytes),
-//!   [`wakeup`], [`fork`], [`stats`];
-//! - threads and foreign code: [`sync`] (locks that are checked), [`callback`] (the one way to call user code),
-//!   [`reports`] (events on their way to the sink), [`workers`] (threads for what may block), [`logging`].
+//! - the shared rules: [`hints`] (capability match), [`access`], [`state`], [`atomic`] (the matrix and its arithmetic),
+//!   [`memory`] (the one way to touch region bytes).
 
 pub mod access;
 pub mod atomic;
 pub mod attr;
-pub mod callback;
 pub mod completion;
-pub mod emulate;
 pub mod error;
 pub mod event;
-pub mod fork;
 pub mod hints;
-pub mod inflight;
 pub mod info;
-pub mod log_rate;
-pub mod logging;
 pub mod memory;
 pub mod ops;
 pub mod provider;
-pub mod range;
 pub mod remote;
-pub mod reports;
-pub mod route;
 pub mod state;
-pub mod stats;
-pub mod sync;
 pub mod token;
-pub mod wakeup;
 pub mod work;
-pub mod workers;
 
 pub use access::Access;
 pub use atomic::{AtomicCall, AtomicOp, AtomicScalar, AtomicType, AtomicValue};

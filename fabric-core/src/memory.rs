@@ -16,7 +16,6 @@
 //! nothing of `asm!` at all.
 
 mod owned;
-mod probe;
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 mod aarch64;
@@ -43,7 +42,6 @@ use x86_64 as arch;
 use crate::atomic::{self, AtomicCall, AtomicOp, AtomicScalar};
 
 pub use owned::Memory;
-pub use probe::probe;
 
 /// Copies private bytes into region memory.
 ///

@@ -45,7 +45,7 @@ macro_rules! endpoint_ops_tokens {
             /// fetching atomics. Dropping it without a `quiesce` that returned `Ok` is no such end.
             ///
             /// Posts and `quiesce` are called under locks of the caller, so they call no user code: events go
-            /// through [`Reports`](crate::reports::Reports), log lines through [`log_line!`](crate::log_line).
+            /// through `fabric_util::reports`, log lines through `fabric_util::log_line!`.
             ///
             /// # The end of a connection
             /// Once a connection has ended, every accepted operation is accounted for, in bounded time: the last

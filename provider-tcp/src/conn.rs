@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fabric_core::{EndpointAttr, Error, log_line};
+use fabric_core::{EndpointAttr, Error};
+use fabric_util::log_line;
 use socket2::SockRef;
 
 use crate::adversary::{PutOff, Whims};

@@ -3,7 +3,8 @@
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 
-use fabric_core::{Error, Failure, log_line};
+use fabric_core::{Error, Failure};
+use fabric_util::log_line;
 use socket2::SockRef;
 
 use crate::conn::{Conn, Stage, State, Step};

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use fabric_core::stats::Stats;
 use fabric_core::{Armed, CqOps, Error, RawCompletion, Result};
+use fabric_util::stats::Stats;
 
 use rustix::event::epoll;
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use fabric_core::{AtomicScope, Capabilities, Device, Info, Limits, Result, Unusable, route};
+use fabric_core::{AtomicScope, Capabilities, Device, Info, Limits, Result, Unusable};
+use fabric_util::route;
 
 use crate::wire::frame::MAX_MESSAGE;
 

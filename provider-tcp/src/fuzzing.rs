@@ -3,11 +3,11 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use fabric_core::stats::Stats;
 use fabric_core::{
     Access, EndpointId, RawCompletion, RecvWork, RegistrationOps, RemoteAddr, Segment, SendFlags,
     SendOp, SendWork, Side, Token,
 };
+use fabric_util::stats::Stats;
 
 use crate::cq::Ring;
 use crate::link::{End, Link, READS, Surroundings};

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fabric_core::provider::{RawRequest, RequestId};
-use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result, log_line};
+use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result};
+use fabric_util::log_line;
 use mio::Interest;
 use mio::unix::SourceFd;
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabric_core::{Device, EventSink, Info, Provider, Result, log_line};
+use fabric_core::{Device, EventSink, Info, Provider, Result};
+use fabric_util::log_line;
 
 use crate::NAME;
 use crate::device;

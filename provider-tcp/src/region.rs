@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fabric_core::sync::{ReadGuard, RwLock};
-use fabric_core::{Access, Error, RegistrationOps, Result, memory};
+use fabric_core::{Access, Error, RegistrationOps, Result};
+use fabric_util::probe::probe;
+use fabric_util::sync::{ReadGuard, RwLock};
 
 use crate::NAME;
 
@@ -85,7 +86,7 @@ impl TcpRegistration {
         (addr, len): (*mut u8, usize),
         access: Access,
     ) -> Result<Self> {
-        memory::probe(addr, len, access)?;
+        probe(addr, len, access)?;
         let mut entries = table.entries.write();
         let key = loop {
             let key = random()?;

@@ -6,9 +6,9 @@
 
 #[cfg(loom)]
 pub(crate) use self::modelled::Wakeup;
-pub(crate) use fabric_core::sync::{Condvar, Mutex, MutexGuard};
+pub(crate) use fabric_util::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
-pub(crate) use fabric_core::wakeup::Wakeup;
+pub(crate) use fabric_util::wakeup::Wakeup;
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, fence};
 #[cfg(not(loom))]
@@ -24,7 +24,7 @@ mod modelled {
 
     /// The descriptor, and what it tells, as loom sees it.
     pub(crate) struct Wakeup {
-        descriptor: fabric_core::wakeup::Wakeup,
+        descriptor: fabric_util::wakeup::Wakeup,
         readable: Mutex<bool>,
         changed: super::Condvar,
     }
@@ -32,7 +32,7 @@ mod modelled {
     impl Wakeup {
         pub(crate) fn new() -> io::Result<Self> {
             Ok(Wakeup {
-                descriptor: fabric_core::wakeup::Wakeup::new()?,
+                descriptor: fabric_util::wakeup::Wakeup::new()?,
                 readable: Mutex::new(false),
                 changed: super::Condvar::default(),
             })

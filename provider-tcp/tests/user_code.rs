@@ -16,13 +16,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use fabric::core::EventSink;
 use fabric::core::provider::Provider;
-use fabric::core::{EventSink, logging};
 use fabric::{
     Access, Catalog, Choice, Completion, CompletionQueue, Domain, Endpoint, Event, Hints, Info,
     Listener, Memory, Op,
 };
 use fabric_core::Device;
+use fabric_util::logging;
 use fastrand::Rng;
 use provider_tcp::{TcpDomain, TcpProvider};
 

@@ -8,9 +8,8 @@
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-use fabric_core::{
-    DisconnectReason, Error, Event, Failure, RawCompletion, Result, Side, Status, log_line,
-};
+use fabric_core::{DisconnectReason, Error, Event, Failure, RawCompletion, Result, Side, Status};
+use fabric_util::log_line;
 
 use crate::conn::{Conn, End, Stage, State};
 use crate::cq::{Queue, Sink};

@@ -10,11 +10,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use fabric_core::emulate::Line;
-use fabric_core::sync::{Mutex, MutexGuard};
 use fabric_core::{
     DisconnectReason, EndpointAttr, EndpointId, Error, RawCompletion, Result, SendWork, Token,
 };
+use fabric_util::emulate::Line;
+use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::cq::Queue;
 use crate::ffi::ibv_access_flags;

@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabric_core::sync::MutexGuard;
-use fabric_core::{DisconnectReason, Error, Event, Failure, Result, log_line, route};
+use fabric_core::{DisconnectReason, Error, Event, Failure, Result};
+use fabric_util::sync::MutexGuard;
+use fabric_util::{log_line, route};
 
 use crate::conn::{Conn, End, Stage, State};
 use crate::ffi::{self, ibv_qp_attr_mask as mask, ibv_qp_state, rdma_cm_event_type as cm};

@@ -13,9 +13,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use fabric_core::sync::{Mutex, MutexGuard};
-use fabric_core::wakeup::Wakeup;
 use fabric_core::{Armed, CqAttr, CqOps, Error, RawCompletion, Result, Status, Token};
+use fabric_util::sync::{Mutex, MutexGuard};
+use fabric_util::wakeup::Wakeup;
 use rustix::event::epoll;
 
 use crate::conn::Conn;

@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use fabric_core::provider::{RawRequest, RequestId};
-use fabric_core::sync::Mutex;
-use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result, log_line, route};
+use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result};
+use fabric_util::sync::Mutex;
+use fabric_util::{log_line, route};
 
 use crate::NAME;
 use crate::ffi::rdma_cm_event_type as cm;

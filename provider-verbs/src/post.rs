@@ -1,18 +1,18 @@
 //! From operations to work requests.
 //!
 //! The usual post goes straight to the device. Where an operation is made up in software, or anything waits behind
-//! one, the [`Line`](fabric_core::emulate::Line) of the connection takes it.
+//! one, the [`Line`](fabric_util::emulate::Line) of the connection takes it.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use fabric_core::emulate::{Leg, LegDevice, Line};
 use fabric_core::work::total_len;
 use fabric_core::{
     AtomicOp, Error, Failure, Posted, RecvWork, Result, Segment, SendFlags, SendOp, SendWork,
 };
+use fabric_util::emulate::{Leg, LegDevice, Line};
 
 use crate::NAME;
 use crate::conn::{Conn, Foreign};

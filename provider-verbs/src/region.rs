@@ -6,7 +6,8 @@
 use std::io;
 use std::sync::Arc;
 
-use fabric_core::{Access, Error, Failure, RegistrationOps, Result, memory};
+use fabric_core::{Access, Error, Failure, RegistrationOps, Result};
+use fabric_util::probe::probe;
 
 use crate::ffi::{self, ibv_access_flags};
 use crate::handle::Mr;
@@ -32,7 +33,7 @@ impl VerbsRegistration {
         shared.check_device()?;
         // SAFETY: the caller's promise.
         let mr = unsafe { Mr::new(&shared.pd, (addr, len), addr as u64, flags(access)) };
-        let mr = mr.map_err(|cause| match memory::probe(addr, len, access) {
+        let mr = mr.map_err(|cause| match probe(addr, len, access) {
             // RXE says ENOMEM to that as well.
             Err(unmapped) => unmapped,
             Ok(()) => failed("register", addr, len, cause),

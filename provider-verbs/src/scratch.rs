@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fabric_core::sync::{Mutex, MutexGuard};
 use fabric_core::{Error, Memory, Result};
+use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::ffi::ibv_access_flags;
 use crate::handle::{Mr, Pd};

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use fabric_core::inflight::Consumer;
 use fabric_core::token::MAX_MEMBERS;
 use fabric_core::{
     Completion, EndpointState, Error, Event, EventSink, Failure, OpKind, RawCompletion, Result,
     Side, Status, Token,
 };
+use fabric_util::inflight::Consumer;
 
 use crate::counters::Ends;
 use crate::endpoint::Shared;

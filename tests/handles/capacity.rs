@@ -6,7 +6,7 @@ use std::time::Duration;
 use fabric::{Access, Completion, DisconnectReason, Domain, Op, Status};
 use fabric_core::EndpointAttr;
 use fabric_core::attr::MAX_CQ_CAPACITY;
-use fabric_core::inflight::MAX_DEPTH;
+use fabric_core::attr::MAX_DEPTH;
 
 use crate::null::NullProvider;
 use crate::rig::{Rig, connect, domain, domain_of, drain, invalid, run};

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use fabric::{DisconnectReason, EndpointId, Error, Event, EventQueue};
-use fabric_core::wakeup::wait_readable;
+use fabric_util::wakeup::wait_readable;
 
 use crate::rig::{NOWHERE, Rig, domain};
 

@@ -131,7 +131,7 @@ fn a_later_endpoint_on_the_queue_gets_none_of_it() {
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no poll(2)")]
 fn a_sleeper_is_woken_for_what_is_canceled() {
-    use fabric_core::wakeup::wait_readable;
+    use fabric_util::wakeup::wait_readable;
     use std::os::fd::AsFd;
     use std::time::{Duration, Instant};
 

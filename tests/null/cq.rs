@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 
-use fabric_core::wakeup::Wakeup;
 use fabric_core::{Armed, CqOps, Error, RawCompletion, Result};
+use fabric_util::wakeup::Wakeup;
 
 pub struct NullCq(pub(super) Arc<Queue>);
 

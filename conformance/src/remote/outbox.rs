@@ -6,8 +6,8 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fabric::core::wakeup::Wakeup;
 use fabric::{CompletionQueue, EndpointId, Event, EventQueue, ListenerId, Result};
+use fabric_util::wakeup::Wakeup;
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_bytes::ByteBuf;
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fabric::core::wakeup::wait_readable;
 use fabric::{Choice, Domain, Info, Named};
+use fabric_util::wakeup::wait_readable;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::Peer;

@@ -9,7 +9,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use fabric::core::provider::{ListenerOps, RawRequest, RegistrationOps, RequestId};
-use fabric::core::wakeup::Wakeup;
 use fabric::core::{
     Armed, CqOps, Device, DomainOps, EndpointOps, EventSink, Failure, Posted, Provider,
     ProviderCounters, RawCompletion, RecvWork, RemoteAddr, Segment, SendFlags, SendOp, SendWork,
@@ -18,6 +17,7 @@ use fabric::core::{
 use fabric::{
     Access, CqAttr, EndpointAttr, EndpointId, Error, Info, ListenerAttr, ListenerId, Result,
 };
+use fabric_util::wakeup::Wakeup;
 use serde_bytes::ByteBuf;
 
 use super::home::{Home, Tenancy};

@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use fabric::core::provider::{
     DomainOps, ListenerOps, Provider, ProviderCounters, RawRequest, RegistrationOps, RequestId,
 };
-use fabric::core::wakeup::Wakeup;
 use fabric::core::work::total_len;
 use fabric::core::{
     Armed, CqOps, Device, EndpointOps, Event, EventSink, Posted, RawCompletion, RecvWork,
@@ -22,6 +21,7 @@ use fabric::{
     Access, Capabilities, CqAttr, DisconnectReason, EndpointAttr, EndpointId, Error, Info, Limits,
     ListenerAttr, ListenerId, Result, Status,
 };
+use fabric_util::wakeup::Wakeup;
 
 /// What it does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

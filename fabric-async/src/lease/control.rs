@@ -11,9 +11,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use fabric::core::log_line;
-use fabric::core::sync::{Mutex, MutexGuard};
 use fabric::{Completion, DisconnectReason, Domain, Endpoint, EndpointBuilder, OpKind};
+use fabric_util::log_line;
+use fabric_util::sync::{Mutex, MutexGuard};
 
 use super::asked::{Answer, Asked};
 use super::grant::{Granted, Lending};

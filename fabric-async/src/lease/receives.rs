@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use fabric::core::sync::Mutex;
 use fabric::{Endpoint, EndpointId};
+use fabric_util::sync::Mutex;
 
 use super::Control;
 use crate::buffer::Buffer;

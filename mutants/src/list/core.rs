@@ -2,7 +2,7 @@
 
 use super::{Mutant, Runs, edit};
 
-const INFLIGHT: &str = "fabric-core/src/inflight.rs";
+const INFLIGHT: &str = "fabric-util/src/inflight.rs";
 const MEMORY: &str = "fabric-core/src/memory.rs";
 const REMOTE: &str = "fabric-core/src/remote.rs";
 const ATOMIC: &str = "fabric-core/src/atomic.rs";

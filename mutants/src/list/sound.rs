@@ -6,10 +6,10 @@ use super::{Mutant, Runs, edit};
 const CQ: &str = "src/cq.rs";
 const ENDPOINT: &str = "src/endpoint.rs";
 const ENGINE: &str = "provider-tcp/src/engine/mod.rs";
-const LOGGING: &str = "fabric-core/src/logging.rs";
+const LOGGING: &str = "fabric-util/src/logging.rs";
 const POST: &str = "src/post.rs";
 const REGION: &str = "src/region.rs";
-const REPORTS: &str = "fabric-core/src/reports.rs";
+const REPORTS: &str = "fabric-util/src/reports.rs";
 const WAKERS: &str = "fabric-async/src/wakers.rs";
 const WATCH: &str = "fabric-async/src/watch.rs";
 
@@ -55,7 +55,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "callback::run(|| self.sink.event(event));",
             "self.sink.event(event);",
         )],
-        cases: &["fabric-core/lib/reports::tests::each_once_in_order_whatever_panics"],
+        cases: &["fabric-util/lib/reports::tests::each_once_in_order_whatever_panics"],
     },
     Mutant {
         name: "logs_at_once",
@@ -66,7 +66,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "let mut text = message.to_string();",
             "let mut text = message.to_string(); if MUTANT { hand_over(&Line { level, place, text }); return; }",
         )],
-        cases: &["fabric-core/logging/lines_wait_for_the_logger_and_nobody_for_it"],
+        cases: &["fabric-util/logging/lines_wait_for_the_logger_and_nobody_for_it"],
     },
     Mutant {
         name: "events_at_once",

@@ -2,7 +2,7 @@
 
 use super::{Mutant, Runs, edit};
 
-const EMULATE: &str = "fabric-core/src/emulate.rs";
+const EMULATE: &str = "fabric-util/src/emulate.rs";
 const STATUS: &str = "provider-verbs/src/status.rs";
 const POST: &str = "provider-verbs/src/post.rs";
 

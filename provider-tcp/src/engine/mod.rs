@@ -23,9 +23,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fabric_core::provider::RequestId;
-use fabric_core::reports::Reports;
-use fabric_core::stats::Stats;
-use fabric_core::{EndpointId, Error, Event, EventSink, Failure, Info, Result, callback, log_line};
+use fabric_core::{EndpointId, Error, Event, EventSink, Failure, Info, Result};
+use fabric_util::reports::Reports;
+use fabric_util::stats::Stats;
+use fabric_util::{callback, log_line};
 use mio::{Interest, Registry, Token, Waker};
 
 use crate::NAME;

@@ -5,7 +5,8 @@
 //! everything in flight completes, in order. What the peer must still get is copied out of the operations'
 //! memory before they complete, and goes on its way behind them.
 
-use fabric_core::{DisconnectReason, Error, Event, RawCompletion, Status, log_line};
+use fabric_core::{DisconnectReason, Error, Event, RawCompletion, Status};
+use fabric_util::log_line;
 
 use super::recvs::Receive;
 use super::sends::Breach;

@@ -24,11 +24,11 @@ mod transmit;
 
 use std::sync::Arc;
 
-use fabric_core::stats::Stats;
 use fabric_core::{
     DisconnectReason, EndpointId, Error, Event, RawCompletion, RecvWork, Result, SendFlags,
     SendWork, Status, Token,
 };
+use fabric_util::stats::Stats;
 use smallvec::SmallVec;
 
 pub(crate) use close::End;

@@ -6,12 +6,12 @@ mod bits;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use fabric_core::stats::Stats;
 use fabric_core::{
     Access, AtomicCall, AtomicOp, AtomicType, DisconnectReason, EndpointId, Event, RawCompletion,
     RecvWork, RegistrationOps, RemoteAddr, Segment, SendFlags, SendOp, SendWork, Side, Status,
     Token,
 };
+use fabric_util::stats::Stats;
 use proptest::prelude::*;
 
 use super::{End, Link, Phase, READS, Surroundings};

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Once};
 
-use fabric_core::log_line;
+use fabric_util::log_line;
 
 use super::destroyed;
 use crate::ffi::{self, errno, pointer};

@@ -18,7 +18,7 @@ pub(crate) use cq::Cq;
 pub(crate) use mr::Mr;
 pub(crate) use qp::{Qp, QpAttributes, State};
 
-use fabric_core::log_line;
+use fabric_util::log_line;
 
 /// As [`told`], of what it returned.
 fn destroyed(verb: &'static str, returned: i32) {

@@ -17,11 +17,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fabric_core::provider::RequestId;
-use fabric_core::reports::Reports;
-use fabric_core::stats::Stats;
-use fabric_core::sync::Mutex;
-use fabric_core::wakeup::Wakeup;
-use fabric_core::{DisconnectReason, Error, Event, EventSink, Info, Result, callback, log_line};
+use fabric_core::{DisconnectReason, Error, Event, EventSink, Info, Result};
+use fabric_util::reports::Reports;
+use fabric_util::stats::Stats;
+use fabric_util::sync::Mutex;
+use fabric_util::wakeup::Wakeup;
+use fabric_util::{callback, log_line};
 
 use crate::conn::{Conn, End};
 use crate::cq::Queue;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use fabric_core::{DisconnectReason, Event, callback, log_line};
+use fabric_core::{DisconnectReason, Event};
+use fabric_util::{callback, log_line};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{After, Member, Shared, Timer};

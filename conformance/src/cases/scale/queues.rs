@@ -2,8 +2,8 @@
 
 use std::os::fd::AsFd;
 
-use fabric::core::wakeup::wait_readable;
 use fabric::{Armed, EndpointAttr};
+use fabric_util::wakeup::wait_readable;
 
 use crate::prelude::*;
 use crate::sys::{allow_descriptors, most_descriptors};

@@ -10,12 +10,12 @@
 
 use std::collections::VecDeque;
 
-use crate::atomic::AtomicCall;
-use crate::completion::{RawCompletion, Status};
-use crate::error::{Error, Result};
-use crate::memory;
-use crate::token::Token;
-use crate::work::{RemoteAddr, Segment, SendFlags, SendOp, SendWork};
+use fabric_core::atomic::AtomicCall;
+use fabric_core::completion::{RawCompletion, Status};
+use fabric_core::error::{Error, Result};
+use fabric_core::memory;
+use fabric_core::token::Token;
+use fabric_core::work::{RemoteAddr, Segment, SendFlags, SendOp, SendWork};
 
 /// One compare-and-swap on an aligned 64-bit word; values in host order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ pub trait LegDevice {
     /// Posts an operation that the device has.
     ///
     /// # Safety
-    /// As [`EndpointOps::post_send`](crate::EndpointOps::post_send).
+    /// As [`EndpointOps::post_send`](fabric_core::EndpointOps::post_send).
     unsafe fn post(&mut self, work: &SendWork<'_>) -> Result<()>;
 }
 
@@ -164,7 +164,7 @@ impl Line {
     /// Posts an operation, behind what is here.
     ///
     /// # Safety
-    /// As [`EndpointOps::post_send`](crate::EndpointOps::post_send).
+    /// As [`EndpointOps::post_send`](fabric_core::EndpointOps::post_send).
     pub unsafe fn post(&mut self, work: &SendWork<'_>, device: &mut impl LegDevice) -> Result<()> {
         if self.is_idle() {
             // SAFETY: the caller's promise is passed on.
@@ -179,7 +179,7 @@ impl Line {
     ///
     /// # Safety
     /// The leg was posted by this line, and the segments of its operation are as
-    /// [`EndpointOps::post_send`](crate::EndpointOps::post_send) wants them.
+    /// [`EndpointOps::post_send`](fabric_core::EndpointOps::post_send) wants them.
     pub unsafe fn answer(
         &mut self,
         found: std::result::Result<u64, RawCompletion>,
@@ -272,7 +272,7 @@ impl Waiting {
         let mut segments: Box<[Segment]> = work.segments.into();
         let mut bytes = Vec::new();
         if work.flags.contains(SendFlags::INJECT) {
-            bytes.resize(crate::work::total_len(work.segments), 0);
+            bytes.resize(fabric_core::work::total_len(work.segments), 0);
             // A vector, and one pointer into it: moving a box would make pointers into it invalid.
             let base: *mut u8 = bytes.as_mut_ptr();
             let mut at = 0;

@@ -17,6 +17,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
+use fabric_core::attr::MAX_DEPTH;
+
 use crate::sync::{Arc, AtomicU32, Cell};
 
 struct Ring<T> {
@@ -64,9 +66,6 @@ pub struct Consumer<T> {
     tail: u32,
     credit: u32,
 }
-
-/// The most operations that a queue can be made for, whatever a device's limits say.
-pub const MAX_DEPTH: usize = 1 << 20;
 
 /// The two ends of a ring for `depth` operations, 1 to [`MAX_DEPTH`].
 pub fn inflight<T>(depth: usize) -> (Producer<T>, Consumer<T>) {

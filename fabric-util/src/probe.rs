@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use crate::access::Access;
-use crate::error::{Error, Result, SHARED};
+use fabric_core::access::Access;
+use fabric_core::error::{Error, Result, SHARED};
 
 /// Asks the kernel whether the pages are there and as writable as the access needs.
 ///

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::callback;
-use crate::completion::EndpointId;
-use crate::event::{Event, EventSink};
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, fence};
+use fabric_core::completion::EndpointId;
+use fabric_core::event::{Event, EventSink};
 
 /// Events that wait to be reported, each with what waits for that.
 pub struct Reports<T> {

@@ -12,7 +12,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// Says which lines may be logged: ten in ten seconds, and of the others how many there were.
 ///
 /// ```
-/// # let rate = fabric_core::log_rate::LogRate::default();
+/// # let rate = fabric_util::log_rate::LogRate::default();
 /// if let Some(unsaid) = rate.admit() {
 ///     println!("a peer is cut off{unsaid}");
 /// }

@@ -4,8 +4,8 @@
 
 use std::process::{Command, Output};
 
-use fabric_core::callback;
-use fabric_core::sync::{Mutex, RwLock, assert_none_held};
+use fabric_util::callback;
+use fabric_util::sync::{Mutex, RwLock, assert_none_held};
 
 /// Runs one test of this program again, as a process of its own that makes the mistake.
 fn child(test: &str) -> Output {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::log_rate::LogRate;
-use crate::provider::ProviderCounters;
+use fabric_core::provider::ProviderCounters;
 
 /// A counter with many writers.
 #[derive(Debug, Default)]
@@ -40,11 +40,11 @@ pub struct Stats {
 impl Stats {
     /// The counts as they are now.
     pub fn snapshot(&self) -> ProviderCounters {
-        ProviderCounters {
-            copied_bytes: self.copied_bytes.get(),
-            wakeups: self.wakeups.get(),
-            system_calls: self.system_calls.get(),
-            protocol_errors: self.protocol_errors.get(),
-        }
+        let mut counters = ProviderCounters::default();
+        counters.copied_bytes = self.copied_bytes.get();
+        counters.wakeups = self.wakeups.get();
+        counters.system_calls = self.system_calls.get();
+        counters.protocol_errors = self.protocol_errors.get();
+        counters
     }
 }

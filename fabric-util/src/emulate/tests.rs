@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::*;
-use crate::atomic::{AtomicOp, AtomicType, is_defined};
+use fabric_core::atomic::{AtomicOp, AtomicType, is_defined};
 
 /// Memory of one word, and a queue pair that reaches it.
 #[derive(Default)]
@@ -72,7 +72,7 @@ impl Fake {
 }
 
 fn token(sequence: u32) -> Token {
-    Token::new(1, 2, crate::Side::Send, sequence)
+    Token::new(1, 2, fabric_core::Side::Send, sequence)
 }
 
 fn atomic(call: AtomicCall, fetch: bool) -> SendOp {

@@ -4,9 +4,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fabric_core::log_line;
-use fabric_core::logging::{CAPACITY, flush};
-use fabric_core::sync::{self, Mutex};
+use fabric_util::log_line;
+use fabric_util::logging::{CAPACITY, flush};
+use fabric_util::sync::{self, Mutex};
 
 /// Keeps lines; panics and blocks when it is told to.
 struct Logger {

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::error::{Error, Failure, Result};
-use crate::info::Info;
+use fabric_core::error::{Error, Failure, Result};
+use fabric_core::info::Info;
 
 /// The address to listen on so that only this device is reached: for the unspecified address, the device's first
 /// one of the family.

@@ -1,0 +1,25 @@
+//! What providers of `fabric` are built from.
+//!
+//! The contract is in `fabric-core`. Here is what more than one provider, or a provider and the handles, would otherwise
+//! each have of their own. Nothing here knows a transport.
+//!
+//! - threads and foreign code: [`sync`] (locks that are checked), [`callback`] (the one way to call user code),
+//!   [`reports`] (events on their way to the sink), [`workers`] (threads for what may block), [`logging`], [`log_rate`];
+//! - the kernel: [`wakeup`] (descriptors to wait on), [`fork`] (handles in a child process), [`probe`] (is memory mapped);
+//! - queues: [`inflight`] (operations in flight and their depth), [`emulate`] (atomics that a device lacks);
+//! - small things: [`stats`] (counters), [`route`] (the address to connect from), [`range`] (bounds of a slice).
+
+pub mod callback;
+pub mod emulate;
+pub mod fork;
+pub mod inflight;
+pub mod log_rate;
+pub mod logging;
+pub mod probe;
+pub mod range;
+pub mod reports;
+pub mod route;
+pub mod stats;
+pub mod sync;
+pub mod wakeup;
+pub mod workers;
