@@ -19,7 +19,7 @@ use crate::link::{End, Link, Phase, Surroundings};
 use crate::liveness::{Look, Watch};
 use crate::socket;
 use crate::socket::Run;
-use crate::sync::{Mutex, MutexGuard};
+use fabric_util::sync::{Mutex, MutexGuard};
 
 /// How long a peer may take to read the last frame.
 const LINGER: Duration = Duration::from_secs(2);

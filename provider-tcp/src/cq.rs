@@ -13,7 +13,7 @@ use rustix::event::epoll;
 
 use crate::NAME;
 use crate::engine::Engine;
-use crate::sync::{AtomicUsize, Mutex, Wakeup};
+use fabric_util::sync::{AtomicUsize, Mutex, Wakeup};
 
 /// What the engine fills. The caller of the contract never has more operations in flight than it made
 /// queues for, so the ring is bounded by that.

@@ -10,8 +10,7 @@
 //! - `adversary`: for tests, the liberties that the contract leaves to an engine;
 //! - `link`: one connection's protocol, without sockets: bytes and posts in, bytes and completions out;
 //! - [`wire`]: the format of the bytes;
-//! - `socket`: system calls on memory that is not a Rust slice;
-//! - `sync`: what threads share is made of.
+//! - `socket`: system calls on memory that is not a Rust slice.
 
 mod adversary;
 mod conn;
@@ -30,7 +29,6 @@ mod liveness;
 pub mod provider;
 mod region;
 mod socket;
-mod sync;
 pub mod wire;
 
 pub use cq::TcpCq;

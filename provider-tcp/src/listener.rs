@@ -18,9 +18,9 @@ use mio::Interest;
 use mio::unix::SourceFd;
 
 use crate::engine::{Engine, EngineRef, Member, Timer};
-use crate::sync::Mutex;
 use crate::wire::handshake::{self, Handshake, Kind};
 use crate::{NAME, device, socket};
+use fabric_util::sync::Mutex;
 
 /// How long a hello may take.
 const HELLO: Duration = Duration::from_secs(5);

@@ -5,24 +5,31 @@
 //! there, with a message and a backtrace: user code called while one is held ([`callback`](crate::callback)), and locks
 //! taken in an order that another thread may take the other way round. Other builds pay nothing.
 //!
+//! loom takes sequentially consistent loads and stores for weaker ones than they are. Where one thread's store must
+//! not pass its next load, a `fence` stands between the two, which loom knows, and which says so to the reader as well.
+//!
 //! Locks here are never poisoned: user code does not run under them, and each state is whole between statements.
 
 mod cell;
 mod held;
+#[cfg(loom)]
+mod modelled;
 
 pub(crate) use cell::Cell;
 pub use held::assert_none as assert_none_held;
 
-#[cfg(loom)]
-pub(crate) use loom::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicUsize, fence},
-};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicUsize, fence},
-};
+pub use crate::wakeup::Wakeup;
+#[cfg(loom)]
+pub(crate) use loom::sync::Arc;
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, fence};
+#[cfg(loom)]
+pub use modelled::Wakeup;
+#[cfg(not(loom))]
+pub(crate) use std::sync::Arc;
+#[cfg(not(loom))]
+pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, fence};
 
 #[cfg(loom)]
 use loom::sync as imp;

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::sync::{AtomicBool, fence};
+use fabric_util::sync::{AtomicBool, fence};
 
 /// A connection's heat.
 pub(crate) struct Heat {

@@ -34,7 +34,7 @@ use crate::adversary::Whims;
 use crate::conn::{Conn, Step};
 use crate::listener::{Door, Inbound};
 use crate::region::Table;
-use crate::sync::Mutex;
+use fabric_util::sync::Mutex;
 pub(crate) use heat::Heat;
 use selector::Selector;
 pub(crate) use timers::Timer;

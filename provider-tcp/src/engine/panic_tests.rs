@@ -15,7 +15,7 @@ use fabric_core::{
 
 use crate::TcpProvider;
 use crate::domain::TcpDomain;
-use crate::sync::Mutex;
+use fabric_util::sync::Mutex;
 
 const SOON: Duration = Duration::from_secs(20);
 

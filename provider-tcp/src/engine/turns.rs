@@ -35,7 +35,7 @@ use super::linger::Linger;
 use super::naps::Naps;
 use crate::adversary::Whims;
 use crate::conn::Step;
-use crate::sync::{AtomicBool, Mutex, fence};
+use fabric_util::sync::{AtomicBool, Mutex, fence};
 
 /// Steps until who goes to sleep leaves what is hot to the thread.
 const ROUNDS: u32 = if cfg!(loom) { 2 } else { 16 };
