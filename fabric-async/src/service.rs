@@ -8,12 +8,12 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fabric::{Armed, CompletionQueue, EventQueue, ListenerId};
+use fabric_util::log_line;
+use fabric_util::service_thread::{ServiceThread, run_rounds};
 use fabric_util::sync::{Mutex, MutexGuard};
-use fabric_util::{callback, log_line};
 
 use crate::error::Result;
 use crate::listener::ListenerInner;
@@ -22,13 +22,9 @@ use crate::relay::Relay;
 use crate::timers::{Timer, Timers};
 use crate::wakers::Wakers;
 
-/// So long the thread rests after a round that panicked, and twice as long after each further one in a row.
-const REST: Duration = Duration::from_millis(1);
-const LONGEST_REST: Duration = Duration::from_secs(1);
-
 pub(crate) struct Service {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<ServiceThread>>,
 }
 
 struct Shared {
@@ -68,9 +64,7 @@ impl Service {
             queue_readable: false,
             next_lease: None,
         };
-        let thread = std::thread::Builder::new()
-            .name("fabric-async".to_owned())
-            .spawn(move || run.run())
+        let thread = ServiceThread::start("fabric-async", move || run.run())
             .map_err(|cause| fabric::Error::system("make node", "fabric-async", cause))?;
         *node.service.thread.lock() = Some(thread);
         Ok(())
@@ -81,10 +75,7 @@ impl Service {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.timers.kick();
         let thread = self.thread.lock().take();
-        if let Some(thread) = thread.filter(|t| t.thread().id() != std::thread::current().id()) {
-            // It ends by itself; that it panicked was told by the panic.
-            let _ = thread.join();
-        }
+        drop(thread);
     }
 
     /// It is to watch the completion queue, which is armed.
@@ -140,20 +131,13 @@ struct Run {
 impl Run {
     fn run(mut self) {
         self.shared.relay.adopt_this_thread();
-        let mut rest = REST;
-        while !self.shared.stop.load(Ordering::Acquire) {
-            // No user code runs here, so a panic is a mistake of this library. Leases end in time all the same.
-            match callback::caught(|| self.round()) {
-                Some(true) => rest = REST,
-                Some(false) => break,
-                None => {
-                    log_line!(Error, "fabric-async: the node's thread panicked; it goes on");
-                    std::thread::sleep(rest);
-                    rest = (rest * 2).min(LONGEST_REST);
-                }
-            }
-        }
-        self.shared.relay.close();
+        let shared = self.shared.clone();
+        // No user code runs in a round, so a panic is a mistake of this library. Leases end in time all the same.
+        run_rounds(
+            || !shared.stop.load(Ordering::Acquire) && self.round(),
+            || log_line!(Error, "fabric-async: the node's thread panicked; it goes on"),
+        );
+        shared.relay.close();
     }
 
     /// Does what there is to do, and sleeps; false at the end of the node.
@@ -187,15 +171,7 @@ impl Run {
     /// Sleeps until something happens; says whether it was the completion queue.
     #[cfg(not(miri))]
     fn sleep(&self, until: Option<Instant>) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let left = until.map(|at| at.saturating_duration_since(Instant::now()));
-        // Rounded up, so that the time has come when this returns.
-        let left =
-            left.map(|left| left.min(Duration::from_secs(1 << 30)) + Duration::from_nanos(999));
-        let timeout = left.map(|left| Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
-        });
+        use rustix::event::{PollFd, PollFlags};
         let fd = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
         let mut fds = [
             fd(self.shared.timers.as_fd()),
@@ -205,11 +181,9 @@ impl Run {
         ];
         let watching = self.shared.watching.load(Ordering::Acquire);
         let count = if watching { 4 } else { 3 };
-        if let Err(error) = poll(&mut fds[..count], timeout.as_ref())
-            && error != rustix::io::Errno::INTR
-        {
+        if let Err(error) = fabric_util::wakeup::poll_until(&mut fds[..count], until) {
             log_line!(Error, "fabric-async: poll(2) failed: {error}");
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(std::time::Duration::from_millis(10));
         }
         watching && !fds[3].revents().is_empty()
     }
@@ -217,7 +191,7 @@ impl Run {
     /// Miri has no poll(2).
     #[cfg(miri)]
     fn sleep(&self, _until: Option<Instant>) -> bool {
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(std::time::Duration::from_millis(1));
         self.shared.watching.load(Ordering::Acquire)
     }
 }
@@ -225,6 +199,9 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+
+    use fabric_util::service_thread::MIN_PAUSE;
 
     use super::*;
     use crate::timers::Overseen;
@@ -267,6 +244,6 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(30), "the thread goes on");
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(begun.elapsed() >= REST * ((1 << PANICS) - 1));
+        assert!(begun.elapsed() >= MIN_PAUSE * ((1 << PANICS) - 1));
     }
 }

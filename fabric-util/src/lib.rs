@@ -4,7 +4,8 @@
 //! each have of their own. Nothing here knows a transport.
 //!
 //! - threads and foreign code: [`sync`] (locks that are checked), [`callback`] (the one way to call user code),
-//!   [`reports`] (events on their way to the sink), [`workers`] (threads for what may block), [`logging`], [`log_rate`];
+//!   [`reports`] (events on their way to the sink), [`service_thread`], [`timers`], [`workers`] (threads for what may block),
+//!   [`logging`], [`log_rate`];
 //! - the kernel: [`wakeup`] (descriptors to wait on), [`fork`] (handles in a child process), [`probe`] (is memory mapped);
 //! - queues: [`inflight`] (operations in flight and their depth), [`emulate`] (atomics that a device lacks);
 //! - small things: [`stats`] (counters), [`route`] (the address to connect from), [`range`] (bounds of a slice).
@@ -19,7 +20,9 @@ pub mod probe;
 pub mod range;
 pub mod reports;
 pub mod route;
+pub mod service_thread;
 pub mod stats;
 pub mod sync;
+pub mod timers;
 pub mod wakeup;
 pub mod workers;

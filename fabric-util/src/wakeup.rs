@@ -46,18 +46,32 @@ impl AsFd for Wakeup {
 /// As `ppoll(2)`; interruptions by signals are waited through.
 pub fn wait_readable(fd: BorrowedFd<'_>, deadline: Option<Instant>) -> io::Result<bool> {
     loop {
-        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-        let timeout = left.map(|left| {
-            // Rounded up, so that the deadline has really come when this returns.
-            let left = left.min(Duration::from_secs(1 << 30)) + Duration::from_nanos(999);
-            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
-        });
-        match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], timeout.as_ref()) {
-            Ok(0) if left.is_none_or(|left| left.is_zero()) => return Ok(false),
-            Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => return Ok(true),
-            Err(errno) => return Err(errno.into()),
+        let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+        if poll_until(&mut fds, deadline)? > 0 {
+            return Ok(true);
         }
+        if deadline.is_some_and(|at| at <= Instant::now()) {
+            return Ok(false);
+        }
+    }
+}
+
+/// One `ppoll(2)`: sleeps until something has happened to one of `fds` or `deadline` has come (`None`: for ever). Gives to
+/// how many something has happened, which may be none early, as after a signal.
+///
+/// # Errors
+/// As `ppoll(2)`, without interruptions.
+pub fn poll_until(fds: &mut [PollFd<'_>], deadline: Option<Instant>) -> io::Result<usize> {
+    let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+    let timeout = left.map(|left| {
+        // Rounded up, so that the deadline has really come when this returns.
+        let left = left.min(Duration::from_secs(1 << 30)) + Duration::from_nanos(999);
+        Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
+    });
+    match poll(fds, timeout.as_ref()) {
+        Ok(ready) => Ok(ready),
+        Err(Errno::INTR) => Ok(0),
+        Err(errno) => Err(errno.into()),
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use fabric_core::provider::RequestId;
 use fabric_core::{
     Access, CqAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId,
     ProviderCounters, Result,
 };
+
+use fabric_util::service_thread::ServiceThread;
 
 use crate::cq::TcpCq;
 use crate::endpoint::TcpEndpoint;
@@ -20,7 +21,7 @@ use crate::region::TcpRegistration;
 /// A domain.
 pub struct TcpDomain {
     pub(crate) engine: Arc<Engine>,
-    thread: Option<JoinHandle<()>>,
+    thread: ServiceThread,
 }
 
 impl TcpDomain {
@@ -30,7 +31,7 @@ impl TcpDomain {
         settings: Settings,
     ) -> Result<Self> {
         let engine = Engine::new(info, events, settings)?;
-        let thread = Some(engine.start()?);
+        let thread = engine.start()?;
         Ok(TcpDomain { engine, thread })
     }
 }
@@ -94,11 +95,7 @@ impl Drop for TcpDomain {
     fn drop(&mut self) {
         self.engine.stop();
         // In an event sink it may be the thread itself that drops the domain: it ends on its return.
-        let other = |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
-        if let Some(thread) = self.thread.take().filter(other) {
-            // A panic of the thread was caught and reported there.
-            let _ = thread.join();
-        }
+        self.thread.join();
         self.engine.clear();
     }
 }

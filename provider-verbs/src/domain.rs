@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use fabric_core::provider::RequestId;
 use fabric_core::{
     Access, CqAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId,
     ProviderCounters, Result,
 };
+
+use fabric_util::service_thread::ServiceThread;
 
 use crate::cq::VerbsCq;
 use crate::endpoint::VerbsEndpoint;
@@ -20,13 +21,13 @@ use crate::region::VerbsRegistration;
 /// A domain.
 pub struct VerbsDomain {
     pub(crate) shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: ServiceThread,
 }
 
 impl VerbsDomain {
     pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>, poor: Poor) -> Result<Self> {
         let shared = Shared::open(info, events, poor)?;
-        let thread = Some(shared.start()?);
+        let thread = shared.start()?;
         Ok(VerbsDomain { shared, thread })
     }
 }
@@ -87,6 +88,6 @@ unsafe impl DomainOps for VerbsDomain {
 
 impl Drop for VerbsDomain {
     fn drop(&mut self) {
-        self.shared.stop(self.thread.take());
+        self.shared.stop(&mut self.thread);
     }
 }

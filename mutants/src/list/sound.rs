@@ -38,9 +38,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a panic ends the engine's thread",
         runs: Runs::Tests,
         edits: &[edit(
-            ENGINE,
-            "callback::caught(|| self.turn()).is_some()",
-            "{ self.turn(); true }",
+            "fabric-util/src/service_thread.rs",
+            "callback::caught(&mut round)",
+            "Some(round())",
         )],
         cases: &[
             "provider-tcp/lib/engine::panic_tests::it_ends_the_endpoints_and_the_thread_lives_on",

@@ -8,7 +8,6 @@ mod heat;
 mod linger;
 mod naps;
 mod selector;
-mod timers;
 mod turns;
 
 #[cfg(all(test, not(loom)))]
@@ -19,13 +18,15 @@ use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fabric_core::provider::RequestId;
 use fabric_core::{EndpointId, Error, Event, EventSink, Failure, Info, Result};
 use fabric_util::reports::Reports;
+use fabric_util::service_thread::{ServiceThread, run_rounds};
 use fabric_util::stats::Stats;
+use fabric_util::sync::Mutex;
+use fabric_util::timers::Timers;
 use fabric_util::{callback, log_line};
 use mio::{Interest, Registry, Token, Waker};
 
@@ -34,11 +35,8 @@ use crate::adversary::Whims;
 use crate::conn::{Conn, Step};
 use crate::listener::{Door, Inbound};
 use crate::region::Table;
-use fabric_util::sync::Mutex;
 pub(crate) use heat::Heat;
 use selector::Selector;
-pub(crate) use timers::Timer;
-use timers::Timers;
 use turns::{Turns, Work};
 
 /// How a provider is set.
@@ -52,10 +50,23 @@ pub(crate) struct Settings {
 
 /// How often the thread looks whether the application still polls.
 const TICK: Duration = Duration::from_millis(1);
-/// How long the thread pauses at most between two panics.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// The selector's token of the waker.
 const WAKE: Token = Token(0);
+
+/// What a deadline is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// The connection must stand by now, or the handshake be over.
+    Connect,
+    /// The peer had its time to read the last frame.
+    Linger,
+    /// Look whether the peer's host still answers.
+    Liveness,
+    /// Try to accept again after running out of descriptors.
+    Accept,
+    /// Tests only: do what the adversary put off.
+    PutOff,
+}
 
 /// What has a socket.
 pub(crate) enum Member {
@@ -91,7 +102,7 @@ pub(crate) struct Engine {
     /// Queues that watch it.
     pub(crate) driven: AtomicUsize,
     hold: Option<Duration>,
-    timers: Mutex<Timers>,
+    timers: Mutex<Timers<(usize, Timer)>>,
     /// Tests only: the seed of the adversary.
     adversary: Option<u64>,
     /// The thread is to panic in its next turn.
@@ -133,11 +144,9 @@ impl Engine {
     }
 
     /// Starts the domain's thread.
-    pub(crate) fn start(self: &Arc<Self>) -> Result<JoinHandle<()>> {
+    pub(crate) fn start(self: &Arc<Self>) -> Result<ServiceThread> {
         let engine = self.clone();
-        let thread = std::thread::Builder::new().name("fabric-tcp".to_owned());
-        thread
-            .spawn(move || engine.run())
+        ServiceThread::start("fabric-tcp", move || engine.run())
             .map_err(|cause| Error::system("open domain", NAME, cause))
     }
 
@@ -211,7 +220,7 @@ impl Engine {
 
     /// Sets a deadline for a member.
     pub(crate) fn deadline(&self, after: Duration, name: usize, timer: Timer) {
-        let nearest = self.timers.lock().add(Instant::now() + after, name, timer);
+        let nearest = self.timers.lock().add(Instant::now() + after, (name, timer));
         if nearest {
             // The thread may be asleep in the selector until a later deadline.
             self.turns.wake();
@@ -275,28 +284,22 @@ impl Engine {
             let slack = NonZeroU64::new(hold.as_nanos() as u64 / 16);
             let _ = rustix::thread::set_current_timer_slack(slack.or(NonZeroU64::new(1)));
         }
-        let mut pause = TICK;
-        while !self.turns.is_stopped() {
-            if callback::caught(|| self.turn()).is_some() {
-                pause = TICK;
-                continue;
-            }
-            self.fail();
-            // Not to spin on a panic that repeats.
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+        run_rounds(|| self.turn(), || self.fail());
         self.report();
     }
 
-    /// One turn of the thread.
-    fn turn(&self) {
+    /// One turn of the thread; false: it was stopped.
+    fn turn(&self) -> bool {
+        if self.turns.is_stopped() {
+            return false;
+        }
         #[cfg(test)]
         assert!(!self.panics.swap(false, Ordering::Relaxed), "as a bug of the engine would");
         self.expire();
         let tick = if self.adversary.is_some() { self.turns.late_tick(TICK) } else { TICK };
         self.turns.turn(self, tick);
         self.report();
+        true
     }
 
     /// Has an event reported, by the thread unless who adds it sees to that itself. Locks may be held.
@@ -324,7 +327,7 @@ impl Engine {
         // What is added meanwhile waits for the next turn.
         let now = Instant::now();
         loop {
-            let expired = self.timers.lock().expired(now);
+            let expired = self.timers.lock().pop_due(now, |_| Duration::ZERO);
             let Some((name, timer)) = expired else { break };
             match self.member(name) {
                 Some(Member::Conn(conn)) if timer == Timer::PutOff => self.turns.heat(&conn),

@@ -13,14 +13,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fabric_core::provider::RequestId;
 use fabric_core::{DisconnectReason, Error, Event, EventSink, Info, Result};
 use fabric_util::reports::Reports;
+use fabric_util::service_thread::ServiceThread;
 use fabric_util::stats::Stats;
 use fabric_util::sync::Mutex;
+use fabric_util::timers::Timers;
 use fabric_util::wakeup::Wakeup;
 use fabric_util::{callback, log_line};
 
@@ -37,7 +38,6 @@ use crate::scratch::Scratch;
 use crate::{NAME, device};
 
 pub(crate) use timers::Timer;
-use timers::Timers;
 
 /// Probes that may be on their way at a time, where they have a completion queue of their own.
 const PROBES: usize = 4096;
@@ -92,7 +92,7 @@ pub(crate) struct Shared {
     /// Connection-manager identifiers by name.
     ids: Mutex<HashMap<u64, Member>>,
     conns: Mutex<HashMap<u64, Arc<Conn>>>,
-    timers: Mutex<Timers>,
+    timers: Mutex<Timers<(u64, Timer)>>,
     looks: Mutex<Looks>,
     /// Connections whose probe is on its way, where probes have a completion queue of their own.
     probing: AtomicUsize,
@@ -173,25 +173,19 @@ impl Shared {
         Ok(())
     }
 
-    pub(crate) fn start(self: &Arc<Self>) -> Result<JoinHandle<()>> {
+    pub(crate) fn start(self: &Arc<Self>) -> Result<ServiceThread> {
         let this = self.clone();
-        std::thread::Builder::new()
-            .name("fabric-verbs".to_owned())
-            // Dropping the domain's parts may end up in user code: the event sink is.
-            .spawn(move || {
-                callback::caught(move || this.run());
-            })
+        // Dropping the domain's parts may end up in user code: the event sink is.
+        ServiceThread::start("fabric-verbs", move || this.run())
             .map_err(|cause| Error::system("open domain", NAME, cause))
     }
 
     /// Ends the thread; everything that it kept goes.
-    pub(crate) fn stop(&self, thread: Option<JoinHandle<()>>) {
+    pub(crate) fn stop(&self, thread: &mut ServiceThread) {
         self.stop.store(true, Ordering::Release);
         self.wakeup.set();
         // An event sink may have dropped the domain, on this very thread: then it ends when the sink returns.
-        if let Some(thread) = thread.filter(|it| it.thread().id() != std::thread::current().id()) {
-            let _ = thread.join(); // panics were caught there
-        }
+        thread.join();
         // Nobody reports anything any more; completions that waited for an event do not wait for ever.
         for conn in self.all_conns() {
             drop(self.reports.retract(conn.id));
@@ -247,7 +241,7 @@ impl Shared {
     }
 
     pub(crate) fn deadline(&self, after: Duration, name: u64, timer: Timer) {
-        if self.timers.lock().add(after, name, timer) {
+        if self.timers.lock().add(Instant::now() + after, (name, timer)) {
             self.wakeup.set();
         }
     }

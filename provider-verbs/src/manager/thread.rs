@@ -7,9 +7,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fabric_core::{DisconnectReason, Event};
+use fabric_util::wakeup::poll_until;
 use fabric_util::{callback, log_line};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 
+use super::timers::early;
 use super::{After, Member, Shared, Timer};
 use crate::conn::Foreign;
 use crate::ffi::rdma_cm_event_type as cm;
@@ -53,7 +55,7 @@ impl Shared {
     }
 
     fn due(&self, now: Instant) -> Option<(u64, Timer)> {
-        self.timers.lock().due(now)
+        self.timers.lock().pop_due(now, early)
     }
 
     fn sleep(&self) {
@@ -62,12 +64,6 @@ impl Shared {
             let tick = Instant::now() + TICK;
             until = Some(until.map_or(tick, |until| until.min(tick)));
         }
-        let left = until.map(|at| at.saturating_duration_since(Instant::now()));
-        let timeout = left.map(|left| {
-            // Rounded up, so that the time has really come.
-            let left = left.min(Duration::from_secs(1 << 30)) + Duration::from_nanos(999);
-            Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
-        });
         let wait = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
         let mut fds = vec![wait(self.channel.as_fd()), wait(self.wakeup.as_fd())];
         // The descriptors of a device that is gone may be readable for ever.
@@ -76,7 +72,7 @@ impl Shared {
             fds.extend(self.probes.as_ref().map(|probes| wait(probes.channel.as_fd())));
         }
         // Interrupted or out of memory: the loop looks everywhere anyway.
-        let _ = poll(&mut fds, timeout.as_ref());
+        let _ = poll_until(&mut fds, until);
     }
 
     fn cm_event(self: &Arc<Self>, event: CmEvent) {
