@@ -1,5 +1,5 @@
 //! The paths that need no network, one by one: post and poll over a provider that does nothing, the in-flight ring with
-//! its credits, the headers of TCP.
+//! its credits, a message from one protocol link to another, the headers of TCP.
 //!
 //! `cargo bench --bench paths` measures time, by criterion. `cargo bench --bench paths -- --instructions` counts
 //! instructions, by callgrind (Debian's package valgrind): these hold on a busy machine too, so that a regression shows.
@@ -8,6 +8,7 @@
 
 #[path = "../post_poll/lean.rs"]
 mod lean;
+mod link;
 #[path = "../../tests/null/mod.rs"]
 mod null;
 #[path = "../../tests/rig/mod.rs"]
@@ -21,9 +22,9 @@ use criterion::{Criterion, Throughput};
 use fabric::Completion;
 use fabric_core::{AtomicCall, AtomicOp, AtomicType, RemoteAddr};
 use fabric_util::inflight::inflight;
+use fabric_util::stream::wire::frame::{Header, Kind};
 use lean::LeanProvider;
 use null::NullProvider;
-use provider_tcp::wire::frame::{Header, Kind};
 use rig::Rig;
 
 const BATCH: u64 = 16;
@@ -31,12 +32,13 @@ const BATCH: u64 = 16;
 /// Does so many operations.
 type Path = fn(u64);
 
-const PATHS: [(&str, Path); 13] = [
+const PATHS: [(&str, Path); 14] = [
     ("post and poll, one by one", |n| post_and_poll(n, 1)),
     ("post and poll, batches of 16", |n| post_and_poll(n, BATCH)),
     ("unsignaled post, never polled", unsignaled),
     ("poll that finds nothing", empty_poll),
     ("in-flight ring: place, fill, pop, credit", ring),
+    ("64 B message from link to link", link::messages),
     ("header of a send: encode", |n| encode(n, send())),
     ("header of a send: decode", |n| decode(n, send())),
     ("header of a write: encode", |n| encode(n, write())),

@@ -7,21 +7,29 @@
 //!   [`reports`] (events on their way to the sink), [`service_thread`], [`timers`], [`workers`] (threads for what may block),
 //!   [`logging`], [`log_rate`];
 //! - the kernel: [`wakeup`] (descriptors to wait on), [`fork`] (handles in a child process), [`probe`] (is memory mapped);
+//! - connections: [`stream`] (the protocol over any stream of bytes), [`region_table`] (memory that peers may reach),
+//!   [`completion_ring`] (completions until they are polled for);
 //! - queues: [`inflight`] (operations in flight and their depth), [`emulate`] (atomics that a device lacks);
 //! - small things: [`stats`] (counters), [`route`] (the address to connect from), [`range`] (bounds of a slice).
 
 pub mod callback;
+pub mod completion_ring;
 pub mod emulate;
 pub mod fork;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod inflight;
 pub mod log_rate;
 pub mod logging;
 pub mod probe;
 pub mod range;
+pub mod region_table;
 pub mod reports;
 pub mod route;
 pub mod service_thread;
 pub mod stats;
+pub mod stream;
 pub mod sync;
 pub mod timers;
 pub mod wakeup;

@@ -12,6 +12,8 @@
 
 use std::time::{Duration, Instant};
 
+use fabric_util::stream::PutOff;
+
 use crate::engine::{Engine, Timer};
 
 /// The choices of one connection, or of those who serve them all.
@@ -23,15 +25,6 @@ pub(crate) struct Whims {
     until: Option<Instant>,
     /// The connection is left alone.
     pub(crate) away: bool,
-}
-
-/// What a link puts off.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PutOff {
-    /// Telling the peer of what was accepted and of receives that were posted.
-    pub(crate) news: bool,
-    /// Answering reads and atomics.
-    pub(crate) answers: bool,
 }
 
 impl Whims {

@@ -13,12 +13,11 @@ use fabric_core::{EndpointAttr, Error};
 use fabric_util::log_line;
 use socket2::SockRef;
 
-use crate::adversary::{PutOff, Whims};
+use crate::adversary::Whims;
 use crate::engine::{Engine, Heat, Timer};
-use crate::link::{End, Link, Phase, Surroundings};
 use crate::liveness::{Look, Watch};
 use crate::socket;
-use crate::socket::Run;
+use fabric_util::stream::{End, Link, Phase, PutOff, Run, Surroundings};
 use fabric_util::sync::{Mutex, MutexGuard};
 
 /// How long a peer may take to read the last frame.

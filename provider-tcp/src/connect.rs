@@ -9,9 +9,9 @@ use socket2::SockRef;
 
 use crate::conn::{Conn, Stage, State, Step};
 use crate::engine::Engine;
-use crate::link::End;
-use crate::wire::handshake::{Handshake, Kind};
 use crate::{NAME, socket};
+use fabric_util::stream::End;
+use fabric_util::stream::wire::handshake::{Handshake, Kind};
 
 impl Conn {
     /// The kernel has connected, or not.

@@ -1,84 +1,16 @@
-//! Completion queues: a ring that the engine fills, and a descriptor.
+//! Completion queues: a ring that the engine fills, and what sleepers wait on.
 
 use std::any::Any;
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use fabric_core::{Armed, CqOps, Error, RawCompletion, Result};
-use fabric_util::stats::Stats;
-
+use fabric_util::completion_ring::CompletionRing;
 use rustix::event::epoll;
 
 use crate::NAME;
 use crate::engine::Engine;
-use fabric_util::sync::{AtomicUsize, Mutex, Wakeup};
-
-/// What the engine fills. The caller of the contract never has more operations in flight than it made
-/// queues for, so the ring is bounded by that.
-pub(crate) struct Ring {
-    state: Mutex<RingState>,
-    /// The ring's length, to see without the lock that it is empty.
-    len: AtomicUsize,
-    wakeup: Wakeup,
-    stats: Arc<Stats>,
-}
-
-#[derive(Default)]
-struct RingState {
-    queue: VecDeque<RawCompletion>,
-    armed: bool,
-}
-
-impl Ring {
-    pub(crate) fn new(stats: &Arc<Stats>) -> Result<Arc<Self>> {
-        let wakeup =
-            Wakeup::new().map_err(|cause| Error::system("make completion queue", NAME, cause))?;
-        let (state, len) = (Mutex::default(), AtomicUsize::new(0));
-        Ok(Arc::new(Ring { state, len, wakeup, stats: stats.clone() }))
-    }
-
-    /// Adds completions, in order; wakes the sleeper if one armed the queue.
-    #[inline]
-    pub(crate) fn push(&self, completions: &[RawCompletion]) {
-        let mut state = self.state.lock();
-        // Mostly it is one: reserving for many and copying runs costs more than this.
-        completions.iter().for_each(|completion| state.queue.push_back(*completion));
-        self.len.store(state.queue.len(), Ordering::Release);
-        if std::mem::take(&mut state.armed) {
-            self.wakeup.set();
-            self.stats.wakeups.add(1);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn take(&self, out: &mut [RawCompletion]) -> usize {
-        if self.len.load(Ordering::Acquire) == 0 {
-            return 0;
-        }
-        let mut state = self.state.lock();
-        let mut taken = 0;
-        while taken < out.len()
-            && let Some(completion) = state.queue.pop_front()
-        {
-            out[taken] = completion;
-            taken += 1;
-        }
-        self.len.store(state.queue.len(), Ordering::Release);
-        taken
-    }
-
-    fn arm(&self) -> Armed {
-        let mut state = self.state.lock();
-        self.wakeup.clear();
-        if state.queue.is_empty() {
-            state.armed = true;
-            return Armed::Waiting;
-        }
-        Armed::Ready
-    }
-}
 
 /// Queues of one domain whose sleepers drive. The kernel lets 500 of its wait sets watch one set that watches sockets, and
 /// 100 where an application watches them in a set of its own.
@@ -105,10 +37,10 @@ struct Sleepers {
 }
 
 impl Sleepers {
-    fn new(ring: &Ring) -> std::io::Result<Self> {
+    fn new(ring: &CompletionRing) -> std::io::Result<Self> {
         let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(0);
-        epoll::add(&both, ring.wakeup.as_fd(), data, epoll::EventFlags::IN)?;
+        epoll::add(&both, ring.as_fd(), data, epoll::EventFlags::IN)?;
         Ok(Sleepers { both, sleep: AtomicU8::new(Sleep::New as u8) })
     }
 
@@ -163,16 +95,16 @@ impl Sleepers {
 
 /// A completion queue.
 pub struct TcpCq {
-    pub(crate) ring: Arc<Ring>,
+    pub(crate) ring: Arc<CompletionRing>,
     sleepers: Sleepers,
     engine: Arc<Engine>,
 }
 
 impl TcpCq {
     pub(crate) fn new(engine: &Arc<Engine>) -> Result<Self> {
-        let ring = Ring::new(engine.stats())?;
-        let sleepers = Sleepers::new(&ring)
-            .map_err(|cause| Error::system("make completion queue", NAME, cause))?;
+        let fail = |cause| Error::system("make completion queue", NAME, cause);
+        let ring = CompletionRing::new(engine.stats()).map_err(fail)?;
+        let sleepers = Sleepers::new(&ring).map_err(fail)?;
         Ok(TcpCq { ring, sleepers, engine: engine.clone() })
     }
 }
@@ -221,7 +153,7 @@ unsafe impl CqOps for TcpCq {
     }
 
     fn wake(&self) {
-        self.ring.wakeup.set();
+        self.ring.wake();
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -232,6 +164,3 @@ unsafe impl CqOps for TcpCq {
         self
     }
 }
-
-#[cfg(all(test, loom))]
-mod loom_tests;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use fabric_core::{AtomicScope, Capabilities, Device, Info, Limits, Result, Unusable};
 use fabric_util::route;
 
-use crate::wire::frame::MAX_MESSAGE;
+use fabric_util::stream::wire::frame::MAX_MESSAGE;
 
 /// The device that stands for all interfaces.
 pub(crate) const ANY: &str = "any";

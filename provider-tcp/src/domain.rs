@@ -11,12 +11,13 @@ use fabric_core::{
 
 use fabric_util::service_thread::ServiceThread;
 
+use crate::NAME;
 use crate::cq::TcpCq;
 use crate::endpoint::TcpEndpoint;
 use crate::engine::{Engine, Settings};
-use crate::link::Surroundings;
 use crate::listener::{self, TcpListener};
-use crate::region::TcpRegistration;
+use fabric_util::region_table::Registration;
+use fabric_util::stream::Surroundings;
 
 /// A domain.
 pub struct TcpDomain {
@@ -41,20 +42,16 @@ impl TcpDomain {
 unsafe impl DomainOps for TcpDomain {
     type Endpoint = TcpEndpoint;
     type Cq = TcpCq;
-    type Registration = TcpRegistration;
+    type Registration = Registration;
     type Listener = TcpListener;
 
     fn completion_queue(&self, _attr: &CqAttr) -> Result<TcpCq> {
         TcpCq::new(&self.engine)
     }
 
-    unsafe fn register(
-        &self,
-        addr: *mut u8,
-        len: usize,
-        access: Access,
-    ) -> Result<TcpRegistration> {
-        TcpRegistration::new(&self.engine.regions, (addr, len), access)
+    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Registration> {
+        // SAFETY: the caller's promise.
+        unsafe { Registration::new(NAME, &self.engine.regions, (addr, len), access) }
     }
 
     fn endpoint(

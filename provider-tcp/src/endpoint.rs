@@ -14,9 +14,9 @@ use socket2::SockRef;
 
 use crate::conn::{Conn, Stage, State};
 use crate::engine::{Engine, Member, Timer};
-use crate::link::{End, Phase, READS, Surroundings};
-use crate::wire::handshake::{Handshake, Kind};
 use crate::{NAME, device, socket};
+use fabric_util::stream::wire::handshake::{Handshake, Kind};
+use fabric_util::stream::{End, Phase, READS, Surroundings};
 
 /// An endpoint.
 pub struct TcpEndpoint {
@@ -84,7 +84,8 @@ unsafe impl EndpointOps for TcpEndpoint {
         let mut guard = self.conn.lock(&self.engine);
         let state = &mut *guard;
         let may_hold = state.link.may_hold(work.len());
-        if let Err(error) = state.link.post_send(work) {
+        // SAFETY: the caller's promise.
+        if let Err(error) = unsafe { state.link.post_send(work) } {
             return Posted::until(0, error);
         }
         // A post that fills the rest of what may be held goes at once.
@@ -111,7 +112,8 @@ unsafe impl EndpointOps for TcpEndpoint {
     unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted {
         let mut guard = self.conn.lock(&self.engine);
         let state = &mut *guard;
-        if let Err(error) = state.link.post_recv(work) {
+        // SAFETY: the caller's promise.
+        if let Err(error) = unsafe { state.link.post_recv(work) } {
             return Posted::until(0, error);
         }
         // The credit rides on what is sent next, or goes with the next step; or now.

@@ -6,13 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use fabric_core::EndpointAttr;
+use fabric_util::stream::Run;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-
-/// A run of memory for a vectored call.
-pub(crate) type Run = (*mut u8, usize);
-
-/// The most runs of one call.
-pub(crate) const MAX_RUNS: usize = 64;
 
 /// The kernel takes no more while so many bytes are unsent: a peer that does not read costs so much, and not all that the
 /// send buffer grows to (4 MiB usually). What is on its way does not count, so a long way is filled all the same. Half of it

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use fabric::core::RemoteAddr;
 use fabric::{Access, DisconnectReason, Endpoint, EndpointState, Listener};
-use provider_tcp::wire::frame::Kind as Frame;
+use fabric_util::stream::wire::frame::Kind as Frame;
 use scene::*;
 
 /// Much more than a kernel keeps for a connection.

@@ -149,7 +149,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             // The handles let the second one fall, on behalf of all providers.
             edit("src/eq.rs", "!shared.ended.swap(true, Ordering::AcqRel)", "true"),
             edit(
-                "provider-tcp/src/link/mod.rs",
+                "fabric-util/src/stream/mod.rs",
                 "self.report(Event::Disconnected { endpoint, reason });",
                 "self.report(Event::Disconnected { endpoint, reason }); self.report(Event::Disconnected { endpoint, reason });",
             ),

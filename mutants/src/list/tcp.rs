@@ -2,17 +2,17 @@
 
 use super::{Mutant, Runs, edit};
 
-const ACKS: &str = "provider-tcp/src/link/acks.rs";
-const ANSWERS: &str = "provider-tcp/src/link/answers.rs";
+const ACKS: &str = "fabric-util/src/stream/acks.rs";
+const ANSWERS: &str = "fabric-util/src/stream/answers.rs";
 const CONN: &str = "provider-tcp/src/conn.rs";
-const CLOSE: &str = "provider-tcp/src/link/close.rs";
-const INCOMING: &str = "provider-tcp/src/link/incoming.rs";
-const LINK: &str = "provider-tcp/src/link/mod.rs";
-const RECVS: &str = "provider-tcp/src/link/recvs.rs";
-const REGION: &str = "provider-tcp/src/region.rs";
-const SENDS: &str = "provider-tcp/src/link/sends.rs";
-const TARGET: &str = "provider-tcp/src/link/target.rs";
-const TRANSMIT: &str = "provider-tcp/src/link/transmit.rs";
+const CLOSE: &str = "fabric-util/src/stream/close.rs";
+const INCOMING: &str = "fabric-util/src/stream/incoming.rs";
+const LINK: &str = "fabric-util/src/stream/mod.rs";
+const RECVS: &str = "fabric-util/src/stream/recvs.rs";
+const REGION: &str = "fabric-util/src/region_table.rs";
+const SENDS: &str = "fabric-util/src/stream/sends.rs";
+const TARGET: &str = "fabric-util/src/stream/target.rs";
+const TRANSMIT: &str = "fabric-util/src/stream/transmit.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -324,7 +324,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "while a send waits for a receive, the peer's requests are not answered",
         runs: Runs::Tcp,
         edits: &[edit(
-            "provider-tcp/src/link/transmit.rs",
+            "fabric-util/src/stream/transmit.rs",
             "!self.put_off.answers && self.cut_answer()",
             "(self.sends.nothing_waits() || self.sends.next().is_some()) && self.cut_answer()",
         )],
@@ -335,7 +335,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the peer hears of receives only with a frame that goes its way for another reason",
         runs: Runs::Tcp,
         edits: &[edit(
-            "provider-tcp/src/link/recvs.rs",
+            "fabric-util/src/stream/recvs.rs",
             "self.told == self.matched || news >= 32 || news as usize * 2 >= self.queue.len()",
             "false",
         )],
@@ -346,7 +346,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a connection is closed without a word",
         runs: Runs::Tcp,
         edits: &[edit(
-            "provider-tcp/src/link/close.rs",
+            "fabric-util/src/stream/close.rs",
             "if open { LastWord::Bye } else { LastWord::None }",
             "LastWord::None",
         )],
@@ -376,7 +376,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tests,
         edits: &[edit(LINK, "self.unreported > 0", "false")],
         cases: &[
-            "provider-tcp/lib/link::tests::what_an_end_cancels_waits_until_the_end_was_reported",
+            "fabric-util/lib/stream::tests::what_an_end_cancels_waits_until_the_end_was_reported",
         ],
     },
 ];

@@ -3,7 +3,7 @@
 use super::{Mutant, Runs, edit};
 
 const CONN: &str = "provider-tcp/src/conn.rs";
-const CQ: &str = "provider-tcp/src/cq.rs";
+const RING: &str = "fabric-util/src/completion_ring.rs";
 const ENGINE: &str = "provider-tcp/src/engine/mod.rs";
 const LISTENER: &str = "provider-tcp/src/listener.rs";
 
@@ -31,7 +31,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a completion does not wake the sleeper who armed the queue",
         runs: Runs::Tcp,
         edits: &[edit(
-            CQ,
+            RING,
             "std::mem::take(&mut state.armed)",
             "std::mem::take(&mut state.armed) && false",
         )],
@@ -41,14 +41,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "arm_without_looking",
         about: "a queue is armed without a look at what came in between",
         runs: Runs::Tcp,
-        edits: &[edit(CQ, "if state.queue.is_empty() {", "if state.queue.is_empty() || MUTANT {")],
+        edits: &[edit(
+            RING,
+            "if state.queue.is_empty() {",
+            "if state.queue.is_empty() || MUTANT {",
+        )],
         cases: &["completion.wait_race", "completion.fd_poll"],
     },
     Mutant {
         name: "no_hand_over",
         about: "an application that stops polling tells nobody",
         runs: Runs::Tcp,
-        edits: &[edit(CQ, "self.engine.hand_over();", "")],
+        edits: &[edit("provider-tcp/src/cq.rs", "self.engine.hand_over();", "")],
         cases: &["progress.armed_no_tick"],
     },
     Mutant {
@@ -56,7 +60,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "completions beyond the room of a poll are lost",
         runs: Runs::Tcp,
         edits: &[edit(
-            CQ,
+            RING,
             "        self.len.store(state.queue.len(), Ordering::Release);\n        taken",
             "        if MUTANT { state.queue.clear(); }\n        self.len.store(state.queue.len(), Ordering::Release);\n        taken",
         )],

@@ -34,7 +34,7 @@ use crate::NAME;
 use crate::adversary::Whims;
 use crate::conn::{Conn, Step};
 use crate::listener::{Door, Inbound};
-use crate::region::Table;
+use fabric_util::region_table::RegionTable;
 pub(crate) use heat::Heat;
 use selector::Selector;
 use turns::{Turns, Work};
@@ -89,7 +89,7 @@ impl Clone for Member {
 pub(crate) struct Engine {
     pub(crate) info: Info,
     reports: Reports<Option<Arc<Conn>>>,
-    pub(crate) regions: Arc<Table>,
+    pub(crate) regions: Arc<RegionTable>,
     stats: Arc<Stats>,
     members: Mutex<HashMap<usize, Member>>,
     next_member: AtomicUsize,

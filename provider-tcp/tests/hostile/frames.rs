@@ -5,7 +5,7 @@ use std::net::Shutdown;
 
 use fabric::Error;
 use fabric::core::RemoteAddr;
-use provider_tcp::wire::frame::{Header, Kind as Frame};
+use fabric_util::stream::wire::frame::{Header, Kind as Frame};
 
 use crate::scene::*;
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use provider_tcp::wire::handshake::{Handshake, Kind};
+use fabric_util::stream::wire::handshake::{Handshake, Kind};
 
 use crate::scene::*;
 

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use fabric::{DisconnectReason, Status};
-use provider_tcp::wire::frame::Kind as Frame;
+use fabric_util::stream::wire::frame::Kind as Frame;
 use socket2::SockRef;
 
 use crate::scene::*;

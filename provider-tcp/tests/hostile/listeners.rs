@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use fabric::Error;
-use provider_tcp::wire::handshake::{Handshake, Kind};
+use fabric_util::stream::wire::handshake::{Handshake, Kind};
 
 use crate::scene::*;
 

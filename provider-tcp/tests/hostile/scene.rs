@@ -10,9 +10,9 @@ use std::time::Duration;
 use fabric::{
     Access, Catalog, Choice, Completion, CompletionQueue, Domain, Endpoint, Hints, Listener, Region,
 };
+use fabric_util::stream::wire::frame::{Header, Kind as Frame};
+use fabric_util::stream::wire::handshake::{Handshake, Kind};
 use provider_tcp::TcpProvider;
-use provider_tcp::wire::frame::{Header, Kind as Frame};
-use provider_tcp::wire::handshake::{Handshake, Kind};
 
 pub const SOON: Option<Duration> = Some(Duration::from_secs(10));
 

@@ -6,18 +6,18 @@ mod bits;
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use crate::stats::Stats;
 use fabric_core::{
     Access, AtomicCall, AtomicOp, AtomicType, DisconnectReason, EndpointId, Event, RawCompletion,
     RecvWork, RegistrationOps, RemoteAddr, Segment, SendFlags, SendOp, SendWork, Side, Status,
     Token,
 };
-use fabric_util::stats::Stats;
 use proptest::prelude::*;
 
 use super::{End, Link, Phase, READS, Surroundings};
-use crate::cq::Ring;
-use crate::region::{Table, TcpRegistration};
-use crate::wire::frame::{Header, Kind};
+use crate::completion_ring::CompletionRing;
+use crate::region_table::{RegionTable, Registration};
+use crate::stream::wire::frame::{Header, Kind};
 
 const HALF: usize = 1 << 20;
 
@@ -25,9 +25,9 @@ const HALF: usize = 1 << 20;
 struct Node {
     link: Link,
     memory: Vec<u64>,
-    registration: TcpRegistration,
-    sends: Arc<Ring>,
-    recvs: Arc<Ring>,
+    registration: Registration,
+    sends: Arc<CompletionRing>,
+    recvs: Arc<CompletionRing>,
     reasons: Vec<DisconnectReason>,
     stats: Arc<Stats>,
     posted: u32,
@@ -41,11 +41,13 @@ impl Node {
 
     fn with_half(half: usize) -> Self {
         let stats = Arc::new(Stats::default());
-        let (table, reasons) = (Arc::new(Table::default()), Vec::new());
+        let (table, reasons) = (Arc::new(RegionTable::default()), Vec::new());
         let mut memory = vec![0u64; 2 * half / 8];
         let shared = memory.as_mut_ptr().cast::<u8>().wrapping_add(half);
-        let registration = TcpRegistration::new(&table, (shared, half), Access::ALL).unwrap();
-        let (sends, recvs) = (Ring::new(&stats).unwrap(), Ring::new(&stats).unwrap());
+        let registration = // SAFETY: the node keeps its memory as long as the registration.
+        unsafe { Registration::new("test", &table, (shared, half), Access::ALL) }.unwrap();
+        let (sends, recvs) =
+            (CompletionRing::new(&stats).unwrap(), CompletionRing::new(&stats).unwrap());
         let link = Link::new(Surroundings {
             id: EndpointId(1),
             regions: table,
@@ -77,14 +79,18 @@ impl Node {
         let token = Token::new(0, 0, Side::Send, self.posted);
         self.posted += 1;
         let segments = self.segment(offset, len);
-        self.link.post_send(&[SendWork { token, op, segments: &segments, flags }]).unwrap();
+        let work = SendWork { token, op, segments: &segments, flags };
+        // SAFETY: the node keeps its memory as long as its link.
+        unsafe { self.link.post_send(&[work]) }.unwrap();
     }
 
     fn receive(&mut self, offset: usize, len: usize) {
         let token = Token::new(0, 0, Side::Recv, self.received);
         self.received += 1;
         let segments = self.segment(offset, len);
-        self.link.post_recv(&[RecvWork { token, segments: &segments }]).unwrap();
+        let work = RecvWork { token, segments: &segments };
+        // SAFETY: the node keeps its memory as long as its link.
+        unsafe { self.link.post_recv(&[work]) }.unwrap();
         self.link.pay();
     }
 
@@ -134,7 +140,7 @@ impl Node {
     }
 }
 
-fn take(ring: &Ring) -> Vec<RawCompletion> {
+fn take(ring: &CompletionRing) -> Vec<RawCompletion> {
     let mut all = vec![RawCompletion::default(); 4096];
     let taken = ring.take(&mut all);
     all.truncate(taken);
@@ -471,7 +477,9 @@ fn a_region_that_closes_refuses_its_read_whatever_comes_behind() {
     let (mut a, mut b) = pair();
     let bad_write = bad(&b);
     let long = b.at(HALF);
-    let other = TcpRegistration::new(&b.link.around.regions, (long, HALF), Access::ALL).unwrap();
+    let regions = &b.link.around.regions;
+    // SAFETY: the memory outlives the registration.
+    let other = unsafe { Registration::new("test", regions, (long, HALF), Access::ALL) }.unwrap();
     a.post(
         SendOp::Read { from: RemoteAddr { key: other.remote_key(), addr: 0 } },
         0,

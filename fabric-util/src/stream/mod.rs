@@ -1,4 +1,4 @@
-//! One connection's protocol, without sockets.
+//! One connection's protocol over any stream of bytes, without sockets.
 //!
 //! Posts and received bytes go in; bytes to transmit, completions and events come out. A link knows no
 //! socket, no clock and no thread, so tests drive two of them against each other byte by byte.
@@ -7,7 +7,8 @@
 //! - `outgoing`: the stream to the peer, as runs of memory; `transmit`: cutting requests and answers into it;
 //! - `acks`: when the peer is asked for acknowledgements, and when it gets them;
 //! - `incoming`: frames from the peer; `target`: executing its requests; `answers`: taking its answers;
-//! - `close`: how a connection ends.
+//! - `close`: how a connection ends;
+//! - [`wire`]: the format of the bytes.
 
 mod acks;
 mod answers;
@@ -18,25 +19,27 @@ mod recvs;
 mod segments;
 mod sends;
 mod target;
+// Miri has no madvise(2), by which registrations probe.
+#[cfg(not(miri))]
 #[cfg(test)]
 mod tests;
 mod transmit;
+pub mod wire;
 
 use std::sync::Arc;
 
+use crate::stats::Stats;
 use fabric_core::{
     DisconnectReason, EndpointId, Error, Event, RawCompletion, RecvWork, Result, SendFlags,
     SendWork, Status, Token,
 };
-use fabric_util::stats::Stats;
 use smallvec::SmallVec;
 
-pub(crate) use close::End;
+pub use close::End;
 
-use crate::adversary::PutOff;
-use crate::cq::Ring;
-use crate::region::Table;
-use crate::wire::frame::Header;
+use crate::completion_ring::CompletionRing;
+use crate::region_table::RegionTable;
+use crate::stream::wire::frame::Header;
 use close::LastWord;
 use incoming::Incoming;
 use outgoing::Outgoing;
@@ -45,7 +48,7 @@ use sends::Sends;
 use target::Answers;
 
 /// Reads and atomics that one side answers at a time.
-pub(crate) const READS: u32 = 128;
+pub const READS: u32 = 128;
 
 /// No more posts are held back when this many bytes wait.
 const HELD: usize = 2 << 10;
@@ -54,7 +57,7 @@ const BATCH: usize = 8;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub enum Phase {
     /// No connection yet.
     Idle,
     /// It stands; on the accepting side perhaps not yet known to the peer.
@@ -65,20 +68,40 @@ pub(crate) enum Phase {
     Closed,
 }
 
+/// For tests: what a link puts off, as long as the contract lets it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PutOff {
+    /// Telling the peer of what was accepted and of receives that were posted.
+    pub news: bool,
+    /// Answering reads and atomics.
+    pub answers: bool,
+}
+
+/// A run of memory, of an operation or a region: address and length.
+pub type Run = (*mut u8, usize);
+
+/// The most runs that a link gives at a time.
+pub const MAX_RUNS: usize = 64;
+
 /// What a link is part of.
-pub(crate) struct Surroundings {
-    pub(crate) id: EndpointId,
-    pub(crate) regions: Arc<Table>,
-    pub(crate) send_ring: Arc<Ring>,
-    pub(crate) recv_ring: Arc<Ring>,
-    pub(crate) stats: Arc<Stats>,
+pub struct Surroundings {
+    /// The endpoint, for events and log lines.
+    pub id: EndpointId,
+    /// What the peer may reach.
+    pub regions: Arc<RegionTable>,
+    /// Where completions of the send queue go.
+    pub send_ring: Arc<CompletionRing>,
+    /// Where completions of receives go.
+    pub recv_ring: Arc<CompletionRing>,
+    /// The domain's counters.
+    pub stats: Arc<Stats>,
 }
 
 /// Completions that were made under the link's lock and go to a ring together.
 type Made = SmallVec<[RawCompletion; 8]>;
 
 /// One connection's protocol.
-pub(crate) struct Link {
+pub struct Link {
     around: Surroundings,
     phase: Phase,
     /// Whether the application heard `Connected`.
@@ -100,7 +123,8 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(around: Surroundings) -> Self {
+    /// A link without a connection.
+    pub fn new(around: Surroundings) -> Self {
         Link {
             around,
             phase: Phase::Idle,
@@ -120,27 +144,30 @@ impl Link {
         }
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    /// Where the connection stands.
+    #[inline]
+    pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    pub(crate) fn id(&self) -> EndpointId {
+    /// The endpoint.
+    pub fn id(&self) -> EndpointId {
         self.around.id
     }
 
     /// The receives posted so far, for the handshake.
-    pub(crate) fn credit(&mut self) -> u32 {
+    pub fn credit(&mut self) -> u32 {
         self.recvs.announce()
     }
 
     /// The handshake is over; the peer answers `reads` at a time and has posted `credit` receives.
-    pub(crate) fn open(&mut self, reads: u32, credit: u32) {
+    pub fn open(&mut self, reads: u32, credit: u32) {
         self.phase = Phase::Open;
         self.sends.open(reads.min(READS), credit);
     }
 
     /// Tells the application that the connection stands.
-    pub(crate) fn announce(&mut self, data: &[u8]) {
+    pub fn announce(&mut self, data: &[u8]) {
         if !std::mem::replace(&mut self.announced, true) {
             let (endpoint, data) = (self.around.id, data.into());
             self.report(Event::Connected { endpoint, data });
@@ -148,12 +175,19 @@ impl Link {
     }
 
     /// Whether the application heard `Connected`.
-    pub(crate) fn is_announced(&self) -> bool {
+    #[inline]
+    pub fn is_announced(&self) -> bool {
         self.announced
     }
 
     /// Takes operations for the send queue and begins to send them.
-    pub(crate) fn post_send(&mut self, work: &[SendWork<'_>]) -> Result<()> {
+    ///
+    /// # Errors
+    /// `NotConnected`: none was taken.
+    ///
+    /// # Safety
+    /// As [`EndpointOps::post_send`](fabric_core::EndpointOps::post_send), where `quiesce` is [`End::Quiet`].
+    pub unsafe fn post_send(&mut self, work: &[SendWork<'_>]) -> Result<()> {
         if self.phase != Phase::Open || !self.announced {
             return Err(Error::NotConnected);
         }
@@ -165,7 +199,13 @@ impl Link {
     }
 
     /// Takes receives.
-    pub(crate) fn post_recv(&mut self, work: &[RecvWork<'_>]) -> Result<()> {
+    ///
+    /// # Errors
+    /// `NotConnected`: none was taken.
+    ///
+    /// # Safety
+    /// As [`EndpointOps::post_recv`](fabric_core::EndpointOps::post_recv), where `quiesce` is [`End::Quiet`].
+    pub unsafe fn post_recv(&mut self, work: &[RecvWork<'_>]) -> Result<()> {
         if !matches!(self.phase, Phase::Idle | Phase::Open) {
             return Err(Error::NotConnected);
         }
@@ -186,7 +226,7 @@ impl Link {
 
     /// Hands the completions made to their rings, unless an event has to be reported before. The last thing that every
     /// entry point does.
-    pub(crate) fn deliver(&mut self) {
+    pub fn deliver(&mut self) {
         if self.unreported > 0 {
             return;
         }
@@ -201,19 +241,20 @@ impl Link {
     }
 
     /// Appends bytes of the handshake.
-    pub(crate) fn say(&mut self, bytes: &[u8]) {
+    pub fn say(&mut self, bytes: &[u8]) {
         self.outgoing.copied(|buffer| buffer.extend_from_slice(bytes));
     }
 
     /// Whether bytes wait to be transmitted.
-    pub(crate) fn has_output(&self) -> bool {
+    #[inline]
+    pub fn has_output(&self) -> bool {
         self.outgoing.has_output()
     }
 
     /// Transmits once: `write` takes runs of memory and says how many bytes went.
-    pub(crate) fn transmit<E>(
+    pub fn transmit<E>(
         &mut self,
-        write: impl FnOnce(&[crate::socket::Run]) -> std::result::Result<usize, E>,
+        write: impl FnOnce(&[Run]) -> std::result::Result<usize, E>,
     ) -> std::result::Result<usize, E> {
         let mut write = Some(write);
         loop {
@@ -234,19 +275,22 @@ impl Link {
     }
 
     /// Whether there are operations for whose acknowledgement the peer was not asked.
-    pub(crate) fn has_questions(&self) -> bool {
+    #[inline]
+    pub fn has_questions(&self) -> bool {
         self.sends.has_questions()
     }
 
     /// Whether a post may be held back: the peer owes an acknowledgement, so it is busy with what came before, and
     /// little is held already. Who posts many at once has gathered them.
-    pub(crate) fn may_hold(&self, posts: usize) -> bool {
+    #[inline]
+    pub fn may_hold(&self, posts: usize) -> bool {
         posts < BATCH && self.sends.awaits_ack() && self.outgoing.queued() <= HELD
     }
 
     /// Whether the peer waits for an ack or a credit that has no frame to ride on. One that does not read what is there
     /// for it is told later.
-    pub(crate) fn owes(&self) -> bool {
+    #[inline]
+    pub fn owes(&self) -> bool {
         self.phase == Phase::Open
             && !self.put_off.news
             && self.outgoing.has_room()
@@ -254,7 +298,7 @@ impl Link {
     }
 
     /// Where it stands, for a bug report.
-    pub(crate) fn dump(&self) -> String {
+    pub fn dump(&self) -> String {
         format!(
             "{} {:?}: {}; {}; {}; {} answers to give; {} bytes to transmit",
             self.around.id,
@@ -272,19 +316,19 @@ impl Link {
 fn code_of(status: Status) -> u32 {
     match status {
         Status::Ok => 0,
-        status => crate::wire::frame::nak_code(status).into(),
+        status => crate::stream::wire::frame::nak_code(status).into(),
     }
 }
 
 impl Link {
     /// A header with the present ack and credit, which it thereby tells the peer.
-    fn header(&mut self, kind: crate::wire::frame::Kind, len: u32, seq: u32) -> Header {
+    fn header(&mut self, kind: crate::stream::wire::frame::Kind, len: u32, seq: u32) -> Header {
         let (ack, credit) = (self.incoming.debt.tell(), self.recvs.announce());
         Header { kind, ask: false, len, ack, credit, seq }
     }
 
     /// Tests only: puts off what may be, until told otherwise or the connection ends.
-    pub(crate) fn put_off(&mut self, what: PutOff) {
+    pub fn put_off(&mut self, what: PutOff) {
         if self.phase == Phase::Open {
             self.put_off = what;
         }
@@ -302,17 +346,17 @@ impl Link {
 
     /// Whether there are events to report.
     #[inline]
-    pub(crate) fn has_events(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
     /// Takes the events to report, in order; each is to be followed by [`reported`](Link::reported).
-    pub(crate) fn take_events(&mut self) -> SmallVec<[Event; 1]> {
+    pub fn take_events(&mut self) -> SmallVec<[Event; 1]> {
         std::mem::take(&mut self.events)
     }
 
     /// The application was told of an event.
-    pub(crate) fn reported(&mut self) {
+    pub fn reported(&mut self) {
         self.unreported = self.unreported.saturating_sub(1);
         self.deliver();
     }

@@ -6,7 +6,7 @@ use std::collections::{VecDeque, vec_deque};
 use fabric_core::Segment;
 use smallvec::SmallVec;
 
-use crate::socket::Run;
+use super::Run;
 
 /// The segments of the operations that are in a queue, and of the last one that left it.
 #[derive(Default)]

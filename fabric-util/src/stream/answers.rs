@@ -4,8 +4,8 @@ use fabric_core::{SendOp, Status, memory};
 use smallvec::SmallVec;
 
 use super::Link;
+use super::Run;
 use super::sends::Breach;
-use crate::socket::Run;
 
 impl Link {
     /// Completes what is finished, in posting order.

@@ -8,7 +8,7 @@ use fabric_core::{Access, AtomicCall, RawCompletion, RemoteAddr, Status, memory}
 use super::recvs::Receive;
 use super::sends::{Breach, received};
 use super::{Link, READS};
-use crate::region::Entry;
+use crate::region_table::Entry;
 
 /// A send or write of the peer that is coming in.
 pub(super) struct Message {

@@ -3,16 +3,16 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use crate::stats::Stats;
 use fabric_core::{
     Access, EndpointId, RawCompletion, RecvWork, RegistrationOps, RemoteAddr, Segment, SendFlags,
     SendOp, SendWork, Side, Token,
 };
-use fabric_util::stats::Stats;
 
-use crate::cq::Ring;
-use crate::link::{End, Link, READS, Surroundings};
-use crate::region::{Table, TcpRegistration};
-use crate::wire::{frame::Header, handshake::Handshake};
+use crate::completion_ring::CompletionRing;
+use crate::region_table::{RegionTable, Registration};
+use crate::stream::wire::{frame::Header, handshake::Handshake};
+use crate::stream::{End, Link, READS, Surroundings};
 
 /// Decodes bytes as both kinds of frame; what decodes must encode to the same bytes.
 pub fn decode(bytes: &[u8]) {
@@ -31,13 +31,17 @@ pub fn decode(bytes: &[u8]) {
 pub fn link(bytes: &[u8]) {
     let Some((&pieces, bytes)) = bytes.split_first() else { return };
     let stats = Arc::new(Stats::default());
-    let table = Arc::new(Table::default());
+    let table = Arc::new(RegionTable::default());
     let mut memory = vec![0u64; 1024];
     let addr = memory.as_mut_ptr().cast::<u8>();
-    let Ok(registration) = TcpRegistration::new(&table, (addr, 4096), Access::ALL) else {
+    // SAFETY: the memory outlives the registration.
+    let registered = unsafe { Registration::new("fuzz", &table, (addr, 4096), Access::ALL) };
+    let Ok(registration) = registered else {
         return;
     };
-    let (Ok(sends), Ok(recvs)) = (Ring::new(&stats), Ring::new(&stats)) else { return };
+    let (Ok(sends), Ok(recvs)) = (CompletionRing::new(&stats), CompletionRing::new(&stats)) else {
+        return;
+    };
     let mut link = Link::new(Surroundings {
         id: EndpointId(1),
         regions: table,
@@ -52,7 +56,8 @@ pub fn link(bytes: &[u8]) {
     let segment = [Segment { addr: addr.wrapping_add(4096), len: 64, key: 0 }];
     for sequence in 0..4 {
         let token = Token::new(0, 0, Side::Recv, sequence);
-        let _ = link.post_recv(&[RecvWork { token, segments: &segment }]);
+        // SAFETY: the memory outlives the link.
+        let _ = unsafe { link.post_recv(&[RecvWork { token, segments: &segment }]) };
     }
     let from = RemoteAddr { key: 1, addr: 0 };
     let ops = [
@@ -62,12 +67,9 @@ pub fn link(bytes: &[u8]) {
     ];
     for (sequence, op) in ops.into_iter().enumerate() {
         let token = Token::new(0, 0, Side::Send, sequence as u32);
-        let _ = link.post_send(&[SendWork {
-            token,
-            op,
-            segments: &segment,
-            flags: SendFlags::SIGNALED,
-        }]);
+        let work = SendWork { token, op, segments: &segment, flags: SendFlags::SIGNALED };
+        // SAFETY: as above.
+        let _ = unsafe { link.post_send(&[work]) };
     }
     // The fuzzer cannot guess the key, so it writes a marker where the key belongs.
     let bytes = with_key(bytes, registration.remote_key());

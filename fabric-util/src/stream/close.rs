@@ -5,19 +5,19 @@
 //! everything in flight completes, in order. What the peer must still get is copied out of the operations'
 //! memory before they complete, and goes on its way behind them.
 
+use crate::log_line;
 use fabric_core::{DisconnectReason, Error, Event, RawCompletion, Status};
-use fabric_util::log_line;
 
+use super::PutOff;
 use super::recvs::Receive;
 use super::sends::Breach;
 use super::{Link, Phase};
-use crate::adversary::PutOff;
-use crate::wire::Malformed;
-use crate::wire::frame::Kind;
+use crate::stream::wire::Malformed;
+use crate::stream::wire::frame::Kind;
 
 /// Why this side ends the connection, or found it ended.
 #[derive(Debug)]
-pub(crate) enum End {
+pub enum End {
     /// The application closed it.
     Local,
     /// The stream is at its end, or broken.
@@ -41,7 +41,7 @@ pub(super) enum LastWord {
 
 impl Link {
     /// Ends the connection from this side, or because it was found ended. Harmless when repeated.
-    pub(crate) fn end(&mut self, end: End) {
+    pub fn end(&mut self, end: End) {
         if matches!(self.phase, Phase::Ending | Phase::Closed) {
             match end {
                 End::Lost | End::Internal => self.close(),
@@ -207,13 +207,13 @@ impl Link {
     }
 
     /// Whether everything that the peer must still get has been transmitted.
-    pub(crate) fn said_all(&self) -> bool {
+    pub fn said_all(&self) -> bool {
         self.phase == Phase::Closed
             || self.phase == Phase::Ending && !self.outgoing.has_output() && self.answers.is_empty()
     }
 
     /// Nothing goes in or out any more.
-    pub(crate) fn close(&mut self) {
+    pub fn close(&mut self) {
         self.phase = Phase::Closed;
         self.outgoing.clear();
         self.answers.forget();

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use fabric_core::memory;
 use smallvec::SmallVec;
 
-use crate::region::{Entry, Pass};
-use crate::socket::{MAX_RUNS, Run};
+use super::{MAX_RUNS, Run};
+use crate::region_table::{Entry, Pass};
 
 /// Where a run of the stream lies.
 enum Piece {
@@ -45,11 +45,13 @@ const KEEP_BUFFER: usize = 16 << 10;
 
 impl Outgoing {
     /// Bytes that wait.
+    #[inline]
     pub(super) fn queued(&self) -> usize {
         self.queued
     }
 
     /// Whether more may be added.
+    #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.queued < MOST_QUEUED
     }
@@ -63,6 +65,7 @@ impl Outgoing {
         self.gone + self.queued as u64
     }
 
+    #[inline]
     pub(super) fn has_output(&self) -> bool {
         self.queued > 0
     }

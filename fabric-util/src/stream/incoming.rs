@@ -9,9 +9,9 @@ use super::acks::Debt;
 use super::sends::Breach;
 use super::target::{Message, Place};
 use super::{Link, Phase};
-use crate::region::Entry;
-use crate::socket::{MAX_RUNS, Run};
-use crate::wire::frame::{self, Header, Kind};
+use super::{MAX_RUNS, Run};
+use crate::region_table::Entry;
+use crate::stream::wire::frame::{self, Header, Kind};
 
 /// Payloads of which at least this much is missing are received where they belong, shorter ones through the
 /// scratch buffer with whatever follows them.
@@ -73,7 +73,7 @@ impl Incoming {
 impl Link {
     /// Receives once: `read` fills runs of memory and says how many bytes came. What came is processed.
     /// Gives the result of `read`, and whether the runs were filled, so that more may wait.
-    pub(crate) fn receive<E>(
+    pub fn receive<E>(
         &mut self,
         scratch: &mut [u8],
         read: impl FnOnce(&[Run]) -> Result<usize, E>,
@@ -133,7 +133,7 @@ impl Link {
     }
 
     /// Processes bytes that came into the scratch buffer.
-    pub(crate) fn consume(&mut self, mut bytes: &[u8]) {
+    pub fn consume(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.phase == Phase::Open {
             let result = match self.incoming.payload {
                 Some((to, left)) => {
@@ -299,7 +299,7 @@ impl Link {
             }
             To::Read { seq, last } => self.take_chunk(seq, bytes, left == 0 && last)?,
             To::Old { seq } if left == 0 => {
-                let old = crate::wire::u64_at(&self.incoming.partial, 0);
+                let old = crate::stream::wire::u64_at(&self.incoming.partial, 0);
                 self.incoming.partial.clear();
                 self.take_old(seq, old)?;
             }
@@ -310,7 +310,7 @@ impl Link {
     }
 
     /// The peer's stream has ended.
-    pub(crate) fn forget_incoming(&mut self) {
+    pub fn forget_incoming(&mut self) {
         self.incoming.payload = None;
         self.incoming.partial.clear();
     }

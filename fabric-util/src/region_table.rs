@@ -7,13 +7,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fabric_core::{Access, Error, RegistrationOps, Result};
-use fabric_util::probe::probe;
-use fabric_util::sync::{ReadGuard, RwLock};
 
-use crate::NAME;
+use crate::probe::probe;
+use crate::sync::{ReadGuard, RwLock};
 
 /// A registered range.
-pub(crate) struct Entry {
+pub struct Entry {
     key: u64,
     addr: *mut u8,
     len: u64,
@@ -28,68 +27,84 @@ unsafe impl Send for Entry {}
 unsafe impl Sync for Entry {}
 
 /// Leave to touch a region's memory, for as long as it is held.
-pub(crate) struct Pass<'a>(#[allow(dead_code)] ReadGuard<'a, bool>);
+pub struct Pass<'a>(#[allow(dead_code)] ReadGuard<'a, bool>);
 
 impl Entry {
     /// Leave to copy, unless the region is closed.
-    pub(crate) fn enter(&self) -> Option<Pass<'_>> {
+    pub fn enter(&self) -> Option<Pass<'_>> {
         let gate = self.open.read();
         if *gate { Some(Pass(gate)) } else { None }
     }
 
     /// As [`enter`](Entry::enter), for who holds another pass: none either while a deregistration waits.
-    pub(crate) fn try_enter(&self) -> Option<Pass<'_>> {
+    pub fn try_enter(&self) -> Option<Pass<'_>> {
         let gate = self.open.try_read()?;
         if *gate { Some(Pass(gate)) } else { None }
     }
 
     /// The place `addr` bytes into the region; the range has been checked.
-    pub(crate) fn at(&self, addr: u64) -> *mut u8 {
+    pub fn at(&self, addr: u64) -> *mut u8 {
         self.addr.wrapping_add(addr as usize)
     }
 
     /// Whether `len` bytes at `addr` are inside.
-    pub(crate) fn contains(&self, addr: u64, len: u64) -> bool {
+    pub fn contains(&self, addr: u64, len: u64) -> bool {
         addr.checked_add(len).is_some_and(|end| end <= self.len)
     }
 
-    pub(crate) fn grants(&self, access: Access) -> bool {
+    /// Whether peers may do all of that.
+    pub fn grants(&self, access: Access) -> bool {
         self.access.contains(access)
     }
 }
 
 /// The registrations of a domain.
 #[derive(Default)]
-pub(crate) struct Table {
+pub struct RegionTable {
     entries: RwLock<HashMap<u64, Arc<Entry>>>,
 }
 
-impl Table {
-    pub(crate) fn find(&self, key: u64) -> Option<Arc<Entry>> {
+impl RegionTable {
+    /// The region that `key` opens.
+    pub fn find(&self, key: u64) -> Option<Arc<Entry>> {
         self.entries.read().get(&key).cloned()
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many regions are open.
+    pub fn len(&self) -> usize {
         self.entries.read().len()
+    }
+
+    /// Whether none is open.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 
 /// A registration.
-pub struct TcpRegistration {
-    table: Arc<Table>,
+pub struct Registration {
+    table: Arc<RegionTable>,
     entry: Arc<Entry>,
 }
 
-impl TcpRegistration {
-    pub(crate) fn new(
-        table: &Arc<Table>,
+impl Registration {
+    /// Registers a range, under a key that cannot be guessed. `provider` is named in errors.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: the range is not mapped, or not as writable as `access` needs. Failures of getrandom(2).
+    ///
+    /// # Safety
+    /// As [`DomainOps::register`](fabric_core::DomainOps::register).
+    pub unsafe fn new(
+        provider: &'static str,
+        table: &Arc<RegionTable>,
         (addr, len): (*mut u8, usize),
         access: Access,
     ) -> Result<Self> {
         probe(addr, len, access)?;
         let mut entries = table.entries.write();
         let key = loop {
-            let key = random()?;
+            let key = random(provider)?;
             if key != 0 && !entries.contains_key(&key) {
                 break key;
             }
@@ -97,22 +112,22 @@ impl TcpRegistration {
         let entry = Arc::new(Entry { key, addr, len: len as u64, access, open: RwLock::new(true) });
         entries.insert(key, entry.clone());
         drop(entries);
-        Ok(TcpRegistration { table: table.clone(), entry })
+        Ok(Registration { table: table.clone(), entry })
     }
 }
 
 /// 64 bits nobody can guess. A key that was closed comes back with a chance of 2^-64 a registration.
-fn random() -> Result<u64> {
+fn random(provider: &'static str) -> Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|cause| {
-        Error::system("register", NAME, std::io::Error::other(cause.to_string()))
+        Error::system("register", provider, std::io::Error::other(cause.to_string()))
     })?;
     Ok(u64::from_ne_bytes(bytes))
 }
 
 // SAFETY: the engine reaches the range only through the table's entry, under its gate and with range and rights checked;
 // `deregister` takes the entry out and closes the gate, which waits for the copies under way.
-unsafe impl RegistrationOps for TcpRegistration {
+unsafe impl RegistrationOps for Registration {
     fn local_key(&self) -> u64 {
         self.entry.key
     }
@@ -134,7 +149,7 @@ unsafe impl RegistrationOps for TcpRegistration {
     }
 }
 
-impl Drop for TcpRegistration {
+impl Drop for Registration {
     fn drop(&mut self) {
         // One that is dropped as it is must not be open for ever; deregistering cannot fail.
         if *self.entry.open.read() {
@@ -143,18 +158,21 @@ impl Drop for TcpRegistration {
     }
 }
 
+// Miri has no madvise(2), by which registrations probe.
+#[cfg(not(miri))]
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn register(table: &Arc<Table>, bytes: &mut [u64]) -> TcpRegistration {
+    fn register(table: &Arc<RegionTable>, bytes: &mut [u64]) -> Registration {
         let range = (bytes.as_mut_ptr().cast(), size_of_val(bytes));
-        TcpRegistration::new(table, range, Access::ALL).unwrap()
+        // SAFETY: the bytes outlive the registration in each test.
+        unsafe { Registration::new("test", table, range, Access::ALL) }.unwrap()
     }
 
     #[test]
     fn keys_open_until_closed_and_never_come_back() {
-        let table = Arc::new(Table::default());
+        let table = Arc::new(RegionTable::default());
         let mut memory = [0u64; 8];
         let mut seen = std::collections::HashSet::new();
         for _ in 0..1000 {
@@ -170,7 +188,7 @@ mod tests {
 
     #[test]
     fn who_is_inside_gets_no_second_pass_while_a_deregistration_waits() {
-        let table = Arc::new(Table::default());
+        let table = Arc::new(RegionTable::default());
         let mut memory = [0u64; 8];
         let mut registration = register(&table, &mut memory);
         let entry = table.find(registration.remote_key()).unwrap();
@@ -189,7 +207,7 @@ mod tests {
 
     #[test]
     fn bounds_do_not_wrap() {
-        let table = Arc::new(Table::default());
+        let table = Arc::new(RegionTable::default());
         let mut memory = [0u64; 8];
         let registration = register(&table, &mut memory);
         let entry = table.find(registration.remote_key()).unwrap();

@@ -7,7 +7,7 @@ use loom::thread;
 use super::*;
 
 /// Takes completions as who polls, arms and sleeps does, and checks their order.
-fn take(ring: &Ring, count: u64) {
+fn take(ring: &CompletionRing, count: u64) {
     let (mut taken, mut out) = (0, [RawCompletion::default()]);
     while taken < count {
         if ring.take(&mut out) == 1 {
@@ -19,7 +19,7 @@ fn take(ring: &Ring, count: u64) {
     }
 }
 
-fn push(ring: &Ring, number: u64) {
+fn push(ring: &CompletionRing, number: u64) {
     ring.push(&[RawCompletion { token: Token::from_bits(number), ..RawCompletion::default() }]);
 }
 
@@ -28,7 +28,7 @@ fn push(ring: &Ring, number: u64) {
 #[test]
 fn pushed_beside_arming() {
     loom::model(|| {
-        let ring = Ring::new(&Arc::default()).unwrap();
+        let ring = CompletionRing::new(&Arc::default()).unwrap();
         let engine = {
             let ring = ring.clone();
             thread::spawn(move || (0..2).for_each(|number| push(&ring, number)))
@@ -44,7 +44,7 @@ fn pushed_beside_arming() {
 #[test]
 fn pushed_from_both_sides() {
     loom::model(|| {
-        let ring = Ring::new(&Arc::default()).unwrap();
+        let ring = CompletionRing::new(&Arc::default()).unwrap();
         let pushers = [(), ()].map(|()| {
             let ring = ring.clone();
             thread::spawn(move || ring.push(&[RawCompletion::default()]))

@@ -5,7 +5,7 @@ use fabric_core::{SendFlags, SendOp};
 use super::sends::Entry;
 use super::target::Answer;
 use super::{Link, Phase, news};
-use crate::wire::frame::{Header, Kind};
+use crate::stream::wire::frame::{Header, Kind};
 
 /// The payload of one frame: long enough to be worth its header, short enough that an acknowledgement does not
 /// wait long behind it.
@@ -15,7 +15,7 @@ const COPY: usize = 2048;
 
 impl Link {
     /// Cuts as much as may be transmitted now into the stream.
-    pub(crate) fn fill(&mut self) {
+    pub fn fill(&mut self) {
         if self.answers.is_empty() && self.sends.nothing_waits() && self.phase == Phase::Open {
             return;
         }
@@ -33,14 +33,14 @@ impl Link {
     }
 
     /// Appends a frame that only carries ack and credit, if either is due.
-    pub(crate) fn pay(&mut self) {
+    pub fn pay(&mut self) {
         if self.owes() {
             self.push_ack();
         }
     }
 
     /// Asks the peer for what it has not acknowledged and was not asked for, if there is any: somebody may wait for it.
-    pub(crate) fn ask(&mut self) {
+    pub fn ask(&mut self) {
         if self.phase == Phase::Open && self.outgoing.has_room() && self.sends.ask() {
             let header = Header { ask: true, ..self.header(Kind::Ack, 0, 0) };
             self.push(header);
@@ -48,7 +48,7 @@ impl Link {
     }
 
     /// Appends a frame that only carries ack and credit.
-    pub(crate) fn push_ack(&mut self) {
+    pub fn push_ack(&mut self) {
         let header = self.header(Kind::Ack, 0, 0);
         self.push(header);
     }
