@@ -54,11 +54,11 @@ fmt: ## Check the format
 lint: ## clippy, warnings are errors, with and without every feature
 	$(CARGO) clippy --quiet $(filter-out --all-features,$(ALL)) --all-targets -- -D warnings
 	$(CARGO) clippy --quiet $(ALL) --all-targets -- -D warnings
-	$(CARGO) clippy --quiet -p fabric --no-default-features --lib -- -D warnings
-	$(CARGO) clippy --quiet -p fabric-async --no-default-features --lib --test null -- -D warnings
+	$(CARGO) clippy --quiet -p anyfabric --no-default-features --lib -- -D warnings
+	$(CARGO) clippy --quiet -p anyfabric-async --no-default-features --lib --test null -- -D warnings
 
 doc: ## Build the documentation, warnings are errors, without verbs and with everything
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --exclude provider-verbs --no-deps
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --exclude anyfabric-verbs --no-deps
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet $(ALL) --no-deps
 
 unit: ## All tests, doctests and conformance cases over TCP among them

@@ -170,7 +170,7 @@ fn setup(args: &Args) -> Outcome<Setup> {
     let beside = std::env::current_exe()?.with_file_name("fabric");
     let fabric = args.fabric.clone().unwrap_or(beside);
     if !fabric.is_file() {
-        let text = "there is no program fabric: cargo build --release -p fabric-tools";
+        let text = "there is no program fabric: cargo build --release -p anyfabric-tools";
         return Err(format!("{}: {text}", fabric.display()).into());
     }
     let seconds = if args.quick { 0.2 } else { 0.4 };

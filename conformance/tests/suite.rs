@@ -1,4 +1,4 @@
-//! Each case as a test of its own, over TCP: `cargo test -p conformance --test suite -- rma.write`. Those of the kind
+//! Each case as a test of its own, over TCP: `cargo test -p anyfabric-conformance --test suite -- rma.write`. Those of the kind
 //! `remote` have the peer's end at a server.
 
 use std::net::Ipv4Addr;

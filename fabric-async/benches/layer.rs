@@ -1,6 +1,6 @@
 //! What the asynchronous layer costs over the poll API, side by side in one run.
 //!
-//! `cargo bench -p fabric-async --bench layer`. The ping-pong has a thread for each end, and wants a processor for each. In the
+//! `cargo bench -p anyfabric-async --bench layer`. The ping-pong has a thread for each end, and wants a processor for each. In the
 //! other lines both ends are on one queue, and one thread, of this process: so they hold on a busy machine too, and
 //! show all that a message costs at both ends. `FABRIC_PROVIDER` chooses the provider; set `FABRIC_BENCH_ADDRESS` if that is not reached by 127.0.0.1. Each line is the median of
 //! many short rounds in which the two take turns, since machines have moods; what is more or less is the median of what it is

@@ -1,6 +1,6 @@
 //! The ten lines: a buffer, a lease of the peer's memory, a write, an atomic, a message.
 //!
-//!     cargo run -q -p fabric-async --example hello -- serve & sleep 1; cargo run -q -p fabric-async --example hello -- greet
+//!     cargo run -q -p anyfabric-async --example hello -- serve & sleep 1; cargo run -q -p anyfabric-async --example hello -- greet
 
 use std::time::Duration;
 

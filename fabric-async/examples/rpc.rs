@@ -1,6 +1,6 @@
 //! Calls with bulk data: requests and answers are messages, the data goes by one-sided writes into leased memory.
 //!
-//!     cargo run -q -p fabric-async --example rpc -- serve & sleep 1; cargo run -q -p fabric-async --example rpc -- sum Cargo.lock
+//!     cargo run -q -p anyfabric-async --example rpc -- serve & sleep 1; cargo run -q -p anyfabric-async --example rpc -- sum Cargo.lock
 //!
 //! The server computes check sums (CRC-32). A client leases memory of the server, writes a piece of a file there while the
 //! server is busy with the piece before, and sends which lease it is. The server waits for no data, and copies

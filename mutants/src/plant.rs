@@ -36,7 +36,7 @@ pub(crate) fn build(verbs: bool) -> Result<PathBuf, String> {
     let copy = copy()?;
     eprintln!("mutants: building {} into one program", list::all().count());
     let status = cargo(&copy)?
-        .args(["build", "--quiet", "-p", "conformance", "--bin", "fabric-conformance"])
+        .args(["build", "--quiet", "-p", "anyfabric-conformance", "--bin", "fabric-conformance"])
         .args(["--features", if verbs { "tcp,verbs" } else { "tcp" }])
         .status()
         .map_err(|error| format!("cargo: {error}"))?;

@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// `UPDATE_CASES=1 cargo test -p conformance --lib` writes the list anew.
+    /// `UPDATE_CASES=1 cargo test -p anyfabric-conformance --lib` writes the list anew.
     #[test]
     fn list_for_readers_is_true() {
         let expected = list();

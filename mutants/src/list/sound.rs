@@ -19,7 +19,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "what was in flight is freed though the provider could not stop it",
         runs: Runs::Tests,
         edits: &[edit(ENDPOINT, "matches!(quiet, Some(Ok(())))", "true")],
-        cases: &["fabric/handles/lifetimes::what_cannot_be_stopped_keeps_its_memory"],
+        cases: &["anyfabric/handles/lifetimes::what_cannot_be_stopped_keeps_its_memory"],
     },
     Mutant {
         name: "freed_though_registered",
@@ -31,7 +31,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             // SAFETY of none: that is the bug.
             "unsafe { ManuallyDrop::drop(&mut self.memory) };",
         )],
-        cases: &["fabric/handles/regions::memory_that_a_device_does_not_let_go_of_stays"],
+        cases: &["anyfabric/handles/regions::memory_that_a_device_does_not_let_go_of_stays"],
     },
     Mutant {
         name: "engine_dies",
@@ -43,7 +43,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "Some(round())",
         )],
         cases: &[
-            "provider-tcp/lib/engine::panic_tests::it_ends_the_endpoints_and_the_thread_lives_on",
+            "anyfabric-tcp/lib/engine::panic_tests::it_ends_the_endpoints_and_the_thread_lives_on",
         ],
     },
     Mutant {
@@ -55,7 +55,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "callback::run(|| self.sink.event(event));",
             "self.sink.event(event);",
         )],
-        cases: &["fabric-util/lib/reports::tests::each_once_in_order_whatever_panics"],
+        cases: &["anyfabric-util/lib/reports::tests::each_once_in_order_whatever_panics"],
     },
     Mutant {
         name: "logs_at_once",
@@ -66,7 +66,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "let mut text = message.to_string();",
             "let mut text = message.to_string(); if MUTANT { hand_over(&Line { level, place, text }); return; }",
         )],
-        cases: &["fabric-util/logging/lines_wait_for_the_logger_and_nobody_for_it"],
+        cases: &["anyfabric-util/logging/lines_wait_for_the_logger_and_nobody_for_it"],
     },
     Mutant {
         name: "events_at_once",
@@ -95,7 +95,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "let recv = Recv::new(into, context);",
             "let recv = { let _held = MUTANT.then(|| self.lock_recv()); Recv::new(into, context) };",
         )],
-        cases: &["fabric/handles/arguments::a_conversion_may_call_the_library"],
+        cases: &["anyfabric/handles/arguments::a_conversion_may_call_the_library"],
     },
     Mutant {
         name: "formats_under_the_lock",
@@ -106,7 +106,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "let snapshot = self.inner.snapshot();",
             "let _held = MUTANT.then(|| self.inner.lock()); let snapshot = _held.as_deref().map_or_else(|| self.inner.snapshot(), CqState::snapshot);",
         )],
-        cases: &["fabric/handles/arguments::a_formatter_may_call_the_library"],
+        cases: &["anyfabric/handles/arguments::a_formatter_may_call_the_library"],
     },
     Mutant {
         name: "trusts_the_runtime",
@@ -116,6 +116,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
             edit(WATCH, "crate::block_on::is_here()", "false"),
             edit(WATCH, "node.timers.oversee(Instant::now() + LAG, me);", "drop(me);"),
         ],
-        cases: &["fabric-async/lifetimes/a_runtime_that_nobody_drives_holds_up_nobody"],
+        cases: &["anyfabric-async/lifetimes/a_runtime_that_nobody_drives_holds_up_nobody"],
     },
 ];

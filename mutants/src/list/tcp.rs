@@ -376,7 +376,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tests,
         edits: &[edit(LINK, "self.unreported > 0", "false")],
         cases: &[
-            "fabric-util/lib/stream::tests::what_an_end_cancels_waits_until_the_end_was_reported",
+            "anyfabric-util/lib/stream::tests::what_an_end_cancels_waits_until_the_end_was_reported",
         ],
     },
 ];
