@@ -132,7 +132,7 @@ impl Link {
         (len, None)
     }
 
-    /// Processes bytes that came into the scratch buffer.
+    /// Processes bytes that came into the scratch buffer, and completes what is finished then.
     pub fn consume(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.phase == Phase::Open {
             let result = match self.incoming.payload {
@@ -145,6 +145,7 @@ impl Link {
             };
             self.judge(result);
         }
+        self.complete_finished();
     }
 
     fn judge(&mut self, result: Result<(), Breach>) {
@@ -189,7 +190,9 @@ impl Link {
 
     fn take_frame(&mut self, header: &Header) -> Result<(), Breach> {
         self.sends.hear(header.ack, header.credit, self.outgoing.transmitted())?;
-        self.announce(&[]);
+        if !self.announced {
+            self.announce(&[]);
+        }
         let len = header.len as usize;
         match header.kind {
             Kind::Send { total, imm } => {
@@ -235,7 +238,6 @@ impl Link {
         if header.ask {
             self.incoming.debt.ask(self.incoming.begun);
         }
-        self.complete_finished();
         Ok(())
     }
 
@@ -305,7 +307,6 @@ impl Link {
             }
             To::Old { .. } => {}
         }
-        self.complete_finished();
         Ok(())
     }
 

@@ -194,7 +194,6 @@ impl Link {
         work.iter().for_each(|one| self.sends.push(one));
         self.fill();
         self.sends.keep_injected(work.len());
-        self.deliver();
         Ok(())
     }
 
@@ -254,22 +253,15 @@ impl Link {
     /// Transmits once: `write` takes runs of memory and says how many bytes went.
     pub fn transmit<E>(
         &mut self,
-        write: impl FnOnce(&[Run]) -> std::result::Result<usize, E>,
+        mut write: impl FnMut(&[Run]) -> std::result::Result<usize, E>,
     ) -> std::result::Result<usize, E> {
-        let mut write = Some(write);
         loop {
-            if let Some(seq) = self.outgoing.spoil() {
-                self.refuse_answer(seq);
-            }
-            let attempt = self.outgoing.transmit(|runs| match write.take() {
-                Some(write) => write(runs),
-                None => Ok(0),
-            });
-            if let Some(result) = attempt {
+            if let Some(result) = self.outgoing.transmit(&mut write) {
                 return result;
             }
-            if !self.outgoing.has_output() {
-                return Ok(0);
+            match self.outgoing.spoil() {
+                Some(seq) => self.refuse_answer(seq),
+                None => return Ok(0),
             }
         }
     }

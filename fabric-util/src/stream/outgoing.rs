@@ -171,7 +171,7 @@ impl Outgoing {
         self.queued -= bytes;
         self.gone += bytes as u64;
         if self.queued == 0 {
-            self.pieces.clear();
+            while self.pieces.pop_front().is_some() {}
             bytes = 0;
         }
         while bytes > 0 {

@@ -1,6 +1,7 @@
 //! Data frames.
 
 use fabric_core::{AtomicCall, AtomicOp, AtomicType, RemoteAddr, Status, atomic};
+use zerocopy::IntoBytes;
 
 use super::{Malformed, u32_at, u64_at};
 
@@ -177,8 +178,9 @@ impl Header {
         let Some(&code) = bytes.first() else { return Ok(None) };
         let size = header_len(code).ok_or(Malformed::Kind(code))?;
         let Some(bytes) = bytes.get(..size) else { return Ok(None) };
-        let flags = bytes[1];
-        let (len, immediate) = (u32_at(bytes, 4), u32_at(bytes, 20));
+        let Some((base, bytes)) = bytes.split_first_chunk::<BASE>() else { return Ok(None) };
+        let flags = base[1];
+        let (len, immediate) = (u32_at(base, 4), u32_at(base, 20));
         let imm = (flags & IMMEDIATE != 0).then_some(immediate);
         let allowed = match code {
             1 | 2 => IMMEDIATE | MORE | ASK,
@@ -194,20 +196,24 @@ impl Header {
         if imm.is_none() && immediate != 0 {
             return Err(Malformed::Field("immediate"));
         }
-        if !matches!(code, 4 | 9) && bytes[2] != 0 || code != 4 && bytes[3] != 0 {
+        if !matches!(code, 4 | 9) && base[2] != 0 || code != 4 && base[3] != 0 {
             return Err(Malformed::Field("a"));
         }
         let addr = |at| RemoteAddr { key: u64_at(bytes, at), addr: u64_at(bytes, at + 8) };
         let kind = match code {
             1 => Kind::Send { total: total(bytes, len, flags)?, imm },
-            2 => Kind::Write { total: total(bytes, len, flags)?, imm, to: addr(BASE + 8) },
-            3 => Kind::Read { from: addr(BASE) },
-            4 => Kind::Atomic { at: addr(BASE), call: call(bytes)?, fetch: flags & LAST != 0 },
+            2 => Kind::Write { total: total(bytes, len, flags)?, imm, to: addr(8) },
+            3 => Kind::Read { from: addr(0) },
+            4 => Kind::Atomic {
+                at: addr(0),
+                call: call(base[2], base[3], bytes)?,
+                fetch: flags & LAST != 0,
+            },
             5 => Kind::Data { more: flags & MORE != 0 },
             6 => Kind::ReadData { last: flags & LAST != 0 },
             7 => Kind::OldValue,
             8 => Kind::Ack,
-            9 => Kind::Nak { status: nak_status(bytes[2])? },
+            9 => Kind::Nak { status: nak_status(base[2])? },
             _ => Kind::Bye,
         };
         let most = match kind {
@@ -221,24 +227,22 @@ impl Header {
         if len > most || matches!(kind, Kind::OldValue) && len != 8 {
             return Err(Malformed::Length(len));
         }
-        let (word, ask) = (|at| u32_at(bytes, at), flags & ASK != 0);
+        let (word, ask) = (|at| u32_at(base, at), flags & ASK != 0);
         Ok(Some((Header { kind, ask, len, ack: word(8), credit: word(12), seq: word(16) }, size)))
     }
 }
 
 fn put<const N: usize>(out: &mut Vec<u8>, words: [u64; N]) {
-    for word in words {
-        out.extend_from_slice(&word.to_le_bytes());
-    }
+    out.extend_from_slice(words.map(u64::to_le).as_bytes());
 }
 
-/// The whole length of a message whose first fragment has `len` bytes.
+/// The whole length of a message whose first fragment has `len` bytes; `bytes` are the fields of its kind.
 fn total(bytes: &[u8], len: u32, flags: u8) -> Result<u32, Malformed> {
-    let total = u32_at(bytes, BASE);
+    let total = u32_at(bytes, 0);
     if total > MAX_MESSAGE || len > total {
         return Err(Malformed::Length(total));
     }
-    if u32_at(bytes, BASE + 4) != 0 {
+    if u32_at(bytes, 4) != 0 {
         return Err(Malformed::Field("reserved"));
     }
     if (flags & MORE != 0) != (total > len) || (flags & MORE != 0 && len == 0) {
@@ -247,13 +251,13 @@ fn total(bytes: &[u8], len: u32, flags: u8) -> Result<u32, Malformed> {
     Ok(total)
 }
 
-fn call(bytes: &[u8]) -> Result<AtomicCall, Malformed> {
-    let op = AtomicOp::from_wire(bytes[2]).ok_or(Malformed::Field("operation"))?;
-    let ty = AtomicType::from_wire(bytes[3]).ok_or(Malformed::Field("type"))?;
+fn call(op: u8, ty: u8, bytes: &[u8]) -> Result<AtomicCall, Malformed> {
+    let op = AtomicOp::from_wire(op).ok_or(Malformed::Field("operation"))?;
+    let ty = AtomicType::from_wire(ty).ok_or(Malformed::Field("type"))?;
     if !atomic::is_defined(op, ty) {
         return Err(Malformed::Field("operation"));
     }
-    let (operand, compare) = (u64_at(bytes, BASE + 16), u64_at(bytes, BASE + 24));
+    let (operand, compare) = (u64_at(bytes, 16), u64_at(bytes, 24));
     Ok(AtomicCall { op, ty, operand, compare })
 }
 
