@@ -9,6 +9,7 @@
 //! The sources of the product know nothing of this.
 
 mod args;
+mod functions;
 mod guest;
 mod link;
 mod list;

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::functions::Functions;
 use crate::list::{self, Edit};
 use crate::workspace;
 
@@ -76,8 +77,8 @@ pub(crate) fn cargo(copy: &Path) -> Result<Command, String> {
 /// Copies the workspace with its mutants. What has not changed is not written again, so that cargo builds little.
 fn write_copy(copy: &Path) -> Result<(), String> {
     let mut files = originals()?;
-    for (file, text) in planted(|file| files.get(Path::new(file)).cloned())? {
-        files.insert(file.into(), text);
+    for (file, text) in planted(&files)? {
+        files.insert(file, text);
     }
     for (name, text) in &files {
         let path = copy.join(name);
@@ -148,54 +149,51 @@ fn collect(folder: &Path, files: &mut BTreeMap<PathBuf, String>) -> Result<(), S
 }
 
 /// Where a text begins and ends in a file.
-type Place<'a> = (&'a str, usize, usize);
+type Place<'a> = (&'a Path, usize, usize);
 
 /// The files that mutants change, changed.
-pub(crate) fn planted(
-    original: impl Fn(&str) -> Option<String>,
-) -> Result<BTreeMap<&'static str, String>, String> {
+fn planted(files: &BTreeMap<PathBuf, String>) -> Result<BTreeMap<PathBuf, String>, String> {
+    let functions = Functions::read(files)?;
     // By file and place, so that mutants of one place become one question after the other.
     let mut places: BTreeMap<Place<'_>, Vec<(u32, &Edit)>> = BTreeMap::new();
     for (number, mutant) in list::all() {
         for edit in mutant.edits {
-            let text =
-                original(edit.file).ok_or(format!("{}: there is no {}", mutant.name, edit.file))?;
-            let found: Vec<_> = text.match_indices(edit.find).map(|(at, _)| at).collect();
-            let [at] = found[..] else {
-                let (name, file, find, count) = (mutant.name, edit.file, edit.find, found.len());
-                return Err(format!("{name}: {file} has {find:?} {count} times, not once"));
-            };
-            let place = (edit.file, at, at + edit.find.len());
-            places.entry(place).or_default().push((number as u32, edit));
+            let (file, range) = functions
+                .only_place(edit.function, edit.find)
+                .map_err(|error| format!("{}: {error}", mutant.name))?;
+            places.entry((file, range.start, range.end)).or_default().push((number as u32, edit));
         }
     }
-    let mut files: BTreeMap<&'static str, String> = BTreeMap::new();
-    let mut last = ("", usize::MAX);
+    let mut changed: BTreeMap<PathBuf, String> = BTreeMap::new();
+    let mut last = (Path::new(""), usize::MAX);
     // From the back, so that places keep their numbers.
     for (&(file, start, end), edits) in places.iter().rev() {
         if last.0 == file && end > last.1 {
-            return Err(format!("{file}: two mutants overlap at {:?}", edits[0].1.find));
+            let (file, find) = (file.display(), edits[0].1.find);
+            return Err(format!("{file}: two mutants overlap at {find:?}"));
         }
         last = (file, start);
-        let text =
-            files.entry(edits[0].1.file).or_insert_with(|| original(file).unwrap_or_default());
+        let text = changed.entry(file.to_owned()).or_insert_with(|| files[file].clone());
         let mut right = text[start..end].to_owned();
         for (number, edit) in edits {
-            right = edit.beside(&right, *number);
+            right = edit.beside(&right, *number, core_in(file));
         }
         text.replace_range(start..end, &right);
     }
-    let core = files.entry(CORE).or_insert_with(|| original(CORE).unwrap_or_default());
-    core.push_str(QUESTION);
-    Ok(files)
+    let core = files.get(Path::new(CORE)).ok_or(format!("there is no {CORE}"))?;
+    changed.entry(CORE.into()).or_insert_with(|| core.clone()).push_str(QUESTION);
+    Ok(changed)
+}
+
+/// What the core is called in a file.
+fn core_in(file: &Path) -> &'static str {
+    // What is built on `fabric` knows the core by that.
+    if file.starts_with("fabric-async") { "fabric::core" } else { "fabric_core" }
 }
 
 impl Edit {
     /// The wrong text beside the right one.
-    fn beside(&self, right: &str, number: u32) -> String {
-        // What is built on `fabric` knows the core by that.
-        let core =
-            if self.file.starts_with("fabric-async/") { "fabric::core" } else { "fabric_core" };
+    fn beside(&self, right: &str, number: u32, core: &str) -> String {
         let question = format!("{core}::mutant::on({number})");
         if self.wrong.contains("MUTANT") {
             // Another mutant of this place may have been here before.
@@ -212,7 +210,7 @@ mod tests {
 
     #[test]
     fn every_place_is_found_once() {
-        planted(|file| std::fs::read_to_string(workspace().join(file)).ok()).unwrap();
+        planted(&originals().unwrap()).unwrap();
     }
 
     #[test]
@@ -228,18 +226,18 @@ mod tests {
 
     #[test]
     fn right_and_wrong_stand_side_by_side() {
-        let edit = |find, wrong| Edit { file: "", find, wrong };
+        let edit = |find, wrong| Edit { function: "", find, wrong };
         let on = "fabric_core::mutant::on(3)";
         assert_eq!(
-            edit("a < b", "true").beside("a < b", 3),
+            edit("a < b", "true").beside("a < b", 3, "fabric_core"),
             format!("(if {on} {{ true }} else {{ a < b }})")
         );
         assert_eq!(
-            edit("go();", "").beside("go();", 3),
+            edit("go();", "").beside("go();", 3, "fabric_core"),
             format!("if {on} {{  }} else {{ go(); }}")
         );
         assert_eq!(
-            edit("a < b", "a < b + u32::from(MUTANT)").beside("a < b", 3),
+            edit("a < b", "a < b + u32::from(MUTANT)").beside("a < b", 3, "fabric_core"),
             format!("a < b + u32::from({on})")
         );
     }

@@ -2,11 +2,6 @@
 
 use super::{Mutant, Runs, edit};
 
-const INFLIGHT: &str = "fabric-util/src/inflight.rs";
-const MEMORY: &str = "fabric-core/src/memory.rs";
-const REMOTE: &str = "fabric-core/src/remote.rs";
-const ATOMIC: &str = "fabric-core/src/atomic.rs";
-
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "queue_too_deep",
@@ -14,13 +9,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[
             edit(
-                INFLIGHT,
+                "Producer::has_room",
                 "self.head.wrapping_sub(self.credit) < self.ring.depth {",
                 "self.head.wrapping_sub(self.credit) < self.ring.depth + u32::from(MUTANT) {",
             ),
             // Or the ring itself would break, which is noticed in other ways.
             edit(
-                INFLIGHT,
+                "Ring::allocate",
                 "self.depth.next_power_of_two()",
                 "(self.depth + 1).next_power_of_two()",
             ),
@@ -31,14 +26,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "place_never_free",
         about: "an operation that has completed counts against the depth for ever",
         runs: Runs::Tcp,
-        edits: &[edit(INFLIGHT, "count.min(counted)", "(count - count.min(1)).min(counted)")],
+        edits: &[edit(
+            "Consumer::credit",
+            "count.min(counted)",
+            "(count - count.min(1)).min(counted)",
+        )],
         cases: &["rma.read_depth", "completion.exactly_once"],
     },
     Mutant {
         name: "unsigned_min",
         about: "min and max of signed integers compare them as unsigned",
         runs: Runs::Tcp,
-        edits: &[edit(ATOMIC, "ty.is_signed_integer()", "false")],
+        edits: &[edit("integer_arithmetic", "ty.is_signed_integer()", "false")],
         cases: &["atomic.all_ops_types"],
     },
     Mutant {
@@ -46,7 +45,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "min and max of a NaN and a number give the NaN",
         runs: Runs::Tcp,
         edits: &[edit(
-            ATOMIC,
+            "float_arithmetic",
             "AtomicOp::Min | AtomicOp::Max if old.is_nan() => operand_bits,",
             "AtomicOp::Min | AtomicOp::Max if old.is_nan() => if MUTANT { old_bits } else { operand_bits },",
         )],
@@ -57,7 +56,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "an add is a load and a store, between which the CPU can write",
         runs: Runs::Tcp,
         edits: &[edit(
-            MEMORY,
+            "atomic",
             "arch::fetch_add(at, width, operand)",
             "{ let old = arch::load_word(at, width); let _ = arch::swap(at, width, old.wrapping_add(operand) & mask); old }",
         )],
@@ -68,7 +67,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "an add to a narrow element carries into its neighbours",
         runs: Runs::Tcp,
         edits: &[edit(
-            MEMORY,
+            "atomic",
             "arch::fetch_add(at, width, operand)",
             "{ let old = arch::load_word(at, width); let _ = arch::fetch_add((at as usize & !7) as *mut u8, 8, operand << (8 * (at as usize & 7))); old }",
         )],
@@ -79,7 +78,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "compare-and-swap swaps whatever it finds",
         runs: Runs::Tcp,
         edits: &[edit(
-            MEMORY,
+            "atomic",
             "arch::compare_exchange(at, width, call.compare & mask, operand)",
             "arch::swap(at, width, operand)",
         )],
@@ -89,7 +88,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "no_check_sum",
         about: "a descriptor's check sum is not looked at",
         runs: Runs::Tcp,
-        edits: &[edit(REMOTE, "crc32fast::hash(&bytes[..36]) != (word(32) >> 32) as u32", "false")],
+        edits: &[edit(
+            "RemoteRegion::from_bytes",
+            "crc32fast::hash(&bytes[..36]) != (word(32) >> 32) as u32",
+            "false",
+        )],
         cases: &["memory.desc_corrupt"],
     },
     Mutant {
@@ -97,7 +100,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the rights that a descriptor states are not looked at before the post",
         runs: Runs::Tcp,
         edits: &[edit(
-            REMOTE,
+            "RemoteSlice::check",
             "if fits && self.region.access.contains(need) {",
             "if fits && (self.region.access.contains(need) || MUTANT) {",
         )],
@@ -108,7 +111,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the range that a descriptor states is not looked at before the post",
         runs: Runs::Tcp,
         edits: &[edit(
-            REMOTE,
+            "RemoteSlice::check",
             "self.offset.checked_add(len).is_some_and(|end| end <= self.region.len)",
             "true",
         )],

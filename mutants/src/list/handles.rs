@@ -2,20 +2,13 @@
 
 use super::{Mutant, Runs, edit};
 
-const CHECK: &str = "src/check.rs";
-const CQ: &str = "src/cq.rs";
-const MEMBERS: &str = "src/cq/members.rs";
-const ENDPOINT: &str = "src/endpoint.rs";
-const POST: &str = "src/post.rs";
-const REGION: &str = "src/region.rs";
-
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "local_range",
         about: "the range of a local slice is not checked",
         runs: Runs::Tcp,
         edits: &[edit(
-            CHECK,
+            "Endpoint::add_slice",
             "slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.region.len())",
             "true",
         )],
@@ -25,98 +18,110 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "local_rights",
         about: "the rights of a local region are not checked",
         runs: Runs::Tcp,
-        edits: &[edit(CHECK, "!core.access.contains(need)", "false")],
+        edits: &[edit("Endpoint::add_slice", "!core.access.contains(need)", "false")],
         cases: &["memory.local_ro_dest"],
     },
     Mutant {
         name: "segment_too_many",
         about: "more segments than the endpoint takes are taken",
         runs: Runs::Tcp,
-        edits: &[edit(CHECK, "into.segments.len() - before > most", "false")],
+        edits: &[edit("Endpoint::add_several", "into.segments.len() - before > most", "false")],
         cases: &["send.segments_plus1"],
     },
     Mutant {
         name: "inject_too_much",
         about: "more bytes than the endpoint injects are taken",
         runs: Runs::Tcp,
-        edits: &[edit(CHECK, "bytes.len() > most", "false")],
+        edits: &[edit("Endpoint::add_inject", "bytes.len() > most", "false")],
         cases: &["send.inject_over"],
     },
     Mutant {
         name: "message_too_long",
         about: "a message beyond the declared maximum is taken",
         runs: Runs::Tcp,
-        edits: &[edit(CHECK, "len as u64 <= info.limits.message", "true")],
+        edits: &[edit("Endpoint::check_send", "len as u64 <= info.limits.message", "true")],
         cases: &["send.over_max"],
     },
     Mutant {
         name: "misaligned_atomic",
         about: "a misaligned atomic is no error of the call",
         runs: Runs::Tcp,
-        edits: &[edit(CHECK, "!at.addr().addr.is_multiple_of(size as u64)", "false")],
+        edits: &[edit(
+            "Endpoint::check_atomic",
+            "!at.addr().addr.is_multiple_of(size as u64)",
+            "false",
+        )],
         cases: &["atomic.misaligned"],
     },
     Mutant {
         name: "region_let_go",
         about: "an operation in flight does not keep its region",
         runs: Runs::Tcp,
-        edits: &[edit(CHECK, "into.keep.add(core.clone());", "")],
+        edits: &[edit("Endpoint::add_slice", "into.keep.add(core.clone());", "")],
         cases: &["memory.dereg_busy"],
     },
     Mutant {
         name: "closed_though_busy",
         about: "a region closes while operations use it",
         runs: Runs::Tcp,
-        edits: &[edit(REGION, "self.is_used() && self.is_still_used()", "false")],
+        edits: &[edit("Region::close", "self.is_used() && self.is_still_used()", "false")],
         cases: &["memory.dereg_busy"],
     },
     Mutant {
         name: "unsignaled_unasked",
         about: "closing a region does not ask whether unsignaled operations have ended",
         runs: Runs::Tcp,
-        edits: &[edit(REGION, "self.core.domain.settle();", "")],
+        edits: &[edit("Region::is_still_used", "self.core.domain.settle();", "")],
         cases: &["memory.close_unsignaled"],
     },
     Mutant {
         name: "dropped_not_reclaimed",
         about: "nobody finds out that unsignaled operations no longer use a dropped region",
         runs: Runs::Tcp,
-        edits: &[edit(REGION, "domain.reclaim(&self.core);", "")],
+        edits: &[edit("Region::drop", "domain.reclaim(&self.core);", "")],
         cases: &["memory.drop_unsignaled"],
     },
     Mutant {
         name: "silent_failure",
         about: "an unsignaled operation that fails is not reported",
         runs: Runs::Tcp,
-        edits: &[edit(MEMBERS, "report == Report::Failure && !ok", "false")],
+        edits: &[edit("Teller::end", "report == Report::Failure && !ok", "false")],
         cases: &["completion.unsignaled_error", "completion.unsignaled_flush"],
     },
     Mutant {
         name: "all_quiet",
         about: "unsignaled operations are never signaled inside",
         runs: Runs::Tcp,
-        edits: &[edit(POST, "lane.quiet + 1 >= self.quiet_most()", "false")],
+        edits: &[edit("Endpoint::prepare_send", "lane.quiet + 1 >= self.quiet_most()", "false")],
         cases: &["completion.all_unsignaled", "completion.unsignaled_post_only"],
     },
     Mutant {
         name: "lost_immediate",
         about: "immediate data does not reach the application",
         runs: Runs::Tcp,
-        edits: &[edit(MEMBERS, "completion.immediate = raw.immediate;", "")],
+        edits: &[edit("Members::resolve", "completion.immediate = raw.immediate;", "")],
         cases: &["send.imm", "rma.write_imm"],
     },
     Mutant {
         name: "length_of_the_receive",
         about: "a receive tells the length of its memory, not of the message",
         runs: Runs::Tcp,
-        edits: &[edit(MEMBERS, "completion.len = raw.len as usize;", "completion.len = slot.len;")],
+        edits: &[edit(
+            "Members::resolve",
+            "completion.len = raw.len as usize;",
+            "completion.len = slot.len;",
+        )],
         cases: &["send.recv_larger"],
     },
     Mutant {
         name: "overbooked_queue",
         about: "endpoints are bound to a completion queue beyond its room",
         runs: Runs::Tcp,
-        edits: &[edit(CQ, "if room > free {", "if room > free + usize::from(MUTANT) * room {")],
+        edits: &[edit(
+            "CqInner::bind",
+            "if room > free {",
+            "if room > free + usize::from(MUTANT) * room {",
+        )],
         cases: &["completion.shared_queue", "flow.cq_reserve"],
     },
     Mutant {
@@ -124,7 +129,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a queue that is armed forgets the completions it has taken from the provider already",
         runs: Runs::Tcp,
         edits: &[edit(
-            CQ,
+            "CqInner::arm",
             "        if !state.stash.is_empty() {\n            return Ok(Armed::Ready);",
             "        if !state.stash.is_empty() && !MUTANT {\n            return Ok(Armed::Ready);",
         )],
@@ -135,7 +140,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "what a dropped endpoint had in flight is Ok",
         runs: Runs::Tcp,
         edits: &[edit(
-            CQ,
+            "CqInner::unbind",
             "Completion::new(slot.context, shared.id, slot.kind, Status::Canceled)",
             "Completion::new(slot.context, shared.id, slot.kind, Status::Ok)",
         )],
@@ -147,9 +152,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[
             // The handles let the second one fall, on behalf of all providers.
-            edit("src/eq.rs", "!shared.ended.swap(true, Ordering::AcqRel)", "true"),
+            edit("Hub::admit", "!shared.ended.swap(true, Ordering::AcqRel)", "true"),
             edit(
-                "fabric-util/src/stream/mod.rs",
+                "Link::report_end",
                 "self.report(Event::Disconnected { endpoint, reason });",
                 "self.report(Event::Disconnected { endpoint, reason }); self.report(Event::Disconnected { endpoint, reason });",
             ),
@@ -161,7 +166,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "with a dropped endpoint go the completions of the others that wait in its queue",
         runs: Runs::Tcp,
         edits: &[edit(
-            CQ,
+            "CqInner::unbind",
             "        let mut left = 0;\n",
             "        if MUTANT { state.stash.clear(); }\n        let mut left = 0;\n",
         )],
@@ -171,28 +176,40 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "room_too_early",
         about: "the room of a dropped endpoint is given away while its completions still wait",
         runs: Runs::Tcp,
-        edits: &[edit(CQ, "state.reserved - tenant.room + left", "state.reserved - tenant.room")],
+        edits: &[edit(
+            "CqInner::unbind",
+            "state.reserved - tenant.room + left",
+            "state.reserved - tenant.room",
+        )],
         cases: &["teardown.endpoint_drop_frees_regions"],
     },
     Mutant {
         name: "kept_by_the_dead",
         about: "the regions of a dropped endpoint's operations are never let go",
         runs: Runs::Tcp,
-        edits: &[edit(CQ, "slot.keep.release(&mut released)", "std::mem::forget(slot.keep)")],
+        edits: &[edit(
+            "CqInner::unbind",
+            "slot.keep.release(&mut released)",
+            "std::mem::forget(slot.keep)",
+        )],
         cases: &["teardown.endpoint_drop_frees_regions"],
     },
     Mutant {
         name: "shutdown_at_once",
         about: "shutdown does not wait for what was posted",
         runs: Runs::Tcp,
-        edits: &[edit(ENDPOINT, "self.drain(Instant::now().checked_add(timeout))", "Ok(())")],
+        edits: &[edit(
+            "Endpoint::shutdown",
+            "self.drain(Instant::now().checked_add(timeout))",
+            "Ok(())",
+        )],
         cases: &["teardown.shutdown_drains"],
     },
     Mutant {
         name: "shutdown_of_the_signaled",
         about: "shutdown does not find out about unsignaled operations",
         runs: Runs::Tcp,
-        edits: &[edit(ENDPOINT, "self.flush(&mut side.lane)", "true")],
+        edits: &[edit("EndpointInner::settle", "self.flush(&mut side.lane)", "true")],
         cases: &["teardown.shutdown_drains"],
     },
     Mutant {
@@ -200,7 +217,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "who looks at a queue clears the sign for the others that sleep on it",
         runs: Runs::Tcp,
         edits: &[edit(
-            CQ,
+            "CqInner::arm",
             "        if armed == Armed::Ready {",
             "        if armed == Armed::Ready && !MUTANT {",
         )],

@@ -2,20 +2,13 @@
 
 use super::{Mutant, Runs, edit};
 
-const CARGO: &str = "fabric-async/src/cargo.rs";
-const CONTROL: &str = "fabric-async/src/lease/control.rs";
-const DRIVER: &str = "fabric-async/src/driver.rs";
-const JOURNEY: &str = "fabric-async/src/journey.rs";
-const LANE: &str = "fabric-async/src/lane.rs";
-const LINE: &str = "fabric-async/src/line.rs";
-
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "inbox_order",
         about: "the last message that came is the first to be taken",
         runs: Runs::Tcp,
         edits: &[edit(
-            LANE,
+            "Lane::arrived",
             "inbox.messages.push_back(Message { buffer, immediate: completion.immediate });",
             "inbox.messages.push_front(Message { buffer, immediate: completion.immediate });",
         )],
@@ -25,14 +18,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "whole_buffers",
         about: "a message is as long as the buffer it came into",
         runs: Runs::Tcp,
-        edits: &[edit(LANE, "buffer.truncate(completion.len);", "")],
+        edits: &[edit("Lane::arrived", "buffer.truncate(completion.len);", "")],
         cases: &["async.messages"],
     },
     Mutant {
         name: "fence_left_out",
         about: "an operation does not wait for the reads before it, though it is to",
         runs: Runs::Tcp,
-        edits: &[edit(JOURNEY, "if fence { op.fence() } else { op }", "op")],
+        edits: &[edit("Journey::poll_post", "if fence { op.fence() } else { op }", "op")],
         cases: &["async.programs"],
     },
     Mutant {
@@ -40,7 +33,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the buffer of a dropped future is free at once, though its operation is under way",
         runs: Runs::Tcp,
         edits: &[edit(
-            DRIVER,
+            "Driver::abandon",
             "                place.phase = Phase::Abandoned;\n",
             "                place.phase = Phase::Abandoned;\n                if MUTANT { std::mem::take(&mut place.cargo).land(); }\n",
         )],
@@ -51,7 +44,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the buffer of a dropped future never comes back",
         runs: Runs::Tcp,
         edits: &[edit(
-            DRIVER,
+            "Driver::complete",
             "leftover.land(self.take_out(number, place).1);",
             "if MUTANT { self.take_out(number, place).1.leak() } else { leftover.land(self.take_out(number, place).1) }",
         )],
@@ -62,7 +55,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "what fails keeps its buffer",
         runs: Runs::Tcp,
         edits: &[edit(
-            CARGO,
+            "Buffer::unload",
             "Cargo::One(piece) => piece.land(),",
             "Cargo::One(piece) if MUTANT => { drop(piece.land()); Buffer::empty() }\n            Cargo::One(piece) => piece.land(),",
         )],
@@ -72,28 +65,32 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "no_room_told",
         about: "who waits for room in the send queue is not told when there is some",
         runs: Runs::Tcp,
-        edits: &[edit(DRIVER, "lane.room.call(&mut leftover.wakers);", "")],
+        edits: &[edit("Driver::made_room", "lane.room.call(&mut leftover.wakers);", "")],
         cases: &["async.room_in_turn"],
     },
     Mutant {
         name: "held_for_ever",
         about: "a future that is held and not polled keeps its turn for ever",
         runs: Runs::Tcp,
-        edits: &[edit(LINE, "!self.overseen && self.places.len() > 1", "false")],
+        edits: &[edit(
+            "State::begin_to_oversee",
+            "!self.overseen && self.places.len() > 1",
+            "false",
+        )],
         cases: &["async.held_futures", "async.programs"],
     },
     Mutant {
         name: "receives_miscounted",
         about: "a receive that has ended still counts as posted, so none takes its place",
         runs: Runs::Tcp,
-        edits: &[edit(LANE, "inbox.posted -= 1;", "")],
+        edits: &[edit("Lane::arrived", "inbox.posted -= 1;", "")],
         cases: &["async.many_in_flight"],
     },
     Mutant {
         name: "endless_lease",
         about: "a lease does not end by its time at its owner",
         runs: Runs::Tcp,
-        edits: &[edit(CONTROL, "granted.until <= now", "false")],
+        edits: &[edit("Control::tick", "granted.until <= now", "false")],
         cases: &["async.lease_ends"],
     },
 ];

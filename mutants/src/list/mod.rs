@@ -47,17 +47,17 @@ impl Runs {
 /// A change at one place.
 #[derive(Debug)]
 pub(crate) struct Edit {
-    /// The file, from the root of the workspace.
-    pub(crate) file: &'static str,
-    /// What stands there, exactly once: an expression, or a statement with its semicolon.
+    /// The function, as `name` or `Type::name`, in whatever file of the libraries it is.
+    pub(crate) function: &'static str,
+    /// The text in it, found exactly once: an expression, or a statement with its semicolon.
     pub(crate) find: &'static str,
     /// What takes its place while the mutant is awake. If it names `MUTANT`, which is true then, it stands there as it
     /// is at all times.
     pub(crate) wrong: &'static str,
 }
 
-const fn edit(file: &'static str, find: &'static str, wrong: &'static str) -> Edit {
-    Edit { file, find, wrong }
+const fn edit(function: &'static str, find: &'static str, wrong: &'static str) -> Edit {
+    Edit { function, find, wrong }
 }
 
 /// Every mutant with its number, which starts at 1.

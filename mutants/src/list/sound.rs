@@ -3,22 +3,12 @@
 
 use super::{Mutant, Runs, edit};
 
-const CQ: &str = "src/cq.rs";
-const ENDPOINT: &str = "src/endpoint.rs";
-const ENGINE: &str = "provider-tcp/src/engine/mod.rs";
-const LOGGING: &str = "fabric-util/src/logging.rs";
-const POST: &str = "src/post.rs";
-const REGION: &str = "src/region.rs";
-const REPORTS: &str = "fabric-util/src/reports.rs";
-const WAKERS: &str = "fabric-async/src/wakers.rs";
-const WATCH: &str = "fabric-async/src/watch.rs";
-
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "freed_without_proof",
         about: "what was in flight is freed though the provider could not stop it",
         runs: Runs::Tests,
-        edits: &[edit(ENDPOINT, "matches!(quiet, Some(Ok(())))", "true")],
+        edits: &[edit("EndpointInner::close", "matches!(quiet, Some(Ok(())))", "true")],
         cases: &["anyfabric/handles/lifetimes::what_cannot_be_stopped_keeps_its_memory"],
     },
     Mutant {
@@ -26,7 +16,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "memory is freed though its registration could not be ended",
         runs: Runs::Tests,
         edits: &[edit(
-            REGION,
+            "RegionCore::drop",
             "self.domain.count_leaked(1);",
             // SAFETY of none: that is the bug.
             "unsafe { ManuallyDrop::drop(&mut self.memory) };",
@@ -37,11 +27,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "engine_dies",
         about: "a panic ends the engine's thread",
         runs: Runs::Tests,
-        edits: &[edit(
-            "fabric-util/src/service_thread.rs",
-            "callback::caught(&mut round)",
-            "Some(round())",
-        )],
+        edits: &[edit("run_rounds", "callback::caught(&mut round)", "Some(round())")],
         cases: &[
             "anyfabric-tcp/lib/engine::panic_tests::it_ends_the_endpoints_and_the_thread_lives_on",
         ],
@@ -51,7 +37,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a panic of an event sink is not caught where the sink is called",
         runs: Runs::Tests,
         edits: &[edit(
-            REPORTS,
+            "Reports::flush_all",
             "callback::run(|| self.sink.event(event));",
             "self.sink.event(event);",
         )],
@@ -62,7 +48,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "log lines reach the logger where they come up, under locks",
         runs: Runs::Tests,
         edits: &[edit(
-            LOGGING,
+            "push",
             "let mut text = message.to_string();",
             "let mut text = message.to_string(); if MUTANT { hand_over(&Line { level, place, text }); return; }",
         )],
@@ -72,7 +58,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "events_at_once",
         about: "events reach the sink where they come up, under locks",
         runs: Runs::Tcp,
-        edits: &[edit(ENGINE, "self.turns.rouse();", "self.report();")],
+        edits: &[edit("Engine::add_report", "self.turns.rouse();", "self.report();")],
         cases: &["connection.connect_basic"],
     },
     Mutant {
@@ -80,7 +66,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "wakers are called where they are found, under locks",
         runs: Runs::Tcp,
         edits: &[edit(
-            WAKERS,
+            "Wakers::wake",
             "self.wake.extend(wakers);",
             "wakers.into_iter().for_each(|waker| Call::Wake(waker).run());",
         )],
@@ -91,7 +77,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a user's conversion runs under the lock of the receive queue",
         runs: Runs::Tests,
         edits: &[edit(
-            POST,
+            "Endpoint::recv",
             "let recv = Recv::new(into, context);",
             "let recv = { let _held = MUTANT.then(|| self.lock_recv()); Recv::new(into, context) };",
         )],
@@ -102,7 +88,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a user's formatter is written to under the queue's lock",
         runs: Runs::Tests,
         edits: &[edit(
-            CQ,
+            "CompletionQueue::fmt",
             "let snapshot = self.inner.snapshot();",
             "let _held = MUTANT.then(|| self.inner.lock()); let snapshot = _held.as_deref().map_or_else(|| self.inner.snapshot(), CqState::snapshot);",
         )],
@@ -113,8 +99,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a runtime whose task was roused is believed to run it",
         runs: Runs::Tests,
         edits: &[
-            edit(WATCH, "crate::block_on::is_here()", "false"),
-            edit(WATCH, "node.timers.oversee(Instant::now() + LAG, me);", "drop(me);"),
+            edit("by_tokio", "crate::block_on::is_here()", "false"),
+            edit("Sleep::see_to_it", "node.timers.oversee(Instant::now() + LAG, me);", "drop(me);"),
         ],
         cases: &["anyfabric-async/lifetimes/a_runtime_that_nobody_drives_holds_up_nobody"],
     },

@@ -2,18 +2,13 @@
 
 use super::{Mutant, Runs, edit};
 
-const CONN: &str = "provider-tcp/src/conn.rs";
-const RING: &str = "fabric-util/src/completion_ring.rs";
-const ENGINE: &str = "provider-tcp/src/engine/mod.rs";
-const LISTENER: &str = "provider-tcp/src/listener.rs";
-
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "no_thread",
         about: "nothing happens on a connection unless the application polls",
         runs: Runs::Tcp,
         edits: &[edit(
-            ENGINE,
+            "Engine::step",
             "conn.step(self, scratch, background)",
             "if background && conn.lock(self).link.is_announced() { Step::Quiet } else { conn.step(self, scratch, background) }",
         )],
@@ -23,7 +18,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "stop_reading",
         about: "a connection that cannot write does not read either",
         runs: Runs::Tcp,
-        edits: &[edit(CONN, "turn == READS_A_STEP", "turn == READS_A_STEP || state.full")],
+        edits: &[edit(
+            "Conn::exchange",
+            "turn == READS_A_STEP",
+            "turn == READS_A_STEP || state.full",
+        )],
         cases: &["send.bidir_flood"],
     },
     Mutant {
@@ -31,7 +30,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a completion does not wake the sleeper who armed the queue",
         runs: Runs::Tcp,
         edits: &[edit(
-            RING,
+            "CompletionRing::push",
             "std::mem::take(&mut state.armed)",
             "std::mem::take(&mut state.armed) && false",
         )],
@@ -42,7 +41,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a queue is armed without a look at what came in between",
         runs: Runs::Tcp,
         edits: &[edit(
-            RING,
+            "CompletionRing::arm",
             "if state.queue.is_empty() {",
             "if state.queue.is_empty() || MUTANT {",
         )],
@@ -52,7 +51,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "no_hand_over",
         about: "an application that stops polling tells nobody",
         runs: Runs::Tcp,
-        edits: &[edit("provider-tcp/src/cq.rs", "self.engine.hand_over();", "")],
+        edits: &[edit("TcpCq::arm", "self.engine.hand_over();", "")],
         cases: &["progress.armed_no_tick"],
     },
     Mutant {
@@ -60,7 +59,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "completions beyond the room of a poll are lost",
         runs: Runs::Tcp,
         edits: &[edit(
-            RING,
+            "CompletionRing::take",
             "        self.len.store(state.queue.len(), Ordering::Release);\n        taken",
             "        if MUTANT { state.queue.clear(); }\n        self.len.store(state.queue.len(), Ordering::Release);\n        taken",
         )],
@@ -71,7 +70,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the socket of a connection that ended is never closed",
         runs: Runs::Tcp,
         edits: &[edit(
-            CONN,
+            "Conn::settle",
             "state.close_socket();\n                    engine.forget",
             "if MUTANT { std::mem::forget(state.socket.take().map(|s| s.try_clone())); }\n                    state.close_socket();\n                    engine.forget",
         )],
@@ -82,7 +81,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the end of the stream is noticed before what was sent ahead of it is read",
         runs: Runs::Tcp,
         edits: &[edit(
-            CONN,
+            "Conn::exchange",
             "        state.link.pay();\n        if state.link.has_output()",
             "        if MUTANT && self.ended.load(Ordering::Acquire) { self.lost(engine, state); return Step::Over; }\n        state.link.pay();\n        if state.link.has_output()",
         )],
@@ -93,7 +92,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "private data is padded to a fixed length",
         runs: Runs::Tcp,
         edits: &[edit(
-            LISTENER,
+            "Inbound::data",
             "state.bytes.get(handshake::LEN..).unwrap_or_default().into()",
             "{ let mut data = state.bytes.get(handshake::LEN..).unwrap_or_default().to_vec(); data.resize(data.len().next_multiple_of(16), 0); data.into() }",
         )],
@@ -104,7 +103,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "one request more than the backlog waits",
         runs: Runs::Tcp,
         edits: &[edit(
-            LISTENER,
+            "Door::offer",
             "state.waiting.len() >= self.backlog",
             "state.waiting.len() > self.backlog",
         )],
@@ -114,7 +113,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "patient_connect",
         about: "connecting takes as long as it takes",
         runs: Runs::Tcp,
-        edits: &[edit(CONN, "self.fail_connect(engine, state, Error::TimedOut);", "")],
+        edits: &[edit("Conn::expired", "self.fail_connect(engine, state, Error::TimedOut);", "")],
         cases: &["connection.connect_timeout"],
     },
     Mutant {
@@ -122,7 +121,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a listener that closes does not refuse the requests that wait",
         runs: Runs::Tcp,
         edits: &[edit(
-            LISTENER,
+            "Door::close",
             "        for inbound in waiting {\n            inbound.answer(Kind::Refuse, &[]);\n        }",
             "        for inbound in waiting {\n            if MUTANT { std::mem::forget(inbound) } else { inbound.answer(Kind::Refuse, &[]) }\n        }",
         )],
@@ -133,7 +132,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the thread spins while nothing happens",
         runs: Runs::Tcp,
         edits: &[edit(
-            "provider-tcp/src/engine/turns.rs",
+            "Turns::await_work",
             "work.select(&mut selector, true)",
             "work.select(&mut selector, !MUTANT)",
         )],
@@ -144,7 +143,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "some connections are served at every step, the others now and then",
         runs: Runs::Tcp,
         edits: &[edit(
-            ENGINE,
+            "Engine::step",
             "conn.step(self, scratch, background)",
             "if !conn.name.is_multiple_of(8) && !{ static TURN: AtomicUsize = AtomicUsize::new(0); TURN.fetch_add(1, Ordering::Relaxed) }.is_multiple_of(1 << 14) && conn.lock(self).link.is_announced() { if background { Step::More } else { Step::Dry } } else { conn.step(self, scratch, background) }",
         )],
@@ -155,7 +154,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a connection that comes while there are no descriptors is never taken",
         runs: Runs::Tcp,
         edits: &[edit(
-            LISTENER,
+            "Door::ready",
             "return self.look_again(engine, RETRY);\n                }\n            }",
             "return if !MUTANT { self.look_again(engine, RETRY) };\n                }\n            }",
         )],

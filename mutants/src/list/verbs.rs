@@ -2,23 +2,19 @@
 
 use super::{Mutant, Runs, edit};
 
-const EMULATE: &str = "fabric-util/src/emulate.rs";
-const STATUS: &str = "provider-verbs/src/status.rs";
-const POST: &str = "provider-verbs/src/post.rs";
-
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "loop_clobbers",
         about: "the loop for a narrow atomic zeroes the rest of the word",
         runs: Runs::Verbs,
-        edits: &[edit(EMULATE, "self.guess & !mask | new & mask", "new & mask")],
+        edits: &[edit("CasLoop::leg", "self.guess & !mask | new & mask", "new & mask")],
         cases: &["atomic.neighbours"],
     },
     Mutant {
         name: "loop_gives_up",
         about: "the loop for an atomic does not try again",
         runs: Runs::Verbs,
-        edits: &[edit(EMULATE, "took_effect || leg.swap == found", "true")],
+        edits: &[edit("CasLoop::answer", "took_effect || leg.swap == found", "true")],
         cases: &["atomic.all_ops_types"],
     },
     Mutant {
@@ -27,12 +23,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Verbs,
         edits: &[
             edit(
-                POST,
+                "Conn::post_several",
                 "let direct = if self.waits.load(Ordering::Acquire) {",
                 "let direct = if self.waits.load(Ordering::Acquire) && !(MUTANT && work.iter().all(|one| !lacks(&one.op))) {",
             ),
             edit(
-                POST,
+                "Conn::post_send",
                 "[one] if !self.waits.load(Ordering::Acquire) &&",
                 "[one] if (MUTANT && !lacks(&one.op) || !self.waits.load(Ordering::Acquire)) &&",
             ),
@@ -44,7 +40,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a message does not say that the connection stands",
         runs: Runs::Verbs,
         edits: &[edit(
-            "src/cq/members.rs",
+            "Members::resolve",
             "shared.state.get() == EndpointState::Connecting",
             "false",
         )],
@@ -55,7 +51,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a refusal is an internal error",
         runs: Runs::Verbs,
         edits: &[edit(
-            STATUS,
+            "of_send",
             "            Status::RemoteAccess\n        }\n        wc::IBV_WC_RETRY",
             "            if MUTANT { Status::Internal } else { Status::RemoteAccess }\n        }\n        wc::IBV_WC_RETRY",
         )],
@@ -66,7 +62,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "immediate data goes out in host order",
         runs: Runs::Verbs,
         edits: &[edit(
-            POST,
+            "set_immediate",
             "imm.unwrap_or_default().to_be()",
             "imm.unwrap_or_default().swap_bytes().to_be()",
         )],
@@ -77,7 +73,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "receives posted while the connection dies are never flushed",
         runs: Runs::Verbs,
         edits: &[edit(
-            "provider-verbs/src/close.rs",
+            "Conn::flush_late_receives",
             "if !self.shared.quirks.late_receives_stay {",
             "if !self.shared.quirks.late_receives_stay || MUTANT {",
         )],
@@ -87,7 +83,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "trusted_fences",
         about: "Soft-RoCE's fences are trusted, which wait for ever behind a send that finds no receive",
         runs: Runs::Verbs,
-        edits: &[edit(POST, "fenced && quirks.fences_hang", "false")],
+        edits: &[edit("Direct::has_to_wait", "fenced && quirks.fences_hang", "false")],
         cases: &["random.regressions"],
     },
     Mutant {
@@ -95,7 +91,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "peers may read and write every region",
         runs: Runs::Verbs,
         edits: &[edit(
-            "provider-verbs/src/region.rs",
+            "flags",
             "access.contains(right)",
             "access.contains(right) || (Access::REMOTE_READ | Access::REMOTE_WRITE).contains(right)",
         )],
@@ -106,7 +102,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "zeroes at the end of private data are taken for padding",
         runs: Runs::Verbs,
         edits: &[edit(
-            "provider-verbs/src/header.rs",
+            "greeting",
             "rest.get(..len.into())",
             "rest.get(..rest[..len.into()].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1))",
         )],
@@ -116,7 +112,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "unmarked_end",
         about: "a connection ends without a mark behind the unsignaled operations that succeeded",
         runs: Runs::Verbs,
-        edits: &[edit("provider-verbs/src/close.rs", "self.mark_the_end(state);", "")],
+        edits: &[edit("Conn::end", "self.mark_the_end(state);", "")],
         cases: &["memory.end_unsignaled"],
     },
 ];
