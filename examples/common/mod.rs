@@ -90,11 +90,11 @@ pub fn connect(
             Err(error) if error.class() == ErrorClass::Transient && Instant::now() < deadline => {
                 attempts += 1;
                 if attempts == 20 {
-                    eprintln!("{to}: {error}; still trying");
+                    eprintln!("{error}; still trying");
                 }
                 std::thread::sleep(Duration::from_millis(50));
             }
-            Err(error) => return Err(format!("cannot connect to {to}: {error}").into()),
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -103,7 +103,7 @@ pub fn connect(
 pub fn wait(queue: &CompletionQueue) -> Outcome<Completion> {
     match queue.wait_one(Some(PATIENCE)) {
         Ok(completion) => expect_ok(completion),
-        Err(Error::TimedOut) => Err("nothing happened for too long: the peer hangs".into()),
+        Err(Error::TimedOut(_)) => Err("nothing happened for too long: the peer hangs".into()),
         Err(error) => Err(error.into()),
     }
 }

@@ -437,7 +437,7 @@ unsafe impl EndpointOps for LocalEndpoint {
         let mut world = self.world();
         let id = RequestId(self.uid);
         let Some((listener, events, requests)) = world.listeners.get_mut(&to.port()) else {
-            return Err(Error::Refused);
+            return Err(Error::Refused(None));
         };
         requests.push_back(RawRequest { id, peer: to, data: data.into() });
         events.event(Event::ConnectRequest { listener: *listener });

@@ -110,7 +110,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "patient_connect",
         about: "connecting takes as long as it takes",
         runs: Runs::Tcp,
-        edits: &[edit(CONN, "self.fail_connect(engine, state, Error::TimedOut);", "")],
+        edits: &[edit(CONN, "self.fail_connect(engine, state, Error::TimedOut(None));", "")],
         cases: &["connection.connect_timeout"],
     },
     Mutant {
