@@ -18,15 +18,15 @@ pub(crate) const PORT: u16 = 7472;
 #[command(group = ArgGroup::new("end").required(true).args(["loopback", "serve", "connect"]))]
 #[command(after_help = "\
 Examples:
-  fabric perf --loopback                                      sends of 64 B, half a round trip
+  fabric perf --loopback                               64 B, half a round trip
   fabric perf --loopback --op read --mode bandwidth --size 4K-4M
-  fabric perf --loopback --op write --mode rate --batch 32 --threads 2 --endpoints 2
-  fabric perf --loopback --op fetch-add --target sleep        the target's application sleeps
-  fabric perf --loopback --op send --idle 1000                beside 1000 idle connections
-  fabric perf --loopback --mode idle --idle 1000              what idle connections cost
-  fabric perf --loopback --op send --raw                      plain TCP sockets, to compare with
-  fabric perf --serve 0.0.0.0                                 on one machine ...
-  fabric perf --connect 10.0.0.2 --op write --json            ... and on the other
+  fabric perf --loopback --op write --mode rate --batch 32 --threads 2
+  fabric perf --loopback --op fetch-add --target sleep the target sleeps
+  fabric perf --loopback --idle 1000                   beside 1000 idle ones
+  fabric perf --loopback --mode idle --idle 1000       the cost of idle ones
+  fabric perf --loopback --raw                         plain TCP sockets
+  fabric perf --serve 0.0.0.0                          on one machine ...
+  fabric perf --connect 10.0.0.2 --op write --json     ... on the other
 
 The latency of send, write and write-imm is half a round trip, that of the others a whole one. The cost of reading \
 the clock is measured and subtracted.
