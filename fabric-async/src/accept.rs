@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use fabric::core::sync::Mutex;
+use fabric::provider::sync::Mutex;
 
 use crate::connection::Connection;
 use crate::error::{Error, Result};

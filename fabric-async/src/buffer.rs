@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut, RangeBounds};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fabric::core::range::bounds;
+use fabric::provider::range::bounds;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::block::Block;

@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use fabric::core::fork::Origin;
-use fabric::core::log_line;
-use fabric::core::sync::{Mutex, MutexGuard};
+use fabric::provider::fork::Origin;
+use fabric::provider::log_line;
+use fabric::provider::sync::{Mutex, MutexGuard};
 use fabric::{Armed, Completion, CompletionQueue};
 
 use crate::cargo::Cargo;

@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use fabric::core::sync::{Mutex, MutexGuard};
+use fabric::provider::sync::{Mutex, MutexGuard};
 use fabric::{Completion, DisconnectReason, OpKind};
 
 use crate::buffer::Buffer;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use fabric::core::sync::{Mutex, MutexGuard};
+use fabric::provider::sync::{Mutex, MutexGuard};
 
 use crate::timers::{Overseen, Timers};
 use crate::wakers::Wakers;

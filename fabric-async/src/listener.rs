@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use fabric::core::sync::{Mutex, MutexGuard};
+use fabric::provider::sync::{Mutex, MutexGuard};
 use fabric::{ConnectRequest, MAX_REJECT_DATA};
 
 use crate::accept::{Accepting, Acceptors};

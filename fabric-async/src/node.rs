@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use fabric::core::log_line;
-use fabric::core::log_rate::LogRate;
-use fabric::core::sync::{Mutex, MutexGuard};
+use fabric::provider::log_line;
+use fabric::provider::log_rate::LogRate;
+use fabric::provider::sync::{Mutex, MutexGuard};
 use fabric::{
     CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointBuilder, EndpointId, Event,
     EventQueue,

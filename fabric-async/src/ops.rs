@@ -11,7 +11,7 @@
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
-use fabric::core::sync::{Mutex, MutexGuard};
+use fabric::provider::sync::{Mutex, MutexGuard};
 use fabric::{Completion, Failure};
 
 use crate::cargo::Cargo;

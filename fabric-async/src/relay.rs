@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fabric::core::workers::{Look, Workers};
+use fabric::provider::workers::{Look, Workers};
 use smallvec::SmallVec;
 
 use crate::wakers::Call;
@@ -73,7 +73,7 @@ impl Relay {
         if let Err(error) = thread.spawn(move || relay.0.run(Call::run)) {
             // The node's thread tries again.
             self.0.not_started();
-            fabric::core::log_line!(Error, "fabric-async: no thread to call wakers: {error}");
+            fabric::provider::log_line!(Error, "fabric-async: no thread to call wakers: {error}");
         }
     }
 }

@@ -11,8 +11,8 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fabric::core::sync::{Mutex, MutexGuard};
-use fabric::core::{callback, log_line};
+use fabric::provider::sync::{Mutex, MutexGuard};
+use fabric::provider::{callback, log_line};
 use fabric::{Armed, CompletionQueue, EventQueue, ListenerId};
 
 use crate::error::Result;

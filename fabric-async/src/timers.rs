@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
-use fabric::core::sync::Mutex;
-use fabric::core::wakeup::Wakeup;
+use fabric::provider::sync::Mutex;
+use fabric::provider::wakeup::Wakeup;
 
 use crate::error::Result;
 use crate::wakers::Wakers;

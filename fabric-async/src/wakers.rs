@@ -10,7 +10,7 @@
 
 use std::task::Waker;
 
-use fabric::core::callback;
+use fabric::provider::callback;
 use smallvec::SmallVec;
 
 /// Wakers of one batch that need no allocation.

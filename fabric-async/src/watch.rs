@@ -18,8 +18,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use fabric::CompletionQueue;
-use fabric::core::log_line;
-use fabric::core::sync::RwLock;
+use fabric::provider::log_line;
+use fabric::provider::sync::RwLock;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Handle, Id};

@@ -195,7 +195,7 @@ impl Edit {
     fn beside(&self, right: &str, number: u32) -> String {
         // What is built on `fabric` knows the core by that.
         let core =
-            if self.file.starts_with("fabric-async/") { "fabric::core" } else { "fabric_core" };
+            if self.file.starts_with("fabric-async/") { "fabric::provider" } else { "fabric_core" };
         let question = format!("{core}::mutant::on({number})");
         if self.wrong.contains("MUTANT") {
             // Another mutant of this place may have been here before.

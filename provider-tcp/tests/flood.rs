@@ -65,7 +65,7 @@ fn a_flood_of_strangers_is_told_of_and_costs_little() {
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
     let scene = Scene::new();
     // The thread that logs comes with the first line.
-    fabric::core::log_line!(Warn, "the flood begins");
+    fabric::provider::log_line!(Warn, "the flood begins");
     let quiet = rate(&scene);
     let before = (entries("/proc/self/task"), entries("/proc/self/fd"), resident_kib());
     let (start, addr, over) = (Instant::now(), scene.addr(), AtomicBool::new(false));

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fabric::core::provider::Provider;
-use fabric::core::{EventSink, logging};
+use fabric::provider::Provider;
+use fabric::provider::{EventSink, logging};
 use fabric::{
     Access, Catalog, Choice, Completion, CompletionQueue, Domain, Endpoint, Event, Hints, Info,
     Listener, Memory, Op,

@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     env_logger::Builder::from_env(filter).init();
     let code = run();
     // Lines of the last moment.
-    fabric::core::logging::flush(Duration::from_millis(500));
+    fabric::provider::logging::flush(Duration::from_millis(500));
     code
 }
 

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use fabric::core::wakeup::Wakeup;
-use fabric::core::{Event, EventSink, Failure};
+use fabric::provider::wakeup::Wakeup;
+use fabric::provider::{Event, EventSink, Failure};
 use fabric::{EndpointId, Error, ListenerId, Result};
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;

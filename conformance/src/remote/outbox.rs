@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fabric::core::wakeup::Wakeup;
+use fabric::provider::wakeup::Wakeup;
 use fabric::{CompletionQueue, EndpointId, Event, EventQueue, ListenerId, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_bytes::ByteBuf;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fabric::core::wakeup::wait_readable;
+use fabric::provider::wakeup::wait_readable;
 use fabric::{Choice, Domain, Info, Named};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 

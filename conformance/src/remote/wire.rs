@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-use fabric::core::Failure;
+use fabric::provider::Failure;
 use fabric::{AtomicScope, Capabilities, DisconnectReason, Error, Info, Limits, Status};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;

@@ -9,14 +9,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use fabric::core::provider::{
-    DomainOps, ListenerOps, Provider, ProviderCounters, RawRequest, RegistrationOps, RequestId,
-};
-use fabric::core::wakeup::Wakeup;
-use fabric::core::work::total_len;
-use fabric::core::{
+use fabric::provider::wakeup::Wakeup;
+use fabric::provider::work::total_len;
+use fabric::provider::{
     Armed, CqOps, Device, EndpointOps, Event, EventSink, Posted, RawCompletion, RecvWork,
     RemoteAddr, Segment, SendFlags, SendOp, SendWork, memory,
+};
+use fabric::provider::{
+    DomainOps, ListenerOps, Provider, ProviderCounters, RawRequest, RegistrationOps, RequestId,
 };
 use fabric::{
     Access, Capabilities, CqAttr, DisconnectReason, EndpointAttr, EndpointId, Error, Info, Limits,

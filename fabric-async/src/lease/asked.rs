@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabric::Access;
-use fabric::core::sync::MutexGuard;
+use fabric::provider::sync::MutexGuard;
 
 use super::control::{Control, State};
 use super::held::{Held, Remote};

@@ -11,8 +11,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use fabric::core::log_line;
-use fabric::core::sync::{Mutex, MutexGuard};
+use fabric::provider::log_line;
+use fabric::provider::sync::{Mutex, MutexGuard};
 use fabric::{Completion, DisconnectReason, Domain, Endpoint, EndpointBuilder, OpKind};
 
 use super::asked::{Answer, Asked};

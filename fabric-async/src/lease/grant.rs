@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabric::Access;
-use fabric::core::sync::Mutex;
+use fabric::provider::sync::Mutex;
 
 use super::control::{Control, State};
 use super::lent::{Lent, LoanState};

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use fabric::core::log_line;
-use fabric::core::sync::{Mutex, MutexGuard};
+use fabric::provider::log_line;
+use fabric::provider::sync::{Mutex, MutexGuard};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::block::{Block, Loan};

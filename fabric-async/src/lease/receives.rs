@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use fabric::core::sync::Mutex;
+use fabric::provider::sync::Mutex;
 use fabric::{Endpoint, EndpointId};
 
 use super::Control;

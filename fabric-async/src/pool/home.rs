@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use fabric::Domain;
-use fabric::core::sync::{Mutex, MutexGuard};
+use fabric::provider::sync::{Mutex, MutexGuard};
 
 use super::class::{block_len, blocks_of, cached, cached_classes};
 use super::store::Store;

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 
 use fabric::ListenerAttr;
-use fabric::core::wakeup::wait_readable;
+use fabric::provider::wakeup::wait_readable;
 
 use super::{message, next_request, nobody_listens};
 use crate::prelude::*;

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use fabric::core::wakeup::wait_readable;
+use fabric::provider::wakeup::wait_readable;
 use fabric::{Armed, EndpointAttr};
 
 use crate::prelude::*;
