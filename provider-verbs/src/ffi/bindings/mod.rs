@@ -4,16 +4,16 @@
 //!
 //! They hold for every Linux target: each field has its C type, and what differs between targets, `char` and the mutexes of
 //! pthreads, is taken from `std` and `libc`. (The generator's output for x86-64 and for aarch64 differs by the mutex alone,
-//! which is 8 bytes longer on aarch64.) `provider-verbs/tests/rdma_sys.rs` compares every type, field, constant and function with those of
-//! `rdma-sys`, where that can be built:
+//! which is 8 bytes longer on aarch64.) `tests/rdma_sys.rs` compares every type, field, constant and function with those of
+//! `rdma-sys`; `make bindings` runs it, where that crate can be built, which needs libclang 14:
 //!
 //! ```sh
 //! LIBCLANG_PATH=/usr/lib/llvm-14/lib cargo test -p provider-verbs --features rdma-sys
 //! ```
 //!
-//! To add one, run this, take its definition from `target/debug/build/rdma-sys-*/out/bindings.rs` (unions, and what has one
-//! inside, from the documentation of `rdma-sys`), and add it to that test, which says what differs. Types that are only
-//! pointed to stay opaque.
+//! To add a type, run this, take its definition from `target/debug/build/rdma-sys-*/out/bindings.rs` (of unions, and of what
+//! has one inside, from the documentation of `rdma-sys`), and name it in the test, which says what differs. A function goes
+//! into the list in `functions.rs`. Types that are only pointed to stay opaque.
 
 #![allow(missing_docs)] // the headers' and man pages' to tell
 #![allow(non_camel_case_types)] // C's names
@@ -30,7 +30,11 @@ pub use rdma_cma::*;
 pub use verbs::*;
 
 // What the headers' types measure there.
-#[cfg(all(target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(all(
+    target_env = "gnu",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 const _: () = {
     const MUTEX: usize = if cfg!(target_arch = "aarch64") { 48 } else { 40 };
     assert!(size_of::<ibv_context>() == 288 + MUTEX);
