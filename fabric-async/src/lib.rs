@@ -52,7 +52,7 @@
 //! - *Trust.* Nothing is encrypted and nobody is authenticated: see [`fabric::Domain`].
 //!
 //! # Features
-//! `tcp` and `tokio` (both default), `verbs` (needs libibverbs, librdmacm and libclang 14 to build).
+//! `tcp`, `verbs` and `tokio`, all default. Verbs needs libibverbs and librdmacm where a program runs, and nothing to build.
 //!
 //! # Design
 //! - *Buffers own their memory.* The [`Pool`] registers memory in extents, once, without rights for peers, and cuts
