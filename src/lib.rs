@@ -67,6 +67,8 @@
 //! - Providers of one's own: [`mod@core`], [`Catalog::add`].
 
 #![deny(unsafe_op_in_unsafe_fn)]
+// docs.rs shows which items need which feature.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod any;
 mod builder;

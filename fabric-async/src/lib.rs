@@ -76,6 +76,8 @@
 //! uncontended lock.
 
 #![deny(unsafe_code)]
+// docs.rs shows which items need which feature.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[forbid(unsafe_code)]
 mod accept;
@@ -143,6 +145,11 @@ mod watch;
 
 #[doc = include_str!("../doc/guide.md")]
 pub mod guide {}
+
+/// Compiles and runs the program in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
 
 pub use address::Address;
 pub use atomic::Atomic;
