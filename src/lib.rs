@@ -119,8 +119,3 @@ pub mod contract {}
 
 #[doc = include_str!("../docs/safety.md")]
 pub mod safety {}
-
-/// Compiles and runs the programs in the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-pub struct Readme;

@@ -151,6 +151,12 @@ pub mod guide {}
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 
+/// Compiles and runs the programs in the README of the repository, which use both crates. By a link below `doc/`, so that the
+/// package has it too.
+#[cfg(doctest)]
+#[doc = include_str!("../doc/README-of-the-repository.md")]
+pub struct RepositoryReadme;
+
 pub use address::Address;
 pub use atomic::Atomic;
 pub use block_on::block_on;
