@@ -24,6 +24,22 @@ const KNOWN: [(&str, &str); 2] = [
 ];
 
 /// The providers to choose from: the compiled-in ones, and any that the application adds.
+///
+/// ```
+/// use fabric::{Catalog, Choice, Hints};
+///
+/// let catalog = Catalog::builtin();
+/// for found in catalog.discover(&Hints::default())? {
+///     match found.verdict {
+///         Ok(info) => println!("{}:{} at {:?}", found.provider, found.device, info.addresses),
+///         Err(reason) => println!("{}:{} cannot be used: {reason}", found.provider, found.device),
+///     }
+/// }
+/// // What the program chooses, whatever FABRIC_PROVIDER says.
+/// let domain = catalog.open_with(&Choice::parse("tcp")?, &Hints::default())?;
+/// assert_eq!(domain.provider(), "tcp");
+/// # Ok::<(), fabric::Error>(())
+/// ```
 pub struct Catalog {
     providers: Vec<AnyProvider>,
 }

@@ -298,6 +298,32 @@ impl CqInner {
 /// - To sleep, [`wait`](CompletionQueue::wait); or, in an event loop, [`arm`](CompletionQueue::arm) and sleep on
 ///   the descriptor ([`AsFd`]) only if it says [`Armed::Waiting`].
 /// - Any number of threads may use it; each completion goes to one of them. Clones are the same queue.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (a, b) = doc::pair()?;
+/// # let (domain, queue, endpoint) = (&a.domain, &a.queue, &a.endpoint);
+/// # let (peer, timeout) = (&b, doc::TIMEOUT);
+/// use fabric::{Access, Completion, OpKind};
+///
+/// let inbox = domain.alloc(64, Access::LOCAL_WRITE)?;
+/// endpoint.recv(&inbox, 1)?;
+/// # peer.endpoint.inject(b"hello", 0)?;
+///
+/// // Many at a time, for the least cost. `wait` sleeps, `poll` does not.
+/// let mut completions = [Completion::default(); 64];
+/// let count = queue.wait(&mut completions, timeout)?;
+/// for completion in &completions[..count] {
+///     // `endpoint` says whose operation it is, `context` which one.
+///     assert_eq!((completion.endpoint, completion.context), (endpoint.id(), 1));
+///     match completion.kind {
+///         OpKind::Recv if completion.is_ok() => println!("{} bytes", completion.len),
+///         _ => println!("{completion:?}"),
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct CompletionQueue {
     pub(crate) inner: Arc<CqInner>,
@@ -397,6 +423,31 @@ impl CompletionQueue {
     ///
     /// # Errors
     /// `InvalidState` in a forked child; `Internal` if the provider's system call fails.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (a, b) = doc::pair()?;
+    /// # let (domain, queue, endpoint) = (&a.domain, &a.queue, &a.endpoint);
+    /// # let (peer, timeout) = (&b, doc::TIMEOUT);
+    /// use std::os::fd::AsFd;
+    /// use fabric::Armed;
+    ///
+    /// # let inbox = domain.alloc(64, fabric::Access::LOCAL_WRITE)?;
+    /// # endpoint.recv(&inbox, 1)?;
+    /// # peer.endpoint.inject(b"hello", 0)?;
+    /// # fn sleep_until_readable(_: std::os::fd::BorrowedFd<'_>) { std::thread::yield_now() }
+    /// let completion = loop {
+    ///     if let Some(completion) = queue.poll_one()? {
+    ///         break completion;
+    ///     }
+    ///     if queue.arm()? == Armed::Waiting {
+    ///         sleep_until_readable(queue.as_fd()); // epoll, mio, tokio's AsyncFd
+    ///     }
+    /// };
+    /// # assert!(completion.is_ok());
+    /// # Ok(()) }
+    /// ```
     pub fn arm(&self) -> Result<Armed> {
         self.inner.ops.check("arm")?;
         self.inner.arm(false)

@@ -148,6 +148,22 @@ impl Drop for QueuePlace {
 /// [`SECRET_KEYS`](fabric_core::Capabilities::SECRET_KEYS) they can guess the keys of its regions. Nothing
 /// is encrypted and nobody is authenticated: use one domain for each group that trusts itself, on a network
 /// that you trust.
+///
+/// ```
+/// use fabric::{Access, Domain, Hints};
+///
+/// // Ask for what the program needs only: the default hints want messages, one-sided operations and atomics.
+/// let hints = Hints::default();
+/// let domain = Domain::open(&hints)?;
+/// println!("{}: {}", domain.selection(), domain.info().addresses[0]);
+/// println!("a message has at most {} bytes", domain.info().limits.message);
+///
+/// let region = domain.alloc(1 << 20, Access::LOCAL_WRITE | Access::REMOTE_READ)?;
+/// let queue = domain.completion_queue(1024)?;
+/// let endpoint = domain.endpoint().build(&queue)?;
+/// let listener = domain.listen((domain.info().addresses[0], 0).into())?;
+/// # Ok::<(), fabric::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Domain {
     pub(crate) inner: Arc<DomainInner>,
@@ -289,7 +305,10 @@ impl Domain {
     /// Makes a completion queue with room for `capacity` completions.
     ///
     /// Each endpoint reserves its send depth or receive depth (or both) of the queue it is bound to, so a
-    /// queue never overflows.
+    /// queue never overflows. The default depths are 128 each: a queue for `n` such endpoints needs `n * 256`, and the
+    /// endpoint after that cannot be made. For many connections set smaller depths
+    /// ([`EndpointBuilder::send_depth`], [`recv_depth`](EndpointBuilder::recv_depth)); the room of an endpoint is
+    /// [`EndpointBuilder::room`], what is left of a queue [`CompletionQueue::room`].
     ///
     /// # Errors
     /// `InvalidArgument` naming the limit, `NoMemory`.

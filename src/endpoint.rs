@@ -62,6 +62,32 @@ pub(crate) struct Lane {
 ///   later polls, and its regions are free at once. To end in order, [`shutdown`](Endpoint::shutdown) first.
 /// - Whether it is dead shows in an event, in completions that are not `Ok`, and in posts that fail with
 ///   `NotConnected`. It never comes back: make a new one.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (a, b) = doc::pair()?;
+/// # let (domain, queue, endpoint) = (&a.domain, &a.queue, &a.endpoint);
+/// # let (peer, timeout) = (&b, doc::TIMEOUT);
+/// use std::time::Duration;
+///
+/// # let listener = peer.domain.listen((peer.domain.info().addresses[0], 0).into())?;
+/// # let address = listener.local_addr();
+/// # let theirs = peer.domain.endpoint().build(&peer.queue)?;
+/// # let inbox = peer.domain.alloc(64, fabric::Access::LOCAL_WRITE)?;
+/// # theirs.recv(&inbox, 0)?;
+/// let queue = domain.completion_queue(256)?; // room for the default depths, 128 each way
+/// let endpoint = domain.endpoint().connect_timeout(Duration::from_secs(2)).build(&queue)?;
+///
+/// endpoint.connect(address, b"who I am")?; // returns at once
+/// # listener.accept(timeout)?.accept(&theirs, b"welcome")?;
+/// assert_eq!(&*endpoint.wait_connected(timeout)?, b"welcome");
+///
+/// endpoint.inject(b"a message", 7)?;
+/// assert_eq!(queue.wait_one(timeout)?.context, 7);
+/// endpoint.shutdown(Duration::from_secs(5))?; // orderly; a drop would cancel what is in flight
+/// # Ok(()) }
+/// ```
 pub struct Endpoint {
     pub(crate) inner: Arc<EndpointInner>,
 }
@@ -198,6 +224,22 @@ impl Endpoint {
     /// # Errors
     /// `InvalidArgument` for too much data, and for an address that is no peer's (unspecified, broadcast, multicast);
     /// `InvalidState` if it was connected before, `Unreachable` if that is known at once.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (a, b) = doc::pair()?;
+    /// # let (domain, queue, endpoint) = (&a.domain, &a.queue, &a.endpoint);
+    /// # let (peer, timeout) = (&b, doc::TIMEOUT);
+    /// # let closed = peer.domain.listen((peer.domain.info().addresses[0], 0).into())?.local_addr();
+    /// let endpoint = domain.endpoint().build(queue)?;
+    /// endpoint.connect(closed, b"")?;
+    /// match endpoint.wait_connected(timeout) {
+    ///     Err(fabric::Error::Refused) => {} // nobody listens; an endpoint is used once: make a new one to try again
+    ///     other => panic!("{other:?}"),
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
         self.inner.ops.check("connect")?;
         fabric_util::route::check_peer(to)?;

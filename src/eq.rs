@@ -277,6 +277,41 @@ fn is_outcome_of(event: &Event, id: EndpointId) -> bool {
 ///   ([`Endpoint::wait_connected`](crate::Endpoint::wait_connected)).
 /// - The descriptor ([`AsFd`]) is readable exactly while an event waits.
 /// - Any thread may use it. Clones are the same queue.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (a, b) = doc::pair()?;
+/// # let (domain, queue, endpoint) = (&a.domain, &a.queue, &a.endpoint);
+/// # let (peer, timeout) = (&b, doc::TIMEOUT);
+/// use fabric::Event;
+///
+/// # let (domain, connected, other) = (b.domain.clone(), b.endpoint, a.endpoint);
+/// # let mut endpoints = std::collections::HashMap::from([(connected.id(), connected)]);
+/// # let listener = domain.listen((domain.info().addresses[0], 0).into())?;
+/// # let queue = domain.completion_queue(256)?;
+/// # drop(other);
+/// // The connections of a server; a thread of its own, or an event loop with `AsFd`, does this for as long as it runs.
+/// while !endpoints.is_empty() {
+///     match domain.events().wait(timeout)? {
+///         // Requests wait: take all of them. (`listener.poll` finds them without the event, too.)
+///         Event::ConnectRequest { .. } => while let Some(mut request) = listener.poll() {
+///             let endpoint = domain.endpoint().build(&queue)?;
+///             request.accept(&endpoint, b"")?;
+///             endpoints.insert(endpoint.id(), endpoint);
+///         },
+///         // Dead: dropping it gives the room in its completion queue back.
+///         Event::Disconnected { endpoint, reason } => {
+///             println!("{endpoint:?}: {reason}");
+///             endpoints.remove(&endpoint);
+///         }
+///         Event::ConnectFailed { endpoint, .. } => drop(endpoints.remove(&endpoint)),
+///         Event::DeviceLost => break,
+///         _ => {}
+///     }
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct EventQueue {
     pub(crate) hub: Arc<Hub>,

@@ -1,17 +1,21 @@
-//! A libfabric-style fabric library: one API for endpoints, memory regions and completion queues, several
-//! providers beneath it.
+//! RDMA-style networking, modelled on libfabric: messages, one-sided reads and writes, and remote atomics over RDMA
+//! verbs or plain TCP, behind one memory-safe API.
 //!
-//! A program is written once; `FABRIC_PROVIDER`, or the [`Hints`] it passes, decide what it runs on. What it may
-//! rely on is the same everywhere and written down in [`contract`].
+//! This is the polling API, for storage engines and runtimes. Most applications want async/await and no manual memory
+//! registration: that is the crate `anyfabric-async` (library name `fabric_async`), built on this one. The package of
+//! this crate is `anyfabric`.
+//!
+//! You choose the provider at run time, by `FABRIC_PROVIDER` or by the [`Hints`] that a program passes. What a program may
+//! rely on is the same on every provider, and written down in [`contract`].
 //!
 //! # The objects
 //! - A [`Domain`] is an open device. Everything else is made on it.
-//! - A [`Region`] is memory that operations use and that peers may reach, as far as its [`Access`] rights go.
-//!   Its [`RemoteRegion`] is what a peer needs to know to reach it.
+//! - A [`Region`] is registered memory: operations use it, and peers may reach it, as far as its [`Access`] rights go.
+//!   Its [`RemoteRegion`] is the descriptor that a peer needs for that.
 //! - An [`Endpoint`] is one end of a connection. It is connected by [`Endpoint::connect`] on one side and by a
 //!   [`Listener`] and [`ConnectRequest::accept`] on the other.
 //! - Operations are posted to endpoints and end in [`Completion`]s, in a [`CompletionQueue`].
-//! - Connections that come, stand and go are told by the domain's [`EventQueue`].
+//! - The domain's [`EventQueue`] reports connection requests, established connections and disconnects.
 //!
 //! Handles are `Send + Sync`, need no particular drop order, and keep alive what they need.
 //!
@@ -28,7 +32,7 @@
 //! let (queue_a, queue_b) = (a.completion_queue(256)?, b.completion_queue(256)?);
 //! let (end_a, end_b) = (a.endpoint().build(&queue_a)?, b.endpoint().build(&queue_b)?);
 //!
-//! // A receive says where a message goes; it may be posted before the connection stands.
+//! // A receive says where a message goes; it may be posted before the connection is established.
 //! let inbox = b.alloc(4096, Access::LOCAL_WRITE)?;
 //! end_b.recv(inbox.slice(..1024), 7)?;
 //!
@@ -59,14 +63,45 @@
 //!   [`Endpoint::post_batch`].
 //! - Waiting: poll the queue for the least delay, [`CompletionQueue::wait`] to sleep, or drive everything from an
 //!   event loop by [`CompletionQueue::arm`] and `AsFd`.
-//! - Errors: a call that fails had no effect ([`Error`], [`Error::class`]); what was posted reports by
+//! - Errors: a call that fails had no effect ([`Error`], [`Error::class`]); a posted operation reports by
 //!   [`Completion::status`].
 //! - Choosing: [`Hints`], [`Choice`], [`Catalog`], [`Domain::selection`]; environment variables: [`VARIABLES`].
-//! - Trouble: [`Domain::counters`], [`Domain::dump`], and the log (crate `log`), which tells what was chosen and why.
-//! - Safety: what is promised, by which mechanism, and what is not: [`safety`].
-//! - Providers of one's own: [`provider`], [`Catalog::add`].
+//! - Diagnosis: [`Domain::counters`], [`Domain::dump`], and the log (crate `log`), which says what was chosen and why.
+//! - Providers of your own: [`provider`], [`Catalog::add`].
+//!
+//! # Servers
+//! - *Many clients, one queue.* Accept with [`Listener::poll`] or on [`Event::ConnectRequest`], both of which report the
+//!   same requests; keep the endpoints in a map by [`Endpoint::id`], which [`Completion::endpoint`] names; remove one on
+//!   its [`Event::Disconnected`], else it keeps its room in the queue. [`Listener`] and [`EventQueue`] have examples.
+//! - *Size of the queue.* The sum of the depths of its endpoints, 128 + 128 each by default:
+//!   [`Domain::completion_queue`].
+//! - *Threads.* Any thread may use any handle, and the calls that share a queue take its lock. For throughput, give each
+//!   thread a completion queue of its own, and the endpoints bound to it; share a domain where regions are shared, and
+//!   open one for each thread where they are not. With TCP the thread that polls also does the work of its domain.
+//! - *Ending.* A send whose completion is `Ok` has reached the peer. A process that exits before that may lose it: call
+//!   [`Endpoint::shutdown`], which waits for what is in flight, before an exit or a drop.
+//! - *Reconnecting.* A dead endpoint cannot be reused: make a new one, with a delay of your own between attempts. An
+//!   operation that ended `Canceled` or `PeerLost` was executed at most once, so decide for each kind whether it may be
+//!   repeated. Liveness ([`EndpointBuilder::liveness`]) finds dead peers; a keep-alive of your own is not needed.
+//!
+//! # Features
+//! | feature | default | |
+//! |---|---|---|
+//! | `tcp` | yes | the TCP provider; needs nothing but a Rust toolchain |
+//! | `verbs` | yes | the RDMA verbs provider, and the module `verbs` with the way down to libibverbs; needs nothing to build, loads its libraries |
+//! | `serde` | no | descriptors both ways; `Info` and `Counters` serialize |
+//!
+//! # Platforms and MSRV
+//! Linux only; x86-64 is tested, kernel 5.14 or newer recommended. The verbs provider is tested on Soft-RoCE, not yet on RDMA
+//! hardware. Rust 1.88 or newer; a new minor version may raise that, a patch version does not.
+//!
+//! # Safety
+//! No safe code can make a device or peer access freed memory: [`safety`] says what is promised, by which mechanism, and
+//! what is not. Nothing is encrypted or authenticated: see [`Domain`].
 
 #![deny(unsafe_op_in_unsafe_fn)]
+// docs.rs shows which items need which feature.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod any;
 mod builder;
@@ -85,6 +120,7 @@ mod post;
 mod process;
 mod reclaim;
 mod region;
+mod shorthand;
 mod slot;
 #[cfg(feature = "verbs")]
 pub mod verbs;
@@ -126,8 +162,3 @@ pub mod contract {}
 
 #[doc = include_str!("../docs/safety.md")]
 pub mod safety {}
-
-/// Compiles and runs the programs in the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-pub struct Readme;

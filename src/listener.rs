@@ -17,6 +17,39 @@ use crate::process::ParentOnly;
 ///
 /// Dropping it refuses the requests that nobody has taken; a [`ConnectRequest`] that was taken can still be
 /// answered. Any thread may use it.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (a, b) = doc::pair()?;
+/// # let (domain, queue, endpoint) = (&a.domain, &a.queue, &a.endpoint);
+/// # let (peer, timeout) = (&b, doc::TIMEOUT);
+/// # let mut clients = Vec::new();
+/// let listener = domain.listen((domain.info().addresses[0], 0).into())?;
+/// # for name in ["anna", "unwanted", "carl"] {
+/// #     let client = peer.domain.endpoint().build(&peer.queue)?;
+/// #     client.connect(listener.local_addr(), name.as_bytes())?;
+/// #     clients.push(client);
+/// # }
+///
+/// // One queue for all clients: each endpoint reserves its depths of it.
+/// let clients_at_most = 100;
+/// let queue = domain.completion_queue(clients_at_most * (16 + 16))?;
+/// let mut endpoints = std::collections::HashMap::new();
+/// # for _ in 0..3 {
+/// let mut request = listener.accept(timeout)?;
+/// if request.private_data() == b"unwanted" || endpoints.len() == clients_at_most {
+///     request.reject(b"not today")?;
+/// } else {
+///     let endpoint = domain.endpoint().send_depth(16).recv_depth(16).build(&queue)?;
+///     request.accept(&endpoint, b"welcome")?;
+///     endpoints.insert(endpoint.id(), endpoint); // until its `Disconnected` event
+/// }
+/// # }
+/// # assert_eq!(endpoints.len(), 2);
+/// # assert!(matches!(clients[1].wait_connected(timeout), Err(fabric::Error::Rejected { .. })));
+/// # Ok(()) }
+/// ```
 pub struct Listener {
     // Declared first: closes before the domain can.
     ops: ParentOnly<Box<dyn ListenerOps>>,

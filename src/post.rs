@@ -6,8 +6,8 @@
 use std::sync::atomic::Ordering;
 
 use fabric_core::{
-    Access, AtomicOp, AtomicScalar, EndpointOps, EndpointState, Error, OpKind, Posted, RecvWork,
-    RemoteSlice, Result, Segment, SendFlags, SendOp, SendWork,
+    Access, EndpointOps, EndpointState, Error, OpKind, Posted, RecvWork, Result, Segment,
+    SendFlags, SendOp, SendWork,
 };
 use fabric_util::inflight::{Place, Producer};
 use smallvec::SmallVec;
@@ -16,7 +16,6 @@ use crate::check::Gathered;
 use crate::cq::CqInner;
 use crate::endpoint::{Endpoint, Lane, PostSide};
 use crate::op::{Local, Op, Recv, Slices, What};
-use crate::region::Slice;
 use crate::slot::{Keep, Report, Slot};
 
 /// Operations that go to the provider in one call.
@@ -63,6 +62,29 @@ impl Endpoint {
     /// `Again` at the depth (take completions), `NotConnected`, `DeviceLost`, `InvalidArgument` that says what is wrong,
     /// `InvalidState` for a closed region or in a forked child. The endpoint is unharmed, and nothing of the
     /// operation happens later.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (a, b) = doc::pair()?;
+    /// # let (domain, queue, endpoint) = (&a.domain, &a.queue, &a.endpoint);
+    /// # let (peer, timeout) = (&b, doc::TIMEOUT);
+    /// use fabric::{Access, Op};
+    ///
+    /// let theirs = peer.domain.alloc(4096, Access::ALL)?;
+    /// let remote = theirs.remote(); // in a program of its own, the peer would send its 40 bytes
+    /// let ours = domain.alloc(64, Access::empty())?;
+    /// ours.write_at(0, b"bytes")?;
+    ///
+    /// // No completion if it succeeds; the operation behind it reports for both.
+    /// endpoint.post(&Op::write(ours.slice(..5), remote.at(0)).unsignaled())?;
+    /// endpoint.post(&Op::inject_write(&1u64.to_ne_bytes(), remote.at(8)).delivery_complete().context(7))?;
+    ///
+    /// let completion = queue.wait_one(timeout)?;
+    /// assert!(completion.is_ok() && completion.context == 7);
+    /// assert_eq!(theirs.to_vec(..5)?, b"bytes");
+    /// # Ok(()) }
+    /// ```
     #[inline]
     pub fn post(&self, op: &Op<'_>) -> Result<()> {
         self.inner.ops.check("post")?;
@@ -98,6 +120,28 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`post`](Endpoint::post), with the number that was posted before the first that could not be.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (a, b) = doc::pair()?;
+    /// # let (domain, queue, endpoint) = (&a.domain, &a.queue, &a.endpoint);
+    /// # let (peer, timeout) = (&b, doc::TIMEOUT);
+    /// use fabric::{Access, Op};
+    ///
+    /// let theirs = peer.domain.alloc(64, Access::ALL)?;
+    /// let remote = theirs.remote();
+    /// let adds = [1u64, 2, 3].map(|n| Op::atomic(fabric::AtomicOp::Add, n, remote.at(0)).context(n));
+    /// if let Err(stopped) = endpoint.post_batch(&adds) {
+    ///     // After taking completions, go on with `adds[stopped.posted..]`.
+    ///     return Err(stopped.error.into());
+    /// }
+    /// for n in 1..=3 {
+    ///     assert_eq!(queue.wait_one(timeout)?.context, n); // in posting order
+    /// }
+    /// assert_eq!(theirs.get::<u64>(0)?, 6);
+    /// # Ok(()) }
+    /// ```
     pub fn post_batch(&self, ops: &[Op<'_>]) -> Result<(), BatchError> {
         let mut posted = 0;
         let refuse = |posted, error: Error| Err(BatchError { posted, error });
@@ -228,6 +272,24 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`post`](Endpoint::post); the regions need `LOCAL_WRITE`.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (a, b) = doc::pair()?;
+    /// # let (domain, queue, endpoint) = (&a.domain, &a.queue, &a.endpoint);
+    /// # let (peer, timeout) = (&b, doc::TIMEOUT);
+    /// use fabric::Access;
+    ///
+    /// let inbox = domain.alloc(4096, Access::LOCAL_WRITE)?;
+    /// endpoint.recv(inbox.slice(..1024), 1)?;
+    /// peer.endpoint.inject(b"hello", 0)?;
+    ///
+    /// let completion = queue.wait_one(timeout)?;
+    /// assert!(completion.is_ok() && completion.context == 1);
+    /// assert_eq!(inbox.to_vec(..completion.len as usize)?, b"hello");
+    /// # Ok(()) }
+    /// ```
     #[inline]
     pub fn recv<'a>(&self, into: impl Into<Slices<'a>>, context: u64) -> Result<()> {
         self.inner.ops.check("post")?;
@@ -265,6 +327,24 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`recv`](Endpoint::recv), with the number that was posted before the first that could not be.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (a, b) = doc::pair()?;
+    /// # let (domain, queue, endpoint) = (&a.domain, &a.queue, &a.endpoint);
+    /// # let (peer, timeout) = (&b, doc::TIMEOUT);
+    /// use fabric::{Access, Recv};
+    ///
+    /// // Eight receives, each with its own part of one region; the context says which part.
+    /// let inbox = domain.alloc(8 * 256, Access::LOCAL_WRITE)?;
+    /// let recvs: Vec<_> = (0..8).map(|n| Recv::new(inbox.slice(n * 256..(n + 1) * 256), n as u64)).collect();
+    /// endpoint.post_recvs(&recvs)?;
+    ///
+    /// peer.endpoint.inject(b"first", 0)?;
+    /// assert_eq!(queue.wait_one(timeout)?.context, 0);
+    /// # Ok(()) }
+    /// ```
     pub fn post_recvs(&self, recvs: &[Recv<'_>]) -> Result<(), BatchError> {
         let mut posted = 0;
         let refuse = |posted, error: Error| Err(BatchError { posted, error });
@@ -360,83 +440,6 @@ impl Endpoint {
         let (context, kind, report) = (recv.context, OpKind::Recv, Report::Always);
         place.fill(Slot { context, len, kind, report, keep });
         Ok(segments.len() - before)
-    }
-
-    /// Sends the bytes of `from` to the peer's next receive.
-    ///
-    /// # Errors
-    /// As [`post`](Endpoint::post).
-    #[inline]
-    pub fn send<'a>(&self, from: impl Into<Slices<'a>>, context: u64) -> Result<()> {
-        self.post(&Op::send(from).context(context))
-    }
-
-    /// Sends `bytes`, which may be reused at once.
-    ///
-    /// # Errors
-    /// As [`post`](Endpoint::post).
-    #[inline]
-    pub fn inject(&self, bytes: &[u8], context: u64) -> Result<()> {
-        self.post(&Op::inject(bytes).context(context))
-    }
-
-    /// Writes the bytes of `from` to the peer's memory at `to`.
-    ///
-    /// # Errors
-    /// As [`post`](Endpoint::post).
-    #[inline]
-    pub fn write<'a>(
-        &self,
-        from: impl Into<Slices<'a>>,
-        to: RemoteSlice,
-        context: u64,
-    ) -> Result<()> {
-        self.post(&Op::write(from, to).context(context))
-    }
-
-    /// Reads the peer's memory at `from` into `into`.
-    ///
-    /// # Errors
-    /// As [`post`](Endpoint::post).
-    #[inline]
-    pub fn read<'a>(
-        &self,
-        into: impl Into<Slices<'a>>,
-        from: RemoteSlice,
-        context: u64,
-    ) -> Result<()> {
-        self.post(&Op::read(into, from).context(context))
-    }
-
-    /// Adds `value` to the element at `at`; its old value goes to `old`.
-    ///
-    /// # Errors
-    /// As [`post`](Endpoint::post).
-    #[inline]
-    pub fn fetch_add<T: AtomicScalar>(
-        &self,
-        value: T,
-        old: Slice<'_>,
-        at: RemoteSlice,
-        context: u64,
-    ) -> Result<()> {
-        self.post(&Op::fetch_atomic(AtomicOp::Add, value, old, at).context(context))
-    }
-
-    /// Puts `new` at `at` if the bits there are those of `expected`; the old value goes to `old`.
-    ///
-    /// # Errors
-    /// As [`post`](Endpoint::post).
-    #[inline]
-    pub fn compare_swap<T: AtomicScalar>(
-        &self,
-        expected: T,
-        new: T,
-        old: Slice<'_>,
-        at: RemoteSlice,
-        context: u64,
-    ) -> Result<()> {
-        self.post(&Op::fetch_compare_swap(expected, new, old, at).context(context))
     }
 }
 

@@ -102,6 +102,30 @@ impl RegionCore {
 /// this handle. [`close`](Region::close) ends the rights now, dropping the handle ends them when the last
 /// such operation has completed. When either is done, no peer reads or changes a byte, and the key opens
 /// nothing.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (a, b) = doc::pair()?;
+/// # let (domain, queue, endpoint) = (&a.domain, &a.queue, &a.endpoint);
+/// # let (peer, timeout) = (&b, doc::TIMEOUT);
+/// use fabric::{Access, RemoteRegion};
+///
+/// let region = domain.alloc(4096, Access::LOCAL_WRITE | Access::REMOTE_READ)?;
+/// region.write_at(0, b"published")?;
+/// region.put(64, &42u64)?;
+/// assert_eq!(region.get::<u64>(64)?, 42);
+///
+/// // What a peer needs to read it: 40 bytes, sent in any way.
+/// let descriptor = region.remote().to_bytes();
+/// let remote = RemoteRegion::from_bytes(&descriptor)?;
+/// let part = remote.at(64);
+/// # let _ = part;
+///
+/// // From here on no peer reads or changes a byte.
+/// region.close()?;
+/// # Ok(()) }
+/// ```
 pub struct Region {
     pub(crate) core: Arc<RegionCore>,
 }

@@ -33,26 +33,36 @@
 //! # }).unwrap();
 //! ```
 //!
-//! Whether this runs over RDMA hardware or plain TCP is decided where it runs, and does not show: what may be relied on is
-//! the contract of [`fabric`], the same on every provider.
+//! You choose RDMA or TCP at run time (`FABRIC_PROVIDER`). What may be relied on is the contract of [`fabric`], the same on
+//! every provider. The package of this crate is `anyfabric-async`.
 //!
 //! # Guide
-//! [`guide`] goes from here to the depths, a program a chapter, with pictures of the life of an operation and of a lease.
+//! [`guide`] covers every feature, with a runnable program in each chapter, and pictures of the life of an operation and of a
+//! lease.
 //! In short:
 //!
 //! - *Memory.* A [`Buffer`] is yours alone, and a `[u8]`. Operations take it and give it back; an error ([`Failed`]) has it
 //!   too. All come from the node's [`Pool`], which is registered and bounded.
 //! - *Messages.* [`Connection::send`] is done when the peer has the message; [`Connection::recv`] brings the next one.
 //! - *One-sided.* [`Connection::write`], [`read`](Connection::read) and the atomics reach memory that the peer lends:
-//!   [`Connection::request_remote`] asks, [`Connection::lend`] offers. From a lease's end no byte changes.
-//! - *Giving up.* Any future may be dropped at any time. One that is held and not polled, or forgotten, keeps what it has, and
-//!   its turn for at most 50 ms: others go on.
+//!   [`Connection::request_remote`] asks, [`Connection::lend`] offers. Once a lease has ended, the peer can no longer
+//!   change the memory.
+//! - *Cancellation.* All futures are cancel-safe: any may be dropped at any time. One that is held and not polled, or
+//!   forgotten, keeps what it has, and its turn for at most 50 ms: others go on.
 //! - *Failure.* The end of a connection is an [`Error::Disconnected`] with the reason, everywhere.
-//! - *Executors.* Any will do; [`block_on`] is one.
+//! - *Executors.* Works with any executor; a minimal [`block_on`] is included.
 //! - *Trust.* Nothing is encrypted and nobody is authenticated: see [`fabric::Domain`].
 //!
 //! # Features
-//! `tcp`, `verbs` and `tokio`, all default. Verbs needs libibverbs and librdmacm where a program runs, and nothing to build.
+//! | feature | default | |
+//! |---|---|---|
+//! | `tcp` | yes | the TCP provider |
+//! | `tokio` | yes | tasks of a tokio runtime are woken by its event loop; `Stream` |
+//! | `verbs` | yes | the RDMA verbs provider; needs nothing to build, loads its libraries |
+//! | `serde` | no | offers and descriptors both ways; `PoolMetrics` serializes |
+//!
+//! # Platforms and MSRV
+//! Linux only. Rust 1.88 or newer; a new minor version may raise that, a patch version does not.
 //!
 //! # Design
 //! - *Buffers own their memory.* The [`Pool`] registers memory in extents, once, without rights for peers, and cuts
@@ -62,7 +72,7 @@
 //!   in the node's table of operations owns it. The future has the number of the place, no memory. So futures may be
 //!   dropped (the place is abandoned, and its completion frees it), forgotten (it stays taken), or outlive their
 //!   runtime; the device never touches memory that somebody else has.
-//! - *Who polls, drives.* A future that is polled takes completions off the node's queue, for everybody; one that
+//! - *Polling tasks drive progress.* A future that is polled takes completions off the node's queue, for everybody; one that
 //!   sleeps arms the queue's descriptor, and a task of its tokio runtime watches that, or, on any other executor, the
 //!   node's thread. There is no task that everything goes through, and no lock is held across an await.
 //! - *Wakers are user code.* They are called, cloned and dropped where no lock is held, each panic caught, and not on the
@@ -76,6 +86,8 @@
 //! uncontended lock.
 
 #![deny(unsafe_code)]
+// docs.rs shows which items need which feature.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[forbid(unsafe_code)]
 mod accept;
@@ -143,6 +155,17 @@ mod watch;
 
 #[doc = include_str!("../doc/guide.md")]
 pub mod guide {}
+
+/// Compiles and runs the program in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
+/// Compiles and runs the programs in the README of the repository, which use both crates. By a link below `doc/`, so that the
+/// package has it too.
+#[cfg(doctest)]
+#[doc = include_str!("../doc/README-of-the-repository.md")]
+pub struct RepositoryReadme;
 
 pub use address::Address;
 pub use atomic::Atomic;
