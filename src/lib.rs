@@ -64,7 +64,7 @@
 //! - Choosing: [`Hints`], [`Choice`], [`Catalog`], [`Domain::selection`]; environment variables: [`VARIABLES`].
 //! - Trouble: [`Domain::counters`], [`Domain::dump`], and the log (crate `log`), which tells what was chosen and why.
 //! - Safety: what is promised, by which mechanism, and what is not: [`safety`].
-//! - Providers of one's own: [`mod@core`], [`Catalog::add`].
+//! - Providers of one's own: [`provider`], [`Catalog::add`].
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -98,8 +98,6 @@ pub use domain::Domain;
 pub use endpoint::Endpoint;
 pub use env::{VARIABLES, Variable};
 pub use eq::EventQueue;
-/// The provider contract, for those who write one.
-pub use fabric_core as core;
 pub use fabric_core::info::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA, MIN_INJECT};
 pub use fabric_core::{
     Access, Armed, AtomicOp, AtomicScalar, AtomicScope, AtomicType, AtomicValue, Capabilities,
@@ -107,10 +105,21 @@ pub use fabric_core::{
     ErrorClass, Event, Failure, Hints, Info, Limits, ListenerAttr, ListenerId, Memory, OpKind,
     PathAttr, ProviderCounters, RemoteRegion, RemoteSlice, Result, Status, Unmet,
 };
+pub use fabric_util::logging::flush as flush_logs;
 pub use listener::{ConnectRequest, Listener};
 pub use op::{Op, Recv, Slices};
 pub use post::BatchError;
 pub use region::{AtomicElement, Region, Slice};
+/// The crate by which regions hold plain values ([`Region::get`], [`Region::set`]). It is a part of this API: a version of this
+/// crate goes with `zerocopy` 0.8, and a change of that is a breaking change.
+pub use zerocopy;
+
+/// What an author of a provider needs: the traits to implement, and the rules that all providers share. It is the crate
+/// `fabric-core`.
+pub mod provider {
+    pub use fabric_core::provider::*;
+    pub use fabric_core::*;
+}
 
 #[doc = include_str!("../docs/contract.md")]
 pub mod contract {}

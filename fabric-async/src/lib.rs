@@ -52,7 +52,7 @@
 //! - *Trust.* Nothing is encrypted and nobody is authenticated: see [`fabric::Domain`].
 //!
 //! # Features
-//! `tcp` and `tokio` (both default), `verbs` (needs libibverbs, librdmacm and libclang 14 to build).
+//! `tcp`, `verbs` and `tokio`, all default. Verbs needs libibverbs and librdmacm where a program runs, and nothing to build.
 //!
 //! # Design
 //! - *Buffers own their memory.* The [`Pool`] registers memory in extents, once, without rights for peers, and cuts
@@ -163,6 +163,17 @@ pub use pool::{AllocWait, Pool, PoolMetrics};
 pub use recv::{Notifications, Notified, Receive};
 #[cfg(feature = "tokio")]
 pub use stream::Stream;
+
+/// The layer below, for what this one does not cover: providers, hints, counters, its own regions and endpoints.
+pub use fabric;
+// What signatures here name.
+pub use fabric::{
+    Access, AtomicOp, AtomicScalar, Catalog, Choice, DisconnectReason, Domain, EndpointAttr,
+    EndpointId, Hints, RemoteRegion, RemoteSlice, Status,
+};
+/// The crate by which buffers are viewed as plain values ([`Buffer::view`]). It is a part of this API: a version of this crate
+/// goes with `zerocopy` 0.8, and a change of that is a breaking change.
+pub use zerocopy;
 
 /// 64 bits of the system's randomness: a token that nobody can guess.
 pub(crate) fn random() -> Result<u64> {
