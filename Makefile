@@ -51,12 +51,13 @@ loom: ## The lock-free parts under loom: every interleaving
 fmt: ## Check the format
 	$(CARGO) fmt --all --check
 
-lint: ## clippy, warnings are errors, with and without every feature
+lint: ## clippy, warnings are errors, with and without every feature; words that may only get fewer
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --quiet $(ALL) --all-targets -- -D warnings
 	$(CARGO) clippy --quiet -p anyfabric --no-default-features --lib -- -D warnings
 	$(CARGO) clippy --quiet -p anyfabric --no-default-features --features tcp --lib -- -D warnings
 	$(CARGO) clippy --quiet -p anyfabric-async --no-default-features --lib --test null -- -D warnings
+	@scripts/words
 
 doc: ## Build the documentation, warnings are errors, without verbs and with everything
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet -p anyfabric -p anyfabric-async --no-default-features \

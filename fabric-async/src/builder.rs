@@ -1,5 +1,7 @@
 //! What a node is made with: every setting, its default, and the checks of all of them.
 
+// Long: a setter for each setting, most of whose lines are their documentation.
+
 use std::time::Duration;
 
 use fabric::{Catalog, Choice, CqAttr, Domain, EndpointAttr, EndpointBuilder, Hints, ListenerAttr};

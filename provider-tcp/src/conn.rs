@@ -1,5 +1,7 @@
 //! Connections: a link and its socket, from the first system call to the last.
 
+// Long: the life of a connection, all of it under one lock.
+
 use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::net::SocketAddr;

@@ -16,11 +16,11 @@ use fabric_core::{
 use fabric_util::emulate::Line;
 use fabric_util::sync::{Mutex, MutexGuard};
 
+use crate::chain::OPERATION_SEGMENTS;
 use crate::cq::Queue;
 use crate::ffi::ibv_access_flags;
 use crate::handle::{CmId, Qp, QpAttributes, State as QpState};
 use crate::manager::Shared;
-use crate::post::OPERATION_SEGMENTS;
 use crate::scratch::{Place, Slab};
 use crate::tokens::Tokens;
 use crate::{device, path};

@@ -63,6 +63,7 @@
 //! | `rdma link delete` | is told to the connection manager's identifiers alone, and waits until every context is closed. |
 //! | Hundreds of sends that wait for receives | ask again each millisecond; several hundred connections of them lock up an emulated processor. |
 
+mod chain;
 mod close;
 mod complete;
 mod conn;

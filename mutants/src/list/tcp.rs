@@ -380,7 +380,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tests,
         edits: &[edit("Link::deliver", "self.unreported > 0", "false")],
         cases: &[
-            "anyfabric-util/lib/stream::tests::what_an_end_cancels_waits_until_the_end_was_reported",
+            "anyfabric-util/lib/stream::tests::ends::what_an_end_cancels_waits_until_the_end_was_reported",
         ],
     },
 ];

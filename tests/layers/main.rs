@@ -1,0 +1,174 @@
+//! How the code is laid out: crates use only those below them, the files of a library use each other in no circle that
+//! is not known, and no file is long without a reason.
+
+#![cfg(not(miri))] // it reads the whole workspace
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
+
+mod circles;
+mod modules;
+mod source;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use circles::circles;
+use modules::Modules;
+
+/// Each package: its folder, its name in paths, and the packages that it may use, which are all above it in this list.
+/// Tests may use more: what `[dev-dependencies]` has and `#[cfg(test)]` builds is not looked at.
+const PACKAGES: &[(&str, &str, &[&str])] = &[
+    ("fabric-core", "fabric_core", &[]),
+    ("fabric-util", "fabric_util", &["fabric_core"]),
+    ("provider-tcp", "provider_tcp", &["fabric_core", "fabric_util"]),
+    ("provider-verbs", "provider_verbs", &["fabric_core", "fabric_util"]),
+    ("", "fabric", &["fabric_core", "fabric_util", "provider_tcp", "provider_verbs"]),
+    ("fabric-async", "fabric_async", &["fabric", "fabric_util"]),
+    ("conformance", "conformance", &["fabric", "fabric_async", "fabric_util"]),
+    ("tools", "fabric_tools", &["fabric"]),
+    ("mutants", "mutants", &["conformance"]),
+    ("bench", "bench", &[]),
+];
+
+/// The libraries of the product, where circles are looked for.
+const LIBRARIES: &[&str] =
+    &["fabric-core", "fabric-util", "provider-tcp", "provider-verbs", "", "fabric-async"];
+
+/// Known circles: a library, the number of uses within the circle, and its files. It may only get shorter.
+const KNOWN: &str = include_str!("circles.txt");
+
+/// A file may have so many lines; a longer one says why within its first lines.
+const LINES: usize = 500;
+const REASON: &str = "// Long: ";
+const REASON_WITHIN: usize = 40;
+
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The sources of a package, by their roots.
+fn roots(folder: &str) -> Vec<PathBuf> {
+    let roots = ["lib.rs", "main.rs"].map(|root| workspace().join(folder).join("src").join(root));
+    roots.into_iter().filter(|root| root.exists()).collect()
+}
+
+/// The packages of the workspace that a manifest depends on, by their names in paths.
+fn dependencies(manifest: &str) -> BTreeSet<String> {
+    let mut within = false;
+    let mut found = BTreeSet::new();
+    for line in manifest.lines() {
+        if let Some(section) = line.strip_prefix('[') {
+            let section = section.trim_end_matches(']');
+            within = section == "dependencies" || section.ends_with(".dependencies");
+            within &= !section.starts_with("workspace");
+        }
+        let name = line.split(['.', ' ', '=']).next().unwrap_or_default().replace('-', "_");
+        if within && PACKAGES.iter().any(|package| package.1 == name) {
+            found.insert(name);
+        }
+    }
+    found
+}
+
+#[test]
+fn every_package_has_its_place() {
+    let manifest = std::fs::read_to_string(workspace().join("Cargo.toml")).unwrap();
+    let members = manifest.lines().find(|line| line.starts_with("members = ")).unwrap();
+    let members: BTreeSet<_> = members.split('"').skip(1).step_by(2).collect();
+    let listed = PACKAGES.iter().map(|package| package.0).filter(|folder| !folder.is_empty());
+    assert_eq!(members, listed.collect());
+    for (at, (folder, _, below)) in PACKAGES.iter().enumerate() {
+        for other in *below {
+            let is_below = PACKAGES[..at].iter().any(|package| package.1 == *other);
+            assert!(is_below, "{folder}: {other} is not above it in the list");
+        }
+    }
+}
+
+#[test]
+fn packages_use_those_below() {
+    for (folder, _, below) in PACKAGES {
+        let manifest = workspace().join(folder).join("Cargo.toml");
+        let found = dependencies(&std::fs::read_to_string(&manifest).unwrap());
+        let below: BTreeSet<_> = below.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(
+            found,
+            below,
+            "{}: left what it has, right what the list allows",
+            manifest.display()
+        );
+    }
+}
+
+#[test]
+fn sources_use_those_below() {
+    let mut wrong = Vec::new();
+    for (folder, own, below) in PACKAGES {
+        for root in roots(folder) {
+            for (name, file) in Modules::read(&root).other_crates() {
+                let is_one = PACKAGES.iter().any(|package| package.1 == name);
+                if is_one && name != *own && !below.contains(&name) {
+                    wrong.push(format!("{folder}/src/{}: {name}", file.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "uses of crates that are not below: {wrong:#?}");
+}
+
+#[test]
+fn circles_are_known() {
+    let mut found = BTreeSet::new();
+    for folder in LIBRARIES {
+        for root in roots(folder) {
+            let modules = Modules::read(&root);
+            let uses = modules.uses();
+            assert!(!uses.is_empty(), "{folder}: no file uses another");
+            for circle in circles(&uses) {
+                let within =
+                    |(from, to): &&(&Path, &Path)| circle.contains(from) && circle.contains(to);
+                let count = uses.iter().filter(within).count();
+                let files: Vec<_> = circle.iter().map(|file| file.display().to_string()).collect();
+                let library = if folder.is_empty() { "fabric" } else { folder };
+                found.insert(format!("{library}, {count} uses: {}", files.join(" ")));
+            }
+        }
+    }
+    let known: BTreeSet<_> = KNOWN.lines().map(str::to_owned).collect();
+    let show = |one: &BTreeSet<String>, other| {
+        one.difference(other).map(|line| format!("{line}\n")).collect::<String>()
+    };
+    let (new, gone) = (show(&found, &known), show(&known, &found));
+    assert!(
+        new.is_empty() && gone.is_empty(),
+        "circles that tests/layers/circles.txt does not list:\n{new}\nlisted, but no more there:\n{gone}\n\
+         a circle that got smaller replaces its line; one that grew or is new has to go",
+    );
+}
+
+#[test]
+fn long_files_say_why() {
+    let mut wrong = Vec::new();
+    look_for_long_files(workspace(), &mut wrong);
+    assert!(wrong.is_empty(), "files over {LINES} lines without {REASON:?}: {wrong:#?}");
+}
+
+/// A reason in a file that is not long is found as well.
+fn look_for_long_files(folder: &Path, wrong: &mut Vec<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let is_hidden = path.file_name().unwrap().to_string_lossy().starts_with('.');
+        if path.is_dir() {
+            // Cargo's folders have that file.
+            if !is_hidden && !path.join("CACHEDIR.TAG").exists() {
+                look_for_long_files(&path, wrong);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let lines = text.lines().count();
+            let says_why = text.lines().take(REASON_WITHIN).any(|line| line.starts_with(REASON));
+            if (lines > LINES) != says_why {
+                wrong.push(format!("{}: {lines} lines", path.display()));
+            }
+        }
+    }
+}
