@@ -144,6 +144,7 @@ mod watch;
 #[doc = include_str!("../doc/guide.md")]
 pub mod guide {}
 
+pub use accept::Incoming;
 pub use address::Address;
 pub use atomic::Atomic;
 pub use block_on::block_on;
