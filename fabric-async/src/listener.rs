@@ -13,7 +13,7 @@ use fabric::{ConnectRequest, MAX_REJECT_DATA};
 use crate::accept::{Accepting, Acceptors, Incoming};
 use crate::address::{Address, resolve};
 use crate::connection::Connection;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hello::{Hello, Kind};
 use crate::line::{Line, Ticket};
 use crate::link::Link;
@@ -170,8 +170,17 @@ impl Node {
     }
 
     async fn listen_given(&self, given: Result<SocketAddr, String>) -> Result<Listener> {
-        let address = resolve(given).await?;
-        let listener = self.inner.domain.listen_with(address, &self.inner.options.listener())?;
+        let (domain, attr) = (&self.inner.domain, self.inner.options.listener());
+        let found = resolve(given).await?;
+        // Of a name, the first address that will do, or why the last one does not.
+        let mut outcome = Err(found.nothing());
+        for address in found.addresses {
+            outcome = domain.listen_with(address, &attr).map_err(Error::from);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        let listener = outcome?;
         let id = listener.id();
         let line = Line::new(&self.inner.timers);
         let (node, waiting, acceptors) = (self.inner.clone(), Mutex::default(), Arc::default());
@@ -395,7 +404,7 @@ impl Request {
     /// As [`accept`](Request::accept), and the fabric's `InvalidArgument` for too many bytes.
     pub async fn accept_with(mut self, data: &[u8]) -> Result<Connection> {
         let node = &self.listener.node;
-        let link = match Link::new(node) {
+        let link = match Link::new(node, node.connect_timeout()) {
             Ok(link) => link,
             Err(error) => {
                 // What this side lacks is none of a stranger's business: it is in the log.
