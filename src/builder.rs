@@ -66,6 +66,11 @@ impl<'a> EndpointBuilder<'a> {
         self
     }
 
+    /// The settings so far.
+    pub fn as_attr(&self) -> &EndpointAttr {
+        &self.attr
+    }
+
     /// How long connecting or accepting may take; default 5 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.attr.connect_timeout = timeout;

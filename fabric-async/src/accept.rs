@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -13,7 +14,7 @@ use fabric_util::sync::Mutex;
 
 use crate::connection::Connection;
 use crate::error::{Error, Result};
-use crate::listener::{Listener, NextRequest};
+use crate::listener::{ListenerInner, NextRequest, Open};
 use crate::wakers::Wakers;
 
 /// So many come in at a time; the others wait at the listener.
@@ -137,23 +138,23 @@ impl Acceptors {
 }
 
 /// The next connection that stands.
-pub(crate) struct Accepting<'a> {
+pub(crate) struct Accepting {
     name: u64,
-    listener: &'a Listener,
+    listener: Arc<ListenerInner>,
     next: NextRequest,
 }
 
-impl<'a> Accepting<'a> {
-    pub(crate) fn new(listener: &'a Listener) -> Self {
-        let name = listener.inner.acceptors.0.lock().name();
-        Accepting { name, listener, next: listener.request() }
+impl Accepting {
+    pub(crate) fn new(listener: &Arc<ListenerInner>) -> Self {
+        let name = listener.acceptors.0.lock().name();
+        Accepting { name, listener: listener.clone(), next: NextRequest::new(listener) }
     }
 
     /// What `accept` gives, if this is it. Who cannot be let in is passed over.
     fn outcome(&self, done: Result<Connection>) -> Option<Result<Connection>> {
         match done {
             Err(error) if !is_everybodys(&error) => {
-                self.listener.inner.node.lines.tell(format_args!("a peer is not let in: {error}"));
+                self.listener.node.lines.tell(format_args!("a peer is not let in: {error}"));
                 None
             }
             done => Some(done),
@@ -161,7 +162,7 @@ impl<'a> Accepting<'a> {
     }
 
     fn poll_settling(&self) -> Option<Result<Connection>> {
-        let acceptors = &self.listener.inner.acceptors;
+        let acceptors = &self.listener.acceptors;
         while let Some(done) = acceptors.poll_ready() {
             if let Some(outcome) = self.outcome(done) {
                 return Some(outcome);
@@ -172,10 +173,10 @@ impl<'a> Accepting<'a> {
 
     /// Begins with those who ask; `Pending` when nobody does, or enough are under way.
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connection>> {
-        let acceptors = self.listener.inner.acceptors.clone();
+        let acceptors = self.listener.acceptors.clone();
         while !acceptors.is_full() {
             let request = std::task::ready!(Pin::new(&mut self.next).poll(cx))?;
-            self.next = self.listener.request();
+            self.next = NextRequest::new(&self.listener);
             if let Some(done) = acceptors.begin(Box::pin(request.accept()))
                 && let Some(outcome) = self.outcome(done)
             {
@@ -187,18 +188,18 @@ impl<'a> Accepting<'a> {
             }
         }
         // Others may go on in its place.
-        self.next = self.listener.request();
+        self.next = NextRequest::new(&self.listener);
         Poll::Pending
     }
 }
 
-impl Future for Accepting<'_> {
+impl Future for Accepting {
     type Output = Result<Connection>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         // First: what can go on from now on is said.
-        this.listener.inner.acceptors.sleep(this.name, cx.waker());
+        this.listener.acceptors.sleep(this.name, cx.waker());
         if let Some(outcome) = this.poll_settling() {
             return Poll::Ready(outcome);
         }
@@ -206,15 +207,73 @@ impl Future for Accepting<'_> {
     }
 }
 
-impl Drop for Accepting<'_> {
+impl Drop for Accepting {
     fn drop(&mut self) {
         let mut wakers = Wakers::new();
-        let mut state = self.listener.inner.acceptors.0.lock();
+        let mut state = self.listener.acceptors.0.lock();
         wakers.discard(state.asleep.remove(&self.name));
         if !state.ready.is_empty() {
             // What this one was woken for is for the others.
             state.wake_all(&mut wakers);
         }
+    }
+}
+
+/// The connections of a listener, one after the other: see [`Listener::incoming`](crate::Listener::incoming).
+///
+/// ```
+/// # use fabric_async::{Connection, Incoming, Listener};
+/// use futures_util::TryStreamExt;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), fabric_async::Error> {
+/// let mut incoming: Incoming = Listener::bind("127.0.0.1:0").await?.incoming();
+/// let client = tokio::spawn(Connection::connect(incoming.local_addr()));
+/// let conn = incoming.try_next().await?.expect("it goes on until nobody can be let in any more");
+/// assert_eq!(client.await.unwrap()?.local_addr(), conn.peer_addr());
+/// # Ok(()) }
+/// ```
+#[must_use = "nobody is let in until it is polled"]
+pub struct Incoming {
+    /// None after an error.
+    next: Option<Accepting>,
+    listener: Arc<ListenerInner>,
+    // Declared last: those that are on their way in are let go after the one that waits for them.
+    _open: Arc<Open>,
+}
+
+impl Incoming {
+    pub(crate) fn new(listener: &Arc<ListenerInner>, open: &Arc<Open>) -> Self {
+        let next = Some(Accepting::new(listener));
+        Incoming { next, listener: listener.clone(), _open: open.clone() }
+    }
+
+    /// The address of the listener, with the real port.
+    ///
+    /// ```
+    /// let listener = fabric_async::block_on(fabric_async::Listener::bind("127.0.0.1:0"))?;
+    /// assert_eq!(listener.incoming().local_addr(), listener.local_addr());
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn local_addr(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+}
+
+impl futures_core::Stream for Incoming {
+    type Item = Result<Connection>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(next) = &mut self.next else { return Poll::Ready(None) };
+        let item = std::task::ready!(Pin::new(next).poll(cx));
+        self.next = item.is_ok().then(|| Accepting::new(&self.listener));
+        Poll::Ready(Some(item))
+    }
+}
+
+impl std::fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Incoming({})", self.local_addr())
     }
 }
 

@@ -7,7 +7,7 @@ use crate::node::Promise;
 use crate::wakers::Wakers;
 
 /// An address to connect to or listen on: a [`SocketAddr`], or text: `"10.0.0.7:7471"`, `"[::1]:7471"`, `"storage-3:7471"`.
-/// Sealed.
+/// The addresses of a name are tried in the resolver's order. Sealed.
 ///
 /// ```
 /// use fabric_async::{Listener, block_on};
@@ -56,26 +56,53 @@ impl Address for &String {
     }
 }
 
-/// The address; a name is resolved by a thread of its own, since that blocks.
-pub(crate) async fn resolve(given: Result<SocketAddr, String>) -> Result<SocketAddr> {
+/// What an address is of: one, or those of a name, in the resolver's order.
+pub(crate) struct Found {
+    /// As it was written.
+    pub(crate) name: String,
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+impl Found {
+    /// What it is where there is no address at all.
+    pub(crate) fn nothing(&self) -> Error {
+        let cause = std::io::ErrorKind::NotFound.into();
+        Error::Address { name: self.name.clone(), cause }
+    }
+}
+
+/// The addresses; a name is resolved by a thread of its own, since that blocks.
+pub(crate) async fn resolve(given: Result<SocketAddr, String>) -> Result<Found> {
     let name = match given {
-        Ok(addr) => return Ok(addr),
+        Ok(addr) => return Ok(Found { name: addr.to_string(), addresses: vec![addr] }),
         Err(name) => name,
     };
-    let fail = |name, cause| Err(Error::Address { name, cause });
     let promise = Promise::new();
     let (keeper, wanted) = (promise.clone(), name.clone());
     let thread = std::thread::Builder::new().name("fabric-resolve".to_owned());
     let spawned = thread.spawn(move || {
-        let found = wanted.to_socket_addrs().map(|mut all| all.next());
+        let found = wanted.to_socket_addrs().map(Vec::from_iter);
         keeper.keep(found, &mut Wakers::new());
     });
     if let Err(cause) = spawned {
-        return fail(name, cause);
+        return Err(Error::Address { name, cause });
     }
     match promise.value().await {
-        Ok(Some(addr)) => Ok(addr),
-        Ok(None) => fail(name, std::io::ErrorKind::NotFound.into()),
-        Err(cause) => fail(name, cause),
+        Ok(addresses) => Ok(Found { name, addresses }),
+        Err(cause) => Err(Error::Address { name, cause }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_all_their_addresses() {
+        let found = crate::block_on(resolve("127.0.0.1:7".given())).unwrap();
+        assert_eq!(found.addresses, [([127, 0, 0, 1], 7).into()]);
+        let found = crate::block_on(resolve("localhost:7".given())).unwrap();
+        let expected: Vec<_> = "localhost:7".to_socket_addrs().unwrap().collect();
+        assert_eq!(found.addresses, expected);
     }
 }

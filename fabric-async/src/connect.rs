@@ -1,13 +1,17 @@
 //! How a connection is made at the side that asks for it.
 
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
-use crate::address::{Address, resolve};
+use crate::address::{Address, Found, resolve};
 use crate::connection::Connection;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hello::{Hello, Kind};
 use crate::link::Link;
 use crate::node::Node;
+
+/// An attempt at one of several addresses has at least this long.
+const LEAST: Duration = Duration::from_millis(10);
 
 impl Connection {
     /// Connects to a [`Listener`](crate::Listener), on the [shared node](Node::shared).
@@ -26,7 +30,8 @@ impl Connection {
     ///
     /// # Errors
     /// Those of [`Node::shared`]; `Address` for a name that cannot be resolved; the fabric's: `Refused`, `Unreachable`,
-    /// `TimedOut`, and `InvalidArgument` if the node's completion queue has no room for another connection; `Rejected` with
+    /// `TimedOut`, or `Unreached` with the last of them for a name of several addresses, which are tried one after the other
+    /// and share the connect time-out; and `InvalidArgument` if the node's completion queue has no room for another connection; `Rejected` with
     /// the peer's words; `Protocol` if the peer does not use this crate.
     pub async fn connect(to: impl Address) -> Result<Connection> {
         let given = to.given();
@@ -89,8 +94,34 @@ impl Node {
         given: Result<SocketAddr, String>,
         data: &[u8],
     ) -> Result<Connection> {
-        let to = resolve(given).await?;
-        let link = Link::new(&self.inner)?;
+        self.connect_found(resolve(given).await?, data).await
+    }
+
+    /// Tries the addresses one after the other, each for its share of the time that is left.
+    async fn connect_found(&self, found: Found, data: &[u8]) -> Result<Connection> {
+        let (began, whole) = (Instant::now(), self.inner.connect_timeout());
+        let mut last = None;
+        for (index, to) in found.addresses.iter().enumerate() {
+            let shares = (found.addresses.len() - index) as u32;
+            let time = whole.saturating_sub(began.elapsed()) / shares;
+            match self.connect_one(*to, data, time.max(LEAST)).await {
+                // Another one may do.
+                Err(error) if is_of_the_address(&error) => last = Some(error),
+                done => return done,
+            }
+        }
+        match last {
+            None => Err(found.nothing()),
+            Some(error) if found.addresses.len() == 1 => Err(error),
+            Some(error) => {
+                let Found { name, addresses: tried } = found;
+                Err(Error::Unreached { name, tried, last: Box::new(error) })
+            }
+        }
+    }
+
+    async fn connect_one(&self, to: SocketAddr, data: &[u8], time: Duration) -> Result<Connection> {
+        let link = Link::new(&self.inner, time)?;
         let hello = self.inner.hello(Kind::User, data, crate::random()?);
         link.endpoint.connect(to, &hello.to_bytes())?;
         let peer = Hello::from_bytes(&link.lane.outcome().await?)?;
@@ -100,6 +131,12 @@ impl Node {
         let _ = link.peer.set(peer);
         Ok(Connection::new(link))
     }
+}
+
+/// Whether another address of the same host may do better: nobody has answered.
+fn is_of_the_address(error: &Error) -> bool {
+    use fabric::Error as E;
+    matches!(error, Error::Fabric(E::Refused(_) | E::TimedOut(_) | E::Unreachable(_)))
 }
 
 impl crate::node::NodeInner {
@@ -112,5 +149,49 @@ impl crate::node::NodeInner {
             token,
             data: data.to_vec(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Node, block_on};
+
+    /// Addresses where nobody listens, and one where somebody does.
+    #[test]
+    fn addresses_of_a_name_are_tried_in_turn() {
+        let node = Node::shared().unwrap();
+        let ip = node.domain().info().addresses.iter().copied();
+        let ip = ip.min_by_key(|ip| !ip.is_loopback()).unwrap();
+        let listen = || block_on(node.listen(SocketAddr::new(ip, 0))).unwrap();
+        let (gone, here) = (listen(), listen());
+        let (nowhere, to) = (gone.local_addr(), here.local_addr());
+        drop(gone);
+        let found = |addresses: &[SocketAddr]| {
+            let name = "storage-3:7471".to_owned();
+            Found { name, addresses: addresses.to_vec() }
+        };
+
+        let connecting = node.clone();
+        let first_fails = found(&[nowhere, to]);
+        let client =
+            std::thread::spawn(move || block_on(connecting.connect_found(first_fails, &[])));
+        let peer = block_on(here.accept()).unwrap();
+        assert_eq!(client.join().unwrap().unwrap().local_addr(), peer.peer_addr());
+
+        let error = block_on(node.connect_found(found(&[nowhere, nowhere]), &[])).unwrap_err();
+        let kind = std::io::Error::from(error).kind();
+        assert_eq!(kind, std::io::ErrorKind::ConnectionRefused);
+        let error = block_on(node.connect_found(found(&[nowhere, nowhere]), &[])).unwrap_err();
+        let text = error.to_string();
+        let both =
+            format!("no address of storage-3:7471 could be connected to ({nowhere}, {nowhere})");
+        assert!(text.starts_with(&both), "{text}");
+        let error = block_on(node.connect_found(found(&[nowhere]), &[])).unwrap_err();
+        assert!(matches!(error, Error::Fabric(fabric::Error::Refused(_))), "{error}");
+        assert!(matches!(
+            block_on(node.connect_found(found(&[]), &[])),
+            Err(Error::Address { .. })
+        ));
     }
 }

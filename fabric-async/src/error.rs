@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use fabric::{DisconnectReason, Status};
@@ -93,6 +94,16 @@ pub enum Error {
         /// Why it could not be.
         cause: io::Error,
     },
+    /// None of the addresses of a name could be connected to.
+    #[error("no address of {name} could be connected to ({}); the last: {last}", list(.tried))]
+    Unreached {
+        /// What was resolved.
+        name: String,
+        /// Its addresses, in the order in which they were tried.
+        tried: Vec<SocketAddr>,
+        /// What the last one ended with.
+        last: Box<Error>,
+    },
     /// A call of the fabric failed.
     #[error(transparent)]
     Fabric(fabric::Error),
@@ -112,6 +123,7 @@ impl fmt::Debug for Error {
             Error::Protocol(_) => "Protocol",
             Error::TimedOut(_) => "TimedOut",
             Error::Address { .. } => "Address",
+            Error::Unreached { .. } => "Unreached",
             Error::Fabric(error) => return fmt::Debug::fmt(error, f),
         };
         write!(f, "{name}: {self}")
@@ -131,6 +143,7 @@ impl Error {
             Error::Protocol(_) => io::ErrorKind::InvalidData,
             Error::TimedOut(_) => io::ErrorKind::TimedOut,
             Error::Address { cause, .. } => cause.kind(),
+            Error::Unreached { last, .. } => last.io_kind(),
             Error::Fabric(error) => error.io_kind(),
             Error::Failed(_) | Error::LeaseEnded(_) => io::ErrorKind::Other,
         }
@@ -246,6 +259,11 @@ impl fmt::Display for Refusal {
             Refusal::Off => f.write_str("leases are turned off on this connection"),
         }
     }
+}
+
+fn list(addresses: &[SocketAddr]) -> String {
+    let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    texts.join(", ")
 }
 
 /// The peer's private data as text, if it is some.

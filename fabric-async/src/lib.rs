@@ -167,6 +167,7 @@ pub struct Readme;
 #[doc = include_str!("../doc/README-of-the-repository.md")]
 pub struct RepositoryReadme;
 
+pub use accept::Incoming;
 pub use address::Address;
 pub use atomic::Atomic;
 pub use block_on::block_on;

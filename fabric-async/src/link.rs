@@ -1,6 +1,7 @@
 //! The inside of a connection: its endpoint, and how work gets posted to it.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use fabric::{DisconnectReason, Endpoint, EndpointState, Recv};
 use smallvec::SmallVec;
@@ -62,10 +63,10 @@ pub(crate) struct LinkSettings {
 }
 
 impl Link {
-    /// A link that is not connected, with its receives posted.
-    pub(crate) fn new(node: &Arc<NodeInner>) -> Result<Arc<Link>> {
+    /// A link that is not connected, with its receives posted. It connects or accepts within this time.
+    pub(crate) fn new(node: &Arc<NodeInner>, connect_timeout: Duration) -> Result<Arc<Link>> {
         let settings = node.options.link.clone();
-        let endpoint = node.endpoint()?;
+        let endpoint = node.endpoint(connect_timeout)?;
         let lane = Lane::new(&node.timers);
         node.enroll(endpoint.id(), &lane);
         let link = Link {

@@ -10,10 +10,10 @@ use std::task::{Context, Poll};
 use fabric::{ConnectRequest, MAX_REJECT_DATA};
 use fabric_util::sync::{Mutex, MutexGuard};
 
-use crate::accept::{Accepting, Acceptors};
+use crate::accept::{Accepting, Acceptors, Incoming};
 use crate::address::{Address, resolve};
 use crate::connection::Connection;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hello::{Hello, Kind};
 use crate::line::{Line, Ticket};
 use crate::link::Link;
@@ -37,8 +37,12 @@ use crate::wakers::Wakers;
 ///
 /// Dropping it refuses the peers that nobody has taken; connections that stand do not mind.
 pub struct Listener {
-    pub(crate) inner: Arc<ListenerInner>,
+    inner: Arc<ListenerInner>,
+    open: Arc<Open>,
 }
+
+/// What listeners and their streams share: with the last of them go the peers that are not in yet.
+pub(crate) struct Open(Arc<ListenerInner>);
 
 pub(crate) struct ListenerInner {
     listener: fabric::Listener,
@@ -76,7 +80,7 @@ impl Listener {
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn local_addr(&self) -> SocketAddr {
-        self.inner.listener.local_addr()
+        self.inner.local_addr()
     }
 
     /// Lets the next peer in. One that does not finish holds up nobody else: several come in at a time, and who is done
@@ -99,7 +103,28 @@ impl Listener {
     /// there is no memory or no room in the completion queue for it, is no error here: it is passed over, with a line in
     /// the log. [`request`](Listener::request) and [`Request::accept`] give those errors.
     pub async fn accept(&self) -> Result<Connection> {
-        Accepting::new(self).await
+        Accepting::new(&self.inner).await
+    }
+
+    /// The connections that [`accept`](Listener::accept) would give, as a stream: for servers that take one, and for its
+    /// combinators. It ends after an error. It listens on when the listener is dropped.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fabric_async::Error> {
+    /// use fabric_async::{Connection, Listener};
+    /// use futures_util::{StreamExt, TryStreamExt};
+    ///
+    /// let listener = Listener::bind("127.0.0.1:0").await?;
+    /// let to = listener.local_addr();
+    /// let clients = tokio::spawn(async move { tokio::try_join!(Connection::connect(to), Connection::connect(to)) });
+    /// let conns: Vec<Connection> = listener.incoming().take(2).try_collect().await?;
+    /// assert_eq!(conns.len(), 2);
+    /// # clients.await.unwrap()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn incoming(&self) -> Incoming {
+        Incoming::new(&self.inner, &self.open)
     }
 
     /// The next peer that asks, to look at before it is let in. Dropping the future loses nothing.
@@ -120,7 +145,7 @@ impl Listener {
     /// # Errors
     /// `DeviceLost`; `InvalidState` in a forked child.
     pub fn request(&self) -> NextRequest {
-        NextRequest { listener: self.inner.clone(), ticket: Ticket::default() }
+        NextRequest::new(&self.inner)
     }
 }
 
@@ -145,8 +170,17 @@ impl Node {
     }
 
     async fn listen_given(&self, given: Result<SocketAddr, String>) -> Result<Listener> {
-        let address = resolve(given).await?;
-        let listener = self.inner.domain.listen_with(address, &self.inner.options.listener())?;
+        let (domain, attr) = (&self.inner.domain, self.inner.options.listener());
+        let found = resolve(given).await?;
+        // Of a name, the first address that will do, or why the last one does not.
+        let mut outcome = Err(found.nothing());
+        for address in found.addresses {
+            outcome = domain.listen_with(address, &attr).map_err(Error::from);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        let listener = outcome?;
         let id = listener.id();
         let line = Line::new(&self.inner.timers);
         let (node, waiting, acceptors) = (self.inner.clone(), Mutex::default(), Arc::default());
@@ -154,11 +188,16 @@ impl Node {
         self.inner.service.enroll(id, &inner);
         // Whoever asked before it was enrolled.
         inner.take_requests(&mut Wakers::new());
-        Ok(Listener { inner })
+        let open = Arc::new(Open(inner.clone()));
+        Ok(Listener { inner, open })
     }
 }
 
 impl ListenerInner {
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+
     fn waiting(&self) -> MutexGuard<'_, VecDeque<(ConnectRequest, Hello)>> {
         self.waiting.lock()
     }
@@ -197,10 +236,10 @@ pub(crate) fn reject(request: &mut ConnectRequest, words: &str) {
     let _ = request.reject(&words[..words.len().min(MAX_REJECT_DATA)]);
 }
 
-impl Drop for Listener {
+impl Drop for Open {
     fn drop(&mut self) {
         // Those that are not in yet hold on to what is in here.
-        drop(self.inner.acceptors.take_all());
+        drop(self.0.acceptors.take_all());
     }
 }
 
@@ -233,6 +272,12 @@ impl std::fmt::Debug for Listener {
 pub struct NextRequest {
     listener: Arc<ListenerInner>,
     ticket: Ticket,
+}
+
+impl NextRequest {
+    pub(crate) fn new(listener: &Arc<ListenerInner>) -> Self {
+        NextRequest { listener: listener.clone(), ticket: Ticket::default() }
+    }
 }
 
 impl Future for NextRequest {
@@ -359,7 +404,7 @@ impl Request {
     /// As [`accept`](Request::accept), and the fabric's `InvalidArgument` for too many bytes.
     pub async fn accept_with(mut self, data: &[u8]) -> Result<Connection> {
         let node = &self.listener.node;
-        let link = match Link::new(node) {
+        let link = match Link::new(node, node.connect_timeout()) {
             Ok(link) => link,
             Err(error) => {
                 // What this side lacks is none of a stranger's business: it is in the log.

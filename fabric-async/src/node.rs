@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use fabric::{
     CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointBuilder, EndpointId, Event,
@@ -211,9 +212,14 @@ impl std::fmt::Debug for Node {
 }
 
 impl NodeInner {
-    /// An endpoint on the node's queue.
-    pub(crate) fn endpoint(&self) -> Result<Endpoint> {
-        let builder = self.options.endpoint(&self.domain);
+    /// How long connecting may take.
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.options.endpoint(&self.domain).as_attr().connect_timeout
+    }
+
+    /// An endpoint on the node's queue, which connects or accepts within this time.
+    pub(crate) fn endpoint(&self, connect_timeout: Duration) -> Result<Endpoint> {
+        let builder = self.options.endpoint(&self.domain).connect_timeout(connect_timeout);
         build(builder, &self.driver.queue, |needed| self.full(needed))
     }
 

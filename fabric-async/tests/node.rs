@@ -113,3 +113,23 @@ fn a_queue_without_room_for_a_connection_names_the_setting_that_helps() {
     let enough = small(28);
     let _both = [block_on(between(&enough, &to)), block_on(between(&enough, &to))];
 }
+
+#[test]
+fn incoming_connections_are_a_stream_that_outlives_the_listener() {
+    use futures_util::StreamExt;
+    let node = node(|builder| builder);
+    block_on(async {
+        let listener = node.listen(common::address()).await.unwrap();
+        let to = listener.local_addr();
+        let mut incoming = listener.incoming();
+        drop(listener);
+        for _ in 0..2 {
+            let (there, here) = join(node.connect(to), incoming.next()).await;
+            let (there, here) = (there.unwrap(), here.unwrap().unwrap());
+            assert_eq!(here.peer_addr(), there.local_addr());
+        }
+        drop(incoming);
+        let refused = node.connect(to).await.unwrap_err();
+        assert!(matches!(refused, Error::Fabric(fabric::Error::Refused(_))), "{refused}");
+    });
+}
