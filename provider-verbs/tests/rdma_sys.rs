@@ -29,7 +29,7 @@ fn plain(name: &str) -> String {
 }
 
 /// Compares types, all their fields: a structure's field that is not named does not compile. `untyped`: it need only be
-/// as big, as it stands for a mutex, or for a function that is never called.
+/// as big, as it is a mutex, or a function that is never called.
 macro_rules! compare {
     ($($kind:ident $name:ident { $($field:ident $(: $untyped:ident)?),* })*) => {$(
         #[test]

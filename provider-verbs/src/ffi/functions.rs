@@ -1,7 +1,7 @@
 //! The functions of libibverbs and librdmacm, under their names, and those that their headers define inline.
 //!
-//! [`load`] finds them, or says why it cannot; it comes first. Before that each returns what stands for a failure, with `ENOSYS`
-//! in `errno`. Posts and polls do not come by here: the headers' inline functions call the driver through the context, as they
+//! [`load`] finds them, or says why it cannot; it comes first. Before that each returns a failure, with `ENOSYS` in
+//! `errno`. Posts and polls do not come by here: the headers' inline functions call the driver through the context, as they
 //! do in C.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};

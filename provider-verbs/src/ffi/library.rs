@@ -1,5 +1,5 @@
-//! libibverbs and librdmacm, loaded when they are first needed: a program with this provider runs on machines without
-//! them, too, and hears there what to install.
+//! libibverbs and librdmacm, loaded when they are first needed: a program with this provider also runs on machines without
+//! them, and says there what to install.
 //!
 //! Both become visible to the whole process, and a function is looked up where the dynamic linker would look for a linked
 //! program: so libraries named by `LD_PRELOAD` come first, and librdmacm calls the same libibverbs.
@@ -13,7 +13,7 @@ use libloading::os::unix::Library;
 /// In this order: librdmacm is linked to libibverbs. The numbers are those of their interfaces (soname).
 const NAMES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
 
-/// Stands in for functions of the libraries: gives the one to call for a name, if there is one.
+/// Gives the function to call in place of the libraries' function of a name, if there is one.
 type Interposer = fn(&str) -> Option<*mut c_void>;
 
 static INTERPOSER: OnceLock<Interposer> = OnceLock::new();
@@ -22,7 +22,7 @@ static INTERPOSER: OnceLock<Interposer> = OnceLock::new();
 /// found before stays.
 ///
 /// # Safety
-/// Each function has the type of the one it stands in for, and keeps its promises.
+/// Each function has the type of the one it replaces, and keeps its promises.
 #[doc(hidden)]
 pub unsafe fn interpose(interposer: Interposer) {
     let _ = INTERPOSER.set(interposer);
@@ -32,14 +32,14 @@ pub unsafe fn interpose(interposer: Interposer) {
 pub(super) struct Libraries(Library);
 
 impl Libraries {
-    /// Loads both, for as long as the process lives: their threads and destructors allow no end before.
+    /// Loads both, for as long as the process lives: pointers to their functions are kept.
     pub(super) fn open() -> Result<Self, String> {
         Self::open_named(&NAMES)
     }
 
     fn open_named(names: &[&str]) -> Result<Self, String> {
         for name in names {
-            // SAFETY: their constructors demand nothing of who loads them.
+            // SAFETY: both may be loaded at any time, by any thread.
             let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) };
             std::mem::forget(library.map_err(|error| error.to_string())?);
         }

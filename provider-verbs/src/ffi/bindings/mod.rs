@@ -17,7 +17,7 @@
 
 #![allow(missing_docs)] // the headers' and man pages' to tell
 #![allow(non_camel_case_types)] // C's names
-#![allow(unreachable_pub)] // as of a crate of its own, which it stands in for
+#![allow(unreachable_pub)] // as of a crate of its own
 #![allow(dead_code)] // all values of an enumeration, though not all are used
 
 #[macro_use]
