@@ -2,7 +2,7 @@
 //!
 //! A queue owns the completing ends of the in-flight rings of the endpoints bound to it: a completion names
 //! its operation by token, the ring gives back what the operation holds on to, and that is let go when the
-//! application takes the completion. Completions that were reaped before anybody asked for them (to find
+//! application takes the completion. Completions that were reaped before the application asked for them (to find
 //! room for a post, or when an endpoint is dropped) wait in the `stash`. Room for all of them is reserved
 //! when an endpoint is bound, so nothing here overflows and nothing is counted per post.
 
@@ -53,7 +53,7 @@ pub(crate) struct CqInner {
 
 const BATCH: usize = 64;
 
-/// What a queue tells of itself.
+/// A queue's state, for `Debug`.
 struct Snapshot {
     reserved: usize,
     stashed: usize,
@@ -148,7 +148,7 @@ impl CqInner {
             for raw in &raw[..got] {
                 members.resolve(raw, &mut released, |completion, keep| {
                     let Some(place) = out.get_mut(taken) else {
-                        // One completion of a faulty provider may tell of several operations.
+                        // One completion of a faulty provider may report several operations.
                         stash.push_back(Stashed { completion, keep, owner: Some(raw.token) });
                         return None;
                     };
@@ -277,7 +277,7 @@ impl CqInner {
     }
 
     pub(crate) fn arm(&self, to_drive: bool) -> Result<Armed> {
-        // Under the lock, so that nobody reaps between the look at the stash and the arming.
+        // Under the lock, so that no other thread reaps between the look at the stash and the arming.
         let state = self.lock();
         if !state.stash.is_empty() {
             return Ok(Armed::Ready);
@@ -457,7 +457,7 @@ impl CompletionQueue {
     ///
     /// The provider's thread stays away, and the descriptor becomes readable whenever the provider has something to do,
     /// which the poll then does: one switch between threads less for what arrives. Progress does not depend on it: if
-    /// nobody polls for some milliseconds, the thread takes over. Who is often a target of one-sided operations and seldom
+    /// no thread polls for some milliseconds, the thread takes over. Who is often a target of one-sided operations and seldom
     /// of messages rather arms by [`arm`](CompletionQueue::arm), and is woken for messages alone.
     ///
     /// # Errors

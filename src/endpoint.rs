@@ -58,7 +58,7 @@ pub(crate) struct Lane {
 ///
 /// - Any number of threads may post; each thread's order is kept.
 /// - Operations of a queue complete in posting order, each exactly once.
-/// - Dropping it is abortive and waits for nobody: what has not completed becomes `Canceled`, delivered by
+/// - Dropping it is abortive and does not wait: what has not completed becomes `Canceled`, delivered by
 ///   later polls, and its regions are free at once. To end in order, [`shutdown`](Endpoint::shutdown) first.
 /// - Whether it is dead shows in an event, in completions that are not `Ok`, and in posts that fail with
 ///   `NotConnected`. It never comes back: make a new one.
@@ -182,7 +182,7 @@ impl Endpoint {
         self.inner.shared.id
     }
 
-    /// Where it stands.
+    /// Its state.
     pub fn state(&self) -> EndpointState {
         self.inner.shared.state.get()
     }
@@ -209,7 +209,7 @@ impl Endpoint {
         self.inner.shared.counters.snapshot()
     }
 
-    /// Where it stands, in a few lines for a bug report.
+    /// Its state, in a few lines for a bug report.
     pub fn dump(&self) -> String {
         let state = self.state();
         let provider =
@@ -218,7 +218,7 @@ impl Endpoint {
     }
 
     /// Starts to connect, with up to 48 bytes of private data for the peer's application. Returns at once;
-    /// [`wait_connected`](Endpoint::wait_connected) or an event tells the outcome, exactly once, within the
+    /// [`wait_connected`](Endpoint::wait_connected) or an event reports the outcome, exactly once, within the
     /// connect time-out.
     ///
     /// # Errors
@@ -286,7 +286,7 @@ impl Endpoint {
         if self.inner.domain.hub.device_lost() { Error::DeviceLost } else { Error::NotConnected }
     }
 
-    /// Waits until the connection stands; gives the private data of the peer's `accept`.
+    /// Waits until the connection is established; gives the private data of the peer's `accept`.
     ///
     /// It takes this endpoint's `Connected` or `ConnectFailed` event, which then does not appear in the
     /// domain's event queue.
@@ -349,7 +349,7 @@ impl Endpoint {
     pub fn shutdown(&self, timeout: Duration) -> Result<()> {
         self.inner.ops.check("shutdown")?;
         let drained = self.drain(Instant::now().checked_add(timeout));
-        // It armed and cleared the descriptor: whoever sleeps on it looks again.
+        // This armed and cleared the descriptor: threads that sleep on it look again.
         self.inner.send_cq.ops().wake();
         drained.map(|()| self.disconnect())
     }
@@ -404,7 +404,7 @@ impl EndpointInner {
     /// signaled, posts a signaled empty write whose completion is hidden. False if there is no room yet.
     fn flush(&self, lane: &mut Lane) -> bool {
         let Lane { ring, token, quiet, closed } = lane;
-        // A dead endpoint tells of its last operation by itself.
+        // A dead endpoint reports its last operation by itself.
         if *quiet == 0 || *closed || self.shared.state.get() != EndpointState::Connected {
             return true;
         }

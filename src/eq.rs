@@ -1,7 +1,7 @@
 //! Connection events: one queue a domain.
 //!
 //! The hub is also where blocking waits for one endpoint or listener look: each event is handed out once,
-//! to whoever takes it first.
+//! to the thread that takes it first.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;

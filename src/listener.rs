@@ -132,7 +132,7 @@ pub struct ConnectRequest {
 }
 
 impl ConnectRequest {
-    /// Who asks.
+    /// The address of the peer.
     pub fn peer_addr(&self) -> SocketAddr {
         self.raw.peer
     }

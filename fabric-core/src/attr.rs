@@ -21,7 +21,7 @@ pub struct EndpointAttr {
     pub recv_segments: usize,
     /// Most bytes of one inject.
     pub inject: usize,
-    /// How long `connect` and `accept` may take until the connection stands.
+    /// How long `connect` and `accept` may take until the connection is established.
     pub connect_timeout: Duration,
     /// A dead peer host ends the endpoint within three of these; at least 1 s, `None` turns it off.
     pub liveness: Option<Duration>,
@@ -37,7 +37,7 @@ pub struct EndpointAttr {
 /// [`PATH_SETTINGS`](crate::Capabilities::PATH_SETTINGS); elsewhere an endpoint that sets one is `Unsupported`.
 ///
 /// What is not set, the provider chooses: time-out and retries so that a lost peer is noticed in time for
-/// [`liveness`](EndpointAttr::liveness). Who sets them answers for that. (`ibv_modify_qp(3)`)
+/// [`liveness`](EndpointAttr::liveness). If you override these, that is up to you. (`ibv_modify_qp(3)`)
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PathAttr {
@@ -115,7 +115,7 @@ impl PathAttr {
             return Ok(());
         }
         if !info.capabilities.contains(Capabilities::PATH_SETTINGS) {
-            let text = format!("{} lets nobody set {self}", info.device);
+            let text = format!("{} does not support {self}", info.device);
             return Err(Error::unsupported(OP, info.provider, text));
         }
         if let Some(retries) = self.retries.filter(|retries| *retries > 7) {
@@ -127,11 +127,11 @@ impl PathAttr {
                 format!("rnr_timer {timer:?} is beyond {MAX_RNR_TIMER:?}"),
             ));
         }
-        let most = Duration::from_nanos(4096 << 31);
-        if let Some(timeout) = self.ack_timeout.filter(|t| t.is_zero() || *t > most) {
+        let max = Duration::from_nanos(4096 << 31);
+        if let Some(timeout) = self.ack_timeout.filter(|t| t.is_zero() || *t > max) {
             return Err(Error::invalid(
                 OP,
-                format!("ack_timeout {timeout:?} is not in 1ns..={most:?}"),
+                format!("ack_timeout {timeout:?} is not in 1ns..={max:?}"),
             ));
         }
         Ok(())
@@ -189,7 +189,7 @@ impl CqAttr {
     /// Checks the settings against the device's limits.
     ///
     /// # Errors
-    /// `InvalidArgument` that names the limit; `Unsupported` for a vector where nobody can choose it.
+    /// `InvalidArgument` that names the limit; `Unsupported` for a vector where the device has no choice of them.
     pub fn check(&self, info: &Info) -> Result<()> {
         const OP: &str = "make completion queue";
         let (capacity, most) = (self.capacity, info.limits.cq_capacity.min(MAX_CQ_CAPACITY));
@@ -197,7 +197,8 @@ impl CqAttr {
             return Err(Error::invalid(OP, format!("capacity {capacity} is not in 1..={most}")));
         }
         if self.vector.is_some() && !info.capabilities.contains(Capabilities::PATH_SETTINGS) {
-            let text = format!("{} lets nobody choose the completion vector", info.device);
+            let text =
+                format!("{} does not support a choice of the completion vector", info.device);
             return Err(Error::unsupported(OP, info.provider, text));
         }
         Ok(())

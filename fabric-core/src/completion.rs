@@ -96,7 +96,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// An operation that ended with `status` and nothing more to tell about it.
+    /// An operation that ended with `status` and nothing more to report.
     #[inline]
     pub fn new(context: u64, endpoint: EndpointId, kind: OpKind, status: Status) -> Self {
         Completion { context, endpoint, kind, status, len: 0, immediate: None, provider_code: 0 }
@@ -119,7 +119,7 @@ pub struct RawCompletion {
     /// On receives: consumed by a write with immediate.
     pub remote_write: bool,
     /// What was posted before on the same side, and has no completion, ended as this did. For devices that go without
-    /// a word about each operation. If this operation itself has had its completion, nothing is left to tell, and this
+    /// a word about each operation. If this operation itself has had its completion, nothing is left to report, and this
     /// is ignored.
     pub and_all_before: bool,
     /// On receives: the bytes received, or written with the immediate.
@@ -131,7 +131,7 @@ pub struct RawCompletion {
 }
 
 impl RawCompletion {
-    /// An operation that ended with `status` and nothing to tell about it.
+    /// An operation that ended with `status` and nothing to report.
     #[inline]
     pub fn new(token: Token, status: Status) -> Self {
         RawCompletion { token, status, ..Self::default() }

@@ -195,7 +195,7 @@ impl Error {
         let failure = Failure::new(operation, detail).of(provider).because(cause);
         match kind {
             _ if full => Error::NoMemory(failure),
-            // EAGAIN: no caller waits with these calls; so they tell of a limit, as pthread_create(3) does.
+            // EAGAIN: no caller waits with these calls; so they report a limit, as pthread_create(3) does.
             K::OutOfMemory | K::WouldBlock => Error::NoMemory(failure),
             K::AddrInUse => Error::AddrInUse(failure),
             // No wait and no peer changes that.

@@ -12,14 +12,14 @@ pub struct ListenerId(pub u64);
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// The connection stands.
+    /// The connection is established.
     Connected {
         /// Whose.
         endpoint: EndpointId,
         /// The private data given to `accept`; empty on the accepting side.
         data: Box<[u8]>,
     },
-    /// The connection did not come about.
+    /// The connection could not be established.
     ConnectFailed {
         /// Whose.
         endpoint: EndpointId,

@@ -171,7 +171,7 @@ pub struct Info {
     pub limits: Limits,
     /// With what else its atomics are atomic.
     pub atomic_scope: AtomicScope,
-    /// What else there is to tell people, as names and values: ports, links, GIDs. No program needs it.
+    /// Further details for people, as names and values: ports, links, GIDs. No program needs it.
     pub details: Vec<(String, String)>,
 }
 

@@ -97,13 +97,13 @@ macro_rules! endpoint_ops_tokens {
                 ///
                 /// - What has not completed is canceled, in order; one `Disconnected(Local)` comes.
                 /// - What had completed `Ok` at this side, the peer has.
-                /// - Harmless when repeated, or before a connection stands.
+                /// - Harmless when repeated, or before a connection is established.
                 fn disconnect(&self);
 
                 /// Stops everything, because the application lets the endpoint go: as `disconnect`, and
                 /// afterwards no segment is touched and nothing new reaches the completion queue.
                 ///
-                /// - No event comes: nobody is left to hear it.
+                /// - No event is reported: the application has let the endpoint go.
                 /// - Bounded in time; it does not wait for the peer.
                 /// - What was in flight and has no completion yet gets none: the caller cancels it. What has
                 ///   one is found by a later poll.
@@ -121,9 +121,9 @@ macro_rules! endpoint_ops_tokens {
                 /// - `None` until `connect` or `accept`; constant from then on, after the end too.
                 fn peer_addr(&self) -> Option<SocketAddr>;
 
-                /// Where the endpoint stands, in a few lines for a bug report.
+                /// The state of the endpoint, in a few lines for a bug report.
                 ///
-                /// - Never waits for a lock that a step of progress may hold for long; tells no keys.
+                /// - Never waits for a lock that a step of progress may hold for long; shows no keys.
                 fn dump(&self) -> String;
             }
         }
@@ -154,7 +154,7 @@ macro_rules! cq_ops_tokens {
                 /// - Progress no longer depends on this queue being polled, from now on.
                 fn arm(&self) -> Result<Armed, Error>;
 
-                /// As `arm`, for who polls as soon as the descriptor is readable.
+                /// As `arm`, for a caller that polls as soon as the descriptor is readable.
                 ///
                 /// - The descriptor may become readable whenever there is something to do, so that the caller does it.
                 /// - If the caller does not come, progress goes on without it, some milliseconds later.

@@ -24,7 +24,7 @@ pub struct RequestId(pub u64);
 pub struct RawRequest {
     /// Its name, for `accept` and `reject`.
     pub id: RequestId,
-    /// Who asks.
+    /// The address of the peer.
     pub peer: SocketAddr,
     /// The private data given to `connect`.
     pub data: Box<[u8]>,
@@ -126,12 +126,12 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
 
     /// What the provider did so far for this domain.
     ///
-    /// - Counters only grow; reading them disturbs nobody.
+    /// - Counters only grow; reading them costs other threads nothing.
     fn counters(&self) -> ProviderCounters;
 
-    /// Where the domain stands, for a bug report.
+    /// The state of the domain, for a bug report.
     ///
-    /// - Never waits for a lock that a step of progress may hold for long; tells no keys.
+    /// - Never waits for a lock that a step of progress may hold for long; shows no keys.
     fn dump(&self) -> String;
 }
 
@@ -160,12 +160,12 @@ pub unsafe trait RegistrationOps: Send + Sync + 'static {
     ///
     /// - When it has returned `Ok`, no peer and no device reads or changes the memory, and the key opens nothing. So it
     ///   is for a device that is lost.
-    /// - On an error the registration may stand: whoever keeps the memory keeps it. It may be tried again.
+    /// - On an error the registration may still be there: the owner of the memory keeps the memory. It may be tried again.
     /// - Repeating it is harmless.
     fn deregister(&mut self) -> Result<()>;
 }
 
-/// A listener. Dropping it refuses the requests that nobody has taken.
+/// A listener. Dropping it refuses the requests that were not taken.
 pub trait ListenerOps: Send + Sync + 'static {
     /// The address it listens on.
     ///

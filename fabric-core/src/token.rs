@@ -23,8 +23,8 @@ pub const MAX_MEMBERS: usize = (1 << 20) - 1;
 const GENERATIONS: u32 = 1 << 11;
 
 impl Token {
-    /// `member` is the endpoint's place in the queue's table, `generation` tells later tenants of the
-    /// place apart, `sequence` counts the side's posts.
+    /// `member` is the endpoint's place in the queue's table, `generation` distinguishes later endpoints in that
+    /// place, `sequence` counts the side's posts.
     pub fn new(member: u32, generation: u32, side: Side, sequence: u32) -> Self {
         debug_assert!((member as usize) < MAX_MEMBERS && generation < GENERATIONS);
         let side = match side {

@@ -16,7 +16,7 @@ pub struct Segment {
     pub key: u64,
 }
 
-// SAFETY: a segment is an address and a length; whoever dereferences it answers for that.
+// SAFETY: a segment is an address and a length; every place that dereferences it justifies that.
 unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}

@@ -28,8 +28,8 @@ struct Block {
 }
 
 // SAFETY: the pointers are the block's own, and free of ties to a thread. The block never forms references
-// to what they point at; whoever accesses it does so by the functions of the parent module, which tolerate
-// any concurrent access of their kind, or answers for it.
+// to what they point at; any access to it is by the functions of the parent module, which tolerate
+// any concurrent access of their kind, or is justified where it is made.
 unsafe impl Send for Block {}
 // SAFETY: as above; the fields themselves never change.
 unsafe impl Sync for Block {}
@@ -37,7 +37,7 @@ unsafe impl Sync for Block {}
 impl Memory {
     /// Allocates `len` bytes, aligned to 64 bytes, or to the page size when they fill a page.
     ///
-    /// Pages that nobody touches cost nothing. Memory that is page-aligned has its last page to itself too,
+    /// Pages that are never touched cost nothing. Memory that is page-aligned has its last page to itself too,
     /// so that no other object is affected by what a registration does to whole pages.
     ///
     /// # Errors
