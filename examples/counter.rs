@@ -26,7 +26,7 @@ Examples:
 struct Args {
     #[command(subcommand)]
     role: Role,
-    /// Address and port of the server, or a port on an address of the device; 0 makes it choose one.
+    /// Address or name, and port, of the server, or a port on an address of the device; 0 makes it choose one.
     #[arg(long, global = true, value_name = "PLACE", default_value = "7472")]
     at: Place,
 }
@@ -42,8 +42,8 @@ enum Role {
     /// Add to the counter of a server.
     Add {
         /// Clients in this process, each with a connection and a thread of its own.
-        #[arg(long, default_value_t = 1)]
-        clients: usize,
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
+        clients: u16,
         /// How often each of them adds.
         #[arg(long, default_value_t = 10_000)]
         count: u64,
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     let Args { role, at } = Args::parse();
     finish(match role {
         Role::Serve { clients } => serve(at, clients),
-        Role::Add { clients, count, by } => add(at, clients, count, by.into()),
+        Role::Add { clients, count, by } => add(at, clients.into(), count, by.into()),
     })
 }
 
@@ -89,7 +89,8 @@ fn add(at: Place, clients: usize, count: u64, by: u64) -> Outcome {
     });
     outcomes.into_iter().collect::<Outcome>()?;
     let rate = (clients as u64 * count) as f64 / start.elapsed().as_secs_f64();
-    println!("{}: {clients} clients added {count} times each, {rate:.0}/s", domain.provider());
+    let s = if clients == 1 { "" } else { "s" };
+    println!("{}: {clients} client{s} added {count} times each, {rate:.0}/s", domain.provider());
     Ok(())
 }
 

@@ -13,8 +13,14 @@ use crate::eq::Hub;
 
 /// Providers of this project, in order of preference, and what to do for one that is not built in.
 const KNOWN: [(&str, &str); 2] = [
-    ("verbs", "build `fabric` with the feature `verbs`"),
-    ("tcp", "build `fabric` with the feature `tcp`"),
+    (
+        "verbs",
+        "build with cargo's `--features verbs`, or enable the feature `verbs` of the crate `fabric`",
+    ),
+    (
+        "tcp",
+        "build with cargo's `--features tcp`, or enable the feature `tcp` of the crate `fabric`",
+    ),
 ];
 
 /// The providers to choose from: the compiled-in ones, and any that the application adds.

@@ -84,6 +84,7 @@ impl EndpointCounters {
 ///
 /// Snapshots of running counters: each value is right, but they are not all of one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Counters {
     /// Operations posted to send queues.

@@ -400,7 +400,7 @@ impl CompletionQueue {
                 .map_err(|cause| Error::system("wait", self.inner.domain.info.provider, cause))?;
             if !woken {
                 let taken = self.poll(out)?;
-                return if taken > 0 { Ok(taken) } else { Err(Error::TimedOut) };
+                return if taken > 0 { Ok(taken) } else { Err(Error::TimedOut(None)) };
             }
         }
     }

@@ -235,7 +235,7 @@ impl Endpoint {
     /// let endpoint = domain.endpoint().build(queue)?;
     /// endpoint.connect(closed, b"")?;
     /// match endpoint.wait_connected(timeout) {
-    ///     Err(fabric::Error::Refused) => {} // nobody listens; an endpoint is used once: make a new one to try again
+    ///     Err(fabric::Error::Refused(_)) => {} // nobody listens; an endpoint is used once: make a new one to try again
     ///     other => panic!("{other:?}"),
     /// }
     /// # Ok(()) }
@@ -243,9 +243,10 @@ impl Endpoint {
     pub fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
         self.inner.ops.check("connect")?;
         fabric_util::route::check_peer(to)?;
-        self.begin("connect", data)?;
-        self.inner.ops.connect(to, data).inspect_err(|_| {
+        self.begin("connect", data, to)?;
+        self.inner.ops.connect(to, data).map_err(|error| {
             self.inner.shared.state.replace(EndpointState::Connecting, EndpointState::Idle);
+            error.at(to)
         })
     }
 
@@ -253,21 +254,23 @@ impl Endpoint {
         &self,
         of: &Arc<DomainInner>,
         request: RequestId,
+        peer: SocketAddr,
         data: &[u8],
     ) -> Result<()> {
         if !Arc::ptr_eq(of, &self.inner.domain) {
             return Err(Error::invalid("accept", "endpoint and listener are of different domains"));
         }
-        self.begin("accept", data)?;
+        self.begin("accept", data, peer)?;
         self.inner.ops.accept(request, data).inspect_err(|_| {
             self.inner.shared.state.replace(EndpointState::Connecting, EndpointState::Idle);
         })
     }
 
-    fn begin(&self, operation: &'static str, data: &[u8]) -> Result<()> {
+    fn begin(&self, operation: &'static str, data: &[u8], peer: SocketAddr) -> Result<()> {
         self.inner.ops.check(operation)?;
         check_private_data(operation, data)?;
         if self.inner.shared.state.replace(EndpointState::Idle, EndpointState::Connecting) {
+            self.inner.domain.hub.set_peer(self.id(), peer);
             return Ok(());
         }
         if self.inner.domain.hub.device_lost() {
@@ -315,7 +318,7 @@ impl Endpoint {
                 _ => Some(Err(self.not_connected())),
             }
         };
-        hub.wait_for(timeout, look).unwrap_or(Err(Error::TimedOut))
+        hub.wait_for(timeout, look).unwrap_or_else(|| Err(hub.timed_out(self.id())))
     }
 
     /// Waits until the connection has ended; says why. It takes this endpoint's `Disconnected` event.
@@ -325,7 +328,8 @@ impl Endpoint {
     pub fn wait_disconnected(&self, timeout: Option<Duration>) -> Result<DisconnectReason> {
         self.inner.ops.check("wait_disconnected")?;
         let hub = &self.inner.domain.hub;
-        hub.wait_for(timeout, || hub.take_disconnected(self.id())).ok_or(Error::TimedOut)
+        hub.wait_for(timeout, || hub.take_disconnected(self.id()))
+            .ok_or_else(|| hub.timed_out(self.id()))
     }
 
     /// Ends the connection now, without waiting: what has not completed becomes `Canceled`, and one
@@ -361,7 +365,7 @@ impl Endpoint {
                 return Ok(());
             }
             if deadline.is_some_and(|at| at <= Instant::now()) {
-                return Err(Error::TimedOut);
+                return Err(self.inner.domain.hub.timed_out(self.id()));
             }
             // Other threads may take what would wake this one, so it also looks from time to time.
             let tick = Instant::now() + Duration::from_millis(5);

@@ -1,8 +1,10 @@
 //! The environment variables, all of them: parsed here, once for each domain that is opened.
 
+use std::sync::Once;
 use std::time::Duration;
 
 use fabric_core::{EndpointAttr, Error, Result};
+use fabric_util::log_line;
 
 use crate::choice::Choice;
 
@@ -19,7 +21,7 @@ pub struct Variable {
 }
 
 /// Every environment variable that this library reads.
-pub const VARIABLES: [Variable; 5] = [
+pub const VARIABLES: &[Variable] = &[
     Variable {
         name: PROVIDER,
         meaning: "which provider to use: names in order of preference (`verbs,tcp`), each with a device if \
@@ -75,6 +77,13 @@ pub(crate) struct Tcp {
 
 impl Settings {
     pub(crate) fn from_env() -> Result<Self> {
+        static LOOKED: Once = Once::new();
+        LOOKED.call_once(|| {
+            let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+            for mistake in mistakes(names) {
+                log_line!(Warn, "{mistake}");
+            }
+        });
         Self::from(|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()))
     }
 
@@ -93,6 +102,22 @@ impl Settings {
         settings.tcp.adversary = number(&get, ADVERSARY, 0, u64::MAX)?;
         Ok(settings)
     }
+}
+
+/// What to say of variables that look like one of this library's and are none.
+fn mistakes(names: impl Iterator<Item = String>) -> Vec<String> {
+    let is_known = |name: &str| VARIABLES.iter().any(|known| known.name == name);
+    let unknown = names.filter(|name| name.starts_with("FABRIC_") && !is_known(name));
+    // Other software has variables of this prefix, too: only what is near to one of ours is a mistake.
+    let text = |name: String| {
+        let known = VARIABLES.iter().map(|known| known.name);
+        let nearest = known.min_by_key(|known| strsim::damerau_levenshtein(&name, known))?;
+        let distance = strsim::damerau_levenshtein(&name, nearest);
+        (distance <= 3).then(|| {
+            format!("the environment variable {name} is unknown and has no effect; did you mean {nearest}?")
+        })
+    };
+    unknown.filter_map(text).collect()
 }
 
 fn number(
@@ -130,6 +155,20 @@ mod tests {
         for bad in ["", "soon", "-1", "3600001"] {
             let text = with(CONNECT_TIMEOUT, bad).unwrap_err().to_string();
             assert!(text.contains(CONNECT_TIMEOUT) && text.contains("1..=3600000"), "{text}");
+        }
+    }
+
+    #[test]
+    fn misspelt_variables_are_named() {
+        let mistakes = |name: &str| mistakes(std::iter::once(name.to_owned()));
+        let told = mistakes("FABRIC_PROVDER");
+        assert!(
+            told[0].contains("FABRIC_PROVDER") && told[0].contains("did you mean FABRIC_PROVIDER?")
+        );
+        assert_eq!(mistakes("FABRIC_LIVENES").len(), 1);
+        // Right ones, other software's, and those of no concern.
+        for name in [PROVIDER, ADVERSARY, "FABRIC_CFG_PATH", "FABRIC_", "PROVIDER"] {
+            assert!(mistakes(name).is_empty(), "{name}");
         }
     }
 

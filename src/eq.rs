@@ -4,6 +4,7 @@
 //! to whoever takes it first.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,6 +14,7 @@ use fabric_core::{
     DisconnectReason, EndpointId, EndpointState, Error, Event, EventSink, ListenerId, Result,
 };
 use fabric_util::fork::Origin;
+use fabric_util::log_line;
 use fabric_util::sync::{Condvar, Mutex, MutexGuard, assert_none_held};
 use fabric_util::wakeup::Wakeup;
 
@@ -32,12 +34,18 @@ pub(crate) struct Hub {
 #[derive(Default)]
 struct HubState {
     queue: VecDeque<Event>,
-    endpoints: HashMap<EndpointId, Arc<Shared>>,
+    endpoints: HashMap<EndpointId, Member>,
     listeners: HashSet<ListenerId>,
     orphans: usize,
     /// Counts events, so that a waiter notices one between its look and its sleep.
     sequence: u64,
     device_lost: bool,
+}
+
+/// An endpoint, and its peer once it is connecting.
+struct Member {
+    shared: Arc<Shared>,
+    peer: Option<SocketAddr>,
 }
 
 impl Hub {
@@ -53,7 +61,22 @@ impl Hub {
     }
 
     pub(crate) fn add(&self, shared: &Arc<Shared>) {
-        self.lock().endpoints.insert(shared.id, shared.clone());
+        let member = Member { shared: shared.clone(), peer: None };
+        self.lock().endpoints.insert(shared.id, member);
+    }
+
+    /// Whom the endpoint connects to, or accepts; errors name it.
+    pub(crate) fn set_peer(&self, id: EndpointId, peer: SocketAddr) {
+        if let Some(member) = self.lock().endpoints.get_mut(&id) {
+            member.peer = Some(peer);
+        }
+    }
+
+    /// What a wait for something of this endpoint ends with when its time has passed.
+    #[cold]
+    pub(crate) fn timed_out(&self, id: EndpointId) -> Error {
+        let peer = self.lock().endpoints.get(&id).and_then(|member| member.peer);
+        Error::TimedOut(peer.map(Box::new))
     }
 
     pub(crate) fn device_lost(&self) -> bool {
@@ -64,7 +87,7 @@ impl Hub {
     /// attempt ends with `Canceled`.
     pub(crate) fn remove(&self, id: EndpointId) {
         let mut state = self.lock();
-        let Some(shared) = state.endpoints.remove(&id) else { return };
+        let Some(Member { shared, .. }) = state.endpoints.remove(&id) else { return };
         state.queue.retain(|event| event.endpoint() != Some(id));
         if shared.state.replace(EndpointState::Connecting, EndpointState::Dead) {
             if state.orphans >= MAX_ORPHANS {
@@ -177,8 +200,15 @@ impl EventSink for Hub {
 impl Hub {
     /// Moves the endpoint's state on; `None` for an event that comes too late, or a second time.
     fn admit(&self, state: &mut HubState, event: Event) -> Option<Event> {
-        let shared = event.endpoint().map(|id| state.endpoints.get(&id));
-        let news = match (&event, shared) {
+        let member = event.endpoint().map(|id| state.endpoints.get(&id));
+        let peer = member.flatten().and_then(|member| member.peer);
+        let event = match (event, peer) {
+            (Event::ConnectFailed { endpoint, error }, Some(peer)) => {
+                Event::ConnectFailed { endpoint, error: error.at(peer) }
+            }
+            (event, _) => event,
+        };
+        let news = match (&event, member.map(|member| member.map(|member| &member.shared))) {
             (_, Some(None)) => false,
             (Event::Connected { .. }, Some(Some(shared))) => {
                 shared.state.replace(EndpointState::Connecting, EndpointState::Connected)
@@ -210,7 +240,27 @@ impl Hub {
             }
             _ => false,
         };
+        if news {
+            log_event(&event, peer);
+        }
         news.then_some(event)
+    }
+}
+
+/// A line for those who ask why a service does not connect.
+fn log_event(event: &Event, peer: Option<SocketAddr>) {
+    let peer = || peer.map_or_else(|| "an unknown peer".to_owned(), |peer| peer.to_string());
+    match event {
+        Event::Connected { endpoint, .. } => {
+            log_line!(Debug, "{endpoint}: connected with {}", peer());
+        }
+        Event::ConnectFailed { endpoint, error } => {
+            log_line!(Debug, "{endpoint}: not connected with {}: {error}", peer());
+        }
+        Event::Disconnected { endpoint, reason } => {
+            log_line!(Debug, "{endpoint}: the connection with {} has ended: {reason}", peer());
+        }
+        _ => {}
     }
 }
 
@@ -281,7 +331,7 @@ impl EventQueue {
         if !self.hub.origin.is_here() {
             return Err(foreign("wait for events"));
         }
-        self.hub.wait_for(timeout, || self.poll()).ok_or(Error::TimedOut)
+        self.hub.wait_for(timeout, || self.poll()).ok_or(Error::TimedOut(None))
     }
 }
 

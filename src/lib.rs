@@ -67,7 +67,7 @@
 //!   [`Completion::status`].
 //! - Choosing: [`Hints`], [`Choice`], [`Catalog`], [`Domain::selection`]; environment variables: [`VARIABLES`].
 //! - Diagnosis: [`Domain::counters`], [`Domain::dump`], and the log (crate `log`), which says what was chosen and why.
-//! - Providers of your own: [`mod@core`], [`Catalog::add`].
+//! - Providers of your own: [`provider`], [`Catalog::add`].
 //!
 //! # Servers
 //! - *Many clients, one queue.* Accept with [`Listener::poll`] or on [`Event::ConnectRequest`], both of which report the
@@ -89,6 +89,7 @@
 //! |---|---|---|
 //! | `tcp` | yes | the TCP provider; needs nothing but a Rust toolchain |
 //! | `verbs` | no | the RDMA verbs provider, and the module `verbs` with the way down to libibverbs |
+//! | `serde` | no | descriptors of memory both ways; [`Info`] and [`Counters`] serialize |
 //!
 //! # Platforms and MSRV
 //! Linux only; x86-64 is tested, kernel 5.14 or newer recommended. The verbs provider is tested on Soft-RoCE, not yet on RDMA
@@ -133,8 +134,6 @@ pub use domain::Domain;
 pub use endpoint::Endpoint;
 pub use env::{VARIABLES, Variable};
 pub use eq::EventQueue;
-/// The provider contract, for those who write one.
-pub use fabric_core as core;
 pub use fabric_core::info::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA, MIN_INJECT};
 pub use fabric_core::{
     Access, Armed, AtomicOp, AtomicScalar, AtomicScope, AtomicType, AtomicValue, Capabilities,
@@ -142,10 +141,21 @@ pub use fabric_core::{
     ErrorClass, Event, Failure, Hints, Info, Limits, ListenerAttr, ListenerId, Memory, OpKind,
     PathAttr, ProviderCounters, RemoteRegion, RemoteSlice, Result, Status, Unmet,
 };
+pub use fabric_util::logging::flush as flush_logs;
 pub use listener::{ConnectRequest, Listener};
 pub use op::{Op, Recv, Slices};
 pub use post::BatchError;
 pub use region::{AtomicElement, Region, Slice};
+/// The crate by which regions hold plain values ([`Region::get`], [`Region::set`]). It is a part of this API: a version of this
+/// crate goes with `zerocopy` 0.8, and a change of that is a breaking change.
+pub use zerocopy;
+
+/// What an author of a provider needs: the traits to implement, and the rules that all providers share. It is the crate
+/// `fabric-core`.
+pub mod provider {
+    pub use fabric_core::provider::*;
+    pub use fabric_core::*;
+}
 
 #[doc = include_str!("../docs/contract.md")]
 pub mod contract {}

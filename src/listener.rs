@@ -68,7 +68,10 @@ impl Listener {
         let id = ListenerId(domain.next_id());
         domain.hub.add_listener(id);
         let ops = domain.ops.listen(id, addr, attr);
-        let ops = ParentOnly::new(ops.inspect_err(|_| domain.hub.remove_listener(id))?);
+        let ops = ParentOnly::new(ops.map_err(|error| {
+            domain.hub.remove_listener(id);
+            error.at(addr)
+        })?);
         Ok(Listener { ops, domain: domain.clone(), id })
     }
 
@@ -102,7 +105,8 @@ impl Listener {
             Some(request) => Some(Ok(request)),
             None => hub.device_lost().then_some(Err(Error::DeviceLost)),
         };
-        hub.wait_for(timeout, look).unwrap_or(Err(Error::TimedOut))
+        hub.wait_for(timeout, look)
+            .unwrap_or_else(|| Err(Error::TimedOut(None).at(self.local_addr())))
     }
 }
 
@@ -147,7 +151,7 @@ impl ConnectRequest {
     /// request can be answered again.
     pub fn accept(&mut self, endpoint: &Endpoint, data: &[u8]) -> Result<()> {
         self.answer("accept", data)?;
-        endpoint.accept(&self.domain, self.raw.id, data)?;
+        endpoint.accept(&self.domain, self.raw.id, self.raw.peer, data)?;
         self.answered = true;
         Ok(())
     }

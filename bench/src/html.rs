@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use crate::Outcome;
 use crate::curves::{Axis, Chart, Curve};
 use crate::machine::Machine;
 use crate::micro;
 use crate::plots;
 use crate::rounds::Measured;
 use crate::run::Program;
+use crate::{DEBUG_BUILD, Outcome};
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:1060px;margin:2em auto;padding:0 1em;color:#222}\
 h1{font-size:1.6em}h2{font-size:1.2em;margin-top:2em}table{border-collapse:collapse;width:100%;font-size:13.5px}\
@@ -26,6 +26,7 @@ fn escape(text: &str) -> String {
 pub(crate) fn report(
     machine: &Machine,
     title: &str,
+    debug_build: bool,
     lines: &[Measured],
     plots: &[Plot],
     micro: &[String],
@@ -37,6 +38,9 @@ pub(crate) fn report(
          <title>fabric: performance</title><style>{STYLE}</style><h1>fabric: performance</h1><p>{}</p><table>",
         escape(title)
     );
+    if debug_build {
+        let _ = write!(out, "<caption class=missed>{DEBUG_BUILD}</caption>");
+    }
     for (name, value) in machine.rows() {
         let _ = write!(out, "<tr><th>{name}<td>{}", escape(&value));
     }

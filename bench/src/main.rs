@@ -108,28 +108,48 @@ fn bench(args: &Args) -> Outcome {
         tries => format!(", each latency the best of {tries} runs"),
     };
     let title = format!(
-        "{} over {}, two processes on one machine, {rounds} interleaved rounds{best}, {:.0} minutes; data verified in a run of its own",
+        "{} over {}, two processes on one machine, {rounds} interleaved round{}{best}, {}; data verified in a run of its own",
         if args.verbs { "Verbs" } else { "TCP" },
         setup.address,
-        begin.elapsed().as_secs_f64() / 60.0
+        if rounds == 1 { "" } else { "s" },
+        minutes(begin.elapsed())
     );
     std::fs::create_dir_all(&args.out)?;
     let name = if args.verbs { "verbs" } else { "report" };
     let html = args.out.join(format!("{name}.html"));
     let plots = html::plots(&lines, &charts)?;
-    std::fs::write(&html, html::report(&machine, &title, &lines, &plots, &micro))?;
+    let debug_build = rounds::debug_build(&lines);
+    std::fs::write(&html, html::report(&machine, &title, debug_build, &lines, &plots, &micro))?;
     for plot in &plots {
         std::fs::write(args.out.join(plot.file()), &plot.svg)?;
     }
     let all = serde_json::json!({
         "title": title,
+        "debug_build": debug_build,
         "machine": machine,
         "lines": lines.iter().map(rounds::Measured::json).collect::<Vec<_>>(),
         "charts": charts,
         "micro": micro,
     });
     std::fs::write(args.out.join(format!("{name}.json")), serde_json::to_vec_pretty(&all)?)?;
-    print(&title, &machine, &lines, &micro, &html)
+    print(&title, &machine, &lines, &micro, &html)?;
+    // Last, where it is seen.
+    if debug_build {
+        eprintln!("{DEBUG_BUILD}");
+    }
+    Ok(())
+}
+
+/// Over the figures of a program that was not optimised.
+pub(crate) const DEBUG_BUILD: &str =
+    "The program measured is a debug build: these figures say nothing about the targets.";
+
+fn minutes(time: Duration) -> String {
+    match (time.as_secs_f64() / 60.0).round() {
+        0.0 => "less than a minute".to_owned(),
+        1.0 => "1 minute".to_owned(),
+        minutes => format!("{minutes} minutes"),
+    }
 }
 
 /// The table, in Markdown: it reads well as it stands, and in documents.
@@ -159,7 +179,7 @@ fn print(
         }
     }
     micro.iter().for_each(|line| text += &format!("{line}\n"));
-    text += &format!("\nPlots: {}\n", html.display());
+    text += &format!("\nReport: {}\n", html.display());
     Ok(std::io::stdout().write_all(text.as_bytes())?)
 }
 

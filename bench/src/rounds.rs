@@ -105,6 +105,11 @@ fn run(
     Ok(())
 }
 
+/// Whether any line was measured with a debug build.
+pub(crate) fn debug_build(lines: &[Measured]) -> bool {
+    lines.iter().any(Measured::is_debug_build)
+}
+
 impl Measured {
     /// Ours to the base, each by its median; the value itself where there is no base.
     pub(crate) fn ratio(&self) -> f64 {
@@ -125,6 +130,11 @@ impl Measured {
         let base: Vec<f64> = base.iter().map(|value| value * self.factor).collect();
         let turned = matches!(self.bar, Bar::Reaches(_)) && self.figure == Figure::Us;
         Some(if turned { interval(&base, &self.ours) } else { interval(&self.ours, &base) })
+    }
+
+    /// Whether the program measured was not optimised: then the ratio says nothing about the target.
+    fn is_debug_build(&self) -> bool {
+        [&self.last, &self.base_last].iter().any(|result| result["debug_build"] == true)
     }
 
     /// None if the base, or ours, could not be measured.
@@ -181,6 +191,7 @@ impl Measured {
             ratio,
             interval.map_or_else(|| "-".to_owned(), |(low, high)| format!("{low:.2}-{high:.2}")),
             match self.met() {
+                _ if self.is_debug_build() => "debug build",
                 Some(true) => "met",
                 Some(false) => "missed",
                 None => "not measured",
@@ -226,7 +237,7 @@ impl Measured {
             }),
             "ratio": self.ratio(),
             "interval": self.interval(),
-            "met": self.met(),
+            "met": self.met().filter(|_| !self.is_debug_build()),
             "peers": peers,
             "last": self.last,
         })

@@ -1,7 +1,7 @@
 //! What an atomic operation leaves, as the contract says it. The library's own arithmetic is no witness: a provider
 //! computes with it, so the two would be wrong together.
 
-use fabric::core::AtomicCall;
+use fabric::provider::AtomicCall;
 use fabric::{AtomicOp, AtomicScalar, AtomicType};
 
 /// The bits that `call` leaves where it found `old`. Float operations are those that exist.
@@ -86,7 +86,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fabric::core::atomic::is_defined;
+    use fabric::provider::atomic::is_defined;
 
     /// Two that were written apart, by the same rules, agree.
     #[test]

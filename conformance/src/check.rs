@@ -322,7 +322,7 @@ mod tests {
         }
         assert_eq!(succeeded().unwrap_err().seen(), "it succeeded");
         assert_eq!(
-            other(Error::TimedOut).unwrap_err().expected(),
+            other(Error::TimedOut(None)).unwrap_err().expected(),
             "the post: Error::Again | Error::Busy"
         );
         assert!(other(Error::Again).is_ok());

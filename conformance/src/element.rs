@@ -1,6 +1,6 @@
 //! Atomic operations that are data, and elements as bytes in memory.
 
-use fabric::core::AtomicCall;
+use fabric::provider::AtomicCall;
 use fabric::{AtomicOp, AtomicScalar, AtomicType, Op, RemoteSlice, Slice};
 
 /// A generic function, for an element type that is data.

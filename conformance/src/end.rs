@@ -276,7 +276,7 @@ impl End {
                 self.events.note(&Event::Connected { endpoint: self.id(), data: data.clone() });
             }
             Err(Error::NotConnected | Error::InvalidState(_)) => {}
-            Err(Error::TimedOut) if self.state() == EndpointState::Connecting => {}
+            Err(Error::TimedOut(_)) if self.state() == EndpointState::Connecting => {}
             Err(error) => self.events.note_failed(self.id(), error),
         }
         outcome
@@ -313,7 +313,7 @@ impl End {
         let place = Location::caller();
         self.watch.stands_at(place);
         match self.events.wait(Some(self.scaled(time))) {
-            Err(Error::TimedOut) => Ok(()),
+            Err(Error::TimedOut(_)) => Ok(()),
             seen => Err(self.failed(place, format!("no event for {time:?}"), show(&seen))),
         }
     }

@@ -13,7 +13,7 @@
 //! use std::sync::Arc;
 //! use conformance::{Options, Status, Target};
 //!
-//! # fn f(broken: impl fabric::core::Provider) -> Result<(), Box<dyn std::error::Error>> {
+//! # fn f(broken: impl fabric::provider::Provider) -> Result<(), Box<dyn std::error::Error>> {
 //! let catalog = Arc::new(fabric::Catalog::empty().add(broken)?);
 //! let target = Target::find(&catalog, "broken", None)?;
 //! let case = conformance::case("protection.prefix_ok").ok_or("no such case")?;

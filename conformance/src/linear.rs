@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use fabric::core::AtomicCall;
+use fabric::provider::AtomicCall;
 
 use crate::arithmetic::left_by;
 use crate::element::{element, element_bits};

@@ -52,6 +52,10 @@ pub struct Totals {
     pub unavailable: usize,
     /// Whether those are failures.
     pub strict: bool,
+    /// The globs that chose the cases; none if all ran.
+    pub filter: Vec<String>,
+    /// Cases that there are, of which [`Matrix::rows`] may have a part.
+    pub known: usize,
     /// The seed of everything random.
     pub seed: u64,
 }
@@ -155,6 +159,15 @@ impl Matrix {
     pub fn missing(&self) -> impl Iterator<Item = &Column> {
         let strict = self.summary.strict;
         self.unavailable().map(|c| c.0).filter(move |column| strict && !column.provider.left_out)
+    }
+
+    /// How many of the cases ran, and what chose them, if not all did: such a run shows a part of the contract only.
+    pub fn part(&self) -> Option<String> {
+        let (ran, known) = (self.rows.len(), self.summary.known);
+        self.tested().next().filter(|_| ran < known)?;
+        let filter = self.summary.filter.join(", ");
+        let filter = if filter.is_empty() { filter } else { format!(" ({filter})") };
+        Some(format!("{ran} of {known} cases{filter}"))
     }
 
     /// How long the runs took together, in seconds, each once: one run may be of several providers.

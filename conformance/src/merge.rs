@@ -45,7 +45,9 @@ impl Matrix {
         reports: &[Report],
         unavailable: &[(String, String)],
     ) -> Result<Matrix, MergeError> {
-        let first = reports.first().ok_or(MergeError::Nothing)?;
+        if reports.is_empty() {
+            return Err(MergeError::Nothing);
+        }
         let columns = columns(reports, unavailable)?;
         let tested: Vec<(&ProviderEntry, &Report)> = reports.iter().flat_map(tested_in).collect();
         check(&tested)?;
@@ -53,7 +55,7 @@ impl Matrix {
         let strict = reports.iter().any(|report| report.summary.strict);
         let mut matrix = Matrix {
             format: FORMAT,
-            summary: totals(&columns, &rows, strict, first.summary.seed),
+            summary: totals(&columns, &rows, strict, reports),
             columns,
             rows,
         };
@@ -221,7 +223,11 @@ fn cell(result: &CaseResult, shown: bool) -> Cell {
     }
 }
 
-fn totals(columns: &[Column], rows: &[Row], strict: bool, seed: u64) -> Totals {
+fn totals(columns: &[Column], rows: &[Row], strict: bool, reports: &[Report]) -> Totals {
+    // Runs that go together have the same of both.
+    let summary = reports.first().map(|report| &report.summary);
+    let soak = summary.is_some_and(|summary| summary.soak);
+    let filter: BTreeSet<_> = reports.iter().flat_map(|r| &r.summary.filter).cloned().collect();
     let count = |of: &dyn Fn(&Row) -> bool| rows.iter().filter(|row| of(row)).count();
     let mut counts = Counts::default();
     for column in columns {
@@ -238,7 +244,9 @@ fn totals(columns: &[Column], rows: &[Row], strict: bool, seed: u64) -> Totals {
         free: count(&|row| row.freedom != Freedom::None),
         unavailable: columns.iter().filter(|c| c.provider.unavailable.is_some()).count(),
         strict,
-        seed,
+        filter: filter.into_iter().collect(),
+        known: cases().filter(|case| soak || !case.soak).count(),
+        seed: summary.map_or(0, |summary| summary.seed),
     }
 }
 
@@ -268,6 +276,7 @@ mod tests {
                 unavailable: 0,
                 strict: false,
                 soak: false,
+                filter: Vec::new(),
                 seed: 1,
                 seconds: 1.0,
                 factor: 1.0,
@@ -361,6 +370,22 @@ mod tests {
             let matrix = merged(report("tcp", &[id]), change(report("verbs", &[id]), id, lacks));
             assert_eq!(matrix.exit_code(), code, "{id}");
         }
+    }
+
+    #[test]
+    fn a_part_of_the_cases_is_not_the_whole() {
+        let whole = || cases().filter(|case| !case.soak).map(|case| case.id()).collect::<Vec<_>>();
+        let ids = whole();
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        assert_eq!(Matrix::merge(&[report("tcp", &ids)], &[]).unwrap().part(), None);
+        let mut part = report("tcp", &IDS);
+        part.summary.filter = vec!["rma.*".to_owned(), "send.fifo".to_owned()];
+        let of_it = Matrix::merge(&[part], &[]).unwrap();
+        let text = format!("{} of {} cases (rma.*, send.fifo)", IDS.len(), ids.len());
+        assert_eq!(of_it.part(), Some(text));
+        // Whatever the record says of its filter.
+        let unsaid = Matrix::merge(&[report("tcp", &IDS)], &[]).unwrap();
+        assert_eq!(unsaid.part(), Some(format!("{} of {} cases", IDS.len(), ids.len())));
     }
 
     #[test]

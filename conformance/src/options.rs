@@ -134,7 +134,7 @@ pub enum RunError {
     #[error("{0:?} is no pattern: {1}")]
     BadFilter(String, String),
     /// A filter that fits nothing is a mistake.
-    #[error("no case fits {0:?}; `--list` shows them all{1}")]
+    #[error("no case fits {0:?}; `--list` shows all cases, `--list-groups` the groups{1}")]
     NoCase(String, &'static str),
     /// The request for a provider cannot be understood.
     #[error("{0}")]

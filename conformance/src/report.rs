@@ -237,6 +237,9 @@ pub struct Summary {
     pub strict: bool,
     /// Whether long cases ran too, and larger counts.
     pub soak: bool,
+    /// The globs that chose the cases; none if all ran.
+    #[serde(default)]
+    pub filter: Vec<String>,
     /// The seed of everything random.
     pub seed: u64,
     /// How long the run took.

@@ -90,6 +90,7 @@ pub fn run(
         unavailable: providers.iter().filter(|p| p.unavailable.is_some()).count(),
         strict: options.strict,
         soak: options.soak,
+        filter: options.filters.clone(),
         seed: options.seed,
         seconds: (start.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
         factor,

@@ -9,8 +9,8 @@ use std::fs::File;
 use std::sync::{Arc, Mutex};
 
 use conformance::{CaseResult, Options, Status as Ended, Wanted, run};
-use fabric::core::provider::Provider;
-use fabric::core::{Device, EventSink};
+use fabric::provider::Provider;
+use fabric::provider::{Device, EventSink};
 use fabric::{Catalog, Info, Result};
 use local::{Flaw, Local};
 

@@ -71,6 +71,40 @@ fn records_are_put_side_by_side() {
 }
 
 #[test]
+fn part_of_the_suite_is_told_from_the_whole() {
+    let directory = directory("part");
+    let run = ["--provider", "tcp", "--seed", "1", "--report", "report", "protection.prefix_*"];
+    let run = program(&run, &directory);
+    assert_status(&run, 0);
+    let part = |text: &str| text.contains("1 of ") && text.contains(" cases (protection.prefix_*)");
+    let summary = stdout(&run).lines().last().unwrap().to_owned();
+    assert!(summary.starts_with("passed in part, ") && part(&summary), "{summary}");
+    for (file, says) in [
+        ("report.html", "<p class=\"verdict warn\">passed in part, 1 of "),
+        ("report.json", "\"filter\": [\n      \"protection.prefix_*\"\n    ]"),
+        ("report.xml", "<property name=\"filter\" value=\"protection.prefix_*\"/>"),
+    ] {
+        let text = fs::read_to_string(directory.join("report").join(file)).unwrap();
+        assert!(text.contains(says), "no {says:?} in {file}:\n{text}");
+    }
+}
+
+#[test]
+fn groups_are_listed() {
+    let directory = directory("groups");
+    let list = program(&["--list-groups"], &directory);
+    assert_status(&list, 0);
+    let groups = stdout(&list);
+    assert!(
+        groups.lines().count() > 10 && groups.lines().any(|l| l.starts_with("rma.* ")),
+        "{groups}"
+    );
+    let unknown = program(&["--provider", "tcp", "messages.*"], &directory);
+    assert_status(&unknown, 2);
+    assert!(stderr(&unknown).contains("--list-groups"), "{}", stderr(&unknown));
+}
+
+#[test]
 fn run_that_fails_leaves_its_record_and_one_that_does_not_begin_leaves_none() {
     let directory = directory("leaves");
     let run =

@@ -4,7 +4,7 @@
 #![allow(dead_code, unreachable_pub)] // each example uses its part
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -31,11 +31,11 @@ pub fn finish(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// Where the server is: an address and a port; or a port alone, on an address of the device, a loopback address if it
-/// has one.
+/// Where the server is: an address or a name, and a port; or a port alone, on an address of the device, a loopback
+/// address if it has one.
 #[derive(Clone, Copy)]
 pub enum Place {
-    /// As it stands.
+    /// This address, or the one of a name.
     At(SocketAddr),
     /// On the device's own address.
     Port(u16),
@@ -45,10 +45,17 @@ impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let port = text.parse().map(Place::Port);
-        port.or_else(|_| text.parse().map(Place::At)).map_err(|_| {
-            "expected a port, or an address and a port, such as 10.0.0.2:7471".to_owned()
-        })
+        if let Ok(port) = text.parse() {
+            return Ok(Place::Port(port));
+        }
+        if !text.contains(':') {
+            return Err("expected a port, or an address or name and a port, such as 10.0.0.2:7471"
+                .to_owned());
+        }
+        let found: Vec<_> = text.to_socket_addrs().map_err(|error| error.to_string())?.collect();
+        // Of a name with addresses of both families, that of IPv4: RDMA devices have one as a rule.
+        let best = found.iter().find(|address| address.is_ipv4()).or(found.first());
+        best.copied().map(Place::At).ok_or_else(|| "the name has no address".to_owned())
     }
 }
 
@@ -90,11 +97,11 @@ pub fn connect(
             Err(error) if error.class() == ErrorClass::Transient && Instant::now() < deadline => {
                 attempts += 1;
                 if attempts == 20 {
-                    eprintln!("{to}: {error}; still trying");
+                    eprintln!("{error}; still trying");
                 }
                 std::thread::sleep(Duration::from_millis(50));
             }
-            Err(error) => return Err(format!("cannot connect to {to}: {error}").into()),
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -103,7 +110,7 @@ pub fn connect(
 pub fn wait(queue: &CompletionQueue) -> Outcome<Completion> {
     match queue.wait_one(Some(PATIENCE)) {
         Ok(completion) => expect_ok(completion),
-        Err(Error::TimedOut) => Err("nothing happened for too long: the peer hangs".into()),
+        Err(Error::TimedOut(_)) => Err("nothing happened for too long: the peer hangs".into()),
         Err(error) => Err(error.into()),
     }
 }

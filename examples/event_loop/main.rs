@@ -28,7 +28,7 @@ Examples:
 struct Args {
     #[command(subcommand)]
     role: Role,
-    /// Address and port of the server, or a port on an address of the device; 0 makes it choose one.
+    /// Address or name, and port, of the server, or a port on an address of the device; 0 makes it choose one.
     #[arg(long, global = true, value_name = "PLACE", default_value = "7475")]
     at: Place,
 }

@@ -2,10 +2,13 @@
 //!
 //!     cargo run -q -p anyfabric-async --example hello -- serve & sleep 1; cargo run -q -p anyfabric-async --example hello -- greet
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 use fabric_async::{Connection, Error, Listener};
+
+mod common;
 
 /// Greet another process through its own memory.
 #[derive(Parser)]
@@ -45,17 +48,21 @@ async fn serve(at: &str) -> Result<(), Error> {
     println!("listening on {}", listener.local_addr());
     let conn = listener.accept().await?;
     let message = conn.recv().await?;
-    println!("{:?} from {:?}", String::from_utf8_lossy(&message[..5]), conn.peer_addr());
+    let text = String::from_utf8_lossy(message.get(..5).unwrap_or(&message));
+    match conn.peer_addr() {
+        Some(peer) => println!("{text:?} from {peer}"),
+        None => println!("{text:?}"),
+    }
     println!("the peer left: {}", conn.closed().await);
     Ok(())
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> ExitCode {
     env_logger::init();
-    match Args::parse() {
-        Args::Serve { at } => serve(&at).await?,
-        Args::Greet { at } => greet(&at).await?,
-    }
-    Ok(())
+    let outcome = match Args::parse() {
+        Args::Serve { at } => serve(&at).await,
+        Args::Greet { at } => greet(&at).await,
+    };
+    common::finish(outcome)
 }

@@ -6,6 +6,7 @@
 //! TCP, and passes each on over a fabric. With `--plain`, on both sides, the same over tokio's TCP.
 
 use std::convert::Infallible;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -16,6 +17,8 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
+
+mod common;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -132,7 +135,7 @@ where
     Ok(last)
 }
 
-async fn run(at: &str, plain: bool, path: &str, times: u32) -> Outcome<(StatusCode, Bytes)> {
+async fn fetch(at: &str, plain: bool, path: &str, times: u32) -> Outcome<(StatusCode, Bytes)> {
     if plain {
         return request(connect_plain(at).await?, path, times).await;
     }
@@ -168,7 +171,7 @@ async fn load(at: &str, plain: bool, path: &str, requests: u32, connections: u32
     let mut all = Vec::new();
     for _ in 0..connections {
         let (at, path) = (at.to_owned(), path.to_owned());
-        all.push(tokio::spawn(async move { run(&at, plain, &path, requests).await }));
+        all.push(tokio::spawn(async move { fetch(&at, plain, &path, requests).await }));
     }
     let mut bytes = 0;
     for one in all {
@@ -183,13 +186,16 @@ async fn load(at: &str, plain: bool, path: &str, requests: u32, connections: u32
 }
 
 #[tokio::main]
-async fn main() -> Outcome {
+async fn main() -> ExitCode {
     env_logger::init();
-    let Args { at, plain, what } = Args::parse();
+    common::finish(run(Args::parse()).await)
+}
+
+async fn run(Args { at, plain, what }: Args) -> Outcome {
     match what {
         What::Serve => serve(&at, plain).await,
         What::Get { path } => {
-            let (status, body) = run(&at, plain, &path, 1).await?;
+            let (status, body) = fetch(&at, plain, &path, 1).await?;
             println!("{status}\n{}", String::from_utf8_lossy(&body));
             Ok(())
         }

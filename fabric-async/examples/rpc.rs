@@ -6,12 +6,16 @@
 //! server is busy with the piece before, and sends which lease it is. The server waits for no data, and copies
 //! it once, for a peer that writes where it should not must not change what is being summed.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 use fabric_async::{Connection, Error, Listener, Remote};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+mod common;
 
 /// Bytes of one piece.
 const PIECE: usize = 1 << 20;
@@ -75,13 +79,17 @@ async fn serve(at: &str) -> Result<(), Error> {
     loop {
         let conn = listener.accept().await?;
         tokio::spawn(async move {
-            let peer = conn.peer_addr();
+            let peer = conn.peer_addr().map_or_else(|| "a client".to_owned(), |at| at.to_string());
             match serve_one(conn).await {
                 Ok(()) | Err(Error::Disconnected(_)) => {}
-                Err(error) => eprintln!("{peer:?}: {error}"),
+                Err(error) => eprintln!("{peer}: {error}"),
             }
         });
     }
+}
+
+fn unreadable(file: &Path, error: &std::io::Error) -> String {
+    format!("{}: {error}", file.display())
 }
 
 async fn sum(conn: &Connection, leases: &[Remote; 2], bytes: &[u8]) -> Result<u32, Error> {
@@ -107,16 +115,24 @@ async fn sum(conn: &Connection, leases: &[Remote; 2], bytes: &[u8]) -> Result<u3
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> ExitCode {
     env_logger::init();
-    match Args::parse() {
+    common::finish(run(Args::parse()).await)
+}
+
+async fn run(args: Args) -> Result<(), Box<dyn std::error::Error>> {
+    match args {
         Args::Serve { at } => serve(&at).await?,
         Args::Sum { at, files } => {
+            // What is wrong here is said before another process is asked.
+            for file in &files {
+                File::open(file).map_err(|error| unreadable(file, &error))?;
+            }
             let conn = Connection::connect(at).await?;
             let first = conn.request_remote(PIECE, TIME).await?;
             let leases = [first, conn.request_remote(PIECE, TIME).await?];
             for file in files {
-                let bytes = std::fs::read(&file)?;
+                let bytes = std::fs::read(&file).map_err(|error| unreadable(&file, &error))?;
                 println!("{:08x} {}", sum(&conn, &leases, &bytes).await?, file.display());
             }
             conn.shutdown(Duration::from_secs(5)).await?;

@@ -296,7 +296,7 @@ impl NodeBuilder {
     /// let node = Node::builder().connect_timeout(Duration::from_millis(5)).build()?;
     /// let listener = block_on(node.listen("127.0.0.1:0"))?; // nobody accepts there
     /// let error = block_on(node.connect(listener.local_addr())).unwrap_err();
-    /// assert!(matches!(error, Error::Fabric(fabric::Error::TimedOut)), "{error}");
+    /// assert!(matches!(error, Error::Fabric(fabric::Error::TimedOut(_))), "{error}");
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {

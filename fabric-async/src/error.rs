@@ -1,6 +1,7 @@
 //! What can go wrong, and how it comes back together with the buffer.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use fabric::{DisconnectReason, Status};
@@ -30,7 +31,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// }
 /// # Ok::<(), fabric_async::Error>(())
 /// ```
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` prints the variant's name and the text of `Display`: that is what `fn main() -> fabric_async::Result<()>` shows to
+/// a user. It converts to a [`std::io::Error`] of the kind that fits, with itself inside.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The connection has ended; the reason says how. An operation that was under way was executed at most once.
@@ -87,11 +91,63 @@ pub enum Error {
         /// What was to be resolved.
         name: String,
         /// Why it could not be.
-        cause: std::io::Error,
+        cause: io::Error,
     },
     /// A call of the fabric failed.
     #[error(transparent)]
     Fabric(fabric::Error),
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Error::Disconnected(_) => "Disconnected",
+            Error::RemoteAccess => "RemoteAccess",
+            Error::TooLong { .. } => "TooLong",
+            Error::Failed(_) => "Failed",
+            Error::LeaseEnded(_) => "LeaseEnded",
+            Error::NotGranted(_) => "NotGranted",
+            Error::PoolExhausted { .. } => "PoolExhausted",
+            Error::Rejected(_) => "Rejected",
+            Error::Protocol(_) => "Protocol",
+            Error::TimedOut(_) => "TimedOut",
+            Error::Address { .. } => "Address",
+            Error::Fabric(error) => return fmt::Debug::fmt(error, f),
+        };
+        write!(f, "{name}: {self}")
+    }
+}
+
+impl Error {
+    /// The kind of an [`io::Error`] that says the same, as far as there is one.
+    fn io_kind(&self) -> io::ErrorKind {
+        match self {
+            Error::Disconnected(DisconnectReason::Remote) => io::ErrorKind::ConnectionReset,
+            Error::Disconnected(_) => io::ErrorKind::ConnectionAborted,
+            Error::RemoteAccess | Error::NotGranted(_) => io::ErrorKind::PermissionDenied,
+            Error::TooLong { .. } => io::ErrorKind::InvalidInput,
+            Error::PoolExhausted { .. } => io::ErrorKind::OutOfMemory,
+            Error::Rejected(_) => io::ErrorKind::ConnectionRefused,
+            Error::Protocol(_) => io::ErrorKind::InvalidData,
+            Error::TimedOut(_) => io::ErrorKind::TimedOut,
+            Error::Address { cause, .. } => cause.kind(),
+            Error::Fabric(error) => error.io_kind(),
+            Error::Failed(_) | Error::LeaseEnded(_) => io::ErrorKind::Other,
+        }
+    }
+}
+
+/// With the kind that fits and this error inside ([`io::Error::get_ref`]).
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        io::Error::new(error.io_kind(), error)
+    }
+}
+
+impl<B> From<Failed<B>> for io::Error {
+    fn from(failed: Failed<B>) -> Self {
+        failed.error.into()
+    }
 }
 
 /// How a lease ended, for who holds it.

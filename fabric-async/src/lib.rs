@@ -186,6 +186,17 @@ pub use recv::{Notifications, Notified, Receive};
 #[cfg(feature = "tokio")]
 pub use stream::Stream;
 
+/// The layer below, for what this one does not cover: providers, hints, counters, its own regions and endpoints.
+pub use fabric;
+// What signatures here name.
+pub use fabric::{
+    Access, AtomicOp, AtomicScalar, Catalog, Choice, DisconnectReason, Domain, EndpointAttr,
+    EndpointId, Hints, RemoteRegion, RemoteSlice, Status,
+};
+/// The crate by which buffers are viewed as plain values ([`Buffer::view`]). It is a part of this API: a version of this crate
+/// goes with `zerocopy` 0.8, and a change of that is a breaking change.
+pub use zerocopy;
+
 /// 64 bits of the system's randomness: a token that nobody can guess.
 pub(crate) fn random() -> Result<u64> {
     getrandom::u64().map_err(|cause| {

@@ -90,25 +90,6 @@ impl From<Connection> for Stream {
     }
 }
 
-impl From<Error> for io::Error {
-    fn from(error: Error) -> Self {
-        let kind = match &error {
-            Error::Disconnected(DisconnectReason::Remote) => io::ErrorKind::ConnectionReset,
-            Error::Disconnected(_) => io::ErrorKind::ConnectionAborted,
-            Error::TimedOut(_) => io::ErrorKind::TimedOut,
-            Error::PoolExhausted { .. } => io::ErrorKind::OutOfMemory,
-            _ => io::ErrorKind::Other,
-        };
-        io::Error::new(kind, error)
-    }
-}
-
-impl<B> From<Failed<B>> for io::Error {
-    fn from(failed: Failed<B>) -> Self {
-        failed.error.into()
-    }
-}
-
 impl Stream {
     /// Connects, on the [shared node](crate::Node::shared).
     ///

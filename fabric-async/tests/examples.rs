@@ -55,6 +55,29 @@ fn output(mut command: Command) -> String {
     text
 }
 
+/// What an example that fails prints.
+#[track_caller]
+fn failure(mut command: Command) -> String {
+    let output = command.output().unwrap();
+    assert!(!output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn errors_are_text_that_names_what_failed() {
+    let mut sum = example("rpc");
+    sum.args(["sum", "/no/such"]);
+    let text = failure(sum);
+    assert!(text.starts_with("error: /no/such: No such file"), "{text}");
+    let listener = fabric_async::block_on(fabric_async::Listener::bind(common::address())).unwrap();
+    let nobody = listener.local_addr();
+    drop(listener);
+    let mut greet = example("hello");
+    greet.args(["greet", "--at", &nobody.to_string()]);
+    let text = failure(greet);
+    assert!(text.starts_with(&format!("error: {nobody}: the peer refused")), "{text}");
+}
+
 #[test]
 fn hello() {
     let mut server = Server::start("hello");

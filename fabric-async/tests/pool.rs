@@ -139,3 +139,17 @@ fn many_that_wait_in_many_threads_all_get_memory() {
     assert_eq!(served.into_inner(), THREADS * 200);
     assert_eq!(node.pool().metrics().in_use, 0);
 }
+
+#[cfg(feature = "serde")]
+#[test]
+fn metrics_serialize_with_what_is_below() {
+    let node = node(|builder| builder);
+    let buffer = node.pool().alloc(100).unwrap();
+    let metrics = serde_json::to_value(node.pool().metrics()).unwrap();
+    assert_eq!(metrics["in_use"], 1);
+    let counters = serde_json::to_value(node.domain().counters()).unwrap();
+    assert!(counters["posted_sends"].is_u64() && counters["provider"]["wakeups"].is_u64());
+    let info = serde_json::to_value(node.domain().info()).unwrap();
+    assert_eq!(info["provider"], node.domain().provider());
+    drop(buffer);
+}

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 
 /// The result of every fallible call of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -14,7 +15,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// An error from a call means that the call had no effect and that nothing of it happens later.
 /// Operations that were accepted never report through this type: they end in a completion with a
 /// [`Status`](crate::Status).
-#[derive(Debug, thiserror::Error)]
+///
+/// Errors of connecting, listening and accepting name the address where the call knows it. `Debug` prints the variant's
+/// name and the text of `Display`: that is what `fn main() -> fabric::Result<()>` shows to a user.
+///
+/// It converts to a [`std::io::Error`] of the kind that fits, with itself inside.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The queue is at its depth: take completions, then post again.
@@ -29,11 +35,11 @@ pub enum Error {
     )]
     Busy,
     /// The time given has passed.
-    #[error("the time given has passed")]
-    TimedOut,
+    #[error("{}the time given has passed", prefix(.0))]
+    TimedOut(Option<Box<SocketAddr>>),
     /// Nobody listens there, the listener's backlog is full, or it was closed with the request pending.
-    #[error("the peer refused the connection: nobody listens, its backlog is full, or it closed")]
-    Refused,
+    #[error("{}the peer refused the connection: nobody listens, its backlog is full, or it closed", prefix(.0))]
+    Refused(Option<Box<SocketAddr>>),
     /// The owner of the connection attempt gave it up.
     #[error("canceled by its owner")]
     Canceled,
@@ -71,6 +77,17 @@ pub enum Error {
 
 const _: () = assert!(size_of::<Error>() <= 16);
 
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {self}", self.name())
+    }
+}
+
+/// The address before the text of an error.
+fn prefix(addr: &Option<Box<SocketAddr>>) -> String {
+    addr.as_ref().map(|addr| format!("{addr}: ")).unwrap_or_default()
+}
+
 /// What a caller can do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -90,6 +107,8 @@ pub struct Failure {
     pub operation: &'static str,
     /// The provider, or `"fabric"` for what is checked above all providers.
     pub provider: &'static str,
+    /// The address that the operation was for, where it was for one.
+    pub addr: Option<SocketAddr>,
     /// What was wrong, and what would be right.
     pub detail: String,
     /// The system's error, where there is one.
@@ -98,7 +117,11 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.operation, self.detail)?;
+        f.write_str(self.operation)?;
+        if let Some(addr) = &self.addr {
+            write!(f, " {addr}")?;
+        }
+        write!(f, ": {}", self.detail)?;
         if let Some(cause) = &self.cause {
             write!(f, ": {cause}")?;
         }
@@ -112,7 +135,8 @@ pub const SHARED: &str = "fabric";
 impl Failure {
     /// A failure that the shared code found.
     pub fn new(operation: &'static str, detail: impl Into<String>) -> Box<Self> {
-        Box::new(Failure { operation, provider: SHARED, detail: detail.into(), cause: None })
+        let detail = detail.into();
+        Box::new(Failure { operation, provider: SHARED, addr: None, detail, cause: None })
     }
 
     /// Names the provider that found it.
@@ -179,18 +203,39 @@ impl Error {
             K::AddrNotAvailable | K::HostUnreachable | K::NetworkUnreachable | K::NetworkDown => {
                 Error::Unreachable(failure)
             }
-            K::ConnectionRefused => Error::Refused,
-            K::TimedOut => Error::TimedOut,
+            K::ConnectionRefused => Error::Refused(None),
+            K::TimedOut => Error::TimedOut(None),
             _ => Error::Internal(failure),
         }
+    }
+
+    /// Adds the address that the call was for, unless one is there, or the variant has no place for it.
+    #[cold]
+    pub fn at(mut self, to: SocketAddr) -> Self {
+        match &mut self {
+            Error::Refused(addr) | Error::TimedOut(addr) => {
+                addr.get_or_insert_with(|| Box::new(to));
+            }
+            Error::Unreachable(f)
+            | Error::AddrInUse(f)
+            | Error::InvalidArgument(f)
+            | Error::NoMemory(f)
+            | Error::Internal(f) => {
+                f.addr.get_or_insert(to);
+            }
+            _ => {}
+        }
+        self
     }
 
     /// What the caller can do about it.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Error::Again | Error::Busy | Error::TimedOut | Error::NoMemory(_) | Error::Refused => {
-                ErrorClass::Transient
-            }
+            Error::Again
+            | Error::Busy
+            | Error::TimedOut(_)
+            | Error::NoMemory(_)
+            | Error::Refused(_) => ErrorClass::Transient,
             Error::NotConnected | Error::Unreachable(_) | Error::DeviceLost => ErrorClass::PeerLost,
             _ => ErrorClass::Permanent,
         }
@@ -209,6 +254,60 @@ impl Error {
             | Error::Internal(f) => Some(f),
             _ => None,
         }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Error::Again => "Again",
+            Error::NotConnected => "NotConnected",
+            Error::Busy => "Busy",
+            Error::TimedOut(_) => "TimedOut",
+            Error::Refused(_) => "Refused",
+            Error::Canceled => "Canceled",
+            Error::DeviceLost => "DeviceLost",
+            Error::Rejected(_) => "Rejected",
+            Error::Unreachable(_) => "Unreachable",
+            Error::AddrInUse(_) => "AddrInUse",
+            Error::InvalidArgument(_) => "InvalidArgument",
+            Error::InvalidState(_) => "InvalidState",
+            Error::Unsupported(_) => "Unsupported",
+            Error::NoMemory(_) => "NoMemory",
+            Error::NoProvider(_) => "NoProvider",
+            Error::Internal(_) => "Internal",
+        }
+    }
+
+    /// The kind of an [`io::Error`] that says the same, as far as there is one.
+    pub fn io_kind(&self) -> io::ErrorKind {
+        use io::ErrorKind as K;
+        // The system's own word for it is more exact, where there is one.
+        if let Some(cause) = self.failure().and_then(|failure| failure.cause.as_ref())
+            && cause.kind() != K::Other
+        {
+            return cause.kind();
+        }
+        match self {
+            Error::Again => K::WouldBlock,
+            Error::NotConnected => K::NotConnected,
+            Error::Busy => K::ResourceBusy,
+            Error::TimedOut(_) => K::TimedOut,
+            Error::Refused(_) | Error::Rejected(_) => K::ConnectionRefused,
+            Error::Canceled => K::ConnectionAborted,
+            Error::DeviceLost => K::NetworkDown,
+            Error::Unreachable(_) => K::HostUnreachable,
+            Error::AddrInUse(_) => K::AddrInUse,
+            Error::InvalidArgument(_) => K::InvalidInput,
+            Error::Unsupported(_) | Error::NoProvider(_) => K::Unsupported,
+            Error::NoMemory(_) => K::OutOfMemory,
+            Error::InvalidState(_) | Error::Internal(_) => K::Other,
+        }
+    }
+}
+
+/// With the kind that fits and this error inside ([`io::Error::get_ref`]).
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        io::Error::new(error.io_kind(), error)
     }
 }
 
@@ -232,8 +331,8 @@ mod tests {
         assert!(matches!(of(libc::EADDRNOTAVAIL), Error::Unreachable(_)));
         let foreign = io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
         assert_eq!(Error::system("listen", "tcp", foreign).class(), ErrorClass::Permanent);
-        assert!(matches!(of(libc::ECONNREFUSED), Error::Refused));
-        assert!(matches!(of(libc::ETIMEDOUT), Error::TimedOut));
+        assert!(matches!(of(libc::ECONNREFUSED), Error::Refused(_)));
+        assert!(matches!(of(libc::ETIMEDOUT), Error::TimedOut(_)));
         assert!(matches!(of(libc::EBADF), Error::Internal(_)));
     }
 
@@ -243,5 +342,28 @@ mod tests {
         let text = error.to_string();
         assert!(text.starts_with("listen: the address is in use"), "{text}");
         assert!(text.ends_with("[tcp]"), "{text}");
+    }
+
+    #[test]
+    fn text_names_the_address() {
+        let to: SocketAddr = "10.0.0.7:7471".parse().unwrap();
+        let text = Error::Refused(None).at(to).to_string();
+        assert!(text.starts_with("10.0.0.7:7471: the peer refused"), "{text}");
+        let system = Error::system("listen", "tcp", io::Error::from_raw_os_error(libc::EADDRINUSE));
+        let text = system.at(to).at("10.0.0.8:1".parse().unwrap()).to_string();
+        assert!(text.starts_with("listen 10.0.0.7:7471: the address is in use"), "{text}");
+        assert_eq!(format!("{:?}", Error::Busy.at(to)), format!("Busy: {}", Error::Busy));
+    }
+
+    #[test]
+    fn io_errors_have_the_kind_that_fits() {
+        let kind = |error: Error| io::Error::from(error).kind();
+        assert_eq!(kind(Error::Refused(None)), io::ErrorKind::ConnectionRefused);
+        assert_eq!(kind(Error::invalid("connect", "no")), io::ErrorKind::InvalidInput);
+        let foreign = io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
+        let kept = io::Error::from(Error::system("listen", "tcp", foreign));
+        assert_eq!(kept.kind(), io::ErrorKind::AddrNotAvailable);
+        let inside = kept.get_ref().and_then(|inside| inside.downcast_ref::<Error>());
+        assert!(matches!(inside, Some(Error::InvalidArgument(_))), "{inside:?}");
     }
 }

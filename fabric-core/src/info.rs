@@ -43,8 +43,18 @@ impl Capabilities {
     }
 }
 
+/// As a list of names in lower case.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Capabilities {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter_names().map(|(name, _)| name.to_lowercase()))
+    }
+}
+
 /// With what else fabric atomics are atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum AtomicScope {
     /// With all fabric atomics on the location, from any initiator.
@@ -73,6 +83,7 @@ pub const MIN_INJECT: usize = 128;
 
 /// The largest values a device accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Limits {
     /// Bytes of one send, write or read.
@@ -141,6 +152,7 @@ impl Limits {
 
 /// What a provider offers on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Info {
     /// The provider's name: `tcp`, `verbs`.
@@ -206,5 +218,24 @@ pub struct Unusable {
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.reason, self.remedy)
+    }
+}
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn info_serializes() {
+        let mut info = Info::new("tcp", "lo");
+        info.capabilities = Capabilities::SEND | Capabilities::PORT_EVENTS;
+        info.addresses = vec![[127, 0, 0, 1].into()];
+        let json = serde_json::to_value(&info).unwrap();
+        assert_eq!(json["capabilities"], serde_json::json!(["send", "port_events"]));
+        assert_eq!(
+            (&json["addresses"][0], &json["atomic_scope"]),
+            (&"127.0.0.1".into(), &"fabric".into())
+        );
+        assert_eq!(json["limits"]["backlog"], 0);
     }
 }

@@ -107,7 +107,8 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
     /// Listens.
     ///
     /// - Port 0 chooses a free port.
-    /// - An address in use is `AddrInUse`; one that the device does not have is `Unreachable`.
+    /// - An address in use is `AddrInUse`; one that the device does not have is `InvalidArgument`,
+    ///   with the cause `AddrNotAvailable`.
     /// - Each request is reported by `ConnectRequest`, at most `attr.backlog` wait, one more is refused.
     /// - A peer that does not finish its request in bounded time is dropped.
     fn listen(
@@ -290,6 +291,7 @@ unsafe impl<D: DomainOps> DynDomain for D {
 
 /// What a domain's provider did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ProviderCounters {
     /// Payload bytes that the provider copied from one buffer of this process to another.

@@ -1,5 +1,6 @@
 //! Which of a device's addresses to use.
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
 use fabric_core::error::{Error, Failure, Result};
@@ -16,8 +17,10 @@ pub fn listen_addr(info: &Info, addr: SocketAddr) -> Result<SocketAddr> {
     } else {
         info.addresses.iter().find(|ip| **ip == addr.ip())
     };
-    own.map(|ip| SocketAddr::new(*ip, addr.port()))
-        .ok_or_else(|| Error::InvalidArgument(not_here("listen", info, addr)))
+    own.map(|ip| SocketAddr::new(*ip, addr.port())).ok_or_else(|| {
+        let cause = ErrorKind::AddrNotAvailable.into();
+        Error::InvalidArgument(not_here("listen", info, addr).because(cause))
+    })
 }
 
 /// The address to connect from so that this device is used: `source`, or its first one of the family.
@@ -50,8 +53,10 @@ pub fn check_peer(to: SocketAddr) -> Result<()> {
 
 fn not_here(operation: &'static str, info: &Info, addr: SocketAddr) -> Box<Failure> {
     let text =
-        format!("{addr} cannot be used from {}, which has {:?}", info.device, info.addresses);
-    Failure::new(operation, text).of(info.provider)
+        format!("the address cannot be used from {}, which has {:?}", info.device, info.addresses);
+    let mut failure = Failure::new(operation, text).of(info.provider);
+    failure.addr = Some(addr);
+    failure
 }
 
 #[cfg(test)]

@@ -188,7 +188,7 @@ fn planted(files: &BTreeMap<PathBuf, String>) -> Result<BTreeMap<PathBuf, String
 /// What the core is called in a file.
 fn core_in(file: &Path) -> &'static str {
     // What is built on `fabric` knows the core by that.
-    if file.starts_with("fabric-async") { "fabric::core" } else { "fabric_core" }
+    if file.starts_with("fabric-async") { "fabric::provider" } else { "fabric_core" }
 }
 
 impl Edit {

@@ -336,7 +336,7 @@ impl Conn {
         match timer {
             Timer::Connect => match state.stage {
                 Stage::Connecting(_) | Stage::Greeted(_) => {
-                    self.fail_connect(engine, state, Error::TimedOut);
+                    self.fail_connect(engine, state, Error::TimedOut(None));
                 }
                 Stage::Linked if !state.link.is_announced() => {
                     if let Some(unsaid) = engine.stats().peer_lines.admit() {

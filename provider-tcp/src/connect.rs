@@ -29,7 +29,7 @@ impl Conn {
         let local = socket.local_addr().ok().and_then(|addr| addr.as_socket());
         if local == peer.as_socket() {
             // The kernel chose the very port as ours and connected us to ourselves: nobody listens there.
-            return self.fail_connect(engine, state, Error::Refused);
+            return self.fail_connect(engine, state, Error::Refused(None));
         }
         state.local = local;
         if let Some(interval) = self.attr.liveness {
@@ -56,7 +56,7 @@ impl Conn {
         let run = (scratch.as_mut_ptr(), scratch.len());
         // SAFETY: the scratch buffer is ours.
         let got = match unsafe { socket::receive(fd, &[run]) } {
-            Ok(0) => return self.fail_connect(engine, state, Error::Refused),
+            Ok(0) => return self.fail_connect(engine, state, Error::Refused(None)),
             Ok(got) => got,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Step::Quiet,
             Err(error) => return self.fail_connect(engine, state, refusal(error)),
@@ -82,7 +82,7 @@ impl Conn {
             Kind::Reject => {
                 return self.fail_connect(engine, state, Error::Rejected(Box::new(data.into())));
             }
-            Kind::Refuse => return self.fail_connect(engine, state, Error::Refused),
+            Kind::Refuse => return self.fail_connect(engine, state, Error::Refused(None)),
             Kind::Hello => {
                 let text = "the peer answered a hello with a hello";
                 let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
@@ -111,9 +111,9 @@ impl Conn {
 fn refusal(cause: io::Error) -> Error {
     match cause.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-            Error::Refused
+            Error::Refused(None)
         }
-        ErrorKind::TimedOut => Error::TimedOut,
+        ErrorKind::TimedOut => Error::TimedOut(None),
         _ => Error::Unreachable(
             Failure::new("connect", "no way to the address").of(NAME).because(cause),
         ),

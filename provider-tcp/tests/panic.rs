@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fabric::core::provider::{DomainOps, ListenerOps, Provider};
-use fabric::core::{
+use fabric::provider::{
     CqOps, EndpointOps, EventSink, ListenerAttr, ListenerId, RawCompletion, RecvWork, Side, Token,
 };
+use fabric::provider::{DomainOps, ListenerOps, Provider};
 use fabric::{
     Catalog, Choice, CqAttr, DisconnectReason, EndpointAttr, EndpointId, Event, Hints, Status,
 };

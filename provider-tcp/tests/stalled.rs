@@ -9,7 +9,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use fabric::core::RemoteAddr;
+use fabric::provider::RemoteAddr;
 use fabric::{Access, DisconnectReason, Endpoint, EndpointState, Listener};
 use fabric_util::stream::wire::frame::Kind as Frame;
 use scene::*;

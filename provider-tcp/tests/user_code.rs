@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fabric::core::EventSink;
-use fabric::core::provider::Provider;
+use fabric::provider::{EventSink, Provider};
 use fabric::{
     Access, Catalog, Choice, Completion, CompletionQueue, Domain, Endpoint, Event, Hints, Info,
     Listener, Memory, Op,

@@ -296,15 +296,15 @@ impl Conn {
         let error = match event.status {
             ffi::REJ_CONSUMER_DEFINED => match header::parse_reject(&event.data) {
                 No::Rejected(data) => Error::Rejected(Box::new(data)),
-                No::Refused => Error::Refused,
+                No::Refused => Error::Refused(None),
             },
             ffi::REJ_STALE_CONN => {
                 return self.shared.deadline(STALE, self.name, Timer::Retry);
             }
-            ffi::REJ_INVALID_SERVICE_ID => Error::Refused,
+            ffi::REJ_INVALID_SERVICE_ID => Error::Refused(None),
             reason => {
                 log_line!(Debug, "{}: rejected with reason {reason}", self.id);
-                Error::Refused
+                Error::Refused(None)
             }
         };
         self.end(state, End::Failed(error));
@@ -338,7 +338,7 @@ impl Conn {
         let mut state = self.lock();
         match (timer, state.stage) {
             (Timer::Connect, Stage::Connecting) => {
-                self.end(&mut state, End::Failed(Error::TimedOut));
+                self.end(&mut state, End::Failed(Error::TimedOut(None)));
             }
             (Timer::Connect, Stage::Accepting) => {
                 self.end(&mut state, End::Gone(DisconnectReason::PeerLost));
@@ -385,7 +385,7 @@ impl Conn {
 fn unreachable(cause: io::Error) -> Error {
     match Error::system("connect", NAME, cause) {
         Error::Internal(failure) => Error::Unreachable(failure),
-        Error::TimedOut => {
+        Error::TimedOut(_) => {
             Error::Unreachable(Failure::new("connect", "nobody answers at the address").of(NAME))
         }
         other => other,

@@ -51,8 +51,8 @@ impl End {
 fn request(listener: &Listener, from: &Endpoint) -> Result<ConnectRequest> {
     loop {
         match listener.accept(Some(Duration::from_millis(20))) {
-            Err(Error::TimedOut) if from.state() == EndpointState::Connecting => {}
-            Err(Error::TimedOut) => {
+            Err(Error::TimedOut(_)) if from.state() == EndpointState::Connecting => {}
+            Err(Error::TimedOut(_)) => {
                 from.wait_connected(Some(SOON))?;
                 return Err(Error::state("accept", "connected without having been accepted"));
             }

@@ -39,7 +39,7 @@ fn states_follow_the_connection() {
     assert_eq!(endpoint.state(), EndpointState::Dead);
     assert_eq!(endpoint.wait_disconnected(SOON).unwrap(), DisconnectReason::Local);
     endpoint.disconnect();
-    assert!(matches!(endpoint.wait_disconnected(NOW), Err(Error::TimedOut)));
+    assert!(matches!(endpoint.wait_disconnected(NOW), Err(Error::TimedOut(_))));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn an_endpoint_connects_once() {
     assert!(is_state(rig.endpoint.connect(NOWHERE, &[])).contains("Connected"));
     let (_rig, endpoint, link) = connecting();
     assert!(is_state(endpoint.connect(NOWHERE, &[])).contains("Connecting"));
-    link.finish_connect(Err(Error::Refused));
+    link.finish_connect(Err(Error::Refused(None)));
     assert!(is_state(endpoint.connect(NOWHERE, &[])).contains("Dead"));
 }
 
@@ -78,27 +78,47 @@ fn an_endpoint_connects_once() {
 fn each_outcome_is_told_once() {
     let outcomes = || {
         let data: Box<[u8]> = (*b"no").into();
-        [Error::Refused, Error::TimedOut, Error::DeviceLost, Error::Rejected(Box::new(data))]
+        [
+            Error::Refused(None),
+            Error::TimedOut(None),
+            Error::DeviceLost,
+            Error::Rejected(Box::new(data)),
+        ]
     };
     for (outcome, same) in outcomes().into_iter().zip(outcomes()) {
         let (rig, endpoint, link) = connecting();
         link.finish_connect(Err(outcome));
         assert_eq!(endpoint.state(), EndpointState::Dead);
         let error = endpoint.wait_connected(SOON).unwrap_err();
-        assert_eq!(format!("{error:?}"), format!("{same:?}"));
+        assert_eq!(format!("{error:?}"), format!("{:?}", same.at(NOWHERE)));
         assert!(rig.domain.events().poll().is_none());
         assert!(matches!(endpoint.wait_connected(SOON), Err(Error::NotConnected)));
     }
 }
 
 #[test]
+fn errors_of_connecting_name_the_address() {
+    let (_rig, endpoint, link) = connecting();
+    let waited = endpoint.wait_connected(NOW).unwrap_err();
+    assert!(matches!(&waited, Error::TimedOut(Some(addr)) if **addr == NOWHERE), "{waited}");
+    link.finish_connect(Err(Error::Refused(None)));
+    let refused = endpoint.wait_connected(SOON).unwrap_err();
+    assert!(refused.to_string().starts_with(&format!("{NOWHERE}: the peer refused")), "{refused}");
+
+    let rig = Rig::new();
+    let listener = rig.domain.listen(NOWHERE).unwrap();
+    let waited = listener.accept(NOW).unwrap_err();
+    assert!(waited.to_string().starts_with(&listener.local_addr().to_string()), "{waited}");
+}
+
+#[test]
 fn an_outcome_is_told_though_its_completions_come_first() {
     let (rig, endpoint, link) = connecting();
     endpoint.recv(&rig.region, 1).unwrap();
-    link.finish_connect_late(Error::Refused, || {
+    link.finish_connect_late(Error::Refused(None), || {
         assert_eq!(rig.drain(), [(1, Status::Canceled)]);
     });
-    assert!(matches!(endpoint.wait_connected(SOON), Err(Error::Refused)));
+    assert!(matches!(endpoint.wait_connected(SOON), Err(Error::Refused(_))));
 }
 
 #[test]
@@ -106,7 +126,7 @@ fn waiting_for_the_outcome_takes_time_out_and_goes_on() {
     let (_rig, endpoint, link) = connecting();
     let start = Instant::now();
     let wait = Duration::from_millis(30);
-    assert!(matches!(endpoint.wait_connected(Some(wait)), Err(Error::TimedOut)));
+    assert!(matches!(endpoint.wait_connected(Some(wait)), Err(Error::TimedOut(_))));
     assert!(start.elapsed() >= wait);
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| endpoint.wait_connected(SOON));
@@ -141,7 +161,7 @@ fn a_request_is_answered_once() {
     let id = rig.control.request(listener.id(), b"hello\0");
     let mut request = listener.accept(SOON).unwrap();
     assert_eq!(request.private_data(), b"hello\0");
-    assert!(matches!(listener.accept(NOW), Err(Error::TimedOut)));
+    assert!(matches!(listener.accept(NOW), Err(Error::TimedOut(_))));
     // Wrong answers leave it open.
     assert!(invalid(request.reject(&[0; 129])).contains("at most 128"));
     assert!(invalid(request.accept(&rig.endpoint, &[0; 193])).contains("at most 192"));
@@ -187,7 +207,7 @@ fn shutdown_lets_what_is_posted_finish() {
     rig.link.hold();
     (0..4).for_each(|context| rig.endpoint.post(&rig.write(context)).unwrap());
     rig.endpoint.recv(&rig.region, 10).unwrap();
-    assert!(matches!(rig.endpoint.shutdown(Duration::from_millis(20)), Err(Error::TimedOut)));
+    assert!(matches!(rig.endpoint.shutdown(Duration::from_millis(20)), Err(Error::TimedOut(_))));
     assert_eq!(rig.endpoint.state(), EndpointState::Connected);
     std::thread::scope(|scope| {
         let shutdown = scope.spawn(|| rig.endpoint.shutdown(Duration::from_secs(5)));
@@ -212,7 +232,7 @@ fn events_come_in_order_and_once() {
     // A provider that repeats itself.
     let link = rig.control.link(id);
     link.report(Event::Connected { endpoint: id, data: [].into() });
-    link.report(Event::ConnectFailed { endpoint: id, error: Error::Refused });
+    link.report(Event::ConnectFailed { endpoint: id, error: Error::Refused(None) });
     link.report(Event::Disconnected { endpoint: id, reason: DisconnectReason::PeerLost });
     assert!(matches!(events.poll(), Some(Event::Connected { endpoint, data })
         if endpoint == id && &*data == b"data"));

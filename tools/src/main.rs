@@ -12,6 +12,7 @@ mod variables;
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use fabric::Error;
@@ -75,6 +76,16 @@ impl From<Error> for Problem {
 }
 
 fn main() -> ExitCode {
+    // What the library warns of beside errors: variables of the environment that nothing reads.
+    let filter = env_logger::Env::default().default_filter_or("error,fabric::env=warn");
+    env_logger::Builder::from_env(filter).init();
+    let code = run();
+    // Lines of the last moment.
+    fabric::flush_logs(Duration::from_millis(500));
+    code
+}
+
+fn run() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Info(args) => info(&args),
         Command::Perf(args) => perf::run(&args).map(|()| (String::new(), None)),

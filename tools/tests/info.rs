@@ -190,3 +190,11 @@ fn a_full_disk_is_told_and_a_reader_that_has_enough_is_none() {
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""), "{args:?}");
     }
 }
+
+#[test]
+fn misspelt_variables_are_warned_of() {
+    let output = run(&["info", "--brief"], &[("FABRIC_PROVDER", "tcp")]);
+    let warning = text(&output.stderr);
+    assert!(warning.contains("did you mean FABRIC_PROVIDER?"), "{warning}");
+    assert_eq!(warning.lines().count(), 1, "{warning}");
+}

@@ -65,7 +65,6 @@ fn wrong_options_are_refused_by_name() {
     let wrong = [
         ("", "--loopback"),
         ("--op send", "--loopback"),
-        ("--loopback", "--op is missing"),
         ("--loopback --connect 127.0.0.1", "cannot be used with"),
         ("--serve 127.0.0.1 --op send", "cannot be used with"),
         ("--loopback --op send --once", "--serve"),
@@ -218,13 +217,20 @@ fn idle_connections_are_weighed() {
     };
     assert!(result["idle_bytes"].as_f64().unwrap() >= 0.0, "{result}");
     assert!(result["wakeups"].is_u64() && result["idle_cpu_s"].is_f64(), "{result}");
+    assert_eq!(result["debug_build"], cfg!(debug_assertions), "{result}");
+    let output = run("--loopback --mode idle --idle 1 --seconds 0.1");
+    let out = text(&output.stdout);
+    assert!(out.starts_with("idle, tcp:") && out.contains(": 1 connection\n"), "{out}");
 }
 
 #[test]
 fn tables_are_for_people() {
-    let output = run("--loopback --op send --iterations 100");
+    // Without --op, the latency of sends.
+    let output = run("--loopback --iterations 100");
     let out = text(&output.stdout);
     assert!(out.starts_with("send latency, tcp:") && out.contains("MEDIAN us"), "{out}");
+    assert!(out.contains("1 endpoint, 1 thread, 0 idle"), "{out}");
+    assert_eq!(out.contains("A debug build:"), cfg!(debug_assertions), "{out}");
     assert!(!out.contains('\x1b') && output.stderr.is_empty(), "{output:?}");
     let help = run("--help");
     let help = text(&help.stdout);

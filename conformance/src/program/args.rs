@@ -62,6 +62,10 @@ pub(super) struct Run {
     #[arg(long)]
     pub(super) list: bool,
 
+    /// Show the groups of cases, and run none.
+    #[arg(long, conflicts_with_all = ["cases", "filter", "list"])]
+    pub(super) list_groups: bool,
+
     /// The form of the result.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
@@ -108,7 +112,7 @@ pub(super) struct Run {
     ///
     /// It prints `serving on ADDR` and serves until it is killed; port 0 chooses a free port. Whoever reaches it can
     /// have memory allocated and connections made by it, and nothing is encrypted: it is for networks that you trust.
-    #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with_all = ["cases", "list", "peer"])]
+    #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with_all = ["cases", "list", "list_groups", "peer"])]
     pub(super) serve: Option<SocketAddr>,
 
     /// End when stdin is closed: with the process that started the server.

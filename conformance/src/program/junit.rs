@@ -29,6 +29,10 @@ fn suite(matrix: &Matrix, column: &Column) -> TestSuite {
         suite.add_property(("peer kernel", peer.environment.kernel.as_str()));
     }
     suite.add_property(("seed", matrix.summary.seed.to_string().as_str()));
+    if let Some(part) = matrix.part() {
+        suite.add_property(("filter", matrix.summary.filter.join(" ").as_str()));
+        suite.add_property(("part", part.as_str()));
+    }
     if let Some(reason) = &provider.unavailable {
         let fails = matrix.missing().any(|missing| missing.provider.name == provider.name);
         let text = format!("unavailable: {reason}");

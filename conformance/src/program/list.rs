@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use conformance::Case;
+use conformance::{Case, Group};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -33,6 +33,31 @@ pub(super) fn json(cases: &[&'static Case]) -> Result<String, String> {
     let lines: Vec<_> = cases.iter().map(line).collect();
     let text = serde_json::to_string_pretty(&lines).map_err(|error| error.to_string())?;
     Ok(text + "\n")
+}
+
+/// A group, and how many cases it has.
+#[derive(Serialize)]
+pub(super) struct GroupSize {
+    group: &'static str,
+    cases: usize,
+}
+
+pub(super) fn group_sizes() -> Vec<GroupSize> {
+    let size = |group: Group| GroupSize {
+        group: group.name(),
+        cases: conformance::cases().filter(|case| case.group == group).count(),
+    };
+    Group::ALL.into_iter().map(size).collect()
+}
+
+pub(super) fn groups() -> String {
+    let mut text = String::new();
+    for GroupSize { group, cases } in group_sizes() {
+        let s = if cases == 1 { "" } else { "s" };
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{:16}{cases:4} case{s}", format!("{group}.*"));
+    }
+    text
 }
 
 pub(super) fn table(cases: &[&Case]) -> String {

@@ -37,6 +37,7 @@ pub(crate) fn main() -> ExitCode {
         Some(Command::Merge(args)) => merge(&args),
         Some(Command::Fuzz(args)) => fuzz::main(&args),
         None if args.run.list => list(args.run),
+        None if args.run.list_groups => list_groups(&args.run),
         None if args.run.serve.is_some() => serve(&args.run),
         None => run(args.run),
     };
@@ -57,6 +58,16 @@ fn list(args: args::Run) -> Result<u8, String> {
         Format::Table => list::table(&cases),
         Format::Json => list::json(&cases)?,
         Format::Junit => return Err("--list has the formats table and json".to_owned()),
+    };
+    put(args.out.as_deref(), &text)?;
+    Ok(0)
+}
+
+fn list_groups(args: &args::Run) -> Result<u8, String> {
+    let text = match args.format {
+        Format::Table => list::groups(),
+        Format::Json => files::json(&list::group_sizes())?,
+        Format::Junit => return Err("--list-groups has the formats table and json".to_owned()),
     };
     put(args.out.as_deref(), &text)?;
     Ok(0)

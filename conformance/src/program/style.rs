@@ -27,6 +27,10 @@ impl Style {
         self.paint("1;31", text)
     }
 
+    pub(super) fn warn(&self, text: &str) -> String {
+        self.paint("33", text)
+    }
+
     pub(super) fn faint(&self, text: &str) -> String {
         self.paint("2", text)
     }

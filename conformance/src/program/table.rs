@@ -234,15 +234,18 @@ fn failure(text: &mut String, row: &Row, cell: &Cell, style: &Style) {
 /// The last line.
 pub(super) fn summary(matrix: &Matrix, style: &Style) -> String {
     let Totals { counts, compared, differing, uneven, seed, .. } = &matrix.summary;
+    let part = matrix.part();
     let verdict = match matrix.summary.verdict {
+        Verdict::Pass if part.is_some() => style.warn("passed in part"),
         Verdict::Pass => style.good("passed"),
         Verdict::Fail => style.bad("FAILED"),
         _ => style.bad("NOTHING RAN"),
     };
     let Counts { pass, fail, unsupported, .. } = counts;
     let seconds = matrix.seconds();
+    let part = part.map_or_else(String::new, |part| format!(", {part}"));
     let mut text = format!(
-        "{verdict}: {pass} passed, {fail} failed, {unsupported} unsupported in {seconds:.1} s"
+        "{verdict}{part}: {pass} passed, {fail} failed, {unsupported} unsupported in {seconds:.1} s"
     );
     if matrix.tested().count() > 1 {
         let _ = write!(text, "; {compared} transcripts compared, {differing} differ");

@@ -5,7 +5,7 @@
 //! right. The rest is what it does not care about, and mistakes on purpose. Nothing here says what is correct; that is
 //! the model's.
 
-use fabric::core::atomic::is_defined;
+use fabric::provider::atomic::is_defined;
 use fabric::{Access, AtomicOp, AtomicType};
 
 use super::program::{

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use fabric::core::AtomicCall;
+use fabric::provider::AtomicCall;
 use fabric::{AtomicOp, AtomicScalar, OpKind, RemoteSlice};
 use fabric_async::{Atomic, Buffer, Connection, Error, Node, Operation, Payload, Wait, block_on};
 use futures_util::future::try_join;

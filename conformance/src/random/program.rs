@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use fabric::core::AtomicCall;
+use fabric::provider::AtomicCall;
 use fabric::{Access, AtomicOp, AtomicType, OpKind, RemoteRegion};
 use serde::{Deserialize, Serialize};
 

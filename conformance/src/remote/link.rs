@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use fabric::core::{Event, EventSink, Failure};
+use fabric::provider::{Event, EventSink, Failure};
 use fabric::{EndpointId, Error, ListenerId, Result};
 use fabric_util::wakeup::Wakeup;
 use serde::de::DeserializeOwned;

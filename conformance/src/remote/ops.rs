@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fabric::core::{AtomicCall, SendFlags};
+use fabric::provider::{AtomicCall, SendFlags};
 use fabric::{Access, AtomicOp, AtomicType, Error, Op, RemoteRegion, RemoteSlice, Result, Slice};
 
 use super::protocol::{Local, Piece, Place, WireOp, Work};

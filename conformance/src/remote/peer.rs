@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fabric::core::{Event, EventSink};
+use fabric::provider::{Event, EventSink};
 use fabric::{Catalog, Choice, Found, Info};
 
 use super::link::Link;

@@ -8,12 +8,12 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use fabric::core::provider::{ListenerOps, RawRequest, RegistrationOps, RequestId};
-use fabric::core::{
+use fabric::provider::{
     Armed, CqOps, Device, DomainOps, EndpointOps, EventSink, Failure, Posted, Provider,
     ProviderCounters, RawCompletion, RecvWork, RemoteAddr, Segment, SendFlags, SendOp, SendWork,
     Token, Unusable, memory,
 };
+use fabric::provider::{ListenerOps, RawRequest, RegistrationOps, RequestId};
 use fabric::{
     Access, CqAttr, EndpointAttr, EndpointId, Error, Info, ListenerAttr, ListenerId, Result,
 };

@@ -138,7 +138,7 @@ mod tests {
     use std::net::Ipv4Addr;
     use std::time::Instant;
 
-    use fabric::core::{Event, EventSink};
+    use fabric::provider::{Event, EventSink};
 
     use super::super::link::Link;
     use super::super::protocol::{Call, Survey};

@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-use fabric::core::Failure;
+use fabric::provider::Failure;
 use fabric::{AtomicScope, Capabilities, DisconnectReason, Error, Info, Limits, Status};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -95,8 +95,8 @@ impl From<Error> for Fault {
             Error::Again => return Fault::Again,
             Error::NotConnected => return Fault::NotConnected,
             Error::Busy => return Fault::Busy,
-            Error::TimedOut => return Fault::TimedOut,
-            Error::Refused => return Fault::Refused,
+            Error::TimedOut(_) => return Fault::TimedOut,
+            Error::Refused(_) => return Fault::Refused,
             Error::Canceled => return Fault::Canceled,
             Error::DeviceLost => return Fault::DeviceLost,
             Error::Rejected(data) => return Fault::Rejected(ByteBuf::from(data.to_vec())),
@@ -125,8 +125,8 @@ impl From<Fault> for Error {
             Fault::Again => return Error::Again,
             Fault::NotConnected => return Error::NotConnected,
             Fault::Busy => return Error::Busy,
-            Fault::TimedOut => return Error::TimedOut,
-            Fault::Refused => return Error::Refused,
+            Fault::TimedOut => return Error::TimedOut(None),
+            Fault::Refused => return Error::Refused(None),
             Fault::Canceled => return Error::Canceled,
             Fault::DeviceLost => return Error::DeviceLost,
             Fault::Rejected(data) => {

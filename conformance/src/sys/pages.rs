@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fabric::core::memory;
+use fabric::provider::memory;
 use fabric::{Access, Domain, Error, Memory, Region};
 
 /// How a page may be accessed.

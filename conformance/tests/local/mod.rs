@@ -9,13 +9,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use fabric::core::provider::{
-    DomainOps, ListenerOps, Provider, ProviderCounters, RawRequest, RegistrationOps, RequestId,
-};
-use fabric::core::work::total_len;
-use fabric::core::{
+use fabric::provider::work::total_len;
+use fabric::provider::{
     Armed, CqOps, Device, EndpointOps, Event, EventSink, Posted, RawCompletion, RecvWork,
     RemoteAddr, Segment, SendFlags, SendOp, SendWork, memory,
+};
+use fabric::provider::{
+    DomainOps, ListenerOps, Provider, ProviderCounters, RawRequest, RegistrationOps, RequestId,
 };
 use fabric::{
     Access, Capabilities, CqAttr, DisconnectReason, EndpointAttr, EndpointId, Error, Info, Limits,
@@ -437,7 +437,7 @@ unsafe impl EndpointOps for LocalEndpoint {
         let mut world = self.world();
         let id = RequestId(self.uid);
         let Some((listener, events, requests)) = world.listeners.get_mut(&to.port()) else {
-            return Err(Error::Refused);
+            return Err(Error::Refused(None));
         };
         requests.push_back(RawRequest { id, peer: to, data: data.into() });
         events.event(Event::ConnectRequest { listener: *listener });

@@ -122,7 +122,7 @@ impl Lent {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let lent = conn.lend(conn.alloc(64)?, std::time::Duration::from_secs(30), fabric::Access::REMOTE)?;
+    /// let lent = conn.lend(conn.alloc(64)?, std::time::Duration::from_secs(30), fabric_async::Access::REMOTE)?;
     /// assert_eq!(lent.id(), peer.borrowed().await?.id());
     /// # Ok(()) });
     /// ```

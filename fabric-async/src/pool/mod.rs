@@ -86,6 +86,7 @@ impl Default for PoolOptions {
 /// # Ok::<(), fabric_async::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct PoolMetrics {
     /// Blocks that buffers, or operations in flight, have.

@@ -113,7 +113,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "patient_connect",
         about: "connecting takes as long as it takes",
         runs: Runs::Tcp,
-        edits: &[edit("Conn::expired", "self.fail_connect(engine, state, Error::TimedOut);", "")],
+        edits: &[edit(
+            "Conn::expired",
+            "self.fail_connect(engine, state, Error::TimedOut(None));",
+            "",
+        )],
         cases: &["connection.connect_timeout"],
     },
     Mutant {

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use fabric::Error;
-use fabric::core::RemoteAddr;
+use fabric::provider::RemoteAddr;
 use fabric_util::stream::wire::frame::{Header, Kind as Frame};
 
 use crate::scene::*;

@@ -53,18 +53,18 @@ fn a_hello_is_no_answer_to_a_hello() {
 
 #[test]
 fn silence_and_half_an_answer_time_out() {
-    assert!(matches!(connect_to(|_| ()), Error::TimedOut));
+    assert!(matches!(connect_to(|_| ()), Error::TimedOut(_)));
     let accept = Handshake { kind: Kind::Accept, data: 9, reads: 8, credit: 0 }.encode(&[7; 9]);
     assert!(matches!(
         connect_to(move |stream| stream.write_all(&accept[..25]).unwrap()),
-        Error::TimedOut
+        Error::TimedOut(_)
     ));
 }
 
 #[test]
 fn who_hangs_up_refuses() {
     let error = connect_to(|stream| stream.shutdown(std::net::Shutdown::Both).unwrap());
-    assert!(matches!(error, Error::Refused), "{error:?}");
+    assert!(matches!(error, Error::Refused(_)), "{error:?}");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn who_resets_refuses() {
     socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
     drop(stream);
     let error = endpoint.wait_connected(SOON).unwrap_err();
-    assert!(matches!(error, Error::Refused), "{error:?}");
+    assert!(matches!(error, Error::Refused(_)), "{error:?}");
 }
 
 /// This process's sockets of a connection.

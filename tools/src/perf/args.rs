@@ -18,18 +18,20 @@ pub(crate) const PORT: u16 = 7472;
 #[command(group = ArgGroup::new("end").required(true).args(["loopback", "serve", "connect"]))]
 #[command(after_help = "\
 Examples:
-  fabric perf --loopback --op send                            64 B, half a round trip
+  fabric perf --loopback                               64 B, half a round trip
   fabric perf --loopback --op read --mode bandwidth --size 4K-4M
-  fabric perf --loopback --op write --mode rate --batch 32 --threads 2 --endpoints 2
-  fabric perf --loopback --op fetch-add --target sleep        the target's application sleeps
-  fabric perf --loopback --op send --idle 1000                beside 1000 idle connections
-  fabric perf --loopback --mode idle --idle 1000              what idle connections cost
-  fabric perf --loopback --op send --raw                      plain TCP sockets, to compare with
-  fabric perf --serve 0.0.0.0                                 on one machine ...
-  fabric perf --connect 10.0.0.2 --op write --json            ... and on the other
+  fabric perf --loopback --op write --mode rate --batch 32 --threads 2
+  fabric perf --loopback --op fetch-add --target sleep the target sleeps
+  fabric perf --loopback --idle 1000                   beside 1000 idle ones
+  fabric perf --loopback --mode idle --idle 1000       the cost of idle ones
+  fabric perf --loopback --raw                         plain TCP sockets
+  fabric perf --serve 0.0.0.0                          on one machine ...
+  fabric perf --connect 10.0.0.2 --op write --json     ... on the other
 
-Latency is half a round trip of send, write and write-imm, and a whole one of the others. What it takes to read the
-clock is measured and taken off. Whoever reaches a server can make it allocate and connect: on trusted networks only.
+The latency of send, write and write-imm is half a round trip, that of the others a whole one. The cost of reading \
+the clock is measured and subtracted.
+
+The server is neither authenticated nor encrypted: use it on trusted networks only.
 
 Exit codes: 0 measured, 1 it failed, 2 wrong usage.")]
 pub(crate) struct PerfArgs {
@@ -51,10 +53,10 @@ pub(crate) struct PerfArgs {
 
 #[derive(Args)]
 struct What {
-    /// What to measure.
+    /// The operation [default: send].
     #[arg(long, value_enum, conflicts_with = "serve", help_heading = "What")]
     op: Option<Operation>,
-    /// Of what to measure.
+    /// The figure to measure [default: latency].
     #[arg(long, value_enum, conflicts_with = "serve", help_heading = "What")]
     mode: Option<Mode>,
     /// Bytes of an operation: 64, 4K, 1M; several (64,4K), or powers of two (1-64K) [default: 64, of bandwidth 64K; of
@@ -67,35 +69,35 @@ struct What {
         help_heading = "What"
     )]
     size: Vec<String>,
-    /// Operations under way at a time [default: 128; latency takes 1 only].
+    /// Operations in flight [default: 128; for latency 1].
     #[arg(long, value_name = "N", conflicts_with = "serve", help_heading = "What")]
     depth: Option<usize>,
-    /// Operations that are posted at a time [default: 1].
+    /// Operations per post [default: 1].
     #[arg(long, value_name = "N", conflicts_with = "serve", help_heading = "What")]
     batch: Option<usize>,
-    /// Signal every Nth operation only; of latency 0 signals none [default: 1].
+    /// Signal every Nth operation only; for latency, 0 signals none [default: 1].
     #[arg(long, value_name = "N", conflicts_with = "serve", help_heading = "What")]
     signal: Option<usize>,
     /// Post sends and writes as injects.
     #[arg(long, conflicts_with = "serve", help_heading = "What")]
     inject: bool,
-    /// Connections that work [default: as many as threads].
+    /// Connections that carry operations [default: as many as threads].
     #[arg(long, value_name = "N", conflicts_with = "serve", help_heading = "What")]
     endpoints: Option<usize>,
-    /// Threads at each end, among which the connections are shared out [default: 1].
+    /// Threads at each end, which share the connections [default: 1].
     #[arg(long, value_name = "N", conflicts_with = "serve", help_heading = "What")]
     threads: Option<usize>,
-    /// Connections that do nothing [default: 0].
+    /// Idle connections beside them [default: 0].
     #[arg(long, value_name = "N", conflicts_with = "serve", help_heading = "What")]
     idle: Option<usize>,
     /// How this end waits [default: poll].
     #[arg(long, value_enum, conflicts_with = "serve", help_heading = "How")]
     wait: Option<Wait>,
-    /// How the other end waits: of reads, writes and atomics, sleep means that its application does nothing [default:
+    /// How the other end waits; for reads, writes and atomics, sleep means that its application does nothing [default:
     /// poll].
     #[arg(long, value_enum, conflicts_with = "serve", help_heading = "How")]
     target: Option<Wait>,
-    /// Check every byte; the figures are then those of the checks.
+    /// Check every byte; the figures then include the checks.
     #[arg(long, conflicts_with = "serve", help_heading = "How")]
     verify: bool,
     /// Operations of each endpoint to measure [default: as --seconds].
@@ -142,11 +144,7 @@ impl PerfArgs {
     pub(crate) fn plans(&self) -> Outcome<Vec<Plan>> {
         let what = &self.what;
         let mode = what.mode.unwrap_or(Mode::Latency);
-        let op = match what.op {
-            Some(op) => op,
-            None if mode == Mode::Idle => Operation::Send,
-            None => return Err("--op is missing: say what to measure".into()),
-        };
+        let op = what.op.unwrap_or(Operation::Send);
         let mut sizes = Vec::new();
         for text in &what.size {
             sizes.extend(parse_sizes(text)?);

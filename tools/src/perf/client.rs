@@ -89,6 +89,7 @@ impl Client {
         side.connect(plan, ready.address, ready.secret)?;
         let their_bytes = self.connected()?;
         let mut measured = Measured::new(plan, side.domain.provider(), side.domain.device());
+        measured.debug_build |= self.control.debug_build;
         if plan.idle > 0 {
             measured.idle_bytes = Some(side.idle_bytes.max(their_bytes));
         }
@@ -118,6 +119,7 @@ impl Client {
         self.connected()?;
         self.done()?;
         let mut measured = Measured::new(plan, raw::PROVIDER, "");
+        measured.debug_build |= self.control.debug_build;
         measured.tally = Some(tally);
         Ok(measured)
     }

@@ -25,6 +25,9 @@ struct Hello {
     magic: String,
     protocol: u32,
     version: String,
+    /// Not said by versions that had no word for it.
+    #[serde(default)]
+    debug_build: bool,
 }
 
 /// From the client.
@@ -67,6 +70,8 @@ pub(crate) struct Done {
 
 pub(crate) struct Control {
     stream: TcpStream,
+    /// The other end is a debug build.
+    pub(crate) debug_build: bool,
 }
 
 impl Control {
@@ -80,9 +85,10 @@ impl Control {
     /// Says who this is and hears who the other one is.
     pub(crate) fn over(stream: TcpStream) -> Outcome<Self> {
         stream.set_nodelay(true)?;
-        let mut control = Control { stream };
+        let mut control = Control { stream, debug_build: false };
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        control.say(&Hello { magic: MAGIC.into(), protocol: PROTOCOL, version })?;
+        let debug_build = cfg!(debug_assertions);
+        control.say(&Hello { magic: MAGIC.into(), protocol: PROTOCOL, version, debug_build })?;
         let stranger = |error| format!("the other end is no `fabric perf`: {error}");
         let hello: Hello = control.hear(HELLO).map_err(stranger)?;
         if hello.magic != MAGIC {
@@ -98,6 +104,7 @@ impl Control {
             )
             .into());
         }
+        control.debug_build = hello.debug_build;
         Ok(control)
     }
 
@@ -135,7 +142,7 @@ impl Control {
         self.stream.read_exact(&mut length[1..]).map_err(gone)?;
         let length = u32::from_le_bytes(length) as usize;
         if length > LONGEST {
-            return Err(format!("a message of {length} bytes; the longest has {LONGEST}").into());
+            return Err("what it sends is no message of this protocol".into());
         }
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body).map_err(gone)?;
@@ -182,7 +189,7 @@ mod tests {
         let stranger = meets(&framed(r#"{"magic":"iperf","protocol":1,"version":"3"}"#));
         assert!(stranger.contains("no `fabric perf`") && stranger.contains("iperf"), "{stranger}");
         let http = meets(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-        assert!(http.contains("no `fabric perf`") && http.contains("the longest"), "{http}");
+        assert!(http.contains("no `fabric perf`") && http.contains("no message of this"), "{http}");
         assert!(meets(b"").contains("the other end is gone"));
         assert!(meets(&framed("[]")).contains("cannot be understood"));
     }

@@ -48,13 +48,13 @@ impl Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {
-    /// One operation at a time.
+    /// The time of one operation, with one in flight.
     Latency,
-    /// As many under way as the depth allows; of interest is the number of bytes.
+    /// Bytes per second, with as many operations in flight as the depth allows.
     Bandwidth,
-    /// As bandwidth; of interest is the number of operations.
+    /// Operations per second, with as many in flight as the depth allows.
     Rate,
-    /// None: what idle connections (--idle) cost.
+    /// Memory, wake-ups and processor time of idle connections (--idle), with no operations.
     Idle,
 }
 
@@ -73,9 +73,9 @@ impl Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Wait {
-    /// It polls without end.
+    /// Busy polling.
     Poll,
-    /// It sleeps until one comes.
+    /// Sleeping until one arrives.
     Sleep,
 }
 

@@ -15,6 +15,7 @@ pub(crate) struct Measured {
     plan: Plan,
     provider: String,
     device: String,
+    pub(crate) debug_build: bool,
     pub(crate) tally: Option<Tally>,
     pub(crate) idle_bytes: Option<f64>,
     pub(crate) wakeups: Option<u64>,
@@ -35,6 +36,8 @@ pub(crate) struct Line {
     idle: usize,
     signal: usize,
     inject: bool,
+    /// One of the two ends is a debug build.
+    debug_build: bool,
     wait: &'static str,
     target: &'static str,
     verified: bool,
@@ -66,6 +69,7 @@ impl Measured {
             plan: plan.clone(),
             provider: provider.to_owned(),
             device: device.to_owned(),
+            debug_build: cfg!(debug_assertions),
             tally: None,
             idle_bytes: None,
             wakeups: None,
@@ -97,6 +101,7 @@ impl Measured {
             idle: plan.idle,
             signal: plan.signal,
             inject: plan.inject,
+            debug_build: self.debug_build,
             wait: plan.wait.name(),
             target: plan.target.name(),
             verified: plan.verify,
@@ -128,20 +133,17 @@ pub(crate) fn json(lines: &[Line]) -> String {
 pub(crate) fn text(lines: &[Line]) -> String {
     let mut out = String::new();
     let Some(first) = lines.first() else { return out };
-    let Line { op, mode, provider, device, depth, batch, endpoints, threads, idle, .. } = first;
-    let colon = if device.is_empty() { "" } else { ":" };
-    let title = format!(
-        "{op} {mode}, {provider}{colon}{device}: depth {depth}, batch {batch}, {endpoints} endpoints, {threads} threads, \
-         {idle} idle, target {}{}",
-        if first.target == "poll" { "polling" } else { "asleep" },
-        if first.verified { ", data verified" } else { "" }
-    );
-    let title = Cell::styled(title, crate::report::HEAD);
+    let title = Cell::styled(title(first), crate::report::HEAD);
     table::rows(&mut out, 0, usize::MAX, &[vec![title]]);
-    if *mode == "idle" {
+    if first.debug_build {
+        let text = "A debug build: figures of `--release` builds only tell how fast it is.";
+        let warning = Cell::styled(text.to_owned(), crate::report::ERROR);
+        table::rows(&mut out, 0, usize::MAX, &[vec![warning]]);
+    }
+    if first.mode == "idle" {
         return out + &idle_text(first);
     }
-    let names: &[&str] = match *mode {
+    let names: &[&str] = match first.mode {
         "latency" => &["BYTES", "OPERATIONS", "MEDIAN us", "99 %", "99.9 %", "MAX", "MEAN"],
         _ => &["BYTES", "OPERATIONS", "GB/s", "M/s", "us EACH", "99 %"],
     };
@@ -149,7 +151,7 @@ pub(crate) fn text(lines: &[Line]) -> String {
     for line in lines {
         let mut row = vec![line.size.to_string(), line.iterations.to_string()];
         let us = |us: f64| format!("{us:.2}");
-        row.extend(match *mode {
+        row.extend(match first.mode {
             "latency" => [line.median_us, line.p99_us, line.p999_us, line.max_us, line.mean_us]
                 .map(us)
                 .to_vec(),
@@ -164,6 +166,27 @@ pub(crate) fn text(lines: &[Line]) -> String {
     }
     table::rows(&mut out, 0, usize::MAX, &right_aligned(&rows));
     out
+}
+
+/// What the figures below are of.
+fn title(line: &Line) -> String {
+    let Line { op, mode, provider, device, depth, batch, endpoints, threads, idle, .. } = line;
+    let colon = if device.is_empty() { "" } else { ":" };
+    let at = format!("{provider}{colon}{device}");
+    if *mode == "idle" {
+        return format!("idle, {at}: {}", count(*idle, "connection"));
+    }
+    format!(
+        "{op} {mode}, {at}: depth {depth}, batch {batch}, {}, {}, {idle} idle, target {}{}",
+        count(*endpoints, "endpoint"),
+        count(*threads, "thread"),
+        if line.target == "poll" { "polling" } else { "asleep" },
+        if line.verified { ", data verified" } else { "" }
+    )
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 fn idle_text(line: &Line) -> String {

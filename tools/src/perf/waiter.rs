@@ -60,7 +60,7 @@ impl<'a> Waiter<'a> {
 
     fn sleep(&mut self) -> Outcome<usize> {
         match self.queue.wait(&mut self.taken, self.patience) {
-            Err(Error::TimedOut) => Err(self.impatient()),
+            Err(Error::TimedOut(_)) => Err(self.impatient()),
             got => Ok(got?),
         }
     }

@@ -1,7 +1,7 @@
 //! What one operation does to its element, and what it gives back.
 
-use fabric::core::AtomicCall;
-use fabric::core::atomic::is_defined;
+use fabric::provider::AtomicCall;
+use fabric::provider::atomic::is_defined;
 
 use super::{INTEGERS, element, operation};
 use crate::arithmetic::left_by;

@@ -1,7 +1,7 @@
 //! Recorded histories of atomics, checked for linearizability.
 
-use fabric::core::AtomicCall;
-use fabric::core::atomic::is_defined;
+use fabric::provider::AtomicCall;
+use fabric::provider::atomic::is_defined;
 
 use super::contended::{initiators, settle_all};
 use crate::cases::crowd::at_once;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use fabric::RemoteSlice;
-use fabric::core::AtomicCall;
+use fabric::provider::AtomicCall;
 
 use super::{element, operation};
 use crate::forge::MISALIGN;

@@ -14,7 +14,7 @@ pub(super) fn refuse(rig: &Rig) -> Outcome {
     a.recv(Slices::none(), 1)?;
     a.connect(nobody_listens(rig)?, b"anybody?")?;
     let event = a.next_event()?;
-    let refused = matches!(&event, Event::ConnectFailed { endpoint, error: Error::Refused }
+    let refused = matches!(&event, Event::ConnectFailed { endpoint, error: Error::Refused(_) }
         if *endpoint == a.id());
     check!(refused, "ConnectFailed(Refused), not {event:?}");
     check_eq!(a.state(), EndpointState::Dead, "state when refused");
@@ -86,7 +86,7 @@ pub(super) fn listen_close_pending(rig: &Rig) -> Outcome {
     drop(listener);
     for (i, end) in waiting.iter().enumerate() {
         let outcome = end.wait_connected(Some(rig.scaled(super::PATIENCE)));
-        check_err!(outcome, Error::Refused, "the outcome of waiting end {i}");
+        check_err!(outcome, Error::Refused(_), "the outcome of waiting end {i}");
     }
     request.accept(&b, b"still")?;
     check_bytes!(taken.expect_connected()?, b"still", "accept data of the request that was taken");
@@ -139,7 +139,7 @@ pub(super) fn backlog_full(rig: &Rig) -> Outcome {
         end.connect(listener.local_addr(), &[])?;
     }
     let refused = match connecting[0].next_event()? {
-        Event::ConnectFailed { endpoint, error: Error::Refused } => endpoint,
+        Event::ConnectFailed { endpoint, error: Error::Refused(_) } => endpoint,
         event => fail!("ConnectFailed(Refused)", "{event:?}"),
     };
     connecting[0].expect_no_event_for(Duration::from_millis(200))?;

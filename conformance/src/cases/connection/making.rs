@@ -48,7 +48,7 @@ pub(super) fn connect_timeout(rig: &Rig) -> Outcome {
     a.connect(listener.local_addr(), b"hello?")?;
     let event = a.next_event()?;
     let taken = start.elapsed();
-    let timed_out = matches!(&event, Event::ConnectFailed { endpoint, error: Error::TimedOut }
+    let timed_out = matches!(&event, Event::ConnectFailed { endpoint, error: Error::TimedOut(_) }
         if *endpoint == a.id());
     check!(timed_out, "ConnectFailed(TimedOut), not {event:?}");
     let limit = rig.scaled(2 * TIMER);
@@ -67,7 +67,7 @@ pub(super) fn accept_late(rig: &Rig) -> Outcome {
     let mut request = next_request(rig, &listener)?;
     // By the clock, not scaled: the connector's time-out is its default of 5 s.
     let waited = a.wait_connected(Some(Duration::from_secs(2)));
-    check_err!(waited, Error::TimedOut, "waiting for 2 s only");
+    check_err!(waited, Error::TimedOut(_), "waiting for 2 s only");
     check_eq!(a.state(), EndpointState::Connecting, "state after such a wait");
     request.accept(&b, b"at last")?;
     check_bytes!(a.expect_connected()?, b"at last", "private data of the acceptor");

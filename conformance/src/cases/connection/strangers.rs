@@ -47,7 +47,7 @@ fn meet(rig: &Rig, stranger: Stranger) -> Outcome {
             // A provider that does not go over TCP finds that nobody listens.
             let clear = |seen: &Event| {
                 matches!(seen, Event::ConnectFailed { endpoint, error } if *endpoint == a.id()
-                    && matches!(error, Error::Unreachable(_) | Error::Refused | Error::TimedOut))
+                    && matches!(error, Error::Unreachable(_) | Error::Refused(_) | Error::TimedOut(_)))
             };
             check!(
                 clear(&event),
@@ -128,7 +128,7 @@ pub(super) fn inward_address(rig: &Rig) -> Outcome {
                 let outcome = a.wait_connected(patience);
                 check_err!(
                     outcome,
-                    Error::Refused | Error::Unreachable(_) | Error::TimedOut,
+                    Error::Refused(_) | Error::Unreachable(_) | Error::TimedOut(_),
                     "connecting to {ip}, where nobody listens"
                 );
                 check_eq!(a.state(), EndpointState::Dead, "state after that");

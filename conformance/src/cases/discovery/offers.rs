@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use fabric::core::AtomicCall;
+use fabric::provider::AtomicCall;
 use fabric::{AtomicScalar, Choice, EndpointAttr, Hints, Info, ListenerAttr, MIN_INJECT};
 
 use crate::arithmetic::left_by;

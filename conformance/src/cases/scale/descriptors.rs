@@ -30,7 +30,7 @@ pub(super) fn fd_exhaust(rig: &Rig) -> Outcome {
         match made {
             Ok(()) => break,
             // `TimedOut` if it was the other side that had none.
-            Err(Error::NoMemory(_) | Error::TimedOut) => {}
+            Err(Error::NoMemory(_) | Error::TimedOut(_)) => {}
             // Looking at the devices takes some, too; this says why none is usable.
             Err(Error::NoProvider(why)) if names_cause(&why.to_string()) => {}
             Err(error) => fail!(format!("NoMemory with {free} descriptors"), "{error:?}"),

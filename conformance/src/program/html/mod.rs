@@ -12,7 +12,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 const STYLE: &str = include_str!("page.css");
 
 pub(super) fn page(matrix: &Matrix) -> String {
-    let verdict = verdict(matrix);
+    let (verdict, part) = (verdict(matrix), matrix.part());
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -20,13 +20,13 @@ pub(super) fn page(matrix: &Matrix) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { "fabric conformance: " (verdict.1) }
+                title { "fabric conformance: " (verdict.1) @if let Some(part) = &part { ", " (part) } }
                 style { (PreEscaped(STYLE)) }
             }
             body {
                 header {
                     h1 { "fabric conformance" }
-                    p.verdict.(verdict.0) { (verdict.1) }
+                    p.verdict.(verdict.0) { (verdict.1) @if let Some(part) = &part { ", " (part) } }
                     p.sub { (subtitle(matrix)) }
                 }
                 main {
@@ -49,6 +49,7 @@ fn verdict(matrix: &Matrix) -> (&'static str, &'static str) {
         Verdict::Pass if matrix.summary.unavailable > 0 => {
             ("warn", "passed, not on every provider")
         }
+        Verdict::Pass if matrix.part().is_some() => ("warn", "passed in part"),
         Verdict::Pass => ("good", "passed"),
         Verdict::Fail => ("bad", "failed"),
         Verdict::Nothing => ("bad", "nothing ran"),
@@ -62,9 +63,15 @@ fn subtitle(matrix: &Matrix) -> String {
     format!("{when}{seconds:.0} s, seed {}", matrix.summary.seed)
 }
 
-/// Providers on which nothing ran are told before anything else.
+/// What did not run comes before anything else: providers, and cases that a filter left out.
 fn notices(matrix: &Matrix) -> Markup {
     html! {
+        @if let Some(part) = matrix.part() {
+            p.notice {
+                strong { "Not the whole suite: " }
+                (part) ". Nothing is shown of the other cases."
+            }
+        }
         @for (column, reason) in matrix.unavailable() {
             p.notice {
                 strong { (column.provider.name) " was not tested" }
@@ -79,7 +86,7 @@ fn tiles(matrix: &Matrix) -> Markup {
     html! {
         section.tiles aria-label="Summary" {
             @for column in &matrix.columns {
-                (tile_of(column))
+                (tile_of(matrix, column))
             }
             @if matrix.tested().count() > 1 {
                 div.tile.(if differing == 0 { "good" } else { "bad" }) {
@@ -95,7 +102,8 @@ fn tiles(matrix: &Matrix) -> Markup {
     }
 }
 
-fn tile_of(column: &Column) -> Markup {
+fn tile_of(matrix: &Matrix, column: &Column) -> Markup {
+    let good = if matrix.part().is_some() { "warn" } else { "good" };
     let Counts { pass, fail, unsupported, .. } = column.counts;
     let provider = &column.provider;
     let device = provider.device.as_deref().unwrap_or_default();
@@ -107,7 +115,7 @@ fn tile_of(column: &Column) -> Markup {
                 p.small { "unavailable" }
             }
         } @else {
-            div.tile.(if fail == 0 { "good" } else { "bad" }) {
+            div.tile.(if fail == 0 { good } else { "bad" }) {
                 h2 { (provider.name) " " span.faint { (device) } }
                 p.number { (pass) span.of { " / " (column.counts.total()) } }
                 p.small { (fail) " failed, " (unsupported) " unsupported, " (cases::seconds(column.seconds)) }

@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use fabric::core::AtomicCall;
+use fabric::provider::AtomicCall;
 
 use super::order::{OpId, Order};
 use super::word::Word;

@@ -7,7 +7,7 @@
 //! | `NotConnected` before the connection, and from when its end is known | [`Model::mistakes`] |
 //! | `close` is `Busy` exactly while operations of this side use the region | [`Model::close`] |
 
-use fabric::core::{access::check_registration, atomic};
+use fabric::provider::{access::check_registration, atomic};
 use fabric::{Access, Error};
 
 use super::{Eyes, Life, Model};

@@ -5,7 +5,7 @@
 //! checker of histories which words can be left. What it does not say: the value while plain writes and atomics
 //! meet on the word, which the contract leaves undefined.
 
-use fabric::core::AtomicCall;
+use fabric::provider::AtomicCall;
 
 use super::order::{OpId, Order};
 use crate::check::{Failed, Outcome, show};
