@@ -146,7 +146,7 @@ pub use listener::{ConnectRequest, Listener};
 pub use op::{Op, Recv, Slices};
 pub use post::BatchError;
 pub use region::{AtomicElement, Region, Slice};
-/// The crate by which regions hold plain values ([`Region::get`], [`Region::set`]). It is a part of this API: a version of this
+/// The crate by which regions hold plain values ([`Region::get`], [`Region::put`]). It is a part of this API: a version of this
 /// crate goes with `zerocopy` 0.8, and a change of that is a breaking change.
 pub use zerocopy;
 
