@@ -4,18 +4,18 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup conformance adversary two-hosts mutants random soak fuzz assembly loom test fmt lint doc unit miri msrv package deny bench softroce \
+.PHONY: help setup conformance adversary two-hosts mutants random soak fuzz assembly loom test fmt lint doc unit bindings miri msrv package deny bench softroce \
 	softroce-shell
 
 CARGO ?= cargo
-# All there is to build; without verbs where its libraries are missing.
+# All there is to build, but the feature `rdma-sys`.
 ALL = $(shell . scripts/env && everything)
 MSRV := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 help: ## List the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
-setup: ## Install what is missing: a linker, the Rust toolchain, libibverbs, librdmacm, libclang 14
+setup: ## Install what is missing: a linker, the Rust toolchain, libibverbs, librdmacm
 	@scripts/setup
 
 conformance: setup ## Run the conformance suite over every provider: verbs in a guest where there is no RDMA device
@@ -52,17 +52,22 @@ fmt: ## Check the format
 	$(CARGO) fmt --all --check
 
 lint: ## clippy, warnings are errors, with and without every feature
-	$(CARGO) clippy --quiet $(filter-out --all-features,$(ALL)) --all-targets -- -D warnings
+	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --quiet $(ALL) --all-targets -- -D warnings
 	$(CARGO) clippy --quiet -p anyfabric --no-default-features --lib -- -D warnings
+	$(CARGO) clippy --quiet -p anyfabric --no-default-features --features tcp --lib -- -D warnings
 	$(CARGO) clippy --quiet -p anyfabric-async --no-default-features --lib --test null -- -D warnings
 
 doc: ## Build the documentation, warnings are errors, without verbs and with everything
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --exclude anyfabric-verbs --no-deps
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet -p anyfabric -p anyfabric-async --no-default-features \
+		--features anyfabric/tcp,anyfabric-async/tokio --no-deps
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet $(ALL) --no-deps
 
 unit: ## All tests, doctests and conformance cases over TCP among them
 	$(CARGO) test $(ALL)
+
+bindings: ## Compare the C types and functions of verbs with those of the crate rdma-sys, which wants libclang 14
+	@CARGO="$(CARGO)" scripts/rdma-sys
 
 msrv: ## Check that the stated minimum Rust version suffices
 	@scripts/msrv $(MSRV)

@@ -88,7 +88,7 @@
 //! | feature | default | |
 //! |---|---|---|
 //! | `tcp` | yes | the TCP provider; needs nothing but a Rust toolchain |
-//! | `verbs` | no | the RDMA verbs provider, and the module `verbs` with the way down to libibverbs |
+//! | `verbs` | yes | the RDMA verbs provider, which loads libibverbs and librdmacm at run time, and the module `verbs` with the way down to libibverbs |
 //! | `serde` | no | descriptors of memory both ways; [`Info`] and [`Counters`] serialize |
 //!
 //! # Platforms and MSRV

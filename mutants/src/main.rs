@@ -59,7 +59,7 @@ fn run(args: &Args) -> Outcome {
     }
     let program = match &args.program {
         Some(program) => program.clone(),
-        None => plant::build(chosen.iter().any(|m| m.1.runs == Runs::Verbs))?,
+        None => plant::build()?,
     };
     if args.lines {
         // Beside a device, for the one who asked from elsewhere.

@@ -32,13 +32,12 @@ pub mod mutant {
 "#;
 const CORE: &str = "fabric-core/src/lib.rs";
 
-/// Builds the program; gives its path. `verbs`: with the verbs provider.
-pub(crate) fn build(verbs: bool) -> Result<PathBuf, String> {
+/// Builds the program; gives its path.
+pub(crate) fn build() -> Result<PathBuf, String> {
     let copy = copy()?;
     eprintln!("mutants: building {} into one program", list::all().count());
     let status = cargo(&copy)?
         .args(["build", "--quiet", "-p", "anyfabric-conformance", "--bin", "fabric-conformance"])
-        .args(["--features", if verbs { "tcp,verbs" } else { "tcp" }])
         .status()
         .map_err(|error| format!("cargo: {error}"))?;
     if !status.success() {

@@ -44,11 +44,7 @@ struct Machine {
 
 /// Every port of every device, the best first.
 pub(crate) fn devices() -> Vec<Device> {
-    if let Err(cause) = may_open_files() {
-        let why = unusable(
-            format!("RDMA devices cannot be listed: {cause}"),
-            "let the process open more files: `ulimit -n`",
-        );
+    if let Err(why) = may_look() {
         return vec![Device { name: NONE.to_owned(), state: Err(why) }];
     }
     let listed = handle::device_names();
@@ -71,6 +67,23 @@ pub(crate) fn devices() -> Vec<Device> {
         libraries: loaded::libraries(),
     };
     machine.devices()
+}
+
+/// Whether there is what a look needs: descriptors, and the libraries, which need some to be loaded.
+fn may_look() -> Result<(), Unusable> {
+    may_open_files().map_err(|cause| {
+        unusable(
+            format!("RDMA devices cannot be listed: {cause}"),
+            "let the process open more files: `ulimit -n`",
+        )
+    })?;
+    ffi::load().map_err(no_library)
+}
+
+fn no_library(cause: io::Error) -> Unusable {
+    let remedy = "install it: `apt install libibverbs1 librdmacm1 ibverbs-providers`, or \
+                  `dnf install libibverbs librdmacm`";
+    unusable(cause.to_string(), remedy)
 }
 
 /// Whether there are descriptors for a look. libibverbs and sysfs take for absent what they cannot read, so without

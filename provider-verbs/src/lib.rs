@@ -12,7 +12,13 @@
 //! - `manager`: what a domain's objects share, and its thread; `scratch`: registered memory of its own;
 //! - `sysfs`, `path`, `loaded`, `quirks`: what libibverbs does not tell, the settings of a connection's path, what is loaded
 //!   here, and where drivers depart from the specification;
-//! - `handle`: libibverbs objects as values; `ffi`: the only file that names `rdma_sys`.
+//! - `handle`: libibverbs objects as values; `ffi`: all that is taken from C, and the only place that names `rdma_sys`.
+//!
+//! # libibverbs and librdmacm
+//!
+//! They are loaded when the provider first looks for devices (`libibverbs.so.1`, `librdmacm.so.1`; rdma-core 28 or newer), and stay.
+//! Where one is missing, the provider has no device and says what to install. With the feature `rdma-sys` they are linked
+//! instead, by the crate of that name, which needs their headers and libclang 14 to be built.
 //!
 //! # Registered memory
 //!
@@ -87,6 +93,9 @@ mod tokens;
 pub use cq::VerbsCq;
 pub use domain::VerbsDomain;
 pub use endpoint::VerbsEndpoint;
+#[cfg(not(feature = "rdma-sys"))]
+#[doc(hidden)]
+pub use ffi::interpose;
 pub use listener::VerbsListener;
 pub use provider::VerbsProvider;
 pub use region::VerbsRegistration;

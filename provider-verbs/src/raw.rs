@@ -1,6 +1,7 @@
 //! The way out: libibverbs' own objects, for what this library does not offer.
 //!
-//! Pointers are as of `infiniband/verbs.h`, and untyped, so that the caller's binding of libibverbs need not be ours.
+//! Pointers are as of `infiniband/verbs.h`, and untyped, so that the caller's binding of libibverbs need not be ours. The
+//! process has `libibverbs.so.1` loaded, visible to all (`RTLD_GLOBAL`): a program that is linked to it, or loads it, has the same.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;

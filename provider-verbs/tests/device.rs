@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test of this kind is no `#[test]` that clippy knows
 
+#[path = "../src/ffi/bindings/mod.rs"]
+mod bindings;
 #[path = "device/calls.rs"]
 mod calls;
 #[path = "device/discovery.rs"]
@@ -95,6 +97,11 @@ const CASES: [Case; 29] = [
 ];
 
 fn main() -> ExitCode {
+    // SAFETY: each passes its calls on, or fails as the library's may.
+    #[cfg(not(feature = "rdma-sys"))]
+    unsafe {
+        provider_verbs::interpose(calls::interposed);
+    }
     if let Some(code) = peers::play() {
         return code;
     }

@@ -71,8 +71,11 @@ pub(crate) fn next(name: &CStr) -> *mut c_void {
 /// Defines functions of C libraries. `=> value, error`: what such a call returns when it fails, and `errno`; `after`: the
 /// library's function is called all the same, as it gives something back that would be lost. `=> then`: an unsafe function
 /// that is given what the library returned, and the arguments, and may change what is behind them.
+///
+/// A library that is loaded at run time knows nothing of them: `interposed`, which it defines too, gives their addresses.
 macro_rules! interposed {
-    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $returned:ty => $value:expr, $error:expr $(, $how:ident)? $(=> $then:expr)?;)*) => {$(
+    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $returned:ty => $value:expr, $error:expr $(, $how:ident)? $(=> $then:expr)?;)*) => {
+    $(
         /// # Safety
         /// As of the library's.
         #[unsafe(no_mangle)]
@@ -100,6 +103,14 @@ macro_rules! interposed {
             $(unsafe { $then(returned, _given) };)?
             returned
         }
-    )*};
+    )*
+        #[allow(dead_code)] // the linker finds them itself where the library is linked
+        pub(crate) fn interposed(name: &str) -> Option<*mut std::ffi::c_void> {
+            $(if name == stringify!($name) {
+                return Some($name as *mut std::ffi::c_void);
+            })*
+            None
+        }
+    };
 }
 pub(crate) use interposed;

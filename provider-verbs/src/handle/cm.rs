@@ -306,7 +306,7 @@ impl CmId {
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         // SAFETY: the identifier lives.
         let (addr, port) = unsafe {
-            let addr: *const libc::sockaddr = ffi::rdma_get_local_addr(self.id.as_ref());
+            let addr = ffi::rdma_get_local_addr(self.as_ptr());
             (addr, ffi::rdma_get_src_port(self.as_ptr()))
         };
         // SAFETY: part of a union as big as any socket address.
@@ -316,7 +316,7 @@ impl CmId {
     pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
         // SAFETY: the identifier lives.
         let (addr, port) = unsafe {
-            let addr: *const libc::sockaddr = ffi::rdma_get_peer_addr(self.id.as_ref());
+            let addr = ffi::rdma_get_peer_addr(self.as_ptr());
             (addr, ffi::rdma_get_dst_port(self.as_ptr()))
         };
         // SAFETY: part of a union as big as any socket address.

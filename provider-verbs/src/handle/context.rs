@@ -14,7 +14,7 @@ use crate::ffi::{self, errno, pointer};
 
 /// Prepares libibverbs for processes that fork, once (ibv_fork_init(3)): without it, a page that a child shares may
 /// become another page of the parent's than the one the device writes to. Kernels from 5.12 on need nothing.
-pub(crate) fn fork_safe() {
+fn fork_safe() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // SAFETY: no arguments; it fails only if memory was registered before, by another library of the process.
@@ -32,6 +32,7 @@ struct DeviceList {
 
 impl DeviceList {
     fn get() -> io::Result<Self> {
+        ffi::load()?;
         fork_safe();
         let mut len = 0;
         // SAFETY: `len` is written; the list is freed on drop (ibv_get_device_list(3)).
@@ -259,7 +260,7 @@ impl Context {
         let mut attr = MaybeUninit::<ffi::ibv_port_attr>::zeroed();
         // SAFETY: the context is open, `attr` is written (ibv_query_port(3)).
         errno("ibv_query_port", unsafe {
-            ffi::ibv_query_port(self.as_ptr(), number, attr.as_mut_ptr())
+            ffi::ibv_query_port(self.as_ptr(), number, attr.as_mut_ptr().cast())
         })?;
         // SAFETY: plain numbers, zeroed before.
         let attr = unsafe { attr.assume_init() };

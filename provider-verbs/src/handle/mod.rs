@@ -12,7 +12,6 @@ mod qp;
 pub(crate) use cm::{CmEvent, CmId, ConnParam, EventChannel, connection_manager};
 pub(crate) use context::{
     AsyncEvent, Context, DeviceAttributes, Pd, PortAttributes, PortState, Transport, device_names,
-    fork_safe,
 };
 pub(crate) use cq::Cq;
 pub(crate) use mr::Mr;

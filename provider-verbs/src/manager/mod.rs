@@ -27,9 +27,7 @@ use fabric_util::{callback, log_line};
 
 use crate::conn::{Conn, End};
 use crate::cq::Queue;
-use crate::handle::{
-    CmId, Context, Cq, DeviceAttributes, EventChannel, Pd, Qp, QpAttributes, fork_safe,
-};
+use crate::handle::{CmId, Context, Cq, DeviceAttributes, EventChannel, Pd, Qp, QpAttributes};
 use crate::listener::{Door, Inbound};
 use crate::provider::Poor;
 use crate::quirks::Quirks;
@@ -117,7 +115,6 @@ impl Shared {
     pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>, poor: Poor) -> Result<Arc<Self>> {
         const OP: &str = "open domain";
         let fail = |cause| Error::system(OP, NAME, cause);
-        fork_safe();
         let (name, port) = device::device_and_port(&info.device);
         let context = Arc::new(Context::open(name).map_err(fail)?);
         context.poll_events().map_err(fail)?;

@@ -3,12 +3,12 @@
 use std::sync::OnceLock;
 
 use libc::{c_int, c_uint, c_void, size_t, sockaddr};
-use rdma_sys::{
+
+use crate::bindings::{
     ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr, ibv_pd, ibv_qp,
     ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, rdma_cm_event, rdma_cm_event_type,
     rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
-
 use crate::faults::{interposed, strikes, sweep};
 use crate::rig::open_builtin;
 

@@ -1,18 +1,26 @@
 //! Settings of the path and the way out: what is set is what the queue pair has, as libibverbs tells it.
 
-use std::ffi::CStr;
-use std::mem::MaybeUninit;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::{MaybeUninit, transmute};
 use std::time::Duration;
 
 use fabric::{Access, CqAttr, Domain, Endpoint, EndpointBuilder, Error, Op};
-use rdma_sys::{ibv_context, ibv_qp_attr, ibv_qp_attr_mask as mask, ibv_query_qp};
 
+use crate::bindings::{
+    ibv_context, ibv_device, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask as mask, ibv_qp_init_attr,
+};
+use crate::faults;
 use crate::rig::{join, listen, open_builtin, take};
 
 /// Only the objects of the provider that is built in have a way out.
 fn open() -> Domain {
     open_builtin().unwrap()
 }
+
+/// A way out is used with libibverbs: as this process has it loaded.
+type QueryQp =
+    unsafe extern "C" fn(*mut ibv_qp, *mut ibv_qp_attr, c_int, *mut ibv_qp_init_attr) -> c_int;
+type GetDeviceName = unsafe extern "C" fn(*mut ibv_device) -> *const c_char;
 
 fn attributes(endpoint: &Endpoint) -> ibv_qp_attr {
     // SAFETY: attributes are read, nothing else.
@@ -26,6 +34,7 @@ fn attributes(endpoint: &Endpoint) -> ibv_qp_attr {
     // SAFETY: the queue pair lives as long as the endpoint; both structures are written (ibv_query_qp(3)), and zero is a
     // value of each of their fields.
     unsafe {
+        let ibv_query_qp = transmute::<*mut c_void, QueryQp>(faults::next(c"ibv_query_qp"));
         let answer =
             ibv_query_qp(raw.qp.cast(), attr.as_mut_ptr(), wanted.0 as i32, init.as_mut_ptr());
         assert_eq!(answer, 0, "ibv_query_qp");
@@ -99,7 +108,11 @@ pub(crate) fn the_way_out_leads_to_the_device() {
     let raw = unsafe { fabric::verbs::raw_domain(&domain) }.unwrap();
     let context: *mut ibv_context = raw.context.as_ptr().cast();
     // SAFETY: the context lives as long as the domain, its device too; the name ends in a zero (ibv_get_device_name(3)).
-    let name = unsafe { CStr::from_ptr(rdma_sys::ibv_get_device_name((*context).device)) };
+    let name = unsafe {
+        let name = faults::next(c"ibv_get_device_name");
+        let ibv_get_device_name = transmute::<*mut c_void, GetDeviceName>(name);
+        CStr::from_ptr(ibv_get_device_name((*context).device))
+    };
     let device = domain.device().split('/').next().unwrap();
     assert_eq!((name.to_str().unwrap(), raw.port), (device, 1));
 }

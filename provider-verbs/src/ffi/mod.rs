@@ -1,25 +1,33 @@
-//! Everything this crate takes from C: the only file that names `rdma_sys`.
+//! Everything this crate takes from C: types and constants (`bindings`), functions (`functions`), and where those come from
+//! (`library`). With the feature `rdma-sys` all of it is of the crate of that name, and this is the only place that names it.
 //!
 //! `rdma-sys` 0.3.0 decides that a device has no extended verbs (its `verbs_get_ctx` compares with `u32::MAX`), so
 //! only classic verbs are here; a test keeps that in sight. Constants it lacks are spelt out with their header.
 
-pub(crate) use rdma_sys::{
-    ___ibv_query_port as ibv_query_port, ibv_access_flags, ibv_ack_async_event, ibv_ack_cq_events,
-    ibv_alloc_pd, ibv_async_event, ibv_atomic_cap, ibv_close_device, ibv_comp_channel, ibv_context,
-    ibv_cq, ibv_create_comp_channel, ibv_create_cq, ibv_create_qp, ibv_dealloc_pd, ibv_dereg_mr,
-    ibv_destroy_comp_channel, ibv_destroy_cq, ibv_destroy_qp, ibv_device, ibv_device_attr,
-    ibv_event_type, ibv_fork_init, ibv_free_device_list, ibv_get_async_event, ibv_get_cq_event,
-    ibv_get_device_list, ibv_get_device_name, ibv_modify_qp, ibv_mr, ibv_open_device, ibv_pd,
-    ibv_poll_cq, ibv_port_attr, ibv_port_state, ibv_post_recv, ibv_post_send, ibv_qp, ibv_qp_attr,
-    ibv_qp_attr_mask, ibv_qp_init_attr, ibv_qp_state, ibv_qp_type, ibv_query_device, ibv_query_qp,
-    ibv_recv_wr, ibv_reg_mr_iova2, ibv_req_notify_cq, ibv_send_flags, ibv_send_wr, ibv_sge,
+#[cfg(not(feature = "rdma-sys"))]
+mod bindings;
+mod functions;
+#[cfg(not(feature = "rdma-sys"))]
+mod library;
+
+use std::io;
+
+#[cfg(not(feature = "rdma-sys"))]
+use bindings as source;
+#[cfg(feature = "rdma-sys")]
+use rdma_sys as source;
+
+pub(crate) use functions::*;
+#[cfg(not(feature = "rdma-sys"))]
+pub use library::interpose;
+pub(crate) use source::{
+    _compat_ibv_port_attr, ibv_access_flags, ibv_async_event, ibv_atomic_cap, ibv_comp_channel,
+    ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_event_type, ibv_mr, ibv_pd,
+    ibv_port_attr, ibv_port_state, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_init_attr,
+    ibv_qp_state, ibv_qp_type, ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge,
     ibv_transport_type, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode,
-    rdma_accept, rdma_ack_cm_event, rdma_bind_addr, rdma_cm_event, rdma_cm_event_type, rdma_cm_id,
-    rdma_conn_param, rdma_connect, rdma_create_event_channel, rdma_create_id,
-    rdma_destroy_event_channel, rdma_destroy_id, rdma_disconnect, rdma_establish,
-    rdma_event_channel, rdma_get_cm_event, rdma_get_dst_port, rdma_get_local_addr,
-    rdma_get_peer_addr, rdma_get_src_port, rdma_init_qp_attr, rdma_listen, rdma_notify,
-    rdma_port_space, rdma_reject, rdma_resolve_addr, rdma_resolve_route, rdma_set_option,
+    rdma_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_conn_param, rdma_event_channel,
+    rdma_port_space,
 };
 
 /// `RDMA_OPTION_ID`, `rdma/rdma_cma.h`.
@@ -36,8 +44,6 @@ pub(crate) const REJ_INVALID_SERVICE_ID: i32 = 8;
 pub(crate) const REJ_STALE_CONN: i32 = 10;
 /// `IB_CM_REJ_CONSUMER_DEFINED`: the peer's application.
 pub(crate) const REJ_CONSUMER_DEFINED: i32 = 28;
-
-use std::io;
 
 /// A verb that returns a pointer, and sets `errno` on failure.
 pub(crate) fn pointer<T>(verb: &'static str, made: *mut T) -> io::Result<std::ptr::NonNull<T>> {
@@ -88,14 +94,6 @@ pub(crate) fn code(error: &io::Error) -> Option<i32> {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<VerbError>());
     inner.map_or(error.raw_os_error(), |verb| verb.cause.raw_os_error())
 }
-
-// What C and Rust must agree on, where rdma-sys wrote the type by hand (sizes of rdma-core on 64 bits).
-#[cfg(target_pointer_width = "64")]
-const _: () = {
-    assert!(size_of::<ibv_send_wr>() == 128);
-    assert!(size_of::<ibv_wc>() == 48);
-    assert!(size_of::<ibv_async_event>() == 16);
-};
 
 #[cfg(test)]
 mod tests {
