@@ -235,7 +235,7 @@ impl Endpoint {
     /// let endpoint = domain.endpoint().build(queue)?;
     /// endpoint.connect(closed, b"")?;
     /// match endpoint.wait_connected(timeout) {
-    ///     Err(fabric::Error::Refused) => {} // nobody listens; an endpoint is used once: make a new one to try again
+    ///     Err(fabric::Error::Refused(_)) => {} // nobody listens; an endpoint is used once: make a new one to try again
     ///     other => panic!("{other:?}"),
     /// }
     /// # Ok(()) }

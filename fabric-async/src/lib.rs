@@ -58,8 +58,8 @@
 //! |---|---|---|
 //! | `tcp` | yes | the TCP provider |
 //! | `tokio` | yes | tasks of a tokio runtime are woken by its event loop; `Stream` |
-//! | `verbs` | yes | the RDMA verbs provider; needs nothing to build, loads its libraries |
-//! | `serde` | no | offers and descriptors both ways; `PoolMetrics` serializes |
+//! | `serde` | no | descriptors of memory both ways; `Info`, `Counters` and `PoolMetrics` serialize |
+//! | `verbs` | yes | the RDMA verbs provider; loads libibverbs and librdmacm at run time |
 //!
 //! # Platforms and MSRV
 //! Linux only. Rust 1.88 or newer; a new minor version may raise that, a patch version does not.
