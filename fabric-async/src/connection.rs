@@ -357,13 +357,15 @@ impl Connection {
         poll_fn(|cx| lane.poll_end(cx.waker()).map_or(Poll::Pending, Poll::Ready)).await
     }
 
-    /// Why the connection has ended, if it has.
+    /// Why the connection has ended, if it has and the node has heard of it, which is a moment after the end:
+    /// [`closed`](Connection::closed) waits for that.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
     /// assert_eq!(conn.end(), None);
     /// conn.close();
+    /// conn.closed().await;
     /// assert_eq!(conn.end(), Some(fabric::DisconnectReason::Local));
     /// # Ok(()) });
     /// ```
@@ -379,7 +381,7 @@ impl Connection {
     /// # doc::pair(async |conn, peer| {
     /// conn.send(conn.node().pool().alloc_from(b"goodbye")?).await?;
     /// conn.shutdown(std::time::Duration::from_secs(5)).await?;
-    /// assert_eq!(conn.end(), Some(fabric::DisconnectReason::Local));
+    /// assert_eq!(conn.closed().await, fabric::DisconnectReason::Local);
     /// assert_eq!(*peer.recv().await?, *b"goodbye");
     /// assert_eq!(peer.closed().await, fabric::DisconnectReason::Remote);
     /// # Ok(()) });
