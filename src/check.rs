@@ -20,7 +20,8 @@ impl Endpoint {
     pub(crate) fn check_send(&self, op: &Op<'_>, rules: &'static Rules, len: usize) -> Result<()> {
         let info = &self.inner.domain.info;
         let fits = len as u64 <= info.limits.message;
-        let taken = !op.flags.intersects(rules.never) && (rules.tells || op.immediate.is_none());
+        let taken = !op.flags.intersects(rules.never)
+            && (rules.immediate_allowed || op.immediate.is_none());
         if !fits || !info.capabilities.contains(rules.needs) || !taken {
             return Err(self.bad_send(op, rules, len));
         }
@@ -46,12 +47,9 @@ impl Endpoint {
     #[cold]
     fn bad_send(&self, op: &Op<'_>, rules: &'static Rules, len: usize) -> Error {
         let info = &self.inner.domain.info;
-        let most = info.limits.message;
-        if len as u64 > most {
-            return Error::invalid(
-                rules.name,
-                format!("{len} bytes; a message has at most {most}"),
-            );
+        let max = info.limits.message;
+        if len as u64 > max {
+            return Error::invalid(rules.name, format!("{len} bytes; a message has at most {max}"));
         }
         let detail = if !info.capabilities.contains(rules.needs) {
             format!("{} does not offer {}", info.device, rules.needs.names())
@@ -105,13 +103,13 @@ impl Endpoint {
         name: &'static str,
         slices: &Slices<'_>,
         need: Access,
-        most: usize,
+        max: usize,
         into: &mut Gathered<'_>,
     ) -> Result<usize> {
         match slices.as_slice() {
             // Mostly; and it cannot be too many, for an endpoint takes one at least.
             [one] => self.add_slice(name, one, need, into),
-            all => self.add_several(name, all, need, most, into),
+            all => self.add_several(name, all, need, max, into),
         }
     }
 
@@ -121,17 +119,17 @@ impl Endpoint {
         name: &'static str,
         slices: &[Slice<'_>],
         need: Access,
-        most: usize,
+        max: usize,
         into: &mut Gathered<'_>,
     ) -> Result<usize> {
         let mut total = 0usize;
         let before = into.segments.len();
         for slice in slices {
             total = total.saturating_add(self.add_slice(name, slice, need, into)?);
-            if into.segments.len() - before > most {
+            if into.segments.len() - before > max {
                 return Err(Error::invalid(
                     name,
-                    format!("more than {most} segments, the endpoint's most"),
+                    format!("more than {max} segments, the endpoint's most"),
                 ));
             }
         }
@@ -189,12 +187,12 @@ impl Endpoint {
         bytes: &[u8],
         segments: &mut Vec<Segment>,
     ) -> Result<usize> {
-        let most = self.inner.attr.inject;
-        if bytes.len() > most {
+        let max = self.inner.attr.inject;
+        if bytes.len() > max {
             let len = bytes.len();
             return Err(Error::invalid(
                 name,
-                format!("{len} bytes to inject; the endpoint takes {most}"),
+                format!("{len} bytes to inject; the endpoint takes {max}"),
             ));
         }
         if !bytes.is_empty() {

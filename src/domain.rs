@@ -64,12 +64,12 @@ impl DomainInner {
 
     pub(crate) fn enroll(&self, shared: &Arc<Shared>) -> Result<()> {
         let mut roll = self.roll();
-        let most = self.info.limits.endpoints;
-        if roll.endpoints.len() >= most {
+        let max = self.info.limits.endpoints;
+        if roll.endpoints.len() >= max {
             return Err(Error::NoMemory(fabric_core::Failure::new(
                 "make endpoint",
                 format!(
-                    "the domain has {most} endpoints, the most that {} takes",
+                    "the domain has {max} endpoints, the most that {} takes",
                     self.info.provider
                 ),
             )));
@@ -81,13 +81,13 @@ impl DomainInner {
 
     /// Counts one more completion queue, until its place is dropped.
     pub(crate) fn place_queue(self: &Arc<Self>) -> Result<QueuePlace> {
-        let (most, provider) = (self.info.limits.completion_queues, self.info.provider);
-        let more = |count| (count < most).then_some(count + 1);
+        let (max, provider) = (self.info.limits.completion_queues, self.info.provider);
+        let more = |count| (count < max).then_some(count + 1);
         match self.queues.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
             Ok(_) => Ok(QueuePlace(self.clone())),
             Err(_) => Err(Error::NoMemory(fabric_core::Failure::new(
                 "make completion queue",
-                format!("the domain has {most} completion_queues, the most that {provider} takes"),
+                format!("the domain has {max} completion_queues, the most that {provider} takes"),
             ))),
         }
     }
@@ -293,9 +293,9 @@ impl Domain {
         const OP: &str = "register";
         self.inner.ops.check(OP)?;
         check_registration(addr as u64, len as u64, access)?;
-        let most = self.inner.info.limits.region_len;
-        if len as u64 > most {
-            return Err(Error::invalid(OP, format!("{len} bytes; a region has at most {most}")));
+        let max = self.inner.info.limits.region_len;
+        if len as u64 > max {
+            return Err(Error::invalid(OP, format!("{len} bytes; a region has at most {max}")));
         }
         // SAFETY: the caller's promise, and the checks above.
         let registration = unsafe { self.inner.ops.register(addr, len, access)? };
@@ -332,8 +332,8 @@ impl Domain {
     /// Listens for connections on `addr`, with the default backlog of 128. Port 0 chooses a free port.
     ///
     /// The unspecified address means the device's first address of the family, which
-    /// [`local_addr`](Listener::local_addr) then tells; on a device that stands for all interfaces it means all their
-    /// addresses, and `local_addr` tells the unspecified one with the real port.
+    /// [`local_addr`](Listener::local_addr) then has; on a device for all interfaces it means all their
+    /// addresses, and `local_addr` is the unspecified one with the real port.
     ///
     /// # Errors
     /// `AddrInUse`, `InvalidArgument` if the address is not this device's, `NoMemory`.

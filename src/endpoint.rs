@@ -235,7 +235,7 @@ impl Endpoint {
     /// let endpoint = domain.endpoint().build(queue)?;
     /// endpoint.connect(closed, b"")?;
     /// match endpoint.wait_connected(timeout) {
-    ///     Err(fabric::Error::Refused(_)) => {} // nobody listens; an endpoint is used once: make a new one to try again
+    ///     Err(fabric::Error::Refused(_)) => {} // no listener; an endpoint is used once: make a new one to try again
     ///     other => panic!("{other:?}"),
     /// }
     /// # Ok(()) }
@@ -294,7 +294,7 @@ impl Endpoint {
     /// # Errors
     /// How the attempt ended: `Rejected(data)`, `Refused`, `Unreachable`, `TimedOut` (by the endpoint's own
     /// connect time-out, or because `timeout` has passed: then the attempt goes on), `NotConnected` (the
-    /// connecting peer was gone). `InvalidState` if the outcome was taken before or nobody connects.
+    /// connecting peer was gone). `InvalidState` if the outcome was taken before or no connect is under way.
     pub fn wait_connected(&self, timeout: Option<Duration>) -> Result<Box<[u8]>> {
         const OP: &str = "wait_connected";
         self.inner.ops.check(OP)?;

@@ -123,15 +123,15 @@ fn mistakes(names: impl Iterator<Item = String>) -> Vec<String> {
 fn number(
     get: &impl Fn(&str) -> Option<String>,
     name: &str,
-    least: u64,
-    most: u64,
+    min: u64,
+    max: u64,
 ) -> Result<Option<u64>> {
     let Some(value) = get(name) else { return Ok(None) };
     match value.trim().parse() {
-        Ok(number) if (least..=most).contains(&number) => Ok(Some(number)),
+        Ok(number) if (min..=max).contains(&number) => Ok(Some(number)),
         _ => Err(Error::invalid(
             "read environment",
-            format!("{name}={value:?} is not a whole number in {least}..={most}"),
+            format!("{name}={value:?} is not a whole number in {min}..={max}"),
         )),
     }
 }
@@ -161,9 +161,10 @@ mod tests {
     #[test]
     fn misspelt_variables_are_named() {
         let mistakes = |name: &str| mistakes(std::iter::once(name.to_owned()));
-        let told = mistakes("FABRIC_PROVDER");
+        let lines = mistakes("FABRIC_PROVDER");
         assert!(
-            told[0].contains("FABRIC_PROVDER") && told[0].contains("did you mean FABRIC_PROVIDER?")
+            lines[0].contains("FABRIC_PROVDER")
+                && lines[0].contains("did you mean FABRIC_PROVIDER?")
         );
         assert_eq!(mistakes("FABRIC_LIVENES").len(), 1);
         // Right ones, other software's, and those of no concern.

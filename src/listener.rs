@@ -15,7 +15,7 @@ use crate::process::ParentOnly;
 
 /// Listens on an address for connections to its domain.
 ///
-/// Dropping it refuses the requests that nobody has taken; a [`ConnectRequest`] that was taken can still be
+/// Dropping it refuses the requests that were not taken; a [`ConnectRequest`] that was taken can still be
 /// answered. Any thread may use it.
 ///
 /// ```
@@ -33,12 +33,12 @@ use crate::process::ParentOnly;
 /// # }
 ///
 /// // One queue for all clients: each endpoint reserves its depths of it.
-/// let clients_at_most = 100;
-/// let queue = domain.completion_queue(clients_at_most * (16 + 16))?;
+/// let max_clients = 100;
+/// let queue = domain.completion_queue(max_clients * (16 + 16))?;
 /// let mut endpoints = std::collections::HashMap::new();
 /// # for _ in 0..3 {
 /// let mut request = listener.accept(timeout)?;
-/// if request.private_data() == b"unwanted" || endpoints.len() == clients_at_most {
+/// if request.private_data() == b"unwanted" || endpoints.len() == max_clients {
 ///     request.reject(b"not today")?;
 /// } else {
 ///     let endpoint = domain.endpoint().send_depth(16).recv_depth(16).build(&queue)?;
@@ -179,7 +179,7 @@ impl ConnectRequest {
 impl Drop for ConnectRequest {
     fn drop(&mut self) {
         if !self.answered && self.domain.ops.is_here() {
-            // The peer may be gone; then nobody is left to be told.
+            // The peer may be gone, and needs no answer then.
             let _ = self.domain.ops.reject(self.raw.id, &[]);
         }
     }

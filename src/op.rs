@@ -122,7 +122,7 @@ pub(crate) struct Rules {
     /// What it does not take.
     pub(crate) never: SendFlags,
     /// Whether it may carry immediate data.
-    pub(crate) tells: bool,
+    pub(crate) immediate_allowed: bool,
 }
 
 impl Rules {
@@ -132,7 +132,7 @@ impl Rules {
         needs: Capabilities::SEND,
         local: Access::empty(),
         never: SendFlags::DELIVERY_COMPLETE,
-        tells: true,
+        immediate_allowed: true,
     };
     const WRITE: Rules = Rules {
         name: "write",
@@ -140,7 +140,7 @@ impl Rules {
         needs: Capabilities::RMA,
         local: Access::empty(),
         never: SendFlags::empty(),
-        tells: true,
+        immediate_allowed: true,
     };
     const READ: Rules = Rules {
         name: "read",
@@ -148,7 +148,7 @@ impl Rules {
         needs: Capabilities::RMA,
         local: Access::LOCAL_WRITE,
         never: SendFlags::DELIVERY_COMPLETE,
-        tells: false,
+        immediate_allowed: false,
     };
     const ATOMIC: Rules = Rules {
         name: "atomic",
@@ -156,7 +156,7 @@ impl Rules {
         needs: Capabilities::empty(),
         local: Access::LOCAL_WRITE,
         never: SendFlags::DELIVERY_COMPLETE,
-        tells: false,
+        immediate_allowed: false,
     };
 }
 

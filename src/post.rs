@@ -55,7 +55,7 @@ struct Ready {
 impl Endpoint {
     /// Posts one operation to the send queue.
     ///
-    /// Returns once it is accepted for sending; its completion tells how it ended. The regions it names
+    /// Returns once it is accepted for sending; its completion says how it ended. The regions it names
     /// stay registered until that completion is taken.
     ///
     /// # Errors
@@ -231,8 +231,8 @@ impl Endpoint {
         let mut gathered = Gathered { segments, keep: Keep::default() };
         let len = match &op.local {
             Local::Slices(slices) => {
-                let most = self.inner.attr.send_segments;
-                self.add_slices(rules.name, slices, rules.local, most, &mut gathered)
+                let max = self.inner.attr.send_segments;
+                self.add_slices(rules.name, slices, rules.local, max, &mut gathered)
             }
             Local::Inject(bytes) => {
                 flags.insert(SendFlags::INJECT);
@@ -248,7 +248,7 @@ impl Endpoint {
         if !signaled && !needed.load(Ordering::Relaxed) {
             needed.store(true, Ordering::Relaxed);
         }
-        if !signaled && lane.quiet + 1 >= self.quiet_most() {
+        if !signaled && lane.quiet + 1 >= self.max_quiet() {
             flags.insert(SendFlags::SIGNALED);
         }
         let Some(place) = place(&mut lane.ring, &self.inner.send_cq) else {
@@ -264,7 +264,7 @@ impl Endpoint {
     /// asks for completions retires its operations: a quarter of the depth, so that a small queue notices
     /// each, and a large one need not wait for half of it.
     #[inline]
-    fn quiet_most(&self) -> u32 {
+    fn max_quiet(&self) -> u32 {
         (self.inner.attr.send_depth / 4).clamp(1, 64) as u32
     }
 
@@ -429,8 +429,8 @@ impl Endpoint {
     ) -> Result<usize> {
         let before = segments.len();
         let mut gathered = Gathered { segments, keep: Keep::default() };
-        let most = self.inner.attr.recv_segments;
-        let len = self.add_slices("recv", &recv.into, Access::LOCAL_WRITE, most, &mut gathered);
+        let max = self.inner.attr.recv_segments;
+        let len = self.add_slices("recv", &recv.into, Access::LOCAL_WRITE, max, &mut gathered);
         let Gathered { segments, keep } = gathered;
         let len = len.inspect_err(|_| segments.truncate(before))?;
         let Some(place) = place(&mut lane.ring, &self.inner.recv_cq) else {

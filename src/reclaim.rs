@@ -1,7 +1,7 @@
 //! Regions that the application has let go while operations still used them.
 //!
-//! An unsignaled operation that succeeded has no completion, so nothing says when its region is free. Where nobody
-//! polls, or posts again, the library has to find out by itself: closing a region asks at once (`settle`), and after a
+//! An unsignaled operation that succeeded has no completion, so nothing says when its region is free. Without polls
+//! or further posts, the library has to find out by itself: closing a region asks at once (`settle`), and after a
 //! drop a thread asks until the region is gone, or until no unsignaled operation can hold it any more.
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -42,7 +42,7 @@ unsafe impl Sync for RegionCore {}
 struct Registration(Option<ParentOnly<Box<dyn RegistrationOps>>>);
 
 impl Registration {
-    /// Ends it, but in a child of the process that made it. On error it stands.
+    /// Ends it, but in a child of the process that made it. On error it stays registered.
     fn end(&mut self) -> Result<()> {
         if let Some(registration) = self.0.as_mut().filter(|registration| registration.is_here()) {
             registration.deregister()?;
@@ -94,7 +94,7 @@ impl RegionCore {
 ///
 /// # Safety without locks
 /// Bytes of a region can change at any time: peers write them, other threads too. So they are read and
-/// written by value, never by reference, and whoever needs order takes it from completions. Which bytes a
+/// written by value, never by reference, and order comes from completions. Which bytes a
 /// reader sees during a transfer is undefined by the contract, but never undefined behaviour.
 ///
 /// # Life
@@ -267,7 +267,7 @@ impl Region {
         Arc::strong_count(&self.core) > 1
     }
 
-    /// The same, after a look at unsignaled operations: nothing says that they have ended, so perhaps nobody knows yet.
+    /// The same, after a look at unsignaled operations: nothing says that they have ended, so that may not be known yet.
     #[cold]
     fn is_still_used(&self) -> bool {
         self.core.domain.settle();

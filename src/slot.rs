@@ -36,7 +36,7 @@ impl Keep {
         }
     }
 
-    /// Lets go; those that nobody else holds on to, the caller drops outside all locks.
+    /// Lets go; the caller drops those without another holder, outside all locks.
     #[inline]
     pub(crate) fn release(self, released: &mut Released) {
         let Keep { one, two, more } = self;
@@ -96,7 +96,7 @@ pub(crate) struct Slot {
     pub(crate) keep: Keep,
 }
 
-/// Of which end of an operation the application hears.
+/// When to report completion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Report {
     Always,

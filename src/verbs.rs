@@ -23,7 +23,7 @@ pub unsafe fn raw_domain(domain: &Domain) -> Option<RawDomain> {
 /// The `ibv_qp` of an endpoint; `None` on another provider, or in a forked child.
 ///
 /// # Safety
-/// It belongs to the endpoint and lives until that is dropped. Whoever posts to it, or moves its state, makes the
+/// It belongs to the endpoint and lives until that is dropped. A program that posts to it, or moves its state, makes the
 /// library's completions and depths wrong: read its attributes, or modify what concerns neither.
 pub unsafe fn raw_endpoint(endpoint: &Endpoint) -> Option<RawEndpoint> {
     let ops = &endpoint.inner.ops;

@@ -67,6 +67,21 @@ pub unsafe fn load(src: *const u8, dst: &mut [u8]) {
     unsafe { arch::load(dst.as_mut_ptr(), src, dst.len()) }
 }
 
+/// Appends a copy of `len` bytes of region memory to `out`.
+///
+/// # Safety
+/// As for [`load`].
+#[inline]
+pub unsafe fn append(src: *const u8, len: usize, out: &mut Vec<u8>) {
+    out.reserve(len);
+    let (before, spare) = (out.len(), out.spare_capacity_mut().as_mut_ptr());
+    // SAFETY: the caller answers for `src`; `reserve` made room for `len` bytes, which are written before they count.
+    unsafe {
+        arch::load(spare.cast(), src, len);
+        out.set_len(before + len);
+    }
+}
+
 /// Copies region memory to region memory. The two may overlap: like `memmove`, all of the source is
 /// transferred as it was before.
 ///

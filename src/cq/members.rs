@@ -149,7 +149,7 @@ fn connected_early(hub: &Hub, shared: &Shared) {
     hub.event(Event::Connected { endpoint: shared.id, data: Box::default() });
 }
 
-/// Tells the application of operations that ended, and counts them.
+/// Reports completed operations, and counts them.
 struct Teller<'a, F> {
     shared: &'a Shared,
     ends: &'a Ends,
@@ -164,14 +164,14 @@ impl<F: FnMut(Completion, Keep) -> Option<Keep>> Teller<'_, F> {
     fn end(&mut self, completion: Completion, report: Report, keep: Keep) {
         let ok = completion.status == Status::Ok;
         if !ok {
-            // While it is connecting, an event is to tell how that ends.
+            // While it is connecting, an event reports how that ends.
             self.shared.state.replace(EndpointState::Connected, EndpointState::Dead);
         }
         if report != Report::Never {
             if ok { self.ends.completed.add(1) } else { self.ends.errors.add(1) }
         }
-        let tell = report == Report::Always || report == Report::Failure && !ok;
-        if let Some(keep) = if tell { (self.deliver)(completion, keep) } else { Some(keep) } {
+        let visible = report == Report::Always || report == Report::Failure && !ok;
+        if let Some(keep) = if visible { (self.deliver)(completion, keep) } else { Some(keep) } {
             keep.release(self.released);
             self.done += 1;
         }
@@ -184,7 +184,7 @@ impl<F: FnMut(Completion, Keep) -> Option<Keep>> Teller<'_, F> {
             let Some((_, slot)) = consumer.pop() else { break };
             let status = match slot.report {
                 _ if raw.and_all_before => raw.status,
-                // Signaled, and its own completion never came: a provider's mistake, but each is told exactly once.
+                // Signaled, and its own completion never came: a provider's mistake, but each is reported exactly once.
                 Report::Always => Status::Internal,
                 // Unsignaled: it succeeded.
                 _ => Status::Ok,

@@ -190,3 +190,14 @@ fn zero_clears_exactly_its_range() {
         }
     }
 }
+
+#[test]
+fn append_adds_a_copy_behind_what_is_there() {
+    for len in [0usize, 1, 7, 64, 4097] {
+        let source: Vec<u8> = (0..len).map(|at| at as u8 ^ 0x5a).collect();
+        let mut out = vec![9; 3];
+        // SAFETY: the source is a live vector that nothing else accesses.
+        unsafe { append(source.as_ptr(), len, &mut out) };
+        assert_eq!((&out[..3], &out[3..]), (&[9; 3][..], &source[..]));
+    }
+}

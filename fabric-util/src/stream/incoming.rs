@@ -155,31 +155,38 @@ impl Link {
     }
 
     fn take_header(&mut self, bytes: &mut &[u8]) -> Result<(), Breach> {
+        if !self.incoming.partial.is_empty() {
+            return self.complete_header(bytes);
+        }
+        match Header::decode(bytes) {
+            Ok(Some((header, len))) => {
+                *bytes = &bytes[len..];
+                self.take_frame(&header)
+            }
+            Ok(None) => {
+                self.incoming.partial.extend_from_slice(std::mem::take(bytes));
+                Ok(())
+            }
+            Err(malformed) => {
+                self.malformed(&malformed);
+                Ok(())
+            }
+        }
+    }
+
+    /// As `take_header`, of a header whose beginning came before.
+    #[cold]
+    fn complete_header(&mut self, bytes: &mut &[u8]) -> Result<(), Breach> {
         let partial = &mut self.incoming.partial;
-        let decoded = if partial.is_empty() {
-            let decoded = Header::decode(bytes);
-            match decoded {
-                Ok(Some((_, len))) => *bytes = &bytes[len..],
-                Ok(None) => {
-                    partial.extend_from_slice(bytes);
-                    *bytes = &[];
-                }
-                Err(_) => {}
-            }
-            decoded
-        } else {
-            let need = frame::header_len(partial[0]).unwrap_or(1).saturating_sub(partial.len());
-            let (now, rest) = bytes.split_at(need.min(bytes.len()));
-            partial.extend_from_slice(now);
-            *bytes = rest;
-            let decoded = Header::decode(partial);
-            if matches!(decoded, Ok(Some(_))) {
+        let need = frame::header_len(partial[0]).unwrap_or(1).saturating_sub(partial.len());
+        let (now, rest) = bytes.split_at(need.min(bytes.len()));
+        partial.extend_from_slice(now);
+        *bytes = rest;
+        match Header::decode(partial) {
+            Ok(Some((header, _))) => {
                 partial.clear();
+                self.take_frame(&header)
             }
-            decoded
-        };
-        match decoded {
-            Ok(Some((header, _))) => self.take_frame(&header),
             Ok(None) => Ok(()),
             Err(malformed) => {
                 self.malformed(&malformed);

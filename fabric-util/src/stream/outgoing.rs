@@ -87,12 +87,8 @@ impl Outgoing {
     /// # Safety
     /// The range must be allocated.
     pub(super) unsafe fn copy(&mut self, addr: *mut u8, len: usize) {
-        self.copied(|buffer| {
-            let at = buffer.len();
-            buffer.resize(at + len, 0);
-            // SAFETY: the caller's promise.
-            unsafe { memory::load(addr, &mut buffer[at..]) };
-        });
+        // SAFETY: the caller's promise.
+        self.copied(|buffer| unsafe { memory::append(addr, len, buffer) });
     }
 
     /// Appends memory of an operation of this side; it stays valid until the operation completes.
@@ -232,9 +228,8 @@ impl Outgoing {
                     spent += len;
                 }
                 Piece::Local(addr, len) => {
-                    buffer.resize(at + len, 0);
                     // SAFETY: the operation has not completed, so its segments are valid.
-                    unsafe { memory::load(*addr, &mut buffer[at..]) };
+                    unsafe { memory::append(*addr, *len, &mut buffer) };
                 }
                 Piece::Region(entry, addr, len, seq) => {
                     buffer.resize(at + len, 0);

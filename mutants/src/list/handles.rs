@@ -25,14 +25,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "segment_too_many",
         about: "more segments than the endpoint takes are taken",
         runs: Runs::Tcp,
-        edits: &[edit("Endpoint::add_several", "into.segments.len() - before > most", "false")],
+        edits: &[edit("Endpoint::add_several", "into.segments.len() - before > max", "false")],
         cases: &["send.segments_plus1"],
     },
     Mutant {
         name: "inject_too_much",
         about: "more bytes than the endpoint injects are taken",
         runs: Runs::Tcp,
-        edits: &[edit("Endpoint::add_inject", "bytes.len() > most", "false")],
+        edits: &[edit("Endpoint::add_inject", "bytes.len() > max", "false")],
         cases: &["send.inject_over"],
     },
     Mutant {
@@ -92,7 +92,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "all_quiet",
         about: "unsignaled operations are never signaled inside",
         runs: Runs::Tcp,
-        edits: &[edit("Endpoint::prepare_send", "lane.quiet + 1 >= self.quiet_most()", "false")],
+        edits: &[edit("Endpoint::prepare_send", "lane.quiet + 1 >= self.max_quiet()", "false")],
         cases: &["completion.all_unsignaled", "completion.unsignaled_post_only"],
     },
     Mutant {

@@ -127,6 +127,7 @@ impl Header {
     }
 
     /// Appends the header's bytes.
+    #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
         let (mut flags, mut a, mut b, mut immediate) = (0, 0, 0, 0);
         match self.kind {
@@ -174,6 +175,7 @@ impl Header {
     ///
     /// # Errors
     /// What is wrong with the bytes.
+    #[inline]
     pub fn decode(bytes: &[u8]) -> Result<Option<(Header, usize)>, Malformed> {
         let Some(&code) = bytes.first() else { return Ok(None) };
         let size = header_len(code).ok_or(Malformed::Kind(code))?;
