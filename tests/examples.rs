@@ -275,7 +275,7 @@ fn more_strangers_than_a_server_has_descriptors_for_do_not_end_it() {
         let domain = Domain::open(&Hints::default()).unwrap();
         let queue = domain.completion_queue(2 * STRANGERS).unwrap();
         let stranger = || {
-            let builder = domain.endpoint().send_depth(1).recv_depth(1);
+            let builder = domain.endpoint().send_depth(1).recv_depth(1).connect_timeout(DEADLINE);
             let endpoint = builder.build(&queue).unwrap();
             endpoint.connect(address.parse().unwrap(), &[]).unwrap();
             endpoint

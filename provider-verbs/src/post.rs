@@ -76,17 +76,26 @@ impl Conn {
     fn goes_directly(&self, work: &SendWork<'_>) -> bool {
         let directly = !Line::is_for(work, &Direct(self));
         if directly {
-            self.note_plain(&work.op);
+            self.note_plain(work);
         }
         directly
     }
 
     /// An atomic behind a send or a write may have to wait for it; see [`Direct::has_to_wait`].
     #[inline]
-    fn note_plain(&self, op: &SendOp) {
-        if matches!(op, SendOp::Send { .. } | SendOp::Write { .. }) {
+    fn note_plain(&self, work: &SendWork<'_>) {
+        let message = matches!(work.op, SendOp::Send { .. } | SendOp::Write { .. });
+        if message || self.goes_as_write(work) {
             self.plain.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Whether it is a read that the device is asked for as an empty write.
+    #[inline]
+    fn goes_as_write(&self, work: &SendWork<'_>) -> bool {
+        matches!(work.op, SendOp::Read { .. })
+            && total_len(work.segments) == 0
+            && self.shared.quirks.repeated_reads_need_keys
     }
 
     /// # Safety
@@ -225,6 +234,9 @@ impl Conn {
             }
             SendOp::Read { from } => {
                 request.opcode = opcode::IBV_WR_RDMA_READ;
+                if self.goes_as_write(work) {
+                    request.opcode = opcode::IBV_WR_RDMA_WRITE;
+                }
                 set_remote(&mut request, from.addr, from.key as u32);
             }
             SendOp::Atomic { at, call, fetch } => {
@@ -406,7 +418,7 @@ impl LegDevice for Direct<'_> {
     }
 
     unsafe fn post(&mut self, work: &SendWork<'_>) -> Result<()> {
-        self.0.note_plain(&work.op);
+        self.0.note_plain(work);
         // SAFETY: the caller's promise is passed on.
         match unsafe { self.0.post_direct(std::slice::from_ref(work)) } {
             Posted { refusal: Some(error), .. } => Err(error),

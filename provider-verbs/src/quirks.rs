@@ -39,6 +39,9 @@ pub(crate) struct Quirks {
     pub(crate) acks_end_atomics: bool,
     /// A read that is refused after part of it came, since a packet got lost, ends as if it had succeeded.
     pub(crate) refused_reads_succeed: bool,
+    /// An empty read, which needs no key, is refused for its key when it has to be repeated, since its answer was lost. It
+    /// goes as an empty write.
+    pub(crate) repeated_reads_need_keys: bool,
     /// How much of `max_qp_wr` one send request can take. Hardware counts 64-byte blocks of the queue, and
     /// ours, with 16 segments or 256 bytes inline, may take eight (rdma-core, `mlx5_calc_sq_size`).
     pub(crate) send_blocks: u32,
@@ -54,6 +57,7 @@ const SPECIFIED: Quirks = Quirks {
     fences_hang: false,
     acks_end_atomics: false,
     refused_reads_succeed: false,
+    repeated_reads_need_keys: false,
     send_blocks: 8,
 };
 
@@ -68,6 +72,7 @@ const RXE: Quirks = Quirks {
     acks_end_atomics: true,
     // In 6.12 no longer.
     refused_reads_succeed: true,
+    repeated_reads_need_keys: true,
     // Each request has a slot of the largest size, and `max_qp_wr` counts slots.
     send_blocks: 1,
 };
