@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use fabric_core::info::NO_DEVICE;
 use fabric_core::{Device, Error, Failure, Hints, Info, Provider, Result, Unusable};
 use fabric_util::log_line;
 
@@ -203,7 +204,7 @@ impl Catalog {
     fn open_settings(&self, settings: Settings, hints: &Hints) -> Result<Domain> {
         let choice = &settings.choice;
         let found = self.discover_with(choice, hints)?;
-        let mut passed_over = Vec::new();
+        let (mut passed_over, mut unusable) = (Vec::new(), false);
         for Found { provider: name, device, verdict } in found {
             match verdict {
                 Ok(info) => {
@@ -212,17 +213,21 @@ impl Catalog {
                     };
                     let selection =
                         Selection { provider: name, device, choice: choice.clone(), passed_over };
-                    if selection.passed_over.is_empty() {
-                        log_line!(Info, "{selection}");
-                    } else {
+                    // That there is no device to prefer is nothing to be warned of.
+                    if unusable {
                         log_line!(Warn, "{selection}");
+                    } else {
+                        log_line!(Info, "{selection}");
                     }
                     let hub = Hub::new()?;
                     let ops = provider.open(&info, hub.clone(), settings.tcp)?;
                     return Ok(Domain::new(ops, hub, info, selection, settings.endpoint));
                 }
                 Err(reason) if device.is_empty() => passed_over.push(format!("{name}: {reason}")),
-                Err(reason) => passed_over.push(format!("{name}:{device}: {reason}")),
+                Err(reason) => {
+                    unusable |= device != NO_DEVICE || *choice != Choice::Auto;
+                    passed_over.push(format!("{name}:{device}: {reason}"));
+                }
             }
         }
         Err(nothing(choice, &passed_over))

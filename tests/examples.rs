@@ -80,6 +80,14 @@ impl Running {
         address.to_owned()
     }
 
+    /// Fails, with what it said, if it has ended.
+    fn check_alive(&mut self) {
+        if let Some(status) = self.child.try_wait().unwrap() {
+            let err: Vec<_> = self.err.iter().collect();
+            panic!("`{}` ended, {status}: {}", self.what, err.join("\n"));
+        }
+    }
+
     /// Waits for the end.
     fn end(mut self) -> Ended {
         let deadline = Instant::now() + DEADLINE;
@@ -286,7 +294,7 @@ fn more_strangers_than_a_server_has_descriptors_for_do_not_end_it() {
             || strangers.iter().filter(|s| s.state() == EndpointState::Connected).count();
         let deadline = Instant::now() + DEADLINE;
         while connected() < 60 {
-            assert!(server.child.try_wait().unwrap().is_none(), "{name} ended");
+            server.check_alive();
             assert!(Instant::now() < deadline, "only {} got in", connected());
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -299,8 +307,26 @@ fn more_strangers_than_a_server_has_descriptors_for_do_not_end_it() {
         } else {
             start(name, &["talk", "--at", &address]).succeed();
         }
-        assert!(server.child.try_wait().unwrap().is_none(), "{name} ended");
+        server.check_alive();
     }
+}
+
+/// Over TCP: a client that greets and is gone before it is accepted.
+#[test]
+fn a_client_that_gives_up_while_it_is_accepted_does_not_end_a_server() {
+    if std::env::var("FABRIC_PROVIDER").is_ok_and(|provider| provider != "tcp") {
+        return;
+    }
+    let mut server = start("event_loop", &["serve", "--at", ANY_PORT]);
+    let address = server.address();
+    for _ in 0..20 {
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        // Version 1, a hello without data, one read at a time, no receives (`fabric_util::stream::wire`).
+        let hello = [*b"FBRC", [1, 1, 0, 0], [1, 0, 0, 0], [0; 4], [0; 4]].concat();
+        std::io::Write::write_all(&mut stream, &hello).unwrap();
+    }
+    start("event_loop", &["talk", "--at", &address]).succeed();
+    server.check_alive();
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fabric::{
     Armed, Capabilities, Completion, CompletionQueue, ConnectRequest, Domain, EndpointId, Error,
-    ErrorClass, Event, Hints, Listener,
+    ErrorClass, Event, EventQueue, Hints, Listener,
 };
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
@@ -23,7 +23,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) struct Node {
     domain: Domain,
+    events: EventQueue,
     queue: CompletionQueue,
+    poll: Poll,
     peers: HashMap<EndpointId, Peer>,
     /// Of a server: where clients come in.
     listener: Option<Listener>,
@@ -47,6 +49,12 @@ impl Node {
     ) -> Outcome<Self> {
         let domain = Domain::open(&Hints { capabilities: Capabilities::SEND, ..Hints::default() })?;
         let queue = domain.completion_queue(MOST * 2)?;
+        let events = domain.events();
+        // Before clients come: their connections may take all descriptors that there are.
+        let poll = Poll::new()?;
+        for (fd, token) in [(events.as_fd(), Token(0)), (queue.as_fd(), Token(1))] {
+            poll.registry().register(&mut SourceFd(&fd.as_raw_fd()), token, Interest::READABLE)?;
+        }
         let address = place.on(&domain)?;
         let (mut listener, mut to_dial) = (None, 0);
         if messages.is_some() {
@@ -57,7 +65,9 @@ impl Node {
         }
         Ok(Node {
             domain,
+            events,
             queue,
+            poll,
             peers: HashMap::new(),
             listener,
             address,
@@ -72,16 +82,11 @@ impl Node {
 
     /// Runs until enough connections have come and gone.
     pub(crate) fn run(&mut self) -> Outcome {
-        let events = self.domain.events();
-        let mut poll = Poll::new()?;
-        for (fd, token) in [(events.as_fd(), Token(0)), (self.queue.as_fd(), Token(1))] {
-            poll.registry().register(&mut SourceFd(&fd.as_raw_fd()), token, Interest::READABLE)?;
-        }
         let mut ready = Events::with_capacity(16);
         let mut completions = [Completion::default(); 64];
         loop {
             // mio tells that a descriptor becomes readable, not that it is: take all there is before sleeping.
-            while let Some(event) = events.poll() {
+            while let Some(event) = self.events.poll() {
                 self.event(event)?;
             }
             let taken = self.queue.poll(&mut completions)?;
@@ -95,7 +100,7 @@ impl Node {
             // Armed, the queue's descriptor becomes readable with the next completion; or one is there already.
             if taken == 0
                 && self.queue.arm()? == Armed::Waiting
-                && let Err(error) = poll.poll(&mut ready, timer)
+                && let Err(error) = self.poll.poll(&mut ready, timer)
                 && error.kind() != ErrorKind::Interrupted
             {
                 return Err(error.into());
@@ -148,6 +153,10 @@ impl Node {
             }
             Event::ConnectFailed { endpoint, error } => {
                 self.peers.remove(&endpoint);
+                // A client that gave up while it was accepted: the others are served on.
+                if self.listener.is_some() {
+                    return Ok(());
+                }
                 if error.class() != ErrorClass::Transient || Instant::now() > self.give_up {
                     return Err(format!("cannot connect to {}: {error}", self.address).into());
                 }

@@ -206,6 +206,9 @@ pub struct Device {
     pub state: Result<Info, Unusable>,
 }
 
+/// The device name of a provider that finds no device at all.
+pub const NO_DEVICE: &str = "none";
+
 /// Why a device or a whole provider cannot be used, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable {

@@ -8,6 +8,7 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use fabric_core::info::NO_DEVICE;
 use fabric_core::{AtomicScope, Capabilities, Device, Error, Failure, Info, Unusable};
 use rustix::process::{Resource, getrlimit};
 
@@ -15,9 +16,6 @@ use crate::handle::{self, Context, DeviceAttributes, PortAttributes, PortState, 
 use crate::quirks::Quirks;
 use crate::sysfs::{Gid, Sysfs, is_connectable};
 use crate::{NAME, ffi, loaded};
-
-/// The name that stands for no device at all.
-const NONE: &str = "none";
 
 /// Limits on registered memory below this are warned of: the usual defaults, 64 KiB and 8 MiB, do not reach
 /// far.
@@ -45,7 +43,7 @@ struct Machine {
 /// Every port of every device, the best first.
 pub(crate) fn devices() -> Vec<Device> {
     if let Err(why) = may_look() {
-        return vec![Device { name: NONE.to_owned(), state: Err(why) }];
+        return vec![Device { name: NO_DEVICE.to_owned(), state: Err(why) }];
     }
     let listed = handle::device_names();
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default().into_iter();
@@ -121,7 +119,7 @@ impl Machine {
         let mut names: BTreeSet<String> = self.sysfs.devices().into_iter().collect();
         names.extend(self.listed.iter().flatten().cloned());
         if names.is_empty() {
-            return vec![Device { name: NONE.to_owned(), state: Err(self.nothing()) }];
+            return vec![Device { name: NO_DEVICE.to_owned(), state: Err(self.nothing()) }];
         }
         let mut ranked: Vec<_> = names.iter().flat_map(|name| self.ports(name)).collect();
         ranked.sort_by_key(|(active, device)| (device.state.is_err(), !active)); // stable: else by name
