@@ -159,6 +159,7 @@ mod tests {
 
     /// Addresses where nobody listens, and one where somebody does.
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no sockets")]
     fn addresses_of_a_name_are_tried_in_turn() {
         let node = Node::shared().unwrap();
         let ip = node.domain().info().addresses.iter().copied();
