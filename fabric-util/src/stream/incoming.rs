@@ -58,6 +58,11 @@ impl Incoming {
         Ok(())
     }
 
+    /// Whether receiving the rest of the payload where it belongs pays.
+    fn expects_direct(&self) -> bool {
+        self.payload.is_some_and(|(_, left)| left >= DIRECT)
+    }
+
     pub(super) fn dump(&self) -> String {
         let state = match (&self.payload, &self.message) {
             (Some((to, left)), _) => format!("{left} bytes to come for {to:?}"),
@@ -78,6 +83,22 @@ impl Link {
         scratch: &mut [u8],
         read: impl FnOnce(&[Run]) -> Result<usize, E>,
     ) -> Result<(usize, bool), E> {
+        if self.incoming.expects_direct() {
+            return self.receive_direct(scratch, read);
+        }
+        // Before a long payload little more than its header: what comes with that has to be copied.
+        let room = if self.incoming.long { BEHIND.min(scratch.len()) } else { scratch.len() };
+        let got = read(&[(scratch.as_mut_ptr(), room)])?;
+        self.consume(&scratch[..got]);
+        Ok((got, got == room))
+    }
+
+    /// As `receive`, with the payload where it belongs and the next header behind it.
+    fn receive_direct<E>(
+        &mut self,
+        scratch: &mut [u8],
+        read: impl FnOnce(&[Run]) -> Result<usize, E>,
+    ) -> Result<(usize, bool), E> {
         let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
         let (mut direct, region) = self.direct(&mut runs);
         // Holds the region open during the read. If it has closed, what comes goes through the scratch buffer,
@@ -87,7 +108,7 @@ impl Link {
             runs.clear();
             direct = 0;
         }
-        // Behind a long payload, and before one, little more than a header: what comes with it has to be copied.
+        // Little more than a header, as in `receive`.
         let short = direct > 0 || self.incoming.long;
         let behind = if short { BEHIND.min(scratch.len()) } else { scratch.len() };
         runs.push((scratch.as_mut_ptr(), behind));
@@ -102,11 +123,10 @@ impl Link {
         Ok((got, got == direct + behind))
     }
 
-    /// The memory that the present payload belongs into, if receiving it there pays; gives its length, and
-    /// the region that must be held open.
+    /// The memory that the present payload belongs into; gives its length, and the region that must be held open.
     fn direct(&mut self, runs: &mut SmallVec<[Run; 8]>) -> (usize, Option<Arc<Entry>>) {
         let Some((to, left)) = self.incoming.payload else { return (0, None) };
-        if left < DIRECT || self.phase != Phase::Open {
+        if self.phase != Phase::Open {
             return (0, None);
         }
         let len = match to {

@@ -193,7 +193,9 @@ impl Link {
         }
         work.iter().for_each(|one| self.sends.push(one));
         self.fill();
-        self.sends.keep_injected(work.len());
+        if !self.sends.nothing_waits() {
+            self.sends.keep_injected(work.len());
+        }
         Ok(())
     }
 
