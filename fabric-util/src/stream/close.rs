@@ -6,38 +6,14 @@
 //! memory before they complete, and goes on its way behind them.
 
 use crate::log_line;
-use fabric_core::{DisconnectReason, Error, Event, RawCompletion, Status};
+use fabric_core::{DisconnectReason, Event, RawCompletion, Status};
 
-use super::PutOff;
+use super::breach::Breach;
+use super::link::{Link, PutOff};
+use super::phase::{End, LastWord, Phase};
 use super::recvs::Receive;
-use super::sends::Breach;
-use super::{Link, Phase};
 use crate::stream::wire::Malformed;
 use crate::stream::wire::frame::Kind;
-
-/// Why this side ends the connection, or found it ended.
-#[derive(Debug)]
-pub enum End {
-    /// The application closed it.
-    Local,
-    /// The stream is at its end, or broken.
-    Lost,
-    /// It never stood.
-    Failed(Error),
-    /// This library failed.
-    Internal,
-    /// The application lets the endpoint go: nothing more is completed or reported.
-    Quiet,
-}
-
-/// The last frame.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) enum LastWord {
-    #[default]
-    None,
-    Bye,
-    Nak(u32, Status),
-}
 
 impl Link {
     /// Ends the connection from this side, or because it was found ended. Harmless when repeated.

@@ -5,75 +5,18 @@ use std::sync::Arc;
 use fabric_core::memory;
 use smallvec::SmallVec;
 
-use super::acks::Debt;
-use super::sends::Breach;
-use super::target::{Message, Place};
-use super::{Link, Phase};
-use super::{MAX_RUNS, Run};
+use super::breach::Breach;
+use super::link::Link;
+use super::payload::{DIRECT, To};
+use super::phase::Phase;
+use super::requests::{Message, Place};
+use super::runs::{MAX_RUNS, Run};
 use crate::region_table::Entry;
 use crate::stream::wire::frame::{self, Header, Kind};
 
-/// Payloads of which at least this much is missing are received where they belong, shorter ones through the
-/// scratch buffer with whatever follows them.
-const DIRECT: usize = 4096;
 /// How much may come into the scratch buffer where payloads are received where they belong: the next header, and
 /// little of its payload.
 const BEHIND: usize = 512;
-
-/// Where the payload of the present frame goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum To {
-    /// Into the message begun.
-    Message,
-    /// Into the read with this number.
-    Read { seq: u32, last: bool },
-    /// The old value of the atomic with this number.
-    Old { seq: u32 },
-}
-
-/// The stream from the peer.
-#[derive(Default)]
-pub(super) struct Incoming {
-    /// The beginning of a header, or of an old value.
-    partial: SmallVec<[u8; frame::MAX_HEADER]>,
-    payload: Option<(To, usize)>,
-    /// The latest payload was worth receiving where it belongs, and so will be the next one, presumably.
-    long: bool,
-    pub(super) message: Option<Message>,
-    /// Requests that have begun.
-    begun: u32,
-    /// As many of them as are executed.
-    pub(super) debt: Debt,
-}
-
-impl Incoming {
-    fn begin(&mut self, seq: u32) -> Result<(), Breach> {
-        if self.message.is_some() {
-            return Err(Breach("a request inside another"));
-        }
-        if seq != self.begun {
-            return Err(Breach("a request out of its order"));
-        }
-        self.begun = seq.wrapping_add(1);
-        Ok(())
-    }
-
-    /// Whether receiving the rest of the payload where it belongs pays.
-    fn expects_direct(&self) -> bool {
-        self.payload.is_some_and(|(_, left)| left >= DIRECT)
-    }
-
-    pub(super) fn dump(&self) -> String {
-        let state = match (&self.payload, &self.message) {
-            (Some((to, left)), _) => format!("{left} bytes to come for {to:?}"),
-            (None, Some(message)) => {
-                format!("{} of {} bytes of a message", message.done, message.total)
-            }
-            (None, None) => "between frames".to_owned(),
-        };
-        format!("{}, {state}", self.debt.dump())
-    }
-}
 
 impl Link {
     /// Receives once: `read` fills runs of memory and says how many bytes came. What came is processed.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use fabric_core::memory;
 use smallvec::SmallVec;
 
-use super::{MAX_RUNS, Run};
+use super::runs::{MAX_RUNS, Run};
 use crate::region_table::{Entry, Pass};
 
 /// Where a run of the stream lies.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use fabric_core::Segment;
 use smallvec::SmallVec;
 
-use super::Run;
+use super::runs::Run;
 
 /// The segments of the operations that are in a queue, and of the last one that left it.
 #[derive(Default)]

@@ -2,9 +2,10 @@
 
 use fabric_core::{SendFlags, SendOp};
 
+use super::link::{Link, news};
+use super::phase::Phase;
+use super::requests::Answer;
 use super::sends::Entry;
-use super::target::Answer;
-use super::{Link, Phase, news};
 use crate::stream::wire::frame::{Header, Kind};
 
 /// The payload of one frame: long enough to be worth its header, short enough that an acknowledgement does not

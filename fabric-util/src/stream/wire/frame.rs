@@ -3,7 +3,7 @@
 use fabric_core::{AtomicCall, AtomicOp, AtomicType, RemoteAddr, Status, atomic};
 use zerocopy::IntoBytes;
 
-use super::{Malformed, u32_at, u64_at};
+use super::malformed::{Malformed, u32_at, u64_at};
 
 /// The bytes every frame begins with.
 pub const BASE: usize = 24;
