@@ -16,7 +16,7 @@ use crate::conn::{Conn, Stage, State};
 use crate::engine::{Engine, Member, Timer};
 use crate::{NAME, device, socket};
 use fabric_util::stream::wire::handshake::{Handshake, Kind};
-use fabric_util::stream::{End, Phase, READS, Surroundings};
+use fabric_util::stream::{AckPolicy, End, Phase, READS, Surroundings};
 
 /// An endpoint.
 pub struct TcpEndpoint {
@@ -71,7 +71,7 @@ impl TcpEndpoint {
             end
         };
         state.link.end(end);
-        state.flush(&self.engine);
+        state.flush(&self.engine, AckPolicy::Piggyback);
         self.go_on(state);
     }
 }
@@ -92,13 +92,11 @@ unsafe impl EndpointOps for TcpEndpoint {
         if may_hold && state.link.may_hold(work.len()) && self.engine.hold(&self.conn) {
             return Posted::all(work.len());
         }
-        // Who polls asks for acknowledgements, unless nobody is about to.
-        if state.link.has_questions() && !self.engine.leave_to_step(&self.conn) {
-            state.link.ask();
-        }
+        // An application that polls asks for acknowledgements with its next poll.
+        let alone = state.link.has_questions() && !self.engine.leave_to_step(&self.conn);
         if !state.full {
-            state.flush(&self.engine);
-            state.link.deliver();
+            let policy = if alone { AckPolicy::Ask } else { AckPolicy::Piggyback };
+            state.flush(&self.engine, policy);
         }
         self.go_on(state);
         drop(guard);
@@ -118,8 +116,7 @@ unsafe impl EndpointOps for TcpEndpoint {
         }
         // The credit rides on what is sent next, or goes with the next step; or now.
         if state.link.owes() && !self.engine.leave_to_step(&self.conn) {
-            state.link.pay();
-            state.flush(&self.engine);
+            state.flush(&self.engine, AckPolicy::Due);
             self.go_on(state);
         }
         Posted::all(work.len())
@@ -166,7 +163,7 @@ unsafe impl EndpointOps for TcpEndpoint {
             self.engine.report();
             return Ok(());
         }
-        state.flush(&self.engine);
+        state.flush(&self.engine, AckPolicy::Piggyback);
         drop(guard);
         // What came before the socket was watched is no edge.
         self.conn.note_event(false);

@@ -51,14 +51,12 @@ impl Link {
                 self.hush();
             }
         }
-        self.deliver();
     }
 
     /// Nobody is to be told of anything any more, so nothing waits for that.
     fn hush(&mut self) {
         self.events.clear();
         self.unreported = 0;
-        self.deliver();
     }
 
     /// The peer broke the protocol: this connection ends, and nothing else.
@@ -127,8 +125,6 @@ impl Link {
         self.report_end(reason);
         self.leave(word);
         self.cancel(oldest, receive);
-        // Whoever found the end, in whatever it was about.
-        self.deliver();
     }
 
     /// Turns to what the peer must still get.

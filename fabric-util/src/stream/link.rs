@@ -177,12 +177,17 @@ impl Link {
         self.made_sends.push(completion);
     }
 
-    /// Hands the completions made to their rings, unless an event has to be reported before. The last thing that every
-    /// entry point does.
+    /// Hands the completions made to their rings, unless an event has to be reported before. To be called before the
+    /// lock of the link is released.
+    #[inline]
     pub fn deliver(&mut self) {
-        if self.unreported > 0 {
+        if self.made_recvs.is_empty() && self.made_sends.is_empty() || self.unreported > 0 {
             return;
         }
+        self.push_made();
+    }
+
+    fn push_made(&mut self) {
         if !self.made_recvs.is_empty() {
             self.around.recv_ring.push(&self.made_recvs);
             self.made_recvs.clear();

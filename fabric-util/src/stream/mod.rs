@@ -45,3 +45,4 @@ pub use link::{Link, PutOff, Surroundings};
 pub use phase::{End, Phase};
 pub use requests::READS;
 pub use runs::{MAX_RUNS, Run};
+pub use transmit::AckPolicy;

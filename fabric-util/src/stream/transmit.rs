@@ -14,9 +14,39 @@ const FRAGMENT: usize = 256 << 10;
 /// Payloads up to this are copied behind their header: cheaper than a run of their own.
 const COPY: usize = 2048;
 
+/// Which frames without a payload go, if no other frame carries what they say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckPolicy {
+    /// None: acknowledgements, and requests for them, wait for a frame that carries them.
+    Piggyback,
+    /// A request for acknowledgements: the application waits for what it sent.
+    Ask,
+    /// An acknowledgement that is due; a request for them only if anything is transmitted at all.
+    Due,
+    /// Both: nothing may come by that carries them.
+    Now,
+}
+
 impl Link {
+    /// Encodes as much as may be transmitted now: answers and requests, and behind them what `policy` says.
+    pub fn encode(&mut self, policy: AckPolicy) {
+        self.fill();
+        let (ack, ask) = match policy {
+            AckPolicy::Piggyback => return,
+            AckPolicy::Ask => (false, true),
+            AckPolicy::Due => (true, false),
+            AckPolicy::Now => (true, true),
+        };
+        if ack {
+            self.pay();
+        }
+        if ask || self.has_output() {
+            self.ask();
+        }
+    }
+
     /// Cuts as much as may be transmitted now into the stream.
-    pub fn fill(&mut self) {
+    pub(super) fn fill(&mut self) {
         if self.answers.is_empty() && self.sends.nothing_waits() && self.phase == Phase::Open {
             return;
         }
@@ -34,14 +64,14 @@ impl Link {
     }
 
     /// Appends a frame that only carries ack and credit, if either is due.
-    pub fn pay(&mut self) {
+    pub(super) fn pay(&mut self) {
         if self.owes() {
             self.push_ack();
         }
     }
 
     /// Asks the peer for what it has not acknowledged and was not asked for, if there is any: somebody may wait for it.
-    pub fn ask(&mut self) {
+    pub(super) fn ask(&mut self) {
         if self.phase == Phase::Open && self.outgoing.has_room() && self.sends.ask() {
             let header = Header { ask: true, ..self.header(Kind::Ack, 0, 0) };
             self.push(header);
