@@ -29,27 +29,27 @@ pub enum AckPolicy {
 
 impl Link {
     /// Encodes as much as may be transmitted now: answers and requests, and behind them what `policy` says.
+    #[inline]
     pub fn encode(&mut self, policy: AckPolicy) {
-        self.fill();
-        let (ack, ask) = match policy {
-            AckPolicy::Piggyback => return,
-            AckPolicy::Ask => (false, true),
-            AckPolicy::Due => (true, false),
-            AckPolicy::Now => (true, true),
-        };
-        if ack {
+        let nothing = self.answers.is_empty() && self.sends.nothing_waits();
+        if !nothing || self.phase != Phase::Open {
+            self.fill();
+        }
+        if matches!(policy, AckPolicy::Due | AckPolicy::Now) {
             self.pay();
         }
-        if ask || self.has_output() {
+        let ask = match policy {
+            AckPolicy::Piggyback => false,
+            AckPolicy::Due => self.has_output(),
+            AckPolicy::Ask | AckPolicy::Now => true,
+        };
+        if ask {
             self.ask();
         }
     }
 
     /// Cuts as much as may be transmitted now into the stream.
     pub(super) fn fill(&mut self) {
-        if self.answers.is_empty() && self.sends.nothing_waits() && self.phase == Phase::Open {
-            return;
-        }
         while self.outgoing.has_room() {
             // In turn, so that neither direction of work starves the other.
             let answer = !self.put_off.answers && self.cut_answer();
