@@ -13,7 +13,7 @@ use mio::unix::SourceFd;
 use socket2::SockRef;
 
 use crate::conn::{Conn, Stage, State};
-use crate::engine::{Engine, Member, Timer};
+use crate::engine::{Engine, Flush, Member, Timer};
 use crate::{NAME, device, socket};
 use fabric_util::stream::wire::handshake::{Handshake, Kind};
 use fabric_util::stream::{AckPolicy, End, Phase, READS, Surroundings};
@@ -83,25 +83,22 @@ unsafe impl EndpointOps for TcpEndpoint {
     unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
         let mut guard = self.conn.lock(&self.engine);
         let state = &mut *guard;
-        let may_hold = state.link.may_hold(work.len());
         // SAFETY: the caller's promise.
-        if let Err(error) = unsafe { state.link.post_send(work) } {
-            return Posted::until(0, error);
-        }
-        // A post that fills the rest of what may be held goes at once.
-        if may_hold && state.link.may_hold(work.len()) && self.engine.hold(&self.conn) {
+        let pending = match unsafe { state.link.post_send(work) } {
+            Ok(pending) => pending,
+            Err(error) => return Posted::until(0, error),
+        };
+        let flush = self.engine.schedule(&self.conn, &pending);
+        if flush == Flush::Deferred {
             return Posted::all(work.len());
         }
-        // An application that polls asks for acknowledgements with its next poll.
-        let alone = state.link.has_questions() && !self.engine.leave_to_step(&self.conn);
         if !state.full {
-            let policy = if alone { AckPolicy::Ask } else { AckPolicy::Piggyback };
+            let policy = if flush == Flush::Alone { AckPolicy::Ask } else { AckPolicy::Piggyback };
             state.flush(&self.engine, policy);
         }
         self.go_on(state);
         drop(guard);
-        if self.engine.can_wait() {
-            // The answer is awaited by polling, so it is read directly.
+        if flush == Flush::Polled {
             self.engine.heat(&self.conn);
         }
         Posted::all(work.len())

@@ -21,11 +21,6 @@ use super::requests::{Answers, READS};
 use super::runs::Run;
 use super::sends::Sends;
 
-/// No more posts are held back when this many bytes wait.
-const HELD: usize = 2 << 10;
-/// Posts that are enough for a system call of their own.
-const BATCH: usize = 8;
-
 /// For tests: what a link puts off, as long as the contract lets it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PutOff {
@@ -47,6 +42,19 @@ pub struct Surroundings {
     pub recv_ring: Arc<CompletionRing>,
     /// The domain's counters.
     pub stats: Arc<Stats>,
+}
+
+/// What a link has to transmit after a post, for the decision when it goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending {
+    /// The operations of the post.
+    pub posts: usize,
+    /// Bytes that wait, of this post and of earlier ones.
+    pub bytes: usize,
+    /// The peer owes an acknowledgement of earlier posts: it is busy with those.
+    pub peer_busy: bool,
+    /// The peer was not asked to acknowledge everything that was posted.
+    pub ack_wanted: bool,
 }
 
 /// Completions that were made under the link's lock and go to a ring together.
@@ -132,23 +140,26 @@ impl Link {
         self.announced
     }
 
-    /// Takes operations for the send queue and begins to send them.
+    /// Takes operations for the send queue, and encodes what of them may be transmitted; says what there is to transmit.
     ///
     /// # Errors
     /// `NotConnected`: none was taken.
     ///
     /// # Safety
     /// As [`EndpointOps::post_send`](fabric_core::EndpointOps::post_send), where `quiesce` is [`End::Quiet`].
-    pub unsafe fn post_send(&mut self, work: &[SendWork<'_>]) -> Result<()> {
+    #[inline]
+    pub unsafe fn post_send(&mut self, work: &[SendWork<'_>]) -> Result<Pending> {
         if self.phase != Phase::Open || !self.announced {
             return Err(Error::NotConnected);
         }
+        let peer_busy = self.sends.awaits_ack();
         work.iter().for_each(|one| self.sends.push(one));
         self.fill();
         if !self.sends.nothing_waits() {
             self.sends.keep_injected(work.len());
         }
-        Ok(())
+        let (bytes, ack_wanted) = (self.outgoing.queued(), self.sends.has_questions());
+        Ok(Pending { posts: work.len(), bytes, peer_busy, ack_wanted })
     }
 
     /// Takes receives.
@@ -223,19 +234,6 @@ impl Link {
                 None => return Ok(0),
             }
         }
-    }
-
-    /// Whether there are operations for whose acknowledgement the peer was not asked.
-    #[inline]
-    pub fn has_questions(&self) -> bool {
-        self.sends.has_questions()
-    }
-
-    /// Whether a post may be held back: the peer owes an acknowledgement, so it is busy with what came before, and
-    /// little is held already. Who posts many at once has gathered them.
-    #[inline]
-    pub fn may_hold(&self, posts: usize) -> bool {
-        posts < BATCH && self.sends.awaits_ack() && self.outgoing.queued() <= HELD
     }
 
     /// Whether the peer waits for an ack or a credit that has no frame to ride on. One that does not read what is there

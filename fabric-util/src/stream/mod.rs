@@ -41,7 +41,7 @@ mod tests;
 mod transmit;
 pub mod wire;
 
-pub use link::{Link, PutOff, Surroundings};
+pub use link::{Link, Pending, PutOff, Surroundings};
 pub use phase::{End, Phase};
 pub use requests::READS;
 pub use runs::{MAX_RUNS, Run};
