@@ -8,11 +8,10 @@
 use crate::log_line;
 use fabric_core::{DisconnectReason, Event, RawCompletion, Status};
 
-use super::breach::Breach;
 use super::link::{Link, PutOff};
 use super::phase::{End, LastWord, Phase};
+use super::protocol_error::ProtocolError::{self, Breach};
 use super::recvs::Receive;
-use crate::stream::wire::Malformed;
 use crate::stream::wire::frame::Kind;
 
 impl Link {
@@ -60,17 +59,14 @@ impl Link {
     }
 
     /// The peer broke the protocol: this connection ends, and nothing else.
-    pub(super) fn breach(&mut self, what: &str) {
+    #[cold]
+    pub(super) fn breach(&mut self, what: &ProtocolError) {
         self.around.stats.protocol_errors.add(1);
         if let Some(unsaid) = self.around.stats.peer_lines.admit() {
             let id = self.around.id;
             log_line!(Warn, "{id}: the peer broke the protocol and is cut off: {what}{unsaid}");
         }
         self.finish(DisconnectReason::Protocol, Status::PeerLost, LastWord::None, None);
-    }
-
-    pub(super) fn malformed(&mut self, malformed: &Malformed) {
-        self.breach(&malformed.to_string());
     }
 
     /// The target refuses a request: the peer gets a nak behind the answers to what came before, and this
@@ -92,7 +88,7 @@ impl Link {
     }
 
     /// The peer refused a request.
-    pub(super) fn take_nak(&mut self, seq: u32, status: Status) -> Result<(), Breach> {
+    pub(super) fn take_nak(&mut self, seq: u32, status: Status) -> Result<(), ProtocolError> {
         self.complete_finished();
         if !self.sends.is_out(seq) || self.sends.first() != seq {
             return Err(Breach("a refusal of what was not asked, or before earlier answers"));

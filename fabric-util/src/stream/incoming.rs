@@ -5,10 +5,10 @@ use std::sync::Arc;
 use fabric_core::memory;
 use smallvec::SmallVec;
 
-use super::breach::Breach;
 use super::link::Link;
 use super::payload::{DIRECT, To};
 use super::phase::Phase;
+use super::protocol_error::ProtocolError::{self, Breach};
 use super::requests::{Message, Place};
 use super::runs::{MAX_RUNS, Run};
 use crate::region_table::Entry;
@@ -58,11 +58,8 @@ impl Link {
         let got = read(&runs)?;
         drop(pass);
         let placed = got.min(direct);
-        if placed > 0 {
-            let result = self.placed(placed);
-            self.judge(result);
-        }
-        self.consume(&scratch[..got - placed]);
+        let result = if placed > 0 { self.placed(placed) } else { Ok(()) };
+        self.process(result, &scratch[..got - placed]);
         Ok((got, got == direct + behind))
     }
 
@@ -96,42 +93,43 @@ impl Link {
     }
 
     /// Processes bytes that came into the scratch buffer, and completes what is finished then.
-    pub fn consume(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && self.phase == Phase::Open {
-            let result = match self.incoming.payload {
-                Some((to, left)) => {
-                    let (now, rest) = bytes.split_at(left.min(bytes.len()));
-                    bytes = rest;
-                    self.place(to, now)
-                }
-                None => self.take_header(&mut bytes),
-            };
-            self.judge(result);
+    pub fn consume(&mut self, bytes: &[u8]) {
+        self.process(Ok(()), bytes);
+    }
+
+    /// As `consume`, behind something that went as `result` says. The one place where a link fails for what the peer sent.
+    fn process(&mut self, result: Result<(), ProtocolError>, bytes: &[u8]) {
+        if let Err(error) = result.and_then(|()| self.take_bytes(bytes)) {
+            self.breach(&error);
         }
         self.complete_finished();
     }
 
-    fn judge(&mut self, result: Result<(), Breach>) {
-        if let Err(Breach(what)) = result {
-            self.breach(what);
+    fn take_bytes(&mut self, mut bytes: &[u8]) -> Result<(), ProtocolError> {
+        while !bytes.is_empty() && self.phase == Phase::Open {
+            match self.incoming.payload {
+                Some((to, left)) => {
+                    let (now, rest) = bytes.split_at(left.min(bytes.len()));
+                    bytes = rest;
+                    self.place(to, now)?;
+                }
+                None => self.take_header(&mut bytes)?,
+            }
         }
+        Ok(())
     }
 
-    fn take_header(&mut self, bytes: &mut &[u8]) -> Result<(), Breach> {
+    fn take_header(&mut self, bytes: &mut &[u8]) -> Result<(), ProtocolError> {
         if !self.incoming.partial.is_empty() {
             return self.complete_header(bytes);
         }
-        match Header::decode(bytes) {
-            Ok(Some((header, len))) => {
+        match Header::decode(bytes)? {
+            Some((header, len)) => {
                 *bytes = &bytes[len..];
                 self.take_frame(&header)
             }
-            Ok(None) => {
+            None => {
                 self.incoming.partial.extend_from_slice(std::mem::take(bytes));
-                Ok(())
-            }
-            Err(malformed) => {
-                self.malformed(&malformed);
                 Ok(())
             }
         }
@@ -139,26 +137,22 @@ impl Link {
 
     /// As `take_header`, of a header whose beginning came before.
     #[cold]
-    fn complete_header(&mut self, bytes: &mut &[u8]) -> Result<(), Breach> {
+    fn complete_header(&mut self, bytes: &mut &[u8]) -> Result<(), ProtocolError> {
         let partial = &mut self.incoming.partial;
         let need = frame::header_len(partial[0]).unwrap_or(1).saturating_sub(partial.len());
         let (now, rest) = bytes.split_at(need.min(bytes.len()));
         partial.extend_from_slice(now);
         *bytes = rest;
-        match Header::decode(partial) {
-            Ok(Some((header, _))) => {
+        match Header::decode(partial)? {
+            Some((header, _)) => {
                 partial.clear();
                 self.take_frame(&header)
             }
-            Ok(None) => Ok(()),
-            Err(malformed) => {
-                self.malformed(&malformed);
-                Ok(())
-            }
+            None => Ok(()),
         }
     }
 
-    fn take_frame(&mut self, header: &Header) -> Result<(), Breach> {
+    fn take_frame(&mut self, header: &Header) -> Result<(), ProtocolError> {
         self.sends.hear(header.ack, header.credit, self.outgoing.transmitted())?;
         if !self.announced {
             self.announce(&[]);
@@ -212,7 +206,7 @@ impl Link {
     }
 
     /// The frame has `len` bytes of payload, for `to`.
-    fn expect(&mut self, to: To, len: usize) -> Result<(), Breach> {
+    fn expect(&mut self, to: To, len: usize) -> Result<(), ProtocolError> {
         if self.phase != Phase::Open {
             return Ok(());
         }
@@ -222,7 +216,7 @@ impl Link {
     }
 
     /// Puts payload bytes where they belong.
-    fn place(&mut self, to: To, bytes: &[u8]) -> Result<(), Breach> {
+    fn place(&mut self, to: To, bytes: &[u8]) -> Result<(), ProtocolError> {
         let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
         match to {
             To::Message => match &self.incoming.message {
@@ -254,7 +248,7 @@ impl Link {
     }
 
     /// `bytes` more of the payload are where they belong.
-    fn placed(&mut self, bytes: usize) -> Result<(), Breach> {
+    fn placed(&mut self, bytes: usize) -> Result<(), ProtocolError> {
         let Some((to, left)) = &mut self.incoming.payload else { return Ok(()) };
         *left -= bytes;
         let (to, left) = (*to, *left);

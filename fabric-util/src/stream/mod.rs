@@ -10,7 +10,7 @@
 //! - `outgoing`: the stream to the peer, as runs of memory; `payload`: what of a frame from the peer is still to come;
 //! - `requests`: the peer's requests that are under way, and the answers they still get;
 //! - `acks`: when the peer is asked for acknowledgements, and when it gets them;
-//! - `phase`: from the handshake to the end; `breach`: a peer that breaks the protocol;
+//! - `phase`: from the handshake to the end; `protocol_error`: a peer that breaks the protocol;
 //! - [`wire`]: the format of the bytes.
 //!
 //! And what [`Link`], in `link`, does with them:
@@ -21,13 +21,13 @@
 
 mod acks;
 mod answers;
-mod breach;
 mod close;
 mod incoming;
 mod link;
 mod outgoing;
 mod payload;
 mod phase;
+mod protocol_error;
 mod recvs;
 mod requests;
 mod runs;
