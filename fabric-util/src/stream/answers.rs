@@ -4,7 +4,7 @@ use fabric_core::{SendOp, Status, memory};
 use smallvec::SmallVec;
 
 use super::link::Link;
-use super::protocol_error::ProtocolError::{self, Breach};
+use super::protocol_error::Breach;
 use super::runs::Run;
 
 impl Link {
@@ -16,12 +16,7 @@ impl Link {
     }
 
     /// Checks the header of a chunk of a read's answer.
-    pub(super) fn check_chunk(
-        &mut self,
-        seq: u32,
-        len: usize,
-        last: bool,
-    ) -> Result<(), ProtocolError> {
+    pub(super) fn check_chunk(&mut self, seq: u32, len: usize, last: bool) -> Result<(), Breach> {
         let entry = self.sends.answering(seq)?;
         if !matches!(entry.op, SendOp::Read { .. }) {
             return Err(Breach("a read's answer to an atomic"));
@@ -39,7 +34,7 @@ impl Link {
         seq: u32,
         bytes: usize,
         finished: bool,
-    ) -> Result<(), ProtocolError> {
+    ) -> Result<(), Breach> {
         let entry = self.sends.answering(seq)?;
         entry.answered += bytes;
         entry.done = finished;
@@ -47,7 +42,7 @@ impl Link {
     }
 
     /// Checks the header of an old value.
-    pub(super) fn check_old(&mut self, seq: u32) -> Result<(), ProtocolError> {
+    pub(super) fn check_old(&mut self, seq: u32) -> Result<(), Breach> {
         match self.sends.answering(seq)?.op {
             SendOp::Atomic { .. } => Ok(()),
             _ => Err(Breach("an atomic's answer to a read")),
@@ -55,7 +50,7 @@ impl Link {
     }
 
     /// Puts an atomic's old value where it belongs.
-    pub(super) fn take_old(&mut self, seq: u32, old: u64) -> Result<(), ProtocolError> {
+    pub(super) fn take_old(&mut self, seq: u32, old: u64) -> Result<(), Breach> {
         let entry = self.sends.answering(seq)?;
         entry.done = true;
         let bytes = old.to_ne_bytes();

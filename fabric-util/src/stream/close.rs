@@ -10,7 +10,7 @@ use fabric_core::{DisconnectReason, Event, RawCompletion, Status};
 
 use super::link::{Link, PutOff};
 use super::phase::{End, LastWord, Phase};
-use super::protocol_error::ProtocolError::{self, Breach};
+use super::protocol_error::{Breach, ProtocolError};
 use super::recvs::Receive;
 use crate::stream::wire::frame::Kind;
 
@@ -60,11 +60,11 @@ impl Link {
 
     /// The peer broke the protocol: this connection ends, and nothing else.
     #[cold]
-    pub(super) fn breach(&mut self, what: &ProtocolError) {
+    pub(super) fn breach(&mut self, error: &ProtocolError) {
         self.around.stats.protocol_errors.add(1);
         if let Some(unsaid) = self.around.stats.peer_lines.admit() {
             let id = self.around.id;
-            log_line!(Warn, "{id}: the peer broke the protocol and is cut off: {what}{unsaid}");
+            log_line!(Warn, "{id}: the peer broke the protocol and is cut off: {error}{unsaid}");
         }
         self.finish(DisconnectReason::Protocol, Status::PeerLost, LastWord::None, None);
     }
@@ -88,7 +88,7 @@ impl Link {
     }
 
     /// The peer refused a request.
-    pub(super) fn take_nak(&mut self, seq: u32, status: Status) -> Result<(), ProtocolError> {
+    pub(super) fn take_nak(&mut self, seq: u32, status: Status) -> Result<(), Breach> {
         self.complete_finished();
         if !self.sends.is_out(seq) || self.sends.first() != seq {
             return Err(Breach("a refusal of what was not asked, or before earlier answers"));

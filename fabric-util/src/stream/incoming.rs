@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::link::Link;
 use super::payload::{DIRECT, To};
 use super::phase::Phase;
-use super::protocol_error::ProtocolError::{self, Breach};
+use super::protocol_error::{Breach, ProtocolError};
 use super::requests::{Message, Place};
 use super::runs::{MAX_RUNS, Run};
 use crate::region_table::Entry;
@@ -98,7 +98,8 @@ impl Link {
     }
 
     /// As `consume`, behind something that went as `result` says. The one place where a link fails for what the peer sent.
-    fn process(&mut self, result: Result<(), ProtocolError>, bytes: &[u8]) {
+    fn process(&mut self, result: Result<(), Breach>, bytes: &[u8]) {
+        let result = result.map_err(ProtocolError::from);
         if let Err(error) = result.and_then(|()| self.take_bytes(bytes)) {
             self.breach(&error);
         }
@@ -126,7 +127,7 @@ impl Link {
         match Header::decode(bytes)? {
             Some((header, len)) => {
                 *bytes = &bytes[len..];
-                self.take_frame(&header)
+                Ok(self.take_frame(&header)?)
             }
             None => {
                 self.incoming.partial.extend_from_slice(std::mem::take(bytes));
@@ -146,13 +147,13 @@ impl Link {
         match Header::decode(partial)? {
             Some((header, _)) => {
                 partial.clear();
-                self.take_frame(&header)
+                Ok(self.take_frame(&header)?)
             }
             None => Ok(()),
         }
     }
 
-    fn take_frame(&mut self, header: &Header) -> Result<(), ProtocolError> {
+    fn take_frame(&mut self, header: &Header) -> Result<(), Breach> {
         self.sends.hear(header.ack, header.credit, self.outgoing.transmitted())?;
         if !self.announced {
             self.announce(&[]);
@@ -206,7 +207,7 @@ impl Link {
     }
 
     /// The frame has `len` bytes of payload, for `to`.
-    fn expect(&mut self, to: To, len: usize) -> Result<(), ProtocolError> {
+    fn expect(&mut self, to: To, len: usize) -> Result<(), Breach> {
         if self.phase != Phase::Open {
             return Ok(());
         }
@@ -216,7 +217,7 @@ impl Link {
     }
 
     /// Puts payload bytes where they belong.
-    fn place(&mut self, to: To, bytes: &[u8]) -> Result<(), ProtocolError> {
+    fn place(&mut self, to: To, bytes: &[u8]) -> Result<(), Breach> {
         let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
         match to {
             To::Message => match &self.incoming.message {
@@ -248,7 +249,7 @@ impl Link {
     }
 
     /// `bytes` more of the payload are where they belong.
-    fn placed(&mut self, bytes: usize) -> Result<(), ProtocolError> {
+    fn placed(&mut self, bytes: usize) -> Result<(), Breach> {
         let Some((to, left)) = &mut self.incoming.payload else { return Ok(()) };
         *left -= bytes;
         let (to, left) = (*to, *left);

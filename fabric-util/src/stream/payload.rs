@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::acks::Debt;
-use super::protocol_error::ProtocolError::{self, Breach};
+use super::protocol_error::Breach;
 use super::requests::Message;
 use crate::stream::wire::frame;
 
@@ -37,7 +37,7 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub(super) fn begin(&mut self, seq: u32) -> Result<(), ProtocolError> {
+    pub(super) fn begin(&mut self, seq: u32) -> Result<(), Breach> {
         if self.message.is_some() {
             return Err(Breach("a request inside another"));
         }

@@ -8,7 +8,17 @@ pub(super) enum ProtocolError {
     /// It sent bytes that are no frame.
     Malformed(Malformed),
     /// It sent a frame that must not come now.
-    Breach(&'static str),
+    Breach(Breach),
+}
+
+/// A frame that must not come now: what is wrong about it.
+#[derive(Debug)]
+pub(super) struct Breach(pub(super) &'static str);
+
+impl From<Breach> for ProtocolError {
+    fn from(breach: Breach) -> Self {
+        ProtocolError::Breach(breach)
+    }
 }
 
 impl From<Malformed> for ProtocolError {
@@ -21,7 +31,7 @@ impl std::fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             ProtocolError::Malformed(malformed) => malformed.fmt(f),
-            ProtocolError::Breach(what) => f.write_str(what),
+            ProtocolError::Breach(Breach(what)) => f.write_str(what),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::protocol_error::ProtocolError::{self, Breach};
+use super::protocol_error::Breach;
 use super::recvs::Receive;
 use crate::region_table::Entry;
 
@@ -68,7 +68,7 @@ impl Answers {
         self.0.clear();
     }
 
-    pub(super) fn push(&mut self, answer: Answer) -> Result<(), ProtocolError> {
+    pub(super) fn push(&mut self, answer: Answer) -> Result<(), Breach> {
         if self.0.len() >= READS as usize {
             return Err(Breach("more reads at a time than this side answers"));
         }

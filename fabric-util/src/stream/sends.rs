@@ -9,7 +9,7 @@ use fabric_core::work::total_len;
 use fabric_core::{RawCompletion, SendFlags, SendOp, SendWork, Token, memory};
 
 use super::acks::Questions;
-use super::protocol_error::ProtocolError::{self, Breach};
+use super::protocol_error::Breach;
 use super::segments::{Segments, Span};
 
 /// An operation of the send queue.
@@ -178,12 +178,7 @@ impl Sends {
     }
 
     /// The peer has accepted `ack` requests and posted `credit` receives; the stream is transmitted up to `transmitted`.
-    pub(super) fn hear(
-        &mut self,
-        ack: u32,
-        credit: u32,
-        transmitted: u64,
-    ) -> Result<(), ProtocolError> {
+    pub(super) fn hear(&mut self, ack: u32, credit: u32, transmitted: u64) -> Result<(), Breach> {
         if ack != self.acked && !self.is_transmitted(ack, transmitted) {
             return Err(Breach("an acknowledgement of what was never sent"));
         }
@@ -210,7 +205,7 @@ impl Sends {
     }
 
     /// The oldest transmitted operation that waits for an answer, if it has the number `seq`.
-    pub(super) fn answering(&mut self, seq: u32) -> Result<&mut Entry, ProtocolError> {
+    pub(super) fn answering(&mut self, seq: u32) -> Result<&mut Entry, Breach> {
         let waiting = |entry: &Entry| entry.has_answer() && !entry.done;
         while self.unanswered < self.started && !waiting(&self.entries[self.unanswered]) {
             self.unanswered += 1;

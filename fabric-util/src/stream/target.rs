@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fabric_core::{Access, AtomicCall, RawCompletion, RemoteAddr, Status, memory};
 
 use super::link::{Link, code_of};
-use super::protocol_error::ProtocolError::{self, Breach};
+use super::protocol_error::Breach;
 use super::recvs::Receive;
 use super::requests::{Answer, Message, Place};
 use super::sends::received;
@@ -17,7 +17,7 @@ impl Link {
         seq: u32,
         total: u32,
         imm: Option<u32>,
-    ) -> Result<(), ProtocolError> {
+    ) -> Result<(), Breach> {
         let receive = self.recvs.take().ok_or(Breach("a message without a credit"))?;
         if total as usize > receive.len {
             self.refuse(seq, Status::TooLong, Some((receive, Status::TooLong)));
@@ -34,7 +34,7 @@ impl Link {
         total: u32,
         imm: Option<u32>,
         to: RemoteAddr,
-    ) -> Result<(), ProtocolError> {
+    ) -> Result<(), Breach> {
         let receive = match imm {
             Some(_) => Some(self.recvs.take().ok_or(Breach("an immediate without a credit"))?),
             None => None,
@@ -82,7 +82,7 @@ impl Link {
         seq: u32,
         from: RemoteAddr,
         len: usize,
-    ) -> Result<(), ProtocolError> {
+    ) -> Result<(), Breach> {
         let entry = if len == 0 {
             None
         } else {
@@ -104,7 +104,7 @@ impl Link {
         at: RemoteAddr,
         call: &AtomicCall,
         fetch: bool,
-    ) -> Result<(), ProtocolError> {
+    ) -> Result<(), Breach> {
         let size = call.ty.size() as u64;
         let entry = self.check(at, size, Access::REMOTE_ATOMIC);
         // The region starts on a multiple of 8, so the offset is as aligned as the address.
