@@ -6,7 +6,7 @@ use fabric_core::memory;
 use smallvec::SmallVec;
 
 use super::link::Link;
-use super::payload::{DIRECT, To};
+use super::payload::{DIRECT, FrameDone, To};
 use super::phase::Phase;
 use super::protocol_error::{Breach, ProtocolError};
 use super::requests::{Message, Place};
@@ -250,27 +250,11 @@ impl Link {
 
     /// `bytes` more of the payload are where they belong.
     fn placed(&mut self, bytes: usize) -> Result<(), Breach> {
-        let Some((to, left)) = &mut self.incoming.payload else { return Ok(()) };
-        *left -= bytes;
-        let (to, left) = (*to, *left);
-        if left == 0 {
-            self.incoming.payload = None;
-        }
-        match to {
-            To::Message => {
-                let Some(message) = &mut self.incoming.message else { return Ok(()) };
-                message.done += bytes;
-                if message.done == message.total {
-                    self.finish_message();
-                }
-            }
-            To::Read { seq, last } => self.take_chunk(seq, bytes, left == 0 && last)?,
-            To::Old { seq } if left == 0 => {
-                let old = crate::stream::wire::u64_at(&self.incoming.partial, 0);
-                self.incoming.partial.clear();
-                self.take_old(seq, old)?;
-            }
-            To::Old { .. } => {}
+        match self.incoming.advance(bytes) {
+            None => {}
+            Some(FrameDone::Message(message)) => self.finish_message(&message),
+            Some(FrameDone::Chunk { seq, bytes, last }) => self.take_chunk(seq, bytes, last)?,
+            Some(FrameDone::Old { seq, value }) => self.take_old(seq, value)?,
         }
         Ok(())
     }

@@ -5,11 +5,12 @@ use smallvec::SmallVec;
 use super::acks::Debt;
 use super::protocol_error::Breach;
 use super::requests::Message;
-use crate::stream::wire::frame;
+use crate::stream::wire::{frame, u64_at};
 
 /// Payloads of which at least this much is missing are received where they belong, shorter ones through the
 /// scratch buffer with whatever follows them.
 pub(super) const DIRECT: usize = 4096;
+
 /// Where the payload of the present frame goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum To {
@@ -19,6 +20,16 @@ pub(super) enum To {
     Read { seq: u32, last: bool },
     /// The old value of the atomic with this number.
     Old { seq: u32 },
+}
+
+/// What the latest bytes of a payload have completed, or moved on.
+pub(super) enum FrameDone {
+    /// All of a message.
+    Message(Message),
+    /// Bytes of the answer to a read; `last`: there are no more.
+    Chunk { seq: u32, bytes: usize, last: bool },
+    /// The old value of an atomic.
+    Old { seq: u32, value: u64 },
 }
 
 /// The stream from the peer.
@@ -46,6 +57,38 @@ impl Incoming {
         }
         self.begun = seq.wrapping_add(1);
         Ok(())
+    }
+
+    /// `bytes` more of the payload are where they belong; gives what they complete.
+    #[inline]
+    pub(super) fn advance(&mut self, bytes: usize) -> Option<FrameDone> {
+        let (to, left) = self.payload.as_mut()?;
+        *left -= bytes;
+        let (to, left) = (*to, *left);
+        if left == 0 {
+            self.payload = None;
+        }
+        match to {
+            To::Message => {
+                let message = self.message.as_mut()?;
+                message.done += bytes;
+                if message.done < message.total {
+                    return None;
+                }
+                self.message.take().map(FrameDone::Message)
+            }
+            To::Read { seq, last } => {
+                Some(FrameDone::Chunk { seq, bytes, last: last && left == 0 })
+            }
+            To::Old { seq } => {
+                if left > 0 {
+                    return None;
+                }
+                let value = u64_at(&self.partial, 0);
+                self.partial.clear();
+                Some(FrameDone::Old { seq, value })
+            }
+        }
     }
 
     /// Whether receiving the rest of the payload where it belongs pays.

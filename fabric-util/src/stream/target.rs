@@ -62,14 +62,13 @@ impl Link {
     }
 
     /// All bytes of the message are there.
-    pub(super) fn finish_message(&mut self) {
-        let Some(message) = self.incoming.message.take() else { return };
+    pub(super) fn finish_message(&mut self, message: &Message) {
         let (total, imm) = (message.total, message.imm);
         self.incoming.debt.accept(total);
-        let completion = match message.place {
+        let completion = match &message.place {
             Place::Receive(receive) => Some(received(receive.token, total as u32, imm, false)),
             Place::Write { receive, .. } | Place::Empty(receive) => {
-                receive.map(|receive| received(receive.token, total as u32, imm, true))
+                receive.as_ref().map(|receive| received(receive.token, total as u32, imm, true))
             }
         };
         if let Some(completion) = completion {
