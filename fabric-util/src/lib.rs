@@ -8,10 +8,11 @@
 //!   [`logging`], [`log_rate`];
 //! - the kernel: [`wakeup`] (descriptors to wait on), [`fork`] (handles in a child process), [`probe`] (is memory mapped);
 //! - connections: [`stream`] (the protocol over any stream of bytes), [`region_table`] (memory that peers may reach),
-//!   [`completion_ring`] (completions until they are polled for);
+//!   [`completion_ring`] (completions until they are polled for), [`backlog`] (requests until they are answered);
 //! - queues: [`inflight`] (operations in flight and their depth), [`emulate`] (atomics that a device lacks);
 //! - small things: [`stats`] (counters), [`route`] (the address to connect from), [`range`] (bounds of a slice).
 
+pub mod backlog;
 pub mod callback;
 pub mod completion_ring;
 pub mod emulate;

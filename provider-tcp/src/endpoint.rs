@@ -133,10 +133,7 @@ unsafe impl EndpointOps for TcpEndpoint {
     }
 
     fn accept(&self, request: RequestId, data: &[u8]) -> Result<()> {
-        let inbound = self.engine.requests.lock().remove(&request);
-        let Some(inbound) = inbound else {
-            return Err(Error::state("accept", "the request was answered before"));
-        };
+        let inbound = self.engine.requests.take("accept", request)?;
         let mut guard = self.conn.lock(&self.engine);
         let state = &mut *guard;
         let Some((socket, hello)) = inbound.take() else {

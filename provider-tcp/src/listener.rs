@@ -3,7 +3,6 @@
 //! A connection is half-open until its hello is there; half-open ones are bounded in number and time. A
 //! request then waits for the application, at most as many as the backlog says.
 
-use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -13,6 +12,7 @@ use std::time::Duration;
 
 use fabric_core::provider::{RawRequest, RequestId};
 use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result};
+use fabric_util::backlog::Backlog;
 use fabric_util::log_line;
 use mio::Interest;
 use mio::unix::SourceFd;
@@ -36,18 +36,12 @@ const RETRY: Duration = Duration::from_millis(50);
 pub(crate) struct Door {
     name: usize,
     id: ListenerId,
-    backlog: usize,
     addr: SocketAddr,
-    state: Mutex<DoorState>,
+    backlog: Backlog<std::net::TcpListener, Arc<Inbound>>,
     half_open: AtomicUsize,
     most_half_open: usize,
     /// It will look again by itself.
     looks_again: AtomicBool,
-}
-
-struct DoorState {
-    socket: Option<std::net::TcpListener>,
-    waiting: VecDeque<Arc<Inbound>>,
 }
 
 impl Door {
@@ -70,10 +64,7 @@ impl Door {
             if self.half_open.load(Ordering::Relaxed) >= self.most_half_open {
                 return self.look_again(engine, RETRY);
             }
-            let accepted = match &self.state.lock().socket {
-                Some(socket) => socket.accept(),
-                None => return,
-            };
+            let Some(accepted) = self.backlog.with(std::net::TcpListener::accept) else { return };
             match accepted {
                 Ok((stream, peer)) => Inbound::open(self, engine, stream, peer),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -97,23 +88,15 @@ impl Door {
 
     /// A hello is there: the request waits for the application, or is refused.
     fn offer(&self, engine: &Engine, inbound: &Arc<Inbound>) {
-        let mut state = self.state.lock();
-        if state.socket.is_none() || state.waiting.len() >= self.backlog {
-            drop(state);
-            inbound.answer(Kind::Refuse, &[]);
-            return;
+        match self.backlog.push(inbound.clone()) {
+            Ok(()) => engine.add_report(Event::ConnectRequest { listener: self.id }, None),
+            Err(inbound) => inbound.answer(Kind::Refuse, &[]),
         }
-        state.waiting.push_back(inbound.clone());
-        drop(state);
-        engine.add_report(Event::ConnectRequest { listener: self.id }, None);
     }
 
     /// Closes the socket and refuses what waits.
     pub(crate) fn close(&self) {
-        let mut state = self.state.lock();
-        let socket = state.socket.take();
-        let waiting = std::mem::take(&mut state.waiting);
-        drop(state);
+        let (socket, waiting) = self.backlog.close();
         for inbound in waiting {
             inbound.answer(Kind::Refuse, &[]);
         }
@@ -283,13 +266,13 @@ impl TcpListener {
         let addr = socket.local_addr().map_err(fail)?;
         let fd = socket.as_raw_fd();
         let name = engine.name();
-        let state = DoorState { socket: Some(socket), waiting: VecDeque::new() };
+        let backlog = Backlog::new(attr.backlog);
+        backlog.open(|| socket);
         let door = Arc::new(Door {
             name,
             id,
-            backlog: attr.backlog,
             addr,
-            state: Mutex::new(state),
+            backlog,
             half_open: AtomicUsize::new(0),
             most_half_open: most_half_open(),
             looks_again: AtomicBool::new(false),
@@ -306,9 +289,8 @@ impl ListenerOps for TcpListener {
 
     fn next_request(&self) -> Option<RawRequest> {
         let engine = self.engine.upgrade()?;
-        let inbound = self.door.state.lock().waiting.pop_front()?;
-        let id = engine.name_request();
-        engine.requests.lock().insert(id, inbound.clone());
+        let inbound = self.door.backlog.pop()?;
+        let id = engine.requests.insert(inbound.clone());
         Some(RawRequest { id, peer: inbound.peer, data: inbound.data() })
     }
 }
@@ -324,11 +306,6 @@ impl Drop for TcpListener {
 
 /// Rejects a request that the application took.
 pub(crate) fn reject(engine: &Engine, request: RequestId, data: &[u8]) -> Result<()> {
-    match engine.requests.lock().remove(&request) {
-        Some(inbound) => {
-            inbound.answer(Kind::Reject, data);
-            Ok(())
-        }
-        None => Err(Error::state("reject", "the request was answered before")),
-    }
+    engine.requests.take("reject", request)?.answer(Kind::Reject, data);
+    Ok(())
 }

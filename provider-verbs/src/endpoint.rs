@@ -10,7 +10,6 @@ use fabric_core::{
 
 use crate::conn::{Conn, End};
 use crate::cq::VerbsCq;
-use crate::listener;
 use crate::manager::Shared;
 
 /// An endpoint.
@@ -50,7 +49,7 @@ unsafe impl EndpointOps for VerbsEndpoint {
     }
 
     fn accept(&self, request: RequestId, data: &[u8]) -> Result<()> {
-        let inbound = listener::take(&self.conn.shared, request)?;
+        let inbound = self.conn.shared.requests.take("accept", request)?;
         self.conn.accept(inbound.take(), data);
         self.conn.shared.flush_reports();
         Ok(())

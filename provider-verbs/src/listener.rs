@@ -1,12 +1,12 @@
 //! Listeners, and the requests that come to them.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use fabric_core::provider::{RawRequest, RequestId};
 use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result};
+use fabric_util::backlog::Backlog;
 use fabric_util::sync::Mutex;
 use fabric_util::{log_line, route};
 
@@ -21,15 +21,8 @@ use crate::rejected::Caller;
 pub(crate) struct Door {
     name: u64,
     id: ListenerId,
-    backlog: usize,
     addr: SocketAddr,
-    state: Mutex<DoorState>,
-}
-
-#[derive(Default)]
-struct DoorState {
-    id: Option<CmId>,
-    waiting: VecDeque<Arc<Inbound>>,
+    backlog: Backlog<CmId, Arc<Inbound>>,
 }
 
 /// A request that nobody has answered.
@@ -80,17 +73,15 @@ impl Door {
         };
         let resources = (event.responder_resources, event.initiator_depth);
         let (local, data) = (id.local_addr(), greeting.data.clone());
-        let mut state = self.state.lock();
-        if state.id.is_none() || state.waiting.len() >= self.backlog {
-            drop(state);
-            return refuse(&id);
-        }
         let offer = Offer { name, id, greeting, peer, local, resources };
         let inbound = Arc::new(Inbound { offer: Mutex::new(Some(offer)), caller, data });
         shared.add_id(name, Member::Inbound(inbound.clone()));
-        state.waiting.push_back(inbound);
-        drop(state);
-        shared.report(Event::ConnectRequest { listener: self.id }, After::Nothing);
+        match self.backlog.push(inbound) {
+            Ok(()) => {
+                shared.report(Event::ConnectRequest { listener: self.id }, After::Nothing);
+            }
+            Err(inbound) => inbound.answer(shared, &No::Refused),
+        }
     }
 }
 
@@ -147,13 +138,13 @@ impl VerbsListener {
         }
         cm_id.bind(addr).map_err(fail)?;
         let addr = cm_id.local_addr().unwrap_or(addr);
-        let door =
-            Arc::new(Door { name, id, backlog: attr.backlog, addr, state: Mutex::default() });
+        let door = Arc::new(Door { name, id, addr, backlog: Backlog::new(attr.backlog) });
         shared.add_id(name, Member::Door(door.clone()));
-        let mut state = door.state.lock();
-        let listening = cm_id.listen().map_err(fail);
-        state.id = Some(cm_id);
-        drop(state);
+        let mut listening = Ok(());
+        door.backlog.open(|| {
+            listening = cm_id.listen().map_err(fail);
+            cm_id
+        });
         let listener = VerbsListener { door, shared: Arc::downgrade(shared) };
         listening.map(|()| listener)
     }
@@ -166,17 +157,15 @@ impl ListenerOps for VerbsListener {
 
     fn next_request(&self) -> Option<RawRequest> {
         let shared = self.shared.upgrade()?;
-        let inbound = self.door.state.lock().waiting.pop_front()?;
-        let id = RequestId(shared.fresh_name());
-        let request = RawRequest { id, peer: inbound.caller.peer, data: inbound.data.clone() };
-        shared.requests.lock().insert(id, inbound);
-        Some(request)
+        let inbound = self.door.backlog.pop()?;
+        let id = shared.requests.insert(inbound.clone());
+        Some(RawRequest { id, peer: inbound.caller.peer, data: inbound.data.clone() })
     }
 }
 
 impl Drop for VerbsListener {
     fn drop(&mut self) {
-        let DoorState { id, waiting } = std::mem::take(&mut *self.door.state.lock());
+        let (id, waiting) = self.door.backlog.close();
         drop(id);
         let Some(shared) = self.shared.upgrade() else { return };
         for inbound in waiting {
@@ -186,14 +175,8 @@ impl Drop for VerbsListener {
     }
 }
 
-/// Takes a request that the application answers.
-pub(crate) fn take(shared: &Shared, request: RequestId) -> Result<Arc<Inbound>> {
-    let inbound = shared.requests.lock().remove(&request);
-    inbound.ok_or_else(|| Error::state("answer a request", "the request was answered before"))
-}
-
 /// Rejects a request that the application took.
 pub(crate) fn reject(shared: &Shared, request: RequestId, data: &[u8]) -> Result<()> {
-    take(shared, request)?.answer(shared, &No::Rejected(data.into()));
+    shared.requests.take("reject", request)?.answer(shared, &No::Rejected(data.into()));
     Ok(())
 }

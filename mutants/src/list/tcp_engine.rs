@@ -103,9 +103,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "one request more than the backlog waits",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Door::offer",
-            "state.waiting.len() >= self.backlog",
-            "state.waiting.len() > self.backlog",
+            "Backlog::push",
+            "state.waiting.len() >= self.max",
+            "state.waiting.len() > self.max",
         )],
         cases: &["connection.backlog_full"],
     },

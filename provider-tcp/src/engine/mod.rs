@@ -17,15 +17,16 @@ mod panic_tests;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use fabric_core::provider::RequestId;
 use fabric_core::{EndpointId, Error, Event, EventSink, Failure, Info, Result};
+use fabric_util::backlog::RequestTable;
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::{ServiceThread, run_rounds};
 use fabric_util::stats::Stats;
+use fabric_util::stream::Pending;
 use fabric_util::sync::Mutex;
 use fabric_util::timers::Timers;
 use fabric_util::{callback, log_line};
@@ -38,6 +39,7 @@ use crate::listener::{Door, Inbound};
 use fabric_util::region_table::RegionTable;
 pub(crate) use heat::Heat;
 pub(crate) use schedule::Flush;
+use schedule::may_defer;
 use selector::Selector;
 use turns::{Turns, Work};
 
@@ -95,8 +97,7 @@ pub(crate) struct Engine {
     stats: Arc<Stats>,
     members: Mutex<HashMap<usize, Member>>,
     next_member: AtomicUsize,
-    pub(crate) requests: Mutex<HashMap<RequestId, Arc<Inbound>>>,
-    next_request: AtomicU64,
+    pub(crate) requests: RequestTable<Arc<Inbound>>,
     turns: Turns<Engine>,
     registry: Registry,
     /// Readable while a socket has changed that nobody has been told of.
@@ -131,8 +132,7 @@ impl Engine {
             stats: Arc::default(),
             members: Mutex::default(),
             next_member: AtomicUsize::new(1),
-            requests: Mutex::default(),
-            next_request: AtomicU64::new(1),
+            requests: RequestTable::default(),
             turns: Turns::new(selector, waker, hold, adversary.map(|seed| Whims::new(seed, 0))),
             registry,
             sockets,
@@ -166,7 +166,7 @@ impl Engine {
                 Member::Inbound(inbound) => inbound.drop_socket(),
             }
         }
-        self.requests.lock().clear();
+        self.requests.clear();
         self.turns.clear();
     }
 
@@ -182,10 +182,6 @@ impl Engine {
     /// Tests only: the adversary's choices for a connection.
     pub(crate) fn whims(&self, name: usize) -> Option<Whims> {
         self.adversary.map(|seed| Whims::new(seed, name))
-    }
-
-    pub(crate) fn name_request(&self) -> RequestId {
-        RequestId(self.next_request.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Watches a socket, edge-triggered, in the name of a member.
@@ -265,6 +261,19 @@ impl Engine {
     /// Leaves what is due on a connection to its next step; false: it is to be done now.
     pub(crate) fn leave_to_step(&self, conn: &Arc<Conn>) -> bool {
         self.turns.leave_to_step(conn)
+    }
+
+    /// When what a connection has to transmit after a post goes; the one place that decides it. Under the connection's lock.
+    #[inline]
+    pub(crate) fn schedule(&self, conn: &Arc<Conn>, pending: &Pending) -> Flush {
+        if may_defer(pending) && self.turns.hold(conn) {
+            return Flush::Deferred;
+        }
+        let polled = match pending.ack_wanted {
+            true => self.turns.leave_to_step(conn),
+            false => self.turns.can_wait(),
+        };
+        if polled { Flush::Polled } else { Flush::Alone }
     }
 
     /// Whether posts are held.

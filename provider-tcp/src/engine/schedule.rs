@@ -1,11 +1,6 @@
-//! When a post is transmitted: the one place that decides it.
-
-use std::sync::Arc;
+//! When a post is transmitted.
 
 use fabric_util::stream::Pending;
-
-use super::Engine;
-use crate::conn::Conn;
 
 /// No more posts are deferred when this many bytes wait.
 const MAX_DEFERRED: usize = 2 << 10;
@@ -24,23 +19,8 @@ pub(crate) enum Flush {
 }
 
 /// Whether posts may wait for others: the peer is busy with earlier ones, and little waits.
-fn may_defer(pending: &Pending) -> bool {
+pub(super) fn may_defer(pending: &Pending) -> bool {
     pending.posts < BATCH && pending.peer_busy && pending.bytes <= MAX_DEFERRED
-}
-
-impl Engine {
-    /// When what a connection has to transmit after a post goes. Under the connection's lock.
-    #[inline]
-    pub(crate) fn schedule(&self, conn: &Arc<Conn>, pending: &Pending) -> Flush {
-        if may_defer(pending) && self.turns.hold(conn) {
-            return Flush::Deferred;
-        }
-        let polled = match pending.ack_wanted {
-            true => self.turns.leave_to_step(conn),
-            false => self.turns.can_wait(),
-        };
-        if polled { Flush::Polled } else { Flush::Alone }
-    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fabric_core::provider::RequestId;
 use fabric_core::{DisconnectReason, Error, Event, EventSink, Info, Result};
+use fabric_util::backlog::RequestTable;
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::ServiceThread;
 use fabric_util::stats::Stats;
@@ -81,7 +81,7 @@ pub(crate) struct Shared {
     /// Events for the domain's owner.
     pub(crate) reports: Reports<After>,
     pub(crate) stats: Stats,
-    pub(crate) requests: Mutex<HashMap<RequestId, Arc<Inbound>>>,
+    pub(crate) requests: RequestTable<Arc<Inbound>>,
     pub(crate) rejected: Mutex<Rejected>,
     probes: Option<Arc<Cq>>,
     names: AtomicU64,
@@ -138,7 +138,7 @@ impl Shared {
             channel: Arc::new(EventChannel::new().map_err(fail)?),
             reports: Reports::new(events),
             stats: Stats::default(),
-            requests: Mutex::default(),
+            requests: RequestTable::default(),
             rejected: Mutex::default(),
             probes,
             names: AtomicU64::new(1),
@@ -188,10 +188,10 @@ impl Shared {
             drop(self.reports.retract(conn.id));
             conn.release();
         }
-        let requests = std::mem::take(&mut *self.requests.lock());
+        self.requests.clear();
         let ids = std::mem::take(&mut *self.ids.lock());
         let watched = std::mem::take(&mut *self.watched.lock());
-        drop((requests, ids, watched));
+        drop((ids, watched));
     }
 
     pub(crate) fn fresh_name(&self) -> u64 {
