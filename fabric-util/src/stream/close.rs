@@ -11,7 +11,7 @@ use fabric_core::{DisconnectReason, Event, RawCompletion, Status};
 use super::link::{Link, PutOff};
 use super::phase::{End, LastWord, Phase};
 use super::protocol_error::{Breach, ProtocolError};
-use super::recvs::Receive;
+use super::recv_queue::Receive;
 use crate::stream::wire::frame::Kind;
 
 impl Link {

@@ -16,8 +16,8 @@ use crate::stream::wire::frame::Header;
 use super::outgoing::Outgoing;
 use super::payload::Incoming;
 use super::phase::{LastWord, Phase};
-use super::recvs::Recvs;
-use super::requests::{Answers, READS};
+use super::recv_queue::RecvQueue;
+use super::requests::{READS, Responses};
 use super::runs::Run;
 use super::sends::Sends;
 
@@ -67,10 +67,10 @@ pub struct Link {
     /// Whether the application heard `Connected`.
     pub(super) announced: bool,
     pub(super) sends: Sends,
-    pub(super) recvs: Recvs,
+    pub(super) recvs: RecvQueue,
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Incoming,
-    pub(super) answers: Answers,
+    pub(super) answers: Responses,
     pub(super) last_word: LastWord,
     pub(super) put_off: PutOff,
     pub(super) made_sends: Made,
@@ -90,10 +90,10 @@ impl Link {
             phase: Phase::Idle,
             announced: false,
             sends: Sends::default(),
-            recvs: Recvs::default(),
+            recvs: RecvQueue::default(),
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
-            answers: Answers::default(),
+            answers: Responses::default(),
             last_word: LastWord::default(),
             put_off: PutOff::default(),
             made_sends: Made::new(),
@@ -317,7 +317,7 @@ impl Link {
 }
 
 /// What a request's header tells: the requests accepted and the receives posted so far.
-pub(super) fn news(incoming: &mut Incoming, recvs: &mut Recvs, put_off: PutOff) -> (u32, u32) {
+pub(super) fn news(incoming: &mut Incoming, recvs: &mut RecvQueue, put_off: PutOff) -> (u32, u32) {
     if put_off.news {
         return (incoming.debt.told(), recvs.told());
     }

@@ -6,7 +6,7 @@
 //! What a link consists of:
 //!
 //! - `runs`: memory for one system call;
-//! - `sends`: the send queue and what of it is on its way; `recvs`: the receive queue; `segments` of both;
+//! - `sends`: the send queue and what of it is on its way; `recv_queue`: the receive queue; `segments` of both;
 //! - `outgoing`: the stream to the peer, as runs of memory; `payload`: what of a frame from the peer is still to come;
 //! - `requests`: the peer's requests that are under way, and the answers they still get;
 //! - `acks`: when the peer is asked for acknowledgements, and when it gets them;
@@ -16,19 +16,19 @@
 //! And what [`Link`], in `link`, does with them:
 //!
 //! - `transmit`: cutting requests and answers into frames;
-//! - `incoming`: frames from the peer; `target`: executing its requests; `answers`: taking its answers;
+//! - `incoming`: frames from the peer; `target`: executing its requests; `initiator`: taking its answers;
 //! - `close`: how a connection ends.
 
 mod acks;
-mod answers;
 mod close;
 mod incoming;
+mod initiator;
 mod link;
 mod outgoing;
 mod payload;
 mod phase;
 mod protocol_error;
-mod recvs;
+mod recv_queue;
 mod requests;
 mod runs;
 mod segments;

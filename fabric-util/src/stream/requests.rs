@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::protocol_error::Breach;
-use super::recvs::Receive;
+use super::recv_queue::Receive;
 use crate::region_table::Entry;
 
 /// Reads and atomics that one side answers at a time.
@@ -49,9 +49,9 @@ pub(super) enum Answer {
 
 /// The answers that are still to be given, in order; at most [`READS`].
 #[derive(Default)]
-pub(super) struct Answers(VecDeque<Answer>);
+pub(super) struct Responses(VecDeque<Answer>);
 
-impl Answers {
+impl Responses {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use fabric_core::work::total_len;
-use fabric_core::{RawCompletion, SendFlags, SendOp, SendWork, Token, memory};
+use fabric_core::{SendFlags, SendOp, SendWork, Token, memory};
 
 use super::acks::Questions;
 use super::protocol_error::Breach;
@@ -265,18 +265,4 @@ impl Sends {
             self.credit,
         )
     }
-}
-
-/// For [`RawCompletion`]s of receives.
-pub(super) fn received(
-    token: Token,
-    len: u32,
-    imm: Option<u32>,
-    remote_write: bool,
-) -> RawCompletion {
-    let mut completion = RawCompletion::new(token, fabric_core::Status::Ok);
-    completion.len = len.into();
-    completion.immediate = imm;
-    completion.remote_write = remote_write;
-    completion
 }

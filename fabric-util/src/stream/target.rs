@@ -6,9 +6,8 @@ use fabric_core::{Access, AtomicCall, RawCompletion, RemoteAddr, Status, memory}
 
 use super::link::{Link, code_of};
 use super::protocol_error::Breach;
-use super::recvs::Receive;
+use super::recv_queue::{Receive, received};
 use super::requests::{Answer, Message, Place};
-use super::sends::received;
 use crate::region_table::Entry;
 
 impl Link {

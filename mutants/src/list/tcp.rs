@@ -126,7 +126,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "flush_backwards",
         about: "a dead endpoint's receives are canceled from the last to the first",
         runs: Runs::Tcp,
-        edits: &[edit("Recvs::cancel", "self.queue.pop_front()", "self.queue.pop_back()")],
+        edits: &[edit("RecvQueue::cancel", "self.queue.pop_front()", "self.queue.pop_back()")],
         cases: &["protection.target_recv_flush"],
     },
     Mutant {
@@ -235,7 +235,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "answer_out_of_order",
         about: "the read that was asked last is answered first",
         runs: Runs::Tcp,
-        edits: &[edit("Answers::push", "self.0.push_back(answer);", "self.0.push_front(answer);")],
+        edits: &[edit(
+            "Responses::push",
+            "self.0.push_back(answer);",
+            "self.0.push_front(answer);",
+        )],
         cases: &["rma.read_depth", "ordering.raw"],
     },
     Mutant {
@@ -254,7 +258,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "some of the receives that are posted are not told to the peer",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Recvs::push",
+            "RecvQueue::push",
             "self.posted = self.posted.wrapping_add(1);",
             "self.posted = self.posted.wrapping_add(u32::from(work.token.sequence() % 16 != 5));",
         )],
@@ -339,7 +343,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the peer hears of receives only with a frame that goes its way for another reason",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Recvs::owes_credit",
+            "RecvQueue::owes_credit",
             "self.told == self.matched || news >= 32 || news as usize * 2 >= self.queue.len()",
             "false",
         )],

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use fabric_core::work::total_len;
-use fabric_core::{RecvWork, Token};
+use fabric_core::{RawCompletion, RecvWork, Status, Token};
 
 use super::segments::{Segments, Span};
 
@@ -16,7 +16,7 @@ pub(super) struct Receive {
 
 /// The receive queue.
 #[derive(Default)]
-pub(super) struct Recvs {
+pub(super) struct RecvQueue {
     queue: VecDeque<Receive>,
     /// Of those in the queue, and of the one that was taken last, into which a message may be coming.
     pub(super) segments: Segments,
@@ -26,7 +26,7 @@ pub(super) struct Recvs {
     matched: u32,
 }
 
-impl Recvs {
+impl RecvQueue {
     pub(super) fn push(&mut self, work: &RecvWork<'_>) {
         self.queue.push_back(Receive {
             token: work.token,
@@ -74,4 +74,18 @@ impl Recvs {
     pub(super) fn dump(&self) -> String {
         format!("{} receives posted, {} told, {} matched", self.posted, self.told, self.matched)
     }
+}
+
+/// The completion of a receive that took a message.
+pub(super) fn received(
+    token: Token,
+    len: u32,
+    imm: Option<u32>,
+    remote_write: bool,
+) -> RawCompletion {
+    let mut completion = RawCompletion::new(token, Status::Ok);
+    completion.len = len.into();
+    completion.immediate = imm;
+    completion.remote_write = remote_write;
+    completion
 }
