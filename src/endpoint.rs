@@ -309,9 +309,10 @@ impl Endpoint {
             }
             match state {
                 EndpointState::Connecting => None,
-                EndpointState::Idle => {
-                    Some(Err(Error::state(OP, "nobody called connect or accept")))
-                }
+                EndpointState::Idle => Some(Err(Error::state(
+                    OP,
+                    "the endpoint was never connected: call connect or accept first",
+                ))),
                 EndpointState::Connected => {
                     Some(Err(Error::state(OP, "the outcome was taken before")))
                 }

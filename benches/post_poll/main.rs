@@ -1,7 +1,7 @@
 //! What the safe handles cost: post and poll over a provider that does nothing.
 //!
 //! `cargo bench --bench post_poll`. Each line is the median of many runs, in nanoseconds an operation, and as
-//! a multiple of one uncontended `Mutex` lock and unlock measured in the same run, which tells machines
+//! a multiple of one uncontended `Mutex` lock and unlock measured in the same run, which compares machines
 //! and their moods apart. "Provider alone" is the provider's own part of the lines below it.
 
 #![allow(clippy::unwrap_used)] // what fails here ends the benchmark

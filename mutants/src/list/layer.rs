@@ -63,7 +63,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "no_room_told",
-        about: "who waits for room in the send queue is not told when there is some",
+        about: "an operation that waits for room in the send queue is not woken when there is some",
         runs: Runs::Tcp,
         edits: &[edit("Driver::made_room", "lane.room.call(&mut leftover.wakers);", "")],
         cases: &["async.room_in_turn"],
