@@ -7,7 +7,7 @@ use fabric_core::{EndpointId, RawCompletion, RecvWork, Segment, SendFlags, SendO
 use fabric_core::{Side, Token};
 use fabric_util::completion_ring::CompletionRing;
 use fabric_util::stats::Stats;
-use fabric_util::stream::{Link, READS, Run, Surroundings};
+use fabric_util::stream::{AckPolicy, Link, READS, Run, Surroundings};
 
 const LEN: usize = 64;
 
@@ -75,7 +75,7 @@ impl Node {
                 Ok::<_, Infallible>(wire.len() - before)
             };
             let Ok(_) = self.link.transmit(write);
-            self.link.fill();
+            self.link.encode(AckPolicy::Piggyback);
         }
         self.link.deliver();
     }
@@ -99,9 +99,7 @@ impl Node {
             read += got;
         }
         wire.clear();
-        self.link.fill();
-        self.link.pay();
-        self.link.ask();
+        self.link.encode(AckPolicy::Now);
         self.transmit(wire);
     }
 }
@@ -112,7 +110,7 @@ pub(super) fn messages(count: u64) {
     let mut out = [RawCompletion::default(); 4];
     for _ in 0..count {
         b.post_recv();
-        b.link.pay();
+        b.link.encode(AckPolicy::Due);
         b.transmit(&mut wire);
         a.step(&mut wire);
         a.post_send();

@@ -12,7 +12,7 @@ use fabric_core::{
 use crate::completion_ring::CompletionRing;
 use crate::region_table::{RegionTable, Registration};
 use crate::stream::wire::{frame::Header, handshake::Handshake};
-use crate::stream::{End, Link, READS, Surroundings};
+use crate::stream::{AckPolicy, End, Link, READS, Surroundings};
 
 /// Decodes bytes as both kinds of frame; what decodes must encode to the same bytes.
 pub fn decode(bytes: &[u8]) {
@@ -75,7 +75,7 @@ pub fn link(bytes: &[u8]) {
     let bytes = with_key(bytes, registration.remote_key());
     for piece in bytes.chunks(usize::from(pieces).max(1)) {
         link.consume(piece);
-        link.fill();
+        link.encode(AckPolicy::Piggyback);
         let _ = link.transmit(|runs| Ok::<_, Infallible>(runs.iter().map(|run| run.1).sum()));
         link.deliver();
     }

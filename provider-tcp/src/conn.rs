@@ -19,7 +19,7 @@ use crate::adversary::Whims;
 use crate::engine::{Engine, Heat, Timer};
 use crate::liveness::{Look, Watch};
 use crate::socket;
-use fabric_util::stream::{End, Link, Phase, PutOff, Run, Surroundings};
+use fabric_util::stream::{AckPolicy, End, Link, Phase, PutOff, Run, Surroundings};
 use fabric_util::sync::{Mutex, MutexGuard};
 
 /// How long a peer may take to read the last frame.
@@ -96,7 +96,7 @@ pub(crate) struct Conn {
     ended: AtomicBool,
 }
 
-/// A connection whose lock is held. When it is released, the engine gets the events that came up.
+/// A connection whose lock is held. When it is released, completions go to their rings, and events to the engine.
 pub(crate) struct Locked<'a> {
     state: MutexGuard<'a, State>,
     conn: &'a Arc<Conn>,
@@ -128,6 +128,7 @@ impl Locked<'_> {
 impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
+        self.state.link.deliver();
         if self.state.link.has_events() {
             self.add_reports();
         }
@@ -200,7 +201,7 @@ impl Conn {
         if state.whims.is_some() && state.is_left_alone() {
             return Step::Quiet;
         }
-        let step = match state.stage {
+        match state.stage {
             Stage::New => Step::Quiet,
             Stage::Over => {
                 // What was left may be taken by now.
@@ -212,9 +213,7 @@ impl Conn {
             Stage::Connecting(_) => self.greet(engine, state),
             Stage::Greeted(_) => self.hear_answer(engine, state, scratch),
             Stage::Linked => self.exchange(engine, state, scratch, background),
-        };
-        state.link.deliver();
-        step
+        }
     }
 
     fn exchange(
@@ -224,12 +223,8 @@ impl Conn {
         scratch: &mut [u8],
         background: bool,
     ) -> Step {
-        // Left over from the last step, and the application sent nothing that it could ride on.
-        state.link.pay();
-        if state.link.has_output() {
-            state.link.ask();
-        }
-        let wrote = state.flush(engine);
+        // An acknowledgement from the last step that no frame has carried since.
+        let wrote = state.flush(engine, AckPolicy::Due);
         let mut step = if wrote { Step::Dry } else { Step::Quiet };
         for turn in 0.. {
             if turn == READS_A_STEP {
@@ -261,21 +256,15 @@ impl Conn {
                 }
             }
         }
-        state.link.fill();
-        let alone = background || !engine.can_wait();
-        if alone {
-            state.link.pay();
-        }
-        if alone || step == Step::Quiet {
-            state.link.ask();
-        }
-        state.flush(engine);
-        if alone && !state.full {
-            // What was withheld while much waited, as nobody may come back for it. To a full socket an edge leads back.
-            state.link.pay();
-            state.link.ask();
-            state.flush(engine);
-        }
+        let policy = if background || !engine.can_wait() {
+            // Without a poller nothing else would send it. If the socket is full, an edge leads back here.
+            AckPolicy::Now
+        } else if step == Step::Quiet {
+            AckPolicy::Ask
+        } else {
+            AckPolicy::Piggyback
+        };
+        state.flush(engine, policy);
         self.settle(engine, state);
         if state.whims.is_some() && step != Step::Quiet {
             state.put_off(engine);
@@ -291,8 +280,7 @@ impl Conn {
     fn lost(&self, engine: &Engine, state: &mut State) {
         // The peer may still read: what was executed for it just now, or refused, is answered.
         state.link.put_off(PutOff::default());
-        state.link.fill();
-        state.flush(engine);
+        state.flush(engine, AckPolicy::Piggyback);
         state.link.end(End::Lost);
         self.settle(engine, state);
     }
@@ -456,10 +444,11 @@ impl State {
         !self.full && self.socket.is_some() && self.link.has_output()
     }
 
-    /// Writes what waits, as long as the socket takes it, but not for ever; says whether anything went.
-    pub(crate) fn flush(&mut self, engine: &Engine) -> bool {
+    /// Encodes and writes what waits, as long as the socket takes it, but not for ever; says whether anything went.
+    pub(crate) fn flush(&mut self, engine: &Engine, policy: AckPolicy) -> bool {
         let mut wrote = false;
         self.full = false;
+        self.link.encode(policy);
         for _ in 0..WRITES_A_TURN {
             if !self.link.has_output() {
                 break;
@@ -482,7 +471,7 @@ impl State {
                     return wrote;
                 }
             }
-            self.link.fill();
+            self.link.encode(policy);
             if self.whims.is_some() && self.pretends_full(engine) {
                 self.full = true;
                 return wrote;

@@ -10,8 +10,8 @@ use socket2::SockRef;
 use crate::conn::{Conn, Stage, State, Step};
 use crate::engine::Engine;
 use crate::{NAME, socket};
-use fabric_util::stream::End;
 use fabric_util::stream::wire::handshake::{Handshake, Kind};
+use fabric_util::stream::{AckPolicy, End};
 
 impl Conn {
     /// The kernel has connected, or not.
@@ -40,7 +40,7 @@ impl Conn {
         {
             state.link.say(&hello);
         }
-        state.flush(engine);
+        state.flush(engine, AckPolicy::Piggyback);
         Step::More
     }
 
@@ -51,7 +51,7 @@ impl Conn {
         state: &mut State,
         scratch: &mut [u8],
     ) -> Step {
-        state.flush(engine);
+        state.flush(engine, AckPolicy::Piggyback);
         let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
         let run = (scratch.as_mut_ptr(), scratch.len());
         // SAFETY: the scratch buffer is ours.
@@ -93,7 +93,7 @@ impl Conn {
         state.link.open(answer.reads, answer.credit);
         // By this the acceptor knows that its answer got here.
         state.link.push_ack();
-        state.flush(engine);
+        state.flush(engine, AckPolicy::Piggyback);
         state.link.announce(&data);
         state.link.consume(&rest);
         self.settle(engine, state);

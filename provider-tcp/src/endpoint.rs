@@ -13,10 +13,10 @@ use mio::unix::SourceFd;
 use socket2::SockRef;
 
 use crate::conn::{Conn, Stage, State};
-use crate::engine::{Engine, Member, Timer};
+use crate::engine::{Engine, Flush, Member, Timer};
 use crate::{NAME, device, socket};
 use fabric_util::stream::wire::handshake::{Handshake, Kind};
-use fabric_util::stream::{End, Phase, READS, Surroundings};
+use fabric_util::stream::{AckPolicy, End, Phase, READS, Surroundings};
 
 /// An endpoint.
 pub struct TcpEndpoint {
@@ -71,7 +71,7 @@ impl TcpEndpoint {
             end
         };
         state.link.end(end);
-        state.flush(&self.engine);
+        state.flush(&self.engine, AckPolicy::Piggyback);
         self.go_on(state);
     }
 }
@@ -83,27 +83,22 @@ unsafe impl EndpointOps for TcpEndpoint {
     unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
         let mut guard = self.conn.lock(&self.engine);
         let state = &mut *guard;
-        let may_hold = state.link.may_hold(work.len());
         // SAFETY: the caller's promise.
-        if let Err(error) = unsafe { state.link.post_send(work) } {
-            return Posted::until(0, error);
-        }
-        // A post that fills the rest of what may be held goes at once.
-        if may_hold && state.link.may_hold(work.len()) && self.engine.hold(&self.conn) {
+        let pending = match unsafe { state.link.post_send(work) } {
+            Ok(pending) => pending,
+            Err(error) => return Posted::until(0, error),
+        };
+        let flush = self.engine.schedule(&self.conn, &pending);
+        if flush == Flush::Deferred {
             return Posted::all(work.len());
         }
-        // Who polls asks for acknowledgements, unless nobody is about to.
-        if state.link.has_questions() && !self.engine.leave_to_step(&self.conn) {
-            state.link.ask();
-        }
         if !state.full {
-            state.flush(&self.engine);
-            state.link.deliver();
+            let policy = if flush == Flush::Alone { AckPolicy::Ask } else { AckPolicy::Piggyback };
+            state.flush(&self.engine, policy);
         }
         self.go_on(state);
         drop(guard);
-        if self.engine.can_wait() {
-            // The answer is awaited by polling, so it is read directly.
+        if flush == Flush::Polled {
             self.engine.heat(&self.conn);
         }
         Posted::all(work.len())
@@ -118,8 +113,7 @@ unsafe impl EndpointOps for TcpEndpoint {
         }
         // The credit rides on what is sent next, or goes with the next step; or now.
         if state.link.owes() && !self.engine.leave_to_step(&self.conn) {
-            state.link.pay();
-            state.flush(&self.engine);
+            state.flush(&self.engine, AckPolicy::Due);
             self.go_on(state);
         }
         Posted::all(work.len())
@@ -166,7 +160,7 @@ unsafe impl EndpointOps for TcpEndpoint {
             self.engine.report();
             return Ok(());
         }
-        state.flush(&self.engine);
+        state.flush(&self.engine, AckPolicy::Piggyback);
         drop(guard);
         // What came before the socket was watched is no edge.
         self.conn.note_event(false);

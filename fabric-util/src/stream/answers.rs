@@ -3,9 +3,9 @@
 use fabric_core::{SendOp, Status, memory};
 use smallvec::SmallVec;
 
-use super::Link;
-use super::Run;
-use super::sends::Breach;
+use super::link::Link;
+use super::protocol_error::Breach;
+use super::runs::Run;
 
 impl Link {
     /// Completes what is finished, in posting order.

@@ -6,38 +6,13 @@
 //! memory before they complete, and goes on its way behind them.
 
 use crate::log_line;
-use fabric_core::{DisconnectReason, Error, Event, RawCompletion, Status};
+use fabric_core::{DisconnectReason, Event, RawCompletion, Status};
 
-use super::PutOff;
+use super::link::{Link, PutOff};
+use super::phase::{End, LastWord, Phase};
+use super::protocol_error::{Breach, ProtocolError};
 use super::recvs::Receive;
-use super::sends::Breach;
-use super::{Link, Phase};
-use crate::stream::wire::Malformed;
 use crate::stream::wire::frame::Kind;
-
-/// Why this side ends the connection, or found it ended.
-#[derive(Debug)]
-pub enum End {
-    /// The application closed it.
-    Local,
-    /// The stream is at its end, or broken.
-    Lost,
-    /// It never stood.
-    Failed(Error),
-    /// This library failed.
-    Internal,
-    /// The application lets the endpoint go: nothing more is completed or reported.
-    Quiet,
-}
-
-/// The last frame.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) enum LastWord {
-    #[default]
-    None,
-    Bye,
-    Nak(u32, Status),
-}
 
 impl Link {
     /// Ends the connection from this side, or because it was found ended. Harmless when repeated.
@@ -75,28 +50,23 @@ impl Link {
                 self.hush();
             }
         }
-        self.deliver();
     }
 
     /// Nobody is to be told of anything any more, so nothing waits for that.
     fn hush(&mut self) {
         self.events.clear();
         self.unreported = 0;
-        self.deliver();
     }
 
     /// The peer broke the protocol: this connection ends, and nothing else.
-    pub(super) fn breach(&mut self, what: &str) {
+    #[cold]
+    pub(super) fn breach(&mut self, error: &ProtocolError) {
         self.around.stats.protocol_errors.add(1);
         if let Some(unsaid) = self.around.stats.peer_lines.admit() {
             let id = self.around.id;
-            log_line!(Warn, "{id}: the peer broke the protocol and is cut off: {what}{unsaid}");
+            log_line!(Warn, "{id}: the peer broke the protocol and is cut off: {error}{unsaid}");
         }
         self.finish(DisconnectReason::Protocol, Status::PeerLost, LastWord::None, None);
-    }
-
-    pub(super) fn malformed(&mut self, malformed: &Malformed) {
-        self.breach(&malformed.to_string());
     }
 
     /// The target refuses a request: the peer gets a nak behind the answers to what came before, and this
@@ -151,8 +121,6 @@ impl Link {
         self.report_end(reason);
         self.leave(word);
         self.cancel(oldest, receive);
-        // Whoever found the end, in whatever it was about.
-        self.deliver();
     }
 
     /// Turns to what the peer must still get.

@@ -5,75 +5,39 @@ use std::sync::Arc;
 use fabric_core::memory;
 use smallvec::SmallVec;
 
-use super::acks::Debt;
-use super::sends::Breach;
-use super::target::{Message, Place};
-use super::{Link, Phase};
-use super::{MAX_RUNS, Run};
+use super::link::Link;
+use super::payload::{DIRECT, To};
+use super::phase::Phase;
+use super::protocol_error::{Breach, ProtocolError};
+use super::requests::{Message, Place};
+use super::runs::{MAX_RUNS, Run};
 use crate::region_table::Entry;
 use crate::stream::wire::frame::{self, Header, Kind};
 
-/// Payloads of which at least this much is missing are received where they belong, shorter ones through the
-/// scratch buffer with whatever follows them.
-const DIRECT: usize = 4096;
 /// How much may come into the scratch buffer where payloads are received where they belong: the next header, and
 /// little of its payload.
 const BEHIND: usize = 512;
-
-/// Where the payload of the present frame goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum To {
-    /// Into the message begun.
-    Message,
-    /// Into the read with this number.
-    Read { seq: u32, last: bool },
-    /// The old value of the atomic with this number.
-    Old { seq: u32 },
-}
-
-/// The stream from the peer.
-#[derive(Default)]
-pub(super) struct Incoming {
-    /// The beginning of a header, or of an old value.
-    partial: SmallVec<[u8; frame::MAX_HEADER]>,
-    payload: Option<(To, usize)>,
-    /// The latest payload was worth receiving where it belongs, and so will be the next one, presumably.
-    long: bool,
-    pub(super) message: Option<Message>,
-    /// Requests that have begun.
-    begun: u32,
-    /// As many of them as are executed.
-    pub(super) debt: Debt,
-}
-
-impl Incoming {
-    fn begin(&mut self, seq: u32) -> Result<(), Breach> {
-        if self.message.is_some() {
-            return Err(Breach("a request inside another"));
-        }
-        if seq != self.begun {
-            return Err(Breach("a request out of its order"));
-        }
-        self.begun = seq.wrapping_add(1);
-        Ok(())
-    }
-
-    pub(super) fn dump(&self) -> String {
-        let state = match (&self.payload, &self.message) {
-            (Some((to, left)), _) => format!("{left} bytes to come for {to:?}"),
-            (None, Some(message)) => {
-                format!("{} of {} bytes of a message", message.done, message.total)
-            }
-            (None, None) => "between frames".to_owned(),
-        };
-        format!("{}, {state}", self.debt.dump())
-    }
-}
 
 impl Link {
     /// Receives once: `read` fills runs of memory and says how many bytes came. What came is processed.
     /// Gives the result of `read`, and whether the runs were filled, so that more may wait.
     pub fn receive<E>(
+        &mut self,
+        scratch: &mut [u8],
+        read: impl FnOnce(&[Run]) -> Result<usize, E>,
+    ) -> Result<(usize, bool), E> {
+        if self.incoming.expects_direct() {
+            return self.receive_direct(scratch, read);
+        }
+        // Before a long payload little more than its header: what comes with that has to be copied.
+        let room = if self.incoming.long { BEHIND.min(scratch.len()) } else { scratch.len() };
+        let got = read(&[(scratch.as_mut_ptr(), room)])?;
+        self.consume(&scratch[..got]);
+        Ok((got, got == room))
+    }
+
+    /// As `receive`, with the payload where it belongs and the next header behind it.
+    fn receive_direct<E>(
         &mut self,
         scratch: &mut [u8],
         read: impl FnOnce(&[Run]) -> Result<usize, E>,
@@ -87,26 +51,22 @@ impl Link {
             runs.clear();
             direct = 0;
         }
-        // Behind a long payload, and before one, little more than a header: what comes with it has to be copied.
+        // Little more than a header, as in `receive`.
         let short = direct > 0 || self.incoming.long;
         let behind = if short { BEHIND.min(scratch.len()) } else { scratch.len() };
         runs.push((scratch.as_mut_ptr(), behind));
         let got = read(&runs)?;
         drop(pass);
         let placed = got.min(direct);
-        if placed > 0 {
-            let result = self.placed(placed);
-            self.judge(result);
-        }
-        self.consume(&scratch[..got - placed]);
+        let result = if placed > 0 { self.placed(placed) } else { Ok(()) };
+        self.process(result, &scratch[..got - placed]);
         Ok((got, got == direct + behind))
     }
 
-    /// The memory that the present payload belongs into, if receiving it there pays; gives its length, and
-    /// the region that must be held open.
+    /// The memory that the present payload belongs into; gives its length, and the region that must be held open.
     fn direct(&mut self, runs: &mut SmallVec<[Run; 8]>) -> (usize, Option<Arc<Entry>>) {
         let Some((to, left)) = self.incoming.payload else { return (0, None) };
-        if left < DIRECT || self.phase != Phase::Open {
+        if self.phase != Phase::Open {
             return (0, None);
         }
         let len = match to {
@@ -133,42 +93,44 @@ impl Link {
     }
 
     /// Processes bytes that came into the scratch buffer, and completes what is finished then.
-    pub fn consume(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && self.phase == Phase::Open {
-            let result = match self.incoming.payload {
-                Some((to, left)) => {
-                    let (now, rest) = bytes.split_at(left.min(bytes.len()));
-                    bytes = rest;
-                    self.place(to, now)
-                }
-                None => self.take_header(&mut bytes),
-            };
-            self.judge(result);
+    pub fn consume(&mut self, bytes: &[u8]) {
+        self.process(Ok(()), bytes);
+    }
+
+    /// As `consume`, behind something that went as `result` says. The one place where a link fails for what the peer sent.
+    fn process(&mut self, result: Result<(), Breach>, bytes: &[u8]) {
+        let result = result.map_err(ProtocolError::from);
+        if let Err(error) = result.and_then(|()| self.take_bytes(bytes)) {
+            self.breach(&error);
         }
         self.complete_finished();
     }
 
-    fn judge(&mut self, result: Result<(), Breach>) {
-        if let Err(Breach(what)) = result {
-            self.breach(what);
+    fn take_bytes(&mut self, mut bytes: &[u8]) -> Result<(), ProtocolError> {
+        while !bytes.is_empty() && self.phase == Phase::Open {
+            match self.incoming.payload {
+                Some((to, left)) => {
+                    let (now, rest) = bytes.split_at(left.min(bytes.len()));
+                    bytes = rest;
+                    self.place(to, now)?;
+                }
+                None => self.take_header(&mut bytes)?,
+            }
         }
+        Ok(())
     }
 
-    fn take_header(&mut self, bytes: &mut &[u8]) -> Result<(), Breach> {
+    fn take_header(&mut self, bytes: &mut &[u8]) -> Result<(), ProtocolError> {
         if !self.incoming.partial.is_empty() {
             return self.complete_header(bytes);
         }
-        match Header::decode(bytes) {
-            Ok(Some((header, len))) => {
+        match Header::decode(bytes)? {
+            Some((header, len)) => {
                 *bytes = &bytes[len..];
-                self.take_frame(&header)
+                Ok(self.take_frame(&header)?)
             }
-            Ok(None) => {
+            None => {
                 self.incoming.partial.extend_from_slice(std::mem::take(bytes));
-                Ok(())
-            }
-            Err(malformed) => {
-                self.malformed(&malformed);
                 Ok(())
             }
         }
@@ -176,22 +138,18 @@ impl Link {
 
     /// As `take_header`, of a header whose beginning came before.
     #[cold]
-    fn complete_header(&mut self, bytes: &mut &[u8]) -> Result<(), Breach> {
+    fn complete_header(&mut self, bytes: &mut &[u8]) -> Result<(), ProtocolError> {
         let partial = &mut self.incoming.partial;
         let need = frame::header_len(partial[0]).unwrap_or(1).saturating_sub(partial.len());
         let (now, rest) = bytes.split_at(need.min(bytes.len()));
         partial.extend_from_slice(now);
         *bytes = rest;
-        match Header::decode(partial) {
-            Ok(Some((header, _))) => {
+        match Header::decode(partial)? {
+            Some((header, _)) => {
                 partial.clear();
-                self.take_frame(&header)
+                Ok(self.take_frame(&header)?)
             }
-            Ok(None) => Ok(()),
-            Err(malformed) => {
-                self.malformed(&malformed);
-                Ok(())
-            }
+            None => Ok(()),
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use fabric_core::memory;
 use smallvec::SmallVec;
 
-use super::{MAX_RUNS, Run};
+use super::runs::{MAX_RUNS, Run};
 use crate::region_table::{Entry, Pass};
 
 /// Where a run of the stream lies.
@@ -163,13 +163,20 @@ impl Outgoing {
         Some(result)
     }
 
-    fn spend(&mut self, mut bytes: usize) {
+    fn spend(&mut self, bytes: usize) {
         self.queued -= bytes;
         self.gone += bytes as u64;
-        if self.queued == 0 {
+        if self.queued > 0 {
+            self.spend_part(bytes);
+        } else {
+            // Mostly it is one, for which `clear` costs more.
             while self.pieces.pop_front().is_some() {}
-            bytes = 0;
+            self.empty_buffer();
         }
+    }
+
+    /// As `spend`, where something is left.
+    fn spend_part(&mut self, mut bytes: usize) {
         while bytes > 0 {
             let Some(piece) = self.pieces.front_mut() else { break };
             let part = match piece {
@@ -199,19 +206,19 @@ impl Outgoing {
                 self.pieces.pop_front();
             }
         }
-        if !self.pieces.is_empty() {
-            // A stream that never runs dry keeps no more than twice of what waits.
-            if self.spent >= KEEP_BUFFER.max(self.buffer.len() / 2) {
-                self.buffer.drain(..self.spent);
-                self.spent = 0;
-            }
-        } else {
+        // A stream that never runs dry keeps no more than twice of what waits.
+        if self.spent >= KEEP_BUFFER.max(self.buffer.len() / 2) {
+            self.buffer.drain(..self.spent);
             self.spent = 0;
-            if self.buffer.capacity() > KEEP_BUFFER {
-                self.buffer = Vec::new();
-            } else {
-                self.buffer.clear();
-            }
+        }
+    }
+
+    fn empty_buffer(&mut self) {
+        self.spent = 0;
+        if self.buffer.capacity() > KEEP_BUFFER {
+            self.buffer = Vec::new();
+        } else {
+            self.buffer.clear();
         }
     }
 

@@ -1,12 +1,12 @@
 //! The segments of a queue's operations, in posting order, in a ring of their own: operations have one or two of
 //! them mostly, and may have many, and without them an operation is small enough to be moved around.
 
-use std::collections::{VecDeque, vec_deque};
+use std::collections::VecDeque;
 
 use fabric_core::Segment;
 use smallvec::SmallVec;
 
-use super::Run;
+use super::runs::Run;
 
 /// The segments of the operations that are in a queue, and of the last one that left it.
 #[derive(Default)]
@@ -26,7 +26,11 @@ pub(super) struct Span {
 impl Segments {
     pub(super) fn push(&mut self, segments: &[Segment]) -> Span {
         let start = self.first.wrapping_add(self.ring.len() as u32);
-        self.ring.extend(segments);
+        match segments {
+            // Mostly; growing for many costs more than this.
+            [one] => self.ring.push_back(*one),
+            many => self.ring.extend(many),
+        }
         Span { start, len: segments.len() as u32 }
     }
 
@@ -39,9 +43,10 @@ impl Segments {
         self.first = span.start;
     }
 
-    pub(super) fn of(&self, span: Span) -> vec_deque::Iter<'_, Segment> {
+    pub(super) fn of(&self, span: Span) -> impl Iterator<Item = &Segment> {
         let start = span.start.wrapping_sub(self.first) as usize;
-        self.ring.range(start..start + span.len as usize)
+        // One by one: for the one or two that there are, a range costs more.
+        (start..start + span.len as usize).filter_map(|at| self.ring.get(at))
     }
 
     pub(super) fn first_of(&mut self, span: Span) -> Option<&mut Segment> {

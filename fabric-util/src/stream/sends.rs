@@ -9,6 +9,7 @@ use fabric_core::work::total_len;
 use fabric_core::{RawCompletion, SendFlags, SendOp, SendWork, Token, memory};
 
 use super::acks::Questions;
+use super::protocol_error::Breach;
 use super::segments::{Segments, Span};
 
 /// An operation of the send queue.
@@ -70,10 +71,6 @@ pub(super) struct Sends {
     acked: u32,
     questions: Questions,
 }
-
-/// The peer acknowledged, or answered, what was never sent.
-#[derive(Debug)]
-pub(super) struct Breach(pub(super) &'static str);
 
 impl Sends {
     pub(super) fn open(&mut self, reads: u32, credit: u32) {

@@ -98,6 +98,7 @@ impl Node {
 
     /// Reports the link's events.
     fn report(&mut self) {
+        self.link.deliver();
         for event in self.link.take_events() {
             if let Event::Disconnected { reason, .. } = event {
                 self.reasons.push(reason);

@@ -2,9 +2,10 @@
 
 use fabric_core::{SendFlags, SendOp};
 
+use super::link::{Link, news};
+use super::phase::Phase;
+use super::requests::Answer;
 use super::sends::Entry;
-use super::target::Answer;
-use super::{Link, Phase, news};
 use crate::stream::wire::frame::{Header, Kind};
 
 /// The payload of one frame: long enough to be worth its header, short enough that an acknowledgement does not
@@ -13,12 +14,42 @@ const FRAGMENT: usize = 256 << 10;
 /// Payloads up to this are copied behind their header: cheaper than a run of their own.
 const COPY: usize = 2048;
 
+/// Which frames without a payload go, if no other frame carries what they say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AckPolicy {
+    /// None: acknowledgements, and requests for them, wait for a frame that carries them.
+    Piggyback,
+    /// A request for acknowledgements: the application waits for what it sent.
+    Ask,
+    /// An acknowledgement that is due; a request for them only if anything is transmitted at all.
+    Due,
+    /// Both: nothing may come by that carries them.
+    Now,
+}
+
 impl Link {
-    /// Cuts as much as may be transmitted now into the stream.
-    pub fn fill(&mut self) {
-        if self.answers.is_empty() && self.sends.nothing_waits() && self.phase == Phase::Open {
-            return;
+    /// Encodes as much as may be transmitted now: answers and requests, and behind them what `policy` says.
+    #[inline]
+    pub fn encode(&mut self, policy: AckPolicy) {
+        let nothing = self.answers.is_empty() && self.sends.nothing_waits();
+        if !nothing || self.phase != Phase::Open {
+            self.fill();
         }
+        if matches!(policy, AckPolicy::Due | AckPolicy::Now) {
+            self.pay();
+        }
+        let ask = match policy {
+            AckPolicy::Piggyback => false,
+            AckPolicy::Due => self.has_output(),
+            AckPolicy::Ask | AckPolicy::Now => true,
+        };
+        if ask {
+            self.ask();
+        }
+    }
+
+    /// Cuts as much as may be transmitted now into the stream.
+    pub(super) fn fill(&mut self) {
         while self.outgoing.has_room() {
             // In turn, so that neither direction of work starves the other.
             let answer = !self.put_off.answers && self.cut_answer();
@@ -33,14 +64,14 @@ impl Link {
     }
 
     /// Appends a frame that only carries ack and credit, if either is due.
-    pub fn pay(&mut self) {
+    pub(super) fn pay(&mut self) {
         if self.owes() {
             self.push_ack();
         }
     }
 
     /// Asks the peer for what it has not acknowledged and was not asked for, if there is any: somebody may wait for it.
-    pub fn ask(&mut self) {
+    pub(super) fn ask(&mut self) {
         if self.phase == Phase::Open && self.outgoing.has_room() && self.sends.ask() {
             let header = Header { ask: true, ..self.header(Kind::Ack, 0, 0) };
             self.push(header);

@@ -82,8 +82,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Conn::exchange",
-            "        state.link.pay();\n        if state.link.has_output()",
-            "        if MUTANT && self.ended.load(Ordering::Acquire) { self.lost(engine, state); return Step::Over; }\n        state.link.pay();\n        if state.link.has_output()",
+            "        let wrote = state.flush(engine, AckPolicy::Due);",
+            "        if MUTANT && self.ended.load(Ordering::Acquire) { self.lost(engine, state); return Step::Over; }\n        let wrote = state.flush(engine, AckPolicy::Due);",
         )],
         cases: &["atomic.oob", "atomic.no_perm"],
     },

@@ -7,6 +7,7 @@ mod drive;
 mod heat;
 mod linger;
 mod naps;
+mod schedule;
 mod selector;
 mod turns;
 
@@ -36,6 +37,7 @@ use crate::conn::{Conn, Step};
 use crate::listener::{Door, Inbound};
 use fabric_util::region_table::RegionTable;
 pub(crate) use heat::Heat;
+pub(crate) use schedule::Flush;
 use selector::Selector;
 use turns::{Turns, Work};
 
@@ -263,12 +265,6 @@ impl Engine {
     /// Leaves what is due on a connection to its next step; false: it is to be done now.
     pub(crate) fn leave_to_step(&self, conn: &Arc<Conn>) -> bool {
         self.turns.leave_to_step(conn)
-    }
-
-    /// Leaves a post to the next step of its connection, which comes soon; false: it is to go now.
-    #[inline]
-    pub(crate) fn hold(&self, conn: &Arc<Conn>) -> bool {
-        self.turns.hold(conn)
     }
 
     /// Whether posts are held.

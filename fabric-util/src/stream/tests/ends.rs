@@ -185,6 +185,7 @@ fn nothing_waits_for_a_report_once_the_endpoint_is_dropped() {
     a.receive(0, 64);
     a.link.end(End::Local);
     a.link.end(End::Quiet);
+    a.link.deliver();
     assert_eq!(statuses(&take(&a.recvs)), [Status::Canceled]);
     assert!(a.link.take_events().is_empty());
     // As by a thread that was about to report.

@@ -3,7 +3,7 @@
 use fabric_core::{AtomicCall, AtomicOp, AtomicType, RemoteAddr, Status, atomic};
 use zerocopy::IntoBytes;
 
-use super::{Malformed, u32_at, u64_at};
+use super::malformed::{Malformed, u32_at, u64_at};
 
 /// The bytes every frame begins with.
 pub const BASE: usize = 24;
@@ -108,16 +108,45 @@ fn code(kind: &Kind) -> u8 {
     }
 }
 
+/// What the header of a kind of frame may have.
+struct Rules {
+    /// Bytes of the whole header.
+    size: u8,
+    flags: u8,
+    /// Bits of the fields `a` and `b`.
+    ab: [u8; 2],
+    /// The smallest and the largest length.
+    len: [u32; 2],
+}
+
+/// By the number of the kind, from 1 on.
+static RULES: [Rules; 10] = {
+    const fn rules(fields: usize, flags: u8, ab: [u8; 2], len: [u32; 2]) -> Rules {
+        Rules { size: (BASE + fields) as u8, flags, ab, len }
+    }
+    const ALL: u8 = u8::MAX;
+    [
+        rules(8, IMMEDIATE | MORE | ASK, [0, 0], [0, MAX_PAYLOAD]),
+        rules(24, IMMEDIATE | MORE | ASK, [0, 0], [0, MAX_PAYLOAD]),
+        rules(16, 0, [0, 0], [0, MAX_MESSAGE]),
+        rules(32, LAST | ASK, [ALL, ALL], [0, 0]),
+        rules(0, MORE, [0, 0], [0, MAX_PAYLOAD]),
+        rules(0, LAST, [0, 0], [0, MAX_PAYLOAD]),
+        rules(0, 0, [0, 0], [8, 8]),
+        rules(0, ASK, [0, 0], [0, 0]),
+        rules(0, 0, [ALL, 0], [0, 0]),
+        rules(0, 0, [0, 0], [0, 0]),
+    ]
+};
+
+#[inline]
+fn rules(kind: u8) -> Option<&'static Rules> {
+    RULES.get(usize::from(kind).wrapping_sub(1))
+}
+
 /// Bytes of the header of a frame of this kind; `None` for an unknown kind.
 pub fn header_len(kind: u8) -> Option<usize> {
-    match kind {
-        1 => Some(BASE + 8),
-        2 => Some(BASE + 24),
-        3 => Some(BASE + 16),
-        4 => Some(BASE + 32),
-        5..=10 => Some(BASE),
-        _ => None,
-    }
+    rules(kind).map(|rules| rules.size.into())
 }
 
 impl Header {
@@ -178,58 +207,40 @@ impl Header {
     #[inline]
     pub fn decode(bytes: &[u8]) -> Result<Option<(Header, usize)>, Malformed> {
         let Some(&code) = bytes.first() else { return Ok(None) };
-        let size = header_len(code).ok_or(Malformed::Kind(code))?;
+        let rules = rules(code).ok_or(Malformed::Kind(code))?;
+        let size = usize::from(rules.size);
         let Some(bytes) = bytes.get(..size) else { return Ok(None) };
-        let Some((base, bytes)) = bytes.split_first_chunk::<BASE>() else { return Ok(None) };
-        let flags = base[1];
-        let (len, immediate) = (u32_at(base, 4), u32_at(base, 20));
-        let imm = (flags & IMMEDIATE != 0).then_some(immediate);
-        let allowed = match code {
-            1 | 2 => IMMEDIATE | MORE | ASK,
-            4 => LAST | ASK,
-            5 => MORE,
-            6 => LAST,
-            8 => ASK,
-            _ => 0,
-        };
-        if flags & !allowed != 0 {
+        let Some((base, fields)) = bytes.split_first_chunk::<BASE>() else { return Ok(None) };
+        let [_, flags, a, b, ..] = *base;
+        let word = |at| u32_at(base, at);
+        let (len, immediate) = (word(4), word(20));
+        if flags & !rules.flags != 0 {
             return Err(Malformed::Flags(flags));
         }
+        let imm = (flags & IMMEDIATE != 0).then_some(immediate);
         if imm.is_none() && immediate != 0 {
             return Err(Malformed::Field("immediate"));
         }
-        if !matches!(code, 4 | 9) && base[2] != 0 || code != 4 && base[3] != 0 {
+        if (a & !rules.ab[0]) | (b & !rules.ab[1]) != 0 {
             return Err(Malformed::Field("a"));
         }
-        let addr = |at| RemoteAddr { key: u64_at(bytes, at), addr: u64_at(bytes, at + 8) };
+        if len < rules.len[0] || len > rules.len[1] {
+            return Err(Malformed::Length(len));
+        }
+        let addr = |at| RemoteAddr { key: u64_at(fields, at), addr: u64_at(fields, at + 8) };
         let kind = match code {
-            1 => Kind::Send { total: total(bytes, len, flags)?, imm },
-            2 => Kind::Write { total: total(bytes, len, flags)?, imm, to: addr(8) },
+            1 => Kind::Send { total: total(fields, len, flags)?, imm },
+            2 => Kind::Write { total: total(fields, len, flags)?, imm, to: addr(8) },
             3 => Kind::Read { from: addr(0) },
-            4 => Kind::Atomic {
-                at: addr(0),
-                call: call(base[2], base[3], bytes)?,
-                fetch: flags & LAST != 0,
-            },
+            4 => Kind::Atomic { at: addr(0), call: call(a, b, fields)?, fetch: flags & LAST != 0 },
             5 => Kind::Data { more: flags & MORE != 0 },
             6 => Kind::ReadData { last: flags & LAST != 0 },
             7 => Kind::OldValue,
             8 => Kind::Ack,
-            9 => Kind::Nak { status: nak_status(base[2])? },
+            9 => Kind::Nak { status: nak_status(a)? },
             _ => Kind::Bye,
         };
-        let most = match kind {
-            Kind::Send { .. } | Kind::Write { .. } | Kind::Data { .. } | Kind::ReadData { .. } => {
-                MAX_PAYLOAD
-            }
-            Kind::Read { .. } => MAX_MESSAGE,
-            Kind::OldValue => 8,
-            _ => 0,
-        };
-        if len > most || matches!(kind, Kind::OldValue) && len != 8 {
-            return Err(Malformed::Length(len));
-        }
-        let (word, ask) = (|at| u32_at(base, at), flags & ASK != 0);
+        let ask = flags & ASK != 0;
         Ok(Some((Header { kind, ask, len, ack: word(8), credit: word(12), seq: word(16) }, size)))
     }
 }
@@ -238,16 +249,19 @@ fn put<const N: usize>(out: &mut Vec<u8>, words: [u64; N]) {
     out.extend_from_slice(words.map(u64::to_le).as_bytes());
 }
 
-/// The whole length of a message whose first fragment has `len` bytes; `bytes` are the fields of its kind.
-fn total(bytes: &[u8], len: u32, flags: u8) -> Result<u32, Malformed> {
-    let total = u32_at(bytes, 0);
+/// The whole length of a message whose first fragment has `len` bytes; `fields` are those of its kind.
+#[inline]
+fn total(fields: &[u8], len: u32, flags: u8) -> Result<u32, Malformed> {
+    let word = u64_at(fields, 0);
+    let (total, reserved) = (word as u32, (word >> 32) as u32);
     if total > MAX_MESSAGE || len > total {
         return Err(Malformed::Length(total));
     }
-    if u32_at(bytes, 4) != 0 {
+    if reserved != 0 {
         return Err(Malformed::Field("reserved"));
     }
-    if (flags & MORE != 0) != (total > len) || (flags & MORE != 0 && len == 0) {
+    let more = flags & MORE != 0;
+    if more != (total > len) || (more && len == 0) {
         return Err(Malformed::Flags(flags));
     }
     Ok(total)

@@ -2,7 +2,7 @@
 
 use fabric_core::info::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA};
 
-use super::{Malformed, u32_at};
+use super::malformed::{Malformed, u32_at};
 
 /// The version of the protocol.
 pub const VERSION: u8 = 1;
@@ -81,7 +81,7 @@ impl Handshake {
             return Err(Malformed::Magic(magic));
         }
         if let Some(&version) = bytes.get(4).filter(|&&v| v != VERSION) {
-            return Err(Malformed::Version(version));
+            return Err(Malformed::Version { theirs: version, ours: VERSION });
         }
         let kind = match bytes.get(5) {
             None => return Ok(None),
@@ -161,7 +161,10 @@ mod tests {
     #[test]
     fn wrong_bytes_are_noticed_at_once() {
         assert_eq!(Handshake::decode(b"GE"), Err(Malformed::Magic(*b"GE\0\0")));
-        assert_eq!(Handshake::decode(b"FBRC\x02"), Err(Malformed::Version(2)));
+        assert_eq!(
+            Handshake::decode(b"FBRC\x02"),
+            Err(Malformed::Version { theirs: 2, ours: VERSION })
+        );
         assert_eq!(Handshake::decode(b"FBRC\x01\x09"), Err(Malformed::Kind(9)));
     }
 }

@@ -1,0 +1,325 @@
+//! The link: what it consists of, what is posted to it, and what it hands out.
+
+use std::sync::Arc;
+
+use crate::stats::Stats;
+use fabric_core::{
+    DisconnectReason, EndpointId, Error, Event, RawCompletion, RecvWork, Result, SendFlags,
+    SendWork, Status, Token,
+};
+use smallvec::SmallVec;
+
+use crate::completion_ring::CompletionRing;
+use crate::region_table::RegionTable;
+use crate::stream::wire::frame::Header;
+
+use super::outgoing::Outgoing;
+use super::payload::Incoming;
+use super::phase::{LastWord, Phase};
+use super::recvs::Recvs;
+use super::requests::{Answers, READS};
+use super::runs::Run;
+use super::sends::Sends;
+
+/// For tests: what a link puts off, as long as the contract lets it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PutOff {
+    /// Telling the peer of what was accepted and of receives that were posted.
+    pub news: bool,
+    /// Answering reads and atomics.
+    pub answers: bool,
+}
+
+/// What a link is part of.
+pub struct Surroundings {
+    /// The endpoint, for events and log lines.
+    pub id: EndpointId,
+    /// What the peer may reach.
+    pub regions: Arc<RegionTable>,
+    /// Where completions of the send queue go.
+    pub send_ring: Arc<CompletionRing>,
+    /// Where completions of receives go.
+    pub recv_ring: Arc<CompletionRing>,
+    /// The domain's counters.
+    pub stats: Arc<Stats>,
+}
+
+/// What a link has to transmit after a post, for the decision when it goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending {
+    /// The operations of the post.
+    pub posts: usize,
+    /// Bytes that wait, of this post and of earlier ones.
+    pub bytes: usize,
+    /// The peer owes an acknowledgement of earlier posts: it is busy with those.
+    pub peer_busy: bool,
+    /// The peer was not asked to acknowledge everything that was posted.
+    pub ack_wanted: bool,
+}
+
+/// Completions that were made under the link's lock and go to a ring together.
+type Made = SmallVec<[RawCompletion; 8]>;
+
+/// One connection's protocol.
+pub struct Link {
+    pub(super) around: Surroundings,
+    pub(super) phase: Phase,
+    /// Whether the application heard `Connected`.
+    pub(super) announced: bool,
+    pub(super) sends: Sends,
+    pub(super) recvs: Recvs,
+    pub(super) outgoing: Outgoing,
+    pub(super) incoming: Incoming,
+    pub(super) answers: Answers,
+    pub(super) last_word: LastWord,
+    pub(super) put_off: PutOff,
+    pub(super) made_sends: Made,
+    pub(super) made_recvs: Made,
+    /// The last operation that succeeded without a completion, if it came after the last that had one.
+    pub(super) unsaid: Option<Token>,
+    /// Events to report, and how many of the link's the application has not been told of yet: completions wait for them.
+    pub(super) events: SmallVec<[Event; 1]>,
+    pub(super) unreported: usize,
+}
+
+impl Link {
+    /// A link without a connection.
+    pub fn new(around: Surroundings) -> Self {
+        Link {
+            around,
+            phase: Phase::Idle,
+            announced: false,
+            sends: Sends::default(),
+            recvs: Recvs::default(),
+            outgoing: Outgoing::default(),
+            incoming: Incoming::default(),
+            answers: Answers::default(),
+            last_word: LastWord::default(),
+            put_off: PutOff::default(),
+            made_sends: Made::new(),
+            made_recvs: Made::new(),
+            unsaid: None,
+            events: SmallVec::new(),
+            unreported: 0,
+        }
+    }
+
+    /// Where the connection stands.
+    #[inline]
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The endpoint.
+    pub fn id(&self) -> EndpointId {
+        self.around.id
+    }
+
+    /// The receives posted so far, for the handshake.
+    pub fn credit(&mut self) -> u32 {
+        self.recvs.announce()
+    }
+
+    /// The handshake is over; the peer answers `reads` at a time and has posted `credit` receives.
+    pub fn open(&mut self, reads: u32, credit: u32) {
+        self.phase = Phase::Open;
+        self.sends.open(reads.min(READS), credit);
+    }
+
+    /// Tells the application that the connection stands.
+    pub fn announce(&mut self, data: &[u8]) {
+        if !std::mem::replace(&mut self.announced, true) {
+            let (endpoint, data) = (self.around.id, data.into());
+            self.report(Event::Connected { endpoint, data });
+        }
+    }
+
+    /// Whether the application heard `Connected`.
+    #[inline]
+    pub fn is_announced(&self) -> bool {
+        self.announced
+    }
+
+    /// Takes operations for the send queue, and encodes what of them may be transmitted; says what there is to transmit.
+    ///
+    /// # Errors
+    /// `NotConnected`: none was taken.
+    ///
+    /// # Safety
+    /// As [`EndpointOps::post_send`](fabric_core::EndpointOps::post_send), where `quiesce` is [`End::Quiet`].
+    #[inline]
+    pub unsafe fn post_send(&mut self, work: &[SendWork<'_>]) -> Result<Pending> {
+        if self.phase != Phase::Open || !self.announced {
+            return Err(Error::NotConnected);
+        }
+        let peer_busy = self.sends.awaits_ack();
+        work.iter().for_each(|one| self.sends.push(one));
+        self.fill();
+        if !self.sends.nothing_waits() {
+            self.sends.keep_injected(work.len());
+        }
+        let (bytes, ack_wanted) = (self.outgoing.queued(), self.sends.has_questions());
+        Ok(Pending { posts: work.len(), bytes, peer_busy, ack_wanted })
+    }
+
+    /// Takes receives.
+    ///
+    /// # Errors
+    /// `NotConnected`: none was taken.
+    ///
+    /// # Safety
+    /// As [`EndpointOps::post_recv`](fabric_core::EndpointOps::post_recv), where `quiesce` is [`End::Quiet`].
+    pub unsafe fn post_recv(&mut self, work: &[RecvWork<'_>]) -> Result<()> {
+        if !matches!(self.phase, Phase::Idle | Phase::Open) {
+            return Err(Error::NotConnected);
+        }
+        work.iter().for_each(|one| self.recvs.push(one));
+        Ok(())
+    }
+
+    pub(super) fn complete_send(&mut self, token: Token, flags: SendFlags, status: Status) {
+        if !flags.contains(SendFlags::SIGNALED) && status == Status::Ok {
+            self.unsaid = Some(token);
+            return;
+        }
+        self.unsaid = None;
+        let mut completion = RawCompletion::new(token, status);
+        completion.provider_code = code_of(status);
+        self.made_sends.push(completion);
+    }
+
+    /// Hands the completions made to their rings, unless an event has to be reported before. To be called before the
+    /// lock of the link is released.
+    #[inline]
+    pub fn deliver(&mut self) {
+        if self.made_recvs.is_empty() && self.made_sends.is_empty() || self.unreported > 0 {
+            return;
+        }
+        self.push_made();
+    }
+
+    fn push_made(&mut self) {
+        if !self.made_recvs.is_empty() {
+            self.around.recv_ring.push(&self.made_recvs);
+            self.made_recvs.clear();
+        }
+        if !self.made_sends.is_empty() {
+            self.around.send_ring.push(&self.made_sends);
+            self.made_sends.clear();
+        }
+    }
+
+    /// Appends bytes of the handshake.
+    pub fn say(&mut self, bytes: &[u8]) {
+        self.outgoing.copied(|buffer| buffer.extend_from_slice(bytes));
+    }
+
+    /// Whether bytes wait to be transmitted.
+    #[inline]
+    pub fn has_output(&self) -> bool {
+        self.outgoing.has_output()
+    }
+
+    /// Transmits once: `write` takes runs of memory and says how many bytes went.
+    pub fn transmit<E>(
+        &mut self,
+        mut write: impl FnMut(&[Run]) -> std::result::Result<usize, E>,
+    ) -> std::result::Result<usize, E> {
+        loop {
+            if let Some(result) = self.outgoing.transmit(&mut write) {
+                return result;
+            }
+            match self.outgoing.spoil() {
+                Some(seq) => self.refuse_answer(seq),
+                None => return Ok(0),
+            }
+        }
+    }
+
+    /// Whether the peer waits for an ack or a credit that has no frame to ride on. One that does not read what is there
+    /// for it is told later.
+    #[inline]
+    pub fn owes(&self) -> bool {
+        self.phase == Phase::Open
+            && !self.put_off.news
+            && self.outgoing.has_room()
+            && (self.incoming.debt.is_due() || self.recvs.owes_credit())
+    }
+
+    /// Where it stands, for a bug report.
+    pub fn dump(&self) -> String {
+        format!(
+            "{} {:?}: {}; {}; {}; {} answers to give; {} bytes to transmit",
+            self.around.id,
+            self.phase,
+            self.sends.dump(),
+            self.recvs.dump(),
+            self.incoming.dump(),
+            self.answers.len(),
+            self.outgoing.queued(),
+        )
+    }
+}
+
+/// The provider's own code: the wire's number of the status.
+pub(super) fn code_of(status: Status) -> u32 {
+    match status {
+        Status::Ok => 0,
+        status => crate::stream::wire::frame::nak_code(status).into(),
+    }
+}
+
+impl Link {
+    /// A header with the present ack and credit, which it thereby tells the peer.
+    pub(super) fn header(
+        &mut self,
+        kind: crate::stream::wire::frame::Kind,
+        len: u32,
+        seq: u32,
+    ) -> Header {
+        let (ack, credit) = (self.incoming.debt.tell(), self.recvs.announce());
+        Header { kind, ask: false, len, ack, credit, seq }
+    }
+
+    /// Tests only: puts off what may be, until told otherwise or the connection ends.
+    pub fn put_off(&mut self, what: PutOff) {
+        if self.phase == Phase::Open {
+            self.put_off = what;
+        }
+    }
+
+    pub(super) fn report_end(&mut self, reason: DisconnectReason) {
+        let endpoint = self.around.id;
+        self.report(Event::Disconnected { endpoint, reason });
+    }
+
+    pub(super) fn report(&mut self, event: Event) {
+        self.events.push(event);
+        self.unreported += 1;
+    }
+
+    /// Whether there are events to report.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Takes the events to report, in order; each is to be followed by [`reported`](Link::reported).
+    pub fn take_events(&mut self) -> SmallVec<[Event; 1]> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// The application was told of an event.
+    pub fn reported(&mut self) {
+        self.unreported = self.unreported.saturating_sub(1);
+        self.deliver();
+    }
+}
+
+/// What a request's header tells: the requests accepted and the receives posted so far.
+pub(super) fn news(incoming: &mut Incoming, recvs: &mut Recvs, put_off: PutOff) -> (u32, u32) {
+    if put_off.news {
+        return (incoming.debt.told(), recvs.told());
+    }
+    (incoming.debt.tell(), recvs.announce())
+}
