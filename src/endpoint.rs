@@ -413,7 +413,7 @@ impl EndpointInner {
         let (kind, report, keep) = (OpKind::Write, Report::Never, Keep::default());
         place.fill(Slot { context: 0, len: 0, kind, report, keep });
         let op = SendOp::Write { to: RemoteAddr::default(), imm: None };
-        let work = [SendWork { token, op, segments: &[], flags: SendFlags::SIGNALED }];
+        let work = [SendWork::new(token, op, &[], SendFlags::SIGNALED)];
         // SAFETY: there are no segments.
         let taken = unsafe { self.ops.post_send(&work) }.accepted > 0;
         if taken {

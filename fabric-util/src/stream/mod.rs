@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use crate::stats::Stats;
 use fabric_core::{
-    DisconnectReason, EndpointId, Error, Event, RawCompletion, RecvWork, Result, SendFlags,
+    DisconnectReason, EndpointId, Error, Event, RawCompletion, RecvWork, Result, SendFlags, SendOp,
     SendWork, Status, Token,
 };
 use smallvec::SmallVec;
@@ -183,13 +183,16 @@ impl Link {
     /// Takes operations for the send queue and begins to send them.
     ///
     /// # Errors
-    /// `NotConnected`: none was taken.
+    /// `NotConnected`, or `Unsupported` for an operation that the protocol does not have: none was taken.
     ///
     /// # Safety
     /// As [`EndpointOps::post_send`](fabric_core::EndpointOps::post_send), where `quiesce` is [`End::Quiet`].
     pub unsafe fn post_send(&mut self, work: &[SendWork<'_>]) -> Result<()> {
         if self.phase != Phase::Open || !self.announced {
             return Err(Error::NotConnected);
+        }
+        if !work.iter().all(|one| is_known(&one.op)) {
+            return Err(Error::unsupported("post", "fabric", "an operation of a later version"));
         }
         work.iter().for_each(|one| self.sends.push(one));
         self.fill();
@@ -305,6 +308,15 @@ impl Link {
 }
 
 /// The provider's own code: the wire's number of the status.
+/// Whether the protocol has the operation.
+#[inline]
+fn is_known(op: &SendOp) -> bool {
+    matches!(
+        op,
+        SendOp::Send { .. } | SendOp::Write { .. } | SendOp::Read { .. } | SendOp::Atomic { .. }
+    )
+}
+
 fn code_of(status: Status) -> u32 {
     match status {
         Status::Ok => 0,
