@@ -101,13 +101,10 @@ fn provider_alone(batch: usize) -> f64 {
     let endpoint = domain.endpoint(EndpointId(1), &attr, &queue, &queue).unwrap();
     endpoint.connect(rig::NOWHERE, &[]).unwrap();
     let mut bytes = [0u8; 8];
-    let segments = [Segment { addr: bytes.as_mut_ptr(), len: bytes.len(), key: 1 }];
-    let work = SendWork {
-        token: Token::new(0, 0, Side::Send, 0),
-        op: SendOp::Write { to: RemoteAddr { key: 1, addr: 64 }, imm: None },
-        segments: &segments,
-        flags: SendFlags::SIGNALED,
-    };
+    let segments = [Segment::new(bytes.as_mut_ptr(), bytes.len(), 1)];
+    let op = SendOp::Write { to: RemoteAddr { key: 1, addr: 64 }, imm: None };
+    let token = Token::new(0, 0, Side::Send, 0);
+    let work = SendWork::new(token, op, &segments, SendFlags::SIGNALED);
     let endpoint: Box<dyn EndpointOps> = Box::new(endpoint);
     let queue: Box<dyn CqOps> = Box::new(queue);
     let work = vec![work; batch];

@@ -309,7 +309,7 @@ impl ListenerOps for TcpListener {
         let inbound = self.door.state.lock().waiting.pop_front()?;
         let id = engine.name_request();
         engine.requests.lock().insert(id, inbound.clone());
-        Some(RawRequest { id, peer: inbound.peer, data: inbound.data() })
+        Some(RawRequest::new(id, inbound.peer, inbound.data()))
     }
 }
 

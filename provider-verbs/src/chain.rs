@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn receives_of_more_than_any_message_lose_nothing_that_one_reaches() {
-        let gib = |gib: usize| Segment { addr: std::ptr::dangling_mut(), len: gib << 30, key: 7 };
+        let gib = |gib: usize| Segment::new(std::ptr::dangling_mut(), gib << 30, 7);
         let posted = |segments: &[Segment]| {
             let mut chain = One::<ibv_recv_wr>::new();
             chain.local(segments);

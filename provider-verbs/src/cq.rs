@@ -6,7 +6,6 @@
 //!
 //! The device's channel makes the descriptor readable, or the library itself does: the descriptor watches both.
 
-use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -314,9 +313,5 @@ unsafe impl CqOps for VerbsCq {
 
     fn fd(&self) -> BorrowedFd<'_> {
         self.queue.sleepers.as_fd()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -168,7 +168,7 @@ impl ListenerOps for VerbsListener {
         let shared = self.shared.upgrade()?;
         let inbound = self.door.state.lock().waiting.pop_front()?;
         let id = RequestId(shared.fresh_name());
-        let request = RawRequest { id, peer: inbound.caller.peer, data: inbound.data.clone() };
+        let request = RawRequest::new(id, inbound.caller.peer, inbound.data.clone());
         shared.requests.lock().insert(id, inbound);
         Some(request)
     }

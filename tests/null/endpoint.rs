@@ -190,8 +190,8 @@ impl Link {
         let Some(pending) = state.recvs.pop_front() else { return false };
         self.control.check(&pending.segments);
         pending.touch();
-        let len = len as u64;
-        let raw = RawCompletion { len, immediate, ..RawCompletion::new(pending.token, Status::Ok) };
+        let mut raw = RawCompletion::new(pending.token, Status::Ok);
+        (raw.len, raw.immediate) = (len as u64, immediate);
         self.recv_queue.push([raw]);
         true
     }

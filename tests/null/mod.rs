@@ -150,7 +150,7 @@ impl Control {
         let id = RequestId(self.next.fetch_add(1, Ordering::Relaxed));
         let backlog = self.listeners.lock().unwrap()[&listener].clone();
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-        backlog.requests.lock().unwrap().push_back(RawRequest { id, peer, data: data.into() });
+        backlog.requests.lock().unwrap().push_back(RawRequest::new(id, peer, data.into()));
         backlog.events.event(Event::ConnectRequest { listener });
         id
     }
