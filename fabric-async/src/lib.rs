@@ -131,9 +131,13 @@ mod listener;
 #[forbid(unsafe_code)]
 mod node;
 #[forbid(unsafe_code)]
+mod oneshot;
+#[forbid(unsafe_code)]
 mod operation;
 #[forbid(unsafe_code)]
 mod ops;
+#[forbid(unsafe_code)]
+mod peer_log;
 #[forbid(unsafe_code)]
 mod pool;
 #[forbid(unsafe_code)]

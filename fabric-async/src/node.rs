@@ -3,15 +3,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fabric::{
     CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointBuilder, EndpointId, Event,
     EventQueue,
 };
-use fabric_util::log_line;
-use fabric_util::log_rate::LogRate;
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::builder::{NodeBuilder, Options};
@@ -21,10 +18,13 @@ use crate::lane::Lane;
 use crate::lease::{Controls, Lending, Whose};
 use crate::leftover::Leftover;
 use crate::listener::ListenerInner;
+use crate::oneshot::Promise;
+use crate::peer_log::PeerLines;
 use crate::pool::Pool;
 use crate::service::Service;
 use crate::timers::Timers;
-use crate::wakers::{Wakers, discard};
+#[cfg(feature = "tokio")]
+use crate::wakers::Wakers;
 
 /// This process on the fabric: an open device, a pool of registered memory, and a completion queue with its driver, which
 /// all connections of the node share.
@@ -361,53 +361,4 @@ fn build(
         }
         other => other.into(),
     })
-}
-
-/// Log lines that peers can cause, at a bounded rate.
-#[derive(Default)]
-pub(crate) struct PeerLines(LogRate);
-
-impl PeerLines {
-    pub(crate) fn tell(&self, what: std::fmt::Arguments<'_>) {
-        if let Some(unsaid) = self.0.admit() {
-            log_line!(Warn, "fabric-async: {what}{unsaid}");
-        }
-    }
-}
-
-/// A value that somebody else brings.
-pub(crate) struct Promise<T>(Mutex<(Option<T>, Option<Waker>)>);
-
-impl<T> Promise<T> {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Promise(Mutex::new((None, None))))
-    }
-
-    /// Adds whom to wake.
-    pub(crate) fn keep(&self, value: T, wakers: &mut Wakers) {
-        let mut state = self.0.lock();
-        state.0 = Some(value);
-        wakers.wake(state.1.take());
-    }
-
-    /// Nobody waits any more: adds the waker that is left.
-    pub(crate) fn forget(&self, wakers: &mut Wakers) {
-        wakers.discard(self.0.lock().1.take());
-    }
-
-    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<T> {
-        let fresh = cx.waker().clone();
-        let mut state = self.0.lock();
-        if let Some(value) = state.0.take() {
-            return Poll::Ready(value);
-        }
-        let old = state.1.replace(fresh);
-        drop(state);
-        discard(old);
-        Poll::Pending
-    }
-
-    pub(crate) async fn value(&self) -> T {
-        std::future::poll_fn(|cx| self.poll(cx)).await
-    }
 }

@@ -14,7 +14,7 @@ use super::wire::Word;
 use super::{nanos, whole};
 use crate::error::{Error, Result};
 use crate::line::Ticket;
-use crate::node::Promise;
+use crate::oneshot::Promise;
 use crate::wakers::Wakers;
 
 /// From so many questions on, those of which nobody waits for the answer are forgotten, when they have doubled.

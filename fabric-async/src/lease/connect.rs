@@ -11,7 +11,8 @@ use super::{Control, after};
 use crate::error::{Error, Result};
 use crate::hello::{Hello, Kind};
 use crate::link::Link;
-use crate::node::{NodeInner, Promise};
+use crate::node::NodeInner;
+use crate::oneshot::Promise;
 use crate::wakers::Wakers;
 
 impl Link {

@@ -25,7 +25,8 @@ use super::{after, nanos};
 use crate::error::{Error, LeaseEnd, Refusal, Result};
 use crate::lane::Lane;
 use crate::line::Line;
-use crate::node::{NodeInner, PeerLines};
+use crate::node::NodeInner;
+use crate::peer_log::PeerLines;
 use crate::pool::Pool;
 use crate::wakers::Wakers;
 
