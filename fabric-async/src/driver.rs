@@ -28,37 +28,11 @@ use crate::error::Error;
 use crate::lane::Lane;
 use crate::leftover::Leftover;
 use crate::ops::{Phase, Place, Table};
+use crate::options::Wait;
 use crate::wakers::discard;
 
 /// Completions that are taken at once.
 const BATCH: usize = 64;
-
-/// How futures wait for their completion.
-///
-/// ```
-/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-/// use fabric_async::{Node, Wait};
-///
-/// assert_eq!(Wait::default(), Wait::Adaptive);
-/// let node = Node::builder().wait(Wait::Busy).build()?;
-/// # doc::pair_on(&node, async |conn, peer| {
-/// conn.send(conn.node().pool().alloc_from(b"at once")?).await?;
-/// assert_eq!(*peer.recv().await?, *b"at once");
-/// # Ok(()) });
-/// # Ok::<(), fabric_async::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Wait {
-    /// Looks again and again, up to 20 us in one poll, and then lets other tasks run; never sleeps. The least delay; takes
-    /// a whole processor while anything is awaited.
-    Busy,
-    /// Sleeps at once: the least work.
-    Blocking,
-    /// Looks for some microseconds first where that has lately been worth it, then sleeps.
-    #[default]
-    Adaptive,
-}
 
 /// How long one poll of a future looks before it lets others run, or sleeps.
 const LOOK: Duration = Duration::from_micros(20);

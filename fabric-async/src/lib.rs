@@ -137,6 +137,8 @@ mod operation;
 #[forbid(unsafe_code)]
 mod ops;
 #[forbid(unsafe_code)]
+mod options;
+#[forbid(unsafe_code)]
 mod peer_log;
 #[forbid(unsafe_code)]
 mod pool;
@@ -179,7 +181,6 @@ pub use buffer::{Buffer, Part, Shared};
 pub use builder::NodeBuilder;
 pub use cargo::{Payload, Room};
 pub use connection::Connection;
-pub use driver::Wait;
 pub use error::{Error, Failed, LeaseEnd, Refusal, Result};
 pub use hello::{MAX_ACCEPT_BYTES, MAX_CONNECT_BYTES};
 pub use lane::{Message, Notification};
@@ -187,6 +188,7 @@ pub use lease::{At, LeasePolicy, Lent, Remote};
 pub use listener::{Listener, NextRequest, Request};
 pub use node::Node;
 pub use operation::Operation;
+pub use options::Wait;
 pub use pool::{AllocWait, Pool, PoolMetrics};
 pub use recv::{Notifications, Notified, Receive};
 #[cfg(feature = "tokio")]

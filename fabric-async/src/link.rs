@@ -14,6 +14,7 @@ use crate::lane::{Inbox, Lane};
 use crate::lease::{At, Control};
 use crate::node::NodeInner;
 use crate::ops::Phase;
+use crate::options::LinkSettings;
 
 /// Receives that are posted in one call.
 const BATCH: usize = 16;
@@ -49,17 +50,6 @@ impl Drop for Sweep {
         let idle = std::mem::take(&mut self.1.inbox().idle);
         idle.into_iter().for_each(|number| driver.retire(number));
     }
-}
-
-/// What a connection is made with.
-#[derive(Clone, Debug)]
-pub(crate) struct LinkSettings {
-    /// Receives that wait for messages.
-    pub(crate) receives: usize,
-    /// The longest message that is received.
-    pub(crate) max_message: usize,
-    /// Notifications that may wait for the application.
-    pub(crate) notifications: usize,
 }
 
 impl Link {

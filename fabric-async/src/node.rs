@@ -11,7 +11,6 @@ use fabric::{
 };
 use fabric_util::sync::{Mutex, MutexGuard};
 
-use crate::builder::{NodeBuilder, Options};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::lane::Lane;
@@ -19,6 +18,7 @@ use crate::lease::{Controls, Lending, Whose};
 use crate::leftover::Leftover;
 use crate::listener::ListenerInner;
 use crate::oneshot::Promise;
+use crate::options::Options;
 use crate::peer_log::PeerLines;
 use crate::pool::Pool;
 use crate::service::Service;
@@ -105,55 +105,6 @@ impl Node {
         });
         Service::start(&inner)?;
         Ok(Node { inner })
-    }
-
-    /// The node that everything uses which is given no other: opened at first use with default settings, as
-    /// `FABRIC_PROVIDER` says, and shared for as long as anything of it is in use.
-    ///
-    /// ```
-    /// use fabric_async::Node;
-    ///
-    /// let node = Node::shared()?;
-    /// let before = node.pool().metrics().allocations;
-    /// drop(Node::shared()?.pool().alloc(64)?); // the same
-    /// assert!(node.pool().metrics().allocations > before);
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`NodeBuilder::build`].
-    pub fn shared() -> Result<Node> {
-        static SHARED: Mutex<Weak<NodeInner>> = Mutex::new(Weak::new());
-        let known = SHARED.lock().upgrade();
-        if let Some(inner) = known {
-            return Ok(Node { inner });
-        }
-        // Not under the lock: this opens providers. Of several threads that come here at once one is first, and the others'
-        // nodes go.
-        let node = Node::builder().build()?;
-        let mut shared = SHARED.lock();
-        match shared.upgrade() {
-            Some(inner) => {
-                drop(shared);
-                Ok(Node { inner })
-            }
-            None => {
-                *shared = Arc::downgrade(&node.inner);
-                Ok(node)
-            }
-        }
-    }
-
-    /// Begins to make a node.
-    ///
-    /// ```
-    /// let node = fabric_async::Node::builder().pool_bytes(1 << 20).build()?;
-    /// assert_eq!(node.pool().alloc(1 << 20)?.len(), 1 << 20);
-    /// assert!(node.pool().alloc(2 << 20).is_err());
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
-    pub fn builder() -> NodeBuilder {
-        NodeBuilder::default()
     }
 
     /// The registered memory that buffers come from.

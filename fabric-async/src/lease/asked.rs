@@ -9,9 +9,9 @@ use fabric_util::sync::MutexGuard;
 
 use super::control::{Control, State};
 use super::held::{Held, Remote};
+use super::terms::{nanos, whole};
 use super::turn::Turn;
 use super::wire::Word;
-use super::{nanos, whole};
 use crate::error::{Error, Result};
 use crate::line::Ticket;
 use crate::oneshot::Promise;

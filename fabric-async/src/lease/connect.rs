@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use fabric::ConnectRequest;
 
-use super::{Control, after};
+use super::Control;
+use super::terms::after;
 use crate::error::{Error, Result};
 use crate::hello::{Hello, Kind};
 use crate::link::Link;

@@ -19,9 +19,10 @@ use super::asked::{Answer, Asked};
 use super::grant::{Granted, Lending};
 use super::held::{Held, Remote};
 use super::outbox::Outbox;
+use super::policy::LeasePolicy;
 use super::receives::Receives;
+use super::terms::{after, nanos};
 use super::wire::{MOST, Word};
-use super::{after, nanos};
 use crate::error::{Error, LeaseEnd, Refusal, Result};
 use crate::lane::Lane;
 use crate::line::Line;
@@ -54,7 +55,7 @@ pub(crate) struct Control {
     pub(super) node: Weak<NodeInner>,
     pub(super) pool: Pool,
     pub(super) domain: Domain,
-    pub(super) policy: super::LeasePolicy,
+    pub(super) policy: LeasePolicy,
     pub(super) lending: Arc<Lending>,
     pub(super) lines: Arc<PeerLines>,
     state: Mutex<State>,

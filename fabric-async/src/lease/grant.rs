@@ -8,8 +8,8 @@ use fabric_util::sync::Mutex;
 
 use super::control::{Control, State};
 use super::lent::{Lent, LoanState};
+use super::terms::{after, whole};
 use super::wire::Word;
-use super::{after, whole};
 use crate::block::Loan;
 use crate::buffer::Buffer;
 use crate::error::{Error, Failed, Refusal, Result};

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use fabric::{Access, RemoteRegion, RemoteSlice};
 
-use super::{Control, nanos};
+use super::Control;
+use super::terms::nanos;
 use crate::connection::Connection;
 use crate::error::{Error, LeaseEnd, Refusal, Result};
 

@@ -9,11 +9,12 @@ use fabric::Domain;
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use super::class::{block_len, blocks_of, cached, cached_classes};
+use super::metrics::PoolMetrics;
 use super::store::Store;
-use super::{PoolMetrics, PoolOptions};
 use crate::block::{Block, Extent};
 use crate::error::{Error, Result};
 use crate::line::Line;
+use crate::options::PoolOptions;
 use crate::timers::Timers;
 use crate::wakers::Wakers;
 
