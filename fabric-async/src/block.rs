@@ -24,13 +24,23 @@ use std::sync::Arc;
 
 use fabric::{Access, Domain, Error, Memory, Region, Result, Slice};
 
-use crate::pool::Home;
+/// What keeps the blocks of extents that are not in use.
+pub(crate) trait BlockOwner: Send + Sync {
+    /// Takes a block back.
+    fn give(&self, block: Block);
+
+    /// An extent of so many bytes is gone. The caller holds no lock.
+    fn deregistered(&self, bytes: usize);
+
+    /// A block is lost, since a device may still use its memory.
+    fn leaked(&self);
+}
 
 /// Memory that was registered once, without remote rights. It is deregistered when its last block is gone.
 pub(crate) struct Extent {
     region: Region,
     /// Where its blocks go when nobody needs them.
-    pub(crate) home: Arc<Home>,
+    owner: Arc<dyn BlockOwner>,
     pub(crate) id: u64,
     pub(crate) class: usize,
 }
@@ -53,14 +63,14 @@ impl Extent {
     /// Registers `count` blocks of `len` bytes, a multiple of 64: the first, and the others.
     pub(crate) fn cut(
         domain: &Domain,
-        home: &Arc<Home>,
+        owner: Arc<dyn BlockOwner>,
         (id, class): (u64, usize),
         (len, count): (usize, usize),
     ) -> Result<(Block, Vec<Block>)> {
         let size = len.saturating_mul(count);
         let memory = Memory::zeroed(size)?;
         let region = domain.register(&memory, Access::LOCAL_WRITE)?;
-        let extent = Arc::new(Extent { region, home: home.clone(), id, class });
+        let extent = Arc::new(Extent { region, owner, id, class });
         let base = NonNull::new(memory.as_ptr())
             .ok_or_else(|| Error::state("register", "memory of no length has no address"))?;
         let block = |index: usize| {
@@ -76,7 +86,7 @@ impl Extent {
 
 impl Drop for Extent {
     fn drop(&mut self) {
-        self.home.deregistered(self.region.len());
+        self.owner.deregistered(self.region.len());
     }
 }
 
@@ -91,9 +101,17 @@ impl Block {
         &self.extent
     }
 
+    /// Gives it back to its owner.
+    #[inline]
+    pub(crate) fn give_back(self) {
+        // The extent may go with the block.
+        let owner = self.extent.owner.clone();
+        owner.give(self);
+    }
+
     /// It is nobody's any more.
     pub(crate) fn note_leaked(&self) {
-        self.extent.home.leaked();
+        self.extent.owner.leaked();
     }
 
     #[inline]

@@ -23,7 +23,7 @@ use crate::line::Ticket;
 use crate::options::PoolOptions;
 use crate::timers::Timers;
 use class::class_of;
-pub(crate) use home::Home;
+use home::Home;
 pub use metrics::PoolMetrics;
 
 /// The longest buffer there can be: its size class can be computed.
