@@ -127,7 +127,7 @@ impl<W: Work> Journey<W> {
             return W::finish(cargo);
         }
         // The event comes before the completions that it causes; it may not have been taken yet.
-        link.node.take_events();
+        link.node.router.take_events();
         W::fail(Error::of(completion.status, link.lane.end()), cargo)
     }
 

@@ -147,6 +147,8 @@ mod recv;
 #[forbid(unsafe_code)]
 mod relay;
 #[forbid(unsafe_code)]
+mod router;
+#[forbid(unsafe_code)]
 mod service;
 #[cfg(feature = "tokio")]
 #[forbid(unsafe_code)]

@@ -57,8 +57,8 @@ impl Link {
     pub(crate) fn new(node: &Arc<NodeInner>, connect_timeout: Duration) -> Result<Arc<Link>> {
         let settings = node.options.link.clone();
         let endpoint = node.endpoint(connect_timeout)?;
-        let lane = Lane::new(&node.timers);
-        node.enroll(endpoint.id(), &lane);
+        let lane = Lane::new(&node.reactor.timers);
+        node.router.register(endpoint.id(), &lane);
         let link = Link {
             endpoint,
             _sweep: Sweep(node.clone(), lane.clone()),
@@ -78,7 +78,7 @@ impl Link {
 
     /// Why it can do nothing more.
     pub(crate) fn over(&self) -> Error {
-        self.node.take_events();
+        self.node.router.take_events();
         Error::Disconnected(self.lane.end().unwrap_or(DisconnectReason::Local))
     }
 
@@ -248,6 +248,6 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.node.strike(self.endpoint.id());
+        self.node.router.unregister(self.endpoint.id());
     }
 }

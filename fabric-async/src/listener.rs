@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use fabric::{ConnectRequest, MAX_REJECT_DATA};
@@ -18,6 +18,7 @@ use crate::hello::{Hello, Kind};
 use crate::line::{Line, Ticket};
 use crate::link::Link;
 use crate::node::{Node, NodeInner};
+use crate::router::ListenerEvents;
 use crate::wakers::Wakers;
 
 /// Listens for peers that connect.
@@ -182,11 +183,12 @@ impl Node {
         }
         let listener = outcome?;
         let id = listener.id();
-        let line = Line::new(&self.inner.timers);
+        let line = Line::new(&self.inner.reactor.timers);
         let (node, waiting, acceptors) = (self.inner.clone(), Mutex::default(), Arc::default());
         let inner = Arc::new(ListenerInner { listener, node, waiting, line, acceptors });
-        self.inner.service.enroll(id, &inner);
-        // Whoever asked before it was enrolled.
+        let weak: Weak<ListenerInner> = Arc::downgrade(&inner);
+        self.inner.router.register_listener(id, weak);
+        // Requests that came before.
         inner.take_requests(&mut Wakers::new());
         let open = Arc::new(Open(inner.clone()));
         Ok(Listener { inner, open })
@@ -201,9 +203,10 @@ impl ListenerInner {
     fn waiting(&self) -> MutexGuard<'_, VecDeque<(ConnectRequest, Hello)>> {
         self.waiting.lock()
     }
+}
 
-    /// Sorts the requests that there are; adds whom to wake.
-    pub(crate) fn take_requests(&self, wakers: &mut Wakers) {
+impl ListenerEvents for ListenerInner {
+    fn take_requests(&self, wakers: &mut Wakers) {
         while let Some(mut request) = self.listener.poll() {
             let peer = request.peer_addr();
             match Hello::from_bytes(request.private_data()) {
@@ -228,6 +231,10 @@ impl ListenerInner {
             }
         }
     }
+
+    fn wake_all(&self, wakers: &mut Wakers) {
+        self.line.call_all(wakers);
+    }
 }
 
 /// Sends a peer away with words, as many as it can be told. If it is gone, nobody is left to be told.
@@ -245,7 +252,7 @@ impl Drop for Open {
 
 impl Drop for ListenerInner {
     fn drop(&mut self) {
-        self.node.service.strike(self.listener.id());
+        self.node.router.unregister_listener(self.listener.id());
     }
 }
 

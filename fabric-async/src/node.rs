@@ -1,30 +1,25 @@
 //! Nodes: an open device with everything that connections on it share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fabric::{
-    CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointBuilder, EndpointId, Event,
-    EventQueue,
-};
+use fabric::{CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointBuilder};
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
-use crate::lane::Lane;
 use crate::lease::{Controls, Lending, Whose};
-use crate::leftover::Leftover;
-use crate::listener::ListenerInner;
 use crate::oneshot::Promise;
 use crate::options::Options;
 use crate::peer_log::PeerLines;
 use crate::pool::Pool;
-use crate::service::Service;
-use crate::timers::Timers;
+use crate::router::Router;
+use crate::service::{ReactorClient, ReactorHandle, Service};
 #[cfg(feature = "tokio")]
 use crate::wakers::Wakers;
+#[cfg(feature = "tokio")]
+use crate::watch::{WatchedNode, Watchers};
 
 /// This process on the fabric: an open device, a pool of registered memory, and a completion queue with its driver, which
 /// all connections of the node share.
@@ -55,19 +50,16 @@ pub(crate) struct NodeInner {
     pub(crate) pool: Pool,
     pub(crate) domain: Domain,
     pub(crate) options: Options,
-    lanes: Mutex<HashMap<EndpointId, Weak<Lane>>>,
-    events: Mutex<EventQueue>,
+    pub(crate) router: Arc<Router>,
+    pub(crate) reactor: Arc<ReactorHandle>,
     pub(crate) controls: Mutex<Controls>,
     /// Connections for leases that peers are about to make.
     expected: Mutex<Expected>,
-    pub(crate) timers: Arc<Timers>,
-    pub(crate) service: Service,
-    /// The device is gone.
-    lost: AtomicBool,
+    service: Service,
     pub(crate) lines: Arc<PeerLines>,
     pub(crate) lending: Arc<Lending>,
     #[cfg(feature = "tokio")]
-    pub(crate) watchers: crate::watch::Watchers,
+    watchers: Watchers,
 }
 
 type Expected = HashMap<Whose, Arc<Promise<ConnectRequest>>>;
@@ -81,29 +73,31 @@ impl Node {
             true => domain.completion_queue(crate::lease::ROOM * endpoints.min(1024))?,
             false => domain.completion_queue(1)?,
         };
-        let timers = Timers::new()?;
-        let pool = Pool::new(domain, options.pool.clone(), &timers);
+        let reactor = ReactorHandle::new()?;
+        let pool = Pool::new(domain, options.pool.clone(), &reactor.timers);
         let half = options.pool.bytes as u64 / 2;
         let lending = Lending::new(options.policy.in_all.unwrap_or(half));
+        #[cfg(feature = "tokio")]
+        let may_use_tokio = options.tokio_io;
         let inner = Arc::new(NodeInner {
             driver: Driver::new(queue, options.wait),
             control,
             pool,
             domain: domain.clone(),
             options,
-            lanes: Mutex::default(),
-            events: Mutex::new(domain.events()),
+            router: Router::new(domain.events(), &reactor),
             controls: Mutex::default(),
             expected: Mutex::default(),
-            service: Service::new(&timers),
-            timers,
-            lost: AtomicBool::new(false),
+            service: Service::new(&reactor),
+            reactor,
             lines: Arc::default(),
             lending,
             #[cfg(feature = "tokio")]
-            watchers: crate::watch::Watchers::default(),
+            watchers: Watchers::new(may_use_tokio),
         });
-        Service::start(&inner)?;
+        let me: Weak<NodeInner> = Arc::downgrade(&inner);
+        let (control, queue) = (inner.control.clone(), inner.driver.queue.clone());
+        inner.service.start(me, domain.events(), control, queue)?;
         Ok(Node { inner })
     }
 
@@ -202,71 +196,14 @@ impl NodeInner {
         })
     }
 
-    fn lanes(&self) -> MutexGuard<'_, HashMap<EndpointId, Weak<Lane>>> {
-        self.lanes.lock()
-    }
-
     pub(crate) fn expected(&self) -> MutexGuard<'_, Expected> {
         self.expected.lock()
     }
 
-    pub(crate) fn enroll(&self, id: EndpointId, lane: &Arc<Lane>) {
-        self.lanes().insert(id, Arc::downgrade(lane));
-    }
-
-    pub(crate) fn strike(&self, id: EndpointId) {
-        self.lanes().remove(&id);
-    }
-
-    pub(crate) fn lane(&self, id: EndpointId) -> Option<Arc<Lane>> {
-        self.lanes().get(&id)?.upgrade()
-    }
-
     /// Why nobody will ask to be let in any more.
     pub(crate) fn refusal(&self) -> Option<Error> {
-        let lost = self.lost.load(Ordering::Relaxed).then_some(fabric::Error::DeviceLost);
+        let lost = self.router.is_device_lost().then_some(fabric::Error::DeviceLost);
         lost.map(Error::from).or_else(|| self.driver.refusal())
-    }
-
-    /// Takes the connection events that there are, and tells whom they concern. When it returns, what was reported
-    /// before the call is told, whoever took it.
-    pub(crate) fn take_events(&self) {
-        let mut leftover = Leftover::new();
-        let mut asked = Vec::new();
-        let events = self.events.lock();
-        while let Some(event) = events.poll() {
-            self.event(event, &mut leftover, &mut asked);
-        }
-        drop(events);
-        // A listener may be of a provider of the application's own, so no lock is held.
-        for listener in asked {
-            listener.take_requests(&mut leftover.wakers);
-        }
-    }
-
-    /// `asked`: the listeners at which requests wait.
-    fn event(&self, event: Event, leftover: &mut Leftover, asked: &mut Vec<Arc<ListenerInner>>) {
-        let wakers = &mut leftover.wakers;
-        let lane = event.endpoint().and_then(|id| self.lane(id));
-        match (event, &lane) {
-            (Event::Connected { data, .. }, Some(lane)) => lane.connected(Ok(data), wakers),
-            (Event::ConnectFailed { error, .. }, Some(lane)) => lane.connected(Err(error), wakers),
-            (Event::Disconnected { reason, .. }, Some(lane)) => {
-                lane.ended(reason, wakers);
-                // Leases end with their connection, whoever took this event.
-                self.service.look_at_leases();
-            }
-            (Event::ConnectRequest { listener }, _) => {
-                asked.extend(self.service.listener(listener));
-            }
-            (Event::DeviceLost, _) => {
-                // Each endpoint is told by an event of its own.
-                self.lost.store(true, Ordering::Relaxed);
-                self.service.listeners().iter().for_each(|listener| listener.line.call_all(wakers));
-            }
-            _ => {}
-        }
-        leftover.lane(lane);
     }
 
     /// Somebody is to watch the completion queue for the future that is being polled. Says whether that one arms it;
@@ -276,17 +213,43 @@ impl NodeInner {
         if crate::watch::by_tokio(self) {
             return true;
         }
-        self.service.watch_queue();
+        self.reactor.watch_queue();
         false
     }
+}
 
-    /// A watcher is gone.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn unwatched(&self) {
+impl ReactorClient for NodeInner {
+    fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    fn take_events(&self) {
+        self.router.take_events();
+    }
+
+    fn serve_leases(&self, changed: bool, next: Option<Instant>) -> Option<Instant> {
+        NodeInner::serve_leases(self, changed, next)
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl WatchedNode for NodeInner {
+    fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    fn reactor(&self) -> &ReactorHandle {
+        &self.reactor
+    }
+
+    fn watchers(&self) -> &Watchers {
+        &self.watchers
+    }
+
+    fn watcher_gone(&self) {
         let mut wakers = Wakers::new();
         self.driver.unwatched(&mut wakers);
-        let lanes: Vec<_> = self.lanes().values().filter_map(Weak::upgrade).collect();
-        lanes.iter().for_each(|lane| lane.call_all(&mut wakers));
+        self.router.wake_connections(&mut wakers);
     }
 }
 

@@ -155,7 +155,7 @@ impl<A: Arrives> Arrival<A> {
                 if wants_memory {
                     // Every buffer is in use; this looks again soon, as memory may come back anywhere.
                     let soon = std::time::Instant::now() + std::time::Duration::from_millis(1);
-                    timer.get_or_insert_with(|| node.service.timer()).wake_at(soon, cx.waker());
+                    timer.get_or_insert_with(|| node.reactor.timer()).wake_at(soon, cx.waker());
                 }
                 Poll::Pending
             }

@@ -32,7 +32,7 @@ impl Link {
         let patience = self.endpoint.attr().connect_timeout;
         let deadline = after(Instant::now(), patience);
         let lane = &self.lane;
-        let mut timer = self.node.service.timer();
+        let mut timer = self.node.reactor.timer();
         let mut request = std::future::poll_fn(|cx| {
             if let Poll::Ready(request) = expected.promise.poll(cx) {
                 return Poll::Ready(Ok(request));

@@ -95,8 +95,8 @@ impl State {
 impl Control {
     pub(super) fn new(node: &Arc<NodeInner>, user: &Arc<Lane>) -> Result<Arc<Control>> {
         let endpoint = node.control_endpoint()?;
-        let lane = Lane::new(&node.timers);
-        node.enroll(endpoint.id(), &lane);
+        let lane = Lane::new(&node.reactor.timers);
+        node.router.register(endpoint.id(), &lane);
         let control = Arc::new(Control {
             endpoint,
             receives: Arc::default(),
@@ -109,8 +109,8 @@ impl Control {
             lending: node.lending.clone(),
             lines: node.lines.clone(),
             state: Mutex::default(),
-            borrowers: Line::new(&node.timers),
-            askers: Line::new(&node.timers),
+            borrowers: Line::new(&node.reactor.timers),
+            askers: Line::new(&node.reactor.timers),
             me: OnceLock::new(),
         });
         let _ = control.me.set(Arc::downgrade(&control));
@@ -120,7 +120,7 @@ impl Control {
             control.receives.post(&control.endpoint, context, buffer)?;
         }
         // The connection may have ended before anybody knew of this.
-        node.service.look_at_leases();
+        node.reactor.look_at_leases();
         Ok(control)
     }
 
@@ -318,9 +318,9 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.finish();
         if let Some(node) = self.node.upgrade() {
-            node.strike(self.endpoint.id());
+            node.router.unregister(self.endpoint.id());
             // Its endpoint goes behind this, and leaves completions of the receives.
-            node.service.look_at_leases();
+            node.reactor.look_at_leases();
         }
     }
 }

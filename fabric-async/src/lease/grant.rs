@@ -90,7 +90,7 @@ impl Control {
         drop(state);
         if let Some(node) = self.node.upgrade() {
             // It may end before whatever the thread sleeps for.
-            node.service.look_at_leases();
+            node.reactor.look_at_leases();
         }
         Ok(Lent { loan })
     }

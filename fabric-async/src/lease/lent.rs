@@ -278,7 +278,7 @@ impl Lent {
         self.loan.end()?;
         if let Some(node) = self.loan.node.upgrade() {
             // It takes the lease out of the books, and tells the holder.
-            node.service.look_at_leases();
+            node.reactor.look_at_leases();
         }
         let memory = std::mem::replace(&mut *self.loan.memory(), LentMemory::Taken);
         match memory {
