@@ -7,14 +7,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-use fabric::{ConnectRequest, MAX_REJECT_DATA};
+use fabric::ConnectRequest;
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::accept::{Accepting, Acceptors, Incoming};
 use crate::address::{Address, resolve};
 use crate::connection::Connection;
 use crate::error::{Error, Result};
-use crate::hello::{Hello, Kind};
+use crate::hello::{Hello, Kind, reject};
 use crate::line::{Line, Ticket};
 use crate::link::Link;
 use crate::node::{Node, NodeInner};
@@ -215,7 +215,7 @@ impl ListenerEvents for ListenerInner {
                     reject(&mut request, "this listener is one of fabric-async, version 1");
                 }
                 Ok(hello) if hello.kind == Kind::Control => {
-                    self.node.take_control(request, &hello, wakers);
+                    self.node.leases.take_control(request, &hello, wakers);
                 }
                 Ok(hello) => {
                     let mut waiting = self.waiting();
@@ -235,12 +235,6 @@ impl ListenerEvents for ListenerInner {
     fn wake_all(&self, wakers: &mut Wakers) {
         self.line.call_all(wakers);
     }
-}
-
-/// Sends a peer away with words, as many as it can be told. If it is gone, nobody is left to be told.
-pub(crate) fn reject(request: &mut ConnectRequest, words: &str) {
-    let words = words.as_bytes();
-    let _ = request.reject(&words[..words.len().min(MAX_REJECT_DATA)]);
 }
 
 impl Drop for Open {
@@ -426,7 +420,7 @@ impl Request {
         // Before it can come.
         let wanted = hello.leases && self.hello.leases;
         let from = self.peer_addr().ip();
-        let expected = if wanted { node.expect(self.hello.token, from) } else { None };
+        let expected = if wanted { node.leases.expect(self.hello.token, from) } else { None };
         hello.leases = expected.is_some();
         self.request.accept(&link.endpoint, &hello.to_bytes())?;
         link.lane.outcome().await?;

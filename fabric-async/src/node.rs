@@ -1,17 +1,14 @@
 //! Nodes: an open device with everything that connections on it share.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use fabric::{CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointBuilder};
-use fabric_util::sync::{Mutex, MutexGuard};
+use fabric::{Domain, Endpoint};
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
-use crate::lease::{Controls, Lending, Whose};
-use crate::oneshot::Promise;
-use crate::options::Options;
+use crate::lease::Leases;
+use crate::options::{Options, build};
 use crate::peer_log::PeerLines;
 use crate::pool::Pool;
 use crate::router::Router;
@@ -45,58 +42,44 @@ pub struct Node {
 
 pub(crate) struct NodeInner {
     pub(crate) driver: Driver,
-    /// The completions of connections for leases, which the service takes.
-    pub(crate) control: CompletionQueue,
     pub(crate) pool: Pool,
     pub(crate) domain: Domain,
     pub(crate) options: Options,
     pub(crate) router: Arc<Router>,
     pub(crate) reactor: Arc<ReactorHandle>,
-    pub(crate) controls: Mutex<Controls>,
-    /// Connections for leases that peers are about to make.
-    expected: Mutex<Expected>,
+    pub(crate) leases: Arc<Leases>,
     service: Service,
     pub(crate) lines: Arc<PeerLines>,
-    pub(crate) lending: Arc<Lending>,
     #[cfg(feature = "tokio")]
     watchers: Watchers,
 }
-
-type Expected = HashMap<Whose, Arc<Promise<ConnectRequest>>>;
 
 impl Node {
     /// A node with settings that were checked.
     pub(crate) fn new(domain: &Domain, options: Options) -> Result<Node> {
         let queue = domain.completion_queue_with(&options.queue(domain))?;
-        let endpoints = domain.info().limits.cq_capacity / crate::lease::ROOM;
-        let control = match options.leases {
-            true => domain.completion_queue(crate::lease::ROOM * endpoints.min(1024))?,
-            false => domain.completion_queue(1)?,
-        };
         let reactor = ReactorHandle::new()?;
         let pool = Pool::new(domain, options.pool.clone(), &reactor.timers);
-        let half = options.pool.bytes as u64 / 2;
-        let lending = Lending::new(options.policy.in_all.unwrap_or(half));
+        let router = Router::new(domain.events(), &reactor);
+        let lines = Arc::default();
+        let leases = Leases::new(domain, &options, &pool, &router, &reactor, &lines)?;
         #[cfg(feature = "tokio")]
         let may_use_tokio = options.tokio_io;
         let inner = Arc::new(NodeInner {
             driver: Driver::new(queue, options.wait),
-            control,
             pool,
             domain: domain.clone(),
             options,
-            router: Router::new(domain.events(), &reactor),
-            controls: Mutex::default(),
-            expected: Mutex::default(),
+            router,
+            leases,
             service: Service::new(&reactor),
             reactor,
-            lines: Arc::default(),
-            lending,
+            lines,
             #[cfg(feature = "tokio")]
             watchers: Watchers::new(may_use_tokio),
         });
         let me: Weak<NodeInner> = Arc::downgrade(&inner);
-        let (control, queue) = (inner.control.clone(), inner.driver.queue.clone());
+        let (control, queue) = (inner.leases.queue().clone(), inner.driver.queue.clone());
         inner.service.start(me, domain.events(), control, queue)?;
         Ok(Node { inner })
     }
@@ -184,22 +167,6 @@ impl NodeInner {
         )
     }
 
-    /// An endpoint for leases, on a queue of their own.
-    pub(crate) fn control_endpoint(&self) -> Result<Endpoint> {
-        let builder = crate::lease::endpoint(self.options.any_endpoint(&self.domain));
-        build(builder, &self.control, |needed| {
-            let most = self.control.capacity() / needed;
-            format!(
-                "a node carries leases on at most {most} connections here: NodeBuilder::leases(false) takes none, \
-                 or make another node"
-            )
-        })
-    }
-
-    pub(crate) fn expected(&self) -> MutexGuard<'_, Expected> {
-        self.expected.lock()
-    }
-
     /// Why nobody will ask to be let in any more.
     pub(crate) fn refusal(&self) -> Option<Error> {
         let lost = self.router.is_device_lost().then_some(fabric::Error::DeviceLost);
@@ -228,7 +195,7 @@ impl ReactorClient for NodeInner {
     }
 
     fn serve_leases(&self, changed: bool, next: Option<Instant>) -> Option<Instant> {
-        NodeInner::serve_leases(self, changed, next)
+        self.leases.serve(changed, next)
     }
 }
 
@@ -256,23 +223,8 @@ impl WatchedNode for NodeInner {
 impl Drop for NodeInner {
     fn drop(&mut self) {
         self.service.stop();
-        self.end_control();
+        self.leases.end(self.driver.refusal().is_some());
         #[cfg(feature = "tokio")]
         self.watchers.stop();
     }
-}
-
-/// An endpoint on a queue; `full` says what helps where the queue has no room for it.
-fn build(
-    builder: EndpointBuilder<'_>,
-    queue: &CompletionQueue,
-    full: impl FnOnce(usize) -> String,
-) -> Result<Endpoint> {
-    let needed = builder.room();
-    builder.build(queue).map_err(|error| match error {
-        fabric::Error::InvalidArgument(_) if queue.room() < needed => {
-            fabric::Error::invalid("make connection", full(needed)).into()
-        }
-        other => other.into(),
-    })
 }

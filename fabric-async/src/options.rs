@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fabric::{CqAttr, Domain, EndpointAttr, EndpointBuilder, ListenerAttr};
+use fabric::{
+    CompletionQueue, CqAttr, Domain, Endpoint, EndpointAttr, EndpointBuilder, ListenerAttr,
+};
 
 use crate::error::Result;
 use crate::lease::LeasePolicy;
@@ -167,4 +169,19 @@ fn in_our_words(error: fabric::Error) -> fabric::Error {
         failure.detail = failure.detail.replace(theirs, ours);
     }
     fabric::Error::InvalidArgument(failure)
+}
+
+/// An endpoint on a queue; `full` says what helps where the queue has no room for it.
+pub(crate) fn build(
+    builder: EndpointBuilder<'_>,
+    queue: &CompletionQueue,
+    full: impl FnOnce(usize) -> String,
+) -> Result<Endpoint> {
+    let needed = builder.room();
+    builder.build(queue).map_err(|error| match error {
+        fabric::Error::InvalidArgument(_) if queue.room() < needed => {
+            fabric::Error::invalid("make connection", full(needed)).into()
+        }
+        other => other.into(),
+    })
 }

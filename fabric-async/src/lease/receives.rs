@@ -4,13 +4,9 @@
 //! was taken, which may be after the connection is gone. One that has no completion, since its endpoint could not be brought
 //! to rest, keeps its buffer for ever.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
-
-use fabric::{Endpoint, EndpointId};
+use fabric::Endpoint;
 use fabric_util::sync::Mutex;
 
-use super::Control;
 use crate::buffer::Buffer;
 use crate::cargo::Piece;
 use crate::error::Result;
@@ -51,43 +47,13 @@ impl Receives {
         Some(piece.land())
     }
 
-    fn are_over(&self) -> bool {
+    pub(super) fn are_over(&self) -> bool {
         self.0.lock().iter().all(Option::is_none)
     }
-}
 
-/// The connections for leases of a node, and receives of some that are gone.
-#[derive(Default)]
-pub(crate) struct Controls(HashMap<EndpointId, (Weak<Control>, Arc<Receives>)>);
-
-impl Controls {
-    pub(super) fn add(&mut self, id: EndpointId, control: &Arc<Control>, receives: &Arc<Receives>) {
-        self.0.insert(id, (Arc::downgrade(control), receives.clone()));
-    }
-
-    pub(super) fn get(&self, id: EndpointId) -> Option<(Option<Arc<Control>>, Arc<Receives>)> {
-        let (control, receives) = self.0.get(&id)?;
-        Some((control.upgrade(), receives.clone()))
-    }
-
-    pub(super) fn all(&self) -> Vec<Arc<Control>> {
-        self.0.values().filter_map(|(control, _)| control.upgrade()).collect()
-    }
-
-    /// Forgets a connection that is gone, if its receives are over.
-    pub(super) fn forget(&mut self, id: EndpointId) {
-        let is_gone = |(control, receives): &(Weak<Control>, Arc<Receives>)| {
-            control.strong_count() == 0 && receives.are_over()
-        };
-        if self.0.get(&id).is_some_and(is_gone) {
-            self.0.remove(&id);
-        }
-    }
-
-    /// Gives up the receives that have not ended, with their buffers; says how many.
+    /// Gives up those that have not ended, with their buffers; returns how many.
     pub(super) fn leak(&self) -> usize {
-        let left =
-            self.0.values().flat_map(|(_, receives)| std::mem::take(&mut *receives.0.lock()));
-        left.flatten().map(Piece::leak).count()
+        let left = std::mem::take(&mut *self.0.lock());
+        left.into_iter().flatten().map(Piece::leak).count()
     }
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::Control;
+use super::control::Control;
 use crate::error::Result;
 use crate::line::{Line, Ticket};
 
