@@ -92,6 +92,8 @@
 #[forbid(unsafe_code)]
 mod accept;
 #[forbid(unsafe_code)]
+mod acceptors;
+#[forbid(unsafe_code)]
 mod address;
 #[forbid(unsafe_code)]
 mod atomic;
@@ -147,6 +149,8 @@ mod recv;
 #[forbid(unsafe_code)]
 mod relay;
 #[forbid(unsafe_code)]
+mod request;
+#[forbid(unsafe_code)]
 mod router;
 #[forbid(unsafe_code)]
 mod service;
@@ -187,12 +191,13 @@ pub use error::{Error, Failed, LeaseEnd, Refusal, Result};
 pub use hello::{MAX_ACCEPT_BYTES, MAX_CONNECT_BYTES};
 pub use lane::{Message, Notification};
 pub use lease::{At, LeasePolicy, Lent, Remote};
-pub use listener::{Listener, NextRequest, Request};
+pub use listener::Listener;
 pub use node::Node;
 pub use operation::Operation;
 pub use options::Wait;
 pub use pool::{AllocWait, Pool, PoolMetrics};
 pub use recv::{Notifications, Notified, Receive};
+pub use request::{NextRequest, Request};
 #[cfg(feature = "tokio")]
 pub use stream::Stream;
 
