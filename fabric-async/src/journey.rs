@@ -150,31 +150,31 @@ impl<W: Work> Journey<W> {
             })
         };
         let line = &link.lane.room;
-        let mut posted = if line.may_pass(ticket) { post(&mut load) } else { Ok(None) };
-        if let Ok(None) = posted {
+        let attempt = |load: &mut Option<Cargo>, is_turn: bool| {
+            if is_turn { post(load).transpose() } else { None }
+        };
+        let mut posted = line.look(ticket, None, |is_turn| attempt(&mut load, is_turn));
+        if posted.is_none() {
             let look = |waker: Option<&_>| {
-                if let Some(waker) = waker {
-                    line.join(ticket, waker);
-                }
-                let may_come = link.is_alive() && link.node.driver.refusal().is_none();
-                if !line.may_pass(ticket) && may_come {
-                    return None;
-                }
-                post(&mut load).transpose()
+                line.look(ticket, waker, |is_turn| {
+                    // The post fails once the connection has ended.
+                    let is_over = !link.is_alive() || link.node.driver.refusal().is_some();
+                    attempt(&mut load, is_turn || is_over)
+                })
             };
             let node = &link.node;
             match node.driver.wait(asleep, cx, look, || node.watch()) {
-                Poll::Ready(done) => posted = done.map(Some),
+                Poll::Ready(done) => posted = Some(done),
                 Poll::Pending => {
                     self.stage = Stage::Ready(work, load.unwrap_or_default());
                     return Poll::Pending;
                 }
             }
         }
-        line.leave(ticket);
         self.stage = match posted {
-            Ok(number) => Stage::Flying(number.unwrap_or(u32::MAX)),
-            Err(error) => Stage::Failed(Some(W::fail(error, load.unwrap_or_default()))),
+            Some(Ok(number)) => Stage::Flying(number),
+            Some(Err(error)) => Stage::Failed(Some(W::fail(error, load.unwrap_or_default()))),
+            None => Stage::Over,
         };
         Poll::Ready(())
     }

@@ -129,21 +129,13 @@ impl Future for NextRequest {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let NextRequest { listener, ticket } = &mut *self;
         let line = &listener.line;
-        for wait in [false, true] {
-            if wait {
-                line.join(ticket, cx.waker());
-            }
-            let next = if line.may_pass(ticket) { listener.waiting().pop_front() } else { None };
+        line.poll(ticket, cx, |is_turn| {
+            let next = if is_turn { listener.waiting().pop_front() } else { None };
             if let Some((request, hello)) = next {
-                line.leave(ticket);
-                return Poll::Ready(Ok(Request { listener: listener.clone(), request, hello }));
+                return Some(Ok(Request { listener: listener.clone(), request, hello }));
             }
-            if let Some(refusal) = listener.node.refusal() {
-                line.leave(ticket);
-                return Poll::Ready(Err(refusal));
-            }
-        }
-        Poll::Pending
+            listener.node.refusal().map(Err)
+        })
     }
 }
 

@@ -10,10 +10,8 @@ use super::control::{Control, State};
 use super::held::{Held, LeaseSource};
 use super::pending::{Answer, Asked, forget};
 use super::terms::nanos;
-use super::turn::Turn;
 use super::wire::Word;
 use crate::error::{Error, Result};
-use crate::line::Ticket;
 use crate::oneshot::Promise;
 use crate::wakers::Wakers;
 
@@ -23,19 +21,19 @@ impl Control {
         self: &Arc<Self>,
         question: impl Fn(&mut State, u64, &mut Wakers) -> (Answer<T>, Word) + Unpin,
     ) -> Result<T> {
-        let ask = |control: &Control, ticket: &Ticket| {
+        let ask = |is_turn: bool| {
             let mut wakers = Wakers::new();
-            let mut state = match control.begin() {
-                Ok(state) if state.outbox.has_room() && control.askers.may_pass(ticket) => state,
+            let mut state = match self.begin() {
+                Ok(state) if is_turn && state.outbox.has_room() => state,
                 Ok(_) => return None,
                 Err(error) => return Some(Err(error)),
             };
             let id = state.next;
             let (answer, word) = question(&mut state, id, &mut wakers);
-            control.say(&mut state, &word);
+            self.say(&mut state, &word);
             Some(Ok(answer))
         };
-        Turn::new(self, |control| &control.askers, ask).await?.value().await
+        self.askers.wait(ask).await?.value().await
     }
 
     pub(super) async fn request(
@@ -99,13 +97,13 @@ impl Control {
     }
 
     pub(super) async fn borrow(self: &Arc<Self>) -> Result<Arc<Held>> {
-        Turn::new(self, |control| &control.borrowers, Control::next_offer).await
+        self.borrowers.wait(|is_turn| self.next_offer(is_turn)).await
     }
 
     /// What the first in line for leases that are lent unasked gets, if there is anything.
-    fn next_offer(&self, ticket: &Ticket) -> Option<Result<Arc<Held>>> {
+    fn next_offer(&self, is_turn: bool) -> Option<Result<Arc<Held>>> {
         let mut state = self.state();
-        let offer = if self.borrowers.may_pass(ticket) { state.offers.pop_front() } else { None };
+        let offer = if is_turn { state.offers.pop_front() } else { None };
         let over = state.over;
         drop(state);
         offer.map(Ok).or_else(|| over.then(|| Err(Error::Disconnected(self.reason()))))

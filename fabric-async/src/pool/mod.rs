@@ -222,41 +222,26 @@ pub struct AllocWait {
     ticket: Ticket,
 }
 
-impl AllocWait {
-    fn alloc(&self) -> Result<Buffer> {
-        if self.dirty { self.pool.alloc_dirty(self.len) } else { self.pool.alloc(self.len) }
-    }
-}
-
 impl Future for AllocWait {
     type Output = Result<Buffer>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let home = this.pool.home().clone();
-        let first = !this.ticket.waits();
-        // Who comes later does not pass those who wait.
-        if home.line.may_pass(&this.ticket) {
-            match this.alloc() {
-                Err(Error::PoolExhausted { needed, bound, .. }) if needed <= bound => {}
-                done => {
-                    home.line.leave(&mut this.ticket);
-                    return Poll::Ready(done);
-                }
+        let AllocWait { pool, len, dirty, ticket } = &mut *self;
+        let home = pool.home();
+        let is_first = !ticket.waits();
+        let polled = home.line.poll(ticket, cx, |is_turn| {
+            if !is_turn {
+                return None;
             }
-        }
-        if first {
+            match if *dirty { pool.alloc_dirty(*len) } else { pool.alloc(*len) } {
+                Err(Error::PoolExhausted { needed, bound, .. }) if needed <= bound => None,
+                done => Some(done),
+            }
+        });
+        if is_first && polled.is_pending() {
             home.waited();
         }
-        home.line.join(&mut this.ticket, cx.waker());
-        // Between the refusal and the place in line something may have come back.
-        if home.line.may_pass(&this.ticket)
-            && let Ok(buffer) = this.alloc()
-        {
-            home.line.leave(&mut this.ticket);
-            return Poll::Ready(Ok(buffer));
-        }
-        Poll::Pending
+        polled
     }
 }
 
