@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use fabric::{AtomicOp, AtomicScalar, Op, RemoteSlice};
 
-use crate::cargo::{Cargo, Payload, Piece};
+use crate::cargo::{Cargo, Payload, Piece, SliceVec};
 use crate::connection::Connection;
 use crate::error::{Error, Result};
 use crate::journey::{Journey, Stage, Work};
@@ -188,21 +188,24 @@ impl<T: AtomicScalar + Unpin> Work for Fetch<T> {
     }
 
     #[inline]
-    fn with_op<R>(&self, cargo: &Cargo, post: impl FnOnce(Op<'_>) -> R) -> R {
+    fn build<'a, 's>(&'a self, cargo: &'a Cargo, _scratch: &'s mut SliceVec<'a>) -> Op<'s>
+    where
+        'a: 's,
+    {
         let at: RemoteSlice = self.at.slice();
         let word = match cargo {
             Cargo::One(piece) => piece.slice(),
             _ => None,
         };
         // There always is a word.
-        post(match (self.change, word) {
+        match (self.change, word) {
             (Change::Apply(op, value), Some(old)) => Op::fetch_atomic(op, value, old, at),
             (Change::Apply(op, value), None) => Op::atomic(op, value, at),
             (Change::CompareSwap { expected, new }, Some(old)) => {
                 Op::fetch_compare_swap(expected, new, old, at)
             }
             (Change::CompareSwap { expected, new }, None) => Op::compare_swap(expected, new, at),
-        })
+        }
     }
 
     fn finish(cargo: Cargo) -> Result<T> {

@@ -138,6 +138,9 @@ impl Piece {
     }
 }
 
+/// The slices of an operation with several buffers.
+pub(crate) type SliceVec<'a> = SmallVec<[Slice<'a>; 8]>;
+
 /// Everything that an operation carries. Dropping it without [`land`](Cargo::land) leaks memory, for safety.
 #[derive(Default)]
 pub enum Cargo {
@@ -165,25 +168,22 @@ impl Cargo {
         }
     }
 
-    /// Posts it: `post` gets the memory.
+    /// The memory, for a post. `scratch` holds the slices of several buffers.
     #[inline]
-    pub(crate) fn with_slices<R>(&self, post: impl FnOnce(Slices<'_>) -> R) -> R {
-        match self {
-            Cargo::Nothing => post(Slices::none()),
-            Cargo::One(piece) | Cargo::Receive(piece) => match piece.slice() {
-                Some(slice) => post(slice.into()),
-                None => post(Slices::none()),
-            },
+    pub(crate) fn slices<'a, 's>(&'a self, scratch: &'s mut SliceVec<'a>) -> Slices<'s>
+    where
+        'a: 's,
+    {
+        let slice = match self {
+            Cargo::Nothing => None,
+            Cargo::One(piece) | Cargo::Receive(piece) => piece.slice(),
             Cargo::Many(buffers) => {
-                let slices: SmallVec<[Slice<'_>; 8]> =
-                    buffers.iter().filter_map(|buffer| buffer.slice(0, buffer.len)).collect();
-                post(slices.as_slice().into())
+                scratch.extend(buffers.iter().filter_map(|buffer| buffer.slice(0, buffer.len)));
+                return scratch.as_slice().into();
             }
-            Cargo::Shared(shared) => match shared.block() {
-                Some(block) => post(block.source(0, shared.len()).into()),
-                None => post(Slices::none()),
-            },
-        }
+            Cargo::Shared(shared) => shared.block().map(|block| block.source(0, shared.len())),
+        };
+        slice.map_or_else(Slices::none, Into::into)
     }
 
     /// It is not known whether the operation has ended: nobody gets the memory.

@@ -1,15 +1,16 @@
 //! How every operation goes: posted at the first poll of its future, done when the completion is there.
 
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use fabric::{Completion, Op};
 
-use crate::cargo::Cargo;
+use crate::cargo::{Cargo, SliceVec};
 use crate::error::{Error, Result};
 use crate::lease::At;
 use crate::line::Ticket;
 use crate::link::Link;
+use crate::ops::Phase;
 
 /// What an operation does, and what it makes of its end.
 pub(crate) trait Work: Unpin {
@@ -22,7 +23,9 @@ pub(crate) trait Work: Unpin {
     fn check(&self, link: &Link, cargo: &Cargo) -> Result<()>;
 
     /// The operation as the fabric's.
-    fn with_op<R>(&self, cargo: &Cargo, post: impl FnOnce(Op<'_>) -> R) -> R;
+    fn build<'a, 's>(&'a self, cargo: &'a Cargo, scratch: &'s mut SliceVec<'a>) -> Op<'s>
+    where
+        'a: 's;
 
     fn finish(cargo: Cargo) -> Self::Output;
 
@@ -86,16 +89,34 @@ impl<W: Work> Journey<W> {
         Poll::Ready(W::fail(error, cargo))
     }
 
-    /// Posts it, or sees that it cannot be; waits in line for that while the queue is full.
+    /// Posts it, or fails; waits its turn for that while the send queue is full.
     #[inline]
     pub(crate) fn poll_posted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if !matches!(self.stage, Stage::Ready(..)) {
-            return Poll::Ready(());
+        let Journey { link, stage, ticket, asleep, fence } = self;
+        let Stage::Ready(work, cargo) = stage else { return Poll::Ready(()) };
+        let (driver, line) = (&link.node.driver, &link.lane.room);
+        let mut posted = match work.check(link, cargo) {
+            Ok(()) if line.is_turn(ticket, None) => try_post(link, work, *fence, cargo),
+            Ok(()) => Ok(None),
+            Err(error) => Err(error),
+        };
+        if let Ok(None) = posted {
+            let look = |waker: Option<&Waker>| {
+                let is_turn = line.is_turn(ticket, waker);
+                // The post fails once the connection has ended.
+                if !is_turn && link.is_alive() && driver.refusal().is_none() {
+                    return None;
+                }
+                try_post(link, work, *fence, cargo).transpose()
+            };
+            posted = ready!(driver.wait(asleep, cx, look, || link.node.watch())).map(Some);
         }
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Ready(work, cargo) => self.poll_post(work, cargo, cx),
-            _ => Poll::Ready(()),
-        }
+        line.leave(ticket);
+        *stage = match posted {
+            Ok(number) => Stage::Flying(number.unwrap_or(u32::MAX)),
+            Err(error) => Stage::Failed(Some(W::fail(error, std::mem::take(cargo)))),
+        };
+        Poll::Ready(())
     }
 
     /// What became of it, if it is over by now; nobody waits for it.
@@ -130,53 +151,35 @@ impl<W: Work> Journey<W> {
         link.node.router.take_events();
         W::fail(Error::of(completion.status, link.lane.end()), cargo)
     }
+}
 
-    #[inline]
-    fn poll_post(&mut self, work: W, cargo: Cargo, cx: &mut Context<'_>) -> Poll<()> {
-        let Journey { link, ticket, asleep, fence, .. } = self;
-        let (link, fence) = (&*link, *fence);
-        if let Err(error) = work.check(link, &cargo) {
-            link.lane.room.leave(ticket);
-            self.stage = Stage::Failed(Some(W::fail(error, cargo)));
-            return Poll::Ready(());
-        }
-        let mut load = Some(cargo);
-        let post = |load: &mut Option<Cargo>| {
-            link.post(load, work.at(), |cargo, context, endpoint| {
-                work.with_op(cargo, |op| {
-                    let op = op.context(context);
-                    endpoint.post(&if fence { op.fence() } else { op })
-                })
-            })
-        };
-        let line = &link.lane.room;
-        let attempt = |load: &mut Option<Cargo>, is_turn: bool| {
-            if is_turn { post(load).transpose() } else { None }
-        };
-        let mut posted = line.look(ticket, None, |is_turn| attempt(&mut load, is_turn));
-        if posted.is_none() {
-            let look = |waker: Option<&_>| {
-                line.look(ticket, waker, |is_turn| {
-                    // The post fails once the connection has ended.
-                    let is_over = !link.is_alive() || link.node.driver.refusal().is_some();
-                    attempt(&mut load, is_turn || is_over)
-                })
-            };
-            let node = &link.node;
-            match node.driver.wait(asleep, cx, look, || node.watch()) {
-                Poll::Ready(done) => posted = Some(done),
-                Poll::Pending => {
-                    self.stage = Stage::Ready(work, load.unwrap_or_default());
-                    return Poll::Pending;
-                }
-            }
-        }
-        self.stage = match posted {
-            Some(Ok(number)) => Stage::Flying(number),
-            Some(Err(error)) => Stage::Failed(Some(W::fail(error, load.unwrap_or_default()))),
-            None => Stage::Over,
-        };
-        Poll::Ready(())
+/// Posts an operation whose cargo goes to the table; gives its place. `None` while the send queue is full: then, and on
+/// errors, the cargo is still where it was.
+#[inline]
+fn try_post<W: Work>(link: &Link, work: &W, fence: bool, cargo: &mut Cargo) -> Result<Option<u32>> {
+    let table = &link.node.driver.table;
+    let number = table.begin()?;
+    let Some(mut place) = table.lock(number) else { return Ok(None) };
+    // The lock is held over the post, so that the thread that takes the completion finds the place filled.
+    place.cargo = std::mem::take(cargo);
+    let posted = {
+        let mut scratch = SliceVec::new();
+        let op = work.build(&place.cargo, &mut scratch).context(u64::from(number));
+        link.endpoint.post(&if fence { op.fence() } else { op })
+    };
+    let Err(error) = posted else {
+        place.phase = Phase::Flying;
+        place.lane = Some(link.lane.clone());
+        place.lease = work.at().and_then(|at| at.lease.clone());
+        return Ok(Some(number));
+    };
+    *cargo = std::mem::take(&mut place.cargo);
+    drop(place);
+    table.end(number);
+    match error {
+        fabric::Error::Again => Ok(None),
+        fabric::Error::NotConnected => Err(link.over()),
+        other => Err(other.into()),
     }
 }
 

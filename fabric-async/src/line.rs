@@ -184,6 +184,16 @@ impl Line {
         self.oversee_at(to_oversee);
     }
 
+    /// Whether it is this one's turn. With a waker it waits from then on, until it [leaves](Line::leave). The caller holds
+    /// no lock.
+    #[inline]
+    pub(crate) fn is_turn(&self, ticket: &mut Ticket, waker: Option<&Waker>) -> bool {
+        if let Some(waker) = waker {
+            self.join(ticket, waker);
+        }
+        self.may_pass(ticket)
+    }
+
     /// One look of a future that waits: `attempt`, with whether it is this one's turn. With a waker the future waits from
     /// then on; with an outcome it waits no more. The caller holds no lock.
     #[inline]
@@ -193,10 +203,7 @@ impl Line {
         waker: Option<&Waker>,
         attempt: impl FnOnce(bool) -> Option<T>,
     ) -> Option<T> {
-        if let Some(waker) = waker {
-            self.join(ticket, waker);
-        }
-        let outcome = attempt(self.may_pass(ticket));
+        let outcome = attempt(self.is_turn(ticket, waker));
         if outcome.is_some() {
             self.leave(ticket);
         }

@@ -1,4 +1,4 @@
-//! The inside of a connection: its endpoint, and how work gets posted to it.
+//! The inside of a connection: its endpoint, and its receives.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::cargo::{Cargo, Piece};
 use crate::error::{Error, Result};
 use crate::hello::Hello;
 use crate::lane::{Inbox, Lane};
-use crate::lease::{At, Control};
+use crate::lease::Control;
 use crate::node::NodeInner;
 use crate::ops::Phase;
 use crate::options::LinkSettings;
@@ -88,40 +88,6 @@ impl Link {
         match self.peer.get().map_or(usize::MAX, |peer| peer.max_message as usize) {
             most if len <= most => Ok(()),
             most => Err(Error::TooLong { len, most }),
-        }
-    }
-
-    /// Posts an operation whose cargo goes to the table; gives its place. `None` while the queue is full: then, and on
-    /// errors, the cargo is still where it was.
-    #[inline]
-    pub(crate) fn post(
-        &self,
-        load: &mut Option<Cargo>,
-        at: Option<&At>,
-        post: impl FnOnce(&Cargo, u64, &Endpoint) -> fabric::Result<()>,
-    ) -> Result<Option<u32>> {
-        let table = &self.node.driver.table;
-        let number = table.begin()?;
-        let Some(mut place) = table.lock(number) else { return Ok(None) };
-        // The lock is held over the post, so that whoever takes the completion finds the place filled.
-        place.cargo = load.take().unwrap_or_default();
-        match post(&place.cargo, u64::from(number), &self.endpoint) {
-            Ok(()) => {
-                place.phase = Phase::Flying;
-                place.lane = Some(self.lane.clone());
-                place.lease = at.and_then(|at| at.lease.clone());
-                Ok(Some(number))
-            }
-            Err(error) => {
-                *load = Some(std::mem::take(&mut place.cargo));
-                drop(place);
-                table.end(number);
-                match error {
-                    fabric::Error::Again => Ok(None),
-                    fabric::Error::NotConnected => Err(self.over()),
-                    other => Err(other.into()),
-                }
-            }
         }
     }
 

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use fabric::Op;
 
-use crate::cargo::{Cargo, Payload};
+use crate::cargo::{Cargo, Payload, SliceVec};
 use crate::error::{Error, Failed, Result};
 use crate::journey::{Journey, Stage, Work};
 use crate::lease::At;
@@ -149,21 +149,23 @@ impl<P: Payload> Work for Transfer<P> {
     }
 
     #[inline]
-    fn with_op<R>(&self, cargo: &Cargo, post: impl FnOnce(Op<'_>) -> R) -> R {
-        cargo.with_slices(|slices| {
-            post(match &self.what {
-                What::Send { immediate: None } => Op::send(slices),
-                What::Send { immediate: Some(value) } => Op::send(slices).immediate(*value),
-                What::Write { to, immediate, delivered } => {
-                    let mut op = Op::write(slices, to.slice());
-                    if let Some(value) = immediate {
-                        op = op.immediate(*value);
-                    }
-                    if *delivered { op.delivery_complete() } else { op }
+    fn build<'a, 's>(&'a self, cargo: &'a Cargo, scratch: &'s mut SliceVec<'a>) -> Op<'s>
+    where
+        'a: 's,
+    {
+        let slices = cargo.slices(scratch);
+        match &self.what {
+            What::Send { immediate: None } => Op::send(slices),
+            What::Send { immediate: Some(value) } => Op::send(slices).immediate(*value),
+            What::Write { to, immediate, delivered } => {
+                let mut op = Op::write(slices, to.slice());
+                if let Some(value) = immediate {
+                    op = op.immediate(*value);
                 }
-                What::Read { from } => Op::read(slices, from.slice()),
-            })
-        })
+                if *delivered { op.delivery_complete() } else { op }
+            }
+            What::Read { from } => Op::read(slices, from.slice()),
+        }
     }
 
     fn finish(cargo: Cargo) -> Self::Output {

@@ -25,7 +25,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "fence_left_out",
         about: "an operation does not wait for the reads before it, though it is to",
         runs: Runs::Tcp,
-        edits: &[edit("Journey::poll_post", "if fence { op.fence() } else { op }", "op")],
+        edits: &[edit("try_post", "if fence { op.fence() } else { op }", "op")],
         cases: &["async.programs"],
     },
     Mutant {
