@@ -8,7 +8,7 @@
 //!   rights, and the extent's descriptor is never given out. A block that is lent is a
 //!   [`Loan`], with a registration of its own; it gives no references, only copies, until that registration has ended.
 //! - *An operation in flight*, whose device writes (a receive, a read, the result of an atomic) or reads. To post, a block
-//!   must become a [`Flight`], which has no access to bytes. It becomes a block again by [`Flight::land`], which `ops.rs`
+//!   must become an [`InFlight`], which has no access to bytes. It becomes a block again by [`InFlight::reclaim`], which `op_slab.rs`
 //!   calls when it has taken the operation's completion, or when the post was refused: the contract of `fabric` is that
 //!   then, and not earlier, nobody touches the memory any more. A flight that is dropped without landing does not give
 //!   its memory back: it leaks, which is safe.
@@ -118,7 +118,7 @@ impl Block {
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the range is allocated as long as the extent's region lives, and initialized (zeroed at first). While
         // the reference lives nobody writes: no peer has the right, no operation is in flight since this is no
-        // `Flight`, and other threads have at most `&self` too.
+        // `InFlight`, and other threads have at most `&self` too.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
@@ -138,12 +138,12 @@ impl Block {
 }
 
 /// A block that an operation in flight may be reading or writing.
-pub(crate) struct Flight(std::mem::ManuallyDrop<Block>);
+pub(crate) struct InFlight(std::mem::ManuallyDrop<Block>);
 
-impl Flight {
+impl InFlight {
     #[inline]
     pub(crate) fn new(block: Block) -> Self {
-        Flight(std::mem::ManuallyDrop::new(block))
+        InFlight(std::mem::ManuallyDrop::new(block))
     }
 
     /// The memory, for a post.
@@ -154,7 +154,7 @@ impl Flight {
 
     /// The operation has ended: its completion was taken, its post refused, or its endpoint dropped.
     #[inline]
-    pub(crate) fn land(self) -> Block {
+    pub(crate) fn reclaim(self) -> Block {
         std::mem::ManuallyDrop::into_inner(self.0)
     }
 

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use fabric::DisconnectReason;
 
 use crate::buffer::Buffer;
-use crate::cargo::{Payload, Room};
 use crate::error::{Error, Result};
 use crate::lease::At;
 use crate::link::Link;
 use crate::node::Node;
+use crate::op_buffers::{Payload, Room};
 use crate::operation::{Operation, What};
 use crate::pool::AllocWait;
 use crate::recv::{Notifications, Notified, Receive};

@@ -105,8 +105,6 @@ mod buffer;
 #[forbid(unsafe_code)]
 mod builder;
 #[forbid(unsafe_code)]
-mod cargo;
-#[forbid(unsafe_code)]
 mod connect;
 #[forbid(unsafe_code)]
 mod connection;
@@ -116,8 +114,6 @@ mod driver;
 mod error;
 #[forbid(unsafe_code)]
 mod hello;
-#[forbid(unsafe_code)]
-mod journey;
 #[forbid(unsafe_code)]
 mod lane;
 #[forbid(unsafe_code)]
@@ -135,9 +131,13 @@ mod node;
 #[forbid(unsafe_code)]
 mod oneshot;
 #[forbid(unsafe_code)]
-mod operation;
+mod op_buffers;
 #[forbid(unsafe_code)]
-mod ops;
+mod op_future;
+#[forbid(unsafe_code)]
+mod op_slab;
+#[forbid(unsafe_code)]
+mod operation;
 #[forbid(unsafe_code)]
 mod options;
 #[forbid(unsafe_code)]
@@ -185,7 +185,6 @@ pub use atomic::Atomic;
 pub use block_on::block_on;
 pub use buffer::{Buffer, Part, Shared};
 pub use builder::NodeBuilder;
-pub use cargo::{Payload, Room};
 pub use connection::Connection;
 pub use error::{Error, Failed, LeaseEnd, Refusal, Result};
 pub use hello::{MAX_ACCEPT_BYTES, MAX_CONNECT_BYTES};
@@ -193,6 +192,7 @@ pub use lane::{Message, Notification};
 pub use lease::{At, LeasePolicy, Lent, Remote};
 pub use listener::Listener;
 pub use node::Node;
+pub use op_buffers::{Payload, Room};
 pub use operation::Operation;
 pub use options::Wait;
 pub use pool::{AllocWait, Pool, PoolMetrics};

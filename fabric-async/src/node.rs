@@ -125,7 +125,7 @@ impl Node {
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn operations(&self) -> usize {
-        self.inner.driver.table.taken()
+        self.inner.driver.slab.taken()
     }
 }
 

@@ -8,43 +8,43 @@ use fabric::Endpoint;
 use fabric_util::sync::Mutex;
 
 use crate::buffer::Buffer;
-use crate::cargo::Piece;
 use crate::error::Result;
+use crate::op_buffers::BufferRange;
 
 /// The buffers of the receives that are posted, by context.
 #[derive(Default)]
-pub(crate) struct Receives(Mutex<Vec<Option<Piece>>>);
+pub(crate) struct Receives(Mutex<Vec<Option<BufferRange>>>);
 
 impl Receives {
     /// Posts a receive into all of a buffer.
     pub(super) fn post(&self, endpoint: &Endpoint, context: usize, buffer: Buffer) -> Result<()> {
         let len = buffer.len();
-        let piece = Piece::new(buffer, 0, len);
+        let range = BufferRange::new(buffer, 0, len);
         let mut receives = self.0.lock();
         if receives.len() <= context {
             receives.resize_with(context + 1, || None);
         }
         // Held over the post, so that whoever takes the completion finds the buffer.
-        let posted = match piece.slice() {
+        let posted = match range.slice() {
             Some(slice) => endpoint.recv(slice, context as u64),
             None => Ok(()),
         };
         let refused = match &posted {
             Ok(()) => {
-                receives[context] = Some(piece);
+                receives[context] = Some(range);
                 None
             }
-            Err(_) => Some(piece),
+            Err(_) => Some(range),
         };
         drop(receives);
-        refused.into_iter().for_each(|piece| drop(piece.land()));
+        refused.into_iter().for_each(|range| drop(range.reclaim()));
         Ok(posted?)
     }
 
     /// A receive has ended.
     pub(super) fn ended(&self, context: usize) -> Option<Buffer> {
-        let piece = self.0.lock().get_mut(context)?.take()?;
-        Some(piece.land())
+        let range = self.0.lock().get_mut(context)?.take()?;
+        Some(range.reclaim())
     }
 
     pub(super) fn are_over(&self) -> bool {
@@ -54,6 +54,6 @@ impl Receives {
     /// Gives up those that have not ended, with their buffers; returns how many.
     pub(super) fn leak(&self) -> usize {
         let left = std::mem::take(&mut *self.0.lock());
-        left.into_iter().flatten().map(Piece::leak).count()
+        left.into_iter().flatten().map(BufferRange::leak).count()
     }
 }
