@@ -112,7 +112,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tests,
         edits: &[
             edit("by_tokio", "crate::block_on::is_here()", "false"),
-            edit("Sleep::see_to_it", "node.timers.oversee(Instant::now() + LAG, me);", "drop(me);"),
+            edit(
+                "Sleep::see_to_it",
+                "node.reactor().timers.oversee(Instant::now() + LAG, me);",
+                "drop(me);",
+            ),
         ],
         cases: &["anyfabric-async/lifetimes/a_runtime_that_nobody_drives_holds_up_nobody"],
     },
