@@ -21,7 +21,7 @@ setup: ## Install what is missing: a linker, the Rust toolchain, libibverbs, lib
 conformance: setup ## Run the conformance suite over every provider: verbs in a guest where there is no RDMA device
 	@CARGO="$(CARGO)" scripts/conformance $(ARGS)
 
-two-hosts: setup ## The suite between two hosts, in guests, over links that lose packets and are cut; ARGS as --help tells
+two-hosts: setup ## The suite between two hosts, in guests, over links that lose packets and are cut; ARGS as in --help
 	@CARGO="$(CARGO)" scripts/two-hosts $(ARGS)
 
 test: setup ## Format, lints, docs, all tests, assembly, loom, Miri, MSRV, packages, tests on a device, conformance, fuzzers
@@ -33,10 +33,10 @@ adversary: ## The conformance suite over TCP at its worst: cuts, delays, odd ord
 mutants: ## Plant bugs, one at a time, and show which conformance cases find each: some minutes
 	@. scripts/env && $(CARGO) run --quiet -p mutants
 
-random: ## Random programs beside a model of the contract, over TCP; PROGRAMS=N, ARGS as `fabric-conformance fuzz --help` tells
+random: ## Random programs beside a model of the contract, over TCP; PROGRAMS=N, ARGS as in `fabric-conformance fuzz --help`
 	@. scripts/env && CARGO="$(CARGO)" scripts/conformance fuzz --provider tcp --programs $(or $(PROGRAMS),300) $(ARGS)
 
-soak: setup ## All that is long, one after the other: a night; PARTS="..." as scripts/soak --help tells
+soak: setup ## All that is long, one after the other: a night; PARTS="..." as in scripts/soak --help
 	@CARGO="$(CARGO)" scripts/soak $(PARTS)
 
 fuzz: ## The fuzzers of the wire format and of a connection, 60 s each or TIME=N
@@ -91,9 +91,9 @@ miri-core miri-handles miri-async: miri-toolchain
 miri-toolchain miri-core miri-handles miri-async:
 	@scripts/miri $(@:miri-%=%)
 
-bench: setup ## Performance beside plain sockets, libfabric and UCX, with a report: ten minutes; ARGS as scripts/bench --help tells
+bench: setup ## Performance beside plain sockets, libfabric and UCX, with a report: ten minutes; ARGS as in scripts/bench --help
 	@CARGO="$(CARGO)" scripts/bench $(ARGS)
-softroce: ## Run CMD="..." in a guest with a software RDMA device; OPTIONS="..." as scripts/softroce --help tells
+softroce: ## Run CMD="..." in a guest with a software RDMA device; OPTIONS="..." as in scripts/softroce --help
 	@scripts/softroce $(OPTIONS) -- bash -c "$${CMD:?say what to run: make softroce CMD=...}"
 
 softroce-shell: ## A prompt in such a guest

@@ -1,7 +1,7 @@
 //! Copies a file from one process to another by one-sided writes.
 //!
 //! The receiver lends a ring of slots. The sender writes each piece of the file into the next slot; the write
-//! carries immediate data, which consumes one of the receiver's receives and so tells it that the piece is
+//! carries immediate data, which consumes one of the receiver's receives and so reports that the piece is
 //! there. When the receiver has stored it, it returns the slot by an empty message. At the end the sender
 //! sends its check sum, and the receiver says whether it got the same.
 //!
@@ -161,7 +161,7 @@ fn send(to: Place, path: &Path) -> Outcome {
         let at = slot(pieces);
         ring.write_at(at, &piece)?;
         let write = Op::write(ring.slice(at..at + piece.len()), remote.at(at as u64));
-        // Unsignaled: the slot that comes back tells of success, and failures are always reported.
+        // Unsignaled: the slot that comes back proves success, and failures are always reported.
         endpoint.post(&write.immediate(pieces as u32).unsignaled())?;
         pieces += 1;
     }

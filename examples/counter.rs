@@ -33,7 +33,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Role {
-    /// Lend a counter to clients, and tell its value when the last of them has left.
+    /// Lend a counter to clients, and print its value when the last of them has left.
     Serve {
         /// End after this many have come and gone [default: never].
         #[arg(long)]
@@ -70,7 +70,7 @@ fn open() -> fabric::Result<Domain> {
 
 fn serve(at: Place, clients: Option<usize>) -> Outcome {
     let domain = open()?;
-    // Whoever may change memory from afar implies that it may change here at all: LOCAL_WRITE.
+    // Memory that a peer may change can change here at all: LOCAL_WRITE.
     let rights = Access::LOCAL_WRITE | Access::REMOTE_ATOMIC | Access::REMOTE_WRITE;
     let memory = domain.alloc(2 * WORD, rights)?;
     lend(&domain, &memory, at.on(&domain)?, clients)?;
@@ -118,7 +118,7 @@ fn client(domain: &Domain, to: Place, count: u64, by: u64) -> Outcome {
             posted += 1;
         }
     }
-    // Whoever adds was alone with the counter: no two of us can have found the same value.
+    // Each addition was alone with the counter: no two of them can have found the same value.
     seen.sort_unstable();
     if seen.windows(2).any(|two| two[1] - two[0] < by) {
         return Err("two additions found the same value: they were not atomic".into());

@@ -18,7 +18,7 @@ use fabric::{
 const AHEAD: usize = 16;
 const MAX_SIZE: u32 = 1 << 20;
 
-/// Send one message back and forth between two processes, and tell how long it takes.
+/// Send one message back and forth between two processes, and print how long it takes.
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:

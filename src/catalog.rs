@@ -114,7 +114,7 @@ impl Catalog {
     ///
     /// # Errors
     /// `InvalidArgument` if a provider of this name is there.
-    #[allow(clippy::should_implement_trait)] // nobody adds catalogs with `+`
+    #[allow(clippy::should_implement_trait)] // catalogs are not added with `+`
     pub fn add(mut self, provider: impl Provider) -> Result<Self> {
         let name = provider.name();
         if self.providers.iter().any(|p| p.name() == name) {

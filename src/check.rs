@@ -159,7 +159,7 @@ impl Endpoint {
             }
         }
         let (addr, key) = (core.addr_at(slice.offset), core.local_key);
-        into.segments.push(Segment { addr, len: slice.len, key });
+        into.segments.push(Segment::new(addr, slice.len, key));
         Ok(slice.len)
     }
 
@@ -196,7 +196,7 @@ impl Endpoint {
             ));
         }
         if !bytes.is_empty() {
-            segments.push(Segment { addr: bytes.as_ptr().cast_mut(), len: bytes.len(), key: 0 });
+            segments.push(Segment::new(bytes.as_ptr().cast_mut(), bytes.len(), 0));
         }
         Ok(bytes.len())
     }

@@ -457,8 +457,8 @@ impl CompletionQueue {
     ///
     /// The provider's thread stays away, and the descriptor becomes readable whenever the provider has something to do,
     /// which the poll then does: one switch between threads less for what arrives. Progress does not depend on it: if
-    /// no thread polls for some milliseconds, the thread takes over. Who is often a target of one-sided operations and seldom
-    /// of messages rather arms by [`arm`](CompletionQueue::arm), and is woken for messages alone.
+    /// no thread polls for some milliseconds, the thread takes over. A process that is often a target of one-sided
+    /// operations and seldom of messages rather arms by [`arm`](CompletionQueue::arm), and is woken for messages alone.
     ///
     /// # Errors
     /// As [`arm`](CompletionQueue::arm).

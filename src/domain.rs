@@ -146,7 +146,7 @@ impl Drop for QueuePlace {
 ///
 /// Peers that are connected to one domain share its trust: on providers without
 /// [`SECRET_KEYS`](fabric_core::Capabilities::SECRET_KEYS) they can guess the keys of its regions. Nothing
-/// is encrypted and nobody is authenticated: use one domain for each group that trusts itself, on a network
+/// is encrypted and no peer is authenticated: use one domain for each group that trusts itself, on a network
 /// that you trust.
 ///
 /// ```

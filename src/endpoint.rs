@@ -21,6 +21,7 @@ use crate::any::AnyEndpoint;
 use crate::counters::{Counters, EndpointCounters};
 use crate::cq::{CompletionQueue, CqInner};
 use crate::domain::{Domain, DomainInner};
+use crate::eq::Owner;
 use crate::process::ParentOnly;
 use crate::slot::{Fate, Keep, Report, Slot};
 
@@ -309,16 +310,18 @@ impl Endpoint {
             }
             match state {
                 EndpointState::Connecting => None,
-                EndpointState::Idle => {
-                    Some(Err(Error::state(OP, "nobody called connect or accept")))
-                }
+                EndpointState::Idle => Some(Err(Error::state(
+                    OP,
+                    "the endpoint was never connected: call connect or accept first",
+                ))),
                 EndpointState::Connected => {
                     Some(Err(Error::state(OP, "the outcome was taken before")))
                 }
                 _ => Some(Err(self.not_connected())),
             }
         };
-        hub.wait_for(timeout, look).unwrap_or_else(|| Err(hub.timed_out(self.id())))
+        hub.wait_for(Owner::Endpoint(self.id()), timeout, look)
+            .unwrap_or_else(|| Err(hub.timed_out(self.id())))
     }
 
     /// Waits until the connection has ended; says why. It takes this endpoint's `Disconnected` event.
@@ -328,7 +331,7 @@ impl Endpoint {
     pub fn wait_disconnected(&self, timeout: Option<Duration>) -> Result<DisconnectReason> {
         self.inner.ops.check("wait_disconnected")?;
         let hub = &self.inner.domain.hub;
-        hub.wait_for(timeout, || hub.take_disconnected(self.id()))
+        hub.wait_for(Owner::Endpoint(self.id()), timeout, || hub.take_disconnected(self.id()))
             .ok_or_else(|| hub.timed_out(self.id()))
     }
 
@@ -413,7 +416,7 @@ impl EndpointInner {
         let (kind, report, keep) = (OpKind::Write, Report::Never, Keep::default());
         place.fill(Slot { context: 0, len: 0, kind, report, keep });
         let op = SendOp::Write { to: RemoteAddr::default(), imm: None };
-        let work = [SendWork { token, op, segments: &[], flags: SendFlags::SIGNALED }];
+        let work = [SendWork::new(token, op, &[], SendFlags::SIGNALED)];
         // SAFETY: there are no segments.
         let taken = unsafe { self.ops.post_send(&work) }.accepted > 0;
         if taken {

@@ -1,13 +1,14 @@
 //! Connection events: one queue a domain.
 //!
-//! The hub is also where blocking waits for one endpoint or listener look: each event is handed out once,
-//! to the thread that takes it first.
+//! Blocking waits for one endpoint or listener take their events from here, too: each event is handed out once, to the
+//! thread that takes it first. A wait wakes for the events of its owner alone, and finds them without a search: many
+//! threads that wait each cost nothing to the others.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fabric_core::{
@@ -17,6 +18,7 @@ use fabric_util::fork::Origin;
 use fabric_util::log_line;
 use fabric_util::sync::{Condvar, Mutex, MutexGuard, assert_none_held};
 use fabric_util::wakeup::Wakeup;
+use smallvec::SmallVec;
 
 use crate::endpoint::Shared;
 use crate::process::foreign;
@@ -27,18 +29,23 @@ const MAX_ORPHANS: usize = 1024;
 pub(crate) struct Hub {
     origin: Origin,
     state: Mutex<HubState>,
-    changed: Condvar,
     wakeup: Wakeup,
 }
 
+/// The events by their number, which is their order. An owner has the numbers of its own, so that no wait searches
+/// the events of others.
 #[derive(Default)]
 struct HubState {
-    queue: VecDeque<Event>,
+    queue: BTreeMap<u64, Event>,
+    next: u64,
     endpoints: HashMap<EndpointId, Member>,
-    listeners: HashSet<ListenerId>,
-    orphans: usize,
-    /// Counts events, so that a waiter notices one between its look and its sleep.
-    sequence: u64,
+    listeners: HashMap<ListenerId, Requests>,
+    /// Those of endpoints that are gone, oldest first.
+    orphans: VecDeque<u64>,
+    /// The port's.
+    port: Option<u64>,
+    /// Of waits for any event.
+    any: Arc<Signal>,
     device_lost: bool,
 }
 
@@ -46,14 +53,115 @@ struct HubState {
 struct Member {
     shared: Arc<Shared>,
     peer: Option<SocketAddr>,
+    /// At most one of each kind, in order.
+    pending: SmallVec<[u64; 2]>,
+    signal: Arc<Signal>,
+}
+
+/// A listener.
+#[derive(Default)]
+struct Requests {
+    pending: Option<u64>,
+    signal: Arc<Signal>,
+}
+
+/// What waits for an owner's events sleep on.
+#[derive(Default)]
+struct Signal {
+    changed: Condvar,
+    /// Counts events, so that a wait notices one between its look and its sleep. Changed under the hub's lock.
+    sequence: AtomicU64,
+}
+
+impl Signal {
+    fn notify(&self) {
+        self.sequence.fetch_add(1, Ordering::Relaxed);
+        self.changed.notify_all();
+    }
+
+    fn sequence(&self) -> u64 {
+        self.sequence.load(Ordering::Relaxed)
+    }
+}
+
+/// Whose events a wait is for.
+#[derive(Clone, Copy)]
+pub(crate) enum Owner {
+    Any,
+    Endpoint(EndpointId),
+    Listener(ListenerId),
+}
+
+impl HubState {
+    fn signal(&self, owner: Owner) -> &Arc<Signal> {
+        match owner {
+            Owner::Any => None,
+            Owner::Endpoint(id) => self.endpoints.get(&id).map(|member| &member.signal),
+            Owner::Listener(id) => self.listeners.get(&id).map(|requests| &requests.signal),
+        }
+        .unwrap_or(&self.any)
+    }
+
+    /// Files an event under its owner, and wakes the waits that it concerns.
+    fn file(&mut self, event: Event) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        match &event {
+            Event::ConnectRequest { listener } => {
+                if let Some(requests) = self.listeners.get_mut(listener) {
+                    requests.pending = Some(number);
+                    requests.signal.notify();
+                }
+            }
+            Event::DeviceLost => {
+                self.listeners.values().for_each(|requests| requests.signal.notify());
+                self.endpoints.values().for_each(|member| member.signal.notify());
+            }
+            Event::PortDown | Event::PortActive => self.port = Some(number),
+            event => match event.endpoint().and_then(|id| self.endpoints.get_mut(&id)) {
+                Some(member) => {
+                    member.pending.push(number);
+                    member.signal.notify();
+                }
+                None => self.orphans.push_back(number),
+            },
+        }
+        self.queue.insert(number, event);
+        self.any.notify();
+        number
+    }
+
+    fn take(&mut self, number: u64) -> Option<Event> {
+        let event = self.queue.remove(&number)?;
+        match &event {
+            Event::ConnectRequest { listener } => {
+                if let Some(requests) = self.listeners.get_mut(listener) {
+                    requests.pending = None;
+                }
+            }
+            Event::DeviceLost => {}
+            Event::PortDown | Event::PortActive => self.port = None,
+            event => match event.endpoint().and_then(|id| self.endpoints.get_mut(&id)) {
+                Some(member) => member.pending.retain(|pending| *pending != number),
+                // Without an owner that asks it was the oldest event, and so is the oldest of these.
+                None => drop(self.orphans.pop_front()),
+            },
+        }
+        Some(event)
+    }
+
+    /// An endpoint's first event that is wanted.
+    fn first(&self, id: EndpointId, wanted: impl Fn(&Event) -> bool) -> Option<u64> {
+        let is_wanted = |number: &u64| self.queue.get(number).is_some_and(&wanted);
+        self.endpoints.get(&id)?.pending.iter().copied().find(is_wanted)
+    }
 }
 
 impl Hub {
     pub(crate) fn new() -> Result<Arc<Self>> {
         let wakeup =
             Wakeup::new().map_err(|cause| Error::system("open domain", "fabric", cause))?;
-        let (origin, state, changed) = (Origin::here(), Mutex::default(), Condvar::new());
-        Ok(Arc::new(Hub { origin, state, changed, wakeup }))
+        Ok(Arc::new(Hub { origin: Origin::here(), state: Mutex::default(), wakeup }))
     }
 
     fn lock(&self) -> MutexGuard<'_, HubState> {
@@ -61,7 +169,8 @@ impl Hub {
     }
 
     pub(crate) fn add(&self, shared: &Arc<Shared>) {
-        let member = Member { shared: shared.clone(), peer: None };
+        let (pending, signal) = (SmallVec::new(), Arc::default());
+        let member = Member { shared: shared.clone(), peer: None, pending, signal };
         self.lock().endpoints.insert(shared.id, member);
     }
 
@@ -87,103 +196,97 @@ impl Hub {
     /// attempt ends with `Canceled`.
     pub(crate) fn remove(&self, id: EndpointId) {
         let mut state = self.lock();
-        let Some(Member { shared, .. }) = state.endpoints.remove(&id) else { return };
-        state.queue.retain(|event| event.endpoint() != Some(id));
+        let Some(Member { shared, pending, .. }) = state.endpoints.remove(&id) else { return };
+        for number in pending {
+            state.queue.remove(&number);
+        }
         if shared.state.replace(EndpointState::Connecting, EndpointState::Dead) {
-            if state.orphans >= MAX_ORPHANS {
-                let known = &state.endpoints;
-                let oldest = state
-                    .queue
-                    .iter()
-                    .position(|event| event.endpoint().is_some_and(|id| !known.contains_key(&id)));
-                if let Some(at) = oldest {
-                    state.queue.remove(at);
-                    state.orphans -= 1;
-                }
+            if state.orphans.len() >= MAX_ORPHANS
+                && let Some(oldest) = state.orphans.pop_front()
+            {
+                state.queue.remove(&oldest);
             }
-            state.orphans += 1;
             self.push(&mut state, Event::ConnectFailed { endpoint: id, error: Error::Canceled });
-        } else if state.queue.is_empty() {
-            self.wakeup.clear();
+        } else {
+            self.clear_if_empty(&state);
         }
     }
 
     pub(crate) fn add_listener(&self, id: ListenerId) {
-        self.lock().listeners.insert(id);
+        self.lock().listeners.insert(id, Requests::default());
     }
 
     pub(crate) fn remove_listener(&self, id: ListenerId) {
         let mut state = self.lock();
-        state.listeners.remove(&id);
-        state.queue.retain(|e| !matches!(e, Event::ConnectRequest { listener } if *listener == id));
-        if state.queue.is_empty() {
-            self.wakeup.clear();
+        if let Some(number) = state.listeners.remove(&id).and_then(|requests| requests.pending) {
+            state.queue.remove(&number);
+            self.clear_if_empty(&state);
         }
     }
 
     fn push(&self, state: &mut HubState, event: Event) {
-        if state.queue.is_empty() {
+        state.file(event);
+        if state.queue.len() == 1 {
             self.wakeup.set();
         }
-        state.queue.push_back(event);
-        state.sequence += 1;
-        self.changed.notify_all();
     }
 
-    fn take(&self, state: &mut HubState, at: usize) -> Option<Event> {
-        let event = state.queue.remove(at)?;
-        if event.endpoint().is_some_and(|id| !state.endpoints.contains_key(&id)) {
-            state.orphans -= 1;
-        }
+    fn clear_if_empty(&self, state: &HubState) {
         if state.queue.is_empty() {
             self.wakeup.clear();
         }
-        Some(event)
     }
 
-    fn take_where(&self, wanted: impl Fn(&Event) -> bool) -> Option<Event> {
+    fn take(&self, find: impl FnOnce(&HubState) -> Option<u64>) -> Option<Event> {
         let mut state = self.lock();
-        let at = state.queue.iter().position(wanted)?;
-        self.take(&mut state, at)
+        let number = find(&state)?;
+        let event = state.take(number);
+        self.clear_if_empty(&state);
+        event
+    }
+
+    fn take_oldest(&self) -> Option<Event> {
+        self.take(|state| state.queue.first_key_value().map(|(number, _)| *number))
     }
 
     /// Takes the connect outcome of an endpoint.
     pub(crate) fn take_outcome(&self, id: EndpointId) -> Option<Event> {
-        self.take_where(|event| is_outcome_of(event, id))
+        self.take(|state| state.first(id, is_outcome))
     }
 
     /// Takes the end of an endpoint.
     pub(crate) fn take_disconnected(&self, id: EndpointId) -> Option<DisconnectReason> {
-        let ended =
-            |e: &Event| matches!(e, Event::Disconnected { endpoint, .. } if *endpoint == id);
-        match self.take_where(ended)? {
+        let ended = |event: &Event| matches!(event, Event::Disconnected { .. });
+        match self.take(|state| state.first(id, ended))? {
             Event::Disconnected { reason, .. } => Some(reason),
             _ => None,
         }
     }
 
-    /// Looks with `look` until it finds something, at every event again; `None` when the time has passed.
+    /// Looks with `look` until it finds something, at every event of the owner again; `None` when the time has passed.
     pub(crate) fn wait_for<T>(
         &self,
+        owner: Owner,
         timeout: Option<Duration>,
         mut look: impl FnMut() -> Option<T>,
     ) -> Option<T> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut seen = self.lock().sequence;
+        let signal = self.lock().signal(owner).clone();
+        let mut seen = signal.sequence();
         loop {
             if let Some(found) = look() {
                 return Some(found);
             }
             let mut state = self.lock();
-            while state.sequence == seen {
+            while signal.sequence() == seen {
                 let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
                 state = match left {
                     Some(Duration::ZERO) => return None,
-                    Some(left) => self.changed.wait_timeout(state, left),
-                    None => self.changed.wait(state),
+                    Some(left) => signal.changed.wait_timeout(state, left),
+                    None => signal.changed.wait(state),
                 };
             }
-            seen = state.sequence;
+            seen = signal.sequence();
         }
     }
 }
@@ -220,22 +323,20 @@ impl Hub {
                 shared.state.advance(EndpointState::Dead);
                 !shared.ended.swap(true, Ordering::AcqRel)
             }
-            (Event::ConnectRequest { listener }, _) => {
-                let waits =
-                    |e: &Event| matches!(e, Event::ConnectRequest { listener: l } if l == listener);
-                let known = state.listeners.contains(listener);
-                let waiting = state.queue.iter().any(waits);
-                if known && waiting {
+            (Event::ConnectRequest { listener }, _) => match state.listeners.get(listener) {
+                Some(Requests { pending: Some(_), signal }) => {
                     // One pending event of each kind; blocked acceptors look again all the same.
-                    state.sequence += 1;
-                    self.changed.notify_all();
+                    signal.notify();
+                    false
                 }
-                known && !waiting
-            }
+                requests => requests.is_some(),
+            },
             (Event::DeviceLost, _) => !std::mem::replace(&mut state.device_lost, true),
             (Event::PortDown | Event::PortActive, _) => {
                 // What the port was before is no news any more.
-                state.queue.retain(|e| !matches!(e, Event::PortDown | Event::PortActive));
+                if let Some(number) = state.port.take() {
+                    state.queue.remove(&number);
+                }
                 true
             }
             _ => false,
@@ -264,10 +365,9 @@ fn log_event(event: &Event, peer: Option<SocketAddr>) {
     }
 }
 
-/// The outcome of connecting, for this endpoint.
-fn is_outcome_of(event: &Event, id: EndpointId) -> bool {
+/// The outcome of connecting.
+fn is_outcome(event: &Event) -> bool {
     matches!(event, Event::Connected { .. } | Event::ConnectFailed { .. })
-        && event.endpoint() == Some(id)
 }
 
 /// The connection events of a domain, in the order they happened.
@@ -320,7 +420,7 @@ pub struct EventQueue {
 impl EventQueue {
     /// Takes the oldest event, if there is one. Never blocks. In a forked child there is none.
     pub fn poll(&self) -> Option<Event> {
-        if self.hub.origin.is_here() { self.hub.take_where(|_| true) } else { None }
+        if self.hub.origin.is_here() { self.hub.take_oldest() } else { None }
     }
 
     /// Takes the oldest event, waiting for one as long as `timeout` (`None`: for ever).
@@ -331,7 +431,7 @@ impl EventQueue {
         if !self.hub.origin.is_here() {
             return Err(foreign("wait for events"));
         }
-        self.hub.wait_for(timeout, || self.poll()).ok_or(Error::TimedOut(None))
+        self.hub.wait_for(Owner::Any, timeout, || self.poll()).ok_or(Error::TimedOut(None))
     }
 }
 
@@ -348,3 +448,6 @@ impl std::fmt::Debug for EventQueue {
         f.debug_struct("EventQueue").field("waiting", &waiting).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

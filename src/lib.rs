@@ -70,7 +70,7 @@
 //! - Providers of your own: [`provider`], [`Catalog::add`].
 //!
 //! # Servers
-//! - *Many clients, one queue.* Accept with [`Listener::poll`] or on [`Event::ConnectRequest`], both of which report the
+//! - *Many clients, one queue.* Accept with [`Listener::poll`] or on [`Event::ConnectRequest`]; both report the
 //!   same requests; keep the endpoints in a map by [`Endpoint::id`], which [`Completion::endpoint`] names; remove one on
 //!   its [`Event::Disconnected`], else it keeps its room in the queue. [`Listener`] and [`EventQueue`] have examples.
 //! - *Size of the queue.* The sum of the depths of its endpoints, 128 + 128 each by default:

@@ -106,7 +106,7 @@ impl Endpoint {
         let quiet = lane.quiet;
         let token = lane.token.with_sequence(lane.ring.next());
         let Ready { flags, len, .. } = self.prepare_send(lane, op, segments)?;
-        let work = [SendWork { token, op: lower(op), segments, flags }];
+        let work = [SendWork::new(token, lower(op), segments, flags)];
         match self.submit(lane, &work, quiet) {
             Posted { refusal: Some(error), .. } => Err(error),
             _ => {
@@ -190,7 +190,7 @@ impl Endpoint {
             let (own, others) = rest.split_at(one.segments);
             rest = others;
             let token = lane.token.with_sequence(first.wrapping_add(i as u32));
-            work.push(SendWork { token, op: lower(op), segments: own, flags: one.flags });
+            work.push(SendWork::new(token, lower(op), own, one.flags));
         }
         let posted = self.submit(lane, &work, quiet);
         self.count(posted.accepted, ready[..posted.accepted].iter().map(|one| one.len).sum());
@@ -317,7 +317,7 @@ impl Endpoint {
         segments.clear();
         let token = lane.token.with_sequence(lane.ring.next());
         self.prepare_recv(lane, recv, segments)?;
-        match self.submit_recv(lane, &[RecvWork { token, segments }]) {
+        match self.submit_recv(lane, &[RecvWork::new(token, segments)]) {
             Posted { refusal: Some(error), .. } => Err(error),
             _ => Ok(()),
         }
@@ -397,7 +397,7 @@ impl Endpoint {
             let (own, others) = rest.split_at(*count);
             rest = others;
             let token = lane.token.with_sequence(first.wrapping_add(i as u32));
-            work.push(RecvWork { token, segments: own });
+            work.push(RecvWork::new(token, own));
         }
         let posted = self.submit_recv(lane, &work);
         Posted { accepted: posted.accepted, refusal: posted.refusal.or(refusal) }

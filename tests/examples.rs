@@ -111,7 +111,7 @@ impl Running {
         out
     }
 
-    /// Waits for a failure that is told, not a crash; gives what it said.
+    /// Waits for a failure with a message, not a crash; gives what it said.
     fn fail(self, code: i32) -> String {
         let Ended { what, status, out, err } = self.end();
         assert_eq!(status.code(), Some(code), "`{what}`: {out}\n{err}");
@@ -134,7 +134,7 @@ fn temp(name: &str) -> PathBuf {
 /// On the device's own address.
 const ANY_PORT: &str = "0";
 
-/// A port that nobody listens on for the moment.
+/// A port without a listener for the moment.
 fn free_port() -> String {
     let listener = TcpListener::bind("0.0.0.0:0").unwrap();
     listener.local_addr().unwrap().port().to_string()
@@ -230,7 +230,7 @@ fn clients_wait_for_the_server() {
 
 #[test]
 fn death_of_the_peer_is_an_error_soon() {
-    // Nobody tells when the client has connected: twice what a whole client takes is time for that. Where it was not,
+    // Nothing reports when the client has connected: twice what a whole client takes is time for that. Where it was not,
     // the server was killed too early.
     let server = start("counter", &["serve", "--at", ANY_PORT]);
     let begin = Instant::now();
@@ -268,8 +268,8 @@ fn a_rejected_client_is_told_why() {
 }
 
 /// As [`start`], for a process that may open so many descriptors.
-fn start_with_descriptors(most: usize, name: &str, args: &[&str]) -> Running {
-    let limited = format!("ulimit -n {most} && exec \"$0\" \"$@\"");
+fn start_with_descriptors(max: usize, name: &str, args: &[&str]) -> Running {
+    let limited = format!("ulimit -n {max} && exec \"$0\" \"$@\"");
     run(Command::new("sh").args(["-c", &limited]).arg(example(name)), name, args)
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct Machine {
     system: String,
     /// It shows in the bandwidth, also over loopback: BBR paces.
     congestion_control: String,
-    /// The load when it began: figures of a busy machine tell little.
+    /// The load when it began: figures of a busy machine mean little.
     load: String,
     rustc: String,
     versions: Vec<String>,

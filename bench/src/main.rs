@@ -46,7 +46,7 @@ struct Args {
     /// Interleaved rounds [default: 5, with --quick 3; with --verbs 11, with --quick 3].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: Option<u16>,
-    /// Runs for each latency in a round, of which the best counts [default: 1; with --verbs 3, with --quick 1].
+    /// Runs for each latency in a round; the best counts [default: 1; with --verbs 3, with --quick 1].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     tries: Option<u16>,
     /// The program `fabric` to measure [default: beside this one].
@@ -152,7 +152,7 @@ fn minutes(time: Duration) -> String {
     }
 }
 
-/// The table, in Markdown: it reads well as it stands, and in documents.
+/// The table, in Markdown: it reads well on a terminal and in documents.
 fn print(
     title: &str,
     machine: &Machine,
@@ -210,7 +210,7 @@ fn setup(args: &Args) -> Outcome<Setup> {
     let info: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let device =
         info["chosen"]["device"].as_str().filter(|_| info["chosen"]["provider"] == "verbs").ok_or(
-            "no RDMA device is usable; `fabric info` tells why. In a guest: scripts/bench --verbs",
+            "no RDMA device is usable; `fabric info` says why. In a guest: scripts/bench --verbs",
         )?;
     let is_it =
         |entry: &&serde_json::Value| entry["provider"] == "verbs" && entry["device"] == device;

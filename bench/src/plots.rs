@@ -166,8 +166,8 @@ pub(crate) fn lines(chart: &Chart) -> Outcome<String> {
 
 /// A bar for each rate, with its number at the end.
 pub(crate) fn bars(unit: &str, bars: &[(String, Program, f64)]) -> Outcome<String> {
-    let most = bars.iter().map(|bar| bar.2).fold(0.0, f64::max);
-    if most <= 0.0 {
+    let max = bars.iter().map(|bar| bar.2).fold(0.0, f64::max);
+    if max <= 0.0 {
         return Ok(String::new());
     }
     const ROW: i32 = 34;
@@ -181,7 +181,7 @@ pub(crate) fn bars(unit: &str, bars: &[(String, Program, f64)]) -> Outcome<Strin
         let room = f64::from(SIZE.0 as i32 - NAMES - 120);
         for (number, (name, program, value)) in bars.iter().enumerate() {
             let top = 8 + ROW * number as i32;
-            let end = NAMES + (room * value / most).round() as i32;
+            let end = NAMES + (room * value / max).round() as i32;
             let fill = colour(*program, 0).filled();
             root.draw(&Rectangle::new([(NAMES, top + 4), (end, top + ROW - 6)], fill))?;
             root.draw(&Text::new(name.clone(), (8, top + 9), text.clone()))?;

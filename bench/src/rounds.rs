@@ -19,7 +19,7 @@ pub(crate) struct Measured {
     pub(crate) ours: Vec<f64>,
     base: Option<(Program, Vec<f64>)>,
     peers: Vec<(Program, String, Vec<f64>)>,
-    /// What `fabric perf` told in the last round, and of plain sockets.
+    /// What `fabric perf` reported in the last round, and of plain sockets.
     pub(crate) last: Value,
     pub(crate) base_last: Value,
 }

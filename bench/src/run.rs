@@ -17,7 +17,7 @@ pub(crate) struct Setup {
     pub(crate) provider: String,
     /// Of each run of ours; others are given as many operations as take about as long.
     pub(crate) seconds: f64,
-    /// Runs for one latency, of which the best counts.
+    /// Runs for one latency; the best counts.
     pub(crate) tries: u16,
     pub(crate) address: String,
     /// The RDMA device, where there is one.
@@ -52,7 +52,7 @@ impl Figure {
     }
 }
 
-/// Who is asked.
+/// The programs that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub(crate) enum Program {
     Fabric,
@@ -87,7 +87,7 @@ pub(crate) struct Case {
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) value: f64,
-    /// All that `fabric perf` told.
+    /// All that `fabric perf` reported.
     pub(crate) all: Value,
 }
 
@@ -146,7 +146,7 @@ impl Case {
             Figure::IdleBytes => "idle_bytes",
             Figure::Wakeups => "wakeups",
         };
-        let value = all[name].as_f64().ok_or_else(|| format!("fabric perf told no {name}"))?;
+        let value = all[name].as_f64().ok_or_else(|| format!("fabric perf reported no {name}"))?;
         Ok(Sample { value, all })
     }
 
@@ -205,7 +205,7 @@ fn plain(value: f64) -> Option<Sample> {
     value.is_normal().then_some(Sample { value, all: Value::Null })
 }
 
-/// A port that nobody uses: the peers' programs do not tell one that they choose.
+/// An unused port: the peers' programs do not report one that they choose.
 fn free_port() -> Outcome<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
@@ -232,7 +232,7 @@ fn pair(
     };
     let start = Instant::now();
     loop {
-        // It does not tell when it listens.
+        // It does not report when it listens.
         std::thread::sleep(Duration::from_millis(150));
         let own = command(client).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let output = within(Ended(own), setup.patience.saturating_sub(start.elapsed()))?;

@@ -58,12 +58,12 @@ fn round_trip(title: &'static str, bar: Bar, case: Case, peers: Vec<Case>) -> Li
     Line { factor: 2.0, ..line(title, bar, case, peers) }
 }
 
-fn bandwidth(titles: [&'static str; 3], size: &str, bytes: &str, least: f64) -> Group {
+fn bandwidth(titles: [&'static str; 3], size: &str, bytes: &str, min: f64) -> Group {
     use Figure::BytesPerS;
     let at = |op: &str| fabric(BytesPerS, &format!("--op {op} --mode bandwidth --size {size}"));
     let peer = |test: &str| ucx(BytesPerS, &format!("-t {test} -s {bytes} -n 2000"));
     let [send, write, read] = titles;
-    let bar = Bar::AtLeast(least);
+    let bar = Bar::AtLeast(min);
     Group {
         base: Some(raw(BytesPerS, &format!("--mode bandwidth --size {size}"))),
         lines: vec![

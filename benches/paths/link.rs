@@ -41,7 +41,7 @@ impl Node {
     }
 
     fn segment(&mut self) -> [Segment; 1] {
-        [Segment { addr: self.memory.as_mut_ptr().cast(), len: LEN, key: 0 }]
+        [Segment::new(self.memory.as_mut_ptr().cast(), LEN, 0)]
     }
 
     fn token(&mut self, side: Side) -> Token {
@@ -53,14 +53,13 @@ impl Node {
         let (token, segments) = (self.token(Side::Send), self.segment());
         let (op, flags) = (SendOp::Send { imm: None }, SendFlags::SIGNALED);
         // SAFETY: the node keeps its memory as long as its link.
-        unsafe { self.link.post_send(&[SendWork { token, op, segments: &segments, flags }]) }
-            .unwrap();
+        unsafe { self.link.post_send(&[SendWork::new(token, op, &segments, flags)]) }.unwrap();
     }
 
     fn post_recv(&mut self) {
         let (token, segments) = (self.token(Side::Recv), self.segment());
         // SAFETY: the node keeps its memory as long as its link.
-        unsafe { self.link.post_recv(&[RecvWork { token, segments: &segments }]) }.unwrap();
+        unsafe { self.link.post_recv(&[RecvWork::new(token, &segments)]) }.unwrap();
     }
 
     /// Writes what is due to `wire`.

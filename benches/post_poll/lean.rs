@@ -3,7 +3,6 @@
 
 #![allow(unreachable_pub)] // the traits name these types in public
 
-use std::any::Any;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -165,8 +164,5 @@ unsafe impl CqOps for LeanCq {
     }
     fn fd(&self) -> BorrowedFd<'_> {
         self.0.fd()
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -1,7 +1,7 @@
 //! What the safe handles cost: post and poll over a provider that does nothing.
 //!
 //! `cargo bench --bench post_poll`. Each line is the median of many runs, in nanoseconds an operation, and as
-//! a multiple of one uncontended `Mutex` lock and unlock measured in the same run, which tells machines
+//! a multiple of one uncontended `Mutex` lock and unlock measured in the same run, which compares machines
 //! and their moods apart. "Provider alone" is the provider's own part of the lines below it.
 
 #![allow(clippy::unwrap_used)] // what fails here ends the benchmark
@@ -101,13 +101,10 @@ fn provider_alone(batch: usize) -> f64 {
     let endpoint = domain.endpoint(EndpointId(1), &attr, &queue, &queue).unwrap();
     endpoint.connect(rig::NOWHERE, &[]).unwrap();
     let mut bytes = [0u8; 8];
-    let segments = [Segment { addr: bytes.as_mut_ptr(), len: bytes.len(), key: 1 }];
-    let work = SendWork {
-        token: Token::new(0, 0, Side::Send, 0),
-        op: SendOp::Write { to: RemoteAddr { key: 1, addr: 64 }, imm: None },
-        segments: &segments,
-        flags: SendFlags::SIGNALED,
-    };
+    let segments = [Segment::new(bytes.as_mut_ptr(), bytes.len(), 1)];
+    let op = SendOp::Write { to: RemoteAddr { key: 1, addr: 64 }, imm: None };
+    let token = Token::new(0, 0, Side::Send, 0);
+    let work = SendWork::new(token, op, &segments, SendFlags::SIGNALED);
     let endpoint: Box<dyn EndpointOps> = Box::new(endpoint);
     let queue: Box<dyn CqOps> = Box::new(queue);
     let work = vec![work; batch];

@@ -14,7 +14,7 @@ use fabric::{
     ErrorClass, Event, Region, Status,
 };
 
-/// What can go wrong in an example is told to a person, so one type for all of it will do.
+/// What can go wrong in an example is shown to a person, so one type for all of it will do.
 pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// How long an example waits for its peer.
@@ -142,9 +142,9 @@ pub fn printable(bytes: &[u8]) -> String {
 }
 
 /// Clients at a time; each takes two places of the completion queue.
-const MOST_CLIENTS: usize = 4096;
+const MAX_CLIENTS: usize = 4096;
 
-/// Lends `region` to whoever connects, until `clients` have come and gone (`None`: for ever). One that cannot be served
+/// Lends `region` to every client that connects, until `clients` have come and gone (`None`: for ever). One that cannot be served
 /// is sent away; that is no reason to leave the others alone.
 ///
 /// The peers read, write and update the memory by one-sided operations; this thread sleeps until somebody
@@ -154,7 +154,7 @@ pub fn lend(domain: &Domain, region: &Region, on: SocketAddr, clients: Option<us
     println!("{} listens on {}", domain.provider(), listener.local_addr());
     let events = domain.events();
     // Nothing is posted here, so the smallest depths will do, and one queue for all.
-    let queue = domain.completion_queue(domain.info().limits.cq_capacity.min(2 * MOST_CLIENTS))?;
+    let queue = domain.completion_queue(domain.info().limits.cq_capacity.min(2 * MAX_CLIENTS))?;
     let welcome = |request: &mut ConnectRequest| -> fabric::Result<Endpoint> {
         let endpoint = domain.endpoint().send_depth(1).recv_depth(1).build(&queue)?;
         request.accept(&endpoint, &region.remote().to_bytes())?;

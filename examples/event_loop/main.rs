@@ -1,6 +1,6 @@
 //! An event loop: one thread, no blocking call but the loop's own, any number of connections.
 //!
-//! Two descriptors tell of everything: the event queue's (connections that come, stand and go) and the
+//! Two descriptors report everything: the event queue's (connections that begin and end) and the
 //! completion queue's (operations that ended). Any loop that can wait for descriptors will do; here it is mio.
 //! The rule for completion queues: take all completions, `arm`, and sleep only if that says `Waiting`.
 //!

@@ -17,7 +17,7 @@ use crate::common::{Outcome, PATIENCE, Place, send_away};
 use crate::peer::Peer;
 
 /// Connections at a time; each reserves room for a send and a receive in the completion queue.
-const MOST: usize = 4096;
+const MAX_CONNECTIONS: usize = 4096;
 /// Pause between attempts to connect.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -48,7 +48,7 @@ impl Node {
         messages: Option<u64>,
     ) -> Outcome<Self> {
         let domain = Domain::open(&Hints { capabilities: Capabilities::SEND, ..Hints::default() })?;
-        let queue = domain.completion_queue(MOST * 2)?;
+        let queue = domain.completion_queue(MAX_CONNECTIONS * 2)?;
         let events = domain.events();
         // Before clients come: their connections may take all descriptors that there are.
         let poll = Poll::new()?;
@@ -85,7 +85,7 @@ impl Node {
         let mut ready = Events::with_capacity(16);
         let mut completions = [Completion::default(); 64];
         loop {
-            // mio tells that a descriptor becomes readable, not that it is: take all there is before sleeping.
+            // mio reports that a descriptor becomes readable, not that it is: take all there is before sleeping.
             while let Some(event) = self.events.poll() {
                 self.event(event)?;
             }
@@ -108,7 +108,7 @@ impl Node {
         }
     }
 
-    /// Begins the connections that are due; tells when to look again.
+    /// Begins the connections that are due; returns when to look again.
     fn dial(&mut self) -> Outcome<Option<Duration>> {
         if self.to_dial == 0 {
             return Ok(None);
@@ -176,7 +176,7 @@ impl Node {
     }
 
     fn completed(&mut self, completion: &Completion) -> Outcome {
-        // What fails ends its connection, and an event tells of that.
+        // What fails ends its connection, and an event reports that.
         let Some(peer) = self.peers.get_mut(&completion.endpoint).filter(|_| completion.is_ok())
         else {
             return Ok(());

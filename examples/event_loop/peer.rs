@@ -40,7 +40,7 @@ impl Peer {
         self.endpoint.send(&self.number, 0)
     }
 
-    /// Takes note of a completion; tells whether the client is done. Sends and receives complete in any
+    /// Takes note of a completion; returns whether the client is done. Sends and receives complete in any
     /// order, so the next step waits for both.
     pub(crate) fn advance(&mut self) -> Result<bool> {
         self.pending -= 1;

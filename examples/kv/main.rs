@@ -4,7 +4,7 @@
 //! writer has it locked. A reader fetches a whole slot with one read. The bytes of one operation arrive in no
 //! order, so the slot carries a check sum over version and entry: a torn read does not pass. A writer
 //! locks by compare-and-swap, writes the entry, and unlocks by adding 1 to the version; the order of write and
-//! atomic at the target is guaranteed, so nobody sees the new version with the old entry.
+//! atomic at the target is guaranteed, so no reader sees the new version with the old entry.
 //!
 //! Shows: reads, writes and atomics on the same memory, what their order is, and what to check. A store for
 //! real use also needs to free the locks of clients that died.

@@ -119,7 +119,7 @@ impl Client {
         Err("the table is full".into())
     }
 
-    /// Replaces the value of a key by `new` of the old one; nobody else changes it in between.
+    /// Replaces the value of a key by `new` of the old one; nothing else changes it in between.
     pub(crate) fn update(&mut self, key: &[u8], new: impl Fn(&[u8]) -> Vec<u8>) -> Outcome {
         loop {
             let (index, slot) = self.find(key)?;

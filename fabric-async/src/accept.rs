@@ -1,143 +1,16 @@
-//! Letting peers in, several at a time: one that does not finish its set-up holds up nobody else.
-//!
-//! Those that are not in yet belong to the listener, and every future that accepts goes on with all of them: so it does
-//! not matter whether the one that began with a peer is polled again, dropped or forgotten.
+//! The futures that let peers in.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-
-use fabric_util::sync::Mutex;
+use std::task::{Context, Poll};
 
 use crate::connection::Connection;
 use crate::error::{Error, Result};
-use crate::listener::{ListenerInner, NextRequest, Open};
-use crate::wakers::Wakers;
+use crate::request::{ListenerInner, NextRequest, Open};
 
-/// So many come in at a time; the others wait at the listener.
-const MOST: usize = 64;
-
-/// A peer that is being let in.
-type Settling = Pin<Box<dyn Future<Output = Result<Connection>> + Send>>;
-
-/// The futures that accept at a listener, and the peers that are on their way in.
-#[derive(Default)]
-pub(crate) struct Acceptors(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    /// By name; `None` while it is polled.
-    settling: HashMap<u64, Option<Settling>>,
-    /// Those that are to be polled, first woken first.
-    ready: Vec<u64>,
-    asleep: HashMap<u64, Waker>,
-    named: u64,
-}
-
-impl State {
-    fn name(&mut self) -> u64 {
-        self.named += 1;
-        self.named
-    }
-
-    fn wake_all(&mut self, wakers: &mut Wakers) {
-        wakers.wake(self.asleep.drain().map(|(_, waker)| waker));
-    }
-}
-
-/// The waker of a peer that is on its way in.
-struct Progress {
-    acceptors: Arc<Acceptors>,
-    name: u64,
-}
-
-impl Wake for Progress {
-    fn wake(self: Arc<Self>) {
-        let mut wakers = Wakers::new();
-        let mut state = self.acceptors.0.lock();
-        if !state.ready.contains(&self.name) {
-            state.ready.push(self.name);
-        }
-        // Whichever comes first goes on with it; one of them may be held and not polled.
-        state.wake_all(&mut wakers);
-    }
-}
-
-impl Acceptors {
-    /// All that are on their way in.
-    pub(crate) fn take_all(&self) -> Vec<Settling> {
-        let mut state = self.0.lock();
-        state.settling.drain().filter_map(|(_, one)| one).collect()
-    }
-
-    fn is_full(&self) -> bool {
-        self.0.lock().settling.len() >= MOST
-    }
-
-    /// Begins with one.
-    fn begin(self: &Arc<Self>, one: Settling) -> Option<Result<Connection>> {
-        let mut state = self.0.lock();
-        let name = state.name();
-        state.settling.insert(name, None);
-        drop(state);
-        self.poll_one(name, one)
-    }
-
-    /// Goes on with those that can go on, until one is done.
-    fn poll_ready(self: &Arc<Self>) -> Option<Result<Connection>> {
-        while let Some((name, one)) = self.next_ready() {
-            if let Some(done) = self.poll_one(name, one) {
-                return Some(done);
-            }
-        }
-        None
-    }
-
-    fn next_ready(&self) -> Option<(u64, Settling)> {
-        let mut state = self.0.lock();
-        let State { settling, ready, .. } = &mut *state;
-        ready.retain(|name| settling.contains_key(name));
-        // One that is being polled is looked at again by the one that polls it.
-        let is_here = |name: &u64| matches!(settling.get(name), Some(Some(_)));
-        let index = ready.iter().position(is_here)?;
-        let name = ready.remove(index);
-        Some((name, settling.get_mut(&name)?.take()?))
-    }
-
-    fn poll_one(self: &Arc<Self>, name: u64, mut one: Settling) -> Option<Result<Connection>> {
-        let waker = Waker::from(Arc::new(Progress { acceptors: self.clone(), name }));
-        let polled = one.as_mut().poll(&mut Context::from_waker(&waker));
-        let mut wakers = Wakers::new();
-        let mut state = self.0.lock();
-        match polled {
-            Poll::Ready(done) => {
-                if state.settling.len() >= MOST {
-                    state.wake_all(&mut wakers);
-                }
-                state.settling.remove(&name);
-                drop(state);
-                Some(done)
-            }
-            Poll::Pending => {
-                if let Some(place) = state.settling.get_mut(&name) {
-                    *place = Some(one);
-                }
-                None
-            }
-        }
-    }
-
-    fn sleep(&self, name: u64, waker: &Waker) {
-        let fresh = waker.clone();
-        let mut wakers = Wakers::new();
-        wakers.discard(self.0.lock().asleep.insert(name, fresh));
-    }
-}
-
-/// The next connection that stands.
+/// The next connection that is established.
 pub(crate) struct Accepting {
     name: u64,
     listener: Arc<ListenerInner>,
@@ -146,7 +19,7 @@ pub(crate) struct Accepting {
 
 impl Accepting {
     pub(crate) fn new(listener: &Arc<ListenerInner>) -> Self {
-        let name = listener.acceptors.0.lock().name();
+        let name = listener.acceptors.join();
         Accepting { name, listener: listener.clone(), next: NextRequest::new(listener) }
     }
 
@@ -209,13 +82,7 @@ impl Future for Accepting {
 
 impl Drop for Accepting {
     fn drop(&mut self) {
-        let mut wakers = Wakers::new();
-        let mut state = self.listener.acceptors.0.lock();
-        wakers.discard(state.asleep.remove(&self.name));
-        if !state.ready.is_empty() {
-            // What this one was woken for is for the others.
-            state.wake_all(&mut wakers);
-        }
+        self.listener.acceptors.leave(self.name);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use crate::error::{Error, Result};
-use crate::node::Promise;
+use crate::oneshot::Promise;
 use crate::wakers::Wakers;
 
 /// An address to connect to or listen on: a [`SocketAddr`], or text: `"10.0.0.7:7471"`, `"[::1]:7471"`, `"storage-3:7471"`.

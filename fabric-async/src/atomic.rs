@@ -8,12 +8,12 @@ use std::task::{Context, Poll};
 
 use fabric::{AtomicOp, AtomicScalar, Op, RemoteSlice};
 
-use crate::cargo::{Cargo, Payload, Piece};
 use crate::connection::Connection;
 use crate::error::{Error, Result};
-use crate::journey::{Journey, Stage, Work};
 use crate::lease::At;
 use crate::link::Link;
+use crate::op_buffers::{BufferRange, OpBuffers, Payload, SliceVec};
+use crate::op_future::{OpFuture, OpState, PostOp};
 
 /// Atomic operations; each gives the old value.
 impl Connection {
@@ -130,7 +130,7 @@ impl Connection {
 /// ```
 #[must_use = "nothing is sent until it is awaited"]
 pub struct Atomic<T: AtomicScalar + Unpin> {
-    journey: Journey<Fetch<T>>,
+    future: OpFuture<Fetch<T>>,
 }
 
 #[derive(Clone, Copy)]
@@ -149,12 +149,12 @@ impl<T: AtomicScalar + Unpin> Atomic<T> {
         // The old value arrives in memory of the pool.
         let stage = match link.node.pool.alloc(size_of::<u64>()) {
             Ok(word) => {
-                let piece = Piece::new(word, 0, size_of::<T>());
-                Stage::Ready(Fetch { change, at }, Cargo::One(piece))
+                let range = BufferRange::new(word, 0, size_of::<T>());
+                OpState::Ready(Fetch { change, at }, OpBuffers::One(range))
             }
-            Err(error) => Stage::Failed(Some(Err(error))),
+            Err(error) => OpState::Failed(Some(Err(error))),
         };
-        Atomic { journey: Journey::new(link, stage) }
+        Atomic { future: OpFuture::new(link, stage) }
     }
 
     /// Has it start only when every earlier read and atomic operation of the connection has finished.
@@ -171,42 +171,45 @@ impl<T: AtomicScalar + Unpin> Atomic<T> {
     /// # Ok(()) });
     /// ```
     pub fn fence(mut self) -> Self {
-        self.journey.fence = true;
+        self.future.fence = true;
         self
     }
 }
 
-impl<T: AtomicScalar + Unpin> Work for Fetch<T> {
+impl<T: AtomicScalar + Unpin> PostOp for Fetch<T> {
     type Output = Result<T>;
 
     fn at(&self) -> Option<&At> {
         Some(&self.at)
     }
 
-    fn check(&self, _link: &Link, _cargo: &Cargo) -> Result<()> {
+    fn check(&self, _link: &Link, _cargo: &OpBuffers) -> Result<()> {
         self.at.check()
     }
 
     #[inline]
-    fn with_op<R>(&self, cargo: &Cargo, post: impl FnOnce(Op<'_>) -> R) -> R {
+    fn build<'a, 's>(&'a self, buffers: &'a OpBuffers, _scratch: &'s mut SliceVec<'a>) -> Op<'s>
+    where
+        'a: 's,
+    {
         let at: RemoteSlice = self.at.slice();
-        let word = match cargo {
-            Cargo::One(piece) => piece.slice(),
+        let word = match buffers {
+            OpBuffers::One(range) => range.slice(),
             _ => None,
         };
         // There always is a word.
-        post(match (self.change, word) {
+        match (self.change, word) {
             (Change::Apply(op, value), Some(old)) => Op::fetch_atomic(op, value, old, at),
             (Change::Apply(op, value), None) => Op::atomic(op, value, at),
             (Change::CompareSwap { expected, new }, Some(old)) => {
                 Op::fetch_compare_swap(expected, new, old, at)
             }
             (Change::CompareSwap { expected, new }, None) => Op::compare_swap(expected, new, at),
-        })
+        }
     }
 
-    fn finish(cargo: Cargo) -> Result<T> {
-        let word = <crate::Buffer as Payload>::unload(cargo);
+    fn finish(buffers: OpBuffers) -> Result<T> {
+        let word = <crate::Buffer as Payload>::unload(buffers);
         let mut bits = [0; 8];
         let size = size_of::<T>().min(word.len());
         // The low bytes come first on little-endian processors, last on others.
@@ -218,8 +221,8 @@ impl<T: AtomicScalar + Unpin> Work for Fetch<T> {
         Ok(T::from_bits64(u64::from_ne_bytes(bits)))
     }
 
-    fn fail(error: Error, cargo: Cargo) -> Result<T> {
-        cargo.land();
+    fn fail(error: Error, buffers: OpBuffers) -> Result<T> {
+        buffers.reclaim();
         Err(error)
     }
 }
@@ -228,7 +231,7 @@ impl<T: AtomicScalar + Unpin> Future for Atomic<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
-        self.journey.poll(cx)
+        self.future.poll(cx)
     }
 }
 

@@ -8,7 +8,7 @@
 //!   rights, and the extent's descriptor is never given out. A block that is lent is a
 //!   [`Loan`], with a registration of its own; it gives no references, only copies, until that registration has ended.
 //! - *An operation in flight*, whose device writes (a receive, a read, the result of an atomic) or reads. To post, a block
-//!   must become a [`Flight`], which has no access to bytes. It becomes a block again by [`Flight::land`], which `ops.rs`
+//!   must become an [`InFlight`], which has no access to bytes. It becomes a block again by [`InFlight::reclaim`], which `op_slab.rs`
 //!   calls when it has taken the operation's completion, or when the post was refused: the contract of `fabric` is that
 //!   then, and not earlier, nobody touches the memory any more. A flight that is dropped without landing does not give
 //!   its memory back: it leaks, which is safe.
@@ -24,13 +24,23 @@ use std::sync::Arc;
 
 use fabric::{Access, Domain, Error, Memory, Region, Result, Slice};
 
-use crate::pool::Home;
+/// What keeps the blocks of extents that are not in use.
+pub(crate) trait BlockOwner: Send + Sync {
+    /// Takes a block back.
+    fn give(&self, block: Block);
+
+    /// An extent of so many bytes is gone. The caller holds no lock.
+    fn deregistered(&self, bytes: usize);
+
+    /// A block is lost, since a device may still use its memory.
+    fn leaked(&self);
+}
 
 /// Memory that was registered once, without remote rights. It is deregistered when its last block is gone.
 pub(crate) struct Extent {
     region: Region,
     /// Where its blocks go when nobody needs them.
-    pub(crate) home: Arc<Home>,
+    owner: Arc<dyn BlockOwner>,
     pub(crate) id: u64,
     pub(crate) class: usize,
 }
@@ -53,14 +63,14 @@ impl Extent {
     /// Registers `count` blocks of `len` bytes, a multiple of 64: the first, and the others.
     pub(crate) fn cut(
         domain: &Domain,
-        home: &Arc<Home>,
+        owner: Arc<dyn BlockOwner>,
         (id, class): (u64, usize),
         (len, count): (usize, usize),
     ) -> Result<(Block, Vec<Block>)> {
         let size = len.saturating_mul(count);
         let memory = Memory::zeroed(size)?;
         let region = domain.register(&memory, Access::LOCAL_WRITE)?;
-        let extent = Arc::new(Extent { region, home: home.clone(), id, class });
+        let extent = Arc::new(Extent { region, owner, id, class });
         let base = NonNull::new(memory.as_ptr())
             .ok_or_else(|| Error::state("register", "memory of no length has no address"))?;
         let block = |index: usize| {
@@ -76,7 +86,7 @@ impl Extent {
 
 impl Drop for Extent {
     fn drop(&mut self) {
-        self.home.deregistered(self.region.len());
+        self.owner.deregistered(self.region.len());
     }
 }
 
@@ -91,16 +101,24 @@ impl Block {
         &self.extent
     }
 
+    /// Gives it back to its owner.
+    #[inline]
+    pub(crate) fn give_back(self) {
+        // The extent may go with the block.
+        let owner = self.extent.owner.clone();
+        owner.give(self);
+    }
+
     /// It is nobody's any more.
     pub(crate) fn note_leaked(&self) {
-        self.extent.home.leaked();
+        self.extent.owner.leaked();
     }
 
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the range is allocated as long as the extent's region lives, and initialized (zeroed at first). While
         // the reference lives nobody writes: no peer has the right, no operation is in flight since this is no
-        // `Flight`, and other threads have at most `&self` too.
+        // `InFlight`, and other threads have at most `&self` too.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
@@ -120,12 +138,12 @@ impl Block {
 }
 
 /// A block that an operation in flight may be reading or writing.
-pub(crate) struct Flight(std::mem::ManuallyDrop<Block>);
+pub(crate) struct InFlight(std::mem::ManuallyDrop<Block>);
 
-impl Flight {
+impl InFlight {
     #[inline]
     pub(crate) fn new(block: Block) -> Self {
-        Flight(std::mem::ManuallyDrop::new(block))
+        InFlight(std::mem::ManuallyDrop::new(block))
     }
 
     /// The memory, for a post.
@@ -136,7 +154,7 @@ impl Flight {
 
     /// The operation has ended: its completion was taken, its post refused, or its endpoint dropped.
     #[inline]
-    pub(crate) fn land(self) -> Block {
+    pub(crate) fn reclaim(self) -> Block {
         std::mem::ManuallyDrop::into_inner(self.0)
     }
 

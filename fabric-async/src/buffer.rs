@@ -285,8 +285,7 @@ impl Drop for Buffer {
     #[inline]
     fn drop(&mut self) {
         if let Some(block) = self.block.take() {
-            let home = block.extent().home.clone();
-            home.give(block);
+            block.give_back();
         }
     }
 }

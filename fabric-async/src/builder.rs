@@ -1,38 +1,15 @@
-//! What a node is made with: every setting, its default, and the checks of all of them.
+//! How a node is made: a setter for every setting.
 
-// Long: a setter for each setting, most of whose lines are their documentation.
-
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use fabric::{Catalog, Choice, CqAttr, Domain, EndpointAttr, EndpointBuilder, Hints, ListenerAttr};
+use fabric::{Catalog, Choice, Domain, EndpointAttr, Hints};
+use fabric_util::sync::Mutex;
 
-use crate::driver::Wait;
 use crate::error::Result;
 use crate::lease::LeasePolicy;
-use crate::link::LinkSettings;
-use crate::node::Node;
-use crate::pool::PoolOptions;
-
-/// What a node and its connections are made with.
-#[derive(Clone, Debug)]
-pub(crate) struct Options {
-    pub(crate) pool: PoolOptions,
-    pub(crate) link: LinkSettings,
-    pub(crate) policy: LeasePolicy,
-    /// Whether connections get a second one, for leases.
-    pub(crate) leases: bool,
-    pub(crate) backlog: usize,
-    pub(crate) wait: Wait,
-    /// Whether tokio runtimes may be asked to watch the completion queue.
-    #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
-    pub(crate) tokio_io: bool,
-    capacity: Option<usize>,
-    pub(crate) send_depth: usize,
-    send_segments: usize,
-    connect_timeout: Option<Duration>,
-    liveness: Option<Option<Duration>>,
-    attr: Option<EndpointAttr>,
-}
+use crate::node::{Node, NodeInner};
+use crate::options::{Options, Wait};
 
 /// Makes a [`Node`]. Every setting has a default that suits most.
 ///
@@ -52,36 +29,12 @@ pub(crate) struct Options {
 /// # Ok(()) });
 /// # Ok::<(), fabric_async::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[must_use = "nothing is made until `build`"]
 pub struct NodeBuilder {
     hints: Hints,
     choice: Option<Choice>,
     options: Options,
-}
-
-impl Default for NodeBuilder {
-    fn default() -> Self {
-        NodeBuilder {
-            hints: Hints::default(),
-            choice: None,
-            options: Options {
-                pool: PoolOptions::default(),
-                link: LinkSettings { receives: 16, max_message: 64 << 10, notifications: 1024 },
-                policy: LeasePolicy::default(),
-                leases: true,
-                backlog: 128,
-                wait: Wait::default(),
-                tokio_io: true,
-                capacity: None,
-                send_depth: 128,
-                send_segments: 4,
-                connect_timeout: None,
-                liveness: None,
-                attr: None,
-            },
-        }
-    }
 }
 
 impl NodeBuilder {
@@ -438,70 +391,53 @@ impl NodeBuilder {
     }
 }
 
-impl Options {
-    fn check(&self, domain: &Domain) -> Result<()> {
-        let bad = |text: String| Err(fabric::Error::invalid("make node", text).into());
-        let LinkSettings { receives, max_message, notifications } = self.link;
-        let most = domain.info().limits.message.min(u64::from(u32::MAX)) as usize;
-        if self.pool.bytes < 1 << 20 {
-            return bad(format!("pool_bytes {} is less than 1 MiB", self.pool.bytes));
+impl Node {
+    /// The node that everything uses which is given no other: opened at first use with default settings, as
+    /// `FABRIC_PROVIDER` says, and shared for as long as anything of it is in use.
+    ///
+    /// ```
+    /// use fabric_async::Node;
+    ///
+    /// let node = Node::shared()?;
+    /// let before = node.pool().metrics().allocations;
+    /// drop(Node::shared()?.pool().alloc(64)?); // the same
+    /// assert!(node.pool().metrics().allocations > before);
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`NodeBuilder::build`].
+    pub fn shared() -> Result<Node> {
+        static SHARED: Mutex<Weak<NodeInner>> = Mutex::new(Weak::new());
+        let known = SHARED.lock().upgrade();
+        if let Some(inner) = known {
+            return Ok(Node { inner });
         }
-        if !(1..=most).contains(&max_message) {
-            return bad(format!("max_message {max_message} is not in 1..={most}"));
+        // Not under the lock: this opens providers. Of several threads that come here at once one is first, and the others'
+        // nodes go.
+        let node = Node::builder().build()?;
+        let mut shared = SHARED.lock();
+        match shared.upgrade() {
+            Some(inner) => {
+                drop(shared);
+                Ok(Node { inner })
+            }
+            None => {
+                *shared = Arc::downgrade(&node.inner);
+                Ok(node)
+            }
         }
-        if notifications < receives {
-            return bad(format!(
-                "{receives} receives and {notifications} notifications: there must be as many"
-            ));
-        }
-        self.endpoint(domain).check().map_err(in_our_words)?;
-        self.listener().check(domain.info())?;
-        self.queue(domain).check(domain.info()).map_err(in_our_words)?;
-        self.policy.check()
     }
 
-    /// What a connection's endpoint is made with.
-    pub(crate) fn endpoint<'a>(&self, domain: &'a Domain) -> EndpointBuilder<'a> {
-        let builder = self.any_endpoint(domain).send_depth(self.send_depth);
-        let builder = builder.recv_depth(self.link.receives);
-        builder.send_segments(self.send_segments).recv_segments(1)
+    /// Begins to make a node.
+    ///
+    /// ```
+    /// let node = fabric_async::Node::builder().pool_bytes(1 << 20).build()?;
+    /// assert_eq!(node.pool().alloc(1 << 20)?.len(), 1 << 20);
+    /// assert!(node.pool().alloc(2 << 20).is_err());
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn builder() -> NodeBuilder {
+        NodeBuilder::default()
     }
-
-    /// What all endpoints of the node have in common.
-    pub(crate) fn any_endpoint<'a>(&self, domain: &'a Domain) -> EndpointBuilder<'a> {
-        let mut builder = domain.endpoint();
-        if let Some(attr) = &self.attr {
-            builder = builder.attr(attr.clone());
-        }
-        if let Some(timeout) = self.connect_timeout {
-            builder = builder.connect_timeout(timeout);
-        }
-        if let Some(interval) = self.liveness {
-            builder = builder.liveness(interval);
-        }
-        builder
-    }
-
-    /// What listeners are made with.
-    pub(crate) fn listener(&self) -> ListenerAttr {
-        let mut attr = ListenerAttr::default();
-        attr.backlog = self.backlog;
-        attr
-    }
-
-    /// What the completion queue is made with.
-    pub(crate) fn queue(&self, domain: &Domain) -> CqAttr {
-        CqAttr::new(self.capacity.unwrap_or(32_768.min(domain.info().limits.cq_capacity)))
-    }
-}
-
-/// A refusal of the fabric's, with the names that the settings have here.
-fn in_our_words(error: fabric::Error) -> fabric::Error {
-    let fabric::Error::InvalidArgument(mut failure) = error else { return error };
-    for (theirs, ours) in
-        [("recv_depth", "receives"), ("send_segments", "segments"), ("capacity", "completions")]
-    {
-        failure.detail = failure.detail.replace(theirs, ours);
-    }
-    fabric::Error::InvalidArgument(failure)
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use fabric::DisconnectReason;
 
 use crate::buffer::Buffer;
-use crate::cargo::{Payload, Room};
 use crate::error::{Error, Result};
 use crate::lease::At;
 use crate::link::Link;
 use crate::node::Node;
+use crate::op_buffers::{Payload, Room};
 use crate::operation::{Operation, What};
 use crate::pool::AllocWait;
 use crate::recv::{Notifications, Notified, Receive};
@@ -370,7 +370,7 @@ impl Connection {
     /// # Ok(()) });
     /// ```
     pub fn end(&self) -> Option<DisconnectReason> {
-        self.link.node.take_events();
+        self.link.node.router.take_events();
         self.link.lane.end()
     }
 
@@ -396,7 +396,7 @@ impl Connection {
         // An empty message would reach the peer's application; an empty write does not, and comes after all others.
         let nowhere = fabric::RemoteRegion::from_parts(0, 0, 0, fabric::Access::REMOTE);
         let mut last = std::pin::pin!(self.write(Buffer::empty(), nowhere.at(0)).fence());
-        let mut timer = link.node.service.timer();
+        let mut timer = link.node.reactor.timer();
         let done = poll_fn(|cx| {
             if let Poll::Ready(done) = last.as_mut().poll(cx) {
                 return Poll::Ready(done.map(drop).map_err(Error::from));

@@ -9,7 +9,7 @@
 //! that is about to sleep arms the descriptor itself, and the node's thread watches that.
 //!
 //! `sleepers` counts futures that sleep, or were woken and not polled yet, so it is never too low. Locks: the poller's,
-//! then a place's, then a lane's. Wakers run, and what has ended is dropped, outside all of them (`leftover`).
+//! then a slot's, then a lane's. Wakers run, and what has ended is dropped, outside all of them (`leftover`).
 
 mod taking;
 
@@ -23,42 +23,16 @@ use fabric_util::fork::Origin;
 use fabric_util::log_line;
 use fabric_util::sync::{Mutex, MutexGuard};
 
-use crate::cargo::Cargo;
 use crate::error::Error;
 use crate::lane::Lane;
 use crate::leftover::Leftover;
-use crate::ops::{Phase, Place, Table};
+use crate::op_buffers::OpBuffers;
+use crate::op_slab::{OpSlab, OpSlot, Phase};
+use crate::options::Wait;
 use crate::wakers::discard;
 
 /// Completions that are taken at once.
 const BATCH: usize = 64;
-
-/// How futures wait for their completion.
-///
-/// ```
-/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-/// use fabric_async::{Node, Wait};
-///
-/// assert_eq!(Wait::default(), Wait::Adaptive);
-/// let node = Node::builder().wait(Wait::Busy).build()?;
-/// # doc::pair_on(&node, async |conn, peer| {
-/// conn.send(conn.node().pool().alloc_from(b"at once")?).await?;
-/// assert_eq!(*peer.recv().await?, *b"at once");
-/// # Ok(()) });
-/// # Ok::<(), fabric_async::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Wait {
-    /// Looks again and again, up to 20 us in one poll, and then lets other tasks run; never sleeps. The least delay; takes
-    /// a whole processor while anything is awaited.
-    Busy,
-    /// Sleeps at once: the least work.
-    Blocking,
-    /// Looks for some microseconds first where that has lately been worth it, then sleeps.
-    #[default]
-    Adaptive,
-}
 
 /// How long one poll of a future looks before it lets others run, or sleeps.
 const LOOK: Duration = Duration::from_micros(20);
@@ -68,7 +42,7 @@ const MOST_LUCK: i32 = 64;
 
 pub(crate) struct Driver {
     pub(crate) queue: CompletionQueue,
-    pub(crate) table: Table,
+    pub(crate) slab: OpSlab,
     wait: Wait,
     poller: Mutex<Poller>,
     pub(crate) sleepers: AtomicUsize,
@@ -96,7 +70,7 @@ impl Driver {
         let poller = Poller { out: vec![Completion::default(); BATCH].into(), armed: false };
         Driver {
             queue,
-            table: Table::new(),
+            slab: OpSlab::new(),
             wait,
             poller: Mutex::new(poller),
             sleepers: AtomicUsize::new(0),
@@ -153,28 +127,28 @@ impl Driver {
     #[inline]
     fn complete(&self, completion: &Completion, leftover: &mut Leftover) {
         let number = completion.context as u32;
-        let Some(mut place) = self.table.lock(number) else { return };
-        if let Cargo::Receive(_) = place.cargo {
-            return Self::received(place, number, completion, leftover);
+        let Some(mut slot) = self.slab.lock(number) else { return };
+        if let OpBuffers::Receive(_) = slot.buffers {
+            return Self::received(slot, number, completion, leftover);
         }
-        match place.phase {
+        match slot.phase {
             Phase::Vacant | Phase::Done => {} // a provider's mistake
-            Phase::Flying | Phase::Unburdened => {
-                if place.phase == Phase::Unburdened {
-                    leftover.land(std::mem::take(&mut place.cargo));
+            Phase::InFlight | Phase::Detached => {
+                if slot.phase == Phase::Detached {
+                    leftover.reclaim(std::mem::take(&mut slot.buffers));
                 }
-                place.phase = Phase::Done;
-                place.completion = *completion;
-                leftover.wakers.wake(place.waker.take());
-                leftover.lease(place.lease.take());
-                let lane = place.lane.take();
-                drop(place);
+                slot.phase = Phase::Done;
+                slot.completion = *completion;
+                leftover.wakers.wake(slot.waker.take());
+                leftover.lease(slot.lease.take());
+                let lane = slot.lane.take();
+                drop(slot);
                 Self::made_room(lane, leftover);
             }
             Phase::Abandoned => {
-                leftover.lease(place.lease.take());
-                let lane = place.lane.take();
-                leftover.land(self.take_out(number, place).1);
+                leftover.lease(slot.lease.take());
+                let lane = slot.lane.take();
+                leftover.reclaim(self.take_out(number, slot).1);
                 Self::made_room(lane, leftover);
             }
         }
@@ -189,18 +163,18 @@ impl Driver {
         leftover.lane(lane);
     }
 
-    /// Ends a receive. Its place stays the connection's, for the next one.
+    /// Ends a receive. Its slot stays the connection's, for the next one.
     #[inline]
     fn received(
-        mut place: MutexGuard<'_, Place>,
+        mut slot: MutexGuard<'_, OpSlot>,
         number: u32,
         completion: &Completion,
         leftover: &mut Leftover,
     ) {
-        place.phase = Phase::Vacant;
-        let cargo = std::mem::take(&mut place.cargo);
-        let (Cargo::Receive(piece), Some(lane)) = (cargo, &place.lane) else { return };
-        let unused = lane.arrived(completion, number, piece.land(), &mut leftover.wakers);
+        slot.phase = Phase::Vacant;
+        let buffers = std::mem::take(&mut slot.buffers);
+        let (OpBuffers::Receive(range), Some(lane)) = (buffers, &slot.lane) else { return };
+        let unused = lane.arrived(completion, number, range.reclaim(), &mut leftover.wakers);
         leftover.buffer(unused);
     }
 
@@ -427,7 +401,7 @@ impl Driver {
     #[cfg(feature = "tokio")]
     pub(crate) fn unwatched(&self, wakers: &mut crate::wakers::Wakers) {
         self.poller.lock().armed = false;
-        self.table.for_each(|place| wakers.wake(place.waker.take()));
+        self.slab.for_each(|slot| wakers.wake(slot.waker.take()));
     }
 }
 

@@ -3,7 +3,7 @@
 //! 16 bytes, then the application's: magic `fA`, version, kind and flags, the longest message that this end receives
 //! (little-endian, 32 bits), a token (64 bits). Both ends send one, the connecting end first.
 
-use fabric::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA};
+use fabric::{ConnectRequest, MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA};
 
 use crate::error::{Error, Result};
 
@@ -95,6 +95,12 @@ impl Hello {
             data: data.to_vec(),
         })
     }
+}
+
+/// Rejects a request with a reason, cut to what the peer can receive. An error means that the peer is gone already.
+pub(crate) fn reject(request: &mut ConnectRequest, words: &str) {
+    let words = words.as_bytes();
+    let _ = request.reject(&words[..words.len().min(MAX_REJECT_DATA)]);
 }
 
 #[cfg(test)]

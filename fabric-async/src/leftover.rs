@@ -9,9 +9,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
-use crate::cargo::Cargo;
 use crate::lane::Lane;
 use crate::lease::Held;
+use crate::op_buffers::OpBuffers;
 use crate::wakers::Wakers;
 
 /// See the module.
@@ -24,7 +24,7 @@ pub(crate) struct Leftover {
 
 pub(crate) enum Rest {
     /// Of an operation that has ended.
-    Cargo(Cargo),
+    OpBuffers(OpBuffers),
     Buffer(#[allow(dead_code)] Buffer),
     /// The last reference.
     Lease(#[allow(dead_code)] Box<Held>),
@@ -43,8 +43,8 @@ impl Leftover {
     }
 
     /// The operation has ended; its buffers go back to the pool.
-    pub(crate) fn land(&mut self, cargo: Cargo) {
-        self.rest.push(Rest::Cargo(cargo));
+    pub(crate) fn reclaim(&mut self, buffers: OpBuffers) {
+        self.rest.push(Rest::OpBuffers(buffers));
     }
 
     #[inline]
@@ -67,8 +67,8 @@ impl Drop for Leftover {
     #[inline]
     fn drop(&mut self) {
         for rest in self.rest.drain(..) {
-            if let Rest::Cargo(cargo) = rest {
-                cargo.land();
+            if let Rest::OpBuffers(buffers) = rest {
+                buffers.reclaim();
             }
         }
     }

@@ -92,6 +92,8 @@
 #[forbid(unsafe_code)]
 mod accept;
 #[forbid(unsafe_code)]
+mod acceptors;
+#[forbid(unsafe_code)]
 mod address;
 #[forbid(unsafe_code)]
 mod atomic;
@@ -103,8 +105,6 @@ mod buffer;
 #[forbid(unsafe_code)]
 mod builder;
 #[forbid(unsafe_code)]
-mod cargo;
-#[forbid(unsafe_code)]
 mod connect;
 #[forbid(unsafe_code)]
 mod connection;
@@ -114,8 +114,6 @@ mod driver;
 mod error;
 #[forbid(unsafe_code)]
 mod hello;
-#[forbid(unsafe_code)]
-mod journey;
 #[forbid(unsafe_code)]
 mod lane;
 #[forbid(unsafe_code)]
@@ -131,15 +129,29 @@ mod listener;
 #[forbid(unsafe_code)]
 mod node;
 #[forbid(unsafe_code)]
+mod oneshot;
+#[forbid(unsafe_code)]
+mod op_buffers;
+#[forbid(unsafe_code)]
+mod op_future;
+#[forbid(unsafe_code)]
+mod op_slab;
+#[forbid(unsafe_code)]
 mod operation;
 #[forbid(unsafe_code)]
-mod ops;
+mod options;
+#[forbid(unsafe_code)]
+mod peer_log;
 #[forbid(unsafe_code)]
 mod pool;
 #[forbid(unsafe_code)]
 mod recv;
 #[forbid(unsafe_code)]
 mod relay;
+#[forbid(unsafe_code)]
+mod request;
+#[forbid(unsafe_code)]
+mod router;
 #[forbid(unsafe_code)]
 mod service;
 #[cfg(feature = "tokio")]
@@ -173,18 +185,19 @@ pub use atomic::Atomic;
 pub use block_on::block_on;
 pub use buffer::{Buffer, Part, Shared};
 pub use builder::NodeBuilder;
-pub use cargo::{Payload, Room};
 pub use connection::Connection;
-pub use driver::Wait;
 pub use error::{Error, Failed, LeaseEnd, Refusal, Result};
 pub use hello::{MAX_ACCEPT_BYTES, MAX_CONNECT_BYTES};
 pub use lane::{Message, Notification};
 pub use lease::{At, LeasePolicy, Lent, Remote};
-pub use listener::{Listener, NextRequest, Request};
+pub use listener::Listener;
 pub use node::Node;
+pub use op_buffers::{Payload, Room};
 pub use operation::Operation;
+pub use options::Wait;
 pub use pool::{AllocWait, Pool, PoolMetrics};
 pub use recv::{Notifications, Notified, Receive};
+pub use request::{NextRequest, Request};
 #[cfg(feature = "tokio")]
 pub use stream::Stream;
 

@@ -6,9 +6,11 @@
 //! it joins the line anew.
 
 use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use fabric_util::sync::{Mutex, MutexGuard};
@@ -117,7 +119,7 @@ impl Line {
 
     /// Whether it is this one's turn.
     #[inline]
-    pub(crate) fn may_pass(&self, ticket: &Ticket) -> bool {
+    fn may_pass(&self, ticket: &Ticket) -> bool {
         match ticket.0 {
             None => self.is_empty(),
             Some(number) => match self.lock().first {
@@ -129,7 +131,7 @@ impl Line {
 
     /// Takes a place, or renews the waker of the one there is. The caller looks for room once more afterwards. It holds no
     /// lock.
-    pub(crate) fn join(&self, ticket: &mut Ticket, waker: &Waker) {
+    fn join(&self, ticket: &mut Ticket, waker: &Waker) {
         let fresh = waker.clone();
         let mut wakers = Wakers::new();
         let mut state = self.lock();
@@ -182,6 +184,52 @@ impl Line {
         self.oversee_at(to_oversee);
     }
 
+    /// Whether it is this one's turn. With a waker it waits from then on, until it [leaves](Line::leave). The caller holds
+    /// no lock.
+    #[inline]
+    pub(crate) fn is_turn(&self, ticket: &mut Ticket, waker: Option<&Waker>) -> bool {
+        if let Some(waker) = waker {
+            self.join(ticket, waker);
+        }
+        self.may_pass(ticket)
+    }
+
+    /// One look of a future that waits: `attempt`, with whether it is this one's turn. With a waker the future waits from
+    /// then on; with an outcome it waits no more. The caller holds no lock.
+    #[inline]
+    pub(crate) fn look<T>(
+        &self,
+        ticket: &mut Ticket,
+        waker: Option<&Waker>,
+        attempt: impl FnOnce(bool) -> Option<T>,
+    ) -> Option<T> {
+        let outcome = attempt(self.is_turn(ticket, waker));
+        if outcome.is_some() {
+            self.leave(ticket);
+        }
+        outcome
+    }
+
+    /// Looks, and waits if there is no outcome. What changes before the future is in the line is seen by a second look.
+    pub(crate) fn poll<T>(
+        &self,
+        ticket: &mut Ticket,
+        cx: &mut Context<'_>,
+        mut attempt: impl FnMut(bool) -> Option<T>,
+    ) -> Poll<T> {
+        let first = self.look(ticket, None, &mut attempt);
+        let outcome = first.or_else(|| self.look(ticket, Some(cx.waker()), attempt));
+        outcome.map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Tries, first come, first served, until there is an outcome. `attempt` is given whether it is this future's turn.
+    pub(crate) fn wait<T, F>(self: &Arc<Self>, attempt: F) -> Turn<F>
+    where
+        F: FnMut(bool) -> Option<T> + Unpin,
+    {
+        Turn { line: self.clone(), ticket: Ticket::default(), attempt }
+    }
+
     /// There may be room: adds whom to wake.
     #[inline]
     pub(crate) fn call(&self, wakers: &mut Wakers) {
@@ -221,6 +269,28 @@ impl Line {
             let me: Weak<Line> = self.me.clone();
             self.timers.oversee(at, me);
         }
+    }
+}
+
+/// A future in a line: see [`Line::wait`]. Dropped, it gives up its place.
+pub(crate) struct Turn<F> {
+    line: Arc<Line>,
+    ticket: Ticket,
+    attempt: F,
+}
+
+impl<T, F: FnMut(bool) -> Option<T> + Unpin> Future for Turn<F> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let Turn { line, ticket, attempt } = &mut *self;
+        line.poll(ticket, cx, attempt)
+    }
+}
+
+impl<F> Drop for Turn<F> {
+    fn drop(&mut self) {
+        self.line.leave(&mut self.ticket);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The inside of a connection: its endpoint, and how work gets posted to it.
+//! The inside of a connection: its endpoint, and its receives.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -7,13 +7,14 @@ use fabric::{DisconnectReason, Endpoint, EndpointState, Recv};
 use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
-use crate::cargo::{Cargo, Piece};
 use crate::error::{Error, Result};
 use crate::hello::Hello;
 use crate::lane::{Inbox, Lane};
-use crate::lease::{At, Control};
+use crate::lease::Control;
 use crate::node::NodeInner;
-use crate::ops::Phase;
+use crate::op_buffers::{BufferRange, OpBuffers};
+use crate::op_slab::Phase;
+use crate::options::LinkSettings;
 
 /// Receives that are posted in one call.
 const BATCH: usize = 16;
@@ -21,8 +22,8 @@ const BATCH: usize = 16;
 /// Receives that are to be posted.
 pub(crate) struct Missing {
     count: usize,
-    /// Places of the table that earlier receives of the connection had.
-    places: SmallVec<[u32; BATCH]>,
+    /// Slots of the slab that earlier receives of the connection had.
+    slots: SmallVec<[u32; BATCH]>,
 }
 
 pub(crate) struct Link {
@@ -38,7 +39,7 @@ pub(crate) struct Link {
     _sweep: Sweep,
 }
 
-/// Takes the completions that dropping an endpoint leaves, so that its buffers return at once, and gives back the places
+/// Takes the completions that dropping an endpoint leaves, so that its buffers return at once, and gives back the slots
 /// that its receives had.
 struct Sweep(Arc<NodeInner>, Arc<Lane>);
 
@@ -51,24 +52,13 @@ impl Drop for Sweep {
     }
 }
 
-/// What a connection is made with.
-#[derive(Clone, Debug)]
-pub(crate) struct LinkSettings {
-    /// Receives that wait for messages.
-    pub(crate) receives: usize,
-    /// The longest message that is received.
-    pub(crate) max_message: usize,
-    /// Notifications that may wait for the application.
-    pub(crate) notifications: usize,
-}
-
 impl Link {
     /// A link that is not connected, with its receives posted. It connects or accepts within this time.
     pub(crate) fn new(node: &Arc<NodeInner>, connect_timeout: Duration) -> Result<Arc<Link>> {
         let settings = node.options.link.clone();
         let endpoint = node.endpoint(connect_timeout)?;
-        let lane = Lane::new(&node.timers);
-        node.enroll(endpoint.id(), &lane);
+        let lane = Lane::new(&node.reactor.timers);
+        node.router.register(endpoint.id(), &lane);
         let link = Link {
             endpoint,
             _sweep: Sweep(node.clone(), lane.clone()),
@@ -88,7 +78,7 @@ impl Link {
 
     /// Why it can do nothing more.
     pub(crate) fn over(&self) -> Error {
-        self.node.take_events();
+        self.node.router.take_events();
         Error::Disconnected(self.lane.end().unwrap_or(DisconnectReason::Local))
     }
 
@@ -98,40 +88,6 @@ impl Link {
         match self.peer.get().map_or(usize::MAX, |peer| peer.max_message as usize) {
             most if len <= most => Ok(()),
             most => Err(Error::TooLong { len, most }),
-        }
-    }
-
-    /// Posts an operation whose cargo goes to the table; gives its place. `None` while the queue is full: then, and on
-    /// errors, the cargo is still where it was.
-    #[inline]
-    pub(crate) fn post(
-        &self,
-        load: &mut Option<Cargo>,
-        at: Option<&At>,
-        post: impl FnOnce(&Cargo, u64, &Endpoint) -> fabric::Result<()>,
-    ) -> Result<Option<u32>> {
-        let table = &self.node.driver.table;
-        let number = table.begin()?;
-        let Some(mut place) = table.lock(number) else { return Ok(None) };
-        // The lock is held over the post, so that whoever takes the completion finds the place filled.
-        place.cargo = load.take().unwrap_or_default();
-        match post(&place.cargo, u64::from(number), &self.endpoint) {
-            Ok(()) => {
-                place.phase = Phase::Flying;
-                place.lane = Some(self.lane.clone());
-                place.lease = at.and_then(|at| at.lease.clone());
-                Ok(Some(number))
-            }
-            Err(error) => {
-                *load = Some(std::mem::take(&mut place.cargo));
-                drop(place);
-                table.end(number);
-                match error {
-                    fabric::Error::Again => Ok(None),
-                    fabric::Error::NotConnected => Err(self.over()),
-                    other => Err(other.into()),
-                }
-            }
         }
     }
 
@@ -160,7 +116,7 @@ impl Link {
         }
         inbox.posted += count;
         let kept = inbox.idle.len().saturating_sub(count);
-        Some(Missing { count, places: inbox.idle.drain(kept..).collect() })
+        Some(Missing { count, slots: inbox.idle.drain(kept..).collect() })
     }
 
     /// Posts those receives, and what is missing then.
@@ -168,8 +124,8 @@ impl Link {
     /// # Errors
     /// As of [`refill`](Link::refill).
     pub(crate) fn post_missing(&self, mut missing: Option<Missing>) -> Result<()> {
-        while let Some(Missing { count, places }) = missing {
-            let done = self.post_receives(count, places);
+        while let Some(Missing { count, slots }) = missing {
+            let done = self.post_receives(count, slots);
             let mut inbox = self.lane.inbox();
             if let Err((posted, error)) = done {
                 inbox.posted -= count - posted;
@@ -181,13 +137,13 @@ impl Link {
         Ok(())
     }
 
-    /// Posts some receives in one call, first at those places; says how many if not all were.
+    /// Posts some receives in one call, first at those slots; says how many if not all were.
     fn post_receives(
         &self,
         count: usize,
         mut idle: SmallVec<[u32; BATCH]>,
     ) -> Result<(), (usize, Error)> {
-        let (table, len) = (&self.node.driver.table, self.settings.max_message);
+        let (slab, len) = (&self.node.driver.slab, self.settings.max_message);
         // Memory first: to get some may wake those that wait for it, which no lock is held over.
         let mut failure = None;
         let mut buffers: SmallVec<[Buffer; BATCH]> = SmallVec::new();
@@ -197,26 +153,26 @@ impl Link {
                 Err(error) => failure = Some(error),
             }
         }
-        let mut places: SmallVec<[_; BATCH]> = SmallVec::new();
+        let mut slots: SmallVec<[_; BATCH]> = SmallVec::new();
         while !buffers.is_empty() {
-            let number = match idle.pop().map_or_else(|| table.begin(), Ok) {
+            let number = match idle.pop().map_or_else(|| slab.begin(), Ok) {
                 Ok(number) => number,
                 Err(error) => {
                     failure = Some(error);
                     break;
                 }
             };
-            let Some(mut place) = table.lock_beside_others(number) else { break };
+            let Some(mut slot) = slab.lock_beside_others(number) else { break };
             if let Some(buffer) = buffers.pop() {
-                place.cargo = Cargo::Receive(Piece::new(buffer, 0, len));
+                slot.buffers = OpBuffers::Receive(BufferRange::new(buffer, 0, len));
             }
-            places.push((number, place));
+            slots.push((number, slot));
         }
-        let receives: SmallVec<[Recv<'_>; BATCH]> = places
+        let receives: SmallVec<[Recv<'_>; BATCH]> = slots
             .iter()
-            .map(|(number, place)| {
-                let slice = match &place.cargo {
-                    Cargo::Receive(piece) => piece.slice(),
+            .map(|(number, slot)| {
+                let slice = match &slot.buffers {
+                    OpBuffers::Receive(range) => range.slice(),
                     _ => None,
                 };
                 let into = slice.map_or_else(fabric::Slices::none, Into::into);
@@ -225,24 +181,24 @@ impl Link {
             .collect();
         let mut refusal = None;
         let posted = match self.endpoint.post_recvs(&receives) {
-            Ok(()) => places.len(),
+            Ok(()) => slots.len(),
             Err(batch) => {
                 refusal = Some(batch.error);
                 batch.posted
             }
         };
         drop(receives);
-        let mut refused: SmallVec<[Cargo; BATCH]> = SmallVec::new();
-        for (index, (number, mut place)) in places.into_iter().enumerate() {
+        let mut refused: SmallVec<[OpBuffers; BATCH]> = SmallVec::new();
+        for (index, (number, mut slot)) in slots.into_iter().enumerate() {
             if index < posted {
-                place.phase = Phase::Abandoned;
-                place.lane.get_or_insert_with(|| self.lane.clone());
+                slot.phase = Phase::Abandoned;
+                slot.lane.get_or_insert_with(|| self.lane.clone());
             } else {
-                refused.push(std::mem::take(&mut place.cargo));
+                refused.push(std::mem::take(&mut slot.buffers));
                 idle.push(number);
             }
         }
-        refused.into_iter().for_each(Cargo::land);
+        refused.into_iter().for_each(OpBuffers::reclaim);
         drop(buffers);
         if !idle.is_empty() {
             self.lane.inbox().idle.extend(idle);
@@ -258,6 +214,6 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.node.strike(self.endpoint.id());
+        self.node.router.unregister(self.endpoint.id());
     }
 }

@@ -1,30 +1,22 @@
 //! Nodes: an open device with everything that connections on it share.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fabric::{
-    CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointBuilder, EndpointId, Event,
-    EventQueue,
-};
-use fabric_util::log_line;
-use fabric_util::log_rate::LogRate;
-use fabric_util::sync::{Mutex, MutexGuard};
+use fabric::{Domain, Endpoint};
 
-use crate::builder::{NodeBuilder, Options};
 use crate::driver::Driver;
 use crate::error::{Error, Result};
-use crate::lane::Lane;
-use crate::lease::{Controls, Lending, Whose};
-use crate::leftover::Leftover;
-use crate::listener::ListenerInner;
+use crate::lease::Leases;
+use crate::options::{Options, build};
+use crate::peer_log::PeerLines;
 use crate::pool::Pool;
-use crate::service::Service;
-use crate::timers::Timers;
-use crate::wakers::{Wakers, discard};
+use crate::router::Router;
+use crate::service::{ReactorClient, ReactorHandle, Service};
+#[cfg(feature = "tokio")]
+use crate::wakers::Wakers;
+#[cfg(feature = "tokio")]
+use crate::watch::{WatchedNode, Watchers};
 
 /// This process on the fabric: an open device, a pool of registered memory, and a completion queue with its driver, which
 /// all connections of the node share.
@@ -50,110 +42,46 @@ pub struct Node {
 
 pub(crate) struct NodeInner {
     pub(crate) driver: Driver,
-    /// The completions of connections for leases, which the service takes.
-    pub(crate) control: CompletionQueue,
     pub(crate) pool: Pool,
     pub(crate) domain: Domain,
     pub(crate) options: Options,
-    lanes: Mutex<HashMap<EndpointId, Weak<Lane>>>,
-    events: Mutex<EventQueue>,
-    pub(crate) controls: Mutex<Controls>,
-    /// Connections for leases that peers are about to make.
-    expected: Mutex<Expected>,
-    pub(crate) timers: Arc<Timers>,
-    pub(crate) service: Service,
-    /// The device is gone.
-    lost: AtomicBool,
+    pub(crate) router: Arc<Router>,
+    pub(crate) reactor: Arc<ReactorHandle>,
+    pub(crate) leases: Arc<Leases>,
+    service: Service,
     pub(crate) lines: Arc<PeerLines>,
-    pub(crate) lending: Arc<Lending>,
     #[cfg(feature = "tokio")]
-    pub(crate) watchers: crate::watch::Watchers,
+    watchers: Watchers,
 }
-
-type Expected = HashMap<Whose, Arc<Promise<ConnectRequest>>>;
 
 impl Node {
     /// A node with settings that were checked.
     pub(crate) fn new(domain: &Domain, options: Options) -> Result<Node> {
         let queue = domain.completion_queue_with(&options.queue(domain))?;
-        let endpoints = domain.info().limits.cq_capacity / crate::lease::ROOM;
-        let control = match options.leases {
-            true => domain.completion_queue(crate::lease::ROOM * endpoints.min(1024))?,
-            false => domain.completion_queue(1)?,
-        };
-        let timers = Timers::new()?;
-        let pool = Pool::new(domain, options.pool.clone(), &timers);
-        let half = options.pool.bytes as u64 / 2;
-        let lending = Lending::new(options.policy.in_all.unwrap_or(half));
+        let reactor = ReactorHandle::new()?;
+        let pool = Pool::new(domain, options.pool.clone(), &reactor.timers);
+        let router = Router::new(domain.events(), &reactor);
+        let lines = Arc::default();
+        let leases = Leases::new(domain, &options, &pool, &router, &reactor, &lines)?;
+        #[cfg(feature = "tokio")]
+        let may_use_tokio = options.tokio_io;
         let inner = Arc::new(NodeInner {
             driver: Driver::new(queue, options.wait),
-            control,
             pool,
             domain: domain.clone(),
             options,
-            lanes: Mutex::default(),
-            events: Mutex::new(domain.events()),
-            controls: Mutex::default(),
-            expected: Mutex::default(),
-            service: Service::new(&timers),
-            timers,
-            lost: AtomicBool::new(false),
-            lines: Arc::default(),
-            lending,
+            router,
+            leases,
+            service: Service::new(&reactor),
+            reactor,
+            lines,
             #[cfg(feature = "tokio")]
-            watchers: crate::watch::Watchers::default(),
+            watchers: Watchers::new(may_use_tokio),
         });
-        Service::start(&inner)?;
+        let me: Weak<NodeInner> = Arc::downgrade(&inner);
+        let (control, queue) = (inner.leases.queue().clone(), inner.driver.queue.clone());
+        inner.service.start(me, domain.events(), control, queue)?;
         Ok(Node { inner })
-    }
-
-    /// The node that everything uses which is given no other: opened at first use with default settings, as
-    /// `FABRIC_PROVIDER` says, and shared for as long as anything of it is in use.
-    ///
-    /// ```
-    /// use fabric_async::Node;
-    ///
-    /// let node = Node::shared()?;
-    /// let before = node.pool().metrics().allocations;
-    /// drop(Node::shared()?.pool().alloc(64)?); // the same
-    /// assert!(node.pool().metrics().allocations > before);
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`NodeBuilder::build`].
-    pub fn shared() -> Result<Node> {
-        static SHARED: Mutex<Weak<NodeInner>> = Mutex::new(Weak::new());
-        let known = SHARED.lock().upgrade();
-        if let Some(inner) = known {
-            return Ok(Node { inner });
-        }
-        // Not under the lock: this opens providers. Of several threads that come here at once one is first, and the others'
-        // nodes go.
-        let node = Node::builder().build()?;
-        let mut shared = SHARED.lock();
-        match shared.upgrade() {
-            Some(inner) => {
-                drop(shared);
-                Ok(Node { inner })
-            }
-            None => {
-                *shared = Arc::downgrade(&node.inner);
-                Ok(node)
-            }
-        }
-    }
-
-    /// Begins to make a node.
-    ///
-    /// ```
-    /// let node = fabric_async::Node::builder().pool_bytes(1 << 20).build()?;
-    /// assert_eq!(node.pool().alloc(1 << 20)?.len(), 1 << 20);
-    /// assert!(node.pool().alloc(2 << 20).is_err());
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
-    pub fn builder() -> NodeBuilder {
-        NodeBuilder::default()
     }
 
     /// The registered memory that buffers come from.
@@ -197,7 +125,7 @@ impl Node {
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn operations(&self) -> usize {
-        self.inner.driver.table.taken()
+        self.inner.driver.slab.taken()
     }
 }
 
@@ -239,83 +167,10 @@ impl NodeInner {
         )
     }
 
-    /// An endpoint for leases, on a queue of their own.
-    pub(crate) fn control_endpoint(&self) -> Result<Endpoint> {
-        let builder = crate::lease::endpoint(self.options.any_endpoint(&self.domain));
-        build(builder, &self.control, |needed| {
-            let most = self.control.capacity() / needed;
-            format!(
-                "a node carries leases on at most {most} connections here: NodeBuilder::leases(false) takes none, \
-                 or make another node"
-            )
-        })
-    }
-
-    fn lanes(&self) -> MutexGuard<'_, HashMap<EndpointId, Weak<Lane>>> {
-        self.lanes.lock()
-    }
-
-    pub(crate) fn expected(&self) -> MutexGuard<'_, Expected> {
-        self.expected.lock()
-    }
-
-    pub(crate) fn enroll(&self, id: EndpointId, lane: &Arc<Lane>) {
-        self.lanes().insert(id, Arc::downgrade(lane));
-    }
-
-    pub(crate) fn strike(&self, id: EndpointId) {
-        self.lanes().remove(&id);
-    }
-
-    pub(crate) fn lane(&self, id: EndpointId) -> Option<Arc<Lane>> {
-        self.lanes().get(&id)?.upgrade()
-    }
-
     /// Why nobody will ask to be let in any more.
     pub(crate) fn refusal(&self) -> Option<Error> {
-        let lost = self.lost.load(Ordering::Relaxed).then_some(fabric::Error::DeviceLost);
+        let lost = self.router.is_device_lost().then_some(fabric::Error::DeviceLost);
         lost.map(Error::from).or_else(|| self.driver.refusal())
-    }
-
-    /// Takes the connection events that there are, and tells whom they concern. When it returns, what was reported
-    /// before the call is told, whoever took it.
-    pub(crate) fn take_events(&self) {
-        let mut leftover = Leftover::new();
-        let mut asked = Vec::new();
-        let events = self.events.lock();
-        while let Some(event) = events.poll() {
-            self.event(event, &mut leftover, &mut asked);
-        }
-        drop(events);
-        // A listener may be of a provider of the application's own, so no lock is held.
-        for listener in asked {
-            listener.take_requests(&mut leftover.wakers);
-        }
-    }
-
-    /// `asked`: the listeners at which requests wait.
-    fn event(&self, event: Event, leftover: &mut Leftover, asked: &mut Vec<Arc<ListenerInner>>) {
-        let wakers = &mut leftover.wakers;
-        let lane = event.endpoint().and_then(|id| self.lane(id));
-        match (event, &lane) {
-            (Event::Connected { data, .. }, Some(lane)) => lane.connected(Ok(data), wakers),
-            (Event::ConnectFailed { error, .. }, Some(lane)) => lane.connected(Err(error), wakers),
-            (Event::Disconnected { reason, .. }, Some(lane)) => {
-                lane.ended(reason, wakers);
-                // Leases end with their connection, whoever took this event.
-                self.service.look_at_leases();
-            }
-            (Event::ConnectRequest { listener }, _) => {
-                asked.extend(self.service.listener(listener));
-            }
-            (Event::DeviceLost, _) => {
-                // Each endpoint is told by an event of its own.
-                self.lost.store(true, Ordering::Relaxed);
-                self.service.listeners().iter().for_each(|listener| listener.line.call_all(wakers));
-            }
-            _ => {}
-        }
-        leftover.lane(lane);
     }
 
     /// Somebody is to watch the completion queue for the future that is being polled. Says whether that one arms it;
@@ -325,89 +180,51 @@ impl NodeInner {
         if crate::watch::by_tokio(self) {
             return true;
         }
-        self.service.watch_queue();
+        self.reactor.watch_queue();
         false
     }
+}
 
-    /// A watcher is gone.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn unwatched(&self) {
+impl ReactorClient for NodeInner {
+    fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    fn take_events(&self) {
+        self.router.take_events();
+    }
+
+    fn serve_leases(&self, changed: bool, next: Option<Instant>) -> Option<Instant> {
+        self.leases.serve(changed, next)
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl WatchedNode for NodeInner {
+    fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    fn reactor(&self) -> &ReactorHandle {
+        &self.reactor
+    }
+
+    fn watchers(&self) -> &Watchers {
+        &self.watchers
+    }
+
+    fn watcher_gone(&self) {
         let mut wakers = Wakers::new();
         self.driver.unwatched(&mut wakers);
-        let lanes: Vec<_> = self.lanes().values().filter_map(Weak::upgrade).collect();
-        lanes.iter().for_each(|lane| lane.call_all(&mut wakers));
+        self.router.wake_connections(&mut wakers);
     }
 }
 
 impl Drop for NodeInner {
     fn drop(&mut self) {
         self.service.stop();
-        self.end_control();
+        self.leases.end(self.driver.refusal().is_some());
         #[cfg(feature = "tokio")]
         self.watchers.stop();
-    }
-}
-
-/// An endpoint on a queue; `full` says what helps where the queue has no room for it.
-fn build(
-    builder: EndpointBuilder<'_>,
-    queue: &CompletionQueue,
-    full: impl FnOnce(usize) -> String,
-) -> Result<Endpoint> {
-    let needed = builder.room();
-    builder.build(queue).map_err(|error| match error {
-        fabric::Error::InvalidArgument(_) if queue.room() < needed => {
-            fabric::Error::invalid("make connection", full(needed)).into()
-        }
-        other => other.into(),
-    })
-}
-
-/// Log lines that peers can cause, at a bounded rate.
-#[derive(Default)]
-pub(crate) struct PeerLines(LogRate);
-
-impl PeerLines {
-    pub(crate) fn tell(&self, what: std::fmt::Arguments<'_>) {
-        if let Some(unsaid) = self.0.admit() {
-            log_line!(Warn, "fabric-async: {what}{unsaid}");
-        }
-    }
-}
-
-/// A value that somebody else brings.
-pub(crate) struct Promise<T>(Mutex<(Option<T>, Option<Waker>)>);
-
-impl<T> Promise<T> {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Promise(Mutex::new((None, None))))
-    }
-
-    /// Adds whom to wake.
-    pub(crate) fn keep(&self, value: T, wakers: &mut Wakers) {
-        let mut state = self.0.lock();
-        state.0 = Some(value);
-        wakers.wake(state.1.take());
-    }
-
-    /// Nobody waits any more: adds the waker that is left.
-    pub(crate) fn forget(&self, wakers: &mut Wakers) {
-        wakers.discard(self.0.lock().1.take());
-    }
-
-    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<T> {
-        let fresh = cx.waker().clone();
-        let mut state = self.0.lock();
-        if let Some(value) = state.0.take() {
-            return Poll::Ready(value);
-        }
-        let old = state.1.replace(fresh);
-        drop(state);
-        discard(old);
-        Poll::Pending
-    }
-
-    pub(crate) async fn value(&self) -> T {
-        std::future::poll_fn(|cx| self.poll(cx)).await
     }
 }

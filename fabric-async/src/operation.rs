@@ -11,11 +11,11 @@ use std::task::{Context, Poll};
 
 use fabric::Op;
 
-use crate::cargo::{Cargo, Payload};
 use crate::error::{Error, Failed, Result};
-use crate::journey::{Journey, Stage, Work};
 use crate::lease::At;
 use crate::link::Link;
+use crate::op_buffers::{OpBuffers, Payload, SliceVec};
+use crate::op_future::{OpFuture, OpState, PostOp};
 
 /// A send, write or read: a future that gives the buffer back, or fails with the buffer in the error.
 ///
@@ -39,7 +39,7 @@ use crate::link::Link;
 /// ```
 #[must_use = "nothing is sent until it is awaited"]
 pub struct Operation<P: Payload> {
-    journey: Journey<Transfer<P>>,
+    future: OpFuture<Transfer<P>>,
 }
 
 pub(crate) enum What {
@@ -57,24 +57,24 @@ impl<P: Payload> Operation<P> {
     #[inline]
     pub(crate) fn new(link: &Arc<Link>, payload: P, what: What) -> Self {
         let stage = match payload.load() {
-            Ok(cargo) => Stage::Ready(Transfer { what, payload: PhantomData }, cargo),
-            Err((buffer, error)) => Stage::Failed(Some(Err(Failed { error, buffer }))),
+            Ok(buffers) => OpState::Ready(Transfer { what, payload: PhantomData }, buffers),
+            Err((buffer, error)) => OpState::Failed(Some(Err(Failed { error, buffer }))),
         };
-        Operation { journey: Journey::new(link, stage) }
+        Operation { future: OpFuture::new(link, stage) }
     }
 
     /// Posts it, as the first poll does, and does not wait for its end; its buffer goes back to the pool at that.
     #[cfg(feature = "tokio")]
     pub(crate) fn poll_posted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        ready!(self.journey.poll_posted(cx));
-        self.journey.unburden();
+        ready!(self.future.poll_posted(cx));
+        self.future.detach();
         Poll::Ready(())
     }
 
     /// What became of it, if it is over by now. Who asks is not told later.
     #[cfg(feature = "tokio")]
     pub(crate) fn try_take(&mut self) -> Option<Result<P::Back, Failed<P::Back>>> {
-        self.journey.try_take()
+        self.future.try_take()
     }
 
     /// Has it start only when every earlier read and atomic operation of the connection has finished.
@@ -93,7 +93,7 @@ impl<P: Payload> Operation<P> {
     /// # Ok(()) });
     /// ```
     pub fn fence(mut self) -> Self {
-        self.journey.fence = true;
+        self.future.fence = true;
         self
     }
 
@@ -111,17 +111,17 @@ impl<P: Payload> Operation<P> {
     /// # Ok(()) });
     /// ```
     pub fn delivered(mut self) -> Self {
-        match &mut self.journey.stage {
-            Stage::Ready(Transfer { what: What::Write { delivered, .. }, .. }, _) => {
+        match &mut self.future.stage {
+            OpState::Ready(Transfer { what: What::Write { delivered, .. }, .. }, _) => {
                 *delivered = true
             }
-            Stage::Ready(..) => {
-                let over = std::mem::replace(&mut self.journey.stage, Stage::Over);
-                if let Stage::Ready(_, cargo) = over {
+            OpState::Ready(..) => {
+                let over = std::mem::replace(&mut self.future.stage, OpState::Over);
+                if let OpState::Ready(_, buffers) = over {
                     let text = "only writes can be awaited until they are delivered";
                     let error = fabric::Error::unsupported("delivered", "fabric", text).into();
-                    let failed = Failed { error, buffer: P::unload(cargo) };
-                    self.journey.stage = Stage::Failed(Some(Err(failed)));
+                    let failed = Failed { error, buffer: P::unload(buffers) };
+                    self.future.stage = OpState::Failed(Some(Err(failed)));
                 }
             }
             _ => {}
@@ -130,7 +130,7 @@ impl<P: Payload> Operation<P> {
     }
 }
 
-impl<P: Payload> Work for Transfer<P> {
+impl<P: Payload> PostOp for Transfer<P> {
     type Output = Result<P::Back, Failed<P::Back>>;
 
     fn at(&self) -> Option<&At> {
@@ -141,37 +141,39 @@ impl<P: Payload> Work for Transfer<P> {
     }
 
     #[inline]
-    fn check(&self, link: &Link, cargo: &Cargo) -> Result<()> {
+    fn check(&self, link: &Link, buffers: &OpBuffers) -> Result<()> {
         match &self.what {
-            What::Send { .. } => link.check_message(cargo.len()),
+            What::Send { .. } => link.check_message(buffers.len()),
             What::Write { to: at, .. } | What::Read { from: at } => at.check(),
         }
     }
 
     #[inline]
-    fn with_op<R>(&self, cargo: &Cargo, post: impl FnOnce(Op<'_>) -> R) -> R {
-        cargo.with_slices(|slices| {
-            post(match &self.what {
-                What::Send { immediate: None } => Op::send(slices),
-                What::Send { immediate: Some(value) } => Op::send(slices).immediate(*value),
-                What::Write { to, immediate, delivered } => {
-                    let mut op = Op::write(slices, to.slice());
-                    if let Some(value) = immediate {
-                        op = op.immediate(*value);
-                    }
-                    if *delivered { op.delivery_complete() } else { op }
+    fn build<'a, 's>(&'a self, buffers: &'a OpBuffers, scratch: &'s mut SliceVec<'a>) -> Op<'s>
+    where
+        'a: 's,
+    {
+        let slices = buffers.slices(scratch);
+        match &self.what {
+            What::Send { immediate: None } => Op::send(slices),
+            What::Send { immediate: Some(value) } => Op::send(slices).immediate(*value),
+            What::Write { to, immediate, delivered } => {
+                let mut op = Op::write(slices, to.slice());
+                if let Some(value) = immediate {
+                    op = op.immediate(*value);
                 }
-                What::Read { from } => Op::read(slices, from.slice()),
-            })
-        })
+                if *delivered { op.delivery_complete() } else { op }
+            }
+            What::Read { from } => Op::read(slices, from.slice()),
+        }
     }
 
-    fn finish(cargo: Cargo) -> Self::Output {
-        Ok(P::unload(cargo))
+    fn finish(buffers: OpBuffers) -> Self::Output {
+        Ok(P::unload(buffers))
     }
 
-    fn fail(error: Error, cargo: Cargo) -> Self::Output {
-        Err(Failed { error, buffer: P::unload(cargo) })
+    fn fail(error: Error, buffers: OpBuffers) -> Self::Output {
+        Err(Failed { error, buffer: P::unload(buffers) })
     }
 }
 
@@ -180,7 +182,7 @@ impl<P: Payload> Future for Operation<P> {
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.journey.poll(cx)
+        self.future.poll(cx)
     }
 }
 

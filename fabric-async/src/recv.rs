@@ -112,14 +112,11 @@ impl<A: Arrives> Arrival<A> {
         let (node, lane) = (&link.node, &*link.lane);
         let line = A::line(lane);
         let mut wants_memory = false;
-        let look = |waker: Option<&_>| {
-            if let Some(waker) = waker {
-                line.join(ticket, waker);
-            }
+        let mut attempt = |is_turn: bool| {
             if let Some(refusal) = node.driver.refusal() {
                 return Some(Err(refusal));
             }
-            if !line.may_pass(ticket) {
+            if !is_turn {
                 return None;
             }
             let mut inbox = lane.inbox();
@@ -128,7 +125,7 @@ impl<A: Arrives> Arrival<A> {
             let missing = if found.is_some() { link.missing(&mut inbox) } else { None };
             drop(inbox);
             if let Some(found) = found {
-                // Room for the next one. That there is no memory for it is told when nothing is left to arrive.
+                // Room for the next one. That there is no memory for it is reported when nothing is left to arrive.
                 let _ = link.post_missing(missing);
                 return Some(Ok(found));
             }
@@ -145,21 +142,14 @@ impl<A: Arrives> Arrival<A> {
                 Err(error) => Some(Err(error)),
             }
         };
+        let look = |waker: Option<&_>| line.look(ticket, waker, &mut attempt);
         let waited = node.driver.wait(asleep, cx, look, || node.watch());
-        match waited {
-            Poll::Ready(done) => {
-                line.leave(ticket);
-                Poll::Ready(done)
-            }
-            Poll::Pending => {
-                if wants_memory {
-                    // Every buffer is in use; this looks again soon, as memory may come back anywhere.
-                    let soon = std::time::Instant::now() + std::time::Duration::from_millis(1);
-                    timer.get_or_insert_with(|| node.service.timer()).wake_at(soon, cx.waker());
-                }
-                Poll::Pending
-            }
+        if wants_memory && waited.is_pending() {
+            // Every buffer is in use; this looks again soon, as memory may come back anywhere.
+            let soon = std::time::Instant::now() + std::time::Duration::from_millis(1);
+            timer.get_or_insert_with(|| node.reactor.timer()).wake_at(soon, cx.waker());
         }
+        waited
     }
 }
 

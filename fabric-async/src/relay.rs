@@ -8,17 +8,43 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use fabric_util::callback;
 use fabric_util::workers::{Look, Workers};
 use smallvec::SmallVec;
-
-use crate::wakers::Call;
 
 /// A call that takes longer holds up its thread.
 const HELD_UP: Duration = Duration::from_millis(5);
 /// Threads at most. More wakers that block for ever are a mistake that this does not make up for.
 const MOST: usize = 64;
+
+/// What is to be done with a waker.
+pub(crate) enum Call {
+    Wake(Waker),
+    Drop(Waker),
+}
+
+impl Call {
+    /// Does it if that cannot block; gives it back otherwise.
+    pub(crate) fn run_if_own(self) -> Option<Self> {
+        match &self {
+            Call::Wake(waker) | Call::Drop(waker) if crate::block_on::is_own(waker) => {
+                self.run();
+                None
+            }
+            _ => Some(self),
+        }
+    }
+
+    pub(crate) fn run(self) {
+        callback::run(|| match self {
+            Call::Wake(waker) => waker.wake(),
+            Call::Drop(waker) => drop(waker),
+        });
+    }
+}
 
 pub(crate) struct Relay(Workers<Call>);
 
@@ -81,7 +107,7 @@ impl Relay {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::task::{Wake, Waker};
+    use std::task::Wake;
 
     use super::*;
     use crate::wakers::tests::Count;

@@ -10,117 +10,109 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use fabric::{Armed, CompletionQueue, EventQueue, ListenerId};
+use fabric::{Armed, CompletionQueue, EventQueue};
 use fabric_util::log_line;
 use fabric_util::service_thread::{ServiceThread, run_rounds};
-use fabric_util::sync::{Mutex, MutexGuard};
+use fabric_util::sync::Mutex;
 
+use crate::driver::Driver;
 use crate::error::Result;
-use crate::listener::ListenerInner;
-use crate::node::NodeInner;
 use crate::relay::Relay;
 use crate::timers::{Timer, Timers};
 use crate::wakers::Wakers;
 
+/// What the thread does for its node.
+pub(crate) trait ReactorClient: Send + Sync {
+    fn driver(&self) -> &Driver;
+
+    /// Delivers the connection events that there are.
+    fn take_events(&self);
+
+    /// Does what is due about leases. `changed`: one began or ended; `next`: what the last call returned, the time at
+    /// which the next lease ends.
+    fn serve_leases(&self, changed: bool, next: Option<Instant>) -> Option<Instant>;
+}
+
+/// Owns the thread.
 pub(crate) struct Service {
-    shared: Arc<Shared>,
+    handle: Arc<ReactorHandle>,
     thread: Mutex<Option<ServiceThread>>,
 }
 
-struct Shared {
-    timers: Arc<Timers>,
+/// By which others ask something of the thread. It does not keep the node alive.
+pub(crate) struct ReactorHandle {
+    pub(crate) timers: Arc<Timers>,
     relay: Arc<Relay>,
     stop: AtomicBool,
-    /// Whether it watches the completion queue.
+    /// The thread watches the completion queue.
     watching: AtomicBool,
     /// A lease began or ended, or the connection of one.
     leases: AtomicBool,
-    listeners: Mutex<Vec<(ListenerId, Weak<ListenerInner>)>>,
 }
 
-impl Shared {
-    fn listeners(&self) -> MutexGuard<'_, Vec<(ListenerId, Weak<ListenerInner>)>> {
-        self.listeners.lock()
-    }
-}
-
-impl Service {
-    pub(crate) fn new(timers: &Arc<Timers>) -> Self {
-        let (stop, watching, leases, listeners) = Default::default();
-        let (timers, relay) = (timers.clone(), Relay::new());
-        let shared = Arc::new(Shared { timers, relay, stop, watching, leases, listeners });
-        Service { shared, thread: Mutex::default() }
+impl ReactorHandle {
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let (timers, relay) = (Timers::new()?, Relay::new());
+        let (stop, watching, leases) = Default::default();
+        Ok(Arc::new(ReactorHandle { timers, relay, stop, watching, leases }))
     }
 
-    /// Starts the thread, which does not keep the node alive.
-    pub(crate) fn start(node: &Arc<NodeInner>) -> Result<()> {
-        let shared = node.service.shared.clone();
-        let run = Run {
-            shared,
-            node: Arc::downgrade(node),
-            events: node.domain.events(),
-            control: node.control.clone(),
-            queue: node.driver.queue.clone(),
-            queue_readable: false,
-            next_lease: None,
-        };
-        let thread = ServiceThread::start("fabric-async", move || run.run())
-            .map_err(|cause| fabric::Error::system("make node", "fabric-async", cause))?;
-        *node.service.thread.lock() = Some(thread);
-        Ok(())
-    }
-
-    /// Ends the thread, and waits for that unless this is it.
-    pub(crate) fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Release);
-        self.shared.timers.kick();
-        let thread = self.thread.lock().take();
-        drop(thread);
-    }
-
-    /// It is to watch the completion queue, which is armed.
+    /// Has the thread watch the completion queue, which is armed.
     #[inline]
     pub(crate) fn watch_queue(&self) {
-        if !self.shared.watching.swap(true, Ordering::AcqRel) {
-            self.shared.timers.kick();
+        if !self.watching.swap(true, Ordering::AcqRel) {
+            self.timers.kick();
         }
     }
 
     /// A timer, which is not set.
     pub(crate) fn timer(&self) -> Timer {
-        self.shared.timers.timer()
+        self.timers.timer()
     }
 
-    /// A lease began or ended, or the connection of one: it is to see to that.
+    /// A lease began or ended, or the connection of one: has the thread serve leases.
     pub(crate) fn look_at_leases(&self) {
-        self.shared.leases.store(true, Ordering::Release);
-        self.shared.timers.kick();
+        self.leases.store(true, Ordering::Release);
+        self.timers.kick();
+    }
+}
+
+impl Service {
+    pub(crate) fn new(handle: &Arc<ReactorHandle>) -> Self {
+        Service { handle: handle.clone(), thread: Mutex::default() }
     }
 
-    pub(crate) fn enroll(&self, id: ListenerId, listener: &Arc<ListenerInner>) {
-        self.shared.listeners().push((id, Arc::downgrade(listener)));
+    /// Starts the thread, which does not keep the node alive. `control`: the queue of connections for leases.
+    pub(crate) fn start(
+        &self,
+        node: Weak<dyn ReactorClient>,
+        events: EventQueue,
+        control: CompletionQueue,
+        queue: CompletionQueue,
+    ) -> Result<()> {
+        let shared = self.handle.clone();
+        let (queue_readable, next_lease) = (false, None);
+        let run = Run { shared, node, events, control, queue, queue_readable, next_lease };
+        let thread = ServiceThread::start("fabric-async", move || run.run())
+            .map_err(|cause| fabric::Error::system("make node", "fabric-async", cause))?;
+        *self.thread.lock() = Some(thread);
+        Ok(())
     }
 
-    pub(crate) fn listeners(&self) -> Vec<Arc<ListenerInner>> {
-        let listeners = self.shared.listeners();
-        listeners.iter().filter_map(|(_, listener)| listener.upgrade()).collect()
-    }
-
-    pub(crate) fn listener(&self, id: ListenerId) -> Option<Arc<ListenerInner>> {
-        let listeners = self.shared.listeners();
-        listeners.iter().find(|(known, _)| *known == id)?.1.upgrade()
-    }
-
-    pub(crate) fn strike(&self, id: ListenerId) {
-        self.shared.listeners().retain(|(known, _)| *known != id);
+    /// Ends the thread, and waits for that unless this is it.
+    pub(crate) fn stop(&self) {
+        self.handle.stop.store(true, Ordering::Release);
+        self.handle.timers.kick();
+        let thread = self.thread.lock().take();
+        drop(thread);
     }
 }
 
 /// What the thread has: nothing that keeps the node alive.
 #[cfg_attr(miri, allow(dead_code))] // it sleeps on no descriptor there
 struct Run {
-    shared: Arc<Shared>,
-    node: Weak<NodeInner>,
+    shared: Arc<ReactorHandle>,
+    node: Weak<dyn ReactorClient>,
     events: EventQueue,
     control: CompletionQueue,
     queue: CompletionQueue,
@@ -148,10 +140,10 @@ impl Run {
         let changed = self.shared.leases.swap(false, Ordering::AcqRel);
         self.next_lease = node.serve_leases(changed, self.next_lease);
         let next_timer = self.shared.timers.run(Instant::now(), &mut Wakers::new());
-        if self.queue_readable && !node.driver.woken() {
+        if self.queue_readable && !node.driver().woken() {
             self.shared.watching.store(false, Ordering::Release);
             // Somebody may have gone to sleep in between and thought that the queue is watched.
-            if node.driver.sleepers.load(Ordering::SeqCst) > 0 {
+            if node.driver().sleepers.load(Ordering::SeqCst) > 0 {
                 self.shared.watching.store(true, Ordering::Release);
             }
         }
@@ -230,7 +222,7 @@ mod tests {
     fn a_round_that_panics_ends_no_thread_and_makes_none_spin() {
         const PANICS: usize = 6;
         let node = crate::Node::builder().build().unwrap();
-        let timers = node.inner.timers.clone();
+        let timers = node.inner.reactor.timers.clone();
         let wild = Arc::new_cyclic(|me: &Weak<Wild>| Wild {
             timers: timers.clone(),
             me: me.clone(),

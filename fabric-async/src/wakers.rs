@@ -10,8 +10,9 @@
 
 use std::task::Waker;
 
-use fabric_util::callback;
 use smallvec::SmallVec;
+
+use crate::relay::Call;
 
 /// Wakers of one batch that need no allocation.
 const INLINE: usize = 64;
@@ -21,32 +22,6 @@ const INLINE: usize = 64;
 pub(crate) struct Wakers {
     wake: SmallVec<[Waker; INLINE]>,
     old: SmallVec<[Waker; 4]>,
-}
-
-/// What is to be done with a waker.
-pub(crate) enum Call {
-    Wake(Waker),
-    Drop(Waker),
-}
-
-impl Call {
-    /// Does it if that cannot block; gives it back otherwise.
-    fn run_if_own(self) -> Option<Self> {
-        match &self {
-            Call::Wake(waker) | Call::Drop(waker) if crate::block_on::is_own(waker) => {
-                self.run();
-                None
-            }
-            _ => Some(self),
-        }
-    }
-
-    pub(crate) fn run(self) {
-        callback::run(|| match self {
-            Call::Wake(waker) => waker.wake(),
-            Call::Drop(waker) => drop(waker),
-        });
-    }
 }
 
 impl Wakers {

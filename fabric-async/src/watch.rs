@@ -26,16 +26,31 @@ use tokio::runtime::{Handle, Id};
 use tokio::task::AbortHandle;
 
 use crate::driver::Driver;
-use crate::node::NodeInner;
+use crate::service::ReactorHandle;
 use crate::timers::Overseen;
 use crate::wakers::Wakers;
 
 /// A task that was roused and has not run for so long does not watch.
 const LAG: Duration = Duration::from_millis(5);
 
+/// What a watcher needs of its node.
+pub(crate) trait WatchedNode: Send + Sync {
+    fn driver(&self) -> &Driver;
+
+    fn reactor(&self) -> &ReactorHandle;
+
+    fn watchers(&self) -> &Watchers;
+
+    /// Wakes all that sleep: the watcher that they rely on is gone.
+    fn watcher_gone(&self);
+}
+
 /// The runtimes that watch a node's queue.
-#[derive(Default)]
-pub(crate) struct Watchers(RwLock<Vec<Watcher>>);
+pub(crate) struct Watchers {
+    all: RwLock<Vec<Watcher>>,
+    /// Whether runtimes may be asked to.
+    enabled: bool,
+}
 
 struct Watcher {
     runtime: Id,
@@ -53,9 +68,13 @@ impl Watcher {
 }
 
 impl Watchers {
+    pub(crate) fn new(enabled: bool) -> Self {
+        Watchers { all: RwLock::default(), enabled }
+    }
+
     pub(crate) fn stop(&self) {
         // Not under the lock: a task that is aborted may be dropped at once, and looks here.
-        let all = std::mem::take(&mut *self.0.write());
+        let all = std::mem::take(&mut *self.all.write());
         for watcher in all {
             watcher.task.into_iter().for_each(|task| task.abort());
         }
@@ -64,7 +83,7 @@ impl Watchers {
 
 /// Whether a watcher sleeps, and how it is roused.
 struct Sleep {
-    node: Weak<NodeInner>,
+    node: Weak<dyn WatchedNode>,
     /// It looks at the queue once more before it sleeps. Who is about to sleep counts itself as a sleeper and looks here;
     /// the watcher clears this and looks for sleepers: so one of them sees the other.
     awake: AtomicBool,
@@ -82,9 +101,8 @@ struct Sleep {
 }
 
 impl Sleep {
-    fn new(node: &Arc<NodeInner>) -> Arc<Self> {
+    fn new(node: Weak<dyn WatchedNode>) -> Arc<Self> {
         let (awake, unable, lags, rounds, seen, overseen, waker) = Default::default();
-        let node = Arc::downgrade(node);
         Arc::new(Sleep { node, awake, unable, lags, rounds, seen, overseen, waker })
     }
 
@@ -110,8 +128,8 @@ impl Sleep {
     }
 
     #[inline]
-    fn rouse(self: &Arc<Self>, node: &NodeInner) {
-        if self.end(&node.driver) {
+    fn rouse(self: &Arc<Self>, node: &dyn WatchedNode) {
+        if self.end(node.driver()) {
             if let Some(waker) = self.waker.get() {
                 waker.wake_by_ref();
             }
@@ -121,11 +139,11 @@ impl Sleep {
 
     /// The node's thread is to see whether the task runs.
     #[inline]
-    fn see_to_it(self: &Arc<Self>, node: &NodeInner) {
+    fn see_to_it(self: &Arc<Self>, node: &dyn WatchedNode) {
         if !self.overseen.load(Ordering::Relaxed) && !self.overseen.swap(true, Ordering::AcqRel) {
             self.seen.store(self.rounds.load(Ordering::Acquire), Ordering::Relaxed);
             let me: Weak<Sleep> = Arc::downgrade(self);
-            node.timers.oversee(Instant::now() + LAG, me);
+            node.reactor().timers.oversee(Instant::now() + LAG, me);
         }
     }
 
@@ -163,9 +181,9 @@ impl Overseen for Sleep {
         if self.awake.load(Ordering::SeqCst) {
             // Roused, and it has not run: this thread takes over.
             self.lags.store(true, Ordering::Release);
-            self.begin(&node.driver);
-            node.service.watch_queue();
-            node.driver.woken();
+            self.begin(node.driver());
+            node.reactor().watch_queue();
+            node.driver().woken();
         }
         None
     }
@@ -173,46 +191,47 @@ impl Overseen for Sleep {
 
 /// Has the runtime that polls this future watch the queue; false if there is none that can.
 #[inline]
-pub(crate) fn by_tokio(node: &Arc<NodeInner>) -> bool {
+pub(crate) fn by_tokio<N: WatchedNode + 'static>(node: &Arc<N>) -> bool {
     let Ok(handle) = Handle::try_current() else { return false };
     // The thread sleeps in `block_on`, where it drives no runtime.
     if crate::block_on::is_here() {
         return false;
     }
     let runtime = handle.id();
-    let watchers = node.watchers.0.read();
+    let watchers = node.watchers().all.read();
     let Some(watcher) = watchers.iter().find(|watcher| watcher.runtime == runtime) else {
         drop(watchers);
-        return begin(node, &handle);
+        let weak: Weak<N> = Arc::downgrade(node);
+        return begin(&**node, weak, &handle);
     };
     let able = watcher.is_able();
     let sleep = able.then(|| watcher.sleep.clone());
     drop(watchers);
     if let Some(sleep) = sleep {
-        sleep.rouse(node);
+        sleep.rouse(&**node);
     }
     able
 }
 
 #[cold]
-fn begin(node: &Arc<NodeInner>, handle: &Handle) -> bool {
+fn begin(node: &dyn WatchedNode, weak: Weak<dyn WatchedNode>, handle: &Handle) -> bool {
     // Where nobody could survive it, tokio is not asked.
-    if cfg!(panic = "abort") || !node.options.tokio_io {
+    if cfg!(panic = "abort") || !node.watchers().enabled {
         return false;
     }
-    let (runtime, sleep) = (handle.id(), Sleep::new(node));
-    let mut watchers = node.watchers.0.write();
+    let (runtime, sleep) = (handle.id(), Sleep::new(weak.clone()));
+    let mut watchers = node.watchers().all.write();
     if let Some(watcher) = watchers.iter().find(|watcher| watcher.runtime == runtime) {
         return watcher.is_able();
     }
     watchers.push(Watcher { runtime, sleep: sleep.clone(), task: None });
     // Not under the lock: a runtime that is shutting down drops the task at once.
     drop(watchers);
-    sleep.end(&node.driver);
+    sleep.end(node.driver());
     sleep.see_to_it(node);
-    let own = Own { node: Arc::downgrade(node), runtime, sleep };
-    let task = handle.spawn(watch(node.driver.queue.clone(), own)).abort_handle();
-    let mut watchers = node.watchers.0.write();
+    let own = Own { node: weak, runtime, sleep };
+    let task = handle.spawn(watch(node.driver().queue.clone(), own)).abort_handle();
+    let mut watchers = node.watchers().all.write();
     match watchers.iter_mut().find(|watcher| watcher.runtime == runtime) {
         Some(watcher) => {
             watcher.task = Some(task);
@@ -224,7 +243,7 @@ fn begin(node: &Arc<NodeInner>, handle: &Handle) -> bool {
 
 /// What the task has. Dropped, it says that the task is no more, however it ended.
 struct Own {
-    node: Weak<NodeInner>,
+    node: Weak<dyn WatchedNode>,
     runtime: Id,
     sleep: Arc<Sleep>,
 }
@@ -235,10 +254,10 @@ impl Drop for Own {
         if std::thread::panicking() {
             self.sleep.unable.store(true, Ordering::Release);
         } else {
-            node.watchers.0.write().retain(|watcher| watcher.runtime != self.runtime);
+            node.watchers().all.write().retain(|watcher| watcher.runtime != self.runtime);
         }
-        self.sleep.begin(&node.driver);
-        node.unwatched();
+        self.sleep.begin(node.driver());
+        node.watcher_gone();
     }
 }
 
@@ -264,16 +283,16 @@ async fn watch(queue: CompletionQueue, own: Own) {
     let mut until = None;
     loop {
         let Some(node) = own.node.upgrade() else { return };
-        own.sleep.round(&node.driver);
-        if node.driver.look_for_all(&mut until) {
+        own.sleep.round(node.driver());
+        if node.driver().look_for_all(&mut until) {
             drop(node);
             // The runtime comes back when it has nothing else to do.
             tokio::task::yield_now().await;
             continue;
         }
         until = None;
-        own.sleep.begin(&node.driver);
-        node.driver.rest();
+        own.sleep.begin(node.driver());
+        node.driver().rest();
         drop(node);
         if !poll_fn(|cx| own.sleep.poll(cx, &fd)).await {
             return;

@@ -155,11 +155,11 @@ impl fmt::Display for PathAttr {
 
 const OP: &str = "make endpoint";
 
-fn within(what: &str, value: usize, least: usize, most: usize) -> Result<()> {
-    if (least..=most).contains(&value) {
+fn within(what: &str, value: usize, min: usize, max: usize) -> Result<()> {
+    if (min..=max).contains(&value) {
         return Ok(());
     }
-    Err(Error::invalid(OP, format!("{what} {value} is not in {least}..={most}")))
+    Err(Error::invalid(OP, format!("{what} {value} is not in {min}..={max}")))
 }
 
 /// The most operations that a queue of an endpoint can be made for, whatever a device's limits say.
@@ -238,19 +238,16 @@ impl ListenerAttr {
 /// # Errors
 /// `InvalidArgument` that names both lengths.
 pub fn check_private_data(operation: &'static str, data: &[u8]) -> Result<()> {
-    let most = match operation {
+    let max = match operation {
         "connect" => MAX_CONNECT_DATA,
         "accept" => MAX_ACCEPT_DATA,
         _ => MAX_REJECT_DATA,
     };
-    if data.len() <= most {
+    if data.len() <= max {
         return Ok(());
     }
     let len = data.len();
-    Err(Error::invalid(
-        operation,
-        format!("{len} bytes of private data; it carries at most {most}"),
-    ))
+    Err(Error::invalid(operation, format!("{len} bytes of private data; it carries at most {max}")))
 }
 
 #[cfg(test)]

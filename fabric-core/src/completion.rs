@@ -109,8 +109,9 @@ impl Completion {
     }
 }
 
-/// The end of one operation, as a provider reports it.
+/// The end of one operation, as a provider reports it: made by [`RawCompletion::new`], and completed field by field.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct RawCompletion {
     /// The token the operation was posted with.
     pub token: Token,

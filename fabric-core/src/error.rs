@@ -1,7 +1,7 @@
 //! The one public error type.
 //!
 //! Two words wide, so that `Result<(), Error>` travels in registers: variants that a data path meets
-//! carry nothing, the others are boxed and say which operation of which provider failed, and why.
+//! carry nothing, the others are boxed and name the operation and the provider that failed, and why.
 
 use std::fmt;
 use std::io;
@@ -37,8 +37,8 @@ pub enum Error {
     /// The time given has passed.
     #[error("{}the time given has passed", prefix(.0))]
     TimedOut(Option<Box<SocketAddr>>),
-    /// Nobody listens there, the listener's backlog is full, or it was closed with the request pending.
-    #[error("{}the peer refused the connection: nobody listens, its backlog is full, or it closed", prefix(.0))]
+    /// No listener is there, the listener's backlog is full, or it was closed with the request pending.
+    #[error("{}the peer refused the connection: there is no listener, its backlog is full, or it closed", prefix(.0))]
     Refused(Option<Box<SocketAddr>>),
     /// The owner of the connection attempt gave it up.
     #[error("canceled by its owner")]
@@ -100,7 +100,7 @@ pub enum ErrorClass {
     PeerLost,
 }
 
-/// The details of a failure: which operation, of which provider, what was wrong, and the cause.
+/// The details of a failure: the operation, the provider, what was wrong, and the cause.
 #[derive(Debug)]
 pub struct Failure {
     /// The operation, in the words of this API: `"register"`, `"connect"`.

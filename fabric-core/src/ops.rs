@@ -53,7 +53,7 @@ macro_rules! endpoint_ops_tokens {
             /// that whatever was posted before it is known to have ended. Where a provider cannot know whether that
             /// operation had its completion, it sets [`and_all_before`](crate::RawCompletion::and_all_before), and
             /// the completion is ignored if it had.
-            pub unsafe trait EndpointOps: Send + Sync + 'static {
+            pub unsafe trait EndpointOps: Any + Send + Sync + 'static {
                 /// Posts operations to the send queue.
                 ///
                 /// - Takes the longest prefix it can and says why the rest was refused.
@@ -142,7 +142,7 @@ macro_rules! cq_ops_tokens {
             /// An implementation must deliver completions as [`EndpointOps`] promises, and its descriptor must
             /// stay the same and open as long as the queue lives. Its methods are called under locks of the
             /// caller, so they call no user code.
-            pub unsafe trait CqOps: Send + Sync + 'static {
+            pub unsafe trait CqOps: Any + Send + Sync + 'static {
                 /// Takes completions, at most as many as `out` holds, and drives progress.
                 ///
                 /// - Never blocks. The caller serializes polls.
@@ -171,11 +171,6 @@ macro_rules! cq_ops_tokens {
                 ///
                 /// - Always the same; open as long as the queue lives; only `arm` clears it.
                 fn fd(&self) -> BorrowedFd<'_>;
-
-                /// The queue as itself, for the provider that made it.
-                ///
-                /// - Returns `self`.
-                fn as_any(&self) -> &dyn Any;
             }
         }
     };
@@ -239,8 +234,5 @@ unsafe impl CqOps for Box<dyn CqOps> {
     }
     fn fd(&self) -> BorrowedFd<'_> {
         (**self).fd()
-    }
-    fn as_any(&self) -> &dyn Any {
-        (**self).as_any()
     }
 }

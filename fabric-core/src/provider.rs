@@ -4,6 +4,7 @@
 //! twin `Dyn*` by a blanket implementation, by which null providers, test doubles, hooks and third-party
 //! providers come in.
 
+use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ pub struct RequestId(pub u64);
 
 /// A connection request, in plain words.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RawRequest {
     /// Its name, for `accept` and `reject`.
     pub id: RequestId,
@@ -28,6 +30,13 @@ pub struct RawRequest {
     pub peer: SocketAddr,
     /// The private data given to `connect`.
     pub data: Box<[u8]>,
+}
+
+impl RawRequest {
+    /// A request of `peer`, with the private data that it gave to `connect`.
+    pub fn new(id: RequestId, peer: SocketAddr, data: Box<[u8]>) -> Self {
+        RawRequest { id, peer, data }
+    }
 }
 
 /// A provider: a kind of transport.
@@ -264,7 +273,7 @@ unsafe impl<D: DomainOps> DynDomain for D {
         recv_cq: &dyn CqOps,
     ) -> Result<Box<dyn EndpointOps>> {
         let (Some(send_cq), Some(recv_cq)) =
-            (send_cq.as_any().downcast_ref::<D::Cq>(), recv_cq.as_any().downcast_ref::<D::Cq>())
+            (downcast::<D::Cq>(send_cq), downcast::<D::Cq>(recv_cq))
         else {
             return Err(Error::invalid("make endpoint", "the queue is of another provider"));
         };
@@ -287,6 +296,11 @@ unsafe impl<D: DomainOps> DynDomain for D {
     fn dump(&self) -> String {
         DomainOps::dump(self)
     }
+}
+
+/// The queue as its provider made it.
+fn downcast<Q: CqOps>(queue: &dyn CqOps) -> Option<&Q> {
+    (queue as &dyn Any).downcast_ref()
 }
 
 /// What a domain's provider did so far.

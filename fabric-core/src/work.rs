@@ -7,6 +7,7 @@ use crate::token::Token;
 /// A run of local memory, in plain words.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
+#[non_exhaustive]
 pub struct Segment {
     /// The first byte.
     pub addr: *mut u8,
@@ -14,6 +15,14 @@ pub struct Segment {
     pub len: usize,
     /// The registration's local key; zero for the bytes of an inject, which are not registered.
     pub key: u64,
+}
+
+impl Segment {
+    /// `len` bytes at `addr`, of the registration with this local key.
+    #[inline]
+    pub fn new(addr: *mut u8, len: usize, key: u64) -> Self {
+        Segment { addr, len, key }
+    }
 }
 
 // SAFETY: a segment is an address and a length; every place that dereferences it justifies that.
@@ -32,7 +41,10 @@ pub struct RemoteAddr {
 }
 
 /// What to do.
+///
+/// More kinds may come, each with a capability: a provider refuses with `Unsupported` what it does not know.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum SendOp {
     /// Send the segments' bytes to the peer's next receive.
     Send {
@@ -79,6 +91,7 @@ bitflags::bitflags! {
 
 /// One operation for the send queue.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct SendWork<'a> {
     /// Comes back in the completion.
     pub token: Token,
@@ -90,13 +103,30 @@ pub struct SendWork<'a> {
     pub flags: SendFlags,
 }
 
+impl<'a> SendWork<'a> {
+    /// An operation; `token` comes back in its completion.
+    #[inline]
+    pub fn new(token: Token, op: SendOp, segments: &'a [Segment], flags: SendFlags) -> Self {
+        SendWork { token, op, segments, flags }
+    }
+}
+
 /// One operation for the receive queue.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct RecvWork<'a> {
     /// Comes back in the completion.
     pub token: Token,
     /// Local memory, filled in this order.
     pub segments: &'a [Segment],
+}
+
+impl<'a> RecvWork<'a> {
+    /// A receive; `token` comes back in its completion.
+    #[inline]
+    pub fn new(token: Token, segments: &'a [Segment]) -> Self {
+        RecvWork { token, segments }
+    }
 }
 
 /// What became of a batch: its first `accepted` operations were taken, the rest had no effect.

@@ -189,8 +189,9 @@ impl Line {
         let Some(running) = self.running.take() else { return };
         let word = match found {
             Ok(word) => word,
-            Err(failed) => {
-                return self.fail(RawCompletion { token: running.token(), ..failed }, deliver);
+            Err(mut failed) => {
+                failed.token = running.token();
+                return self.fail(failed, deliver);
             }
         };
         match running {
@@ -290,7 +291,7 @@ impl Waiting {
 
     fn work(&self) -> SendWork<'_> {
         let Waiting { token, op, flags, ref segments, .. } = *self;
-        SendWork { token, op, segments, flags }
+        SendWork::new(token, op, segments, flags)
     }
 }
 

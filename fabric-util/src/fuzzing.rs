@@ -53,11 +53,11 @@ pub fn link(bytes: &[u8]) {
     link.announce(&[]);
     link.take_events();
     link.reported();
-    let segment = [Segment { addr: addr.wrapping_add(4096), len: 64, key: 0 }];
+    let segment = [Segment::new(addr.wrapping_add(4096), 64, 0)];
     for sequence in 0..4 {
         let token = Token::new(0, 0, Side::Recv, sequence);
         // SAFETY: the memory outlives the link.
-        let _ = unsafe { link.post_recv(&[RecvWork { token, segments: &segment }]) };
+        let _ = unsafe { link.post_recv(&[RecvWork::new(token, &segment)]) };
     }
     let from = RemoteAddr { key: 1, addr: 0 };
     let ops = [
@@ -67,7 +67,7 @@ pub fn link(bytes: &[u8]) {
     ];
     for (sequence, op) in ops.into_iter().enumerate() {
         let token = Token::new(0, 0, Side::Send, sequence as u32);
-        let work = SendWork { token, op, segments: &segment, flags: SendFlags::SIGNALED };
+        let work = SendWork::new(token, op, &segment, SendFlags::SIGNALED);
         // SAFETY: as above.
         let _ = unsafe { link.post_send(&[work]) };
     }

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) list: bool,
 
-    /// Try random programs on them instead of cases: those of TCP that nobody wrote a program for, but which some
+    /// Try random programs on them instead of cases: those of TCP without a program of their own, but which some
     /// hundred programs find.
     #[arg(long, conflicts_with_all = ["list", "lines"])]
     pub(crate) random: bool,

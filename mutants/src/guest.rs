@@ -21,7 +21,7 @@ pub(crate) fn try_all(
     program: &PathBuf,
     mutants: &[(usize, &'static Mutant)],
     jobs: usize,
-    tell: impl FnMut(Fate) + Send,
+    report: impl FnMut(Fate) + Send,
 ) -> Result<(), String> {
     if mutants.is_empty() {
         return Ok(());
@@ -33,8 +33,8 @@ pub(crate) fn try_all(
         .map_err(|error| format!("scripts/beside-device: {error}"))?;
     let said = String::from_utf8_lossy(&said.stdout);
     match said.trim().split_once(": ") {
-        Some(("host", _)) => crate::try_all(program, mutants, jobs, tell),
-        Some(("guest", _)) => in_guest(program, mutants, tell),
+        Some(("host", _)) => crate::try_all(program, mutants, jobs, report),
+        Some(("guest", _)) => in_guest(program, mutants, report),
         Some(("nowhere", why)) => {
             print!("{}", table::not_tried(mutants, why));
             Ok(())
@@ -46,7 +46,7 @@ pub(crate) fn try_all(
 fn in_guest(
     program: &Path,
     mutants: &[(usize, &'static Mutant)],
-    mut tell: impl FnMut(Fate),
+    mut report: impl FnMut(Fate),
 ) -> Result<(), String> {
     let softroce = workspace().join("scripts/softroce");
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -59,17 +59,17 @@ fn in_guest(
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| format!("{}: {error}", softroce.display()))?;
-    let mut told = 0;
+    let mut reported = 0;
     for line in BufReader::new(child.stdout.take().ok_or("no output of the guest")?).lines() {
         // The guest's console speaks there too.
         if let Ok(fate) = serde_json::from_str(line.map_err(|error| error.to_string())?.trim()) {
-            told += 1;
-            tell(fate);
+            reported += 1;
+            report(fate);
         }
     }
     let status = child.wait().map_err(|error| error.to_string())?;
-    if told == mutants.len() {
+    if reported == mutants.len() {
         return Ok(());
     }
-    Err(format!("the guest told of {told} mutants, not of {} ({status})", mutants.len()))
+    Err(format!("the guest reported {reported} mutants, not {} ({status})", mutants.len()))
 }

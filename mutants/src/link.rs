@@ -8,7 +8,7 @@ use crate::table;
 use crate::trial::Fate;
 use crate::workspace;
 
-/// A shell of its own network and processes, all of which end with it.
+/// A shell of its own network and processes; all of them end with it.
 fn apart() -> Command {
     let mut unshare = Command::new("unshare");
     unshare.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
@@ -26,11 +26,11 @@ pub(crate) fn try_all(
     program: &PathBuf,
     mutants: &[(usize, &'static Mutant)],
     jobs: usize,
-    tell: impl FnMut(Fate) + Send,
+    report: impl FnMut(Fate) + Send,
 ) -> Result<(), String> {
     let probe = apart().args(["ip", "link", "add", "near0", "type", "veth"]).output();
     if mutants.is_empty() || probe.is_ok_and(|probe| probe.status.success()) {
-        return crate::try_all(program, mutants, jobs, tell);
+        return crate::try_all(program, mutants, jobs, report);
     }
     print!("{}", table::not_tried(mutants, "no network namespaces here"));
     Ok(())

@@ -74,11 +74,11 @@ fn run(args: &Args) -> Outcome {
     let (links, tcp): (Vec<_>, Vec<_>) = tcp.into_iter().partition(|m| m.1.runs == Runs::TcpLink);
     let (tests, tcp): (Vec<_>, Vec<_>) = tcp.into_iter().partition(|m| m.1.runs == Runs::Tests);
     let mut fates = Vec::new();
-    let mut tell = |fate| show(fate, &mut fates);
-    try_all(&program, &tcp, args.jobs, &mut tell)?;
-    link::try_all(&program, &links, args.jobs, &mut tell)?;
-    tests::try_all(&tests, &mut tell)?;
-    guest::try_all(&program, &verbs, args.jobs, &mut tell)?;
+    let mut report = |fate| show(fate, &mut fates);
+    try_all(&program, &tcp, args.jobs, &mut report)?;
+    link::try_all(&program, &links, args.jobs, &mut report)?;
+    tests::try_all(&tests, &mut report)?;
+    guest::try_all(&program, &verbs, args.jobs, &mut report)?;
     println!("{}", table::summary(&fates, count));
     Ok(fates.iter().all(Fate::is_killed))
 }
@@ -112,29 +112,29 @@ fn try_all(
     program: &PathBuf,
     mutants: &[(usize, &'static Mutant)],
     jobs: usize,
-    tell: impl FnMut(Fate) + Send,
+    report: impl FnMut(Fate) + Send,
 ) -> Result<(), String> {
     if mutants.is_empty() {
         return Ok(());
     }
     trial::check_healthy(program, mutants)?;
-    each(mutants, jobs, |number, mutant| Trial { program, number, mutant }.run(), tell);
+    each(mutants, jobs, |number, mutant| Trial { program, number, mutant }.run(), report);
     Ok(())
 }
 
-/// Tries mutants, so many at a time, and tells of each when its fate is known.
+/// Tries mutants, so many at a time, and reports each when its fate is known.
 fn each(
     mutants: &[(usize, &'static Mutant)],
     jobs: usize,
     attempt: impl Fn(usize, &'static Mutant) -> Fate + Sync,
-    tell: impl FnMut(Fate) + Send,
+    report: impl FnMut(Fate) + Send,
 ) {
-    let (next, tell) = (AtomicUsize::new(0), Mutex::new(tell));
+    let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
     let job = || {
         while let Some(&(number, mutant)) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
             let fate = attempt(number, mutant);
-            if let Ok(mut tell) = tell.lock() {
-                tell(fate);
+            if let Ok(mut report) = report.lock() {
+                report(fate);
             }
         }
     };

@@ -218,9 +218,9 @@ mod tests {
         write_copy(&copy).unwrap();
         let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
         let metadata = ["metadata", "--no-deps", "--offline", "--format-version", "1"];
-        let told = Command::new(cargo).args(metadata).current_dir(&copy).output().unwrap();
+        let output = Command::new(cargo).args(metadata).current_dir(&copy).output().unwrap();
         std::fs::remove_dir_all(&copy).unwrap();
-        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Random programs instead of cases: a test of the tester. Nobody wrote them for any mutant, so those that they find
+//! Random programs instead of cases: a test of the tester. They were written for no mutant, so those that they find
 //! show that the model of the contract sees what it should, and that what is found is made small enough to be read.
 
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const SHRINK_SECONDS: &str = "20";
 /// Waiting in vain takes 10 s each time.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Posts that may be left of a program that shows a mutant.
-const MOST_POSTS: usize = 60;
+const MAX_POSTS: usize = 60;
 
 /// What random programs need not find, and why.
 const OUT_OF_REACH: &[(&str, &str)] = &[
@@ -70,8 +70,8 @@ pub(crate) fn attempt(program: &Path, number: usize, mutant: &'static Mutant) ->
         Ok(Some(found)) => {
             let posts = |step: &&Step| matches!(step, Step::Post { .. } | Step::Receive { .. });
             let posts = found.steps.iter().filter(posts).count();
-            // What nobody can read is not found.
-            (posts <= MOST_POSTS).then(|| format!("a random program, {posts} posts are left of it"))
+            // What is too long to read is not found.
+            (posts <= MAX_POSTS).then(|| format!("a random program, {posts} posts are left of it"))
         }
         Err(end) => Some(end),
     };

@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// Tries mutants by the tests that are there for each, after a look at these with none awake.
 pub(crate) fn try_all(
     mutants: &[(usize, &'static Mutant)],
-    mut tell: impl FnMut(Fate),
+    mut report: impl FnMut(Fate),
 ) -> Result<(), String> {
     let copy = crate::plant::copy()?;
     for &(number, mutant) in mutants {
@@ -27,12 +27,12 @@ pub(crate) fn try_all(
             }
             killers.extend(passes(&copy, test, number).err());
         }
-        tell(Fate::new(mutant, killers, false, start));
+        report(Fate::new(mutant, killers, false, start));
     }
     Ok(())
 }
 
-/// Runs one test, `package/program/name`, where the program `lib` is the crate's own tests; the error tells its end.
+/// Runs one test, `package/program/name`, where the program `lib` is the crate's own tests; the error says how it ended.
 fn passes(copy: &Path, test: &str, awake: usize) -> Result<(), String> {
     let parts: Vec<_> = test.split('/').collect();
     let [package, program, name] = parts[..] else { return Err(format!("{test} names no test")) };

@@ -1,6 +1,5 @@
 //! Completion queues: a ring that the engine fills, and what sleepers wait on.
 
-use std::any::Any;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -158,9 +157,5 @@ unsafe impl CqOps for TcpCq {
 
     fn fd(&self) -> BorrowedFd<'_> {
         self.sleepers.both.as_fd()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -291,7 +291,7 @@ impl ListenerOps for TcpListener {
         let engine = self.engine.upgrade()?;
         let inbound = self.door.backlog.pop()?;
         let id = engine.requests.insert(inbound.clone());
-        Some(RawRequest { id, peer: inbound.peer, data: inbound.data() })
+        Some(RawRequest::new(id, inbound.peer, inbound.data()))
     }
 }
 

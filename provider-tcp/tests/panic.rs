@@ -72,7 +72,7 @@ fn what_a_sink_that_panics_loses_is_its_own() {
     for sequence in 0..3 {
         let token = Token::new(0, 0, Side::Recv, sequence);
         // SAFETY: without segments there is no memory.
-        assert_eq!(unsafe { endpoint.post_recv(&[RecvWork { token, segments: &[] }]) }.accepted, 1);
+        assert_eq!(unsafe { endpoint.post_recv(&[RecvWork::new(token, &[])]) }.accepted, 1);
     }
 
     trap.armed.store(true, Ordering::SeqCst);

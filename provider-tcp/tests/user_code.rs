@@ -2,8 +2,8 @@
 //! into the library at any moment, handles that they drop, strangers who make the library log.
 //!
 //! Whatever happens, no byte of memory that a handle has let go of changes (under AddressSanitizer, `scripts/sanitize
-//! user-code`, it is not touched at all), and everything ends in time. `FABRIC_USER_CODE_SECONDS` prolongs it, and
-//! `FABRIC_USER_CODE_SEED` repeats it.
+//! user-code`, it is not touched at all), and everything ends in time; also while a full standard output blocks the logger.
+//! `FABRIC_USER_CODE_SECONDS` prolongs it, and `FABRIC_USER_CODE_SEED` repeats it.
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
 
 use std::any::Any;
@@ -236,21 +236,24 @@ fn seconds() -> u64 {
     std::env::var("FABRIC_USER_CODE_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(5)
 }
 
-#[test]
-fn nothing_that_user_code_does_breaks_memory_or_stops_the_library() {
+/// Random programs on three threads, with `logger`, for [`seconds`]; gives the connections there were.
+///
+/// Standard output is not used: it may be full.
+fn run_programs(logger: &'static dyn log::Log) -> u64 {
     let seed = std::env::var("FABRIC_USER_CODE_SEED").ok().and_then(|s| s.parse().ok());
     let seed = seed.unwrap_or_else(|| fastrand::u64(..u64::MAX >> 8));
-    println!("FABRIC_USER_CODE_SEED={seed}");
+    eprintln!("FABRIC_USER_CODE_SEED={seed}");
     SEED.store(seed, Ordering::Relaxed);
     std::panic::set_hook(Box::new(|info| {
         // A user's hook is user code as well. What is thrown on purpose is not printed.
+        let text = info.payload().downcast_ref::<&str>();
         let on_purpose = info.payload().is::<PanicsWhenDropped>()
-            || info.payload_as_str().is_some_and(|text| text == "a user's" || text == "once more");
+            || text.is_some_and(|text| ["a user's", "once more"].contains(text));
         if !on_purpose {
             eprintln!("{info}\n{}", std::backtrace::Backtrace::force_capture());
         }
     }));
-    log::set_logger(&Logger).unwrap();
+    log::set_logger(logger).unwrap();
     log::set_max_level(log::LevelFilter::Trace);
 
     let (rounds, over) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -295,8 +298,14 @@ fn nothing_that_user_code_does_breaks_memory_or_stops_the_library() {
     let rest = std::mem::take(&mut *LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner));
     drop(rest);
     let (rounds, calls) = (rounds.into_inner(), CALLS.load(Ordering::Relaxed));
-    println!("{rounds} connections, {calls} calls of user code");
+    eprintln!("{rounds} connections, {calls} calls of user code");
     assert!(rounds > 2 && calls > rounds, "{rounds} connections, {calls} calls");
+    rounds
+}
+
+#[test]
+fn nothing_that_user_code_does_breaks_memory_or_stops_the_library() {
+    run_programs(&Logger);
 }
 
 /// Memory is reused only when nothing touches it any more: where an endpoint goes with receives posted, and the peer goes
@@ -325,7 +334,7 @@ fn what_takes_the_place_of_freed_memory_keeps_its_bytes() {
     }
 }
 
-/// A program that logs to standard output, which nobody reads, goes on and ends.
+/// The same, and the logger prints to standard output, which nobody reads: it blocks for good, and nothing else does.
 #[test]
 fn a_full_standard_output_stops_nobody() {
     const CHILD: &str = "FABRIC_USER_CODE_STDOUT";
@@ -337,20 +346,12 @@ fn a_full_standard_output_stops_nobody() {
         fn log(&self, record: &log::Record<'_>) {
             // More than a pipe holds.
             println!("{} {}", record.args(), "x".repeat(1 << 17));
+            misbehave();
         }
         fn flush(&self) {}
     }
     if std::env::var_os(CHILD).is_some() {
-        // Nobody reads standard error before the end either.
-        std::panic::set_hook(Box::new(|_| {}));
-        log::set_logger(&Printer).unwrap();
-        log::set_max_level(log::LevelFilter::Trace);
-        let (a, b) = (Side::new(), Side::new());
-        for _ in 0..4 {
-            strange(b.listener.local_addr());
-            live(&a, &b, &mut Canaries::default());
-        }
-        drop((a, b));
+        run_programs(&Printer);
         assert!(!logging::flush(Duration::from_millis(10)), "the logger was to block");
         eprintln!("went on");
         std::process::exit(0);
@@ -362,18 +363,24 @@ fn a_full_standard_output_stops_nobody() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let until = Instant::now() + Duration::from_secs(60);
+    // Standard error is read, as findings may be long.
+    let mut stderr = child.stderr.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut said = String::new();
+        stderr.read_to_string(&mut said).map(|_| said)
+    });
+    let until = Instant::now() + Duration::from_secs(seconds() + 120);
     let status = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
         if Instant::now() > until {
             child.kill().unwrap();
-            panic!("the program hangs");
+            panic!("the program hangs: {}", reader.join().unwrap().unwrap());
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    let mut said = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let said = reader.join().unwrap().unwrap();
     assert!(status.success() && said.contains("went on"), "{status}: {said}");
+    eprint!("with standard output full: {said}");
 }

@@ -24,7 +24,7 @@ pub(crate) struct Chain<W, const R: usize, const S: usize> {
     operations: u8,
 }
 
-/// One operation, of two requests at most: small, because most posts are of one, and it is made anew for each.
+/// One operation, of one or two requests: small, since nearly every post is of one, and each makes its own.
 pub(crate) type One<W> = Chain<W, 2, { OPERATION_SEGMENTS + 2 }>;
 /// Sixteen operations at least, unless their segments are many.
 pub(crate) type Many<W> = Chain<W, 32, 64>;
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn receives_of_more_than_any_message_lose_nothing_that_one_reaches() {
-        let gib = |gib: usize| Segment { addr: std::ptr::dangling_mut(), len: gib << 30, key: 7 };
+        let gib = |gib: usize| Segment::new(std::ptr::dangling_mut(), gib << 30, 7);
         let posted = |segments: &[Segment]| {
             let mut chain = One::<ibv_recv_wr>::new();
             chain.local(segments);

@@ -2,8 +2,8 @@
 //!
 //! First the owner gets its event, then the completions that the end cancels. The event waits in the domain's reports until
 //! a thread without locks hands it over; as long, those completions are held here. Unsignaled operations that succeeded
-//! right before the end have no completion, so their owner could not tell them from what is in flight: a request of no
-//! effect behind them, which the device flushes like everything else, tells of the last one.
+//! right before the end have no completion, so they look like what is in flight: a request of no
+//! effect behind them, which the device flushes like everything else, reports the last one.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) fn index(side: Side) -> usize {
 }
 
 impl Conn {
-    /// The one way down: reports the end, then flushes what is in flight, then tells the peer.
+    /// The one way down: reports the end, then flushes what is in flight, then notifies the peer.
     pub(crate) fn end(&self, state: &mut State, end: End) {
         let stage = std::mem::replace(&mut state.stage, Stage::Ended);
         if stage == Stage::Ended {
@@ -52,7 +52,7 @@ impl Conn {
         };
         let quiet = event.is_none();
         if let Some(event) = event {
-            // Nobody would report it where the domain's thread has ended.
+            // Where the domain's thread has ended, nothing else would report it.
             state.hold = [!self.shared.has_stopped(); 2];
             self.shared.report(event, After::Release(self.name));
         }
@@ -114,11 +114,16 @@ impl Conn {
         let Some(last) = state.last_quiet.take() else { return };
         let mut ended = RawCompletion::new(last, Status::Ok);
         ended.and_all_before = true;
-        self.tell(state, ended, sink);
+        self.deliver(state, ended, sink);
     }
 
     /// Passes a completion on, or keeps it until the end that it is of was reported.
-    pub(crate) fn tell(&self, state: &mut State, completion: RawCompletion, sink: &mut Sink<'_>) {
+    pub(crate) fn deliver(
+        &self,
+        state: &mut State,
+        completion: RawCompletion,
+        sink: &mut Sink<'_>,
+    ) {
         if state.hold[index(completion.token.side())] {
             state.held.push_back(completion);
         } else {
@@ -153,8 +158,8 @@ impl Conn {
         });
     }
 
-    /// Cancels what a queue of this connection has in flight and a device that was taken away will never tell of;
-    /// under the completion queue's lock, after everything that the device did tell.
+    /// Cancels what a queue of this connection has in flight and a device that was taken away will never complete;
+    /// under the completion queue's lock, after everything that the device did complete.
     pub(crate) fn cancel_unheard(&self, queue: &Queue, sink: &mut Sink<'_>) {
         if !self.mute.load(Ordering::Acquire) {
             return;
@@ -214,7 +219,7 @@ impl Conn {
         // What came in between; from here on nothing comes.
         self.send_queue.take_all();
         self.recv_queue.take_all();
-        // Nobody is left to hear of the end.
+        // No owner is left to be notified of the end.
         drop(self.shared.reports.retract(self.id));
         self.release();
         self.send_queue.remove(self);

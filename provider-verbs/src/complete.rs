@@ -40,7 +40,7 @@ impl Conn {
         if token.side() == Side::Send && state.last_failed.replace(token) == Some(token) {
             return;
         }
-        self.tell(&mut state, completion, sink);
+        self.deliver(&mut state, completion, sink);
     }
 
     /// How a request of the send queue ended, in the specification's words.
@@ -85,7 +85,7 @@ impl Conn {
             self.end(state, End::Gone(DisconnectReason::Internal));
         }
         for completion in ended {
-            self.tell(state, completion, sink);
+            self.deliver(state, completion, sink);
         }
     }
 

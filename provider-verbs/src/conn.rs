@@ -1,6 +1,6 @@
 //! A connection: a queue pair, the identifier by which it is connected, and what is left to software.
 //!
-//! Three kinds of threads meet here. Posters, one a queue at a time, go to the device without a lock. Whoever polls
+//! Three kinds of threads meet here. Posters, one a queue at a time, go to the device without a lock. Threads that poll
 //! a completion queue (holding that queue's lock) brings completions that are not plain successes. The domain's
 //! thread brings the connection manager's events and the timers. The latter two, and what posters cannot send
 //! directly, take the lock of [`State`]; it is taken under a completion queue's lock, never around one.
@@ -53,10 +53,10 @@ impl Foreign {
     }
 }
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Made; nobody asked for a connection.
+    /// Made; no connection was asked for.
     New,
     /// `connect` was called: looking for address, route, and the peer's answer.
     Connecting,
@@ -72,7 +72,7 @@ pub(crate) enum End {
     Gone(DisconnectReason),
     /// An attempt that failed.
     Failed(Error),
-    /// The owner let it go: nobody hears of it.
+    /// The owner let it go: nothing is reported.
     Quiet,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct State {
     pub(crate) probing: bool,
     /// The oldest pending operation ends with `PeerLost`, because a probe found the peer gone.
     pub(crate) lost: bool,
-    /// The last send-queue operation that failed: one of two requests tells of its end twice.
+    /// The last send-queue operation that failed: one of two requests reports its end twice.
     pub(crate) last_failed: Option<Token>,
     /// The last unsignaled operation, once the mark behind it was posted.
     pub(crate) last_quiet: Option<Token>,
@@ -117,7 +117,7 @@ pub(crate) struct Conn {
     /// Whether a send or write was posted since a leg of the line ended.
     pub(crate) plain: AtomicBool,
     pub(crate) dead: AtomicBool,
-    /// The device was taken away: it tells nothing of what is in flight.
+    /// The device was taken away: it reports nothing of what is in flight.
     pub(crate) mute: AtomicBool,
     state: Mutex<State>,
     bounce: OnceLock<Bounce>,
@@ -203,7 +203,7 @@ impl Conn {
         conn.recv_queue.add(&conn);
         shared.add_conn(&conn);
         if let Err(lost) = shared.check_device() {
-            // Whoever ended all the others may not have seen this one.
+            // The thread that ended all the others may not have seen this one.
             let _ = conn.quiesce(); // nothing was posted
             return Err(lost);
         }
@@ -248,7 +248,7 @@ impl Conn {
         if !self.has_failed_alone(&self.lock()) {
             return;
         }
-        // A completion that nobody has polled may tell why, and ends the connection then.
+        // A completion that was not polled yet may have the cause, and ends the connection then.
         self.send_queue.take_all();
         self.recv_queue.take_all();
         let mut state = self.lock();

@@ -1,4 +1,4 @@
-//! How a connection comes about, and hears that it ends: the connection manager's events, and the timers.
+//! How a connection is established, and learns that it ends: the connection manager's events, and the timers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,8 +26,8 @@ impl Conn {
     /// The reads and atomics that this side holds, and the most that it keeps in flight.
     fn resources(&self) -> (u8, u8) {
         let attributes = &self.shared.attributes;
-        let most = |device: u32| device.min(READS) as u8;
-        (most(attributes.max_qp_rd_atom), most(attributes.max_qp_init_rd_atom))
+        let limit = |device: u32| device.min(READS) as u8;
+        (limit(attributes.max_qp_rd_atom), limit(attributes.max_qp_init_rd_atom))
     }
 
     fn probe_number(&self) -> u32 {
@@ -56,7 +56,7 @@ impl Conn {
     }
 
     /// That an address does not lead back into this host past the device. RXE finds no route for a packet to `::1`, whose
-    /// sending then fails, and with it the queue pair of the kernel's own by which all its connections are made: nobody
+    /// sending then fails, and with it the queue pair of the kernel's own by which all its connections are made: no program
     /// on the host could connect for minutes. Other such packets get lost on their way.
     fn leads_out(&self, to: SocketAddr) -> Result<()> {
         let (info, ip) = (&self.shared.info, to.ip().to_canonical());
@@ -121,7 +121,7 @@ impl Conn {
             .inspect_err(|_| refuse(&id));
         state.id = Some((name, id));
         if let Err(cause) = linked {
-            // Whether the peer has gone or this side cannot, only the cause tells; the event is the same.
+            // Whether the peer has gone or this side cannot, only the cause shows; the event is the same.
             if let Some(unsaid) = self.shared.stats.peer_lines.admit() {
                 log_line!(Warn, "{}: accepting {peer} failed: {cause}{unsaid}", self.id);
             }
@@ -272,7 +272,7 @@ impl Conn {
         }
     }
 
-    /// The owner knows of the connection: tells the peer.
+    /// The owner knows of the connection: notifies the peer.
     pub(crate) fn establish(&self) {
         let mut state = self.lock();
         let Some((_, id)) = state.id.as_ref().filter(|_| state.stage == Stage::Linked) else {
@@ -311,7 +311,7 @@ impl Conn {
     }
 
     fn peer_left(&self) {
-        // A completion that nobody has polled may tell why, and ends the connection then.
+        // A completion that was not polled yet may have the cause, and ends the connection then.
         self.send_queue.take_all();
         self.recv_queue.take_all();
         let mut state = self.lock();
@@ -369,7 +369,7 @@ impl Conn {
         }
         drop(state);
         if unanswered && self.probe.is_none() {
-            // Its end is among the application's completions, which nobody may be polling.
+            // Its end is among the application's completions, which no thread may be polling.
             self.send_queue.take_all();
         }
         if self.shared.quirks.silent_refusals {
@@ -386,7 +386,7 @@ fn unreachable(cause: io::Error) -> Error {
     match Error::system("connect", NAME, cause) {
         Error::Internal(failure) => Error::Unreachable(failure),
         Error::TimedOut(_) => {
-            Error::Unreachable(Failure::new("connect", "nobody answers at the address").of(NAME))
+            Error::Unreachable(Failure::new("connect", "no host answers at the address").of(NAME))
         }
         other => other,
     }

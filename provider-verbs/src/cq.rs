@@ -1,4 +1,4 @@
-//! Completion queues: the device's, and a ring for what came out of it before anybody asked.
+//! Completion queues: the device's, and a ring for what came out of it before it was polled for.
 //!
 //! A plain success goes from the device's queue to the caller. Everything else (a failure, or the end of a request of
 //! the provider's own) is sorted in `complete.rs`, and may yield several completions or none. What a device must not be
@@ -6,7 +6,6 @@
 //!
 //! The device's channel makes the descriptor readable, or the library itself does: the descriptor watches both.
 
-use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -169,7 +168,7 @@ impl Queue {
         let mut state = self.lock();
         conn.take_held(self, |completion| state.ring.push_back(completion));
         if self.shared.is_lost() {
-            // What the device does not tell was put off as well.
+            // What the device does not complete was put off as well.
             self.fill(&mut state);
         }
         self.wake_sleeper(&mut state);
@@ -314,9 +313,5 @@ unsafe impl CqOps for VerbsCq {
 
     fn fd(&self) -> BorrowedFd<'_> {
         self.queue.sleepers.as_fd()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -21,7 +21,7 @@ use crate::{NAME, ffi, loaded};
 /// far.
 const LITTLE_MEMLOCK: u64 = 16 << 20;
 
-/// What libibverbs tells of a device and its ports.
+/// What libibverbs reports of a device and its ports.
 type Answers = (DeviceAttributes, Vec<PortAttributes>);
 
 /// Where discovery looks.
@@ -216,7 +216,7 @@ impl Machine {
             ),
             _ => unusable(
                 format!("{shown} cannot be used: {error}"),
-                "`dmesg` may tell what the driver lacks",
+                "`dmesg` may say what the driver lacks",
             ),
         }
     }

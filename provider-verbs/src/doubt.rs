@@ -62,7 +62,7 @@ impl Queue {
         }
     }
 
-    /// Nothing is behind the reads in doubt: what breaks a queue pair is told before it is broken.
+    /// Nothing is behind the reads in doubt: what breaks a queue pair is reported before it is broken.
     #[cold]
     pub(crate) fn disbelieve_all(&self, sink: &mut Sink<'_>) {
         while let Some(read) = sink.doubts.pop() {

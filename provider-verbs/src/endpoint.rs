@@ -28,7 +28,7 @@ impl VerbsEndpoint {
     }
 }
 
-// SAFETY: the device completes each request that it took once; a request that failed twice is told once
+// SAFETY: the device completes each request that it took once; a request that failed twice is reported once
 // (`complete.rs`), and the line completes what it holds once. Segments are reached by the device until a completion,
 // or until `quiesce` has destroyed the queue pair, which says so if it cannot; by the line before it completes.
 unsafe impl EndpointOps for VerbsEndpoint {
@@ -81,7 +81,7 @@ unsafe impl EndpointOps for VerbsEndpoint {
 
 impl Drop for VerbsEndpoint {
     fn drop(&mut self) {
-        // Mostly done before, and then this says the same once more. Queues and domain must not hold what nobody owns.
+        // Mostly done before, and then this says the same once more. Queues and domain must not hold what has no owner.
         let _ = self.conn.quiesce();
     }
 }

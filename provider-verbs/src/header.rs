@@ -1,6 +1,6 @@
 //! What goes before the application's bytes in a connection's private data.
 //!
-//! librdmacm pads private data with zeroes, so the true length travels in front; and anybody may connect, so a
+//! librdmacm pads private data with zeroes, so the true length travels in front; and any program may connect, so a
 //! request and a refusal begin with a magic. Sizes: 56 bytes on a request (8 are ours), 196 on an accept (4),
 //! 148 on a reject (8); multi-byte numbers are little-endian.
 //!
@@ -81,8 +81,8 @@ pub(crate) fn parse_accept(bytes: &[u8]) -> Result<Greeting, &'static str> {
     greeting(head[0], MAX_ACCEPT_DATA, &head[1..4], rest)
 }
 
-fn greeting(len: u8, most: usize, probe: &[u8], rest: &[u8]) -> Result<Greeting, &'static str> {
-    let data = rest.get(..len.into()).filter(|data| data.len() <= most);
+fn greeting(len: u8, max: usize, probe: &[u8], rest: &[u8]) -> Result<Greeting, &'static str> {
+    let data = rest.get(..len.into()).filter(|data| data.len() <= max);
     let data = data.ok_or("its private data is shorter than it says, or too long")?.into();
     Ok(Greeting { probe: number(probe), data })
 }

@@ -10,7 +10,7 @@
 //!   requests; `complete` and `status`: completions that are no plain success; `doubt`: one that is, and false; `header`: private data;
 //! - [`raw`]: the way out, to libibverbs itself;
 //! - `manager`: what a domain's objects share, and its thread; `scratch`: registered memory of its own;
-//! - `sysfs`, `path`, `loaded`, `quirks`: what libibverbs does not tell, the settings of a connection's path, what is loaded
+//! - `sysfs`, `path`, `loaded`, `quirks`: what libibverbs does not report, the settings of a connection's path, what is loaded
 //!   here, and where drivers depart from the specification;
 //! - `handle`: libibverbs objects as values; `ffi`: all that is taken from C, and the only place that names `rdma_sys`.
 //!
@@ -51,16 +51,16 @@
 //! | A send without a receive, `rnr_retry` 7, `retry_cnt` 6, time-out 14 | ends with `RETRY_EXC` after 0.9 s (6.1) or 9.6 s (6.12): a receiver-not-ready answer does not reset the retry count. With `retry_cnt` 7 it waits for ever, and so does a request to a peer that is gone. |
 //! | A receive posted after the error state | is never flushed; moving the queue pair to ERR again flushes it. A late send is flushed at once. |
 //! | A fenced request that has to be repeated, because there is no receive or a packet is lost | 6.1, 6.12: waits for ever where a read or atomic was sent behind it, or if it is one: the fence counts all of the queue's, not those before it. The library never sets the flag there; fenced operations wait in software. |
-//! | `ibv_post_send` before RTS | is refused with `EINVAL`, but stays in the queue: the next post executes it, an error flushes it. The library posts nothing before the connection stands. |
+//! | `ibv_post_send` before RTS | is refused with `EINVAL`, but stays in the queue: the next post executes it, an error flushes it. The library posts nothing before the connection is established. |
 //! | A region whose `iova` and address differ modulo the page size | is refused by both kernels. Regions use their address. |
 //! | A region that goes during a read of many packets | 6.1: in 30 of 30 tries the refusal is lost, and with `retry_cnt` 7 the reader waits in silence, until the target looks at its queue pairs' states after the deregistration and ends the connection. 6.12: none of 30. |
-//! | The same where a packet of the answer was lost | 6.1: the refusal comes in the midst of the repeated answer, and the read ends as if it had succeeded, its last bytes missing, its queue pair in error. 6.12: refused as it should. The library believes a read of several packets only if the queue pair stands. |
+//! | The same where a packet of the answer was lost | 6.1: the refusal comes in the midst of the repeated answer, and the read ends as if it had succeeded, its last bytes missing, its queue pair in error. 6.12: refused as it should. The library believes a read of several packets only if the queue pair is not in error. |
 //! | A send or write directly before an atomic, and packets lost | 6.1: the atomic's old value never comes, though it ends well (with 1 % lost and 5 % reordered one of some hundred). A write that is repeated is acknowledged by the number of what was executed last, the atomic, whose own answer was lost. The library holds an atomic back until the sends and writes before it have ended. |
 //! | A queue armed for solicited completions only | is not woken by failures either; libibverbs says it should be. The library arms for all. |
 //! | A request that cannot be sent (link down, no neighbour) | ends with `LOC_QP_OP_ERR`, as if it were malformed. |
 //! | After a link went down and up under a connection | 6.1 makes no new ones over it; `rping` of librdmacm cannot either. |
 //! | A connection request to `::1` or `::` from one of the device's IPv6 addresses | finds no route where it is sent, and with that the queue pair fails by which the kernel makes all connections of the device: for minutes no program on the host connects, plain librdmacm included. The library refuses addresses that lead into the host. |
-//! | `rdma link delete` | is told to the connection manager's identifiers alone, and waits until every context is closed. |
+//! | `rdma link delete` | is reported to the connection manager's identifiers alone, and waits until every context is closed. |
 //! | Hundreds of sends that wait for receives | ask again each millisecond; several hundred connections of them lock up an emulated processor. |
 
 mod chain;

@@ -25,7 +25,7 @@ pub(crate) struct Door {
     backlog: Backlog<CmId, Arc<Inbound>>,
 }
 
-/// A request that nobody has answered.
+/// A request that was not answered yet.
 pub(crate) struct Inbound {
     /// `None` once it is answered, or the peer is gone.
     offer: Mutex<Option<Offer>>,
@@ -86,12 +86,12 @@ impl Door {
 }
 
 pub(crate) fn refuse(id: &CmId) {
-    // If the peer is gone nobody is left to be told.
+    // If the peer is gone, there is none to notify.
     let _ = id.reject(&header::reject(&No::Refused));
 }
 
 impl Inbound {
-    /// The peer gave up before anybody answered; on the domain's thread.
+    /// The peer gave up before it was answered; on the domain's thread.
     pub(crate) fn cm_event(&self, event: &CmEvent) {
         log_line!(Debug, "request from {}: event {}", self.caller.peer, event.kind);
         drop(self.take());
@@ -105,7 +105,7 @@ impl Inbound {
     fn answer(&self, shared: &Shared, no: &No) {
         if let Some(offer) = self.take() {
             let answer = header::reject(no);
-            // If the peer is gone nobody is left to be told.
+            // If the peer is gone, there is none to notify.
             let _ = offer.id.reject(&answer);
             if matches!(no, No::Rejected(_)) {
                 shared.rejected.lock().add(Instant::now(), self.caller, answer);
@@ -159,7 +159,7 @@ impl ListenerOps for VerbsListener {
         let shared = self.shared.upgrade()?;
         let inbound = self.door.backlog.pop()?;
         let id = shared.requests.insert(inbound.clone());
-        Some(RawRequest { id, peer: inbound.caller.peer, data: inbound.data.clone() })
+        Some(RawRequest::new(id, inbound.caller.peer, inbound.data.clone()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which libibverbs and librdmacm this process runs with. No call of theirs tells, but the names of their files do.
+//! Which libibverbs and librdmacm this process runs with. No call of theirs says so, but the names of their files do.
 
 use std::collections::BTreeSet;
 use std::fs;

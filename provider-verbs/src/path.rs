@@ -37,7 +37,7 @@ pub(crate) fn check(shared: &Shared, attr: &EndpointAttr) -> Result<()> {
 }
 
 fn check_gid(index: u32, gids: &[Gid]) -> Result<(), String> {
-    // Where sysfs tells nothing, the device has the last word, when the endpoint connects.
+    // Where sysfs has nothing, the device has the last word, when the endpoint connects.
     if gids.is_empty() || gids.iter().any(|gid| gid.index == index && gid.is_roce_v2()) {
         return Ok(());
     }
@@ -68,7 +68,7 @@ impl Conn {
         (path.ack_timeout.map_or(timeout, ack_code), path.retries.unwrap_or(retries))
     }
 
-    /// The time-out, in the device's units, by which so many tries take one liveness interval at most: with the time
+    /// The time-out, in the device's units, by which so many tries take no more than one liveness interval: with the time
     /// until the next probe, two of three.
     fn exponent(&self, tries: u32) -> u8 {
         let interval = self.attr.liveness.unwrap_or(Duration::from_secs(30));

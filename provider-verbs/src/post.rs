@@ -36,7 +36,8 @@ pub(crate) fn lacks(op: &SendOp) -> bool {
             };
             !native || call.ty.size() != 8
         }
-        _ => false,
+        SendOp::Send { .. } | SendOp::Write { .. } | SendOp::Read { .. } => false,
+        _ => true,
     }
 }
 
@@ -254,6 +255,8 @@ impl Conn {
                     chain.segment(self.place.discard(), 8, self.place.lkey);
                 }
             }
+            // `lacks` keeps it from here; a write with key 0 reaches no memory.
+            _ => {}
         }
         (request.sg_list, request.num_sge) = chain.list(first);
         let Some(key) = witness else {

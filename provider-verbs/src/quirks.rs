@@ -23,7 +23,7 @@ pub(crate) struct Quirks {
     /// that waits for its receive. `retry_cnt` is 7 (without limit), and a queue pair of its own probes for
     /// liveness: one more for each endpoint.
     pub(crate) separate_probes: bool,
-    /// No asynchronous event tells a target that it refused an access: look at the state of its queue pairs.
+    /// No asynchronous event reports to a target that it refused an access: look at the state of its queue pairs.
     pub(crate) silent_refusals: bool,
     /// A receive posted after the error state is not flushed until the queue pair is moved there again.
     pub(crate) late_receives_stay: bool,
@@ -105,8 +105,8 @@ impl Quirks {
         limits.cq_capacity = size((device.max_cqe / share).saturating_sub(64)).min(1 << 20);
         limits.completion_queues = size(device.max_cq).min(1 << 16);
         // No deeper than a completion queue has room for.
-        let most = limits.cq_capacity.min(1 << 14);
-        let depth = |requests: u32| size((requests / 2).saturating_sub(16)).min(most);
+        let max = limits.cq_capacity.min(1 << 14);
+        let depth = |requests: u32| size((requests / 2).saturating_sub(16)).min(max);
         limits.send_depth = depth(device.max_qp_wr / self.send_blocks);
         limits.recv_depth = depth(device.max_qp_wr);
         let pairs = if self.separate_probes { 2 } else { 1 };

@@ -45,7 +45,7 @@ impl VerbsEndpoint {
     /// The queue pair.
     ///
     /// # Safety
-    /// It belongs to the endpoint and lives until that is dropped. Whoever posts to it, or moves its state, makes the
+    /// It belongs to the endpoint and lives until that is dropped. Code that posts to it, or moves its state, makes the
     /// library's completions and depths wrong: read its attributes, or modify what concerns neither.
     pub unsafe fn raw(&self) -> RawEndpoint {
         RawEndpoint { qp: self.conn.qp.as_ptr().cast() }

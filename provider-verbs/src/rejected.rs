@@ -1,6 +1,6 @@
 //! Requests that the application has rejected, so that it hears of each once.
 //!
-//! A rejection is one datagram that nobody acknowledges. If it is lost, the peer's kernel repeats the request after some four
+//! A rejection is one datagram that is not acknowledged. If it is lost, the peer's kernel repeats the request after some four
 //! seconds, and this side's has forgotten it: it comes to the listener as if it were new, and would wait for an application
 //! that answered long ago. So the answer is kept for as long as it may be asked for again.
 
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 /// A kernel repeats a request 15 times, each 4.3 s (`CMA_MAX_CM_RETRIES`, `CMA_CM_RESPONSE_TIMEOUT` of Linux).
 const REPEATS: Duration = Duration::from_secs(16 * 43 / 10);
 /// Answers that are kept: peers can ask for no more memory.
-const MOST: usize = 1024;
+const MAX_REJECTED: usize = 1024;
 
-/// Who asks: an identifier's address and its queue pair, as long as they last.
+/// The requester: an identifier's address and its queue pair, as long as they last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) peer: SocketAddr,
@@ -27,13 +27,13 @@ pub(crate) struct Rejected(VecDeque<(Instant, Caller, Vec<u8>)>);
 impl Rejected {
     pub(crate) fn add(&mut self, now: Instant, caller: Caller, answer: Vec<u8>) {
         self.forget(now);
-        if self.0.len() == MOST {
+        if self.0.len() == MAX_REJECTED {
             self.0.pop_front();
         }
         self.0.push_back((now, caller, answer));
     }
 
-    /// What this one was told.
+    /// The answer that this one got.
     pub(crate) fn answer(&mut self, now: Instant, caller: Caller) -> Option<&[u8]> {
         self.forget(now);
         let mut answers = self.0.iter().rev();
@@ -65,11 +65,11 @@ mod tests {
         let later = start + REPEATS + Duration::from_secs(1);
         assert_eq!(rejected.answer(later, caller(1)), None);
         assert_eq!(rejected.answer(later, caller(2)), Some(&b"not you"[..]));
-        for port in 0..2 * MOST as u16 {
+        for port in 0..2 * MAX_REJECTED as u16 {
             rejected.add(later, caller(port), Vec::new());
         }
-        assert_eq!(rejected.0.len(), MOST);
-        assert!(rejected.answer(later, caller(2 * MOST as u16 - 1)).is_some());
+        assert_eq!(rejected.0.len(), MAX_REJECTED);
+        assert!(rejected.answer(later, caller(2 * MAX_REJECTED as u16 - 1)).is_some());
         assert!(rejected.answer(later, caller(0)).is_none());
     }
 }

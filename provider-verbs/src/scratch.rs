@@ -1,4 +1,4 @@
-//! Registered memory of the domain's own: places where the device puts what nobody reads, and the word that a
+//! Registered memory of the domain's own: places where the device puts what is never read, and the word that a
 //! delivery-complete reads at the target.
 
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl Scratch {
     }
 }
 
-/// 64 registered bytes: word 0 takes what nobody reads, word 1 the results of compare-and-swap loops.
+/// 64 registered bytes: word 0 takes what is never read, word 1 the results of compare-and-swap loops.
 pub(crate) struct Place {
     addr: *mut u8,
     pub(crate) lkey: u32,
@@ -119,12 +119,12 @@ unsafe impl Send for Place {}
 unsafe impl Sync for Place {}
 
 impl Place {
-    /// The device may go on writing to it: it becomes nobody else's.
+    /// The device may go on writing to it: it is never reused.
     pub(crate) fn keep(&self) {
         self.kept.store(true, Ordering::Relaxed);
     }
 
-    /// Where the device puts what nobody reads.
+    /// Where the device puts what is never read.
     pub(crate) fn discard(&self) -> u64 {
         self.addr as u64
     }

@@ -6,7 +6,7 @@ use fabric_core::Status;
 
 use crate::ffi::ibv_wc_status as wc;
 
-/// How an operation of the send queue ended; `send` tells a send from a write, read or atomic.
+/// How an operation of the send queue ended; `send` separates a send from a write, read or atomic.
 pub(crate) fn of_send(status: wc::Type, send: bool) -> Status {
     match status {
         wc::IBV_WC_SUCCESS => Status::Ok,

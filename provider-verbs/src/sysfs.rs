@@ -1,4 +1,4 @@
-//! What the kernel tells of RDMA devices in sysfs and libibverbs does not: GIDs with type and net device,
+//! What the kernel shows of RDMA devices in sysfs and libibverbs does not: GIDs with type and net device,
 //! drivers, device files, and the net devices beneath.
 //!
 //! The kernel's Documentation/ABI/stable/sysfs-class-infiniband names the files. Whatever cannot be read is
@@ -31,7 +31,7 @@ impl Gid {
         self.kind == "RoCE v2"
     }
 
-    /// The IP address it stands for, if connections can be made to it.
+    /// The IP address it is made from, if connections can be made to it.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         Some(self.id.to_canonical()).filter(is_connectable)
     }
@@ -91,7 +91,7 @@ impl Sysfs {
         (0..len).filter_map(gid).collect()
     }
 
-    /// The net devices on a port, if GIDs do not tell: of Soft-RoCE its parent, else those of the hardware
+    /// The net devices on a port, if GIDs do not have them: of Soft-RoCE its parent, else those of the hardware
     /// (IPoIB interfaces, Ethernet without any address).
     pub(crate) fn nets(&self, device: &str, port: u8) -> Vec<String> {
         let device = self.device(device);

@@ -1,4 +1,4 @@
-//! What completions do not tell of the operations in flight.
+//! What completions leave out of the operations in flight.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

@@ -142,7 +142,7 @@ fn find(places: &mut [Member], token: Token) -> Option<&mut Tenant> {
     if member.generation == token.generation() { member.tenant.as_mut() } else { None }
 }
 
-/// A message came to an endpoint that accepts, before what tells its provider that the connection stands: whoever takes
+/// A message came to an endpoint that accepts, before the `Connected` event of its provider: the thread that takes
 /// the message may answer it.
 #[cold]
 fn connected_early(hub: &Hub, shared: &Shared) {

@@ -1,6 +1,6 @@
 //! Every call by which a provider asks something of the system or of a C library fails once, in turn, under a program that
 //! uses all there is. The program hears of it by an error, or the provider has a way around; nothing hangs, panics or
-//! stays behind, what stands beside it goes on, and afterwards all works.
+//! stays behind, what exists beside it goes on, and afterwards all works.
 //!
 //! A test program names the calls ([`interposed!`]), and how to open a domain, and [`sweep`] does the rest. It declares
 //! `held`, too.
@@ -22,13 +22,13 @@ use play::{Bystander, play};
 use crate::held::Held;
 
 /// Of a call that is made often so many are tried, the first ones.
-const MOST: usize = 8;
-/// No fault may hold anybody up for longer.
+const MAX_CALLS: usize = 8;
+/// No fault may delay anything for longer.
 const HANGS: Duration = Duration::from_secs(15);
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// Tries every call. `quiet` names those that nobody is told of, `kept` those that leave something behind for good.
+/// Tries every call. `quiet` names those that are not reported, `kept` those that leave something behind for good.
 pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str], kept: &[&str]) {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -46,7 +46,7 @@ pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str], kept: &[&
     std::thread::sleep(Duration::from_millis(500));
     let mut held = Held::now();
     for (name, count) in counted {
-        for at in 0..count.min(MOST) {
+        for at in 0..count.min(MAX_CALLS) {
             let start = Instant::now();
             calls::fail(&[(name, at)]);
             let ended = play(&open);
@@ -60,8 +60,8 @@ pub(crate) fn sweep(open: impl Fn() -> Result<Domain>, quiet: &[&str], kept: &[&
             assert!(took < HANGS, "{what}: took {took:.1?}");
             // Whose number depends on the time it takes may be made less often.
             assert!(struck || at > 0, "{what}: was not made");
-            // Whoever waits is told by who knows.
-            assert!(!matches!(ended, Err(Error::TimedOut(_))), "{what}: nobody was told");
+            // A waiter is woken by the thread that knows.
+            assert!(!matches!(ended, Err(Error::TimedOut(_))), "{what}: nothing was reported");
             if struck && quiet.contains(&name) {
                 assert!(ended.is_ok(), "{what}: {ended:?}");
             }

@@ -85,7 +85,7 @@ pub(super) fn play(open: &impl Fn() -> Result<Domain>) -> Result<()> {
     match other.wait_connected(Some(SOON)) {
         Err(Error::Rejected(data)) => assert_eq!(**data, *b"not you"),
         Err(error) => return Err(error),
-        Ok(_) => panic!("a rejected connection stands"),
+        Ok(_) => panic!("a rejected connection is established"),
     }
     b.endpoint.recv(b.region.slice(..64), 9)?;
     a.endpoint.shutdown(SOON)?;
@@ -121,7 +121,7 @@ fn exchange(a: &End, b: &End) -> Result<()> {
     Ok(())
 }
 
-/// A connection that stands beside it all.
+/// A connection that exists beside it all.
 pub(super) struct Bystander {
     ends: [Endpoint; 2],
     queue: CompletionQueue,

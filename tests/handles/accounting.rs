@@ -125,7 +125,7 @@ fn a_bad_operation_inside_a_batch_stops_there() {
 #[test]
 fn what_a_provider_refuses_takes_no_room() {
     let rig = Rig::with(|b| b.send_depth(4));
-    rig.link.take_at_most(1);
+    rig.link.take_up_to(1);
     for round in 0..10 {
         let first = round * 2;
         let ops = [rig.write(first), rig.write(first + 1), rig.write(9), rig.write(9)];
@@ -147,9 +147,10 @@ fn a_completion_tells_what_it_was() {
     assert!(rig.link.bring(100, Some(0xdead_beef)));
     let mut out = [Completion::default(); 8];
     assert_eq!(rig.queue.poll(&mut out).unwrap(), 5);
-    let told: Vec<_> = out[..5].iter().map(|c| (c.context, c.kind, c.len, c.immediate)).collect();
+    let reported: Vec<_> =
+        out[..5].iter().map(|c| (c.context, c.kind, c.len, c.immediate)).collect();
     assert_eq!(
-        told,
+        reported,
         [
             (1, OpKind::Send, 24, None),
             (2, OpKind::Read, 16, None),
@@ -202,7 +203,7 @@ fn what_no_operation_has_is_not_delivered() {
     let token = rig.link.held()[0];
     rig.link.release(1);
     assert_eq!(rig.drain(), [(1, Status::Ok)]);
-    // Once more, of the future, of the other side, of nobody.
+    // Once more, of the future, of the other side, of no endpoint.
     for bits in [0, 1, 1 << 32, 1 << 33, 1 << 44, u64::MAX] {
         let forged = fabric_core::Token::from_bits(token.to_bits() ^ bits);
         rig.link.forge(RawCompletion::new(forged, Status::Internal));
@@ -221,13 +222,13 @@ fn a_signaled_operation_whose_completion_never_came_is_told_all_the_same() {
     rig.link.hold();
     (0..3).for_each(|context| rig.endpoint.post(&rig.write(context)).unwrap());
     rig.link.forge(RawCompletion::new(rig.link.held()[2], Status::Ok));
-    // Room for one: what is told at once waits for the next poll.
+    // Room for one: what is reported at once waits for the next poll.
     let mut one = [Completion::default()];
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while rig.queue.poll(&mut one).unwrap() == 1 {
-        told.push((one[0].context, one[0].status));
+        reported.push((one[0].context, one[0].status));
     }
-    assert_eq!(told, [(0, Status::Internal), (1, Status::Internal), (2, Status::Ok)]);
+    assert_eq!(reported, [(0, Status::Internal), (1, Status::Internal), (2, Status::Ok)]);
 }
 
 #[test]
@@ -263,7 +264,7 @@ fn one_failure_can_tell_of_everything_before_it() {
     all.and_all_before = true;
     rig.link.forge(all);
     assert_eq!(rig.drain(), run(0, 6, Status::Canceled));
-    // Told again, it has nothing to tell, and is no mistake.
+    // Reported again, it has nothing to report, and is no mistake.
     rig.link.forge(all);
     assert_eq!(rig.drain(), []);
     assert!(format!("{:?}", rig.queue).contains("strays: 0"), "{:?}", rig.queue);

@@ -111,7 +111,7 @@ fn later_tenants_of_a_place_owe_nothing_for_earlier_ones() {
     (0..3).for_each(|context| first.send(&region, context).unwrap());
     control.link(first.id()).release(2);
     drop(first);
-    // Generations of a place are told apart by 11 bits of the token.
+    // Generations of a place differ by 11 bits of the token.
     for _ in 0..(1 << 11) - 1 {
         drop(make(&domain));
     }

@@ -140,7 +140,7 @@ fn waiting_for_the_outcome_takes_time_out_and_goes_on() {
 fn waiting_when_nobody_connects_is_an_error() {
     let rig = Rig::new();
     let endpoint = rig.domain.endpoint().build(&rig.queue).unwrap();
-    assert!(is_state(endpoint.wait_connected(None)).contains("nobody called connect"));
+    assert!(is_state(endpoint.wait_connected(None)).contains("was never connected"));
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn each_event_goes_to_one_of_many_waiters() {
     let endpoints: Vec<_> = (0..4)
         .map(|_| rig.domain.endpoint().send_depth(1).recv_depth(1).build(&rig.queue).unwrap())
         .collect();
-    let mut told: Vec<EndpointId> = std::thread::scope(|scope| {
+    let mut reported: Vec<EndpointId> = std::thread::scope(|scope| {
         let waiters: Vec<_> = endpoints
             .iter()
             .map(|_| {
@@ -152,6 +152,6 @@ fn each_event_goes_to_one_of_many_waiters() {
         endpoints.iter().for_each(|endpoint| endpoint.connect(NOWHERE, &[]).unwrap());
         waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect()
     });
-    told.sort();
-    assert_eq!(told, endpoints.iter().map(|e| e.id()).collect::<Vec<_>>());
+    reported.sort();
+    assert_eq!(reported, endpoints.iter().map(|e| e.id()).collect::<Vec<_>>());
 }

@@ -1,4 +1,4 @@
-//! Dropping an endpoint with work in flight: abortive, at once, and everything is told.
+//! Dropping an endpoint with work in flight: abortive, at once, and everything is reported.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -20,13 +20,13 @@ fn what_is_in_flight_is_canceled_in_order_by_later_polls() {
     drop(endpoint);
     let mut expected = run(0, 3, Status::Canceled);
     expected.extend(run(10, 2, Status::Canceled));
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     // However few at a time.
     while let Some(completion) = queue.poll_one().unwrap() {
         assert_eq!((completion.endpoint, completion.len), (id, 0));
-        told.push((completion.context, completion.status));
+        reported.push((completion.context, completion.status));
     }
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 #[test]

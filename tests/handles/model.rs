@@ -79,8 +79,8 @@ impl Side {
     /// until the library knows, which is at the latest when a completion behind it was seen.
     fn counted(&self) -> (usize, usize) {
         let quiet = self.entries.iter().filter(|entry| entry.is_quiet()).count();
-        let told = self.entries.iter().rposition(Entry::is_told).unwrap_or(0);
-        let known = self.entries.iter().take(told).filter(|entry| entry.is_quiet()).count();
+        let reported = self.entries.iter().rposition(Entry::is_told).unwrap_or(0);
+        let known = self.entries.iter().take(reported).filter(|entry| entry.is_quiet()).count();
         // To let go of dropped regions, the library asks behind unsignaled operations whether they are done.
         let own = self.asked.is_some() || self.entries.iter().any(|entry| !entry.signaled);
         (self.entries.len() - quiet, self.entries.len() - known + usize::from(own))
@@ -127,12 +127,12 @@ impl Side {
                 let unknown = self.dropped && entry.is_quiet();
                 let end = if unknown { Some(Status::Canceled) } else { entry.end };
                 prop_assert_eq!(end, Some(completion.status));
-                prop_assert!(unknown || entry.is_told(), "{:?} is not told", completion);
+                prop_assert!(unknown || entry.is_told(), "{:?} is not reported", completion);
                 return Ok(());
             }
             prop_assert!(entry.is_quiet(), "{} was passed over by {:?}", entry.context, completion);
         }
-        Err(TestCaseError::fail(format!("{completion:?} was never posted, or told before")))
+        Err(TestCaseError::fail(format!("{completion:?} was never posted, or reported before")))
     }
 }
 
@@ -321,7 +321,7 @@ impl Program {
         Ok(())
     }
 
-    /// In the end everything was told, everything is free, and nothing is reserved.
+    /// In the end everything was reported, everything is free, and nothing is reserved.
     fn end(mut self) -> Result<(), TestCaseError> {
         for (endpoint, _) in std::mem::take(&mut self.here) {
             self.drop(endpoint);

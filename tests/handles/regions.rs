@@ -170,7 +170,7 @@ fn close_is_busy_while_an_operation_uses_the_region() {
 fn close_is_busy_while_a_completion_waits_to_be_taken() {
     let rig = Rig::with(|b| b.send_depth(1));
     rig.endpoint.post(&rig.write(1)).unwrap();
-    // This reaps it, but nobody has taken it.
+    // This reaps it, but it was not taken.
     assert!(matches!(rig.endpoint.post(&rig.write(2)), Err(Error::Again)));
     assert!(matches!(rig.region.close(), Err(Error::Busy)));
     assert_eq!(rig.drain(), [(1, Status::Ok)]);
@@ -198,7 +198,7 @@ fn a_refused_post_keeps_nothing() {
     assert!(matches!(rig.endpoint.send(&spare, 2), Err(Error::Again)));
     let bad = [spare.slice(..), spare.slice(60..70)];
     invalid(rig.endpoint.post(&Op::send(&bad)));
-    rig.link.take_at_most(0);
+    rig.link.take_up_to(0);
     rig.drain();
     assert!(matches!(rig.endpoint.send(&spare, 3), Err(Error::Again)));
     spare.close().unwrap();

@@ -104,13 +104,13 @@ fn each_handle_forgotten() {
         let All { mut handles, control, queue } = all();
         forget(handles[forgotten].take());
         handles.iter_mut().for_each(|handle| drop(handle.take()));
-        let told = drain(&queue);
+        let reported = drain(&queue);
         // Only the endpoint has work; forgotten, it is alive, and its work in flight.
         if forgotten == 2 {
-            assert_eq!(told, []);
+            assert_eq!(reported, []);
             assert_eq!((control.endpoints(), control.registrations()), (1, 1));
         } else {
-            assert_eq!(told, run(0, 3, Status::Canceled));
+            assert_eq!(reported, run(0, 3, Status::Canceled));
             assert_eq!(control.endpoints(), 0);
             assert_eq!(control.registrations(), usize::from(forgotten == 3));
         }

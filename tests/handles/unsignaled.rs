@@ -39,7 +39,7 @@ fn batches_that_nobody_polls_take_any_number() {
 #[test]
 fn a_queue_is_not_stuck_by_a_provider_that_takes_part_of_each_batch() {
     let rig = Rig::with(|b| b.send_depth(16));
-    rig.link.take_at_most(1);
+    rig.link.take_up_to(1);
     let ops = [rig.write(1).unsignaled(); 2];
     for _ in 0..rounds(10_000) {
         assert_eq!(rig.endpoint.post_batch(&ops).unwrap_err().posted, 1);
@@ -96,7 +96,7 @@ fn their_regions_are_free_once_known_to_be_done() {
     rig.endpoint.post(&rig.write(1).unsignaled()).unwrap();
     assert!(matches!(rig.region.close(), Err(Error::Busy)));
     rig.link.release(1);
-    // Nobody polls, and nobody posts.
+    // No thread polls, and none posts.
     rig.region.close().unwrap();
     assert_eq!(rig.drain(), []);
 }
@@ -178,7 +178,7 @@ fn shutdown_waits_for_them() {
         let rig = Rig::with(|b| b.send_depth(depth));
         rig.endpoint.post(&rig.write(1).unsignaled()).unwrap();
         rig.endpoint.shutdown(Duration::from_secs(5)).unwrap();
-        assert_eq!(rig.drain(), [], "nothing was canceled, and nothing of its own is told");
+        assert_eq!(rig.drain(), [], "nothing was canceled, and nothing of its own is reported");
     }
 }
 

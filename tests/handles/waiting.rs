@@ -76,7 +76,7 @@ fn wait_sleeps_until_a_completion_comes() {
     }
 }
 
-/// Many sleepers and few wake-ups: whoever is woken hands on, so that none sleeps beside a completion.
+/// Many sleepers and few wake-ups: the thread that is woken hands on, so that none sleeps beside a completion.
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no poll(2)")]
 fn each_of_many_sleepers_gets_its_completion() {
@@ -84,7 +84,7 @@ fn each_of_many_sleepers_gets_its_completion() {
     rig.link.hold();
     for _ in 0..rounds(200) {
         (0..8).for_each(|context| rig.endpoint.post(&rig.write(context)).unwrap());
-        let mut told: Vec<_> = std::thread::scope(|scope| {
+        let mut reported: Vec<_> = std::thread::scope(|scope| {
             let wait = || rig.queue.wait_one(Some(Duration::from_secs(5))).unwrap().context;
             let waiters: Vec<_> = (0..8).map(|_| scope.spawn(wait)).collect();
             rig.link.release(3);
@@ -92,8 +92,8 @@ fn each_of_many_sleepers_gets_its_completion() {
             rig.link.release(5);
             waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect()
         });
-        told.sort_unstable();
-        assert_eq!(told, (0..8).collect::<Vec<_>>());
+        reported.sort_unstable();
+        assert_eq!(reported, (0..8).collect::<Vec<_>>());
     }
 }
 

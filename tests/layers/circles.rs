@@ -5,7 +5,7 @@ use std::path::Path;
 
 type Files<'a> = BTreeSet<&'a Path>;
 
-/// The largest sets of files of which each uses, over others of the set, every other one.
+/// The largest sets of files where each uses, over others of the set, every other one.
 pub(crate) fn circles<'a>(uses: &BTreeSet<(&'a Path, &'a Path)>) -> BTreeSet<Files<'a>> {
     let files: Files<'_> = uses.iter().map(|(from, _)| *from).collect();
     let reach: BTreeMap<_, _> = files.iter().map(|file| (*file, reachable(uses, file))).collect();

@@ -1,6 +1,5 @@
 //! A completion queue: what endpoints push comes out, oldest first.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
@@ -77,9 +76,5 @@ unsafe impl CqOps for NullCq {
 
     fn fd(&self) -> BorrowedFd<'_> {
         self.0.wakeup.as_fd()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

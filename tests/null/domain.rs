@@ -1,4 +1,4 @@
-//! A domain: regions that nobody but this process reaches, and listeners for requests that tests bring.
+//! A domain: regions that only this process reaches, and listeners for requests that tests bring.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -49,7 +49,7 @@ struct LinkState {
     /// How the next operation ends.
     failure: Option<Status>,
     /// Most operations that one post takes.
-    most: Option<usize>,
+    max: Option<usize>,
     /// Operations taken so far, and how many posts brought them.
     posted: (usize, usize),
     /// The last operation that succeeded without a completion, unless one came behind it.
@@ -63,7 +63,7 @@ struct Pending {
     segments: SmallVec<[Segment; 8]>,
     places: bool,
     signaled: bool,
-    /// The library's own: an empty write that tells it how far the queue is.
+    /// The library's own: an empty write that reports how far the queue is.
     own: bool,
 }
 
@@ -100,11 +100,11 @@ impl Link {
         self.state.lock().unwrap()
     }
 
-    /// Ends up to `most` operations of the send queue, in order.
-    fn progress(&self, state: &mut LinkState, most: usize) {
+    /// Ends up to `max` operations of the send queue, in order.
+    fn progress(&self, state: &mut LinkState, max: usize) {
         let mut completions: SmallVec<[RawCompletion; 32]> = SmallVec::new();
         let mut failed = false;
-        let mut left = most;
+        let mut left = max;
         while state.sends.front().is_some_and(|pending| pending.own || left > 0)
             && let Some(pending) = state.sends.pop_front()
         {
@@ -162,11 +162,11 @@ impl Link {
         self.lock().hold = true;
     }
 
-    /// Ends up to `most` operations that are held, oldest first.
-    pub fn release(&self, most: usize) {
+    /// Ends up to `max` operations that are held, oldest first.
+    pub fn release(&self, max: usize) {
         let mut state = self.lock();
-        state.sends.iter().take(most).for_each(|pending| self.control.check(&pending.segments));
-        self.progress(&mut state, most);
+        state.sends.iter().take(max).for_each(|pending| self.control.check(&pending.segments));
+        self.progress(&mut state, max);
     }
 
     /// The next operation of the send queue to end fails, and the connection with it.
@@ -174,9 +174,9 @@ impl Link {
         self.lock().failure = Some(status);
     }
 
-    /// One post takes at most so many operations and refuses the rest with `Again`.
-    pub fn take_at_most(&self, most: usize) {
-        self.lock().most = Some(most);
+    /// One post takes `max` operations at most and refuses the rest with `Again`.
+    pub fn take_up_to(&self, max: usize) {
+        self.lock().max = Some(max);
     }
 
     /// Operations taken so far, and the number of posts that brought them.
@@ -190,8 +190,8 @@ impl Link {
         let Some(pending) = state.recvs.pop_front() else { return false };
         self.control.check(&pending.segments);
         pending.touch();
-        let len = len as u64;
-        let raw = RawCompletion { len, immediate, ..RawCompletion::new(pending.token, Status::Ok) };
+        let mut raw = RawCompletion::new(pending.token, Status::Ok);
+        (raw.len, raw.immediate) = (len as u64, immediate);
         self.recv_queue.push([raw]);
         true
     }
@@ -215,7 +215,7 @@ impl Link {
         }
     }
 
-    /// Connecting failed, and what that cancels is seen before it is told.
+    /// Connecting failed, and what that cancels is seen before it is reported.
     pub fn finish_connect_late(&self, error: Error, before: impl FnOnce()) {
         let mut state = self.lock();
         state.phase = Phase::Dead;
@@ -261,7 +261,7 @@ unsafe impl EndpointOps for NullEndpoint {
         if state.phase != Phase::Connected {
             return Posted::until(0, Error::NotConnected);
         }
-        let taken = state.most.unwrap_or(work.len()).min(work.len());
+        let taken = state.max.unwrap_or(work.len()).min(work.len());
         for one in &work[..taken] {
             let mut pending = Pending {
                 token: one.token,

@@ -1,6 +1,6 @@
 //! A provider without a wire: for tests of what is above providers, and the pattern for one of your own.
 //!
-//! A connection stands at once, an operation of the send queue ends at once, and a receive waits until a
+//! A connection is established at once, an operation of the send queue ends at once, and a receive waits until a
 //! test brings a message. There is no peer: what would be sent is read and forgotten, what would be fetched
 //! is [`FILL`]. A [`Link`] is a test's way to the inside of an endpoint: it holds operations back, makes
 //! them fail, brings messages, ends the connection.
@@ -8,7 +8,7 @@
 //! What an author of a provider finds here: who calls what and under which locks; that the memory of an
 //! operation is touched only until its completion, and by `fabric_core::memory` alone; that events come
 //! before the completions they cause; that the descriptor is set under the same lock as the queue it
-//! tells of, so that no completion slips in between.
+//! reports, so that no completion slips in between.
 
 #![allow(dead_code, unreachable_pub)] // each test program uses its part
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
@@ -150,7 +150,7 @@ impl Control {
         let id = RequestId(self.next.fetch_add(1, Ordering::Relaxed));
         let backlog = self.listeners.lock().unwrap()[&listener].clone();
         let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
-        backlog.requests.lock().unwrap().push_back(RawRequest { id, peer, data: data.into() });
+        backlog.requests.lock().unwrap().push_back(RawRequest::new(id, peer, data.into()));
         backlog.events.event(Event::ConnectRequest { listener });
         id
     }

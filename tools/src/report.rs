@@ -105,7 +105,7 @@ fn offer(out: &mut String, info: &Info, width: usize) {
     table::rows(out, 2, width, &rows);
 
     out.push('\n');
-    let mut rows = vec![head(["LIMIT", "AT MOST", "OF"])];
+    let mut rows = vec![head(["LIMIT", "MAXIMUM", "OF"])];
     for (name, value) in info.limits.named() {
         let (bytes, of) = unit(name);
         let value = if bytes { bytes_text(value) } else { value.to_string() };

@@ -25,7 +25,7 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 /// The last column gets at least so much, however narrow the terminal.
-const LEAST: usize = 24;
+const MIN_WIDTH: usize = 24;
 const GAP: usize = 2;
 
 /// Writes rows, each indented by `indent`; `width` is that of the terminal.
@@ -36,7 +36,7 @@ pub(crate) fn rows(out: &mut String, indent: usize, width: usize, rows: &[Vec<Ce
     };
     let widths: Vec<usize> = (0..columns).map(|column| widest(column).unwrap_or(0)).collect();
     let fixed: usize = widths.iter().rev().skip(1).map(|width| width + GAP).sum();
-    let room = width.saturating_sub(indent + fixed).max(LEAST);
+    let room = width.saturating_sub(indent + fixed).max(MIN_WIDTH);
     for row in rows {
         let mut line = " ".repeat(indent);
         let mut skipped = 0; // blanks that only a following cell makes necessary

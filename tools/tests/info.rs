@@ -182,8 +182,8 @@ fn a_full_disk_is_told_and_a_reader_that_has_enough_is_none() {
         let full = std::fs::File::create("/dev/full").unwrap();
         let output = fabric().args(args).stdout(full).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
-        let told = text(&output.stderr);
-        assert!(told.contains("No space left on device"), "{args:?}: {told}");
+        let said = text(&output.stderr);
+        assert!(said.contains("No space left on device"), "{args:?}: {said}");
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = fabric().args(args).stdout(writer).output().unwrap();

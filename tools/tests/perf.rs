@@ -165,7 +165,7 @@ fn the_measured_loops_run() {
         };
         let endpoints = result["endpoints"].as_u64().unwrap();
         let done = result["iterations"].as_u64().unwrap();
-        // With signals that are rare, one more tells of the end of the last ones.
+        // With signals that are rare, one more reports the end of the last ones.
         assert!((333 * endpoints..=334 * endpoints).contains(&done), "{shape}: {result}");
     }
 }
@@ -296,7 +296,7 @@ fn strangers_are_told_apart() {
     let err = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(err.contains("no `fabric perf`"), "{err}");
-    // Nobody does.
+    // Nothing does.
     let output = run(&format!("--connect {address} --op send"));
     let err = text(&output.stderr);
     assert!(output.status.code() == Some(1) && err.contains("--serve"), "{output:?}");

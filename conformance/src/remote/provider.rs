@@ -3,7 +3,6 @@
 //! The memory that is registered here only lends its addresses; the bytes are there. Cases reach them by
 //! [`Guarded`](crate::Guarded), which knows where its bytes are.
 
-use std::any::Any;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -200,7 +199,7 @@ impl ListenerOps for RemoteListener {
     fn next_request(&self) -> Option<RawRequest> {
         let call = Call::NextRequest { listener: self.listener };
         let Asking { request, peer, data } = self.link.call::<Option<Asking>>(call).ok()??;
-        Some(RawRequest { id: RequestId(request), peer, data: data.into_vec().into() })
+        Some(RawRequest::new(RequestId(request), peer, data.into_vec().into()))
     }
 }
 
@@ -247,10 +246,6 @@ unsafe impl CqOps for RemoteQueue {
     fn fd(&self) -> BorrowedFd<'_> {
         self.wakeup.as_fd()
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 impl Drop for RemoteQueue {
@@ -269,9 +264,11 @@ fn piece(segment: &Segment) -> Piece {
     Piece { region: segment.key, start: segment.addr.addr() as u64, len: segment.len as u64 }
 }
 
+/// The operation for the far end; `None` for one that the messages between the hosts do not have.
+///
 /// # Safety
 /// The bytes of an inject are readable, as `post_send` demands.
-unsafe fn work(work: &SendWork<'_>) -> Work {
+unsafe fn work(work: &SendWork<'_>) -> Option<Work> {
     let local = if work.flags.contains(SendFlags::INJECT) {
         let mut bytes = Vec::new();
         for segment in work.segments {
@@ -297,8 +294,9 @@ unsafe fn work(work: &SendWork<'_>) -> Work {
             compare: call.compare,
             fetch,
         },
+        _ => return None,
     };
-    Work { token: work.token.to_bits(), flags: work.flags.bits(), op, local }
+    Some(Work { token: work.token.to_bits(), flags: work.flags.bits(), op, local })
 }
 
 fn posted(taken: Result<Taken>) -> Posted {
@@ -314,7 +312,10 @@ fn posted(taken: Result<Taken>) -> Posted {
 unsafe impl EndpointOps for RemoteEndpoint {
     unsafe fn post_send(&self, batch: &[SendWork<'_>]) -> Posted {
         // SAFETY: the caller's promise is passed on.
-        let work = batch.iter().map(|one| unsafe { work(one) }).collect();
+        let Some(work) = batch.iter().map(|one| unsafe { work(one) }).collect() else {
+            let error = Error::unsupported("post", "remote", "an operation of a later version");
+            return Posted::until(0, error);
+        };
         posted(self.link.call(Call::PostSend { endpoint: self.endpoint, work }))
     }
 

@@ -3,7 +3,6 @@
 //! One lock guards everything, and posting does the work at once. It can be told to be wrong in ways that cases
 //! must notice. It is far from complete; what it lacks, no test here needs.
 
-use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -69,6 +68,11 @@ struct World {
 }
 
 type Backlog = (ListenerId, Arc<dyn EventSink>, VecDeque<RawRequest>);
+
+fn ended(mut raw: RawCompletion, status: Status) -> RawCompletion {
+    raw.status = status;
+    raw
+}
 
 impl World {
     fn next(&mut self) -> u64 {
@@ -186,7 +190,7 @@ impl World {
             };
             let end = &self.ends[&uid];
             if pending.signaled || status != Status::Ok {
-                end.send_queue.push(RawCompletion { status, ..pending.raw });
+                end.send_queue.push(ended(pending.raw, status));
             }
             if status != Status::Ok && flaw != Flaw::CarriesOn {
                 self.kill(uid, DisconnectReason::OperationFailed, flaw);
@@ -201,8 +205,8 @@ impl World {
         let reason = if flaw == Flaw::Misleads { DisconnectReason::Remote } else { reason };
         end.events.event(Event::Disconnected { endpoint: end.id, reason });
         let status = Status::Canceled;
-        end.sends.drain(..).for_each(|p| end.send_queue.push(RawCompletion { status, ..p.raw }));
-        end.recvs.drain(..).for_each(|p| end.recv_queue.push(RawCompletion { status, ..p.raw }));
+        end.sends.drain(..).for_each(|p| end.send_queue.push(ended(p.raw, status)));
+        end.recvs.drain(..).for_each(|p| end.recv_queue.push(ended(p.raw, status)));
     }
 }
 
@@ -383,9 +387,6 @@ unsafe impl CqOps for LocalCq {
     fn fd(&self) -> BorrowedFd<'_> {
         self.0.wakeup.as_fd()
     }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 pub(crate) struct LocalEndpoint {
@@ -439,7 +440,7 @@ unsafe impl EndpointOps for LocalEndpoint {
         let Some((listener, events, requests)) = world.listeners.get_mut(&to.port()) else {
             return Err(Error::Refused(None));
         };
-        requests.push_back(RawRequest { id, peer: to, data: data.into() });
+        requests.push_back(RawRequest::new(id, to, data.into()));
         events.event(Event::ConnectRequest { listener: *listener });
         Ok(())
     }

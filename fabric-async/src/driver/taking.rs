@@ -1,82 +1,86 @@
-//! What becomes of an operation's place: its outcome is taken out, or nobody asks for it any more.
+//! What becomes of an operation's slot: its outcome is taken out, or it is not wanted any more.
 
 use super::*;
 
 impl Driver {
     /// Looks whether an operation has ended, and takes it out if so.
     #[inline]
-    pub(crate) fn take(&self, number: u32, waker: Option<&Waker>) -> Option<(Completion, Cargo)> {
+    pub(crate) fn take(
+        &self,
+        number: u32,
+        waker: Option<&Waker>,
+    ) -> Option<(Completion, OpBuffers)> {
         let fresh = waker.cloned();
-        let mut place = self.table.lock(number)?;
-        if place.phase == Phase::Done {
-            return Some(self.take_out(number, place));
+        let mut slot = self.slab.lock(number)?;
+        if slot.phase == Phase::Done {
+            return Some(self.take_out(number, slot));
         }
-        let old = std::mem::replace(&mut place.waker, fresh);
-        drop(place);
+        let old = std::mem::replace(&mut slot.waker, fresh);
+        drop(slot);
         discard(old);
         None
     }
 
     /// As [`take`](Driver::take), for who does not wait: whoever does is still told.
     #[cfg(feature = "tokio")]
-    pub(crate) fn try_take(&self, number: u32) -> Option<(Completion, Cargo)> {
-        let place = self.table.lock(number)?;
-        (place.phase == Phase::Done).then(|| self.take_out(number, place))
+    pub(crate) fn try_take(&self, number: u32) -> Option<(Completion, OpBuffers)> {
+        let slot = self.slab.lock(number)?;
+        (slot.phase == Phase::Done).then(|| self.take_out(number, slot))
     }
 
-    /// Takes out what is at a place, and gives the place back. Whoever calls it has no other lock, or has taken out lane
+    /// Takes out what is in a slot, and gives the slot back. The caller has no other lock, or has taken out lane
     /// and lease.
     pub(super) fn take_out(
         &self,
         number: u32,
-        mut place: MutexGuard<'_, Place>,
-    ) -> (Completion, Cargo) {
-        let Place { lane, lease, waker, completion, cargo, .. } = std::mem::take(&mut *place);
-        drop(place);
-        self.table.end(number);
+        mut slot: MutexGuard<'_, OpSlot>,
+    ) -> (Completion, OpBuffers) {
+        let OpSlot { lane, lease, waker, completion, buffers, .. } = std::mem::take(&mut *slot);
+        drop(slot);
+        self.slab.end(number);
         drop((lane, lease));
         discard(waker);
-        (completion, cargo)
+        (completion, buffers)
     }
 
     /// Takes out what an operation carries that only the parent of this process can end.
-    pub(crate) fn withdraw(&self, number: u32) -> Cargo {
-        self.table.lock(number).map(|place| self.take_out(number, place).1).unwrap_or_default()
+    pub(crate) fn withdraw(&self, number: u32) -> OpBuffers {
+        self.slab.lock(number).map(|slot| self.take_out(number, slot).1).unwrap_or_default()
     }
 
     /// What the operation carries is not asked for: it goes back to the pool as soon as the operation is over.
     #[cfg(feature = "tokio")]
-    pub(crate) fn unburden(&self, number: u32) {
-        let Some(mut place) = self.table.lock(number) else { return };
-        match place.phase {
-            Phase::Flying => place.phase = Phase::Unburdened,
+    pub(crate) fn detach(&self, number: u32) {
+        let Some(mut slot) = self.slab.lock(number) else { return };
+        match slot.phase {
+            Phase::InFlight => slot.phase = Phase::Detached,
             Phase::Done => {
-                let cargo = std::mem::take(&mut place.cargo);
-                drop(place);
-                cargo.land();
+                let buffers = std::mem::take(&mut slot.buffers);
+                drop(slot);
+                buffers.reclaim();
             }
-            Phase::Vacant | Phase::Unburdened | Phase::Abandoned => {}
+            Phase::Vacant | Phase::Detached | Phase::Abandoned => {}
         }
     }
 
-    /// Gives back the place that receives of a connection had, which is gone.
+    /// Gives back the slot that receives of a connection had, which is gone.
     pub(crate) fn retire(&self, number: u32) {
-        if let Some(place) = self.table.lock(number) {
-            self.take_out(number, place);
+        if let Some(slot) = self.slab.lock(number) {
+            self.take_out(number, slot);
         }
     }
 
     /// Nobody asks for the operation any more.
     pub(crate) fn abandon(&self, number: u32) {
-        let Some(mut place) = self.table.lock(number) else { return };
-        match place.phase {
-            Phase::Flying | Phase::Unburdened => {
-                place.phase = Phase::Abandoned;
-                let waker = place.waker.take();
-                drop(place);
+        let Some(mut slot) = self.slab.lock(number) else { return };
+        match slot.phase {
+            Phase::InFlight | Phase::Detached => {
+                slot.phase = Phase::Abandoned;
+                let waker = slot.waker.take();
+                drop(slot);
                 discard(waker);
             }
-            Phase::Done => self.take_out(number, place).1.land(),
+            Phase::Done => self.take_out(number, slot).1.reclaim(),
             Phase::Vacant | Phase::Abandoned => {}
         }
     }
@@ -86,14 +90,14 @@ impl Driver {
     pub(super) fn leak(&self) -> usize {
         let mut leaked = 0;
         let mut leftover = Leftover::new();
-        self.table.for_each(|place| {
-            let Place { phase, lane, cargo, lease, waker, .. } = std::mem::take(place);
-            match (phase, cargo) {
-                (Phase::Done, cargo) => leftover.land(cargo),
-                (_, Cargo::Nothing) => {}
-                (_, cargo) => {
+        self.slab.for_each(|slot| {
+            let OpSlot { phase, lane, buffers, lease, waker, .. } = std::mem::take(slot);
+            match (phase, buffers) {
+                (Phase::Done, buffers) => leftover.reclaim(buffers),
+                (_, OpBuffers::Nothing) => {}
+                (_, buffers) => {
                     leaked += 1;
-                    cargo.leak();
+                    buffers.leak();
                 }
             }
             leftover.wakers.discard(waker);
@@ -107,7 +111,7 @@ impl Driver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cargo::Piece;
+    use crate::op_buffers::BufferRange;
 
     /// What an operation has is nobody else's until a completion says so, whatever becomes of its node.
     #[test]
@@ -115,17 +119,17 @@ mod tests {
     fn memory_of_operations_that_were_not_completed_leaks() {
         let node = crate::Node::builder().build().unwrap();
         let pool = node.pool().clone();
-        let put = |phase: Phase, cargo| {
-            let table = &node.inner.driver.table;
-            let number = table.begin().unwrap();
-            let mut place = table.lock(number).unwrap();
-            (place.phase, place.cargo) = (phase, cargo);
+        let put = |phase: Phase, buffers| {
+            let slab = &node.inner.driver.slab;
+            let number = slab.begin().unwrap();
+            let mut slot = slab.lock(number).unwrap();
+            (slot.phase, slot.buffers) = (phase, buffers);
         };
-        let piece = || Piece::new(pool.alloc(64).unwrap(), 0, 64);
-        put(Phase::Flying, Cargo::One(piece()));
-        put(Phase::Abandoned, Cargo::Receive(piece()));
-        put(Phase::Unburdened, Cargo::Shared(pool.alloc(64).unwrap().share()));
-        put(Phase::Done, Cargo::One(piece()));
+        let range = || BufferRange::new(pool.alloc(64).unwrap(), 0, 64);
+        put(Phase::InFlight, OpBuffers::One(range()));
+        put(Phase::Abandoned, OpBuffers::Receive(range()));
+        put(Phase::Detached, OpBuffers::Shared(pool.alloc(64).unwrap().share()));
+        put(Phase::Done, OpBuffers::One(range()));
         drop(node);
         let metrics = pool.metrics();
         assert_eq!((metrics.in_use, metrics.leaks), (3, 3));

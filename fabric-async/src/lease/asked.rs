@@ -1,63 +1,19 @@
 //! The holder's side of leases: what it asks for, and what it is lent unasked.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use fabric::Access;
 use fabric_util::sync::MutexGuard;
 
 use super::control::{Control, State};
-use super::held::{Held, Remote};
-use super::turn::Turn;
+use super::held::{Held, LeaseSource};
+use super::pending::{Answer, Asked, forget};
+use super::terms::nanos;
 use super::wire::Word;
-use super::{nanos, whole};
 use crate::error::{Error, Result};
-use crate::line::Ticket;
-use crate::node::Promise;
+use crate::oneshot::Promise;
 use crate::wakers::Wakers;
-
-/// From so many questions on, those of which nobody waits for the answer are forgotten, when they have doubled.
-const FORGOTTEN: usize = 64;
-
-/// What somebody waits for, until the peer has answered.
-pub(super) type Answer<T> = Arc<Promise<Result<T>>>;
-
-/// What this side asked for, and when.
-pub(super) struct Asked {
-    pub(super) sent: Instant,
-    len: u64,
-    time: Duration,
-    rights: Access,
-    pub(super) answer: Answer<Remote>,
-}
-
-impl Asked {
-    /// Whether it is given what it asked for.
-    pub(super) fn fits(&self, time: Duration, region: &fabric::RemoteRegion) -> bool {
-        region.len() == whole(self.len)
-            && time <= self.time
-            && region.access().contains(self.rights)
-    }
-}
-
-/// Drops what nobody waits for any more, where a peer does not answer.
-fn forget<T, A>(
-    waiting: &mut HashMap<u64, T>,
-    answer: impl Fn(&T) -> &Answer<A>,
-    wakers: &mut Wakers,
-) {
-    if waiting.len() >= FORGOTTEN && waiting.len().is_power_of_two() {
-        waiting.retain(|_, one| {
-            let answer = answer(one);
-            let is_held = Arc::strong_count(answer) > 1;
-            if !is_held {
-                answer.forget(wakers);
-            }
-            is_held
-        });
-    }
-}
 
 impl Control {
     /// Asks the peer something, when it has taken enough of what was said before: `question`, with its number.
@@ -65,19 +21,19 @@ impl Control {
         self: &Arc<Self>,
         question: impl Fn(&mut State, u64, &mut Wakers) -> (Answer<T>, Word) + Unpin,
     ) -> Result<T> {
-        let ask = |control: &Control, ticket: &Ticket| {
+        let ask = |is_turn: bool| {
             let mut wakers = Wakers::new();
-            let mut state = match control.begin() {
-                Ok(state) if state.outbox.has_room() && control.askers.may_pass(ticket) => state,
+            let mut state = match self.begin() {
+                Ok(state) if is_turn && state.outbox.has_room() => state,
                 Ok(_) => return None,
                 Err(error) => return Some(Err(error)),
             };
             let id = state.next;
             let (answer, word) = question(&mut state, id, &mut wakers);
-            control.say(&mut state, &word);
+            self.say(&mut state, &word);
             Some(Ok(answer))
         };
-        Turn::new(self, |control| &control.askers, ask).await?.value().await
+        self.askers.wait(ask).await?.value().await
     }
 
     pub(super) async fn request(
@@ -85,7 +41,7 @@ impl Control {
         len: u64,
         time: Duration,
         rights: Access,
-    ) -> Result<Remote> {
+    ) -> Result<Arc<Held>> {
         self.ask(|state, id, wakers| {
             let answer = Promise::new();
             forget(&mut state.requests, |asked| &asked.answer, wakers);
@@ -114,50 +70,52 @@ impl Control {
         Ok(())
     }
 
-    /// The holder's last reference is gone.
-    pub(super) fn give_back(&self, lease: u64) {
-        let mut state = self.state();
-        // The owner may have ended it and said so.
-        if state.held.remove(&lease).is_some() && !state.over {
-            self.say(&mut state, &Word::Release { lease });
-        }
-    }
-
     pub(super) fn hold(
         &self,
         state: &mut State,
         lease: u64,
         region: fabric::RemoteRegion,
         until: Instant,
-    ) -> Remote {
+    ) -> Arc<Held> {
+        let source: Weak<Control> = self.me.clone();
         let held = Arc::new(Held {
             region,
             lease,
             until: nanos(until).into(),
             ended: 0.into(),
-            control: self.me.get().cloned(),
+            source: Some(source),
         });
         state.held.insert(lease, Arc::downgrade(&held));
-        Remote { held }
+        held
     }
 
     /// Something lent unasked.
-    pub(super) fn offer(&self, mut state: MutexGuard<'_, State>, remote: Remote) {
-        state.offers.push_back(remote);
+    pub(super) fn offer(&self, mut state: MutexGuard<'_, State>, held: Arc<Held>) {
+        state.offers.push_back(held);
         drop(state);
         self.borrowers.call(&mut Wakers::new());
     }
 
-    pub(super) async fn borrow(self: &Arc<Self>) -> Result<Remote> {
-        Turn::new(self, |control| &control.borrowers, Control::next_offer).await
+    pub(super) async fn borrow(self: &Arc<Self>) -> Result<Arc<Held>> {
+        self.borrowers.wait(|is_turn| self.next_offer(is_turn)).await
     }
 
     /// What the first in line for leases that are lent unasked gets, if there is anything.
-    fn next_offer(&self, ticket: &Ticket) -> Option<Result<Remote>> {
+    fn next_offer(&self, is_turn: bool) -> Option<Result<Arc<Held>>> {
         let mut state = self.state();
-        let offer = if self.borrowers.may_pass(ticket) { state.offers.pop_front() } else { None };
+        let offer = if is_turn { state.offers.pop_front() } else { None };
         let over = state.over;
         drop(state);
         offer.map(Ok).or_else(|| over.then(|| Err(Error::Disconnected(self.reason()))))
+    }
+}
+
+impl LeaseSource for Control {
+    fn give_back(&self, lease: u64) {
+        let mut state = self.state();
+        // The owner may have ended it and said so.
+        if state.held.remove(&lease).is_some() && !state.over {
+            self.say(&mut state, &Word::Release { lease });
+        }
     }
 }

@@ -4,47 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabric::Access;
-use fabric_util::sync::Mutex;
 
 use super::control::{Control, State};
+use super::lending::Granted;
 use super::lent::{Lent, LoanState};
+use super::terms::{after, whole};
 use super::wire::Word;
-use super::{after, whole};
 use crate::block::Loan;
 use crate::buffer::Buffer;
 use crate::error::{Error, Failed, Refusal, Result};
-
-/// A lease in the books.
-pub(super) struct Granted {
-    pub(super) loan: Arc<LoanState>,
-    pub(super) until: Instant,
-    /// Counts against the policy.
-    pub(super) asked: bool,
-}
-
-/// Bytes that peers asked for and have, all connections of a node together.
-pub(crate) struct Lending {
-    bytes: Mutex<u64>,
-    most: u64,
-}
-
-impl Lending {
-    pub(crate) fn new(most: u64) -> Arc<Self> {
-        Arc::new(Lending { bytes: Mutex::default(), most })
-    }
-
-    /// Keeps room for so many; false if there is none.
-    fn keep(&self, len: u64) -> bool {
-        let mut bytes = self.bytes.lock();
-        let sum = bytes.checked_add(len).filter(|sum| *sum <= self.most);
-        *bytes = sum.unwrap_or(*bytes);
-        sum.is_some()
-    }
-
-    pub(super) fn give_back(&self, len: u64) {
-        *self.bytes.lock() -= len;
-    }
-}
 
 impl Control {
     pub(super) fn lent(&self, lease: u64) -> Option<Lent> {
@@ -70,7 +38,7 @@ impl Control {
             return refuse(Error::NotGranted(Refusal::Nothing), Buffer::empty());
         };
         // Not under the lock: where much is registered it takes its time.
-        let loan = match Loan::new(&self.domain, block, len, rights) {
+        let loan = match Loan::new(&self.shared.domain, block, len, rights) {
             Ok(loan) => loan,
             Err((block, error)) => return refuse(error.into(), Buffer::new(block, len)),
         };
@@ -83,21 +51,19 @@ impl Control {
             };
         }
         let region = loan.region().remote();
-        let loan = LoanState::new(lease, len, loan, &self.node);
+        let loan = LoanState::new(lease, len, loan, &self.shared.reactor);
         let until = after(Instant::now(), time);
         state.loans.insert(lease, Granted { loan: loan.clone(), until, asked: false });
         self.say(&mut state, &Word::Lend { lease, time, region });
         drop(state);
-        if let Some(node) = self.node.upgrade() {
-            // It may end before whatever the thread sleeps for.
-            node.service.look_at_leases();
-        }
+        // It may end before what the thread sleeps for.
+        self.shared.reactor.look_at_leases();
         Ok(Lent { loan })
     }
 
     /// Grants a request, or says why not.
     pub(super) fn grant(&self, id: u64, len: u64, time: Duration, rights: Access) {
-        let rights = if rights.is_empty() { self.policy.rights } else { rights };
+        let rights = if rights.is_empty() { self.shared.policy.rights } else { rights };
         let len = whole(len);
         let (lease, loan) = match self.reserve(len, time, rights) {
             Ok(lease) => (lease, self.make_loan(len, rights)),
@@ -105,7 +71,7 @@ impl Control {
         };
         let loan = loan.map(|(loan, size)| {
             let region = loan.region().remote();
-            (LoanState::new(lease, size, loan, &self.node), region)
+            (LoanState::new(lease, size, loan, &self.shared.reactor), region)
         });
         // Unlocked before the loan ends, which it does if nobody can be told of it any more.
         let mut state = self.state();
@@ -119,7 +85,7 @@ impl Control {
                 Word::Grant { id, lease, time, region: *region }
             }
             Err(why) => {
-                state.free(len, &self.lending);
+                state.free(len, &self.shared.lending);
                 Word::Refuse { id, why: *why }
             }
         };
@@ -128,7 +94,7 @@ impl Control {
 
     /// Keeps the policy's room for a lease, and gives its number.
     fn reserve(&self, len: u64, time: Duration, rights: Access) -> Result<u64, Refusal> {
-        let policy = &self.policy;
+        let policy = &self.shared.policy;
         if policy.bytes == 0 || policy.rights.is_empty() {
             return Err(Refusal::Nothing);
         }
@@ -146,7 +112,7 @@ impl Control {
             return Err(Refusal::TooMany);
         }
         // One that is over has given back what it kept, for good.
-        if state.over || !self.lending.keep(len) {
+        if state.over || !self.shared.lending.keep(len) {
             return Err(Refusal::NoMemory);
         }
         state.requested += len;
@@ -159,14 +125,16 @@ impl Control {
     fn make_loan(&self, len: u64, rights: Access) -> Result<(Loan, usize), Refusal> {
         // Zeroed: what others left in it is not for this peer.
         let size = usize::try_from(len).map_err(|_| Refusal::NoMemory)?;
-        let buffer = self.pool.alloc(size).map_err(|_| Refusal::NoMemory)?;
+        let buffer = self.shared.pool.alloc(size).map_err(|_| Refusal::NoMemory)?;
         let (block, _) = buffer.into_block();
         let block = block.ok_or(Refusal::NoMemory)?;
-        match Loan::new(&self.domain, block, size, rights) {
+        match Loan::new(&self.shared.domain, block, size, rights) {
             Ok(loan) => Ok((loan, size)),
             Err((block, error)) => {
                 drop(Buffer::new(block, 0));
-                self.lines.tell(format_args!("{}: nothing lent: {error}", self.endpoint.id()));
+                self.shared
+                    .lines
+                    .tell(format_args!("{}: nothing lent: {error}", self.endpoint.id()));
                 Err(Refusal::NoMemory)
             }
         }
@@ -176,7 +144,7 @@ impl Control {
     pub(super) fn strike(&self, state: &mut State, lease: u64) -> Option<Arc<LoanState>> {
         let Granted { loan, asked, .. } = state.loans.remove(&lease)?;
         if asked {
-            state.free(loan.len as u64, &self.lending);
+            state.free(loan.len as u64, &self.shared.lending);
         }
         Some(loan)
     }

@@ -1,14 +1,19 @@
-//! The holder's side of a lease: where operations go, and when it ends.
+//! What the holder knows of a lease: where operations go, and when it ends.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use fabric::{Access, RemoteRegion, RemoteSlice};
+use fabric::{RemoteRegion, RemoteSlice};
 
-use super::{Control, nanos};
-use crate::connection::Connection;
-use crate::error::{Error, LeaseEnd, Refusal, Result};
+use super::terms::nanos;
+use crate::error::{Error, LeaseEnd, Result};
+
+/// The connection that leases come over.
+pub(super) trait LeaseSource: Send + Sync {
+    /// The holder's last reference to a lease is gone.
+    fn give_back(&self, lease: u64);
+}
 
 /// What the holder knows of a lease. The last reference, of an operation in flight perhaps, gives it back.
 pub(crate) struct Held {
@@ -19,7 +24,7 @@ pub(crate) struct Held {
     /// 0, or 1 and more: a [`LeaseEnd`].
     pub(super) ended: AtomicU8,
     /// Where it came from; `None` if a holder passed it on.
-    pub(super) control: Option<Weak<Control>>,
+    pub(super) source: Option<Weak<dyn LeaseSource>>,
 }
 
 const ENDS: [LeaseEnd; 4] =
@@ -45,228 +50,13 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Some(control) = self.control.as_ref().and_then(Weak::upgrade) {
-            control.give_back(self.lease);
+        if let Some(source) = self.source.as_ref().and_then(Weak::upgrade) {
+            source.give_back(self.lease);
         }
     }
 }
 
-/// Memory of a peer that this side may use for a time: a lease.
-///
-/// [`at`](Remote::at) says where in it an operation goes. It ends when it is dropped and the operations on it are done, when
-/// its time is over, when its owner takes it back, or with the connection over which it came. Operations on a lease
-/// that has ended, as far as this side knows, are refused here, with [`Error::LeaseEnded`], and harm nothing. One that
-/// reaches the owner later is an [`Error::RemoteAccess`] and ends the connection, as every forbidden access does: so
-/// [`renew`](Remote::renew) early.
-///
-/// Clones are the same lease.
-///
-/// ```
-/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-/// # doc::pair(async |conn, peer| {
-/// use fabric_async::{Error, LeaseEnd};
-/// use std::time::Duration;
-///
-/// let remote = conn.request_remote(4096, Duration::from_millis(50)).await?;
-/// assert!(remote.time_left() <= Duration::from_millis(50));
-/// remote.renew(Duration::from_secs(1)).await?;
-/// conn.write(conn.alloc(8)?, remote.at(0)).await?;
-/// let kept = remote.clone();
-/// remote.release();
-/// let failed = conn.write(conn.alloc(8)?, kept.at(0)).await.unwrap_err();
-/// assert!(matches!(failed.error, Error::LeaseEnded(LeaseEnd::Released)));
-/// # Ok(()) });
-/// ```
-#[derive(Clone)]
-pub struct Remote {
-    pub(super) held: Arc<Held>,
-}
-
-impl Remote {
-    /// By which the owner finds it: [`Connection::lent`]. 0 for leases that were passed on.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(peer.lent(remote.id()).unwrap().id(), remote.id());
-    /// # Ok(()) });
-    /// ```
-    pub fn id(&self) -> u64 {
-        self.held.lease
-    }
-
-    /// Bytes: what was asked for, in whole multiples of 8.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(100, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(remote.len(), 104);
-    /// # Ok(()) });
-    /// ```
-    #[allow(clippy::len_without_is_empty)] // a lease is never empty
-    pub fn len(&self) -> u64 {
-        self.held.region.len()
-    }
-
-    /// What may be done with it.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(remote.access(), fabric::Access::REMOTE); // all that the owner's policy gives
-    /// # Ok(()) });
-    /// ```
-    pub fn access(&self) -> Access {
-        self.held.region.access()
-    }
-
-    /// The place `offset` bytes into it, for one operation.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
-    /// conn.write(conn.node().pool().alloc_from(&[7; 8])?, remote.at(56)).await?;
-    /// assert_eq!(*conn.read(conn.alloc(8)?, remote.at(56)).await?, [7; 8]);
-    /// assert!(conn.read(conn.alloc(8)?, remote.at(57)).await.is_err()); // one byte too far
-    /// # Ok(()) });
-    /// ```
-    #[inline]
-    pub fn at(&self, offset: u64) -> At {
-        At { slice: self.held.region.at(offset), lease: Some(self.held.clone()) }
-    }
-
-    /// The descriptor beneath, for the poll API. What is done with it does not know when the lease ends.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
-    /// let bytes = remote.descriptor().to_bytes(); // to ship
-    /// let descriptor = fabric::RemoteRegion::from_bytes(&bytes)?;
-    /// assert_eq!(*conn.read(conn.alloc(64)?, descriptor.at(0)).await?, [0; 64]);
-    /// # Ok(()) });
-    /// ```
-    pub fn descriptor(&self) -> RemoteRegion {
-        self.held.region
-    }
-
-    /// How much of its time is left, as far as this side knows; zero when it has ended.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let time = std::time::Duration::from_secs(30);
-    /// let remote = conn.request_remote(64, time).await?;
-    /// assert!(remote.time_left() <= time && remote.time_left() > time / 2);
-    /// # Ok(()) });
-    /// ```
-    pub fn time_left(&self) -> Duration {
-        if self.end().is_some() {
-            return Duration::ZERO;
-        }
-        let until = self.held.until.load(Ordering::Acquire);
-        Duration::from_nanos(until.saturating_sub(nanos(Instant::now())))
-    }
-
-    /// How it ended, if it has.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(remote.end(), None);
-    /// remote.clone().release();
-    /// assert_eq!(remote.end(), Some(fabric_async::LeaseEnd::Released));
-    /// # Ok(()) });
-    /// ```
-    pub fn end(&self) -> Option<LeaseEnd> {
-        self.held.end()
-    }
-
-    fn control(&self) -> Result<Arc<Control>> {
-        if let Some(end) = self.end() {
-            return Err(Error::LeaseEnded(end));
-        }
-        match &self.held.control {
-            None => Err(Error::NotGranted(Refusal::Unknown)),
-            Some(control) => control.upgrade().ok_or(Error::LeaseEnded(LeaseEnd::Disconnected)),
-        }
-    }
-
-    /// Has it end `time` from now instead of when it would. Dropping the future may leave either.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// use std::time::Duration;
-    ///
-    /// let remote = conn.request_remote(64, Duration::from_secs(5)).await?;
-    /// remote.renew(Duration::from_secs(60)).await?;
-    /// assert!(remote.time_left() > Duration::from_secs(30));
-    /// assert!(remote.renew(Duration::from_secs(86_400)).await.is_err()); // the policy has 10 minutes
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// `NotGranted` beyond the owner's policy, or for a lease that was passed on; `LeaseEnded`; `Disconnected`.
-    pub async fn renew(&self, time: Duration) -> Result<()> {
-        let until = self.control()?.renew(self.held.lease, time).await?;
-        self.held.until.store(nanos(until), Ordering::Release);
-        Ok(())
-    }
-
-    /// Gives it back. Operations that were not begun are refused, on other clones too; when those in flight are done, and the
-    /// clones gone, the owner has it again.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
-    /// let place = remote.at(0);
-    /// remote.release();
-    /// assert!(conn.write(conn.alloc(8)?, place).await.is_err());
-    /// # Ok(()) });
-    /// ```
-    pub fn release(self) {
-        self.held.set_end(LeaseEnd::Released);
-    }
-
-    /// Lets a third peer use it too, until it ends: that peer gets it from [`Connection::borrowed`], and uses it over its own
-    /// connection to the owner. Keep this handle as long as it is to last; renewals are not seen by the third peer.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// # // The peer here is owner and third at once: it borrows its own memory.
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
-    /// remote.pass_on(&conn)?; // to whom the connection goes
-    /// let passed = peer.borrowed().await?;
-    /// assert_eq!(passed.len(), 64);
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// `LeaseEnded`; `NotGranted` if `to` carries no leases; `Disconnected`; `Again` of the fabric while 1024 messages about
-    /// leases wait for a peer that does not take them.
-    pub fn pass_on(&self, to: &Connection) -> Result<()> {
-        if let Some(end) = self.end() {
-            return Err(Error::LeaseEnded(end));
-        }
-        to.control()?.pass(self.time_left(), self.held.region)
-    }
-}
-
-impl std::fmt::Debug for Remote {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Remote({}: {}, {:?} left)", self.id(), self.held.region, self.time_left())
-    }
-}
-
-/// A place in a peer's memory, for one operation: of a lease ([`Remote::at`]), or of a descriptor of the poll API that the
+/// A place in a peer's memory, for one operation: of a lease ([`Remote::at`](crate::Remote::at)), or of a descriptor of the poll API that the
 /// peer's application shipped by itself ([`fabric::RemoteRegion::at`]).
 ///
 /// ```
@@ -288,6 +78,11 @@ pub struct At {
 }
 
 impl At {
+    #[inline]
+    pub(super) fn of(held: &Arc<Held>, offset: u64) -> Self {
+        At { slice: held.region.at(offset), lease: Some(held.clone()) }
+    }
+
     #[inline]
     pub(crate) fn slice(&self) -> RemoteSlice {
         self.slice

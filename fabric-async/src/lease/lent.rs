@@ -1,7 +1,7 @@
 //! The owner's side of a lease: its memory, which a peer reaches until the lease ends.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 
 use fabric_util::log_line;
 use fabric_util::sync::{Mutex, MutexGuard};
@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::block::{Block, Loan};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
-use crate::node::NodeInner;
+use crate::service::ReactorHandle;
 
 /// Memory of this side that a peer has a lease on.
 ///
@@ -48,7 +48,7 @@ pub(crate) struct LoanState {
     lease: u64,
     pub(super) len: usize,
     /// Whose thread keeps the books.
-    node: Weak<NodeInner>,
+    reactor: Arc<ReactorHandle>,
     /// Whether it has not ended, so that nobody waits for one who ends it, or copies, to see that.
     out: AtomicBool,
     memory: Mutex<LentMemory>,
@@ -61,9 +61,14 @@ enum LentMemory {
 }
 
 impl LoanState {
-    pub(super) fn new(lease: u64, len: usize, loan: Loan, node: &Weak<NodeInner>) -> Arc<Self> {
-        let (memory, node) = (Mutex::new(LentMemory::Out(loan)), node.clone());
-        Arc::new(LoanState { lease, len, node, out: true.into(), memory })
+    pub(super) fn new(
+        lease: u64,
+        len: usize,
+        loan: Loan,
+        reactor: &Arc<ReactorHandle>,
+    ) -> Arc<Self> {
+        let (memory, reactor) = (Mutex::new(LentMemory::Out(loan)), reactor.clone());
+        Arc::new(LoanState { lease, len, reactor, out: true.into(), memory })
     }
 
     fn memory(&self) -> MutexGuard<'_, LentMemory> {
@@ -276,10 +281,8 @@ impl Lent {
     /// then stays out.
     pub fn take(&self) -> Result<Buffer> {
         self.loan.end()?;
-        if let Some(node) = self.loan.node.upgrade() {
-            // It takes the lease out of the books, and tells the holder.
-            node.service.look_at_leases();
-        }
+        // The node's thread takes the lease out of the books, and reports that to the holder.
+        self.loan.reactor.look_at_leases();
         let memory = std::mem::replace(&mut *self.loan.memory(), LentMemory::Taken);
         match memory {
             LentMemory::Back(block) => Ok(Buffer::new(block, self.loan.len)),

@@ -1,216 +1,34 @@
 //! Leases: memory of a peer, for a time.
 //!
-//! - `held`: what the holder has; `lent`: what the owner has;
-//! - `control`: the connection that serves them; `receives`: its memory; `asked`: what the holder does there; `grant`: what the owner does; `wire`:
-//!   its words; `connect`: how it comes to be; `outbox`: what waits to be said; `turn`: who waits for that, or for a lease.
+//! - `api`: what connections offer; `policy`: what they lend on request; `terms`: times and lengths;
+//! - the holder's side: `held`, what it knows of a lease, and `remote`, its handle; `pending`: requests that wait for their
+//!   answer; `asked`: how they are made;
+//! - the owner's side: `lent`, the memory of a lease; `grant`: how requests are granted; `lending`: what is lent in all;
+//! - `control`: the connection over which both talk; `wire`: its messages; `outbox`: those that wait to be sent; `receives`: its memory; `incoming`: what is done about its messages;
+//!   `connect`: how it is made; `registry`: all of these connections of a node.
 
+mod api;
 mod asked;
 mod connect;
 mod control;
 mod grant;
 mod held;
+mod incoming;
+mod lending;
 mod lent;
 mod outbox;
+mod pending;
+mod policy;
 mod receives;
-mod turn;
+mod registry;
+mod remote;
+mod terms;
 mod wire;
 
-use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
-
-use fabric::Access;
-
-use crate::buffer::Buffer;
-use crate::connection::Connection;
-use crate::error::{Error, Refusal, Result};
-pub(crate) use connect::Whose;
-pub(crate) use control::{Control, ROOM, endpoint};
-pub(crate) use grant::Lending;
+pub(crate) use control::Control;
+pub use held::At;
 pub(crate) use held::Held;
-pub use held::{At, Remote};
 pub use lent::Lent;
-pub(crate) use receives::Controls;
-
-/// What peers may borrow of this process's memory on request.
-///
-/// ```
-/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-/// use fabric_async::{Error, LeasePolicy, Node, Refusal};
-/// use std::time::Duration;
-///
-/// let minute = Duration::from_secs(60);
-/// let mut policy = LeasePolicy::default();
-/// policy.bytes = 1 << 20;
-/// policy.longest = minute;
-/// let node = Node::builder().lend(policy).build()?;
-/// # doc::pair_on(&node, async |conn, peer| {
-/// let refused = conn.request_remote(64, 2 * minute).await;
-/// assert!(matches!(refused, Err(Error::NotGranted(Refusal::TooLong { most })) if most == minute));
-/// let all = conn.request_remote(1 << 20, minute).await?;
-/// assert!(conn.request_remote(8, minute).await.is_err()); // nothing is left
-/// # drop(all);
-/// # Ok(()) });
-/// # Ok::<(), Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LeasePolicy {
-    /// Most bytes that one connection has at a time; default 64 MiB, 0 lends nothing on request.
-    pub bytes: u64,
-    /// Most bytes that all connections of the node have at a time; `None`, the default, is half of the pool's bound, so
-    /// that peers leave memory for messages.
-    pub in_all: Option<u64>,
-    /// Most leases that one connection has at a time; default 256.
-    pub leases: usize,
-    /// The longest lease, and the longest renewal; default 10 minutes.
-    pub longest: Duration,
-    /// The rights that can be asked for; default all of [`Access::REMOTE`].
-    pub rights: Access,
-}
-
-impl Default for LeasePolicy {
-    fn default() -> Self {
-        let longest = Duration::from_secs(600);
-        LeasePolicy { bytes: 64 << 20, in_all: None, leases: 256, longest, rights: Access::REMOTE }
-    }
-}
-
-impl LeasePolicy {
-    pub(crate) fn check(&self) -> Result<()> {
-        if Access::REMOTE.contains(self.rights) {
-            return Ok(());
-        }
-        let text = format!("a lease gives rights of {:?}, not {:?}", Access::REMOTE, self.rights);
-        Err(fabric::Error::invalid("make node", text).into())
-    }
-}
-
-/// Nanoseconds on this process's monotonic clock.
-fn nanos(at: Instant) -> u64 {
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    let start = *START;
-    u64::try_from(at.saturating_duration_since(start).as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// Bytes that a request for `len` gets: some, in whole words.
-fn whole(len: u64) -> u64 {
-    len.max(1).checked_next_multiple_of(8).unwrap_or(u64::MAX)
-}
-
-/// `now + time`, however long that is.
-fn after(now: Instant, time: Duration) -> Instant {
-    now.checked_add(time.min(Duration::from_secs(1 << 32))).unwrap_or(now)
-}
-
-impl Connection {
-    fn control(&self) -> Result<&Arc<Control>> {
-        self.link.control.get().ok_or(Error::NotGranted(Refusal::Off))
-    }
-
-    /// Asks the peer for memory, zeroed, with all rights that its policy gives, for a time. The peer's application need do
-    /// nothing for it.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(4096, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(*conn.read(conn.alloc(4096)?, remote.at(0)).await?, [0; 4096]);
-    /// // More than the peer's policy has, which is 64 MiB.
-    /// assert!(conn.request_remote(1 << 30, std::time::Duration::from_secs(30)).await.is_err());
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// `NotGranted` with the reason; `Disconnected`.
-    pub async fn request_remote(&self, len: usize, time: Duration) -> Result<Remote> {
-        self.control()?.request(len as u64, time, Access::empty()).await
-    }
-
-    /// Asks as [`request_remote`](Connection::request_remote), for just these rights.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// use fabric::Access;
-    ///
-    /// let time = std::time::Duration::from_secs(30);
-    /// let remote = conn.request_remote_with(64, time, Access::REMOTE_READ).await?;
-    /// assert_eq!(remote.access(), Access::REMOTE_READ);
-    /// // What the descriptor does not allow is refused here.
-    /// assert!(conn.write(conn.alloc(8)?, remote.at(0)).await.is_err());
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// As [`request_remote`](Connection::request_remote).
-    pub async fn request_remote_with(
-        &self,
-        len: usize,
-        time: Duration,
-        rights: Access,
-    ) -> Result<Remote> {
-        self.control()?.request(len as u64, time, rights).await
-    }
-
-    /// Lends a buffer to the peer, unasked and whatever the policy says; it gets it from
-    /// [`borrowed`](Connection::borrowed). The lease ends after `time`, or by [`Lent::take`], or when the peer gives it back.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let text = conn.node().pool().alloc_from(b"borrowed")?;
-    /// let lent = conn.lend(text, std::time::Duration::from_secs(30), fabric::Access::REMOTE_READ)?;
-    /// let remote = peer.borrowed().await?;
-    /// assert_eq!(*peer.read(peer.alloc(8)?, remote.at(0)).await?, *b"borrowed");
-    /// # drop(lent);
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// `NotGranted` if the connection carries no leases; the fabric's: `InvalidArgument` for an empty buffer, for one
-    /// whose length is not a multiple of 8 with the right to atomics, or for rights that are none of a peer's,
-    /// `NoMemory`, `Again` while 1024 messages about leases wait for a peer that does not take them; `Disconnected`. The
-    /// error has the buffer.
-    pub fn lend(
-        &self,
-        buffer: Buffer,
-        time: Duration,
-        rights: Access,
-    ) -> Result<Lent, crate::Failed<Buffer>> {
-        match self.control() {
-            Ok(control) => control.lend(buffer, time, rights),
-            Err(error) => Err(crate::Failed { error, buffer }),
-        }
-    }
-
-    /// The next lease that the peer lends, or passes on, unasked. Dropping the future loses nothing.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let lent = conn.lend(conn.alloc(64)?, std::time::Duration::from_secs(30), fabric::Access::REMOTE)?;
-    /// let remote = peer.borrowed().await?;
-    /// assert_eq!((remote.id(), remote.len()), (lent.id(), 64));
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    /// `NotGranted` if the connection carries no leases; `Disconnected`.
-    pub async fn borrowed(&self) -> Result<Remote> {
-        self.control()?.borrow().await
-    }
-
-    /// Memory of this side that the peer has a lease on, by the lease's [`id`](Remote::id).
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(peer.lent(remote.id()).unwrap().len(), 64);
-    /// assert!(peer.lent(12345).is_none());
-    /// # Ok(()) });
-    /// ```
-    pub fn lent(&self, id: u64) -> Option<Lent> {
-        self.link.control.get()?.lent(id)
-    }
-}
+pub use policy::LeasePolicy;
+pub(crate) use registry::Leases;
+pub use remote::Remote;

@@ -9,11 +9,12 @@ use fabric::Domain;
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use super::class::{block_len, blocks_of, cached, cached_classes};
+use super::metrics::PoolMetrics;
 use super::store::Store;
-use super::{PoolMetrics, PoolOptions};
-use crate::block::{Block, Extent};
+use crate::block::{Block, BlockOwner, Extent};
 use crate::error::{Error, Result};
 use crate::line::Line;
+use crate::options::PoolOptions;
 use crate::timers::Timers;
 use crate::wakers::Wakers;
 
@@ -136,7 +137,7 @@ impl Home {
             return Err(self.exhausted(class));
         }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        match Extent::cut(&self.domain, self, (id, class), (len, count)) {
+        match Extent::cut(&self.domain, self.clone(), (id, class), (len, count)) {
             Ok((first, others)) => {
                 self.registrations.fetch_add(1, Ordering::Relaxed);
                 self.cache().taken += 1;
@@ -180,22 +181,6 @@ impl Home {
         // `idle` is deregistered here, outside the locks.
     }
 
-    /// Takes a block back.
-    #[inline]
-    pub(crate) fn give(&self, block: Block) {
-        let class = block.extent().class;
-        let mut cache = self.cache();
-        cache.given += 1;
-        // Who joins the line looks into every cache afterwards: either it finds this block, or this sees the line, since both
-        // hold the cache's lock.
-        let room = if cache.closed || !self.line.is_empty() { 0 } else { cached(class) };
-        if let Some(stack) = cache.stacks.get_mut(class).filter(|stack| stack.len() < room) {
-            stack.push(block);
-            return;
-        }
-        self.give_slowly(cache, class, block);
-    }
-
     #[cold]
     fn give_slowly(&self, mut cache: MutexGuard<'_, CacheState>, class: usize, block: Block) {
         if cache.closed {
@@ -213,13 +198,6 @@ impl Home {
         drop(store);
         drop(cache);
         drop(idle);
-        self.line.call(&mut Wakers::new());
-    }
-
-    /// An extent is gone. Blocks are dropped where no lock is held, so nor is one here.
-    pub(crate) fn deregistered(&self, bytes: usize) {
-        self.registered.fetch_sub(bytes, Ordering::AcqRel);
-        self.deregistrations.fetch_add(1, Ordering::Relaxed);
         self.line.call(&mut Wakers::new());
     }
 
@@ -241,11 +219,6 @@ impl Home {
         self.waits.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A block is nobody's any more.
-    pub(crate) fn leaked(&self) {
-        self.leaks.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(super) fn metrics(&self) -> PoolMetrics {
         let mut metrics = PoolMetrics {
             registered_bytes: self.registered.load(Ordering::Relaxed),
@@ -265,5 +238,32 @@ impl Home {
         }
         metrics.in_use = metrics.allocations.wrapping_sub(given) as usize;
         metrics
+    }
+}
+
+impl BlockOwner for Home {
+    #[inline]
+    fn give(&self, block: Block) {
+        let class = block.extent().class;
+        let mut cache = self.cache();
+        cache.given += 1;
+        // Who joins the line looks into every cache afterwards: either it finds this block, or this sees the line, since both
+        // hold the cache's lock.
+        let room = if cache.closed || !self.line.is_empty() { 0 } else { cached(class) };
+        if let Some(stack) = cache.stacks.get_mut(class).filter(|stack| stack.len() < room) {
+            stack.push(block);
+            return;
+        }
+        self.give_slowly(cache, class, block);
+    }
+
+    fn deregistered(&self, bytes: usize) {
+        self.registered.fetch_sub(bytes, Ordering::AcqRel);
+        self.deregistrations.fetch_add(1, Ordering::Relaxed);
+        self.line.call(&mut Wakers::new());
+    }
+
+    fn leaked(&self) {
+        self.leaks.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -7,6 +7,7 @@
 
 mod class;
 mod home;
+mod metrics;
 mod store;
 
 use std::future::Future;
@@ -19,9 +20,11 @@ use fabric::{Domain, Failure};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::line::Ticket;
+use crate::options::PoolOptions;
 use crate::timers::Timers;
 use class::class_of;
-pub(crate) use home::Home;
+use home::Home;
+pub use metrics::PoolMetrics;
 
 /// The longest buffer there can be: its size class can be computed.
 const MOST: usize = isize::MAX as usize / 4;
@@ -56,58 +59,6 @@ impl Drop for Owner {
     fn drop(&mut self) {
         self.0.close();
     }
-}
-
-/// How a pool is made.
-#[derive(Clone, Debug)]
-pub(crate) struct PoolOptions {
-    /// Most bytes that are registered at a time.
-    pub(crate) bytes: usize,
-    /// Bytes of extents without use that stay registered.
-    pub(crate) keep: usize,
-}
-
-impl Default for PoolOptions {
-    fn default() -> Self {
-        PoolOptions { bytes: 1 << 30, keep: 64 << 20 }
-    }
-}
-
-/// What a pool does and did.
-///
-/// ```
-/// let node = fabric_async::Node::builder().build()?;
-/// for _ in 0..100 {
-///     node.pool().alloc(1000)?;
-/// }
-/// let metrics = node.pool().metrics();
-/// assert_eq!((metrics.allocations, metrics.registrations), (100, 1)); // memory is registered once
-/// assert_eq!((metrics.in_use, metrics.refusals), (0, 0));
-/// # Ok::<(), fabric_async::Error>(())
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
-#[non_exhaustive]
-pub struct PoolMetrics {
-    /// Blocks that buffers, or operations in flight, have.
-    pub in_use: usize,
-    /// Blocks that wait in the caches of threads.
-    pub cached: usize,
-    /// Bytes that are registered now.
-    pub registered_bytes: usize,
-    /// Buffers taken so far.
-    pub allocations: u64,
-    /// Extents registered so far.
-    pub registrations: u64,
-    /// Extents deregistered so far.
-    pub deregistrations: u64,
-    /// How often [`Pool::alloc_wait`] had to wait.
-    pub waits: u64,
-    /// How often the bound, or the system, refused memory.
-    pub refusals: u64,
-    /// Blocks of operations that had not ended when their node did, since a device did not stop them: it may still use the
-    /// memory, so nobody else gets it. They stay among those in use.
-    pub leaks: u64,
 }
 
 impl Pool {
@@ -271,41 +222,26 @@ pub struct AllocWait {
     ticket: Ticket,
 }
 
-impl AllocWait {
-    fn alloc(&self) -> Result<Buffer> {
-        if self.dirty { self.pool.alloc_dirty(self.len) } else { self.pool.alloc(self.len) }
-    }
-}
-
 impl Future for AllocWait {
     type Output = Result<Buffer>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let home = this.pool.home().clone();
-        let first = !this.ticket.waits();
-        // Who comes later does not pass those who wait.
-        if home.line.may_pass(&this.ticket) {
-            match this.alloc() {
-                Err(Error::PoolExhausted { needed, bound, .. }) if needed <= bound => {}
-                done => {
-                    home.line.leave(&mut this.ticket);
-                    return Poll::Ready(done);
-                }
+        let AllocWait { pool, len, dirty, ticket } = &mut *self;
+        let home = pool.home();
+        let is_first = !ticket.waits();
+        let polled = home.line.poll(ticket, cx, |is_turn| {
+            if !is_turn {
+                return None;
             }
-        }
-        if first {
+            match if *dirty { pool.alloc_dirty(*len) } else { pool.alloc(*len) } {
+                Err(Error::PoolExhausted { needed, bound, .. }) if needed <= bound => None,
+                done => Some(done),
+            }
+        });
+        if is_first && polled.is_pending() {
             home.waited();
         }
-        home.line.join(&mut this.ticket, cx.waker());
-        // Between the refusal and the place in line something may have come back.
-        if home.line.may_pass(&this.ticket)
-            && let Ok(buffer) = this.alloc()
-        {
-            home.line.leave(&mut this.ticket);
-            return Poll::Ready(Ok(buffer));
-        }
-        Poll::Pending
+        polled
     }
 }
 

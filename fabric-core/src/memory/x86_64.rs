@@ -199,7 +199,7 @@ read_modify_write! {
     fetch_add: "lock xadd"
 }
 
-/// Writes `new` if it finds `expected`, both of which fit into `width` bytes. Returns what it found.
+/// Writes `new` if it finds `expected`; both fit into `width` bytes. Returns what it found.
 #[inline]
 pub(super) unsafe fn compare_exchange(at: *mut u8, width: usize, expected: u64, new: u64) -> u64 {
     let mut seen = expected;

@@ -1,7 +1,7 @@
 //! Every interleaving of a sleeper and the engine (`scripts/loom`). Where a wake-up is lost the sleeper sleeps for ever,
 //! which loom reports as a deadlock.
 
-use fabric_core::Token;
+use fabric_core::{Status, Token};
 use loom::thread;
 
 use super::*;
@@ -20,7 +20,7 @@ fn take(ring: &CompletionRing, count: u64) {
 }
 
 fn push(ring: &CompletionRing, number: u64) {
-    ring.push(&[RawCompletion { token: Token::from_bits(number), ..RawCompletion::default() }]);
+    ring.push(&[RawCompletion::new(Token::from_bits(number), Status::Ok)]);
 }
 
 /// A completion comes while its taker polls, arms and goes to sleep: arming clears the descriptor, then looks, and a

@@ -148,13 +148,13 @@ fn what_is_behind_a_loop_waits_and_keeps_its_bytes() {
     let (mut line, mut device) = (Line::default(), Fake { word: 1 << 40, ..Fake::default() });
     let mut old = [0u8; 4];
     let mut done = Vec::new();
-    let segment = |bytes: &mut [u8]| Segment { addr: bytes.as_mut_ptr(), len: bytes.len(), key: 0 };
+    let segment = |bytes: &mut [u8]| Segment::new(bytes.as_mut_ptr(), bytes.len(), 0);
     let fetch = [segment(&mut old)];
     let mut text = *b"inject";
     let inject = [segment(&mut text)];
     let send = SendOp::Send { imm: None };
     let post = |line: &mut Line, device: &mut Fake, seq, op, segments: &[Segment], flags| {
-        let work = SendWork { token: token(seq), op, segments, flags };
+        let work = SendWork::new(token(seq), op, segments, flags);
         // SAFETY: the segments live until the end of the test.
         unsafe { line.post(&work, device) }.unwrap();
     };
@@ -183,7 +183,7 @@ fn what_is_fenced_waits_where_the_device_has_no_fences() {
     let mut line = Line::default();
     let mut device = Fake { no_fences: true, ..Fake::default() };
     let post = |line: &mut Line, device: &mut Fake, seq, op, flags| {
-        let work = SendWork { token: token(seq), op, segments: &[], flags };
+        let work = SendWork::new(token(seq), op, &[], flags);
         // SAFETY: there are no segments.
         unsafe { line.post(&work, device) }.unwrap();
     };
@@ -221,7 +221,7 @@ fn after_a_failure_everything_that_waits_is_canceled() {
     let (mut line, mut device, mut done) = (Line::default(), Fake::default(), Vec::new());
     for seq in 0..3 {
         let (op, segments, flags) = (atomic(ADD, false), &[][..], SendFlags::empty());
-        let work = SendWork { token: token(seq), op, segments, flags };
+        let work = SendWork::new(token(seq), op, segments, flags);
         // SAFETY: there are no segments.
         unsafe { line.post(&work, &mut device) }.unwrap();
     }
@@ -238,7 +238,7 @@ fn a_queue_that_refuses_ends_the_line() {
     let (mut line, mut device, mut done) = (Line::default(), Fake::default(), Vec::new());
     for seq in 0..3 {
         let (op, segments, flags) = (atomic(ADD, false), &[][..], SendFlags::empty());
-        let work = SendWork { token: token(seq), op, segments, flags };
+        let work = SendWork::new(token(seq), op, segments, flags);
         // SAFETY: there are no segments.
         unsafe { line.post(&work, &mut device) }.unwrap();
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::stats::Stats;
 use fabric_core::{
-    DisconnectReason, EndpointId, Error, Event, RawCompletion, RecvWork, Result, SendFlags,
+    DisconnectReason, EndpointId, Error, Event, RawCompletion, RecvWork, Result, SendFlags, SendOp,
     SendWork, Status, Token,
 };
 use smallvec::SmallVec;
@@ -143,7 +143,7 @@ impl Link {
     /// Takes operations for the send queue, and encodes what of them may be transmitted; says what there is to transmit.
     ///
     /// # Errors
-    /// `NotConnected`: none was taken.
+    /// `NotConnected`, or `Unsupported` for an operation that the protocol does not have: none was taken.
     ///
     /// # Safety
     /// As [`EndpointOps::post_send`](fabric_core::EndpointOps::post_send), where `quiesce` is [`End::Quiet`].
@@ -151,6 +151,9 @@ impl Link {
     pub unsafe fn post_send(&mut self, work: &[SendWork<'_>]) -> Result<Pending> {
         if self.phase != Phase::Open || !self.announced {
             return Err(Error::NotConnected);
+        }
+        if !work.iter().all(|one| is_known(&one.op)) {
+            return Err(Error::unsupported("post", "fabric", "an operation of a later version"));
         }
         let peer_busy = self.sends.awaits_ack();
         work.iter().for_each(|one| self.sends.push(one));
@@ -259,6 +262,15 @@ impl Link {
             self.outgoing.queued(),
         )
     }
+}
+
+/// Whether the protocol has the operation.
+#[inline]
+fn is_known(op: &SendOp) -> bool {
+    matches!(
+        op,
+        SendOp::Send { .. } | SendOp::Write { .. } | SendOp::Read { .. } | SendOp::Atomic { .. }
+    )
 }
 
 /// The provider's own code: the wire's number of the status.

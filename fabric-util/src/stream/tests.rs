@@ -66,7 +66,7 @@ impl Node {
 
     fn segment(&mut self, offset: usize, len: usize) -> Vec<Segment> {
         let addr = self.at(offset);
-        if len == 0 { Vec::new() } else { vec![Segment { addr, len, key: 0 }] }
+        if len == 0 { Vec::new() } else { vec![Segment::new(addr, len, 0)] }
     }
 
     fn key(&self) -> u64 {
@@ -81,7 +81,7 @@ impl Node {
         let token = Token::new(0, 0, Side::Send, self.posted);
         self.posted += 1;
         let segments = self.segment(offset, len);
-        let work = SendWork { token, op, segments: &segments, flags };
+        let work = SendWork::new(token, op, &segments, flags);
         // SAFETY: the node keeps its memory as long as its link.
         unsafe { self.link.post_send(&[work]) }.unwrap();
     }
@@ -90,7 +90,7 @@ impl Node {
         let token = Token::new(0, 0, Side::Recv, self.received);
         self.received += 1;
         let segments = self.segment(offset, len);
-        let work = RecvWork { token, segments: &segments };
+        let work = RecvWork::new(token, &segments);
         // SAFETY: the node keeps its memory as long as its link.
         unsafe { self.link.post_recv(&[work]) }.unwrap();
         self.link.pay();

@@ -187,5 +187,7 @@ fn kind_of(entry: &Entry, cut: usize, all: bool) -> Kind {
         SendOp::Write { to, imm } => Kind::Write { total, imm, to },
         SendOp::Read { from } => Kind::Read { from },
         SendOp::Atomic { at, call, fetch } => Kind::Atomic { at, call, fetch },
+        // `Link::post_send` takes no other.
+        _ => Kind::Ack,
     }
 }

@@ -16,19 +16,19 @@ pub(super) use unchecked::{Class, Held};
 #[cfg(not(debug_assertions))]
 mod unchecked {
     #[derive(Clone, Copy)]
-    pub(in super::super) struct Class;
-    pub(in super::super) struct Held;
+    pub(crate) struct Class;
+    pub(crate) struct Held;
 
     impl Class {
-        pub(in super::super) const fn here() -> Self {
+        pub(crate) const fn here() -> Self {
             Class
         }
         #[inline(always)]
-        pub(in super::super) fn enter(self) -> Held {
+        pub(crate) fn enter(self) -> Held {
             Held
         }
         #[inline(always)]
-        pub(in super::super) fn enter_at_once(self) -> Held {
+        pub(crate) fn enter_at_once(self) -> Held {
             Held
         }
     }
@@ -53,19 +53,19 @@ mod checked {
 
     /// Where a lock was made.
     #[derive(Clone, Copy)]
-    pub(in super::super) struct Class(&'static Location<'static>);
+    pub(crate) struct Class(&'static Location<'static>);
 
     /// A lock is held, until this is dropped.
-    pub(in super::super) struct Held(&'static Location<'static>);
+    pub(crate) struct Held(&'static Location<'static>);
 
     impl Class {
         #[track_caller]
-        pub(in super::super) const fn here() -> Self {
+        pub(crate) const fn here() -> Self {
             Class(Location::caller())
         }
 
         /// To be called before the thread waits for the lock.
-        pub(in super::super) fn enter(self) -> Held {
+        pub(crate) fn enter(self) -> Held {
             // Threads that end have no stack any more; what they lock then goes unchecked.
             let _ = STACK.try_with(|stack| {
                 for &held in stack.borrow().iter() {
@@ -76,7 +76,7 @@ mod checked {
         }
 
         /// To be called for a lock that was taken without waiting, which no order forbids.
-        pub(in super::super) fn enter_at_once(self) -> Held {
+        pub(crate) fn enter_at_once(self) -> Held {
             let _ = STACK.try_with(|stack| stack.borrow_mut().push(self.0));
             Held(self.0)
         }

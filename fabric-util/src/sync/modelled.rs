@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::{Condvar, Mutex};
+use super::lock::{Condvar, Mutex};
 
 /// The descriptor, and what it tells, as loom sees it.
 pub struct Wakeup {

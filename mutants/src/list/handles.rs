@@ -76,7 +76,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "dropped_not_reclaimed",
-        about: "nobody finds out that unsignaled operations no longer use a dropped region",
+        about: "it is never found out that unsignaled operations no longer use a dropped region",
         runs: Runs::Tcp,
         edits: &[edit("Region::drop", "domain.reclaim(&self.core);", "")],
         cases: &["memory.drop_unsignaled"],
@@ -104,7 +104,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "length_of_the_receive",
-        about: "a receive tells the length of its memory, not of the message",
+        about: "a receive reports the length of its memory, not of the message",
         runs: Runs::Tcp,
         edits: &[edit(
             "Members::resolve",
@@ -148,7 +148,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "told_twice",
-        about: "the end of a connection is told twice",
+        about: "the end of a connection is reported twice",
         runs: Runs::Tcp,
         edits: &[
             // The handles let the second one fall, on behalf of all providers.

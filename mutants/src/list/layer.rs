@@ -25,7 +25,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "fence_left_out",
         about: "an operation does not wait for the reads before it, though it is to",
         runs: Runs::Tcp,
-        edits: &[edit("Journey::poll_post", "if fence { op.fence() } else { op }", "op")],
+        edits: &[edit("try_post", "if fence { op.fence() } else { op }", "op")],
         cases: &["async.programs"],
     },
     Mutant {
@@ -34,8 +34,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Driver::abandon",
-            "                place.phase = Phase::Abandoned;\n",
-            "                place.phase = Phase::Abandoned;\n                if MUTANT { std::mem::take(&mut place.cargo).land(); }\n",
+            "                slot.phase = Phase::Abandoned;\n",
+            "                slot.phase = Phase::Abandoned;\n                if MUTANT { std::mem::take(&mut slot.buffers).reclaim(); }\n",
         )],
         cases: &["async.dropped_futures"],
     },
@@ -45,8 +45,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Driver::complete",
-            "leftover.land(self.take_out(number, place).1);",
-            "if MUTANT { self.take_out(number, place).1.leak() } else { leftover.land(self.take_out(number, place).1) }",
+            "leftover.reclaim(self.take_out(number, slot).1);",
+            "if MUTANT { self.take_out(number, slot).1.leak() } else { leftover.reclaim(self.take_out(number, slot).1) }",
         )],
         cases: &["async.dropped_futures"],
     },
@@ -56,14 +56,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Buffer::unload",
-            "Cargo::One(piece) => piece.land(),",
-            "Cargo::One(piece) if MUTANT => { drop(piece.land()); Buffer::empty() }\n            Cargo::One(piece) => piece.land(),",
+            "OpBuffers::One(range) => range.reclaim(),",
+            "OpBuffers::One(range) if MUTANT => { drop(range.reclaim()); Buffer::empty() }\n            OpBuffers::One(range) => range.reclaim(),",
         )],
         cases: &["async.buffers_come_back"],
     },
     Mutant {
         name: "no_room_told",
-        about: "who waits for room in the send queue is not told when there is some",
+        about: "an operation that waits for room in the send queue is not woken when there is some",
         runs: Runs::Tcp,
         edits: &[edit("Driver::made_room", "lane.room.call(&mut leftover.wakers);", "")],
         cases: &["async.room_in_turn"],

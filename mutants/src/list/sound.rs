@@ -24,6 +24,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["anyfabric/handles/regions::memory_that_a_device_does_not_let_go_of_stays"],
     },
     Mutant {
+        name: "undeclared_registers",
+        about: "a copy in assembly changes registers that it does not declare",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "copy_long",
+            "copy_vectors(dst, src, len, is_x86_feature_detected!(\"avx\"));",
+            "copy_vectors(dst, src, len, is_x86_feature_detected!(\"avx\")); \
+             asm!(\"xor r12d, r12d\", \"xor r13d, r13d\", \"xor r14d, r14d\", \"xor r15d, r15d\");",
+        )],
+        cases: &["anyfabric-core/lib/memory::tests::registers::numbers_outlive_accesses"],
+    },
+    Mutant {
         name: "engine_dies",
         about: "a panic ends the engine's thread",
         runs: Runs::Tests,
@@ -100,7 +112,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tests,
         edits: &[
             edit("by_tokio", "crate::block_on::is_here()", "false"),
-            edit("Sleep::see_to_it", "node.timers.oversee(Instant::now() + LAG, me);", "drop(me);"),
+            edit(
+                "Sleep::see_to_it",
+                "node.reactor().timers.oversee(Instant::now() + LAG, me);",
+                "drop(me);",
+            ),
         ],
         cases: &["anyfabric-async/lifetimes/a_runtime_that_nobody_drives_holds_up_nobody"],
     },

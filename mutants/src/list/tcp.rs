@@ -227,7 +227,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[edit(
             "Sends::push",
             "            end: 0,\n            done: false,\n        });",
-            "            end: 0,\n            done: false,\n        });\n        let last = self.entries.len() - 1;\n        if MUTANT && last > self.started && !self.begun && matches!(work.op, SendOp::Send { .. })\n            && matches!(self.entries[last - 1].op, SendOp::Write { imm: None, .. }) && self.entries[last - 1].len > 4096\n        {\n            self.entries.swap(last - 1, last);\n            let (one, two) = (self.entries[last - 1].token, self.entries[last].token);\n            (self.entries[last - 1].token, self.entries[last].token) = (two, one);\n            let (one, two) = (self.entries[last - 1].flags, self.entries[last].flags);\n            let told = SendFlags::SIGNALED;\n            self.entries[last - 1].flags = one.difference(told) | two & told;\n            self.entries[last].flags = two.difference(told) | one & told;\n        }",
+            "            end: 0,\n            done: false,\n        });\n        let last = self.entries.len() - 1;\n        if MUTANT && last > self.started && !self.begun && matches!(work.op, SendOp::Send { .. })\n            && matches!(self.entries[last - 1].op, SendOp::Write { imm: None, .. }) && self.entries[last - 1].len > 4096\n        {\n            self.entries.swap(last - 1, last);\n            let (one, two) = (self.entries[last - 1].token, self.entries[last].token);\n            (self.entries[last - 1].token, self.entries[last].token) = (two, one);\n            let (one, two) = (self.entries[last - 1].flags, self.entries[last].flags);\n            let signaled = SendFlags::SIGNALED;\n            self.entries[last - 1].flags = one.difference(signaled) | two & signaled;\n            self.entries[last].flags = two.difference(signaled) | one & signaled;\n        }",
         )],
         cases: &["ordering.saw"],
     },
@@ -255,7 +255,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "missing_credit",
-        about: "some of the receives that are posted are not told to the peer",
+        about: "some of the receives that are posted are not announced to the peer",
         runs: Runs::Tcp,
         edits: &[edit(
             "RecvQueue::push",

@@ -49,7 +49,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "no_hand_over",
-        about: "an application that stops polling tells nobody",
+        about: "an application that stops polling says so to no thread",
         runs: Runs::Tcp,
         edits: &[edit("TcpCq::arm", "self.engine.hand_over();", "")],
         cases: &["progress.armed_no_tick"],

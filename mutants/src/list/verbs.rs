@@ -37,7 +37,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "mute_message",
-        about: "a message does not say that the connection stands",
+        about: "a message does not show that the connection is established",
         runs: Runs::Verbs,
         edits: &[edit(
             "Members::resolve",

@@ -85,7 +85,7 @@ fn it_ends_the_endpoints_and_the_thread_lives_on() {
     for sequence in 0..3 {
         let token = Token::new(0, 0, Side::Recv, sequence);
         // SAFETY: without segments there is no memory.
-        assert_eq!(unsafe { endpoint.post_recv(&[RecvWork { token, segments: &[] }]) }.accepted, 1);
+        assert_eq!(unsafe { endpoint.post_recv(&[RecvWork::new(token, &[])]) }.accepted, 1);
     }
 
     for _ in 0..3 {

@@ -13,7 +13,7 @@ use libc::sockaddr;
 
 #[cfg(not(feature = "rdma-sys"))]
 use super::library::Libraries;
-use super::*;
+use super::types::*;
 
 /// Declares functions: a table of them, and for each a function of its name that calls the table's.
 macro_rules! functions {
@@ -234,6 +234,7 @@ pub(crate) unsafe fn rdma_get_peer_addr(id: *const rdma_cm_id) -> *const sockadd
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ffi::{code, errno, pointer};
 
     #[test]
     fn a_function_that_is_not_there_fails() {

@@ -9,41 +9,14 @@ mod bindings;
 mod functions;
 #[cfg(not(feature = "rdma-sys"))]
 mod library;
+mod types;
 
 use std::io;
-
-#[cfg(not(feature = "rdma-sys"))]
-use bindings as source;
-#[cfg(feature = "rdma-sys")]
-use rdma_sys as source;
 
 pub(crate) use functions::*;
 #[cfg(not(feature = "rdma-sys"))]
 pub use library::interpose;
-pub(crate) use source::{
-    _compat_ibv_port_attr, ibv_access_flags, ibv_async_event, ibv_atomic_cap, ibv_comp_channel,
-    ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_event_type, ibv_mr, ibv_pd,
-    ibv_port_attr, ibv_port_state, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_init_attr,
-    ibv_qp_state, ibv_qp_type, ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge,
-    ibv_transport_type, ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode,
-    rdma_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_conn_param, rdma_event_channel,
-    rdma_port_space,
-};
-
-/// `RDMA_OPTION_ID`, `rdma/rdma_cma.h`.
-pub(crate) const RDMA_OPTION_ID: i32 = 0;
-/// `RDMA_OPTION_ID_TOS`, `rdma/rdma_cma.h`.
-pub(crate) const RDMA_OPTION_ID_TOS: i32 = 0;
-/// `RDMA_OPTION_ID_AFONLY`, `rdma/rdma_cma.h`.
-pub(crate) const RDMA_OPTION_ID_AFONLY: i32 = 2;
-/// `IBV_LINK_LAYER_ETHERNET`, `infiniband/verbs.h`.
-pub(crate) const LINK_LAYER_ETHERNET: u8 = 2;
-/// `IB_CM_REJ_INVALID_SERVICE_ID`, `rdma/ib_cm.h`: nobody listens.
-pub(crate) const REJ_INVALID_SERVICE_ID: i32 = 8;
-/// `IB_CM_REJ_STALE_CONN`: the peer still remembers an earlier connection of this queue pair number.
-pub(crate) const REJ_STALE_CONN: i32 = 10;
-/// `IB_CM_REJ_CONSUMER_DEFINED`: the peer's application.
-pub(crate) const REJ_CONSUMER_DEFINED: i32 = 28;
+pub(crate) use types::*;
 
 /// A verb that returns a pointer, and sets `errno` on failure.
 pub(crate) fn pointer<T>(verb: &'static str, made: *mut T) -> io::Result<std::ptr::NonNull<T>> {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::context::{device_of, nonblocking};
-use super::destroyed;
+use super::destroy::destroyed;
 use super::qp::zeroed;
 use crate::ffi::{
     self, ibv_qp_attr, ibv_qp_state, minus_one, pointer, rdma_cm_event_type, rdma_cm_id,
@@ -100,7 +100,7 @@ impl EventChannel {
             .to_vec()
         };
         let request = NonNull::new(event.id).filter(|_| is_request).map(|id| {
-            // SAFETY: made for this request, and nobody else knows it.
+            // SAFETY: made for this request, and nothing else has it.
             unsafe { (*id.as_ptr()).context = fresh as *mut _ };
             CmId { id, _channel: self.clone() }
         });
@@ -131,7 +131,7 @@ impl Drop for EventChannel {
     }
 }
 
-/// What the two sides tell each other.
+/// What the two sides send each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnParam<'a> {
     pub(crate) data: &'a [u8],
@@ -156,7 +156,7 @@ impl ConnParam<'_> {
     }
 }
 
-/// A connection, a listener, or an attempt at one. Its drop ends it, and tells the peer.
+/// A connection, a listener, or an attempt at one. Its drop ends it, and notifies the peer.
 pub(crate) struct CmId {
     id: NonNull<rdma_cm_id>,
     _channel: Arc<EventChannel>,
@@ -266,7 +266,7 @@ impl CmId {
         })
     }
 
-    /// Tells the accepting side that the connection stands.
+    /// Notifies the accepting side that the connection is established.
     pub(crate) fn establish(&self) -> io::Result<()> {
         // SAFETY: the identifier has no queue pair, which is what this call is for (rdma_establish(3)).
         minus_one("rdma_establish", unsafe { ffi::rdma_establish(self.as_ptr()) })
@@ -279,7 +279,7 @@ impl CmId {
         minus_one("rdma_notify", unsafe { ffi::rdma_notify(self.as_ptr(), event) })
     }
 
-    /// Tells the peer that the connection ends. The queue pair is the caller's business.
+    /// Notifies the peer that the connection ends. The queue pair is the caller's business.
     pub(crate) fn disconnect(&self) -> io::Result<()> {
         // SAFETY: the identifier lives (rdma_disconnect(3)).
         minus_one("rdma_disconnect", unsafe { ffi::rdma_disconnect(self.as_ptr()) })

@@ -9,7 +9,7 @@ use std::sync::{Arc, Once};
 
 use fabric_util::log_line;
 
-use super::destroyed;
+use super::destroy::destroyed;
 use crate::ffi::{self, errno, pointer};
 
 /// Prepares libibverbs for processes that fork, once (ibv_fork_init(3)): without it, a page that a child shares may
@@ -139,7 +139,7 @@ pub(crate) struct PortAttributes {
 pub(crate) enum AsyncEvent {
     /// The device or a completion queue is lost.
     Fatal,
-    /// An error of this queue pair that no completion tells.
+    /// An error of this queue pair that no completion reports.
     QpError(u32),
     /// The first message came before the connection manager's last one.
     Established(u32),

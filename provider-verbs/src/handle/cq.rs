@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use super::context::nonblocking;
-use super::{Context, destroyed};
+use super::context::{Context, nonblocking};
+use super::destroy::destroyed;
 use crate::ffi::{self, errno, ibv_wc, pointer};
 
 /// A completion channel: a descriptor that becomes readable when an armed queue gets a completion.
@@ -85,13 +85,13 @@ impl Cq {
         self.cq.as_ptr()
     }
 
-    /// Takes completions. A queue that fails (it overflowed, the device is gone) yields none: the device tells.
+    /// Takes completions. A queue that fails (it overflowed, the device is gone) yields none: an event of the device reports it.
     #[inline]
     pub(crate) fn poll<'a>(&self, room: &'a mut [MaybeUninit<ibv_wc>]) -> &'a [ibv_wc] {
-        let most = room.len() as i32;
-        // SAFETY: at most `most` entries are written (ibv_poll_cq(3)).
-        let got = unsafe { ffi::ibv_poll_cq(self.as_ptr(), most, room.as_mut_ptr().cast()) };
-        let got = got.clamp(0, most) as usize;
+        let max = room.len() as i32;
+        // SAFETY: at most `max` entries are written (ibv_poll_cq(3)).
+        let got = unsafe { ffi::ibv_poll_cq(self.as_ptr(), max, room.as_mut_ptr().cast()) };
+        let got = got.clamp(0, max) as usize;
         // SAFETY: the first `got` were written.
         unsafe { std::slice::from_raw_parts(room.as_ptr().cast(), got) }
     }

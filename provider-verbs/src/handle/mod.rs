@@ -1,11 +1,12 @@
 //! libibverbs and librdmacm objects as values: made with every return value checked, destroyed on drop.
 //!
 //! Each holds its parents by `Arc`, so that nothing can be destroyed before what was made on it: the only legal
-//! order, by construction. A destroyer that fails is logged; nobody could do anything about it.
+//! order, by construction. A destroyer that fails is logged; there is no remedy.
 
 mod cm;
 mod context;
 mod cq;
+mod destroy;
 mod mr;
 mod qp;
 
@@ -16,17 +17,3 @@ pub(crate) use context::{
 pub(crate) use cq::Cq;
 pub(crate) use mr::Mr;
 pub(crate) use qp::{Qp, QpAttributes, State};
-
-use fabric_util::log_line;
-
-/// As [`told`], of what it returned.
-fn destroyed(verb: &'static str, returned: i32) {
-    told(crate::ffi::errno(verb, returned));
-}
-
-/// Says that a destroyer failed.
-fn told(destroyed: std::io::Result<()>) {
-    if let Err(error) = destroyed {
-        log_line!(Error, "{error}: it stays until the process ends");
-    }
-}

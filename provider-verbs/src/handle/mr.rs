@@ -4,10 +4,11 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{Pd, told};
+use super::context::Pd;
+use super::destroy::log_failure;
 use crate::ffi::{self, ibv_access_flags, pointer};
 
-/// A memory region; its drop deregisters what was not, and cannot tell whether that worked.
+/// A memory region; its drop deregisters what was not, and cannot report whether that worked.
 pub(crate) struct Mr {
     /// Until it is deregistered.
     mr: Option<NonNull<ffi::ibv_mr>>,
@@ -49,7 +50,7 @@ impl Mr {
         self.rkey
     }
 
-    /// Ends the registration; repeating that is harmless. On error it stands.
+    /// Ends the registration; repeating that is harmless. On error it is still registered.
     pub(crate) fn deregister(&mut self) -> io::Result<()> {
         if let Some(mr) = self.mr {
             // SAFETY: made by ibv_reg_mr_iova2; a failure leaves it as it was (ibv_dereg_mr(3)), success takes it out.
@@ -72,6 +73,6 @@ impl Drop for Mr {
             // It stays, and with it what it was made on.
             std::mem::forget(self.pd.clone());
         }
-        told(deregistered);
+        log_failure(deregistered);
     }
 }

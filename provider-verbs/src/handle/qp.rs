@@ -6,7 +6,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use super::{Cq, Pd, told};
+use super::context::Pd;
+use super::cq::Cq;
+use super::destroy::log_failure;
 use crate::ffi::{
     self, errno, ibv_access_flags, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state, ibv_recv_wr,
     ibv_send_wr, pointer,
@@ -215,8 +217,8 @@ impl Qp {
 impl Drop for Qp {
     fn drop(&mut self) {
         if !self.as_ptr().is_null() {
-            // SAFETY: nobody else has it.
-            told(unsafe { self.destroy() });
+            // SAFETY: nothing else has it.
+            log_failure(unsafe { self.destroy() });
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The thread blocks on the descriptors of the connection manager and of asynchronous events; it copies an event,
 //! acknowledges it, then acts on it. It also keeps the timers, asks for liveness, and takes completions where a
-//! compare-and-swap loop waits and nobody polls, and before it ends a connection: a completion that nobody has polled
-//! may tell why it ended. Otherwise it never touches a completion queue.
+//! compare-and-swap loop waits and no thread polls, and before it ends a connection: a completion that was not polled
+//! may have the cause. Otherwise it never touches a completion queue.
 
 mod thread;
 mod timers;
@@ -58,7 +58,7 @@ pub(crate) enum Member {
     Conn(Arc<Conn>),
     Door(Arc<Door>),
     Inbound(Arc<Inbound>),
-    /// Bound to the device, so that the connection manager tells this domain of its removal.
+    /// Bound to the device, so that the connection manager reports its removal to this domain.
     Guard {
         _id: CmId,
     },
@@ -159,7 +159,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Has the connection manager tell of the device's removal. It tells those who have an identifier there, and RXE
+    /// Has the connection manager report the device's removal. It does so to the holders of an identifier there, and RXE
     /// has no other way to say so: it does not take contexts away from processes.
     fn stand_guard(&self) -> io::Result<()> {
         let Some(ip) = self.info.addresses.first() else { return Ok(()) };
@@ -183,7 +183,7 @@ impl Shared {
         self.wakeup.set();
         // An event sink may have dropped the domain, on this very thread: then it ends when the sink returns.
         thread.join();
-        // Nobody reports anything any more; completions that waited for an event do not wait for ever.
+        // Nothing is reported any more; completions that waited for an event do not wait for ever.
         for conn in self.all_conns() {
             drop(self.reports.retract(conn.id));
             conn.release();
@@ -226,7 +226,7 @@ impl Shared {
         self.conns.lock().values().cloned().collect()
     }
 
-    /// Takes the identifier of a connection that ended; the peer is told if there is one.
+    /// Takes the identifier of a connection that ended; the peer is notified if there is one.
     pub(crate) fn part(&self, name: u64, id: CmId, connected: bool) {
         if !connected || id.disconnect().is_err() {
             self.forget_id(name);
@@ -243,7 +243,7 @@ impl Shared {
         }
     }
 
-    /// Has the thread take completions while nobody polls.
+    /// Has the thread take completions while no other thread polls.
     pub(crate) fn watch(&self, queue: &Arc<Queue>) {
         if !queue.watched.swap(true, Ordering::AcqRel) {
             self.watched.lock().push(queue.clone());
@@ -316,7 +316,7 @@ impl Shared {
             // A fault in one is none of the others'.
             callback::caught(|| {
                 conn.end(&mut conn.lock(), End::Gone(reason));
-                // Sleepers wake for what the device will not tell.
+                // Sleepers wake for what the device will not complete.
                 conn.send_queue.take_all();
                 conn.recv_queue.take_all();
             });

@@ -175,7 +175,7 @@ impl Shared {
 
     fn arm_probes(&self) {
         if let Some(probes) = &self.probes
-            // Not for errors only: RXE takes a failed request for no reason to tell.
+            // Not for errors only: RXE takes a failed request for no reason to wake.
             && let Err(error) = probes.arm(false)
         {
             log_line!(Error, "{}: lost peers are noticed late: {error}", self.info.device);
@@ -203,7 +203,7 @@ impl Shared {
         self.arm_probes();
     }
 
-    /// Lets loops go on whose queues nobody polls.
+    /// Lets loops go on whose queues no thread polls.
     fn tick(&self) {
         let queues = self.watched.lock().clone();
         for queue in &queues {

@@ -13,7 +13,7 @@ pub(crate) enum Timer {
     Liveness,
     /// Mark the end of a connection, which could not be done at once.
     Mark,
-    /// Look for refusals that the device does not tell.
+    /// Look for refusals that the device does not report.
     Look,
     /// An identifier has parted long enough.
     Parting,

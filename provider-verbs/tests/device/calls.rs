@@ -1,4 +1,4 @@
-//! Verbs, and calls of librdmacm, that fail, each in turn, and events that tell of failures.
+//! Verbs, and calls of librdmacm, that fail, each in turn, and events that report failures.
 
 use std::sync::OnceLock;
 
@@ -56,7 +56,7 @@ macro_rules! operations {
         $(static $own: OnceLock<unsafe extern "C" fn($($type),*) -> c_int> = OnceLock::new();)*
 
         /// # Safety
-        /// A context that nobody uses yet, or none.
+        /// A context that is not used yet, or none.
         unsafe fn hook(context: *mut ibv_context, _: (*mut ibv_device,)) {
             // SAFETY: this function's own promise.
             let Some(context) = (unsafe { context.as_mut() }) else { return };
@@ -114,7 +114,7 @@ const ODD: [Odd; 8] = {
         ("the end behind the answer", RDMA_CM_EVENT_ESTABLISHED, |event| {
             event.event = RDMA_CM_EVENT_DISCONNECTED;
         }),
-        ("rejected by nobody's program", RDMA_CM_EVENT_REJECTED, |event| event.status = 4),
+        ("rejected by no program", RDMA_CM_EVENT_REJECTED, |event| event.status = 4),
     ]
 };
 

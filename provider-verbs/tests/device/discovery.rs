@@ -1,4 +1,4 @@
-//! What a user is told of a device that is there and cannot be used, or only for little.
+//! What a user learns of a device that is there and cannot be used, or only for little.
 
 use std::time::{Duration, Instant};
 

@@ -9,7 +9,7 @@ use crate::rig::{Side, join, listen};
 
 const LIVENESS: Duration = Duration::from_secs(10);
 
-/// They are refused at once, and disturb nobody: with one packet to `::1`, Soft-RoCE loses for minutes the queue pair by
+/// They are refused at once, and disturb no program: with one packet to `::1`, Soft-RoCE loses for minutes the queue pair by
 /// which a whole host makes its connections.
 pub(crate) fn is_refused_at_once() {
     let side = Side::new(LIVENESS);

@@ -25,12 +25,12 @@ pub(crate) fn ends_everything() {
     }
 }
 
-/// Some drivers take a lost device away at once, with all that it could tell.
+/// Some drivers take a lost device away at once, with all that it could report.
 pub(crate) fn ends_everything_silently() {
     in_child(ROLE, &[(MUTE, "1")]).is_gone();
 }
 
-/// Takes the device away. The command returns when nobody has the device open any more.
+/// Takes the device away. The command returns when no process has the device open any more.
 fn delete() -> Child {
     Command::new("rdma").args(["link", "delete", DEVICE]).spawn().unwrap()
 }
@@ -38,11 +38,11 @@ fn delete() -> Child {
 /// Does something that must not take long.
 fn soon<T: Send>(what: &str, act: impl FnOnce() -> T + Send) -> T {
     let start = Instant::now();
-    let (tell, told) = channel::<()>();
+    let (done, ended) = channel::<()>();
     std::thread::scope(|scope| {
-        let alarm = scope.spawn(move || told.recv_timeout(Duration::from_secs(20)));
+        let alarm = scope.spawn(move || ended.recv_timeout(Duration::from_secs(20)));
         let result = act();
-        drop(tell);
+        drop(done);
         let in_time = alarm.join().unwrap() == Err(RecvTimeoutError::Disconnected);
         assert!(in_time, "{what} took {:?}", start.elapsed());
         println!("{what} took {:.2?}", start.elapsed());

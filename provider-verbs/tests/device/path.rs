@@ -1,4 +1,4 @@
-//! Settings of the path and the way out: what is set is what the queue pair has, as libibverbs tells it.
+//! Settings of the path and the way out: what is set is what the queue pair has, as libibverbs reports it.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{MaybeUninit, transmute};

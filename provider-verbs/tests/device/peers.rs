@@ -68,7 +68,7 @@ impl Peer {
     }
 
     pub(crate) fn signal(&self, signal: i32) {
-        // SAFETY: a child of this process that nobody has waited for.
+        // SAFETY: a child of this process that was not waited for.
         assert_eq!(unsafe { libc::kill(self.0.id() as i32, signal) }, 0);
     }
 }

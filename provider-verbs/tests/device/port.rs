@@ -40,7 +40,7 @@ pub(crate) fn go_down_and_up() {
     for side in [&near, &far] {
         assert!(matches!(next(&side.domain.events()), Event::PortDown));
     }
-    println!("told after {:.2?}", start.elapsed());
+    println!("reported after {:.2?}", start.elapsed());
     set("up");
     for side in [&near, &far] {
         assert!(matches!(next(&side.domain.events()), Event::PortActive));

@@ -1,4 +1,4 @@
-//! Refusals that a device does not tell its owner of: they are looked for whenever a region goes.
+//! Refusals that a device does not report to its owner: they are looked for whenever a region goes.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;

@@ -15,7 +15,7 @@ pub(crate) const SOON: Option<Duration> = Some(Duration::from_secs(30));
 /// Names the device, where it is not to be the best.
 pub(crate) const CHOICE: &str = "FABRIC_TEST_CHOICE";
 
-/// Set for a process whose devices, once lost, tell nothing of what is in flight.
+/// Set for a process whose devices, once lost, report nothing of what is in flight.
 pub(crate) const MUTE: &str = "FABRIC_TEST_MUTE";
 
 pub(crate) fn try_open() -> Result<Domain> {
@@ -89,7 +89,7 @@ pub(crate) fn take(queue: &CompletionQueue, count: usize) -> Vec<Completion> {
         .collect()
 }
 
-/// A connection's end is told once, and nothing else of it.
+/// A connection's end is reported once, and nothing else of it.
 pub(crate) fn ends_once(events: &EventQueue, endpoint: EndpointId) {
     std::thread::sleep(Duration::from_millis(300));
     while let Some(event) = events.poll() {
@@ -110,7 +110,7 @@ pub(crate) fn count(completions: &[Completion], status: Status) -> usize {
     completions.iter().filter(|one| one.status == status).count()
 }
 
-/// Whether a queue had a completion that belonged to nobody.
+/// Whether a queue had a completion that belonged to no endpoint.
 pub(crate) fn has_strays(queue: &CompletionQueue) -> bool {
     !format!("{queue:?}").contains("strays: 0")
 }

@@ -99,7 +99,7 @@ impl Pair {
     /// A receive of nothing.
     fn receive(&self, member: u32) -> Token {
         let token = Token::new(member, 0, Side::Recv, 0);
-        let work = RecvWork { token, segments: &[] };
+        let work = RecvWork::new(token, &[]);
         // SAFETY: there is no memory.
         assert_eq!(unsafe { self.one.post_recv(&[work]) }.accepted, 1);
         token

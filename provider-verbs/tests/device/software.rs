@@ -81,7 +81,7 @@ impl Device {
         this
     }
 
-    /// It was taken away, and nobody holds it any more.
+    /// It was taken away, and nothing holds it any more.
     pub(crate) fn is_gone(&self) {
         let until = Instant::now() + Duration::from_secs(10);
         while fs::exists(format!("/sys/class/infiniband/{DEVICE}")).unwrap() {

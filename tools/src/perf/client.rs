@@ -1,4 +1,4 @@
-//! The end that measures: tells the other end each plan, connects, lets the threads work, and makes the result.
+//! The end that measures: sends the other end each plan, connects, lets the threads work, and makes the result.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -141,7 +141,7 @@ fn in_threads(
             scope.spawn(move || {
                 work(thread, shared).map_err(|error| {
                     shared.failed.store(true, Ordering::Relaxed);
-                    super::told(&error)
+                    super::describe(&error)
                 })
             })
         };

@@ -1,4 +1,4 @@
-//! What the two ends tell each other beside the connections that are measured: over a TCP connection of its own, so
+//! What the two ends send each other beside the connections that are measured: over a TCP connection of its own, so
 //! that the measured domain carries nothing else.
 //!
 //! Each message is a length (32 bits, little-endian) and that many bytes of JSON. First both say who they are.
@@ -17,7 +17,7 @@ use super::plan::Plan;
 const PROTOCOL: u32 = 1;
 const MAGIC: &str = "fabric perf";
 const LONGEST: usize = 64 << 10;
-/// Who connects to something else, or is no `fabric perf`, is noticed after so long.
+/// A peer that is no `fabric perf` is noticed after so long.
 const HELLO: Duration = Duration::from_secs(5);
 
 #[derive(Serialize, Deserialize)]
@@ -56,7 +56,7 @@ pub(crate) struct Ready {
     pub(crate) address: SocketAddr,
     /// The descriptor of the region.
     pub(crate) region: Vec<u8>,
-    /// What each connection begins with, so that strangers are told apart.
+    /// What each connection begins with, so that strangers are noticed.
     pub(crate) secret: u64,
     pub(crate) provider: String,
 }

@@ -21,7 +21,7 @@ pub(crate) struct Shared {
     ready: AtomicUsize,
 }
 
-/// Warms up, measures when all threads have warmed up, and tells the other end that it is over.
+/// Warms up, measures when all threads have warmed up, and ends the other end's part.
 pub(crate) fn run(player: &mut Player<'_>, shared: &Shared) -> Outcome<Tally> {
     let plan = player.plan;
     if plan.warmup > 0 {
@@ -95,7 +95,7 @@ struct Stream<'a> {
 
 /// One endpoint's part of a stream.
 struct Feed<'a> {
-    /// What goes out, over and over. The context of a signaled one tells the place, and for how many it answers.
+    /// What goes out, over and over. The context of a signaled one has the place, and for how many it answers.
     ops: Vec<Op<'a>>,
     next: usize,
     room: usize,
@@ -179,8 +179,8 @@ impl Feed<'_> {
     #[inline]
     fn post(&mut self, endpoint: &fabric::Endpoint, batch: usize) -> Outcome<u64> {
         // A batch that was cut short moves the next ones off their places.
-        let most = (batch as u64).min(self.left).min((self.ops.len() - self.next) as u64) as usize;
-        let ops = &self.ops[self.next..self.next + most];
+        let count = (batch as u64).min(self.left).min((self.ops.len() - self.next) as u64) as usize;
+        let ops = &self.ops[self.next..self.next + count];
         let posted = match ops {
             [one] => match endpoint.post(one) {
                 Ok(()) => 1,
@@ -188,7 +188,7 @@ impl Feed<'_> {
                 Err(error) => return Err(error.into()),
             },
             _ => match endpoint.post_batch(ops) {
-                Ok(()) => most,
+                Ok(()) => count,
                 Err(BatchError { posted, error: Error::Again }) => posted,
                 Err(error) => return Err(error.into()),
             },

@@ -1,9 +1,9 @@
 //! `fabric perf`: how fast it is.
 //!
-//! `args` are the options; each size makes a `plan`. The `client` tells the `server` the plan over `control`, both make
+//! `args` are the options; each size makes a `plan`. The `client` sends the `server` the plan over `control`, both make
 //! a `side`, and of each side's threads every one has a `Player` (`moves`). The `initiator` has the measured loops,
 //! `raw` those of plain sockets, both by `turns`, `verified` those that look at each byte. A `tally` is what a thread measured, and
-//! `results` tell it.
+//! `results` show it.
 
 mod args;
 mod client;
@@ -33,12 +33,12 @@ use client::Client;
 
 pub(crate) use args::PerfArgs;
 
-/// What went wrong is told to a person, so one type for all of it will do.
+/// What went wrong is shown to a person, so one type for all of it will do.
 type Problem = Box<dyn std::error::Error + Send + Sync>;
 type Outcome<T = ()> = Result<T, Problem>;
 
-/// What a person is told of it. That the connection has ended shows in a completion or, a moment later, in the next post.
-fn told(problem: &Problem) -> String {
+/// The text for a person. That the connection has ended shows in a completion or, a moment later, in the next post.
+fn describe(problem: &Problem) -> String {
     let batch = problem.downcast_ref::<fabric::BatchError>().map(|batch| &batch.error);
     match batch.or_else(|| problem.downcast_ref::<fabric::Error>()) {
         Some(fabric::Error::NotConnected) => waiter::GONE.to_owned(),
@@ -48,7 +48,7 @@ fn told(problem: &Problem) -> String {
 
 /// Runs it; the exit code says whether the options are to blame.
 pub(crate) fn run(args: &PerfArgs) -> Result<(), crate::Problem> {
-    let with = |code| move |problem: Problem| crate::Problem { text: told(&problem), code };
+    let with = |code| move |problem: Problem| crate::Problem { text: describe(&problem), code };
     let role = args.role().map_err(with(2))?;
     if let Role::Serve { address, once } = role {
         return server::serve(address, once).map_err(with(1));

@@ -1,6 +1,6 @@
 //! What both ends of a connection do alike: make the operations, post them, take completions, and play ping-pong.
 //!
-//! Ping-pong: whoever's turn it is posts one operation, then waits for that of the other end, which is seen by a
+//! Ping-pong: the end whose turn it is posts one operation, then waits for that of the other end, which is seen by a
 //! receive or, of a plain write, by the last byte of the memory, which counts. What need not be done before the
 //! post is done behind it, while the other end is at work.
 
@@ -265,7 +265,7 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
-    /// Tells the other end, on every endpoint, that it is over, and waits until it has heard.
+    /// Sends the other end, on every endpoint, the last message, and waits until it has arrived.
     pub(crate) fn stop(&mut self) -> Outcome {
         for place in 0..self.lane.ends.len() {
             self.post(place, &Op::send(Slices::none()).immediate(STOP))?;

@@ -1,10 +1,10 @@
-//! Bytes that can be told from any others: what `--verify` sends and expects.
+//! Bytes that differ from any others: what `--verify` sends and expects.
 
 use fabric::Region;
 
 use super::Outcome;
 
-/// Which bytes: of which endpoint, which operation, from which end.
+/// Which bytes: the endpoint's, the operation's, from which end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern {
     pub(crate) base: usize,

@@ -132,7 +132,7 @@ impl Plan {
     }
 
     /// Places for the data of an endpoint, each way: one, unless each operation's data is to be looked at. Then one for
-    /// each receive, of which there are some more than operations.
+    /// each receive; there are some more of them than operations.
     pub(crate) fn slots(&self) -> usize {
         if self.verify { self.window() + SPARE } else { 1 }
     }
@@ -165,9 +165,9 @@ impl Plan {
     }
 
     fn check_numbers(&self) -> Outcome {
-        let within = |name: &str, value: usize, least: usize, most: usize| match value {
-            _ if (least..=most).contains(&value) => Ok(()),
-            _ => Err(format!("--{name} {value}: it must be in {least} to {most}")),
+        let within = |name: &str, value: usize, min: usize, max: usize| match value {
+            _ if (min..=max).contains(&value) => Ok(()),
+            _ => Err(format!("--{name} {value}: it must be in {min} to {max}")),
         };
         within("endpoints", self.endpoints, 1, MAX_ENDPOINTS)?;
         within("idle", self.idle, 0, MAX_ENDPOINTS)?;

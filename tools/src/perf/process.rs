@@ -1,4 +1,4 @@
-//! What this process costs, as the kernel tells it. Zero where it tells nothing.
+//! What this process costs, as the kernel counts it. Zero where it does not.
 
 use std::fs;
 

@@ -19,7 +19,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// None if nobody would see it.
+    /// None if it would not be seen.
     pub(crate) fn new(plan: &Plan) -> Option<Self> {
         if !std::io::stderr().is_terminal() {
             return None;

@@ -165,7 +165,7 @@ fn serve_one(plan: &Plan, mut socket: Socket) -> Outcome {
 
 // The end that measures.
 
-/// Measures on one socket a thread, each of which gets its own from `connect`.
+/// Measures on one socket a thread; each thread gets its own from `connect`.
 pub(crate) fn measure(plan: &Plan, to: SocketAddr, shared: &Shared) -> Outcome<Tally> {
     let mut socket = Socket::new(plan, TcpStream::connect_timeout(&to, PATIENCE)?, plan.wait)?;
     if plan.mode == Mode::Latency {

@@ -6,7 +6,7 @@ use super::plan::{Mode, Plan};
 use super::tally::Tally;
 use crate::table::{self, Cell};
 
-/// Of these the JSON tells the latency, for plots.
+/// Of these the JSON has the latency, for plots.
 const PERCENTILES: [f64; 14] =
     [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999, 100.0];
 
@@ -136,7 +136,7 @@ pub(crate) fn text(lines: &[Line]) -> String {
     let title = Cell::styled(title(first), crate::report::HEAD);
     table::rows(&mut out, 0, usize::MAX, &[vec![title]]);
     if first.debug_build {
-        let text = "A debug build: figures of `--release` builds only tell how fast it is.";
+        let text = "A debug build: only the figures of `--release` builds show how fast it is.";
         let warning = Cell::styled(text.to_owned(), crate::report::ERROR);
         table::rows(&mut out, 0, usize::MAX, &[vec![warning]]);
     }

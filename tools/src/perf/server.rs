@@ -40,7 +40,7 @@ pub(crate) fn serve(address: SocketAddr, once: bool) -> Outcome {
     }
 }
 
-/// Who started this for one client wants no process that stays for ever if none comes.
+/// A server that was started for one client is no process that stays for ever if none comes.
 fn wait_for_one(listener: &TcpListener) -> Outcome<Control> {
     listener.set_nonblocking(true)?;
     let start = Instant::now();
@@ -78,7 +78,7 @@ fn client(mut control: Control) -> Outcome {
             }
             Err(error) => {
                 // It may be gone, which may be the very error.
-                let _ = control.say(&Reply::Failed(super::told(&error)));
+                let _ = control.say(&Reply::Failed(super::describe(&error)));
                 return Err(error);
             }
         }
@@ -118,7 +118,7 @@ fn run(plan: &Plan, region: &[u8], control: &mut Control) -> Outcome<(Done, Side
         let threads: Vec<_> = side
             .lanes
             .iter()
-            .map(|lane| scope.spawn(|| work(lane).map_err(|problem| super::told(&problem))))
+            .map(|lane| scope.spawn(|| work(lane).map_err(|problem| super::describe(&problem))))
             .collect();
         threads.into_iter().map(join).collect()
     });

@@ -59,7 +59,7 @@ pub(crate) fn open(plan: Option<&Plan>, address: Option<IpAddr>) -> Outcome<Doma
 }
 
 fn send_depth(plan: &Plan) -> usize {
-    // With latency: a few, so that a completion that comes late holds nobody up.
+    // With latency: a few, so that a completion that comes late delays nothing.
     if plan.mode == Mode::Latency { 16 } else { plan.window() + 1 }
 }
 
@@ -109,7 +109,7 @@ impl Side {
         Ok(side)
     }
 
-    /// The receive of an endpoint that has this place in its lane; the context tells it and the slot.
+    /// The receive of an endpoint that has this place in its lane; the context has it and the slot.
     pub(crate) fn receive(&self, plan: &Plan, end: &End, place: usize, slot: usize) -> Recv<'_> {
         let at = end.base + plan.inbound() + slot * plan.stride();
         let slice = self.region.slice(at..at + plan.size);

@@ -8,7 +8,7 @@ use super::initiator::Shared;
 use super::plan::Limit;
 use super::tally::Tally;
 
-/// Operations after which the live line is told, and a stream looks at the clock.
+/// Operations after which the live line is updated, and a stream looks at the clock.
 pub(crate) const STRETCH: u64 = 64;
 
 /// The number of operations of an endpoint, and the latest moment.

@@ -25,7 +25,7 @@ pub(crate) struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    /// `failed` tells that another thread has given up, and this one need not go on.
+    /// `failed` says that another thread has given up, and this one need not go on.
     pub(crate) fn new(
         queue: &'a CompletionQueue,
         wait: Wait,

@@ -8,7 +8,7 @@
 ///
 /// # Safety
 /// As for [`copy`](super::copy); the processor has AVX if `avx` says so.
-pub(in crate::memory) unsafe fn copy_vectors(dst: *mut u8, src: *const u8, len: usize, avx: bool) {
+pub(crate) unsafe fn copy_vectors(dst: *mut u8, src: *const u8, len: usize, avx: bool) {
     // SAFETY: the caller's promise; each length is in the range of the function it goes to.
     unsafe {
         match (len, avx) {

@@ -15,7 +15,7 @@
 //! has one inside, from the documentation of `rdma-sys`), and name it in the test, which says what differs. A function goes
 //! into the list in `functions.rs`. Types that are only pointed to stay opaque.
 
-#![allow(missing_docs)] // the headers' and man pages' to tell
+#![allow(missing_docs)] // in the headers and man pages
 #![allow(non_camel_case_types)] // C's names
 #![allow(unreachable_pub)] // as of a crate of its own
 #![allow(dead_code)] // all values of an enumeration, though not all are used

@@ -1,11 +1,11 @@
-//! The table of operations: what is in flight, and what has ended and was not asked for yet.
+//! The slab of operations: what is in flight, and what has ended and was not asked for yet.
 //!
-//! An operation's place in the table owns its buffers from the post until its completion; the future has only the number
-//! of the place, and that number is the context that the completion brings back. So a future can be dropped or forgotten
-//! at any time: dropped, it marks the place as abandoned, and the completion frees it; forgotten, place and
+//! An operation's slot in the slab owns its buffers from the post until its completion; the future has only the number
+//! of the slot, and that number is the context that the completion brings back. So a future can be dropped or forgotten
+//! at any time: dropped, it marks the slot as abandoned, and the completion frees it; forgotten, slot and
 //! buffers stay taken, and nothing else happens.
 //!
-//! Places are made in chunks that never move or go away, so they are reached without a lock but their own, and a table
+//! Slots are made in chunks that never move or go away, so they are reached without a lock but their own, and a slab
 //! that is warm allocates nothing.
 
 use std::sync::{Arc, OnceLock};
@@ -14,10 +14,10 @@ use std::task::Waker;
 use fabric::{Completion, Failure};
 use fabric_util::sync::{Mutex, MutexGuard};
 
-use crate::cargo::Cargo;
 use crate::error::{Error, Result};
 use crate::lane::Lane;
 use crate::lease::Held;
+use crate::op_buffers::OpBuffers;
 
 /// Places of the first chunk; each further one has twice as many.
 const FIRST: u32 = 64;
@@ -25,13 +25,13 @@ const CHUNKS: usize = 19;
 /// The most operations at a time.
 const MOST: u32 = FIRST * ((1 << CHUNKS) - 1);
 
-/// What is at a place.
+/// What is in a slot.
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct OpSlot {
     pub(crate) phase: Phase,
     /// Whose operation it is.
     pub(crate) lane: Option<Arc<Lane>>,
-    pub(crate) cargo: Cargo,
+    pub(crate) buffers: OpBuffers,
     /// The lease that it uses, which lasts at least as long as it.
     pub(crate) lease: Option<Arc<Held>>,
     pub(crate) waker: Option<Waker>,
@@ -43,9 +43,9 @@ pub(crate) enum Phase {
     #[default]
     Vacant,
     /// In flight, and a future wants to know.
-    Flying,
+    InFlight,
     /// In flight, and a future wants to know how it ends, but nothing of what it carries.
-    Unburdened,
+    Detached,
     /// In flight, and nobody wants to know.
     Abandoned,
     /// Ended.
@@ -54,25 +54,25 @@ pub(crate) enum Phase {
 
 #[derive(Default)]
 struct Vacant {
-    places: Vec<u32>,
+    slots: Vec<u32>,
     made: u32,
 }
 
-pub(crate) struct Table {
-    chunks: [OnceLock<Box<[Mutex<Place>]>>; CHUNKS],
+pub(crate) struct OpSlab {
+    chunks: [OnceLock<Box<[Mutex<OpSlot>]>>; CHUNKS],
     vacant: Mutex<Vacant>,
 }
 
-impl Table {
+impl OpSlab {
     pub(crate) fn new() -> Self {
-        Table { chunks: [const { OnceLock::new() }; CHUNKS], vacant: Mutex::default() }
+        OpSlab { chunks: [const { OnceLock::new() }; CHUNKS], vacant: Mutex::default() }
     }
 
-    /// A vacant place.
+    /// A vacant slot.
     #[inline]
     pub(crate) fn begin(&self) -> Result<u32> {
         let mut vacant = self.vacant.lock();
-        if let Some(number) = vacant.places.pop() {
+        if let Some(number) = vacant.slots.pop() {
             return Ok(number);
         }
         self.make(&mut vacant)
@@ -87,13 +87,13 @@ impl Table {
         }
         let (chunk, index) = Self::locate(number);
         if index == 0 {
-            let places = (0..FIRST << chunk).map(|_| Mutex::default()).collect();
+            let slots = (0..FIRST << chunk).map(|_| Mutex::default()).collect();
             // Only here, under the lock, and once for each chunk.
-            let _ = self.chunks[chunk].set(places);
-            // Room for every place, so that giving one back never allocates.
+            let _ = self.chunks[chunk].set(slots);
+            // Room for every slot, so that giving one back never allocates.
             let all = (number + (FIRST << chunk)) as usize;
-            let more = all.saturating_sub(vacant.places.len());
-            vacant.places.reserve(more);
+            let more = all.saturating_sub(vacant.slots.len());
+            vacant.slots.reserve(more);
         }
         vacant.made += 1;
         Ok(number)
@@ -105,47 +105,47 @@ impl Table {
         (chunk as usize, (number - FIRST * ((1 << chunk) - 1)) as usize)
     }
 
-    /// The place, locked; `None` for a number that was never given out.
+    /// The slot, locked; `None` for a number that was never given out.
     #[inline]
-    pub(crate) fn lock(&self, number: u32) -> Option<MutexGuard<'_, Place>> {
-        Some(self.place(number)?.lock())
+    pub(crate) fn lock(&self, number: u32) -> Option<MutexGuard<'_, OpSlot>> {
+        Some(self.slot(number)?.lock())
     }
 
-    /// As [`lock`](Table::lock), for one that locks several places at once. Nobody that holds one waits for another, so it
+    /// As [`lock`](OpSlab::lock), for one that locks several slots at once. No thread that holds one waits for another, so it
     /// is locked in a moment, in whatever order.
-    pub(crate) fn lock_beside_others(&self, number: u32) -> Option<MutexGuard<'_, Place>> {
-        let place = self.place(number)?;
+    pub(crate) fn lock_beside_others(&self, number: u32) -> Option<MutexGuard<'_, OpSlot>> {
+        let slot = self.slot(number)?;
         loop {
-            match place.try_lock() {
-                Some(place) => return Some(place),
+            match slot.try_lock() {
+                Some(slot) => return Some(slot),
                 None => std::hint::spin_loop(),
             }
         }
     }
 
     #[inline]
-    fn place(&self, number: u32) -> Option<&Mutex<Place>> {
+    fn slot(&self, number: u32) -> Option<&Mutex<OpSlot>> {
         let (chunk, index) = Self::locate(number);
         self.chunks.get(chunk)?.get()?.get(index)
     }
 
-    /// Gives a place back, whose cargo is gone.
+    /// Gives a slot back, whose buffers are gone.
     #[inline]
     pub(crate) fn end(&self, number: u32) {
-        self.vacant.lock().places.push(number);
+        self.vacant.lock().slots.push(number);
     }
 
-    /// Every place that was ever used.
-    pub(crate) fn for_each(&self, mut look: impl FnMut(&mut Place)) {
-        for place in self.chunks.iter().filter_map(OnceLock::get).flatten() {
-            look(&mut place.lock());
+    /// Every slot that was ever used.
+    pub(crate) fn for_each(&self, mut look: impl FnMut(&mut OpSlot)) {
+        for slot in self.chunks.iter().filter_map(OnceLock::get).flatten() {
+            look(&mut slot.lock());
         }
     }
 
     /// Places that are taken.
     pub(crate) fn taken(&self) -> usize {
         let vacant = self.vacant.lock();
-        vacant.made as usize - vacant.places.len()
+        vacant.made as usize - vacant.slots.len()
     }
 }
 
@@ -168,22 +168,22 @@ mod tests {
 
     #[test]
     fn places_are_found_again() {
-        assert_eq!(Table::locate(0), (0, 0));
-        assert_eq!(Table::locate(63), (0, 63));
-        assert_eq!(Table::locate(64), (1, 0));
-        assert_eq!(Table::locate(191), (1, 127));
-        assert_eq!(Table::locate(192), (2, 0));
-        let table = Table::new();
-        assert!(table.lock(0).is_none());
-        let numbers: Vec<u32> = (0..1000).map(|_| table.begin().unwrap()).collect();
+        assert_eq!(OpSlab::locate(0), (0, 0));
+        assert_eq!(OpSlab::locate(63), (0, 63));
+        assert_eq!(OpSlab::locate(64), (1, 0));
+        assert_eq!(OpSlab::locate(191), (1, 127));
+        assert_eq!(OpSlab::locate(192), (2, 0));
+        let slab = OpSlab::new();
+        assert!(slab.lock(0).is_none());
+        let numbers: Vec<u32> = (0..1000).map(|_| slab.begin().unwrap()).collect();
         for number in &numbers {
-            table.lock(*number).unwrap().completion.context = u64::from(*number);
+            slab.lock(*number).unwrap().completion.context = u64::from(*number);
         }
         for number in &numbers {
-            assert_eq!(table.lock(*number).unwrap().completion.context, u64::from(*number));
-            table.end(*number);
+            assert_eq!(slab.lock(*number).unwrap().completion.context, u64::from(*number));
+            slab.end(*number);
         }
-        assert_eq!(table.taken(), 0);
-        assert!(table.begin().unwrap() < 1000);
+        assert_eq!(slab.taken(), 0);
+        assert!(slab.begin().unwrap() < 1000);
     }
 }

@@ -3,7 +3,7 @@
 use fabric::{Slice, Slices};
 use smallvec::SmallVec;
 
-use crate::block::Flight;
+use crate::block::InFlight;
 use crate::buffer::{Buffer, Part, Shared};
 use crate::error::{Error, Result};
 
@@ -38,10 +38,10 @@ pub trait Payload: sealed::Sealed + Send + Unpin + Sized + 'static {
     type Back: Send + Unpin + 'static;
 
     #[doc(hidden)]
-    fn load(self) -> Result<Cargo, (Self::Back, Error)>;
+    fn load(self) -> Result<OpBuffers, (Self::Back, Error)>;
 
     #[doc(hidden)]
-    fn unload(cargo: Cargo) -> Self::Back;
+    fn unload(buffers: OpBuffers) -> Self::Back;
 }
 
 /// What an operation can place bytes into: every [`Payload`] but shared memory. Sealed.
@@ -75,16 +75,16 @@ mod sealed {
 
 /// A buffer whose memory is in flight. As large as a [`Buffer`], so that a `Vec` of the one becomes one of the other where
 /// it is.
-pub struct Whole {
-    flight: Option<Flight>,
+pub struct InFlightBuffer {
+    flight: Option<InFlight>,
     len: usize,
 }
 
-impl Whole {
+impl InFlightBuffer {
     #[inline]
     fn new(buffer: Buffer) -> Self {
         let (block, len) = buffer.into_block();
-        Whole { flight: block.map(Flight::new), len }
+        InFlightBuffer { flight: block.map(InFlight::new), len }
     }
 
     #[inline]
@@ -94,9 +94,9 @@ impl Whole {
 
     /// The buffer again, when the operation has ended.
     #[inline]
-    fn land(self) -> Buffer {
+    fn reclaim(self) -> Buffer {
         match self.flight {
-            Some(flight) => Buffer::new(flight.land(), self.len),
+            Some(flight) => Buffer::new(flight.reclaim(), self.len),
             None => Buffer::empty(),
         }
     }
@@ -109,16 +109,16 @@ impl Whole {
 }
 
 /// A buffer whose memory is in flight, and the part of it that the operation uses.
-pub struct Piece {
-    whole: Whole,
+pub struct BufferRange {
+    whole: InFlightBuffer,
     start: usize,
     len: usize,
 }
 
-impl Piece {
+impl BufferRange {
     #[inline]
     pub(crate) fn new(buffer: Buffer, start: usize, len: usize) -> Self {
-        Piece { whole: Whole::new(buffer), start, len }
+        BufferRange { whole: InFlightBuffer::new(buffer), start, len }
     }
 
     #[inline]
@@ -128,8 +128,8 @@ impl Piece {
 
     /// The buffer again, when the operation has ended.
     #[inline]
-    pub(crate) fn land(self) -> Buffer {
-        self.whole.land()
+    pub(crate) fn reclaim(self) -> Buffer {
+        self.whole.reclaim()
     }
 
     /// It is not known whether the operation has ended: nobody gets the memory.
@@ -138,61 +138,61 @@ impl Piece {
     }
 }
 
-/// Everything that an operation carries. Dropping it without [`land`](Cargo::land) leaks memory, for safety.
+/// The slices of an operation with several buffers.
+pub(crate) type SliceVec<'a> = SmallVec<[Slice<'a>; 8]>;
+
+/// Everything that an operation carries. Dropping it without [`reclaim`](OpBuffers::reclaim) leaks memory, for safety.
 #[derive(Default)]
-pub enum Cargo {
+pub enum OpBuffers {
     /// Nothing.
     #[default]
     Nothing,
     /// One buffer.
-    One(Piece),
+    One(BufferRange),
     /// Buffers in a row.
-    Many(Vec<Whole>),
+    Many(Vec<InFlightBuffer>),
     /// Memory that others read meanwhile.
     Shared(Shared),
     /// A receive's buffer, which goes to the inbox.
-    Receive(Piece),
+    Receive(BufferRange),
 }
 
-impl Cargo {
+impl OpBuffers {
     /// Bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Cargo::Nothing => 0,
-            Cargo::One(piece) | Cargo::Receive(piece) => piece.len,
-            Cargo::Many(buffers) => buffers.iter().map(|buffer| buffer.len).sum(),
-            Cargo::Shared(shared) => shared.len(),
+            OpBuffers::Nothing => 0,
+            OpBuffers::One(range) | OpBuffers::Receive(range) => range.len,
+            OpBuffers::Many(buffers) => buffers.iter().map(|buffer| buffer.len).sum(),
+            OpBuffers::Shared(shared) => shared.len(),
         }
     }
 
-    /// Posts it: `post` gets the memory.
+    /// The memory, for a post. `scratch` holds the slices of several buffers.
     #[inline]
-    pub(crate) fn with_slices<R>(&self, post: impl FnOnce(Slices<'_>) -> R) -> R {
-        match self {
-            Cargo::Nothing => post(Slices::none()),
-            Cargo::One(piece) | Cargo::Receive(piece) => match piece.slice() {
-                Some(slice) => post(slice.into()),
-                None => post(Slices::none()),
-            },
-            Cargo::Many(buffers) => {
-                let slices: SmallVec<[Slice<'_>; 8]> =
-                    buffers.iter().filter_map(|buffer| buffer.slice(0, buffer.len)).collect();
-                post(slices.as_slice().into())
+    pub(crate) fn slices<'a, 's>(&'a self, scratch: &'s mut SliceVec<'a>) -> Slices<'s>
+    where
+        'a: 's,
+    {
+        let slice = match self {
+            OpBuffers::Nothing => None,
+            OpBuffers::One(range) | OpBuffers::Receive(range) => range.slice(),
+            OpBuffers::Many(buffers) => {
+                scratch.extend(buffers.iter().filter_map(|buffer| buffer.slice(0, buffer.len)));
+                return scratch.as_slice().into();
             }
-            Cargo::Shared(shared) => match shared.block() {
-                Some(block) => post(block.source(0, shared.len()).into()),
-                None => post(Slices::none()),
-            },
-        }
+            OpBuffers::Shared(shared) => shared.block().map(|block| block.source(0, shared.len())),
+        };
+        slice.map_or_else(Slices::none, Into::into)
     }
 
     /// It is not known whether the operation has ended: nobody gets the memory.
     pub(crate) fn leak(self) {
         match self {
-            Cargo::Nothing => {}
-            Cargo::One(piece) | Cargo::Receive(piece) => piece.leak(),
-            Cargo::Many(buffers) => buffers.into_iter().for_each(Whole::leak),
-            Cargo::Shared(shared) => {
+            OpBuffers::Nothing => {}
+            OpBuffers::One(range) | OpBuffers::Receive(range) => range.leak(),
+            OpBuffers::Many(buffers) => buffers.into_iter().for_each(InFlightBuffer::leak),
+            OpBuffers::Shared(shared) => {
                 if let Some(block) = shared.block() {
                     block.note_leaked();
                 }
@@ -202,11 +202,13 @@ impl Cargo {
     }
 
     /// The operation has ended; the buffers return to their pools.
-    pub(crate) fn land(self) {
+    pub(crate) fn reclaim(self) {
         match self {
-            Cargo::One(piece) | Cargo::Receive(piece) => drop(piece.land()),
-            Cargo::Many(buffers) => buffers.into_iter().for_each(|buffer| drop(buffer.land())),
-            Cargo::Nothing | Cargo::Shared(_) => {}
+            OpBuffers::One(range) | OpBuffers::Receive(range) => drop(range.reclaim()),
+            OpBuffers::Many(buffers) => {
+                buffers.into_iter().for_each(|buffer| drop(buffer.reclaim()))
+            }
+            OpBuffers::Nothing | OpBuffers::Shared(_) => {}
         }
     }
 }
@@ -215,15 +217,15 @@ impl Payload for Buffer {
     type Back = Buffer;
 
     #[inline]
-    fn load(self) -> Result<Cargo, (Buffer, Error)> {
+    fn load(self) -> Result<OpBuffers, (Buffer, Error)> {
         let len = self.len();
-        Ok(Cargo::One(Piece::new(self, 0, len)))
+        Ok(OpBuffers::One(BufferRange::new(self, 0, len)))
     }
 
     #[inline]
-    fn unload(cargo: Cargo) -> Buffer {
-        match cargo {
-            Cargo::One(piece) => piece.land(),
+    fn unload(buffers: OpBuffers) -> Buffer {
+        match buffers {
+            OpBuffers::One(range) => range.reclaim(),
             _ => Buffer::empty(),
         }
     }
@@ -232,26 +234,26 @@ impl Payload for Buffer {
 impl Payload for Part {
     type Back = Buffer;
 
-    fn load(self) -> Result<Cargo, (Buffer, Error)> {
+    fn load(self) -> Result<OpBuffers, (Buffer, Error)> {
         let (buffer, start, len) = self.into_range()?;
-        Ok(Cargo::One(Piece::new(buffer, start, len)))
+        Ok(OpBuffers::One(BufferRange::new(buffer, start, len)))
     }
 
-    fn unload(cargo: Cargo) -> Buffer {
-        <Buffer as Payload>::unload(cargo)
+    fn unload(buffers: OpBuffers) -> Buffer {
+        <Buffer as Payload>::unload(buffers)
     }
 }
 
 impl Payload for Vec<Buffer> {
     type Back = Vec<Buffer>;
 
-    fn load(self) -> Result<Cargo, (Vec<Buffer>, Error)> {
-        Ok(Cargo::Many(self.into_iter().map(Whole::new).collect()))
+    fn load(self) -> Result<OpBuffers, (Vec<Buffer>, Error)> {
+        Ok(OpBuffers::Many(self.into_iter().map(InFlightBuffer::new).collect()))
     }
 
-    fn unload(cargo: Cargo) -> Vec<Buffer> {
-        match cargo {
-            Cargo::Many(buffers) => buffers.into_iter().map(Whole::land).collect(),
+    fn unload(buffers: OpBuffers) -> Vec<Buffer> {
+        match buffers {
+            OpBuffers::Many(buffers) => buffers.into_iter().map(InFlightBuffer::reclaim).collect(),
             _ => Vec::new(),
         }
     }
@@ -260,13 +262,13 @@ impl Payload for Vec<Buffer> {
 impl Payload for Shared {
     type Back = Shared;
 
-    fn load(self) -> Result<Cargo, (Shared, Error)> {
-        Ok(Cargo::Shared(self))
+    fn load(self) -> Result<OpBuffers, (Shared, Error)> {
+        Ok(OpBuffers::Shared(self))
     }
 
-    fn unload(cargo: Cargo) -> Shared {
-        match cargo {
-            Cargo::Shared(shared) => shared,
+    fn unload(buffers: OpBuffers) -> Shared {
+        match buffers {
+            OpBuffers::Shared(shared) => shared,
             _ => Buffer::empty().share(),
         }
     }

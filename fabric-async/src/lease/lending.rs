@@ -1,0 +1,40 @@
+//! What this side lends.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use fabric_util::sync::Mutex;
+
+use super::lent::LoanState;
+
+/// A lease in the books.
+pub(super) struct Granted {
+    pub(super) loan: Arc<LoanState>,
+    pub(super) until: Instant,
+    /// Counts against the policy.
+    pub(super) asked: bool,
+}
+
+/// Bytes that peers asked for and have, all connections of a node together.
+pub(crate) struct Lending {
+    bytes: Mutex<u64>,
+    most: u64,
+}
+
+impl Lending {
+    pub(crate) fn new(most: u64) -> Arc<Self> {
+        Arc::new(Lending { bytes: Mutex::default(), most })
+    }
+
+    /// Keeps room for so many; false if there is none.
+    pub(super) fn keep(&self, len: u64) -> bool {
+        let mut bytes = self.bytes.lock();
+        let sum = bytes.checked_add(len).filter(|sum| *sum <= self.most);
+        *bytes = sum.unwrap_or(*bytes);
+        sum.is_some()
+    }
+
+    pub(super) fn give_back(&self, len: u64) {
+        *self.bytes.lock() -= len;
+    }
+}

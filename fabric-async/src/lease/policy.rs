@@ -1,0 +1,61 @@
+//! What peers may borrow on request.
+
+use std::time::Duration;
+
+use fabric::Access;
+
+use crate::error::Result;
+
+/// What peers may borrow of this process's memory on request.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+/// use fabric_async::{Error, LeasePolicy, Node, Refusal};
+/// use std::time::Duration;
+///
+/// let minute = Duration::from_secs(60);
+/// let mut policy = LeasePolicy::default();
+/// policy.bytes = 1 << 20;
+/// policy.longest = minute;
+/// let node = Node::builder().lend(policy).build()?;
+/// # doc::pair_on(&node, async |conn, peer| {
+/// let refused = conn.request_remote(64, 2 * minute).await;
+/// assert!(matches!(refused, Err(Error::NotGranted(Refusal::TooLong { most })) if most == minute));
+/// let all = conn.request_remote(1 << 20, minute).await?;
+/// assert!(conn.request_remote(8, minute).await.is_err()); // nothing is left
+/// # drop(all);
+/// # Ok(()) });
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeasePolicy {
+    /// Most bytes that one connection has at a time; default 64 MiB, 0 lends nothing on request.
+    pub bytes: u64,
+    /// Most bytes that all connections of the node have at a time; `None`, the default, is half of the pool's bound, so
+    /// that peers leave memory for messages.
+    pub in_all: Option<u64>,
+    /// Most leases that one connection has at a time; default 256.
+    pub leases: usize,
+    /// The longest lease, and the longest renewal; default 10 minutes.
+    pub longest: Duration,
+    /// The rights that can be asked for; default all of [`Access::REMOTE`].
+    pub rights: Access,
+}
+
+impl Default for LeasePolicy {
+    fn default() -> Self {
+        let longest = Duration::from_secs(600);
+        LeasePolicy { bytes: 64 << 20, in_all: None, leases: 256, longest, rights: Access::REMOTE }
+    }
+}
+
+impl LeasePolicy {
+    pub(crate) fn check(&self) -> Result<()> {
+        if Access::REMOTE.contains(self.rights) {
+            return Ok(());
+        }
+        let text = format!("a lease gives rights of {:?}, not {:?}", Access::REMOTE, self.rights);
+        Err(fabric::Error::invalid("make node", text).into())
+    }
+}

@@ -1,0 +1,249 @@
+//! The connections for leases of a node.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use fabric::{
+    Completion, CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointBuilder, EndpointId,
+    OpKind,
+};
+use fabric_util::log_line;
+use fabric_util::sync::Mutex;
+
+use super::control::{Control, DEPTH, LeaseContext, ROOM};
+use super::lending::Lending;
+use super::receives::Receives;
+use super::wire::MOST;
+use crate::error::Result;
+use crate::hello::{Hello, reject};
+use crate::lane::Lane;
+use crate::oneshot::Promise;
+use crate::options::{Options, build};
+use crate::peer_log::PeerLines;
+use crate::pool::Pool;
+use crate::router::Router;
+use crate::service::ReactorHandle;
+use crate::wakers::Wakers;
+
+/// So long messages are heard before leases are looked after once more, however many come.
+const HEARING: Duration = Duration::from_millis(1);
+/// Connections for leases that a node has room for, as far as the device has.
+const MAX_CONTROLS: usize = 1024;
+
+/// Whose connection for leases it is: the token that both connections give, and the address that both come from.
+type Whose = (u64, IpAddr);
+
+/// A connection for leases that a peer will make, or not.
+pub(crate) struct Expected {
+    leases: Arc<Leases>,
+    whose: Whose,
+    pub(super) promise: Arc<Promise<ConnectRequest>>,
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        let promise = self.leases.expected.lock().remove(&self.whose);
+        drop(promise); // not under the lock
+    }
+}
+
+/// The connections for leases of a node, and receives of some that are gone.
+#[derive(Default)]
+struct Controls(HashMap<EndpointId, (Weak<Control>, Arc<Receives>)>);
+
+impl Controls {
+    fn add(&mut self, id: EndpointId, control: &Arc<Control>, receives: &Arc<Receives>) {
+        self.0.insert(id, (Arc::downgrade(control), receives.clone()));
+    }
+
+    fn get(&self, id: EndpointId) -> Option<(Option<Arc<Control>>, Arc<Receives>)> {
+        let (control, receives) = self.0.get(&id)?;
+        Some((control.upgrade(), receives.clone()))
+    }
+
+    fn all(&self) -> Vec<Arc<Control>> {
+        self.0.values().filter_map(|(control, _)| control.upgrade()).collect()
+    }
+
+    /// Forgets a connection that is gone, if its receives are over.
+    fn forget(&mut self, id: EndpointId) {
+        let is_gone = |(control, receives): &(Weak<Control>, Arc<Receives>)| {
+            control.strong_count() == 0 && receives.are_over()
+        };
+        if self.0.get(&id).is_some_and(is_gone) {
+            self.0.remove(&id);
+        }
+    }
+
+    /// Gives up the receives that have not ended, with their buffers; says how many.
+    fn leak(&self) -> usize {
+        self.0.values().map(|(_, receives)| receives.leak()).sum()
+    }
+}
+
+/// What a node has for leases.
+pub(crate) struct Leases {
+    context: Arc<LeaseContext>,
+    options: Options,
+    queue: CompletionQueue,
+    controls: Mutex<Controls>,
+    /// Connections that peers are about to make.
+    expected: Mutex<HashMap<Whose, Arc<Promise<ConnectRequest>>>>,
+}
+
+impl Leases {
+    pub(crate) fn new(
+        domain: &Domain,
+        options: &Options,
+        pool: &Pool,
+        router: &Arc<Router>,
+        reactor: &Arc<ReactorHandle>,
+        lines: &Arc<PeerLines>,
+    ) -> Result<Arc<Self>> {
+        let endpoints = domain.info().limits.cq_capacity / ROOM;
+        let queue = match options.leases {
+            true => domain.completion_queue(ROOM * endpoints.min(MAX_CONTROLS))?,
+            false => domain.completion_queue(1)?,
+        };
+        let policy = options.policy.clone();
+        let half = options.pool.bytes as u64 / 2;
+        let context = LeaseContext {
+            domain: domain.clone(),
+            pool: pool.clone(),
+            lending: Lending::new(policy.in_all.unwrap_or(half)),
+            policy,
+            router: router.clone(),
+            reactor: reactor.clone(),
+            lines: lines.clone(),
+        };
+        Ok(Arc::new(Leases {
+            context: Arc::new(context),
+            options: options.clone(),
+            queue,
+            controls: Mutex::default(),
+            expected: Mutex::default(),
+        }))
+    }
+
+    /// The completions of all connections for leases.
+    pub(crate) fn queue(&self) -> &CompletionQueue {
+        &self.queue
+    }
+
+    /// An endpoint for leases.
+    fn endpoint(&self) -> Result<Endpoint> {
+        let builder = control_endpoint(self.options.any_endpoint(&self.context.domain));
+        build(builder, &self.queue, |needed| {
+            let most = self.queue.capacity() / needed;
+            format!(
+                "a node carries leases on at most {most} connections here: NodeBuilder::leases(false) takes none, \
+                 or make another node"
+            )
+        })
+    }
+
+    /// A connection for leases that is not connected, beside the application's.
+    pub(super) fn add_control(&self, user: &Arc<Lane>) -> Result<Arc<Control>> {
+        let control = Control::new(&self.context, self.endpoint()?, user);
+        self.controls.lock().add(control.endpoint.id(), &control, &control.receives);
+        control.post_receives()?;
+        // The connection may have ended before the thread knew of this.
+        self.context.reactor.look_at_leases();
+        Ok(control)
+    }
+
+    /// The peer at this address will make a connection for leases, with this token. `None` if another one there says the same.
+    pub(crate) fn expect(self: &Arc<Self>, token: u64, from: IpAddr) -> Option<Expected> {
+        let (promise, whose) = (Promise::new(), (token, from));
+        let mut expected = self.expected.lock();
+        if expected.contains_key(&whose) {
+            return None;
+        }
+        expected.insert(whose, promise.clone());
+        drop(expected);
+        Some(Expected { leases: self.clone(), whose, promise })
+    }
+
+    /// A peer makes a connection for leases.
+    pub(crate) fn take_control(
+        &self,
+        mut request: ConnectRequest,
+        hello: &Hello,
+        wakers: &mut Wakers,
+    ) {
+        // A token alone does not do: it goes over the network in clear.
+        let promise = self.expected.lock().remove(&(hello.token, request.peer_addr().ip()));
+        match promise {
+            Some(promise) => promise.keep(request, wakers),
+            None => reject(&mut request, "no connection waits for its leases"),
+        }
+    }
+
+    /// Does what is to be done about leases; says when the next one ends. The node's thread calls it: with whether one has
+    /// changed, and what it said last time.
+    pub(crate) fn serve(&self, mut changed: bool, next: Option<Instant>) -> Option<Instant> {
+        // What is left is heard in the next round: arming the queue says so.
+        let begun = Instant::now();
+        while let Ok(Some(completion)) = self.queue.poll_one() {
+            self.complete(&completion);
+            changed = true;
+            if begun.elapsed() >= HEARING {
+                break;
+            }
+        }
+        let now = Instant::now();
+        // Mostly the thread was woken for something else, and there may be many connections.
+        if !changed && next.is_none_or(|next| now < next) {
+            return next;
+        }
+        let controls = self.controls.lock().all();
+        controls.iter().filter_map(|control| control.tick(now)).min()
+    }
+
+    fn complete(&self, completion: &Completion) {
+        if !completion.kind.is_receive() {
+            return; // there is room again, which the next tick uses
+        }
+        let known = self.controls.lock().get(completion.endpoint);
+        let Some((control, receives)) = known else { return };
+        let context = completion.context as usize;
+        let Some(buffer) = receives.ended(context) else { return };
+        let Some(control) = control.filter(|_| completion.is_ok()) else {
+            drop(buffer);
+            self.controls.lock().forget(completion.endpoint);
+            return;
+        };
+        if completion.kind != OpKind::Recv {
+            return control.cut_off("writes where it may not");
+        }
+        let mut bytes = [0; MOST];
+        let len = completion.len.min(MOST);
+        bytes[..len].copy_from_slice(&buffer[..len]);
+        // Its end is told by an event.
+        let _ = receives.post(&control.endpoint, context, buffer);
+        control.hear(&bytes[..len]);
+    }
+
+    /// The node ends: takes what is left of receives of connections that are gone. Those that have no completion keep their
+    /// memory, which the peer could still write to.
+    pub(crate) fn end(&self, is_refused: bool) {
+        while let Ok(Some(completion)) = self.queue.poll_one() {
+            self.complete(&completion);
+        }
+        let left = self.controls.lock().leak();
+        if left > 0 && !is_refused {
+            log_line!(
+                Error,
+                "fabric-async: the memory of {left} receives for leases leaks: they were not completed, so it may still be in use"
+            );
+        }
+    }
+}
+
+/// What one of these endpoints is made with.
+fn control_endpoint(builder: EndpointBuilder<'_>) -> EndpointBuilder<'_> {
+    let builder = builder.send_depth(DEPTH).send_segments(1).inject(fabric::MIN_INJECT);
+    builder.recv_depth(DEPTH).recv_segments(1)
+}

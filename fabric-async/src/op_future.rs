@@ -1,0 +1,203 @@
+//! How every operation goes: posted at the first poll of its future, done when the completion is there.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use fabric::{Completion, Op};
+
+use crate::error::{Error, Result};
+use crate::lease::At;
+use crate::line::Ticket;
+use crate::link::Link;
+use crate::op_buffers::{OpBuffers, SliceVec};
+use crate::op_slab::Phase;
+
+/// What an operation does, and what it makes of its end.
+pub(crate) trait PostOp: Unpin {
+    type Output;
+
+    /// Where it goes, if it is one-sided.
+    fn at(&self) -> Option<&At>;
+
+    /// What is wrong already.
+    fn check(&self, link: &Link, buffers: &OpBuffers) -> Result<()>;
+
+    /// The operation as the fabric's.
+    fn build<'a, 's>(&'a self, buffers: &'a OpBuffers, scratch: &'s mut SliceVec<'a>) -> Op<'s>
+    where
+        'a: 's;
+
+    fn finish(buffers: OpBuffers) -> Self::Output;
+
+    fn fail(error: Error, buffers: OpBuffers) -> Self::Output;
+}
+
+/// An operation on its way: waits for room, is posted, waits for its completion.
+pub(crate) struct OpFuture<W: PostOp> {
+    link: Arc<Link>,
+    pub(crate) stage: OpState<W>,
+    /// The place in line for room in the send queue.
+    ticket: Ticket,
+    asleep: bool,
+    pub(crate) fence: bool,
+}
+
+pub(crate) enum OpState<W: PostOp> {
+    Ready(W, OpBuffers),
+    /// Its buffers are in this slot of the slab.
+    InFlight(u32),
+    /// It could not even be begun.
+    Failed(Option<W::Output>),
+    Over,
+}
+
+impl<W: PostOp> OpFuture<W> {
+    pub(crate) fn new(link: &Arc<Link>, stage: OpState<W>) -> Self {
+        let (link, ticket) = (link.clone(), Ticket::default());
+        OpFuture { link, stage, ticket, asleep: false, fence: false }
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<W::Output>
+    where
+        W::Output: Unpin,
+    {
+        let mut fresh = matches!(self.stage, OpState::Ready(..));
+        ready!(self.poll_posted(cx));
+        let OpState::InFlight(number) = self.stage else {
+            return self.failed().map_or(Poll::Pending, Poll::Ready);
+        };
+        let OpFuture { link, asleep, .. } = self;
+        let driver = &link.node.driver;
+        let look = |waker: Option<&_>| match std::mem::take(&mut fresh) {
+            true if waker.is_none() => None, // posted this moment
+            _ => driver.take(number, waker),
+        };
+        let Poll::Ready((completion, buffers)) =
+            driver.wait(asleep, cx, look, || link.node.watch())
+        else {
+            return self.poll_refused(number);
+        };
+        self.stage = OpState::Over;
+        Poll::Ready(Self::ended(&self.link, &completion, buffers))
+    }
+
+    /// In a child made by `fork` the completion never comes: that is the parent's. The child gets its copy back.
+    fn poll_refused(&mut self, number: u32) -> Poll<W::Output> {
+        let driver = &self.link.node.driver;
+        let Some(error) = driver.refusal() else { return Poll::Pending };
+        let buffers = driver.withdraw(number);
+        self.stage = OpState::Over;
+        Poll::Ready(W::fail(error, buffers))
+    }
+
+    /// Posts it, or fails; waits its turn for that while the send queue is full.
+    #[inline]
+    pub(crate) fn poll_posted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let OpFuture { link, stage, ticket, asleep, fence } = self;
+        let OpState::Ready(work, buffers) = stage else { return Poll::Ready(()) };
+        let (driver, line) = (&link.node.driver, &link.lane.room);
+        let mut posted = match work.check(link, buffers) {
+            Ok(()) if line.is_turn(ticket, None) => try_post(link, work, *fence, buffers),
+            Ok(()) => Ok(None),
+            Err(error) => Err(error),
+        };
+        if let Ok(None) = posted {
+            let look = |waker: Option<&Waker>| {
+                let is_turn = line.is_turn(ticket, waker);
+                // The post fails once the connection has ended.
+                if !is_turn && link.is_alive() && driver.refusal().is_none() {
+                    return None;
+                }
+                try_post(link, work, *fence, buffers).transpose()
+            };
+            posted = ready!(driver.wait(asleep, cx, look, || link.node.watch())).map(Some);
+        }
+        line.leave(ticket);
+        *stage = match posted {
+            Ok(number) => OpState::InFlight(number.unwrap_or(u32::MAX)),
+            Err(error) => OpState::Failed(Some(W::fail(error, std::mem::take(buffers)))),
+        };
+        Poll::Ready(())
+    }
+
+    /// What became of it, if it is over by now; nobody waits for it.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn try_take(&mut self) -> Option<W::Output> {
+        let OpState::InFlight(number) = self.stage else { return self.failed() };
+        let driver = &self.link.node.driver;
+        let (completion, buffers) = driver.try_take(number)?;
+        driver.awake(&mut self.asleep);
+        self.stage = OpState::Over;
+        Some(Self::ended(&self.link, &completion, buffers))
+    }
+
+    /// What it carries is not asked for.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn detach(&self) {
+        if let OpState::InFlight(number) = self.stage {
+            self.link.node.driver.detach(number);
+        }
+    }
+
+    fn failed(&mut self) -> Option<W::Output> {
+        let OpState::Failed(output) = &mut self.stage else { return None };
+        output.take()
+    }
+
+    fn ended(link: &Link, completion: &Completion, buffers: OpBuffers) -> W::Output {
+        if completion.is_ok() {
+            return W::finish(buffers);
+        }
+        // The event comes before the completions that it causes; it may not have been taken yet.
+        link.node.router.take_events();
+        W::fail(Error::of(completion.status, link.lane.end()), buffers)
+    }
+}
+
+/// Posts an operation whose buffers go to the slab; gives their slot. `None` while the send queue is full: then, and on
+/// errors, the buffers are still where they were.
+#[inline]
+fn try_post<W: PostOp>(
+    link: &Link,
+    work: &W,
+    fence: bool,
+    buffers: &mut OpBuffers,
+) -> Result<Option<u32>> {
+    let slab = &link.node.driver.slab;
+    let number = slab.begin()?;
+    let Some(mut slot) = slab.lock(number) else { return Ok(None) };
+    // The lock is held over the post, so that the thread that takes the completion finds the slot filled.
+    slot.buffers = std::mem::take(buffers);
+    let posted = {
+        let mut scratch = SliceVec::new();
+        let op = work.build(&slot.buffers, &mut scratch).context(u64::from(number));
+        link.endpoint.post(&if fence { op.fence() } else { op })
+    };
+    let Err(error) = posted else {
+        slot.phase = Phase::InFlight;
+        slot.lane = Some(link.lane.clone());
+        slot.lease = work.at().and_then(|at| at.lease.clone());
+        return Ok(Some(number));
+    };
+    *buffers = std::mem::take(&mut slot.buffers);
+    drop(slot);
+    slab.end(number);
+    match error {
+        fabric::Error::Again => Ok(None),
+        fabric::Error::NotConnected => Err(link.over()),
+        other => Err(other.into()),
+    }
+}
+
+impl<W: PostOp> Drop for OpFuture<W> {
+    fn drop(&mut self) {
+        let driver = &self.link.node.driver;
+        match std::mem::replace(&mut self.stage, OpState::Over) {
+            OpState::Ready(_, buffers) => buffers.reclaim(),
+            OpState::InFlight(number) => driver.abandon(number),
+            OpState::Failed(_) | OpState::Over => {}
+        }
+        driver.awake(&mut self.asleep);
+        self.link.lane.room.leave(&mut self.ticket);
+    }
+}

@@ -1,0 +1,300 @@
+//! Peers that ask to be let in.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use fabric::ConnectRequest;
+use fabric_util::sync::{Mutex, MutexGuard};
+
+use crate::acceptors::Acceptors;
+use crate::connection::Connection;
+use crate::error::Result;
+use crate::hello::{Hello, Kind, reject};
+use crate::line::{Line, Ticket};
+use crate::link::Link;
+use crate::node::NodeInner;
+use crate::router::ListenerEvents;
+use crate::wakers::Wakers;
+
+/// What listeners and their streams share: with the last of them go the peers that are not in yet.
+pub(crate) struct Open(Arc<ListenerInner>);
+
+pub(crate) struct ListenerInner {
+    listener: fabric::Listener,
+    pub(crate) node: Arc<NodeInner>,
+    waiting: Mutex<VecDeque<(ConnectRequest, Hello)>>,
+    line: Arc<Line>,
+    pub(crate) acceptors: Arc<Acceptors>,
+}
+
+impl ListenerInner {
+    pub(crate) fn new(node: &Arc<NodeInner>, listener: fabric::Listener) -> Arc<Self> {
+        let line = Line::new(&node.reactor.timers);
+        let (waiting, acceptors) = (Mutex::default(), Arc::default());
+        Arc::new(ListenerInner { listener, node: node.clone(), waiting, line, acceptors })
+    }
+
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<(ConnectRequest, Hello)>> {
+        self.waiting.lock()
+    }
+}
+
+impl ListenerEvents for ListenerInner {
+    fn take_requests(&self, wakers: &mut Wakers) {
+        while let Some(mut request) = self.listener.poll() {
+            let peer = request.peer_addr();
+            match Hello::from_bytes(request.private_data()) {
+                Err(error) => {
+                    self.node.lines.tell(format_args!("{peer} is sent away: {error}"));
+                    reject(&mut request, "this listener is one of fabric-async, version 1");
+                }
+                Ok(hello) if hello.kind == Kind::Control => {
+                    self.node.leases.take_control(request, &hello, wakers);
+                }
+                Ok(hello) => {
+                    let mut waiting = self.waiting();
+                    if waiting.len() >= self.node.options.backlog {
+                        drop(waiting);
+                        reject(&mut request, "too many peers wait to be let in");
+                        continue;
+                    }
+                    waiting.push_back((request, hello));
+                    drop(waiting);
+                    self.line.call(wakers);
+                }
+            }
+        }
+    }
+
+    fn wake_all(&self, wakers: &mut Wakers) {
+        self.line.call_all(wakers);
+    }
+}
+
+impl Open {
+    pub(crate) fn new(inner: &Arc<ListenerInner>) -> Arc<Self> {
+        Arc::new(Open(inner.clone()))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // Those that are not in yet hold on to what is in here.
+        drop(self.0.acceptors.take_all());
+    }
+}
+
+impl Drop for ListenerInner {
+    fn drop(&mut self) {
+        self.node.router.unregister_listener(self.listener.id());
+    }
+}
+
+/// The next peer that asks: see [`Listener::request`](crate::Listener::request).
+///
+/// ```
+/// use fabric_async::{Connection, Listener, block_on};
+///
+/// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+/// let next = listener.request(); // before anybody asks
+/// let to = listener.local_addr();
+/// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
+/// let conn = block_on(async { next.await?.accept().await })?;
+/// assert_eq!(client.join().unwrap()?.local_addr(), conn.peer_addr());
+/// # Ok::<(), fabric_async::Error>(())
+/// ```
+#[must_use = "nobody is let in until it is awaited"]
+pub struct NextRequest {
+    listener: Arc<ListenerInner>,
+    ticket: Ticket,
+}
+
+impl NextRequest {
+    pub(crate) fn new(listener: &Arc<ListenerInner>) -> Self {
+        NextRequest { listener: listener.clone(), ticket: Ticket::default() }
+    }
+}
+
+impl Future for NextRequest {
+    type Output = Result<Request>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let NextRequest { listener, ticket } = &mut *self;
+        let line = &listener.line;
+        line.poll(ticket, cx, |is_turn| {
+            let next = if is_turn { listener.waiting().pop_front() } else { None };
+            if let Some((request, hello)) = next {
+                return Some(Ok(Request { listener: listener.clone(), request, hello }));
+            }
+            listener.node.refusal().map(Err)
+        })
+    }
+}
+
+impl Drop for NextRequest {
+    fn drop(&mut self) {
+        self.listener.line.leave(&mut self.ticket);
+    }
+}
+
+/// A peer that asks to be let in. Dropping it sends the peer away.
+///
+/// ```
+/// # use fabric_async::{Error, Node, block_on};
+/// # let node = Node::shared()?;
+/// let listener = block_on(node.listen("127.0.0.1:0"))?;
+/// let to = listener.local_addr();
+/// let client = std::thread::spawn(move || block_on(node.connect_with(to, b"version 1")));
+/// let request = block_on(listener.request())?;
+/// assert_eq!(request.data(), b"version 1");
+/// drop(request); // not any more
+/// assert!(matches!(client.join().unwrap(), Err(Error::Rejected(_))));
+/// # Ok::<(), fabric_async::Error>(())
+/// ```
+pub struct Request {
+    listener: Arc<ListenerInner>,
+    request: ConnectRequest,
+    hello: Hello,
+}
+
+impl Request {
+    /// Who asks.
+    ///
+    /// ```
+    /// # use fabric_async::{Connection, Listener, block_on};
+    /// # let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+    /// # let to = listener.local_addr();
+    /// # let client = std::thread::spawn(move || block_on(Connection::connect(to)));
+    /// let request = block_on(listener.request())?;
+    /// let who = request.peer_addr();
+    /// let conn = block_on(request.accept())?;
+    /// assert_eq!(conn.peer_addr(), Some(who));
+    /// # client.join().unwrap()?;
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.request.peer_addr()
+    }
+
+    /// What its application gave to [`Node::connect_with`](crate::Node::connect_with).
+    ///
+    /// ```
+    /// # use fabric_async::{Node, block_on};
+    /// # let node = Node::shared()?;
+    /// # let listener = block_on(node.listen("127.0.0.1:0"))?;
+    /// # let to = listener.local_addr();
+    /// let client = std::thread::spawn(move || block_on(node.connect_with(to, b"shard 3")));
+    /// assert_eq!(block_on(listener.request())?.data(), b"shard 3");
+    /// # assert!(client.join().unwrap().is_err());
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn data(&self) -> &[u8] {
+        &self.hello.data
+    }
+
+    /// Lets it in.
+    ///
+    /// ```
+    /// # use fabric_async::{Connection, Listener, block_on};
+    /// # let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+    /// # let to = listener.local_addr();
+    /// # let client = std::thread::spawn(move || block_on(Connection::connect(to)));
+    /// let request = block_on(listener.request())?;
+    /// let conn = block_on(request.accept())?;
+    /// assert_eq!(conn.end(), None); // it stands
+    /// # assert_eq!(client.join().unwrap()?.peer_data(), b"");
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The fabric's: `NotConnected` if the peer is gone, `NoMemory`, `InvalidArgument` if the completion queue has no
+    /// room for another connection.
+    pub async fn accept(self) -> Result<Connection> {
+        self.accept_with(&[]).await
+    }
+
+    /// Lets it in, with up to 176 bytes for its application ([`Connection::peer_data`]).
+    ///
+    /// ```
+    /// # use fabric_async::{Connection, Listener, block_on};
+    /// # let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+    /// # let to = listener.local_addr();
+    /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
+    /// let request = block_on(listener.request())?;
+    /// let conn = block_on(request.accept_with(b"welcome"))?;
+    /// assert_eq!(client.join().unwrap()?.peer_data(), b"welcome");
+    /// # drop(conn);
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`accept`](Request::accept), and the fabric's `InvalidArgument` for too many bytes.
+    pub async fn accept_with(mut self, data: &[u8]) -> Result<Connection> {
+        let node = &self.listener.node;
+        let link = match Link::new(node, node.connect_timeout()) {
+            Ok(link) => link,
+            Err(error) => {
+                // What this side lacks is none of a stranger's business: it is in the log.
+                let peer = self.peer_addr();
+                node.lines.tell(format_args!("{peer} is sent away: {error}"));
+                reject(&mut self.request, "no room for another connection");
+                return Err(error);
+            }
+        };
+        // The token is the connecting side's.
+        let mut hello = node.hello(Kind::User, data, 0);
+        // Before it can come.
+        let wanted = hello.leases && self.hello.leases;
+        let from = self.peer_addr().ip();
+        let expected = if wanted { node.leases.expect(self.hello.token, from) } else { None };
+        hello.leases = expected.is_some();
+        self.request.accept(&link.endpoint, &hello.to_bytes())?;
+        link.lane.outcome().await?;
+        if let Some(expected) = expected {
+            link.accept_control(expected).await?;
+        }
+        let _ = link.peer.set(self.hello.clone());
+        Ok(Connection { link })
+    }
+
+    /// Sends it away, with up to 128 bytes of words for it ([`Error::Rejected`](crate::Error::Rejected)).
+    ///
+    /// ```
+    /// use fabric_async::{Error, Listener, Connection, block_on};
+    ///
+    /// # fn main() -> Result<(), fabric_async::Error> {
+    /// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
+    /// let to = listener.local_addr();
+    /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
+    /// block_on(listener.request())?.reject("closed on Sundays")?;
+    /// let error = client.join().unwrap().unwrap_err();
+    /// assert!(matches!(&error, Error::Rejected(words) if words == b"closed on Sundays"), "{error}");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// The fabric's `InvalidArgument` for too many bytes.
+    pub fn reject(mut self, words: &str) -> Result<()> {
+        Ok(self.request.reject(words.as_bytes())?)
+    }
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Request(from {})", self.peer_addr())
+    }
+}
+
+impl std::fmt::Debug for NextRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NextRequest")
+    }
+}
