@@ -21,7 +21,6 @@ use crate::counters::{Counters, EndpointCounters};
 use crate::cq::{CompletionQueue, CqInner};
 use crate::dispatch::{AnyEndpoint, CqDispatch, EndpointDispatch};
 use crate::domain::{Domain, DomainInner};
-use crate::eq::Owner;
 use crate::process::ParentOnly;
 use crate::slot::{Fate, Keep, Report, Slot};
 
@@ -319,8 +318,7 @@ impl Endpoint {
                 _ => Some(Err(self.not_connected())),
             }
         };
-        hub.wait_for(Owner::Endpoint(self.id()), timeout, look)
-            .unwrap_or_else(|| Err(hub.timed_out(self.id())))
+        hub.wait_for(self.id(), timeout, look).unwrap_or_else(|| Err(hub.timed_out(self.id())))
     }
 
     /// Waits until the connection has ended; says why. It takes this endpoint's `Disconnected` event.
@@ -330,7 +328,7 @@ impl Endpoint {
     pub fn wait_disconnected(&self, timeout: Option<Duration>) -> Result<DisconnectReason> {
         self.inner.ops.check("wait_disconnected")?;
         let hub = &self.inner.domain.hub;
-        hub.wait_for(Owner::Endpoint(self.id()), timeout, || hub.take_disconnected(self.id()))
+        hub.wait_for(self.id(), timeout, || hub.take_disconnected(self.id()))
             .ok_or_else(|| hub.timed_out(self.id()))
     }
 
