@@ -2,9 +2,8 @@
 //!
 //! A domain is a trait object, whichever provider it is of. What it makes for the data path is looked at once, when it is
 //! made: the types of compiled-in providers go into an enum, a branch on which the compiler inlines their code into the
-//! handles'. That is worth a seventh of the instructions of a poll of TCP that finds
-//! nothing (docs/performance.md). What is not hot goes through the
-//! trait object that the enum derefs to.
+//! handles'. That is worth a seventh of the instructions of a poll of TCP that finds nothing (docs/performance.md). What is
+//! not hot goes through the trait object that the enum derefs to.
 
 #![allow(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)] // the code that enum_dispatch writes
 
