@@ -13,14 +13,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fabric_core::{
-    Armed, Completion, CqAttr, CqOps, Error, RawCompletion, Result, Side, Status, Token,
-};
+use fabric_core::{Armed, Completion, CqAttr, Error, RawCompletion, Result, Side, Status, Token};
 use fabric_util::inflight::Consumer;
 use fabric_util::sync::{Mutex, MutexGuard, assert_none_held};
 use fabric_util::wakeup::wait_readable;
 
-use crate::any::AnyCq;
+use crate::dispatch::{AnyCq, CqDispatch};
 use crate::domain::{DomainInner, QueuePlace};
 use crate::endpoint::Shared;
 use crate::process::ParentOnly;
@@ -336,7 +334,7 @@ impl CompletionQueue {
         attr.check(&domain.info)?;
         let capacity = attr.capacity;
         let place = domain.place_queue()?;
-        let ops = ParentOnly::new(domain.ops.completion_queue(attr)?);
+        let ops = ParentOnly::new(domain.ops.completion_queue(attr)?.into());
         let state = CqState {
             members: Members::new(domain.hub.clone()),
             reserved: 0,

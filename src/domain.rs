@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use fabric_core::access::check_registration;
+use fabric_core::provider::DynDomain;
 use fabric_core::{
     Access, CqAttr, EndpointAttr, EndpointId, Error, Hints, Info, ListenerAttr, Memory, Result,
 };
 use fabric_util::sync::{Mutex, MutexGuard};
 
-use crate::any::AnyDomain;
 use crate::builder::EndpointBuilder;
 use crate::catalog::{Catalog, Selection};
 use crate::counters::Counters;
@@ -26,7 +26,7 @@ use crate::reclaim::Reclaim;
 use crate::region::Region;
 
 pub(crate) struct DomainInner {
-    pub(crate) ops: ParentOnly<AnyDomain>,
+    pub(crate) ops: ParentOnly<Box<dyn DynDomain>>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) info: Info,
     selection: Selection,
@@ -181,7 +181,7 @@ impl Domain {
     }
 
     pub(crate) fn new(
-        ops: AnyDomain,
+        ops: Box<dyn DynDomain>,
         hub: Arc<Hub>,
         info: Info,
         selection: Selection,

@@ -9,19 +9,18 @@ use fabric_core::attr::check_private_data;
 use fabric_core::provider::RequestId;
 use fabric_core::state::StateCell;
 use fabric_core::{
-    Armed, CqOps, DisconnectReason, EndpointAttr, EndpointId, EndpointOps, EndpointState, Error,
-    Event, OpKind, RemoteAddr, Result, Segment, SendFlags, SendOp, SendWork, Side, Token,
+    Armed, DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error, Event, OpKind,
+    RemoteAddr, Result, Segment, SendFlags, SendOp, SendWork, Side, Token,
 };
 use fabric_util::inflight::{Producer, inflight};
 use fabric_util::sync::{Mutex, MutexGuard};
 use fabric_util::wakeup::wait_readable;
 use fabric_util::{callback, log_line};
 
-use crate::any::AnyEndpoint;
 use crate::counters::{Counters, EndpointCounters};
 use crate::cq::{CompletionQueue, CqInner};
+use crate::dispatch::{AnyEndpoint, CqDispatch, EndpointDispatch};
 use crate::domain::{Domain, DomainInner};
-use crate::eq::Owner;
 use crate::process::ParentOnly;
 use crate::slot::{Fate, Keep, Report, Slot};
 
@@ -157,7 +156,7 @@ impl Endpoint {
         };
         let ops = domain
             .ops
-            .endpoint(shared.id, &attr, send_cq.ops(), recv_cq.ops())
+            .endpoint(shared.id, &attr, send_cq.ops().ops(), recv_cq.ops().ops())
             .inspect_err(|_| undo(&[(send_cq, send_token), (recv_cq, recv_token)]))?;
         let side = |ring, token: Token, side| {
             let token = Token::new(token.member(), token.generation(), side, 0);
@@ -165,7 +164,7 @@ impl Endpoint {
             PostSide { lane, segments: Vec::new() }
         };
         let inner = Arc::new(EndpointInner {
-            ops: ParentOnly::new(ops),
+            ops: ParentOnly::new(ops.into()),
             shared: shared.clone(),
             send: Mutex::new(side(send_ring, send_token, Side::Send)),
             recv: Mutex::new(side(recv_ring, recv_token, Side::Recv)),
@@ -320,8 +319,7 @@ impl Endpoint {
                 _ => Some(Err(self.not_connected())),
             }
         };
-        hub.wait_for(Owner::Endpoint(self.id()), timeout, look)
-            .unwrap_or_else(|| Err(hub.timed_out(self.id())))
+        hub.wait_for(self.id(), timeout, look).unwrap_or_else(|| Err(hub.timed_out(self.id())))
     }
 
     /// Waits until the connection has ended; says why. It takes this endpoint's `Disconnected` event.
@@ -331,7 +329,7 @@ impl Endpoint {
     pub fn wait_disconnected(&self, timeout: Option<Duration>) -> Result<DisconnectReason> {
         self.inner.ops.check("wait_disconnected")?;
         let hub = &self.inner.domain.hub;
-        hub.wait_for(Owner::Endpoint(self.id()), timeout, || hub.take_disconnected(self.id()))
+        hub.wait_for(self.id(), timeout, || hub.take_disconnected(self.id()))
             .ok_or_else(|| hub.timed_out(self.id()))
     }
 

@@ -92,6 +92,18 @@ pub(crate) enum Owner {
     Listener(ListenerId),
 }
 
+impl From<EndpointId> for Owner {
+    fn from(id: EndpointId) -> Self {
+        Owner::Endpoint(id)
+    }
+}
+
+impl From<ListenerId> for Owner {
+    fn from(id: ListenerId) -> Self {
+        Owner::Listener(id)
+    }
+}
+
 impl HubState {
     fn signal(&self, owner: Owner) -> &Arc<Signal> {
         match owner {
@@ -266,12 +278,12 @@ impl Hub {
     /// Looks with `look` until it finds something, at every event of the owner again; `None` when the time has passed.
     pub(crate) fn wait_for<T>(
         &self,
-        owner: Owner,
+        owner: impl Into<Owner>,
         timeout: Option<Duration>,
         mut look: impl FnMut() -> Option<T>,
     ) -> Option<T> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let signal = self.lock().signal(owner).clone();
+        let signal = self.lock().signal(owner.into()).clone();
         let mut seen = signal.sequence();
         loop {
             if let Some(found) = look() {

@@ -110,6 +110,7 @@ mod check;
 mod choice;
 mod counters;
 mod cq;
+mod dispatch;
 mod domain;
 mod endpoint;
 mod env;

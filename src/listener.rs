@@ -11,7 +11,6 @@ use fabric_util::sync::assert_none_held;
 
 use crate::domain::DomainInner;
 use crate::endpoint::Endpoint;
-use crate::eq::Owner;
 use crate::process::ParentOnly;
 
 /// Listens on an address for connections to its domain.
@@ -106,7 +105,7 @@ impl Listener {
             Some(request) => Some(Ok(request)),
             None => hub.device_lost().then_some(Err(Error::DeviceLost)),
         };
-        hub.wait_for(Owner::Listener(self.id), timeout, look)
+        hub.wait_for(self.id, timeout, look)
             .unwrap_or_else(|| Err(Error::TimedOut(None).at(self.local_addr())))
     }
 }

@@ -6,14 +6,15 @@
 use std::sync::atomic::Ordering;
 
 use fabric_core::{
-    Access, EndpointOps, EndpointState, Error, OpKind, Posted, RecvWork, Result, Segment,
-    SendFlags, SendOp, SendWork,
+    Access, EndpointState, Error, OpKind, Posted, RecvWork, Result, Segment, SendFlags, SendOp,
+    SendWork,
 };
 use fabric_util::inflight::{Place, Producer};
 use smallvec::SmallVec;
 
 use crate::check::Gathered;
 use crate::cq::CqInner;
+use crate::dispatch::EndpointDispatch;
 use crate::endpoint::{Endpoint, Lane, PostSide};
 use crate::op::{Local, Op, Recv, Slices, What};
 use crate::slot::{Keep, Report, Slot};

@@ -9,7 +9,6 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fabric_core::CqOps;
 use fabric_util::fork::Origin;
 use fabric_util::sync::{Condvar, Mutex};
 use fabric_util::{callback, log_line};

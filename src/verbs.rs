@@ -2,7 +2,9 @@
 
 pub use provider_verbs::raw::{RawDomain, RawEndpoint};
 
-use crate::any::{AnyDomain, AnyEndpoint};
+use std::any::Any;
+
+use crate::dispatch::AnyEndpoint;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 
@@ -13,11 +15,12 @@ use crate::endpoint::Endpoint;
 /// outlive it, and its asynchronous events are taken by the domain's thread alone.
 pub unsafe fn raw_domain(domain: &Domain) -> Option<RawDomain> {
     let ops = &domain.inner.ops;
-    match &**ops {
-        // SAFETY: the caller's promise is passed on.
-        AnyDomain::Verbs(domain) if ops.is_here() => Some(unsafe { domain.raw() }),
-        _ => None,
+    if !ops.is_here() {
+        return None;
     }
+    let domain = (&***ops as &dyn Any).downcast_ref::<provider_verbs::VerbsDomain>()?;
+    // SAFETY: the caller's promise is passed on.
+    Some(unsafe { domain.raw() })
 }
 
 /// The `ibv_qp` of an endpoint; `None` on another provider, or in a forked child.

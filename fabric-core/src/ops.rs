@@ -1,10 +1,4 @@
 //! The data path of the provider contract: one endpoint, one completion queue.
-//!
-//! `enum_dispatch` links a trait to the enums over its implementors by the trait's tokens, and forgets
-//! them at the end of the crate. So the tokens of both traits are exported as macros: this file uses them
-//! for the real traits, and the crate `fabric` feeds the same tokens to `enum_dispatch` once more, beside
-//! its enums (`src/any.rs`). For that they name types by the paths that both places import, and
-//! have no associated types and no static methods. rustfmt does not see inside; keep it tidy by hand.
 
 use std::any::Any;
 use std::net::SocketAddr;
@@ -25,214 +19,135 @@ pub enum Armed {
     Waiting,
 }
 
-/// Passes the tokens of [`EndpointOps`] to the macro named.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! endpoint_ops_tokens {
-    ($with:ident) => {
-        $with! {
-            /// A connected endpoint: two queues and a connection.
-            ///
-            /// The caller serializes the posts of each queue, never exceeds the depths, and has checked every
-            /// argument that can be checked locally; a provider counts nothing and checks nothing twice.
-            ///
-            /// # Safety
-            /// An implementation must, for each operation it accepted, deliver exactly one completion if the
-            /// operation is signaled or failed, and none otherwise, but for the end of a connection (below); deliver
-            /// none for what it refused; touch an operation's segments only until that completion (for an
-            /// unsignaled one: until a later one of the same queue) is polled or
-            /// [`quiesce`](EndpointOps::quiesce) returns `Ok`; and write only to the segments of receives, reads and
-            /// fetching atomics. Dropping it without a `quiesce` that returned `Ok` is no such end.
-            ///
-            /// Posts and `quiesce` are called under locks of the caller, so they call no user code: events go
-            /// through `fabric_util::reports`, log lines through `fabric_util::log_line!`.
-            ///
-            /// # The end of a connection
-            /// Once a connection has ended, every accepted operation is accounted for, in bounded time: the last
-            /// operation of each queue gets a completion, also an unsignaled one that succeeded (status `Ok`), so
-            /// that whatever was posted before it is known to have ended. Where a provider cannot know whether that
-            /// operation had its completion, it sets [`and_all_before`](crate::RawCompletion::and_all_before), and
-            /// the completion is ignored if it had.
-            pub unsafe trait EndpointOps: Any + Send + Sync + 'static {
-                /// Posts operations to the send queue.
-                ///
-                /// - Takes the longest prefix it can and says why the rest was refused.
-                /// - The batch goes out together.
-                /// - Completions of this queue come in posting order; an unsignaled operation that succeeds
-                ///   has none.
-                /// - On a dead endpoint: refuses with `NotConnected`, or takes the work and cancels it.
-                /// - Never blocks.
-                ///
-                /// # Safety
-                /// The segments' memory must stay valid as described at the trait; with `INJECT`, until the
-                /// call returns. Tokens in flight must differ. It is not called beside or after
-                /// [`quiesce`](EndpointOps::quiesce).
-                unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted;
+/// A connected endpoint: two queues and a connection.
+///
+/// The caller serializes the posts of each queue, never exceeds the depths, and has checked every
+/// argument that can be checked locally; a provider counts nothing and checks nothing twice.
+///
+/// # Safety
+/// An implementation must, for each operation it accepted, deliver exactly one completion if the
+/// operation is signaled or failed, and none otherwise, but for the end of a connection (below); deliver
+/// none for what it refused; touch an operation's segments only until that completion (for an
+/// unsignaled one: until a later one of the same queue) is polled or
+/// [`quiesce`](EndpointOps::quiesce) returns `Ok`; and write only to the segments of receives, reads and
+/// fetching atomics. Dropping it without a `quiesce` that returned `Ok` is no such end.
+///
+/// Posts and `quiesce` are called under locks of the caller, so they call no user code: events go
+/// through `fabric_util::reports`, log lines through `fabric_util::log_line!`.
+///
+/// # The end of a connection
+/// Once a connection has ended, every accepted operation is accounted for, in bounded time: the last
+/// operation of each queue gets a completion, also an unsignaled one that succeeded (status `Ok`), so
+/// that whatever was posted before it is known to have ended. Where a provider cannot know whether that
+/// operation had its completion, it sets [`and_all_before`](crate::RawCompletion::and_all_before), and
+/// the completion is ignored if it had.
+pub unsafe trait EndpointOps: Any + Send + Sync + 'static {
+    /// Posts operations to the send queue.
+    ///
+    /// - Takes the longest prefix it can and says why the rest was refused.
+    /// - The batch goes out together.
+    /// - Completions of this queue come in posting order; an unsignaled operation that succeeds
+    ///   has none.
+    /// - On a dead endpoint: refuses with `NotConnected`, or takes the work and cancels it.
+    /// - Never blocks.
+    ///
+    /// # Safety
+    /// The segments' memory must stay valid as described at the trait; with `INJECT`, until the
+    /// call returns. Tokens in flight must differ. It is not called beside or after
+    /// [`quiesce`](EndpointOps::quiesce).
+    unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted;
 
-                /// Posts receives.
-                ///
-                /// - Allowed from the making of the endpoint on; they are matched in posting order.
-                /// - Otherwise as [`post_send`](EndpointOps::post_send).
-                ///
-                /// # Safety
-                /// As [`post_send`](EndpointOps::post_send).
-                unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted;
+    /// Posts receives.
+    ///
+    /// - Allowed from the making of the endpoint on; they are matched in posting order.
+    /// - Otherwise as [`post_send`](EndpointOps::post_send).
+    ///
+    /// # Safety
+    /// As [`post_send`](EndpointOps::post_send).
+    unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted;
 
-                /// Starts to connect.
-                ///
-                /// - Returns at once. Exactly one of `Connected` and `ConnectFailed` follows, within the
-                ///   attribute's time-out, unless `quiesce` comes first. No receive ends well before it.
-                /// - An address that leads to no peer of this device is `Unreachable` at once, where that is known.
-                /// - Called at most once, and not together with `accept`.
-                fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()>;
+    /// Starts to connect.
+    ///
+    /// - Returns at once. Exactly one of `Connected` and `ConnectFailed` follows, within the
+    ///   attribute's time-out, unless `quiesce` comes first. No receive ends well before it.
+    /// - An address that leads to no peer of this device is `Unreachable` at once, where that is known.
+    /// - Called at most once, and not together with `accept`.
+    fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()>;
 
-                /// Answers a listener's request with this endpoint.
-                ///
-                /// - `Connected` follows, or one `Disconnected` if the peer is gone or too slow. A receive that
-                ///   ends well says as much as `Connected`, and sends are taken from then on.
-                /// - It never fails for the peer's reasons.
-                fn accept(&self, request: RequestId, data: &[u8]) -> Result<()>;
+    /// Answers a listener's request with this endpoint.
+    ///
+    /// - `Connected` follows, or one `Disconnected` if the peer is gone or too slow. A receive that
+    ///   ends well says as much as `Connected`, and sends are taken from then on.
+    /// - It never fails for the peer's reasons.
+    fn accept(&self, request: RequestId, data: &[u8]) -> Result<()>;
 
-                /// Ends the connection without waiting for anything.
-                ///
-                /// - What has not completed is canceled, in order; one `Disconnected(Local)` comes.
-                /// - What had completed `Ok` at this side, the peer has.
-                /// - Harmless when repeated, or before a connection is established.
-                fn disconnect(&self);
+    /// Ends the connection without waiting for anything.
+    ///
+    /// - What has not completed is canceled, in order; one `Disconnected(Local)` comes.
+    /// - What had completed `Ok` at this side, the peer has.
+    /// - Harmless when repeated, or before a connection is established.
+    fn disconnect(&self);
 
-                /// Stops everything, because the application lets the endpoint go: as `disconnect`, and
-                /// afterwards no segment is touched and nothing new reaches the completion queue.
-                ///
-                /// - No event is reported: the application has let the endpoint go.
-                /// - Bounded in time; it does not wait for the peer.
-                /// - What was in flight and has no completion yet gets none: the caller cancels it. What has
-                ///   one is found by a later poll.
-                /// - An error: a device may still touch segments. The caller then leaks their memory, and completes nothing more.
-                /// - Repeating it is harmless.
-                fn quiesce(&self) -> Result<()>;
+    /// Stops everything, because the application lets the endpoint go: as `disconnect`, and
+    /// afterwards no segment is touched and nothing new reaches the completion queue.
+    ///
+    /// - No event is reported: the application has let the endpoint go.
+    /// - Bounded in time; it does not wait for the peer.
+    /// - What was in flight and has no completion yet gets none: the caller cancels it. What has
+    ///   one is found by a later poll.
+    /// - An error: a device may still touch segments. The caller then leaks their memory, and completes nothing more.
+    /// - Repeating it is harmless.
+    fn quiesce(&self) -> Result<()>;
 
-                /// The address of this end.
-                ///
-                /// - `None` until `connect` or `accept`; constant from `Connected` on.
-                fn local_addr(&self) -> Option<SocketAddr>;
+    /// The address of this end.
+    ///
+    /// - `None` until `connect` or `accept`; constant from `Connected` on.
+    fn local_addr(&self) -> Option<SocketAddr>;
 
-                /// The address of the other end.
-                ///
-                /// - `None` until `connect` or `accept`; constant from then on, after the end too.
-                fn peer_addr(&self) -> Option<SocketAddr>;
+    /// The address of the other end.
+    ///
+    /// - `None` until `connect` or `accept`; constant from then on, after the end too.
+    fn peer_addr(&self) -> Option<SocketAddr>;
 
-                /// The state of the endpoint, in a few lines for a bug report.
-                ///
-                /// - Never waits for a lock that a step of progress may hold for long; shows no keys.
-                fn dump(&self) -> String;
-            }
-        }
-    };
+    /// The state of the endpoint, in a few lines for a bug report.
+    ///
+    /// - Never waits for a lock that a step of progress may hold for long; shows no keys.
+    fn dump(&self) -> String;
 }
 
-/// Passes the tokens of [`CqOps`] to the macro named.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! cq_ops_tokens {
-    ($with:ident) => {
-        $with! {
-            /// A completion queue.
-            ///
-            /// # Safety
-            /// An implementation must deliver completions as [`EndpointOps`] promises, and its descriptor must
-            /// stay the same and open as long as the queue lives. Its methods are called under locks of the
-            /// caller, so they call no user code.
-            pub unsafe trait CqOps: Any + Send + Sync + 'static {
-                /// Takes completions, at most as many as `out` holds, and drives progress.
-                ///
-                /// - Never blocks. The caller serializes polls.
-                fn poll(&self, out: &mut [RawCompletion]) -> usize;
+/// A completion queue.
+///
+/// # Safety
+/// An implementation must deliver completions as [`EndpointOps`] promises, and its descriptor must
+/// stay the same and open as long as the queue lives. Its methods are called under locks of the
+/// caller, so they call no user code.
+pub unsafe trait CqOps: Any + Send + Sync + 'static {
+    /// Takes completions, at most as many as `out` holds, and drives progress.
+    ///
+    /// - Never blocks. The caller serializes polls.
+    fn poll(&self, out: &mut [RawCompletion]) -> usize;
 
-                /// Prepares to sleep on the descriptor: clears it, and says whether completions wait already.
-                ///
-                /// - After `Waiting` the descriptor becomes readable no later than the next completion.
-                /// - Progress no longer depends on this queue being polled, from now on.
-                fn arm(&self) -> Result<Armed, Error>;
+    /// Prepares to sleep on the descriptor: clears it, and says whether completions wait already.
+    ///
+    /// - After `Waiting` the descriptor becomes readable no later than the next completion.
+    /// - Progress no longer depends on this queue being polled, from now on.
+    fn arm(&self) -> Result<Armed, Error>;
 
-                /// As `arm`, for a caller that polls as soon as the descriptor is readable.
-                ///
-                /// - The descriptor may become readable whenever there is something to do, so that the caller does it.
-                /// - If the caller does not come, progress goes on without it, some milliseconds later.
-                fn arm_to_drive(&self) -> Result<Armed, Error> {
-                    self.arm()
-                }
-
-                /// Makes the descriptor readable now.
-                ///
-                /// - Whether or not the queue is armed; every sleeper on it wakes.
-                fn wake(&self);
-
-                /// The descriptor that `arm` arms.
-                ///
-                /// - Always the same; open as long as the queue lives; only `arm` clears it.
-                fn fd(&self) -> BorrowedFd<'_>;
-            }
-        }
-    };
-}
-
-macro_rules! declare {
-    ($($tokens:tt)*) => { $($tokens)* };
-}
-
-endpoint_ops_tokens!(declare);
-cq_ops_tokens!(declare);
-
-#[deny(clippy::missing_trait_methods)]
-// SAFETY: forwards every method to an implementation that keeps the contract.
-unsafe impl EndpointOps for Box<dyn EndpointOps> {
-    unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { (**self).post_send(work) }
-    }
-    unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { (**self).post_recv(work) }
-    }
-    fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
-        (**self).connect(to, data)
-    }
-    fn accept(&self, request: RequestId, data: &[u8]) -> Result<()> {
-        (**self).accept(request, data)
-    }
-    fn disconnect(&self) {
-        (**self).disconnect();
-    }
-    fn quiesce(&self) -> Result<()> {
-        (**self).quiesce()
-    }
-    fn local_addr(&self) -> Option<SocketAddr> {
-        (**self).local_addr()
-    }
-    fn peer_addr(&self) -> Option<SocketAddr> {
-        (**self).peer_addr()
-    }
-    fn dump(&self) -> String {
-        (**self).dump()
-    }
-}
-
-#[deny(clippy::missing_trait_methods)]
-// SAFETY: forwards every method to an implementation that keeps the contract.
-unsafe impl CqOps for Box<dyn CqOps> {
-    fn poll(&self, out: &mut [RawCompletion]) -> usize {
-        (**self).poll(out)
-    }
-    fn arm(&self) -> Result<Armed, Error> {
-        (**self).arm()
-    }
+    /// As `arm`, for a caller that polls as soon as the descriptor is readable.
+    ///
+    /// - The descriptor may become readable whenever there is something to do, so that the caller does it.
+    /// - If the caller does not come, progress goes on without it, some milliseconds later.
     fn arm_to_drive(&self) -> Result<Armed, Error> {
-        (**self).arm_to_drive()
+        self.arm()
     }
-    fn wake(&self) {
-        (**self).wake();
-    }
-    fn fd(&self) -> BorrowedFd<'_> {
-        (**self).fd()
-    }
+
+    /// Makes the descriptor readable now.
+    ///
+    /// - Whether or not the queue is armed; every sleeper on it wakes.
+    fn wake(&self);
+
+    /// The descriptor that `arm` arms.
+    ///
+    /// - Always the same; open as long as the queue lives; only `arm` clears it.
+    fn fd(&self) -> BorrowedFd<'_>;
 }

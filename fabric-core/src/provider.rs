@@ -203,7 +203,7 @@ pub trait DynProvider: Send + Sync + 'static {
 ///
 /// # Safety
 /// As [`DomainOps`].
-pub unsafe trait DynDomain: Send + Sync + 'static {
+pub unsafe trait DynDomain: Any + Send + Sync + 'static {
     /// See [`DomainOps::completion_queue`].
     fn completion_queue(&self, attr: &CqAttr) -> Result<Box<dyn CqOps>>;
     /// See [`DomainOps::register`].

@@ -1,7 +1,8 @@
 //! The word by which a provider names an operation.
 //!
-//! A provider gets tokens and gives them back; it never makes or reads one. 64 bits, so that a
-//! token is a verbs work-request id: `member:20 generation:11 side:1 sequence:32`.
+//! A provider gets tokens and gives them back. It may read the side and the sequence number; the only ones it makes are
+//! [`Token::foreign`], for requests of its own. 64 bits, so that a token is a verbs work-request id:
+//! `member:20 generation:11 side:1 sequence:32`.
 
 /// Which of an endpoint's two queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -37,7 +37,7 @@ fn a_wait_looks_at_no_event_of_others() {
                     asleep.fetch_add(1, Ordering::Relaxed);
                     found
                 };
-                assert!(hub.wait_for(Owner::Endpoint(id), None, look).is_some());
+                assert!(hub.wait_for(id, None, look).is_some());
             });
         }
         while asleep.load(Ordering::Relaxed) < WAITS as usize {
