@@ -27,7 +27,7 @@ impl Accepting {
     fn outcome(&self, done: Result<Connection>) -> Option<Result<Connection>> {
         match done {
             Err(error) if !is_everybodys(&error) => {
-                self.listener.node.lines.tell(format_args!("a peer is not let in: {error}"));
+                self.listener.node.peer_log.warn(format_args!("a peer is not let in: {error}"));
                 None
             }
             done => Some(done),

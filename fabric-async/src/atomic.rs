@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 
 use fabric::{AtomicOp, AtomicScalar, Op, RemoteSlice};
 
+use crate::conn::Conn;
 use crate::connection::Connection;
 use crate::error::{Error, Result};
 use crate::lease::At;
-use crate::link::Link;
 use crate::op_buffers::{BufferRange, OpBuffers, Payload, SliceVec};
 use crate::op_future::{OpFuture, OpState, PostOp};
 
@@ -89,7 +89,7 @@ impl Connection {
         at: impl Into<At>,
         value: T,
     ) -> Atomic<T> {
-        Atomic::new(&self.link, at.into(), Change::Apply(op, value))
+        Atomic::new(&self.inner, at.into(), Change::Apply(op, value))
     }
 
     /// [`compare_swap`](Connection::compare_swap) on a number of any of the ten types.
@@ -110,7 +110,7 @@ impl Connection {
         expected: T,
         new: T,
     ) -> Atomic<T> {
-        Atomic::new(&self.link, at.into(), Change::CompareSwap { expected, new })
+        Atomic::new(&self.inner, at.into(), Change::CompareSwap { expected, new })
     }
 }
 
@@ -145,16 +145,16 @@ struct Fetch<T> {
 }
 
 impl<T: AtomicScalar + Unpin> Atomic<T> {
-    fn new(link: &Arc<Link>, at: At, change: Change<T>) -> Self {
+    fn new(conn: &Arc<Conn>, at: At, change: Change<T>) -> Self {
         // The old value arrives in memory of the pool.
-        let stage = match link.node.pool.alloc(size_of::<u64>()) {
+        let stage = match conn.node.pool.alloc(size_of::<u64>()) {
             Ok(word) => {
                 let range = BufferRange::new(word, 0, size_of::<T>());
                 OpState::Ready(Fetch { change, at }, OpBuffers::One(range))
             }
             Err(error) => OpState::Failed(Some(Err(error))),
         };
-        Atomic { future: OpFuture::new(link, stage) }
+        Atomic { future: OpFuture::new(conn, stage) }
     }
 
     /// Has it start only when every earlier read and atomic operation of the connection has finished.
@@ -183,7 +183,7 @@ impl<T: AtomicScalar + Unpin> PostOp for Fetch<T> {
         Some(&self.at)
     }
 
-    fn check(&self, _link: &Link, _cargo: &OpBuffers) -> Result<()> {
+    fn check(&self, _link: &Conn, _cargo: &OpBuffers) -> Result<()> {
         self.at.check()
     }
 

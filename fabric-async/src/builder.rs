@@ -205,7 +205,7 @@ impl NodeBuilder {
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn receives(mut self, messages: usize) -> Self {
-        self.options.link.receives = messages;
+        self.options.conn.receives = messages;
         self
     }
 
@@ -223,7 +223,7 @@ impl NodeBuilder {
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn max_message(mut self, bytes: usize) -> Self {
-        self.options.link.max_message = bytes;
+        self.options.conn.max_message = bytes;
         self
     }
 
@@ -238,7 +238,7 @@ impl NodeBuilder {
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn notifications(mut self, notifications: usize) -> Self {
-        self.options.link.notifications = notifications;
+        self.options.conn.notifications = notifications;
         self
     }
 

@@ -9,7 +9,7 @@
 //! that is about to sleep arms the descriptor itself, and the node's thread watches that.
 //!
 //! `sleepers` counts futures that sleep, or were woken and not polled yet, so it is never too low. Locks: the poller's,
-//! then a slot's, then a lane's. Wakers run, and what has ended is dropped, outside all of them (`leftover`).
+//! then a slot's, then a connection state's. Wakers run, and what has ended is dropped, outside all of them (`leftover`).
 
 mod taking;
 
@@ -23,8 +23,8 @@ use fabric_util::fork::Origin;
 use fabric_util::log_line;
 use fabric_util::sync::{Mutex, MutexGuard};
 
+use crate::conn_state::ConnState;
 use crate::error::Error;
-use crate::lane::Lane;
 use crate::leftover::Leftover;
 use crate::op_buffers::OpBuffers;
 use crate::op_slab::{OpSlab, OpSlot, Phase};
@@ -141,26 +141,26 @@ impl Driver {
                 slot.completion = *completion;
                 leftover.wakers.wake(slot.waker.take());
                 leftover.lease(slot.lease.take());
-                let lane = slot.lane.take();
+                let conn_state = slot.conn_state.take();
                 drop(slot);
-                Self::made_room(lane, leftover);
+                Self::made_room(conn_state, leftover);
             }
             Phase::Abandoned => {
                 leftover.lease(slot.lease.take());
-                let lane = slot.lane.take();
+                let conn_state = slot.conn_state.take();
                 leftover.reclaim(self.take_out(number, slot).1);
-                Self::made_room(lane, leftover);
+                Self::made_room(conn_state, leftover);
             }
         }
     }
 
     /// An operation of a connection has ended.
     #[inline]
-    fn made_room(lane: Option<Arc<Lane>>, leftover: &mut Leftover) {
-        if let Some(lane) = &lane {
-            lane.room.call(&mut leftover.wakers);
+    fn made_room(conn_state: Option<Arc<ConnState>>, leftover: &mut Leftover) {
+        if let Some(conn_state) = &conn_state {
+            conn_state.room.wake_first(&mut leftover.wakers);
         }
-        leftover.lane(lane);
+        leftover.conn_state(conn_state);
     }
 
     /// Ends a receive. Its slot stays the connection's, for the next one.
@@ -173,8 +173,10 @@ impl Driver {
     ) {
         slot.phase = Phase::Vacant;
         let buffers = std::mem::take(&mut slot.buffers);
-        let (OpBuffers::Receive(range), Some(lane)) = (buffers, &slot.lane) else { return };
-        let unused = lane.arrived(completion, number, range.reclaim(), &mut leftover.wakers);
+        let (OpBuffers::Receive(range), Some(conn_state)) = (buffers, &slot.conn_state) else {
+            return;
+        };
+        let unused = conn_state.arrived(completion, number, range.reclaim(), &mut leftover.wakers);
         leftover.buffer(unused);
     }
 

@@ -105,6 +105,10 @@ mod buffer;
 #[forbid(unsafe_code)]
 mod builder;
 #[forbid(unsafe_code)]
+mod conn;
+#[forbid(unsafe_code)]
+mod conn_state;
+#[forbid(unsafe_code)]
 mod connect;
 #[forbid(unsafe_code)]
 mod connection;
@@ -113,17 +117,11 @@ mod driver;
 #[forbid(unsafe_code)]
 mod error;
 #[forbid(unsafe_code)]
-mod hello;
-#[forbid(unsafe_code)]
-mod lane;
+mod handshake;
 #[forbid(unsafe_code)]
 mod lease;
 #[forbid(unsafe_code)]
 mod leftover;
-#[forbid(unsafe_code)]
-mod line;
-#[forbid(unsafe_code)]
-mod link;
 #[forbid(unsafe_code)]
 mod listener;
 #[forbid(unsafe_code)]
@@ -145,6 +143,8 @@ mod peer_log;
 #[forbid(unsafe_code)]
 mod pool;
 #[forbid(unsafe_code)]
+mod reactor;
+#[forbid(unsafe_code)]
 mod recv;
 #[forbid(unsafe_code)]
 mod relay;
@@ -152,18 +152,18 @@ mod relay;
 mod request;
 #[forbid(unsafe_code)]
 mod router;
-#[forbid(unsafe_code)]
-mod service;
 #[cfg(feature = "tokio")]
 #[forbid(unsafe_code)]
 mod stream;
 #[forbid(unsafe_code)]
 mod timers;
-#[forbid(unsafe_code)]
-mod wakers;
 #[cfg(feature = "tokio")]
 #[forbid(unsafe_code)]
-mod watch;
+mod tokio_driver;
+#[forbid(unsafe_code)]
+mod wait_queue;
+#[forbid(unsafe_code)]
+mod wakers;
 
 #[doc = include_str!("../doc/guide.md")]
 pub mod guide {}
@@ -185,10 +185,10 @@ pub use atomic::Atomic;
 pub use block_on::block_on;
 pub use buffer::{Buffer, Part, Shared};
 pub use builder::NodeBuilder;
+pub use conn_state::{Message, Notification};
 pub use connection::Connection;
 pub use error::{Error, Failed, LeaseEnd, Refusal, Result};
-pub use hello::{MAX_ACCEPT_BYTES, MAX_CONNECT_BYTES};
-pub use lane::{Message, Notification};
+pub use handshake::{MAX_ACCEPT_BYTES, MAX_CONNECT_BYTES};
 pub use lease::{At, LeasePolicy, Lent, Remote};
 pub use listener::Listener;
 pub use node::Node;

@@ -14,8 +14,8 @@ use std::task::Waker;
 use fabric::{Completion, Failure};
 use fabric_util::sync::{Mutex, MutexGuard};
 
+use crate::conn_state::ConnState;
 use crate::error::{Error, Result};
-use crate::lane::Lane;
 use crate::lease::Held;
 use crate::op_buffers::OpBuffers;
 
@@ -30,7 +30,7 @@ const MOST: u32 = FIRST * ((1 << CHUNKS) - 1);
 pub(crate) struct OpSlot {
     pub(crate) phase: Phase,
     /// Whose operation it is.
-    pub(crate) lane: Option<Arc<Lane>>,
+    pub(crate) conn_state: Option<Arc<ConnState>>,
     pub(crate) buffers: OpBuffers,
     /// The lease that it uses, which lasts at least as long as it.
     pub(crate) lease: Option<Arc<Held>>,

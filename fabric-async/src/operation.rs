@@ -11,9 +11,9 @@ use std::task::{Context, Poll};
 
 use fabric::Op;
 
+use crate::conn::Conn;
 use crate::error::{Error, Failed, Result};
 use crate::lease::At;
-use crate::link::Link;
 use crate::op_buffers::{OpBuffers, Payload, SliceVec};
 use crate::op_future::{OpFuture, OpState, PostOp};
 
@@ -55,12 +55,12 @@ struct Transfer<P> {
 
 impl<P: Payload> Operation<P> {
     #[inline]
-    pub(crate) fn new(link: &Arc<Link>, payload: P, what: What) -> Self {
+    pub(crate) fn new(conn: &Arc<Conn>, payload: P, what: What) -> Self {
         let stage = match payload.load() {
             Ok(buffers) => OpState::Ready(Transfer { what, payload: PhantomData }, buffers),
             Err((buffer, error)) => OpState::Failed(Some(Err(Failed { error, buffer }))),
         };
-        Operation { future: OpFuture::new(link, stage) }
+        Operation { future: OpFuture::new(conn, stage) }
     }
 
     /// Posts it, as the first poll does, and does not wait for its end; its buffer goes back to the pool at that.
@@ -141,9 +141,9 @@ impl<P: Payload> PostOp for Transfer<P> {
     }
 
     #[inline]
-    fn check(&self, link: &Link, buffers: &OpBuffers) -> Result<()> {
+    fn check(&self, conn: &Conn, buffers: &OpBuffers) -> Result<()> {
         match &self.what {
-            What::Send { .. } => link.check_message(buffers.len()),
+            What::Send { .. } => conn.check_message(buffers.len()),
             What::Write { to: at, .. } | What::Read { from: at } => at.check(),
         }
     }

@@ -13,7 +13,7 @@ use crate::lease::LeasePolicy;
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) pool: PoolOptions,
-    pub(crate) link: LinkSettings,
+    pub(crate) conn: ConnSettings,
     pub(crate) policy: LeasePolicy,
     /// Whether connections get a second one, for leases.
     pub(crate) leases: bool,
@@ -34,7 +34,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             pool: PoolOptions::default(),
-            link: LinkSettings { receives: 16, max_message: 64 << 10, notifications: 1024 },
+            conn: ConnSettings { receives: 16, max_message: 64 << 10, notifications: 1024 },
             policy: LeasePolicy::default(),
             leases: true,
             backlog: 128,
@@ -67,7 +67,7 @@ impl Default for PoolOptions {
 
 /// What a connection is made with.
 #[derive(Clone, Debug)]
-pub(crate) struct LinkSettings {
+pub(crate) struct ConnSettings {
     /// Receives that wait for messages.
     pub(crate) receives: usize,
     /// The longest message that is received.
@@ -106,7 +106,7 @@ pub enum Wait {
 impl Options {
     pub(crate) fn check(&self, domain: &Domain) -> Result<()> {
         let bad = |text: String| Err(fabric::Error::invalid("make node", text).into());
-        let LinkSettings { receives, max_message, notifications } = self.link;
+        let ConnSettings { receives, max_message, notifications } = self.conn;
         let most = domain.info().limits.message.min(u64::from(u32::MAX)) as usize;
         if self.pool.bytes < 1 << 20 {
             return bad(format!("pool_bytes {} is less than 1 MiB", self.pool.bytes));
@@ -128,7 +128,7 @@ impl Options {
     /// What a connection's endpoint is made with.
     pub(crate) fn endpoint<'a>(&self, domain: &'a Domain) -> EndpointBuilder<'a> {
         let builder = self.any_endpoint(domain).send_depth(self.send_depth);
-        let builder = builder.recv_depth(self.link.receives);
+        let builder = builder.recv_depth(self.conn.receives);
         builder.send_segments(self.send_segments).recv_segments(1)
     }
 

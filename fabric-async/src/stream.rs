@@ -131,7 +131,7 @@ impl Stream {
 
     /// How many messages may be under way.
     fn depth(&self) -> usize {
-        DEPTH.min(self.conn.link.endpoint.attr().send_depth)
+        DEPTH.min(self.conn.inner.endpoint.attr().send_depth)
     }
 
     /// Bytes that arrived: at least one, or none at the end.
@@ -195,9 +195,9 @@ impl Stream {
             let Stream { memory, conn, sending, .. } = self;
             let got = match memory {
                 Some(memory) => Pin::new(memory).poll(cx),
-                None => match conn.link.node.pool.alloc_dirty(len) {
+                None => match conn.inner.node.pool.alloc_dirty(len) {
                     Err(Error::PoolExhausted { .. }) => {
-                        *memory = Some(conn.link.node.pool.alloc_wait_dirty(len));
+                        *memory = Some(conn.inner.node.pool.alloc_wait_dirty(len));
                         continue;
                     }
                     got => Poll::Ready(got),

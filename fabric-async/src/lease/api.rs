@@ -14,7 +14,7 @@ use crate::error::{Error, Failed, Refusal, Result};
 
 impl Connection {
     fn control(&self) -> Result<&Arc<Control>> {
-        self.link.control.get().ok_or(Error::NotGranted(Refusal::Off))
+        self.inner.control.get().ok_or(Error::NotGranted(Refusal::Off))
     }
 
     /// Asks the peer for memory, zeroed, with all rights that its policy gives, for a time. The peer's application need do
@@ -123,7 +123,7 @@ impl Connection {
     /// # Ok(()) });
     /// ```
     pub fn lent(&self, id: u64) -> Option<Lent> {
-        self.link.control.get()?.lent(id)
+        self.inner.control.get()?.lent(id)
     }
 }
 

@@ -8,8 +8,8 @@ use fabric::Access;
 use super::control::{Control, State};
 use super::lending::Granted;
 use super::lent::{Lent, LoanState};
+use super::message::LeaseMessage;
 use super::terms::{after, whole};
-use super::wire::Word;
 use crate::block::Loan;
 use crate::buffer::Buffer;
 use crate::error::{Error, Failed, Refusal, Result};
@@ -54,7 +54,7 @@ impl Control {
         let loan = LoanState::new(lease, len, loan, &self.shared.reactor);
         let until = after(Instant::now(), time);
         state.loans.insert(lease, Granted { loan: loan.clone(), until, asked: false });
-        self.say(&mut state, &Word::Lend { lease, time, region });
+        self.say(&mut state, &LeaseMessage::Lend { lease, time, region });
         drop(state);
         // It may end before what the thread sleeps for.
         self.shared.reactor.look_at_leases();
@@ -67,7 +67,7 @@ impl Control {
         let len = whole(len);
         let (lease, loan) = match self.reserve(len, time, rights) {
             Ok(lease) => (lease, self.make_loan(len, rights)),
-            Err(why) => return self.answer(&mut self.state(), &Word::Refuse { id, why }),
+            Err(why) => return self.answer(&mut self.state(), &LeaseMessage::Refuse { id, why }),
         };
         let loan = loan.map(|(loan, size)| {
             let region = loan.region().remote();
@@ -78,18 +78,18 @@ impl Control {
         if state.over {
             return;
         }
-        let word = match &loan {
+        let message = match &loan {
             Ok((loan, region)) => {
                 let (loan, until) = (loan.clone(), after(Instant::now(), time));
                 state.loans.insert(lease, Granted { loan, until, asked: true });
-                Word::Grant { id, lease, time, region: *region }
+                LeaseMessage::Grant { id, lease, time, region: *region }
             }
             Err(why) => {
                 state.free(len, &self.shared.lending);
-                Word::Refuse { id, why: *why }
+                LeaseMessage::Refuse { id, why: *why }
             }
         };
-        self.answer(&mut state, &word);
+        self.answer(&mut state, &message);
     }
 
     /// Keeps the policy's room for a lease, and gives its number.
@@ -133,8 +133,8 @@ impl Control {
             Err((block, error)) => {
                 drop(Buffer::new(block, 0));
                 self.shared
-                    .lines
-                    .tell(format_args!("{}: nothing lent: {error}", self.endpoint.id()));
+                    .peer_log
+                    .warn(format_args!("{}: nothing lent: {error}", self.endpoint.id()));
                 Err(Refusal::NoMemory)
             }
         }

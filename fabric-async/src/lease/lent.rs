@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::block::{Block, Loan};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
-use crate::service::ReactorHandle;
+use crate::reactor::ReactorHandle;
 
 /// Memory of this side that a peer has a lease on.
 ///

@@ -26,7 +26,7 @@ use tokio::runtime::{Handle, Id};
 use tokio::task::AbortHandle;
 
 use crate::driver::Driver;
-use crate::service::ReactorHandle;
+use crate::reactor::ReactorHandle;
 use crate::timers::Overseen;
 use crate::wakers::Wakers;
 

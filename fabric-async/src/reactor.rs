@@ -34,7 +34,7 @@ pub(crate) trait ReactorClient: Send + Sync {
 }
 
 /// Owns the thread.
-pub(crate) struct Service {
+pub(crate) struct ReactorThread {
     handle: Arc<ReactorHandle>,
     thread: Mutex<Option<ServiceThread>>,
 }
@@ -77,9 +77,9 @@ impl ReactorHandle {
     }
 }
 
-impl Service {
+impl ReactorThread {
     pub(crate) fn new(handle: &Arc<ReactorHandle>) -> Self {
-        Service { handle: handle.clone(), thread: Mutex::default() }
+        ReactorThread { handle: handle.clone(), thread: Mutex::default() }
     }
 
     /// Starts the thread, which does not keep the node alive. `control`: the queue of connections for leases.
