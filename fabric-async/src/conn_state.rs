@@ -58,7 +58,7 @@ impl From<Message> for Buffer {
 /// # doc::pair(async |conn, peer| {
 /// use fabric_async::Notification;
 ///
-/// let remote = conn.request_remote(4096, std::time::Duration::from_secs(30)).await?;
+/// let remote = conn.request_lease(4096, std::time::Duration::from_secs(30)).await?;
 /// conn.write_notify(conn.alloc(100)?, remote.at(0), 42).await?;
 /// assert_eq!(peer.notified().await?, Notification { immediate: 42, len: 100 });
 /// # Ok(()) });

@@ -11,10 +11,10 @@ use fabric::DisconnectReason;
 use crate::buffer::Buffer;
 use crate::conn::Conn;
 use crate::error::{Error, Result};
-use crate::lease::At;
+use crate::lease::RemoteTarget;
 use crate::node::Node;
-use crate::op_buffers::{Payload, Room};
-use crate::operation::{Operation, What};
+use crate::op_buffers::{Payload, RecvPayload};
+use crate::operation::{Operation, TransferKind};
 use crate::pool::AllocWait;
 use crate::recv::{Notifications, Notified, Receive};
 
@@ -188,7 +188,7 @@ impl Connection {
     /// `TooLong` if the peer does not take messages of this length; `Disconnected`. The error has the buffer.
     #[inline]
     pub fn send<P: Payload>(&self, message: P) -> Operation<P> {
-        Operation::new(&self.inner, message, What::Send { immediate: None })
+        Operation::new(&self.inner, message, TransferKind::Send { immediate: None })
     }
 
     /// Sends a message with 32 bits beside it ([`Message::immediate`](crate::Message::immediate)).
@@ -204,7 +204,7 @@ impl Connection {
     /// # Errors
     /// As [`send`](Connection::send).
     pub fn send_with<P: Payload>(&self, message: P, immediate: u32) -> Operation<P> {
-        Operation::new(&self.inner, message, What::Send { immediate: Some(immediate) })
+        Operation::new(&self.inner, message, TransferKind::Send { immediate: Some(immediate) })
     }
 
     /// The next message, in a buffer of its length. Dropping the future loses nothing. Several tasks that wait are served in
@@ -235,7 +235,7 @@ impl Connection {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(4096, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(4096, std::time::Duration::from_secs(30)).await?;
     /// let buffer = conn.node().pool().alloc_from(b"hello")?;
     /// conn.write(buffer, remote.at(16)).delivered().await?;
     /// // Its owner sees it.
@@ -250,8 +250,8 @@ impl Connection {
     /// `LeaseEnded` if this side knows that; the fabric's `InvalidArgument` if it does not fit, or the right is missing;
     /// `RemoteAccess` if the peer refuses, which ends the connection; `Disconnected`. The error has the buffer.
     #[inline]
-    pub fn write<P: Payload>(&self, from: P, to: impl Into<At>) -> Operation<P> {
-        let what = What::Write { to: to.into(), immediate: None, delivered: false };
+    pub fn write<P: Payload>(&self, from: P, to: impl Into<RemoteTarget>) -> Operation<P> {
+        let what = TransferKind::Write { to: to.into(), immediate: None, delivered: false };
         Operation::new(&self.inner, from, what)
     }
 
@@ -261,7 +261,7 @@ impl Connection {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(4096, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(4096, std::time::Duration::from_secs(30)).await?;
     /// conn.write_notify(conn.alloc(100)?, remote.at(0), 42).await?;
     /// let told = peer.notified().await?;
     /// assert_eq!((told.immediate, told.len), (42, 100));
@@ -273,10 +273,11 @@ impl Connection {
     pub fn write_notify<P: Payload>(
         &self,
         from: P,
-        to: impl Into<At>,
+        to: impl Into<RemoteTarget>,
         immediate: u32,
     ) -> Operation<P> {
-        let what = What::Write { to: to.into(), immediate: Some(immediate), delivered: false };
+        let what =
+            TransferKind::Write { to: to.into(), immediate: Some(immediate), delivered: false };
         Operation::new(&self.inner, from, what)
     }
 
@@ -285,7 +286,7 @@ impl Connection {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// conn.write_notify(conn.node().pool().alloc_from(b"ready")?, remote.at(0), 7).await?;
     /// assert_eq!(peer.notified().await?.immediate, 7);
     /// assert_eq!(peer.lent(remote.id()).unwrap().get::<[u8; 5]>(0)?, *b"ready"); // the bytes are there
@@ -305,7 +306,7 @@ impl Connection {
     /// use futures_util::StreamExt;
     ///
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// for slot in 0..4 {
     ///     conn.write_notify(conn.alloc(16)?, remote.at(16 * u64::from(slot)), slot).await?;
     /// }
@@ -325,7 +326,7 @@ impl Connection {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(4096, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(4096, std::time::Duration::from_secs(30)).await?;
     /// let bytes = conn.read(conn.alloc(64)?, remote.at(0)).await?;
     /// assert_eq!(*bytes, [0; 64]); // lent memory comes zeroed
     /// // Into several buffers at once.
@@ -337,8 +338,8 @@ impl Connection {
     /// # Errors
     /// As [`write`](Connection::write).
     #[inline]
-    pub fn read<P: Room>(&self, into: P, from: impl Into<At>) -> Operation<P> {
-        Operation::new(&self.inner, into, What::Read { from: from.into() })
+    pub fn read<P: RecvPayload>(&self, into: P, from: impl Into<RemoteTarget>) -> Operation<P> {
+        Operation::new(&self.inner, into, TransferKind::Read { from: from.into() })
     }
 
     // ----------------------------------------------------------------------------------- the end

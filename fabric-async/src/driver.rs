@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::leftover::Leftover;
 use crate::op_buffers::OpBuffers;
 use crate::op_slab::{OpSlab, OpSlot, Phase};
-use crate::options::Wait;
+use crate::options::WaitStrategy;
 use crate::wakers::discard;
 
 /// Completions that are taken at once.
@@ -43,7 +43,7 @@ const MOST_LUCK: i32 = 64;
 pub(crate) struct Driver {
     pub(crate) queue: CompletionQueue,
     pub(crate) slab: OpSlab,
-    wait: Wait,
+    wait: WaitStrategy,
     poller: Mutex<Poller>,
     pub(crate) sleepers: AtomicUsize,
     /// Watchers that are awake.
@@ -66,7 +66,7 @@ struct Found {
 }
 
 impl Driver {
-    pub(crate) fn new(queue: CompletionQueue, wait: Wait) -> Self {
+    pub(crate) fn new(queue: CompletionQueue, wait: WaitStrategy) -> Self {
         let poller = Poller { out: vec![Completion::default(); BATCH].into(), armed: false };
         Driver {
             queue,
@@ -226,7 +226,7 @@ impl Driver {
             // Nothing of what is awaited is this process's.
             return Poll::Pending;
         }
-        if self.wait == Wait::Busy {
+        if self.wait == WaitStrategy::Busy {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -241,7 +241,7 @@ impl Driver {
     /// Whether a watcher is about to look, for others as well.
     #[inline]
     fn is_looked_for(&self) -> bool {
-        self.wait != Wait::Busy
+        self.wait != WaitStrategy::Busy
             && self.watching.load(Ordering::Relaxed) > 0
             && self.sleepers.load(Ordering::Relaxed) > 0
     }
@@ -291,10 +291,10 @@ impl Driver {
     #[inline]
     fn budget(&self) -> Duration {
         match self.wait {
-            Wait::Busy => LOOK,
-            Wait::Blocking => Duration::ZERO,
+            WaitStrategy::Busy => LOOK,
+            WaitStrategy::Blocking => Duration::ZERO,
             // Without luck it tries again from time to time.
-            Wait::Adaptive => match self.luck.load(Ordering::Relaxed) {
+            WaitStrategy::Adaptive => match self.luck.load(Ordering::Relaxed) {
                 luck if luck > 0 => LOOK,
                 _ => {
                     self.luck(1);
@@ -306,7 +306,7 @@ impl Driver {
 
     #[inline]
     fn luck(&self, by: i32) {
-        if self.wait != Wait::Adaptive {
+        if self.wait != WaitStrategy::Adaptive {
             return;
         }
         // Races only blur it. Below zero: how many waits pass until the next try.

@@ -8,7 +8,7 @@
 //! let conn = Connection::connect(address).await?; // or "10.0.0.7:7471"; provider by FABRIC_PROVIDER
 //! let mut buf = conn.alloc(4096)?; // registered, zeroed, from the pool, exclusive
 //! buf[..5].copy_from_slice(b"hello");
-//! let remote = conn.request_remote(4096, Duration::from_secs(30)).await?; // leased by the peer
+//! let remote = conn.request_lease(4096, Duration::from_secs(30)).await?; // leased by the peer
 //! let buf = conn.write(buf, remote.at(0)).await?; // the buffer goes in and comes back
 //! let old = conn.fetch_add(remote.at(8), 1).await?;
 //! conn.send(buf).await?;
@@ -41,11 +41,11 @@
 //! lease.
 //! In short:
 //!
-//! - *Memory.* A [`Buffer`] is yours alone, and a `[u8]`. Operations take it and give it back; an error ([`Failed`]) has it
+//! - *Memory.* A [`Buffer`] is yours alone, and a `[u8]`. Operations take it and give it back; an error ([`OpError`]) has it
 //!   too. All come from the node's [`Pool`], which is registered and bounded.
 //! - *Messages.* [`Connection::send`] is done when the peer has the message; [`Connection::recv`] brings the next one.
 //! - *One-sided.* [`Connection::write`], [`read`](Connection::read) and the atomics reach memory that the peer lends:
-//!   [`Connection::request_remote`] asks, [`Connection::lend`] offers. Once a lease has ended, the peer can no longer
+//!   [`Connection::request_lease`] asks, [`Connection::lend`] offers. Once a lease has ended, the peer can no longer
 //!   change the memory.
 //! - *Cancellation.* All futures are cancel-safe: any may be dropped at any time. One that is held and not polled, or
 //!   forgotten, keeps what it has, and its turn for at most 50 ms: others go on.
@@ -183,18 +183,18 @@ pub use accept::Incoming;
 pub use address::Address;
 pub use atomic::Atomic;
 pub use block_on::block_on;
-pub use buffer::{Buffer, Part, Shared};
+pub use buffer::{Buffer, BufferSlice, SharedBuffer};
 pub use builder::NodeBuilder;
 pub use conn_state::{Message, Notification};
 pub use connection::Connection;
-pub use error::{Error, Failed, LeaseEnd, Refusal, Result};
+pub use error::{Error, LeaseEnd, OpError, Refusal, Result};
 pub use handshake::{MAX_ACCEPT_BYTES, MAX_CONNECT_BYTES};
-pub use lease::{At, LeasePolicy, Lent, Remote};
+pub use lease::{LeasePolicy, Lent, Remote, RemoteTarget};
 pub use listener::Listener;
 pub use node::Node;
-pub use op_buffers::{Payload, Room};
+pub use op_buffers::{Payload, RecvPayload};
 pub use operation::Operation;
-pub use options::Wait;
+pub use options::WaitStrategy;
 pub use pool::{AllocWait, Pool, PoolMetrics};
 pub use recv::{Notifications, Notified, Receive};
 pub use request::{NextRequest, Request};

@@ -7,7 +7,7 @@ use fabric::{Completion, Op};
 
 use crate::conn::Conn;
 use crate::error::{Error, Result};
-use crate::lease::At;
+use crate::lease::RemoteTarget;
 use crate::op_buffers::{OpBuffers, SliceVec};
 use crate::op_slab::Phase;
 use crate::wait_queue::Waiter;
@@ -17,10 +17,10 @@ pub(crate) trait PostOp: Unpin {
     type Output;
 
     /// Where it goes, if it is one-sided.
-    fn at(&self) -> Option<&At>;
+    fn target(&self) -> Option<&RemoteTarget>;
 
     /// What is wrong already.
-    fn check(&self, conn: &Conn, buffers: &OpBuffers) -> Result<()>;
+    fn validate(&self, conn: &Conn, buffers: &OpBuffers) -> Result<()>;
 
     /// The operation as the fabric's.
     fn build<'a, 's>(&'a self, buffers: &'a OpBuffers, scratch: &'s mut SliceVec<'a>) -> Op<'s>
@@ -96,7 +96,7 @@ impl<W: PostOp> OpFuture<W> {
         let OpFuture { conn, stage, waiter, asleep, fence } = self;
         let OpState::Ready(work, buffers) = stage else { return Poll::Ready(()) };
         let (driver, queue) = (&conn.node.driver, &conn.conn_state.room);
-        let mut posted = match work.check(conn, buffers) {
+        let mut posted = match work.validate(conn, buffers) {
             Ok(()) if queue.is_turn(waiter, None) => try_post(conn, work, *fence, buffers),
             Ok(()) => Ok(None),
             Err(error) => Err(error),
@@ -176,7 +176,7 @@ fn try_post<W: PostOp>(
     let Err(error) = posted else {
         slot.phase = Phase::InFlight;
         slot.conn_state = Some(conn.conn_state.clone());
-        slot.lease = work.at().and_then(|at| at.lease.clone());
+        slot.lease = work.target().and_then(|at| at.lease.clone());
         return Ok(Some(number));
     };
     *buffers = std::mem::take(&mut slot.buffers);

@@ -18,7 +18,7 @@ pub(crate) struct Options {
     /// Whether connections get a second one, for leases.
     pub(crate) leases: bool,
     pub(crate) backlog: usize,
-    pub(crate) wait: Wait,
+    pub(crate) wait: WaitStrategy,
     /// Whether tokio runtimes may be asked to watch the completion queue.
     #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     pub(crate) tokio_io: bool,
@@ -38,7 +38,7 @@ impl Default for Options {
             policy: LeasePolicy::default(),
             leases: true,
             backlog: 128,
-            wait: Wait::default(),
+            wait: WaitStrategy::default(),
             tokio_io: true,
             capacity: None,
             send_depth: 128,
@@ -80,10 +80,10 @@ pub(crate) struct ConnSettings {
 ///
 /// ```
 /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-/// use fabric_async::{Node, Wait};
+/// use fabric_async::{Node, WaitStrategy};
 ///
-/// assert_eq!(Wait::default(), Wait::Adaptive);
-/// let node = Node::builder().wait(Wait::Busy).build()?;
+/// assert_eq!(WaitStrategy::default(), WaitStrategy::Adaptive);
+/// let node = Node::builder().wait(WaitStrategy::Busy).build()?;
 /// # doc::pair_on(&node, async |conn, peer| {
 /// conn.send(conn.node().pool().alloc_from(b"at once")?).await?;
 /// assert_eq!(*peer.recv().await?, *b"at once");
@@ -92,7 +92,7 @@ pub(crate) struct ConnSettings {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Wait {
+pub enum WaitStrategy {
     /// Looks again and again, up to 20 us in one poll, and then lets other tasks run; never sleeps. The least delay; takes
     /// a whole processor while anything is awaited.
     Busy,

@@ -58,7 +58,7 @@ pub struct Receive(Arrival<Message>);
 /// ```
 /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
 /// # doc::pair(async |conn, peer| {
-/// # let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+/// # let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
 /// let next = peer.notified();
 /// conn.write_notify(conn.alloc(8)?, remote.at(0), 3).await?;
 /// assert_eq!(next.await?.immediate, 3);
@@ -75,7 +75,7 @@ pub struct Notified(Arrival<Notification>);
 /// use futures_util::StreamExt;
 ///
 /// # doc::pair(async |conn, peer| {
-/// # let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+/// # let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
 /// let mut told = peer.notifications();
 /// conn.write_notify(conn.alloc(8)?, remote.at(0), 3).await?;
 /// conn.close();

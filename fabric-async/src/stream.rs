@@ -15,7 +15,7 @@ use fabric::DisconnectReason;
 
 use crate::buffer::Buffer;
 use crate::connection::Connection;
-use crate::error::{Error, Failed};
+use crate::error::{Error, OpError};
 use crate::operation::Operation;
 use crate::pool::AllocWait;
 use crate::recv::Receive;
@@ -171,7 +171,7 @@ impl Stream {
     }
 
     /// A message could not be sent, so none after it can.
-    fn failed(&mut self, failed: Failed<Buffer>) -> io::Error {
+    fn failed(&mut self, failed: OpError<Buffer>) -> io::Error {
         self.sending.clear();
         self.closed = true;
         failed.into()

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::{exposed, node, pair};
 #[cfg(feature = "tokio")]
 use fabric_async::Stream;
-use fabric_async::{Wait, block_on};
+use fabric_async::{WaitStrategy, block_on};
 #[cfg(feature = "tokio")]
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -76,7 +76,7 @@ fn operations() {
     let after = allocations();
     // The test's harness has a thread as well.
     assert!(after.0 - before.0 == 1 && after.1 > before.1, "the counters count");
-    for wait in [Wait::Busy, Wait::Blocking, Wait::Adaptive] {
+    for wait in [WaitStrategy::Busy, WaitStrategy::Blocking, WaitStrategy::Adaptive] {
         let node = node(|b| b.wait(wait));
         block_on(async {
             let (a, b) = pair(&node).await;

@@ -275,7 +275,7 @@ fn bytes_that_were_lost_are_told_by_shutdown() {
 /// What is written is on its way when the write has ended, though others had all the room when the stream began.
 #[test]
 fn one_that_begins_behind_other_operations_waits_for_room() {
-    let node = node(|b| b.wait(fabric_async::Wait::Blocking).send_depth(8));
+    let node = node(|b| b.wait(fabric_async::WaitStrategy::Blocking).send_depth(8));
     let (region, remote) = common::exposed(&node, 64 << 10);
     for round in 0..100u8 {
         let (a, b) = block_on(pair(&node));

@@ -12,7 +12,7 @@ use super::message::LeaseMessage;
 use super::terms::{after, whole};
 use crate::block::Loan;
 use crate::buffer::Buffer;
-use crate::error::{Error, Failed, Refusal, Result};
+use crate::error::{Error, OpError, Refusal, Result};
 
 impl Control {
     pub(super) fn lent(&self, lease: u64) -> Option<Lent> {
@@ -24,8 +24,8 @@ impl Control {
         buffer: Buffer,
         time: Duration,
         rights: Access,
-    ) -> Result<Lent, Failed<Buffer>> {
-        let refuse = |error, buffer| Err(Failed { error, buffer });
+    ) -> Result<Lent, OpError<Buffer>> {
+        let refuse = |error, buffer| Err(OpError { error, buffer });
         if !Access::REMOTE.contains(rights) || buffer.is_empty() {
             let text = "a lease has at least one byte, and rights that a peer can have";
             return refuse(fabric::Error::invalid("lend", text).into(), buffer);

@@ -24,7 +24,7 @@ use crate::reactor::ReactorHandle;
 /// use std::time::Duration;
 ///
 /// let lent = conn.lend(conn.alloc(64)?, Duration::from_secs(30), Access::REMOTE).unwrap();
-/// let remote = peer.borrowed().await?;
+/// let remote = peer.next_lease().await?;
 /// peer.write(peer.node().pool().alloc_from(&[1; 8])?, remote.at(8)).delivered().await?;
 /// assert_eq!(lent.get::<u64>(8)?, 0x0101_0101_0101_0101);
 /// let buffer = lent.take()?; // the lease ends; no byte changes any more
@@ -128,7 +128,7 @@ impl Lent {
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
     /// let lent = conn.lend(conn.alloc(64)?, std::time::Duration::from_secs(30), fabric_async::Access::REMOTE)?;
-    /// assert_eq!(lent.id(), peer.borrowed().await?.id());
+    /// assert_eq!(lent.id(), peer.next_lease().await?.id());
     /// # Ok(()) });
     /// ```
     pub fn id(&self) -> u64 {
@@ -198,7 +198,7 @@ impl Lent {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// peer.lent(remote.id()).unwrap().write_at(8, b"hello")?;
     /// assert_eq!(*conn.read(conn.alloc(5)?, remote.at(8)).await?, *b"hello");
     /// # Ok(()) });
@@ -225,7 +225,7 @@ impl Lent {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// conn.write(conn.node().pool().alloc_from(&[1; 8])?, remote.at(8)).delivered().await?;
     /// assert_eq!(peer.lent(remote.id()).unwrap().get::<u64>(8)?, 0x0101_0101_0101_0101);
     /// # Ok(()) });
@@ -244,7 +244,7 @@ impl Lent {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// peer.lent(remote.id()).unwrap().put(8, &7u64)?;
     /// assert_eq!(conn.fetch_add(remote.at(8), 1).await?, 7);
     /// # Ok(()) });

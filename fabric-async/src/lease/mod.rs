@@ -27,8 +27,8 @@ mod remote;
 mod terms;
 
 pub(crate) use control::Control;
-pub use held::At;
 pub(crate) use held::Held;
+pub use held::RemoteTarget;
 pub use lent::Lent;
 pub use policy::LeasePolicy;
 pub(crate) use registry::Leases;
