@@ -114,9 +114,9 @@ impl NodeBuilder {
     ///
     /// ```
     /// let node = fabric_async::Node::builder().pool_bytes(4 << 20).build()?;
-    /// let most = node.pool().alloc(4 << 20)?;
+    /// let whole = node.pool().alloc(4 << 20)?;
     /// assert!(node.pool().alloc(1).is_err());
-    /// # drop(most);
+    /// # drop(whole);
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn pool_bytes(mut self, bytes: usize) -> Self {

@@ -36,19 +36,19 @@ pub(crate) struct Conn {
     pub(crate) peer: OnceLock<Handshake>,
     pub(crate) control: OnceLock<Arc<Control>>,
     // Declared last.
-    _sweep: Sweep,
+    _drain: DrainOnDrop,
 }
 
 /// Takes the completions that dropping an endpoint leaves, so that its buffers return at once, and gives back the slots
 /// that its receives had.
-struct Sweep(Arc<NodeInner>, Arc<ConnState>);
+struct DrainOnDrop(Arc<NodeInner>, Arc<ConnState>);
 
-impl Drop for Sweep {
+impl Drop for DrainOnDrop {
     fn drop(&mut self) {
         let driver = &self.0.driver;
-        driver.sweep();
+        driver.drain();
         let idle = std::mem::take(&mut self.1.inbox().idle);
-        idle.into_iter().for_each(|number| driver.retire(number));
+        idle.into_iter().for_each(|number| driver.release(number));
     }
 }
 
@@ -61,7 +61,7 @@ impl Conn {
         node.router.register(endpoint.id(), &conn_state);
         let conn = Conn {
             endpoint,
-            _sweep: Sweep(node.clone(), conn_state.clone()),
+            _drain: DrainOnDrop(node.clone(), conn_state.clone()),
             conn_state,
             node: node.clone(),
             settings,
@@ -86,8 +86,8 @@ impl Conn {
     #[inline]
     pub(crate) fn check_message(&self, len: usize) -> Result<()> {
         match self.peer.get().map_or(usize::MAX, |peer| peer.max_message as usize) {
-            most if len <= most => Ok(()),
-            most => Err(Error::TooLong { len, most }),
+            max if len <= max => Ok(()),
+            max => Err(Error::TooLong { len, max }),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::handshake::{Handshake, Kind};
 use crate::node::Node;
 
 /// An attempt at one of several addresses has at least this long.
-const LEAST: Duration = Duration::from_millis(10);
+const MIN_SHARE: Duration = Duration::from_millis(10);
 
 impl Connection {
     /// Connects to a [`Listener`](crate::Listener), on the [shared node](Node::shared).
@@ -104,7 +104,7 @@ impl Node {
         for (index, to) in found.addresses.iter().enumerate() {
             let shares = (found.addresses.len() - index) as u32;
             let time = whole.saturating_sub(began.elapsed()) / shares;
-            match self.connect_one(*to, data, time.max(LEAST)).await {
+            match self.connect_one(*to, data, time.max(MIN_SHARE)).await {
                 // Another one may do.
                 Err(error) if is_of_the_address(&error) => last = Some(error),
                 done => return done,

@@ -37,8 +37,8 @@ const BATCH: usize = 64;
 /// How long one poll of a future looks before it lets others run, or sleeps.
 const LOOK: Duration = Duration::from_micros(20);
 
-/// How much luck there can be: a wait that looking ended adds, one that it did not takes away.
-const MOST_LUCK: i32 = 64;
+/// Upper bound of the spin score: a wait that ended while spinning raises the score, one that had to sleep lowers it.
+const MAX_SPIN_SCORE: i32 = 64;
 
 pub(crate) struct Driver {
     pub(crate) queue: CompletionQueue,
@@ -48,7 +48,7 @@ pub(crate) struct Driver {
     pub(crate) sleepers: AtomicUsize,
     /// Watchers that are awake.
     pub(crate) watching: AtomicUsize,
-    luck: AtomicI32,
+    spin_score: AtomicI32,
     origin: Origin,
 }
 
@@ -75,7 +75,7 @@ impl Driver {
             poller: Mutex::new(poller),
             sleepers: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
-            luck: AtomicI32::new(MOST_LUCK / 2),
+            spin_score: AtomicI32::new(MAX_SPIN_SCORE / 2),
             origin: Origin::here(),
         }
     }
@@ -99,7 +99,7 @@ impl Driver {
     }
 
     /// Takes all there is; what others were just taking is done too when it returns.
-    pub(crate) fn sweep(&self) {
+    pub(crate) fn drain(&self) {
         while self.drive_in_turn().completions == BATCH {}
     }
 
@@ -215,7 +215,7 @@ impl Driver {
         }
         // Who is polled again without a cause relies on no watcher: perhaps that never gets to run.
         if (again || !self.is_looked_for())
-            && let Some(done) = self.look_about(cx, &mut look)
+            && let Some(done) = self.spin_for(cx, &mut look)
         {
             return done;
         }
@@ -248,7 +248,7 @@ impl Driver {
 
     /// Takes completions for as long as the way of waiting allows.
     #[inline]
-    fn look_about<T>(
+    fn spin_for<T>(
         &self,
         cx: &mut Context<'_>,
         look: &mut impl FnMut(Option<&Waker>) -> Option<T>,
@@ -261,7 +261,7 @@ impl Driver {
                 if completions > 0 {
                     if let Some(found) = look(None) {
                         if budget > Duration::ZERO {
-                            self.luck(2);
+                            self.add_spin_score(2);
                         }
                         return Some(Poll::Ready(found));
                     }
@@ -284,7 +284,7 @@ impl Driver {
                 break;
             }
         }
-        self.luck(-4);
+        self.add_spin_score(-4);
         None
     }
 
@@ -293,11 +293,11 @@ impl Driver {
         match self.wait {
             WaitStrategy::Busy => LOOK,
             WaitStrategy::Blocking => Duration::ZERO,
-            // Without luck it tries again from time to time.
-            WaitStrategy::Adaptive => match self.luck.load(Ordering::Relaxed) {
-                luck if luck > 0 => LOOK,
+            // With a low score it tries again from time to time.
+            WaitStrategy::Adaptive => match self.spin_score.load(Ordering::Relaxed) {
+                score if score > 0 => LOOK,
                 _ => {
-                    self.luck(1);
+                    self.add_spin_score(1);
                     Duration::ZERO
                 }
             },
@@ -305,14 +305,14 @@ impl Driver {
     }
 
     #[inline]
-    fn luck(&self, by: i32) {
+    fn add_spin_score(&self, by: i32) {
         if self.wait != WaitStrategy::Adaptive {
             return;
         }
         // Races only blur it. Below zero: how many waits pass until the next try.
-        let luck = self.luck.load(Ordering::Relaxed).saturating_add(by);
-        let luck = if by < 0 && luck <= 0 { -32 } else { luck.min(MOST_LUCK) };
-        self.luck.store(luck, Ordering::Relaxed);
+        let score = self.spin_score.load(Ordering::Relaxed).saturating_add(by);
+        let score = if by < 0 && score <= 0 { -32 } else { score.min(MAX_SPIN_SCORE) };
+        self.spin_score.store(score, Ordering::Relaxed);
     }
 
     /// A future is polled, or gone. Says whether it slept.
@@ -326,9 +326,9 @@ impl Driver {
     }
 
     /// For a watcher: takes what there is. Says whether to do so again when whoever can has run; if not, it is to
-    /// [rest](Driver::rest). `until`: how long it looks although there is nothing; `None` at first.
+    /// [arm](Driver::arm_if_needed). `until`: how long it looks although there is nothing; `None` at first.
     #[cfg(feature = "tokio")]
-    pub(crate) fn look_for_all(&self, until: &mut Option<Instant>) -> bool {
+    pub(crate) fn poll_for_all(&self, until: &mut Option<Instant>) -> bool {
         let mut any = false;
         loop {
             let Found { completions, .. } = self.drive();
@@ -339,7 +339,7 @@ impl Driver {
         }
         if any {
             if until.take().is_some() {
-                self.luck(2);
+                self.add_spin_score(2);
             }
             return true;
         }
@@ -356,7 +356,7 @@ impl Driver {
             }
             Some(end) if now < end => true,
             Some(_) => {
-                self.luck(-4);
+                self.add_spin_score(-4);
                 false
             }
         }
@@ -364,7 +364,7 @@ impl Driver {
 
     /// For a watcher, which is asleep by what it says: makes sure that the descriptor wakes it if anybody sleeps.
     #[cfg(feature = "tokio")]
-    pub(crate) fn rest(&self) {
+    pub(crate) fn arm_if_needed(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             self.arm(CompletionQueue::arm_to_drive);
         }
@@ -390,8 +390,8 @@ impl Driver {
     }
 
     /// The descriptor was readable: takes what there is; arms again if anybody sleeps. Says whether it did.
-    pub(crate) fn woken(&self) -> bool {
-        self.sweep();
+    pub(crate) fn on_readable(&self) -> bool {
+        self.drain();
         if self.sleepers.load(Ordering::SeqCst) == 0 {
             return false;
         }
@@ -410,7 +410,7 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         // Every endpoint is gone, and has left a completion for all that it had under way.
-        self.sweep();
+        self.drain();
         let leaked = self.leak();
         if leaked > 0 && self.origin.is_here() {
             log_line!(

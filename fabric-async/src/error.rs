@@ -47,13 +47,13 @@ pub enum Error {
         "the target refused the access (a lease that ended, or a right it does not give); the connection has ended"
     )]
     RemoteAccess,
-    /// The message is longer than the peer takes; `most` is what it said when it connected.
-    #[error("a message of {len} bytes; the peer takes at most {most} (its `max_message`)")]
+    /// The message is longer than the peer takes; `max` is what it said when it connected.
+    #[error("a message of {len} bytes; the peer takes at most {max} (its `max_message`)")]
     TooLong {
         /// Bytes of the message.
         len: usize,
         /// Bytes that the peer takes.
-        most: usize,
+        max: usize,
     },
     /// The operation ended badly in a way that the connection's end does not explain.
     #[error("the operation ended with: {0}")]
@@ -211,7 +211,7 @@ impl fmt::Display for LeaseEnd {
 ///
 /// let refused = conn.request_lease(1 << 40, std::time::Duration::from_secs(30)).await;
 /// match refused.unwrap_err() {
-///     Error::NotGranted(Refusal::TooMuch { most }) => assert_eq!(most, 64 << 20), // ask for less
+///     Error::NotGranted(Refusal::TooMuch { max }) => assert_eq!(max, 64 << 20), // ask for less
 ///     other => return Err(other),
 /// }
 /// # Ok(()) });
@@ -224,12 +224,12 @@ pub enum Refusal {
     /// More bytes than it lends to one peer.
     TooMuch {
         /// The most bytes, all leases of this connection together.
-        most: u64,
+        max: u64,
     },
     /// Longer than its longest lease.
     TooLong {
         /// The longest lease.
-        most: Duration,
+        max: Duration,
     },
     /// Rights that it does not give.
     Rights,
@@ -249,8 +249,8 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Nothing => f.write_str("its policy lends nothing"),
-            Refusal::TooMuch { most } => write!(f, "it lends at most {most} bytes to a peer"),
-            Refusal::TooLong { most } => write!(f, "it lends for at most {most:?}"),
+            Refusal::TooMuch { max } => write!(f, "it lends at most {max} bytes to a peer"),
+            Refusal::TooLong { max } => write!(f, "it lends for at most {max:?}"),
             Refusal::Rights => f.write_str("it does not give these rights"),
             Refusal::TooMany => f.write_str("this connection has as many leases as it grants"),
             Refusal::NoMemory => f.write_str("it has no memory left"),
@@ -293,16 +293,16 @@ impl From<fabric::Error> for Error {
 ///
 /// fn retry_with(failed: OpError<Buffer>) -> Result<Buffer, Error> {
 ///     match failed.error {
-///         Error::TooLong { most, .. } => {
+///         Error::TooLong { max, .. } => {
 ///             let mut buffer = failed.buffer;
-///             buffer.truncate(most);
+///             buffer.truncate(max);
 ///             Ok(buffer)
 ///         }
 ///         error => Err(error),
 ///     }
 /// }
 /// # let node = fabric_async::Node::shared()?;
-/// # let failed = OpError { error: Error::TooLong { len: 100, most: 10 }, buffer: node.pool().alloc(100)? };
+/// # let failed = OpError { error: Error::TooLong { len: 100, max: 10 }, buffer: node.pool().alloc(100)? };
 /// # assert_eq!(retry_with(failed)?.len(), 10);
 /// # Ok::<_, Error>(())
 /// ```

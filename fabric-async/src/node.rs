@@ -156,10 +156,10 @@ impl NodeInner {
         let queue = &self.driver.queue;
         let (room, capacity) = (queue.room(), queue.capacity());
         let (depth, receives) = (self.options.send_depth, self.options.conn.receives);
-        let (enough, most) = (capacity - room + needed, self.domain.info().limits.cq_capacity);
-        let help = match enough <= most {
+        let (enough, max) = (capacity - room + needed, self.domain.info().limits.cq_capacity);
+        let help = match enough <= max {
             true => format!("NodeBuilder::completions({enough}) has room for it"),
-            false => format!("the device has {most} at most, so lower these, or make another node"),
+            false => format!("the device has {max} at most, so lower these, or make another node"),
         };
         format!(
             "the node's completion queue has {room} of {capacity} places left, and a connection takes {needed} \

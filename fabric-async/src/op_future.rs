@@ -85,7 +85,7 @@ impl<W: PostOp> OpFuture<W> {
     fn poll_refused(&mut self, number: u32) -> Poll<W::Output> {
         let driver = &self.conn.node.driver;
         let Some(error) = driver.refusal() else { return Poll::Pending };
-        let buffers = driver.withdraw(number);
+        let buffers = driver.reclaim_forked(number);
         self.stage = OpState::Over;
         Poll::Ready(W::fail(error, buffers))
     }

@@ -23,7 +23,7 @@ use crate::op_buffers::OpBuffers;
 const FIRST: u32 = 64;
 const CHUNKS: usize = 19;
 /// The most operations at a time.
-const MOST: u32 = FIRST * ((1 << CHUNKS) - 1);
+const MAX_OPS: u32 = FIRST * ((1 << CHUNKS) - 1);
 
 /// What is in a slot.
 #[derive(Default)]
@@ -81,8 +81,8 @@ impl OpSlab {
     #[cold]
     fn make(&self, vacant: &mut Vacant) -> Result<u32> {
         let number = vacant.made;
-        if number >= MOST {
-            let text = format!("{MOST} operations are under way or were never asked for");
+        if number >= MAX_OPS {
+            let text = format!("{MAX_OPS} operations are under way or were never asked for");
             return Err(fabric::Error::NoMemory(Failure::new("begin an operation", text)).into());
         }
         let (chunk, index) = Self::locate(number);

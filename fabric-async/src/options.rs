@@ -107,12 +107,12 @@ impl Options {
     pub(crate) fn check(&self, domain: &Domain) -> Result<()> {
         let bad = |text: String| Err(fabric::Error::invalid("make node", text).into());
         let ConnSettings { receives, max_message, notifications } = self.conn;
-        let most = domain.info().limits.message.min(u64::from(u32::MAX)) as usize;
+        let max = domain.info().limits.message.min(u64::from(u32::MAX)) as usize;
         if self.pool.bytes < 1 << 20 {
             return bad(format!("pool_bytes {} is less than 1 MiB", self.pool.bytes));
         }
-        if !(1..=most).contains(&max_message) {
-            return bad(format!("max_message {max_message} is not in 1..={most}"));
+        if !(1..=max).contains(&max_message) {
+            return bad(format!("max_message {max_message} is not in 1..={max}"));
         }
         if notifications < receives {
             return bad(format!(

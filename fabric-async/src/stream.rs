@@ -147,14 +147,14 @@ impl Stream {
         Poll::Ready(Ok(&self.arrived[self.read..]))
     }
 
-    /// Ends what is done of what was sent; pending while more than `most` messages are under way.
-    fn poll_sent(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
+    /// Ends what is done of what was sent; pending while more than `max` messages are under way.
+    fn poll_sent(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<()>> {
         loop {
             let under_way = self.sending.len();
             let Some(first) = self.sending.front_mut() else { break };
             let done = match first.try_take() {
                 Some(done) => done,
-                None if under_way <= most => break,
+                None if under_way <= max => break,
                 None => ready!(Pin::new(first).poll(cx)),
             };
             self.sending.pop_front();
@@ -256,8 +256,8 @@ impl tokio::io::AsyncWrite for Stream {
         if this.closed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let most = CHUNK.min(this.conn.max_message()).max(1);
-        let len = parts.iter().fold(0, |len: usize, part| len.saturating_add(part.len())).min(most);
+        let max = CHUNK.min(this.conn.max_message()).max(1);
+        let len = parts.iter().fold(0, |len: usize, part| len.saturating_add(part.len())).min(max);
         if len == 0 {
             return Poll::Ready(Ok(0));
         }

@@ -19,7 +19,7 @@ use crate::wakers::Wakers;
 
 /// So long one that was called keeps others waiting; half as long after each that did not come.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
-const LEAST_PATIENCE: Duration = Duration::from_millis(1);
+const MIN_PATIENCE: Duration = Duration::from_millis(1);
 
 /// A queue. Code that makes room [wakes the first](WaitQueue::wake_first), which tries again, and leaves or stays.
 pub(crate) struct WaitQueue {
@@ -308,7 +308,7 @@ impl Overseen for WaitQueue {
             state.first += 1;
             state.skip_left();
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            state.patience = (state.patience / 2).max(LEAST_PATIENCE);
+            state.patience = (state.patience / 2).max(MIN_PATIENCE);
             state.call(now, wakers);
         }
         state.overseen = false;

@@ -134,10 +134,10 @@ fn errors_bring_the_buffer_back() {
     everywhere(async |node| {
         let (a, b) = pair(&node).await;
         let (_region, remote) = exposed(&node, 64);
-        let most = a.max_message();
-        let failed = a.send(a.alloc(most + 1).unwrap()).await.unwrap_err();
-        assert!(matches!(failed.error, Error::TooLong { len, .. } if len == most + 1));
-        assert_eq!(failed.buffer.len(), most + 1);
+        let max = a.max_message();
+        let failed = a.send(a.alloc(max + 1).unwrap()).await.unwrap_err();
+        assert!(matches!(failed.error, Error::TooLong { len, .. } if len == max + 1));
+        assert_eq!(failed.buffer.len(), max + 1);
         let failed = a.write(filled(&a, b"beyond"), remote.at(60)).await.unwrap_err();
         assert!(matches!(failed.error, Error::Fabric(fabric::Error::InvalidArgument(_))));
         assert_eq!(&*failed.buffer, b"beyond");

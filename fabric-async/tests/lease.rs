@@ -76,12 +76,12 @@ fn the_owners_policy_holds() {
             Err(Error::NotGranted(why)) => why,
             other => panic!("{other:?}"),
         };
-        assert_eq!(refused(a.request_lease(8193, short).await), Refusal::TooMuch { most: 8192 });
+        assert_eq!(refused(a.request_lease(8193, short).await), Refusal::TooMuch { max: 8192 });
         assert_eq!(
             refused(a.request_lease(usize::MAX, short).await),
-            Refusal::TooMuch { most: 8192 }
+            Refusal::TooMuch { max: 8192 }
         );
-        assert_eq!(refused(a.request_lease(8, LONG).await), Refusal::TooLong { most: short });
+        assert_eq!(refused(a.request_lease(8, LONG).await), Refusal::TooLong { max: short });
         let atomic = a.request_lease_with(8, short, Access::REMOTE_ATOMIC).await;
         assert_eq!(refused(atomic), Refusal::Rights);
         let first = a.request_lease_with(4096, short, Access::REMOTE_READ).await.unwrap();
@@ -98,7 +98,7 @@ fn the_owners_policy_holds() {
         while again.is_err() {
             again = a.request_lease(4088, short).await;
         }
-        assert_eq!(refused(a.request_lease(8, short).await), Refusal::TooMuch { most: 8192 });
+        assert_eq!(refused(a.request_lease(8, short).await), Refusal::TooMuch { max: 8192 });
         assert!(matches!(
             second.renew(LONG).await,
             Err(Error::NotGranted(Refusal::TooLong { .. }))
@@ -315,13 +315,13 @@ fn requests_at_once_share_the_policy() {
     let owner = lender(|policy| (policy.bytes, policy.leases) = (64 << 10, 5));
     let user = node(|b| b);
     let (a, _b) = block_on(between(&user, &owner));
-    for (len, most) in [(16 << 10, 4), (8, 5)] {
+    for (len, max) in [(16 << 10, 4), (8, 5)] {
         let ask = || block_on(a.request_lease(len, LONG)).ok();
         let granted: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
             threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
         });
-        assert_eq!(granted.len(), most);
+        assert_eq!(granted.len(), max);
         drop(granted);
         eventually("all of it can be lent again", || {
             block_on(a.request_lease(64 << 10, LONG)).is_ok()

@@ -55,7 +55,7 @@ async fn allocates_nothing(what: &str, step: impl AsyncFnMut()) {
 }
 
 /// By this thread, and by all.
-async fn allocates_at_most(most: (usize, usize), what: &str, mut step: impl AsyncFnMut()) {
+async fn allocates_at_most(max: (usize, usize), what: &str, mut step: impl AsyncFnMut()) {
     for _ in 0..3000 {
         step().await;
     }
@@ -65,7 +65,7 @@ async fn allocates_at_most(most: (usize, usize), what: &str, mut step: impl Asyn
     }
     let after = allocations();
     let (own, all) = (after.0 - before.0, after.1 - before.1);
-    assert!(own <= most.0 && all <= most.1, "{what}: {own} by this thread, {all} by all");
+    assert!(own <= max.0 && all <= max.1, "{what}: {own} by this thread, {all} by all");
 }
 
 // The only test of this program, as all threads are counted.
@@ -111,7 +111,7 @@ fn operations() {
                 drop(a.write(shared.clone(), remote.at(0)).await.unwrap());
             })
             .await;
-            // How many are under way at once depends on the moment: now and then queues and the pool grow to a new most,
+            // How many are under way at once depends on the moment: now and then queues and the pool grow to a new maximum,
             // which is not one in each of a thousand.
             allocates_at_most((20, 100), "dropped futures", async || {
                 let mut dropped = Box::pin(async {

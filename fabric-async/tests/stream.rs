@@ -31,8 +31,8 @@ impl Dice {
         self.0
     }
 
-    fn up_to(&mut self, most: usize) -> usize {
-        1 + (self.next() % most as u64) as usize
+    fn up_to(&mut self, max: usize) -> usize {
+        1 + (self.next() % max as u64) as usize
     }
 }
 
@@ -48,8 +48,8 @@ async fn talk(stream: Stream, say: Vec<u8>, hear: Vec<u8>, seed: u64) {
     let write = async {
         let (mut dice, mut rest) = (Dice(seed), &say[..]);
         while !rest.is_empty() {
-            let most = dice.up_to(150_000);
-            let count = dice.up_to(most).min(rest.len());
+            let max = dice.up_to(150_000);
+            let count = dice.up_to(max).min(rest.len());
             let (one, other) = rest[..count].split_at(dice.up_to(count + 1) - 1);
             let parts = [one, &[], other].map(IoSlice::new);
             let written = match dice.up_to(2) {

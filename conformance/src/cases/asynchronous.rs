@@ -214,7 +214,7 @@ fn buffers_come_back(rig: &Rig) -> Outcome {
     let Err(failed) = failed else {
         fail!("a message that is too long to be refused", "it was sent")
     };
-    check_matches!(&failed.error, Error::TooLong { len: 1001, most: 1000 }, "the refusal");
+    check_matches!(&failed.error, Error::TooLong { len: 1001, max: 1000 }, "the refusal");
     check_bytes!(failed.buffer.to_vec(), rig.pattern(0).bytes(1001), "the buffer of the refused");
     drop(failed);
     // That it was refused has harmed nothing.

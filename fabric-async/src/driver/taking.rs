@@ -45,7 +45,7 @@ impl Driver {
     }
 
     /// Takes out what an operation carries that only the parent of this process can end.
-    pub(crate) fn withdraw(&self, number: u32) -> OpBuffers {
+    pub(crate) fn reclaim_forked(&self, number: u32) -> OpBuffers {
         self.slab.lock(number).map(|slot| self.take_out(number, slot).1).unwrap_or_default()
     }
 
@@ -65,7 +65,7 @@ impl Driver {
     }
 
     /// Gives back the slot that receives of a connection had, which is gone.
-    pub(crate) fn retire(&self, number: u32) {
+    pub(crate) fn release(&self, number: u32) {
         if let Some(slot) = self.slab.lock(number) {
             self.take_out(number, slot);
         }

@@ -16,7 +16,7 @@ use fabric_util::sync::{Mutex, MutexGuard};
 
 use super::held::Held;
 use super::lending::{Granted, Lending};
-use super::message::{LeaseMessage, MOST};
+use super::message::{LeaseMessage, MAX_LEN};
 use super::outbox::Outbox;
 use super::pending::{Answer, Asked};
 use super::policy::LeasePolicy;
@@ -112,7 +112,7 @@ impl Control {
     /// Posts its receives.
     pub(super) fn post_receives(&self) -> Result<()> {
         for context in 0..DEPTH {
-            let buffer = self.shared.pool.alloc_dirty(MOST)?;
+            let buffer = self.shared.pool.alloc_dirty(MAX_LEN)?;
             self.receives.post(&self.endpoint, context, buffer)?;
         }
         Ok(())

@@ -102,11 +102,11 @@ impl Control {
             return Err(Refusal::Rights);
         }
         if time > policy.longest {
-            return Err(Refusal::TooLong { most: policy.longest });
+            return Err(Refusal::TooLong { max: policy.longest });
         }
         let mut state = self.state();
         if state.requested.checked_add(len).is_none_or(|sum| sum > policy.bytes) {
-            return Err(Refusal::TooMuch { most: policy.bytes });
+            return Err(Refusal::TooMuch { max: policy.bytes });
         }
         if state.asked >= policy.leases {
             return Err(Refusal::TooMany);

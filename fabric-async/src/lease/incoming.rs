@@ -27,7 +27,7 @@ impl Control {
                 self.grant(id, len, time, rights);
             }
             LeaseMessage::Renew { id, lease, time } => {
-                let most = self.shared.policy.longest;
+                let max = self.shared.policy.longest;
                 let answer = match state.loans.get_mut(&lease) {
                     None => LeaseMessage::Refuse { id, why: Refusal::Unknown },
                     Some(one) if now >= one.until => {
@@ -37,8 +37,8 @@ impl Control {
                     Some(granted) if !granted.asked => {
                         LeaseMessage::Refuse { id, why: Refusal::Fixed }
                     }
-                    Some(_) if time > most => {
-                        LeaseMessage::Refuse { id, why: Refusal::TooLong { most } }
+                    Some(_) if time > max => {
+                        LeaseMessage::Refuse { id, why: Refusal::TooLong { max } }
                     }
                     Some(granted) => {
                         granted.until = after(now, time);

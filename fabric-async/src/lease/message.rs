@@ -9,7 +9,7 @@ use fabric::{Access, RemoteRegion};
 use crate::error::Refusal;
 
 /// The longest message. Every provider takes as much in an inject.
-pub(super) const MOST: usize = 80;
+pub(super) const MAX_LEN: usize = 80;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum LeaseMessage {
@@ -40,7 +40,7 @@ fn micros(time: Duration) -> u64 {
 
 impl LeaseMessage {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(MOST);
+        let mut out = Vec::with_capacity(MAX_LEN);
         let mut put = |kind: u8, fields: &[u64], region: Option<&RemoteRegion>| {
             out.push(kind);
             fields.iter().for_each(|field| out.extend(field.to_le_bytes()));
@@ -56,8 +56,8 @@ impl LeaseMessage {
             LeaseMessage::Refuse { id, why } => {
                 let (why, value) = match why {
                     Refusal::Nothing => (0, 0),
-                    Refusal::TooMuch { most } => (1, *most),
-                    Refusal::TooLong { most } => (2, micros(*most)),
+                    Refusal::TooMuch { max } => (1, *max),
+                    Refusal::TooLong { max } => (2, micros(*max)),
                     Refusal::Rights => (3, 0),
                     Refusal::TooMany => (4, 0),
                     Refusal::NoMemory => (5, 0),
@@ -120,8 +120,8 @@ impl LeaseMessage {
                 let (id, why, value) = (number(), number(), number());
                 let why = match why {
                     0 => Refusal::Nothing,
-                    1 => Refusal::TooMuch { most: value },
-                    2 => Refusal::TooLong { most: time(value) },
+                    1 => Refusal::TooMuch { max: value },
+                    2 => Refusal::TooLong { max: time(value) },
                     3 => Refusal::Rights,
                     4 => Refusal::TooMany,
                     5 => Refusal::NoMemory,
@@ -155,8 +155,8 @@ mod tests {
         let messages = [
             LeaseMessage::Request { id, len: 4096, time, rights: Access::REMOTE },
             LeaseMessage::Grant { id, lease, time, region },
-            LeaseMessage::Refuse { id, why: Refusal::TooMuch { most: 9 } },
-            LeaseMessage::Refuse { id, why: Refusal::TooLong { most: time } },
+            LeaseMessage::Refuse { id, why: Refusal::TooMuch { max: 9 } },
+            LeaseMessage::Refuse { id, why: Refusal::TooLong { max: time } },
             LeaseMessage::Refuse { id, why: Refusal::Fixed },
             LeaseMessage::Renew { id, lease, time },
             LeaseMessage::Renewed { id, time },
@@ -167,7 +167,7 @@ mod tests {
         ];
         for message in messages {
             let bytes = message.to_bytes();
-            assert!(bytes.len() <= MOST, "{message:?}");
+            assert!(bytes.len() <= MAX_LEN, "{message:?}");
             assert_eq!(LeaseMessage::from_bytes(&bytes), Some(message));
             for short in 0..bytes.len() {
                 assert_eq!(LeaseMessage::from_bytes(&bytes[..short]), None);

@@ -13,7 +13,7 @@ use fabric::{Endpoint, Op};
 use super::message::LeaseMessage;
 
 /// Answers that wait at most; and messages of any kind, from which on nothing more is asked or offered.
-const MOST: usize = 1024;
+const MAX_QUEUED: usize = 1024;
 
 #[derive(Default)]
 pub(super) struct Outbox {
@@ -25,7 +25,7 @@ pub(super) struct Outbox {
 impl Outbox {
     /// Whether something more may be asked, or offered.
     pub(super) fn has_room(&self) -> bool {
-        self.messages.len() < MOST
+        self.messages.len() < MAX_QUEUED
     }
 
     pub(super) fn say(&mut self, message: &LeaseMessage) {
@@ -34,7 +34,7 @@ impl Outbox {
 
     /// False: the peer has not taken enough of those before.
     pub(super) fn answer(&mut self, message: &LeaseMessage) -> bool {
-        let fits = self.answers < MOST;
+        let fits = self.answers < MAX_QUEUED;
         if fits {
             self.messages.push_back((message.to_bytes(), true));
             self.answers += 1;
@@ -66,15 +66,15 @@ mod tests {
     #[test]
     fn answers_have_a_bound_of_their_own() {
         let (mut outbox, message) = (Outbox::default(), LeaseMessage::Ended { lease: 1 });
-        for _ in 0..MOST {
+        for _ in 0..MAX_QUEUED {
             assert!(outbox.has_room());
             outbox.say(&message);
         }
         assert!(!outbox.has_room());
         // What has to be said is said all the same.
         outbox.say(&message);
-        assert!((0..MOST).all(|_| outbox.answer(&message)));
+        assert!((0..MAX_QUEUED).all(|_| outbox.answer(&message)));
         assert!(!outbox.answer(&message));
-        assert_eq!(outbox.messages.len(), 2 * MOST + 1);
+        assert_eq!(outbox.messages.len(), 2 * MAX_QUEUED + 1);
     }
 }

@@ -14,7 +14,7 @@ use fabric_util::sync::Mutex;
 
 use super::control::{Control, DEPTH, LeaseContext, ROOM};
 use super::lending::Lending;
-use super::message::MOST;
+use super::message::MAX_LEN;
 use super::receives::Receives;
 use crate::conn_state::ConnState;
 use crate::error::Result;
@@ -136,9 +136,9 @@ impl Leases {
     fn endpoint(&self) -> Result<Endpoint> {
         let builder = control_endpoint(self.options.any_endpoint(&self.context.domain));
         build(builder, &self.queue, |needed| {
-            let most = self.queue.capacity() / needed;
+            let max = self.queue.capacity() / needed;
             format!(
-                "a node carries leases on at most {most} connections here: NodeBuilder::leases(false) takes none, \
+                "a node carries leases on at most {max} connections here: NodeBuilder::leases(false) takes none, \
                  or make another node"
             )
         })
@@ -218,8 +218,8 @@ impl Leases {
         if completion.kind != OpKind::Recv {
             return control.cut_off("writes where it may not");
         }
-        let mut bytes = [0; MOST];
-        let len = completion.len.min(MOST);
+        let mut bytes = [0; MAX_LEN];
+        let len = completion.len.min(MAX_LEN);
         bytes[..len].copy_from_slice(&buffer[..len]);
         // Its end is told by an event.
         let _ = receives.post(&control.endpoint, context, buffer);

@@ -131,8 +131,8 @@ impl Home {
     fn grow(self: &Arc<Self>, class: usize) -> Result<Block> {
         let (len, count) = (block_len(class), blocks_of(class));
         let size = len.saturating_mul(count);
-        let most = self.options.bytes;
-        let room = |now: usize| now.checked_add(size).filter(|sum| *sum <= most);
+        let max = self.options.bytes;
+        let room = |now: usize| now.checked_add(size).filter(|sum| *sum <= max);
         if self.registered.fetch_update(Ordering::AcqRel, Ordering::Acquire, room).is_err() {
             return Err(self.exhausted(class));
         }

@@ -27,7 +27,7 @@ use home::Home;
 pub use metrics::PoolMetrics;
 
 /// The longest buffer there can be: its size class can be computed.
-const MOST: usize = isize::MAX as usize / 4;
+const MAX_LEN: usize = isize::MAX as usize / 4;
 
 /// Registered memory in blocks of many sizes, bounded; what [`Buffer`]s are made of.
 ///
@@ -111,7 +111,7 @@ impl Pool {
         if len == 0 {
             return Ok(Buffer::empty());
         }
-        if len > MOST {
+        if len > MAX_LEN {
             let text = format!("{len} bytes are more than a buffer can have");
             return Err(fabric::Error::NoMemory(Failure::new("alloc", text)).into());
         }
