@@ -47,55 +47,21 @@ impl Connection {
     }
 
     /// The node it is on.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let node = conn.node();
-    /// let listener = node.listen("127.0.0.1:0").await?; // on the same device
-    /// assert_ne!(listener.local_addr().port(), 0);
-    /// assert_eq!(node.domain().device(), peer.node().domain().device());
-    /// # Ok(()) });
-    /// ```
     pub fn node(&self) -> Node {
         Node { inner: self.inner.node.clone() }
     }
 
     /// By which the domain's dumps and counters name it.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let dump = conn.node().domain().dump();
-    /// assert!(dump.contains(&format!("{} Connected", conn.id())), "{dump}");
-    /// # Ok(()) });
-    /// ```
     pub fn id(&self) -> fabric::EndpointId {
         self.inner.endpoint.id()
     }
 
     /// The address of this end.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// assert!(conn.local_addr().is_some());
-    /// assert_eq!(conn.local_addr(), peer.peer_addr());
-    /// # Ok(()) });
-    /// ```
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.inner.endpoint.local_addr()
     }
 
     /// The address of the other end.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// assert!(conn.peer_addr().unwrap().ip().is_loopback());
-    /// assert_eq!(conn.peer_addr(), peer.local_addr());
-    /// # Ok(()) });
-    /// ```
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.inner.endpoint.peer_addr()
     }
@@ -119,15 +85,6 @@ impl Connection {
     }
 
     /// The longest message that the peer takes.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// conn.send(conn.alloc(conn.max_message())?).await?;
-    /// assert_eq!(peer.recv().await?.len(), conn.max_message());
-    /// assert!(conn.send(conn.alloc(conn.max_message() + 1)?).await.is_err());
-    /// # Ok(()) });
-    /// ```
     pub fn max_message(&self) -> usize {
         self.inner.peer.get().map_or(0, |peer| peer.max_message as usize)
     }

@@ -167,35 +167,11 @@ pub struct Request {
 
 impl Request {
     /// Who asks.
-    ///
-    /// ```
-    /// # use fabric_async::{Connection, Listener, block_on};
-    /// # let listener = block_on(Listener::bind("127.0.0.1:0"))?;
-    /// # let to = listener.local_addr();
-    /// # let client = std::thread::spawn(move || block_on(Connection::connect(to)));
-    /// let request = block_on(listener.request())?;
-    /// let who = request.peer_addr();
-    /// let conn = block_on(request.accept())?;
-    /// assert_eq!(conn.peer_addr(), Some(who));
-    /// # client.join().unwrap()?;
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
     pub fn peer_addr(&self) -> SocketAddr {
         self.request.peer_addr()
     }
 
     /// What its application gave to [`Node::connect_with`](crate::Node::connect_with).
-    ///
-    /// ```
-    /// # use fabric_async::{Node, block_on};
-    /// # let node = Node::shared()?;
-    /// # let listener = block_on(node.listen("127.0.0.1:0"))?;
-    /// # let to = listener.local_addr();
-    /// let client = std::thread::spawn(move || block_on(node.connect_with(to, b"shard 3")));
-    /// assert_eq!(block_on(listener.request())?.data(), b"shard 3");
-    /// # assert!(client.join().unwrap().is_err());
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
     pub fn data(&self) -> &[u8] {
         &self.handshake.data
     }

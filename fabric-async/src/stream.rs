@@ -115,16 +115,6 @@ impl Stream {
     }
 
     /// The connection beneath.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let at = conn.peer_addr();
-    /// let stream = fabric_async::Stream::from(conn);
-    /// assert_eq!(stream.connection().peer_addr(), at);
-    /// assert_eq!(stream.connection().end(), None);
-    /// # Ok(()) });
-    /// ```
     pub fn connection(&self) -> &Connection {
         &self.conn
     }

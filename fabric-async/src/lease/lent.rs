@@ -123,43 +123,17 @@ impl Drop for LoanState {
 
 impl Lent {
     /// By which the peer names it: [`Remote::id`](super::Remote::id).
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let lent = conn.lend(conn.alloc(64)?, std::time::Duration::from_secs(30), fabric_async::Access::REMOTE)?;
-    /// assert_eq!(lent.id(), peer.next_lease().await?.id());
-    /// # Ok(()) });
-    /// ```
     pub fn id(&self) -> u64 {
         self.loan.lease
     }
 
     /// Bytes.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let lent = conn.lend(conn.alloc(64)?, std::time::Duration::from_secs(30), fabric::Access::REMOTE)?;
-    /// assert_eq!(lent.len(), 64);
-    /// # Ok(()) });
-    /// ```
     #[allow(clippy::len_without_is_empty)] // a lease is never empty
     pub fn len(&self) -> usize {
         self.loan.len
     }
 
     /// Whether the peer can still reach it, as far as this side is sure: while it is taken back, yes.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let lent = conn.lend(conn.alloc(64)?, std::time::Duration::from_secs(30), fabric::Access::REMOTE)?;
-    /// assert!(lent.is_out());
-    /// lent.take()?;
-    /// assert!(!lent.is_out());
-    /// # Ok(()) });
-    /// ```
     pub fn is_out(&self) -> bool {
         self.loan.is_out()
     }

@@ -52,41 +52,17 @@ impl Remote {
     }
 
     /// By which the owner finds it: [`Connection::lent`](crate::Connection::lent). 0 for leases that were passed on.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(peer.lent(remote.id()).unwrap().id(), remote.id());
-    /// # Ok(()) });
-    /// ```
     pub fn id(&self) -> u64 {
         self.held.lease
     }
 
     /// Bytes: what was asked for, in whole multiples of 8.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_lease(100, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(remote.len(), 104);
-    /// # Ok(()) });
-    /// ```
     #[allow(clippy::len_without_is_empty)] // a lease is never empty
     pub fn len(&self) -> u64 {
         self.held.region.len()
     }
 
     /// What may be done with it.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(remote.access(), fabric::Access::REMOTE); // all that the owner's policy gives
-    /// # Ok(()) });
-    /// ```
     pub fn access(&self) -> Access {
         self.held.region.access()
     }
@@ -108,30 +84,11 @@ impl Remote {
     }
 
     /// The descriptor beneath, for the poll API. What is done with it does not know when the lease ends.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
-    /// let bytes = remote.descriptor().to_bytes(); // to ship
-    /// let descriptor = fabric::RemoteRegion::from_bytes(&bytes)?;
-    /// assert_eq!(*conn.read(conn.alloc(64)?, descriptor.at(0)).await?, [0; 64]);
-    /// # Ok(()) });
-    /// ```
     pub fn descriptor(&self) -> RemoteRegion {
         self.held.region
     }
 
     /// How much of its time is left, as far as this side knows; zero when it has ended.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let time = std::time::Duration::from_secs(30);
-    /// let remote = conn.request_lease(64, time).await?;
-    /// assert!(remote.time_left() <= time && remote.time_left() > time / 2);
-    /// # Ok(()) });
-    /// ```
     pub fn time_left(&self) -> Duration {
         if self.end().is_some() {
             return Duration::ZERO;
