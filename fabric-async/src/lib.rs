@@ -68,9 +68,9 @@
 //! - *Buffers own their memory.* The [`Pool`] registers memory in extents, once, without rights for peers, and cuts
 //!   them into blocks; a [`Buffer`] is a block that nobody else has. That alone makes `Deref<[u8]>` sound;
 //!   `block.rs` has the whole argument and all of this crate's unsafe code.
-//! - *Operations own their buffers.* An operation takes its buffer by value, and from the post to its completion a place
-//!   in the node's table of operations owns it. The future has the number of the place, no memory. So futures may be
-//!   dropped (the place is abandoned, and its completion frees it), forgotten (it stays taken), or outlive their
+//! - *Operations own their buffers.* An operation takes its buffer by value, and from the post to its completion a slot
+//!   in the node's slab of operations owns it. The future has the number of the slot, no memory. So futures may be
+//!   dropped (the slot is abandoned, and its completion frees it), forgotten (it stays taken), or outlive their
 //!   runtime; the device never touches memory that somebody else has.
 //! - *Polling tasks drive progress.* A future that is polled takes completions off the node's queue, for everybody; one that
 //!   sleeps arms the queue's descriptor, and a task of its tokio runtime watches that, or, on any other executor, the
@@ -81,8 +81,8 @@
 //!   nothing.
 //! - *Beside the data path* the node's one thread takes connection events and serves leases, whatever the application does.
 //!
-//! What it costs: an operation is one uncontended lock of its place at the post, at the completion and when the future
-//! takes the result, two of the list of free places, and nothing allocated. A buffer from the cache of its thread is one
+//! What it costs: an operation is one uncontended lock of its slot at the post, at the completion and when the future
+//! takes the result, two of the list of free slots, and nothing allocated. A buffer from the cache of its thread is one
 //! uncontended lock.
 
 #![deny(unsafe_code)]

@@ -1,4 +1,4 @@
-//! What an operation carries: buffers on their way through the table of operations.
+//! What an operation carries: buffers on their way through the slab of operations.
 
 use fabric::{Slice, Slices};
 use smallvec::SmallVec;
