@@ -15,7 +15,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use fabric::{Access, Completion, CompletionQueue, Domain, Endpoint, Hints, Region, RemoteRegion};
-use fabric_async::{Connection, Node, Wait, block_on};
+use fabric_async::{Connection, Node, WaitStrategy, block_on};
 
 const ROUNDS: usize = 301;
 const PINGS: usize = 100;
@@ -123,7 +123,7 @@ fn poll_writes(a: &Ends) -> f64 {
 // ----------------------------------------------------------------------------------------- the layer
 
 /// Both ends, on one node.
-fn async_pair(wait: Wait) -> (Connection, Connection) {
+fn async_pair(wait: WaitStrategy) -> (Connection, Connection) {
     let node = Node::builder().wait(wait).leases(false).build().unwrap();
     connect(&node, &node)
 }
@@ -288,7 +288,7 @@ fn async_play(conn: &Connection, asks: bool) -> f64 {
 
 /// Both ends, on a node each.
 fn two_nodes() -> (Connection, Connection) {
-    let node = || Node::builder().wait(Wait::Busy).leases(false).build().unwrap();
+    let node = || Node::builder().wait(WaitStrategy::Busy).leases(false).build().unwrap();
     let (a, b) = (node(), node());
     connect(&a, &b)
 }
@@ -323,7 +323,7 @@ fn main() {
     let ends = Ends::new();
     println!("over {}", Node::shared().unwrap().domain().provider());
     ping_pong();
-    for wait in [Wait::Busy, Wait::Adaptive, Wait::Blocking] {
+    for wait in [WaitStrategy::Busy, WaitStrategy::Adaptive, WaitStrategy::Blocking] {
         let (a, b) = async_pair(wait);
         let (polls, asyncs, (more, from, to)) =
             turns(ROUNDS, || ends.pings(), || async_pings(&a, &b), |polls, asyncs| asyncs - polls);
@@ -331,7 +331,7 @@ fn main() {
             "64 B one way, both ends on one thread: poll API {polls:.2} us, {wait:?} {asyncs:.2} us ({more:+.2}; {from:+.2} to {to:+.2})"
         );
     }
-    let (a, b) = async_pair(Wait::Busy);
+    let (a, b) = async_pair(WaitStrategy::Busy);
     let region = b.node().domain().alloc(WRITE, Access::ALL).unwrap();
     let (polls, asyncs, (part, from, to)) = turns(
         WRITE_ROUNDS,

@@ -35,7 +35,7 @@ async fn greet(at: &str) -> Result<(), Error> {
     let mut buf = conn.alloc(4096)?;
     buf.fill(0);
     buf[..5].copy_from_slice(b"hello");
-    let remote = conn.request_remote(4096, Duration::from_secs(30)).await?;
+    let remote = conn.request_lease(4096, Duration::from_secs(30)).await?;
     let buf = conn.write(buf, remote.at(0)).await?;
     let old = conn.fetch_add(remote.at(8), 1).await?;
     let buf = conn.send(buf).await?;

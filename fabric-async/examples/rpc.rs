@@ -129,8 +129,8 @@ async fn run(args: Args) -> Result<(), Box<dyn std::error::Error>> {
                 File::open(file).map_err(|error| unreadable(file, &error))?;
             }
             let conn = Connection::connect(at).await?;
-            let first = conn.request_remote(PIECE, TIME).await?;
-            let leases = [first, conn.request_remote(PIECE, TIME).await?];
+            let first = conn.request_lease(PIECE, TIME).await?;
+            let leases = [first, conn.request_lease(PIECE, TIME).await?];
             for file in files {
                 let bytes = std::fs::read(&file).map_err(|error| unreadable(&file, &error))?;
                 println!("{:08x} {}", sum(&conn, &leases, &bytes).await?, file.display());

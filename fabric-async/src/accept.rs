@@ -27,7 +27,7 @@ impl Accepting {
     fn outcome(&self, done: Result<Connection>) -> Option<Result<Connection>> {
         match done {
             Err(error) if !is_everybodys(&error) => {
-                self.listener.node.lines.tell(format_args!("a peer is not let in: {error}"));
+                self.listener.node.peer_log.warn(format_args!("a peer is not let in: {error}"));
                 None
             }
             done => Some(done),
@@ -116,12 +116,6 @@ impl Incoming {
     }
 
     /// The address of the listener, with the real port.
-    ///
-    /// ```
-    /// let listener = fabric_async::block_on(fabric_async::Listener::bind("127.0.0.1:0"))?;
-    /// assert_eq!(listener.incoming().local_addr(), listener.local_addr());
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
     pub fn local_addr(&self) -> SocketAddr {
         self.listener.local_addr()
     }

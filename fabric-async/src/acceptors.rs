@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::wakers::Wakers;
 
 /// So many come in at a time; the others wait at the listener.
-const MOST: usize = 64;
+const MAX_PENDING: usize = 64;
 
 /// A peer that is being let in.
 type Settling = Pin<Box<dyn Future<Output = Result<Connection>> + Send>>;
@@ -72,7 +72,7 @@ impl Acceptors {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.0.lock().settling.len() >= MOST
+        self.0.lock().settling.len() >= MAX_PENDING
     }
 
     /// Begins with one.
@@ -112,7 +112,7 @@ impl Acceptors {
         let mut state = self.0.lock();
         match polled {
             Poll::Ready(done) => {
-                if state.settling.len() >= MOST {
+                if state.settling.len() >= MAX_PENDING {
                     state.wake_all(&mut wakers);
                 }
                 state.settling.remove(&name);

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use crate::error::{Error, Result};
-use crate::oneshot::Promise;
+use crate::oneshot::Oneshot;
 use crate::wakers::Wakers;
 
 /// An address to connect to or listen on: a [`SocketAddr`], or text: `"10.0.0.7:7471"`, `"[::1]:7471"`, `"storage-3:7471"`.
@@ -77,17 +77,17 @@ pub(crate) async fn resolve(given: Result<SocketAddr, String>) -> Result<Found> 
         Ok(addr) => return Ok(Found { name: addr.to_string(), addresses: vec![addr] }),
         Err(name) => name,
     };
-    let promise = Promise::new();
-    let (keeper, wanted) = (promise.clone(), name.clone());
+    let oneshot = Oneshot::new();
+    let (keeper, wanted) = (oneshot.clone(), name.clone());
     let thread = std::thread::Builder::new().name("fabric-resolve".to_owned());
     let spawned = thread.spawn(move || {
         let found = wanted.to_socket_addrs().map(Vec::from_iter);
-        keeper.keep(found, &mut Wakers::new());
+        keeper.send(found, &mut Wakers::new());
     });
     if let Err(cause) = spawned {
         return Err(Error::Address { name, cause });
     }
-    match promise.value().await {
+    match oneshot.value().await {
         Ok(addresses) => Ok(Found { name, addresses }),
         Err(cause) => Err(Error::Address { name, cause }),
     }

@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 
 use fabric::{AtomicOp, AtomicScalar, Op, RemoteSlice};
 
+use crate::conn::Conn;
 use crate::connection::Connection;
 use crate::error::{Error, Result};
-use crate::lease::At;
-use crate::link::Link;
+use crate::lease::RemoteTarget;
 use crate::op_buffers::{BufferRange, OpBuffers, Payload, SliceVec};
 use crate::op_future::{OpFuture, OpState, PostOp};
 
@@ -22,7 +22,7 @@ impl Connection {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(8, std::time::Duration::from_secs(30)).await?;
     /// assert_eq!(conn.fetch_add(remote.at(0), 5).await?, 0);
     /// assert_eq!(conn.fetch_add(remote.at(0), 1).await?, 5);
     /// # Ok(()) });
@@ -30,7 +30,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`write`](Connection::write); also the fabric's `InvalidArgument` if it is not aligned to 8.
-    pub fn fetch_add(&self, at: impl Into<At>, value: u64) -> Atomic<u64> {
+    pub fn fetch_add(&self, at: impl Into<RemoteTarget>, value: u64) -> Atomic<u64> {
         self.fetch(AtomicOp::Add, at, value)
     }
 
@@ -39,7 +39,7 @@ impl Connection {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(8, std::time::Duration::from_secs(30)).await?;
     /// assert_eq!(conn.swap(remote.at(0), 5).await?, 0);
     /// assert_eq!(conn.swap(remote.at(0), 6).await?, 5);
     /// # Ok(()) });
@@ -47,7 +47,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`fetch_add`](Connection::fetch_add).
-    pub fn swap(&self, at: impl Into<At>, value: u64) -> Atomic<u64> {
+    pub fn swap(&self, at: impl Into<RemoteTarget>, value: u64) -> Atomic<u64> {
         self.fetch(AtomicOp::Swap, at, value)
     }
 
@@ -56,7 +56,7 @@ impl Connection {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(8, std::time::Duration::from_secs(30)).await?;
     /// assert_eq!(conn.compare_swap(remote.at(0), 0, 5).await?, 0); // it was 0, and is 5
     /// assert_eq!(conn.compare_swap(remote.at(0), 0, 6).await?, 5); // it is 5 still
     /// # Ok(()) });
@@ -64,7 +64,12 @@ impl Connection {
     ///
     /// # Errors
     /// As [`fetch_add`](Connection::fetch_add).
-    pub fn compare_swap(&self, at: impl Into<At>, expected: u64, new: u64) -> Atomic<u64> {
+    pub fn compare_swap(
+        &self,
+        at: impl Into<RemoteTarget>,
+        expected: u64,
+        new: u64,
+    ) -> Atomic<u64> {
         self.fetch_compare_swap(at, expected, new)
     }
 
@@ -75,7 +80,7 @@ impl Connection {
     /// # doc::pair(async |conn, peer| {
     /// use fabric::AtomicOp;
     ///
-    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(8, std::time::Duration::from_secs(30)).await?;
     /// assert_eq!(conn.fetch(AtomicOp::Max, remote.at(4), 2.5f32).await?, 0.0);
     /// assert_eq!(conn.fetch(AtomicOp::Max, remote.at(4), 1.5f32).await?, 2.5); // and is still
     /// # Ok(()) });
@@ -86,10 +91,10 @@ impl Connection {
     pub fn fetch<T: AtomicScalar + Unpin>(
         &self,
         op: AtomicOp,
-        at: impl Into<At>,
+        at: impl Into<RemoteTarget>,
         value: T,
     ) -> Atomic<T> {
-        Atomic::new(&self.link, at.into(), Change::Apply(op, value))
+        Atomic::new(&self.inner, at.into(), Change::Apply(op, value))
     }
 
     /// [`compare_swap`](Connection::compare_swap) on a number of any of the ten types.
@@ -97,7 +102,7 @@ impl Connection {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(8, std::time::Duration::from_secs(30)).await?;
     /// assert_eq!(conn.fetch_compare_swap(remote.at(2), 0u16, 7u16).await?, 0);
     /// # Ok(()) });
     /// ```
@@ -106,11 +111,11 @@ impl Connection {
     /// As [`fetch_add`](Connection::fetch_add).
     pub fn fetch_compare_swap<T: AtomicScalar + Unpin>(
         &self,
-        at: impl Into<At>,
+        at: impl Into<RemoteTarget>,
         expected: T,
         new: T,
     ) -> Atomic<T> {
-        Atomic::new(&self.link, at.into(), Change::CompareSwap { expected, new })
+        Atomic::new(&self.inner, at.into(), Change::CompareSwap { expected, new })
     }
 }
 
@@ -121,7 +126,7 @@ impl Connection {
 /// ```
 /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
 /// # doc::pair(async |conn, peer| {
-/// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+/// let remote = conn.request_lease(8, std::time::Duration::from_secs(30)).await?;
 /// let adds: Vec<_> = (0..4).map(|_| conn.fetch_add(remote.at(0), 1)).collect();
 /// for (before, add) in adds.into_iter().enumerate() {
 ///     assert_eq!(add.await?, before as u64);
@@ -141,20 +146,20 @@ enum Change<T> {
 
 struct Fetch<T> {
     change: Change<T>,
-    at: At,
+    at: RemoteTarget,
 }
 
 impl<T: AtomicScalar + Unpin> Atomic<T> {
-    fn new(link: &Arc<Link>, at: At, change: Change<T>) -> Self {
+    fn new(conn: &Arc<Conn>, at: RemoteTarget, change: Change<T>) -> Self {
         // The old value arrives in memory of the pool.
-        let stage = match link.node.pool.alloc(size_of::<u64>()) {
+        let stage = match conn.node.pool.alloc(size_of::<u64>()) {
             Ok(word) => {
                 let range = BufferRange::new(word, 0, size_of::<T>());
                 OpState::Ready(Fetch { change, at }, OpBuffers::One(range))
             }
             Err(error) => OpState::Failed(Some(Err(error))),
         };
-        Atomic { future: OpFuture::new(link, stage) }
+        Atomic { future: OpFuture::new(conn, stage) }
     }
 
     /// Has it start only when every earlier read and atomic operation of the connection has finished.
@@ -164,7 +169,7 @@ impl<T: AtomicScalar + Unpin> Atomic<T> {
     /// # doc::pair(async |conn, peer| {
     /// use futures_util::future::join;
     ///
-    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(8, std::time::Duration::from_secs(30)).await?;
     /// let read = conn.read(conn.alloc(8)?, remote.at(0));
     /// let (read, old) = join(read, conn.fetch_add(remote.at(0), 1).fence()).await;
     /// assert_eq!((&*read?, old?), (&[0; 8][..], 0)); // it was read before it was added to
@@ -179,11 +184,11 @@ impl<T: AtomicScalar + Unpin> Atomic<T> {
 impl<T: AtomicScalar + Unpin> PostOp for Fetch<T> {
     type Output = Result<T>;
 
-    fn at(&self) -> Option<&At> {
+    fn target(&self) -> Option<&RemoteTarget> {
         Some(&self.at)
     }
 
-    fn check(&self, _link: &Link, _cargo: &OpBuffers) -> Result<()> {
+    fn validate(&self, _conn: &Conn, _cargo: &OpBuffers) -> Result<()> {
         self.at.check()
     }
 

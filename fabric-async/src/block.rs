@@ -15,7 +15,7 @@
 //! - *Another thread of this process.* The methods take `&self` and `&mut self`, so the borrow checker sees to it.
 //!
 //! What futures do cannot break this, because they own neither blocks nor flights while an operation is under way: the
-//! table of operations does. A future that is dropped or forgotten has no say in when the memory is free.
+//! slab of operations does. A future that is dropped or forgotten has no say in when the memory is free.
 
 #![allow(unsafe_code)]
 

@@ -149,9 +149,9 @@ impl Buffer {
     /// ```
     ///
     /// A range that does not fit makes the operation fail, with the buffer in the error.
-    pub fn slice(self, range: impl RangeBounds<usize>) -> Part {
+    pub fn slice(self, range: impl RangeBounds<usize>) -> BufferSlice {
         let (start, end) = bounds(range, self.len);
-        Part { buffer: self, start, end }
+        BufferSlice { buffer: self, start, end }
     }
 
     /// Makes it read-only and shared: what goes to many peers, or is sent while it is read.
@@ -165,8 +165,8 @@ impl Buffer {
     /// assert_eq!(*conn.recv().await?, *peer.recv().await?);
     /// # Ok(()) });
     /// ```
-    pub fn share(self) -> Shared {
-        Shared(Arc::new(self))
+    pub fn share(self) -> SharedBuffer {
+        SharedBuffer(Arc::new(self))
     }
 
     /// Its beginning, as a plain value.
@@ -314,13 +314,13 @@ impl fmt::Debug for Buffer {
 /// # Ok(()) });
 /// ```
 #[derive(Debug)]
-pub struct Part {
+pub struct BufferSlice {
     buffer: Buffer,
     start: usize,
     end: usize,
 }
 
-impl Part {
+impl BufferSlice {
     /// The whole buffer.
     ///
     /// ```
@@ -335,7 +335,7 @@ impl Part {
     /// The buffer and the range, if it fits.
     #[inline]
     pub(crate) fn into_range(self) -> Result<(Buffer, usize, usize), (Buffer, Error)> {
-        let Part { buffer, start, end } = self;
+        let BufferSlice { buffer, start, end } = self;
         if start <= end && end <= buffer.len {
             return Ok((buffer, start, end - start));
         }
@@ -368,14 +368,14 @@ impl Part {
 /// It cannot be where bytes arrive:
 ///
 /// ```compile_fail,E0277
-/// # async fn f(c: fabric_async::Connection, s: fabric_async::Shared, at: fabric::RemoteSlice) {
+/// # async fn f(c: fabric_async::Connection, s: fabric_async::SharedBuffer, at: fabric::RemoteSlice) {
 /// c.read(s, at).await;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Shared(Arc<Buffer>);
+pub struct SharedBuffer(Arc<Buffer>);
 
-impl Shared {
+impl SharedBuffer {
     /// The buffer again, if this is the last clone and no operation uses it.
     ///
     /// ```
@@ -389,8 +389,8 @@ impl Shared {
     ///
     /// # Errors
     /// Itself, if it is not.
-    pub fn try_into_buffer(self) -> Result<Buffer, Shared> {
-        Arc::try_unwrap(self.0).map_err(Shared)
+    pub fn try_into_buffer(self) -> Result<Buffer, SharedBuffer> {
+        Arc::try_unwrap(self.0).map_err(SharedBuffer)
     }
 
     #[inline]
@@ -399,7 +399,7 @@ impl Shared {
     }
 }
 
-impl Deref for Shared {
+impl Deref for SharedBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -407,15 +407,15 @@ impl Deref for Shared {
     }
 }
 
-impl AsRef<[u8]> for Shared {
+impl AsRef<[u8]> for SharedBuffer {
     fn as_ref(&self) -> &[u8] {
         self
     }
 }
 
 /// Without a copy.
-impl From<Shared> for Bytes {
-    fn from(shared: Shared) -> Bytes {
+impl From<SharedBuffer> for Bytes {
+    fn from(shared: SharedBuffer) -> Bytes {
         Bytes::from_owner(shared)
     }
 }

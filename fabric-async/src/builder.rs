@@ -9,15 +9,15 @@ use fabric_util::sync::Mutex;
 use crate::error::Result;
 use crate::lease::LeasePolicy;
 use crate::node::{Node, NodeInner};
-use crate::options::{Options, Wait};
+use crate::options::{Options, WaitStrategy};
 
 /// Makes a [`Node`]. Every setting has a default that suits most.
 ///
 /// ```
 /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-/// # use fabric_async::{Node, Wait};
+/// # use fabric_async::{Node, WaitStrategy};
 /// let node = Node::builder()
-///     .wait(Wait::Busy)
+///     .wait(WaitStrategy::Busy)
 ///     .pool_bytes(256 << 20)
 ///     .max_message(1 << 20)
 ///     .receives(8)
@@ -66,20 +66,20 @@ impl NodeBuilder {
         self
     }
 
-    /// How futures wait; default [`Wait::Adaptive`].
+    /// How futures wait; default [`WaitStrategy::Adaptive`].
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// use fabric_async::{Node, Wait};
+    /// use fabric_async::{Node, WaitStrategy};
     ///
-    /// let node = Node::builder().wait(Wait::Blocking).build()?;
+    /// let node = Node::builder().wait(WaitStrategy::Blocking).build()?;
     /// # doc::pair_on(&node, async |conn, peer| {
     /// conn.send(conn.node().pool().alloc_from(b"no hurry")?).await?;
     /// assert_eq!(*peer.recv().await?, *b"no hurry");
     /// # Ok(()) });
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
-    pub fn wait(mut self, wait: Wait) -> Self {
+    pub fn wait(mut self, wait: WaitStrategy) -> Self {
         self.options.wait = wait;
         self
     }
@@ -114,9 +114,9 @@ impl NodeBuilder {
     ///
     /// ```
     /// let node = fabric_async::Node::builder().pool_bytes(4 << 20).build()?;
-    /// let most = node.pool().alloc(4 << 20)?;
+    /// let whole = node.pool().alloc(4 << 20)?;
     /// assert!(node.pool().alloc(1).is_err());
-    /// # drop(most);
+    /// # drop(whole);
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn pool_bytes(mut self, bytes: usize) -> Self {
@@ -205,7 +205,7 @@ impl NodeBuilder {
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn receives(mut self, messages: usize) -> Self {
-        self.options.link.receives = messages;
+        self.options.conn.receives = messages;
         self
     }
 
@@ -223,7 +223,7 @@ impl NodeBuilder {
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn max_message(mut self, bytes: usize) -> Self {
-        self.options.link.max_message = bytes;
+        self.options.conn.max_message = bytes;
         self
     }
 
@@ -238,7 +238,7 @@ impl NodeBuilder {
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn notifications(mut self, notifications: usize) -> Self {
-        self.options.link.notifications = notifications;
+        self.options.conn.notifications = notifications;
         self
     }
 
@@ -320,8 +320,8 @@ impl NodeBuilder {
     /// let node = Node::builder().lend(policy).build()?;
     /// # doc::pair_on(&node, async |conn, peer| {
     /// # let time = std::time::Duration::from_secs(30);
-    /// assert!(conn.request_remote(4097, time).await.is_err());
-    /// assert!(conn.request_remote(4096, time).await.is_ok());
+    /// assert!(conn.request_lease(4097, time).await.is_err());
+    /// assert!(conn.request_lease(4096, time).await.is_ok());
     /// # Ok(()) });
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
@@ -339,7 +339,7 @@ impl NodeBuilder {
     ///
     /// let node = Node::builder().leases(false).build()?;
     /// # doc::pair_on(&node, async |conn, peer| {
-    /// let refused = conn.request_remote(64, std::time::Duration::from_secs(30)).await;
+    /// let refused = conn.request_lease(64, std::time::Duration::from_secs(30)).await;
     /// assert!(matches!(refused, Err(Error::NotGranted(Refusal::Off))));
     /// # Ok(()) });
     /// # Ok::<(), fabric_async::Error>(())

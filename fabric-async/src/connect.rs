@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::address::{Address, Found, resolve};
+use crate::conn::Conn;
 use crate::connection::Connection;
 use crate::error::{Error, Result};
-use crate::hello::{Hello, Kind};
-use crate::link::Link;
+use crate::handshake::{Handshake, Kind};
 use crate::node::Node;
 
 /// An attempt at one of several addresses has at least this long.
-const LEAST: Duration = Duration::from_millis(10);
+const MIN_SHARE: Duration = Duration::from_millis(10);
 
 impl Connection {
     /// Connects to a [`Listener`](crate::Listener), on the [shared node](Node::shared).
@@ -104,7 +104,7 @@ impl Node {
         for (index, to) in found.addresses.iter().enumerate() {
             let shares = (found.addresses.len() - index) as u32;
             let time = whole.saturating_sub(began.elapsed()) / shares;
-            match self.connect_one(*to, data, time.max(LEAST)).await {
+            match self.connect_one(*to, data, time.max(MIN_SHARE)).await {
                 // Another one may do.
                 Err(error) if is_of_the_address(&error) => last = Some(error),
                 done => return done,
@@ -121,15 +121,15 @@ impl Node {
     }
 
     async fn connect_one(&self, to: SocketAddr, data: &[u8], time: Duration) -> Result<Connection> {
-        let link = Link::new(&self.inner, time)?;
-        let hello = self.inner.hello(Kind::User, data, crate::random()?);
-        link.endpoint.connect(to, &hello.to_bytes())?;
-        let peer = Hello::from_bytes(&link.lane.outcome().await?)?;
-        if hello.leases && peer.leases {
-            link.connect_control(to, hello.token).await?;
+        let conn = Conn::new(&self.inner, time)?;
+        let handshake = self.inner.handshake(Kind::User, data, crate::random()?);
+        conn.endpoint.connect(to, &handshake.to_bytes())?;
+        let peer = Handshake::from_bytes(&conn.conn_state.outcome().await?)?;
+        if handshake.leases && peer.leases {
+            conn.connect_control(to, handshake.token).await?;
         }
-        let _ = link.peer.set(peer);
-        Ok(Connection::new(link))
+        let _ = conn.peer.set(peer);
+        Ok(Connection::new(conn))
     }
 }
 
@@ -141,11 +141,11 @@ fn is_of_the_address(error: &Error) -> bool {
 
 impl crate::node::NodeInner {
     /// This side's introduction.
-    pub(crate) fn hello(&self, kind: Kind, data: &[u8], token: u64) -> Hello {
-        Hello {
+    pub(crate) fn handshake(&self, kind: Kind, data: &[u8], token: u64) -> Handshake {
+        Handshake {
             kind,
             leases: self.options.leases,
-            max_message: self.options.link.max_message as u32,
+            max_message: self.options.conn.max_message as u32,
             token,
             data: data.to_vec(),
         }

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use fabric::DisconnectReason;
 
 use crate::buffer::Buffer;
+use crate::conn::Conn;
 use crate::error::{Error, Result};
-use crate::lease::At;
-use crate::link::Link;
+use crate::lease::RemoteTarget;
 use crate::node::Node;
-use crate::op_buffers::{Payload, Room};
-use crate::operation::{Operation, What};
+use crate::op_buffers::{Payload, RecvPayload};
+use crate::operation::{Operation, TransferKind};
 use crate::pool::AllocWait;
 use crate::recv::{Notifications, Notified, Receive};
 
@@ -38,66 +38,32 @@ use crate::recv::{Notifications, Notified, Receive};
 /// ```
 #[derive(Clone)]
 pub struct Connection {
-    pub(crate) link: Arc<Link>,
+    pub(crate) inner: Arc<Conn>,
 }
 
 impl Connection {
-    pub(crate) fn new(link: Arc<Link>) -> Self {
-        Connection { link }
+    pub(crate) fn new(conn: Arc<Conn>) -> Self {
+        Connection { inner: conn }
     }
 
     /// The node it is on.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let node = conn.node();
-    /// let listener = node.listen("127.0.0.1:0").await?; // on the same device
-    /// assert_ne!(listener.local_addr().port(), 0);
-    /// assert_eq!(node.domain().device(), peer.node().domain().device());
-    /// # Ok(()) });
-    /// ```
     pub fn node(&self) -> Node {
-        Node { inner: self.link.node.clone() }
+        Node { inner: self.inner.node.clone() }
     }
 
     /// By which the domain's dumps and counters name it.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let dump = conn.node().domain().dump();
-    /// assert!(dump.contains(&format!("{} Connected", conn.id())), "{dump}");
-    /// # Ok(()) });
-    /// ```
     pub fn id(&self) -> fabric::EndpointId {
-        self.link.endpoint.id()
+        self.inner.endpoint.id()
     }
 
     /// The address of this end.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// assert!(conn.local_addr().is_some());
-    /// assert_eq!(conn.local_addr(), peer.peer_addr());
-    /// # Ok(()) });
-    /// ```
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.link.endpoint.local_addr()
+        self.inner.endpoint.local_addr()
     }
 
     /// The address of the other end.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// assert!(conn.peer_addr().unwrap().ip().is_loopback());
-    /// assert_eq!(conn.peer_addr(), peer.local_addr());
-    /// # Ok(()) });
-    /// ```
     pub fn peer_addr(&self) -> Option<SocketAddr> {
-        self.link.endpoint.peer_addr()
+        self.inner.endpoint.peer_addr()
     }
 
     /// What the peer's application gave when it connected, or accepted.
@@ -115,21 +81,12 @@ impl Connection {
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn peer_data(&self) -> &[u8] {
-        self.link.peer.get().map_or(&[], |peer| &peer.data)
+        self.inner.peer.get().map_or(&[], |peer| &peer.data)
     }
 
     /// The longest message that the peer takes.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// conn.send(conn.alloc(conn.max_message())?).await?;
-    /// assert_eq!(peer.recv().await?.len(), conn.max_message());
-    /// assert!(conn.send(conn.alloc(conn.max_message() + 1)?).await.is_err());
-    /// # Ok(()) });
-    /// ```
     pub fn max_message(&self) -> usize {
-        self.link.peer.get().map_or(0, |peer| peer.max_message as usize)
+        self.inner.peer.get().map_or(0, |peer| peer.max_message as usize)
     }
 
     // ------------------------------------------------------------------------------------ memory
@@ -150,7 +107,7 @@ impl Connection {
     /// As [`Pool::alloc`](crate::Pool::alloc).
     #[inline]
     pub fn alloc(&self, len: usize) -> Result<Buffer> {
-        self.link.node.pool.alloc(len)
+        self.inner.node.pool.alloc(len)
     }
 
     /// A buffer, once there is memory for it: see [`Pool::alloc_wait`](crate::Pool::alloc_wait).
@@ -163,7 +120,7 @@ impl Connection {
     /// # Ok(()) });
     /// ```
     pub fn alloc_wait(&self, len: usize) -> AllocWait {
-        self.link.node.pool.alloc_wait(len)
+        self.inner.node.pool.alloc_wait(len)
     }
 
     // ---------------------------------------------------------------------------------- messages
@@ -188,7 +145,7 @@ impl Connection {
     /// `TooLong` if the peer does not take messages of this length; `Disconnected`. The error has the buffer.
     #[inline]
     pub fn send<P: Payload>(&self, message: P) -> Operation<P> {
-        Operation::new(&self.link, message, What::Send { immediate: None })
+        Operation::new(&self.inner, message, TransferKind::Send { immediate: None })
     }
 
     /// Sends a message with 32 bits beside it ([`Message::immediate`](crate::Message::immediate)).
@@ -204,7 +161,7 @@ impl Connection {
     /// # Errors
     /// As [`send`](Connection::send).
     pub fn send_with<P: Payload>(&self, message: P, immediate: u32) -> Operation<P> {
-        Operation::new(&self.link, message, What::Send { immediate: Some(immediate) })
+        Operation::new(&self.inner, message, TransferKind::Send { immediate: Some(immediate) })
     }
 
     /// The next message, in a buffer of its length. Dropping the future loses nothing. Several tasks that wait are served in
@@ -224,7 +181,7 @@ impl Connection {
     /// `Disconnected`, when every message that arrived before has been taken.
     #[inline]
     pub fn recv(&self) -> Receive {
-        Receive::new(&self.link)
+        Receive::new(&self.inner)
     }
 
     // --------------------------------------------------------------------------------- one-sided
@@ -235,7 +192,7 @@ impl Connection {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(4096, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(4096, std::time::Duration::from_secs(30)).await?;
     /// let buffer = conn.node().pool().alloc_from(b"hello")?;
     /// conn.write(buffer, remote.at(16)).delivered().await?;
     /// // Its owner sees it.
@@ -250,9 +207,9 @@ impl Connection {
     /// `LeaseEnded` if this side knows that; the fabric's `InvalidArgument` if it does not fit, or the right is missing;
     /// `RemoteAccess` if the peer refuses, which ends the connection; `Disconnected`. The error has the buffer.
     #[inline]
-    pub fn write<P: Payload>(&self, from: P, to: impl Into<At>) -> Operation<P> {
-        let what = What::Write { to: to.into(), immediate: None, delivered: false };
-        Operation::new(&self.link, from, what)
+    pub fn write<P: Payload>(&self, from: P, to: impl Into<RemoteTarget>) -> Operation<P> {
+        let what = TransferKind::Write { to: to.into(), immediate: None, delivered: false };
+        Operation::new(&self.inner, from, what)
     }
 
     /// Writes as [`write`](Connection::write), and tells the peer when the bytes are there: it gets a
@@ -261,7 +218,7 @@ impl Connection {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(4096, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(4096, std::time::Duration::from_secs(30)).await?;
     /// conn.write_notify(conn.alloc(100)?, remote.at(0), 42).await?;
     /// let told = peer.notified().await?;
     /// assert_eq!((told.immediate, told.len), (42, 100));
@@ -273,11 +230,12 @@ impl Connection {
     pub fn write_notify<P: Payload>(
         &self,
         from: P,
-        to: impl Into<At>,
+        to: impl Into<RemoteTarget>,
         immediate: u32,
     ) -> Operation<P> {
-        let what = What::Write { to: to.into(), immediate: Some(immediate), delivered: false };
-        Operation::new(&self.link, from, what)
+        let what =
+            TransferKind::Write { to: to.into(), immediate: Some(immediate), delivered: false };
+        Operation::new(&self.inner, from, what)
     }
 
     /// The next notification of a peer's [`write_notify`](Connection::write_notify). Dropping the future loses nothing.
@@ -285,7 +243,7 @@ impl Connection {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// conn.write_notify(conn.node().pool().alloc_from(b"ready")?, remote.at(0), 7).await?;
     /// assert_eq!(peer.notified().await?.immediate, 7);
     /// assert_eq!(peer.lent(remote.id()).unwrap().get::<[u8; 5]>(0)?, *b"ready"); // the bytes are there
@@ -295,7 +253,7 @@ impl Connection {
     /// # Errors
     /// As [`recv`](Connection::recv).
     pub fn notified(&self) -> Notified {
-        Notified::new(&self.link)
+        Notified::new(&self.inner)
     }
 
     /// All further notifications as a stream, which ends behind the connection's end. Dropping it loses nothing.
@@ -305,7 +263,7 @@ impl Connection {
     /// use futures_util::StreamExt;
     ///
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// for slot in 0..4 {
     ///     conn.write_notify(conn.alloc(16)?, remote.at(16 * u64::from(slot)), slot).await?;
     /// }
@@ -317,7 +275,7 @@ impl Connection {
     /// # Errors
     /// Its last item is the one of [`notified`](Connection::notified).
     pub fn notifications(&self) -> Notifications {
-        Notifications::new(&self.link)
+        Notifications::new(&self.inner)
     }
 
     /// Reads from the peer's memory, as many bytes as the buffer has.
@@ -325,7 +283,7 @@ impl Connection {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(4096, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(4096, std::time::Duration::from_secs(30)).await?;
     /// let bytes = conn.read(conn.alloc(64)?, remote.at(0)).await?;
     /// assert_eq!(*bytes, [0; 64]); // lent memory comes zeroed
     /// // Into several buffers at once.
@@ -337,8 +295,8 @@ impl Connection {
     /// # Errors
     /// As [`write`](Connection::write).
     #[inline]
-    pub fn read<P: Room>(&self, into: P, from: impl Into<At>) -> Operation<P> {
-        Operation::new(&self.link, into, What::Read { from: from.into() })
+    pub fn read<P: RecvPayload>(&self, into: P, from: impl Into<RemoteTarget>) -> Operation<P> {
+        Operation::new(&self.inner, into, TransferKind::Read { from: from.into() })
     }
 
     // ----------------------------------------------------------------------------------- the end
@@ -353,8 +311,8 @@ impl Connection {
     /// # Ok(()) });
     /// ```
     pub async fn closed(&self) -> DisconnectReason {
-        let lane = &self.link.lane;
-        poll_fn(|cx| lane.poll_end(cx.waker()).map_or(Poll::Pending, Poll::Ready)).await
+        let conn_state = &self.inner.conn_state;
+        poll_fn(|cx| conn_state.poll_end(cx.waker()).map_or(Poll::Pending, Poll::Ready)).await
     }
 
     /// Why the connection has ended, if it has and the node has heard of it, which is a moment after the end:
@@ -370,8 +328,8 @@ impl Connection {
     /// # Ok(()) });
     /// ```
     pub fn end(&self) -> Option<DisconnectReason> {
-        self.link.node.router.take_events();
-        self.link.lane.end()
+        self.inner.node.router.take_events();
+        self.inner.conn_state.end()
     }
 
     /// Waits until everything that was posted is done, then ends the connection.
@@ -390,13 +348,13 @@ impl Connection {
     /// # Errors
     /// `TimedOut` if that took longer: then it still stands. `Disconnected` if it had ended before.
     pub async fn shutdown(&self, timeout: Duration) -> Result<()> {
-        let link = &self.link;
+        let conn = &self.inner;
         // `None`: never.
         let deadline = Instant::now().checked_add(timeout);
         // An empty message would reach the peer's application; an empty write does not, and comes after all others.
         let nowhere = fabric::RemoteRegion::from_parts(0, 0, 0, fabric::Access::REMOTE);
         let mut last = std::pin::pin!(self.write(Buffer::empty(), nowhere.at(0)).fence());
-        let mut timer = link.node.reactor.timer();
+        let mut timer = conn.node.reactor.timer();
         let done = poll_fn(|cx| {
             if let Poll::Ready(done) = last.as_mut().poll(cx) {
                 return Poll::Ready(done.map(drop).map_err(Error::from));
@@ -428,13 +386,13 @@ impl Connection {
     /// # Ok(()) });
     /// ```
     pub fn close(&self) {
-        self.link.endpoint.disconnect();
+        self.inner.endpoint.disconnect();
     }
 }
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (endpoint, peer) = (&self.link.endpoint, self.peer_addr());
+        let (endpoint, peer) = (&self.inner.endpoint, self.peer_addr());
         write!(f, "Connection({endpoint:?}, to {peer:?})")
     }
 }

@@ -9,7 +9,7 @@
 //! that is about to sleep arms the descriptor itself, and the node's thread watches that.
 //!
 //! `sleepers` counts futures that sleep, or were woken and not polled yet, so it is never too low. Locks: the poller's,
-//! then a slot's, then a lane's. Wakers run, and what has ended is dropped, outside all of them (`leftover`).
+//! then a slot's, then a connection state's. Wakers run, and what has ended is dropped, outside all of them (`leftover`).
 
 mod taking;
 
@@ -23,12 +23,12 @@ use fabric_util::fork::Origin;
 use fabric_util::log_line;
 use fabric_util::sync::{Mutex, MutexGuard};
 
+use crate::conn_state::ConnState;
 use crate::error::Error;
-use crate::lane::Lane;
 use crate::leftover::Leftover;
 use crate::op_buffers::OpBuffers;
 use crate::op_slab::{OpSlab, OpSlot, Phase};
-use crate::options::Wait;
+use crate::options::WaitStrategy;
 use crate::wakers::discard;
 
 /// Completions that are taken at once.
@@ -37,18 +37,18 @@ const BATCH: usize = 64;
 /// How long one poll of a future looks before it lets others run, or sleeps.
 const LOOK: Duration = Duration::from_micros(20);
 
-/// How much luck there can be: a wait that looking ended adds, one that it did not takes away.
-const MOST_LUCK: i32 = 64;
+/// Upper bound of the spin score: a wait that ended while spinning raises the score, one that had to sleep lowers it.
+const MAX_SPIN_SCORE: i32 = 64;
 
 pub(crate) struct Driver {
     pub(crate) queue: CompletionQueue,
     pub(crate) slab: OpSlab,
-    wait: Wait,
+    wait: WaitStrategy,
     poller: Mutex<Poller>,
     pub(crate) sleepers: AtomicUsize,
     /// Watchers that are awake.
     pub(crate) watching: AtomicUsize,
-    luck: AtomicI32,
+    spin_score: AtomicI32,
     origin: Origin,
 }
 
@@ -66,7 +66,7 @@ struct Found {
 }
 
 impl Driver {
-    pub(crate) fn new(queue: CompletionQueue, wait: Wait) -> Self {
+    pub(crate) fn new(queue: CompletionQueue, wait: WaitStrategy) -> Self {
         let poller = Poller { out: vec![Completion::default(); BATCH].into(), armed: false };
         Driver {
             queue,
@@ -75,7 +75,7 @@ impl Driver {
             poller: Mutex::new(poller),
             sleepers: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
-            luck: AtomicI32::new(MOST_LUCK / 2),
+            spin_score: AtomicI32::new(MAX_SPIN_SCORE / 2),
             origin: Origin::here(),
         }
     }
@@ -99,7 +99,7 @@ impl Driver {
     }
 
     /// Takes all there is; what others were just taking is done too when it returns.
-    pub(crate) fn sweep(&self) {
+    pub(crate) fn drain(&self) {
         while self.drive_in_turn().completions == BATCH {}
     }
 
@@ -141,26 +141,26 @@ impl Driver {
                 slot.completion = *completion;
                 leftover.wakers.wake(slot.waker.take());
                 leftover.lease(slot.lease.take());
-                let lane = slot.lane.take();
+                let conn_state = slot.conn_state.take();
                 drop(slot);
-                Self::made_room(lane, leftover);
+                Self::made_room(conn_state, leftover);
             }
             Phase::Abandoned => {
                 leftover.lease(slot.lease.take());
-                let lane = slot.lane.take();
+                let conn_state = slot.conn_state.take();
                 leftover.reclaim(self.take_out(number, slot).1);
-                Self::made_room(lane, leftover);
+                Self::made_room(conn_state, leftover);
             }
         }
     }
 
     /// An operation of a connection has ended.
     #[inline]
-    fn made_room(lane: Option<Arc<Lane>>, leftover: &mut Leftover) {
-        if let Some(lane) = &lane {
-            lane.room.call(&mut leftover.wakers);
+    fn made_room(conn_state: Option<Arc<ConnState>>, leftover: &mut Leftover) {
+        if let Some(conn_state) = &conn_state {
+            conn_state.room.wake_first(&mut leftover.wakers);
         }
-        leftover.lane(lane);
+        leftover.conn_state(conn_state);
     }
 
     /// Ends a receive. Its slot stays the connection's, for the next one.
@@ -173,8 +173,10 @@ impl Driver {
     ) {
         slot.phase = Phase::Vacant;
         let buffers = std::mem::take(&mut slot.buffers);
-        let (OpBuffers::Receive(range), Some(lane)) = (buffers, &slot.lane) else { return };
-        let unused = lane.arrived(completion, number, range.reclaim(), &mut leftover.wakers);
+        let (OpBuffers::Receive(range), Some(conn_state)) = (buffers, &slot.conn_state) else {
+            return;
+        };
+        let unused = conn_state.arrived(completion, number, range.reclaim(), &mut leftover.wakers);
         leftover.buffer(unused);
     }
 
@@ -213,7 +215,7 @@ impl Driver {
         }
         // Who is polled again without a cause relies on no watcher: perhaps that never gets to run.
         if (again || !self.is_looked_for())
-            && let Some(done) = self.look_about(cx, &mut look)
+            && let Some(done) = self.spin_for(cx, &mut look)
         {
             return done;
         }
@@ -224,7 +226,7 @@ impl Driver {
             // Nothing of what is awaited is this process's.
             return Poll::Pending;
         }
-        if self.wait == Wait::Busy {
+        if self.wait == WaitStrategy::Busy {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -239,14 +241,14 @@ impl Driver {
     /// Whether a watcher is about to look, for others as well.
     #[inline]
     fn is_looked_for(&self) -> bool {
-        self.wait != Wait::Busy
+        self.wait != WaitStrategy::Busy
             && self.watching.load(Ordering::Relaxed) > 0
             && self.sleepers.load(Ordering::Relaxed) > 0
     }
 
     /// Takes completions for as long as the way of waiting allows.
     #[inline]
-    fn look_about<T>(
+    fn spin_for<T>(
         &self,
         cx: &mut Context<'_>,
         look: &mut impl FnMut(Option<&Waker>) -> Option<T>,
@@ -259,7 +261,7 @@ impl Driver {
                 if completions > 0 {
                     if let Some(found) = look(None) {
                         if budget > Duration::ZERO {
-                            self.luck(2);
+                            self.add_spin_score(2);
                         }
                         return Some(Poll::Ready(found));
                     }
@@ -282,20 +284,20 @@ impl Driver {
                 break;
             }
         }
-        self.luck(-4);
+        self.add_spin_score(-4);
         None
     }
 
     #[inline]
     fn budget(&self) -> Duration {
         match self.wait {
-            Wait::Busy => LOOK,
-            Wait::Blocking => Duration::ZERO,
-            // Without luck it tries again from time to time.
-            Wait::Adaptive => match self.luck.load(Ordering::Relaxed) {
-                luck if luck > 0 => LOOK,
+            WaitStrategy::Busy => LOOK,
+            WaitStrategy::Blocking => Duration::ZERO,
+            // With a low score it tries again from time to time.
+            WaitStrategy::Adaptive => match self.spin_score.load(Ordering::Relaxed) {
+                score if score > 0 => LOOK,
                 _ => {
-                    self.luck(1);
+                    self.add_spin_score(1);
                     Duration::ZERO
                 }
             },
@@ -303,14 +305,14 @@ impl Driver {
     }
 
     #[inline]
-    fn luck(&self, by: i32) {
-        if self.wait != Wait::Adaptive {
+    fn add_spin_score(&self, by: i32) {
+        if self.wait != WaitStrategy::Adaptive {
             return;
         }
         // Races only blur it. Below zero: how many waits pass until the next try.
-        let luck = self.luck.load(Ordering::Relaxed).saturating_add(by);
-        let luck = if by < 0 && luck <= 0 { -32 } else { luck.min(MOST_LUCK) };
-        self.luck.store(luck, Ordering::Relaxed);
+        let score = self.spin_score.load(Ordering::Relaxed).saturating_add(by);
+        let score = if by < 0 && score <= 0 { -32 } else { score.min(MAX_SPIN_SCORE) };
+        self.spin_score.store(score, Ordering::Relaxed);
     }
 
     /// A future is polled, or gone. Says whether it slept.
@@ -324,9 +326,9 @@ impl Driver {
     }
 
     /// For a watcher: takes what there is. Says whether to do so again when whoever can has run; if not, it is to
-    /// [rest](Driver::rest). `until`: how long it looks although there is nothing; `None` at first.
+    /// [arm](Driver::arm_if_needed). `until`: how long it looks although there is nothing; `None` at first.
     #[cfg(feature = "tokio")]
-    pub(crate) fn look_for_all(&self, until: &mut Option<Instant>) -> bool {
+    pub(crate) fn poll_for_all(&self, until: &mut Option<Instant>) -> bool {
         let mut any = false;
         loop {
             let Found { completions, .. } = self.drive();
@@ -337,7 +339,7 @@ impl Driver {
         }
         if any {
             if until.take().is_some() {
-                self.luck(2);
+                self.add_spin_score(2);
             }
             return true;
         }
@@ -354,7 +356,7 @@ impl Driver {
             }
             Some(end) if now < end => true,
             Some(_) => {
-                self.luck(-4);
+                self.add_spin_score(-4);
                 false
             }
         }
@@ -362,7 +364,7 @@ impl Driver {
 
     /// For a watcher, which is asleep by what it says: makes sure that the descriptor wakes it if anybody sleeps.
     #[cfg(feature = "tokio")]
-    pub(crate) fn rest(&self) {
+    pub(crate) fn arm_if_needed(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
             self.arm(CompletionQueue::arm_to_drive);
         }
@@ -388,8 +390,8 @@ impl Driver {
     }
 
     /// The descriptor was readable: takes what there is; arms again if anybody sleeps. Says whether it did.
-    pub(crate) fn woken(&self) -> bool {
-        self.sweep();
+    pub(crate) fn on_readable(&self) -> bool {
+        self.drain();
         if self.sleepers.load(Ordering::SeqCst) == 0 {
             return false;
         }
@@ -408,7 +410,7 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         // Every endpoint is gone, and has left a completion for all that it had under way.
-        self.sweep();
+        self.drain();
         let leaked = self.leak();
         if leaked > 0 && self.origin.is_here() {
             log_line!(

@@ -47,13 +47,13 @@ pub enum Error {
         "the target refused the access (a lease that ended, or a right it does not give); the connection has ended"
     )]
     RemoteAccess,
-    /// The message is longer than the peer takes; `most` is what it said when it connected.
-    #[error("a message of {len} bytes; the peer takes at most {most} (its `max_message`)")]
+    /// The message is longer than the peer takes; `max` is what it said when it connected.
+    #[error("a message of {len} bytes; the peer takes at most {max} (its `max_message`)")]
     TooLong {
         /// Bytes of the message.
         len: usize,
         /// Bytes that the peer takes.
-        most: usize,
+        max: usize,
     },
     /// The operation ended badly in a way that the connection's end does not explain.
     #[error("the operation ended with: {0}")]
@@ -157,8 +157,8 @@ impl From<Error> for io::Error {
     }
 }
 
-impl<B> From<Failed<B>> for io::Error {
-    fn from(failed: Failed<B>) -> Self {
+impl<B> From<OpError<B>> for io::Error {
+    fn from(failed: OpError<B>) -> Self {
         failed.error.into()
     }
 }
@@ -171,7 +171,7 @@ impl<B> From<Failed<B>> for io::Error {
 /// use fabric_async::{Error, LeaseEnd};
 /// use std::time::Duration;
 ///
-/// let remote = conn.request_remote(64, Duration::from_millis(2)).await?;
+/// let remote = conn.request_lease(64, Duration::from_millis(2)).await?;
 /// std::thread::sleep(Duration::from_millis(3));
 /// assert_eq!(remote.end(), Some(LeaseEnd::Expired));
 /// let error = Error::LeaseEnded(LeaseEnd::Expired);
@@ -209,9 +209,9 @@ impl fmt::Display for LeaseEnd {
 /// # doc::pair(async |conn, peer| {
 /// use fabric_async::{Error, Refusal};
 ///
-/// let refused = conn.request_remote(1 << 40, std::time::Duration::from_secs(30)).await;
+/// let refused = conn.request_lease(1 << 40, std::time::Duration::from_secs(30)).await;
 /// match refused.unwrap_err() {
-///     Error::NotGranted(Refusal::TooMuch { most }) => assert_eq!(most, 64 << 20), // ask for less
+///     Error::NotGranted(Refusal::TooMuch { max }) => assert_eq!(max, 64 << 20), // ask for less
 ///     other => return Err(other),
 /// }
 /// # Ok(()) });
@@ -224,12 +224,12 @@ pub enum Refusal {
     /// More bytes than it lends to one peer.
     TooMuch {
         /// The most bytes, all leases of this connection together.
-        most: u64,
+        max: u64,
     },
     /// Longer than its longest lease.
     TooLong {
         /// The longest lease.
-        most: Duration,
+        max: Duration,
     },
     /// Rights that it does not give.
     Rights,
@@ -249,8 +249,8 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Nothing => f.write_str("its policy lends nothing"),
-            Refusal::TooMuch { most } => write!(f, "it lends at most {most} bytes to a peer"),
-            Refusal::TooLong { most } => write!(f, "it lends for at most {most:?}"),
+            Refusal::TooMuch { max } => write!(f, "it lends at most {max} bytes to a peer"),
+            Refusal::TooLong { max } => write!(f, "it lends for at most {max:?}"),
             Refusal::Rights => f.write_str("it does not give these rights"),
             Refusal::TooMany => f.write_str("this connection has as many leases as it grants"),
             Refusal::NoMemory => f.write_str("it has no memory left"),
@@ -289,50 +289,50 @@ impl From<fabric::Error> for Error {
 /// It becomes an [`Error`] by `?`, which lets the buffer go back to its pool.
 ///
 /// ```
-/// use fabric_async::{Buffer, Error, Failed};
+/// use fabric_async::{Buffer, Error, OpError};
 ///
-/// fn retry_with(failed: Failed<Buffer>) -> Result<Buffer, Error> {
+/// fn retry_with(failed: OpError<Buffer>) -> Result<Buffer, Error> {
 ///     match failed.error {
-///         Error::TooLong { most, .. } => {
+///         Error::TooLong { max, .. } => {
 ///             let mut buffer = failed.buffer;
-///             buffer.truncate(most);
+///             buffer.truncate(max);
 ///             Ok(buffer)
 ///         }
 ///         error => Err(error),
 ///     }
 /// }
 /// # let node = fabric_async::Node::shared()?;
-/// # let failed = Failed { error: Error::TooLong { len: 100, most: 10 }, buffer: node.pool().alloc(100)? };
+/// # let failed = OpError { error: Error::TooLong { len: 100, max: 10 }, buffer: node.pool().alloc(100)? };
 /// # assert_eq!(retry_with(failed)?.len(), 10);
 /// # Ok::<_, Error>(())
 /// ```
-pub struct Failed<B> {
+pub struct OpError<B> {
     /// Why.
     pub error: Error,
     /// What the operation was given.
     pub buffer: B,
 }
 
-impl<B> fmt::Debug for Failed<B> {
+impl<B> fmt::Debug for OpError<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Failed({:?})", self.error)
+        write!(f, "OpError({:?})", self.error)
     }
 }
 
-impl<B> fmt::Display for Failed<B> {
+impl<B> fmt::Display for OpError<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl<B> std::error::Error for Failed<B> {
+impl<B> std::error::Error for OpError<B> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.error)
     }
 }
 
-impl<B> From<Failed<B>> for Error {
-    fn from(failed: Failed<B>) -> Self {
+impl<B> From<OpError<B>> for Error {
+    fn from(failed: OpError<B>) -> Self {
         failed.error
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
-use crate::lane::Lane;
+use crate::conn_state::ConnState;
 use crate::lease::Held;
 use crate::op_buffers::OpBuffers;
 use crate::wakers::Wakers;
@@ -28,7 +28,7 @@ pub(crate) enum Rest {
     Buffer(#[allow(dead_code)] Buffer),
     /// The last reference.
     Lease(#[allow(dead_code)] Box<Held>),
-    Lane(#[allow(dead_code)] Box<Lane>),
+    ConnState(#[allow(dead_code)] Box<ConnState>),
 }
 
 impl Leftover {
@@ -58,8 +58,8 @@ impl Leftover {
     }
 
     #[inline]
-    pub(crate) fn lane(&mut self, lane: Option<Arc<Lane>>) {
-        self.rest.extend(lane.and_then(Arc::into_inner).map(Box::new).map(Rest::Lane));
+    pub(crate) fn conn_state(&mut self, conn_state: Option<Arc<ConnState>>) {
+        self.rest.extend(conn_state.and_then(Arc::into_inner).map(Box::new).map(Rest::ConnState));
     }
 }
 

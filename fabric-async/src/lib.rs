@@ -8,7 +8,7 @@
 //! let conn = Connection::connect(address).await?; // or "10.0.0.7:7471"; provider by FABRIC_PROVIDER
 //! let mut buf = conn.alloc(4096)?; // registered, zeroed, from the pool, exclusive
 //! buf[..5].copy_from_slice(b"hello");
-//! let remote = conn.request_remote(4096, Duration::from_secs(30)).await?; // leased by the peer
+//! let remote = conn.request_lease(4096, Duration::from_secs(30)).await?; // leased by the peer
 //! let buf = conn.write(buf, remote.at(0)).await?; // the buffer goes in and comes back
 //! let old = conn.fetch_add(remote.at(8), 1).await?;
 //! conn.send(buf).await?;
@@ -41,11 +41,11 @@
 //! lease.
 //! In short:
 //!
-//! - *Memory.* A [`Buffer`] is yours alone, and a `[u8]`. Operations take it and give it back; an error ([`Failed`]) has it
+//! - *Memory.* A [`Buffer`] is yours alone, and a `[u8]`. Operations take it and give it back; an error ([`OpError`]) has it
 //!   too. All come from the node's [`Pool`], which is registered and bounded.
 //! - *Messages.* [`Connection::send`] is done when the peer has the message; [`Connection::recv`] brings the next one.
 //! - *One-sided.* [`Connection::write`], [`read`](Connection::read) and the atomics reach memory that the peer lends:
-//!   [`Connection::request_remote`] asks, [`Connection::lend`] offers. Once a lease has ended, the peer can no longer
+//!   [`Connection::request_lease`] asks, [`Connection::lend`] offers. Once a lease has ended, the peer can no longer
 //!   change the memory.
 //! - *Cancellation.* All futures are cancel-safe: any may be dropped at any time. One that is held and not polled, or
 //!   forgotten, keeps what it has, and its turn for at most 50 ms: others go on.
@@ -68,9 +68,9 @@
 //! - *Buffers own their memory.* The [`Pool`] registers memory in extents, once, without rights for peers, and cuts
 //!   them into blocks; a [`Buffer`] is a block that nobody else has. That alone makes `Deref<[u8]>` sound;
 //!   `block.rs` has the whole argument and all of this crate's unsafe code.
-//! - *Operations own their buffers.* An operation takes its buffer by value, and from the post to its completion a place
-//!   in the node's table of operations owns it. The future has the number of the place, no memory. So futures may be
-//!   dropped (the place is abandoned, and its completion frees it), forgotten (it stays taken), or outlive their
+//! - *Operations own their buffers.* An operation takes its buffer by value, and from the post to its completion a slot
+//!   in the node's slab of operations owns it. The future has the number of the slot, no memory. So futures may be
+//!   dropped (the slot is abandoned, and its completion frees it), forgotten (it stays taken), or outlive their
 //!   runtime; the device never touches memory that somebody else has.
 //! - *Polling tasks drive progress.* A future that is polled takes completions off the node's queue, for everybody; one that
 //!   sleeps arms the queue's descriptor, and a task of its tokio runtime watches that, or, on any other executor, the
@@ -81,8 +81,8 @@
 //!   nothing.
 //! - *Beside the data path* the node's one thread takes connection events and serves leases, whatever the application does.
 //!
-//! What it costs: an operation is one uncontended lock of its place at the post, at the completion and when the future
-//! takes the result, two of the list of free places, and nothing allocated. A buffer from the cache of its thread is one
+//! What it costs: an operation is one uncontended lock of its slot at the post, at the completion and when the future
+//! takes the result, two of the list of free slots, and nothing allocated. A buffer from the cache of its thread is one
 //! uncontended lock.
 
 #![deny(unsafe_code)]
@@ -105,6 +105,10 @@ mod buffer;
 #[forbid(unsafe_code)]
 mod builder;
 #[forbid(unsafe_code)]
+mod conn;
+#[forbid(unsafe_code)]
+mod conn_state;
+#[forbid(unsafe_code)]
 mod connect;
 #[forbid(unsafe_code)]
 mod connection;
@@ -113,17 +117,11 @@ mod driver;
 #[forbid(unsafe_code)]
 mod error;
 #[forbid(unsafe_code)]
-mod hello;
-#[forbid(unsafe_code)]
-mod lane;
+mod handshake;
 #[forbid(unsafe_code)]
 mod lease;
 #[forbid(unsafe_code)]
 mod leftover;
-#[forbid(unsafe_code)]
-mod line;
-#[forbid(unsafe_code)]
-mod link;
 #[forbid(unsafe_code)]
 mod listener;
 #[forbid(unsafe_code)]
@@ -145,6 +143,8 @@ mod peer_log;
 #[forbid(unsafe_code)]
 mod pool;
 #[forbid(unsafe_code)]
+mod reactor;
+#[forbid(unsafe_code)]
 mod recv;
 #[forbid(unsafe_code)]
 mod relay;
@@ -152,18 +152,18 @@ mod relay;
 mod request;
 #[forbid(unsafe_code)]
 mod router;
-#[forbid(unsafe_code)]
-mod service;
 #[cfg(feature = "tokio")]
 #[forbid(unsafe_code)]
 mod stream;
 #[forbid(unsafe_code)]
 mod timers;
-#[forbid(unsafe_code)]
-mod wakers;
 #[cfg(feature = "tokio")]
 #[forbid(unsafe_code)]
-mod watch;
+mod tokio_driver;
+#[forbid(unsafe_code)]
+mod wait_queue;
+#[forbid(unsafe_code)]
+mod wakers;
 
 #[doc = include_str!("../doc/guide.md")]
 pub mod guide {}
@@ -183,18 +183,18 @@ pub use accept::Incoming;
 pub use address::Address;
 pub use atomic::Atomic;
 pub use block_on::block_on;
-pub use buffer::{Buffer, Part, Shared};
+pub use buffer::{Buffer, BufferSlice, SharedBuffer};
 pub use builder::NodeBuilder;
+pub use conn_state::{Message, Notification};
 pub use connection::Connection;
-pub use error::{Error, Failed, LeaseEnd, Refusal, Result};
-pub use hello::{MAX_ACCEPT_BYTES, MAX_CONNECT_BYTES};
-pub use lane::{Message, Notification};
-pub use lease::{At, LeasePolicy, Lent, Remote};
+pub use error::{Error, LeaseEnd, OpError, Refusal, Result};
+pub use handshake::{MAX_ACCEPT_BYTES, MAX_CONNECT_BYTES};
+pub use lease::{LeasePolicy, Lent, Remote, RemoteTarget};
 pub use listener::Listener;
 pub use node::Node;
-pub use op_buffers::{Payload, Room};
+pub use op_buffers::{Payload, RecvPayload};
 pub use operation::Operation;
-pub use options::Wait;
+pub use options::WaitStrategy;
 pub use pool::{AllocWait, Pool, PoolMetrics};
 pub use recv::{Notifications, Notified, Receive};
 pub use request::{NextRequest, Request};

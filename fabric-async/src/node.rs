@@ -9,14 +9,14 @@ use crate::driver::Driver;
 use crate::error::{Error, Result};
 use crate::lease::Leases;
 use crate::options::{Options, build};
-use crate::peer_log::PeerLines;
+use crate::peer_log::PeerLog;
 use crate::pool::Pool;
+use crate::reactor::{ReactorClient, ReactorHandle, ReactorThread};
 use crate::router::Router;
-use crate::service::{ReactorClient, ReactorHandle, Service};
+#[cfg(feature = "tokio")]
+use crate::tokio_driver::{WatchedNode, Watchers};
 #[cfg(feature = "tokio")]
 use crate::wakers::Wakers;
-#[cfg(feature = "tokio")]
-use crate::watch::{WatchedNode, Watchers};
 
 /// This process on the fabric: an open device, a pool of registered memory, and a completion queue with its driver, which
 /// all connections of the node share.
@@ -48,8 +48,8 @@ pub(crate) struct NodeInner {
     pub(crate) router: Arc<Router>,
     pub(crate) reactor: Arc<ReactorHandle>,
     pub(crate) leases: Arc<Leases>,
-    service: Service,
-    pub(crate) lines: Arc<PeerLines>,
+    reactor_thread: ReactorThread,
+    pub(crate) peer_log: Arc<PeerLog>,
     #[cfg(feature = "tokio")]
     watchers: Watchers,
 }
@@ -61,8 +61,8 @@ impl Node {
         let reactor = ReactorHandle::new()?;
         let pool = Pool::new(domain, options.pool.clone(), &reactor.timers);
         let router = Router::new(domain.events(), &reactor);
-        let lines = Arc::default();
-        let leases = Leases::new(domain, &options, &pool, &router, &reactor, &lines)?;
+        let peer_log = Arc::default();
+        let leases = Leases::new(domain, &options, &pool, &router, &reactor, &peer_log)?;
         #[cfg(feature = "tokio")]
         let may_use_tokio = options.tokio_io;
         let inner = Arc::new(NodeInner {
@@ -72,41 +72,24 @@ impl Node {
             options,
             router,
             leases,
-            service: Service::new(&reactor),
+            reactor_thread: ReactorThread::new(&reactor),
             reactor,
-            lines,
+            peer_log,
             #[cfg(feature = "tokio")]
             watchers: Watchers::new(may_use_tokio),
         });
         let me: Weak<NodeInner> = Arc::downgrade(&inner);
         let (control, queue) = (inner.leases.queue().clone(), inner.driver.queue.clone());
-        inner.service.start(me, domain.events(), control, queue)?;
+        inner.reactor_thread.start(me, domain.events(), control, queue)?;
         Ok(Node { inner })
     }
 
     /// The registered memory that buffers come from.
-    ///
-    /// ```
-    /// let node = fabric_async::Node::shared()?;
-    /// let buffer = node.pool().alloc_from(b"hello")?;
-    /// assert_eq!(*buffer, *b"hello");
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
     pub fn pool(&self) -> &Pool {
         &self.inner.pool
     }
 
     /// The open device: what it offers, and a way to the poll API beside this one.
-    ///
-    /// ```
-    /// use fabric::Access;
-    ///
-    /// let node = fabric_async::Node::shared()?;
-    /// assert!(node.domain().info().limits.message >= 1 << 20);
-    /// let region = node.domain().alloc(4096, Access::ALL)?; // what peers can reach
-    /// assert_eq!(region.remote().len(), 4096);
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
     pub fn domain(&self) -> &Domain {
         &self.inner.domain
     }
@@ -155,11 +138,11 @@ impl NodeInner {
     fn full(&self, needed: usize) -> String {
         let queue = &self.driver.queue;
         let (room, capacity) = (queue.room(), queue.capacity());
-        let (depth, receives) = (self.options.send_depth, self.options.link.receives);
-        let (enough, most) = (capacity - room + needed, self.domain.info().limits.cq_capacity);
-        let help = match enough <= most {
+        let (depth, receives) = (self.options.send_depth, self.options.conn.receives);
+        let (enough, max) = (capacity - room + needed, self.domain.info().limits.cq_capacity);
+        let help = match enough <= max {
             true => format!("NodeBuilder::completions({enough}) has room for it"),
-            false => format!("the device has {most} at most, so lower these, or make another node"),
+            false => format!("the device has {max} at most, so lower these, or make another node"),
         };
         format!(
             "the node's completion queue has {room} of {capacity} places left, and a connection takes {needed} \
@@ -177,7 +160,7 @@ impl NodeInner {
     /// else the future is to.
     pub(crate) fn watch(self: &Arc<Self>) -> bool {
         #[cfg(feature = "tokio")]
-        if crate::watch::by_tokio(self) {
+        if crate::tokio_driver::by_tokio(self) {
             return true;
         }
         self.reactor.watch_queue();
@@ -222,7 +205,7 @@ impl WatchedNode for NodeInner {
 
 impl Drop for NodeInner {
     fn drop(&mut self) {
-        self.service.stop();
+        self.reactor_thread.stop();
         self.leases.end(self.driver.refusal().is_some());
         #[cfg(feature = "tokio")]
         self.watchers.stop();

@@ -7,22 +7,22 @@ use fabric_util::sync::Mutex;
 
 use crate::wakers::{Wakers, discard};
 
-/// A value that somebody else brings.
-pub(crate) struct Promise<T>(Mutex<(Option<T>, Option<Waker>)>);
+/// A value that is sent once.
+pub(crate) struct Oneshot<T>(Mutex<(Option<T>, Option<Waker>)>);
 
-impl<T> Promise<T> {
+impl<T> Oneshot<T> {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Promise(Mutex::new((None, None))))
+        Arc::new(Oneshot(Mutex::new((None, None))))
     }
 
-    /// Adds whom to wake.
-    pub(crate) fn keep(&self, value: T, wakers: &mut Wakers) {
+    /// Sends it; adds the receiver's waker.
+    pub(crate) fn send(&self, value: T, wakers: &mut Wakers) {
         let mut state = self.0.lock();
         state.0 = Some(value);
         wakers.wake(state.1.take());
     }
 
-    /// Nobody waits any more: adds the waker that is left.
+    /// The receiver is gone: adds the waker that it left.
     pub(crate) fn forget(&self, wakers: &mut Wakers) {
         wakers.discard(self.0.lock().1.take());
     }

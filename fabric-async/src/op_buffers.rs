@@ -1,14 +1,14 @@
-//! What an operation carries: buffers on their way through the table of operations.
+//! What an operation carries: buffers on their way through the slab of operations.
 
 use fabric::{Slice, Slices};
 use smallvec::SmallVec;
 
 use crate::block::InFlight;
-use crate::buffer::{Buffer, Part, Shared};
+use crate::buffer::{Buffer, BufferSlice, SharedBuffer};
 use crate::error::{Error, Result};
 
-/// What an operation sends from: a [`Buffer`], a [`Part`] of one, several buffers in a row (`Vec<Buffer>`), or
-/// [`Shared`] memory. Sealed.
+/// What an operation sends from: a [`Buffer`], a [`BufferSlice`] of one, several buffers in a row (`Vec<Buffer>`), or
+/// a [`SharedBuffer`]. Sealed.
 ///
 /// ```
 /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
@@ -49,7 +49,7 @@ pub trait Payload: sealed::Sealed + Send + Unpin + Sized + 'static {
 /// ```
 /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
 /// # doc::pair(async |conn, peer| {
-/// # let remote = conn.request_remote(32, std::time::Duration::from_secs(30)).await?;
+/// # let remote = conn.request_lease(32, std::time::Duration::from_secs(30)).await?;
 /// // Into a part of a buffer; the rest of it stays.
 /// let buffer = conn.node().pool().alloc_from(b"....")?;
 /// let buffer = conn.read(buffer.slice(1..3), remote.at(0)).await?;
@@ -59,18 +59,18 @@ pub trait Payload: sealed::Sealed + Send + Unpin + Sized + 'static {
 /// assert_eq!(*parts[1], [0; 24]);
 /// # Ok(()) });
 /// ```
-pub trait Room: Payload {}
+pub trait RecvPayload: Payload {}
 
-impl Room for Buffer {}
-impl Room for Part {}
-impl Room for Vec<Buffer> {}
+impl RecvPayload for Buffer {}
+impl RecvPayload for BufferSlice {}
+impl RecvPayload for Vec<Buffer> {}
 
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Buffer {}
-    impl Sealed for super::Part {}
+    impl Sealed for super::BufferSlice {}
     impl Sealed for Vec<super::Buffer> {}
-    impl Sealed for super::Shared {}
+    impl Sealed for super::SharedBuffer {}
 }
 
 /// A buffer whose memory is in flight. As large as a [`Buffer`], so that a `Vec` of the one becomes one of the other where
@@ -152,7 +152,7 @@ pub enum OpBuffers {
     /// Buffers in a row.
     Many(Vec<InFlightBuffer>),
     /// Memory that others read meanwhile.
-    Shared(Shared),
+    Shared(SharedBuffer),
     /// A receive's buffer, which goes to the inbox.
     Receive(BufferRange),
 }
@@ -231,7 +231,7 @@ impl Payload for Buffer {
     }
 }
 
-impl Payload for Part {
+impl Payload for BufferSlice {
     type Back = Buffer;
 
     fn load(self) -> Result<OpBuffers, (Buffer, Error)> {
@@ -259,14 +259,14 @@ impl Payload for Vec<Buffer> {
     }
 }
 
-impl Payload for Shared {
-    type Back = Shared;
+impl Payload for SharedBuffer {
+    type Back = SharedBuffer;
 
-    fn load(self) -> Result<OpBuffers, (Shared, Error)> {
+    fn load(self) -> Result<OpBuffers, (SharedBuffer, Error)> {
         Ok(OpBuffers::Shared(self))
     }
 
-    fn unload(buffers: OpBuffers) -> Shared {
+    fn unload(buffers: OpBuffers) -> SharedBuffer {
         match buffers {
             OpBuffers::Shared(shared) => shared,
             _ => Buffer::empty().share(),

@@ -5,22 +5,22 @@ use std::task::{Context, Poll, Waker, ready};
 
 use fabric::{Completion, Op};
 
+use crate::conn::Conn;
 use crate::error::{Error, Result};
-use crate::lease::At;
-use crate::line::Ticket;
-use crate::link::Link;
+use crate::lease::RemoteTarget;
 use crate::op_buffers::{OpBuffers, SliceVec};
 use crate::op_slab::Phase;
+use crate::wait_queue::Waiter;
 
 /// What an operation does, and what it makes of its end.
 pub(crate) trait PostOp: Unpin {
     type Output;
 
     /// Where it goes, if it is one-sided.
-    fn at(&self) -> Option<&At>;
+    fn target(&self) -> Option<&RemoteTarget>;
 
     /// What is wrong already.
-    fn check(&self, link: &Link, buffers: &OpBuffers) -> Result<()>;
+    fn validate(&self, conn: &Conn, buffers: &OpBuffers) -> Result<()>;
 
     /// The operation as the fabric's.
     fn build<'a, 's>(&'a self, buffers: &'a OpBuffers, scratch: &'s mut SliceVec<'a>) -> Op<'s>
@@ -34,10 +34,10 @@ pub(crate) trait PostOp: Unpin {
 
 /// An operation on its way: waits for room, is posted, waits for its completion.
 pub(crate) struct OpFuture<W: PostOp> {
-    link: Arc<Link>,
+    conn: Arc<Conn>,
     pub(crate) stage: OpState<W>,
     /// The place in line for room in the send queue.
-    ticket: Ticket,
+    waiter: Waiter,
     asleep: bool,
     pub(crate) fence: bool,
 }
@@ -52,9 +52,9 @@ pub(crate) enum OpState<W: PostOp> {
 }
 
 impl<W: PostOp> OpFuture<W> {
-    pub(crate) fn new(link: &Arc<Link>, stage: OpState<W>) -> Self {
-        let (link, ticket) = (link.clone(), Ticket::default());
-        OpFuture { link, stage, ticket, asleep: false, fence: false }
+    pub(crate) fn new(conn: &Arc<Conn>, stage: OpState<W>) -> Self {
+        let (conn, waiter) = (conn.clone(), Waiter::default());
+        OpFuture { conn, stage, waiter, asleep: false, fence: false }
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<W::Output>
@@ -66,26 +66,26 @@ impl<W: PostOp> OpFuture<W> {
         let OpState::InFlight(number) = self.stage else {
             return self.failed().map_or(Poll::Pending, Poll::Ready);
         };
-        let OpFuture { link, asleep, .. } = self;
-        let driver = &link.node.driver;
+        let OpFuture { conn, asleep, .. } = self;
+        let driver = &conn.node.driver;
         let look = |waker: Option<&_>| match std::mem::take(&mut fresh) {
             true if waker.is_none() => None, // posted this moment
             _ => driver.take(number, waker),
         };
         let Poll::Ready((completion, buffers)) =
-            driver.wait(asleep, cx, look, || link.node.watch())
+            driver.wait(asleep, cx, look, || conn.node.watch())
         else {
             return self.poll_refused(number);
         };
         self.stage = OpState::Over;
-        Poll::Ready(Self::ended(&self.link, &completion, buffers))
+        Poll::Ready(Self::ended(&self.conn, &completion, buffers))
     }
 
     /// In a child made by `fork` the completion never comes: that is the parent's. The child gets its copy back.
     fn poll_refused(&mut self, number: u32) -> Poll<W::Output> {
-        let driver = &self.link.node.driver;
+        let driver = &self.conn.node.driver;
         let Some(error) = driver.refusal() else { return Poll::Pending };
-        let buffers = driver.withdraw(number);
+        let buffers = driver.reclaim_forked(number);
         self.stage = OpState::Over;
         Poll::Ready(W::fail(error, buffers))
     }
@@ -93,26 +93,26 @@ impl<W: PostOp> OpFuture<W> {
     /// Posts it, or fails; waits its turn for that while the send queue is full.
     #[inline]
     pub(crate) fn poll_posted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let OpFuture { link, stage, ticket, asleep, fence } = self;
+        let OpFuture { conn, stage, waiter, asleep, fence } = self;
         let OpState::Ready(work, buffers) = stage else { return Poll::Ready(()) };
-        let (driver, line) = (&link.node.driver, &link.lane.room);
-        let mut posted = match work.check(link, buffers) {
-            Ok(()) if line.is_turn(ticket, None) => try_post(link, work, *fence, buffers),
+        let (driver, queue) = (&conn.node.driver, &conn.conn_state.room);
+        let mut posted = match work.validate(conn, buffers) {
+            Ok(()) if queue.is_turn(waiter, None) => try_post(conn, work, *fence, buffers),
             Ok(()) => Ok(None),
             Err(error) => Err(error),
         };
         if let Ok(None) = posted {
             let look = |waker: Option<&Waker>| {
-                let is_turn = line.is_turn(ticket, waker);
+                let is_turn = queue.is_turn(waiter, waker);
                 // The post fails once the connection has ended.
-                if !is_turn && link.is_alive() && driver.refusal().is_none() {
+                if !is_turn && conn.is_alive() && driver.refusal().is_none() {
                     return None;
                 }
-                try_post(link, work, *fence, buffers).transpose()
+                try_post(conn, work, *fence, buffers).transpose()
             };
-            posted = ready!(driver.wait(asleep, cx, look, || link.node.watch())).map(Some);
+            posted = ready!(driver.wait(asleep, cx, look, || conn.node.watch())).map(Some);
         }
-        line.leave(ticket);
+        queue.leave(waiter);
         *stage = match posted {
             Ok(number) => OpState::InFlight(number.unwrap_or(u32::MAX)),
             Err(error) => OpState::Failed(Some(W::fail(error, std::mem::take(buffers)))),
@@ -124,18 +124,18 @@ impl<W: PostOp> OpFuture<W> {
     #[cfg(feature = "tokio")]
     pub(crate) fn try_take(&mut self) -> Option<W::Output> {
         let OpState::InFlight(number) = self.stage else { return self.failed() };
-        let driver = &self.link.node.driver;
+        let driver = &self.conn.node.driver;
         let (completion, buffers) = driver.try_take(number)?;
         driver.awake(&mut self.asleep);
         self.stage = OpState::Over;
-        Some(Self::ended(&self.link, &completion, buffers))
+        Some(Self::ended(&self.conn, &completion, buffers))
     }
 
     /// What it carries is not asked for.
     #[cfg(feature = "tokio")]
     pub(crate) fn detach(&self) {
         if let OpState::InFlight(number) = self.stage {
-            self.link.node.driver.detach(number);
+            self.conn.node.driver.detach(number);
         }
     }
 
@@ -144,13 +144,13 @@ impl<W: PostOp> OpFuture<W> {
         output.take()
     }
 
-    fn ended(link: &Link, completion: &Completion, buffers: OpBuffers) -> W::Output {
+    fn ended(conn: &Conn, completion: &Completion, buffers: OpBuffers) -> W::Output {
         if completion.is_ok() {
             return W::finish(buffers);
         }
         // The event comes before the completions that it causes; it may not have been taken yet.
-        link.node.router.take_events();
-        W::fail(Error::of(completion.status, link.lane.end()), buffers)
+        conn.node.router.take_events();
+        W::fail(Error::of(completion.status, conn.conn_state.end()), buffers)
     }
 }
 
@@ -158,12 +158,12 @@ impl<W: PostOp> OpFuture<W> {
 /// errors, the buffers are still where they were.
 #[inline]
 fn try_post<W: PostOp>(
-    link: &Link,
+    conn: &Conn,
     work: &W,
     fence: bool,
     buffers: &mut OpBuffers,
 ) -> Result<Option<u32>> {
-    let slab = &link.node.driver.slab;
+    let slab = &conn.node.driver.slab;
     let number = slab.begin()?;
     let Some(mut slot) = slab.lock(number) else { return Ok(None) };
     // The lock is held over the post, so that the thread that takes the completion finds the slot filled.
@@ -171,12 +171,12 @@ fn try_post<W: PostOp>(
     let posted = {
         let mut scratch = SliceVec::new();
         let op = work.build(&slot.buffers, &mut scratch).context(u64::from(number));
-        link.endpoint.post(&if fence { op.fence() } else { op })
+        conn.endpoint.post(&if fence { op.fence() } else { op })
     };
     let Err(error) = posted else {
         slot.phase = Phase::InFlight;
-        slot.lane = Some(link.lane.clone());
-        slot.lease = work.at().and_then(|at| at.lease.clone());
+        slot.conn_state = Some(conn.conn_state.clone());
+        slot.lease = work.target().and_then(|at| at.lease.clone());
         return Ok(Some(number));
     };
     *buffers = std::mem::take(&mut slot.buffers);
@@ -184,20 +184,20 @@ fn try_post<W: PostOp>(
     slab.end(number);
     match error {
         fabric::Error::Again => Ok(None),
-        fabric::Error::NotConnected => Err(link.over()),
+        fabric::Error::NotConnected => Err(conn.over()),
         other => Err(other.into()),
     }
 }
 
 impl<W: PostOp> Drop for OpFuture<W> {
     fn drop(&mut self) {
-        let driver = &self.link.node.driver;
+        let driver = &self.conn.node.driver;
         match std::mem::replace(&mut self.stage, OpState::Over) {
             OpState::Ready(_, buffers) => buffers.reclaim(),
             OpState::InFlight(number) => driver.abandon(number),
             OpState::Failed(_) | OpState::Over => {}
         }
         driver.awake(&mut self.asleep);
-        self.link.lane.room.leave(&mut self.ticket);
+        self.conn.conn_state.room.leave(&mut self.waiter);
     }
 }

@@ -14,8 +14,8 @@ use std::task::Waker;
 use fabric::{Completion, Failure};
 use fabric_util::sync::{Mutex, MutexGuard};
 
+use crate::conn_state::ConnState;
 use crate::error::{Error, Result};
-use crate::lane::Lane;
 use crate::lease::Held;
 use crate::op_buffers::OpBuffers;
 
@@ -23,14 +23,14 @@ use crate::op_buffers::OpBuffers;
 const FIRST: u32 = 64;
 const CHUNKS: usize = 19;
 /// The most operations at a time.
-const MOST: u32 = FIRST * ((1 << CHUNKS) - 1);
+const MAX_OPS: u32 = FIRST * ((1 << CHUNKS) - 1);
 
 /// What is in a slot.
 #[derive(Default)]
 pub(crate) struct OpSlot {
     pub(crate) phase: Phase,
     /// Whose operation it is.
-    pub(crate) lane: Option<Arc<Lane>>,
+    pub(crate) conn_state: Option<Arc<ConnState>>,
     pub(crate) buffers: OpBuffers,
     /// The lease that it uses, which lasts at least as long as it.
     pub(crate) lease: Option<Arc<Held>>,
@@ -81,8 +81,8 @@ impl OpSlab {
     #[cold]
     fn make(&self, vacant: &mut Vacant) -> Result<u32> {
         let number = vacant.made;
-        if number >= MOST {
-            let text = format!("{MOST} operations are under way or were never asked for");
+        if number >= MAX_OPS {
+            let text = format!("{MAX_OPS} operations are under way or were never asked for");
             return Err(fabric::Error::NoMemory(Failure::new("begin an operation", text)).into());
         }
         let (chunk, index) = Self::locate(number);

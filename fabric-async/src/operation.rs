@@ -11,9 +11,9 @@ use std::task::{Context, Poll};
 
 use fabric::Op;
 
-use crate::error::{Error, Failed, Result};
-use crate::lease::At;
-use crate::link::Link;
+use crate::conn::Conn;
+use crate::error::{Error, OpError, Result};
+use crate::lease::RemoteTarget;
 use crate::op_buffers::{OpBuffers, Payload, SliceVec};
 use crate::op_future::{OpFuture, OpState, PostOp};
 
@@ -28,7 +28,7 @@ use crate::op_future::{OpFuture, OpState, PostOp};
 /// ```
 /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
 /// # doc::pair(async |conn, peer| {
-/// # let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+/// # let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
 /// // Both are under way at once.
 /// let buffer = conn.node().pool().alloc_from(b"hello")?;
 /// let (write, send) = (conn.write(buffer, remote.at(0)), conn.send(conn.alloc(8)?));
@@ -42,25 +42,25 @@ pub struct Operation<P: Payload> {
     future: OpFuture<Transfer<P>>,
 }
 
-pub(crate) enum What {
+pub(crate) enum TransferKind {
     Send { immediate: Option<u32> },
-    Write { to: At, immediate: Option<u32>, delivered: bool },
-    Read { from: At },
+    Write { to: RemoteTarget, immediate: Option<u32>, delivered: bool },
+    Read { from: RemoteTarget },
 }
 
 struct Transfer<P> {
-    what: What,
+    what: TransferKind,
     payload: PhantomData<fn() -> P>,
 }
 
 impl<P: Payload> Operation<P> {
     #[inline]
-    pub(crate) fn new(link: &Arc<Link>, payload: P, what: What) -> Self {
+    pub(crate) fn new(conn: &Arc<Conn>, payload: P, what: TransferKind) -> Self {
         let stage = match payload.load() {
             Ok(buffers) => OpState::Ready(Transfer { what, payload: PhantomData }, buffers),
-            Err((buffer, error)) => OpState::Failed(Some(Err(Failed { error, buffer }))),
+            Err((buffer, error)) => OpState::Failed(Some(Err(OpError { error, buffer }))),
         };
-        Operation { future: OpFuture::new(link, stage) }
+        Operation { future: OpFuture::new(conn, stage) }
     }
 
     /// Posts it, as the first poll does, and does not wait for its end; its buffer goes back to the pool at that.
@@ -73,7 +73,7 @@ impl<P: Payload> Operation<P> {
 
     /// What became of it, if it is over by now. Who asks is not told later.
     #[cfg(feature = "tokio")]
-    pub(crate) fn try_take(&mut self) -> Option<Result<P::Back, Failed<P::Back>>> {
+    pub(crate) fn try_take(&mut self) -> Option<Result<P::Back, OpError<P::Back>>> {
         self.future.try_take()
     }
 
@@ -84,7 +84,7 @@ impl<P: Payload> Operation<P> {
     /// # doc::pair(async |conn, peer| {
     /// use futures_util::future::join;
     ///
-    /// let remote = conn.request_remote(8, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(8, std::time::Duration::from_secs(30)).await?;
     /// let read = conn.read(conn.alloc(8)?, remote.at(0));
     /// let write = conn.write(conn.node().pool().alloc_from(&[1; 8])?, remote.at(0)).fence();
     /// let (read, write) = join(read, write).await;
@@ -103,7 +103,7 @@ impl<P: Payload> Operation<P> {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// conn.write(conn.node().pool().alloc_from(b"hello")?, remote.at(0)).delivered().await?;
     /// assert_eq!(peer.lent(remote.id()).unwrap().get::<[u8; 5]>(0)?, *b"hello");
     /// // A send is done when the peer has it anyway.
@@ -112,7 +112,7 @@ impl<P: Payload> Operation<P> {
     /// ```
     pub fn delivered(mut self) -> Self {
         match &mut self.future.stage {
-            OpState::Ready(Transfer { what: What::Write { delivered, .. }, .. }, _) => {
+            OpState::Ready(Transfer { what: TransferKind::Write { delivered, .. }, .. }, _) => {
                 *delivered = true
             }
             OpState::Ready(..) => {
@@ -120,7 +120,7 @@ impl<P: Payload> Operation<P> {
                 if let OpState::Ready(_, buffers) = over {
                     let text = "only writes can be awaited until they are delivered";
                     let error = fabric::Error::unsupported("delivered", "fabric", text).into();
-                    let failed = Failed { error, buffer: P::unload(buffers) };
+                    let failed = OpError { error, buffer: P::unload(buffers) };
                     self.future.stage = OpState::Failed(Some(Err(failed)));
                 }
             }
@@ -131,20 +131,20 @@ impl<P: Payload> Operation<P> {
 }
 
 impl<P: Payload> PostOp for Transfer<P> {
-    type Output = Result<P::Back, Failed<P::Back>>;
+    type Output = Result<P::Back, OpError<P::Back>>;
 
-    fn at(&self) -> Option<&At> {
+    fn target(&self) -> Option<&RemoteTarget> {
         match &self.what {
-            What::Send { .. } => None,
-            What::Write { to: at, .. } | What::Read { from: at } => Some(at),
+            TransferKind::Send { .. } => None,
+            TransferKind::Write { to: at, .. } | TransferKind::Read { from: at } => Some(at),
         }
     }
 
     #[inline]
-    fn check(&self, link: &Link, buffers: &OpBuffers) -> Result<()> {
+    fn validate(&self, conn: &Conn, buffers: &OpBuffers) -> Result<()> {
         match &self.what {
-            What::Send { .. } => link.check_message(buffers.len()),
-            What::Write { to: at, .. } | What::Read { from: at } => at.check(),
+            TransferKind::Send { .. } => conn.check_message(buffers.len()),
+            TransferKind::Write { to: at, .. } | TransferKind::Read { from: at } => at.check(),
         }
     }
 
@@ -155,16 +155,16 @@ impl<P: Payload> PostOp for Transfer<P> {
     {
         let slices = buffers.slices(scratch);
         match &self.what {
-            What::Send { immediate: None } => Op::send(slices),
-            What::Send { immediate: Some(value) } => Op::send(slices).immediate(*value),
-            What::Write { to, immediate, delivered } => {
+            TransferKind::Send { immediate: None } => Op::send(slices),
+            TransferKind::Send { immediate: Some(value) } => Op::send(slices).immediate(*value),
+            TransferKind::Write { to, immediate, delivered } => {
                 let mut op = Op::write(slices, to.slice());
                 if let Some(value) = immediate {
                     op = op.immediate(*value);
                 }
                 if *delivered { op.delivery_complete() } else { op }
             }
-            What::Read { from } => Op::read(slices, from.slice()),
+            TransferKind::Read { from } => Op::read(slices, from.slice()),
         }
     }
 
@@ -173,12 +173,12 @@ impl<P: Payload> PostOp for Transfer<P> {
     }
 
     fn fail(error: Error, buffers: OpBuffers) -> Self::Output {
-        Err(Failed { error, buffer: P::unload(buffers) })
+        Err(OpError { error, buffer: P::unload(buffers) })
     }
 }
 
 impl<P: Payload> Future for Operation<P> {
-    type Output = Result<P::Back, Failed<P::Back>>;
+    type Output = Result<P::Back, OpError<P::Back>>;
 
     #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

@@ -13,12 +13,12 @@ use crate::lease::LeasePolicy;
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) pool: PoolOptions,
-    pub(crate) link: LinkSettings,
+    pub(crate) conn: ConnSettings,
     pub(crate) policy: LeasePolicy,
     /// Whether connections get a second one, for leases.
     pub(crate) leases: bool,
     pub(crate) backlog: usize,
-    pub(crate) wait: Wait,
+    pub(crate) wait: WaitStrategy,
     /// Whether tokio runtimes may be asked to watch the completion queue.
     #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
     pub(crate) tokio_io: bool,
@@ -34,11 +34,11 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             pool: PoolOptions::default(),
-            link: LinkSettings { receives: 16, max_message: 64 << 10, notifications: 1024 },
+            conn: ConnSettings { receives: 16, max_message: 64 << 10, notifications: 1024 },
             policy: LeasePolicy::default(),
             leases: true,
             backlog: 128,
-            wait: Wait::default(),
+            wait: WaitStrategy::default(),
             tokio_io: true,
             capacity: None,
             send_depth: 128,
@@ -67,7 +67,7 @@ impl Default for PoolOptions {
 
 /// What a connection is made with.
 #[derive(Clone, Debug)]
-pub(crate) struct LinkSettings {
+pub(crate) struct ConnSettings {
     /// Receives that wait for messages.
     pub(crate) receives: usize,
     /// The longest message that is received.
@@ -80,10 +80,10 @@ pub(crate) struct LinkSettings {
 ///
 /// ```
 /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-/// use fabric_async::{Node, Wait};
+/// use fabric_async::{Node, WaitStrategy};
 ///
-/// assert_eq!(Wait::default(), Wait::Adaptive);
-/// let node = Node::builder().wait(Wait::Busy).build()?;
+/// assert_eq!(WaitStrategy::default(), WaitStrategy::Adaptive);
+/// let node = Node::builder().wait(WaitStrategy::Busy).build()?;
 /// # doc::pair_on(&node, async |conn, peer| {
 /// conn.send(conn.node().pool().alloc_from(b"at once")?).await?;
 /// assert_eq!(*peer.recv().await?, *b"at once");
@@ -92,7 +92,7 @@ pub(crate) struct LinkSettings {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Wait {
+pub enum WaitStrategy {
     /// Looks again and again, up to 20 us in one poll, and then lets other tasks run; never sleeps. The least delay; takes
     /// a whole processor while anything is awaited.
     Busy,
@@ -106,13 +106,13 @@ pub enum Wait {
 impl Options {
     pub(crate) fn check(&self, domain: &Domain) -> Result<()> {
         let bad = |text: String| Err(fabric::Error::invalid("make node", text).into());
-        let LinkSettings { receives, max_message, notifications } = self.link;
-        let most = domain.info().limits.message.min(u64::from(u32::MAX)) as usize;
+        let ConnSettings { receives, max_message, notifications } = self.conn;
+        let max = domain.info().limits.message.min(u64::from(u32::MAX)) as usize;
         if self.pool.bytes < 1 << 20 {
             return bad(format!("pool_bytes {} is less than 1 MiB", self.pool.bytes));
         }
-        if !(1..=most).contains(&max_message) {
-            return bad(format!("max_message {max_message} is not in 1..={most}"));
+        if !(1..=max).contains(&max_message) {
+            return bad(format!("max_message {max_message} is not in 1..={max}"));
         }
         if notifications < receives {
             return bad(format!(
@@ -128,7 +128,7 @@ impl Options {
     /// What a connection's endpoint is made with.
     pub(crate) fn endpoint<'a>(&self, domain: &'a Domain) -> EndpointBuilder<'a> {
         let builder = self.any_endpoint(domain).send_depth(self.send_depth);
-        let builder = builder.recv_depth(self.link.receives);
+        let builder = builder.recv_depth(self.conn.receives);
         builder.send_segments(self.send_segments).recv_segments(1)
     }
 

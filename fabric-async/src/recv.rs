@@ -8,21 +8,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use crate::conn::Conn;
+use crate::conn_state::{ConnState, Inbox, Message, Notification};
 use crate::error::Result;
-use crate::lane::{Inbox, Lane, Message, Notification};
-use crate::line::{Line, Ticket};
-use crate::link::Link;
 use crate::timers::Timer;
+use crate::wait_queue::{WaitQueue, Waiter};
 
 /// What can arrive.
 pub(crate) trait Arrives: Sized {
-    fn line(lane: &Lane) -> &Arc<Line>;
+    fn queue(conn_state: &ConnState) -> &Arc<WaitQueue>;
     fn take(inbox: &mut Inbox) -> Option<Self>;
 }
 
 impl Arrives for Message {
-    fn line(lane: &Lane) -> &Arc<Line> {
-        &lane.receivers
+    fn queue(conn_state: &ConnState) -> &Arc<WaitQueue> {
+        &conn_state.receivers
     }
 
     fn take(inbox: &mut Inbox) -> Option<Self> {
@@ -31,8 +31,8 @@ impl Arrives for Message {
 }
 
 impl Arrives for Notification {
-    fn line(lane: &Lane) -> &Arc<Line> {
-        &lane.watchers
+    fn queue(conn_state: &ConnState) -> &Arc<WaitQueue> {
+        &conn_state.watchers
     }
 
     fn take(inbox: &mut Inbox) -> Option<Self> {
@@ -58,7 +58,7 @@ pub struct Receive(Arrival<Message>);
 /// ```
 /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
 /// # doc::pair(async |conn, peer| {
-/// # let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+/// # let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
 /// let next = peer.notified();
 /// conn.write_notify(conn.alloc(8)?, remote.at(0), 3).await?;
 /// assert_eq!(next.await?.immediate, 3);
@@ -75,7 +75,7 @@ pub struct Notified(Arrival<Notification>);
 /// use futures_util::StreamExt;
 ///
 /// # doc::pair(async |conn, peer| {
-/// # let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+/// # let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
 /// let mut told = peer.notifications();
 /// conn.write_notify(conn.alloc(8)?, remote.at(0), 3).await?;
 /// conn.close();
@@ -92,8 +92,8 @@ pub struct Notifications {
 }
 
 struct Arrival<A: Arrives> {
-    link: Arc<Link>,
-    ticket: Ticket,
+    conn: Arc<Conn>,
+    waiter: Waiter,
     asleep: bool,
     /// Where memory was missing.
     timer: Option<Timer>,
@@ -101,16 +101,16 @@ struct Arrival<A: Arrives> {
 }
 
 impl<A: Arrives> Arrival<A> {
-    fn new(link: &Arc<Link>) -> Self {
-        let (link, ticket) = (link.clone(), Ticket::default());
-        Arrival { link, ticket, asleep: false, timer: None, what: std::marker::PhantomData }
+    fn new(conn: &Arc<Conn>) -> Self {
+        let (conn, waiter) = (conn.clone(), Waiter::default());
+        Arrival { conn, waiter, asleep: false, timer: None, what: std::marker::PhantomData }
     }
 
     #[inline]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<A>> {
-        let Arrival { link, ticket, asleep, timer, .. } = self;
-        let (node, lane) = (&link.node, &*link.lane);
-        let line = A::line(lane);
+        let Arrival { conn, waiter, asleep, timer, .. } = self;
+        let (node, conn_state) = (&conn.node, &*conn.conn_state);
+        let queue = A::queue(conn_state);
         let mut wants_memory = false;
         let mut attempt = |is_turn: bool| {
             if let Some(refusal) = node.driver.refusal() {
@@ -119,21 +119,21 @@ impl<A: Arrives> Arrival<A> {
             if !is_turn {
                 return None;
             }
-            let mut inbox = lane.inbox();
+            let mut inbox = conn_state.inbox();
             let found = A::take(&mut inbox);
-            let dry = inbox.posted <= link.settings.receives / 2;
-            let missing = if found.is_some() { link.missing(&mut inbox) } else { None };
+            let dry = inbox.posted <= conn.settings.receives / 2;
+            let missing = if found.is_some() { conn.missing(&mut inbox) } else { None };
             drop(inbox);
             if let Some(found) = found {
                 // Room for the next one. That there is no memory for it is reported when nothing is left to arrive.
-                let _ = link.post_missing(missing);
+                let _ = conn.post_missing(missing);
                 return Some(Ok(found));
             }
             if !dry {
                 return None;
             }
-            match link.refill() {
-                _ if !link.is_alive() && lane.inbox().posted == 0 => Some(Err(link.over())),
+            match conn.refill() {
+                _ if !conn.is_alive() && conn_state.inbox().posted == 0 => Some(Err(conn.over())),
                 Ok(()) | Err(crate::Error::Disconnected(_)) => None,
                 Err(crate::Error::PoolExhausted { .. }) => {
                     wants_memory = true;
@@ -142,7 +142,7 @@ impl<A: Arrives> Arrival<A> {
                 Err(error) => Some(Err(error)),
             }
         };
-        let look = |waker: Option<&_>| line.look(ticket, waker, &mut attempt);
+        let look = |waker: Option<&_>| queue.look(waiter, waker, &mut attempt);
         let waited = node.driver.wait(asleep, cx, look, || node.watch());
         if wants_memory && waited.is_pending() {
             // Every buffer is in use; this looks again soon, as memory may come back anywhere.
@@ -155,20 +155,20 @@ impl<A: Arrives> Arrival<A> {
 
 impl<A: Arrives> Drop for Arrival<A> {
     fn drop(&mut self) {
-        self.link.node.driver.awake(&mut self.asleep);
-        A::line(&self.link.lane).leave(&mut self.ticket);
+        self.conn.node.driver.awake(&mut self.asleep);
+        A::queue(&self.conn.conn_state).leave(&mut self.waiter);
     }
 }
 
 impl Receive {
-    pub(crate) fn new(link: &Arc<Link>) -> Self {
-        Receive(Arrival::new(link))
+    pub(crate) fn new(conn: &Arc<Conn>) -> Self {
+        Receive(Arrival::new(conn))
     }
 }
 
 impl Notified {
-    pub(crate) fn new(link: &Arc<Link>) -> Self {
-        Notified(Arrival::new(link))
+    pub(crate) fn new(conn: &Arc<Conn>) -> Self {
+        Notified(Arrival::new(conn))
     }
 }
 
@@ -191,8 +191,8 @@ impl Future for Notified {
 }
 
 impl Notifications {
-    pub(crate) fn new(link: &Arc<Link>) -> Self {
-        Notifications { next: Some(Notified::new(link)) }
+    pub(crate) fn new(conn: &Arc<Conn>) -> Self {
+        Notifications { next: Some(Notified::new(conn)) }
     }
 }
 
@@ -202,7 +202,7 @@ impl futures_core::Stream for Notifications {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Some(next) = &mut self.next else { return Poll::Ready(None) };
         let item = ready!(Pin::new(&mut *next).poll(cx));
-        let then = item.is_ok().then(|| Notified::new(&next.0.link));
+        let then = item.is_ok().then(|| Notified::new(&next.0.conn));
         self.next = then;
         Poll::Ready(Some(item))
     }

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 /// A call that takes longer holds up its thread.
 const HELD_UP: Duration = Duration::from_millis(5);
 /// Threads at most. More wakers that block for ever are a mistake that this does not make up for.
-const MOST: usize = 64;
+const MAX_THREADS: usize = 64;
 
 /// What is to be done with a waker.
 pub(crate) enum Call {
@@ -60,7 +60,7 @@ pub(crate) fn of_this_thread() -> Option<Arc<Relay>> {
 
 impl Relay {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Relay(Workers::new(HELD_UP, MOST)))
+        Arc::new(Relay(Workers::new(HELD_UP, MAX_THREADS)))
     }
 
     /// From now on this thread leaves its wakers here.
@@ -156,18 +156,18 @@ mod tests {
     #[cfg_attr(miri, ignore = "so many threads take Miri minutes")]
     fn threads_are_bounded() {
         let (relay, stuck) = (Relay::new(), Arc::<Stuck>::default());
-        relay.push((0..2 * MOST).map(|_| Call::Wake(Waker::from(stuck.clone()))));
+        relay.push((0..2 * MAX_THREADS).map(|_| Call::Wake(Waker::from(stuck.clone()))));
         let mut now = Instant::now();
         until("no more threads are started", || {
             // Later than it is: what was begun by now has been held up.
             now = now.max(Instant::now()) + 2 * HELD_UP;
             relay.look_after(now);
-            relay.0.threads() == (MOST, 0)
+            relay.0.threads() == (MAX_THREADS, 0)
         });
         for _ in 0..10 {
             now += 2 * HELD_UP;
             assert_eq!(relay.look_after(now), None);
-            assert_eq!(relay.0.threads(), (MOST, 0));
+            assert_eq!(relay.0.threads(), (MAX_THREADS, 0));
         }
         stuck.0.store(true, Ordering::Relaxed);
         relay.close();

@@ -11,13 +11,13 @@ use fabric::ConnectRequest;
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::acceptors::Acceptors;
+use crate::conn::Conn;
 use crate::connection::Connection;
 use crate::error::Result;
-use crate::hello::{Hello, Kind, reject};
-use crate::line::{Line, Ticket};
-use crate::link::Link;
+use crate::handshake::{Handshake, Kind, reject};
 use crate::node::NodeInner;
 use crate::router::ListenerEvents;
+use crate::wait_queue::{WaitQueue, Waiter};
 use crate::wakers::Wakers;
 
 /// What listeners and their streams share: with the last of them go the peers that are not in yet.
@@ -26,23 +26,23 @@ pub(crate) struct Open(Arc<ListenerInner>);
 pub(crate) struct ListenerInner {
     listener: fabric::Listener,
     pub(crate) node: Arc<NodeInner>,
-    waiting: Mutex<VecDeque<(ConnectRequest, Hello)>>,
-    line: Arc<Line>,
+    waiting: Mutex<VecDeque<(ConnectRequest, Handshake)>>,
+    queue: Arc<WaitQueue>,
     pub(crate) acceptors: Arc<Acceptors>,
 }
 
 impl ListenerInner {
     pub(crate) fn new(node: &Arc<NodeInner>, listener: fabric::Listener) -> Arc<Self> {
-        let line = Line::new(&node.reactor.timers);
+        let queue = WaitQueue::new(&node.reactor.timers);
         let (waiting, acceptors) = (Mutex::default(), Arc::default());
-        Arc::new(ListenerInner { listener, node: node.clone(), waiting, line, acceptors })
+        Arc::new(ListenerInner { listener, node: node.clone(), waiting, queue, acceptors })
     }
 
     pub(crate) fn local_addr(&self) -> SocketAddr {
         self.listener.local_addr()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<(ConnectRequest, Hello)>> {
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<(ConnectRequest, Handshake)>> {
         self.waiting.lock()
     }
 }
@@ -51,31 +51,31 @@ impl ListenerEvents for ListenerInner {
     fn take_requests(&self, wakers: &mut Wakers) {
         while let Some(mut request) = self.listener.poll() {
             let peer = request.peer_addr();
-            match Hello::from_bytes(request.private_data()) {
+            match Handshake::from_bytes(request.private_data()) {
                 Err(error) => {
-                    self.node.lines.tell(format_args!("{peer} is sent away: {error}"));
+                    self.node.peer_log.warn(format_args!("{peer} is sent away: {error}"));
                     reject(&mut request, "this listener is one of fabric-async, version 1");
                 }
-                Ok(hello) if hello.kind == Kind::Control => {
-                    self.node.leases.take_control(request, &hello, wakers);
+                Ok(handshake) if handshake.kind == Kind::Control => {
+                    self.node.leases.take_control(request, &handshake, wakers);
                 }
-                Ok(hello) => {
+                Ok(handshake) => {
                     let mut waiting = self.waiting();
                     if waiting.len() >= self.node.options.backlog {
                         drop(waiting);
                         reject(&mut request, "too many peers wait to be let in");
                         continue;
                     }
-                    waiting.push_back((request, hello));
+                    waiting.push_back((request, handshake));
                     drop(waiting);
-                    self.line.call(wakers);
+                    self.queue.wake_first(wakers);
                 }
             }
         }
     }
 
     fn wake_all(&self, wakers: &mut Wakers) {
-        self.line.call_all(wakers);
+        self.queue.wake_all(wakers);
     }
 }
 
@@ -114,12 +114,12 @@ impl Drop for ListenerInner {
 #[must_use = "nobody is let in until it is awaited"]
 pub struct NextRequest {
     listener: Arc<ListenerInner>,
-    ticket: Ticket,
+    waiter: Waiter,
 }
 
 impl NextRequest {
     pub(crate) fn new(listener: &Arc<ListenerInner>) -> Self {
-        NextRequest { listener: listener.clone(), ticket: Ticket::default() }
+        NextRequest { listener: listener.clone(), waiter: Waiter::default() }
     }
 }
 
@@ -127,12 +127,12 @@ impl Future for NextRequest {
     type Output = Result<Request>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let NextRequest { listener, ticket } = &mut *self;
-        let line = &listener.line;
-        line.poll(ticket, cx, |is_turn| {
+        let NextRequest { listener, waiter } = &mut *self;
+        let queue = &listener.queue;
+        queue.poll(waiter, cx, |is_turn| {
             let next = if is_turn { listener.waiting().pop_front() } else { None };
-            if let Some((request, hello)) = next {
-                return Some(Ok(Request { listener: listener.clone(), request, hello }));
+            if let Some((request, handshake)) = next {
+                return Some(Ok(Request { listener: listener.clone(), request, handshake }));
             }
             listener.node.refusal().map(Err)
         })
@@ -141,7 +141,7 @@ impl Future for NextRequest {
 
 impl Drop for NextRequest {
     fn drop(&mut self) {
-        self.listener.line.leave(&mut self.ticket);
+        self.listener.queue.leave(&mut self.waiter);
     }
 }
 
@@ -162,42 +162,18 @@ impl Drop for NextRequest {
 pub struct Request {
     listener: Arc<ListenerInner>,
     request: ConnectRequest,
-    hello: Hello,
+    handshake: Handshake,
 }
 
 impl Request {
     /// Who asks.
-    ///
-    /// ```
-    /// # use fabric_async::{Connection, Listener, block_on};
-    /// # let listener = block_on(Listener::bind("127.0.0.1:0"))?;
-    /// # let to = listener.local_addr();
-    /// # let client = std::thread::spawn(move || block_on(Connection::connect(to)));
-    /// let request = block_on(listener.request())?;
-    /// let who = request.peer_addr();
-    /// let conn = block_on(request.accept())?;
-    /// assert_eq!(conn.peer_addr(), Some(who));
-    /// # client.join().unwrap()?;
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
     pub fn peer_addr(&self) -> SocketAddr {
         self.request.peer_addr()
     }
 
     /// What its application gave to [`Node::connect_with`](crate::Node::connect_with).
-    ///
-    /// ```
-    /// # use fabric_async::{Node, block_on};
-    /// # let node = Node::shared()?;
-    /// # let listener = block_on(node.listen("127.0.0.1:0"))?;
-    /// # let to = listener.local_addr();
-    /// let client = std::thread::spawn(move || block_on(node.connect_with(to, b"shard 3")));
-    /// assert_eq!(block_on(listener.request())?.data(), b"shard 3");
-    /// # assert!(client.join().unwrap().is_err());
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
     pub fn data(&self) -> &[u8] {
-        &self.hello.data
+        &self.handshake.data
     }
 
     /// Lets it in.
@@ -239,30 +215,30 @@ impl Request {
     /// As [`accept`](Request::accept), and the fabric's `InvalidArgument` for too many bytes.
     pub async fn accept_with(mut self, data: &[u8]) -> Result<Connection> {
         let node = &self.listener.node;
-        let link = match Link::new(node, node.connect_timeout()) {
-            Ok(link) => link,
+        let conn = match Conn::new(node, node.connect_timeout()) {
+            Ok(conn) => conn,
             Err(error) => {
                 // What this side lacks is none of a stranger's business: it is in the log.
                 let peer = self.peer_addr();
-                node.lines.tell(format_args!("{peer} is sent away: {error}"));
+                node.peer_log.warn(format_args!("{peer} is sent away: {error}"));
                 reject(&mut self.request, "no room for another connection");
                 return Err(error);
             }
         };
         // The token is the connecting side's.
-        let mut hello = node.hello(Kind::User, data, 0);
+        let mut handshake = node.handshake(Kind::User, data, 0);
         // Before it can come.
-        let wanted = hello.leases && self.hello.leases;
+        let wanted = handshake.leases && self.handshake.leases;
         let from = self.peer_addr().ip();
-        let expected = if wanted { node.leases.expect(self.hello.token, from) } else { None };
-        hello.leases = expected.is_some();
-        self.request.accept(&link.endpoint, &hello.to_bytes())?;
-        link.lane.outcome().await?;
+        let expected = if wanted { node.leases.expect(self.handshake.token, from) } else { None };
+        handshake.leases = expected.is_some();
+        self.request.accept(&conn.endpoint, &handshake.to_bytes())?;
+        conn.conn_state.outcome().await?;
         if let Some(expected) = expected {
-            link.accept_control(expected).await?;
+            conn.accept_control(expected).await?;
         }
-        let _ = link.peer.set(self.hello.clone());
-        Ok(Connection { link })
+        let _ = conn.peer.set(self.handshake.clone());
+        Ok(Connection::new(conn))
     }
 
     /// Sends it away, with up to 128 bytes of words for it ([`Error::Rejected`](crate::Error::Rejected)).

@@ -7,9 +7,9 @@ use std::sync::{Arc, Weak};
 use fabric::{EndpointId, Event, EventQueue, ListenerId};
 use fabric_util::sync::{Mutex, MutexGuard};
 
-use crate::lane::Lane;
+use crate::conn_state::ConnState;
 use crate::leftover::Leftover;
-use crate::service::ReactorHandle;
+use crate::reactor::ReactorHandle;
 use crate::wakers::Wakers;
 
 /// What a listener does about events.
@@ -24,7 +24,7 @@ pub(crate) trait ListenerEvents: Send + Sync {
 /// The connections and listeners of a node.
 pub(crate) struct Router {
     events: Mutex<EventQueue>,
-    lanes: Mutex<HashMap<EndpointId, Weak<Lane>>>,
+    connections: Mutex<HashMap<EndpointId, Weak<ConnState>>>,
     listeners: Mutex<Vec<(ListenerId, Weak<dyn ListenerEvents>)>>,
     reactor: Arc<ReactorHandle>,
     device_lost: AtomicBool,
@@ -34,27 +34,27 @@ impl Router {
     pub(crate) fn new(events: EventQueue, reactor: &Arc<ReactorHandle>) -> Arc<Self> {
         Arc::new(Router {
             events: Mutex::new(events),
-            lanes: Mutex::default(),
+            connections: Mutex::default(),
             listeners: Mutex::default(),
             reactor: reactor.clone(),
             device_lost: AtomicBool::new(false),
         })
     }
 
-    fn lanes(&self) -> MutexGuard<'_, HashMap<EndpointId, Weak<Lane>>> {
-        self.lanes.lock()
+    fn connections(&self) -> MutexGuard<'_, HashMap<EndpointId, Weak<ConnState>>> {
+        self.connections.lock()
     }
 
-    pub(crate) fn register(&self, id: EndpointId, lane: &Arc<Lane>) {
-        self.lanes().insert(id, Arc::downgrade(lane));
+    pub(crate) fn register(&self, id: EndpointId, conn_state: &Arc<ConnState>) {
+        self.connections().insert(id, Arc::downgrade(conn_state));
     }
 
     pub(crate) fn unregister(&self, id: EndpointId) {
-        self.lanes().remove(&id);
+        self.connections().remove(&id);
     }
 
-    fn lane(&self, id: EndpointId) -> Option<Arc<Lane>> {
-        self.lanes().get(&id)?.upgrade()
+    fn conn_state(&self, id: EndpointId) -> Option<Arc<ConnState>> {
+        self.connections().get(&id)?.upgrade()
     }
 
     pub(crate) fn register_listener(&self, id: ListenerId, listener: Weak<dyn ListenerEvents>) {
@@ -97,12 +97,16 @@ impl Router {
         asked: &mut Vec<Arc<dyn ListenerEvents>>,
     ) {
         let wakers = &mut leftover.wakers;
-        let lane = event.endpoint().and_then(|id| self.lane(id));
-        match (event, &lane) {
-            (Event::Connected { data, .. }, Some(lane)) => lane.connected(Ok(data), wakers),
-            (Event::ConnectFailed { error, .. }, Some(lane)) => lane.connected(Err(error), wakers),
-            (Event::Disconnected { reason, .. }, Some(lane)) => {
-                lane.ended(reason, wakers);
+        let conn_state = event.endpoint().and_then(|id| self.conn_state(id));
+        match (event, &conn_state) {
+            (Event::Connected { data, .. }, Some(conn_state)) => {
+                conn_state.connected(Ok(data), wakers)
+            }
+            (Event::ConnectFailed { error, .. }, Some(conn_state)) => {
+                conn_state.connected(Err(error), wakers)
+            }
+            (Event::Disconnected { reason, .. }, Some(conn_state)) => {
+                conn_state.ended(reason, wakers);
                 // Leases end with their connection, and this may be any thread.
                 self.reactor.look_at_leases();
             }
@@ -117,13 +121,13 @@ impl Router {
             }
             _ => {}
         }
-        leftover.lane(lane);
+        leftover.conn_state(conn_state);
     }
 
     /// Adds the wakers of all futures that wait for something of a connection.
     #[cfg(feature = "tokio")]
     pub(crate) fn wake_connections(&self, wakers: &mut Wakers) {
-        let lanes: Vec<_> = self.lanes().values().filter_map(Weak::upgrade).collect();
-        lanes.iter().for_each(|lane| lane.call_all(wakers));
+        let connections: Vec<_> = self.connections().values().filter_map(Weak::upgrade).collect();
+        connections.iter().for_each(|conn_state| conn_state.wake_all(wakers));
     }
 }

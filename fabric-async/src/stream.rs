@@ -15,7 +15,7 @@ use fabric::DisconnectReason;
 
 use crate::buffer::Buffer;
 use crate::connection::Connection;
-use crate::error::{Error, Failed};
+use crate::error::{Error, OpError};
 use crate::operation::Operation;
 use crate::pool::AllocWait;
 use crate::recv::Receive;
@@ -115,23 +115,13 @@ impl Stream {
     }
 
     /// The connection beneath.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let at = conn.peer_addr();
-    /// let stream = fabric_async::Stream::from(conn);
-    /// assert_eq!(stream.connection().peer_addr(), at);
-    /// assert_eq!(stream.connection().end(), None);
-    /// # Ok(()) });
-    /// ```
     pub fn connection(&self) -> &Connection {
         &self.conn
     }
 
     /// How many messages may be under way.
     fn depth(&self) -> usize {
-        DEPTH.min(self.conn.link.endpoint.attr().send_depth)
+        DEPTH.min(self.conn.inner.endpoint.attr().send_depth)
     }
 
     /// Bytes that arrived: at least one, or none at the end.
@@ -147,14 +137,14 @@ impl Stream {
         Poll::Ready(Ok(&self.arrived[self.read..]))
     }
 
-    /// Ends what is done of what was sent; pending while more than `most` messages are under way.
-    fn poll_sent(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<()>> {
+    /// Ends what is done of what was sent; pending while more than `max` messages are under way.
+    fn poll_sent(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<()>> {
         loop {
             let under_way = self.sending.len();
             let Some(first) = self.sending.front_mut() else { break };
             let done = match first.try_take() {
                 Some(done) => done,
-                None if under_way <= most => break,
+                None if under_way <= max => break,
                 None => ready!(Pin::new(first).poll(cx)),
             };
             self.sending.pop_front();
@@ -171,7 +161,7 @@ impl Stream {
     }
 
     /// A message could not be sent, so none after it can.
-    fn failed(&mut self, failed: Failed<Buffer>) -> io::Error {
+    fn failed(&mut self, failed: OpError<Buffer>) -> io::Error {
         self.sending.clear();
         self.closed = true;
         failed.into()
@@ -195,9 +185,9 @@ impl Stream {
             let Stream { memory, conn, sending, .. } = self;
             let got = match memory {
                 Some(memory) => Pin::new(memory).poll(cx),
-                None => match conn.link.node.pool.alloc_dirty(len) {
+                None => match conn.inner.node.pool.alloc_dirty(len) {
                     Err(Error::PoolExhausted { .. }) => {
-                        *memory = Some(conn.link.node.pool.alloc_wait_dirty(len));
+                        *memory = Some(conn.inner.node.pool.alloc_wait_dirty(len));
                         continue;
                     }
                     got => Poll::Ready(got),
@@ -256,8 +246,8 @@ impl tokio::io::AsyncWrite for Stream {
         if this.closed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        let most = CHUNK.min(this.conn.max_message()).max(1);
-        let len = parts.iter().fold(0, |len: usize, part| len.saturating_add(part.len())).min(most);
+        let max = CHUNK.min(this.conn.max_message()).max(1);
+        let len = parts.iter().fold(0, |len: usize, part| len.saturating_add(part.len())).min(max);
         if len == 0 {
             return Poll::Ready(Ok(0));
         }

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use common::{eventually, exposed, node, pair};
 use fabric::DisconnectReason;
-use fabric_async::{Buffer, Connection, Error, Node, Wait, block_on};
+use fabric_async::{Buffer, Connection, Error, Node, WaitStrategy, block_on};
 use futures_util::future::join;
 
 /// Runs a test by every executor and every way of waiting.
 fn everywhere<F: Future<Output = ()>>(test: impl Fn(Node) -> F) {
-    for wait in [Wait::Adaptive, Wait::Blocking, Wait::Busy] {
+    for wait in [WaitStrategy::Adaptive, WaitStrategy::Blocking, WaitStrategy::Busy] {
         let make = || node(|b| b.wait(wait).pool_bytes(64 << 20));
         block_on(test(make()));
         let current = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -134,10 +134,10 @@ fn errors_bring_the_buffer_back() {
     everywhere(async |node| {
         let (a, b) = pair(&node).await;
         let (_region, remote) = exposed(&node, 64);
-        let most = a.max_message();
-        let failed = a.send(a.alloc(most + 1).unwrap()).await.unwrap_err();
-        assert!(matches!(failed.error, Error::TooLong { len, .. } if len == most + 1));
-        assert_eq!(failed.buffer.len(), most + 1);
+        let max = a.max_message();
+        let failed = a.send(a.alloc(max + 1).unwrap()).await.unwrap_err();
+        assert!(matches!(failed.error, Error::TooLong { len, .. } if len == max + 1));
+        assert_eq!(failed.buffer.len(), max + 1);
         let failed = a.write(filled(&a, b"beyond"), remote.at(60)).await.unwrap_err();
         assert!(matches!(failed.error, Error::Fabric(fabric::Error::InvalidArgument(_))));
         assert_eq!(&*failed.buffer, b"beyond");
@@ -234,7 +234,7 @@ fn however_long_the_time_given_is() {
     block_on(async {
         let (a, b) = pair(&node).await;
         let lent = a.lend(filled(&a, &[1; 8]), Duration::MAX, fabric::Access::REMOTE).unwrap();
-        let remote = b.borrowed().await.unwrap();
+        let remote = b.next_lease().await.unwrap();
         assert!(remote.time_left() > Duration::from_secs(1 << 30));
         assert_eq!(*lent.take().unwrap(), [1; 8]);
         a.shutdown(Duration::MAX).await.unwrap();

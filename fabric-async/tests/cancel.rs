@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use common::drops::{Counted, Counts, Dice, wanted};
 use common::{eventually, exposed, node, pair};
 use fabric::{Access, Region, RemoteRegion};
-use fabric_async::{Buffer, Connection, Error, Node, Wait, block_on};
+use fabric_async::{Buffer, Connection, Error, Node, WaitStrategy, block_on};
 
 /// A buffer that nobody but this test may write to, until it is dropped.
 struct Canary {
@@ -116,7 +116,7 @@ fn job(dice: &mut Dice, conn: &Connection, peer: &Connection, at: RemoteRegion) 
             Ok(())
         }),
         30 => Box::pin(async move {
-            let remote = conn.request_remote(LEN, LONG).await?;
+            let remote = conn.request_lease(LEN, LONG).await?;
             let buffer = conn.write(filled(&conn, len)?, remote.at(0)).await?;
             remote.renew(LONG).await?;
             let buffer = conn.read(buffer, remote.at(0)).await?;
@@ -126,7 +126,7 @@ fn job(dice: &mut Dice, conn: &Connection, peer: &Connection, at: RemoteRegion) 
         _ => Box::pin(async move {
             // Which of those lent comes, and whether it is still lent then, is chance.
             let lent = conn.lend(filled(&conn, LEN)?, LONG, Access::REMOTE)?;
-            let remote = peer.borrowed().await?;
+            let remote = peer.next_lease().await?;
             drop((lent, remote));
             Ok(())
         }),
@@ -143,7 +143,7 @@ fn check(outcome: Result<(), Error>) {
 }
 
 /// Two connected ends, and memory that their operations change: a counter, a flag, and bytes that stay as they are.
-fn scene(wait: Wait) -> (Node, Connection, Connection, Region, RemoteRegion) {
+fn scene(wait: WaitStrategy) -> (Node, Connection, Connection, Region, RemoteRegion) {
     let node = node(|b| b.wait(wait).pool_bytes(8 << 20).send_depth(16).max_message(LEN));
     let (a, b) = block_on(pair(&node));
     let (region, remote) = exposed(&node, 64 + 2 * LEN);
@@ -180,7 +180,7 @@ fn settle(node: &Node, a: Connection, b: Connection, region: &Region) {
 }
 
 /// One thread polls, and drops, whichever it likes.
-fn run(wait: Wait, wanted: u64) {
+fn run(wait: WaitStrategy, wanted: u64) {
     let mut dice = Dice::new(&format!("{wait:?}"));
     let (node, a, b, region, remote) = scene(wait);
     let mut cx = Context::from_waker(Waker::noop());
@@ -214,7 +214,9 @@ fn run(wait: Wait, wanted: u64) {
 #[test]
 fn random_cancellation() {
     // Where each poll looks for 20 us there are fewer in a second.
-    for (wait, share) in [(Wait::Busy, 2), (Wait::Blocking, 17), (Wait::Adaptive, 17)] {
+    for (wait, share) in
+        [(WaitStrategy::Busy, 2), (WaitStrategy::Blocking, 17), (WaitStrategy::Adaptive, 17)]
+    {
         run(wait, wanted() * share / 40);
     }
 }
@@ -227,7 +229,7 @@ fn random_abortion() {
     let mut dice = Dice::new("tasks");
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(3).enable_all().build().unwrap();
-    let (node, a, b, region, remote) = scene(Wait::Adaptive);
+    let (node, a, b, region, remote) = scene(WaitStrategy::Adaptive);
     let counts = Arc::<Counts>::default();
     let (mut tasks, mut canaries) = (VecDeque::new(), Canaries::default());
     let deadline = Instant::now() + LONG + Duration::from_millis(wanted);

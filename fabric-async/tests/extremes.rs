@@ -78,9 +78,9 @@ fn operations_and_leases() {
     block_on(async {
         let (a, b) = between(&near, &far).await;
         for len in [MOST, MOST - 1, MOST / 2, MOST / 4, MOST / 8] {
-            assert!(a.request_remote(len, Duration::MAX).await.is_err(), "{len}");
+            assert!(a.request_lease(len, Duration::MAX).await.is_err(), "{len}");
         }
-        let remote = a.request_remote(64, Duration::MAX).await.unwrap();
+        let remote = a.request_lease(64, Duration::MAX).await.unwrap();
         remote.renew(Duration::MAX).await.unwrap();
         assert!(remote.time_left() > Duration::from_secs(86_400));
         for at in [u64::MAX, u64::MAX - 7, u64::MAX / 2, 65] {

@@ -14,7 +14,7 @@ use std::task::Poll;
 
 use child::in_child;
 use common::{address, node, pair};
-use fabric_async::{Wait, block_on};
+use fabric_async::{WaitStrategy, block_on};
 
 #[track_caller]
 fn refused<T: Debug, E: Debug + Display>(result: Result<T, E>) {
@@ -24,7 +24,7 @@ fn refused<T: Debug, E: Debug + Display>(result: Result<T, E>) {
 
 #[test]
 fn what_a_child_awaits_is_refused() {
-    for wait in [Wait::Busy, Wait::Blocking, Wait::Adaptive] {
+    for wait in [WaitStrategy::Busy, WaitStrategy::Blocking, WaitStrategy::Adaptive] {
         let node = node(|b| b.wait(wait).receives(1));
         block_on(async {
             let (a, b) = pair(&node).await;

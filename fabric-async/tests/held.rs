@@ -96,12 +96,12 @@ fn goes_on(fate: Fate, a: &Connection, b: &Connection, at: RemoteRegion) {
         });
         soon(&format!("{fate:?}: a notification"), told).0.unwrap();
     }
-    let remote = soon(&format!("{fate:?}: a lease"), a.request_remote(64, LONG)).unwrap();
+    let remote = soon(&format!("{fate:?}: a lease"), a.request_lease(64, LONG)).unwrap();
     soon(&format!("{fate:?}: its renewal"), remote.renew(LONG)).unwrap();
     let lent = a.lend(a.alloc(72).unwrap(), LONG, Access::REMOTE).unwrap();
     let borrowed = soon(&format!("{fate:?}: a lease unasked"), async {
         loop {
-            let borrowed = b.borrowed().await.unwrap();
+            let borrowed = b.next_lease().await.unwrap();
             if borrowed.len() == 72 {
                 return borrowed;
             }
@@ -182,8 +182,8 @@ fn leases() {
     whatever_the_fate(small, |a, b, _| {
         let mut all: Vec<Held<'_>> = Vec::new();
         for _ in 0..5 {
-            all.push(Box::pin(async { drop(a.request_remote(64, LONG).await) }));
-            all.push(Box::pin(async { drop(b.borrowed().await) }));
+            all.push(Box::pin(async { drop(a.request_lease(64, LONG).await) }));
+            all.push(Box::pin(async { drop(b.next_lease().await) }));
         }
         all
     });
@@ -202,8 +202,8 @@ fn everything_at_once() {
             all.push(Box::pin(async move {
                 drop(a.write_notify(text(a, &[2; 8]), at.at(1024 + 8 * index), 9).await);
             }));
-            all.push(Box::pin(async { drop(a.request_remote(64, LONG).await) }));
-            all.push(Box::pin(async { drop(b.borrowed().await) }));
+            all.push(Box::pin(async { drop(a.request_lease(64, LONG).await) }));
+            all.push(Box::pin(async { drop(b.next_lease().await) }));
         }
         all
     });

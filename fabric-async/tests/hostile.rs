@@ -246,7 +246,7 @@ fn leases_end_in_time_whatever_others_ask_for() {
         let buffer = b.alloc(64).unwrap();
         let lent = b.lend(buffer, Duration::from_millis(100), Access::REMOTE).unwrap();
         eventually("the lease ends", || !lent.is_out());
-        let remote = block_on(a.borrowed()).unwrap();
+        let remote = block_on(a.next_lease()).unwrap();
         eventually("its holder knows", || remote.end().is_some());
         stop.store(true, Ordering::Relaxed);
         drop(let_in);
@@ -258,7 +258,7 @@ fn what_is_lent_for_a_time_is_not_prolonged_by_its_holder() {
     let (owner, user) = (node(|b| b), node(|b| b));
     let (a, b) = block_on(between(&user, &owner));
     let lent = b.lend(b.alloc(64).unwrap(), Duration::from_secs(5), Access::REMOTE).unwrap();
-    let remote = block_on(a.borrowed()).unwrap();
+    let remote = block_on(a.next_lease()).unwrap();
     let refused = block_on(remote.renew(LONG)).unwrap_err();
     assert!(matches!(refused, Error::NotGranted(fabric_async::Refusal::Fixed)), "{refused}");
     eventually("it ends", || !lent.is_out());
@@ -274,15 +274,15 @@ fn all_peers_together_borrow_no_more_than_the_node_lends() {
     let user = node(|b| b);
     let (a, _b) = block_on(between(&user, &owner));
     let (c, _d) = block_on(between(&user, &owner));
-    let first = block_on(a.request_remote(8000, LONG)).unwrap();
-    let second = block_on(c.request_remote(192, LONG)).unwrap();
-    let refused = block_on(c.request_remote(8, LONG)).unwrap_err();
+    let first = block_on(a.request_lease(8000, LONG)).unwrap();
+    let second = block_on(c.request_lease(192, LONG)).unwrap();
+    let refused = block_on(c.request_lease(8, LONG)).unwrap_err();
     assert!(matches!(refused, Error::NotGranted(fabric_async::Refusal::NoMemory)), "{refused}");
     // What comes back, one by one or with its connection, can be lent again.
     drop(second);
-    eventually("192 bytes", || block_on(c.request_remote(192, LONG)).is_ok());
+    eventually("192 bytes", || block_on(c.request_lease(192, LONG)).is_ok());
     drop((a, first));
-    eventually("8000 bytes", || block_on(c.request_remote(8000, LONG)).is_ok());
+    eventually("8000 bytes", || block_on(c.request_lease(8000, LONG)).is_ok());
 }
 
 /// An owner that answers with something else than was asked for is cut off.
@@ -301,7 +301,7 @@ fn granting(time: u64, region: RemoteRegion) -> Result<u64, Error> {
             while stranger.hear().is_some() {}
         });
         let conn = block_on(user.connect(to)).unwrap();
-        let remote = block_on(conn.request_remote(64, Duration::from_secs(1)));
+        let remote = block_on(conn.request_lease(64, Duration::from_secs(1)));
         let len = remote.map(|remote| remote.len());
         drop(conn);
         owner.join().unwrap();
@@ -346,13 +346,13 @@ fn questions_wait_for_a_peer_that_takes_its_time() {
         let mut cx = Context::from_waker(Waker::noop());
         let time = Duration::from_secs(1);
         for _ in 0..5000 {
-            let asking = std::pin::pin!(conn.request_remote(64, time));
+            let asking = std::pin::pin!(conn.request_lease(64, time));
             assert!(asking.poll(&mut cx).is_pending(), "nobody answers");
         }
         let buffer = conn.alloc(64).unwrap();
         let failed = conn.lend(buffer, time, Access::REMOTE).unwrap_err();
         assert!(matches!(failed.error, Error::Fabric(fabric::Error::Again)), "{failed}");
-        let mut last = Box::pin(conn.request_remote(80, time));
+        let mut last = Box::pin(conn.request_lease(80, time));
         assert!(last.as_mut().poll(&mut cx).is_pending());
         go.send(()).unwrap();
         assert_eq!(block_on(last).unwrap().len(), 80);

@@ -33,7 +33,7 @@ fn a_lease_is_used_and_given_back() {
     block_on(async {
         let (a, b) = between(&user, &owner).await;
         let before = owner.pool().metrics();
-        let remote = a.request_remote(4093, LONG).await.unwrap();
+        let remote = a.request_lease(4093, LONG).await.unwrap();
         assert_eq!((remote.len(), remote.access()), (4096, Access::REMOTE));
         assert!(remote.time_left() > LONG - Duration::from_secs(10));
         let read = a.read(filled(&a, 4096, 9), remote.at(0)).await.unwrap();
@@ -76,29 +76,29 @@ fn the_owners_policy_holds() {
             Err(Error::NotGranted(why)) => why,
             other => panic!("{other:?}"),
         };
-        assert_eq!(refused(a.request_remote(8193, short).await), Refusal::TooMuch { most: 8192 });
+        assert_eq!(refused(a.request_lease(8193, short).await), Refusal::TooMuch { max: 8192 });
         assert_eq!(
-            refused(a.request_remote(usize::MAX, short).await),
-            Refusal::TooMuch { most: 8192 }
+            refused(a.request_lease(usize::MAX, short).await),
+            Refusal::TooMuch { max: 8192 }
         );
-        assert_eq!(refused(a.request_remote(8, LONG).await), Refusal::TooLong { most: short });
-        let atomic = a.request_remote_with(8, short, Access::REMOTE_ATOMIC).await;
+        assert_eq!(refused(a.request_lease(8, LONG).await), Refusal::TooLong { max: short });
+        let atomic = a.request_lease_with(8, short, Access::REMOTE_ATOMIC).await;
         assert_eq!(refused(atomic), Refusal::Rights);
-        let first = a.request_remote_with(4096, short, Access::REMOTE_READ).await.unwrap();
+        let first = a.request_lease_with(4096, short, Access::REMOTE_READ).await.unwrap();
         assert_eq!(first.access(), Access::REMOTE_READ);
         let failed = a.write(filled(&a, 8, 1), first.at(0)).await.unwrap_err();
         assert!(matches!(failed.error, Error::Fabric(fabric::Error::InvalidArgument(_))));
-        let second = a.request_remote(8, short).await.unwrap();
+        let second = a.request_lease(8, short).await.unwrap();
         assert_eq!(second.access(), Access::REMOTE_READ | Access::REMOTE_WRITE);
-        let third = a.request_remote(8, short).await.unwrap();
-        assert_eq!(refused(a.request_remote(8, short).await), Refusal::TooMany);
+        let third = a.request_lease(8, short).await.unwrap();
+        assert_eq!(refused(a.request_lease(8, short).await), Refusal::TooMany);
         drop(third);
         // What is given back can be asked for again.
-        let mut again = a.request_remote(4088, short).await;
+        let mut again = a.request_lease(4088, short).await;
         while again.is_err() {
-            again = a.request_remote(4088, short).await;
+            again = a.request_lease(4088, short).await;
         }
-        assert_eq!(refused(a.request_remote(8, short).await), Refusal::TooMuch { most: 8192 });
+        assert_eq!(refused(a.request_lease(8, short).await), Refusal::TooMuch { max: 8192 });
         assert!(matches!(
             second.renew(LONG).await,
             Err(Error::NotGranted(Refusal::TooLong { .. }))
@@ -108,12 +108,12 @@ fn the_owners_policy_holds() {
     let off = node(|b| b.leases(false));
     block_on(async {
         let (a, b) = between(&user, &nothing).await;
-        let refused = a.request_remote(8, LONG).await;
+        let refused = a.request_lease(8, LONG).await;
         assert!(matches!(refused, Err(Error::NotGranted(Refusal::Nothing))));
-        assert_eq!(b.request_remote(8, LONG).await.unwrap().len(), 8);
+        assert_eq!(b.request_lease(8, LONG).await.unwrap().len(), 8);
         let (a, b) = between(&user, &off).await;
-        assert!(matches!(a.request_remote(8, LONG).await, Err(Error::NotGranted(Refusal::Off))));
-        assert!(matches!(b.borrowed().await, Err(Error::NotGranted(Refusal::Off))));
+        assert!(matches!(a.request_lease(8, LONG).await, Err(Error::NotGranted(Refusal::Off))));
+        assert!(matches!(b.next_lease().await, Err(Error::NotGranted(Refusal::Off))));
     });
 }
 
@@ -129,7 +129,7 @@ fn expires_between_writes(user: &Node, owner: &Node) -> bool {
     block_on(async {
         let (a, b) = between(user, owner).await;
         let time = Duration::from_secs(1);
-        let remote = a.request_remote(4096, time).await.unwrap();
+        let remote = a.request_lease(4096, time).await.unwrap();
         let lent = b.lent(remote.id()).unwrap();
         let began = Instant::now();
         let mut writes = 0u64;
@@ -150,7 +150,7 @@ fn expires_between_writes(user: &Node, owner: &Node) -> bool {
         eventually("the owner ends it too", || !lent.is_out());
         assert!(b.lent(remote.id()).is_none());
         // Refused here, it has harmed nothing.
-        assert_eq!(a.request_remote(64, LONG).await.unwrap().len(), 64);
+        assert_eq!(a.request_lease(64, LONG).await.unwrap().len(), 64);
         let last = lent.get::<u64>(0).unwrap();
         assert!(last == writes, "{last} {writes}");
         true
@@ -164,11 +164,11 @@ fn writes_that_reach_an_ended_lease_are_a_remote_access() {
     let (user, owner) = (node(|b| b), node(|b| b));
     block_on(async {
         let (a, b) = between(&user, &owner).await;
-        let remote = a.request_remote(SLOTS * WORDS * 8, Duration::from_secs(2)).await.unwrap();
+        let remote = a.request_lease(SLOTS * WORDS * 8, Duration::from_secs(2)).await.unwrap();
         let lent = b.lent(remote.id()).unwrap();
         // As if this side knew nothing of leases.
         let at = format!("{:?}", remote.at(0));
-        assert!(at.starts_with("At(0 of"), "{at}");
+        assert!(at.starts_with("RemoteTarget(0 of"), "{at}");
         let forged = remote.descriptor();
         // A stream of writes, each slot's one behind the other: what each slot was written last, for good.
         let (mut value, mut accepted, mut stream) = (0u64, [0u64; SLOTS], FuturesOrdered::new());
@@ -219,7 +219,7 @@ fn renewals_keep_a_lease() {
     block_on(async {
         let (a, b) = between(&user, &owner).await;
         let time = Duration::from_secs(2);
-        let remote = a.request_remote(64, time).await.unwrap();
+        let remote = a.request_lease(64, time).await.unwrap();
         let until = Instant::now() + 2 * time;
         while Instant::now() < until {
             remote.renew(time).await.unwrap();
@@ -240,14 +240,14 @@ fn memory_lent_unasked_and_passed_on() {
     block_on(async {
         let (a, b) = between(&user, &owner).await;
         let lent = b.lend(filled(&b, 64, 4), LONG, Access::REMOTE_READ).unwrap();
-        let remote = a.borrowed().await.unwrap();
+        let remote = a.next_lease().await.unwrap();
         assert_eq!((remote.id(), remote.access()), (lent.id(), Access::REMOTE_READ));
         assert_eq!(*a.read(filled(&a, 64, 0), remote.at(0)).await.unwrap(), [4; 64]);
 
         let (to_third, c) = between(&user, &third).await;
         let (third_to_owner, _d) = between(&third, &owner).await;
         remote.pass_on(&to_third).unwrap();
-        let passed = c.borrowed().await.unwrap();
+        let passed = c.next_lease().await.unwrap();
         let buffer = third_to_owner.alloc(64).unwrap();
         assert_eq!(*third_to_owner.read(buffer, passed.at(0)).await.unwrap(), [4; 64]);
         assert!(passed.renew(LONG).await.is_err());
@@ -274,10 +274,10 @@ fn a_lease_that_was_passed_on_expires_for_all() {
         let (a, b) = between(&user, &owner).await;
         let (to_third, c) = between(&user, &third).await;
         let (third_to_owner, _d) = between(&third, &owner).await;
-        let remote = a.request_remote(64, Duration::from_secs(2)).await.unwrap();
+        let remote = a.request_lease(64, Duration::from_secs(2)).await.unwrap();
         let lent = b.lent(remote.id()).unwrap();
         remote.pass_on(&to_third).unwrap();
-        let passed = c.borrowed().await.unwrap();
+        let passed = c.next_lease().await.unwrap();
         assert!(passed.time_left() <= Duration::from_secs(2));
         third_to_owner.write(filled(&third_to_owner, 64, 5), passed.at(0)).await.unwrap();
         eventually("it expires at the owner's", || !lent.is_out());
@@ -299,14 +299,14 @@ fn leases_end_with_their_connection() {
     let (user, owner) = (node(|b| b), node(|b| b));
     block_on(async {
         let (a, b) = between(&user, &owner).await;
-        let remote = a.request_remote(64, LONG).await.unwrap();
-        let other = b.request_remote(64, LONG).await.unwrap();
+        let remote = a.request_lease(64, LONG).await.unwrap();
+        let other = b.request_lease(64, LONG).await.unwrap();
         let lent = b.lent(remote.id()).unwrap();
         drop(a);
         eventually("the owner has it back", || !lent.is_out());
         eventually("the holder knows", || other.end() == Some(LeaseEnd::Disconnected));
-        assert!(matches!(b.request_remote(8, LONG).await, Err(Error::Disconnected(_))));
-        assert!(matches!(b.borrowed().await, Err(Error::Disconnected(_))));
+        assert!(matches!(b.request_lease(8, LONG).await, Err(Error::Disconnected(_))));
+        assert!(matches!(b.next_lease().await, Err(Error::Disconnected(_))));
     });
 }
 
@@ -315,16 +315,16 @@ fn requests_at_once_share_the_policy() {
     let owner = lender(|policy| (policy.bytes, policy.leases) = (64 << 10, 5));
     let user = node(|b| b);
     let (a, _b) = block_on(between(&user, &owner));
-    for (len, most) in [(16 << 10, 4), (8, 5)] {
-        let ask = || block_on(a.request_remote(len, LONG)).ok();
+    for (len, max) in [(16 << 10, 4), (8, 5)] {
+        let ask = || block_on(a.request_lease(len, LONG)).ok();
         let granted: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
             threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
         });
-        assert_eq!(granted.len(), most);
+        assert_eq!(granted.len(), max);
         drop(granted);
         eventually("all of it can be lent again", || {
-            block_on(a.request_remote(64 << 10, LONG)).is_ok()
+            block_on(a.request_lease(64 << 10, LONG)).is_ok()
         });
         eventually("and is given back", || {
             owner.pool().metrics().in_use == user.pool().metrics().in_use
@@ -338,7 +338,7 @@ fn what_is_lent_while_the_connection_ends_comes_back() {
     for round in 0..20 {
         let (a, b) = block_on(between(&user, &owner));
         std::thread::scope(|scope| {
-            scope.spawn(|| while block_on(a.request_remote(1 << 20, LONG)).is_ok() {});
+            scope.spawn(|| while block_on(a.request_lease(1 << 20, LONG)).is_ok() {});
             scope.spawn(|| {
                 while let Ok(lent) = b.lend(filled(&b, 4096, 1), LONG, Access::REMOTE) {
                     drop(lent);
@@ -361,16 +361,16 @@ fn requests_that_nobody_waits_for_leave_nothing() {
         let (a, b) = pair(&node).await;
         let before = node.pool().metrics().in_use;
         for _ in 0..100 {
-            let mut request = Box::pin(a.request_remote(1 << 20, LONG));
+            let mut request = Box::pin(a.request_lease(1 << 20, LONG));
             std::future::poll_fn(|cx| {
                 let _ = request.as_mut().poll(cx);
                 std::task::Poll::Ready(())
             })
             .await;
         }
-        let mut last = a.request_remote(64, LONG).await;
+        let mut last = a.request_lease(64, LONG).await;
         while last.is_err() {
-            last = a.request_remote(64, LONG).await;
+            last = a.request_lease(64, LONG).await;
         }
         drop(last);
         eventually("all is given back", || node.pool().metrics().in_use == before);
@@ -411,7 +411,7 @@ fn a_peer_that_talks_nonsense_is_cut_off() {
         control.inject(b"\x2A nonsense", 1).unwrap();
         control.wait_disconnected(patience).unwrap();
         // The application's connection goes on; leases are over.
-        let error = block_on(conn.request_remote(8, LONG)).unwrap_err();
+        let error = block_on(conn.request_lease(8, LONG)).unwrap_err();
         assert!(matches!(error, Error::Disconnected(_)), "{error}");
         user.inject(b"fine", 1).unwrap();
         assert_eq!(&*block_on(conn.recv()).unwrap(), b"fine");

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use common::{eventually, exposed, node, pair};
-use fabric_async::{Node, Wait, block_on};
+use fabric_async::{Node, WaitStrategy, block_on};
 use tokio::runtime::{Builder, Runtime};
 
 fn runtime(threads: usize) -> Runtime {
@@ -54,7 +54,7 @@ fn forgotten_futures_and_buffers_only_leak() {
 #[test]
 fn a_runtime_that_ends_leaves_the_others_their_wakes() {
     for threads in [0, 2] {
-        let node = node(|b| b.wait(Wait::Blocking));
+        let node = node(|b| b.wait(WaitStrategy::Blocking));
         let (a, b) = block_on(pair(&node));
         let first = runtime(threads);
         // Operations in flight, and a watcher of the queue, in a runtime that goes.
@@ -111,7 +111,7 @@ fn a_runtime_that_ends_leaves_the_others_their_wakes() {
 
 #[test]
 fn a_runtime_without_io_is_served_by_the_nodes_thread() {
-    let node = node(|b| b.wait(Wait::Blocking));
+    let node = node(|b| b.wait(WaitStrategy::Blocking));
     let bare = Builder::new_current_thread().build().unwrap();
     bare.block_on(async {
         let (a, b) = pair(&node).await;
@@ -165,7 +165,7 @@ fn a_runtime_that_nobody_drives_holds_up_nobody() {
             let idle = Builder::new_current_thread().enable_all().build().unwrap();
             let _context = idle.enter();
             let start = std::time::Instant::now();
-            sleep(node(|b| b.wait(Wait::Blocking)));
+            sleep(node(|b| b.wait(WaitStrategy::Blocking)));
             tell.send(start.elapsed()).unwrap();
         });
         let took = told.recv_timeout(Duration::from_secs(10));
@@ -192,7 +192,7 @@ fn a_runtime_said_to_have_no_io_is_not_asked_for_it() {
     const CHILD: &str = "FABRIC_ASYNC_TEST_NO_IO";
     if std::env::var_os(CHILD).is_some() {
         let bare = Builder::new_current_thread().build().unwrap();
-        let node = node(|b| b.wait(Wait::Blocking).tokio_io(false));
+        let node = node(|b| b.wait(WaitStrategy::Blocking).tokio_io(false));
         return bare.block_on(some_messages(&node));
     }
     let child = std::process::Command::new(std::env::current_exe().unwrap())

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use common::{exposed, node, pair};
 #[cfg(feature = "tokio")]
 use fabric_async::Stream;
-use fabric_async::{Wait, block_on};
+use fabric_async::{WaitStrategy, block_on};
 #[cfg(feature = "tokio")]
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -55,7 +55,7 @@ async fn allocates_nothing(what: &str, step: impl AsyncFnMut()) {
 }
 
 /// By this thread, and by all.
-async fn allocates_at_most(most: (usize, usize), what: &str, mut step: impl AsyncFnMut()) {
+async fn allocates_at_most(max: (usize, usize), what: &str, mut step: impl AsyncFnMut()) {
     for _ in 0..3000 {
         step().await;
     }
@@ -65,7 +65,7 @@ async fn allocates_at_most(most: (usize, usize), what: &str, mut step: impl Asyn
     }
     let after = allocations();
     let (own, all) = (after.0 - before.0, after.1 - before.1);
-    assert!(own <= most.0 && all <= most.1, "{what}: {own} by this thread, {all} by all");
+    assert!(own <= max.0 && all <= max.1, "{what}: {own} by this thread, {all} by all");
 }
 
 // The only test of this program, as all threads are counted.
@@ -76,7 +76,7 @@ fn operations() {
     let after = allocations();
     // The test's harness has a thread as well.
     assert!(after.0 - before.0 == 1 && after.1 > before.1, "the counters count");
-    for wait in [Wait::Busy, Wait::Blocking, Wait::Adaptive] {
+    for wait in [WaitStrategy::Busy, WaitStrategy::Blocking, WaitStrategy::Adaptive] {
         let node = node(|b| b.wait(wait));
         block_on(async {
             let (a, b) = pair(&node).await;
@@ -111,7 +111,7 @@ fn operations() {
                 drop(a.write(shared.clone(), remote.at(0)).await.unwrap());
             })
             .await;
-            // How many are under way at once depends on the moment: now and then queues and the pool grow to a new most,
+            // How many are under way at once depends on the moment: now and then queues and the pool grow to a new maximum,
             // which is not one in each of a thousand.
             allocates_at_most((20, 100), "dropped futures", async || {
                 let mut dropped = Box::pin(async {

@@ -36,11 +36,11 @@ fn a_setting_beyond_the_device_is_refused_when_the_node_is_made() {
         ("max_message", NodeBuilder::max_message, most_message),
         ("backlog", NodeBuilder::backlog, limits.backlog),
     ];
-    for (name, set, most) in counts {
-        for count in [1, most] {
+    for (name, set, max) in counts {
+        for count in [1, max] {
             make(&|b| set(b, count)).unwrap();
         }
-        for count in [0, most + 1] {
+        for count in [0, max + 1] {
             let text = refused(make(&|b| set(b, count)).unwrap_err());
             assert!(text.contains(name) && text.contains(&count.to_string()), "{text}");
         }

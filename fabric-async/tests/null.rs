@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use fabric::{Access, Catalog, Choice, DisconnectReason, Event, Hints, RemoteRegion, Status};
-use fabric_async::{Buffer, Connection, Error, Node, NodeBuilder, Wait, block_on};
+use fabric_async::{Buffer, Connection, Error, Node, NodeBuilder, WaitStrategy, block_on};
 use null::{Control, FILL, Link, NullProvider};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -54,7 +54,7 @@ impl Rig {
         let catalog = Catalog::empty().add(provider).unwrap();
         let domain = catalog.open_with(&Choice::Auto, &Hints::default()).unwrap();
         let builder = Node::builder().receives(2).max_message(256).send_depth(4);
-        let builder = settings(builder.wait(Wait::Blocking));
+        let builder = settings(builder.wait(WaitStrategy::Blocking));
         let node = builder.build_on(&domain).unwrap();
         let conn = block_on(node.connect("127.0.0.1:1")).unwrap();
         let link = control.link(conn.id());
@@ -276,7 +276,7 @@ fn a_connection_that_ends_while_memory_is_lent_gives_it_back() {
     control.on_register(move || {
         assert!(other.lent(1).is_none());
         other.close();
-        let refused = block_on(other.request_remote(8, LONG));
+        let refused = block_on(other.request_lease(8, LONG));
         assert!(matches!(refused, Err(Error::Disconnected(_))), "{refused:?}");
     });
     let (say, hear) = std::sync::mpsc::channel();

@@ -61,8 +61,8 @@ fn it_stops_at_its_bound_and_says_so() {
     drop(buffers);
     assert_eq!(node.pool().alloc(1).unwrap().len(), 1);
     // What can never be had is an error at once, also to who would wait.
-    let most = block_on(node.pool().alloc_wait(3 * MIB)).unwrap_err();
-    assert!(matches!(most, Error::PoolExhausted { needed, .. } if needed >= 3 * MIB));
+    let max = block_on(node.pool().alloc_wait(3 * MIB)).unwrap_err();
+    assert!(matches!(max, Error::PoolExhausted { needed, .. } if needed >= 3 * MIB));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use common::{between, eventually, exposed, node};
-use fabric_async::{Connection, Node, Wait, block_on};
+use fabric_async::{Connection, Node, WaitStrategy, block_on};
 
 const CONNECTIONS: usize = 64;
 const EACH: usize = 162;
@@ -36,7 +36,7 @@ fn pairs(from: &Node, to: &Node) -> Vec<(Connection, Connection)> {
 
 #[test]
 fn ten_thousand_sends_wait_for_their_receivers() {
-    for wait in [Wait::Adaptive, Wait::Blocking, Wait::Busy] {
+    for wait in [WaitStrategy::Adaptive, WaitStrategy::Blocking, WaitStrategy::Busy] {
         // Few receives are posted, so almost everything stays in flight until somebody reads.
         let make = || node(|b| b.wait(wait).send_depth(EACH).receives(2).max_message(64));
         let (from, to) = (make(), make());

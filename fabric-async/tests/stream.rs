@@ -31,8 +31,8 @@ impl Dice {
         self.0
     }
 
-    fn up_to(&mut self, most: usize) -> usize {
-        1 + (self.next() % most as u64) as usize
+    fn up_to(&mut self, max: usize) -> usize {
+        1 + (self.next() % max as u64) as usize
     }
 }
 
@@ -48,8 +48,8 @@ async fn talk(stream: Stream, say: Vec<u8>, hear: Vec<u8>, seed: u64) {
     let write = async {
         let (mut dice, mut rest) = (Dice(seed), &say[..]);
         while !rest.is_empty() {
-            let most = dice.up_to(150_000);
-            let count = dice.up_to(most).min(rest.len());
+            let max = dice.up_to(150_000);
+            let count = dice.up_to(max).min(rest.len());
             let (one, other) = rest[..count].split_at(dice.up_to(count + 1) - 1);
             let parts = [one, &[], other].map(IoSlice::new);
             let written = match dice.up_to(2) {
@@ -275,7 +275,7 @@ fn bytes_that_were_lost_are_told_by_shutdown() {
 /// What is written is on its way when the write has ended, though others had all the room when the stream began.
 #[test]
 fn one_that_begins_behind_other_operations_waits_for_room() {
-    let node = node(|b| b.wait(fabric_async::Wait::Blocking).send_depth(8));
+    let node = node(|b| b.wait(fabric_async::WaitStrategy::Blocking).send_depth(8));
     let (region, remote) = common::exposed(&node, 64 << 10);
     for round in 0..100u8 {
         let (a, b) = block_on(pair(&node));

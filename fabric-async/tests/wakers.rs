@@ -94,7 +94,7 @@ fn one_that_panics_loses_no_other_and_ends_no_thread() {
     b.close();
     eventually("the other one is woken", || count.0.load(Ordering::Relaxed) == 1);
     a_lease_ends_in_time(&c);
-    let remote = block_on(c.request_remote(64, Duration::from_secs(5))).unwrap();
+    let remote = block_on(c.request_lease(64, Duration::from_secs(5))).unwrap();
     assert_eq!(remote.len(), 64);
 }
 

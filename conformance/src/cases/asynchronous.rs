@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use fabric_async::{Buffer, Connection, Error, Node, NodeBuilder, Wait, block_on};
+use fabric_async::{Buffer, Connection, Error, Node, NodeBuilder, WaitStrategy, block_on};
 use futures_util::future::try_join;
 
 use super::crowd::joined;
@@ -143,7 +143,7 @@ fn filled(conn: &Connection, pattern: Pattern, len: usize) -> AsyncResult<Buffer
 
 fn messages(rig: &Rig) -> Outcome {
     const LENGTHS: [usize; 10] = [0, 1, 63, 64, 65, 511, 4095, 4096, 4097, 16_000];
-    for wait in [Wait::Adaptive, Wait::Blocking, Wait::Busy] {
+    for wait in [WaitStrategy::Adaptive, WaitStrategy::Blocking, WaitStrategy::Busy] {
         let pair = Pair::new(rig, |node| node.wait(wait).max_message(16_000))?;
         for (from, to) in [(&pair.a, &pair.b), (&pair.b, &pair.a)] {
             let send = async {
@@ -174,7 +174,7 @@ fn messages(rig: &Rig) -> Outcome {
 fn leased(rig: &Rig) -> Outcome {
     let pair = Pair::new(rig, |node| node)?;
     let Pair { a, b } = &pair;
-    let remote = block_on(a.request_remote(4096 + 8, LONG))?;
+    let remote = block_on(a.request_lease(4096 + 8, LONG))?;
     let Some(lent) = b.lent(remote.id()) else {
         fail!("the owner to know of the lease", "it does not")
     };
@@ -214,7 +214,7 @@ fn buffers_come_back(rig: &Rig) -> Outcome {
     let Err(failed) = failed else {
         fail!("a message that is too long to be refused", "it was sent")
     };
-    check_matches!(&failed.error, Error::TooLong { len: 1001, most: 1000 }, "the refusal");
+    check_matches!(&failed.error, Error::TooLong { len: 1001, max: 1000 }, "the refusal");
     check_bytes!(failed.buffer.to_vec(), rig.pattern(0).bytes(1001), "the buffer of the refused");
     drop(failed);
     // That it was refused has harmed nothing.
@@ -240,7 +240,12 @@ const FILL: u8 = 0xA5;
 const LEASED: u8 = 0x5A;
 
 /// One of the things that can be dropped half-way.
-fn job<'a>(conn: &'a Connection, at: fabric_async::At, kind: usize, len: usize) -> Job<'a> {
+fn job<'a>(
+    conn: &'a Connection,
+    at: fabric_async::RemoteTarget,
+    kind: usize,
+    len: usize,
+) -> Job<'a> {
     Box::pin(async move {
         let mut buffer = conn.alloc_wait(len).await?;
         buffer.fill(if kind == 2 { LEASED } else { FILL });
@@ -257,7 +262,7 @@ fn dropped_futures(rig: &Rig) -> Outcome {
     const LEN: usize = 2048;
     let pair = Pair::new(rig, |node| node.max_message(LEN).pool_bytes(4 << 20))?;
     let Pair { a, b } = &pair;
-    let remote = block_on(a.request_remote(LEN + 8, LONG))?;
+    let remote = block_on(a.request_lease(LEN + 8, LONG))?;
     let Some(lent) = b.lent(remote.id()) else {
         fail!("the owner to know of the lease", "it does not")
     };
@@ -312,7 +317,7 @@ fn lease_ends(rig: &Rig) -> Outcome {
     let Pair { a, b } = &pair;
     // Long enough for some writes on a slow machine.
     let time = rig.scaled(Duration::from_secs(1)).min(Duration::from_secs(10));
-    let remote = block_on(a.request_remote(4096, time))?;
+    let remote = block_on(a.request_lease(4096, time))?;
     let Some(lent) = b.lent(remote.id()) else {
         fail!("the owner to know of the lease", "it does not")
     };
@@ -351,7 +356,7 @@ fn lease_ends(rig: &Rig) -> Outcome {
 fn many_in_flight(rig: &Rig) -> Outcome {
     const EACH: usize = 63;
     let settings = |node: NodeBuilder| {
-        node.leases(false).send_depth(EACH).receives(2).max_message(64).wait(Wait::Blocking)
+        node.leases(false).send_depth(EACH).receives(2).max_message(64).wait(WaitStrategy::Blocking)
     };
     let from = node(rig, rig.domain_a(), settings)?;
     let to = node(rig, rig.domain_b(), settings)?;
@@ -395,7 +400,7 @@ fn many_in_flight(rig: &Rig) -> Outcome {
 
 fn room_in_turn(rig: &Rig) -> Outcome {
     const DEPTH: usize = 4;
-    for wait in [Wait::Blocking, Wait::Adaptive] {
+    for wait in [WaitStrategy::Blocking, WaitStrategy::Adaptive] {
         let settings =
             |node: NodeBuilder| node.wait(wait).leases(false).send_depth(DEPTH).receives(2);
         let pair = Pair::new(rig, settings)?;
@@ -424,7 +429,7 @@ fn room_in_turn(rig: &Rig) -> Outcome {
 fn awaited<'a>(
     a: &'a Connection,
     b: &'a Connection,
-    at: &fabric_async::At,
+    at: &fabric_async::RemoteTarget,
     kind: usize,
 ) -> Pin<Box<dyn Future<Output = AsyncResult<()>> + 'a>> {
     let at = at.clone();
@@ -436,8 +441,8 @@ fn awaited<'a>(
         4 => Box::pin(async { b.notified().await.map(|_| ()) }),
         5 => Box::pin(async { Ok(a.write(a.alloc(8)?, at).await.map(drop)?) }),
         6 => Box::pin(async { Ok(a.read(a.alloc(8)?, at).await.map(drop)?) }),
-        7 => Box::pin(async { b.borrowed().await.map(drop) }),
-        8 => Box::pin(async { a.request_remote(64, LONG).await.map(drop) }),
+        7 => Box::pin(async { b.next_lease().await.map(drop) }),
+        8 => Box::pin(async { a.request_lease(64, LONG).await.map(drop) }),
         _ => Box::pin(async move { a.fetch_add(at, 1).await.map(|_| ()) }),
     }
 }
@@ -447,7 +452,7 @@ fn held_futures(rig: &Rig) -> Outcome {
     const KINDS: usize = 10;
     let pair = Pair::new(rig, |node| node.send_depth(8).receives(8))?;
     let Pair { a, b } = &pair;
-    let remote = block_on(a.request_remote(64, LONG))?;
+    let remote = block_on(a.request_lease(64, LONG))?;
     let (mut rng, mut cx) = (rig.rng(), Context::from_waker(Waker::noop()));
     let mut held = Vec::new();
     // More than queues and receives have room for.
@@ -473,7 +478,7 @@ fn held_futures(rig: &Rig) -> Outcome {
         AsyncResult::Ok(())
     };
     block_on(try_join(write, told))?;
-    drop(block_on(a.request_remote(64, LONG))?);
+    drop(block_on(a.request_lease(64, LONG))?);
     block_on(a.shutdown(rig.scaled(Duration::from_secs(10))))?;
     drop(held);
     drop(remote);

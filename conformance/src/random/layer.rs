@@ -17,7 +17,9 @@ use std::task::{Context, Poll, Waker};
 
 use fabric::provider::AtomicCall;
 use fabric::{AtomicOp, AtomicScalar, OpKind, RemoteSlice};
-use fabric_async::{Atomic, Buffer, Connection, Error, Node, Operation, Payload, Wait, block_on};
+use fabric_async::{
+    Atomic, Buffer, Connection, Error, Node, Operation, Payload, WaitStrategy, block_on,
+};
 use futures_util::future::try_join;
 
 use self::adapted::{DEPTH, MESSAGE, RECEIVES, SEGMENTS, SLOTS, adapted};
@@ -50,7 +52,7 @@ pub(super) fn attempt(
 
 /// A node on each domain, each with another way of waiting.
 pub(super) fn nodes(bench: &Bench) -> Result<Vec<Node>, Error> {
-    let ways = [Wait::Adaptive, Wait::Busy, Wait::Blocking];
+    let ways = [WaitStrategy::Adaptive, WaitStrategy::Busy, WaitStrategy::Blocking];
     let node = |(domain, wait)| {
         Node::builder()
             .wait(wait)

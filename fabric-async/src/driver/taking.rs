@@ -28,23 +28,24 @@ impl Driver {
         (slot.phase == Phase::Done).then(|| self.take_out(number, slot))
     }
 
-    /// Takes out what is in a slot, and gives the slot back. The caller has no other lock, or has taken out lane
-    /// and lease.
+    /// Takes out what is in a slot, and gives the slot back. The caller has no other lock, or has taken out the
+    /// connection state and the lease.
     pub(super) fn take_out(
         &self,
         number: u32,
         mut slot: MutexGuard<'_, OpSlot>,
     ) -> (Completion, OpBuffers) {
-        let OpSlot { lane, lease, waker, completion, buffers, .. } = std::mem::take(&mut *slot);
+        let OpSlot { conn_state, lease, waker, completion, buffers, .. } =
+            std::mem::take(&mut *slot);
         drop(slot);
         self.slab.end(number);
-        drop((lane, lease));
+        drop((conn_state, lease));
         discard(waker);
         (completion, buffers)
     }
 
     /// Takes out what an operation carries that only the parent of this process can end.
-    pub(crate) fn withdraw(&self, number: u32) -> OpBuffers {
+    pub(crate) fn reclaim_forked(&self, number: u32) -> OpBuffers {
         self.slab.lock(number).map(|slot| self.take_out(number, slot).1).unwrap_or_default()
     }
 
@@ -64,7 +65,7 @@ impl Driver {
     }
 
     /// Gives back the slot that receives of a connection had, which is gone.
-    pub(crate) fn retire(&self, number: u32) {
+    pub(crate) fn release(&self, number: u32) {
         if let Some(slot) = self.slab.lock(number) {
             self.take_out(number, slot);
         }
@@ -91,7 +92,7 @@ impl Driver {
         let mut leaked = 0;
         let mut leftover = Leftover::new();
         self.slab.for_each(|slot| {
-            let OpSlot { phase, lane, buffers, lease, waker, .. } = std::mem::take(slot);
+            let OpSlot { phase, conn_state, buffers, lease, waker, .. } = std::mem::take(slot);
             match (phase, buffers) {
                 (Phase::Done, buffers) => leftover.reclaim(buffers),
                 (_, OpBuffers::Nothing) => {}
@@ -102,7 +103,7 @@ impl Driver {
             }
             leftover.wakers.discard(waker);
             leftover.lease(lease);
-            leftover.lane(lane);
+            leftover.conn_state(conn_state);
         });
         leaked
     }

@@ -10,11 +10,11 @@ use super::lent::Lent;
 use super::remote::Remote;
 use crate::buffer::Buffer;
 use crate::connection::Connection;
-use crate::error::{Error, Failed, Refusal, Result};
+use crate::error::{Error, OpError, Refusal, Result};
 
 impl Connection {
     fn control(&self) -> Result<&Arc<Control>> {
-        self.link.control.get().ok_or(Error::NotGranted(Refusal::Off))
+        self.inner.control.get().ok_or(Error::NotGranted(Refusal::Off))
     }
 
     /// Asks the peer for memory, zeroed, with all rights that its policy gives, for a time. The peer's application need do
@@ -23,20 +23,20 @@ impl Connection {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(4096, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(4096, std::time::Duration::from_secs(30)).await?;
     /// assert_eq!(*conn.read(conn.alloc(4096)?, remote.at(0)).await?, [0; 4096]);
     /// // More than the peer's policy has, which is 64 MiB.
-    /// assert!(conn.request_remote(1 << 30, std::time::Duration::from_secs(30)).await.is_err());
+    /// assert!(conn.request_lease(1 << 30, std::time::Duration::from_secs(30)).await.is_err());
     /// # Ok(()) });
     /// ```
     ///
     /// # Errors
     /// `NotGranted` with the reason; `Disconnected`.
-    pub async fn request_remote(&self, len: usize, time: Duration) -> Result<Remote> {
-        self.request_remote_with(len, time, Access::empty()).await
+    pub async fn request_lease(&self, len: usize, time: Duration) -> Result<Remote> {
+        self.request_lease_with(len, time, Access::empty()).await
     }
 
-    /// Asks as [`request_remote`](Connection::request_remote), for just these rights.
+    /// Asks as [`request_lease`](Connection::request_lease), for just these rights.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
@@ -44,7 +44,7 @@ impl Connection {
     /// use fabric::Access;
     ///
     /// let time = std::time::Duration::from_secs(30);
-    /// let remote = conn.request_remote_with(64, time, Access::REMOTE_READ).await?;
+    /// let remote = conn.request_lease_with(64, time, Access::REMOTE_READ).await?;
     /// assert_eq!(remote.access(), Access::REMOTE_READ);
     /// // What the descriptor does not allow is refused here.
     /// assert!(conn.write(conn.alloc(8)?, remote.at(0)).await.is_err());
@@ -52,8 +52,8 @@ impl Connection {
     /// ```
     ///
     /// # Errors
-    /// As [`request_remote`](Connection::request_remote).
-    pub async fn request_remote_with(
+    /// As [`request_lease`](Connection::request_lease).
+    pub async fn request_lease_with(
         &self,
         len: usize,
         time: Duration,
@@ -64,14 +64,14 @@ impl Connection {
     }
 
     /// Lends a buffer to the peer, unasked and whatever the policy says; it gets it from
-    /// [`borrowed`](Connection::borrowed). The lease ends after `time`, or by [`Lent::take`], or when the peer gives it back.
+    /// [`next_lease`](Connection::next_lease). The lease ends after `time`, or by [`Lent::take`], or when the peer gives it back.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
     /// let text = conn.node().pool().alloc_from(b"borrowed")?;
     /// let lent = conn.lend(text, std::time::Duration::from_secs(30), fabric::Access::REMOTE_READ)?;
-    /// let remote = peer.borrowed().await?;
+    /// let remote = peer.next_lease().await?;
     /// assert_eq!(*peer.read(peer.alloc(8)?, remote.at(0)).await?, *b"borrowed");
     /// # drop(lent);
     /// # Ok(()) });
@@ -87,10 +87,10 @@ impl Connection {
         buffer: Buffer,
         time: Duration,
         rights: Access,
-    ) -> Result<Lent, Failed<Buffer>> {
+    ) -> Result<Lent, OpError<Buffer>> {
         match self.control() {
             Ok(control) => control.lend(buffer, time, rights),
-            Err(error) => Err(Failed { error, buffer }),
+            Err(error) => Err(OpError { error, buffer }),
         }
     }
 
@@ -100,14 +100,14 @@ impl Connection {
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
     /// let lent = conn.lend(conn.alloc(64)?, std::time::Duration::from_secs(30), fabric::Access::REMOTE)?;
-    /// let remote = peer.borrowed().await?;
+    /// let remote = peer.next_lease().await?;
     /// assert_eq!((remote.id(), remote.len()), (lent.id(), 64));
     /// # Ok(()) });
     /// ```
     ///
     /// # Errors
     /// `NotGranted` if the connection carries no leases; `Disconnected`.
-    pub async fn borrowed(&self) -> Result<Remote> {
+    pub async fn next_lease(&self) -> Result<Remote> {
         let control = self.control()?;
         Ok(Remote::new(control.borrow().await?, control))
     }
@@ -117,27 +117,27 @@ impl Connection {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// assert_eq!(peer.lent(remote.id()).unwrap().len(), 64);
     /// assert!(peer.lent(12345).is_none());
     /// # Ok(()) });
     /// ```
     pub fn lent(&self, id: u64) -> Option<Lent> {
-        self.link.control.get()?.lent(id)
+        self.inner.control.get()?.lent(id)
     }
 }
 
 impl Remote {
-    /// Lets a third peer use it too, until it ends: that peer gets it from [`Connection::borrowed`], and uses it over its own
+    /// Lets a third peer use it too, until it ends: that peer gets it from [`Connection::next_lease`], and uses it over its own
     /// connection to the owner. Keep this handle as long as it is to last; renewals are not seen by the third peer.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
     /// # // The peer here is owner and third at once: it borrows its own memory.
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// remote.pass_on(&conn)?; // to whom the connection goes
-    /// let passed = peer.borrowed().await?;
+    /// let passed = peer.next_lease().await?;
     /// assert_eq!(passed.len(), 64);
     /// # Ok(()) });
     /// ```

@@ -8,18 +8,18 @@ use fabric_util::sync::MutexGuard;
 
 use super::control::{Control, State};
 use super::held::{Held, LeaseSource};
+use super::message::LeaseMessage;
 use super::pending::{Answer, Asked, forget};
 use super::terms::nanos;
-use super::wire::Word;
 use crate::error::{Error, Result};
-use crate::oneshot::Promise;
+use crate::oneshot::Oneshot;
 use crate::wakers::Wakers;
 
 impl Control {
     /// Asks the peer something, when it has taken enough of what was said before: `question`, with its number.
     async fn ask<T>(
         self: &Arc<Self>,
-        question: impl Fn(&mut State, u64, &mut Wakers) -> (Answer<T>, Word) + Unpin,
+        question: impl Fn(&mut State, u64, &mut Wakers) -> (Answer<T>, LeaseMessage) + Unpin,
     ) -> Result<T> {
         let ask = |is_turn: bool| {
             let mut wakers = Wakers::new();
@@ -29,8 +29,8 @@ impl Control {
                 Err(error) => return Some(Err(error)),
             };
             let id = state.next;
-            let (answer, word) = question(&mut state, id, &mut wakers);
-            self.say(&mut state, &word);
+            let (answer, message) = question(&mut state, id, &mut wakers);
+            self.say(&mut state, &message);
             Some(Ok(answer))
         };
         self.askers.wait(ask).await?.value().await
@@ -43,11 +43,11 @@ impl Control {
         rights: Access,
     ) -> Result<Arc<Held>> {
         self.ask(|state, id, wakers| {
-            let answer = Promise::new();
+            let answer = Oneshot::new();
             forget(&mut state.requests, |asked| &asked.answer, wakers);
             let asked = Asked { sent: Instant::now(), len, time, rights, answer: answer.clone() };
             state.requests.insert(id, asked);
-            (answer, Word::Request { id, len, time, rights })
+            (answer, LeaseMessage::Request { id, len, time, rights })
         })
         .await
     }
@@ -55,18 +55,18 @@ impl Control {
     /// Says until when.
     pub(super) async fn renew(self: &Arc<Self>, lease: u64, time: Duration) -> Result<Instant> {
         self.ask(|state, id, wakers| {
-            let answer = Promise::new();
+            let answer = Oneshot::new();
             forget(&mut state.renewals, |(answer, _)| answer, wakers);
             // The owner counts from a moment after this one, so this side stops no later than it.
             state.renewals.insert(id, (answer.clone(), Instant::now()));
-            (answer, Word::Renew { id, lease, time })
+            (answer, LeaseMessage::Renew { id, lease, time })
         })
         .await
     }
 
     pub(super) fn pass(&self, time: Duration, region: fabric::RemoteRegion) -> Result<()> {
         let mut state = self.begin_offer()?;
-        self.say(&mut state, &Word::Pass { time, region });
+        self.say(&mut state, &LeaseMessage::Pass { time, region });
         Ok(())
     }
 
@@ -93,7 +93,7 @@ impl Control {
     pub(super) fn offer(&self, mut state: MutexGuard<'_, State>, held: Arc<Held>) {
         state.offers.push_back(held);
         drop(state);
-        self.borrowers.call(&mut Wakers::new());
+        self.borrowers.wake_first(&mut Wakers::new());
     }
 
     pub(super) async fn borrow(self: &Arc<Self>) -> Result<Arc<Held>> {
@@ -115,7 +115,7 @@ impl LeaseSource for Control {
         let mut state = self.state();
         // The owner may have ended it and said so.
         if state.held.remove(&lease).is_some() && !state.over {
-            self.say(&mut state, &Word::Release { lease });
+            self.say(&mut state, &LeaseMessage::Release { lease });
         }
     }
 }

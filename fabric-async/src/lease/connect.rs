@@ -5,17 +5,17 @@ use std::time::Instant;
 
 use super::registry::Expected;
 use super::terms::after;
+use crate::conn::Conn;
 use crate::error::{Error, Result};
-use crate::hello::Kind;
-use crate::link::Link;
+use crate::handshake::Kind;
 
-impl Link {
+impl Conn {
     /// Connects the connection for leases too, to the listener that let this one in.
     pub(crate) async fn connect_control(&self, to: std::net::SocketAddr, token: u64) -> Result<()> {
-        let control = self.node.leases.add_control(&self.lane)?;
-        let hello = self.node.hello(Kind::Control, &[], token);
-        control.endpoint.connect(to, &hello.to_bytes())?;
-        control.lane.outcome().await?;
+        let control = self.node.leases.add_control(&self.conn_state)?;
+        let handshake = self.node.handshake(Kind::Control, &[], token);
+        control.endpoint.connect(to, &handshake.to_bytes())?;
+        control.conn_state.outcome().await?;
         let _ = self.control.set(control);
         Ok(())
     }
@@ -24,13 +24,13 @@ impl Link {
     pub(crate) async fn accept_control(&self, expected: Expected) -> Result<()> {
         let patience = self.endpoint.attr().connect_timeout;
         let deadline = after(Instant::now(), patience);
-        let lane = &self.lane;
+        let conn_state = &self.conn_state;
         let mut timer = self.node.reactor.timer();
         let mut request = std::future::poll_fn(|cx| {
-            if let Poll::Ready(request) = expected.promise.poll(cx) {
+            if let Poll::Ready(request) = expected.oneshot.poll(cx) {
                 return Poll::Ready(Ok(request));
             }
-            if let Some(reason) = lane.poll_end(cx.waker()) {
+            if let Some(reason) = conn_state.poll_end(cx.waker()) {
                 return Poll::Ready(Err(Error::Disconnected(reason)));
             }
             if Instant::now() >= deadline {
@@ -40,10 +40,10 @@ impl Link {
             Poll::Pending
         })
         .await?;
-        let control = self.node.leases.add_control(&self.lane)?;
-        let hello = self.node.hello(Kind::Control, &[], 0);
-        request.accept(&control.endpoint, &hello.to_bytes())?;
-        control.lane.outcome().await?;
+        let control = self.node.leases.add_control(&self.conn_state)?;
+        let handshake = self.node.handshake(Kind::Control, &[], 0);
+        request.accept(&control.endpoint, &handshake.to_bytes())?;
+        control.conn_state.outcome().await?;
         let _ = self.control.set(control);
         Ok(())
     }

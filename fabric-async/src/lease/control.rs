@@ -16,18 +16,18 @@ use fabric_util::sync::{Mutex, MutexGuard};
 
 use super::held::Held;
 use super::lending::{Granted, Lending};
+use super::message::{LeaseMessage, MAX_LEN};
 use super::outbox::Outbox;
 use super::pending::{Answer, Asked};
 use super::policy::LeasePolicy;
 use super::receives::Receives;
-use super::wire::{MOST, Word};
+use crate::conn_state::ConnState;
 use crate::error::{Error, LeaseEnd, Result};
-use crate::lane::Lane;
-use crate::line::Line;
-use crate::peer_log::PeerLines;
+use crate::peer_log::PeerLog;
 use crate::pool::Pool;
+use crate::reactor::ReactorHandle;
 use crate::router::Router;
-use crate::service::ReactorHandle;
+use crate::wait_queue::WaitQueue;
 use crate::wakers::Wakers;
 
 /// Messages of one direction that are under way.
@@ -42,21 +42,21 @@ pub(crate) struct LeaseContext {
     pub(super) lending: Arc<Lending>,
     pub(super) router: Arc<Router>,
     pub(super) reactor: Arc<ReactorHandle>,
-    pub(super) lines: Arc<PeerLines>,
+    pub(super) peer_log: Arc<PeerLog>,
 }
 
 pub(crate) struct Control {
     pub(super) endpoint: Endpoint,
     pub(super) receives: Arc<Receives>,
-    pub(super) lane: Arc<Lane>,
+    pub(super) conn_state: Arc<ConnState>,
     /// Of the application's connection.
-    pub(super) user: Arc<Lane>,
+    pub(super) user: Arc<ConnState>,
     pub(super) shared: Arc<LeaseContext>,
     state: Mutex<State>,
-    /// Who waits for a lease that is lent unasked.
-    pub(super) borrowers: Arc<Line>,
-    /// Who waits for room to ask the peer something.
-    pub(super) askers: Arc<Line>,
+    /// Futures that wait for a lease that is lent unasked.
+    pub(super) borrowers: Arc<WaitQueue>,
+    /// Futures that wait for room to ask the peer something.
+    pub(super) askers: Arc<WaitQueue>,
     pub(super) me: Weak<Control>,
 }
 
@@ -91,20 +91,20 @@ impl Control {
     pub(super) fn new(
         shared: &Arc<LeaseContext>,
         endpoint: Endpoint,
-        user: &Arc<Lane>,
+        user: &Arc<ConnState>,
     ) -> Arc<Control> {
         let timers = &shared.reactor.timers;
-        let lane = Lane::new(timers);
-        shared.router.register(endpoint.id(), &lane);
+        let conn_state = ConnState::new(timers);
+        shared.router.register(endpoint.id(), &conn_state);
         Arc::new_cyclic(|me| Control {
             endpoint,
             receives: Arc::default(),
-            lane,
+            conn_state,
             user: user.clone(),
             shared: shared.clone(),
             state: Mutex::default(),
-            borrowers: Line::new(timers),
-            askers: Line::new(timers),
+            borrowers: WaitQueue::new(timers),
+            askers: WaitQueue::new(timers),
             me: me.clone(),
         })
     }
@@ -112,7 +112,7 @@ impl Control {
     /// Posts its receives.
     pub(super) fn post_receives(&self) -> Result<()> {
         for context in 0..DEPTH {
-            let buffer = self.shared.pool.alloc_dirty(MOST)?;
+            let buffer = self.shared.pool.alloc_dirty(MAX_LEN)?;
             self.receives.post(&self.endpoint, context, buffer)?;
         }
         Ok(())
@@ -123,26 +123,26 @@ impl Control {
     }
 
     pub(super) fn reason(&self) -> DisconnectReason {
-        let end = self.user.end().or_else(|| self.lane.end());
+        let end = self.user.end().or_else(|| self.conn_state.end());
         end.unwrap_or(DisconnectReason::Local)
     }
 
     /// Puts a message on its way.
-    pub(super) fn say(&self, state: &mut State, word: &Word) {
-        state.outbox.say(word);
+    pub(super) fn say(&self, state: &mut State, message: &LeaseMessage) {
+        state.outbox.say(message);
         state.outbox.flush(&self.endpoint);
     }
 
     /// Puts a message on its way that the peer has caused.
-    pub(super) fn answer(&self, state: &mut State, word: &Word) {
-        if !state.outbox.answer(word) {
+    pub(super) fn answer(&self, state: &mut State, message: &LeaseMessage) {
+        if !state.outbox.answer(message) {
             self.cut_off("takes no answers");
         }
         state.outbox.flush(&self.endpoint);
     }
 
     pub(super) fn cut_off(&self, why: &str) {
-        self.shared.lines.tell(format_args!("{} {why}: cut off", self.endpoint.id()));
+        self.shared.peer_log.warn(format_args!("{} {why}: cut off", self.endpoint.id()));
         self.endpoint.disconnect();
     }
 
@@ -179,14 +179,14 @@ impl Control {
         let reason = self.reason();
         let mut wakers = Wakers::new();
         for asked in all.requests.into_values() {
-            asked.answer.keep(Err(Error::Disconnected(reason)), &mut wakers);
+            asked.answer.send(Err(Error::Disconnected(reason)), &mut wakers);
         }
         for (answer, _) in all.renewals.into_values() {
-            answer.keep(Err(Error::Disconnected(reason)), &mut wakers);
+            answer.send(Err(Error::Disconnected(reason)), &mut wakers);
         }
         drop(all.offers);
-        self.borrowers.call_all(&mut wakers);
-        self.askers.call_all(&mut wakers);
+        self.borrowers.wake_all(&mut wakers);
+        self.askers.wake_all(&mut wakers);
     }
 }
 

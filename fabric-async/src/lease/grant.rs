@@ -8,11 +8,11 @@ use fabric::Access;
 use super::control::{Control, State};
 use super::lending::Granted;
 use super::lent::{Lent, LoanState};
+use super::message::LeaseMessage;
 use super::terms::{after, whole};
-use super::wire::Word;
 use crate::block::Loan;
 use crate::buffer::Buffer;
-use crate::error::{Error, Failed, Refusal, Result};
+use crate::error::{Error, OpError, Refusal, Result};
 
 impl Control {
     pub(super) fn lent(&self, lease: u64) -> Option<Lent> {
@@ -24,8 +24,8 @@ impl Control {
         buffer: Buffer,
         time: Duration,
         rights: Access,
-    ) -> Result<Lent, Failed<Buffer>> {
-        let refuse = |error, buffer| Err(Failed { error, buffer });
+    ) -> Result<Lent, OpError<Buffer>> {
+        let refuse = |error, buffer| Err(OpError { error, buffer });
         if !Access::REMOTE.contains(rights) || buffer.is_empty() {
             let text = "a lease has at least one byte, and rights that a peer can have";
             return refuse(fabric::Error::invalid("lend", text).into(), buffer);
@@ -54,7 +54,7 @@ impl Control {
         let loan = LoanState::new(lease, len, loan, &self.shared.reactor);
         let until = after(Instant::now(), time);
         state.loans.insert(lease, Granted { loan: loan.clone(), until, asked: false });
-        self.say(&mut state, &Word::Lend { lease, time, region });
+        self.say(&mut state, &LeaseMessage::Lend { lease, time, region });
         drop(state);
         // It may end before what the thread sleeps for.
         self.shared.reactor.look_at_leases();
@@ -67,7 +67,7 @@ impl Control {
         let len = whole(len);
         let (lease, loan) = match self.reserve(len, time, rights) {
             Ok(lease) => (lease, self.make_loan(len, rights)),
-            Err(why) => return self.answer(&mut self.state(), &Word::Refuse { id, why }),
+            Err(why) => return self.answer(&mut self.state(), &LeaseMessage::Refuse { id, why }),
         };
         let loan = loan.map(|(loan, size)| {
             let region = loan.region().remote();
@@ -78,18 +78,18 @@ impl Control {
         if state.over {
             return;
         }
-        let word = match &loan {
+        let message = match &loan {
             Ok((loan, region)) => {
                 let (loan, until) = (loan.clone(), after(Instant::now(), time));
                 state.loans.insert(lease, Granted { loan, until, asked: true });
-                Word::Grant { id, lease, time, region: *region }
+                LeaseMessage::Grant { id, lease, time, region: *region }
             }
             Err(why) => {
                 state.free(len, &self.shared.lending);
-                Word::Refuse { id, why: *why }
+                LeaseMessage::Refuse { id, why: *why }
             }
         };
-        self.answer(&mut state, &word);
+        self.answer(&mut state, &message);
     }
 
     /// Keeps the policy's room for a lease, and gives its number.
@@ -102,11 +102,11 @@ impl Control {
             return Err(Refusal::Rights);
         }
         if time > policy.longest {
-            return Err(Refusal::TooLong { most: policy.longest });
+            return Err(Refusal::TooLong { max: policy.longest });
         }
         let mut state = self.state();
         if state.requested.checked_add(len).is_none_or(|sum| sum > policy.bytes) {
-            return Err(Refusal::TooMuch { most: policy.bytes });
+            return Err(Refusal::TooMuch { max: policy.bytes });
         }
         if state.asked >= policy.leases {
             return Err(Refusal::TooMany);
@@ -133,8 +133,8 @@ impl Control {
             Err((block, error)) => {
                 drop(Buffer::new(block, 0));
                 self.shared
-                    .lines
-                    .tell(format_args!("{}: nothing lent: {error}", self.endpoint.id()));
+                    .peer_log
+                    .warn(format_args!("{}: nothing lent: {error}", self.endpoint.id()));
                 Err(Refusal::NoMemory)
             }
         }

@@ -63,24 +63,24 @@ impl Drop for Held {
 /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
 /// # doc::pair(async |conn, peer| {
 /// use fabric::Access;
-/// use fabric_async::At;
+/// use fabric_async::RemoteTarget;
 ///
 /// let region = peer.node().domain().alloc(64, Access::ALL)?; // of the poll API
-/// let place = At::from(region.remote().at(8));
+/// let place = RemoteTarget::from(region.remote().at(8));
 /// conn.write(conn.node().pool().alloc_from(b"hello")?, place).delivered().await?;
 /// assert_eq!(region.to_vec(8..13)?, b"hello");
 /// # Ok(()) });
 /// ```
 #[derive(Clone)]
-pub struct At {
+pub struct RemoteTarget {
     slice: RemoteSlice,
     pub(crate) lease: Option<Arc<Held>>,
 }
 
-impl At {
+impl RemoteTarget {
     #[inline]
     pub(super) fn of(held: &Arc<Held>, offset: u64) -> Self {
-        At { slice: held.region.at(offset), lease: Some(held.clone()) }
+        RemoteTarget { slice: held.region.at(offset), lease: Some(held.clone()) }
     }
 
     #[inline]
@@ -98,14 +98,14 @@ impl At {
     }
 }
 
-impl From<RemoteSlice> for At {
+impl From<RemoteSlice> for RemoteTarget {
     fn from(slice: RemoteSlice) -> Self {
-        At { slice, lease: None }
+        RemoteTarget { slice, lease: None }
     }
 }
 
-impl std::fmt::Debug for At {
+impl std::fmt::Debug for RemoteTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "At({} of {})", self.slice.offset(), self.slice.region())
+        write!(f, "RemoteTarget({} of {})", self.slice.offset(), self.slice.region())
     }
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::control::Control;
 use super::held::Held;
+use super::message::LeaseMessage;
 use super::terms::{after, nanos};
-use super::wire::Word;
 use crate::error::{Error, LeaseEnd, Refusal};
 use crate::wakers::Wakers;
 
@@ -16,86 +16,92 @@ const OFFERS: usize = 64;
 impl Control {
     /// A message has come.
     pub(super) fn hear(&self, bytes: &[u8]) {
-        let Some(word) = Word::from_bytes(bytes) else {
+        let Some(message) = LeaseMessage::from_bytes(bytes) else {
             return self.cut_off("breaks the protocol");
         };
         let now = Instant::now();
         let mut state = self.state();
-        match word {
-            Word::Request { id, len, time, rights } => {
+        match message {
+            LeaseMessage::Request { id, len, time, rights } => {
                 drop(state);
                 self.grant(id, len, time, rights);
             }
-            Word::Renew { id, lease, time } => {
-                let most = self.shared.policy.longest;
+            LeaseMessage::Renew { id, lease, time } => {
+                let max = self.shared.policy.longest;
                 let answer = match state.loans.get_mut(&lease) {
-                    None => Word::Refuse { id, why: Refusal::Unknown },
-                    Some(one) if now >= one.until => Word::Refuse { id, why: Refusal::Unknown },
+                    None => LeaseMessage::Refuse { id, why: Refusal::Unknown },
+                    Some(one) if now >= one.until => {
+                        LeaseMessage::Refuse { id, why: Refusal::Unknown }
+                    }
                     // For how long, its owner said.
-                    Some(granted) if !granted.asked => Word::Refuse { id, why: Refusal::Fixed },
-                    Some(_) if time > most => Word::Refuse { id, why: Refusal::TooLong { most } },
+                    Some(granted) if !granted.asked => {
+                        LeaseMessage::Refuse { id, why: Refusal::Fixed }
+                    }
+                    Some(_) if time > max => {
+                        LeaseMessage::Refuse { id, why: Refusal::TooLong { max } }
+                    }
                     Some(granted) => {
                         granted.until = after(now, time);
-                        Word::Renewed { id, time }
+                        LeaseMessage::Renewed { id, time }
                     }
                 };
                 self.answer(&mut state, &answer);
             }
-            Word::Release { lease } => {
+            LeaseMessage::Release { lease } => {
                 let ended = self.strike(&mut state, lease);
                 drop(state);
                 ended.into_iter().for_each(|loan| loan.end_by_itself());
             }
-            Word::Grant { id, lease, time, region } => {
+            LeaseMessage::Grant { id, lease, time, region } => {
                 let Some(asked) = state.requests.remove(&id) else {
                     // Nobody waits for it any more.
-                    return self.answer(&mut state, &Word::Release { lease });
+                    return self.answer(&mut state, &LeaseMessage::Release { lease });
                 };
                 if !asked.fits(time, &region) {
                     drop(state);
                     let why = "grants what was not asked for";
                     self.cut_off(why);
                     let error = Error::Protocol(format!("the peer {why}"));
-                    return asked.answer.keep(Err(error), &mut Wakers::new());
+                    return asked.answer.send(Err(error), &mut Wakers::new());
                 }
                 // The owner counts from a moment after the request, so this side stops no later than it.
                 let held = self.hold(&mut state, lease, region, after(asked.sent, time));
                 drop(state);
-                asked.answer.keep(Ok(held), &mut Wakers::new());
+                asked.answer.send(Ok(held), &mut Wakers::new());
             }
-            Word::Refuse { id, why } => {
+            LeaseMessage::Refuse { id, why } => {
                 let request = state.requests.remove(&id);
                 let renewal = state.renewals.remove(&id);
                 drop(state);
                 let mut wakers = Wakers::new();
                 if let Some(asked) = request {
-                    asked.answer.keep(Err(Error::NotGranted(why)), &mut wakers);
+                    asked.answer.send(Err(Error::NotGranted(why)), &mut wakers);
                 }
                 if let Some((answer, _)) = renewal {
-                    answer.keep(Err(Error::NotGranted(why)), &mut wakers);
+                    answer.send(Err(Error::NotGranted(why)), &mut wakers);
                 }
             }
-            Word::Renewed { id, time } => {
+            LeaseMessage::Renewed { id, time } => {
                 let renewal = state.renewals.remove(&id);
                 drop(state);
                 if let Some((answer, sent)) = renewal {
-                    answer.keep(Ok(after(sent, time)), &mut Wakers::new());
+                    answer.send(Ok(after(sent, time)), &mut Wakers::new());
                 }
             }
-            Word::Lend { lease, .. } if state.offers.len() >= OFFERS => {
-                self.answer(&mut state, &Word::Release { lease });
+            LeaseMessage::Lend { lease, .. } if state.offers.len() >= OFFERS => {
+                self.answer(&mut state, &LeaseMessage::Release { lease });
             }
-            Word::Lend { lease, time, region } => {
+            LeaseMessage::Lend { lease, time, region } => {
                 let held = self.hold(&mut state, lease, region, after(now, time));
                 self.offer(state, held);
             }
-            Word::Pass { .. } if state.offers.len() >= OFFERS => {}
-            Word::Pass { time, region } => {
+            LeaseMessage::Pass { .. } if state.offers.len() >= OFFERS => {}
+            LeaseMessage::Pass { time, region } => {
                 let until = nanos(after(now, time)).into();
                 let held = Held { region, lease: 0, until, ended: 0.into(), source: None };
                 self.offer(state, Arc::new(held));
             }
-            Word::Ended { lease } => {
+            LeaseMessage::Ended { lease } => {
                 let held = state.held.remove(&lease).and_then(|held| held.upgrade());
                 drop(state);
                 if let Some(held) = held {
@@ -108,7 +114,7 @@ impl Control {
 
     /// Ends what is over; says when the next lease ends.
     pub(super) fn tick(&self, now: Instant) -> Option<Instant> {
-        if self.user.end().is_some() || self.lane.end().is_some() {
+        if self.user.end().is_some() || self.conn_state.end().is_some() {
             self.finish();
             return None;
         }
@@ -123,12 +129,12 @@ impl Control {
         let next = state.loans.values().map(|granted| granted.until).min();
         drop(state);
         if has_room {
-            self.askers.call(&mut Wakers::new());
+            self.askers.wake_first(&mut Wakers::new());
         }
         ended.iter().for_each(|loan| loan.end_by_itself());
         // Said when it is so.
         let mut state = self.state();
-        due.into_iter().for_each(|lease| self.say(&mut state, &Word::Ended { lease }));
+        due.into_iter().for_each(|lease| self.say(&mut state, &LeaseMessage::Ended { lease }));
         next
     }
 }

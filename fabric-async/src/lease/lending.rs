@@ -18,18 +18,18 @@ pub(super) struct Granted {
 /// Bytes that peers asked for and have, all connections of a node together.
 pub(crate) struct Lending {
     bytes: Mutex<u64>,
-    most: u64,
+    max: u64,
 }
 
 impl Lending {
-    pub(crate) fn new(most: u64) -> Arc<Self> {
-        Arc::new(Lending { bytes: Mutex::default(), most })
+    pub(crate) fn new(max: u64) -> Arc<Self> {
+        Arc::new(Lending { bytes: Mutex::default(), max })
     }
 
     /// Keeps room for so many; false if there is none.
     pub(super) fn keep(&self, len: u64) -> bool {
         let mut bytes = self.bytes.lock();
-        let sum = bytes.checked_add(len).filter(|sum| *sum <= self.most);
+        let sum = bytes.checked_add(len).filter(|sum| *sum <= self.max);
         *bytes = sum.unwrap_or(*bytes);
         sum.is_some()
     }

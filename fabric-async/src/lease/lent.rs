@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::block::{Block, Loan};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
-use crate::service::ReactorHandle;
+use crate::reactor::ReactorHandle;
 
 /// Memory of this side that a peer has a lease on.
 ///
@@ -24,7 +24,7 @@ use crate::service::ReactorHandle;
 /// use std::time::Duration;
 ///
 /// let lent = conn.lend(conn.alloc(64)?, Duration::from_secs(30), Access::REMOTE).unwrap();
-/// let remote = peer.borrowed().await?;
+/// let remote = peer.next_lease().await?;
 /// peer.write(peer.node().pool().alloc_from(&[1; 8])?, remote.at(8)).delivered().await?;
 /// assert_eq!(lent.get::<u64>(8)?, 0x0101_0101_0101_0101);
 /// let buffer = lent.take()?; // the lease ends; no byte changes any more
@@ -123,43 +123,17 @@ impl Drop for LoanState {
 
 impl Lent {
     /// By which the peer names it: [`Remote::id`](super::Remote::id).
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let lent = conn.lend(conn.alloc(64)?, std::time::Duration::from_secs(30), fabric_async::Access::REMOTE)?;
-    /// assert_eq!(lent.id(), peer.borrowed().await?.id());
-    /// # Ok(()) });
-    /// ```
     pub fn id(&self) -> u64 {
         self.loan.lease
     }
 
     /// Bytes.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let lent = conn.lend(conn.alloc(64)?, std::time::Duration::from_secs(30), fabric::Access::REMOTE)?;
-    /// assert_eq!(lent.len(), 64);
-    /// # Ok(()) });
-    /// ```
     #[allow(clippy::len_without_is_empty)] // a lease is never empty
     pub fn len(&self) -> usize {
         self.loan.len
     }
 
     /// Whether the peer can still reach it, as far as this side is sure: while it is taken back, yes.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let lent = conn.lend(conn.alloc(64)?, std::time::Duration::from_secs(30), fabric::Access::REMOTE)?;
-    /// assert!(lent.is_out());
-    /// lent.take()?;
-    /// assert!(!lent.is_out());
-    /// # Ok(()) });
-    /// ```
     pub fn is_out(&self) -> bool {
         self.loan.is_out()
     }
@@ -198,7 +172,7 @@ impl Lent {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// peer.lent(remote.id()).unwrap().write_at(8, b"hello")?;
     /// assert_eq!(*conn.read(conn.alloc(5)?, remote.at(8)).await?, *b"hello");
     /// # Ok(()) });
@@ -225,7 +199,7 @@ impl Lent {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// conn.write(conn.node().pool().alloc_from(&[1; 8])?, remote.at(8)).delivered().await?;
     /// assert_eq!(peer.lent(remote.id()).unwrap().get::<u64>(8)?, 0x0101_0101_0101_0101);
     /// # Ok(()) });
@@ -244,7 +218,7 @@ impl Lent {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// peer.lent(remote.id()).unwrap().put(8, &7u64)?;
     /// assert_eq!(conn.fetch_add(remote.at(8), 1).await?, 7);
     /// # Ok(()) });

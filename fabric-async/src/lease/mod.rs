@@ -4,7 +4,8 @@
 //! - the holder's side: `held`, what it knows of a lease, and `remote`, its handle; `pending`: requests that wait for their
 //!   answer; `asked`: how they are made;
 //! - the owner's side: `lent`, the memory of a lease; `grant`: how requests are granted; `lending`: what is lent in all;
-//! - `control`: the connection over which both talk; `wire`: its messages; `outbox`: those that wait to be sent; `receives`: its memory; `incoming`: what is done about its messages;
+//! - `control`: the connection over which both talk; `message`: its messages; `outbox`: those that wait to be sent;
+//!   `receives`: its memory; `incoming`: what is done about its messages;
 //!   `connect`: how it is made; `registry`: all of these connections of a node.
 
 mod api;
@@ -16,6 +17,7 @@ mod held;
 mod incoming;
 mod lending;
 mod lent;
+mod message;
 mod outbox;
 mod pending;
 mod policy;
@@ -23,11 +25,10 @@ mod receives;
 mod registry;
 mod remote;
 mod terms;
-mod wire;
 
 pub(crate) use control::Control;
-pub use held::At;
 pub(crate) use held::Held;
+pub use held::RemoteTarget;
 pub use lent::Lent;
 pub use policy::LeasePolicy;
 pub(crate) use registry::Leases;

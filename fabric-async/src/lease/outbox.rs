@@ -10,33 +10,33 @@ use std::collections::VecDeque;
 
 use fabric::{Endpoint, Op};
 
-use super::wire::Word;
+use super::message::LeaseMessage;
 
 /// Answers that wait at most; and messages of any kind, from which on nothing more is asked or offered.
-const MOST: usize = 1024;
+const MAX_QUEUED: usize = 1024;
 
 #[derive(Default)]
 pub(super) struct Outbox {
     /// Messages, and which of them are answers.
-    words: VecDeque<(Vec<u8>, bool)>,
+    messages: VecDeque<(Vec<u8>, bool)>,
     answers: usize,
 }
 
 impl Outbox {
     /// Whether something more may be asked, or offered.
     pub(super) fn has_room(&self) -> bool {
-        self.words.len() < MOST
+        self.messages.len() < MAX_QUEUED
     }
 
-    pub(super) fn say(&mut self, word: &Word) {
-        self.words.push_back((word.to_bytes(), false));
+    pub(super) fn say(&mut self, message: &LeaseMessage) {
+        self.messages.push_back((message.to_bytes(), false));
     }
 
     /// False: the peer has not taken enough of those before.
-    pub(super) fn answer(&mut self, word: &Word) -> bool {
-        let fits = self.answers < MOST;
+    pub(super) fn answer(&mut self, message: &LeaseMessage) -> bool {
+        let fits = self.answers < MAX_QUEUED;
         if fits {
-            self.words.push_back((word.to_bytes(), true));
+            self.messages.push_back((message.to_bytes(), true));
             self.answers += 1;
         }
         fits
@@ -44,12 +44,12 @@ impl Outbox {
 
     /// Posts what there is room for.
     pub(super) fn flush(&mut self, endpoint: &Endpoint) {
-        while let Some((bytes, answer)) = self.words.front() {
+        while let Some((bytes, answer)) = self.messages.front() {
             // Signaled: each completion is an occasion to go on.
             match endpoint.post(&Op::inject(bytes)) {
                 Ok(()) => {
                     self.answers -= usize::from(*answer);
-                    self.words.pop_front();
+                    self.messages.pop_front();
                 }
                 Err(fabric::Error::Again) => return,
                 // It has ended, which an event tells.
@@ -65,16 +65,16 @@ mod tests {
 
     #[test]
     fn answers_have_a_bound_of_their_own() {
-        let (mut outbox, word) = (Outbox::default(), Word::Ended { lease: 1 });
-        for _ in 0..MOST {
+        let (mut outbox, message) = (Outbox::default(), LeaseMessage::Ended { lease: 1 });
+        for _ in 0..MAX_QUEUED {
             assert!(outbox.has_room());
-            outbox.say(&word);
+            outbox.say(&message);
         }
         assert!(!outbox.has_room());
         // What has to be said is said all the same.
-        outbox.say(&word);
-        assert!((0..MOST).all(|_| outbox.answer(&word)));
-        assert!(!outbox.answer(&word));
-        assert_eq!(outbox.words.len(), 2 * MOST + 1);
+        outbox.say(&message);
+        assert!((0..MAX_QUEUED).all(|_| outbox.answer(&message)));
+        assert!(!outbox.answer(&message));
+        assert_eq!(outbox.messages.len(), 2 * MAX_QUEUED + 1);
     }
 }

@@ -9,14 +9,14 @@ use fabric::Access;
 use super::held::Held;
 use super::terms::whole;
 use crate::error::Result;
-use crate::oneshot::Promise;
+use crate::oneshot::Oneshot;
 use crate::wakers::Wakers;
 
 /// From so many questions on, those of which nobody waits for the answer are forgotten, when they have doubled.
 const FORGOTTEN: usize = 64;
 
 /// What somebody waits for, until the peer has answered.
-pub(super) type Answer<T> = Arc<Promise<Result<T>>>;
+pub(super) type Answer<T> = Arc<Oneshot<Result<T>>>;
 
 /// What this side asked for, and when.
 pub(super) struct Asked {

@@ -19,10 +19,10 @@ use crate::error::Result;
 /// policy.longest = minute;
 /// let node = Node::builder().lend(policy).build()?;
 /// # doc::pair_on(&node, async |conn, peer| {
-/// let refused = conn.request_remote(64, 2 * minute).await;
-/// assert!(matches!(refused, Err(Error::NotGranted(Refusal::TooLong { most })) if most == minute));
-/// let all = conn.request_remote(1 << 20, minute).await?;
-/// assert!(conn.request_remote(8, minute).await.is_err()); // nothing is left
+/// let refused = conn.request_lease(64, 2 * minute).await;
+/// assert!(matches!(refused, Err(Error::NotGranted(Refusal::TooLong { max })) if max == minute));
+/// let all = conn.request_lease(1 << 20, minute).await?;
+/// assert!(conn.request_lease(8, minute).await.is_err()); // nothing is left
 /// # drop(all);
 /// # Ok(()) });
 /// # Ok::<(), Error>(())

@@ -14,17 +14,17 @@ use fabric_util::sync::Mutex;
 
 use super::control::{Control, DEPTH, LeaseContext, ROOM};
 use super::lending::Lending;
+use super::message::MAX_LEN;
 use super::receives::Receives;
-use super::wire::MOST;
+use crate::conn_state::ConnState;
 use crate::error::Result;
-use crate::hello::{Hello, reject};
-use crate::lane::Lane;
-use crate::oneshot::Promise;
+use crate::handshake::{Handshake, reject};
+use crate::oneshot::Oneshot;
 use crate::options::{Options, build};
-use crate::peer_log::PeerLines;
+use crate::peer_log::PeerLog;
 use crate::pool::Pool;
+use crate::reactor::ReactorHandle;
 use crate::router::Router;
-use crate::service::ReactorHandle;
 use crate::wakers::Wakers;
 
 /// So long messages are heard before leases are looked after once more, however many come.
@@ -39,13 +39,13 @@ type Whose = (u64, IpAddr);
 pub(crate) struct Expected {
     leases: Arc<Leases>,
     whose: Whose,
-    pub(super) promise: Arc<Promise<ConnectRequest>>,
+    pub(super) oneshot: Arc<Oneshot<ConnectRequest>>,
 }
 
 impl Drop for Expected {
     fn drop(&mut self) {
-        let promise = self.leases.expected.lock().remove(&self.whose);
-        drop(promise); // not under the lock
+        let oneshot = self.leases.expected.lock().remove(&self.whose);
+        drop(oneshot); // not under the lock
     }
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Leases {
     queue: CompletionQueue,
     controls: Mutex<Controls>,
     /// Connections that peers are about to make.
-    expected: Mutex<HashMap<Whose, Arc<Promise<ConnectRequest>>>>,
+    expected: Mutex<HashMap<Whose, Arc<Oneshot<ConnectRequest>>>>,
 }
 
 impl Leases {
@@ -100,7 +100,7 @@ impl Leases {
         pool: &Pool,
         router: &Arc<Router>,
         reactor: &Arc<ReactorHandle>,
-        lines: &Arc<PeerLines>,
+        peer_log: &Arc<PeerLog>,
     ) -> Result<Arc<Self>> {
         let endpoints = domain.info().limits.cq_capacity / ROOM;
         let queue = match options.leases {
@@ -116,7 +116,7 @@ impl Leases {
             policy,
             router: router.clone(),
             reactor: reactor.clone(),
-            lines: lines.clone(),
+            peer_log: peer_log.clone(),
         };
         Ok(Arc::new(Leases {
             context: Arc::new(context),
@@ -136,16 +136,16 @@ impl Leases {
     fn endpoint(&self) -> Result<Endpoint> {
         let builder = control_endpoint(self.options.any_endpoint(&self.context.domain));
         build(builder, &self.queue, |needed| {
-            let most = self.queue.capacity() / needed;
+            let max = self.queue.capacity() / needed;
             format!(
-                "a node carries leases on at most {most} connections here: NodeBuilder::leases(false) takes none, \
+                "a node carries leases on at most {max} connections here: NodeBuilder::leases(false) takes none, \
                  or make another node"
             )
         })
     }
 
     /// A connection for leases that is not connected, beside the application's.
-    pub(super) fn add_control(&self, user: &Arc<Lane>) -> Result<Arc<Control>> {
+    pub(super) fn add_control(&self, user: &Arc<ConnState>) -> Result<Arc<Control>> {
         let control = Control::new(&self.context, self.endpoint()?, user);
         self.controls.lock().add(control.endpoint.id(), &control, &control.receives);
         control.post_receives()?;
@@ -156,27 +156,27 @@ impl Leases {
 
     /// The peer at this address will make a connection for leases, with this token. `None` if another one there says the same.
     pub(crate) fn expect(self: &Arc<Self>, token: u64, from: IpAddr) -> Option<Expected> {
-        let (promise, whose) = (Promise::new(), (token, from));
+        let (oneshot, whose) = (Oneshot::new(), (token, from));
         let mut expected = self.expected.lock();
         if expected.contains_key(&whose) {
             return None;
         }
-        expected.insert(whose, promise.clone());
+        expected.insert(whose, oneshot.clone());
         drop(expected);
-        Some(Expected { leases: self.clone(), whose, promise })
+        Some(Expected { leases: self.clone(), whose, oneshot })
     }
 
     /// A peer makes a connection for leases.
     pub(crate) fn take_control(
         &self,
         mut request: ConnectRequest,
-        hello: &Hello,
+        handshake: &Handshake,
         wakers: &mut Wakers,
     ) {
         // A token alone does not do: it goes over the network in clear.
-        let promise = self.expected.lock().remove(&(hello.token, request.peer_addr().ip()));
-        match promise {
-            Some(promise) => promise.keep(request, wakers),
+        let oneshot = self.expected.lock().remove(&(handshake.token, request.peer_addr().ip()));
+        match oneshot {
+            Some(oneshot) => oneshot.send(request, wakers),
             None => reject(&mut request, "no connection waits for its leases"),
         }
     }
@@ -218,8 +218,8 @@ impl Leases {
         if completion.kind != OpKind::Recv {
             return control.cut_off("writes where it may not");
         }
-        let mut bytes = [0; MOST];
-        let len = completion.len.min(MOST);
+        let mut bytes = [0; MAX_LEN];
+        let len = completion.len.min(MAX_LEN);
         bytes[..len].copy_from_slice(&buffer[..len]);
         // Its end is told by an event.
         let _ = receives.post(&control.endpoint, context, buffer);

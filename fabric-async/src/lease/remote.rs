@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fabric::{Access, RemoteRegion};
 
 use super::control::Control;
-use super::held::{At, Held};
+use super::held::{Held, RemoteTarget};
 use super::terms::nanos;
 use crate::error::{Error, LeaseEnd, Refusal, Result};
 
@@ -27,7 +27,7 @@ use crate::error::{Error, LeaseEnd, Refusal, Result};
 /// use fabric_async::{Error, LeaseEnd};
 /// use std::time::Duration;
 ///
-/// let remote = conn.request_remote(4096, Duration::from_millis(50)).await?;
+/// let remote = conn.request_lease(4096, Duration::from_millis(50)).await?;
 /// assert!(remote.time_left() <= Duration::from_millis(50));
 /// remote.renew(Duration::from_secs(1)).await?;
 /// conn.write(conn.alloc(8)?, remote.at(0)).await?;
@@ -52,41 +52,17 @@ impl Remote {
     }
 
     /// By which the owner finds it: [`Connection::lent`](crate::Connection::lent). 0 for leases that were passed on.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(peer.lent(remote.id()).unwrap().id(), remote.id());
-    /// # Ok(()) });
-    /// ```
     pub fn id(&self) -> u64 {
         self.held.lease
     }
 
     /// Bytes: what was asked for, in whole multiples of 8.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(100, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(remote.len(), 104);
-    /// # Ok(()) });
-    /// ```
     #[allow(clippy::len_without_is_empty)] // a lease is never empty
     pub fn len(&self) -> u64 {
         self.held.region.len()
     }
 
     /// What may be done with it.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(remote.access(), fabric::Access::REMOTE); // all that the owner's policy gives
-    /// # Ok(()) });
-    /// ```
     pub fn access(&self) -> Access {
         self.held.region.access()
     }
@@ -96,42 +72,23 @@ impl Remote {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// conn.write(conn.node().pool().alloc_from(&[7; 8])?, remote.at(56)).await?;
     /// assert_eq!(*conn.read(conn.alloc(8)?, remote.at(56)).await?, [7; 8]);
     /// assert!(conn.read(conn.alloc(8)?, remote.at(57)).await.is_err()); // one byte too far
     /// # Ok(()) });
     /// ```
     #[inline]
-    pub fn at(&self, offset: u64) -> At {
-        At::of(&self.held, offset)
+    pub fn at(&self, offset: u64) -> RemoteTarget {
+        RemoteTarget::of(&self.held, offset)
     }
 
     /// The descriptor beneath, for the poll API. What is done with it does not know when the lease ends.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
-    /// let bytes = remote.descriptor().to_bytes(); // to ship
-    /// let descriptor = fabric::RemoteRegion::from_bytes(&bytes)?;
-    /// assert_eq!(*conn.read(conn.alloc(64)?, descriptor.at(0)).await?, [0; 64]);
-    /// # Ok(()) });
-    /// ```
     pub fn descriptor(&self) -> RemoteRegion {
         self.held.region
     }
 
     /// How much of its time is left, as far as this side knows; zero when it has ended.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// # doc::pair(async |conn, peer| {
-    /// let time = std::time::Duration::from_secs(30);
-    /// let remote = conn.request_remote(64, time).await?;
-    /// assert!(remote.time_left() <= time && remote.time_left() > time / 2);
-    /// # Ok(()) });
-    /// ```
     pub fn time_left(&self) -> Duration {
         if self.end().is_some() {
             return Duration::ZERO;
@@ -145,7 +102,7 @@ impl Remote {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// assert_eq!(remote.end(), None);
     /// remote.clone().release();
     /// assert_eq!(remote.end(), Some(fabric_async::LeaseEnd::Released));
@@ -172,7 +129,7 @@ impl Remote {
     /// # doc::pair(async |conn, peer| {
     /// use std::time::Duration;
     ///
-    /// let remote = conn.request_remote(64, Duration::from_secs(5)).await?;
+    /// let remote = conn.request_lease(64, Duration::from_secs(5)).await?;
     /// remote.renew(Duration::from_secs(60)).await?;
     /// assert!(remote.time_left() > Duration::from_secs(30));
     /// assert!(remote.renew(Duration::from_secs(86_400)).await.is_err()); // the policy has 10 minutes
@@ -193,7 +150,7 @@ impl Remote {
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
-    /// let remote = conn.request_remote(64, std::time::Duration::from_secs(30)).await?;
+    /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// let place = remote.at(0);
     /// remote.release();
     /// assert!(conn.write(conn.alloc(8)?, place).await.is_err());

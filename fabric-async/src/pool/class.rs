@@ -1,7 +1,7 @@
 //! Size classes: which lengths share blocks, how many blocks an extent has, what is cached where.
 
 /// The smallest block. Blocks start and end on cache lines, so that neighbours never share one.
-pub(crate) const LEAST: usize = 64;
+pub(crate) const MIN_BLOCK: usize = 64;
 
 /// Up to here a class is twice the one before; above, there are four classes to each doubling, so that at most a fifth
 /// of a large block is wasted.
@@ -16,14 +16,14 @@ const CACHE_BYTES: usize = 512 << 10;
 /// The least that is registered at once, if blocks are smaller.
 const EXTENT: usize = 256 << 10;
 
-const COARSE_CLASSES: usize = (COARSE / LEAST).trailing_zeros() as usize + 1;
+const COARSE_CLASSES: usize = (COARSE / MIN_BLOCK).trailing_zeros() as usize + 1;
 
 /// The class whose blocks hold `len` bytes.
 #[inline]
 pub(crate) fn class_of(len: usize) -> usize {
     if len <= COARSE {
-        let blocks = len.max(LEAST).next_power_of_two();
-        return (blocks / LEAST).trailing_zeros() as usize;
+        let blocks = len.max(MIN_BLOCK).next_power_of_two();
+        return (blocks / MIN_BLOCK).trailing_zeros() as usize;
     }
     // The doubling that `len` lies in, and the quarter of it.
     let top = (len - 1).ilog2() as usize;
@@ -35,7 +35,7 @@ pub(crate) fn class_of(len: usize) -> usize {
 #[inline]
 pub(crate) fn block_len(class: usize) -> usize {
     if class < COARSE_CLASSES {
-        return LEAST << class;
+        return MIN_BLOCK << class;
     }
     let (doubling, quarter) = ((class - COARSE_CLASSES) / 4, (class - COARSE_CLASSES) % 4);
     (COARSE << doubling) / 4 * (5 + quarter)
@@ -69,7 +69,7 @@ mod tests {
         let mut before = 0;
         for class in 0..class_of(1 << 32) {
             let len = block_len(class);
-            assert!(len > before && len.is_multiple_of(LEAST), "{class}: {before} {len}");
+            assert!(len > before && len.is_multiple_of(MIN_BLOCK), "{class}: {before} {len}");
             assert_eq!(class_of(len), class);
             assert_eq!(class_of(before + 1), class);
             assert!(class == 0 || len <= 2 * before, "{class}");

@@ -13,9 +13,9 @@ use super::metrics::PoolMetrics;
 use super::store::Store;
 use crate::block::{Block, BlockOwner, Extent};
 use crate::error::{Error, Result};
-use crate::line::Line;
 use crate::options::PoolOptions;
 use crate::timers::Timers;
+use crate::wait_queue::WaitQueue;
 use crate::wakers::Wakers;
 
 /// One thread's cache, or some threads'.
@@ -39,8 +39,8 @@ pub(crate) struct Home {
     store: Mutex<Store>,
     /// Bytes registered, or about to be.
     registered: AtomicUsize,
-    /// Who waits for memory, in order.
-    pub(super) line: Arc<Line>,
+    /// Futures that wait for memory.
+    pub(super) queue: Arc<WaitQueue>,
     next_id: AtomicU64,
     registrations: AtomicU64,
     deregistrations: AtomicU64,
@@ -72,7 +72,7 @@ impl Home {
             caches: caches.collect(),
             store: Mutex::default(),
             registered: AtomicUsize::new(0),
-            line: Line::new(timers),
+            queue: WaitQueue::new(timers),
             next_id: AtomicU64::new(0),
             registrations: AtomicU64::new(0),
             deregistrations: AtomicU64::new(0),
@@ -119,7 +119,7 @@ impl Home {
         let mut store = self.store.lock();
         let block = store.take(class)?;
         cache.taken += 1;
-        let more = if self.line.is_empty() { cached(class) / 2 } else { 0 };
+        let more = if self.queue.is_empty() { cached(class) / 2 } else { 0 };
         if let Some(stack) = cache.stacks.get_mut(class) {
             stack.extend((0..more).map_while(|_| store.take(class)));
         }
@@ -131,8 +131,8 @@ impl Home {
     fn grow(self: &Arc<Self>, class: usize) -> Result<Block> {
         let (len, count) = (block_len(class), blocks_of(class));
         let size = len.saturating_mul(count);
-        let most = self.options.bytes;
-        let room = |now: usize| now.checked_add(size).filter(|sum| *sum <= most);
+        let max = self.options.bytes;
+        let room = |now: usize| now.checked_add(size).filter(|sum| *sum <= max);
         if self.registered.fetch_update(Ordering::AcqRel, Ordering::Acquire, room).is_err() {
             return Err(self.exhausted(class));
         }
@@ -148,7 +148,7 @@ impl Home {
                 // An extent that was never made does not give its room back by being dropped.
                 self.registered.fetch_sub(size, Ordering::AcqRel);
                 self.refusals.fetch_add(1, Ordering::Relaxed);
-                self.line.call(&mut Wakers::new());
+                self.queue.wake_first(&mut Wakers::new());
                 Err(error.into())
             }
         }
@@ -193,12 +193,12 @@ impl Home {
             let keep = stack.len() / 2;
             stack.drain(keep..).for_each(|block| store.give(block));
         }
-        let waited_for = !self.line.is_empty();
+        let waited_for = !self.queue.is_empty();
         let idle = store.shrink(if waited_for { 0 } else { self.options.keep });
         drop(store);
         drop(cache);
         drop(idle);
-        self.line.call(&mut Wakers::new());
+        self.queue.wake_first(&mut Wakers::new());
     }
 
     pub(super) fn close(&self) {
@@ -211,7 +211,7 @@ impl Home {
         }
         let all = std::mem::take(&mut *self.store.lock());
         drop(all);
-        self.line.call_all(&mut Wakers::new());
+        self.queue.wake_all(&mut Wakers::new());
     }
 
     /// Somebody waits for memory.
@@ -247,9 +247,9 @@ impl BlockOwner for Home {
         let class = block.extent().class;
         let mut cache = self.cache();
         cache.given += 1;
-        // Who joins the line looks into every cache afterwards: either it finds this block, or this sees the line, since both
-        // hold the cache's lock.
-        let room = if cache.closed || !self.line.is_empty() { 0 } else { cached(class) };
+        // A future that joins the queue looks into every cache afterwards. Both hold the cache's lock, so either it finds
+        // this block, or this thread sees the queue.
+        let room = if cache.closed || !self.queue.is_empty() { 0 } else { cached(class) };
         if let Some(stack) = cache.stacks.get_mut(class).filter(|stack| stack.len() < room) {
             stack.push(block);
             return;
@@ -260,7 +260,7 @@ impl BlockOwner for Home {
     fn deregistered(&self, bytes: usize) {
         self.registered.fetch_sub(bytes, Ordering::AcqRel);
         self.deregistrations.fetch_add(1, Ordering::Relaxed);
-        self.line.call(&mut Wakers::new());
+        self.queue.wake_first(&mut Wakers::new());
     }
 
     fn leaked(&self) {

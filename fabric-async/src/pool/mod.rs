@@ -19,15 +19,15 @@ use fabric::{Domain, Failure};
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
-use crate::line::Ticket;
 use crate::options::PoolOptions;
 use crate::timers::Timers;
+use crate::wait_queue::Waiter;
 use class::class_of;
 use home::Home;
 pub use metrics::PoolMetrics;
 
 /// The longest buffer there can be: its size class can be computed.
-const MOST: usize = isize::MAX as usize / 4;
+const MAX_LEN: usize = isize::MAX as usize / 4;
 
 /// Registered memory in blocks of many sizes, bounded; what [`Buffer`]s are made of.
 ///
@@ -111,7 +111,7 @@ impl Pool {
         if len == 0 {
             return Ok(Buffer::empty());
         }
-        if len > MOST {
+        if len > MAX_LEN {
             let text = format!("{len} bytes are more than a buffer can have");
             return Err(fabric::Error::NoMemory(Failure::new("alloc", text)).into());
         }
@@ -157,13 +157,13 @@ impl Pool {
     /// The future's error is that of [`alloc`](Pool::alloc) if the length alone exceeds the bound, or if the system
     /// refuses to register more.
     pub fn alloc_wait(&self, len: usize) -> AllocWait {
-        AllocWait { pool: self.clone(), len, dirty: false, ticket: Ticket::default() }
+        AllocWait { pool: self.clone(), len, dirty: false, waiter: Waiter::default() }
     }
 
     /// As [`alloc_wait`](Pool::alloc_wait), without the zeroing.
     #[cfg(feature = "tokio")]
     pub(crate) fn alloc_wait_dirty(&self, len: usize) -> AllocWait {
-        AllocWait { pool: self.clone(), len, dirty: true, ticket: Ticket::default() }
+        AllocWait { pool: self.clone(), len, dirty: true, waiter: Waiter::default() }
     }
 
     /// Deregisters everything that is not in use.
@@ -219,17 +219,17 @@ pub struct AllocWait {
     pool: Pool,
     len: usize,
     dirty: bool,
-    ticket: Ticket,
+    waiter: Waiter,
 }
 
 impl Future for AllocWait {
     type Output = Result<Buffer>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let AllocWait { pool, len, dirty, ticket } = &mut *self;
+        let AllocWait { pool, len, dirty, waiter } = &mut *self;
         let home = pool.home();
-        let is_first = !ticket.waits();
-        let polled = home.line.poll(ticket, cx, |is_turn| {
+        let is_first = !waiter.waits();
+        let polled = home.queue.poll(waiter, cx, |is_turn| {
             if !is_turn {
                 return None;
             }
@@ -248,6 +248,6 @@ impl Future for AllocWait {
 impl Drop for AllocWait {
     fn drop(&mut self) {
         let home = self.pool.home().clone();
-        home.line.leave(&mut self.ticket);
+        home.queue.leave(&mut self.waiter);
     }
 }

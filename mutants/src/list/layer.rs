@@ -8,7 +8,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the last message that came is the first to be taken",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Lane::arrived",
+            "ConnState::arrived",
             "inbox.messages.push_back(Message { buffer, immediate: completion.immediate });",
             "inbox.messages.push_front(Message { buffer, immediate: completion.immediate });",
         )],
@@ -18,7 +18,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "whole_buffers",
         about: "a message is as long as the buffer it came into",
         runs: Runs::Tcp,
-        edits: &[edit("Lane::arrived", "buffer.truncate(completion.len);", "")],
+        edits: &[edit("ConnState::arrived", "buffer.truncate(completion.len);", "")],
         cases: &["async.messages"],
     },
     Mutant {
@@ -65,7 +65,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "no_room_told",
         about: "an operation that waits for room in the send queue is not woken when there is some",
         runs: Runs::Tcp,
-        edits: &[edit("Driver::made_room", "lane.room.call(&mut leftover.wakers);", "")],
+        edits: &[edit(
+            "Driver::made_room",
+            "conn_state.room.wake_first(&mut leftover.wakers);",
+            "",
+        )],
         cases: &["async.room_in_turn"],
     },
     Mutant {
@@ -83,7 +87,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "receives_miscounted",
         about: "a receive that has ended still counts as posted, so none takes its place",
         runs: Runs::Tcp,
-        edits: &[edit("Lane::arrived", "inbox.posted -= 1;", "")],
+        edits: &[edit("ConnState::arrived", "inbox.posted -= 1;", "")],
         cases: &["async.many_in_flight"],
     },
     Mutant {

@@ -12,8 +12,8 @@ use fabric::{Completion, DisconnectReason, OpKind};
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::buffer::Buffer;
-use crate::line::Line;
 use crate::timers::Timers;
+use crate::wait_queue::WaitQueue;
 use crate::wakers::Wakers;
 
 /// A message that arrived: a buffer of its length, and the sender's 32 bits if it gave some.
@@ -58,7 +58,7 @@ impl From<Message> for Buffer {
 /// # doc::pair(async |conn, peer| {
 /// use fabric_async::Notification;
 ///
-/// let remote = conn.request_remote(4096, std::time::Duration::from_secs(30)).await?;
+/// let remote = conn.request_lease(4096, std::time::Duration::from_secs(30)).await?;
 /// conn.write_notify(conn.alloc(100)?, remote.at(0), 42).await?;
 /// assert_eq!(peer.notified().await?, Notification { immediate: 42, len: 100 });
 /// # Ok(()) });
@@ -72,13 +72,13 @@ pub struct Notification {
 }
 
 /// What completions leave for the connection's owner.
-pub(crate) struct Lane {
-    /// Who waits for room in the send queue.
-    pub(crate) room: Arc<Line>,
+pub(crate) struct ConnState {
+    /// Futures that wait for room in the send queue.
+    pub(crate) room: Arc<WaitQueue>,
     inbox: Mutex<Inbox>,
-    /// Who waits for a message, and who for a notification.
-    pub(crate) receivers: Arc<Line>,
-    pub(crate) watchers: Arc<Line>,
+    /// Futures that wait for a message, and for a notification.
+    pub(crate) receivers: Arc<WaitQueue>,
+    pub(crate) watchers: Arc<WaitQueue>,
     life: Mutex<Life>,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Inbox {
     pub(crate) idle: Vec<u32>,
 }
 
-/// Where the connection stands, as events told.
+/// How far the connection is, by its events.
 #[derive(Default)]
 struct Life {
     outcome: Option<fabric::Result<Box<[u8]>>>,
@@ -100,12 +100,12 @@ struct Life {
     wakers: Vec<Waker>,
 }
 
-impl Lane {
+impl ConnState {
     pub(crate) fn new(timers: &Arc<Timers>) -> Arc<Self> {
-        let line = || Line::new(timers);
-        let (room, receivers, watchers) = (line(), line(), line());
+        let queue = || WaitQueue::new(timers);
+        let (room, receivers, watchers) = (queue(), queue(), queue());
         let (inbox, life) = (Mutex::default(), Mutex::default());
-        Arc::new(Lane { room, inbox, receivers, watchers, life })
+        Arc::new(ConnState { room, inbox, receivers, watchers, life })
     }
 
     #[inline]
@@ -117,7 +117,7 @@ impl Lane {
         self.life.lock()
     }
 
-    /// The receive at a place of the table has ended; adds whom to wake. What is not a message comes back.
+    /// The receive at a place of the table has ended; adds wakers to call. What is not a message comes back.
     #[inline]
     pub(crate) fn arrived(
         &self,
@@ -131,11 +131,11 @@ impl Lane {
         inbox.idle.push(place);
         match completion.kind {
             _ if !completion.is_ok() => {
-                // The connection has ended. The last receive tells: until then messages may come that arrived before.
+                // The connection has ended. The last receive reports it: until then messages may come that arrived before.
                 let last = inbox.posted == 0;
                 drop(inbox);
                 if last {
-                    self.call_all(wakers);
+                    self.wake_all(wakers);
                 }
                 Some(buffer)
             }
@@ -144,45 +144,45 @@ impl Lane {
                 inbox.notifications.push_back(Notification { immediate, len });
                 let last = inbox.posted == 0;
                 drop(inbox);
-                self.watchers.call(wakers);
+                self.watchers.wake_first(wakers);
                 if last {
-                    // Nobody may be waiting for notifications; who waits for messages needs receives too.
-                    self.receivers.call(wakers);
+                    // Perhaps no future waits for notifications; those that wait for messages need receives too.
+                    self.receivers.wake_first(wakers);
                 }
                 Some(buffer)
             }
             _ => {
                 buffer.truncate(completion.len);
                 inbox.messages.push_back(Message { buffer, immediate: completion.immediate });
-                // Who joins the line locks the inbox afterwards.
+                // A future that joins the queue locks the inbox afterwards.
                 if !self.receivers.is_empty() {
-                    self.receivers.call(wakers);
+                    self.receivers.wake_first(wakers);
                 }
                 None
             }
         }
     }
 
-    /// How connecting ended; adds whom to wake.
+    /// How connecting ended; adds wakers to call.
     pub(crate) fn connected(&self, outcome: fabric::Result<Box<[u8]>>, wakers: &mut Wakers) {
         let mut life = self.life();
         life.outcome = Some(outcome);
         wakers.wake(life.wakers.drain(..));
     }
 
-    /// The connection has ended; adds whom to wake.
+    /// The connection has ended; adds wakers to call.
     pub(crate) fn ended(&self, reason: DisconnectReason, wakers: &mut Wakers) {
         let mut life = self.life();
         life.end.get_or_insert(reason);
         wakers.wake(life.wakers.drain(..));
         drop(life);
-        self.call_all(wakers);
+        self.wake_all(wakers);
     }
 
-    /// Everybody who waits for something of this connection.
-    pub(crate) fn call_all(&self, wakers: &mut Wakers) {
-        for line in [&self.room, &self.receivers, &self.watchers] {
-            line.call_all(wakers);
+    /// Adds the wakers of all futures that wait for something of this connection.
+    pub(crate) fn wake_all(&self, wakers: &mut Wakers) {
+        for queue in [&self.room, &self.receivers, &self.watchers] {
+            queue.wake_all(wakers);
         }
     }
 
@@ -191,7 +191,7 @@ impl Lane {
         self.life().end
     }
 
-    /// The outcome of connecting, once; until then `waker` is told of changes.
+    /// The outcome of connecting, once; until then `waker` is called at changes.
     pub(crate) fn take_outcome(&self, waker: &Waker) -> Option<fabric::Result<Box<[u8]>>> {
         let mut fresh = Some(waker.clone());
         let mut life = self.life();
@@ -213,7 +213,7 @@ impl Lane {
         Ok(outcome.await?)
     }
 
-    /// Why it ended; until then `waker` is told of changes.
+    /// Why it ended; until then `waker` is called at changes.
     pub(crate) fn poll_end(&self, waker: &Waker) -> Option<DisconnectReason> {
         let mut fresh = Some(waker.clone());
         let mut life = self.life();

@@ -1,9 +1,8 @@
-//! A line of futures that wait for something, first come, first served.
+//! A queue of futures that wait for something, first come, first served.
 //!
-//! The first one is called when there may be something for it. A future that is called is to be polled, and then takes
-//! what there is, or stays, or leaves. But a future may be held and not polled, or forgotten, for which nobody else is to
-//! wait: one that does not come within [`PATIENCE`] is passed over, and the next one is called. If it is polled later,
-//! it joins the line anew.
+//! The first one is woken when there may be something for it. It is polled then, and takes what there is, or stays, or
+//! leaves. But a future may be held and not polled, or forgotten, and others must not wait for it: one that is not polled
+//! within [`PATIENCE`] is passed over, and the next one is woken. If it is polled later, it joins the queue anew.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -20,15 +19,15 @@ use crate::wakers::Wakers;
 
 /// So long one that was called keeps others waiting; half as long after each that did not come.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
-const LEAST_PATIENCE: Duration = Duration::from_millis(1);
+const MIN_PATIENCE: Duration = Duration::from_millis(1);
 
-/// A line. Whoever makes room [calls](Line::call); the first one tries again, and leaves or stays.
-pub(crate) struct Line {
+/// A queue. Code that makes room [wakes the first](WaitQueue::wake_first), which tries again, and leaves or stays.
+pub(crate) struct WaitQueue {
     state: Mutex<State>,
-    /// Those that wait; so that nobody locks for an empty line.
+    /// Those that wait; so that an empty queue costs no lock.
     waiting: AtomicUsize,
     timers: Arc<Timers>,
-    me: Weak<Line>,
+    me: Weak<WaitQueue>,
 }
 
 struct State {
@@ -69,7 +68,7 @@ impl State {
         }
     }
 
-    /// When it is to be seen whether the first one came, if nobody will look yet and others wait behind it.
+    /// When to see whether the first one came, if others wait behind it and that is not planned yet.
     fn begin_to_oversee(&mut self) -> Option<Instant> {
         match self.places.front() {
             Some(Place::Called(at)) if !self.overseen && self.places.len() > 1 => {
@@ -81,20 +80,20 @@ impl State {
     }
 }
 
-/// A place in a line; none at first.
+/// A place in a queue; none at first.
 #[derive(Debug, Default)]
-pub(crate) struct Ticket(Option<u64>);
+pub(crate) struct Waiter(Option<u64>);
 
-impl Ticket {
+impl Waiter {
     #[inline]
     pub(crate) fn waits(&self) -> bool {
         self.0.is_some()
     }
 }
 
-impl Line {
+impl WaitQueue {
     pub(crate) fn new(timers: &Arc<Timers>) -> Arc<Self> {
-        Arc::new_cyclic(|me| Line {
+        Arc::new_cyclic(|me| WaitQueue {
             state: Mutex::new(State {
                 first: 0,
                 places: VecDeque::new(),
@@ -111,7 +110,7 @@ impl Line {
         self.state.lock()
     }
 
-    /// Whether nobody waits, as far as this thread has heard.
+    /// Whether no future waits, as far as this thread sees.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) == 0
@@ -119,8 +118,8 @@ impl Line {
 
     /// Whether it is this one's turn.
     #[inline]
-    fn may_pass(&self, ticket: &Ticket) -> bool {
-        match ticket.0 {
+    fn may_pass(&self, waiter: &Waiter) -> bool {
+        match waiter.0 {
             None => self.is_empty(),
             Some(number) => match self.lock().first {
                 first if number < first => self.is_empty(),
@@ -131,11 +130,11 @@ impl Line {
 
     /// Takes a place, or renews the waker of the one there is. The caller looks for room once more afterwards. It holds no
     /// lock.
-    fn join(&self, ticket: &mut Ticket, waker: &Waker) {
+    fn join(&self, waiter: &mut Waiter, waker: &Waker) {
         let fresh = waker.clone();
         let mut wakers = Wakers::new();
         let mut state = self.lock();
-        match ticket.0.and_then(|number| state.place(number)) {
+        match waiter.0.and_then(|number| state.place(number)) {
             Some(place) => {
                 let was_called = matches!(place, Place::Called(_));
                 if let Place::Waits(old) = std::mem::replace(place, Place::Waits(fresh)) {
@@ -146,7 +145,7 @@ impl Line {
                 }
             }
             None => {
-                ticket.0 = Some(state.first + state.places.len() as u64);
+                waiter.0 = Some(state.first + state.places.len() as u64);
                 state.places.push_back(Place::Waits(fresh));
                 self.waiting.fetch_add(1, Ordering::Relaxed);
             }
@@ -159,8 +158,8 @@ impl Line {
 
     /// Gives up the place; the next one then tries. The caller holds no lock.
     #[inline]
-    pub(crate) fn leave(&self, ticket: &mut Ticket) {
-        if let Some(number) = ticket.0.take() {
+    pub(crate) fn leave(&self, waiter: &mut Waiter) {
+        if let Some(number) = waiter.0.take() {
             self.leave_place(number);
         }
     }
@@ -184,14 +183,14 @@ impl Line {
         self.oversee_at(to_oversee);
     }
 
-    /// Whether it is this one's turn. With a waker it waits from then on, until it [leaves](Line::leave). The caller holds
+    /// Whether it is this one's turn. With a waker it waits from then on, until it [leaves](WaitQueue::leave). The caller holds
     /// no lock.
     #[inline]
-    pub(crate) fn is_turn(&self, ticket: &mut Ticket, waker: Option<&Waker>) -> bool {
+    pub(crate) fn is_turn(&self, waiter: &mut Waiter, waker: Option<&Waker>) -> bool {
         if let Some(waker) = waker {
-            self.join(ticket, waker);
+            self.join(waiter, waker);
         }
-        self.may_pass(ticket)
+        self.may_pass(waiter)
     }
 
     /// One look of a future that waits: `attempt`, with whether it is this one's turn. With a waker the future waits from
@@ -199,26 +198,26 @@ impl Line {
     #[inline]
     pub(crate) fn look<T>(
         &self,
-        ticket: &mut Ticket,
+        waiter: &mut Waiter,
         waker: Option<&Waker>,
         attempt: impl FnOnce(bool) -> Option<T>,
     ) -> Option<T> {
-        let outcome = attempt(self.is_turn(ticket, waker));
+        let outcome = attempt(self.is_turn(waiter, waker));
         if outcome.is_some() {
-            self.leave(ticket);
+            self.leave(waiter);
         }
         outcome
     }
 
-    /// Looks, and waits if there is no outcome. What changes before the future is in the line is seen by a second look.
+    /// Looks, and waits if there is no outcome. What changes before the future is in the queue is seen by a second look.
     pub(crate) fn poll<T>(
         &self,
-        ticket: &mut Ticket,
+        waiter: &mut Waiter,
         cx: &mut Context<'_>,
         mut attempt: impl FnMut(bool) -> Option<T>,
     ) -> Poll<T> {
-        let first = self.look(ticket, None, &mut attempt);
-        let outcome = first.or_else(|| self.look(ticket, Some(cx.waker()), attempt));
+        let first = self.look(waiter, None, &mut attempt);
+        let outcome = first.or_else(|| self.look(waiter, Some(cx.waker()), attempt));
         outcome.map_or(Poll::Pending, Poll::Ready)
     }
 
@@ -227,13 +226,13 @@ impl Line {
     where
         F: FnMut(bool) -> Option<T> + Unpin,
     {
-        Turn { line: self.clone(), ticket: Ticket::default(), attempt }
+        Turn { queue: self.clone(), waiter: Waiter::default(), attempt }
     }
 
-    /// There may be room: adds whom to wake.
+    /// There may be room: adds the waker of the first one.
     #[inline]
-    pub(crate) fn call(&self, wakers: &mut Wakers) {
-        // Pairs with `join`: who joins looks for room afterwards, who makes room looks for a line afterwards.
+    pub(crate) fn wake_first(&self, wakers: &mut Wakers) {
+        // Pairs with `join`: a waiter joins and then looks for room; this thread makes room and then looks for waiters.
         fence(Ordering::SeqCst);
         if !self.is_empty() {
             self.call_first(wakers);
@@ -248,8 +247,8 @@ impl Line {
         self.oversee_at(to_oversee);
     }
 
-    /// Calls everybody: nothing will ever come, so they are to look again.
-    pub(crate) fn call_all(&self, wakers: &mut Wakers) {
+    /// Nothing will ever come: adds the wakers of all, which look again then.
+    pub(crate) fn wake_all(&self, wakers: &mut Wakers) {
         let mut state = self.lock();
         let now = Instant::now();
         for place in &mut state.places {
@@ -266,16 +265,16 @@ impl Line {
 
     fn oversee_at(&self, at: Option<Instant>) {
         if let Some(at) = at {
-            let me: Weak<Line> = self.me.clone();
+            let me: Weak<WaitQueue> = self.me.clone();
             self.timers.oversee(at, me);
         }
     }
 }
 
-/// A future in a line: see [`Line::wait`]. Dropped, it gives up its place.
+/// A future in a queue: see [`WaitQueue::wait`]. Dropped, it gives up its place.
 pub(crate) struct Turn<F> {
-    line: Arc<Line>,
-    ticket: Ticket,
+    queue: Arc<WaitQueue>,
+    waiter: Waiter,
     attempt: F,
 }
 
@@ -283,18 +282,18 @@ impl<T, F: FnMut(bool) -> Option<T> + Unpin> Future for Turn<F> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let Turn { line, ticket, attempt } = &mut *self;
-        line.poll(ticket, cx, attempt)
+        let Turn { queue, waiter, attempt } = &mut *self;
+        queue.poll(waiter, cx, attempt)
     }
 }
 
 impl<F> Drop for Turn<F> {
     fn drop(&mut self) {
-        self.line.leave(&mut self.ticket);
+        self.queue.leave(&mut self.waiter);
     }
 }
 
-impl Overseen for Line {
+impl Overseen for WaitQueue {
     /// Passes over those that were called and did not come.
     fn oversee(&self, now: Instant, wakers: &mut Wakers) -> Option<Instant> {
         let mut state = self.lock();
@@ -309,7 +308,7 @@ impl Overseen for Line {
             state.first += 1;
             state.skip_left();
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            state.patience = (state.patience / 2).max(LEAST_PATIENCE);
+            state.patience = (state.patience / 2).max(MIN_PATIENCE);
             state.call(now, wakers);
         }
         state.overseen = false;
@@ -317,9 +316,9 @@ impl Overseen for Line {
     }
 }
 
-impl std::fmt::Debug for Line {
+impl std::fmt::Debug for WaitQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Line({} wait)", self.waiting.load(Ordering::Relaxed))
+        write!(f, "WaitQueue({} wait)", self.waiting.load(Ordering::Relaxed))
     }
 }
 
@@ -330,26 +329,26 @@ mod tests {
 
     struct Rig {
         timers: Arc<Timers>,
-        line: Arc<Line>,
+        queue: Arc<WaitQueue>,
         counts: Vec<Arc<Count>>,
-        tickets: Vec<Ticket>,
+        waiters: Vec<Waiter>,
     }
 
     impl Rig {
-        /// A line in which so many wait.
+        /// A queue in which so many wait.
         fn new(waiting: usize) -> Self {
             let timers = Timers::new().unwrap();
-            let line = Line::new(&timers);
+            let queue = WaitQueue::new(&timers);
             let counts: Vec<Arc<Count>> = (0..waiting).map(|_| Arc::default()).collect();
-            let mut tickets: Vec<Ticket> = (0..waiting).map(|_| Ticket::default()).collect();
-            for (ticket, count) in tickets.iter_mut().zip(&counts) {
-                line.join(ticket, &count.clone().into());
+            let mut waiters: Vec<Waiter> = (0..waiting).map(|_| Waiter::default()).collect();
+            for (waiter, count) in waiters.iter_mut().zip(&counts) {
+                queue.join(waiter, &count.clone().into());
             }
-            Rig { timers, line, counts, tickets }
+            Rig { timers, queue, counts, waiters }
         }
 
         fn call(&self) {
-            self.line.call(&mut Wakers::new());
+            self.queue.wake_first(&mut Wakers::new());
         }
 
         fn woken(&self) -> Vec<usize> {
@@ -360,20 +359,20 @@ mod tests {
     #[test]
     fn first_come_first_served_and_who_leaves_hands_on() {
         let mut rig = Rig::new(4);
-        assert!(!rig.line.is_empty() && !rig.line.may_pass(&Ticket::default()));
-        rig.line.leave(&mut rig.tickets[1]);
+        assert!(!rig.queue.is_empty() && !rig.queue.may_pass(&Waiter::default()));
+        rig.queue.leave(&mut rig.waiters[1]);
         assert_eq!(rig.woken(), [0, 0, 0, 0]);
         rig.call();
         rig.call();
         assert_eq!(rig.woken(), [1, 0, 0, 0]);
-        assert!(rig.line.may_pass(&rig.tickets[0]) && !rig.line.may_pass(&rig.tickets[2]));
-        rig.line.leave(&mut rig.tickets[0]);
+        assert!(rig.queue.may_pass(&rig.waiters[0]) && !rig.queue.may_pass(&rig.waiters[2]));
+        rig.queue.leave(&mut rig.waiters[0]);
         assert_eq!(rig.woken(), [1, 0, 1, 0]);
-        assert!(rig.line.may_pass(&rig.tickets[2]));
-        rig.line.leave(&mut rig.tickets[2]);
-        rig.line.leave(&mut rig.tickets[3]);
-        rig.line.leave(&mut rig.tickets[3]);
-        assert!(rig.line.is_empty());
+        assert!(rig.queue.may_pass(&rig.waiters[2]));
+        rig.queue.leave(&mut rig.waiters[2]);
+        rig.queue.leave(&mut rig.waiters[3]);
+        rig.queue.leave(&mut rig.waiters[3]);
+        assert!(rig.queue.is_empty());
     }
 
     #[test]
@@ -390,19 +389,19 @@ mod tests {
         assert_eq!(rig.woken(), [1, 1, 0, 0]);
         run(2 * PATIENCE);
         assert_eq!(rig.woken(), [1, 1, 1, 0]);
-        assert!(!rig.line.may_pass(&rig.tickets[0]) && rig.line.may_pass(&rig.tickets[2]));
+        assert!(!rig.queue.may_pass(&rig.waiters[0]) && rig.queue.may_pass(&rig.waiters[2]));
         // One that stays is not passed over.
-        rig.line.join(&mut rig.tickets[2], &rig.counts[2].clone().into());
+        rig.queue.join(&mut rig.waiters[2], &rig.counts[2].clone().into());
         assert_eq!(run(9 * PATIENCE), None);
         assert_eq!(rig.woken(), [1, 1, 1, 0]);
         // One that was passed over joins anew, behind the others; that it leaves before harms nobody.
-        rig.line.leave(&mut rig.tickets[1]);
-        rig.line.join(&mut rig.tickets[0], &rig.counts[0].clone().into());
-        rig.line.leave(&mut rig.tickets[2]);
-        rig.line.leave(&mut rig.tickets[3]);
-        assert!(rig.line.may_pass(&rig.tickets[0]));
+        rig.queue.leave(&mut rig.waiters[1]);
+        rig.queue.join(&mut rig.waiters[0], &rig.counts[0].clone().into());
+        rig.queue.leave(&mut rig.waiters[2]);
+        rig.queue.leave(&mut rig.waiters[3]);
+        assert!(rig.queue.may_pass(&rig.waiters[0]));
         assert_eq!(rig.woken(), [2, 1, 1, 1]);
-        rig.line.leave(&mut rig.tickets[0]);
-        assert!(rig.line.is_empty());
+        rig.queue.leave(&mut rig.waiters[0]);
+        assert!(rig.queue.is_empty());
     }
 }

@@ -9,10 +9,10 @@ use fabric::{Access, RemoteRegion};
 use crate::error::Refusal;
 
 /// The longest message. Every provider takes as much in an inject.
-pub(super) const MOST: usize = 80;
+pub(super) const MAX_LEN: usize = 80;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Word {
+pub(super) enum LeaseMessage {
     /// Lend me this much, for this long.
     Request { id: u64, len: u64, time: Duration, rights: Access },
     /// Here it is. (Answers `Request`.)
@@ -38,26 +38,26 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-impl Word {
+impl LeaseMessage {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(MOST);
+        let mut out = Vec::with_capacity(MAX_LEN);
         let mut put = |kind: u8, fields: &[u64], region: Option<&RemoteRegion>| {
             out.push(kind);
             fields.iter().for_each(|field| out.extend(field.to_le_bytes()));
             out.extend(region.into_iter().flat_map(RemoteRegion::to_bytes));
         };
         match self {
-            Word::Request { id, len, time, rights } => {
+            LeaseMessage::Request { id, len, time, rights } => {
                 put(1, &[*id, *len, micros(*time), rights.bits().into()], None);
             }
-            Word::Grant { id, lease, time, region } => {
+            LeaseMessage::Grant { id, lease, time, region } => {
                 put(2, &[*id, *lease, micros(*time)], Some(region));
             }
-            Word::Refuse { id, why } => {
+            LeaseMessage::Refuse { id, why } => {
                 let (why, value) = match why {
                     Refusal::Nothing => (0, 0),
-                    Refusal::TooMuch { most } => (1, *most),
-                    Refusal::TooLong { most } => (2, micros(*most)),
+                    Refusal::TooMuch { max } => (1, *max),
+                    Refusal::TooLong { max } => (2, micros(*max)),
                     Refusal::Rights => (3, 0),
                     Refusal::TooMany => (4, 0),
                     Refusal::NoMemory => (5, 0),
@@ -66,18 +66,20 @@ impl Word {
                 };
                 put(3, &[*id, why, value], None);
             }
-            Word::Renew { id, lease, time } => put(4, &[*id, *lease, micros(*time)], None),
-            Word::Renewed { id, time } => put(5, &[*id, micros(*time)], None),
-            Word::Release { lease } => put(6, &[*lease], None),
-            Word::Lend { lease, time, region } => put(7, &[*lease, micros(*time)], Some(region)),
-            Word::Ended { lease } => put(8, &[*lease], None),
-            Word::Pass { time, region } => put(9, &[micros(*time)], Some(region)),
+            LeaseMessage::Renew { id, lease, time } => put(4, &[*id, *lease, micros(*time)], None),
+            LeaseMessage::Renewed { id, time } => put(5, &[*id, micros(*time)], None),
+            LeaseMessage::Release { lease } => put(6, &[*lease], None),
+            LeaseMessage::Lend { lease, time, region } => {
+                put(7, &[*lease, micros(*time)], Some(region))
+            }
+            LeaseMessage::Ended { lease } => put(8, &[*lease], None),
+            LeaseMessage::Pass { time, region } => put(9, &[micros(*time)], Some(region)),
         }
         out
     }
 
     /// `None` for what is no message of this protocol.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Word> {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<LeaseMessage> {
         let (kind, rest) = bytes.split_first()?;
         let (fields, with_region) = match kind {
             1 => (4, false),
@@ -105,21 +107,21 @@ impl Word {
         }
         let time = Duration::from_micros;
         Some(match (kind, region) {
-            (1, _) => Word::Request {
+            (1, _) => LeaseMessage::Request {
                 id: number(),
                 len: number(),
                 time: time(number()),
                 rights: Access::from_bits(u32::try_from(number()).ok()?)?,
             },
             (2, Some(region)) => {
-                Word::Grant { id: number(), lease: number(), time: time(number()), region }
+                LeaseMessage::Grant { id: number(), lease: number(), time: time(number()), region }
             }
             (3, _) => {
                 let (id, why, value) = (number(), number(), number());
                 let why = match why {
                     0 => Refusal::Nothing,
-                    1 => Refusal::TooMuch { most: value },
-                    2 => Refusal::TooLong { most: time(value) },
+                    1 => Refusal::TooMuch { max: value },
+                    2 => Refusal::TooLong { max: time(value) },
                     3 => Refusal::Rights,
                     4 => Refusal::TooMany,
                     5 => Refusal::NoMemory,
@@ -127,14 +129,16 @@ impl Word {
                     7 => Refusal::Fixed,
                     _ => return None,
                 };
-                Word::Refuse { id, why }
+                LeaseMessage::Refuse { id, why }
             }
-            (4, _) => Word::Renew { id: number(), lease: number(), time: time(number()) },
-            (5, _) => Word::Renewed { id: number(), time: time(number()) },
-            (6, _) => Word::Release { lease: number() },
-            (7, Some(region)) => Word::Lend { lease: number(), time: time(number()), region },
-            (8, _) => Word::Ended { lease: number() },
-            (9, Some(region)) => Word::Pass { time: time(number()), region },
+            (4, _) => LeaseMessage::Renew { id: number(), lease: number(), time: time(number()) },
+            (5, _) => LeaseMessage::Renewed { id: number(), time: time(number()) },
+            (6, _) => LeaseMessage::Release { lease: number() },
+            (7, Some(region)) => {
+                LeaseMessage::Lend { lease: number(), time: time(number()), region }
+            }
+            (8, _) => LeaseMessage::Ended { lease: number() },
+            (9, Some(region)) => LeaseMessage::Pass { time: time(number()), region },
             _ => return None,
         })
     }
@@ -148,33 +152,33 @@ mod tests {
     fn survives_the_way_and_garbage_is_refused() {
         let region = RemoteRegion::from_parts(7, 8, 4096, Access::REMOTE_READ);
         let (id, lease, time) = (u64::MAX, 3, Duration::from_micros(1_234_567));
-        let words = [
-            Word::Request { id, len: 4096, time, rights: Access::REMOTE },
-            Word::Grant { id, lease, time, region },
-            Word::Refuse { id, why: Refusal::TooMuch { most: 9 } },
-            Word::Refuse { id, why: Refusal::TooLong { most: time } },
-            Word::Refuse { id, why: Refusal::Fixed },
-            Word::Renew { id, lease, time },
-            Word::Renewed { id, time },
-            Word::Release { lease },
-            Word::Lend { lease, time, region },
-            Word::Ended { lease },
-            Word::Pass { time, region },
+        let messages = [
+            LeaseMessage::Request { id, len: 4096, time, rights: Access::REMOTE },
+            LeaseMessage::Grant { id, lease, time, region },
+            LeaseMessage::Refuse { id, why: Refusal::TooMuch { max: 9 } },
+            LeaseMessage::Refuse { id, why: Refusal::TooLong { max: time } },
+            LeaseMessage::Refuse { id, why: Refusal::Fixed },
+            LeaseMessage::Renew { id, lease, time },
+            LeaseMessage::Renewed { id, time },
+            LeaseMessage::Release { lease },
+            LeaseMessage::Lend { lease, time, region },
+            LeaseMessage::Ended { lease },
+            LeaseMessage::Pass { time, region },
         ];
-        for word in words {
-            let bytes = word.to_bytes();
-            assert!(bytes.len() <= MOST, "{word:?}");
-            assert_eq!(Word::from_bytes(&bytes), Some(word));
+        for message in messages {
+            let bytes = message.to_bytes();
+            assert!(bytes.len() <= MAX_LEN, "{message:?}");
+            assert_eq!(LeaseMessage::from_bytes(&bytes), Some(message));
             for short in 0..bytes.len() {
-                assert_eq!(Word::from_bytes(&bytes[..short]), None);
+                assert_eq!(LeaseMessage::from_bytes(&bytes[..short]), None);
             }
-            assert_eq!(Word::from_bytes(&[&bytes[..], &[0]].concat()), None);
+            assert_eq!(LeaseMessage::from_bytes(&[&bytes[..], &[0]].concat()), None);
         }
         let mut dice = 1u64;
         for len in 0..if cfg!(miri) { 200 } else { 10_000 } {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let bytes: Vec<u8> = (0..len % 90).map(|i| (dice >> (i % 57)) as u8).collect();
-            let _ = Word::from_bytes(&bytes);
+            let _ = LeaseMessage::from_bytes(&bytes);
         }
     }
 }

@@ -50,7 +50,7 @@ pub(crate) enum Kind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hello {
+pub(crate) struct Handshake {
     pub(crate) kind: Kind,
     /// Whether this end wants a connection for leases.
     pub(crate) leases: bool,
@@ -59,7 +59,7 @@ pub(crate) struct Hello {
     pub(crate) data: Vec<u8>,
 }
 
-impl Hello {
+impl Handshake {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let kind = u8::from(self.kind == Kind::Control) | u8::from(self.leases) << 1;
         let mut bytes = Vec::with_capacity(LEN + self.data.len());
@@ -75,7 +75,7 @@ impl Hello {
     ///
     /// # Errors
     /// `Protocol`, in words for the application.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Hello> {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Handshake> {
         let bad = |why: &str| Err(Error::Protocol(why.to_owned()));
         let Some((head, data)) = bytes.split_first_chunk::<LEN>() else {
             return bad("the peer does not use fabric-async (its greeting is missing)");
@@ -87,7 +87,7 @@ impl Hello {
         if version != VERSION || kind > 3 {
             return bad("the peer uses another version of fabric-async's protocol");
         }
-        Ok(Hello {
+        Ok(Handshake {
             kind: if kind & 1 == 0 { Kind::User } else { Kind::Control },
             leases: kind & 2 != 0,
             max_message: u32::from_le_bytes([a, b, c, d]),
@@ -110,16 +110,17 @@ mod tests {
     #[test]
     fn survives_the_way_and_refuses_others() {
         let (data, token) = (b"who".to_vec(), 0x0102_0304_0506_0708);
-        let hello = Hello { kind: Kind::Control, leases: true, max_message: 70_000, token, data };
-        let bytes = hello.to_bytes();
-        assert_eq!(Hello::from_bytes(&bytes).unwrap(), hello);
+        let handshake =
+            Handshake { kind: Kind::Control, leases: true, max_message: 70_000, token, data };
+        let bytes = handshake.to_bytes();
+        assert_eq!(Handshake::from_bytes(&bytes).unwrap(), handshake);
         for short in 0..LEN {
-            assert!(Hello::from_bytes(&bytes[..short]).is_err());
+            assert!(Handshake::from_bytes(&bytes[..short]).is_err());
         }
         for (at, byte) in [(0, b'x'), (2, 2), (3, 4)] {
             let mut other = bytes.clone();
             other[at] = byte;
-            assert!(Hello::from_bytes(&other).is_err());
+            assert!(Handshake::from_bytes(&other).is_err());
         }
     }
 }

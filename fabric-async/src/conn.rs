@@ -7,14 +7,14 @@ use fabric::{DisconnectReason, Endpoint, EndpointState, Recv};
 use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
+use crate::conn_state::{ConnState, Inbox};
 use crate::error::{Error, Result};
-use crate::hello::Hello;
-use crate::lane::{Inbox, Lane};
+use crate::handshake::Handshake;
 use crate::lease::Control;
 use crate::node::NodeInner;
 use crate::op_buffers::{BufferRange, OpBuffers};
 use crate::op_slab::Phase;
-use crate::options::LinkSettings;
+use crate::options::ConnSettings;
 
 /// Receives that are posted in one call.
 const BATCH: usize = 16;
@@ -26,50 +26,50 @@ pub(crate) struct Missing {
     slots: SmallVec<[u32; BATCH]>,
 }
 
-pub(crate) struct Link {
+pub(crate) struct Conn {
     // Declared first: quiet before anything else goes.
     pub(crate) endpoint: Endpoint,
-    pub(crate) lane: Arc<Lane>,
+    pub(crate) conn_state: Arc<ConnState>,
     pub(crate) node: Arc<NodeInner>,
-    pub(crate) settings: LinkSettings,
+    pub(crate) settings: ConnSettings,
     /// What the peer said when the connection was made.
-    pub(crate) peer: OnceLock<Hello>,
+    pub(crate) peer: OnceLock<Handshake>,
     pub(crate) control: OnceLock<Arc<Control>>,
     // Declared last.
-    _sweep: Sweep,
+    _drain: DrainOnDrop,
 }
 
 /// Takes the completions that dropping an endpoint leaves, so that its buffers return at once, and gives back the slots
 /// that its receives had.
-struct Sweep(Arc<NodeInner>, Arc<Lane>);
+struct DrainOnDrop(Arc<NodeInner>, Arc<ConnState>);
 
-impl Drop for Sweep {
+impl Drop for DrainOnDrop {
     fn drop(&mut self) {
         let driver = &self.0.driver;
-        driver.sweep();
+        driver.drain();
         let idle = std::mem::take(&mut self.1.inbox().idle);
-        idle.into_iter().for_each(|number| driver.retire(number));
+        idle.into_iter().for_each(|number| driver.release(number));
     }
 }
 
-impl Link {
-    /// A link that is not connected, with its receives posted. It connects or accepts within this time.
-    pub(crate) fn new(node: &Arc<NodeInner>, connect_timeout: Duration) -> Result<Arc<Link>> {
-        let settings = node.options.link.clone();
+impl Conn {
+    /// One that is not connected, with its receives posted. It connects or accepts within this time.
+    pub(crate) fn new(node: &Arc<NodeInner>, connect_timeout: Duration) -> Result<Arc<Conn>> {
+        let settings = node.options.conn.clone();
         let endpoint = node.endpoint(connect_timeout)?;
-        let lane = Lane::new(&node.reactor.timers);
-        node.router.register(endpoint.id(), &lane);
-        let link = Link {
+        let conn_state = ConnState::new(&node.reactor.timers);
+        node.router.register(endpoint.id(), &conn_state);
+        let conn = Conn {
             endpoint,
-            _sweep: Sweep(node.clone(), lane.clone()),
-            lane,
+            _drain: DrainOnDrop(node.clone(), conn_state.clone()),
+            conn_state,
             node: node.clone(),
             settings,
             peer: OnceLock::new(),
             control: OnceLock::new(),
         };
-        link.refill()?;
-        Ok(Arc::new(link))
+        conn.refill()?;
+        Ok(Arc::new(conn))
     }
 
     pub(crate) fn is_alive(&self) -> bool {
@@ -79,15 +79,15 @@ impl Link {
     /// Why it can do nothing more.
     pub(crate) fn over(&self) -> Error {
         self.node.router.take_events();
-        Error::Disconnected(self.lane.end().unwrap_or(DisconnectReason::Local))
+        Error::Disconnected(self.conn_state.end().unwrap_or(DisconnectReason::Local))
     }
 
     /// Whether the peer takes a message of this length.
     #[inline]
     pub(crate) fn check_message(&self, len: usize) -> Result<()> {
         match self.peer.get().map_or(usize::MAX, |peer| peer.max_message as usize) {
-            most if len <= most => Ok(()),
-            most => Err(Error::TooLong { len, most }),
+            max if len <= max => Ok(()),
+            max => Err(Error::TooLong { len, max }),
         }
     }
 
@@ -96,14 +96,14 @@ impl Link {
     /// # Errors
     /// The pool's, if not a single receive is posted.
     pub(crate) fn refill(&self) -> Result<()> {
-        let missing = self.missing(&mut self.lane.inbox());
+        let missing = self.missing(&mut self.conn_state.inbox());
         self.post_missing(missing)
     }
 
     /// The next receives that should be posted, which from now on count as posted.
     #[inline]
     pub(crate) fn missing(&self, inbox: &mut Inbox) -> Option<Missing> {
-        let LinkSettings { receives, notifications, .. } = self.settings;
+        let ConnSettings { receives, notifications, .. } = self.settings;
         // Each receive that is posted may become a message, or a notification; so few enough that both have room.
         let unread = inbox.messages.len();
         let room = notifications.saturating_sub(inbox.notifications.len());
@@ -122,11 +122,11 @@ impl Link {
     /// Posts those receives, and what is missing then.
     ///
     /// # Errors
-    /// As of [`refill`](Link::refill).
+    /// As of [`refill`](Conn::refill).
     pub(crate) fn post_missing(&self, mut missing: Option<Missing>) -> Result<()> {
         while let Some(Missing { count, slots }) = missing {
             let done = self.post_receives(count, slots);
-            let mut inbox = self.lane.inbox();
+            let mut inbox = self.conn_state.inbox();
             if let Err((posted, error)) = done {
                 inbox.posted -= count - posted;
                 let none = inbox.posted == 0 && inbox.messages.is_empty();
@@ -192,7 +192,7 @@ impl Link {
         for (index, (number, mut slot)) in slots.into_iter().enumerate() {
             if index < posted {
                 slot.phase = Phase::Abandoned;
-                slot.lane.get_or_insert_with(|| self.lane.clone());
+                slot.conn_state.get_or_insert_with(|| self.conn_state.clone());
             } else {
                 refused.push(std::mem::take(&mut slot.buffers));
                 idle.push(number);
@@ -201,7 +201,7 @@ impl Link {
         refused.into_iter().for_each(OpBuffers::reclaim);
         drop(buffers);
         if !idle.is_empty() {
-            self.lane.inbox().idle.extend(idle);
+            self.conn_state.inbox().idle.extend(idle);
         }
         // Asked for here, where no lock is held: it takes events.
         let refusal = refusal.map(|error| match error {
@@ -212,7 +212,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for Conn {
     fn drop(&mut self) {
         self.node.router.unregister(self.endpoint.id());
     }

@@ -34,7 +34,7 @@ pub(crate) trait ReactorClient: Send + Sync {
 }
 
 /// Owns the thread.
-pub(crate) struct Service {
+pub(crate) struct ReactorThread {
     handle: Arc<ReactorHandle>,
     thread: Mutex<Option<ServiceThread>>,
 }
@@ -77,9 +77,9 @@ impl ReactorHandle {
     }
 }
 
-impl Service {
+impl ReactorThread {
     pub(crate) fn new(handle: &Arc<ReactorHandle>) -> Self {
-        Service { handle: handle.clone(), thread: Mutex::default() }
+        ReactorThread { handle: handle.clone(), thread: Mutex::default() }
     }
 
     /// Starts the thread, which does not keep the node alive. `control`: the queue of connections for leases.
@@ -140,7 +140,7 @@ impl Run {
         let changed = self.shared.leases.swap(false, Ordering::AcqRel);
         self.next_lease = node.serve_leases(changed, self.next_lease);
         let next_timer = self.shared.timers.run(Instant::now(), &mut Wakers::new());
-        if self.queue_readable && !node.driver().woken() {
+        if self.queue_readable && !node.driver().on_readable() {
             self.shared.watching.store(false, Ordering::Release);
             // Somebody may have gone to sleep in between and thought that the queue is watched.
             if node.driver().sleepers.load(Ordering::SeqCst) > 0 {

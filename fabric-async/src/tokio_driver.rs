@@ -26,7 +26,7 @@ use tokio::runtime::{Handle, Id};
 use tokio::task::AbortHandle;
 
 use crate::driver::Driver;
-use crate::service::ReactorHandle;
+use crate::reactor::ReactorHandle;
 use crate::timers::Overseen;
 use crate::wakers::Wakers;
 
@@ -183,7 +183,7 @@ impl Overseen for Sleep {
             self.lags.store(true, Ordering::Release);
             self.begin(node.driver());
             node.reactor().watch_queue();
-            node.driver().woken();
+            node.driver().on_readable();
         }
         None
     }
@@ -284,7 +284,7 @@ async fn watch(queue: CompletionQueue, own: Own) {
     loop {
         let Some(node) = own.node.upgrade() else { return };
         own.sleep.round(node.driver());
-        if node.driver().look_for_all(&mut until) {
+        if node.driver().poll_for_all(&mut until) {
             drop(node);
             // The runtime comes back when it has nothing else to do.
             tokio::task::yield_now().await;
@@ -292,7 +292,7 @@ async fn watch(queue: CompletionQueue, own: Own) {
         }
         until = None;
         own.sleep.begin(node.driver());
-        node.driver().rest();
+        node.driver().arm_if_needed();
         drop(node);
         if !poll_fn(|cx| own.sleep.poll(cx, &fd)).await {
             return;
