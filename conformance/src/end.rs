@@ -80,7 +80,7 @@ impl End {
     /// If the domain refuses.
     #[track_caller]
     pub fn buffer_with(&self, len: usize, access: Access) -> Result<Guarded, Failed> {
-        Guarded::new(&self.domain, len, access)
+        Ok(Guarded::new(&self.domain, len, access)?.watched(&self.watch))
     }
 
     /// Posts as soon as there is room.

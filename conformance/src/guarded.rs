@@ -10,6 +10,7 @@ use crate::check::{Failed, Outcome, difference};
 use crate::element::{element, element_bits};
 use crate::pattern::Pattern;
 use crate::remote::home::Home;
+use crate::watch::Watch;
 
 /// Guard bytes before the payload, and at least as many after it.
 pub const GUARD: usize = 64;
@@ -20,8 +21,9 @@ const STEP: usize = 64 << 10;
 /// A region whose payload area has guard bytes before and after it. Offsets and ranges are those of the payload.
 ///
 /// The payload starts at a multiple of 64, and the region ends at a multiple of 8, as remote atomics need.
-/// Operations reach the guards only by mistake, so [`check_guards`](Guarded::check_guards) belongs at the end of
-/// every case that moved bytes.
+/// Operations reach the guards only by mistake. A buffer of an [`End`](crate::End) is checked when it goes, and damage
+/// fails the case; [`check_guards`](Guarded::check_guards) is for buffers made by [`new`](Guarded::new), and for a
+/// check in the middle of a case.
 ///
 /// Its bytes are where its domain is, be it on another host: cases read and write them by these methods, never by
 /// those of the region.
@@ -30,6 +32,8 @@ pub struct Guarded {
     region: Region,
     home: Arc<Home>,
     len: usize,
+    /// Where it was made, and what hears of damage.
+    watch: Option<(&'static Location<'static>, Arc<Watch>)>,
 }
 
 impl Guarded {
@@ -43,11 +47,18 @@ impl Guarded {
         let home = Home::new(whole)?;
         let region = domain.register(home.memory(), access)?;
         home.settle();
-        let guarded = Guarded { region, home, len };
+        let guarded = Guarded { region, home, len, watch: None };
         for area in guarded.guard_areas() {
             guarded.write_at(area.start, &guard_bytes(area))?;
         }
         Ok(guarded)
+    }
+
+    /// Its guards are checked when it goes.
+    #[track_caller]
+    pub(crate) fn watched(mut self, watch: &Arc<Watch>) -> Self {
+        self.watch = Some((Location::caller(), watch.clone()));
+        self
     }
 
     /// Bytes of payload.
@@ -180,12 +191,16 @@ impl Guarded {
     /// Which guard byte changed.
     #[track_caller]
     pub fn check_guards(&self) -> Outcome {
+        self.check_guards_at(Location::caller())
+    }
+
+    fn check_guards_at(&self, place: &'static Location<'static>) -> Outcome {
         let [before, after] = self.guard_areas();
         for (area, which) in [(before, "before"), (after, "after")] {
             let seen = self.to_vec(area.clone())?;
             if let Some(seen) = difference(&seen, &guard_bytes(area)) {
                 let expected = format!("intact guard bytes {which} {} bytes of payload", self.len);
-                return Err(Failed::new(expected, seen));
+                return Err(Failed::at(place, expected, seen));
             }
         }
         Ok(())
@@ -241,6 +256,18 @@ impl Guarded {
             Bound::Unbounded => self.len,
         };
         start..end
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let Some((place, watch)) = self.watch.take() else { return };
+        let [before, after] = self.guard_areas();
+        // Memory that cannot be read any more, of a process that was killed, shows nothing.
+        let readable = [before, after].into_iter().all(|area| self.to_vec(area).is_ok());
+        if readable && let Err(damage) = self.check_guards_at(place) {
+            watch.damaged(damage);
+        }
     }
 }
 

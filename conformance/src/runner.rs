@@ -307,8 +307,10 @@ fn watched(
 /// Runs a case; a panic is a failure like any other.
 fn guarded(setup: Setup, body: impl FnOnce(&Rig) -> Outcome) -> Outcome {
     let caught = catch_unwind(AssertUnwindSafe(|| {
+        let watch = setup.watch.clone();
         let rig = Rig::new(setup)?;
-        body(&rig)
+        body(&rig)?;
+        watch.intact()
     }));
     caught.unwrap_or_else(|panic| {
         Err(Failed::nowhere("no panic", format!("a panic: {}", message(&*panic))))

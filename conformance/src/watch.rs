@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use fabric::{Domain, Endpoint};
 
+use crate::check::{Failed, Outcome};
+
 /// How long a dump may take: where a case hangs, a lock may be held for good.
 const DUMP_TIME: Duration = Duration::from_secs(3);
 
@@ -19,6 +21,7 @@ pub(crate) struct Watch {
     domains: Mutex<Vec<(String, Domain)>>,
     endpoints: Mutex<Vec<(String, Weak<Endpoint>)>>,
     place: Mutex<Option<(&'static Location<'static>, Instant)>>,
+    damage: Mutex<Option<Failed>>,
 }
 
 impl Watch {
@@ -39,6 +42,16 @@ impl Watch {
     /// Notes where the case stands.
     pub(crate) fn stands_at(&self, place: &'static Location<'static>) {
         *lock(&self.place) = Some((place, Instant::now()));
+    }
+
+    /// Notes that guard bytes of a buffer changed; the first one counts.
+    pub(crate) fn damaged(&self, damage: Failed) {
+        lock(&self.damage).get_or_insert(damage);
+    }
+
+    /// Fails if guard bytes of a buffer changed.
+    pub(crate) fn intact(&self) -> Outcome {
+        lock(&self.damage).take().map_or(Ok(()), Err)
     }
 
     /// Lets the domains go, so that they close in the case's own time.
@@ -97,6 +110,12 @@ fn indented(title: &str, body: &str) -> String {
         let _ = writeln!(text, "  {line}");
     }
     text
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
 }
 
 /// The lists are whole between statements; a panic of a case does not spoil them.

@@ -228,3 +228,19 @@ fn many_jobs_keep_the_order() {
     let listed = conformance::select(&filters, false).unwrap();
     assert_eq!(ids, listed.iter().map(|case| case.id()).collect::<Vec<_>>());
 }
+
+/// Touches a byte before its buffer, and looks at nothing.
+fn damage(rig: &Rig) -> Outcome {
+    let (a, _) = rig.pair()?;
+    let buffer = a.buffer(8)?;
+    buffer.region().write_at(GUARD - 1, &[0])?;
+    Ok(())
+}
+
+#[test]
+fn damaged_guards_fail_a_case_that_forgets_to_look() {
+    static CASE: Case = Case::new(Group::Rma, "damage", Needs::NOTHING, "", damage);
+    let result = result_of(Flaw::None, &CASE);
+    assert_eq!(result.status, Ended::Fail, "{}", result.detail);
+    assert!(result.detail.contains("intact guard bytes before 8 bytes"), "{}", result.detail);
+}

@@ -14,72 +14,37 @@ use super::random::agree;
 use crate::prelude::*;
 use crate::random::Fuzz;
 
-pub(super) const CASES: &[Case] = &[
-    case(
-        "messages",
-        Needs::SEND,
-        "messages of many lengths arrive whole and in order, both ways, however futures wait",
-        messages,
-    ),
-    case(
-        "leased",
-        Needs::ALL,
-        "on leased memory writes, reads, notifications and atomics do what they say",
-        leased,
-    ),
-    case(
-        "buffers_come_back",
-        Needs::SEND,
-        "what fails brings its buffer back, with its bytes; nothing stays in use",
-        buffers_come_back,
-    ),
-    case(
-        "dropped_futures",
-        Needs::ALL,
-        "futures dropped at random moments lose no message that was not theirs, and no memory",
-        dropped_futures,
-    ),
-    case(
-        "lease_ends",
-        Needs::ALL,
-        "a write that reaches a lease which has ended is a RemoteAccess; from the end on no byte changes",
-        lease_ends,
-    ),
-    case(
-        "many_in_flight",
-        Needs::SEND,
-        "1000 sends over 16 connections wait for their receivers at the same time",
-        many_in_flight,
-    ),
-    case(
-        "room_in_turn",
-        Needs::SEND,
-        "who waits for room in the send queue gets it when sends end that nobody waits for",
-        room_in_turn,
-    ),
-    case(
-        "held_futures",
-        Needs::ALL,
-        "futures that are held and not polled hold up nobody: messages, memory and leases go on, and the connection ends in order",
-        held_futures,
-    ),
-    case(
-        "programs",
-        Needs::ALL,
-        "random programs, by this layer's futures and buffers, agree with the contract's model",
-        programs,
-    )
-    .limit_s(120),
-];
+pub(super) const CASES: &[Case] = cases! { Async:
+    self::messages, Needs::SEND,
+        "messages of many lengths arrive whole and in order, both ways, however futures wait"
+        .local_only(ONE_PROCESS);
+    self::leased, Needs::ALL,
+        "on leased memory writes, reads, notifications and atomics do what they say"
+        .local_only(ONE_PROCESS);
+    self::buffers_come_back, Needs::SEND,
+        "what fails brings its buffer back, with its bytes; nothing stays in use"
+        .local_only(ONE_PROCESS);
+    self::dropped_futures, Needs::ALL,
+        "futures dropped at random moments lose no message that was not theirs, and no memory"
+        .local_only(ONE_PROCESS);
+    self::lease_ends, Needs::ALL,
+        "a write that reaches a lease which has ended is a RemoteAccess; from the end on no byte changes"
+        .local_only(ONE_PROCESS);
+    self::many_in_flight, Needs::SEND,
+        "1000 sends over 16 connections wait for their receivers at the same time"
+        .local_only(ONE_PROCESS);
+    self::room_in_turn, Needs::SEND,
+        "who waits for room in the send queue gets it when sends end that nobody waits for"
+        .local_only(ONE_PROCESS);
+    self::held_futures, Needs::ALL,
+        "futures that are held and not polled hold up nobody: messages, memory and leases go on, and the connection ends in order"
+        .local_only(ONE_PROCESS);
+    self::programs, Needs::ALL,
+        "random programs, by this layer's futures and buffers, agree with the contract's model"
+        .local_only(ONE_PROCESS).limit_s(120);
+};
 
-const fn case(
-    name: &'static str,
-    needs: Needs,
-    about: &'static str,
-    run: fn(&Rig) -> Outcome,
-) -> Case {
-    Case::new(Group::Async, name, needs, about, run).local_only("both nodes are in this process")
-}
+const ONE_PROCESS: &str = "both nodes are in this process";
 
 /// A connection between a node on domain a and one on domain b.
 struct Pair {

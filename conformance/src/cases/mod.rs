@@ -1,8 +1,19 @@
 //! The cases, one module a group.
 //!
-//! Each module has a table `CASES`, and one function for each of its lines. The table below joins them; the order
+//! Each module has a table `CASES`, and one function for each of its entries, of the same name. An entry says where
+//! the function is, what it needs and which rule it shows. The table below joins them; the order
 //! of reports is that of the tables. `CASES.md` lists them for readers, and has by hand which rule of the contract
 //! each shows; tests here keep both true.
+
+/// A table of cases of one group: `module::function, needs, "rule" .modifier(..);`. A case has the name of its
+/// function.
+macro_rules! cases {
+    ($group:ident: $($module:ident :: $name:ident, $needs:expr, $about:literal
+        $(. $modifier:ident ($($value:tt)*))*;)*) => {
+        &[$(Case::new(Group::$group, stringify!($name), $needs, $about, $module::$name)
+            $(.$modifier($($value)*))*),*]
+    };
+}
 
 mod asynchronous;
 mod atomic;

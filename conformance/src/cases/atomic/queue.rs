@@ -50,8 +50,7 @@ pub(super) fn depth(rig: &Rig) -> Outcome {
     check_eq!(target.get::<u64>(0)?, wide.len() as u64, "the u64");
     check_eq!(target.get::<u32>(8)?, narrow.len() as u32, "the u32");
     target.check_filled(12.., 0)?;
-    target.check_guards()?;
-    old.check_guards()
+    Ok(())
 }
 
 pub(super) fn emulated_silent(rig: &Rig) -> Outcome {
@@ -69,8 +68,7 @@ pub(super) fn emulated_silent(rig: &Rig) -> Outcome {
     a.settle(&b)?;
     check_eq!(target.get::<u32>(0)?, 42, "the new value");
     target.check_filled(4.., 0)?;
-    target.check_guards()?;
-    old.check_guards()
+    Ok(())
 }
 
 pub(super) fn emulated_blocks_write(rig: &Rig) -> Outcome {
@@ -91,9 +89,8 @@ pub(super) fn emulated_blocks_write(rig: &Rig) -> Outcome {
     b.expect_disconnected()?;
     a.expect_none_for(Duration::from_millis(50))?;
     target.check_filled(.., 0)?;
-    target.check_guards()?;
     old.check_filled(.., 0)?;
-    old.check_guards()
+    Ok(())
 }
 
 pub(super) fn emulated_single_posts(rig: &Rig) -> Outcome {
@@ -111,7 +108,7 @@ pub(super) fn emulated_single_posts(rig: &Rig) -> Outcome {
         a.settle(&b)?;
         target.check_pattern(.., rig.pattern(0))?;
     }
-    target.check_guards()
+    Ok(())
 }
 
 pub(super) fn two_targets(rig: &Rig) -> Outcome {
@@ -146,8 +143,6 @@ pub(super) fn two_targets(rig: &Rig) -> Outcome {
         ends[side].settle(&peers[side])?;
         let total = numbers(&targets[side].bytes(..)?);
         check_eq!(total, [EACH as u64 * steps[side]], "the total of side {side}");
-        targets[side].check_guards()?;
-        olds[side].check_guards()?;
     }
     Ok(())
 }

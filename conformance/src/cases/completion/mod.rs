@@ -6,134 +6,36 @@ pub(super) mod waiting;
 
 use crate::prelude::*;
 
-pub(super) const CASES: &[Case] = &[
-    Case::new(
-        Group::Completion,
-        "unsignaled",
-        Needs::SEND_RMA,
-        "99 unsignaled operations and 1 signaled: one completion, all effects",
-        unsignaled::unsignaled,
-    ),
-    Case::new(
-        Group::Completion,
-        "all_unsignaled",
-        Needs::SEND_RMA,
-        "an endpoint that posts nothing but unsignaled operations never wedges",
-        unsignaled::all_unsignaled,
-    ),
-    Case::new(
-        Group::Completion,
-        "unsignaled_error",
-        Needs::RMA,
-        "an unsignaled operation that fails has a completion",
-        unsignaled::unsignaled_error,
-    )
-    .trap(),
-    Case::new(
-        Group::Completion,
-        "unsignaled_flush",
-        Needs::SEND_RMA,
-        "unsignaled operations that are canceled complete once each, in order",
-        unsignaled::unsignaled_flush,
-    )
-    .trap(),
-    Case::new(
-        Group::Completion,
-        "context_echo",
-        Needs::SEND_RMA,
-        "contexts come back exactly, the extremes too",
-        polling::context_echo,
-    ),
-    Case::new(
-        Group::Completion,
-        "shared_queue",
-        Needs::SEND,
-        "16 endpoints on one queue: each completion names its endpoint",
-        polling::shared_queue,
-    ),
-    Case::new(
-        Group::Completion,
-        "poll_batch",
-        Needs::SEND,
-        "polling for fewer than there are keeps the rest, in order",
-        polling::poll_batch,
-    ),
-    Case::new(
-        Group::Completion,
-        "poll_empty",
-        Needs::SEND,
-        "polling an empty queue gives none, which is no error",
-        polling::poll_empty,
-    ),
-    Case::new(
-        Group::Completion,
-        "wait_wakeup",
-        Needs::SEND,
-        "a thread that sleeps on its queue wakes for a completion",
-        waiting::wait_wakeup,
-    ),
-    Case::new(
-        Group::Completion,
-        "wait_race",
-        Needs::SEND,
-        "a completion between poll and arm is not slept through",
-        waiting::wait_race,
-    ),
-    Case::new(
-        Group::Completion,
-        "wait_after_full",
-        Needs::SEND,
-        "completions that a post found, looking for room, are not slept through",
-        waiting::wait_after_full,
-    ),
-    Case::new(
-        Group::Completion,
-        "wait_timeout",
-        Needs::SEND,
-        "a wait for nothing ends when its time has passed, not before and not much later",
-        waiting::wait_timeout,
-    )
-    .exclusive(),
-    Case::new(
-        Group::Completion,
-        "exactly_once",
-        Needs::SEND_RMA,
-        "10^5 operations of every kind (10^6 in a soak run) complete once each, in order",
-        polling::exactly_once,
-    ),
-    Case::new(
-        Group::Completion,
-        "fd_poll",
-        Needs::SEND,
-        "an armed descriptor is readable in epoll no later than the next completion",
-        waiting::fd_poll,
-    ),
-    Case::new(
-        Group::Completion,
-        "fd_drive",
-        Needs::SEND_RMA,
-        "who arms to drive is woken for a message; who does not come is a target all the same",
-        waiting::fd_drive,
-    ),
-    Case::new(
-        Group::Completion,
-        "depth_counts_untaken",
-        Needs::SEND,
-        "operations that are done count against the depth until their completions are taken",
-        polling::depth_counts_untaken,
-    ),
-    Case::new(
-        Group::Completion,
-        "unsignaled_post_only",
-        Needs::SEND_RMA,
-        "10^5 unsignaled operations of an application that never polls do not wedge",
-        unsignaled::unsignaled_post_only,
-    ),
-    Case::new(
-        Group::Completion,
-        "unsignaled_slot",
-        Needs::SEND,
-        "an unsignaled send that is matched makes room for another, though nobody polls",
-        unsignaled::unsignaled_slot,
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Completion:
+    unsignaled::unsignaled, Needs::SEND_RMA,
+        "99 unsignaled operations and 1 signaled: one completion, all effects";
+    unsignaled::all_unsignaled, Needs::SEND_RMA,
+        "an endpoint that posts nothing but unsignaled operations never wedges";
+    unsignaled::unsignaled_error, Needs::RMA,
+        "an unsignaled operation that fails has a completion" .trap();
+    unsignaled::unsignaled_flush, Needs::SEND_RMA,
+        "unsignaled operations that are canceled complete once each, in order" .trap();
+    polling::context_echo, Needs::SEND_RMA, "contexts come back exactly, the extremes too";
+    polling::shared_queue, Needs::SEND,
+        "16 endpoints on one queue: each completion names its endpoint";
+    polling::poll_batch, Needs::SEND, "polling for fewer than there are keeps the rest, in order";
+    polling::poll_empty, Needs::SEND, "polling an empty queue gives none, which is no error";
+    waiting::wait_wakeup, Needs::SEND, "a thread that sleeps on its queue wakes for a completion";
+    waiting::wait_race, Needs::SEND, "a completion between poll and arm is not slept through";
+    waiting::wait_after_full, Needs::SEND,
+        "completions that a post found, looking for room, are not slept through";
+    waiting::wait_timeout, Needs::SEND,
+        "a wait for nothing ends when its time has passed, not before and not much later" .exclusive();
+    polling::exactly_once, Needs::SEND_RMA,
+        "10^5 operations of every kind (10^6 in a soak run) complete once each, in order";
+    waiting::fd_poll, Needs::SEND,
+        "an armed descriptor is readable in epoll no later than the next completion";
+    waiting::fd_drive, Needs::SEND_RMA,
+        "who arms to drive is woken for a message; who does not come is a target all the same";
+    polling::depth_counts_untaken, Needs::SEND,
+        "operations that are done count against the depth until their completions are taken";
+    unsignaled::unsignaled_post_only, Needs::SEND_RMA,
+        "10^5 unsignaled operations of an application that never polls do not wedge";
+    unsignaled::unsignaled_slot, Needs::SEND,
+        "an unsignaled send that is matched makes room for another, though nobody polls";
+};

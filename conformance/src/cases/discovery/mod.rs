@@ -5,82 +5,26 @@ mod offers;
 
 use crate::prelude::*;
 
-pub(super) const CASES: &[Case] = &[
-    Case::new(
-        Group::Discovery,
-        "enum_all",
-        Needs::NOTHING,
-        "every device is listed, usable with capabilities and limits or unusable with a reason",
-        offers::enum_all,
-    ),
-    Case::new(
-        Group::Discovery,
-        "filter_caps",
-        Needs::RMA.and(Capabilities::ATOMIC),
-        "devices match the wanted capabilities completely, or are left out with what they lack",
-        choosing::filter_caps,
-    ),
-    Case::new(
-        Group::Discovery,
-        "impossible_hint",
-        Needs::NOTHING,
-        "an inject of 2^40 bytes: no device matches, and the reason names the limit",
-        choosing::impossible_hint,
-    ),
-    Case::new(
-        Group::Discovery,
-        "limits_exact",
-        Needs::NOTHING,
-        "each declared maximum alone, the rest default: it can be asked for, and made",
-        offers::limits_exact,
-    ),
-    Case::new(
-        Group::Discovery,
-        "limits_plus1",
-        Needs::NOTHING,
-        "one more than each declared maximum: an error that names the limit",
-        offers::limits_plus1,
-    ),
-    Case::new(
-        Group::Discovery,
-        "bad_address",
-        Needs::NOTHING,
-        "addresses that no peer has, and one of another machine to listen on: InvalidArgument from the call",
-        choosing::bad_address,
-    ),
-    Case::new(
-        Group::Discovery,
-        "no_device",
-        Needs::NOTHING,
-        "a device that is not there, and each provider without one: an error that names it and says why",
-        choosing::no_device,
-    ),
-    Case::new(
-        Group::Discovery,
-        "misspelt_provider",
-        Needs::NOTHING,
-        "a misspelt provider or device: an error with the nearest name",
-        choosing::misspelt_provider,
-    ),
-    Case::new(
-        Group::Discovery,
-        "excluded",
-        Needs::NOTHING,
-        "an excluded provider is listed as such and never chosen",
-        choosing::excluded,
-    ),
-    Case::new(
-        Group::Discovery,
-        "atomic_query",
-        Needs::ALL,
-        "each atomic operation on each type works exactly if the device says that it has it",
-        offers::atomic_query,
-    ),
-    Case::new(
-        Group::Discovery,
-        "selection_is_visible",
-        Needs::NOTHING,
-        "a domain tells its provider and device, by which choice, and what was passed over",
-        choosing::selection_is_visible,
-    ),
-];
+pub(super) const CASES: &[Case] = cases! { Discovery:
+    offers::enum_all, Needs::NOTHING,
+        "every device is listed, usable with capabilities and limits or unusable with a reason";
+    choosing::filter_caps, Needs::RMA.and(Capabilities::ATOMIC),
+        "devices match the wanted capabilities completely, or are left out with what they lack";
+    choosing::impossible_hint, Needs::NOTHING,
+        "an inject of 2^40 bytes: no device matches, and the reason names the limit";
+    offers::limits_exact, Needs::NOTHING,
+        "each declared maximum alone, the rest default: it can be asked for, and made";
+    offers::limits_plus1, Needs::NOTHING,
+        "one more than each declared maximum: an error that names the limit";
+    choosing::bad_address, Needs::NOTHING,
+        "addresses that no peer has, and one of another machine to listen on: InvalidArgument from the call";
+    choosing::no_device, Needs::NOTHING,
+        "a device that is not there, and each provider without one: an error that names it and says why";
+    choosing::misspelt_provider, Needs::NOTHING,
+        "a misspelt provider or device: an error with the nearest name";
+    choosing::excluded, Needs::NOTHING, "an excluded provider is listed as such and never chosen";
+    offers::atomic_query, Needs::ALL,
+        "each atomic operation on each type works exactly if the device says that it has it";
+    choosing::selection_is_visible, Needs::NOTHING,
+        "a domain tells its provider and device, by which choice, and what was passed over";
+};

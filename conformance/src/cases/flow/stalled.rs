@@ -68,7 +68,7 @@ pub(super) fn slow_consumer(rig: &Rig) -> Outcome {
         DEPTH * len
     );
     check_eq!(a.cq().poll_one()?, None, "a completion of what was unsignaled");
-    sink.check_guards()
+    Ok(())
 }
 
 pub(super) fn stalled_send_reverse(rig: &Rig) -> Outcome {
@@ -112,9 +112,6 @@ pub(super) fn stalled_send_reverse(rig: &Rig) -> Outcome {
         a.settle(&b)?;
         inbox.check_pattern(.., rig.pattern(0))?;
         target.check_pattern(.., rig.pattern(0))?;
-        for buffer in [&inbox, &target, &into, &mine, &received] {
-            buffer.check_guards()?;
-        }
     }
     Ok(())
 }
@@ -158,8 +155,6 @@ pub(super) fn stalled_both(rig: &Rig) -> Outcome {
                 check_eq!(done.iter().filter(|done| ok(done)).count(), 1, "{kind:?}s in {done:?}");
             }
             heard[i].check_pattern(.., rig.pattern(2))?;
-            heard[i].check_guards()?;
-            read[i].check_guards()?;
         }
     }
     Ok(())
@@ -210,8 +205,5 @@ pub(super) fn one_slow_of_many(rig: &Rig) -> Outcome {
     slow.settle(its_peer)?;
     inbox.check_pattern(.., rig.pattern(0))?;
     target.check_pattern(.., rig.pattern(0))?;
-    for buffer in [&inbox, &target, &sink] {
-        buffer.check_guards()?;
-    }
     Ok(())
 }

@@ -75,9 +75,6 @@ pub(super) fn completion_order(rig: &Rig) -> Outcome {
     counted.sort_unstable();
     let expected: Vec<_> = (0..counted.len() as u64).collect();
     check_eq!(counted, expected, "old values of the counter");
-    for buffer in [&sink, &target, &inbox, &counter] {
-        buffer.check_guards()?;
-    }
     Ok(())
 }
 
@@ -114,9 +111,6 @@ pub(super) fn completion_order_emulated(rig: &Rig) -> Outcome {
         check_bytes!(olds.bytes(16..)?, (round as u64).to_ne_bytes(), "old count");
         check_bytes!(words.bytes(16..18)?, (round as i16).to_ne_bytes(), "the greatest round");
         check_bytes!(words.bytes(32..36)?, (round as u32).to_ne_bytes(), "the last round");
-    }
-    for buffer in [&sink, &olds, &target, &inbox, &words] {
-        buffer.check_guards()?;
     }
     Ok(())
 }
@@ -178,6 +172,5 @@ pub(super) fn cross_endpoint(rig: &Rig) -> Outcome {
         let seen = target.bytes(at * LEN..(at + 1) * LEN)?;
         check_bytes!(seen, bytes[8 * at..8 * at + LEN], "write {at}");
     }
-    inbox.check_guards()?;
-    target.check_guards()
+    Ok(())
 }

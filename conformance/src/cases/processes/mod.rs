@@ -33,22 +33,12 @@ pub(super) const ATOMIC: &[Case] = &[Case::new(
 )
 .limit_s(300)];
 
-pub(super) const PROGRESS: &[Case] = &[
-    Case::new(
-        Group::Progress,
-        "target_stopped",
-        Needs::ALL.process(),
-        "a stopped target process: operations finish if the provider declares it, else once it goes on",
-        stopped::target_stopped,
-    ),
-    Case::new(
-        Group::Progress,
-        "stopped_with_liveness",
-        Needs::SEND_RMA.and(Capabilities::LIVENESS).process(),
-        "a process stopped for 6 intervals is alive, idle and with much to take: the connection stands",
-        stopped::stopped_with_liveness,
-    ),
-];
+pub(super) const PROGRESS: &[Case] = cases! { Progress:
+    stopped::target_stopped, Needs::ALL.process(),
+        "a stopped target process: operations finish if the provider declares it, else once it goes on";
+    stopped::stopped_with_liveness, Needs::SEND_RMA.and(Capabilities::LIVENESS).process(),
+        "a process stopped for 6 intervals is alive, idle and with much to take: the connection stands";
+};
 
 pub(super) const SCALE: &[Case] = &[Case::new(
     Group::Scale,
@@ -59,71 +49,29 @@ pub(super) const SCALE: &[Case] = &[Case::new(
 )
 .limit_s(240)];
 
-pub(super) const TEARDOWN: &[Case] = &[
-    Case::new(
-        Group::Teardown,
-        "kill9_idle",
-        Needs::SEND.process(),
-        "an idle peer is killed: Disconnected within 5 s, receives Canceled in order",
-        killed::kill9_idle,
-    )
-    .freedom(Freedom::Statuses("the death of a process looks like a close or like a loss")),
-    Case::new(
-        Group::Teardown,
-        "kill9_busy",
-        Needs::SEND_RMA.process(),
-        "a busy peer is killed: each operation ends once, in order, one Disconnected within 5 s",
-        killed::kill9_busy,
-    )
-    .freedom(KILLED_FREEDOM),
-    Case::new(
-        Group::Teardown,
-        "peer_restart",
-        Needs::SEND.process(),
-        "a killed peer comes back at its address: new connections work, the old endpoint stays dead",
-        killed::peer_restart,
-    )
-    .freedom(Freedom::Statuses("the death of a process looks like a close or like a loss")),
-    Case::new(
-        Group::Teardown,
-        "link_cut_idle",
-        Needs::SEND.and(Capabilities::LIVENESS).cut_link(),
-        "the link is cut, nothing pending: Disconnected(PeerLost) at both ends within three intervals",
-        links::link_cut_idle,
-    )
-    .limit_s(120),
-    Case::new(
-        Group::Teardown,
-        "link_cut_busy",
-        Needs::SEND_RMA.and(Capabilities::LIVENESS).cut_link(),
-        "the link is cut under load: the oldest operation PeerLost, the others Canceled, in time",
-        links::link_cut_busy,
-    )
-    .freedom(Freedom::Whole("how much was done when the link was cut"))
-    .limit_s(120),
-    Case::new(
-        Group::Teardown,
-        "link_cut_unmatched",
-        Needs::SEND_RMA.and(Capabilities::LIVENESS).cut_link(),
-        "the link is cut behind a send without a receive: it is PeerLost, what waits Canceled, in time",
-        links::link_cut_unmatched,
-    )
-    .limit_s(120),
-    Case::new(
-        Group::Teardown,
-        "link_cut_each_kind",
-        Needs::ALL.and(Capabilities::LIVENESS).cut_link(),
-        "the link is cut under traffic of each kind: initiator and target know in time, while it is silent",
-        links::link_cut_each_kind,
-    )
-    .freedom(Freedom::Whole("how much was done when the link was cut"))
-    .limit_s(120),
-    Case::new(
-        Group::Teardown,
-        "link_cut_idle_then_used",
-        Needs::SEND_RMA.and(Capabilities::LIVENESS).cut_link(),
-        "the link is cut, and used for the first time one and a half intervals later: both ends know in time",
-        links::link_cut_idle_then_used,
-    )
-    .limit_s(120),
-];
+pub(super) const TEARDOWN: &[Case] = cases! { Teardown:
+    killed::kill9_idle, Needs::SEND.process(),
+        "an idle peer is killed: Disconnected within 5 s, receives Canceled in order"
+        .freedom(Freedom::Statuses("the death of a process looks like a close or like a loss"));
+    killed::kill9_busy, Needs::SEND_RMA.process(),
+        "a busy peer is killed: each operation ends once, in order, one Disconnected within 5 s"
+        .freedom(KILLED_FREEDOM);
+    killed::peer_restart, Needs::SEND.process(),
+        "a killed peer comes back at its address: new connections work, the old endpoint stays dead"
+        .freedom(Freedom::Statuses("the death of a process looks like a close or like a loss"));
+    links::link_cut_idle, Needs::SEND.and(Capabilities::LIVENESS).cut_link(),
+        "the link is cut, nothing pending: Disconnected(PeerLost) at both ends within three intervals"
+        .limit_s(120);
+    links::link_cut_busy, Needs::SEND_RMA.and(Capabilities::LIVENESS).cut_link(),
+        "the link is cut under load: the oldest operation PeerLost, the others Canceled, in time"
+        .freedom(Freedom::Whole("how much was done when the link was cut")).limit_s(120);
+    links::link_cut_unmatched, Needs::SEND_RMA.and(Capabilities::LIVENESS).cut_link(),
+        "the link is cut behind a send without a receive: it is PeerLost, what waits Canceled, in time"
+        .limit_s(120);
+    links::link_cut_each_kind, Needs::ALL.and(Capabilities::LIVENESS).cut_link(),
+        "the link is cut under traffic of each kind: initiator and target know in time, while it is silent"
+        .freedom(Freedom::Whole("how much was done when the link was cut")).limit_s(120);
+    links::link_cut_idle_then_used, Needs::SEND_RMA.and(Capabilities::LIVENESS).cut_link(),
+        "the link is cut, and used for the first time one and a half intervals later: both ends know in time"
+        .limit_s(120);
+};

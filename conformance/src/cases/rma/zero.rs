@@ -44,7 +44,6 @@ fn empty_access(rig: &Rig, op: for<'a> fn(Slice<'a>, RemoteSlice) -> Op<'a>) -> 
     a.settle(&b)?;
     for buffer in [&local, &target] {
         buffer.check_pattern(.., rig.pattern(0))?;
-        buffer.check_guards()?;
     }
     no_right.check_filled(.., 0)
 }

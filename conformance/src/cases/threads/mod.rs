@@ -9,53 +9,23 @@ mod waiters;
 
 use crate::prelude::*;
 
-pub(super) const CASES: &[Case] = &[
-    Case::new(
-        Group::Threads,
-        "mt_post",
-        Needs::SEND_RMA,
-        "8 threads post to one endpoint: everything happens once, each thread's operations in its order",
-        crowded::mt_post,
-    )
-    .freedom(Freedom::Counts("which thread posts first is open")),
-    Case::new(
-        Group::Threads,
-        "mt_poll",
-        Needs::SEND_RMA,
-        "4 threads poll one queue: each completion goes to one of them, each endpoint's in order",
-        crowded::mt_poll,
-    )
-    .freedom(Freedom::Counts("which thread polls first is open")),
-    Case::new(
-        Group::Threads,
-        "mt_everything",
-        Needs::ALL,
-        "4 threads post, poll, register and close at random: the outcome is that of the model",
-        everything::mt_everything,
-    )
-    .freedom(Freedom::Counts("which thread posts and polls first is open")),
-    Case::new(
-        Group::Threads,
-        "close_vs_post",
-        Needs::SEND_RMA,
-        "a connection ends while threads post: what was taken completes once, Ok and then canceled; the rest NotConnected",
-        closing::close_vs_post,
-    )
-    .freedom(Freedom::Whole("where among the posts the connection ends is open")),
-    Case::new(
-        Group::Threads,
-        "dereg_vs_post",
-        Needs::SEND_RMA,
-        "a region closes while a thread posts with it: Busy, or closed for all posts from then on; nothing touches it later",
-        closing::dereg_vs_post,
-    )
-    .freedom(Freedom::Counts("how many operations come before the region closes is open")),
-    Case::new(
-        Group::Threads,
-        "wait_many",
-        Needs::SEND,
-        "two sleep on one queue: a completion wakes whoever is left, and nobody eats another's wake-up",
-        waiters::wait_many,
-    )
-    .freedom(Freedom::Counts("which thread takes a completion is open")),
-];
+pub(super) const CASES: &[Case] = cases! { Threads:
+    crowded::mt_post, Needs::SEND_RMA,
+        "8 threads post to one endpoint: everything happens once, each thread's operations in its order"
+        .freedom(Freedom::Counts("which thread posts first is open"));
+    crowded::mt_poll, Needs::SEND_RMA,
+        "4 threads poll one queue: each completion goes to one of them, each endpoint's in order"
+        .freedom(Freedom::Counts("which thread polls first is open"));
+    everything::mt_everything, Needs::ALL,
+        "4 threads post, poll, register and close at random: the outcome is that of the model"
+        .freedom(Freedom::Counts("which thread posts and polls first is open"));
+    closing::close_vs_post, Needs::SEND_RMA,
+        "a connection ends while threads post: what was taken completes once, Ok and then canceled; the rest NotConnected"
+        .freedom(Freedom::Whole("where among the posts the connection ends is open"));
+    closing::dereg_vs_post, Needs::SEND_RMA,
+        "a region closes while a thread posts with it: Busy, or closed for all posts from then on; nothing touches it later"
+        .freedom(Freedom::Counts("how many operations come before the region closes is open"));
+    waiters::wait_many, Needs::SEND,
+        "two sleep on one queue: a completion wakes whoever is left, and nobody eats another's wake-up"
+        .freedom(Freedom::Counts("which thread takes a completion is open"));
+};
