@@ -102,11 +102,13 @@ fn one_that_panics_loses_no_other_and_ends_no_thread() {
 /// be done.
 #[test]
 fn one_may_use_the_connection_while_others_poll() {
-    let near = node(|b| b.pool_bytes(2 << 20).max_message(4096).receives(4));
+    // More than one poll can write.
+    const BIG: usize = 32 << 20;
+    let near = node(|b| b.pool_bytes(BIG + (1 << 20)).max_message(4096).receives(4));
     let far = node(|b| b);
     let (a, b) = block_on(between(&near, &far));
-    let (region, at) = exposed(&far, 1 << 20);
-    let big = a.alloc(1 << 20).unwrap();
+    let (region, at) = exposed(&far, BIG);
+    let big = a.alloc(BIG).unwrap();
     let done = Arc::new(AtomicUsize::new(0));
     let (conn, small) = (a.clone(), done.clone());
     let sends = calls(move || {
@@ -114,7 +116,7 @@ fn one_may_use_the_connection_while_others_poll() {
         block_on(conn.send(buffer)).unwrap();
         small.fetch_add(1, Ordering::Relaxed);
     });
-    let mut waiting = Box::pin(near.pool().alloc_wait(1 << 20));
+    let mut waiting = Box::pin(near.pool().alloc_wait(BIG));
     poll_once(waiting.as_mut(), &sends);
     let mut write = Box::pin(a.write(big, at.at(0)));
     poll_once(write.as_mut(), Waker::noop());
