@@ -146,7 +146,8 @@ impl Link {
     /// `NotConnected`, or `Unsupported` for an operation that the protocol does not have: none was taken.
     ///
     /// # Safety
-    /// As [`EndpointOps::post_send`](fabric_core::EndpointOps::post_send), where `quiesce` is [`End::Quiet`].
+    /// As [`EndpointOps::post_send`](fabric_core::EndpointOps::post_send), where `quiesce` is
+    /// [`End::Quiet`](super::End::Quiet).
     #[inline]
     pub unsafe fn post_send(&mut self, work: &[SendWork<'_>]) -> Result<Pending> {
         if self.phase != Phase::Open || !self.announced {
@@ -171,7 +172,8 @@ impl Link {
     /// `NotConnected`: none was taken.
     ///
     /// # Safety
-    /// As [`EndpointOps::post_recv`](fabric_core::EndpointOps::post_recv), where `quiesce` is [`End::Quiet`].
+    /// As [`EndpointOps::post_recv`](fabric_core::EndpointOps::post_recv), where `quiesce` is
+    /// [`End::Quiet`](super::End::Quiet).
     pub unsafe fn post_recv(&mut self, work: &[RecvWork<'_>]) -> Result<()> {
         if !matches!(self.phase, Phase::Idle | Phase::Open) {
             return Err(Error::NotConnected);
