@@ -191,19 +191,20 @@ impl Guarded {
     /// Which guard byte changed.
     #[track_caller]
     pub fn check_guards(&self) -> Outcome {
-        self.check_guards_at(Location::caller())
+        self.damage(Location::caller())?.map_or(Ok(()), Err)
     }
 
-    fn check_guards_at(&self, place: &'static Location<'static>) -> Outcome {
+    /// What is wrong with the guards; an error where they cannot be read.
+    fn damage(&self, place: &'static Location<'static>) -> fabric::Result<Option<Failed>> {
         let [before, after] = self.guard_areas();
         for (area, which) in [(before, "before"), (after, "after")] {
             let seen = self.to_vec(area.clone())?;
             if let Some(seen) = difference(&seen, &guard_bytes(area)) {
                 let expected = format!("intact guard bytes {which} {} bytes of payload", self.len);
-                return Err(Failed::at(place, expected, seen));
+                return Ok(Some(Failed::at(place, expected, seen)));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     #[track_caller]
@@ -262,10 +263,8 @@ impl Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         let Some((place, watch)) = self.watch.take() else { return };
-        let [before, after] = self.guard_areas();
         // Memory that cannot be read any more, of a process that was killed, shows nothing.
-        let readable = [before, after].into_iter().all(|area| self.to_vec(area).is_ok());
-        if readable && let Err(damage) = self.check_guards_at(place) {
+        if let Ok(Some(damage)) = self.damage(place) {
             watch.damaged(damage);
         }
     }
