@@ -89,7 +89,7 @@ pub(super) fn main(args: &Args) -> Result<u8, String> {
 }
 
 fn targets(args: &Args) -> Result<Vec<Target>, String> {
-    let catalog = super::catalog(args.adversary);
+    let catalog = super::catalog(args.adversary)?;
     let find = |name: &str| Target::find(&catalog, name, args.device.as_deref());
     if !args.provider.iter().any(|name| name == "all") {
         let found = args.provider.iter().map(|name| find(name).map_err(|e| format!("{name}: {e}")));

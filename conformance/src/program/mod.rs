@@ -91,12 +91,13 @@ fn serve(args: &args::Run) -> Result<u8, String> {
 }
 
 /// The providers, with TCP at its worst if there is a seed for that.
-fn catalog(adversary: Option<u64>) -> Arc<Catalog> {
-    let catalog = Catalog::builtin();
-    Arc::new(match adversary {
-        Some(seed) => catalog.adversary(seed),
-        None => catalog,
-    })
+fn catalog(adversary: Option<u64>) -> Result<Arc<Catalog>, String> {
+    let mut catalog = Catalog::builtin();
+    if let Some(seed) = adversary {
+        let set = catalog.configure("tcp", "adversary", &seed.to_string());
+        catalog = set.map_err(|error| error.to_string())?;
+    }
+    Ok(Arc::new(catalog))
 }
 
 fn run(args: args::Run) -> Result<u8, String> {
@@ -127,7 +128,7 @@ fn run(args: args::Run) -> Result<u8, String> {
         ..Options::default()
     };
     let (out, record) = (Output::create(args.out)?, Output::create(args.record)?);
-    let catalog = catalog(args.adversary);
+    let catalog = catalog(args.adversary)?;
     let mut bar = Bar::new(options.seed);
     let report =
         conformance::run(&catalog, &options, &mut bar).map_err(|error| error.to_string())?;
