@@ -9,8 +9,8 @@ use fabric_core::{Device, Error, Failure, Hints, Info, Provider, Result, Unusabl
 use fabric_util::log_line;
 use fabric_util::sync::assert_none_held;
 
-use crate::choice::{Choice, Named};
-use crate::domain::Domain;
+use crate::choice::{Choice, Named, Selection};
+use crate::domain::{Domain, DomainInner};
 use crate::env::{self, Settings, VARIABLES, Variable};
 use crate::eq::Hub;
 
@@ -58,30 +58,6 @@ pub struct Found {
     pub device: String,
     /// Whether it would do, or why not.
     pub verdict: Result<Info, String>,
-}
-
-/// Which provider and device a domain runs on, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Selection {
-    /// The provider.
-    pub provider: &'static str,
-    /// The device.
-    pub device: String,
-    /// The choice it follows: `auto`, or the value of `FABRIC_PROVIDER`.
-    pub choice: Choice,
-    /// What was preferred and passed over, each with the reason.
-    pub passed_over: Vec<String>,
-}
-
-impl fmt::Display for Selection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "chose {}:{} ({})", self.provider, self.device, self.choice)?;
-        for reason in &self.passed_over {
-            write!(f, "; not {reason}")?;
-        }
-        Ok(())
-    }
 }
 
 impl Catalog {
@@ -274,7 +250,8 @@ impl Catalog {
                     let hub = Hub::new()?;
                     assert_none_held("a provider is called");
                     let ops = provider.open(&info, hub.clone())?;
-                    return Ok(Domain::new(ops, hub, info, selection, settings.endpoint));
+                    let inner = DomainInner::new(ops, hub, info, selection, settings.endpoint);
+                    return Ok(Domain { inner: Arc::new(inner) });
                 }
                 Err(reason) if device.is_empty() => passed_over.push(format!("{name}: {reason}")),
                 Err(reason) => {
@@ -379,6 +356,18 @@ fn nothing(choice: &Choice, passed_over: &[String]) -> Error {
         _ => format!("FABRIC_PROVIDER={choice} leaves nothing usable: {reasons}"),
     };
     Error::NoProvider(Failure::new("choose provider", text))
+}
+
+impl Domain {
+    /// Opens the device that suits `hints` best, among the compiled-in providers and within what
+    /// `FABRIC_PROVIDER` allows.
+    ///
+    /// # Errors
+    /// `NoProvider` if none suits; the text says for each provider and device why not. `InvalidArgument`
+    /// for an environment variable with a bad value.
+    pub fn open(hints: &Hints) -> Result<Self> {
+        Catalog::builtin().open(hints)
+    }
 }
 
 impl fmt::Debug for Catalog {

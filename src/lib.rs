@@ -120,14 +120,15 @@ mod post;
 mod process;
 mod reclaim;
 mod region;
+mod registry;
 mod shorthand;
 mod slot;
 #[cfg(feature = "verbs")]
 pub mod verbs;
 
 pub use builder::EndpointBuilder;
-pub use catalog::{Catalog, Found, Selection};
-pub use choice::{Choice, Named};
+pub use catalog::{Catalog, Found};
+pub use choice::{Choice, Named, Selection};
 pub use counters::Counters;
 pub use cq::CompletionQueue;
 pub use domain::Domain;

@@ -12,14 +12,11 @@ use crate::access::Access;
 use crate::attr::{CqAttr, EndpointAttr, ListenerAttr};
 use crate::completion::EndpointId;
 use crate::error::{Error, Result};
+pub use crate::event::RequestId;
 use crate::event::{EventSink, ListenerId};
 use crate::info::{Device, Info};
 use crate::ops::{CqOps, EndpointOps};
 use crate::setting::{self, Setting};
-
-/// Names a connection request of a domain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId(pub u64);
 
 /// A connection request, in plain words.
 #[derive(Clone, Debug, PartialEq, Eq)]
