@@ -1,4 +1,4 @@
-//! Endpoints: making, connecting, closing. Posting is in `post.rs`.
+//! Endpoints: making, connecting, closing. Posting is in `post.rs` and `recv.rs`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -119,6 +119,7 @@ mod op;
 mod post;
 mod process;
 mod reclaim;
+mod recv;
 mod region;
 mod registry;
 mod shorthand;
