@@ -12,7 +12,7 @@ use fabric_util::sync::assert_none_held;
 use crate::choice::{Choice, Named, Selection};
 use crate::domain::{Domain, DomainInner};
 use crate::env::{self, Settings, VARIABLES, Variable};
-use crate::eq::Hub;
+use crate::eq::EventHub;
 
 /// Providers of this project, in order of preference, and what to do for one that is not built in.
 const KNOWN: [(&str, &str); 2] = [
@@ -247,7 +247,7 @@ impl Catalog {
                     } else {
                         log_line!(Info, "{selection}");
                     }
-                    let hub = Hub::new()?;
+                    let hub = EventHub::new()?;
                     assert_none_held("a provider is called");
                     let ops = provider.open(&info, hub.clone())?;
                     let inner = DomainInner::new(ops, hub, info, selection, settings.endpoint);
@@ -260,7 +260,7 @@ impl Catalog {
                 }
             }
         }
-        Err(nothing(choice, &passed_over))
+        Err(no_match_error(choice, &passed_over))
     }
 
     /// Refuses a name that no provider has and none of this project's could have.
@@ -299,7 +299,7 @@ impl Catalog {
             return vec![Found { provider: provider.name(), device: wanted.to_owned(), verdict }];
         }
         let devices = devices.into_iter().filter(|d| wanted.is_none_or(|wanted| d.name == wanted));
-        devices.map(|device| judge(provider.name(), device, hints)).collect()
+        devices.map(|device| evaluate(provider.name(), device, hints)).collect()
     }
 
     fn not_built_in(&self) -> impl Iterator<Item = Found> {
@@ -320,7 +320,7 @@ fn set(provider: &mut Arc<dyn DynProvider>, name: &str, value: &str) -> Result<(
     Ok(())
 }
 
-fn judge(provider: &'static str, device: Device, hints: &Hints) -> Found {
+fn evaluate(provider: &'static str, device: Device, hints: &Hints) -> Found {
     let verdict = match device.state {
         Err(Unusable { reason, remedy }) => Err(format!("{reason} ({remedy})")),
         Ok(info) => {
@@ -345,7 +345,7 @@ fn unknown_text(what: &str, name: &str, known: &[&str]) -> String {
     format!("there is no {what} {name:?}{hint} (there are: {})", known.join(", "))
 }
 
-fn nothing(choice: &Choice, passed_over: &[String]) -> Error {
+fn no_match_error(choice: &Choice, passed_over: &[String]) -> Error {
     let reasons = if passed_over.is_empty() {
         "this program has no providers".to_owned()
     } else {

@@ -114,6 +114,7 @@ mod domain;
 mod endpoint;
 mod env;
 mod eq;
+mod inflight;
 mod listener;
 mod op;
 mod post;
@@ -123,7 +124,6 @@ mod recv;
 mod region;
 mod registry;
 mod shorthand;
-mod slot;
 #[cfg(feature = "verbs")]
 pub mod verbs;
 

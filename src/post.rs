@@ -9,12 +9,12 @@ use fabric_core::{EndpointState, Error, Posted, Result, Segment, SendFlags, Send
 use fabric_util::inflight::{Place, Producer};
 use smallvec::SmallVec;
 
-use crate::check::Gathered;
+use crate::check::LocalSegments;
 use crate::cq::CqInner;
 use crate::dispatch::EndpointDispatch;
-use crate::endpoint::{Endpoint, Lane, PostSide};
-use crate::op::{Local, Op, What};
-use crate::slot::{Keep, Report, Slot};
+use crate::endpoint::{Endpoint, PostQueue, PostState};
+use crate::inflight::{InFlightOp, RegionRefs, ReportMode};
+use crate::op::{Local, Op, OpCode};
 
 /// Operations that go to the provider in one call.
 pub(crate) const CHUNK: usize = 32;
@@ -44,7 +44,7 @@ impl std::error::Error for BatchError {
 }
 
 /// One checked operation: what the provider gets, less what is in the [`Op`] and the segments themselves.
-struct Ready {
+struct CheckedOp {
     flags: SendFlags,
     segments: usize,
     len: usize,
@@ -86,9 +86,9 @@ impl Endpoint {
     #[inline]
     pub fn post(&self, op: &Op<'_>) -> Result<()> {
         self.inner.ops.check("post")?;
-        let mut side = self.lock_send();
-        let PostSide { lane, segments } = &mut *side;
-        let result = self.post_one(lane, op, segments);
+        let mut guard = self.lock_send();
+        let PostState { queue, segments } = &mut *guard;
+        let result = self.post_one(queue, op, segments);
         if matches!(result, Err(Error::Again)) {
             self.inner.shared.counters.send.posts.again.add(1);
         }
@@ -96,16 +96,21 @@ impl Endpoint {
     }
 
     #[inline]
-    fn post_one(&self, lane: &mut Lane, op: &Op<'_>, segments: &mut Vec<Segment>) -> Result<()> {
+    fn post_one(
+        &self,
+        queue: &mut PostQueue,
+        op: &Op<'_>,
+        segments: &mut Vec<Segment>,
+    ) -> Result<()> {
         if self.inner.shared.state.get() != EndpointState::Connected {
             return Err(self.not_connected());
         }
         segments.clear();
-        let quiet = lane.quiet;
-        let token = lane.token.with_sequence(lane.ring.next());
-        let Ready { flags, len, .. } = self.prepare_send(lane, op, segments)?;
+        let unsignaled_run = queue.unsignaled_run;
+        let token = queue.token.with_sequence(queue.ring.next());
+        let CheckedOp { flags, len, .. } = self.prepare_send(queue, op, segments)?;
         let work = [SendWork::new(token, lower(op), segments, flags)];
-        match self.submit(lane, &work, quiet) {
+        match self.submit(queue, &work, unsignaled_run) {
             Posted { refusal: Some(error), .. } => Err(error),
             _ => {
                 self.count(1, len);
@@ -146,13 +151,13 @@ impl Endpoint {
         if let Err(error) = self.inner.ops.check("post") {
             return refuse(0, error);
         }
-        let mut side = self.lock_send();
+        let mut guard = self.lock_send();
         for chunk in ops.chunks(CHUNK) {
             if self.inner.shared.state.get() != EndpointState::Connected {
                 return refuse(posted, self.not_connected());
             }
-            let PostSide { lane, segments } = &mut *side;
-            let Posted { accepted, refusal } = self.post_sends(lane, chunk, segments);
+            let PostState { queue, segments } = &mut *guard;
+            let Posted { accepted, refusal } = self.post_sends(queue, chunk, segments);
             posted += accepted;
             if let Some(error) = refusal {
                 if matches!(error, Error::Again) {
@@ -164,46 +169,51 @@ impl Endpoint {
         Ok(())
     }
 
-    fn post_sends(&self, lane: &mut Lane, ops: &[Op<'_>], segments: &mut Vec<Segment>) -> Posted {
+    fn post_sends(
+        &self,
+        queue: &mut PostQueue,
+        ops: &[Op<'_>],
+        segments: &mut Vec<Segment>,
+    ) -> Posted {
         segments.clear();
-        let mut ready: Chunk<Ready> = Chunk::new();
-        let first = lane.ring.next();
-        let quiet = lane.quiet;
+        let mut checked: Chunk<CheckedOp> = Chunk::new();
+        let first = queue.ring.next();
+        let unsignaled_run = queue.unsignaled_run;
         let mut refusal = None;
         for op in ops {
-            match self.prepare_send(lane, op, segments) {
-                Ok(one) => ready.push(one),
+            match self.prepare_send(queue, op, segments) {
+                Ok(one) => checked.push(one),
                 Err(error) => {
                     refusal = Some(error);
                     break;
                 }
             }
         }
-        if ready.is_empty() {
+        if checked.is_empty() {
             return Posted { accepted: 0, refusal };
         }
         let mut work: Chunk<SendWork<'_>> = Chunk::new();
         let mut rest = segments.as_slice();
-        for (i, (one, op)) in ready.iter().zip(ops).enumerate() {
+        for (i, (one, op)) in checked.iter().zip(ops).enumerate() {
             let (own, others) = rest.split_at(one.segments);
             rest = others;
-            let token = lane.token.with_sequence(first.wrapping_add(i as u32));
+            let token = queue.token.with_sequence(first.wrapping_add(i as u32));
             work.push(SendWork::new(token, lower(op), own, one.flags));
         }
-        let posted = self.submit(lane, &work, quiet);
-        self.count(posted.accepted, ready[..posted.accepted].iter().map(|one| one.len).sum());
+        let posted = self.submit(queue, &work, unsignaled_run);
+        self.count(posted.accepted, checked[..posted.accepted].iter().map(|one| one.len).sum());
         Posted { accepted: posted.accepted, refusal: posted.refusal.or(refusal) }
     }
 
-    /// Hands work to the provider, and takes back what that refuses; `quiet` is as it was before the work. A provider
+    /// Hands work to the provider, and takes back what that refuses; `unsignaled_run` is as it was before the work. A provider
     /// accepts no more than it was given.
     #[inline]
-    fn submit(&self, lane: &mut Lane, work: &[SendWork<'_>], quiet: u32) -> Posted {
+    fn submit(&self, queue: &mut PostQueue, work: &[SendWork<'_>], unsignaled_run: u32) -> Posted {
         // SAFETY: the slots just pushed keep the regions registered and their memory allocated until the
-        // completions are taken, or the endpoint is quiet; injected bytes are borrowed for this call.
+        // completions are taken, or `quiesce` has returned `Ok`; injected bytes are borrowed for this call.
         let posted = unsafe { self.inner.ops.post_send(work) };
         if posted.accepted < work.len() {
-            return take_back(lane, work, posted, quiet);
+            return take_back(queue, work, posted, unsignaled_run);
         }
         Posted::all(work.len())
     }
@@ -219,57 +229,61 @@ impl Endpoint {
     #[inline]
     fn prepare_send(
         &self,
-        lane: &mut Lane,
+        queue: &mut PostQueue,
         op: &Op<'_>,
         segments: &mut Vec<Segment>,
-    ) -> Result<Ready> {
-        let rules = op.what.rules();
+    ) -> Result<CheckedOp> {
+        let spec = op.code.spec();
         let before = segments.len();
         let mut flags = op.flags;
-        let mut gathered = Gathered { segments, keep: Keep::default() };
+        let mut local = LocalSegments { segments, regions: RegionRefs::default() };
         let len = match &op.local {
             Local::Slices(slices) => {
                 let max = self.inner.attr.send_segments;
-                self.add_slices(rules.name, slices, rules.local, max, &mut gathered)
+                self.add_slices(spec.name, slices, spec.local, max, &mut local)
             }
             Local::Inject(bytes) => {
                 flags.insert(SendFlags::INJECT);
-                self.add_inject(rules.name, bytes, gathered.segments)
+                self.add_inject(spec.name, bytes, local.segments)
             }
         }
-        .and_then(|len| self.check_send(op, rules, len).map(|()| len));
-        let Gathered { segments, keep } = gathered;
+        .and_then(|len| self.check_send(op, spec, len).map(|()| len));
+        let LocalSegments { segments, regions } = local;
         let len = len.inspect_err(|_| segments.truncate(before))?;
         let signaled = flags.contains(SendFlags::SIGNALED);
-        let report = if signaled { Report::Always } else { Report::Failure };
+        let report = if signaled { ReportMode::Always } else { ReportMode::OnError };
         let needed = &self.inner.domain.reclaim.needed;
         if !signaled && !needed.load(Ordering::Relaxed) {
             needed.store(true, Ordering::Relaxed);
         }
-        if !signaled && lane.quiet + 1 >= self.max_quiet() {
+        if !signaled && queue.unsignaled_run + 1 >= self.max_unsignaled_run() {
             flags.insert(SendFlags::SIGNALED);
         }
-        let Some(place) = place(&mut lane.ring, &self.inner.send_cq) else {
+        let Some(place) = place(&mut queue.ring, &self.inner.send_cq) else {
             segments.truncate(before);
             return Err(Error::Again);
         };
-        place.fill(Slot { context: op.context, len, kind: rules.kind, report, keep });
-        lane.quiet = if flags.contains(SendFlags::SIGNALED) { 0 } else { lane.quiet + 1 };
-        Ok(Ready { flags, segments: segments.len() - before, len })
+        place.fill(InFlightOp { context: op.context, len, kind: spec.kind, report, regions });
+        queue.unsignaled_run =
+            if flags.contains(SendFlags::SIGNALED) { 0 } else { queue.unsignaled_run + 1 };
+        Ok(CheckedOp { flags, segments: segments.len() - before, len })
     }
 
     /// How many unsignaled operations go by before one is signaled inside, so that a queue whose owner never
     /// asks for completions retires its operations: a quarter of the depth, so that a small queue notices
     /// each, and a large one need not wait for half of it.
     #[inline]
-    fn max_quiet(&self) -> u32 {
+    fn max_unsignaled_run(&self) -> u32 {
         (self.inner.attr.send_depth / 4).clamp(1, 64) as u32
     }
 }
 
 /// The place of the next operation; where there is none, after taking what may have ended.
 #[inline]
-pub(crate) fn place<'a>(ring: &'a mut Producer<Slot>, queue: &CqInner) -> Option<Place<'a, Slot>> {
+pub(crate) fn place<'a>(
+    ring: &'a mut Producer<InFlightOp>,
+    queue: &CqInner,
+) -> Option<Place<'a, InFlightOp>> {
     if !ring.has_room() {
         queue.try_reap();
     }
@@ -277,22 +291,27 @@ pub(crate) fn place<'a>(ring: &'a mut Producer<Slot>, queue: &CqInner) -> Option
 }
 
 #[cold]
-fn take_back(lane: &mut Lane, work: &[SendWork<'_>], posted: Posted, quiet: u32) -> Posted {
+fn take_back(
+    queue: &mut PostQueue,
+    work: &[SendWork<'_>],
+    posted: Posted,
+    unsignaled_run: u32,
+) -> Posted {
     let (taken, refused) = work.split_at(posted.accepted);
     // SAFETY: the provider never completes what it refused.
-    unsafe { lane.ring.take_back(refused.len() as u32) };
-    lane.quiet = taken.iter().fold(quiet, |quiet, one| {
-        if one.flags.contains(SendFlags::SIGNALED) { 0 } else { quiet + 1 }
+    unsafe { queue.ring.take_back(refused.len() as u32) };
+    queue.unsignaled_run = taken.iter().fold(unsignaled_run, |unsignaled_run, one| {
+        if one.flags.contains(SendFlags::SIGNALED) { 0 } else { unsignaled_run + 1 }
     });
     Posted::until(taken.len(), posted.refusal.unwrap_or(Error::NotConnected))
 }
 
 #[inline]
 fn lower(op: &Op<'_>) -> SendOp {
-    match op.what {
-        What::Send => SendOp::Send { imm: op.immediate },
-        What::Write(to) => SendOp::Write { to: to.addr(), imm: op.immediate },
-        What::Read(from) => SendOp::Read { from: from.addr() },
-        What::Atomic { at, call, fetch, .. } => SendOp::Atomic { at: at.addr(), call, fetch },
+    match op.code {
+        OpCode::Send => SendOp::Send { imm: op.immediate },
+        OpCode::Write(to) => SendOp::Write { to: to.addr(), imm: op.immediate },
+        OpCode::Read(from) => SendOp::Read { from: from.addr() },
+        OpCode::Atomic { at, call, fetch, .. } => SendOp::Atomic { at: at.addr(), call, fetch },
     }
 }

@@ -2,12 +2,12 @@
 
 use fabric_core::{Access, EndpointState, Error, OpKind, Posted, RecvWork, Result, Segment};
 
-use crate::check::Gathered;
+use crate::check::LocalSegments;
 use crate::dispatch::EndpointDispatch;
-use crate::endpoint::{Endpoint, Lane, PostSide};
+use crate::endpoint::{Endpoint, PostQueue, PostState};
+use crate::inflight::{InFlightOp, RegionRefs, ReportMode};
 use crate::op::{Recv, Slices};
 use crate::post::{BatchError, CHUNK, Chunk, place};
-use crate::slot::{Keep, Report, Slot};
 
 impl Endpoint {
     /// Posts one receive into `into`. Allowed from the making of the endpoint on.
@@ -37,9 +37,9 @@ impl Endpoint {
         self.inner.ops.check("post")?;
         // The conversion may be a user's, so it comes before the lock.
         let recv = Recv::new(into, context);
-        let mut side = self.lock_recv();
-        let PostSide { lane, segments } = &mut *side;
-        let result = self.post_receive(lane, &recv, segments);
+        let mut guard = self.lock_recv();
+        let PostState { queue, segments } = &mut *guard;
+        let result = self.post_receive(queue, &recv, segments);
         if matches!(result, Err(Error::Again)) {
             self.inner.shared.counters.recv.posts.again.add(1);
         }
@@ -49,7 +49,7 @@ impl Endpoint {
     #[inline]
     fn post_receive(
         &self,
-        lane: &mut Lane,
+        queue: &mut PostQueue,
         recv: &Recv<'_>,
         segments: &mut Vec<Segment>,
     ) -> Result<()> {
@@ -57,9 +57,9 @@ impl Endpoint {
             return Err(self.not_connected());
         }
         segments.clear();
-        let token = lane.token.with_sequence(lane.ring.next());
-        self.prepare_recv(lane, recv, segments)?;
-        match self.submit_recv(lane, &[RecvWork::new(token, segments)]) {
+        let token = queue.token.with_sequence(queue.ring.next());
+        self.prepare_recv(queue, recv, segments)?;
+        match self.submit_recv(queue, &[RecvWork::new(token, segments)]) {
             Posted { refusal: Some(error), .. } => Err(error),
             _ => Ok(()),
         }
@@ -93,13 +93,13 @@ impl Endpoint {
         if let Err(error) = self.inner.ops.check("post") {
             return refuse(0, error);
         }
-        let mut side = self.lock_recv();
+        let mut guard = self.lock_recv();
         for chunk in recvs.chunks(CHUNK) {
             if self.inner.shared.state.get() == EndpointState::Dead {
                 return refuse(posted, self.not_connected());
             }
-            let PostSide { lane, segments } = &mut *side;
-            let Posted { accepted, refusal } = self.post_receives(lane, chunk, segments);
+            let PostState { queue, segments } = &mut *guard;
+            let Posted { accepted, refusal } = self.post_receives(queue, chunk, segments);
             posted += accepted;
             if let Some(error) = refusal {
                 if matches!(error, Error::Again) {
@@ -113,47 +113,47 @@ impl Endpoint {
 
     fn post_receives(
         &self,
-        lane: &mut Lane,
+        queue: &mut PostQueue,
         recvs: &[Recv<'_>],
         segments: &mut Vec<Segment>,
     ) -> Posted {
         segments.clear();
-        let mut ready: Chunk<usize> = Chunk::new();
-        let first = lane.ring.next();
+        let mut counts: Chunk<usize> = Chunk::new();
+        let first = queue.ring.next();
         let mut refusal = None;
         for recv in recvs {
-            match self.prepare_recv(lane, recv, segments) {
-                Ok(count) => ready.push(count),
+            match self.prepare_recv(queue, recv, segments) {
+                Ok(count) => counts.push(count),
                 Err(error) => {
                     refusal = Some(error);
                     break;
                 }
             }
         }
-        if ready.is_empty() {
+        if counts.is_empty() {
             return Posted { accepted: 0, refusal };
         }
         let mut work: Chunk<RecvWork<'_>> = Chunk::new();
         let mut rest = segments.as_slice();
-        for (i, count) in ready.iter().enumerate() {
+        for (i, count) in counts.iter().enumerate() {
             let (own, others) = rest.split_at(*count);
             rest = others;
-            let token = lane.token.with_sequence(first.wrapping_add(i as u32));
+            let token = queue.token.with_sequence(first.wrapping_add(i as u32));
             work.push(RecvWork::new(token, own));
         }
-        let posted = self.submit_recv(lane, &work);
+        let posted = self.submit_recv(queue, &work);
         Posted { accepted: posted.accepted, refusal: posted.refusal.or(refusal) }
     }
 
     /// Hands receives to the provider, and takes back what that refuses.
     #[inline]
-    fn submit_recv(&self, lane: &mut Lane, work: &[RecvWork<'_>]) -> Posted {
+    fn submit_recv(&self, queue: &mut PostQueue, work: &[RecvWork<'_>]) -> Posted {
         // SAFETY: the slots just pushed keep the regions registered and their memory allocated until the completions are
-        // taken, or the endpoint is quiet.
+        // taken, or `quiesce` has returned `Ok`.
         let mut posted = unsafe { self.inner.ops.post_recv(work) };
         if posted.accepted < work.len() {
             // SAFETY: the provider never completes what it refused.
-            unsafe { lane.ring.take_back((work.len() - posted.accepted) as u32) };
+            unsafe { queue.ring.take_back((work.len() - posted.accepted) as u32) };
             let refusal = posted.refusal.unwrap_or(Error::NotConnected);
             posted = Posted::until(posted.accepted, refusal);
         } else {
@@ -166,22 +166,22 @@ impl Endpoint {
     #[inline]
     fn prepare_recv(
         &self,
-        lane: &mut Lane,
+        queue: &mut PostQueue,
         recv: &Recv<'_>,
         segments: &mut Vec<Segment>,
     ) -> Result<usize> {
         let before = segments.len();
-        let mut gathered = Gathered { segments, keep: Keep::default() };
+        let mut local = LocalSegments { segments, regions: RegionRefs::default() };
         let max = self.inner.attr.recv_segments;
-        let len = self.add_slices("recv", &recv.into, Access::LOCAL_WRITE, max, &mut gathered);
-        let Gathered { segments, keep } = gathered;
+        let len = self.add_slices("recv", &recv.into, Access::LOCAL_WRITE, max, &mut local);
+        let LocalSegments { segments, regions } = local;
         let len = len.inspect_err(|_| segments.truncate(before))?;
-        let Some(place) = place(&mut lane.ring, &self.inner.recv_cq) else {
+        let Some(place) = place(&mut queue.ring, &self.inner.recv_cq) else {
             segments.truncate(before);
             return Err(Error::Again);
         };
-        let (context, kind, report) = (recv.context, OpKind::Recv, Report::Always);
-        place.fill(Slot { context, len, kind, report, keep });
+        let (context, kind, report) = (recv.context, OpKind::Recv, ReportMode::Always);
+        place.fill(InFlightOp { context, len, kind, report, regions });
         Ok(segments.len() - before)
     }
 }
