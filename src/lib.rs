@@ -128,8 +128,8 @@ mod shorthand;
 pub mod verbs;
 
 pub use builder::EndpointBuilder;
-pub use catalog::{Catalog, Found};
-pub use choice::{Choice, Named, Selection};
+pub use catalog::{Catalog, Discovered};
+pub use choice::{Choice, ProviderSpec, Selection};
 pub use counters::Counters;
 pub use cq::CompletionQueue;
 pub use domain::Domain;
