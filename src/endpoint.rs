@@ -143,7 +143,7 @@ impl Endpoint {
             .endpoint(shared.id, &attr, send_cq.ops().ops(), recv_cq.ops().ops())
             .inspect_err(|_| undo(&[(send_cq, send_token), (recv_cq, recv_token)]))?;
         let side = |ring, token: Token, side| {
-            let token = Token::new(token.member(), token.generation(), side, 0);
+            let token = Token::new(token.slot(), token.generation(), side, 0);
             let queue = PostQueue { ring, token, unsignaled_run: 0, closed: false };
             PostState { queue, segments: Vec::new() }
         };

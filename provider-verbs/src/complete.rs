@@ -15,7 +15,7 @@ impl Conn {
     /// Takes how a request of this queue pair number ended; under the completion queue's lock.
     pub(crate) fn complete(&self, wr_id: u64, ended: status::Type, sink: &mut Sink<'_>) {
         let mut state = self.lock();
-        if Token::is_foreign(wr_id) {
+        if Token::is_internal(wr_id) {
             return match Foreign::parse(wr_id) {
                 (_, name) if name != self.name => {}
                 (Foreign::Leg, _) => self.leg_ended(&mut state, ended, sink),

@@ -49,7 +49,7 @@ impl Queue {
 
     /// What comes of a queue pair behind a read in doubt: it stood then, unless that was flushed.
     pub(crate) fn hear(&self, wc: &ibv_wc, sink: &mut Sink<'_>) {
-        let own = !Token::is_foreign(wc.wr_id);
+        let own = !Token::is_internal(wc.wr_id);
         if own && Token::from_bits(wc.wr_id).side() == Side::Recv {
             return;
         }
