@@ -387,9 +387,9 @@ impl EndpointInner {
             return true;
         }
         let token = token.with_sequence(ring.next());
-        let Some(place) = ring.place() else { return false };
+        let Some(vacancy) = ring.reserve() else { return false };
         let (kind, report, regions) = (OpKind::Write, ReportMode::Internal, RegionRefs::default());
-        place.fill(InFlightOp { context: 0, len: 0, kind, report, regions });
+        vacancy.insert(InFlightOp { context: 0, len: 0, kind, report, regions });
         let op = SendOp::Write { to: RemoteAddr::default(), imm: None };
         let work = [SendWork::new(token, op, &[], SendFlags::SIGNALED)];
         // SAFETY: there are no segments.
@@ -398,7 +398,7 @@ impl EndpointInner {
             *unsignaled_run = 0;
         } else {
             // SAFETY: the provider never completes what it refused.
-            unsafe { ring.take_back(1) };
+            unsafe { ring.unpush(1) };
         }
         taken
     }
