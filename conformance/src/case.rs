@@ -323,7 +323,10 @@ impl Needs {
             .union(Capabilities::LOCKS_MEMORY)
             .union(Capabilities::PROGRESS_WHILE_STOPPED)
             .union(Capabilities::PROCESSES);
-        self.capabilities.intersects(declared) || self.atomic_scope.is_some() || self.forged_wire
+        self.capabilities.intersects(declared)
+            || self.process
+            || self.atomic_scope.is_some()
+            || self.forged_wire
     }
 
     /// What of it a device lacks; empty if the case can run. `forges` says whether the provider under test

@@ -38,6 +38,8 @@ pub(crate) fn device() -> Device {
     info.capabilities = Capabilities::SEND
         | Capabilities::RMA
         | Capabilities::ATOMIC
+        // No peer dies alone.
+        | Capabilities::LIVENESS
         | Capabilities::UNIQUE_KEYS
         | Capabilities::SECRET_KEYS;
     info.limits = limits();
