@@ -1,4 +1,4 @@
-//! Which provider to use: the value of `FABRIC_PROVIDER`.
+//! Which provider to use, the value of `FABRIC_PROVIDER`, and which one that led to.
 
 use std::fmt;
 
@@ -119,6 +119,30 @@ impl fmt::Display for Named {
             Some(device) => write!(f, "{}:{device}", self.provider),
             None => f.write_str(&self.provider),
         }
+    }
+}
+
+/// Which provider and device a domain runs on, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Selection {
+    /// The provider.
+    pub provider: &'static str,
+    /// The device.
+    pub device: String,
+    /// The choice it follows: `auto`, or the value of `FABRIC_PROVIDER`.
+    pub choice: Choice,
+    /// What was preferred and passed over, each with the reason.
+    pub passed_over: Vec<String>,
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "chose {}:{} ({})", self.provider, self.device, self.choice)?;
+        for reason in &self.passed_over {
+            write!(f, "; not {reason}")?;
+        }
+        Ok(())
     }
 }
 

@@ -20,8 +20,8 @@ use fabric_util::wakeup::wait_readable;
 
 use crate::dispatch::{AnyCq, CqDispatch};
 use crate::domain::{DomainInner, QueuePlace};
-use crate::endpoint::Shared;
 use crate::process::ParentOnly;
+use crate::registry::EndpointShared;
 use crate::slot::{Fate, Keep, Released, Report, Slot};
 use members::{Members, Tenant};
 
@@ -196,7 +196,7 @@ impl CqInner {
     /// Binds an endpoint's side or sides, reserving room for all they can have in flight.
     pub(crate) fn bind(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<EndpointShared>,
         send: Option<(Consumer<Slot>, usize)>,
         recv: Option<(Consumer<Slot>, usize)>,
     ) -> Result<Token> {

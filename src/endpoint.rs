@@ -2,12 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use fabric_core::attr::check_private_data;
 use fabric_core::provider::RequestId;
-use fabric_core::state::StateCell;
 use fabric_core::{
     Armed, DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error, Event, OpKind,
     RemoteAddr, Result, Segment, SendFlags, SendOp, SendWork, Side, Token,
@@ -17,21 +15,13 @@ use fabric_util::sync::{Mutex, MutexGuard};
 use fabric_util::wakeup::wait_readable;
 use fabric_util::{callback, log_line};
 
-use crate::counters::{Counters, EndpointCounters};
+use crate::counters::Counters;
 use crate::cq::{CompletionQueue, CqInner};
 use crate::dispatch::{AnyEndpoint, CqDispatch, EndpointDispatch};
-use crate::domain::{Domain, DomainInner};
+use crate::domain::DomainInner;
 use crate::process::ParentOnly;
+use crate::registry::{EndpointShared, Settle};
 use crate::slot::{Fate, Keep, Report, Slot};
-
-/// What the event hub and the completion queues know of an endpoint.
-pub(crate) struct Shared {
-    pub(crate) id: EndpointId,
-    pub(crate) state: StateCell,
-    /// Whether its one `Disconnected` was reported.
-    pub(crate) ended: AtomicBool,
-    pub(crate) counters: EndpointCounters,
-}
 
 /// The posting end of a queue, under its lock.
 pub(crate) struct PostSide {
@@ -53,7 +43,7 @@ pub(crate) struct Lane {
 
 /// One end of a connection: a send queue and a receive queue.
 ///
-/// Made by [`Domain::endpoint`]; connected by [`connect`](Endpoint::connect) here, or by
+/// Made by [`Domain::endpoint`](crate::Domain::endpoint); connected by [`connect`](Endpoint::connect) here, or by
 /// [`ConnectRequest::accept`](crate::ConnectRequest::accept).
 ///
 /// - Any number of threads may post; each thread's order is kept.
@@ -96,7 +86,7 @@ pub struct Endpoint {
 /// for long.
 pub(crate) struct EndpointInner {
     pub(crate) ops: ParentOnly<AnyEndpoint>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<EndpointShared>,
     send: Mutex<PostSide>,
     recv: Mutex<PostSide>,
     pub(crate) send_cq: Arc<CqInner>,
@@ -107,13 +97,12 @@ pub(crate) struct EndpointInner {
 
 impl Endpoint {
     pub(crate) fn new(
-        domain: &Domain,
+        domain: &Arc<DomainInner>,
         attr: EndpointAttr,
         send: &CompletionQueue,
         recv: &CompletionQueue,
     ) -> Result<Self> {
         const OP: &str = "make endpoint";
-        let domain = &domain.inner;
         domain.ops.check(OP)?;
         if domain.hub.device_lost() {
             return Err(Error::DeviceLost);
@@ -124,23 +113,18 @@ impl Endpoint {
                 return Err(Error::invalid(OP, "the completion queue is of another domain"));
             }
         }
-        let shared = Arc::new(Shared {
-            id: EndpointId(domain.next_id()),
-            state: StateCell::new(),
-            ended: AtomicBool::new(false),
-            counters: EndpointCounters::default(),
-        });
+        let shared = Arc::new(EndpointShared::new(EndpointId(domain.next_id())));
         let (send_ring, send_end) = inflight(attr.send_depth);
         let (recv_ring, recv_end) = inflight(attr.recv_depth);
         let (send_cq, recv_cq) = (&send.inner, &recv.inner);
-        domain.enroll(&shared)?;
+        domain.endpoints.add(&shared)?;
         // From here on `undo` unrolls what was done.
         let undo = |tokens: &[(&Arc<CqInner>, Token)]| {
             for (cq, token) in tokens {
                 cq.unbind(*token, Fate::Free);
             }
             domain.hub.remove(shared.id);
-            domain.strike(&shared);
+            domain.endpoints.remove(&shared);
         };
         domain.hub.add(&shared);
         let sends = Some((send_end, attr.send_depth));
@@ -173,7 +157,7 @@ impl Endpoint {
             attr,
             domain: domain.clone(),
         });
-        domain.introduce(&inner);
+        domain.endpoints.made(shared.id, Arc::<EndpointInner>::downgrade(&inner));
         Ok(Endpoint { inner })
     }
 
@@ -391,16 +375,6 @@ impl Endpoint {
 }
 
 impl EndpointInner {
-    /// Takes what has ended in the send queue, unsignaled operations too; true if nothing is in flight there.
-    pub(crate) fn settle(&self) -> bool {
-        let (flushed, token) = {
-            let mut side = self.send.lock();
-            (self.flush(&mut side.lane), side.lane.token)
-        };
-        self.send_cq.reap();
-        flushed && self.send_cq.outstanding(token, Side::Send) == 0
-    }
-
     /// Makes sure that the end of the unsignaled operations posted so far becomes known: unless the last post was
     /// signaled, posts a signaled empty write whose completion is hidden. False if there is no room yet.
     fn flush(&self, lane: &mut Lane) -> bool {
@@ -441,7 +415,7 @@ impl EndpointInner {
             leaked += self.recv_cq.unbind(recv, fate);
         }
         self.domain.hub.remove(self.shared.id);
-        self.domain.strike(&self.shared);
+        self.domain.endpoints.remove(&self.shared);
         if fate == Fate::Leak {
             let why = match quiet {
                 Some(Err(error)) => error.to_string(),
@@ -454,6 +428,23 @@ impl EndpointInner {
                 "{id}: {why}; {leaked} regions in flight stay registered until the process ends"
             );
         }
+    }
+}
+
+impl Settle for EndpointInner {
+    fn settle(&self) -> bool {
+        let (flushed, token) = {
+            let mut side = self.send.lock();
+            (self.flush(&mut side.lane), side.lane.token)
+        };
+        self.send_cq.reap();
+        flushed && self.send_cq.outstanding(token, Side::Send) == 0
+    }
+
+    fn hand_over(&self) {
+        // Arming clears the descriptor, so sleepers on it look again.
+        let _ = self.send_cq.arm(false);
+        self.send_cq.ops().wake();
     }
 }
 

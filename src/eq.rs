@@ -20,8 +20,8 @@ use fabric_util::sync::{Condvar, Mutex, MutexGuard, assert_none_held};
 use fabric_util::wakeup::Wakeup;
 use smallvec::SmallVec;
 
-use crate::endpoint::Shared;
 use crate::process::foreign;
+use crate::registry::EndpointShared;
 
 /// Events of endpoints that are gone are kept for a reader, but not without bound.
 const MAX_ORPHANS: usize = 1024;
@@ -51,7 +51,7 @@ struct HubState {
 
 /// An endpoint, and its peer once it is connecting.
 struct Member {
-    shared: Arc<Shared>,
+    shared: Arc<EndpointShared>,
     peer: Option<SocketAddr>,
     /// At most one of each kind, in order.
     pending: SmallVec<[u64; 2]>,
@@ -180,7 +180,7 @@ impl Hub {
         self.state.lock()
     }
 
-    pub(crate) fn add(&self, shared: &Arc<Shared>) {
+    pub(crate) fn add(&self, shared: &Arc<EndpointShared>) {
         let (pending, signal) = (SmallVec::new(), Arc::default());
         let member = Member { shared: shared.clone(), peer: None, pending, signal };
         self.lock().endpoints.insert(shared.id, member);

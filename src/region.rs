@@ -165,7 +165,7 @@ impl Drop for Region {
     fn drop(&mut self) {
         let RegionCore { domain, .. } = &*self.core;
         if self.is_used() && domain.ops.is_here() {
-            domain.reclaim(&self.core);
+            domain.reclaim.add(&self.core);
         }
     }
 }
@@ -270,7 +270,7 @@ impl Region {
     /// The same, after a look at unsignaled operations: nothing says that they have ended, so that may not be known yet.
     #[cold]
     fn is_still_used(&self) -> bool {
-        self.core.domain.settle();
+        self.core.domain.endpoints.settle();
         self.is_used()
     }
 

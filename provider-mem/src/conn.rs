@@ -99,8 +99,8 @@ impl Conn {
         Locked { state: self.state.lock(), conn: self }
     }
 
-    /// Carries bytes to the other end and back until there are none, each end under its own lock. Whoever moved bytes lets
-    /// the other end look, so none are left behind.
+    /// Carries bytes to the other end and back until there are none, each end under its own lock. An end that moved
+    /// bytes is followed by the other, so none are left behind.
     pub(crate) fn drive(self: &Arc<Self>) {
         let mut conn = self.clone();
         for _ in 0..TURNS {

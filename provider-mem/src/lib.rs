@@ -1,7 +1,7 @@
 //! The reference provider of `fabric`: the whole contract inside one process, without sockets.
 //!
 //! Obligations of every provider are in `fabric_core::{ops, provider}`. This crate keeps them with as little code as
-//! possible: a connection is two pipes in memory, and whoever posts an operation carries it to the other end at once. What
+//! possible: a connection is two pipes in memory, and a post carries its operation to the other end at once. What
 //! every provider over a stream of bytes needs is in `fabric_util`: the protocol, regions, completions, requests.
 //!
 //! Files, from the contract inwards:

@@ -10,13 +10,13 @@ use fabric_core::{
 use fabric_util::inflight::Consumer;
 
 use crate::counters::Ends;
-use crate::endpoint::Shared;
 use crate::eq::Hub;
+use crate::registry::EndpointShared;
 use crate::slot::{Keep, Released, Report, Slot};
 
 /// An endpoint, as the queue knows it.
 pub(super) struct Tenant {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<EndpointShared>,
     pub(super) send: Option<Consumer<Slot>>,
     pub(super) recv: Option<Consumer<Slot>>,
     /// What it has reserved.
@@ -145,13 +145,13 @@ fn find(places: &mut [Member], token: Token) -> Option<&mut Tenant> {
 /// A message came to an endpoint that accepts, before the `Connected` event of its provider: the thread that takes
 /// the message may answer it.
 #[cold]
-fn connected_early(hub: &Hub, shared: &Shared) {
+fn connected_early(hub: &Hub, shared: &EndpointShared) {
     hub.event(Event::Connected { endpoint: shared.id, data: Box::default() });
 }
 
 /// Reports completed operations, and counts them.
 struct Teller<'a, F> {
-    shared: &'a Shared,
+    shared: &'a EndpointShared,
     ends: &'a Ends,
     released: &'a mut Released,
     deliver: F,

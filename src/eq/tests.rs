@@ -1,19 +1,11 @@
 //! What waits at the hub, and what each of them gets.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-
-use fabric_core::state::StateCell;
+use std::sync::atomic::AtomicUsize;
 
 use super::*;
-use crate::counters::EndpointCounters;
 
 fn connecting(hub: &Hub, id: u64) -> EndpointId {
-    let shared = Shared {
-        id: EndpointId(id),
-        state: StateCell::new(),
-        ended: AtomicBool::new(false),
-        counters: EndpointCounters::default(),
-    };
+    let shared = EndpointShared::new(EndpointId(id));
     assert!(shared.state.replace(EndpointState::Idle, EndpointState::Connecting));
     hub.add(&Arc::new(shared));
     EndpointId(id)

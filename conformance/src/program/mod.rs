@@ -93,14 +93,15 @@ fn serve(args: &args::Run) -> Result<u8, String> {
 
 /// The providers, with TCP at its worst if there is a seed for that, and the reference provider if it is named.
 fn catalog(adversary: Option<u64>, named: &[String]) -> Result<Arc<Catalog>, String> {
+    let text = |error: fabric::Error| error.to_string();
     let mut catalog = Catalog::builtin();
     if named.iter().any(|name| name == provider_mem::NAME) {
-        catalog = catalog.add(MemProvider::new()).map_err(|error| error.to_string())?;
+        catalog = catalog.add(MemProvider::new()).map_err(text)?;
     }
-    Ok(Arc::new(match adversary {
-        Some(seed) => catalog.adversary(seed),
-        None => catalog,
-    }))
+    if let Some(seed) = adversary {
+        catalog = catalog.configure("tcp", "adversary", &seed.to_string()).map_err(text)?;
+    }
+    Ok(Arc::new(catalog))
 }
 
 fn run(args: args::Run) -> Result<u8, String> {

@@ -71,14 +71,14 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "unsignaled_unasked",
         about: "closing a region does not ask whether unsignaled operations have ended",
         runs: Runs::Tcp,
-        edits: &[edit("Region::is_still_used", "self.core.domain.settle();", "")],
+        edits: &[edit("Region::is_still_used", "self.core.domain.endpoints.settle();", "")],
         cases: &["memory.close_unsignaled"],
     },
     Mutant {
         name: "dropped_not_reclaimed",
         about: "it is never found out that unsignaled operations no longer use a dropped region",
         runs: Runs::Tcp,
-        edits: &[edit("Region::drop", "domain.reclaim(&self.core);", "")],
+        edits: &[edit("Region::drop", "domain.reclaim.add(&self.core);", "")],
         cases: &["memory.drop_unsignaled"],
     },
     Mutant {
