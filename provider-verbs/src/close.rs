@@ -13,9 +13,11 @@ use fabric_util::log_line;
 
 use crate::conn::{Conn, End, Stage, State};
 use crate::cq::{Queue, Sink};
-use crate::manager::{After, Timer};
+use crate::domain::state::After;
+use crate::domain::timers::Timer;
+use crate::error::NAME;
+use crate::ffi;
 use crate::tokens::{Quiet, later};
-use crate::{NAME, ffi};
 
 /// When to look again whether a post has returned, and to try again what a device refused.
 const SOON: Duration = Duration::from_millis(2);
@@ -77,8 +79,8 @@ impl Conn {
     }
 
     fn flush(&self) {
-        let lost = self.shared.is_lost();
-        let failed = if lost && self.shared.poor.no_flush {
+        let lost = self.shared.device.is_lost();
+        let failed = if lost && self.shared.device.poor.no_flush {
             Err(std::io::ErrorKind::Unsupported.into())
         } else {
             self.qp.fail()
@@ -132,16 +134,20 @@ impl Conn {
     }
 
     /// The end was reported: what it cancels may be seen.
-    pub(crate) fn release(&self) {
+    pub(crate) fn release_held(&self) {
         let shared = std::ptr::eq(&*self.send_queue, &*self.recv_queue);
-        self.send_queue.release(self);
+        self.release_queue(&self.send_queue);
         if !shared {
-            self.recv_queue.release(self);
+            self.release_queue(&self.recv_queue);
         }
     }
 
+    fn release_queue(&self, queue: &Queue) {
+        queue.release(|ring| self.take_held(queue, |completion| ring.push_back(completion)));
+    }
+
     /// Gives what was held of a queue; under the queue's lock.
-    pub(crate) fn take_held(&self, queue: &Queue, mut take: impl FnMut(RawCompletion)) {
+    fn take_held(&self, queue: &Queue, mut take: impl FnMut(RawCompletion)) {
         let mut state = self.lock();
         for (side, of) in [(Side::Send, &self.send_queue), (Side::Recv, &self.recv_queue)] {
             if std::ptr::eq(&**of, queue) {
@@ -160,7 +166,7 @@ impl Conn {
 
     /// Cancels what a queue of this connection has in flight and a device that was taken away will never complete;
     /// under the completion queue's lock, after everything that the device did complete.
-    pub(crate) fn cancel_unheard(&self, queue: &Queue, sink: &mut Sink<'_>) {
+    pub(crate) fn cancel_in_flight(&self, queue: &Queue, sink: &mut Sink<'_>) {
         if !self.mute.load(Ordering::Acquire) {
             return;
         }
@@ -185,7 +191,7 @@ impl Conn {
     /// flush, which comes after the flag, sees the receive.
     #[inline]
     pub(crate) fn flush_late_receives(&self) {
-        if !self.shared.quirks.late_receives_stay {
+        if !self.shared.device.quirks.late_receives_stay {
             return;
         }
         fence(Ordering::SeqCst);
@@ -221,13 +227,15 @@ impl Conn {
         self.recv_queue.take_all();
         // No owner is left to be notified of the end.
         drop(self.shared.reports.retract(self.id));
-        self.release();
+        self.release_held();
         self.send_queue.remove(self);
         self.recv_queue.remove(self);
-        self.shared.remove_conn(self);
+        self.shared.remove_conn(self.name);
         match destroyed {
             // A device that went took its queue pairs along: the kernel has ended them before it answers so.
-            Err(cause) if !(self.shared.is_lost() && ffi::code(&cause) == Some(libc::EIO)) => {
+            Err(cause)
+                if !(self.shared.device.is_lost() && ffi::code(&cause) == Some(libc::EIO)) =>
+            {
                 self.place.keep();
                 let text = format!("{}: its queue pair stays until the process ends", self.id);
                 Err(Error::Internal(Failure::new("end", text).of(NAME).because(cause)))

@@ -5,21 +5,26 @@ use std::sync::atomic::Ordering;
 use fabric_core::{DisconnectReason, RawCompletion, Side, Status, Token};
 use smallvec::SmallVec;
 
-use crate::conn::{Conn, End, Foreign, State};
-use crate::cq::Sink;
+use crate::conn::{Conn, End, State};
+use crate::cq::{CqMember, Queue, Sink};
 use crate::ffi::ibv_wc_status as status;
+use crate::handle::State as QpState;
 use crate::post::Direct;
 use crate::status::{of_recv, of_send};
+use crate::tokens::Foreign;
 
-impl Conn {
-    /// Takes how a request of this queue pair number ended; under the completion queue's lock.
-    pub(crate) fn complete(&self, wr_id: u64, ended: status::Type, sink: &mut Sink<'_>) {
+impl CqMember for Conn {
+    fn qp_number(&self) -> u32 {
+        self.qp.number()
+    }
+
+    fn complete(&self, wr_id: u64, ended: status::Type, sink: &mut Sink<'_>) {
         let mut state = self.lock();
         if Token::is_foreign(wr_id) {
             return match Foreign::parse(wr_id) {
                 (_, name) if name != self.name => {}
                 (Foreign::Leg, _) => self.leg_ended(&mut state, ended, sink),
-                (Foreign::Probe, _) => self.probe_ended(&mut state, ended),
+                (Foreign::Probe, _) => self.end_probe(&mut state, ended),
                 (Foreign::Mark, _) => self.mark_ended(&mut state, sink),
             };
         }
@@ -43,9 +48,22 @@ impl Conn {
         self.deliver(&mut state, completion, sink);
     }
 
+    fn cancel_unheard(&self, queue: &Queue, sink: &mut Sink<'_>) {
+        self.cancel_in_flight(queue, sink);
+    }
+
+    fn is_broken(&self) -> bool {
+        // Held while the queue pair is asked, so that it is not destroyed meanwhile.
+        let _state = self.lock();
+        matches!(self.qp.state(), Ok(QpState::Error))
+    }
+}
+
+impl Conn {
     /// How a request of the send queue ended, in the specification's words.
-    fn sent(&self, code: status::Type) -> status::Type {
-        let lost = self.shared.quirks.unsendable_is_local && code == status::IBV_WC_LOC_QP_OP_ERR;
+    pub(crate) fn sent(&self, code: status::Type) -> status::Type {
+        let lost =
+            self.shared.device.quirks.unsendable_is_local && code == status::IBV_WC_LOC_QP_OP_ERR;
         if lost { status::IBV_WC_RETRY_EXC_ERR } else { code }
     }
 
@@ -88,24 +106,10 @@ impl Conn {
             self.deliver(state, completion, sink);
         }
     }
-
-    /// A probe came back, or did not.
-    pub(crate) fn probe_ended(&self, state: &mut State, code: status::Type) {
-        self.forget_probe(state);
-        match self.sent(code) {
-            status::IBV_WC_SUCCESS => {}
-            // Somebody else's end of the connection.
-            status::IBV_WC_WR_FLUSH_ERR if self.probe.is_some() => {}
-            code => {
-                state.lost = reason(code) == DisconnectReason::PeerLost;
-                self.end(state, End::Gone(reason(code)));
-            }
-        }
-    }
 }
 
 /// Why a connection whose first failure is this has ended.
-fn reason(code: status::Type) -> DisconnectReason {
+pub(crate) fn reason(code: status::Type) -> DisconnectReason {
     match code {
         // Flushed, and not by this side: the queue pair refused what the peer asked for.
         status::IBV_WC_WR_FLUSH_ERR

@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use fabric_core::{
     DisconnectReason, EndpointAttr, EndpointId, Error, RawCompletion, Result, SendWork, Token,
@@ -16,42 +16,15 @@ use fabric_core::{
 use fabric_util::emulate::Line;
 use fabric_util::sync::{Mutex, MutexGuard};
 
+use crate::bounce::Bounce;
 use crate::chain::OPERATION_SEGMENTS;
 use crate::cq::Queue;
-use crate::ffi::ibv_access_flags;
-use crate::handle::{CmId, Qp, QpAttributes, State as QpState};
-use crate::manager::Shared;
-use crate::scratch::{Place, Slab};
+use crate::domain::state::Shared;
+use crate::error::failed;
+use crate::handle::{CmId, Qp, QpAttributes};
+use crate::path;
+use crate::scratch::Place;
 use crate::tokens::Tokens;
-use crate::{device, path};
-
-/// What a work request of the provider's own is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Foreign {
-    /// A leg of a compare-and-swap loop.
-    Leg,
-    /// A probe for liveness.
-    Probe,
-    /// The last request of a connection that ended.
-    Mark,
-}
-
-/// Of a request's id: the connection's name.
-const NAME_BITS: u64 = (1 << 40) - 1;
-
-impl Foreign {
-    /// The request's id; `conn` is the connection's name.
-    pub(crate) fn name(self, conn: u64) -> u64 {
-        Token::foreign((self as u64) << 40 | conn & NAME_BITS)
-    }
-
-    /// What an id that is no token is for.
-    pub(crate) fn parse(wr_id: u64) -> (Foreign, u64) {
-        let is = |kind: &Foreign| wr_id >> 40 & 0xf == *kind as u64;
-        let kind = [Foreign::Leg, Foreign::Mark].into_iter().find(is);
-        (kind.unwrap_or(Foreign::Probe), wr_id & NAME_BITS)
-    }
-}
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,15 +93,9 @@ pub(crate) struct Conn {
     /// The device was taken away: it reports nothing of what is in flight.
     pub(crate) mute: AtomicBool,
     state: Mutex<State>,
-    bounce: OnceLock<Bounce>,
+    bounce: Option<Bounce>,
     // Last: the device may write to it as long as there are queue pairs.
     pub(crate) place: Place,
-}
-
-/// Room for injects, on a device that carries too few bytes in a request.
-struct Bounce {
-    slab: Slab,
-    slot: usize,
 }
 
 impl Conn {
@@ -139,10 +106,10 @@ impl Conn {
         (send_queue, recv_queue): (&Arc<Queue>, &Arc<Queue>),
     ) -> Result<Arc<Self>> {
         const OP: &str = "make endpoint";
-        shared.check_device()?;
-        path::check(shared, attr)?;
-        let fail =
-            |cause| device::failed(OP, "the queues, or the device has no more of them", cause);
+        let device = &shared.device;
+        device.check()?;
+        path::check(device, attr)?;
+        let fail = |cause| failed(OP, "the queues, or the device has no more of them", cause);
         let queues = (send_queue.cq(), recv_queue.cq());
         let wanted = QpAttributes {
             // Twice, because a delivery-complete write takes two; and a probe and a mark.
@@ -150,18 +117,16 @@ impl Conn {
             recv_depth: attr.recv_depth as u32,
             send_segments: attr.send_segments.clamp(1, OPERATION_SEGMENTS) as u32,
             recv_segments: attr.recv_segments.max(1) as u32,
-            inline: if shared.poor.no_inline { 0 } else { attr.inject as u32 },
+            inline: if device.poor.no_inline { 0 } else { attr.inject as u32 },
         };
-        let make = |wanted: &QpAttributes| Qp::new(&shared.pd, queues, wanted, shared.port);
+        let make = |wanted: &QpAttributes| Qp::new(&device.pd, queues, wanted, device.port);
         let qp = make(&wanted)
             // Injects are copied to registered memory then.
             .or_else(|_| make(&QpAttributes { inline: 0, ..wanted }))
             .map_err(fail)?;
-        let probe = if shared.quirks.separate_probes {
-            Some(shared.probe_qp().map_err(fail)?)
-        } else {
-            None
-        };
+        let probe = shared.probes.qp(device).map_err(fail)?;
+        let carries_injects = qp.inline() as usize >= attr.inject;
+        let bounce = if carries_injects { None } else { Some(Bounce::new(&device.pd, attr)?) };
         let state = State {
             stage: Stage::New,
             line: Line::default(),
@@ -192,17 +157,13 @@ impl Conn {
             dead: AtomicBool::new(false),
             mute: AtomicBool::new(false),
             state: Mutex::new(state),
-            bounce: OnceLock::new(),
-            place: shared.scratch.place()?,
+            bounce,
+            place: device.scratch.place()?,
         });
-        if (conn.qp.inline() as usize) < attr.inject {
-            let bounce = Bounce::new(&conn)?;
-            let _ = conn.bounce.set(bounce); // it is empty
-        }
-        conn.send_queue.add(&conn);
-        conn.recv_queue.add(&conn);
-        shared.add_conn(&conn);
-        if let Err(lost) = shared.check_device() {
+        conn.send_queue.add(conn.clone());
+        conn.recv_queue.add(conn.clone());
+        shared.add_conn(conn.clone());
+        if let Err(lost) = device.check() {
             // The thread that ended all the others may not have seen this one.
             let _ = conn.quiesce(); // nothing was posted
             return Err(lost);
@@ -218,11 +179,6 @@ impl Conn {
         self.dead.load(Ordering::Acquire)
     }
 
-    /// The queue pair that probes go out on.
-    pub(crate) fn probed_qp(&self) -> &Qp {
-        self.probe.as_ref().unwrap_or(&self.qp)
-    }
-
     /// Says whether posts go through the line; under the lock.
     pub(crate) fn set_waits(&self, waits: bool) {
         if self.waits.swap(waits, Ordering::AcqRel) == waits {
@@ -236,54 +192,12 @@ impl Conn {
         }
     }
 
-    /// The probe that was on its way, if there was one, is not waited for any more.
-    pub(crate) fn forget_probe(&self, state: &mut State) {
-        if std::mem::take(&mut state.probing) {
-            self.shared.probe_over();
-        }
-    }
-
-    /// Looks whether the device itself ended the queue pair, where it does not say so.
-    pub(crate) fn look(&self) {
-        if !self.has_failed_alone(&self.lock()) {
-            return;
-        }
-        // A completion that was not polled yet may have the cause, and ends the connection then.
-        self.send_queue.take_all();
-        self.recv_queue.take_all();
-        let mut state = self.lock();
-        if self.has_failed_alone(&state) {
-            self.end(&mut state, End::Gone(DisconnectReason::OperationFailed));
-        }
-    }
-
-    fn has_failed_alone(&self, state: &State) -> bool {
-        state.stage == Stage::Linked && matches!(self.qp.state(), Ok(QpState::Error))
-    }
-
-    /// Whether the device has the queue pair in error.
-    pub(crate) fn is_broken(&self) -> bool {
-        // Held while the queue pair is asked, so that it is not destroyed meanwhile.
-        let _state = self.lock();
-        matches!(self.qp.state(), Ok(QpState::Error))
-    }
-
     /// Copies an inject's bytes to where they can stay.
     pub(crate) fn bounce(&self, work: &SendWork<'_>) -> (u64, u32, u32) {
-        let Some(bounce) = self.bounce.get() else { return (0, 0, 0) };
-        let slots = bounce.slab.memory.len() / bounce.slot;
-        let slot = work.token.sequence() as usize & (slots - 1);
-        let addr = bounce.slab.memory.as_ptr().wrapping_add(slot * bounce.slot);
-        let mut at = 0;
-        for segment in work.segments {
-            // SAFETY: an inject has at most `slot` bytes; an operation's slot is its own until its completion.
-            unsafe {
-                fabric_core::memory::copy(addr.wrapping_add(at), segment.addr, segment.len);
-            }
-            at += segment.len;
-        }
-        self.shared.stats.copied_bytes.add(at as u64);
-        (addr as u64, at as u32, bounce.slab.mr.lkey())
+        let Some(bounce) = &self.bounce else { return (0, 0, 0) };
+        let (addr, len, key) = bounce.copy(work);
+        self.shared.device.stats.copied_bytes.add(len.into());
+        (addr, len, key)
     }
 
     /// In a few words, for a bug report.
@@ -300,14 +214,5 @@ impl Conn {
             }
             None => format!("connection {name}, queue pair {qpn:#08x}: busy"),
         }
-    }
-}
-
-impl Bounce {
-    fn new(conn: &Conn) -> Result<Self> {
-        let slot = conn.attr.inject.next_multiple_of(64);
-        let len = slot * conn.attr.send_depth.next_power_of_two();
-        let slab = Slab::new("make endpoint", &conn.shared.pd, len, None, ibv_access_flags(0))?;
-        Ok(Bounce { slab, slot })
     }
 }

@@ -1,4 +1,4 @@
-//! How a connection is established, and learns that it ends: the connection manager's events, and the timers.
+//! How a connection is established.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,16 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabric_core::{DisconnectReason, Error, Event, Failure, Result};
-use fabric_util::sync::MutexGuard;
 use fabric_util::{log_line, route};
 
 use crate::conn::{Conn, End, Stage, State};
-use crate::ffi::{self, ibv_qp_attr_mask as mask, ibv_qp_state, rdma_cm_event_type as cm};
-use crate::handle::{CmEvent, CmId, ConnParam, State as QpState};
+use crate::device::device_and_port;
+use crate::domain::state::{After, Member};
+use crate::domain::timers::Timer;
+use crate::error::NAME;
+use crate::ffi::{self, ibv_qp_attr_mask as mask, ibv_qp_state};
+use crate::handle::{CmEvent, CmId, ConnParam};
 use crate::header::{self, Greeting, No};
-use crate::listener::{Offer, refuse};
-use crate::manager::{After, Member, Timer};
-use crate::{NAME, device};
+use crate::path;
+use crate::request::{Offer, refuse};
 
 /// Reads and atomics that one side holds for the other.
 const READS: u32 = 16;
@@ -25,7 +27,7 @@ const STALE: Duration = Duration::from_millis(50);
 impl Conn {
     /// The reads and atomics that this side holds, and the most that it keeps in flight.
     fn resources(&self) -> (u8, u8) {
-        let attributes = &self.shared.attributes;
+        let attributes = &self.shared.device.attributes;
         let limit = |device: u32| device.min(READS) as u8;
         (limit(attributes.max_qp_rd_atom), limit(attributes.max_qp_init_rd_atom))
     }
@@ -37,7 +39,7 @@ impl Conn {
     /// Starts to connect.
     pub(crate) fn connect(self: &Arc<Self>, to: SocketAddr, data: &[u8]) -> Result<()> {
         self.leads_out(to)?;
-        let from = route::source_addr(&self.shared.info, to, self.attr.source)?;
+        let from = route::source_addr(&self.shared.device.info, to, self.attr.source)?;
         let mut state = self.lock();
         if state.stage != Stage::New {
             // It ended in between.
@@ -59,7 +61,7 @@ impl Conn {
     /// sending then fails, and with it the queue pair of the kernel's own by which all its connections are made: no program
     /// on the host could connect for minutes. Other such packets get lost on their way.
     fn leads_out(&self, to: SocketAddr) -> Result<()> {
-        let (info, ip) = (&self.shared.info, to.ip().to_canonical());
+        let (info, ip) = (&self.shared.device.info, to.ip().to_canonical());
         let inward = ip.is_loopback() || ip.is_unspecified();
         if !inward || info.addresses.contains(&ip) {
             return Ok(());
@@ -71,7 +73,7 @@ impl Conn {
         Err(Error::Unreachable(Failure::new("connect", text).of(NAME)))
     }
 
-    fn resolve(
+    pub(crate) fn resolve(
         self: &Arc<Self>,
         state: &mut State,
         from: SocketAddr,
@@ -122,7 +124,7 @@ impl Conn {
         state.id = Some((name, id));
         if let Err(cause) = linked {
             // Whether the peer has gone or this side cannot, only the cause shows; the event is the same.
-            if let Some(unsaid) = self.shared.stats.peer_lines.admit() {
+            if let Some(unsaid) = self.shared.device.stats.peer_lines.admit() {
                 log_line!(Warn, "{}: accepting {peer} failed: {cause}{unsaid}", self.id);
             }
             return self.end(&mut state, End::Gone(DisconnectReason::PeerLost));
@@ -142,9 +144,9 @@ impl Conn {
         let (init, _) = id.path(ibv_qp_state::IBV_QPS_INIT)?;
         self.qp.init(init.pkey_index)?;
         let (mut attr, bits) = id.path(ibv_qp_state::IBV_QPS_RTR)?;
-        self.set_path(&mut attr);
+        path::set_path(&mut attr, &self.attr);
         attr.max_dest_rd_atomic = responder.max(1);
-        attr.min_rnr_timer = self.rnr_timer();
+        attr.min_rnr_timer = path::rnr_timer(&self.attr);
         let bits = bits | (mask::IBV_QP_MAX_DEST_RD_ATOMIC | mask::IBV_QP_MIN_RNR_TIMER).0 as i32;
         self.qp.modify(&mut attr, bits)?;
         if let Some(probe) = probe {
@@ -155,14 +157,15 @@ impl Conn {
         let (mut attr, bits) = id.path(ibv_qp_state::IBV_QPS_RTS)?;
         attr.max_rd_atomic = initiator.max(1);
         attr.rnr_retry = 7;
-        (attr.timeout, attr.retry_cnt) = self.patience(probe.is_some());
+        (attr.timeout, attr.retry_cnt) =
+            path::retry_limits(&self.attr, self.shared.device.quirks, probe.is_some());
         let more = mask::IBV_QP_MAX_QP_RD_ATOMIC
             | mask::IBV_QP_RNR_RETRY
             | mask::IBV_QP_TIMEOUT
             | mask::IBV_QP_RETRY_CNT;
         self.qp.modify(&mut attr, bits | more.0 as i32)?;
         if let Some(probe) = probe {
-            (attr.timeout, attr.retry_cnt) = self.probe_patience();
+            (attr.timeout, attr.retry_cnt) = path::probe_retry_limits(&self.attr);
             attr.sq_psn = 0;
             probe.modify(&mut attr, bits | more.0 as i32)?;
         }
@@ -170,54 +173,9 @@ impl Conn {
         Ok(())
     }
 
-    /// Takes an event of the connection manager; on the domain's thread.
-    pub(crate) fn cm_event(self: &Arc<Self>, event: CmEvent) {
-        let mut state = self.lock();
-        let is_current = state.id.as_ref().is_some_and(|(name, _)| *name == event.name);
-        if !is_current {
-            return;
-        }
-        match (state.stage, event.kind) {
-            (Stage::Connecting, cm::RDMA_CM_EVENT_ADDR_RESOLVED) => self.address_found(&mut state),
-            (Stage::Connecting, cm::RDMA_CM_EVENT_ROUTE_RESOLVED) => self.route_found(&mut state),
-            (Stage::Connecting, cm::RDMA_CM_EVENT_CONNECT_RESPONSE) => {
-                self.answered(&mut state, &event);
-            }
-            (Stage::Connecting, cm::RDMA_CM_EVENT_REJECTED) => self.rejected(&mut state, &event),
-            (
-                Stage::Connecting,
-                cm::RDMA_CM_EVENT_ADDR_ERROR
-                | cm::RDMA_CM_EVENT_ROUTE_ERROR
-                | cm::RDMA_CM_EVENT_UNREACHABLE
-                | cm::RDMA_CM_EVENT_CONNECT_ERROR
-                | cm::RDMA_CM_EVENT_DISCONNECTED,
-            ) => {
-                let code = event.status.checked_abs().filter(|code| *code != 0);
-                let code = code.unwrap_or(libc::EHOSTUNREACH);
-                let error = unreachable(io::Error::from_raw_os_error(code));
-                self.end(&mut state, End::Failed(error));
-            }
-            (Stage::Accepting, cm::RDMA_CM_EVENT_ESTABLISHED) => {
-                self.linked(&mut state, Box::default(), After::Nothing);
-            }
-            (
-                Stage::Accepting,
-                cm::RDMA_CM_EVENT_REJECTED
-                | cm::RDMA_CM_EVENT_UNREACHABLE
-                | cm::RDMA_CM_EVENT_CONNECT_ERROR
-                | cm::RDMA_CM_EVENT_DISCONNECTED,
-            ) => self.end(&mut state, End::Gone(DisconnectReason::PeerLost)),
-            (Stage::Linked, cm::RDMA_CM_EVENT_DISCONNECTED) => {
-                drop(state);
-                self.peer_left();
-            }
-            _ => {}
-        }
-    }
-
-    fn address_found(&self, state: &mut State) {
+    pub(crate) fn address_found(&self, state: &mut State) {
         let Some((_, id)) = &state.id else { return };
-        let (wanted, port) = device::device_and_port(&self.shared.info.device);
+        let (wanted, port) = device_and_port(&self.shared.device.info.device);
         let found = id.device();
         if found.as_ref().is_none_or(|(name, number)| name != wanted || *number != port) {
             let text = match found {
@@ -235,7 +193,7 @@ impl Conn {
         }
     }
 
-    fn route_found(&self, state: &mut State) {
+    pub(crate) fn route_found(&self, state: &mut State) {
         let Some((_, id)) = &state.id else { return };
         let (responder_resources, initiator_depth) = self.resources();
         let param = ConnParam {
@@ -249,7 +207,7 @@ impl Conn {
         }
     }
 
-    fn answered(&self, state: &mut State, event: &CmEvent) {
+    pub(crate) fn answered(&self, state: &mut State, event: &CmEvent) {
         let Some((name, id)) = state.id.take() else { return };
         let (hold, flight) = self.resources();
         let resources = (hold.min(event.responder_resources), flight.min(event.initiator_depth));
@@ -259,7 +217,7 @@ impl Conn {
                 .map(|()| data)
                 .map_err(|cause| Error::system("connect", NAME, cause)),
             Err(why) => {
-                self.shared.stats.protocol_errors.add(1);
+                self.shared.device.stats.protocol_errors.add(1);
                 let text = format!("the peer's answer makes no sense: {why}");
                 Err(Error::Internal(Failure::new("connect", text).of(NAME)))
             }
@@ -272,19 +230,7 @@ impl Conn {
         }
     }
 
-    /// The owner knows of the connection: notifies the peer.
-    pub(crate) fn establish(&self) {
-        let mut state = self.lock();
-        let Some((_, id)) = state.id.as_ref().filter(|_| state.stage == Stage::Linked) else {
-            return;
-        };
-        if let Err(cause) = id.establish() {
-            log_line!(Debug, "{}: the peer waits no more: {cause}", self.id);
-            self.end(&mut state, End::Gone(DisconnectReason::PeerLost));
-        }
-    }
-
-    fn linked(&self, state: &mut State, data: Box<[u8]>, then: After) {
+    pub(crate) fn linked(&self, state: &mut State, data: Box<[u8]>, then: After) {
         state.stage = Stage::Linked;
         self.shared.report(Event::Connected { endpoint: self.id, data }, then);
         if let Some(interval) = self.attr.liveness {
@@ -292,7 +238,7 @@ impl Conn {
         }
     }
 
-    fn rejected(&self, state: &mut State, event: &CmEvent) {
+    pub(crate) fn rejected(&self, state: &mut State, event: &CmEvent) {
         let error = match event.status {
             ffi::REJ_CONSUMER_DEFINED => match header::parse_reject(&event.data) {
                 No::Rejected(data) => Error::Rejected(Box::new(data)),
@@ -309,80 +255,10 @@ impl Conn {
         };
         self.end(state, End::Failed(error));
     }
-
-    fn peer_left(&self) {
-        // A completion that was not polled yet may have the cause, and ends the connection then.
-        self.send_queue.take_all();
-        self.recv_queue.take_all();
-        let mut state = self.lock();
-        // A queue pair that is in error before it was flushed refused something.
-        let refused = matches!(self.qp.state(), Ok(QpState::Error));
-        let reason =
-            if refused { DisconnectReason::OperationFailed } else { DisconnectReason::Remote };
-        self.end(&mut state, End::Gone(reason));
-    }
-
-    /// The first message came before the peer's last word of the connection, which may be lost.
-    pub(crate) fn established_early(&self) {
-        let state = self.lock();
-        if state.stage == Stage::Accepting
-            && let Some((_, id)) = &state.id
-            && let Err(error) = id.notify_established()
-        {
-            log_line!(Debug, "{}: {error}", self.id);
-        }
-    }
-
-    /// A timer of this connection is due; on the domain's thread.
-    pub(crate) fn expired(self: &Arc<Self>, timer: Timer) {
-        let mut state = self.lock();
-        match (timer, state.stage) {
-            (Timer::Connect, Stage::Connecting) => {
-                self.end(&mut state, End::Failed(Error::TimedOut(None)));
-            }
-            (Timer::Connect, Stage::Accepting) => {
-                self.end(&mut state, End::Gone(DisconnectReason::PeerLost));
-            }
-            (Timer::Retry, Stage::Connecting) => {
-                let (Some(from), Some(to)) = (state.local, state.peer) else { return };
-                let from = SocketAddr::new(from.ip(), 0);
-                if let Err(cause) = self.resolve(&mut state, from, to) {
-                    self.end(&mut state, End::Failed(unreachable(cause)));
-                }
-            }
-            (Timer::Liveness, Stage::Linked) => self.probe_now(state),
-            (Timer::Mark, Stage::Ended) => self.mark_the_end(&mut state),
-            _ => {}
-        }
-    }
-
-    fn probe_now(&self, mut state: MutexGuard<'_, State>) {
-        let unanswered = state.probing;
-        if state.probed && !unanswered && self.shared.may_probe() {
-            match self.post_nothing() {
-                Ok(()) => state.probing = true,
-                Err(error) => {
-                    self.shared.probe_over();
-                    log_line!(Warn, "{}: cannot ask whether the peer lives: {error}", self.id);
-                }
-            }
-        }
-        drop(state);
-        if unanswered && self.probe.is_none() {
-            // Its end is among the application's completions, which no thread may be polling.
-            self.send_queue.take_all();
-        }
-        if self.shared.quirks.silent_refusals {
-            self.look();
-        }
-        if let Some(interval) = self.attr.liveness {
-            self.shared.deadline(interval, self.name, Timer::Liveness);
-        }
-    }
 }
 
 /// A connection attempt that found no way.
-fn unreachable(cause: io::Error) -> Error {
+pub(crate) fn unreachable(cause: io::Error) -> Error {
     match Error::system("connect", NAME, cause) {
         Error::Internal(failure) => Error::Unreachable(failure),
         Error::TimedOut(_) => {

@@ -10,7 +10,7 @@ use fabric_core::{
 
 use crate::conn::{Conn, End};
 use crate::cq::VerbsCq;
-use crate::manager::Shared;
+use crate::domain::state::Shared;
 
 /// An endpoint.
 pub struct VerbsEndpoint {

@@ -14,10 +14,11 @@ use fabric_core::{
 };
 use fabric_util::emulate::{Leg, LegDevice, Line};
 
-use crate::NAME;
 use crate::chain::{Chain, Many, One};
-use crate::conn::{Conn, Foreign};
+use crate::conn::Conn;
+use crate::error::NAME;
 use crate::ffi::{ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_wr_opcode as opcode};
+use crate::tokens::Foreign;
 
 /// A request with nothing in it.
 fn blank() -> ibv_send_wr {
@@ -65,6 +66,7 @@ impl Conn {
         unsafe {
             match work {
                 [one] if !self.waits.load(Ordering::Acquire) && self.goes_directly(one) => {
+                    self.note_plain(one);
                     self.post_chain(One::new(), std::slice::from_ref(one))
                 }
                 _ => self.post_several(work),
@@ -72,14 +74,10 @@ impl Conn {
         }
     }
 
-    /// Whether an operation goes to the device at once, while nothing waits in the line. It is posted then.
+    /// Whether an operation can go to the device at once, while nothing waits in the line.
     #[inline]
     fn goes_directly(&self, work: &SendWork<'_>) -> bool {
-        let directly = !Line::is_for(work, &Direct(self));
-        if directly {
-            self.note_plain(work);
-        }
-        directly
+        !Line::is_for(work, &Direct(self))
     }
 
     /// An atomic behind a send or a write may have to wait for it; see [`Direct::has_to_wait`].
@@ -96,7 +94,7 @@ impl Conn {
     fn goes_as_write(&self, work: &SendWork<'_>) -> bool {
         matches!(work.op, SendOp::Read { .. })
             && total_len(work.segments) == 0
-            && self.shared.quirks.repeated_reads_need_keys
+            && self.shared.device.quirks.repeated_reads_need_keys
     }
 
     /// # Safety
@@ -106,7 +104,9 @@ impl Conn {
         let direct = if self.waits.load(Ordering::Acquire) {
             0
         } else {
-            work.iter().take_while(|one| self.goes_directly(one)).count()
+            let direct = work.iter().take_while(|one| self.goes_directly(one));
+            // Each is noted before the next is looked at, which may have to wait for it.
+            direct.inspect(|one| self.note_plain(one)).count()
         };
         // SAFETY: the caller's promise is passed on.
         let posted = unsafe { self.post_direct(&work[..direct]) };
@@ -386,7 +386,7 @@ impl LegDevice for Direct<'_> {
 
     #[inline]
     fn has_to_wait(&self, work: &SendWork<'_>) -> bool {
-        let (conn, quirks) = (self.0, &self.0.shared.quirks);
+        let (conn, quirks) = (self.0, &self.0.shared.device.quirks);
         let fenced = work.flags.contains(SendFlags::FENCE);
         fenced && quirks.fences_hang
             || matches!(work.op, SendOp::Atomic { .. })

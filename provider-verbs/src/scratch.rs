@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fabric_core::{Error, Memory, Result};
 use fabric_util::sync::{Mutex, MutexGuard};
 
+use crate::error::register_failed;
 use crate::ffi::ibv_access_flags;
 use crate::handle::{Mr, Pd};
-use crate::region;
 
 /// Bytes of a place: results of two endpoints do not share a cache line.
 const PLACE: usize = 64;
@@ -35,7 +35,7 @@ impl Slab {
         // SAFETY: the slab holds the memory until its registration is dropped; this crate reaches it only through
         // `fabric_core::memory`.
         let mr = unsafe { Mr::new(pd, (addr, len), iova, access) };
-        let mr = mr.map_err(|cause| region::failed(operation, addr, len, cause))?;
+        let mr = mr.map_err(|cause| register_failed(operation, addr, len, cause))?;
         Ok(Slab { mr, memory })
     }
 }

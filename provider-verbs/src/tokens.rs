@@ -1,8 +1,36 @@
-//! What completions leave out of the operations in flight.
+//! What identifies a request in its completion, and what completions leave out of the operations in flight.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fabric_core::{Side, Token};
+
+/// What a work request of the provider's own is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// A leg of a compare-and-swap loop.
+    Leg,
+    /// A probe for liveness.
+    Probe,
+    /// The last request of a connection that ended.
+    Mark,
+}
+
+/// Of a request's id: the connection's name.
+const NAME_BITS: u64 = (1 << 40) - 1;
+
+impl Foreign {
+    /// The request's id; `conn` is the connection's name.
+    pub(crate) fn name(self, conn: u64) -> u64 {
+        Token::foreign((self as u64) << 40 | conn & NAME_BITS)
+    }
+
+    /// What an id that is no token is for.
+    pub(crate) fn parse(wr_id: u64) -> (Foreign, u64) {
+        let is = |kind: &Foreign| wr_id >> 40 & 0xf == *kind as u64;
+        let kind = [Foreign::Leg, Foreign::Mark].into_iter().find(is);
+        (kind.unwrap_or(Foreign::Probe), wr_id & NAME_BITS)
+    }
+}
 
 /// What a connection remembers of its posts.
 pub(crate) struct Tokens {

@@ -74,8 +74,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Verbs,
         edits: &[edit(
             "Conn::flush_late_receives",
-            "if !self.shared.quirks.late_receives_stay {",
-            "if !self.shared.quirks.late_receives_stay || MUTANT {",
+            "if !self.shared.device.quirks.late_receives_stay {",
+            "if !self.shared.device.quirks.late_receives_stay || MUTANT {",
         )],
         cases: &["protection.recv_post_race"],
     },

@@ -1,7 +1,7 @@
 //! Injects where requests carry no bytes: these are copied to registered memory, a slot for each place of the queue.
 
 use fabric::{Access, Op, Status};
-use provider_verbs::provider::Poor;
+use provider_verbs::Poor;
 
 use crate::rig::{SOON, Side, join, listen, open, open_poor, take};
 

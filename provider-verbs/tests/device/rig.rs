@@ -7,8 +7,8 @@ use fabric::{
     Access, Catalog, Choice, Completion, CompletionQueue, Domain, Endpoint, EndpointId, Event,
     EventQueue, Hints, Listener, Result, Status,
 };
+use provider_verbs::Poor;
 use provider_verbs::VerbsProvider;
-use provider_verbs::provider::Poor;
 
 pub(crate) const SOON: Option<Duration> = Some(Duration::from_secs(30));
 

@@ -11,7 +11,7 @@ use fabric_core::{
     Event, EventSink, Info, ListenerAttr, ListenerId, ListenerOps, Provider, RawCompletion,
     RecvWork, Side, Status, Token,
 };
-use provider_verbs::provider::Poor;
+use provider_verbs::Poor;
 use provider_verbs::{VerbsCq, VerbsDomain, VerbsEndpoint, VerbsListener, VerbsProvider};
 
 use crate::rig::{SOON, choice};

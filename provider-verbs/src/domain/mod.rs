@@ -1,5 +1,9 @@
 //! Domains: an open device and its thread.
 
+pub(crate) mod state;
+mod thread;
+pub(crate) mod timers;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -11,11 +15,11 @@ use fabric_core::{
 
 use fabric_util::service_thread::ServiceThread;
 
+use self::state::Shared;
 use crate::cq::VerbsCq;
 use crate::endpoint::VerbsEndpoint;
 use crate::listener::{self, VerbsListener};
-use crate::manager::Shared;
-use crate::provider::Poor;
+use crate::open_device::Poor;
 use crate::region::VerbsRegistration;
 
 /// A domain.
@@ -27,7 +31,7 @@ pub struct VerbsDomain {
 impl VerbsDomain {
     pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>, poor: Poor) -> Result<Self> {
         let shared = Shared::open(info, events, poor)?;
-        let thread = shared.start()?;
+        let thread = thread::start(&shared)?;
         Ok(VerbsDomain { shared, thread })
     }
 }
@@ -41,7 +45,7 @@ unsafe impl DomainOps for VerbsDomain {
     type Listener = VerbsListener;
 
     fn completion_queue(&self, attr: &CqAttr) -> Result<VerbsCq> {
-        VerbsCq::new(&self.shared, attr)
+        VerbsCq::new(&self.shared.device, attr)
     }
 
     unsafe fn register(
@@ -78,7 +82,7 @@ unsafe impl DomainOps for VerbsDomain {
     }
 
     fn counters(&self) -> ProviderCounters {
-        self.shared.stats.snapshot()
+        self.shared.device.stats.snapshot()
     }
 
     fn dump(&self) -> String {

@@ -1,47 +1,61 @@
 //! The domain's thread.
+//!
+//! It blocks on the descriptors of the connection manager and of asynchronous events; it copies an event, acknowledges
+//! it, then acts on it. It also keeps the timers, asks for liveness, and takes completions where a compare-and-swap loop
+//! waits and no thread polls, and before it ends a connection: a completion that was not polled may have the cause.
+//! Otherwise it never touches a completion queue.
 
-use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use fabric_core::{DisconnectReason, Event};
+use fabric_core::{DisconnectReason, Error, Event, Result};
+use fabric_util::service_thread::ServiceThread;
 use fabric_util::wakeup::poll_until;
 use fabric_util::{callback, log_line};
 use rustix::event::{PollFd, PollFlags};
 
-use super::timers::early;
-use super::{After, Member, Shared, Timer};
-use crate::conn::Foreign;
+use super::state::{After, ConnEvents, Member, Shared};
+use super::timers::{Timer, early};
+use crate::error::NAME;
 use crate::ffi::rdma_cm_event_type as cm;
 use crate::handle::{AsyncEvent, CmEvent};
+use crate::listener;
 
 /// How often queues are looked at whose loops wait.
 const TICK: Duration = Duration::from_millis(1);
 
+/// Starts the thread, which ends by [`Shared::stop`].
+pub(super) fn start(shared: &Arc<Shared>) -> Result<ServiceThread> {
+    let this = shared.clone();
+    // Dropping the domain's parts may end up in user code: the event sink is.
+    ServiceThread::start("fabric-verbs", move || this.run())
+        .map_err(|cause| Error::system("open domain", NAME, cause))
+}
+
 impl Shared {
     /// Runs until the domain stops it. A panic ends the domain's endpoints, not the process: it is a fault of this
     /// provider, as user code has its panics caught where it is called.
-    pub(super) fn run(self: Arc<Self>) {
+    fn run(self: Arc<Self>) {
         if callback::caught(|| self.serve()).is_none() {
             // Without the thread nothing new could be served.
-            self.lost.store(true, Ordering::Release);
+            self.device.set_lost();
             self.end_all(DisconnectReason::Internal);
             self.flush_reports();
-            log_line!(Error, "{}: the domain's thread panicked", self.info.device);
+            log_line!(Error, "{}: the domain's thread panicked", self.device.info.device);
         }
     }
 
     fn serve(self: &Arc<Self>) {
         self.arm_probes();
-        while !self.stop.load(Ordering::Acquire) {
+        while !self.has_stopped() {
             self.sleep();
             self.wakeup.clear();
             while let Some(event) = self.channel.next(self.fresh_name()) {
                 self.cm_event(event);
             }
-            while let Some(event) = self.pd.context.next_event() {
+            while let Some(event) = self.device.pd.context.next_event() {
                 self.async_event(event);
             }
             self.take_probes();
@@ -67,9 +81,9 @@ impl Shared {
         let wait = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
         let mut fds = vec![wait(self.channel.as_fd()), wait(self.wakeup.as_fd())];
         // The descriptors of a device that is gone may be readable for ever.
-        if !self.is_lost() {
-            fds.push(wait(self.pd.context.events()));
-            fds.extend(self.probes.as_ref().map(|probes| wait(probes.channel.as_fd())));
+        if !self.device.is_lost() {
+            fds.push(wait(self.device.pd.context.events()));
+            fds.extend(self.probes.fd().map(wait));
         }
         // Interrupted or out of memory: the loop looks everywhere anyway.
         let _ = poll_until(&mut fds, until);
@@ -81,12 +95,14 @@ impl Shared {
         }
         match self.member(event.name) {
             Some(Member::Conn(conn)) => {
-                assert!(!self.poor.faulty, "a test asked for it");
+                assert!(!self.device.poor.faulty, "a test asked for it");
                 conn.cm_event(event);
             }
-            Some(Member::Door(door)) => door.cm_event(self, event),
+            Some(Member::Door(door)) => listener::on_event(self, &door, event),
             Some(Member::Inbound(inbound)) => {
-                inbound.cm_event(&event);
+                // The peer gave up before it was answered.
+                log_line!(Debug, "request from {}: event {}", inbound.caller.peer, event.kind);
+                drop(inbound.take());
                 self.forget_inbound(event.name);
             }
             Some(Member::Guard { .. } | Member::Parting { .. }) | None => {
@@ -116,16 +132,16 @@ impl Shared {
     }
 
     fn async_event(&self, event: AsyncEvent) {
-        let device = &self.info.device;
+        let device = &self.device.info.device;
         match event {
             AsyncEvent::Fatal => self.lose(),
             AsyncEvent::QpError(qpn) => self.with_qp(qpn, |conn| conn.look()),
             AsyncEvent::Established(qpn) => self.with_qp(qpn, |conn| conn.established_early()),
-            AsyncEvent::PortActive(port) if port == self.port => {
+            AsyncEvent::PortActive(port) if port == self.device.port => {
                 log_line!(Info, "{device}: port {port} is active");
                 self.report(Event::PortActive, After::Nothing);
             }
-            AsyncEvent::PortDown(port) if port == self.port => {
+            AsyncEvent::PortDown(port) if port == self.device.port => {
                 log_line!(Warn, "{device}: port {port} is down");
                 self.report(Event::PortDown, After::Nothing);
             }
@@ -134,20 +150,16 @@ impl Shared {
         }
     }
 
-    fn with_qp(&self, number: u32, act: impl Fn(&crate::conn::Conn)) {
-        self.all_conns()
-            .iter()
-            .filter(|conn| conn.qp.number() == number)
-            .for_each(|conn| act(conn));
+    fn with_qp(&self, number: u32, act: impl Fn(&dyn ConnEvents)) {
+        self.conns_of_qp(number).iter().for_each(|conn| act(&**conn));
     }
 
-    fn expired(self: &Arc<Self>, name: u64, timer: Timer) {
+    fn expired(&self, name: u64, timer: Timer) {
         match timer {
             Timer::Parting => self.forget_id(name),
             Timer::Look => self.look(name),
             Timer::Connect | Timer::Retry | Timer::Liveness | Timer::Mark => {
-                let conn = self.conns.lock().get(&name).cloned();
-                if let Some(conn) = conn {
+                if let Some(conn) = self.conn(name) {
                     conn.expired(timer);
                 }
             }
@@ -155,51 +167,31 @@ impl Shared {
     }
 
     fn look(&self, round: u64) {
-        let mut looks = self.looks.lock();
-        if looks.round != round {
+        if !self.scan.lock().begin(round) {
             return;
         }
-        // A region that goes from now on wants a look of its own.
-        looks.first = false;
-        drop(looks);
         for conn in self.all_conns() {
             conn.look();
         }
-        let mut looks = self.looks.lock();
-        if looks.round == round
-            && let Some(next) = looks.pauses.pop_front()
-        {
-            self.deadline(next, round, Timer::Look);
+        let next = self.scan.lock().next(round);
+        if let Some(pause) = next {
+            self.deadline(pause, round, Timer::Look);
         }
     }
 
     fn arm_probes(&self) {
-        if let Some(probes) = &self.probes
-            // Not for errors only: RXE takes a failed request for no reason to wake.
-            && let Err(error) = probes.arm(false)
-        {
-            log_line!(Error, "{}: lost peers are noticed late: {error}", self.info.device);
+        if let Err(error) = self.probes.arm() {
+            let device = &self.device.info.device;
+            log_line!(Error, "{device}: lost peers are noticed late: {error}");
         }
     }
 
     fn take_probes(&self) {
-        let Some(probes) = &self.probes else { return };
-        probes.channel.clear();
-        let mut room = [const { MaybeUninit::uninit() }; 16];
-        loop {
-            let got = probes.poll(&mut room);
-            for wc in got {
-                let (_, name) = Foreign::parse(wc.wr_id);
-                let conn = self.conns.lock().get(&name).cloned();
-                if let Some(conn) = conn {
-                    let mut state = conn.lock();
-                    conn.probe_ended(&mut state, wc.status);
-                }
+        self.probes.take(|name, status| {
+            if let Some(conn) = self.conn(name) {
+                conn.probe_ended(status);
             }
-            if got.len() < 16 {
-                break;
-            }
-        }
+        });
         self.arm_probes();
     }
 
