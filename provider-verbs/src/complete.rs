@@ -5,13 +5,13 @@ use std::sync::atomic::Ordering;
 use fabric_core::{DisconnectReason, RawCompletion, Side, Status, Token};
 use smallvec::SmallVec;
 
-use crate::conn::{Conn, End, State};
+use crate::conn::{CloseReason, Conn, State};
 use crate::cq::{CqMember, Queue, Sink};
 use crate::ffi::ibv_wc_status as status;
 use crate::handle::State as QpState;
 use crate::post::Direct;
 use crate::status::{of_recv, of_send};
-use crate::tokens::Foreign;
+use crate::tokens::InternalWr;
 
 impl CqMember for Conn {
     fn qp_number(&self) -> u32 {
@@ -21,11 +21,11 @@ impl CqMember for Conn {
     fn complete(&self, wr_id: u64, ended: status::Type, sink: &mut Sink<'_>) {
         let mut state = self.lock();
         if Token::is_foreign(wr_id) {
-            return match Foreign::parse(wr_id) {
+            return match InternalWr::parse(wr_id) {
                 (_, name) if name != self.name => {}
-                (Foreign::Leg, _) => self.leg_ended(&mut state, ended, sink),
-                (Foreign::Probe, _) => self.end_probe(&mut state, ended),
-                (Foreign::Mark, _) => self.mark_ended(&mut state, sink),
+                (InternalWr::Cas, _) => self.on_cas_response(&mut state, ended, sink),
+                (InternalWr::Probe, _) => self.on_probe_ended(&mut state, ended),
+                (InternalWr::EndMarker, _) => self.on_end_marker(&mut state, sink),
             };
         }
         let token = Token::from_bits(wr_id);
@@ -34,21 +34,21 @@ impl CqMember for Conn {
         }
         let (code, status) = match token.side() {
             Side::Send => {
-                let code = self.sent(ended);
+                let code = self.specified(ended);
                 (code, of_send(code, self.tokens.is_send(token)))
             }
             Side::Recv => (ended, of_recv(ended)),
         };
         let mut completion = RawCompletion::new(token, status);
         completion.provider_code = ended;
-        self.failed(&mut state, code, &mut completion);
+        self.on_failure(&mut state, code, &mut completion);
         if token.side() == Side::Send && state.last_failed.replace(token) == Some(token) {
             return;
         }
         self.deliver(&mut state, completion, sink);
     }
 
-    fn cancel_unheard(&self, queue: &Queue, sink: &mut Sink<'_>) {
+    fn cancel_in_flight(&self, queue: &Queue, sink: &mut Sink<'_>) {
         self.cancel_in_flight(queue, sink);
     }
 
@@ -61,15 +61,15 @@ impl CqMember for Conn {
 
 impl Conn {
     /// How a request of the send queue ended, in the specification's words.
-    pub(crate) fn sent(&self, code: status::Type) -> status::Type {
+    pub(crate) fn specified(&self, code: status::Type) -> status::Type {
         let lost =
-            self.shared.device.quirks.unsendable_is_local && code == status::IBV_WC_LOC_QP_OP_ERR;
+            self.domain.device.quirks.unsendable_is_local && code == status::IBV_WC_LOC_QP_OP_ERR;
         if lost { status::IBV_WC_RETRY_EXC_ERR } else { code }
     }
 
     /// The first failure ends the connection.
-    fn failed(&self, state: &mut State, code: status::Type, completion: &mut RawCompletion) {
-        self.end(state, End::Gone(reason(code)));
+    fn on_failure(&self, state: &mut State, code: status::Type, completion: &mut RawCompletion) {
+        self.close(state, CloseReason::Disconnected(reason(code)));
         let on_send_side = completion.token.side() == Side::Send;
         if on_send_side && completion.status == Status::Canceled && std::mem::take(&mut state.lost)
         {
@@ -77,16 +77,16 @@ impl Conn {
         }
     }
 
-    fn leg_ended(&self, state: &mut State, ended: status::Type, sink: &mut Sink<'_>) {
+    fn on_cas_response(&self, state: &mut State, ended: status::Type, sink: &mut Sink<'_>) {
         let found = if ended == status::IBV_WC_SUCCESS {
             // Nothing is under way: what was posted since waits in the line.
-            self.plain.store(false, Ordering::Relaxed);
-            Ok(self.place.load_result())
+            self.unacked_send.store(false, Ordering::Relaxed);
+            Ok(self.scratch_slot.load_result())
         } else {
-            let code = self.sent(ended);
+            let code = self.specified(ended);
             let mut failed = RawCompletion::new(Token::default(), of_send(code, false));
             failed.provider_code = ended;
-            self.failed(state, code, &mut failed);
+            self.on_failure(state, code, &mut failed);
             Err(failed)
         };
         let mut good = true;
@@ -96,11 +96,11 @@ impl Conn {
             ended.push(completion);
         };
         // SAFETY: the leg was this line's, and its operation's segments stay until its completion.
-        unsafe { state.line.answer(found, &mut Direct(self), deliver) };
-        self.set_waits(!state.line.is_idle());
+        unsafe { state.soft_queue.answer(found, &mut Direct(self), deliver) };
+        self.set_soft_queue_active(!state.soft_queue.is_idle());
         if !good {
             // Of what the device took and failed the end is known; what it did not take ends the connection as well.
-            self.end(state, End::Gone(DisconnectReason::Internal));
+            self.close(state, CloseReason::Disconnected(DisconnectReason::Internal));
         }
         for completion in ended {
             self.deliver(state, completion, sink);

@@ -19,47 +19,47 @@ use fabric_util::sync::{Mutex, MutexGuard};
 use crate::bounce::Bounce;
 use crate::chain::OPERATION_SEGMENTS;
 use crate::cq::Queue;
-use crate::domain::state::Shared;
+use crate::domain::state::DomainState;
 use crate::error::failed;
 use crate::handle::{CmId, Qp, QpAttributes};
 use crate::path;
-use crate::scratch::Place;
+use crate::scratch::ScratchSlot;
 use crate::tokens::Tokens;
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum ConnState {
     /// Made; no connection was asked for.
-    New,
+    Idle,
     /// `connect` was called: looking for address, route, and the peer's answer.
     Connecting,
     /// `accept` was called: waiting for the peer's last word.
     Accepting,
-    Linked,
-    Ended,
+    Established,
+    Closed,
 }
 
-/// How a connection ends.
+/// Why a connection is closed.
 #[derive(Debug)]
-pub(crate) enum End {
-    Gone(DisconnectReason),
+pub(crate) enum CloseReason {
+    Disconnected(DisconnectReason),
     /// An attempt that failed.
-    Failed(Error),
+    ConnectFailed(Error),
     /// The owner let it go: nothing is reported.
-    Quiet,
+    Quiesced,
 }
 
 pub(crate) struct State {
-    pub(crate) stage: Stage,
-    pub(crate) line: Line,
+    pub(crate) conn_state: ConnState,
+    pub(crate) soft_queue: Line,
     /// With its name among the domain's identifiers.
     pub(crate) id: Option<(u64, CmId)>,
     /// What is sent with the request, once the route is known.
-    pub(crate) greeting: Vec<u8>,
+    pub(crate) connect_data: Vec<u8>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
     /// Whether the other end answers probes.
-    pub(crate) probed: bool,
+    pub(crate) peer_answers_probes: bool,
     /// Whether a probe is on its way.
     pub(crate) probing: bool,
     /// The oldest pending operation ends with `PeerLost`, because a probe found the peer gone.
@@ -67,18 +67,18 @@ pub(crate) struct State {
     /// The last send-queue operation that failed: one of two requests reports its end twice.
     pub(crate) last_failed: Option<Token>,
     /// The last unsignaled operation, once the mark behind it was posted.
-    pub(crate) last_quiet: Option<Token>,
+    pub(crate) last_unsignaled: Option<Token>,
     /// Of each side: whether completions wait until the end was reported.
-    pub(crate) hold: [bool; 2],
+    pub(crate) hold_completions: [bool; 2],
     /// Those that do.
-    pub(crate) held: VecDeque<RawCompletion>,
+    pub(crate) held_completions: VecDeque<RawCompletion>,
 }
 
 pub(crate) struct Conn {
     pub(crate) name: u64,
     pub(crate) id: EndpointId,
     pub(crate) attr: EndpointAttr,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) domain: Arc<DomainState>,
     pub(crate) send_queue: Arc<Queue>,
     pub(crate) recv_queue: Arc<Queue>,
     pub(crate) qp: Qp,
@@ -86,27 +86,27 @@ pub(crate) struct Conn {
     pub(crate) probe: Option<Qp>,
     pub(crate) tokens: Tokens,
     /// Whether posts to the send queue go through the line.
-    pub(crate) waits: AtomicBool,
-    /// Whether a send or write was posted since a leg of the line ended.
-    pub(crate) plain: AtomicBool,
+    pub(crate) soft_queue_active: AtomicBool,
+    /// Whether a send or write was posted since a request of the soft queue ended.
+    pub(crate) unacked_send: AtomicBool,
     pub(crate) dead: AtomicBool,
     /// The device was taken away: it reports nothing of what is in flight.
-    pub(crate) mute: AtomicBool,
+    pub(crate) flush_failed: AtomicBool,
     state: Mutex<State>,
     bounce: Option<Bounce>,
     // Last: the device may write to it as long as there are queue pairs.
-    pub(crate) place: Place,
+    pub(crate) scratch_slot: ScratchSlot,
 }
 
 impl Conn {
     pub(crate) fn new(
-        shared: &Arc<Shared>,
+        domain: &Arc<DomainState>,
         id: EndpointId,
         attr: &EndpointAttr,
         (send_queue, recv_queue): (&Arc<Queue>, &Arc<Queue>),
     ) -> Result<Arc<Self>> {
         const OP: &str = "make endpoint";
-        let device = &shared.device;
+        let device = &domain.device;
         device.check()?;
         path::check(device, attr)?;
         let fail = |cause| failed(OP, "the queues, or the device has no more of them", cause);
@@ -117,52 +117,52 @@ impl Conn {
             recv_depth: attr.recv_depth as u32,
             send_segments: attr.send_segments.clamp(1, OPERATION_SEGMENTS) as u32,
             recv_segments: attr.recv_segments.max(1) as u32,
-            inline: if device.poor.no_inline { 0 } else { attr.inject as u32 },
+            inline: if device.test_limits.no_inline { 0 } else { attr.inject as u32 },
         };
         let make = |wanted: &QpAttributes| Qp::new(&device.pd, queues, wanted, device.port);
         let qp = make(&wanted)
             // Injects are copied to registered memory then.
             .or_else(|_| make(&QpAttributes { inline: 0, ..wanted }))
             .map_err(fail)?;
-        let probe = shared.probes.qp(device).map_err(fail)?;
+        let probe = domain.probes.qp(device).map_err(fail)?;
         let carries_injects = qp.inline() as usize >= attr.inject;
         let bounce = if carries_injects { None } else { Some(Bounce::new(&device.pd, attr)?) };
         let state = State {
-            stage: Stage::New,
-            line: Line::default(),
+            conn_state: ConnState::Idle,
+            soft_queue: Line::default(),
             id: None,
-            greeting: Vec::new(),
+            connect_data: Vec::new(),
             local: None,
             peer: None,
-            probed: false,
+            peer_answers_probes: false,
             probing: false,
             lost: false,
             last_failed: None,
-            last_quiet: None,
-            hold: [false; 2],
-            held: VecDeque::new(),
+            last_unsignaled: None,
+            hold_completions: [false; 2],
+            held_completions: VecDeque::new(),
         };
         let conn = Arc::new(Conn {
-            name: shared.fresh_name(),
+            name: domain.next_id(),
             id,
             attr: attr.clone(),
-            shared: shared.clone(),
+            domain: domain.clone(),
             send_queue: send_queue.clone(),
             recv_queue: recv_queue.clone(),
             qp,
             probe,
             tokens: Tokens::new(attr.send_depth),
-            waits: AtomicBool::new(false),
-            plain: AtomicBool::new(false),
+            soft_queue_active: AtomicBool::new(false),
+            unacked_send: AtomicBool::new(false),
             dead: AtomicBool::new(false),
-            mute: AtomicBool::new(false),
+            flush_failed: AtomicBool::new(false),
             state: Mutex::new(state),
             bounce,
-            place: device.scratch.place()?,
+            scratch_slot: device.scratch.slot()?,
         });
         conn.send_queue.add(conn.clone());
         conn.recv_queue.add(conn.clone());
-        shared.add_conn(conn.clone());
+        domain.add_conn(conn.clone());
         if let Err(lost) = device.check() {
             // The thread that ended all the others may not have seen this one.
             let _ = conn.quiesce(); // nothing was posted
@@ -180,15 +180,15 @@ impl Conn {
     }
 
     /// Says whether posts go through the line; under the lock.
-    pub(crate) fn set_waits(&self, waits: bool) {
-        if self.waits.swap(waits, Ordering::AcqRel) == waits {
+    pub(crate) fn set_soft_queue_active(&self, waits: bool) {
+        if self.soft_queue_active.swap(waits, Ordering::AcqRel) == waits {
             return;
         }
         if waits {
-            self.send_queue.waiting.fetch_add(1, Ordering::Relaxed);
-            self.shared.watch(&self.send_queue);
+            self.send_queue.active_soft_queues.fetch_add(1, Ordering::Relaxed);
+            self.domain.watch(&self.send_queue);
         } else {
-            self.send_queue.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.send_queue.active_soft_queues.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -196,7 +196,7 @@ impl Conn {
     pub(crate) fn bounce(&self, work: &SendWork<'_>) -> (u64, u32, u32) {
         let Some(bounce) = &self.bounce else { return (0, 0, 0) };
         let (addr, len, key) = bounce.copy(work);
-        self.shared.device.stats.copied_bytes.add(len.into());
+        self.domain.device.stats.copied_bytes.add(len.into());
         (addr, len, key)
     }
 
@@ -205,10 +205,11 @@ impl Conn {
         let (qpn, name) = (self.qp.number(), self.name);
         match self.state.try_lock() {
             Some(state) => {
-                let State { stage, peer, local, probing, .. } = &*state;
-                let line = if state.line.is_idle() { "idle" } else { "waiting behind a loop" };
+                let State { conn_state, peer, local, probing, .. } = &*state;
+                let line =
+                    if state.soft_queue.is_idle() { "idle" } else { "waiting behind a loop" };
                 format!(
-                    "connection {name}, queue pair {qpn:#08x}: {stage:?}, {local:?} to {peer:?}, line {line}, \
+                    "connection {name}, queue pair {qpn:#08x}: {conn_state:?}, {local:?} to {peer:?}, line {line}, \
                      probing {probing}"
                 )
             }

@@ -8,16 +8,16 @@ use std::time::Duration;
 use fabric_core::{DisconnectReason, Error, Event, Failure, Result};
 use fabric_util::{log_line, route};
 
-use crate::conn::{Conn, End, Stage, State};
+use crate::conn::{CloseReason, Conn, ConnState, State};
 use crate::device::device_and_port;
-use crate::domain::state::{After, Member};
+use crate::domain::state::{AfterReport, CmIdOwner};
 use crate::domain::timers::Timer;
 use crate::error::NAME;
 use crate::ffi::{self, ibv_qp_attr_mask as mask, ibv_qp_state};
 use crate::handle::{CmEvent, CmId, ConnParam};
-use crate::header::{self, Greeting, No};
+use crate::header::{self, ConnectParams, Rejection};
 use crate::path;
-use crate::request::{Offer, refuse};
+use crate::request::{ConnectOffer, refuse};
 
 /// Reads and atomics that one side holds for the other.
 const READS: u32 = 16;
@@ -27,7 +27,7 @@ const STALE: Duration = Duration::from_millis(50);
 impl Conn {
     /// The reads and atomics that this side holds, and the most that it keeps in flight.
     fn resources(&self) -> (u8, u8) {
-        let attributes = &self.shared.device.attributes;
+        let attributes = &self.domain.device.attributes;
         let limit = |device: u32| device.min(READS) as u8;
         (limit(attributes.max_qp_rd_atom), limit(attributes.max_qp_init_rd_atom))
     }
@@ -38,30 +38,30 @@ impl Conn {
 
     /// Starts to connect.
     pub(crate) fn connect(self: &Arc<Self>, to: SocketAddr, data: &[u8]) -> Result<()> {
-        self.leads_out(to)?;
-        let from = route::source_addr(&self.shared.device.info, to, self.attr.source)?;
+        self.check_leads_out(to)?;
+        let from = route::source_addr(&self.domain.device.info, to, self.attr.source)?;
         let mut state = self.lock();
-        if state.stage != Stage::New {
+        if state.conn_state != ConnState::Idle {
             // It ended in between.
             return Err(Error::NotConnected);
         }
-        state.greeting = header::request(self.probe_number(), data);
+        state.connect_data = header::request(self.probe_number(), data);
         state.peer = Some(to);
-        state.stage = Stage::Connecting;
+        state.conn_state = ConnState::Connecting;
         let started = self.resolve(&mut state, SocketAddr::new(from, 0), to);
         started.map_err(|cause| {
-            (state.stage, state.peer) = (Stage::New, None);
+            (state.conn_state, state.peer) = (ConnState::Idle, None);
             unreachable(cause)
         })?;
-        self.shared.deadline(self.attr.connect_timeout, self.name, Timer::Connect);
+        self.domain.deadline(self.attr.connect_timeout, self.name, Timer::Connect);
         Ok(())
     }
 
     /// That an address does not lead back into this host past the device. RXE finds no route for a packet to `::1`, whose
     /// sending then fails, and with it the queue pair of the kernel's own by which all its connections are made: no program
     /// on the host could connect for minutes. Other such packets get lost on their way.
-    fn leads_out(&self, to: SocketAddr) -> Result<()> {
-        let (info, ip) = (&self.shared.device.info, to.ip().to_canonical());
+    fn check_leads_out(&self, to: SocketAddr) -> Result<()> {
+        let (info, ip) = (&self.domain.device.info, to.ip().to_canonical());
         let inward = ip.is_loopback() || ip.is_unspecified();
         if !inward || info.addresses.contains(&ip) {
             return Ok(());
@@ -79,33 +79,33 @@ impl Conn {
         from: SocketAddr,
         to: SocketAddr,
     ) -> io::Result<()> {
-        let name = self.shared.fresh_name();
-        let id = CmId::new(&self.shared.channel, name)?;
+        let name = self.domain.next_id();
+        let id = CmId::new(&self.domain.channel, name)?;
         if let Some(class) = self.attr.traffic_class {
             id.set_tos(class)?;
         }
-        self.shared.add_id(name, Member::Conn(self.clone()));
+        self.domain.add_id(name, CmIdOwner::Conn(self.clone()));
         id.resolve_addr(from, to, self.attr.connect_timeout)
-            .inspect_err(|_| self.shared.forget_id(name))?;
+            .inspect_err(|_| self.domain.forget_id(name))?;
         if let Some((old, id)) = state.id.replace((name, id)) {
-            self.shared.part(old, id, false);
+            self.domain.start_disconnect(old, id, false);
         }
         Ok(())
     }
 
     /// Answers a request with this connection. A peer that is gone ends it.
-    pub(crate) fn accept(self: &Arc<Self>, offer: Option<Offer>, data: &[u8]) {
+    pub(crate) fn accept(self: &Arc<Self>, offer: Option<ConnectOffer>, data: &[u8]) {
         let mut state = self.lock();
-        if state.stage != Stage::New {
+        if state.conn_state != ConnState::Idle {
             // It ended in between, and said so; the request goes with its identifier.
             return;
         }
-        state.stage = Stage::Accepting;
-        let Some(Offer { name, id, greeting, peer, local, resources }) = offer else {
-            return self.end(&mut state, End::Gone(DisconnectReason::PeerLost));
+        state.conn_state = ConnState::Accepting;
+        let Some(ConnectOffer { name, id, params, peer, local, resources }) = offer else {
+            return self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost));
         };
         (state.peer, state.local) = (Some(peer), local);
-        self.shared.add_id(name, Member::Conn(self.clone()));
+        self.domain.add_id(name, CmIdOwner::Conn(self.clone()));
         let (hold, flight) = self.resources();
         let (responder_resources, initiator_depth) =
             (hold.min(resources.0), flight.min(resources.1));
@@ -117,23 +117,23 @@ impl Conn {
             initiator_depth,
         };
         let linked = self
-            .link(&mut state, &id, greeting.probe, (responder_resources, initiator_depth))
+            .make_ready(&mut state, &id, params.probe, (responder_resources, initiator_depth))
             .and_then(|()| id.accept(&param))
             // The peer, if it is still there, is not to wait for its own time-out.
             .inspect_err(|_| refuse(&id));
         state.id = Some((name, id));
         if let Err(cause) = linked {
             // Whether the peer has gone or this side cannot, only the cause shows; the event is the same.
-            if let Some(unsaid) = self.shared.device.stats.peer_lines.admit() {
+            if let Some(unsaid) = self.domain.device.stats.peer_lines.admit() {
                 log_line!(Warn, "{}: accepting {peer} failed: {cause}{unsaid}", self.id);
             }
-            return self.end(&mut state, End::Gone(DisconnectReason::PeerLost));
+            return self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost));
         }
-        self.shared.deadline(self.attr.connect_timeout, self.name, Timer::Connect);
+        self.domain.deadline(self.attr.connect_timeout, self.name, Timer::Connect);
     }
 
     /// Takes the queue pair to where it can send.
-    fn link(
+    fn make_ready(
         &self,
         state: &mut State,
         id: &CmId,
@@ -158,7 +158,7 @@ impl Conn {
         attr.max_rd_atomic = initiator.max(1);
         attr.rnr_retry = 7;
         (attr.timeout, attr.retry_cnt) =
-            path::retry_limits(&self.attr, self.shared.device.quirks, probe.is_some());
+            path::retry_limits(&self.attr, self.domain.device.quirks, probe.is_some());
         let more = mask::IBV_QP_MAX_QP_RD_ATOMIC
             | mask::IBV_QP_RNR_RETRY
             | mask::IBV_QP_TIMEOUT
@@ -169,13 +169,13 @@ impl Conn {
             attr.sq_psn = 0;
             probe.modify(&mut attr, bits | more.0 as i32)?;
         }
-        state.probed = self.probe.is_none() || probe.is_some();
+        state.peer_answers_probes = self.probe.is_none() || probe.is_some();
         Ok(())
     }
 
-    pub(crate) fn address_found(&self, state: &mut State) {
+    pub(crate) fn on_address_resolved(&self, state: &mut State) {
         let Some((_, id)) = &state.id else { return };
-        let (wanted, port) = device_and_port(&self.shared.device.info.device);
+        let (wanted, port) = device_and_port(&self.domain.device.info.device);
         let found = id.device();
         if found.as_ref().is_none_or(|(name, number)| name != wanted || *number != port) {
             let text = match found {
@@ -185,39 +185,39 @@ impl Conn {
                 None => format!("the way there is not by {wanted}"),
             };
             let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
-            return self.end(state, End::Failed(error));
+            return self.close(state, CloseReason::ConnectFailed(error));
         }
         state.local = id.local_addr();
         if let Err(cause) = id.resolve_route(self.attr.connect_timeout) {
-            self.end(state, End::Failed(unreachable(cause)));
+            self.close(state, CloseReason::ConnectFailed(unreachable(cause)));
         }
     }
 
-    pub(crate) fn route_found(&self, state: &mut State) {
+    pub(crate) fn on_route_resolved(&self, state: &mut State) {
         let Some((_, id)) = &state.id else { return };
         let (responder_resources, initiator_depth) = self.resources();
         let param = ConnParam {
-            data: &state.greeting,
+            data: &state.connect_data,
             qp_num: self.qp.number(),
             responder_resources,
             initiator_depth,
         };
         if let Err(cause) = id.connect(&param) {
-            self.end(state, End::Failed(unreachable(cause)));
+            self.close(state, CloseReason::ConnectFailed(unreachable(cause)));
         }
     }
 
-    pub(crate) fn answered(&self, state: &mut State, event: &CmEvent) {
+    pub(crate) fn on_connect_response(&self, state: &mut State, event: &CmEvent) {
         let Some((name, id)) = state.id.take() else { return };
         let (hold, flight) = self.resources();
         let resources = (hold.min(event.responder_resources), flight.min(event.initiator_depth));
         let linked = match header::parse_accept(&event.data) {
-            Ok(Greeting { probe, data }) => self
-                .link(state, &id, probe, resources)
+            Ok(ConnectParams { probe, data }) => self
+                .make_ready(state, &id, probe, resources)
                 .map(|()| data)
                 .map_err(|cause| Error::system("connect", NAME, cause)),
             Err(why) => {
-                self.shared.device.stats.protocol_errors.add(1);
+                self.domain.device.stats.protocol_errors.add(1);
                 let text = format!("the peer's answer makes no sense: {why}");
                 Err(Error::Internal(Failure::new("connect", text).of(NAME)))
             }
@@ -225,27 +225,27 @@ impl Conn {
         state.id = Some((name, id));
         match linked {
             // The owner hears of it first: the peer may send as soon as it knows.
-            Ok(data) => self.linked(state, data, After::Establish(self.name)),
-            Err(error) => self.end(state, End::Failed(error)),
+            Ok(data) => self.set_established(state, data, AfterReport::Establish(self.name)),
+            Err(error) => self.close(state, CloseReason::ConnectFailed(error)),
         }
     }
 
-    pub(crate) fn linked(&self, state: &mut State, data: Box<[u8]>, then: After) {
-        state.stage = Stage::Linked;
-        self.shared.report(Event::Connected { endpoint: self.id, data }, then);
+    pub(crate) fn set_established(&self, state: &mut State, data: Box<[u8]>, then: AfterReport) {
+        state.conn_state = ConnState::Established;
+        self.domain.report(Event::Connected { endpoint: self.id, data }, then);
         if let Some(interval) = self.attr.liveness {
-            self.shared.deadline(interval, self.name, Timer::Liveness);
+            self.domain.deadline(interval, self.name, Timer::Liveness);
         }
     }
 
-    pub(crate) fn rejected(&self, state: &mut State, event: &CmEvent) {
+    pub(crate) fn on_rejected(&self, state: &mut State, event: &CmEvent) {
         let error = match event.status {
             ffi::REJ_CONSUMER_DEFINED => match header::parse_reject(&event.data) {
-                No::Rejected(data) => Error::Rejected(Box::new(data)),
-                No::Refused => Error::Refused(None),
+                Rejection::Rejected(data) => Error::Rejected(Box::new(data)),
+                Rejection::Refused => Error::Refused(None),
             },
             ffi::REJ_STALE_CONN => {
-                return self.shared.deadline(STALE, self.name, Timer::Retry);
+                return self.domain.deadline(STALE, self.name, Timer::Retry);
             }
             ffi::REJ_INVALID_SERVICE_ID => Error::Refused(None),
             reason => {
@@ -253,7 +253,7 @@ impl Conn {
                 Error::Refused(None)
             }
         };
-        self.end(state, End::Failed(error));
+        self.close(state, CloseReason::ConnectFailed(error));
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) trait CqMember: Send + Sync {
     fn complete(&self, wr_id: u64, ended: ibv_wc_status::Type, sink: &mut Sink<'_>);
     /// Cancels what this queue has in flight and a device that was taken away will never complete; after everything
     /// that the device did complete.
-    fn cancel_unheard(&self, queue: &Queue, sink: &mut Sink<'_>);
+    fn cancel_in_flight(&self, queue: &Queue, sink: &mut Sink<'_>);
     /// Whether the device has the queue pair in error.
     fn is_broken(&self) -> bool;
 }
@@ -50,7 +50,7 @@ pub(crate) struct Queue {
     wakeup: Wakeup,
     sleepers: OwnedFd,
     /// Connections that drive compare-and-swap loops by this queue's completions.
-    pub(crate) waiting: AtomicUsize,
+    pub(crate) active_soft_queues: AtomicUsize,
     /// Whether somebody polled since the domain's thread looked.
     polled: AtomicBool,
     pub(crate) watched: AtomicBool,
@@ -105,7 +105,7 @@ impl Queue {
             conns: Mutex::default(),
             wakeup,
             sleepers,
-            waiting: AtomicUsize::new(0),
+            active_soft_queues: AtomicUsize::new(0),
             polled: AtomicBool::new(false),
             watched: AtomicBool::new(false),
             device: device.clone(),
@@ -145,7 +145,7 @@ impl Queue {
     #[inline]
     fn poll(&self, out: &mut [RawCompletion]) -> usize {
         let mut state = self.lock();
-        if self.waiting.load(Ordering::Relaxed) > 0 {
+        if self.active_soft_queues.load(Ordering::Relaxed) > 0 {
             self.polled.store(true, Ordering::Relaxed);
         }
         let taken = if state.ring.is_empty() { 0 } else { take_from(&mut state.ring, out) };
@@ -159,9 +159,9 @@ impl Queue {
     }
 
     /// Moves everything that the device has into the ring.
-    pub(crate) fn take_all(&self) {
+    pub(crate) fn drain(&self) {
         let mut state = self.lock();
-        self.fill(&mut state);
+        self.drain_locked(&mut state);
         self.wake_sleeper(&mut state);
     }
 
@@ -178,12 +178,12 @@ impl Queue {
         put(&mut state.ring);
         if self.device.is_lost() {
             // What the device does not complete was put off as well.
-            self.fill(&mut state);
+            self.drain_locked(&mut state);
         }
         self.wake_sleeper(&mut state);
     }
 
-    fn fill(&self, state: &mut QueueState) {
+    fn drain_locked(&self, state: &mut QueueState) {
         let QueueState { ring, unverified, .. } = state;
         self.reap(&mut Sink { out: &mut [], taken: 0, ring, unverified }, true);
     }
@@ -191,7 +191,7 @@ impl Queue {
     /// A tick of the domain's thread: takes completions so that loops go on, unless the application polls.
     pub(crate) fn tick(&self) {
         if !self.polled.swap(false, Ordering::Relaxed) {
-            self.take_all();
+            self.drain();
         }
     }
 
@@ -209,9 +209,9 @@ impl Queue {
                 let plain =
                     wc.status == ibv_wc_status::IBV_WC_SUCCESS && !Token::is_foreign(wc.wr_id);
                 if !plain {
-                    self.sort(wc, sink);
+                    self.handle_error(wc, sink);
                 } else if self.device.quirks.refused_reads_succeed && sink.unverified.concern(wc) {
-                    self.verify(wc, sink);
+                    self.verify_read(wc, sink);
                 } else {
                     sink.push(success(wc));
                 }
@@ -219,10 +219,10 @@ impl Queue {
             if got.len() < want {
                 // Nothing is behind these reads: what breaks a queue pair is reported before it is broken.
                 while let Some(read) = sink.unverified.pop() {
-                    self.disbelieve(read, sink);
+                    self.fail_read(read, sink);
                 }
                 if self.device.is_lost() {
-                    self.cancel_unheard(sink);
+                    self.cancel_in_flight(sink);
                 }
                 return;
             }
@@ -230,8 +230,8 @@ impl Queue {
     }
 
     #[cold]
-    fn sort(&self, wc: &ibv_wc, sink: &mut Sink<'_>) {
-        self.hear(wc, sink);
+    fn handle_error(&self, wc: &ibv_wc, sink: &mut Sink<'_>) {
+        self.settle_read(wc, sink);
         if let Some(conn) = self.conn(wc.qp_num) {
             conn.complete(wc.wr_id, wc.status, sink);
         }
@@ -239,8 +239,8 @@ impl Queue {
 
     /// A success that may be a refusal, or comes behind one that may.
     #[cold]
-    fn verify(&self, wc: &ibv_wc, sink: &mut Sink<'_>) {
-        self.hear(wc, sink);
+    fn verify_read(&self, wc: &ibv_wc, sink: &mut Sink<'_>) {
+        self.settle_read(wc, sink);
         let is_broken = || self.conn(wc.qp_num).is_some_and(|conn| conn.is_broken());
         if is_long_read(wc) && is_broken() {
             sink.unverified.add(wc);
@@ -250,16 +250,16 @@ impl Queue {
     }
 
     /// Ends the unverified read that this completion of its queue pair decides.
-    fn hear(&self, wc: &ibv_wc, sink: &mut Sink<'_>) {
+    fn settle_read(&self, wc: &ibv_wc, sink: &mut Sink<'_>) {
         match sink.unverified.settle(wc) {
             Some((read, true)) => sink.push(RawCompletion::new(read.token, Status::Ok)),
-            Some((read, false)) => self.disbelieve(read, sink),
+            Some((read, false)) => self.fail_read(read, sink),
             None => {}
         }
     }
 
     #[cold]
-    fn disbelieve(&self, read: UnverifiedRead, sink: &mut Sink<'_>) {
+    fn fail_read(&self, read: UnverifiedRead, sink: &mut Sink<'_>) {
         let flushed = ibv_wc_status::IBV_WC_WR_FLUSH_ERR;
         match self.conn(read.qp_number) {
             Some(conn) => conn.complete(read.token.to_bits(), flushed, sink),
@@ -268,9 +268,9 @@ impl Queue {
     }
 
     #[cold]
-    fn cancel_unheard(&self, sink: &mut Sink<'_>) {
+    fn cancel_in_flight(&self, sink: &mut Sink<'_>) {
         let conns: Vec<_> = self.conns().values().cloned().collect();
-        conns.iter().for_each(|conn| conn.cancel_unheard(self, sink));
+        conns.iter().for_each(|conn| conn.cancel_in_flight(self, sink));
     }
 
     fn arm(&self) -> Result<Armed> {
@@ -283,7 +283,7 @@ impl Queue {
             return Err(Error::system("arm", NAME, cause));
         }
         // What came before the queue was armed makes no event.
-        self.fill(&mut state);
+        self.drain_locked(&mut state);
         if !state.ring.is_empty() {
             return Ok(Armed::Ready);
         }

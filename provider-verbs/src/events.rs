@@ -7,9 +7,9 @@ use std::sync::Arc;
 use fabric_core::{DisconnectReason, EndpointId, Error};
 use fabric_util::log_line;
 
-use crate::conn::{Conn, End, Stage, State};
+use crate::conn::{CloseReason, Conn, ConnState, State};
 use crate::connect::unreachable;
-use crate::domain::state::{After, ConnEvents};
+use crate::domain::state::{AfterReport, ConnEvents};
 use crate::domain::timers::Timer;
 use crate::ffi::{ibv_wc_status, rdma_cm_event_type as cm};
 use crate::handle::{CmEvent, State as QpState};
@@ -33,15 +33,21 @@ impl ConnEvents for Conn {
         if !is_current {
             return;
         }
-        match (state.stage, event.kind) {
-            (Stage::Connecting, cm::RDMA_CM_EVENT_ADDR_RESOLVED) => self.address_found(&mut state),
-            (Stage::Connecting, cm::RDMA_CM_EVENT_ROUTE_RESOLVED) => self.route_found(&mut state),
-            (Stage::Connecting, cm::RDMA_CM_EVENT_CONNECT_RESPONSE) => {
-                self.answered(&mut state, &event);
+        match (state.conn_state, event.kind) {
+            (ConnState::Connecting, cm::RDMA_CM_EVENT_ADDR_RESOLVED) => {
+                self.on_address_resolved(&mut state)
             }
-            (Stage::Connecting, cm::RDMA_CM_EVENT_REJECTED) => self.rejected(&mut state, &event),
+            (ConnState::Connecting, cm::RDMA_CM_EVENT_ROUTE_RESOLVED) => {
+                self.on_route_resolved(&mut state)
+            }
+            (ConnState::Connecting, cm::RDMA_CM_EVENT_CONNECT_RESPONSE) => {
+                self.on_connect_response(&mut state, &event);
+            }
+            (ConnState::Connecting, cm::RDMA_CM_EVENT_REJECTED) => {
+                self.on_rejected(&mut state, &event)
+            }
             (
-                Stage::Connecting,
+                ConnState::Connecting,
                 cm::RDMA_CM_EVENT_ADDR_ERROR
                 | cm::RDMA_CM_EVENT_ROUTE_ERROR
                 | cm::RDMA_CM_EVENT_UNREACHABLE
@@ -51,21 +57,21 @@ impl ConnEvents for Conn {
                 let code = event.status.checked_abs().filter(|code| *code != 0);
                 let code = code.unwrap_or(libc::EHOSTUNREACH);
                 let error = unreachable(io::Error::from_raw_os_error(code));
-                self.end(&mut state, End::Failed(error));
+                self.close(&mut state, CloseReason::ConnectFailed(error));
             }
-            (Stage::Accepting, cm::RDMA_CM_EVENT_ESTABLISHED) => {
-                self.linked(&mut state, Box::default(), After::Nothing);
+            (ConnState::Accepting, cm::RDMA_CM_EVENT_ESTABLISHED) => {
+                self.set_established(&mut state, Box::default(), AfterReport::Nothing);
             }
             (
-                Stage::Accepting,
+                ConnState::Accepting,
                 cm::RDMA_CM_EVENT_REJECTED
                 | cm::RDMA_CM_EVENT_UNREACHABLE
                 | cm::RDMA_CM_EVENT_CONNECT_ERROR
                 | cm::RDMA_CM_EVENT_DISCONNECTED,
-            ) => self.end(&mut state, End::Gone(DisconnectReason::PeerLost)),
-            (Stage::Linked, cm::RDMA_CM_EVENT_DISCONNECTED) => {
+            ) => self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost)),
+            (ConnState::Established, cm::RDMA_CM_EVENT_DISCONNECTED) => {
                 drop(state);
-                self.peer_left();
+                self.on_peer_disconnected();
             }
             _ => {}
         }
@@ -73,37 +79,37 @@ impl ConnEvents for Conn {
 
     fn expired(self: Arc<Self>, timer: Timer) {
         let mut state = self.lock();
-        match (timer, state.stage) {
-            (Timer::Connect, Stage::Connecting) => {
-                self.end(&mut state, End::Failed(Error::TimedOut(None)));
+        match (timer, state.conn_state) {
+            (Timer::Connect, ConnState::Connecting) => {
+                self.close(&mut state, CloseReason::ConnectFailed(Error::TimedOut(None)));
             }
-            (Timer::Connect, Stage::Accepting) => {
-                self.end(&mut state, End::Gone(DisconnectReason::PeerLost));
+            (Timer::Connect, ConnState::Accepting) => {
+                self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost));
             }
-            (Timer::Retry, Stage::Connecting) => {
+            (Timer::Retry, ConnState::Connecting) => {
                 let (Some(from), Some(to)) = (state.local, state.peer) else { return };
                 let from = SocketAddr::new(from.ip(), 0);
                 if let Err(cause) = self.resolve(&mut state, from, to) {
-                    self.end(&mut state, End::Failed(unreachable(cause)));
+                    self.close(&mut state, CloseReason::ConnectFailed(unreachable(cause)));
                 }
             }
-            (Timer::Liveness, Stage::Linked) => self.probe_now(state),
-            (Timer::Mark, Stage::Ended) => self.mark_the_end(&mut state),
+            (Timer::Liveness, ConnState::Established) => self.probe_now(state),
+            (Timer::EndMarker, ConnState::Closed) => self.mark_end(&mut state),
             _ => {}
         }
     }
 
     fn probe_ended(&self, status: ibv_wc_status::Type) {
-        self.end_probe(&mut self.lock(), status);
+        self.on_probe_ended(&mut self.lock(), status);
     }
 
-    fn look(&self) {
-        self.check_queue_pair();
+    fn check_queue_pair(&self) {
+        self.end_if_failed();
     }
 
     fn established_early(&self) {
         let state = self.lock();
-        if state.stage == Stage::Accepting
+        if state.conn_state == ConnState::Accepting
             && let Some((_, id)) = &state.id
             && let Err(error) = id.notify_established()
         {
@@ -113,12 +119,14 @@ impl ConnEvents for Conn {
 
     fn establish(&self) {
         let mut state = self.lock();
-        let Some((_, id)) = state.id.as_ref().filter(|_| state.stage == Stage::Linked) else {
+        let Some((_, id)) =
+            state.id.as_ref().filter(|_| state.conn_state == ConnState::Established)
+        else {
             return;
         };
         if let Err(cause) = id.establish() {
             log_line!(Debug, "{}: the peer waits no more: {cause}", self.id);
-            self.end(&mut state, End::Gone(DisconnectReason::PeerLost));
+            self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost));
         }
     }
 
@@ -127,41 +135,41 @@ impl ConnEvents for Conn {
     }
 
     fn lose(&self, reason: DisconnectReason) {
-        self.end(&mut self.lock(), End::Gone(reason));
+        self.close(&mut self.lock(), CloseReason::Disconnected(reason));
         // Sleepers wake for what the device will not complete.
-        self.send_queue.take_all();
-        self.recv_queue.take_all();
+        self.send_queue.drain();
+        self.recv_queue.drain();
     }
 }
 
 impl Conn {
-    fn peer_left(&self) {
+    fn on_peer_disconnected(&self) {
         // A completion that was not polled yet may have the cause, and ends the connection then.
-        self.send_queue.take_all();
-        self.recv_queue.take_all();
+        self.send_queue.drain();
+        self.recv_queue.drain();
         let mut state = self.lock();
         // A queue pair that is in error before it was flushed refused something.
         let refused = matches!(self.qp.state(), Ok(QpState::Error));
         let reason =
             if refused { DisconnectReason::OperationFailed } else { DisconnectReason::Remote };
-        self.end(&mut state, End::Gone(reason));
+        self.close(&mut state, CloseReason::Disconnected(reason));
     }
 
     /// Ends the connection if the device itself has ended the queue pair.
-    pub(crate) fn check_queue_pair(&self) {
+    pub(crate) fn end_if_failed(&self) {
         if !self.has_failed_alone(&self.lock()) {
             return;
         }
         // A completion that was not polled yet may have the cause, and ends the connection then.
-        self.send_queue.take_all();
-        self.recv_queue.take_all();
+        self.send_queue.drain();
+        self.recv_queue.drain();
         let mut state = self.lock();
         if self.has_failed_alone(&state) {
-            self.end(&mut state, End::Gone(DisconnectReason::OperationFailed));
+            self.close(&mut state, CloseReason::Disconnected(DisconnectReason::OperationFailed));
         }
     }
 
     fn has_failed_alone(&self, state: &State) -> bool {
-        state.stage == Stage::Linked && matches!(self.qp.state(), Ok(QpState::Error))
+        state.conn_state == ConnState::Established && matches!(self.qp.state(), Ok(QpState::Error))
     }
 }

@@ -90,7 +90,7 @@ pub mod provider;
 mod quirks;
 pub mod raw;
 mod region;
-mod rejected;
+mod reject_cache;
 mod request;
 mod scratch;
 mod softroce;
@@ -107,6 +107,6 @@ pub use error::NAME;
 pub use ffi::interpose;
 pub use listener::VerbsListener;
 #[doc(hidden)]
-pub use open_device::Poor;
+pub use open_device::TestLimits;
 pub use provider::VerbsProvider;
 pub use region::VerbsRegistration;

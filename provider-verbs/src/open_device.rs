@@ -15,20 +15,20 @@ use crate::scratch::Scratch;
 /// A device poorer than it is, so that tests see what the provider does on such a one.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Poor {
+pub struct TestLimits {
     /// Requests carry no bytes.
     pub no_inline: bool,
     /// Once it is lost, its queue pairs cannot be flushed.
     pub no_flush: bool,
     /// The domain's thread panics at the first event of a connection.
-    pub faulty: bool,
+    pub thread_panics: bool,
 }
 
 /// One port of a device, with a protection domain.
 pub(crate) struct OpenDevice {
     pub(crate) info: Info,
     pub(crate) quirks: Quirks,
-    pub(crate) poor: Poor,
+    pub(crate) test_limits: TestLimits,
     pub(crate) attributes: DeviceAttributes,
     pub(crate) port: u8,
     pub(crate) pd: Arc<Pd>,
@@ -39,7 +39,7 @@ pub(crate) struct OpenDevice {
 }
 
 impl OpenDevice {
-    pub(crate) fn open(info: &Info, poor: Poor) -> Result<Arc<Self>> {
+    pub(crate) fn open(info: &Info, test_limits: TestLimits) -> Result<Arc<Self>> {
         let fail = |cause| Error::system("open domain", NAME, cause);
         let (name, port) = device::device_and_port(&info.device);
         let context = Arc::new(Context::open(name).map_err(fail)?);
@@ -49,7 +49,7 @@ impl OpenDevice {
         Ok(Arc::new(OpenDevice {
             info: info.clone(),
             quirks: Quirks::of(&attributes),
-            poor,
+            test_limits,
             attributes,
             port,
             scratch: Scratch::new(&pd)?,

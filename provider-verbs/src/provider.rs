@@ -7,12 +7,12 @@ use fabric_core::{Device, EventSink, Info, Provider, Result};
 use crate::device;
 use crate::domain::VerbsDomain;
 use crate::error::NAME;
-use crate::open_device::Poor;
+use crate::open_device::TestLimits;
 
 /// The RDMA verbs provider.
 #[derive(Debug, Default)]
 pub struct VerbsProvider {
-    poor: Poor,
+    test_limits: TestLimits,
 }
 
 impl VerbsProvider {
@@ -23,8 +23,8 @@ impl VerbsProvider {
 
     /// On poorer devices.
     #[doc(hidden)]
-    pub fn poor(poor: Poor) -> Self {
-        VerbsProvider { poor }
+    pub fn with_test_limits(test_limits: TestLimits) -> Self {
+        VerbsProvider { test_limits }
     }
 }
 
@@ -40,6 +40,6 @@ impl Provider for VerbsProvider {
     }
 
     fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<VerbsDomain> {
-        VerbsDomain::open(info, events, self.poor)
+        VerbsDomain::open(info, events, self.test_limits)
     }
 }

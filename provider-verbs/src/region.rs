@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fabric_core::{Access, Error, RegistrationOps, Result};
 use fabric_util::probe::probe;
 
-use crate::domain::state::Shared;
+use crate::domain::state::DomainState;
 use crate::error::{NAME, register_failed};
 use crate::ffi::{self, ibv_access_flags};
 use crate::handle::Mr;
@@ -18,27 +18,27 @@ pub struct VerbsRegistration {
     mr: Mr,
     base: u64,
     key: u64,
-    shared: Arc<Shared>,
+    domain: Arc<DomainState>,
 }
 
 impl VerbsRegistration {
     /// # Safety
     /// As [`DomainOps::register`](fabric_core::DomainOps::register).
     pub(crate) unsafe fn new(
-        shared: &Arc<Shared>,
+        domain: &Arc<DomainState>,
         (addr, len): (*mut u8, usize),
         access: Access,
     ) -> Result<Self> {
-        shared.device.check()?;
+        domain.device.check()?;
         // SAFETY: the caller's promise.
-        let mr = unsafe { Mr::new(&shared.device.pd, (addr, len), addr as u64, flags(access)) };
+        let mr = unsafe { Mr::new(&domain.device.pd, (addr, len), addr as u64, flags(access)) };
         let mr = mr.map_err(|cause| match probe(addr, len, access) {
             // RXE says ENOMEM to that as well.
             Err(unmapped) => unmapped,
             Ok(()) => register_failed("register", addr, len, cause),
         })?;
-        let key = u64::from(shared.device.scratch.witness_key()) << 32 | u64::from(mr.rkey());
-        Ok(VerbsRegistration { mr, base: addr as u64, key, shared: shared.clone() })
+        let key = u64::from(domain.device.scratch.flush_read_key()) << 32 | u64::from(mr.rkey());
+        Ok(VerbsRegistration { mr, base: addr as u64, key, domain: domain.clone() })
     }
 }
 
@@ -61,13 +61,13 @@ unsafe impl RegistrationOps for VerbsRegistration {
         match self.mr.deregister() {
             // A device that went took its registrations along: the kernel has ended them before it answers so.
             Err(cause)
-                if !(self.shared.device.is_lost() && ffi::code(&cause) == Some(libc::EIO)) =>
+                if !(self.domain.device.is_lost() && ffi::code(&cause) == Some(libc::EIO)) =>
             {
                 Err(Error::system("deregister", NAME, cause))
             }
             _ => {
                 self.mr.forget();
-                self.shared.deregistered();
+                self.domain.deregistered();
                 Ok(())
             }
         }

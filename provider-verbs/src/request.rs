@@ -8,45 +8,45 @@ use fabric_util::backlog::Backlog;
 use fabric_util::sync::Mutex;
 
 use crate::handle::CmId;
-use crate::header::{self, Greeting, No};
-use crate::rejected::Caller;
+use crate::header::{self, ConnectParams, Rejection};
+use crate::reject_cache::RequesterId;
 
 /// A listening identifier.
-pub(crate) struct Door {
+pub(crate) struct Acceptor {
     pub(crate) name: u64,
     pub(crate) id: ListenerId,
     pub(crate) addr: SocketAddr,
-    pub(crate) backlog: Backlog<CmId, Arc<Inbound>>,
+    pub(crate) backlog: Backlog<CmId, Arc<PendingConnection>>,
 }
 
 /// A request that was not answered yet.
-pub(crate) struct Inbound {
+pub(crate) struct PendingConnection {
     /// `None` once it is answered, or the peer is gone.
-    offer: Mutex<Option<Offer>>,
-    pub(crate) caller: Caller,
+    offer: Mutex<Option<ConnectOffer>>,
+    pub(crate) requester: RequesterId,
     pub(crate) data: Box<[u8]>,
 }
 
 /// What it takes to answer a request.
-pub(crate) struct Offer {
+pub(crate) struct ConnectOffer {
     /// The identifier's.
     pub(crate) name: u64,
     pub(crate) id: CmId,
-    pub(crate) greeting: Greeting,
+    pub(crate) params: ConnectParams,
     pub(crate) peer: SocketAddr,
     pub(crate) local: Option<SocketAddr>,
     /// Reads and atomics that the peer wants held, and that it holds.
     pub(crate) resources: (u8, u8),
 }
 
-impl Inbound {
-    pub(crate) fn new(offer: Offer, caller: Caller) -> Arc<Self> {
-        let data = offer.greeting.data.clone();
-        Arc::new(Inbound { offer: Mutex::new(Some(offer)), caller, data })
+impl PendingConnection {
+    pub(crate) fn new(offer: ConnectOffer, requester: RequesterId) -> Arc<Self> {
+        let data = offer.params.data.clone();
+        Arc::new(PendingConnection { offer: Mutex::new(Some(offer)), requester, data })
     }
 
     /// What it takes to answer, once.
-    pub(crate) fn take(&self) -> Option<Offer> {
+    pub(crate) fn take(&self) -> Option<ConnectOffer> {
         self.offer.lock().take()
     }
 }
@@ -54,5 +54,5 @@ impl Inbound {
 /// Rejects a request for the library's own reasons.
 pub(crate) fn refuse(id: &CmId) {
     // If the peer is gone, there is none to notify.
-    let _ = id.reject(&header::reject(&No::Refused));
+    let _ = id.reject(&header::reject(&Rejection::Refused));
 }

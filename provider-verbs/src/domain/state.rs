@@ -21,19 +21,19 @@ use crate::cq::Queue;
 use crate::error::NAME;
 use crate::ffi::ibv_wc_status;
 use crate::handle::{CmEvent, CmId, EventChannel};
-use crate::open_device::{OpenDevice, Poor};
-use crate::rejected::Rejected;
-use crate::request::{Door, Inbound};
+use crate::open_device::{OpenDevice, TestLimits};
+use crate::reject_cache::RejectCache;
+use crate::request::{Acceptor, PendingConnection};
 use crate::softroce::probes::Probes;
 use crate::softroce::refusal_scan::RefusalScan;
 
 /// How long an identifier stays so that the peer hears of the end although a message was lost: the kernel repeats it after
 /// some four seconds, while the identifier is there.
-const PARTING: Duration = Duration::from_secs(6);
+const DISCONNECT_LINGER: Duration = Duration::from_secs(6);
 
 /// What waits for an event until it was reported.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum After {
+pub(crate) enum AfterReport {
     Nothing,
     /// The peer of this connection hears that it is made, and may send.
     Establish(u64),
@@ -54,7 +54,7 @@ pub(crate) trait ConnEvents: Send + Sync {
     /// A probe that had a queue pair of its own came back, or did not.
     fn probe_ended(&self, status: ibv_wc_status::Type);
     /// Looks whether the device itself ended the queue pair, where it does not say so.
-    fn look(&self);
+    fn check_queue_pair(&self);
     /// The first message came before the peer's last word of the connection, which may be lost.
     fn established_early(&self);
     /// The owner knows of the connection: notifies the peer.
@@ -66,32 +66,32 @@ pub(crate) trait ConnEvents: Send + Sync {
 }
 
 /// Whose a connection-manager event is.
-pub(crate) enum Member {
+pub(crate) enum CmIdOwner {
     Conn(Arc<dyn ConnEvents>),
-    Door(Arc<Door>),
-    Inbound(Arc<Inbound>),
+    Acceptor(Arc<Acceptor>),
+    Pending(Arc<PendingConnection>),
     /// Bound to the device, so that the connection manager reports its removal to this domain.
-    Guard {
+    RemovalWatch {
         _id: CmId,
     },
     /// Its endpoint is dead; it stays until the peer knows.
-    Parting {
+    Disconnecting {
         _id: CmId,
     },
 }
 
 /// What the objects of a domain share.
-pub(crate) struct Shared {
+pub(crate) struct DomainState {
     pub(crate) device: Arc<OpenDevice>,
     pub(crate) channel: Arc<EventChannel>,
     /// Events for the domain's owner.
-    pub(crate) reports: Reports<After>,
-    pub(crate) requests: RequestTable<Arc<Inbound>>,
-    pub(crate) rejected: Mutex<Rejected>,
+    pub(crate) reports: Reports<AfterReport>,
+    pub(crate) requests: RequestTable<Arc<PendingConnection>>,
+    pub(crate) reject_cache: Mutex<RejectCache>,
     pub(crate) probes: Probes,
     names: AtomicU64,
     /// Connection-manager identifiers by name.
-    pub(super) ids: Mutex<HashMap<u64, Member>>,
+    pub(super) ids: Mutex<HashMap<u64, CmIdOwner>>,
     conns: Mutex<HashMap<u64, Arc<dyn ConnEvents>>>,
     pub(super) timers: Mutex<Timers<(u64, Timer)>>,
     pub(super) scan: Mutex<RefusalScan>,
@@ -101,15 +101,19 @@ pub(crate) struct Shared {
     stop: AtomicBool,
 }
 
-impl Shared {
-    pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>, poor: Poor) -> Result<Arc<Self>> {
+impl DomainState {
+    pub(crate) fn open(
+        info: &Info,
+        events: Arc<dyn EventSink>,
+        test_limits: TestLimits,
+    ) -> Result<Arc<Self>> {
         let fail = |cause| Error::system("open domain", NAME, cause);
-        let device = OpenDevice::open(info, poor)?;
-        let shared = Arc::new(Shared {
+        let device = OpenDevice::open(info, test_limits)?;
+        let domain = Arc::new(DomainState {
             channel: Arc::new(EventChannel::new().map_err(fail)?),
             reports: Reports::new(events),
             requests: RequestTable::default(),
-            rejected: Mutex::default(),
+            reject_cache: Mutex::default(),
             probes: Probes::new(&device).map_err(fail)?,
             names: AtomicU64::new(1),
             ids: Mutex::default(),
@@ -121,21 +125,21 @@ impl Shared {
             stop: AtomicBool::new(false),
             device,
         });
-        if let Err(cause) = shared.stand_guard() {
+        if let Err(cause) = domain.watch_removal() {
             let device = &info.device;
             log_line!(Warn, "{device}: its removal will be noticed late: {cause}");
         }
-        Ok(shared)
+        Ok(domain)
     }
 
     /// Has the connection manager report the device's removal. It does so to the holders of an identifier there, and RXE
     /// has no other way to say so: it does not take contexts away from processes.
-    fn stand_guard(&self) -> io::Result<()> {
+    fn watch_removal(&self) -> io::Result<()> {
         let Some(ip) = self.device.info.addresses.first() else { return Ok(()) };
-        let name = self.fresh_name();
+        let name = self.next_id();
         let id = CmId::new(&self.channel, name)?;
         id.bind(SocketAddr::new(*ip, 0))?;
-        self.add_id(name, Member::Guard { _id: id });
+        self.add_id(name, CmIdOwner::RemovalWatch { _id: id });
         Ok(())
     }
 
@@ -156,11 +160,11 @@ impl Shared {
         drop((ids, watched));
     }
 
-    pub(crate) fn fresh_name(&self) -> u64 {
+    pub(crate) fn next_id(&self) -> u64 {
         self.names.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn add_id(&self, name: u64, member: Member) {
+    pub(crate) fn add_id(&self, name: u64, member: CmIdOwner) {
         self.ids.lock().insert(name, member);
     }
 
@@ -192,14 +196,14 @@ impl Shared {
     }
 
     /// Takes the identifier of a connection that ended; the peer is notified if there is one.
-    pub(crate) fn part(&self, name: u64, id: CmId, connected: bool) {
+    pub(crate) fn start_disconnect(&self, name: u64, id: CmId, connected: bool) {
         if !connected || id.disconnect().is_err() {
             self.forget_id(name);
             return;
         }
-        let before = self.ids.lock().insert(name, Member::Parting { _id: id });
+        let before = self.ids.lock().insert(name, CmIdOwner::Disconnecting { _id: id });
         drop(before);
-        self.deadline(PARTING, name, Timer::Parting);
+        self.deadline(DISCONNECT_LINGER, name, Timer::Disconnecting);
     }
 
     pub(crate) fn deadline(&self, after: Duration, name: u64, timer: Timer) {
@@ -223,14 +227,14 @@ impl Shared {
         }
         let first = self.scan.lock().restart();
         if let Some((after, round)) = first {
-            self.deadline(after, round, Timer::Look);
+            self.deadline(after, round, Timer::RefusalScan);
         }
     }
 
     /// The device is gone: so is everything on it.
     pub(super) fn lose(&self) {
         if self.device.set_lost() {
-            self.report(Event::DeviceLost, After::Nothing);
+            self.report(Event::DeviceLost, AfterReport::Nothing);
             self.end_all(DisconnectReason::DeviceLost);
             log_line!(Error, "{}: the device is gone", self.device.info.device);
         }
@@ -244,7 +248,7 @@ impl Shared {
     }
 
     /// Reports an event, by the domain's thread or an earlier flush of the reports. Locks may be held.
-    pub(crate) fn report(&self, event: Event, then: After) {
+    pub(crate) fn report(&self, event: Event, then: AfterReport) {
         self.reports.push(event, then);
         self.wakeup.set();
     }
@@ -254,13 +258,13 @@ impl Shared {
         self.reports.flush(|then| {
             // A fault in one connection is not to keep other events from their sink.
             callback::caught(|| match then {
-                After::Nothing => {}
-                After::Establish(name) => {
+                AfterReport::Nothing => {}
+                AfterReport::Establish(name) => {
                     if let Some(conn) = self.conn(name) {
                         conn.establish();
                     }
                 }
-                After::Release(name) => {
+                AfterReport::Release(name) => {
                     if let Some(conn) = self.conn(name) {
                         conn.release();
                     }

@@ -16,7 +16,7 @@ use fabric_util::wakeup::poll_until;
 use fabric_util::{callback, log_line};
 use rustix::event::{PollFd, PollFlags};
 
-use super::state::{After, ConnEvents, Member, Shared};
+use super::state::{AfterReport, CmIdOwner, ConnEvents, DomainState};
 use super::timers::{Timer, early};
 use crate::error::NAME;
 use crate::ffi::rdma_cm_event_type as cm;
@@ -26,15 +26,15 @@ use crate::listener;
 /// How often queues are looked at whose loops wait.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Starts the thread, which ends by [`Shared::stop`].
-pub(super) fn start(shared: &Arc<Shared>) -> Result<ServiceThread> {
-    let this = shared.clone();
+/// Starts the thread, which ends by [`DomainState::stop`].
+pub(super) fn start(domain: &Arc<DomainState>) -> Result<ServiceThread> {
+    let this = domain.clone();
     // Dropping the domain's parts may end up in user code: the event sink is.
     ServiceThread::start("fabric-verbs", move || this.run())
         .map_err(|cause| Error::system("open domain", NAME, cause))
 }
 
-impl Shared {
+impl DomainState {
     /// Runs until the domain stops it. A panic ends the domain's endpoints, not the process: it is a fault of this
     /// provider, as user code has its panics caught where it is called.
     fn run(self: Arc<Self>) {
@@ -52,7 +52,7 @@ impl Shared {
         while !self.has_stopped() {
             self.sleep();
             self.wakeup.clear();
-            while let Some(event) = self.channel.next(self.fresh_name()) {
+            while let Some(event) = self.channel.next(self.next_id()) {
                 self.cm_event(event);
             }
             while let Some(event) = self.device.pd.context.next_event() {
@@ -94,18 +94,18 @@ impl Shared {
             return self.lose();
         }
         match self.member(event.name) {
-            Some(Member::Conn(conn)) => {
-                assert!(!self.device.poor.faulty, "a test asked for it");
+            Some(CmIdOwner::Conn(conn)) => {
+                assert!(!self.device.test_limits.thread_panics, "a test asked for it");
                 conn.cm_event(event);
             }
-            Some(Member::Door(door)) => listener::on_event(self, &door, event),
-            Some(Member::Inbound(inbound)) => {
+            Some(CmIdOwner::Acceptor(acceptor)) => listener::on_event(self, &acceptor, event),
+            Some(CmIdOwner::Pending(pending)) => {
                 // The peer gave up before it was answered.
-                log_line!(Debug, "request from {}: event {}", inbound.caller.peer, event.kind);
-                drop(inbound.take());
-                self.forget_inbound(event.name);
+                log_line!(Debug, "request from {}: event {}", pending.requester.peer, event.kind);
+                drop(pending.take());
+                self.forget_pending(event.name);
             }
-            Some(Member::Guard { .. } | Member::Parting { .. }) | None => {
+            Some(CmIdOwner::RemovalWatch { .. } | CmIdOwner::Disconnecting { .. }) | None => {
                 let last = [cm::RDMA_CM_EVENT_DISCONNECTED, cm::RDMA_CM_EVENT_TIMEWAIT_EXIT];
                 if last.contains(&event.kind) {
                     self.forget_id(event.name);
@@ -115,19 +115,19 @@ impl Shared {
     }
 
     /// Unless an endpoint has taken the request in between.
-    fn forget_inbound(&self, name: u64) {
+    fn forget_pending(&self, name: u64) {
         let mut ids = self.ids.lock();
-        if matches!(ids.get(&name), Some(Member::Inbound(_))) {
+        if matches!(ids.get(&name), Some(CmIdOwner::Pending(_))) {
             ids.remove(&name);
         }
     }
 
-    fn member(&self, name: u64) -> Option<Member> {
+    fn member(&self, name: u64) -> Option<CmIdOwner> {
         match self.ids.lock().get(&name)? {
-            Member::Conn(conn) => Some(Member::Conn(conn.clone())),
-            Member::Door(door) => Some(Member::Door(door.clone())),
-            Member::Inbound(inbound) => Some(Member::Inbound(inbound.clone())),
-            Member::Guard { .. } | Member::Parting { .. } => None,
+            CmIdOwner::Conn(conn) => Some(CmIdOwner::Conn(conn.clone())),
+            CmIdOwner::Acceptor(acceptor) => Some(CmIdOwner::Acceptor(acceptor.clone())),
+            CmIdOwner::Pending(pending) => Some(CmIdOwner::Pending(pending.clone())),
+            CmIdOwner::RemovalWatch { .. } | CmIdOwner::Disconnecting { .. } => None,
         }
     }
 
@@ -135,15 +135,15 @@ impl Shared {
         let device = &self.device.info.device;
         match event {
             AsyncEvent::Fatal => self.lose(),
-            AsyncEvent::QpError(qpn) => self.with_qp(qpn, |conn| conn.look()),
+            AsyncEvent::QpError(qpn) => self.with_qp(qpn, |conn| conn.check_queue_pair()),
             AsyncEvent::Established(qpn) => self.with_qp(qpn, |conn| conn.established_early()),
             AsyncEvent::PortActive(port) if port == self.device.port => {
                 log_line!(Info, "{device}: port {port} is active");
-                self.report(Event::PortActive, After::Nothing);
+                self.report(Event::PortActive, AfterReport::Nothing);
             }
             AsyncEvent::PortDown(port) if port == self.device.port => {
                 log_line!(Warn, "{device}: port {port} is down");
-                self.report(Event::PortDown, After::Nothing);
+                self.report(Event::PortDown, AfterReport::Nothing);
             }
             AsyncEvent::PortActive(_) | AsyncEvent::PortDown(_) => {}
             AsyncEvent::Other(number) => log_line!(Debug, "{device}: asynchronous event {number}"),
@@ -156,9 +156,9 @@ impl Shared {
 
     fn expired(&self, name: u64, timer: Timer) {
         match timer {
-            Timer::Parting => self.forget_id(name),
-            Timer::Look => self.look(name),
-            Timer::Connect | Timer::Retry | Timer::Liveness | Timer::Mark => {
+            Timer::Disconnecting => self.forget_id(name),
+            Timer::RefusalScan => self.scan_for_refusals(name),
+            Timer::Connect | Timer::Retry | Timer::Liveness | Timer::EndMarker => {
                 if let Some(conn) = self.conn(name) {
                     conn.expired(timer);
                 }
@@ -166,16 +166,16 @@ impl Shared {
         }
     }
 
-    fn look(&self, round: u64) {
+    fn scan_for_refusals(&self, round: u64) {
         if !self.scan.lock().begin(round) {
             return;
         }
         for conn in self.all_conns() {
-            conn.look();
+            conn.check_queue_pair();
         }
         let next = self.scan.lock().next(round);
         if let Some(pause) = next {
-            self.deadline(pause, round, Timer::Look);
+            self.deadline(pause, round, Timer::RefusalScan);
         }
     }
 
@@ -202,12 +202,12 @@ impl Shared {
             queue.tick();
         }
         self.watched.lock().retain(|queue| {
-            if queue.waiting.load(Ordering::Acquire) > 0 {
+            if queue.active_soft_queues.load(Ordering::Acquire) > 0 {
                 return true;
             }
             queue.watched.store(false, Ordering::Release);
             // A loop that began in between found the queue watched.
-            let stay = queue.waiting.load(Ordering::Acquire) > 0;
+            let stay = queue.active_soft_queues.load(Ordering::Acquire) > 0;
             stay && !queue.watched.swap(true, Ordering::AcqRel)
         });
     }

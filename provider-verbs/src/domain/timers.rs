@@ -12,11 +12,11 @@ pub(crate) enum Timer {
     /// Ask whether the peer lives.
     Liveness,
     /// Mark the end of a connection, which could not be done at once.
-    Mark,
+    EndMarker,
     /// Look for refusals that the device does not report.
-    Look,
-    /// An identifier has parted long enough.
-    Parting,
+    RefusalScan,
+    /// An identifier has stayed long enough after its connection.
+    Disconnecting,
 }
 
 /// A tenth of the shortest interval of asking.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::ffi::ibv_wc_status;
 use crate::handle::{Cq, Qp, QpAttributes};
 use crate::open_device::OpenDevice;
-use crate::tokens::Foreign;
+use crate::tokens::InternalWr;
 
 /// Probes that may be on their way at a time.
 const PROBES: usize = 4096;
@@ -80,7 +80,7 @@ impl Probes {
         loop {
             let got = cq.poll(&mut room);
             for wc in got {
-                let (_, name) = Foreign::parse(wc.wr_id);
+                let (_, name) = InternalWr::parse(wc.wr_id);
                 ended(name, wc.status);
             }
             if got.len() < BATCH {
