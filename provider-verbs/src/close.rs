@@ -1,9 +1,9 @@
 //! How a connection ends, and how its end is reported.
 //!
-//! First the owner gets its event, then the completions that the end cancels. The event waits in the domain's reports until
-//! a thread without locks hands it over; as long, those completions are held here. Unsignaled operations that succeeded
-//! right before the end have no completion, so they look like what is in flight: a request of no
-//! effect behind them, which the device flushes like everything else, reports the last one.
+//! First the owner gets its event, then the completions of cancelled operations. The event waits in the domain's reports
+//! until a thread without locks hands it over; until then those completions are held here. Unsignaled operations that
+//! succeeded right before the end have no completion, and look like operations in flight. An end marker reports the last
+//! of them: a request without effect behind them, which the device flushes like all others.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(crate) fn index(side: Side) -> usize {
 }
 
 impl Conn {
-    /// The one way down: reports the end, then flushes what is in flight, then notifies the peer.
+    /// Every way to close leads here: reports the end, flushes operations in flight, then notifies the peer.
     pub(crate) fn close(&self, state: &mut State, end: CloseReason) {
         let stage = std::mem::replace(&mut state.conn_state, ConnState::Closed);
         if stage == ConnState::Closed {
@@ -101,8 +101,8 @@ impl Conn {
         }
     }
 
-    /// Has the device say that all before the end has ended, if the last of it may have gone without a word. What it has
-    /// executed by now is not behind the last unsignaled post, and all that is has a completion: it is flushed.
+    /// Posts an end marker if the last operation may have succeeded without a completion. Operations that the device has
+    /// executed by now are not behind the last unsignaled post; those behind it are flushed, which completes them.
     pub(crate) fn mark_end(&self, state: &mut State) {
         if self.flush_failed.load(Ordering::Acquire) {
             return;
@@ -121,7 +121,7 @@ impl Conn {
         }
     }
 
-    /// The mark was flushed: what has no completion by now has succeeded.
+    /// The end marker was flushed: operations without a completion by now have succeeded.
     pub(crate) fn on_end_marker(&self, state: &mut State, sink: &mut Sink<'_>) {
         let Some(last) = state.last_unsignaled.take() else { return };
         let mut ended = RawCompletion::new(last, Status::Ok);
@@ -129,7 +129,7 @@ impl Conn {
         self.deliver(state, ended, sink);
     }
 
-    /// Passes a completion on, or keeps it until the end that it is of was reported.
+    /// Passes a completion on, or holds it until the end of the connection was reported.
     pub(crate) fn deliver(
         &self,
         state: &mut State,
@@ -143,7 +143,7 @@ impl Conn {
         }
     }
 
-    /// The end was reported: what it cancels may be seen.
+    /// The end was reported: its completions may be seen.
     pub(crate) fn release_held(&self) {
         let is_shared = std::ptr::eq(&*self.send_queue, &*self.recv_queue);
         self.release_queue(&self.send_queue);
@@ -156,7 +156,7 @@ impl Conn {
         queue.release(|ring| self.take_held(queue, |completion| ring.push_back(completion)));
     }
 
-    /// Gives what was held of a queue; under the queue's lock.
+    /// Gives the completions held for a queue; under the queue's lock.
     fn take_held(&self, queue: &Queue, mut take: impl FnMut(RawCompletion)) {
         let mut state = self.lock();
         for (side, of) in [(Side::Send, &self.send_queue), (Side::Recv, &self.recv_queue)] {
@@ -182,7 +182,7 @@ impl Conn {
         }
         let mut state = self.lock();
         for (side, of) in [(Side::Send, &self.send_queue), (Side::Recv, &self.recv_queue)] {
-            // What is held is released with a look at the queue.
+            // Held completions are released together with the queue's others.
             if !std::ptr::eq(&**of, queue) || state.hold_completions[index(side)] {
                 continue;
             }
@@ -216,7 +216,7 @@ impl Conn {
         let mut state = self.lock();
         self.close(&mut state, CloseReason::Quiesced);
         drop(state);
-        // What ended until now keeps its status: a device may forget the completions of a queue pair that it destroys.
+        // A device may discard the completions of a queue pair that it destroys: take them first.
         self.send_queue.drain();
         self.recv_queue.drain();
         let mut state = self.lock();
@@ -232,7 +232,7 @@ impl Conn {
         }
         self.forget_probe(&mut state);
         drop(state);
-        // What came in between; from here on nothing comes.
+        // Completions that came in between; from here on none comes.
         self.send_queue.drain();
         self.recv_queue.drain();
         // No owner is left to be notified of the end.

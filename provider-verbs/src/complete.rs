@@ -60,7 +60,7 @@ impl CqMember for Conn {
 }
 
 impl Conn {
-    /// How a request of the send queue ended, in the specification's words.
+    /// The status of a send request by the specification, where a driver departs from it.
     pub(crate) fn specified(&self, code: status::Type) -> status::Type {
         let lost =
             self.domain.device.quirks.unsendable_is_local && code == status::IBV_WC_LOC_QP_OP_ERR;
@@ -79,7 +79,7 @@ impl Conn {
 
     fn on_cas_response(&self, state: &mut State, ended: status::Type, sink: &mut Sink<'_>) {
         let found = if ended == status::IBV_WC_SUCCESS {
-            // Nothing is under way: what was posted since waits in the line.
+            // The device has nothing in flight: later posts wait in the soft queue.
             self.unacked_send.store(false, Ordering::Relaxed);
             Ok(self.scratch_slot.load_result())
         } else {
@@ -95,11 +95,11 @@ impl Conn {
             good &= completion.status == Status::Ok;
             ended.push(completion);
         };
-        // SAFETY: the leg was this line's, and its operation's segments stay until its completion.
+        // SAFETY: the request was this soft queue's, and its operation's segments stay until its completion.
         unsafe { state.soft_queue.answer(found, &mut Direct(self), deliver) };
         self.set_soft_queue_active(!state.soft_queue.is_idle());
         if !good {
-            // Of what the device took and failed the end is known; what it did not take ends the connection as well.
+            // A request that the device did not take closes the connection like one that failed.
             self.close(state, CloseReason::Disconnected(DisconnectReason::Internal));
         }
         for completion in ended {
@@ -108,10 +108,10 @@ impl Conn {
     }
 }
 
-/// Why a connection whose first failure is this has ended.
+/// Why a connection is closed by a first failure with this status.
 pub(crate) fn reason(code: status::Type) -> DisconnectReason {
     match code {
-        // Flushed, and not by this side: the queue pair refused what the peer asked for.
+        // Flushed, and not by this side: the queue pair refused a request of the peer.
         status::IBV_WC_WR_FLUSH_ERR
         | status::IBV_WC_REM_INV_REQ_ERR
         | status::IBV_WC_REM_OP_ERR

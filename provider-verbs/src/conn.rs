@@ -1,8 +1,8 @@
 //! A connection: a queue pair, the identifier by which it is connected, and what is left to software.
 //!
-//! Three kinds of threads meet here. Posters, one a queue at a time, go to the device without a lock. Threads that poll
-//! a completion queue (holding that queue's lock) brings completions that are not plain successes. The domain's
-//! thread brings the connection manager's events and the timers. The latter two, and what posters cannot send
+//! Three kinds of threads meet here. Posting threads, one a queue at a time, go to the device without a lock. Polling
+//! threads, under their completion queue's lock, bring completions that are not plain successes. The domain's thread
+//! brings the connection manager's events and the timers. The latter two, and posts that cannot go to the device
 //! directly, take the lock of [`State`]; it is taken under a completion queue's lock, never around one.
 
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ pub(crate) enum ConnState {
     Idle,
     /// `connect` was called: looking for address, route, and the peer's answer.
     Connecting,
-    /// `accept` was called: waiting for the peer's last word.
+    /// `accept` was called: waiting for the peer's confirmation.
     Accepting,
     Established,
     Closed,
@@ -54,7 +54,7 @@ pub(crate) struct State {
     pub(crate) soft_queue: Line,
     /// With its name among the domain's identifiers.
     pub(crate) id: Option<(u64, CmId)>,
-    /// What is sent with the request, once the route is known.
+    /// Private data of the request, sent once the route is known.
     pub(crate) connect_data: Vec<u8>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
@@ -66,11 +66,11 @@ pub(crate) struct State {
     pub(crate) lost: bool,
     /// The last send-queue operation that failed: one of two requests reports its end twice.
     pub(crate) last_failed: Option<Token>,
-    /// The last unsignaled operation, once the mark behind it was posted.
+    /// The last unsignaled operation, once the end marker behind it was posted.
     pub(crate) last_unsignaled: Option<Token>,
-    /// Of each side: whether completions wait until the end was reported.
+    /// For each side: whether completions are held until the end was reported.
     pub(crate) hold_completions: [bool; 2],
-    /// Those that do.
+    /// The completions that are held.
     pub(crate) held_completions: VecDeque<RawCompletion>,
 }
 
@@ -85,12 +85,12 @@ pub(crate) struct Conn {
     /// The queue pair for probes, on devices that need one.
     pub(crate) probe: Option<Qp>,
     pub(crate) tokens: Tokens,
-    /// Whether posts to the send queue go through the line.
+    /// Whether posts to the send queue go through the soft queue.
     pub(crate) soft_queue_active: AtomicBool,
     /// Whether a send or write was posted since a request of the soft queue ended.
     pub(crate) unacked_send: AtomicBool,
     pub(crate) dead: AtomicBool,
-    /// The device was taken away: it reports nothing of what is in flight.
+    /// The queue pair could not be flushed: the device will not complete what is in flight.
     pub(crate) flush_failed: AtomicBool,
     state: Mutex<State>,
     bounce: Option<Bounce>,
@@ -112,7 +112,7 @@ impl Conn {
         let fail = |cause| failed(OP, "the queues, or the device has no more of them", cause);
         let queues = (send_queue.cq(), recv_queue.cq());
         let wanted = QpAttributes {
-            // Twice, because a delivery-complete write takes two; and a probe and a mark.
+            // Twice, because a delivery-complete write takes two; and a probe and an end marker.
             send_depth: 2 * attr.send_depth as u32 + 2,
             recv_depth: attr.recv_depth as u32,
             send_segments: attr.send_segments.clamp(1, OPERATION_SEGMENTS) as u32,
@@ -164,7 +164,7 @@ impl Conn {
         conn.recv_queue.add(conn.clone());
         domain.add_conn(conn.clone());
         if let Err(lost) = device.check() {
-            // The thread that ended all the others may not have seen this one.
+            // The thread that closed all others may not have seen this one.
             let _ = conn.quiesce(); // nothing was posted
             return Err(lost);
         }
@@ -179,12 +179,12 @@ impl Conn {
         self.dead.load(Ordering::Acquire)
     }
 
-    /// Says whether posts go through the line; under the lock.
-    pub(crate) fn set_soft_queue_active(&self, waits: bool) {
-        if self.soft_queue_active.swap(waits, Ordering::AcqRel) == waits {
+    /// Sets whether posts go through the soft queue; under the lock.
+    pub(crate) fn set_soft_queue_active(&self, active: bool) {
+        if self.soft_queue_active.swap(active, Ordering::AcqRel) == active {
             return;
         }
-        if waits {
+        if active {
             self.send_queue.active_soft_queues.fetch_add(1, Ordering::Relaxed);
             self.domain.watch(&self.send_queue);
         } else {

@@ -19,13 +19,13 @@ use crate::header::{self, ConnectParams, Rejection};
 use crate::path;
 use crate::request::{ConnectOffer, refuse};
 
-/// Reads and atomics that one side holds for the other.
+/// Reads and atomics that one side serves at a time for the other.
 const READS: u32 = 16;
-/// When to ask a peer again that still thinks of an earlier connection.
+/// When to ask again a peer that has not forgotten an earlier connection.
 const STALE: Duration = Duration::from_millis(50);
 
 impl Conn {
-    /// The reads and atomics that this side holds, and the most that it keeps in flight.
+    /// The reads and atomics that this side serves, and the maximum that it keeps in flight.
     fn resources(&self) -> (u8, u8) {
         let attributes = &self.domain.device.attributes;
         let limit = |device: u32| device.min(READS) as u8;
@@ -42,7 +42,7 @@ impl Conn {
         let from = route::source_addr(&self.domain.device.info, to, self.attr.source)?;
         let mut state = self.lock();
         if state.conn_state != ConnState::Idle {
-            // It ended in between.
+            // It was closed in between.
             return Err(Error::NotConnected);
         }
         state.connect_data = header::request(self.probe_number(), data);
@@ -97,7 +97,7 @@ impl Conn {
     pub(crate) fn accept(self: &Arc<Self>, offer: Option<ConnectOffer>, data: &[u8]) {
         let mut state = self.lock();
         if state.conn_state != ConnState::Idle {
-            // It ended in between, and said so; the request goes with its identifier.
+            // It was closed in between, and that was reported; dropping the identifier drops the request.
             return;
         }
         state.conn_state = ConnState::Accepting;
@@ -119,11 +119,11 @@ impl Conn {
         let linked = self
             .make_ready(&mut state, &id, params.probe, (responder_resources, initiator_depth))
             .and_then(|()| id.accept(&param))
-            // The peer, if it is still there, is not to wait for its own time-out.
+            // A peer that is still there need not wait for its own time-out.
             .inspect_err(|_| refuse(&id));
         state.id = Some((name, id));
         if let Err(cause) = linked {
-            // Whether the peer has gone or this side cannot, only the cause shows; the event is the same.
+            // The peer has gone, or this side cannot: only the cause shows which, and the event is the same.
             if let Some(unsaid) = self.domain.device.stats.peer_lines.admit() {
                 log_line!(Warn, "{}: accepting {peer} failed: {cause}{unsaid}", self.id);
             }
@@ -132,7 +132,7 @@ impl Conn {
         self.domain.deadline(self.attr.connect_timeout, self.name, Timer::Connect);
     }
 
-    /// Takes the queue pair to where it can send.
+    /// Moves the queue pair to RTS.
     fn make_ready(
         &self,
         state: &mut State,
@@ -224,7 +224,7 @@ impl Conn {
         };
         state.id = Some((name, id));
         match linked {
-            // The owner hears of it first: the peer may send as soon as it knows.
+            // The owner is notified first: the peer may send as soon as it is.
             Ok(data) => self.set_established(state, data, AfterReport::Establish(self.name)),
             Err(error) => self.close(state, CloseReason::ConnectFailed(error)),
         }

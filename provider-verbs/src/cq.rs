@@ -23,8 +23,8 @@ use crate::handle::Cq;
 use crate::open_device::OpenDevice;
 use crate::softroce::read_verify::{UnverifiedRead, UnverifiedReads, is_long_read};
 
-/// Of so many connections that end at the same moment the marks have room of their own.
-const MARKS: usize = 256;
+/// Connections that may close at the same moment, each with an end marker.
+const MAX_END_MARKERS: usize = 256;
 
 /// Completions taken from the device at a time.
 const BATCH: usize = 16;
@@ -48,10 +48,11 @@ pub(crate) struct Queue {
     /// By queue pair number; asked for what is no plain success only.
     conns: Mutex<HashMap<u32, Arc<dyn CqMember>>>,
     wakeup: Wakeup,
-    sleepers: OwnedFd,
-    /// Connections that drive compare-and-swap loops by this queue's completions.
+    /// Readable while the channel or the wakeup is.
+    fd: OwnedFd,
+    /// Connections whose soft queue is driven by this queue's completions.
     pub(crate) active_soft_queues: AtomicUsize,
-    /// Whether somebody polled since the domain's thread looked.
+    /// Whether the application polled since the last tick of the domain's thread.
     polled: AtomicBool,
     pub(crate) watched: AtomicBool,
     device: Arc<OpenDevice>,
@@ -92,19 +93,19 @@ impl Queue {
         let fail = |cause| Error::system(OP, NAME, cause);
         // An operation of two requests can fail twice; and a probe, where it goes the same way.
         let entries = attr.capacity * if device.quirks.separate_probes { 2 } else { 3 };
-        // And the mark of a connection that ended, for which there is mostly room without.
-        let entries = entries + attr.capacity.min(MARKS);
+        // And the end markers of closed connections, for which there is mostly room already.
+        let entries = entries + attr.capacity.min(MAX_END_MARKERS);
         let entries = entries.min(device.attributes.max_cqe as usize);
         let cq = Cq::new(&device.pd.context, entries, device.vector(attr.vector))
             .map_err(|cause| failed(OP, "the queue, or the device has no more of them", cause))?;
         let wakeup = Wakeup::new().map_err(fail)?;
-        let sleepers = watch_both(cq.channel.as_fd(), wakeup.as_fd()).map_err(fail)?;
+        let fd = watch_both(cq.channel.as_fd(), wakeup.as_fd()).map_err(fail)?;
         Ok(Arc::new(Queue {
             cq: Arc::new(cq),
             state: Mutex::default(),
             conns: Mutex::default(),
             wakeup,
-            sleepers,
+            fd,
             active_soft_queues: AtomicUsize::new(0),
             polled: AtomicBool::new(false),
             watched: AtomicBool::new(false),
@@ -177,7 +178,7 @@ impl Queue {
         let mut state = self.lock();
         put(&mut state.ring);
         if self.device.is_lost() {
-            // What the device does not complete was put off as well.
+            // The cancellation of operations that the device will not complete was put off as well.
             self.drain_locked(&mut state);
         }
         self.wake_sleeper(&mut state);
@@ -188,7 +189,7 @@ impl Queue {
         self.reap(&mut Sink { out: &mut [], taken: 0, ring, unverified }, true);
     }
 
-    /// A tick of the domain's thread: takes completions so that loops go on, unless the application polls.
+    /// A tick of the domain's thread: takes completions so that soft queues progress, unless the application polls.
     pub(crate) fn tick(&self) {
         if !self.polled.swap(false, Ordering::Relaxed) {
             self.drain();
@@ -217,7 +218,7 @@ impl Queue {
                 }
             }
             if got.len() < want {
-                // Nothing is behind these reads: what breaks a queue pair is reported before it is broken.
+                // No later completion can follow: the cause is reported before the queue pair enters the error state.
                 while let Some(read) = sink.unverified.pop() {
                     self.fail_read(read, sink);
                 }
@@ -282,7 +283,7 @@ impl Queue {
         {
             return Err(Error::system("arm", NAME, cause));
         }
-        // What came before the queue was armed makes no event.
+        // A completion that came before the queue was armed makes no event.
         self.drain_locked(&mut state);
         if !state.ring.is_empty() {
             return Ok(Armed::Ready);
@@ -352,6 +353,6 @@ unsafe impl CqOps for VerbsCq {
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        self.queue.sleepers.as_fd()
+        self.queue.fd.as_fd()
     }
 }

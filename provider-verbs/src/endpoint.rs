@@ -29,8 +29,8 @@ impl VerbsEndpoint {
 }
 
 // SAFETY: the device completes each request that it took once; a request that failed twice is reported once
-// (`complete.rs`), and the line completes what it holds once. Segments are reached by the device until a completion,
-// or until `quiesce` has destroyed the queue pair, which says so if it cannot; by the line before it completes.
+// (`complete.rs`), and the soft queue completes its operations once. Segments are reached by the device until a completion,
+// or until `quiesce` has destroyed the queue pair, which says so if it cannot; by the soft queue before it completes them.
 unsafe impl EndpointOps for VerbsEndpoint {
     #[inline]
     unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {

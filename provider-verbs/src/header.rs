@@ -33,7 +33,7 @@ pub(crate) struct ConnectParams {
     pub(crate) data: Box<[u8]>,
 }
 
-/// Why a peer said no.
+/// Why a peer rejected a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rejection {
     /// The library: the backlog is full, the listener closed, the request made no sense.

@@ -29,7 +29,7 @@ impl Conn {
         }
         drop(state);
         if unanswered && self.probe.is_none() {
-            // Its end is among the application's completions, which no thread may be polling.
+            // The probe completes on the application's queue, which no thread may be polling.
             self.send_queue.drain();
         }
         if self.domain.device.quirks.silent_refusals {

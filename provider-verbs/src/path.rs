@@ -38,7 +38,7 @@ pub(crate) fn check(device: &OpenDevice, attr: &EndpointAttr) -> Result<()> {
 }
 
 fn check_gid(index: u32, gids: &[Gid]) -> Result<(), String> {
-    // Where sysfs has nothing, the device has the last word, when the endpoint connects.
+    // Where sysfs has nothing, the device decides, when the endpoint connects.
     if gids.is_empty() || gids.iter().any(|gid| gid.index == index && gid.is_roce_v2()) {
         return Ok(());
     }

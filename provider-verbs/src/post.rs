@@ -1,7 +1,7 @@
 //! From operations to work requests.
 //!
-//! The usual post goes straight to the device. Where an operation is made up in software, or anything waits behind
-//! one, the [`Line`](fabric_util::emulate::Line) of the connection takes it.
+//! The usual post goes straight to the device. An operation that is emulated, and everything posted behind one, goes
+//! through the connection's soft queue ([`Line`](fabric_util::emulate::Line)).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -77,7 +77,7 @@ impl Conn {
         }
     }
 
-    /// Whether an operation can go to the device at once, while nothing waits in the line.
+    /// Whether an operation can go to the device at once, while the soft queue is empty.
     #[inline]
     fn can_post_directly(&self, work: &SendWork<'_>) -> bool {
         !Line::is_for(work, &Direct(self))
@@ -121,7 +121,7 @@ impl Conn {
         Posted { accepted: direct + rest.accepted, ..rest }
     }
 
-    /// Posts behind what waits in software.
+    /// Posts behind the operations of the soft queue.
     ///
     /// # Safety
     /// As [`post_send`](Conn::post_send).
@@ -132,7 +132,7 @@ impl Conn {
             if self.is_dead() {
                 return Posted::until(done, Error::NotConnected);
             }
-            // SAFETY: the caller's promise; the line ends before the queue pair does.
+            // SAFETY: the caller's promise; the soft queue is cancelled before the queue pair is destroyed.
             if let Err(error) = unsafe { state.soft_queue.post(one, &mut Direct(self)) } {
                 self.set_soft_queue_active(!state.soft_queue.is_idle());
                 return Posted::until(done, error);
@@ -145,7 +145,7 @@ impl Conn {
     /// Posts to the device.
     ///
     /// # Safety
-    /// As [`post_send`](Conn::post_send); nothing waits in the line, or the line's lock is held.
+    /// As [`post_send`](Conn::post_send); the soft queue is empty, or its lock is held.
     pub(crate) unsafe fn post_direct(&self, work: &[SendWork<'_>]) -> Posted {
         // SAFETY: the caller's promise is passed on.
         in_turn(work, |rest| unsafe { self.post_chain(Many::new(), rest) })
@@ -223,7 +223,7 @@ impl Conn {
         } else {
             chain.local(work.segments);
         }
-        let mut witness = None;
+        let mut flush_key = None;
         match work.op {
             SendOp::Send { imm } => {
                 set_immediate(&mut request, imm, opcode::IBV_WR_SEND, opcode::IBV_WR_SEND_WITH_IMM)
@@ -233,7 +233,7 @@ impl Conn {
                 set_immediate(&mut request, imm, plain, with);
                 set_remote(&mut request, to.addr, to.key as u32);
                 if work.flags.contains(SendFlags::DELIVERY_COMPLETE) && !work.segments.is_empty() {
-                    witness = Some((to.key >> 32) as u32);
+                    flush_key = Some((to.key >> 32) as u32);
                 }
             }
             SendOp::Read { from } => {
@@ -262,11 +262,11 @@ impl Conn {
             _ => {}
         }
         (request.sg_list, request.num_sge) = chain.list(first);
-        let Some(key) = witness else {
+        let Some(key) = flush_key else {
             chain.push(request);
             return chain.end_operation();
         };
-        // The bytes are there when the answer of a read behind them is.
+        // A read behind the write is answered after the bytes have arrived.
         request.send_flags &= !ibv_send_flags::IBV_SEND_SIGNALED.0;
         chain.push(request);
         let mut read = blank();
@@ -354,21 +354,21 @@ impl Conn {
         }
     }
 
-    /// Asks whether the other end lives, by a write of nothing that needs no right there.
+    /// Posts a liveness probe: an empty write, which needs no right at the peer.
     pub(crate) fn post_probe(&self) -> io::Result<()> {
         let mut request = self.empty_write(InternalWr::Probe);
         // SAFETY: no segments; the caller holds the lock that `destroy` takes.
         unsafe { self.qp_of_probes().post_send(&mut request) }.map_err(|(_, cause)| cause)
     }
 
-    /// Posts a last request to a connection that ended, which the device flushes behind all others.
+    /// Posts the last request of a closed connection, which the device flushes behind all others.
     pub(crate) fn post_end_marker(&self) -> io::Result<()> {
         let mut request = self.empty_write(InternalWr::EndMarker);
         // SAFETY: no segments; the caller holds the lock that `destroy` takes.
         unsafe { self.qp.post_send(&mut request) }.map_err(|(_, cause)| cause)
     }
 
-    /// A write of nothing, for which the peer checks no key.
+    /// An empty write, for which the peer checks no key.
     fn empty_write(&self, purpose: InternalWr) -> ibv_send_wr {
         let mut request = blank();
         request.wr_id = purpose.wr_id(self.name);
@@ -378,7 +378,7 @@ impl Conn {
     }
 }
 
-/// The device, for the line of a connection whose lock is held.
+/// The device, for the soft queue of a connection whose lock is held.
 pub(crate) struct Direct<'a>(pub(crate) &'a Conn);
 
 impl LegDevice for Direct<'_> {

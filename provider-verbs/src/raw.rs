@@ -24,7 +24,7 @@ pub struct RawDomain {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RawEndpoint {
-    /// `struct ibv_qp *`; null once the endpoint is quiet.
+    /// `struct ibv_qp *`; null once the endpoint is quiesced.
     pub qp: *mut c_void,
 }
 

@@ -1,6 +1,6 @@
 //! Registrations.
 //!
-//! A remote key has the region's own key in its low half. In the high half is the key of the domain's witness word
+//! A remote key has the region's own key in its low half. In the high half is the key of the domain's flush word
 //! (`scratch.rs`), which a delivery-complete write reads: the descriptor carries both to the peer.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Requests that the application has rejected, so that it hears of each once.
+//! Requests that the application has rejected, so that it gets each once.
 //!
 //! A rejection is one datagram that is not acknowledged. If it is lost, the peer's kernel repeats the request after some four
 //! seconds, and this side's has forgotten it: it comes to the listener as if it were new, and would wait for an application

@@ -1,5 +1,5 @@
-//! Registered memory of the domain's own: slots where the device puts what is never read, and the word that a
-//! delivery-complete reads at the target.
+//! Registered memory of the domain itself: slots for results that are never read, and the word that a
+//! delivery-complete write reads at the target.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +52,7 @@ impl Drop for Slab {
 /// The domain's own registered memory.
 pub(crate) struct Scratch {
     pd: Arc<Pd>,
-    witness: Slab,
+    flush: Slab,
     slots: Mutex<ScratchSlots>,
 }
 
@@ -66,14 +66,14 @@ impl Scratch {
     pub(crate) fn new(pd: &Arc<Pd>) -> Result<Arc<Self>> {
         // Named from zero on, so that its key alone says where it is.
         let page = rustix::param::page_size();
-        let witness =
+        let flush =
             Slab::new("open domain", pd, page, Some(0), ibv_access_flags::IBV_ACCESS_REMOTE_READ)?;
-        Ok(Arc::new(Scratch { pd: pd.clone(), witness, slots: Mutex::default() }))
+        Ok(Arc::new(Scratch { pd: pd.clone(), flush, slots: Mutex::default() }))
     }
 
     /// The key of the word at address zero that a peer reads to know that its writes have arrived.
     pub(crate) fn flush_read_key(&self) -> u32 {
-        self.witness.mr.rkey()
+        self.flush.mr.rkey()
     }
 
     fn lock(&self) -> MutexGuard<'_, ScratchSlots> {
@@ -135,15 +135,15 @@ impl ScratchSlot {
         self.addr as u64
     }
 
-    /// Where the device puts the result of a leg.
+    /// Where the device puts the result of a compare-and-swap.
     pub(crate) fn result(&self) -> u64 {
         self.addr as u64 + 8
     }
 
-    /// The result of the last leg.
+    /// The result of the last compare-and-swap.
     pub(crate) fn load_result(&self) -> u64 {
         let mut word = [0; 8];
-        // SAFETY: word 1 of the slot; the device has written it before it reported the leg.
+        // SAFETY: word 1 of the slot; the device has written it before it completed the request.
         unsafe { fabric_core::memory::load(self.addr.wrapping_add(8), &mut word) };
         u64::from_ne_bytes(word)
     }

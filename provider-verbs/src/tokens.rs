@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fabric_core::{Side, Token};
 
-/// What a work request of the provider's own is for.
+/// What an internal work request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InternalWr {
     /// A compare-and-swap of a loop, or a barrier of the soft queue.

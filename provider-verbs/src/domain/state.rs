@@ -27,17 +27,17 @@ use crate::request::{Acceptor, PendingConnection};
 use crate::softroce::probes::Probes;
 use crate::softroce::refusal_scan::RefusalScan;
 
-/// How long an identifier stays so that the peer hears of the end although a message was lost: the kernel repeats it after
-/// some four seconds, while the identifier is there.
+/// How long an identifier is kept after a disconnect. If the message to the peer is lost, the kernel repeats it after some
+/// four seconds, as long as the identifier exists.
 const DISCONNECT_LINGER: Duration = Duration::from_secs(6);
 
-/// What waits for an event until it was reported.
+/// What to do once an event was reported.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AfterReport {
     Nothing,
-    /// The peer of this connection hears that it is made, and may send.
+    /// Notify the peer of this connection, which may send then.
     Establish(u64),
-    /// Completions of this connection are let go.
+    /// Release the held completions of this connection.
     Release(u64),
 }
 
@@ -53,19 +53,19 @@ pub(crate) trait ConnEvents: Send + Sync {
     fn expired(self: Arc<Self>, timer: Timer);
     /// A probe that had a queue pair of its own came back, or did not.
     fn probe_ended(&self, status: ibv_wc_status::Type);
-    /// Looks whether the device itself ended the queue pair, where it does not say so.
+    /// Closes the connection if the device itself has put the queue pair into the error state.
     fn check_queue_pair(&self);
-    /// The first message came before the peer's last word of the connection, which may be lost.
+    /// The first message came before the peer's confirmation, which may be lost.
     fn established_early(&self);
     /// The owner knows of the connection: notifies the peer.
     fn establish(&self);
-    /// The end was reported: what it cancels may be seen.
+    /// The end was reported: held completions may be seen.
     fn release(&self);
     /// Ends the connection together with all others.
     fn lose(&self, reason: DisconnectReason);
 }
 
-/// Whose a connection-manager event is.
+/// Owner of a connection-manager identifier, which gets its events.
 pub(crate) enum CmIdOwner {
     Conn(Arc<dyn ConnEvents>),
     Acceptor(Arc<Acceptor>),
@@ -74,7 +74,7 @@ pub(crate) enum CmIdOwner {
     RemovalWatch {
         _id: CmId,
     },
-    /// Its endpoint is dead; it stays until the peer knows.
+    /// Its endpoint is closed; kept until the peer is notified.
     Disconnecting {
         _id: CmId,
     },
@@ -95,7 +95,7 @@ pub(crate) struct DomainState {
     conns: Mutex<HashMap<u64, Arc<dyn ConnEvents>>>,
     pub(super) timers: Mutex<Timers<(u64, Timer)>>,
     pub(super) scan: Mutex<RefusalScan>,
-    /// Queues whose loops wait.
+    /// Queues with active soft queues.
     pub(super) watched: Mutex<Vec<Arc<Queue>>>,
     pub(super) wakeup: Wakeup,
     stop: AtomicBool,
@@ -212,7 +212,7 @@ impl DomainState {
         }
     }
 
-    /// Has the thread take completions while no other thread polls.
+    /// Makes the thread take completions while no other thread polls.
     pub(crate) fn watch(&self, queue: &Arc<Queue>) {
         if !queue.watched.swap(true, Ordering::AcqRel) {
             self.watched.lock().push(queue.clone());
@@ -242,7 +242,7 @@ impl DomainState {
 
     pub(super) fn end_all(&self, reason: DisconnectReason) {
         for conn in self.all_conns() {
-            // A fault in one is none of the others'.
+            // A panic in one must not keep the others from closing.
             callback::caught(|| conn.lose(reason));
         }
     }
@@ -256,7 +256,7 @@ impl DomainState {
     /// Hands waiting events to their sink, and goes on with what waits for them; without locks.
     pub(crate) fn flush_reports(&self) {
         self.reports.flush(|then| {
-            // A fault in one connection is not to keep other events from their sink.
+            // A panic in one connection must not keep other events from their sink.
             callback::caught(|| match then {
                 AfterReport::Nothing => {}
                 AfterReport::Establish(name) => {

@@ -1,8 +1,8 @@
 //! The domain's thread.
 //!
 //! It blocks on the descriptors of the connection manager and of asynchronous events; it copies an event, acknowledges
-//! it, then acts on it. It also keeps the timers, asks for liveness, and takes completions where a compare-and-swap loop
-//! waits and no thread polls, and before it ends a connection: a completion that was not polled may have the cause.
+//! it, then acts on it. It also keeps the timers, asks for liveness, and takes completions where a soft queue
+//! is active and no thread polls, and before it closes a connection: a completion that was not polled may have the cause.
 //! Otherwise it never touches a completion queue.
 
 use std::os::fd::AsFd;
@@ -23,7 +23,7 @@ use crate::ffi::rdma_cm_event_type as cm;
 use crate::handle::{AsyncEvent, CmEvent};
 use crate::listener;
 
-/// How often queues are looked at whose loops wait.
+/// How often queues with active soft queues are polled.
 const TICK: Duration = Duration::from_millis(1);
 
 /// Starts the thread, which ends by [`DomainState::stop`].
@@ -85,7 +85,7 @@ impl DomainState {
             fds.push(wait(self.device.pd.context.events()));
             fds.extend(self.probes.fd().map(wait));
         }
-        // Interrupted or out of memory: the loop looks everywhere anyway.
+        // Interrupted or out of memory: the caller checks every source anyway.
         let _ = poll_until(&mut fds, until);
     }
 
@@ -195,7 +195,7 @@ impl DomainState {
         self.arm_probes();
     }
 
-    /// Lets loops go on whose queues no thread polls.
+    /// Drives soft queues whose completion queues no thread polls.
     fn tick(&self) {
         let queues = self.watched.lock().clone();
         for queue in &queues {
@@ -206,7 +206,7 @@ impl DomainState {
                 return true;
             }
             queue.watched.store(false, Ordering::Release);
-            // A loop that began in between found the queue watched.
+            // A soft queue that became active in between found the queue watched.
             let stay = queue.active_soft_queues.load(Ordering::Acquire) > 0;
             stay && !queue.watched.swap(true, Ordering::AcqRel)
         });
