@@ -10,31 +10,31 @@ use smallvec::SmallVec;
 
 use crate::buffer::Buffer;
 use crate::conn_state::ConnState;
-use crate::lease::Held;
+use crate::lease::RemoteLeaseState;
 use crate::op_buffers::OpBuffers;
 use crate::wakers::Wakers;
 
 /// See the module.
 #[must_use = "it is done when this is dropped, which is to be where no lock is held"]
-pub(crate) struct Leftover {
-    rest: SmallVec<[Rest; 4]>,
+pub(crate) struct Deferred {
+    rest: SmallVec<[DeferredDrop; 4]>,
     // Declared last: who is woken finds the rest done.
     pub(crate) wakers: Wakers,
 }
 
-pub(crate) enum Rest {
+pub(crate) enum DeferredDrop {
     /// Of an operation that has ended.
     OpBuffers(OpBuffers),
     Buffer(#[allow(dead_code)] Buffer),
     /// The last reference.
-    Lease(#[allow(dead_code)] Box<Held>),
+    Lease(#[allow(dead_code)] Box<RemoteLeaseState>),
     ConnState(#[allow(dead_code)] Box<ConnState>),
 }
 
-impl Leftover {
+impl Deferred {
     #[inline]
     pub(crate) fn new() -> Self {
-        Leftover { rest: SmallVec::new(), wakers: Wakers::new() }
+        Deferred { rest: SmallVec::new(), wakers: Wakers::new() }
     }
 
     #[inline]
@@ -44,30 +44,32 @@ impl Leftover {
 
     /// The operation has ended; its buffers go back to the pool.
     pub(crate) fn reclaim(&mut self, buffers: OpBuffers) {
-        self.rest.push(Rest::OpBuffers(buffers));
+        self.rest.push(DeferredDrop::OpBuffers(buffers));
     }
 
     #[inline]
     pub(crate) fn buffer(&mut self, buffer: Option<Buffer>) {
-        self.rest.extend(buffer.map(Rest::Buffer));
+        self.rest.extend(buffer.map(DeferredDrop::Buffer));
     }
 
     #[inline]
-    pub(crate) fn lease(&mut self, lease: Option<Arc<Held>>) {
-        self.rest.extend(lease.and_then(Arc::into_inner).map(Box::new).map(Rest::Lease));
+    pub(crate) fn lease(&mut self, lease: Option<Arc<RemoteLeaseState>>) {
+        self.rest.extend(lease.and_then(Arc::into_inner).map(Box::new).map(DeferredDrop::Lease));
     }
 
     #[inline]
     pub(crate) fn conn_state(&mut self, conn_state: Option<Arc<ConnState>>) {
-        self.rest.extend(conn_state.and_then(Arc::into_inner).map(Box::new).map(Rest::ConnState));
+        self.rest.extend(
+            conn_state.and_then(Arc::into_inner).map(Box::new).map(DeferredDrop::ConnState),
+        );
     }
 }
 
-impl Drop for Leftover {
+impl Drop for Deferred {
     #[inline]
     fn drop(&mut self) {
         for rest in self.rest.drain(..) {
-            if let Rest::OpBuffers(buffers) = rest {
+            if let DeferredDrop::OpBuffers(buffers) = rest {
                 buffers.reclaim();
             }
         }

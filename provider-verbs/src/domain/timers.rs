@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-/// What happens when the time has come.
+/// What to do when a deadline is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
     /// Connecting or accepting took too long.
     Connect,
-    /// The peer still thought of an earlier connection: ask again.
+    /// The peer had not forgotten an earlier connection: ask again.
     Retry,
-    /// Ask whether the peer lives.
+    /// Probe the peer.
     Liveness,
-    /// Mark the end of a connection, which could not be done at once.
-    Mark,
-    /// Look for refusals that the device does not report.
-    Look,
-    /// An identifier has parted long enough.
-    Parting,
+    /// Post the end marker of a connection, which was not possible at once.
+    EndMarker,
+    /// Scan for refusals that the device does not report.
+    RefusalScan,
+    /// An identifier has stayed long enough after its connection.
+    Disconnecting,
 }
 
 /// A tenth of the shortest interval of asking.

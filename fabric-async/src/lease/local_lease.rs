@@ -15,7 +15,7 @@ use crate::reactor::ReactorHandle;
 /// Memory of this side that a peer has a lease on.
 ///
 /// Its bytes can change at any time, so they are copied in and out, never referred to. When the lease has ended they
-/// are this side's alone: [`take`](Lent::take) then gives the [`Buffer`]. Clones are the same memory.
+/// are this side's alone: [`take`](LocalLease::take) then gives the [`Buffer`]. Clones are the same memory.
 ///
 /// ```
 /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
@@ -35,66 +35,66 @@ use crate::reactor::ReactorHandle;
 /// While it is lent there is no `[u8]`:
 ///
 /// ```compile_fail,E0608
-/// # fn f(lent: fabric_async::Lent) -> u8 {
+/// # fn f(lent: fabric_async::LocalLease) -> u8 {
 /// lent[0]
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Lent {
-    pub(crate) loan: Arc<LoanState>,
+pub struct LocalLease {
+    pub(crate) loan: Arc<LocalLeaseState>,
 }
 
-pub(crate) struct LoanState {
+pub(crate) struct LocalLeaseState {
     lease: u64,
     pub(super) len: usize,
-    /// Whose thread keeps the books.
+    /// Its thread ends leases in time.
     reactor: Arc<ReactorHandle>,
     /// Whether it has not ended, so that nobody waits for one who ends it, or copies, to see that.
-    out: AtomicBool,
-    memory: Mutex<LentMemory>,
+    active: AtomicBool,
+    memory: Mutex<LeaseMemory>,
 }
 
-enum LentMemory {
-    Out(Loan),
-    Back(Block),
+enum LeaseMemory {
+    Leased(Loan),
+    Returned(Block),
     Taken,
 }
 
-impl LoanState {
+impl LocalLeaseState {
     pub(super) fn new(
         lease: u64,
         len: usize,
         loan: Loan,
         reactor: &Arc<ReactorHandle>,
     ) -> Arc<Self> {
-        let (memory, reactor) = (Mutex::new(LentMemory::Out(loan)), reactor.clone());
-        Arc::new(LoanState { lease, len, reactor, out: true.into(), memory })
+        let (memory, reactor) = (Mutex::new(LeaseMemory::Leased(loan)), reactor.clone());
+        Arc::new(LocalLeaseState { lease, len, reactor, active: true.into(), memory })
     }
 
-    fn memory(&self) -> MutexGuard<'_, LentMemory> {
+    fn memory(&self) -> MutexGuard<'_, LeaseMemory> {
         self.memory.lock()
     }
 
     /// Whether it has not ended, and the application has not taken it back.
-    pub(super) fn is_out(&self) -> bool {
-        self.out.load(Ordering::Acquire)
+    pub(super) fn is_active(&self) -> bool {
+        self.active.load(Ordering::Acquire)
     }
 
     /// Ends the lease: when it has returned `Ok`, no peer reads or changes a byte. If the device does not let go of the
     /// memory, it stays out.
     pub(super) fn end(&self) -> Result<()> {
         let mut memory = self.memory();
-        *memory = match std::mem::replace(&mut *memory, LentMemory::Taken) {
-            LentMemory::Out(loan) => match loan.end() {
-                Ok(block) => LentMemory::Back(block),
+        *memory = match std::mem::replace(&mut *memory, LeaseMemory::Taken) {
+            LeaseMemory::Leased(loan) => match loan.end() {
+                Ok(block) => LeaseMemory::Returned(block),
                 Err((loan, error)) => {
-                    *memory = LentMemory::Out(loan);
+                    *memory = LeaseMemory::Leased(loan);
                     return Err(error.into());
                 }
             },
             other => other,
         };
-        self.out.store(false, Ordering::Release);
+        self.active.store(false, Ordering::Release);
         Ok(())
     }
 
@@ -110,19 +110,19 @@ impl LoanState {
     }
 }
 
-impl Drop for LoanState {
+impl Drop for LocalLeaseState {
     fn drop(&mut self) {
         self.end_by_itself();
         // The lock first: to give memory back may wake those that wait for it.
-        let memory = std::mem::replace(&mut *self.memory(), LentMemory::Taken);
-        if let LentMemory::Back(block) = memory {
+        let memory = std::mem::replace(&mut *self.memory(), LeaseMemory::Taken);
+        if let LeaseMemory::Returned(block) = memory {
             drop(Buffer::new(block, 0));
         }
     }
 }
 
-impl Lent {
-    /// By which the peer names it: [`Remote::id`](super::Remote::id).
+impl LocalLease {
+    /// By which the peer names it: [`RemoteLease::id`](super::RemoteLease::id).
     pub fn id(&self) -> u64 {
         self.loan.lease
     }
@@ -134,8 +134,8 @@ impl Lent {
     }
 
     /// Whether the peer can still reach it, as far as this side is sure: while it is taken back, yes.
-    pub fn is_out(&self) -> bool {
-        self.loan.is_out()
+    pub fn is_active(&self) -> bool {
+        self.loan.is_active()
     }
 
     /// Copies bytes out of it. Which of a peer's bytes are seen while it writes is not defined.
@@ -156,14 +156,14 @@ impl Lent {
     /// The fabric's `InvalidArgument` if the range does not fit, `InvalidState` if its buffer was taken.
     pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         match &*self.loan.memory() {
-            LentMemory::Out(loan) => Ok(loan.region().read_at(offset, bytes)?),
-            LentMemory::Back(block) => {
+            LeaseMemory::Leased(loan) => Ok(loan.region().read_at(offset, bytes)?),
+            LeaseMemory::Returned(block) => {
                 let end = offset.checked_add(bytes.len());
                 let from = end.and_then(|end| block.bytes()[..self.loan.len].get(offset..end));
                 bytes.copy_from_slice(from.ok_or_else(|| self.misfit(offset, bytes.len()))?);
                 Ok(())
             }
-            LentMemory::Taken => Err(taken()),
+            LeaseMemory::Taken => Err(taken()),
         }
     }
 
@@ -173,24 +173,24 @@ impl Lent {
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
     /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
-    /// peer.lent(remote.id()).unwrap().write_at(8, b"hello")?;
+    /// peer.local_lease(remote.id()).unwrap().write_at(8, b"hello")?;
     /// assert_eq!(*conn.read(conn.alloc(5)?, remote.at(8)).await?, *b"hello");
     /// # Ok(()) });
     /// ```
     ///
     /// # Errors
-    /// As [`read_at`](Lent::read_at).
+    /// As [`read_at`](LocalLease::read_at).
     pub fn write_at(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         match &mut *self.loan.memory() {
-            LentMemory::Out(loan) => Ok(loan.region().write_at(offset, bytes)?),
-            LentMemory::Back(block) => {
+            LeaseMemory::Leased(loan) => Ok(loan.region().write_at(offset, bytes)?),
+            LeaseMemory::Returned(block) => {
                 let end = offset.checked_add(bytes.len());
                 let len = self.loan.len;
                 let to = end.and_then(|end| block.bytes_mut()[..len].get_mut(offset..end));
                 to.ok_or_else(|| self.misfit(offset, bytes.len()))?.copy_from_slice(bytes);
                 Ok(())
             }
-            LentMemory::Taken => Err(taken()),
+            LeaseMemory::Taken => Err(taken()),
         }
     }
 
@@ -201,12 +201,12 @@ impl Lent {
     /// # doc::pair(async |conn, peer| {
     /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// conn.write(conn.node().pool().alloc_from(&[1; 8])?, remote.at(8)).delivered().await?;
-    /// assert_eq!(peer.lent(remote.id()).unwrap().get::<u64>(8)?, 0x0101_0101_0101_0101);
+    /// assert_eq!(peer.local_lease(remote.id()).unwrap().get::<u64>(8)?, 0x0101_0101_0101_0101);
     /// # Ok(()) });
     /// ```
     ///
     /// # Errors
-    /// As [`read_at`](Lent::read_at).
+    /// As [`read_at`](LocalLease::read_at).
     pub fn get<T: FromBytes + IntoBytes>(&self, offset: usize) -> Result<T> {
         let mut value = T::new_zeroed();
         self.read_at(offset, value.as_mut_bytes())?;
@@ -219,13 +219,13 @@ impl Lent {
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
     /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
-    /// peer.lent(remote.id()).unwrap().put(8, &7u64)?;
+    /// peer.local_lease(remote.id()).unwrap().put(8, &7u64)?;
     /// assert_eq!(conn.fetch_add(remote.at(8), 1).await?, 7);
     /// # Ok(()) });
     /// ```
     ///
     /// # Errors
-    /// As [`read_at`](Lent::read_at).
+    /// As [`read_at`](LocalLease::read_at).
     pub fn put<T: IntoBytes + Immutable>(&self, offset: usize, value: &T) -> Result<()> {
         self.write_at(offset, value.as_bytes())
     }
@@ -256,10 +256,10 @@ impl Lent {
     pub fn take(&self) -> Result<Buffer> {
         self.loan.end()?;
         // The node's thread takes the lease out of the books, and reports that to the holder.
-        self.loan.reactor.look_at_leases();
-        let memory = std::mem::replace(&mut *self.loan.memory(), LentMemory::Taken);
+        self.loan.reactor.wake_for_leases();
+        let memory = std::mem::replace(&mut *self.loan.memory(), LeaseMemory::Taken);
         match memory {
-            LentMemory::Back(block) => Ok(Buffer::new(block, self.loan.len)),
+            LeaseMemory::Returned(block) => Ok(Buffer::new(block, self.loan.len)),
             _ => Err(taken()),
         }
     }
@@ -270,8 +270,8 @@ fn taken() -> Error {
     fabric::Error::state("lent", "its buffer was taken").into()
 }
 
-impl std::fmt::Debug for Lent {
+impl std::fmt::Debug for LocalLease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Lent({}: {} bytes, out: {})", self.id(), self.len(), self.is_out())
+        write!(f, "LocalLease({}: {} bytes, active: {})", self.id(), self.len(), self.is_active())
     }
 }

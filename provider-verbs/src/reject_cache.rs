@@ -1,4 +1,4 @@
-//! Requests that the application has rejected, so that it hears of each once.
+//! Requests that the application has rejected, so that it gets each once.
 //!
 //! A rejection is one datagram that is not acknowledged. If it is lost, the peer's kernel repeats the request after some four
 //! seconds, and this side's has forgotten it: it comes to the listener as if it were new, and would wait for an application
@@ -15,29 +15,29 @@ const MAX_REJECTED: usize = 1024;
 
 /// The requester: an identifier's address and its queue pair, as long as they last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Caller {
+pub(crate) struct RequesterId {
     pub(crate) peer: SocketAddr,
     pub(crate) queue_pair: u32,
 }
 
 /// The answers, oldest first.
 #[derive(Default)]
-pub(crate) struct Rejected(VecDeque<(Instant, Caller, Vec<u8>)>);
+pub(crate) struct RejectCache(VecDeque<(Instant, RequesterId, Vec<u8>)>);
 
-impl Rejected {
-    pub(crate) fn add(&mut self, now: Instant, caller: Caller, answer: Vec<u8>) {
+impl RejectCache {
+    pub(crate) fn add(&mut self, now: Instant, requester: RequesterId, answer: Vec<u8>) {
         self.forget(now);
         if self.0.len() == MAX_REJECTED {
             self.0.pop_front();
         }
-        self.0.push_back((now, caller, answer));
+        self.0.push_back((now, requester, answer));
     }
 
     /// The answer that this one got.
-    pub(crate) fn answer(&mut self, now: Instant, caller: Caller) -> Option<&[u8]> {
+    pub(crate) fn answer(&mut self, now: Instant, requester: RequesterId) -> Option<&[u8]> {
         self.forget(now);
         let mut answers = self.0.iter().rev();
-        answers.find(|(_, known, _)| *known == caller).map(|(.., answer)| &**answer)
+        answers.find(|(_, known, _)| *known == requester).map(|(.., answer)| &**answer)
     }
 
     fn forget(&mut self, now: Instant) {
@@ -54,22 +54,23 @@ mod tests {
     #[test]
     fn an_answer_is_kept_for_as_long_as_the_request_may_be_repeated() {
         let start = Instant::now();
-        let caller = |port: u16| Caller { peer: ([10, 0, 0, 1], port).into(), queue_pair: 17 };
-        let mut rejected = Rejected::default();
-        rejected.add(start, caller(1), b"no".to_vec());
-        rejected.add(start + REPEATS / 2, caller(2), b"not you".to_vec());
-        assert_eq!(rejected.answer(start + REPEATS, caller(1)), Some(&b"no"[..]));
-        assert_eq!(rejected.answer(start + REPEATS, caller(3)), None);
-        let other = Caller { queue_pair: 18, ..caller(1) };
-        assert_eq!(rejected.answer(start, other), None);
+        let requester =
+            |port: u16| RequesterId { peer: ([10, 0, 0, 1], port).into(), queue_pair: 17 };
+        let mut cache = RejectCache::default();
+        cache.add(start, requester(1), b"no".to_vec());
+        cache.add(start + REPEATS / 2, requester(2), b"not you".to_vec());
+        assert_eq!(cache.answer(start + REPEATS, requester(1)), Some(&b"no"[..]));
+        assert_eq!(cache.answer(start + REPEATS, requester(3)), None);
+        let other = RequesterId { queue_pair: 18, ..requester(1) };
+        assert_eq!(cache.answer(start, other), None);
         let later = start + REPEATS + Duration::from_secs(1);
-        assert_eq!(rejected.answer(later, caller(1)), None);
-        assert_eq!(rejected.answer(later, caller(2)), Some(&b"not you"[..]));
+        assert_eq!(cache.answer(later, requester(1)), None);
+        assert_eq!(cache.answer(later, requester(2)), Some(&b"not you"[..]));
         for port in 0..2 * MAX_REJECTED as u16 {
-            rejected.add(later, caller(port), Vec::new());
+            cache.add(later, requester(port), Vec::new());
         }
-        assert_eq!(rejected.0.len(), MAX_REJECTED);
-        assert!(rejected.answer(later, caller(2 * MAX_REJECTED as u16 - 1)).is_some());
-        assert!(rejected.answer(later, caller(0)).is_none());
+        assert_eq!(cache.0.len(), MAX_REJECTED);
+        assert!(cache.answer(later, requester(2 * MAX_REJECTED as u16 - 1)).is_some());
+        assert!(cache.answer(later, requester(0)).is_none());
     }
 }

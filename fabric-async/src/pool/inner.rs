@@ -32,7 +32,7 @@ pub(super) struct CacheState {
 }
 
 /// What the blocks of a pool know of it.
-pub(crate) struct Home {
+pub(crate) struct PoolInner {
     domain: Domain,
     pub(super) options: PoolOptions,
     caches: Box<[Cache]>,
@@ -56,7 +56,7 @@ fn thread_number() -> usize {
     NUMBER.try_with(|number| *number).unwrap_or(0)
 }
 
-impl Home {
+impl PoolInner {
     pub(super) fn new(domain: &Domain, options: PoolOptions, timers: &Arc<Timers>) -> Self {
         let threads = std::thread::available_parallelism().map_or(4, usize::from);
         let cache = || CacheState {
@@ -66,7 +66,7 @@ impl Home {
             closed: false,
         };
         let caches = (0..(2 * threads).next_power_of_two()).map(|_| Cache(Mutex::new(cache())));
-        Home {
+        PoolInner {
             domain: domain.clone(),
             options,
             caches: caches.collect(),
@@ -241,7 +241,7 @@ impl Home {
     }
 }
 
-impl BlockOwner for Home {
+impl BlockOwner for PoolInner {
     #[inline]
     fn give(&self, block: Block) {
         let class = block.extent().class;

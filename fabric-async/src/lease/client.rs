@@ -7,9 +7,9 @@ use fabric::Access;
 use fabric_util::sync::MutexGuard;
 
 use super::control::{Control, State};
-use super::held::{Held, LeaseSource};
 use super::message::LeaseMessage;
-use super::pending::{Answer, Asked, forget};
+use super::pending::{Answer, PendingRequest, forget};
+use super::remote_state::{LeaseSource, RemoteLeaseState};
 use super::terms::nanos;
 use crate::error::{Error, Result};
 use crate::oneshot::Oneshot;
@@ -30,10 +30,10 @@ impl Control {
             };
             let id = state.next;
             let (answer, message) = question(&mut state, id, &mut wakers);
-            self.say(&mut state, &message);
+            self.send(&mut state, &message);
             Some(Ok(answer))
         };
-        self.askers.wait(ask).await?.value().await
+        self.request_waiters.wait(ask).await?.value().await
     }
 
     pub(super) async fn request(
@@ -41,11 +41,12 @@ impl Control {
         len: u64,
         time: Duration,
         rights: Access,
-    ) -> Result<Arc<Held>> {
+    ) -> Result<Arc<RemoteLeaseState>> {
         self.ask(|state, id, wakers| {
             let answer = Oneshot::new();
             forget(&mut state.requests, |asked| &asked.answer, wakers);
-            let asked = Asked { sent: Instant::now(), len, time, rights, answer: answer.clone() };
+            let asked =
+                PendingRequest { sent: Instant::now(), len, time, rights, answer: answer.clone() };
             state.requests.insert(id, asked);
             (answer, LeaseMessage::Request { id, len, time, rights })
         })
@@ -66,7 +67,7 @@ impl Control {
 
     pub(super) fn pass(&self, time: Duration, region: fabric::RemoteRegion) -> Result<()> {
         let mut state = self.begin_offer()?;
-        self.say(&mut state, &LeaseMessage::Pass { time, region });
+        self.send(&mut state, &LeaseMessage::Pass { time, region });
         Ok(())
     }
 
@@ -76,9 +77,9 @@ impl Control {
         lease: u64,
         region: fabric::RemoteRegion,
         until: Instant,
-    ) -> Arc<Held> {
+    ) -> Arc<RemoteLeaseState> {
         let source: Weak<Control> = self.me.clone();
-        let held = Arc::new(Held {
+        let held = Arc::new(RemoteLeaseState {
             region,
             lease,
             until: nanos(until).into(),
@@ -90,18 +91,18 @@ impl Control {
     }
 
     /// Something lent unasked.
-    pub(super) fn offer(&self, mut state: MutexGuard<'_, State>, held: Arc<Held>) {
+    pub(super) fn offer(&self, mut state: MutexGuard<'_, State>, held: Arc<RemoteLeaseState>) {
         state.offers.push_back(held);
         drop(state);
-        self.borrowers.wake_first(&mut Wakers::new());
+        self.lease_waiters.wake_first(&mut Wakers::new());
     }
 
-    pub(super) async fn borrow(self: &Arc<Self>) -> Result<Arc<Held>> {
-        self.borrowers.wait(|is_turn| self.next_offer(is_turn)).await
+    pub(super) async fn borrow(self: &Arc<Self>) -> Result<Arc<RemoteLeaseState>> {
+        self.lease_waiters.wait(|is_turn| self.next_offer(is_turn)).await
     }
 
     /// What the first in line for leases that are lent unasked gets, if there is anything.
-    fn next_offer(&self, is_turn: bool) -> Option<Result<Arc<Held>>> {
+    fn next_offer(&self, is_turn: bool) -> Option<Result<Arc<RemoteLeaseState>>> {
         let mut state = self.state();
         let offer = if is_turn { state.offers.pop_front() } else { None };
         let over = state.over;
@@ -115,7 +116,7 @@ impl LeaseSource for Control {
         let mut state = self.state();
         // The owner may have ended it and said so.
         if state.held.remove(&lease).is_some() && !state.over {
-            self.say(&mut state, &LeaseMessage::Release { lease });
+            self.send(&mut state, &LeaseMessage::Release { lease });
         }
     }
 }

@@ -1,5 +1,9 @@
 //! Domains: an open device and its thread.
 
+pub(crate) mod state;
+mod thread;
+pub(crate) mod timers;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -11,24 +15,28 @@ use fabric_core::{
 
 use fabric_util::service_thread::ServiceThread;
 
+use self::state::DomainState;
 use crate::cq::VerbsCq;
 use crate::endpoint::VerbsEndpoint;
 use crate::listener::{self, VerbsListener};
-use crate::manager::Shared;
-use crate::provider::Poor;
+use crate::open_device::TestLimits;
 use crate::region::VerbsRegistration;
 
 /// A domain.
 pub struct VerbsDomain {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) domain: Arc<DomainState>,
     thread: ServiceThread,
 }
 
 impl VerbsDomain {
-    pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>, poor: Poor) -> Result<Self> {
-        let shared = Shared::open(info, events, poor)?;
-        let thread = shared.start()?;
-        Ok(VerbsDomain { shared, thread })
+    pub(crate) fn open(
+        info: &Info,
+        events: Arc<dyn EventSink>,
+        test_limits: TestLimits,
+    ) -> Result<Self> {
+        let domain = DomainState::open(info, events, test_limits)?;
+        let thread = thread::start(&domain)?;
+        Ok(VerbsDomain { domain, thread })
     }
 }
 
@@ -41,7 +49,7 @@ unsafe impl DomainOps for VerbsDomain {
     type Listener = VerbsListener;
 
     fn completion_queue(&self, attr: &CqAttr) -> Result<VerbsCq> {
-        VerbsCq::new(&self.shared, attr)
+        VerbsCq::new(&self.domain.device, attr)
     }
 
     unsafe fn register(
@@ -51,7 +59,7 @@ unsafe impl DomainOps for VerbsDomain {
         access: Access,
     ) -> Result<VerbsRegistration> {
         // SAFETY: the caller's promise is passed on.
-        unsafe { VerbsRegistration::new(&self.shared, (addr, len), access) }
+        unsafe { VerbsRegistration::new(&self.domain, (addr, len), access) }
     }
 
     fn endpoint(
@@ -61,7 +69,7 @@ unsafe impl DomainOps for VerbsDomain {
         send_cq: &VerbsCq,
         recv_cq: &VerbsCq,
     ) -> Result<VerbsEndpoint> {
-        VerbsEndpoint::new(&self.shared, id, attr, (send_cq, recv_cq))
+        VerbsEndpoint::new(&self.domain, id, attr, (send_cq, recv_cq))
     }
 
     fn listen(
@@ -70,24 +78,24 @@ unsafe impl DomainOps for VerbsDomain {
         addr: SocketAddr,
         attr: &ListenerAttr,
     ) -> Result<VerbsListener> {
-        VerbsListener::new(&self.shared, id, addr, attr)
+        VerbsListener::new(&self.domain, id, addr, attr)
     }
 
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<()> {
-        listener::reject(&self.shared, request, data)
+        listener::reject(&self.domain, request, data)
     }
 
     fn counters(&self) -> ProviderCounters {
-        self.shared.stats.snapshot()
+        self.domain.device.stats.snapshot()
     }
 
     fn dump(&self) -> String {
-        self.shared.dump()
+        self.domain.dump()
     }
 }
 
 impl Drop for VerbsDomain {
     fn drop(&mut self) {
-        self.shared.stop(&mut self.thread);
+        self.domain.stop(&mut self.thread);
     }
 }

@@ -5,25 +5,25 @@ use std::time::Instant;
 
 use fabric_util::sync::Mutex;
 
-use super::lent::LoanState;
+use super::local_lease::LocalLeaseState;
 
 /// A lease in the books.
-pub(super) struct Granted {
-    pub(super) loan: Arc<LoanState>,
+pub(super) struct LeaseRecord {
+    pub(super) loan: Arc<LocalLeaseState>,
     pub(super) until: Instant,
     /// Counts against the policy.
     pub(super) asked: bool,
 }
 
 /// Bytes that peers asked for and have, all connections of a node together.
-pub(crate) struct Lending {
+pub(crate) struct LeaseQuota {
     bytes: Mutex<u64>,
     max: u64,
 }
 
-impl Lending {
+impl LeaseQuota {
     pub(crate) fn new(max: u64) -> Arc<Self> {
-        Arc::new(Lending { bytes: Mutex::default(), max })
+        Arc::new(LeaseQuota { bytes: Mutex::default(), max })
     }
 
     /// Keeps room for so many; false if there is none.

@@ -16,7 +16,7 @@ pub(super) trait LeaseSource: Send + Sync {
 }
 
 /// What the holder knows of a lease. The last reference, of an operation in flight perhaps, gives it back.
-pub(crate) struct Held {
+pub(crate) struct RemoteLeaseState {
     pub(super) region: RemoteRegion,
     pub(super) lease: u64,
     /// When it ends, as far as this side knows: [`nanos`].
@@ -30,7 +30,7 @@ pub(crate) struct Held {
 const ENDS: [LeaseEnd; 4] =
     [LeaseEnd::Expired, LeaseEnd::Released, LeaseEnd::Revoked, LeaseEnd::Disconnected];
 
-impl Held {
+impl RemoteLeaseState {
     pub(super) fn end(&self) -> Option<LeaseEnd> {
         match self.ended.load(Ordering::Acquire) {
             0 if nanos(Instant::now()) >= self.until.load(Ordering::Acquire) => {
@@ -48,7 +48,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for RemoteLeaseState {
     fn drop(&mut self) {
         if let Some(source) = self.source.as_ref().and_then(Weak::upgrade) {
             source.give_back(self.lease);
@@ -56,7 +56,7 @@ impl Drop for Held {
     }
 }
 
-/// A place in a peer's memory, for one operation: of a lease ([`Remote::at`](crate::Remote::at)), or of a descriptor of the poll API that the
+/// A place in a peer's memory, for one operation: of a lease ([`RemoteLease::at`](crate::RemoteLease::at)), or of a descriptor of the poll API that the
 /// peer's application shipped by itself ([`fabric::RemoteRegion::at`]).
 ///
 /// ```
@@ -74,12 +74,12 @@ impl Drop for Held {
 #[derive(Clone)]
 pub struct RemoteTarget {
     slice: RemoteSlice,
-    pub(crate) lease: Option<Arc<Held>>,
+    pub(crate) lease: Option<Arc<RemoteLeaseState>>,
 }
 
 impl RemoteTarget {
     #[inline]
-    pub(super) fn of(held: &Arc<Held>, offset: u64) -> Self {
+    pub(super) fn of(held: &Arc<RemoteLeaseState>, offset: u64) -> Self {
         RemoteTarget { slice: held.region.at(offset), lease: Some(held.clone()) }
     }
 

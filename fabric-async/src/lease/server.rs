@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use fabric::Access;
 
 use super::control::{Control, State};
-use super::lending::Granted;
-use super::lent::{Lent, LoanState};
+use super::local_lease::{LocalLease, LocalLeaseState};
 use super::message::LeaseMessage;
+use super::quota::LeaseRecord;
 use super::terms::{after, whole};
 use crate::block::Loan;
 use crate::buffer::Buffer;
 use crate::error::{Error, OpError, Refusal, Result};
 
 impl Control {
-    pub(super) fn lent(&self, lease: u64) -> Option<Lent> {
-        Some(Lent { loan: self.state().loans.get(&lease)?.loan.clone() })
+    pub(super) fn local_lease(&self, lease: u64) -> Option<LocalLease> {
+        Some(LocalLease { loan: self.state().loans.get(&lease)?.loan.clone() })
     }
 
     pub(super) fn lend(
@@ -24,7 +24,7 @@ impl Control {
         buffer: Buffer,
         time: Duration,
         rights: Access,
-    ) -> Result<Lent, OpError<Buffer>> {
+    ) -> Result<LocalLease, OpError<Buffer>> {
         let refuse = |error, buffer| Err(OpError { error, buffer });
         if !Access::REMOTE.contains(rights) || buffer.is_empty() {
             let text = "a lease has at least one byte, and rights that a peer can have";
@@ -51,14 +51,14 @@ impl Control {
             };
         }
         let region = loan.region().remote();
-        let loan = LoanState::new(lease, len, loan, &self.shared.reactor);
+        let loan = LocalLeaseState::new(lease, len, loan, &self.shared.reactor);
         let until = after(Instant::now(), time);
-        state.loans.insert(lease, Granted { loan: loan.clone(), until, asked: false });
-        self.say(&mut state, &LeaseMessage::Lend { lease, time, region });
+        state.loans.insert(lease, LeaseRecord { loan: loan.clone(), until, asked: false });
+        self.send(&mut state, &LeaseMessage::Lend { lease, time, region });
         drop(state);
         // It may end before what the thread sleeps for.
-        self.shared.reactor.look_at_leases();
-        Ok(Lent { loan })
+        self.shared.reactor.wake_for_leases();
+        Ok(LocalLease { loan })
     }
 
     /// Grants a request, or says why not.
@@ -71,7 +71,7 @@ impl Control {
         };
         let loan = loan.map(|(loan, size)| {
             let region = loan.region().remote();
-            (LoanState::new(lease, size, loan, &self.shared.reactor), region)
+            (LocalLeaseState::new(lease, size, loan, &self.shared.reactor), region)
         });
         // Unlocked before the loan ends, which it does if nobody can be told of it any more.
         let mut state = self.state();
@@ -81,11 +81,11 @@ impl Control {
         let message = match &loan {
             Ok((loan, region)) => {
                 let (loan, until) = (loan.clone(), after(Instant::now(), time));
-                state.loans.insert(lease, Granted { loan, until, asked: true });
+                state.loans.insert(lease, LeaseRecord { loan, until, asked: true });
                 LeaseMessage::Grant { id, lease, time, region: *region }
             }
             Err(why) => {
-                state.free(len, &self.shared.lending);
+                state.free(len, &self.shared.quota);
                 LeaseMessage::Refuse { id, why: *why }
             }
         };
@@ -95,24 +95,24 @@ impl Control {
     /// Keeps the policy's room for a lease, and gives its number.
     fn reserve(&self, len: u64, time: Duration, rights: Access) -> Result<u64, Refusal> {
         let policy = &self.shared.policy;
-        if policy.bytes == 0 || policy.rights.is_empty() {
+        if policy.max_bytes == 0 || policy.rights.is_empty() {
             return Err(Refusal::Nothing);
         }
         if !policy.rights.contains(rights) {
             return Err(Refusal::Rights);
         }
-        if time > policy.longest {
-            return Err(Refusal::TooLong { max: policy.longest });
+        if time > policy.max_duration {
+            return Err(Refusal::TooLong { max: policy.max_duration });
         }
         let mut state = self.state();
-        if state.requested.checked_add(len).is_none_or(|sum| sum > policy.bytes) {
-            return Err(Refusal::TooMuch { max: policy.bytes });
+        if state.requested.checked_add(len).is_none_or(|sum| sum > policy.max_bytes) {
+            return Err(Refusal::TooMuch { max: policy.max_bytes });
         }
-        if state.asked >= policy.leases {
+        if state.asked >= policy.max_leases {
             return Err(Refusal::TooMany);
         }
         // One that is over has given back what it kept, for good.
-        if state.over || !self.shared.lending.keep(len) {
+        if state.over || !self.shared.quota.keep(len) {
             return Err(Refusal::NoMemory);
         }
         state.requested += len;
@@ -141,10 +141,14 @@ impl Control {
     }
 
     /// Takes a loan out of the books; the caller ends it outside the lock.
-    pub(super) fn strike(&self, state: &mut State, lease: u64) -> Option<Arc<LoanState>> {
-        let Granted { loan, asked, .. } = state.loans.remove(&lease)?;
+    pub(super) fn remove_lease(
+        &self,
+        state: &mut State,
+        lease: u64,
+    ) -> Option<Arc<LocalLeaseState>> {
+        let LeaseRecord { loan, asked, .. } = state.loans.remove(&lease)?;
         if asked {
-            state.free(loan.len as u64, &self.shared.lending);
+            state.free(loan.len as u64, &self.shared.quota);
         }
         Some(loan)
     }

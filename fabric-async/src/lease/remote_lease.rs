@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use fabric::{Access, RemoteRegion};
 
 use super::control::Control;
-use super::held::{Held, RemoteTarget};
+use super::remote_state::{RemoteLeaseState, RemoteTarget};
 use super::terms::nanos;
 use crate::error::{Error, LeaseEnd, Refusal, Result};
 
 /// Memory of a peer that this side may use for a time: a lease.
 ///
-/// [`at`](Remote::at) says where in it an operation goes. It ends when it is dropped and the operations on it are done, when
+/// [`at`](RemoteLease::at) says where in it an operation goes. It ends when it is dropped and the operations on it are done, when
 /// its time is over, when its owner takes it back, or with the connection over which it came. Operations on a lease
 /// that has ended, as far as this side knows, are refused here, with [`Error::LeaseEnded`], and harm nothing. One that
 /// reaches the owner later is an [`Error::RemoteAccess`] and ends the connection, as every forbidden access does: so
-/// [`renew`](Remote::renew) early.
+/// [`renew`](RemoteLease::renew) early.
 ///
 /// Clones are the same lease.
 ///
@@ -38,20 +38,20 @@ use crate::error::{Error, LeaseEnd, Refusal, Result};
 /// # Ok(()) });
 /// ```
 #[derive(Clone)]
-pub struct Remote {
-    held: Arc<Held>,
+pub struct RemoteLease {
+    held: Arc<RemoteLeaseState>,
     /// The connection that it came over; `None` if a holder passed it on.
     control: Option<Weak<Control>>,
 }
 
-impl Remote {
+impl RemoteLease {
     /// A lease that came over a connection.
-    pub(super) fn new(held: Arc<Held>, control: &Arc<Control>) -> Self {
+    pub(super) fn new(held: Arc<RemoteLeaseState>, control: &Arc<Control>) -> Self {
         let control = held.source.is_some().then(|| Arc::downgrade(control));
-        Remote { held, control }
+        RemoteLease { held, control }
     }
 
-    /// By which the owner finds it: [`Connection::lent`](crate::Connection::lent). 0 for leases that were passed on.
+    /// By which the owner finds it: [`Connection::local_lease`](crate::Connection::local_lease). 0 for leases that were passed on.
     pub fn id(&self) -> u64 {
         self.held.lease
     }
@@ -161,8 +161,8 @@ impl Remote {
     }
 }
 
-impl std::fmt::Debug for Remote {
+impl std::fmt::Debug for RemoteLease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Remote({}: {}, {:?} left)", self.id(), self.held.region, self.time_left())
+        write!(f, "RemoteLease({}: {}, {:?} left)", self.id(), self.held.region, self.time_left())
     }
 }
