@@ -9,10 +9,10 @@ use fabric_core::{Device, Error, Failure, Hints, Info, Provider, Result, Unusabl
 use fabric_util::log_line;
 use fabric_util::sync::assert_none_held;
 
-use crate::choice::{Choice, Named, Selection};
+use crate::choice::{Choice, ProviderSpec, Selection};
 use crate::domain::{Domain, DomainInner};
 use crate::env::{self, Settings, VARIABLES, Variable};
-use crate::eq::Hub;
+use crate::eq::EventHub;
 
 /// Providers of this project, in order of preference, and what to do for one that is not built in.
 const KNOWN: [(&str, &str); 2] = [
@@ -33,7 +33,7 @@ const KNOWN: [(&str, &str); 2] = [
 ///
 /// let catalog = Catalog::builtin();
 /// for found in catalog.discover(&Hints::default())? {
-///     match found.verdict {
+///     match found.usable {
 ///         Ok(info) => println!("{}:{} at {:?}", found.provider, found.device, info.addresses),
 ///         Err(reason) => println!("{}:{} cannot be used: {reason}", found.provider, found.device),
 ///     }
@@ -51,13 +51,13 @@ pub struct Catalog {
 /// A device as discovery found it, held against the hints and the user's choice.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Found {
+pub struct Discovered {
     /// The provider.
     pub provider: &'static str,
     /// The device; empty for a provider that is not built in.
     pub device: String,
     /// Whether it would do, or why not.
-    pub verdict: Result<Info, String>,
+    pub usable: Result<Info, String>,
 }
 
 impl Catalog {
@@ -162,7 +162,7 @@ impl Catalog {
     ///
     /// # Errors
     /// As [`open`](Catalog::open), for what is wrong with the request itself.
-    pub fn discover(&self, hints: &Hints) -> Result<Vec<Found>> {
+    pub fn discover(&self, hints: &Hints) -> Result<Vec<Discovered>> {
         self.discover_with(&Settings::from(env::value)?.choice, hints)
     }
 
@@ -170,11 +170,11 @@ impl Catalog {
     ///
     /// # Errors
     /// As [`open`](Catalog::open), for what is wrong with the request itself.
-    pub fn discover_with(&self, choice: &Choice, hints: &Hints) -> Result<Vec<Found>> {
+    pub fn discover_with(&self, choice: &Choice, hints: &Hints) -> Result<Vec<Discovered>> {
         self.set_by_env()?.search(choice, hints)
     }
 
-    fn search(&self, choice: &Choice, hints: &Hints) -> Result<Vec<Found>> {
+    fn search(&self, choice: &Choice, hints: &Hints) -> Result<Vec<Discovered>> {
         self.check_names(choice)?;
         let mut found = Vec::new();
         match choice {
@@ -184,19 +184,19 @@ impl Catalog {
                 }
                 found.extend(self.not_built_in());
             }
-            Choice::Not(excluded) => {
+            Choice::Exclude(excluded) => {
                 for provider in &self.providers {
                     let mut devices = self.devices_of(&**provider, None, hints);
                     if excluded.iter().any(|name| name == provider.name()) {
                         for device in &mut devices {
-                            device.verdict = Err(format!("excluded by FABRIC_PROVIDER={choice}"));
+                            device.usable = Err(format!("excluded by FABRIC_PROVIDER={choice}"));
                         }
                     }
                     found.extend(devices);
                 }
                 found.extend(self.not_built_in());
             }
-            Choice::Only(named) => {
+            Choice::Include(named) => {
                 for named in named {
                     match self.find(&named.provider) {
                         Some(provider) => {
@@ -233,8 +233,8 @@ impl Catalog {
         let choice = &settings.choice;
         let found = self.search(choice, hints)?;
         let (mut passed_over, mut unusable) = (Vec::new(), false);
-        for Found { provider: name, device, verdict } in found {
-            match verdict {
+        for Discovered { provider: name, device, usable } in found {
+            match usable {
                 Ok(info) => {
                     let Some(provider) = self.find(name) else {
                         continue;
@@ -247,7 +247,7 @@ impl Catalog {
                     } else {
                         log_line!(Info, "{selection}");
                     }
-                    let hub = Hub::new()?;
+                    let hub = EventHub::new()?;
                     assert_none_held("a provider is called");
                     let ops = provider.open(&info, hub.clone())?;
                     let inner = DomainInner::new(ops, hub, info, selection, settings.endpoint);
@@ -260,7 +260,7 @@ impl Catalog {
                 }
             }
         }
-        Err(nothing(choice, &passed_over))
+        Err(no_match_error(choice, &passed_over))
     }
 
     /// Refuses a name that no provider has and none of this project's could have.
@@ -278,9 +278,9 @@ impl Catalog {
     fn devices_of(
         &self,
         provider: &dyn DynProvider,
-        named: Option<&Named>,
+        named: Option<&ProviderSpec>,
         hints: &Hints,
-    ) -> Vec<Found> {
+    ) -> Vec<Discovered> {
         assert_none_held("a provider is called");
         let devices = provider.devices();
         let wanted = named.and_then(|named| named.device.as_deref());
@@ -295,20 +295,24 @@ impl Catalog {
                     text = format!("{text}; {}: {unusable}", device.name);
                 }
             }
-            let verdict = Err(text);
-            return vec![Found { provider: provider.name(), device: wanted.to_owned(), verdict }];
+            let usable = Err(text);
+            return vec![Discovered {
+                provider: provider.name(),
+                device: wanted.to_owned(),
+                usable,
+            }];
         }
         let devices = devices.into_iter().filter(|d| wanted.is_none_or(|wanted| d.name == wanted));
-        devices.map(|device| judge(provider.name(), device, hints)).collect()
+        devices.map(|device| evaluate(provider.name(), device, hints)).collect()
     }
 
-    fn not_built_in(&self) -> impl Iterator<Item = Found> {
+    fn not_built_in(&self) -> impl Iterator<Item = Discovered> {
         let names = self.names();
         KNOWN.into_iter().filter(move |(name, _)| !names.contains(name)).map(|(name, remedy)| {
-            Found {
+            Discovered {
                 provider: name,
                 device: String::new(),
-                verdict: Err(format!("not built in ({remedy})")),
+                usable: Err(format!("not built in ({remedy})")),
             }
         })
     }
@@ -320,15 +324,15 @@ fn set(provider: &mut Arc<dyn DynProvider>, name: &str, value: &str) -> Result<(
     Ok(())
 }
 
-fn judge(provider: &'static str, device: Device, hints: &Hints) -> Found {
-    let verdict = match device.state {
+fn evaluate(provider: &'static str, device: Device, hints: &Hints) -> Discovered {
+    let usable = match device.state {
         Err(Unusable { reason, remedy }) => Err(format!("{reason} ({remedy})")),
         Ok(info) => {
             let unmet: Vec<_> = hints.unmet(&info).iter().map(ToString::to_string).collect();
             if unmet.is_empty() { Ok(info) } else { Err(unmet.join("; ")) }
         }
     };
-    Found { provider, device: device.name, verdict }
+    Discovered { provider, device: device.name, usable }
 }
 
 fn unknown(what: &'static str, name: &str, known: &[&str]) -> Error {
@@ -345,7 +349,7 @@ fn unknown_text(what: &str, name: &str, known: &[&str]) -> String {
     format!("there is no {what} {name:?}{hint} (there are: {})", known.join(", "))
 }
 
-fn nothing(choice: &Choice, passed_over: &[String]) -> Error {
+fn no_match_error(choice: &Choice, passed_over: &[String]) -> Error {
     let reasons = if passed_over.is_empty() {
         "this program has no providers".to_owned()
     } else {

@@ -1,4 +1,4 @@
-//! Endpoints: making, connecting, closing. Posting is in `post.rs`.
+//! Endpoints: making, connecting, closing. Posting is in `post.rs` and `recv.rs`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use crate::counters::Counters;
 use crate::cq::{CompletionQueue, CqInner};
 use crate::dispatch::{AnyEndpoint, CqDispatch, EndpointDispatch};
 use crate::domain::DomainInner;
-use crate::process::ParentOnly;
+use crate::inflight::{Fate, InFlightOp, RegionRefs, ReportMode};
+use crate::process::ForkChecked;
 use crate::registry::{EndpointShared, Settle};
-use crate::slot::{Fate, Keep, Report, Slot};
 
 /// The posting end of a queue, under its lock.
-pub(crate) struct PostSide {
-    pub(crate) lane: Lane,
+pub(crate) struct PostState {
+    pub(crate) queue: PostQueue,
     /// What is handed to the provider; kept for its room, so that posting allocates nothing.
     pub(crate) segments: Vec<Segment>,
 }
 
 /// What a queue knows of its posts.
-pub(crate) struct Lane {
-    pub(crate) ring: Producer<Slot>,
+pub(crate) struct PostQueue {
+    pub(crate) ring: Producer<InFlightOp>,
     /// The queue's tokens, all but the sequence number.
     pub(crate) token: Token,
     /// Unsignaled posts since the last one that was signaled inside.
-    pub(crate) quiet: u32,
+    pub(crate) unsignaled_run: u32,
     /// The handle is dropped: the library posts nothing of its own any more.
     pub(crate) closed: bool,
 }
@@ -85,10 +85,10 @@ pub struct Endpoint {
 /// What an endpoint is made of. Reclaiming regions (`reclaim.rs`) borrows it now and then, never beyond the handle's drop
 /// for long.
 pub(crate) struct EndpointInner {
-    pub(crate) ops: ParentOnly<AnyEndpoint>,
+    pub(crate) ops: ForkChecked<AnyEndpoint>,
     pub(crate) shared: Arc<EndpointShared>,
-    send: Mutex<PostSide>,
-    recv: Mutex<PostSide>,
+    send: Mutex<PostState>,
+    recv: Mutex<PostState>,
     pub(crate) send_cq: Arc<CqInner>,
     pub(crate) recv_cq: Arc<CqInner>,
     pub(crate) attr: EndpointAttr,
@@ -144,11 +144,11 @@ impl Endpoint {
             .inspect_err(|_| undo(&[(send_cq, send_token), (recv_cq, recv_token)]))?;
         let side = |ring, token: Token, side| {
             let token = Token::new(token.member(), token.generation(), side, 0);
-            let lane = Lane { ring, token, quiet: 0, closed: false };
-            PostSide { lane, segments: Vec::new() }
+            let queue = PostQueue { ring, token, unsignaled_run: 0, closed: false };
+            PostState { queue, segments: Vec::new() }
         };
         let inner = Arc::new(EndpointInner {
-            ops: ParentOnly::new(ops.into()),
+            ops: ForkChecked::new(ops.into()),
             shared: shared.clone(),
             send: Mutex::new(side(send_ring, send_token, Side::Send)),
             recv: Mutex::new(side(recv_ring, recv_token, Side::Recv)),
@@ -196,8 +196,11 @@ impl Endpoint {
     /// Its state, in a few lines for a bug report.
     pub fn dump(&self) -> String {
         let state = self.state();
-        let provider =
-            if self.inner.ops.is_here() { self.inner.ops.dump() } else { "in a fork".to_owned() };
+        let provider = if self.inner.ops.is_current_process() {
+            self.inner.ops.dump()
+        } else {
+            "in a fork".to_owned()
+        };
         format!("{} {state:?}: {}\n{provider}", self.id(), self.counters())
     }
 
@@ -320,7 +323,7 @@ impl Endpoint {
     /// Ends the connection now, without waiting: what has not completed becomes `Canceled`, and one
     /// `Disconnected(Local)` event comes. Harmless when repeated.
     pub fn disconnect(&self) {
-        if self.inner.ops.is_here() {
+        if self.inner.ops.is_current_process() {
             self.inner.ops.disconnect();
         }
     }
@@ -364,12 +367,12 @@ impl Endpoint {
     }
 
     #[inline]
-    pub(crate) fn lock_send(&self) -> MutexGuard<'_, PostSide> {
+    pub(crate) fn lock_send(&self) -> MutexGuard<'_, PostState> {
         self.inner.send.lock()
     }
 
     #[inline]
-    pub(crate) fn lock_recv(&self) -> MutexGuard<'_, PostSide> {
+    pub(crate) fn lock_recv(&self) -> MutexGuard<'_, PostState> {
         self.inner.recv.lock()
     }
 }
@@ -377,22 +380,22 @@ impl Endpoint {
 impl EndpointInner {
     /// Makes sure that the end of the unsignaled operations posted so far becomes known: unless the last post was
     /// signaled, posts a signaled empty write whose completion is hidden. False if there is no room yet.
-    fn flush(&self, lane: &mut Lane) -> bool {
-        let Lane { ring, token, quiet, closed } = lane;
+    fn flush(&self, queue: &mut PostQueue) -> bool {
+        let PostQueue { ring, token, unsignaled_run, closed } = queue;
         // A dead endpoint reports its last operation by itself.
-        if *quiet == 0 || *closed || self.shared.state.get() != EndpointState::Connected {
+        if *unsignaled_run == 0 || *closed || self.shared.state.get() != EndpointState::Connected {
             return true;
         }
         let token = token.with_sequence(ring.next());
         let Some(place) = ring.place() else { return false };
-        let (kind, report, keep) = (OpKind::Write, Report::Never, Keep::default());
-        place.fill(Slot { context: 0, len: 0, kind, report, keep });
+        let (kind, report, regions) = (OpKind::Write, ReportMode::Internal, RegionRefs::default());
+        place.fill(InFlightOp { context: 0, len: 0, kind, report, regions });
         let op = SendOp::Write { to: RemoteAddr::default(), imm: None };
         let work = [SendWork::new(token, op, &[], SendFlags::SIGNALED)];
         // SAFETY: there are no segments.
         let taken = unsafe { self.ops.post_send(&work) }.accepted > 0;
         if taken {
-            *quiet = 0;
+            *unsignaled_run = 0;
         } else {
             // SAFETY: the provider never completes what it refused.
             unsafe { ring.take_back(1) };
@@ -403,13 +406,13 @@ impl EndpointInner {
     /// Ends all that is in flight. Its regions go only if the provider has proven that nothing touches them any more.
     fn close(&self) {
         let (send, recv) = {
-            let lane = &mut self.send.lock().lane;
+            let queue = &mut self.send.lock().queue;
             // From here on the provider is asked for nothing but the end.
-            lane.closed = true;
-            (lane.token, self.recv.lock().lane.token)
+            queue.closed = true;
+            (queue.token, self.recv.lock().queue.token)
         };
-        let quiet = callback::caught(|| self.ops.quiesce());
-        let fate = if matches!(quiet, Some(Ok(()))) { Fate::Free } else { Fate::Leak };
+        let quiesced = callback::caught(|| self.ops.quiesce());
+        let fate = if matches!(quiesced, Some(Ok(()))) { Fate::Free } else { Fate::Leak };
         let mut leaked = self.send_cq.unbind(send, fate);
         if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
             leaked += self.recv_cq.unbind(recv, fate);
@@ -417,7 +420,7 @@ impl EndpointInner {
         self.domain.hub.remove(self.shared.id);
         self.domain.endpoints.remove(&self.shared);
         if fate == Fate::Leak {
-            let why = match quiet {
+            let why = match quiesced {
                 Some(Err(error)) => error.to_string(),
                 _ => "the provider panicked".to_owned(),
             };
@@ -435,7 +438,7 @@ impl Settle for EndpointInner {
     fn settle(&self) -> bool {
         let (flushed, token) = {
             let mut side = self.send.lock();
-            (self.flush(&mut side.lane), side.lane.token)
+            (self.flush(&mut side.queue), side.queue.token)
         };
         self.send_cq.reap();
         flushed && self.send_cq.outstanding(token, Side::Send) == 0
@@ -450,7 +453,7 @@ impl Settle for EndpointInner {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        if self.inner.ops.is_here() {
+        if self.inner.ops.is_current_process() {
             self.inner.close();
         }
     }

@@ -114,21 +114,22 @@ mod domain;
 mod endpoint;
 mod env;
 mod eq;
+mod inflight;
 mod listener;
 mod op;
 mod post;
 mod process;
 mod reclaim;
+mod recv;
 mod region;
 mod registry;
 mod shorthand;
-mod slot;
 #[cfg(feature = "verbs")]
 pub mod verbs;
 
 pub use builder::EndpointBuilder;
-pub use catalog::{Catalog, Found};
-pub use choice::{Choice, Named, Selection};
+pub use catalog::{Catalog, Discovered};
+pub use choice::{Choice, ProviderSpec, Selection};
 pub use counters::Counters;
 pub use cq::CompletionQueue;
 pub use domain::Domain;

@@ -9,14 +9,14 @@ use fabric_core::{EndpointAttr, Error, Failure, Info, Result};
 
 use crate::choice::Selection;
 use crate::counters::Counters;
-use crate::eq::Hub;
-use crate::process::ParentOnly;
+use crate::eq::EventHub;
+use crate::process::ForkChecked;
 use crate::reclaim::Reclaim;
 use crate::registry::EndpointRegistry;
 
 pub(crate) struct DomainInner {
-    pub(crate) ops: ParentOnly<Box<dyn DynDomain>>,
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) ops: ForkChecked<Box<dyn DynDomain>>,
+    pub(crate) hub: Arc<EventHub>,
     pub(crate) info: Info,
     pub(crate) selection: Selection,
     /// What an endpoint is made with unless its builder says otherwise.
@@ -32,14 +32,14 @@ pub(crate) struct DomainInner {
 impl DomainInner {
     pub(crate) fn new(
         ops: Box<dyn DynDomain>,
-        hub: Arc<Hub>,
+        hub: Arc<EventHub>,
         info: Info,
         selection: Selection,
         defaults: EndpointAttr,
     ) -> Self {
         let endpoints = Arc::new(EndpointRegistry::new(&info));
         DomainInner {
-            ops: ParentOnly::new(ops),
+            ops: ForkChecked::new(ops),
             hub,
             info,
             selection,

@@ -28,7 +28,7 @@ fn what_is_opened_has_the_setting() {
     let set = configured("4096");
     assert_eq!(opened(&set).unwrap(), 4096);
     let found = set.discover_with(&Choice::Auto, &Hints::default()).unwrap();
-    assert_eq!(found[0].verdict.as_ref().unwrap().limits.message, 4096);
+    assert_eq!(found[0].usable.as_ref().unwrap().limits.message, 4096);
     assert_eq!(opened(&set.configure("null", "message_bytes", "512").unwrap()).unwrap(), 512);
 }
 
