@@ -7,7 +7,7 @@ use fabric_core::{EndpointId, RawCompletion, RecvWork, Segment, SendFlags, SendO
 use fabric_core::{Side, Token};
 use fabric_util::completion_ring::CompletionRing;
 use fabric_util::stats::Stats;
-use fabric_util::stream::{AckPolicy, Link, READS, Run, Surroundings};
+use fabric_util::stream::{AckPolicy, IoVec, Link, READS, Surroundings};
 
 const LEN: usize = 64;
 
@@ -65,7 +65,7 @@ impl Node {
     /// Writes what is due to `wire`.
     fn transmit(&mut self, wire: &mut Vec<u8>) {
         while self.link.has_output() {
-            let write = |runs: &[Run]| {
+            let write = |runs: &[IoVec]| {
                 let before = wire.len();
                 for &(addr, len) in runs {
                     // SAFETY: the link gives memory that is valid during the call.
@@ -84,7 +84,7 @@ impl Node {
         let mut read = 0;
         while read < wire.len() {
             let bytes = &wire[read..];
-            let take = |runs: &[Run]| {
+            let take = |runs: &[IoVec]| {
                 let mut got = 0;
                 for &(addr, len) in runs {
                     let part = len.min(bytes.len() - got);

@@ -19,7 +19,7 @@ use crate::adversary::Whims;
 use crate::engine::{Engine, Heat, Timer};
 use crate::liveness::{Look, Watch};
 use crate::socket;
-use fabric_util::stream::{AckPolicy, End, Link, Phase, PutOff, Run, Surroundings};
+use fabric_util::stream::{AckPolicy, End, IoVec, Link, Phase, PutOff, Surroundings};
 use fabric_util::sync::{Mutex, MutexGuard};
 
 /// How long a peer may take to read the last frame.
@@ -236,7 +236,7 @@ impl Conn {
             let most = state.whims.as_mut().map_or(usize::MAX, Whims::most);
             // SAFETY: the link gives memory of operations in flight, of a region that it holds open during the
             // call, and the scratch buffer, to which only this call writes.
-            let read = |runs: &[Run]| unsafe { socket::receive(fd, &within(most, runs)) };
+            let read = |runs: &[IoVec]| unsafe { socket::receive(fd, &within(most, runs)) };
             match state.link.receive(scratch, read) {
                 Ok((0, _)) => {
                     state.read_all = true;
@@ -410,7 +410,7 @@ impl Conn {
 }
 
 /// The first `most` bytes of `runs`.
-fn within(most: usize, runs: &[Run]) -> Cow<'_, [Run]> {
+fn within(most: usize, runs: &[IoVec]) -> Cow<'_, [IoVec]> {
     if most == usize::MAX {
         return Cow::Borrowed(runs);
     }
@@ -458,7 +458,7 @@ impl State {
             let most = self.whims.as_mut().map_or(usize::MAX, Whims::most);
             // SAFETY: the link gives memory of operations in flight, of regions that it holds open during the
             // call, and its own.
-            let write = |runs: &[Run]| unsafe { socket::transmit(fd, &within(most, runs)) };
+            let write = |runs: &[IoVec]| unsafe { socket::transmit(fd, &within(most, runs)) };
             match self.link.transmit(write) {
                 Ok(_) => (wrote, self.wrote) = (true, true),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {

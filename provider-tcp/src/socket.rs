@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use fabric_core::EndpointAttr;
-use fabric_util::stream::Run;
+use fabric_util::stream::IoVec;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 /// The kernel takes no more while so many bytes are unsent: a peer that does not read costs so much, and not all that the
@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 /// takes a third off the rate of reads over loopback; twice as much adds nothing.
 const MOST_UNSENT: u32 = 512 << 10;
 
-fn iovec(runs: &[Run]) -> smallvec::SmallVec<[libc::iovec; 8]> {
+fn iovec(runs: &[IoVec]) -> smallvec::SmallVec<[libc::iovec; 8]> {
     runs.iter().map(|&(base, len)| libc::iovec { iov_base: base.cast(), iov_len: len }).collect()
 }
 
@@ -48,7 +48,7 @@ unsafe fn call(
 ///
 /// # Safety
 /// The runs must be allocated and writable, and nobody may hold references into them.
-pub(crate) unsafe fn receive(fd: BorrowedFd<'_>, runs: &[Run]) -> io::Result<usize> {
+pub(crate) unsafe fn receive(fd: BorrowedFd<'_>, runs: &[IoVec]) -> io::Result<usize> {
     loop {
         let got = if let [(base, len)] = *runs {
             // SAFETY: the caller's promise.
@@ -73,7 +73,7 @@ pub(crate) unsafe fn receive(fd: BorrowedFd<'_>, runs: &[Run]) -> io::Result<usi
 ///
 /// # Safety
 /// The runs must be allocated and readable.
-pub(crate) unsafe fn transmit(fd: BorrowedFd<'_>, runs: &[Run]) -> io::Result<usize> {
+pub(crate) unsafe fn transmit(fd: BorrowedFd<'_>, runs: &[IoVec]) -> io::Result<usize> {
     const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     loop {
         let put = if let [(base, len)] = *runs {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use fabric_core::memory;
 use smallvec::SmallVec;
 
+use super::io_vec::{IoVec, MAX_IO_VECS};
 use super::link::Link;
 use super::payload::{DIRECT, FrameDone, To};
 use super::phase::Phase;
 use super::protocol_error::{Breach, ProtocolError};
 use super::requests::{Message, Place};
-use super::runs::{MAX_RUNS, Run};
 use crate::region_table::Entry;
 use crate::stream::wire::frame::{self, Header, Kind};
 
@@ -24,7 +24,7 @@ impl Link {
     pub fn receive<E>(
         &mut self,
         scratch: &mut [u8],
-        read: impl FnOnce(&[Run]) -> Result<usize, E>,
+        read: impl FnOnce(&[IoVec]) -> Result<usize, E>,
     ) -> Result<(usize, bool), E> {
         if self.incoming.expects_direct() {
             return self.receive_direct(scratch, read);
@@ -40,9 +40,9 @@ impl Link {
     fn receive_direct<E>(
         &mut self,
         scratch: &mut [u8],
-        read: impl FnOnce(&[Run]) -> Result<usize, E>,
+        read: impl FnOnce(&[IoVec]) -> Result<usize, E>,
     ) -> Result<(usize, bool), E> {
-        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
         let (mut direct, region) = self.direct(&mut runs);
         // Holds the region open during the read. If it has closed, what comes goes through the scratch buffer,
         // and is refused from there.
@@ -64,7 +64,7 @@ impl Link {
     }
 
     /// The memory that the present payload belongs into; gives its length, and the region that must be held open.
-    fn direct(&mut self, runs: &mut SmallVec<[Run; 8]>) -> (usize, Option<Arc<Entry>>) {
+    fn direct(&mut self, runs: &mut SmallVec<[IoVec; 8]>) -> (usize, Option<Arc<Entry>>) {
         let Some((to, left)) = self.incoming.payload else { return (0, None) };
         if self.phase != Phase::Open {
             return (0, None);
@@ -72,7 +72,7 @@ impl Link {
         let len = match to {
             To::Message => match &self.incoming.message {
                 Some(Message { place: Place::Receive(receive), done, .. }) => {
-                    self.recvs.segments.scatter(receive.span, *done, left, MAX_RUNS - 1, runs)
+                    self.recvs.segments.scatter(receive.span, *done, left, MAX_IO_VECS - 1, runs)
                 }
                 Some(Message { place: Place::Write { entry, addr, .. }, done, .. }) => {
                     runs.push((entry.at(addr + *done as u64), left));
@@ -83,7 +83,7 @@ impl Link {
             To::Read { seq, .. } => match self.sends.answering(seq) {
                 Ok(entry) => {
                     let (span, skip) = (entry.span, entry.answered);
-                    self.sends.segments.scatter(span, skip, left, MAX_RUNS - 1, runs)
+                    self.sends.segments.scatter(span, skip, left, MAX_IO_VECS - 1, runs)
                 }
                 Err(_) => 0,
             },
@@ -218,7 +218,7 @@ impl Link {
 
     /// Puts payload bytes where they belong.
     fn place(&mut self, to: To, bytes: &[u8]) -> Result<(), Breach> {
-        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
         match to {
             To::Message => match &self.incoming.message {
                 Some(Message { place: Place::Receive(receive), done, .. }) => {
@@ -267,7 +267,7 @@ impl Link {
 }
 
 /// Copies bytes to runs of memory whose lengths sum up to theirs.
-fn store(runs: &[Run], mut bytes: &[u8]) {
+fn store(runs: &[IoVec], mut bytes: &[u8]) {
     for &(addr, len) in runs {
         let (now, rest) = bytes.split_at(len.min(bytes.len()));
         // SAFETY: the runs are of an operation in flight, or of a region that the caller holds open; their

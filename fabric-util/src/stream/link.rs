@@ -13,12 +13,12 @@ use crate::completion_ring::CompletionRing;
 use crate::region_table::RegionTable;
 use crate::stream::wire::frame::Header;
 
+use super::io_vec::IoVec;
 use super::outgoing::Outgoing;
 use super::payload::Incoming;
 use super::phase::{LastWord, Phase};
 use super::recv_queue::RecvQueue;
 use super::requests::{READS, Responses};
-use super::runs::Run;
 use super::sends::Sends;
 
 /// For tests: what a link puts off, as long as the contract lets it.
@@ -228,7 +228,7 @@ impl Link {
     /// Transmits once: `write` takes runs of memory and says how many bytes went.
     pub fn transmit<E>(
         &mut self,
-        mut write: impl FnMut(&[Run]) -> std::result::Result<usize, E>,
+        mut write: impl FnMut(&[IoVec]) -> std::result::Result<usize, E>,
     ) -> std::result::Result<usize, E> {
         loop {
             if let Some(result) = self.outgoing.transmit(&mut write) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use fabric_core::memory;
 use smallvec::SmallVec;
 
-use super::runs::{MAX_RUNS, Run};
+use super::io_vec::{IoVec, MAX_IO_VECS};
 use crate::region_table::{Entry, Pass};
 
 /// Where a run of the stream lies.
@@ -121,7 +121,7 @@ impl Outgoing {
     /// closed comes first ([`spoil`](Outgoing::spoil)).
     pub(super) fn transmit<E>(
         &mut self,
-        write: impl FnOnce(&[Run]) -> Result<usize, E>,
+        write: impl FnOnce(&[IoVec]) -> Result<usize, E>,
     ) -> Option<Result<usize, E>> {
         if self.pieces.len() == 1
             && let Some(Piece::Copied(len)) = self.pieces.front()
@@ -133,10 +133,10 @@ impl Outgoing {
             }
             return Some(result);
         }
-        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
         let mut passes: SmallVec<[Pass<'_>; 2]> = SmallVec::new();
         let mut spent = self.spent;
-        for piece in self.pieces.iter().take(MAX_RUNS) {
+        for piece in self.pieces.iter().take(MAX_IO_VECS) {
             match piece {
                 Piece::Copied(len) => {
                     runs.push((self.buffer[spent..].as_ptr().cast_mut(), *len));
