@@ -10,7 +10,8 @@
 //! - connections: [`stream`] (the protocol over any stream of bytes), [`region_table`] (memory that peers may reach),
 //!   [`completion_ring`] (completions until they are polled for), [`backlog`] (requests until they are answered);
 //! - queues: [`inflight`] (operations in flight and their depth), [`emulate`] (atomics that a device lacks);
-//! - small things: [`stats`] (counters), [`route`] (the address to connect from), [`range`] (bounds of a slice).
+//! - small things: [`stats`] (counters), [`route`] (the address to connect from), [`range`] (bounds of a slice),
+//!   [`splitmix`] (random numbers for tests).
 
 pub mod backlog;
 pub mod callback;
@@ -29,6 +30,7 @@ pub mod region_table;
 pub mod reports;
 pub mod route;
 pub mod service_thread;
+pub mod splitmix;
 pub mod stats;
 pub mod stream;
 pub mod sync;
