@@ -9,21 +9,12 @@ use fabric_util::log_line;
 use crate::NAME;
 use crate::device;
 use crate::domain::TcpDomain;
-use crate::engine::Settings;
-
-/// How long a post is held back at most, unless set otherwise.
-const HOLD: Duration = Duration::from_micros(50);
+use crate::settings::Settings;
 
 /// The TCP provider.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct TcpProvider {
     settings: Settings,
-}
-
-impl Default for TcpProvider {
-    fn default() -> Self {
-        TcpProvider { settings: Settings { hold: Some(HOLD), adversary: None } }
-    }
 }
 
 impl TcpProvider {

@@ -2,11 +2,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use fabric_core::EndpointAttr;
-use fabric_util::stream::IoVec;
+use fabric_util::stream::{IoVec, Silence};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 /// The kernel takes no more while so many bytes are unsent: a peer that does not read costs so much, and not all that the
@@ -159,17 +159,6 @@ pub(crate) fn take_error(fd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// What this side's kernel knows of the peer's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Silence {
-    /// How long nothing was heard from it.
-    pub(crate) lasts: Duration,
-    /// An answer to something that was sent is missing.
-    pub(crate) unanswered: bool,
-    /// Nothing is, and something cannot be sent, since the peer takes no more now.
-    pub(crate) held_back: bool,
-}
-
 /// How silent the peer's kernel is; `None` for a socket that is not connected.
 ///
 /// A peer whose process is stopped answers all the same, with a closed window, and then only the probes of that window
@@ -207,14 +196,13 @@ pub(crate) fn unsent(fd: BorrowedFd<'_>) -> usize {
     if failed { 0 } else { usize::try_from(bytes).unwrap_or_default() }
 }
 
-/// Closes a socket. What the peer has not taken by now goes with it: otherwise the kernel would keep that for as long as
-/// the peer likes, after this process too. What is on its way arrives.
-pub(crate) fn close(socket: OwnedFd) {
-    if unsent(socket.as_fd()) > 0 {
+/// Before a socket is closed: what the peer has not taken by now goes with it. Otherwise the kernel would keep that for as
+/// long as the peer likes, after this process too. What is on its way arrives.
+pub(crate) fn forget_unsent(fd: BorrowedFd<'_>) {
+    if unsent(fd) > 0 {
         // It fails only for what is no socket.
-        let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+        let _ = SockRef::from(&fd).set_linger(Some(Duration::ZERO));
     }
-    drop(socket);
 }
 
 /// The kernel sends again what is unanswered, and asks a peer that takes no more, at least once in an interval; by itself

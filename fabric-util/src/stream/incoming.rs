@@ -1,5 +1,6 @@
 //! The stream from the peer: frames, and where their payload goes.
 
+use std::io;
 use std::sync::Arc;
 
 use fabric_core::memory;
@@ -11,6 +12,7 @@ use super::payload::{DIRECT, FrameDone, To};
 use super::phase::Phase;
 use super::protocol_error::{Breach, ProtocolError};
 use super::requests::{Message, Place};
+use super::transport::Transport;
 use crate::region_table::Entry;
 use crate::stream::wire::frame::{self, Header, Kind};
 
@@ -19,29 +21,32 @@ use crate::stream::wire::frame::{self, Header, Kind};
 const BEHIND: usize = 512;
 
 impl Link {
-    /// Receives once: `read` fills runs of memory and says how many bytes came. What came is processed.
-    /// Gives the result of `read`, and whether the runs were filled, so that more may wait.
-    pub fn receive<E>(
+    /// Receives once, and processes what came. Returns how many bytes that were, and whether more may wait.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn recv_from(
         &mut self,
         scratch: &mut [u8],
-        read: impl FnOnce(&[IoVec]) -> Result<usize, E>,
-    ) -> Result<(usize, bool), E> {
+        transport: &mut impl Transport,
+    ) -> io::Result<(usize, bool)> {
         if self.incoming.expects_direct() {
-            return self.receive_direct(scratch, read);
+            return self.recv_direct(scratch, transport);
         }
         // Before a long payload little more than its header: what comes with that has to be copied.
         let room = if self.incoming.long { BEHIND.min(scratch.len()) } else { scratch.len() };
-        let got = read(&[(scratch.as_mut_ptr(), room)])?;
+        // SAFETY: the scratch buffer is ours during the call.
+        let got = unsafe { transport.recv(&[(scratch.as_mut_ptr(), room)]) }?;
         self.consume(&scratch[..got]);
-        Ok((got, got == room))
+        Ok((got, got == room || transport.gave_up()))
     }
 
-    /// As `receive`, with the payload where it belongs and the next header behind it.
-    fn receive_direct<E>(
+    /// As `recv_from`, with the payload where it belongs and the next header behind it.
+    fn recv_direct(
         &mut self,
         scratch: &mut [u8],
-        read: impl FnOnce(&[IoVec]) -> Result<usize, E>,
-    ) -> Result<(usize, bool), E> {
+        transport: &mut impl Transport,
+    ) -> io::Result<(usize, bool)> {
         let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
         let (mut direct, region) = self.direct(&mut runs);
         // Holds the region open during the read. If it has closed, what comes goes through the scratch buffer,
@@ -51,16 +56,18 @@ impl Link {
             runs.clear();
             direct = 0;
         }
-        // Little more than a header, as in `receive`.
+        // Little more than a header, as in `recv_from`.
         let short = direct > 0 || self.incoming.long;
         let behind = if short { BEHIND.min(scratch.len()) } else { scratch.len() };
         runs.push((scratch.as_mut_ptr(), behind));
-        let got = read(&runs)?;
+        // SAFETY: the memory is of operations that have not completed, or of a region that the pass holds open; and the
+        // scratch buffer, which is ours during the call.
+        let got = unsafe { transport.recv(&runs) }?;
         drop(pass);
         let placed = got.min(direct);
         let result = if placed > 0 { self.placed(placed) } else { Ok(()) };
         self.process(result, &scratch[..got - placed]);
-        Ok((got, got == direct + behind))
+        Ok((got, got == direct + behind || transport.gave_up()))
     }
 
     /// The memory that the present payload belongs into; gives its length, and the region that must be held open.
