@@ -12,7 +12,9 @@ use fabric::{
 };
 
 use crate::check::{Failed, Outcome, show};
+use crate::done::Done;
 use crate::guarded::Guarded;
+use crate::pattern::Pattern;
 use crate::recorded::{RecordedEvents, RecordedQueue};
 use crate::recorder::Place;
 use crate::rig::Setup;
@@ -81,6 +83,39 @@ impl End {
     #[track_caller]
     pub fn buffer_with(&self, len: usize, access: Access) -> Result<Guarded, Failed> {
         Ok(Guarded::new(&self.domain, len, access)?.watched(&self.watch))
+    }
+
+    /// As [`buffer`](End::buffer), with this byte all over.
+    ///
+    /// # Errors
+    /// If the domain refuses.
+    #[track_caller]
+    pub fn filled(&self, len: usize, byte: u8) -> Result<Guarded, Failed> {
+        let buffer = self.buffer(len)?;
+        buffer.fill(byte)?;
+        Ok(buffer)
+    }
+
+    /// As [`buffer`](End::buffer), with this pattern in it.
+    ///
+    /// # Errors
+    /// If the domain refuses.
+    #[track_caller]
+    pub fn patterned(&self, len: usize, pattern: Pattern) -> Result<Guarded, Failed> {
+        let buffer = self.buffer(len)?;
+        buffer.put_pattern(.., pattern)?;
+        Ok(buffer)
+    }
+
+    /// A guarded buffer of just these bytes, with every right.
+    ///
+    /// # Errors
+    /// If the domain refuses.
+    #[track_caller]
+    pub fn holding(&self, bytes: &[u8]) -> Result<Guarded, Failed> {
+        let buffer = self.buffer(bytes.len())?;
+        buffer.put(0, bytes)?;
+        Ok(buffer)
     }
 
     /// Posts as soon as there is room.
@@ -159,28 +194,44 @@ impl End {
     /// # Errors
     /// If it is not, or none comes within 10 s; with a dump of both sides.
     #[track_caller]
-    pub fn expect_ok(&self, context: u64) -> Result<Completion, Failed> {
-        self.expect(context, Status::Ok)
+    pub fn expect_ok(&self, context: impl TryInto<u64>) -> Result<Completion, Failed> {
+        self.expect(Done::ok(context))
     }
 
-    /// Expects that the next completion is of this context and has this status, or is as good a
-    /// [refusal](End::is_refusal).
+    /// Expects that the next completions are `Ok` and of these contexts, in this order.
     ///
     /// # Errors
-    /// If it is not, or none comes within 10 s; with a dump of both sides.
+    /// If one is not, or does not come within 10 s; with a dump of both sides.
     #[track_caller]
-    pub fn expect(&self, context: u64, status: Status) -> Result<Completion, Failed> {
-        let place = Location::caller();
-        let expected = || format!("a completion of context {context} with {status:?}");
-        let fits = |seen| match status {
-            Status::RemoteAccess => self.is_refusal(seen),
-            status => seen == status,
-        };
-        match self.poll_for(self.scaled(PATIENCE), place, thread::yield_now)? {
-            Some(seen) if seen.context == context && fits(seen.status) => Ok(seen),
-            Some(seen) => Err(self.failed(place, expected(), show(&seen))),
-            None => Err(self.failed(place, expected(), format!("none within {PATIENCE:?}"))),
+    pub fn expect_each<C: TryInto<u64>>(&self, contexts: impl IntoIterator<Item = C>) -> Outcome {
+        for context in contexts {
+            self.expect_ok(context)?;
         }
+        Ok(())
+    }
+
+    /// Expects that the next completion is this one. For a refusal anything [as good](End::is_refusal) will do.
+    ///
+    /// # Errors
+    /// If it is another, or none comes within 10 s; with a dump of both sides.
+    #[track_caller]
+    pub fn expect(&self, done: Done) -> Result<Completion, Failed> {
+        let place = Location::caller();
+        match self.poll_for(self.scaled(PATIENCE), place, thread::yield_now)? {
+            Some(seen) if done.fits(&seen, |status| self.is_refusal(status)) => Ok(seen),
+            Some(seen) => Err(self.failed(place, done.to_string(), show(&seen))),
+            None => Err(self.failed(place, done.to_string(), format!("none within {PATIENCE:?}"))),
+        }
+    }
+
+    /// Posts an operation with the context of `done`, and expects that the next completion is that.
+    ///
+    /// # Errors
+    /// If the post is refused, or as for [`expect`](End::expect).
+    #[track_caller]
+    pub fn run(&self, op: Op<'_>, done: Done) -> Result<Completion, Failed> {
+        self.endpoint.post(&op.context(done.context))?;
+        self.expect(done)
     }
 
     /// Whether this is the status of an operation that the target refused: over a link that loses packets also that of

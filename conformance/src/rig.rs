@@ -10,6 +10,7 @@ use fabric::{CompletionQueue, Domain, EndpointAttr, Info, Listener};
 
 use crate::check::{Failed, Outcome};
 use crate::end::{End, PATIENCE};
+use crate::guarded::Guarded;
 use crate::linkcontrol::{BrokenLink, LinkControl};
 use crate::pattern::{Pattern, Rng};
 use crate::recorded::RecordedEvents;
@@ -186,6 +187,18 @@ impl Rig {
         let b = self.end_with(&self.b, &settings)?;
         self.connect(&a, &b)?;
         Ok((a, b))
+    }
+
+    /// A connected pair, and memory for an operation of `len` bytes: `let (a, b, source, target) = ..`. The source, at
+    /// the initiator, holds [`pattern`](Rig::pattern) 0, the target, at the peer, zeros.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    #[track_caller]
+    pub fn transfer(&self, len: usize) -> Result<(End, End, Guarded, Guarded), Failed> {
+        let (a, b) = self.pair()?;
+        let (source, target) = (a.patterned(len, self.pattern(0))?, b.buffer(len)?);
+        Ok((a, b, source, target))
     }
 
     /// An end on `domain`, not yet connected.

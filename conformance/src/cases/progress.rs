@@ -63,7 +63,7 @@ impl OneSided {
         for (what, op) in ops {
             let start = Instant::now();
             a.post(&op.context(i as u64))?;
-            a.expect_ok(i as u64)?;
+            a.expect_ok(i)?;
             let took = start.elapsed();
             check!(took < limit, "the {what} of round {i} done within {limit:?}, not {took:?}");
         }

@@ -43,7 +43,7 @@ pub(super) fn contended_faa(rig: &Rig) -> Outcome {
             };
             a.post_batch(&(0..now).map(add).collect::<Vec<_>>())?;
             for i in 0..now {
-                a.expect_ok(i as u64)?;
+                a.expect_ok(i)?;
             }
             seen.extend(numbers(&old.bytes(..now * 8)?));
         }
@@ -123,7 +123,7 @@ pub(super) fn contended_float(rig: &Rig) -> Outcome {
             };
             a.post_batch(&round.clone().flat_map(add).collect::<Vec<_>>())?;
             for context in round.start * 2..round.end * 2 {
-                a.expect_ok(context as u64)?;
+                a.expect_ok(context)?;
             }
         }
         Ok(())
@@ -156,7 +156,7 @@ pub(super) fn contended_narrow(rig: &Rig) -> Outcome {
             let adds: Vec<_> = round.clone().map(|i| add.context(i as u64)).collect();
             a.post_batch(&adds)?;
             for i in round {
-                a.expect_ok(i as u64)?;
+                a.expect_ok(i)?;
             }
         }
         Ok(())
@@ -205,7 +205,7 @@ pub(super) fn cpu_coherent(rig: &Rig) -> Outcome {
         let outcome = (0..3 * EACH).step_by(WINDOW).try_for_each(|first| -> Outcome {
             let mut round = first..(3 * EACH).min(first + WINDOW);
             a.post_batch(&round.clone().map(add).collect::<Vec<_>>())?;
-            round.try_for_each(|i| a.expect_ok(i as u64).map(drop))
+            round.try_for_each(|i| a.expect_ok(i).map(drop))
         });
         over.store(true, Ordering::Relaxed);
         let own: u64 = cpu.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

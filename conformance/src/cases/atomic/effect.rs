@@ -17,8 +17,7 @@ pub(super) fn faa(rig: &Rig) -> Outcome {
         target.put(0, &element(ty, start))?;
         let call = AtomicCall { op: AtomicOp::Add, ty, operand: 5, compare: 0 };
         a.post(&operation(&call, Some(old.slice(..)), target.at(0)).context(1))?;
-        let done = a.expect_ok(1)?;
-        check_eq!(done.kind, OpKind::Atomic, "kind of the {ty} add");
+        a.expect(Done::ok(1).kind(OpKind::Atomic))?;
         check_bytes!(old.bytes(..)?, element(ty, start), "the old {ty}");
 
         a.settle(&b)?;
@@ -210,7 +209,7 @@ fn equals_reference(rig: &Rig, access: Access, values: impl Fn(AtomicType) -> Ve
         };
         a.post_batch(&round.clone().map(op).collect::<Vec<_>>())?;
         for i in round {
-            a.expect_ok(i as u64)?;
+            a.expect_ok(i)?;
         }
     }
     a.settle(&b)?;

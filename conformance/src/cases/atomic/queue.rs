@@ -24,13 +24,13 @@ pub(super) fn depth(rig: &Rig) -> Outcome {
         // At the depth it takes one completion to make room for one more.
         if i - taken == DEPTH {
             check_err!(a.post(&op), Error::Again, "post {i}, of which {taken} were taken");
-            a.expect_ok(taken as u64)?;
+            a.expect_ok(taken)?;
             taken += 1;
         }
         a.post(&op)?;
     }
     for i in taken..OPS {
-        a.expect_ok(i as u64)?;
+        a.expect_ok(i)?;
     }
 
     // Atomics have no order among themselves, but each came once.
@@ -84,8 +84,8 @@ pub(super) fn emulated_blocks_write(rig: &Rig) -> Outcome {
         Op::fetch_atomic(AtomicOp::Add, 1u32, old.slice(..), lie).context(1),
         Op::write(&source, target.at(64)).context(2),
     ])?;
-    a.expect(1, Status::RemoteAccess)?;
-    a.expect(2, Status::Canceled)?;
+    a.expect(Done::refused(1))?;
+    a.expect(Done::canceled(2))?;
     b.expect_disconnected()?;
     a.expect_none_for(Duration::from_millis(50))?;
     target.check_filled(.., 0)?;

@@ -53,7 +53,7 @@ pub(super) fn misaligned_wire(rig: &Rig) -> Outcome {
         let call = AtomicCall { op: AtomicOp::Swap, ty, operand: 0, compare: 0 };
         let old_value = Some(old.slice(..ty.size()));
         a.post(&operation(&call, old_value, forged.at(target.at(8).offset())).context(1))?;
-        a.expect(1, Status::RemoteAccess)?;
+        a.expect(Done::refused(1))?;
         b.expect_disconnected()?;
         target.check_pattern(.., rig.pattern(0))?;
         old.check_filled(.., 0)?;
@@ -94,7 +94,7 @@ fn is_refused(rig: &Rig, access: Access, lie: impl Fn(&RemoteRegion) -> RemoteSl
         let call = AtomicCall { op: AtomicOp::Add, ty, operand: 1, compare: 0 };
         let old_value = fetch.then(|| old.slice(..ty.size()));
         a.post(&operation(&call, old_value, lie(&region.remote())).context(1))?;
-        a.expect(1, Status::RemoteAccess)?;
+        a.expect(Done::refused(1))?;
         b.expect_disconnected()?;
         around.check_pattern(.., rig.pattern(0))?;
         old.check_filled(.., 0)?;
@@ -130,7 +130,7 @@ pub(super) fn last_word(rig: &Rig) -> Outcome {
         "an element behind what the descriptor says"
     );
     a.fetch_add(1u64, old.slice(..8), forged_range(&honest, 0, 8).at(len), 3)?;
-    a.expect(3, Status::RemoteAccess)?;
+    a.expect(Done::refused(3))?;
     b.expect_disconnected()?;
     check_bytes!(around.bytes(..)?, expected, "the region and its surroundings after the refusal");
     Ok(())

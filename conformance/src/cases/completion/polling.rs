@@ -23,13 +23,11 @@ pub(super) fn context_echo(rig: &Rig) -> Outcome {
             (context, OpKind::Read),
             (!context, OpKind::Send),
         ] {
-            let done = a.expect_ok(context)?;
-            check_eq!(done.kind, kind, "kind of the operation of context {context:#x}");
+            let done = a.expect(Done::ok(context).kind(kind))?;
             check_eq!(done.endpoint, a.id(), "its endpoint");
         }
         for context in [context, !context] {
-            let received = b.expect_ok(context)?;
-            check_eq!(received.kind, OpKind::Recv, "kind of the receive of context {context:#x}");
+            let received = b.expect(Done::ok(context).kind(OpKind::Recv))?;
             check_eq!(received.endpoint, b.id(), "its endpoint");
         }
     }
@@ -262,17 +260,17 @@ pub(super) fn depth_counts_untaken(rig: &Rig) -> Outcome {
     }
     // One taken, one more; on either side.
     for i in DEPTH..2 * DEPTH {
-        b.expect_ok((i - DEPTH) as u64)?;
+        b.expect_ok(i - DEPTH)?;
         b.recv(slot(i - DEPTH), i as u64)?;
         check_err!(b.recv(slot(0), 99), Error::Again, "a receive beyond the depth, after {i}");
-        a.expect_ok((i - DEPTH) as u64)?;
+        a.expect_ok(i - DEPTH)?;
         a.send(&source, i as u64)?;
         check_err!(a.send(&source, 99), Error::Again, "a send beyond the depth, after {i}");
     }
     // What was refused has left no trace.
     for i in DEPTH..2 * DEPTH {
-        b.expect_ok(i as u64)?;
-        a.expect_ok(i as u64)?;
+        b.expect_ok(i)?;
+        a.expect_ok(i)?;
     }
     a.expect_none_for(Duration::from_millis(20))?;
     b.expect_none_for(Duration::from_millis(1))?;

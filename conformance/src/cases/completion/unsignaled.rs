@@ -23,7 +23,7 @@ pub(super) fn unsignaled(rig: &Rig) -> Outcome {
     }
     a.expect_ok(OPS as u64 - 1)?;
     for i in (0..OPS).filter(|i| is_send(*i)) {
-        b.expect_ok(i as u64)?;
+        b.expect_ok(i)?;
     }
     // The last receive tells of all of them.
     target.check_pattern(.., rig.pattern(0))?;
@@ -66,8 +66,7 @@ pub(super) fn unsignaled_error(rig: &Rig) -> Outcome {
     let bad = Op::write(source.slice(24..32), lie.at(target.at(24).offset()));
     a.post(&bad.context(3).unsignaled())?;
     // Of the good ones nothing is heard.
-    let refused = a.expect(3, Status::RemoteAccess)?;
-    check_eq!(refused.kind, OpKind::Write, "kind of the refused write");
+    a.expect(Done::refused(3).kind(OpKind::Write))?;
     a.expect_none_for(Duration::from_millis(20))?;
     b.expect_disconnected()?;
     rig.eventually(|| target.check_pattern(..24, rig.pattern(0)))?;
@@ -87,10 +86,9 @@ pub(super) fn unsignaled_flush(rig: &Rig) -> Outcome {
     let write = |i: usize| Op::write(&source, target.at(0)).context(i as u64).unsignaled();
     ops.extend((1..=BEHIND).map(write));
     a.post_batch(&ops)?;
-    a.expect(0, Status::RemoteAccess)?;
+    a.expect(Done::refused(0))?;
     for i in 1..=BEHIND {
-        let canceled = a.expect(i as u64, Status::Canceled)?;
-        check_eq!(canceled.kind, OpKind::Write, "kind of canceled write {i}");
+        a.expect(Done::canceled(i).kind(OpKind::Write))?;
     }
     a.expect_none_for(Duration::from_millis(20))?;
     b.expect_disconnected()?;
@@ -104,8 +102,7 @@ pub(super) fn unsignaled_flush(rig: &Rig) -> Outcome {
     }
     a.disconnect();
     for i in 0..BEHIND {
-        let canceled = a.expect(i as u64, Status::Canceled)?;
-        check_eq!(canceled.kind, OpKind::Send, "kind of canceled send {i}");
+        a.expect(Done::canceled(i).kind(OpKind::Send))?;
     }
     a.expect_none_for(Duration::from_millis(20))
 }
@@ -149,12 +146,12 @@ pub(super) fn unsignaled_slot(rig: &Rig) -> Outcome {
         b.recv(sink.slice(slot(i - DEPTH)), i as u64)?;
         // Nobody polls on this side; the other takes what has come.
         a.post_when_room(&send(i))?;
-        b.expect_ok(i as u64)?;
+        b.expect_ok(i)?;
         check_err!(a.post(&send(0)), Error::Again, "a send beyond the depth, after send {i}");
     }
     for i in SENDS..SENDS + DEPTH {
         b.recv(sink.slice(slot(i - DEPTH)), i as u64)?;
-        b.expect_ok(i as u64)?;
+        b.expect_ok(i)?;
     }
     sink.check_pattern(.., rig.pattern(0))?;
     a.expect_none_for(Duration::from_millis(20))

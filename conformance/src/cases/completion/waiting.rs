@@ -235,7 +235,7 @@ pub(super) fn fd_poll(rig: &Rig) -> Outcome {
                     a.inject(&(i as u64).to_ne_bytes(), i as u64)?;
                 }
                 for i in burst {
-                    a.expect_ok(i as u64)?;
+                    a.expect_ok(i)?;
                 }
                 thread::sleep(Duration::from_micros(rng.below(1500) as u64));
             }

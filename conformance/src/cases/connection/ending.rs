@@ -60,7 +60,7 @@ pub(super) fn accept_gone(rig: &Rig) -> Outcome {
         let event = b.next_event()?;
         let ended = matches!(event, Event::Disconnected { endpoint, .. } if endpoint == b.id());
         check!(ended, "Disconnected, not {event:?}");
-        b.expect(1, Status::Canceled)?;
+        b.expect(Done::canceled(1))?;
         check_eq!(b.state(), EndpointState::Dead, "state when the connector was gone");
         let outcome = b.wait_connected(Some(Duration::from_millis(1)));
         check_err!(outcome, Error::NotConnected, "the outcome of accepting");
@@ -107,7 +107,7 @@ pub(super) fn accept_half_open(rig: &Rig) -> Outcome {
     check!(ended, "Disconnected, not {event:?}");
     let limit = TIMER + rig.scaled(Duration::from_secs(1));
     check!(taken < limit, "the end within {limit:?}, not after {taken:?}");
-    b.expect(1, Status::Canceled)?;
+    b.expect(Done::canceled(1))?;
     drop(connector);
     b.expect_no_event_for(Duration::from_millis(100))?;
 

@@ -18,7 +18,7 @@ pub(super) fn refuse(rig: &Rig) -> Outcome {
         if *endpoint == a.id());
     check!(refused, "ConnectFailed(Refused), not {event:?}");
     check_eq!(a.state(), EndpointState::Dead, "state when refused");
-    a.expect(1, Status::Canceled)?;
+    a.expect(Done::canceled(1))?;
     let outcome = a.wait_connected(Some(Duration::from_millis(1)));
     check_err!(outcome, Error::NotConnected, "waiting for an outcome that was taken");
     a.expect_no_event_for(Duration::from_millis(100))?;

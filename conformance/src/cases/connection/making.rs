@@ -105,7 +105,7 @@ pub(super) fn prepost_recv(rig: &Rig) -> Outcome {
     }
     for (end, buffer, pattern) in [(&a, &near, rig.pattern(1)), (&b, &far, rig.pattern(0))] {
         for i in 0..COUNT {
-            check_eq!(end.expect_ok(i as u64)?.len, 64, "length of receive {i}");
+            end.expect(Done::recv(i, 64))?;
         }
         buffer.check_pattern(COUNT * 64.., pattern)?;
     }
@@ -130,7 +130,7 @@ pub(super) fn reply_at_once(rig: &Rig) -> Outcome {
         a.recv(&near, 3)?;
         b.send(&far, 4)?;
         b.expect_ok(4)?;
-        check_eq!(a.expect_ok(3)?.len, 64, "length of the answer");
+        a.expect(Done::recv(3, 64))?;
         let told = b.wait_connected(Some(Duration::ZERO));
         check!(told.is_ok(), "the event that it stands to have come before the message: {told:?}");
     }
@@ -196,7 +196,7 @@ pub(super) fn acceptor_sends_first(rig: &Rig) -> Outcome {
     b.expect_ok(3)?;
     b.expect_ok(4)?;
     a.expect_connected()?;
-    check_eq!(a.expect_ok(1)?.len, 100, "length of the acceptor's message");
+    a.expect(Done::recv(1, 100))?;
     check_eq!(a.expect_ok(2)?.immediate, Some(9), "immediate of its write");
     near.check_pattern(..100, rig.pattern(0))?;
     near.check_filled(100..200, 0)?;
@@ -252,13 +252,8 @@ pub(super) fn self_connect(rig: &Rig) -> Outcome {
             from.expect_ok(context)?;
         }
         check_eq!(to.expect_ok(1)?.immediate, Some(5), "immediate of the send");
-        check_eq!(to.expect_ok(2)?.len, 64, "length of the inject");
-        let written = to.expect_ok(3)?;
-        check_eq!(
-            (written.immediate, written.len),
-            (Some(6), 64),
-            "the write's immediate and length"
-        );
+        to.expect(Done::recv(2, 64))?;
+        to.expect(Done::recv_write(3, 64, 6))?;
         from.settle(to)?;
         for at in [64, 128, 192, 256, 320] {
             buffer.check_pattern(at..at + 64, pattern)?;

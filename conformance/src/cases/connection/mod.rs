@@ -102,7 +102,7 @@ fn message(a: &End, b: &End, pattern: Pattern) -> Outcome {
     source.put_pattern(.., pattern)?;
     b.recv(&sink, 11)?;
     a.send(&source, 12)?;
-    check_eq!(b.expect_ok(11)?.len, 100, "length of a message");
+    b.expect(Done::recv(11, 100))?;
     a.expect_ok(12)?;
     sink.check_pattern(..100, pattern)?;
     sink.check_filled(100.., 0)?;

@@ -113,8 +113,8 @@ pub(super) fn reject_data(rig: &Rig) -> Outcome {
     let outcome = a.wait_connected(Some(rig.scaled(super::PATIENCE)));
     let error = check_err!(outcome, Error::Rejected(_), "a request that was dropped");
     check_matches!(error, Error::Rejected(data) if data.is_empty(), "its data");
-    a.expect(1, Status::Canceled)?;
-    a.expect(2, Status::Canceled)?;
+    a.expect(Done::canceled(1))?;
+    a.expect(Done::canceled(2))?;
     a.expect_no_event_for(Duration::from_millis(100))
 }
 

@@ -56,7 +56,7 @@ fn meet(rig: &Rig, stranger: Stranger) -> Outcome {
             let limit = TIMER + rig.scaled(Duration::from_secs(1));
             check!(taken < limit, "the outcome within {limit:?}, not after {taken:?}");
             check_eq!(a.state(), EndpointState::Dead, "state after meeting a stranger");
-            a.expect(1, Status::Canceled)?;
+            a.expect(Done::canceled(1))?;
             a.expect_no_event_for(Duration::from_millis(50))
         };
         let outcome = met();

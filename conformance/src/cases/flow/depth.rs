@@ -71,12 +71,12 @@ pub(super) fn sq_depth(rig: &Rig) -> Outcome {
         b.recv(Slices::none(), 1)?;
         b.expect_ok(1)?;
         for i in depth..2 * depth + 3 {
-            a.expect_ok((i - depth) as u64)?;
+            a.expect_ok(i - depth)?;
             post(i)?;
             check_full(&a, &local, &target)?;
         }
         for i in depth + 3..2 * depth + 3 {
-            a.expect_ok(i as u64)?;
+            a.expect_ok(i)?;
         }
         a.settle(&b)?;
         check_eq!(target.get::<u64>(COUNT)?, count, "the adds that were taken");
@@ -111,8 +111,8 @@ pub(super) fn rq_depth(rig: &Rig) -> Outcome {
                 _ => Op::inject(&number),
             };
             a.post(&op.context(i as u64))?;
-            a.expect_ok(i as u64)?;
-            b.expect_ok(i as u64)?;
+            a.expect_ok(i)?;
+            b.expect_ok(i)?;
             let at = if i % 3 == 2 { target.bytes(..)? } else { sink.bytes(slot(i))? };
             check_bytes!(at, number, "what operation {i} brought");
             receive(i + depth)?;
@@ -241,8 +241,8 @@ pub(super) fn again_no_effect(rig: &Rig) -> Outcome {
         (0..DEPTH as u64).try_for_each(|i| a.expect_ok(i).map(drop))?;
         for i in 0..DEPTH {
             b.inject(&[round as u8, i as u8], i as u64)?;
-            b.expect_ok(i as u64)?;
-            a.expect_ok(i as u64)?;
+            b.expect_ok(i)?;
+            a.expect_ok(i)?;
             let got = slots.bytes(i * 8..i * 8 + 2)?;
             check_bytes!(got, [round as u8, i as u8], "message {i} of round {round}");
         }

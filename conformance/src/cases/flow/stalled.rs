@@ -107,7 +107,7 @@ pub(super) fn stalled_send_reverse(rig: &Rig) -> Outcome {
         b.recv(&inbox, 4)?;
         b.expect_ok(4)?;
         for i in 0..=BEHIND {
-            a.expect_ok(i as u64)?;
+            a.expect_ok(i)?;
         }
         a.settle(&b)?;
         inbox.check_pattern(.., rig.pattern(0))?;
@@ -200,7 +200,7 @@ pub(super) fn one_slow_of_many(rig: &Rig) -> Outcome {
     its_peer.recv(&inbox, 1)?;
     its_peer.expect_ok(1)?;
     for i in 0..=BEHIND {
-        slow.expect_ok(i as u64)?;
+        slow.expect_ok(i)?;
     }
     slow.settle(its_peer)?;
     inbox.check_pattern(.., rig.pattern(0))?;

@@ -33,7 +33,7 @@ pub(super) fn unaligned_base(rig: &Rig) -> Outcome {
 
     b.recv(&region, 3)?;
     a.send(&local, 4)?;
-    check_eq!(b.expect_ok(3)?.len, LEN, "length of the receive");
+    b.expect(Done::recv(3, LEN))?;
     a.expect_ok(4)?;
     let beyond = a.write(local.slice(..1), region.remote().at(LEN as u64), 5);
     check_err!(beyond, Error::InvalidArgument(_), "a write behind the last byte");
@@ -43,7 +43,7 @@ pub(super) fn unaligned_base(rig: &Rig) -> Outcome {
     for (what, at) in [("before the first", 0), ("behind the last", LEN as u64 + 1)] {
         let (a, b) = rig.pair()?;
         a.write(local.slice(..1), lie.at(at), 6)?;
-        a.expect(6, Status::RemoteAccess)?;
+        a.expect(Done::refused(6))?;
         b.expect_disconnected()?;
         far.check_pattern(3..3 + LEN, rig.pattern(1))?;
         far.check_filled(..3, 0)?;
@@ -124,14 +124,14 @@ pub(super) fn local_oob(rig: &Rig) -> Outcome {
     b.recv(&target, 1)?;
     a.send(local.slice(..LEN), 2)?;
     a.expect_ok(2)?;
-    check_eq!(b.expect_ok(1)?.len, LEN, "length of the first message");
+    b.expect(Done::recv(1, LEN))?;
     a.settle(&b)?;
     target.check_filled(..LEN, 0)?;
     target.check_filled(LEN.., 0x55)?;
     // No receive was left behind that would take this.
     a.recv(local.slice(..LEN), 3)?;
     b.send(target.slice(LEN..LEN + 50), 4)?;
-    check_eq!(a.expect_ok(3)?.len, 50, "length of the only receive");
+    a.expect(Done::recv(3, 50))?;
     check_bytes!(local.to_vec(..50)?, [0x55; 50], "what it received");
     Ok(())
 }
@@ -162,7 +162,7 @@ pub(super) fn local_ro_dest(rig: &Rig) -> Outcome {
     // Nothing of it was executed or is matched later, and what only reads the region is allowed.
     a.recv(&writable, 1)?;
     b.send(&target, 2)?;
-    check_eq!(a.expect_ok(1)?.len, 64, "length of the only receive");
+    a.expect(Done::recv(1, 64))?;
     b.expect_ok(2)?;
     writable.check_pattern(.., rig.pattern(1))?;
     check_bytes!(target.bytes(..)?, before, "the target of atomics that were refused");

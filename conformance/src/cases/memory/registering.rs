@@ -117,7 +117,7 @@ pub(super) fn reg_readonly(rig: &Rig) -> Outcome {
     let lie = forged_access(&readable.remote(), Access::REMOTE_READ | Access::REMOTE_WRITE);
     local.fill(0)?;
     a.write(&local, lie.at(0), 2)?;
-    a.expect(2, Status::RemoteAccess)?;
+    a.expect(Done::refused(2))?;
     b.expect_disconnected()?;
     check_bytes!(readable.to_vec(..)?, contents, "the read-only pages");
     local.check_guards()
@@ -205,7 +205,7 @@ pub(super) fn reg_overlap(rig: &Rig) -> Outcome {
     a.expect_ok(3)?;
     check_bytes!(sink.bytes(..)?, contents[100..], "bytes read when the other region is closed");
     a.write(&stray, written.at(0), 4)?;
-    a.expect(4, Status::RemoteAccess)?;
+    a.expect(Done::refused(4))?;
     b.expect_disconnected()?;
     check_bytes!(buffer.bytes(..)?, contents, "the buffer after a write by the closed key");
     buffer.check_guards()

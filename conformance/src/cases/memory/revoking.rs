@@ -274,7 +274,7 @@ pub(super) fn rereg_same_address(rig: &Rig) -> Outcome {
         let (a, b) = rig.pair()?;
         local.fill(0xee)?;
         a.write(&local, stale[at].at(0), 1)?;
-        a.expect(1, Status::RemoteAccess)?;
+        a.expect(Done::refused(1))?;
         b.expect_disconnected()?;
         buffer.check_pattern(.., rig.pattern(0))?;
     }
@@ -314,7 +314,7 @@ pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
         check_bytes!(sink.bytes(..8)?, b"in write", "memory whose handle is gone");
 
         b.recv(&sink, 4)?;
-        check_eq!(b.expect_ok(4)?.len, len, "length of the message");
+        b.expect(Done::recv(4, len))?;
         check_bytes!(sink.bytes(..64)?, rig.pattern(i).bytes(64), "its first bytes");
         check_bytes!(sink.bytes(len - 64..)?, rig.pattern(i).bytes(64), "its last bytes");
         a.expect_ok(1)?;
@@ -331,7 +331,7 @@ pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
     let inbox = b.buffer_with(64, Access::LOCAL_WRITE)?;
     b.recv(&inbox.register(b.domain(), .., Access::LOCAL_WRITE)?, 5)?;
     a.send(&local, 6)?;
-    check_eq!(b.expect_ok(5)?.len, 64, "length of a receive without a handle");
+    b.expect(Done::recv(5, 64))?;
     a.expect_ok(6)?;
     inbox.check_pattern(.., rig.pattern(99))?;
     inbox.check_guards()?;
@@ -340,7 +340,7 @@ pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
     // With the completion the rights have ended. (Nothing was registered there since.)
     if let Some(remote) = last {
         b.write(&word, remote.at(0), 7)?;
-        b.expect(7, Status::RemoteAccess)?;
+        b.expect(Done::refused(7))?;
         a.expect_disconnected()?;
     }
     Ok(())

@@ -31,14 +31,12 @@ pub(super) fn completion_order(rig: &Rig) -> Outcome {
     for i in 0..count + AT_ONCE {
         if let Some(done) = i.checked_sub(AT_ONCE) {
             let (kind, len) = plan[done];
-            let completed = a.expect_ok(done as u64)?;
-            check_eq!((completed.kind, completed.len), (kind, len), "operation {done}");
+            a.expect(Done::ok(done).kind(kind).len(len))?;
             let expected = &bytes[8 * done..8 * done + len];
             let (letter, place) = (done % AT_ONCE * SHORT, done % AT_ONCE * LONG);
             match kind {
                 OpKind::Send => {
-                    let received = b.expect_ok(done as u64)?;
-                    check_eq!(received.len, len, "length of message {done}");
+                    b.expect(Done::recv(done, len))?;
                     check_bytes!(inbox.bytes(letter..letter + len)?, expected, "message {done}");
                 }
                 OpKind::Read => {

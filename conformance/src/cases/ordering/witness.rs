@@ -68,11 +68,11 @@ fn write(
         let send = Op::send(Slices::none()).immediate(i as u32).context(i as u64);
         a.post_batch(&[write.unsignaled(), send])?;
         if let Some(done) = i.checked_sub(PARTS) {
-            a.expect_ok(done as u64)?;
+            a.expect_ok(done)?;
         }
     }
     for done in PAIRS - PARTS..PAIRS {
-        a.expect_ok(done as u64)?;
+        a.expect_ok(done)?;
     }
     Ok(())
 }
@@ -83,8 +83,7 @@ fn look(b: &End, target: &Guarded, bytes: &[u8], seed: u64, seen: &AtomicUsize) 
         b.recv(Slices::none(), i as u64)?;
     }
     for i in 0..PAIRS {
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.immediate, Some(i as u32), "immediate data of message {i}");
+        b.expect(Done::recv(i, 0).immediate(i as u32))?;
         let (from, at) = place(seed, i);
         let part = i % PARTS * PART;
         let written = part + at..part + at + from.len();

@@ -33,7 +33,7 @@ pub(super) fn kill9_idle(rig: &Rig) -> Outcome {
     process.kill()?;
     expect_end(rig, &a, start)?;
     for context in 0..RECEIVES {
-        a.expect(context, Status::Canceled)?;
+        a.expect(Done::canceled(context))?;
     }
     a.expect_no_event_for(Duration::from_millis(200))?;
     a.expect_none_for(Duration::from_millis(1))?;
@@ -153,7 +153,7 @@ pub(super) fn ok_survives_kill9(rig: &Rig) -> Outcome {
             sender.send(source.slice(sent(i)), i as u64)?;
         }
         for i in 0..=completed {
-            sender.expect_ok(i as u64)?;
+            sender.expect_ok(i)?;
         }
         process.kill()?;
 

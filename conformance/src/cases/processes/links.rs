@@ -68,7 +68,7 @@ pub(super) fn link_cut_idle(rig: &Rig) -> Outcome {
     let receives = cut_and_take(rig, &a, &b, || a.take(4))?;
     for (context, seen) in receives.iter().enumerate() {
         check_eq!((seen.context, seen.status), (context as u64, Status::Canceled), "a receive");
-        b.expect(context as u64, Status::Canceled)?;
+        b.expect(Done::canceled(context))?;
     }
     works_again(rig)
 }
@@ -273,7 +273,7 @@ pub(super) fn exactly_once_under_loss(rig: &Rig) -> Outcome {
         }
         for ((a, _), old) in pairs.iter().zip(&old) {
             for i in round.clone() {
-                a.expect_ok(i as u64)?;
+                a.expect_ok(i)?;
                 let new = match i % 2 {
                     0 => wide.insert(old.get::<u64>(8 * (i - first))?),
                     _ => narrow.insert(old.get::<u32>(8 * (i - first))?),

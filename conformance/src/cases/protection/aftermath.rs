@@ -37,11 +37,11 @@ pub(super) fn prefix_ok(rig: &Rig) -> Outcome {
     a.post_batch(&writes)?;
 
     for i in 0..BAD {
-        a.expect_ok(i as u64)?;
+        a.expect_ok(i)?;
     }
-    a.expect(BAD as u64, Status::RemoteAccess)?;
+    a.expect(Done::refused(BAD))?;
     for i in BAD + 1..WRITES {
-        a.expect(i as u64, Status::Canceled)?;
+        a.expect(Done::canceled(i))?;
     }
     check_eq!(a.state(), EndpointState::Dead, "state of the initiator");
     b.expect_disconnected()?;
@@ -66,7 +66,7 @@ pub(super) fn target_learns(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let (source, target) = (a.buffer(8)?, b.buffer(8)?);
     write_badly(&a, &source, &target, 1)?;
-    a.expect(1, Status::RemoteAccess)?;
+    a.expect(Done::refused(1))?;
     // It has nothing posted and polls no queue: only the event can tell it.
     b.expect_disconnected()?;
     check_eq!(b.state(), EndpointState::Dead, "state of the target");
@@ -92,11 +92,10 @@ pub(super) fn target_recv_flush(rig: &Rig) -> Outcome {
     a.send(&source, 1)?;
     write_badly(&a, &source, &target, 2)?;
     a.expect_ok(1)?;
-    a.expect(2, Status::RemoteAccess)?;
+    a.expect(Done::refused(2))?;
     b.expect_ok(0)?;
     for i in 1..RECEIVES {
-        let canceled = b.expect(i as u64, Status::Canceled)?;
-        check_eq!(canceled.kind, OpKind::Recv, "kind of canceled receive {i}");
+        b.expect(Done::canceled(i).kind(OpKind::Recv))?;
     }
     b.expect_disconnected()?;
     b.expect_none_for(Duration::from_millis(20))?;
@@ -111,7 +110,7 @@ pub(super) fn post_after_error(rig: &Rig) -> Outcome {
     at_a.put_pattern(.., rig.pattern(0))?;
     at_b.put_pattern(.., rig.pattern(1))?;
     write_badly(&a, &at_a, &at_b, 1)?;
-    a.expect(1, Status::RemoteAccess)?;
+    a.expect(Done::refused(1))?;
     b.expect_disconnected()?;
     for (end, own, other, side) in
         [(&a, &at_a, &at_b, "the initiator"), (&b, &at_b, &at_a, "the target")]
@@ -161,12 +160,12 @@ pub(super) fn recv_post_race(rig: &Rig) -> Outcome {
                 std::hint::spin_loop();
             }
             write_badly(&a, &source, &target, 1)?;
-            a.expect(1, Status::RemoteAccess)?;
+            a.expect(Done::refused(1))?;
             poster.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
         let posted = posted.load(Ordering::Relaxed);
         for i in 0..posted {
-            b.expect(i as u64, Status::Canceled)?;
+            b.expect(Done::canceled(i))?;
         }
         check_eq!(b.cq().poll_one()?, None, "a completion too many after {posted}, round {round}");
         b.expect_disconnected()?;
@@ -231,7 +230,7 @@ pub(super) fn error_then_reconnect(rig: &Rig) -> Outcome {
     target.put_pattern(.., rig.pattern(1))?;
     let descriptor = target.at(0);
     write_badly(&a, &source, &target, 1)?;
-    a.expect(1, Status::RemoteAccess)?;
+    a.expect(Done::refused(1))?;
     b.expect_disconnected()?;
     target.check_pattern(.., rig.pattern(1))?;
 
@@ -267,9 +266,9 @@ pub(super) fn target_sends_in_flight(rig: &Rig) -> Outcome {
     a.expect_ok(99)?;
     b.expect_ok(0)?;
     write_badly(&a, &source, &target, 1)?;
-    a.expect(1, Status::RemoteAccess)?;
+    a.expect(Done::refused(1))?;
     for i in 1..SENDS + 2 {
-        b.expect(i, Status::Canceled)?;
+        b.expect(Done::canceled(i))?;
     }
     check_eq!(b.cq().poll_one()?, None, "a completion too many");
     b.expect_disconnected()?;
@@ -291,13 +290,13 @@ pub(super) fn provider_code(rig: &Rig) -> Outcome {
         check_eq!(a.expect_ok(i)?.provider_code, 0, "the code of operation {i}, which is Ok");
     }
     write_badly(&a, &source, &target, 4)?;
-    check!(a.expect(4, Status::RemoteAccess)?.provider_code != 0, "a code of what was refused");
+    check!(a.expect(Done::refused(4))?.provider_code != 0, "a code of what was refused");
 
     let (a, b) = rig.pair()?;
     b.recv(target.slice(..4), 1)?;
     a.send(&source, 1)?;
     for end in [&a, &b] {
-        let code = end.expect(1, Status::TooLong)?.provider_code;
+        let code = end.expect(Done::failed(1, Status::TooLong))?.provider_code;
         check!(code != 0, "a code of a message that was too long");
     }
     Ok(())

@@ -29,7 +29,7 @@ pub(super) fn guess_keys(rig: &Rig) -> Outcome {
         a.expect_connected()?;
         let lie = forged_key(&honest, guess).at(target.at(0).offset());
         a.post(&Op::inject_write(b"burglar!", lie).context(1))?;
-        a.expect(1, Status::RemoteAccess)?;
+        a.expect(Done::refused(1))?;
     }
     for target in &targets {
         target.check_filled(.., 0)?;

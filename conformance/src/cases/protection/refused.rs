@@ -68,7 +68,7 @@ fn write_is_refused(rig: &Rig, len: usize, lie: impl Fn(&RemoteRegion) -> Remote
     memory.put_pattern(.., rig.pattern(0))?;
     source.put_pattern(.., rig.pattern(1))?;
     a.write(&source, lie(&region.remote()), 1)?;
-    a.expect(1, Status::RemoteAccess)?;
+    a.expect(Done::refused(1))?;
     b.expect_disconnected()?;
     memory.check_pattern(.., rig.pattern(0))?;
     Ok(())
@@ -87,7 +87,7 @@ pub(super) fn no_remote_read(rig: &Rig) -> Outcome {
 
     let lie = forged_access(&secret.region().remote(), Access::ALL);
     a.read(&into, lie.at(secret.at(0).offset()), 2)?;
-    a.expect(2, Status::RemoteAccess)?;
+    a.expect(Done::refused(2))?;
     b.expect_disconnected()?;
     into.check_pattern(.., rig.pattern(1))?;
     Ok(())
@@ -105,7 +105,7 @@ pub(super) fn no_remote_write(rig: &Rig) -> Outcome {
 
         let lie = forged_access(&target.region().remote(), Access::ALL);
         a.write(&source, lie.at(target.at(0).offset()), 2)?;
-        a.expect(2, Status::RemoteAccess)?;
+        a.expect(Done::refused(2))?;
         b.expect_disconnected()?;
         target.check_pattern(.., rig.pattern(0))?;
     }
@@ -120,7 +120,7 @@ pub(super) fn read_bad(rig: &Rig) -> Outcome {
         let into = a.buffer(len)?;
         into.put_pattern(.., rig.pattern(0))?;
         a.read(&into, lie(&region.remote()), 1)?;
-        a.expect(1, Status::RemoteAccess)?;
+        a.expect(Done::refused(1))?;
         b.expect_disconnected()?;
         into.check_pattern(.., rig.pattern(0))?;
         Ok(())
@@ -144,11 +144,9 @@ pub(super) fn write_imm_bad(rig: &Rig) -> Outcome {
     let honest = target.region().remote();
     let lie = forged_key(&honest, !honest.key()).at(target.at(0).offset());
     a.post(&Op::write(&source, lie).immediate(0xdead_beef).context(1))?;
-    a.expect(1, Status::RemoteAccess)?;
+    a.expect(Done::refused(1))?;
     b.expect_disconnected()?;
-    let canceled = b.expect(7, Status::Canceled)?;
-    check_eq!(canceled.immediate, None, "the immediate of the canceled receive");
-    check_eq!(canceled.len, 0, "its length");
+    b.expect(Done::canceled(7).len(0).immediate(None))?;
     for untouched in [&target, &receive] {
         untouched.check_filled(.., 0)?;
     }

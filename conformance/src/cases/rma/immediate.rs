@@ -17,16 +17,14 @@ pub(super) fn write_silent(rig: &Rig) -> Outcome {
     let mut at = 0;
     for (i, len) in [0, 1, 8, 500, 5000, 90_000].into_iter().enumerate() {
         a.write(source.slice(at..at + len), target.at(at), i as u64)?;
-        a.expect_ok(i as u64)?;
+        a.expect_ok(i)?;
         at += len;
     }
     b.expect_none_for(Duration::from_millis(100))?;
 
     // The receive is still there for the message.
     a.send(source.slice(..9), 99)?;
-    let received = b.expect_ok(1)?;
-    check_eq!(received.kind, OpKind::Recv, "kind of the receive");
-    check_eq!(received.len, 9, "length of the receive");
+    b.expect(Done::recv(1, 9))?;
     a.expect_ok(99)?;
     sink.check_pattern(..9, rig.pattern(0))?;
     sink.check_filled(9.., 0xee)?;
@@ -49,16 +47,10 @@ pub(super) fn write_imm(rig: &Rig) -> Outcome {
         let into = if i.is_multiple_of(2) { (&sink).into() } else { Slices::none() };
         b.recv(into, i as u64)?;
         a.post(&Op::write(&source, target.at(0)).immediate(value).context(i as u64))?;
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.kind, OpKind::RecvWrite, "kind of the receive for {len} bytes");
-        check_eq!(received.immediate, Some(value), "immediate data with {len} bytes");
-        check_eq!(received.len, len, "length of the receive for {len} bytes");
+        b.expect(Done::recv_write(i, len, value))?;
         target.check_pattern(.., rig.pattern(i))?;
         sink.check_filled(.., 0xee)?;
-        let written = a.expect_ok(i as u64)?;
-        check_eq!(written.kind, OpKind::Write, "kind of the write of {len} bytes");
-        check_eq!(written.len, len, "length of the write of {len} bytes");
-        check_eq!(written.immediate, None, "immediate data in the writer's completion");
+        a.expect(Done::write(i, len))?;
     }
     Ok(())
 }
@@ -76,11 +68,8 @@ pub(super) fn write_imm_zero(rig: &Rig) -> Outcome {
         b.recv(&sink, i as u64)?;
         let op = Op::write(Slices::none(), place).immediate(1 + i as u32);
         a.post(&op.context(i as u64))?;
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.kind, OpKind::RecvWrite, "kind of receive {i}");
-        check_eq!(received.immediate, Some(1 + i as u32), "immediate data of receive {i}");
-        check_eq!(received.len, 0, "length of receive {i}");
-        a.expect_ok(i as u64)?;
+        b.expect(Done::recv_write(i, 0, 1 + i as u32))?;
+        a.expect_ok(i)?;
     }
     a.settle(&b)?;
     for buffer in [&target, &sink] {
@@ -105,12 +94,9 @@ pub(super) fn write_imm_no_recv(rig: &Rig) -> Outcome {
     for i in 0..WRITES {
         // Each receive frees just one of them.
         b.recv(Slices::none(), i as u64)?;
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.kind, OpKind::RecvWrite, "kind of receive {i}");
-        check_eq!(received.immediate, Some(i as u32), "immediate data of receive {i}");
-        check_eq!(received.len, LEN, "length of receive {i}");
+        b.expect(Done::recv_write(i, LEN, i as u32))?;
         check_bytes!(target.bytes(part(i))?, source.bytes(part(i))?, "write {i}");
-        a.expect_ok(i as u64)?;
+        a.expect_ok(i)?;
         a.expect_none_for(Duration::from_millis(5))?;
     }
     b.expect_none_for(Duration::from_millis(5))?;
@@ -180,7 +166,7 @@ pub(super) fn mixed_imm_send(rig: &Rig) -> Outcome {
         a.post(&op.immediate(i as u32).context(i as u64))?;
     }
     for (i, write) in writes.into_iter().enumerate() {
-        let received = b.expect_ok(i as u64)?;
+        let received = b.expect_ok(i)?;
         let kind = if write { OpKind::RecvWrite } else { OpKind::Recv };
         check_eq!(received.kind, kind, "kind of receive {i}");
         check_eq!(received.immediate, Some(i as u32), "immediate data of receive {i}");
@@ -189,7 +175,7 @@ pub(super) fn mixed_imm_send(rig: &Rig) -> Outcome {
         filled.check_pattern(i * ROOM..i * ROOM + len(i), rig.pattern(i))?;
         filled.check_filled(i * ROOM + len(i)..(i + 1) * ROOM, 0)?;
         untouched.check_filled(i * ROOM..(i + 1) * ROOM, 0)?;
-        a.expect_ok(i as u64)?;
+        a.expect_ok(i)?;
     }
     Ok(())
 }
@@ -213,8 +199,7 @@ pub(super) fn inject_write_reuse(rig: &Rig) -> Outcome {
     b.expect_ok(1000)?;
     a.expect_ok(1000)?;
     for i in 0..WRITES {
-        let done = a.expect_ok(i as u64)?;
-        check_eq!(done.len, len(i), "length of write {i}");
+        a.expect(Done::write(i, len(i)))?;
     }
     a.settle(&b)?;
     for i in 0..WRITES {

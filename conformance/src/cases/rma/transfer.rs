@@ -20,9 +20,7 @@ pub(super) fn write_sizes(rig: &Rig) -> Outcome {
         // A buffer of just this length, so that the guards begin at the very next byte.
         let target = b.buffer(len)?;
         a.write(source.slice(now.clone()), target.at(0), i as u64)?;
-        let done = a.expect_ok(i as u64)?;
-        check_eq!(done.kind, OpKind::Write, "kind of the write of {len} bytes");
-        check_eq!(done.len, len, "length of the write of {len} bytes");
+        a.expect(Done::write(i, len))?;
         // `Ok` says that the peer accepted the bytes; its CPU sees them by the next receive.
         a.settle(&b)?;
         check_bytes!(target.bytes(..)?, bytes[now], "the write of {len} bytes");
@@ -40,9 +38,7 @@ pub(super) fn read_sizes(rig: &Rig) -> Outcome {
     for (i, len) in sizes.into_iter().enumerate() {
         let sink = a.buffer(len)?;
         a.read(&sink, target.at(8 * i), i as u64)?;
-        let done = a.expect_ok(i as u64)?;
-        check_eq!(done.kind, OpKind::Read, "kind of the read of {len} bytes");
-        check_eq!(done.len, len, "length of the read of {len} bytes");
+        a.expect(Done::read(i, len))?;
         check_bytes!(sink.bytes(..)?, bytes[8 * i..8 * i + len], "the read of {len} bytes");
     }
     Ok(())
@@ -62,8 +58,7 @@ pub(super) fn write_gather(rig: &Rig) -> Outcome {
         let target = b.buffer(total)?;
         let slices: Vec<_> = places.iter().map(|place| source.slice(place.clone())).collect();
         a.write(&slices[..], target.at(0), round as u64)?;
-        let done = a.expect_ok(round as u64)?;
-        check_eq!(done.len, total, "length of a write of {count} segments");
+        a.expect(Done::write(round, total))?;
         a.settle(&b)?;
         check_bytes!(target.bytes(..)?, bytes, "a write of {count} segments");
     }
@@ -85,8 +80,7 @@ pub(super) fn read_scatter(rig: &Rig) -> Outcome {
         sink.fill(0xee)?;
         let slices: Vec<_> = places.iter().map(|place| sink.slice(place.clone())).collect();
         a.read(&slices[..], target.at(0), round as u64)?;
-        let done = a.expect_ok(round as u64)?;
-        check_eq!(done.len, total, "length of a read into {count} segments");
+        a.expect(Done::read(round, total))?;
         let image = scattered(&bytes, &places);
         check_bytes!(sink.bytes(..)?, image, "a read into {count} segments");
     }
@@ -113,11 +107,11 @@ pub(super) fn write_all_offsets(rig: &Rig) -> Outcome {
         image[to..to + len].copy_from_slice(&bytes[from..from + len]);
         a.write(source.slice(from..from + len), target.at(to), i as u64)?;
         if i >= AT_ONCE {
-            a.expect_ok((i - AT_ONCE) as u64)?;
+            a.expect_ok(i - AT_ONCE)?;
         }
     }
     for i in writes.len() - AT_ONCE..writes.len() {
-        a.expect_ok(i as u64)?;
+        a.expect_ok(i)?;
     }
     a.settle(&b)?;
     for (i, (offset, len)) in writes.into_iter().enumerate() {
@@ -152,8 +146,7 @@ pub(super) fn read_depth(rig: &Rig) -> Outcome {
         }
         let full = (taken + depth).min(reads);
         check_eq!(posted, full, "reads that a queue of {depth} takes with {taken} taken out");
-        let done = a.expect_ok(taken as u64)?;
-        check_eq!(done.len, len(taken), "length of read {taken}");
+        a.expect(Done::read(taken, len(taken)))?;
         let at = taken * MOST;
         let seen = sink.bytes(at..at + len(taken))?;
         check_bytes!(seen, bytes[taken..taken + len(taken)], "read {taken}");

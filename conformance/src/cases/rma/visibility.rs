@@ -20,7 +20,7 @@ pub(super) fn read_own_write(rig: &Rig) -> Outcome {
         let now = 8 * round..8 * round + len;
         a.post(&Op::write(source.slice(now.clone()), target.at(0)).unsignaled())?;
         a.read(sink.slice(..len), target.at(0), round as u64)?;
-        a.expect_ok(round as u64)?;
+        a.expect_ok(round)?;
         check_bytes!(sink.bytes(..len)?, bytes[now], "{len} bytes read back");
     }
     Ok(())
@@ -64,7 +64,7 @@ pub(super) fn delivery_complete(rig: &Rig) -> Outcome {
         let rounds = (0..ROUNDS).try_for_each(|round| {
             let op = Op::write(source.slice(written(round)), target.at(0));
             a.post(&op.delivery_complete().context(round as u64))?;
-            a.expect_ok(round as u64)?;
+            a.expect_ok(round)?;
             done.store(round + 1, Ordering::Release);
             told.recv().unwrap_or_else(|gone| fail!("the peer's thread to look", "{gone}"))
         });
@@ -82,7 +82,7 @@ pub(super) fn dc_write_only(rig: &Rig) -> Outcome {
         let target = b.buffer_with(len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let op = Op::write(&source, target.at(0)).delivery_complete();
         a.post(&op.context(i as u64))?;
-        let done = a.expect_ok(i as u64)?;
+        let done = a.expect_ok(i)?;
         target.check_pattern(.., rig.pattern(i))?;
         check_eq!(done.len, len, "length of the write");
     }
@@ -109,7 +109,7 @@ pub(super) fn dc_covers_prior(rig: &Rig) -> Outcome {
         let flag = Op::write(source.slice(now.start..now.start + 8), last.at(0));
         ops.push(flag.fence().delivery_complete().context(round as u64));
         a.post_batch(&ops)?;
-        a.expect_ok(round as u64)?;
+        a.expect_ok(round)?;
         for i in 0..WRITES {
             let seen = target.bytes(i * LEN..(i + 1) * LEN)?;
             check_bytes!(seen, bytes[now.clone()], "plain write {i} of round {round}");
@@ -139,11 +139,11 @@ pub(super) fn overlap_writes(rig: &Rig) -> Outcome {
         model[at..at + len].copy_from_slice(&bytes[now.clone()]);
         a.write(source.slice(now), target.at(at), i as u64)?;
         if i >= AT_ONCE {
-            a.expect_ok((i - AT_ONCE) as u64)?;
+            a.expect_ok(i - AT_ONCE)?;
         }
     }
     for i in WRITES - AT_ONCE..WRITES {
-        a.expect_ok(i as u64)?;
+        a.expect_ok(i)?;
     }
     a.settle(&b)?;
     check_bytes!(target.bytes(..)?, model, "the area after all writes");
@@ -171,9 +171,9 @@ pub(super) fn read_during_write(rig: &Rig) -> Outcome {
         for i in 0..READS {
             reader.read(sink.slice(i * LEN..(i + 1) * LEN), target.at(0), i as u64)?;
         }
-        a.expect_ok(round as u64)?;
+        a.expect_ok(round)?;
         for i in 0..READS {
-            reader.expect_ok(i as u64)?;
+            reader.expect_ok(i)?;
             let seen = sink.bytes(i * LEN..(i + 1) * LEN)?;
             let neither = (0..LEN).find(|&at| seen[at] != old[at] && seen[at] != new[at]);
             check_eq!(neither, None, "byte of read {i} in round {round} that is neither");
@@ -206,10 +206,10 @@ pub(super) fn dc_other_initiator(rig: &Rig) -> Outcome {
         let now = 8 * round..8 * round + len;
         let op = Op::write(source.slice(now.clone()), target.at(0));
         a.post(&op.delivery_complete().context(round as u64))?;
-        a.expect_ok(round as u64)?;
+        a.expect_ok(round)?;
         for (reader, sink) in [&near, &far].into_iter().zip(&sinks) {
             reader.read(sink.slice(..len), target.at(0), round as u64)?;
-            reader.expect_ok(round as u64)?;
+            reader.expect_ok(round)?;
             check_bytes!(sink.bytes(..len)?, bytes[now.clone()], "what {reader:?} reads");
         }
     }
@@ -240,7 +240,7 @@ pub(super) fn relaxed_ordering(rig: &Rig) -> Outcome {
         // All bytes arrive, though perhaps after the completion that usually says so.
         b.recv(&sink, 3)?;
         a.send(slice, 4)?;
-        check_eq!(b.expect_ok(3)?.len, LEN, "length of the message");
+        b.expect(Done::recv(3, LEN))?;
         a.expect_ok(4)?;
         rig.eventually(|| {
             check_bytes!(sink.bytes(..)?, bytes[now.clone()], "the message");
@@ -251,7 +251,7 @@ pub(super) fn relaxed_ordering(rig: &Rig) -> Outcome {
     let closed = b.buffer_with(8, relaxed(Access::LOCAL_WRITE))?;
     let descriptor = forged_access(&closed.region().remote(), Access::ALL);
     a.write(source.slice(..8), descriptor.at(closed.at(0).offset()), 5)?;
-    a.expect(5, Status::RemoteAccess)?;
+    a.expect(Done::refused(5))?;
     closed.check_filled(.., 0)?;
     Ok(())
 }

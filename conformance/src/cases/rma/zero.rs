@@ -34,7 +34,7 @@ fn empty_access(rig: &Rig, op: for<'a> fn(Slice<'a>, RemoteSlice) -> Op<'a>) -> 
     ];
     for (i, (place, remote)) in places.into_iter().enumerate() {
         a.post(&op(local.slice(32..32), remote).context(i as u64))?;
-        let done = a.expect_ok(i as u64)?;
+        let done = a.expect_ok(i)?;
         check_eq!(done.len, 0, "length at {place}");
     }
 

@@ -16,8 +16,7 @@ pub(super) fn no_recv_pends(rig: &Rig) -> Outcome {
     check_eq!(b.state(), EndpointState::Connected, "state of the peer after {WAIT:?}");
 
     b.recv(&sink, 2)?;
-    let received = b.expect_ok(2)?;
-    check_eq!(received.len, 1000, "length of the receive");
+    b.expect(Done::recv(2, 1000))?;
     a.expect_ok(1)?;
     sink.check_pattern(.., rig.pattern(0))?;
     Ok(())
@@ -50,7 +49,7 @@ pub(super) fn ok_implies_received(rig: &Rig) -> Outcome {
         }
         // The peer's writes complete at the peer, so all that comes here is of the sends.
         for i in 0..=round {
-            a.expect_ok(i as u64)?;
+            a.expect_ok(i)?;
         }
         // Gone, the one or the other; neither lingers.
         if round.is_multiple_of(2) {
@@ -154,8 +153,8 @@ pub(super) fn oversize_fatal(rig: &Rig) -> Outcome {
         ])?;
         for end in [&a, &b] {
             end.expect_ok(1)?;
-            end.expect(2, Status::TooLong)?;
-            end.expect(3, Status::Canceled)?;
+            end.expect(Done::failed(2, Status::TooLong))?;
+            end.expect(Done::canceled(3))?;
             end.expect_disconnected()?;
             check_eq!(end.state(), EndpointState::Dead, "state after {len} bytes for {room}");
         }

@@ -19,14 +19,10 @@ pub(super) fn imm(rig: &Rig) -> Outcome {
             sink.fill(0xee)?;
             b.recv(&sink, i as u64)?;
             a.post(&op.immediate(value).context(i as u64))?;
-            let received = b.expect_ok(i as u64)?;
-            check_eq!(received.kind, OpKind::Recv, "kind of a receive with immediate {value:#x}");
-            check_eq!(received.immediate, Some(value), "immediate data with {len} bytes");
-            check_eq!(received.len, len, "length of a receive with immediate {value:#x}");
+            b.expect(Done::recv(i, len).immediate(value))?;
             sink.check_pattern(..len, rig.pattern(0))?;
             sink.check_filled(len.., 0xee)?;
-            let sent = a.expect_ok(i as u64)?;
-            check_eq!(sent.immediate, None, "immediate data in the sender's completion");
+            a.expect(Done::send(i, len))?;
         }
     }
     Ok(())
@@ -48,12 +44,12 @@ pub(super) fn no_imm_flag(rig: &Rig) -> Outcome {
         a.post(&if tagged(i) { op.immediate(i as u32) } else { op })?;
     }
     for i in 0..MESSAGES {
-        let received = b.expect_ok(i as u64)?;
+        let received = b.expect_ok(i)?;
         let expected = tagged(i).then_some(i as u32);
         check_eq!(received.immediate, expected, "immediate data of receive {i}");
         check_eq!(received.len, len(i), "length of receive {i}");
         sink.check_pattern(i * MOST..i * MOST + len(i), rig.pattern(0))?;
-        a.expect_ok(i as u64)?;
+        a.expect_ok(i)?;
     }
     Ok(())
 }
@@ -76,10 +72,9 @@ pub(super) fn inject_reuse(rig: &Rig) -> Outcome {
         b.recv(sink.slice(i * most..(i + 1) * most), i as u64)?;
     }
     for i in 0..INJECTS {
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.len, len(i), "length of inject {i}");
+        b.expect(Done::recv(i, len(i)))?;
         sink.check_pattern(i * most..i * most + len(i), rig.pattern(i))?;
-        a.expect_ok(i as u64)?;
+        a.expect_ok(i)?;
     }
 
     // With receives there they leave at once, and their bytes must not be read later than that.
@@ -93,9 +88,9 @@ pub(super) fn inject_reuse(rig: &Rig) -> Outcome {
         bytes.fill(0xdd);
     }
     for i in 0..INJECTS {
-        b.expect_ok(i as u64)?;
+        b.expect_ok(i)?;
         sink.check_pattern(i * most..(i + 1) * most, rig.pattern(INJECTS + i))?;
-        a.expect_ok(i as u64)?;
+        a.expect_ok(i)?;
     }
     Ok(())
 }
@@ -115,8 +110,7 @@ pub(super) fn inject_over(rig: &Rig) -> Outcome {
         b.recv(&sink, 3)?;
         a.post(&Op::inject_write(&bytes[..most], target.at(0)).context(4))?;
         a.inject(&bytes[..most], 5)?;
-        let received = b.expect_ok(3)?;
-        check_eq!(received.len, most, "length of the receive");
+        b.expect(Done::recv(3, most))?;
         a.expect_ok(4)?;
         a.expect_ok(5)?;
         for buffer in [&sink, &target] {

@@ -16,13 +16,9 @@ pub(super) fn sizes(rig: &Rig) -> Outcome {
         source.put_pattern(.., rig.pattern(i))?;
         b.recv(&sink, i as u64)?;
         a.send(&source, i as u64)?;
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.kind, OpKind::Recv, "kind of the receive of {len} bytes");
-        check_eq!(received.len, len, "length of the receive of {len} bytes");
+        b.expect(Done::recv(i, len))?;
         sink.check_pattern(.., rig.pattern(i))?;
-        let sent = a.expect_ok(i as u64)?;
-        check_eq!(sent.kind, OpKind::Send, "kind of the send of {len} bytes");
-        check_eq!(sent.len, len, "length of the send of {len} bytes");
+        a.expect(Done::send(i, len))?;
     }
     Ok(())
 }
@@ -38,11 +34,8 @@ pub(super) fn send_zero(rig: &Rig) -> Outcome {
     for (i, op) in ways.into_iter().enumerate() {
         b.recv(&sink, i as u64)?;
         a.post(&op.context(i as u64))?;
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.kind, OpKind::Recv, "kind of empty receive {i}");
-        check_eq!(received.len, 0, "length of empty receive {i}");
-        check_eq!(received.immediate, None, "immediate data of empty receive {i}");
-        a.expect_ok(i as u64)?;
+        b.expect(Done::recv(i, 0))?;
+        a.expect_ok(i)?;
     }
     sink.check_filled(.., 0xee)?;
 
@@ -55,11 +48,10 @@ pub(super) fn send_zero(rig: &Rig) -> Outcome {
     a.send(Slices::none(), 1)?;
     a.send(source.slice(..9), 2)?;
     for (i, len) in [7, 0, 9].into_iter().enumerate() {
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.len, len, "length of receive {i} of three");
+        b.expect(Done::recv(i, len))?;
         sink.check_pattern(i * 20..i * 20 + len, rig.pattern(0))?;
         sink.check_filled(i * 20 + len..(i + 1) * 20, 0xee)?;
-        a.expect_ok(i as u64)?;
+        a.expect_ok(i)?;
     }
     Ok(())
 }
@@ -76,11 +68,8 @@ pub(super) fn recv_no_segments(rig: &Rig) -> Outcome {
     a.post(&Op::send(Slices::none()).immediate(77).context(1))?;
     a.send(&source, 2)?;
     for (i, (len, immediate)) in [(0, None), (0, Some(77)), (100, None)].into_iter().enumerate() {
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.kind, OpKind::Recv, "kind of receive {i}");
-        check_eq!(received.len, len, "length of receive {i}");
-        check_eq!(received.immediate, immediate, "immediate data of receive {i}");
-        a.expect_ok(i as u64)?;
+        b.expect(Done::recv(i, len).immediate(immediate))?;
+        a.expect_ok(i)?;
     }
     sink.check_pattern(.., rig.pattern(0))?;
     Ok(())
@@ -94,8 +83,7 @@ pub(super) fn recv_larger(rig: &Rig) -> Outcome {
     sink.fill(0xee)?;
     b.recv(&sink, 1)?;
     a.send(&source, 2)?;
-    let received = b.expect_ok(1)?;
-    check_eq!(received.len, 10, "length of the receive");
+    b.expect(Done::recv(1, 10))?;
     sink.check_pattern(..10, rig.pattern(0))?;
     sink.check_filled(10.., 0xee)?;
     a.expect_ok(2)?;
@@ -117,10 +105,9 @@ pub(super) fn recv_exact_fit(rig: &Rig) -> Outcome {
         a.send(source, i as u64)?;
     }
     for (i, sink) in sinks.iter().enumerate() {
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.len, sink.len(), "length of receive {i}");
+        b.expect(Done::recv(i, sink.len()))?;
         sink.check_pattern(.., rig.pattern(i))?;
-        a.expect_ok(i as u64)?;
+        a.expect_ok(i)?;
     }
     Ok(())
 }
@@ -145,11 +132,9 @@ pub(super) fn fifo(rig: &Rig) -> Outcome {
             a.send(source.slice(slot(i)), i as u64)?;
         }
         for i in round {
-            let received = b.expect_ok(i as u64)?;
-            check_eq!(received.kind, OpKind::Recv, "kind of receive {i}");
-            check_eq!(received.len, len(i), "length of receive {i}");
+            b.expect(Done::recv(i, len(i)))?;
             sink.check_pattern(slot(i), rig.pattern(i))?;
-            a.expect_ok(i as u64)?;
+            a.expect_ok(i)?;
         }
     }
     Ok(())
@@ -182,8 +167,7 @@ pub(super) fn max_message(rig: &Rig) -> Outcome {
     let received = b.next_within(Duration::from_secs(60))?;
     check_eq!((received.context, received.status), (1, Status::Ok), "the receive");
     check_eq!(received.len, most, "length of the receive");
-    let sent = a.expect_ok(2)?;
-    check_eq!(sent.len, most, "length of the send");
+    a.expect(Done::send(2, most))?;
     for (i, start) in starts.into_iter().enumerate() {
         for at in (0..len(start)).step_by(STEP) {
             let now = STEP.min(len(start) - at);
@@ -236,10 +220,9 @@ pub(super) fn same_buffer(rig: &Rig) -> Outcome {
             a.send(&source, i as u64)?;
         }
         for i in 0..COPIES {
-            let received = b.expect_ok(i as u64)?;
-            check_eq!(received.len, len, "length of copy {i}");
+            b.expect(Done::recv(i, len))?;
             sink.check_pattern(i * len..(i + 1) * len, rig.pattern(round))?;
-            a.expect_ok(i as u64)?;
+            a.expect_ok(i)?;
         }
         source.check_pattern(.., rig.pattern(round))?;
     }

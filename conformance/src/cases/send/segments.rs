@@ -28,11 +28,9 @@ pub(super) fn gather(rig: &Rig) -> Outcome {
 
         b.recv(&sink, round as u64)?;
         a.send(&slices[..], round as u64)?;
-        let received = b.expect_ok(round as u64)?;
-        check_eq!(received.len, total, "length of a message of {count} segments");
+        b.expect(Done::recv(round, total))?;
         check_bytes!(sink.bytes(..)?, bytes, "a message of {count} segments");
-        let sent = a.expect_ok(round as u64)?;
-        check_eq!(sent.len, total, "length of a send of {count} segments");
+        a.expect(Done::send(round, total))?;
     }
     Ok(())
 }
@@ -57,11 +55,10 @@ pub(super) fn scatter_boundaries(rig: &Rig) -> Outcome {
                 sink.fill(0xee)?;
                 b.recv(&slices[..], len as u64)?;
                 a.send(source.slice(..len), len as u64)?;
-                let received = b.expect_ok(len as u64)?;
-                check_eq!(received.len, len, "length at the end of segment {i}");
+                b.expect(Done::recv(len, len))?;
                 let image = scattered(&bytes[..len], &places);
                 check_bytes!(sink.bytes(..)?, image, "{len} bytes, at the end of segment {i}");
-                a.expect_ok(len as u64)?;
+                a.expect_ok(len)?;
             }
         }
     }
@@ -92,12 +89,10 @@ pub(super) fn zero_segment(rig: &Rig) -> Outcome {
     ];
     b.recv(&into, 1)?;
     a.send(&from, 2)?;
-    let received = b.expect_ok(1)?;
-    check_eq!(received.len, 16, "length of the receive");
+    b.expect(Done::recv(1, 16))?;
     sink.check_pattern(..16, rig.pattern(0))?;
     sink.check_filled(16.., 0xee)?;
-    let sent = a.expect_ok(2)?;
-    check_eq!(sent.len, 16, "length of the send");
+    a.expect(Done::send(2, 16))?;
     Ok(())
 }
 
@@ -120,8 +115,7 @@ pub(super) fn segments_plus1(rig: &Rig) -> Outcome {
         // Neither of them happens later: these two meet, and no other.
         b.recv(&into[..most], 3)?;
         a.send(&from[..most], 4)?;
-        let received = b.expect_ok(3)?;
-        check_eq!(received.len, most, "length of the receive");
+        b.expect(Done::recv(3, most))?;
         a.expect_ok(4)?;
         let mut expected = rig.pattern(most).bytes(2 * most);
         expected.iter_mut().skip(1).step_by(2).for_each(|byte| *byte = 0);

@@ -165,7 +165,7 @@ pub(super) fn shutdown_drains(rig: &Rig) -> Outcome {
             let receiver = scope.spawn(|| -> Outcome {
                 for i in 0..MESSAGES {
                     b.recv(sink.slice(slot(i)), i as u64)?;
-                    check_eq!(b.expect_ok(i as u64)?.len, LEN, "length of message {i}");
+                    b.expect(Done::recv(i, LEN))?;
                 }
                 Ok(())
             });
@@ -213,7 +213,7 @@ pub(super) fn double_close(rig: &Rig) -> Outcome {
             "why the connection ended"
         );
     }
-    a.expect(1, Status::Canceled)?;
+    a.expect(Done::canceled(1))?;
     for _ in 0..3 {
         a.disconnect();
         b.disconnect();
@@ -234,7 +234,7 @@ pub(super) fn double_close(rig: &Rig) -> Outcome {
     idle.disconnect();
     check_eq!(idle.expect_disconnected()?, DisconnectReason::Local, "the reason before connecting");
     check_eq!(idle.state(), EndpointState::Dead, "state when disconnected before connecting");
-    idle.expect(1, Status::Canceled)?;
+    idle.expect(Done::canceled(1))?;
     idle.expect_no_event_for(Duration::from_millis(10))?;
     drop(idle);
     let connected = rig.end(rig.domain_a())?;

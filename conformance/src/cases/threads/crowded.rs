@@ -47,8 +47,7 @@ pub(super) fn mt_post(rig: &Rig) -> Outcome {
         let receiver = scope.spawn(|| -> Result<_, Failed> {
             let (mut order, mut next) = (Vec::new(), [0; THREADS]);
             for i in 0..THREADS * each {
-                let done = b.expect_ok(i as u64)?;
-                check_eq!(done.len, 8, "length of message {i}");
+                b.expect(Done::recv(i, 8))?;
                 let message: u64 = sink.get(slot(i).start)?;
                 check_next(&mut next, message, "message")?;
                 // What its thread wrote before it is there, or what it wrote since.
