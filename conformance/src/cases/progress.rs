@@ -62,8 +62,7 @@ impl OneSided {
         ];
         for (what, op) in ops {
             let start = Instant::now();
-            a.post(&op.context(i as u64))?;
-            a.expect_ok(i)?;
+            a.run(op, Done::ok(i))?;
             let took = start.elapsed();
             check!(took < limit, "the {what} of round {i} done within {limit:?}, not {took:?}");
         }
@@ -145,8 +144,7 @@ fn target_blocked_wait(rig: &Rig) -> Outcome {
 fn unmatched_alive(rig: &Rig) -> Outcome {
     const INTERVAL: Duration = Duration::from_secs(1);
     let (a, b) = rig.pair_with(|attr| attr.liveness = Some(INTERVAL))?;
-    let (source, target, sink) = (a.buffer(64)?, b.buffer(64)?, b.buffer(64)?);
-    source.put_pattern(.., rig.pattern(0))?;
+    let (source, target, sink) = (a.patterned(64, rig.pattern(0))?, b.buffer(64)?, b.buffer(64)?);
     // The write waits behind the send.
     a.send(&source, 1)?;
     a.write(&source, target.at(0), 2)?;
@@ -157,8 +155,7 @@ fn unmatched_alive(rig: &Rig) -> Outcome {
     }
     b.recv(&sink, 3)?;
     b.expect_ok(3)?;
-    a.expect_ok(1)?;
-    a.expect_ok(2)?;
+    a.expect_each([1, 2])?;
     a.settle(&b)?;
     for arrived in [&sink, &target] {
         arrived.check_pattern(.., rig.pattern(0))?;
@@ -169,8 +166,7 @@ fn unmatched_alive(rig: &Rig) -> Outcome {
 fn initiator_silent(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let (target, sink) = (b.buffer(BLOCK + 8)?, b.buffer(BLOCK)?);
-    let (source, into, old) = (a.buffer(BLOCK)?, a.buffer(BLOCK)?, a.buffer(8)?);
-    source.put_pattern(.., rig.pattern(0))?;
+    let (source, into, old) = (a.patterned(BLOCK, rig.pattern(0))?, a.buffer(BLOCK)?, a.buffer(8)?);
     b.recv(&sink, 9)?;
     // The provider has just seen that the application polls.
     check_eq!(a.cq().poll_one()?, None, "a completion before anything was posted");

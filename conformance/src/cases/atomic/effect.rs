@@ -11,9 +11,8 @@ pub(super) fn faa(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     for ty in INTEGERS {
         let (size, start) = (ty.size(), ty.mask() - 2);
-        let target = b.buffer(16)?;
+        let target = b.patterned(16, rig.pattern(0))?;
         let old = a.buffer(size)?;
-        target.put_pattern(.., rig.pattern(0))?;
         target.put(0, &element(ty, start))?;
         let call = AtomicCall { op: AtomicOp::Add, ty, operand: 5, compare: 0 };
         a.post(&operation(&call, Some(old.slice(..)), target.at(0)).context(1))?;
@@ -37,8 +36,7 @@ pub(super) fn cas_hit(rig: &Rig) -> Outcome {
         let old = a.buffer(ty.size())?;
         target.put(0, &element(ty, found))?;
         let call = AtomicCall { op: AtomicOp::CompareSwap, ty, operand: new, compare: found };
-        a.post(&operation(&call, Some(old.slice(..)), target.at(0)).context(1))?;
-        a.expect_ok(1)?;
+        a.run(operation(&call, Some(old.slice(..)), target.at(0)), Done::ok(1))?;
         check_bytes!(old.bytes(..)?, element(ty, found), "the old {ty}");
 
         a.settle(&b)?;
@@ -61,8 +59,7 @@ pub(super) fn cas_miss(rig: &Rig) -> Outcome {
             let compare = found ^ bit;
             let call = AtomicCall { op: AtomicOp::CompareSwap, ty, operand: !found, compare };
             old.fill(0)?;
-            a.post(&operation(&call, Some(old.slice(..)), target.at(0)).context(1))?;
-            a.expect_ok(1)?;
+            a.run(operation(&call, Some(old.slice(..)), target.at(0)), Done::ok(1))?;
             check_bytes!(old.bytes(..)?, element(ty, found), "the {ty} that was there");
             a.settle(&b)?;
             check_bytes!(target.bytes(..ty.size())?, element(ty, found), "the {ty} left alone");
@@ -75,12 +72,10 @@ pub(super) fn cas_miss(rig: &Rig) -> Outcome {
 pub(super) fn faa_zero_reads(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     for ty in INTEGERS {
-        let target = b.buffer(8)?;
+        let target = b.patterned(8, rig.pattern(0))?;
         let old = a.buffer(ty.size())?;
-        target.put_pattern(.., rig.pattern(0))?;
         let call = AtomicCall { op: AtomicOp::Add, ty, operand: 0, compare: 0 };
-        a.post(&operation(&call, Some(old.slice(..)), target.at(0)).context(1))?;
-        a.expect_ok(1)?;
+        a.run(operation(&call, Some(old.slice(..)), target.at(0)), Done::ok(1))?;
         check_bytes!(old.bytes(..)?, rig.pattern(0).bytes(ty.size()), "the {ty} read");
         a.settle(&b)?;
         target.check_pattern(.., rig.pattern(0))?;
@@ -99,14 +94,12 @@ pub(super) fn endian(rig: &Rig) -> Outcome {
     // A compare value, an operand and a result; of the device's own width, and of one that a device may emulate.
     a.compare_swap(NUMBER, ADDED, old.slice(0..8), target.at(0), 1)?;
     a.compare_swap(NUMBER as u32, ADDED as u32, old.slice(8..12), target.at(8), 2)?;
-    a.expect_ok(1)?;
-    a.expect_ok(2)?;
+    a.expect_each([1, 2])?;
     check_eq!(old.get::<u64>(0)?, NUMBER, "the u64 that the compare-and-swap found");
     check_eq!(old.get::<u32>(8)?, NUMBER as u32, "the u32 that it found");
     a.fetch_add(NUMBER, old.slice(0..8), target.at(0), 3)?;
     a.fetch_add(NUMBER as u32, old.slice(8..12), target.at(8), 4)?;
-    a.expect_ok(3)?;
-    a.expect_ok(4)?;
+    a.expect_each([3, 4])?;
     check_eq!(old.get::<u64>(0)?, ADDED, "the u64 that the add found");
     check_eq!(old.get::<u32>(8)?, ADDED as u32, "the u32 that the add found");
 
@@ -115,8 +108,7 @@ pub(super) fn endian(rig: &Rig) -> Outcome {
     check_eq!(target.get::<u64>(0)?, sum, "the u64 in the target's memory");
     check_eq!(target.get::<u32>(8)?, sum as u32, "the u32 in the target's memory");
     target.check_filled(12.., 0)?;
-    old.check_filled(12.., 0)?;
-    Ok(())
+    old.check_filled(12.., 0)
 }
 
 pub(super) fn all_ops_types(rig: &Rig) -> Outcome {
@@ -194,9 +186,8 @@ fn equals_reference(rig: &Rig, access: Access, values: impl Fn(AtomicType) -> Ve
     let trials = trials(rig, values);
     let (a, b) = rig.pair()?;
     let target = b.buffer_with(trials.len() * 8, access)?;
-    let old = a.buffer(trials.len() * 8)?;
+    let old = a.patterned(trials.len() * 8, rig.pattern(1))?;
     target.put_pattern(.., rig.pattern(0))?;
-    old.put_pattern(.., rig.pattern(1))?;
     for (i, Trial { call, found, place, .. }) in trials.iter().enumerate() {
         target.put(i * 8 + place, &element(call.ty, *found))?;
     }
@@ -208,9 +199,7 @@ fn equals_reference(rig: &Rig, access: Access, values: impl Fn(AtomicType) -> Ve
             operation(call, old, target.at(i * 8 + place)).context(i as u64)
         };
         a.post_batch(&round.clone().map(op).collect::<Vec<_>>())?;
-        for i in round {
-            a.expect_ok(i)?;
-        }
+        a.expect_each(round)?;
     }
     a.settle(&b)?;
 
@@ -244,8 +233,7 @@ pub(super) fn neighbours(rig: &Rig) -> Outcome {
             target.put(0, &expected)?;
             for (op, operand) in steps {
                 let call = AtomicCall { op, ty, operand, compare: 0 };
-                a.post(&operation(&call, None, target.at(at)).context(1))?;
-                a.expect_ok(1)?;
+                a.run(operation(&call, None, target.at(at)), Done::ok(1))?;
                 a.settle(&b)?;
                 let value = if op == AtomicOp::Xor { ty.mask() } else { 0 };
                 expected[at..at + ty.size()].copy_from_slice(&element(ty, value));
@@ -272,8 +260,7 @@ pub(super) fn result_anywhere(rig: &Rig) -> Outcome {
             local.fill(0xdd)?;
             let call = AtomicCall { op: AtomicOp::Add, ty, operand: 1, compare: 0 };
             let old = local.slice(at..at + size);
-            a.post(&operation(&call, Some(old), target.at(0)).context(1))?;
-            a.expect_ok(1)?;
+            a.run(operation(&call, Some(old), target.at(0)), Done::ok(1))?;
             check_bytes!(local.bytes(at..at + size)?, element(ty, value), "the old {ty} at {at}");
             local.check_filled(..at, 0xdd)?;
             local.check_filled(at + size.., 0xdd)?;
@@ -282,6 +269,5 @@ pub(super) fn result_anywhere(rig: &Rig) -> Outcome {
         let wrong = operation(&call, Some(local.slice(..size + 1)), target.at(0));
         check_err!(a.post(&wrong), Error::InvalidArgument(_), "a result longer than its {ty}");
     }
-    a.settle(&b)?;
-    Ok(())
+    a.settle(&b)
 }

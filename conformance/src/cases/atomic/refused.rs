@@ -11,9 +11,8 @@ use crate::prelude::*;
 
 pub(super) fn misaligned(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    let target = b.buffer(32)?;
+    let target = b.patterned(32, rig.pattern(0))?;
     let old = a.buffer(8)?;
-    target.put_pattern(.., rig.pattern(0))?;
     for ty in AtomicType::ALL {
         for at in (0..16).filter(|at| at % ty.size() != 0) {
             let call = AtomicCall { op: AtomicOp::Swap, ty, operand: 0, compare: 0 };
@@ -37,23 +36,20 @@ pub(super) fn misaligned(rig: &Rig) -> Outcome {
     a.expect_ok(1)?;
     check_bytes!(old.bytes(..)?, rig.pattern(0).bytes(16)[8..], "what an aligned one reads");
     a.settle(&b)?;
-    target.check_pattern(.., rig.pattern(0))?;
-    Ok(())
+    target.check_pattern(.., rig.pattern(0))
 }
 
 pub(super) fn misaligned_wire(rig: &Rig) -> Outcome {
     for ty in [AtomicType::U64, AtomicType::U32, AtomicType::U16] {
         let (a, b) = rig.pair()?;
-        let target = b.buffer(32)?;
+        let target = b.patterned(32, rig.pattern(0))?;
         let old = a.buffer(8)?;
-        target.put_pattern(.., rig.pattern(0))?;
         let honest = target.region().remote();
         let (key, base) = (honest.key(), honest.base() | MISALIGN);
         let forged = RemoteRegion::from_parts(key, base, honest.len(), honest.access());
         let call = AtomicCall { op: AtomicOp::Swap, ty, operand: 0, compare: 0 };
         let old_value = Some(old.slice(..ty.size()));
-        a.post(&operation(&call, old_value, forged.at(target.at(8).offset())).context(1))?;
-        a.expect(Done::refused(1))?;
+        a.run(operation(&call, old_value, forged.at(target.at(8).offset())), Done::refused(1))?;
         b.expect_disconnected()?;
         target.check_pattern(.., rig.pattern(0))?;
         old.check_filled(.., 0)?;
@@ -93,8 +89,7 @@ fn is_refused(rig: &Rig, access: Access, lie: impl Fn(&RemoteRegion) -> RemoteSl
         around.put_pattern(.., rig.pattern(0))?;
         let call = AtomicCall { op: AtomicOp::Add, ty, operand: 1, compare: 0 };
         let old_value = fetch.then(|| old.slice(..ty.size()));
-        a.post(&operation(&call, old_value, lie(&region.remote())).context(1))?;
-        a.expect(Done::refused(1))?;
+        a.run(operation(&call, old_value, lie(&region.remote())), Done::refused(1))?;
         b.expect_disconnected()?;
         around.check_pattern(.., rig.pattern(0))?;
         old.check_filled(.., 0)?;
@@ -115,8 +110,7 @@ pub(super) fn last_word(rig: &Rig) -> Outcome {
         let operand = 0x1122_3344_5566_7788 & ty.mask();
         let call = AtomicCall { op: AtomicOp::Swap, ty, operand, compare: 0 };
         let at = region.remote().at((REGION.len() - ty.size()) as u64);
-        a.post(&operation(&call, Some(old.slice(..ty.size())), at).context(1))?;
-        a.expect_ok(1)?;
+        a.run(operation(&call, Some(old.slice(..ty.size())), at), Done::ok(1))?;
         check_bytes!(old.bytes(..ty.size())?, expected[last.clone()], "the last {ty}");
         expected[last].copy_from_slice(&element(ty, operand));
     }

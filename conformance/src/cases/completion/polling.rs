@@ -31,8 +31,7 @@ pub(super) fn context_echo(rig: &Rig) -> Outcome {
             check_eq!(received.endpoint, b.id(), "its endpoint");
         }
     }
-    local.check_filled(.., 0)?;
-    Ok(())
+    local.check_filled(.., 0)
 }
 
 pub(super) fn shared_queue(rig: &Rig) -> Outcome {
@@ -142,10 +141,9 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
     let total = rig.bulk(rig.count(100_000, 1_000_000)) as u64;
     let (a, b) = rig.pair_with(|attr| attr.send_depth = DEPTH)?;
     let target = b.buffer(SLOTS * 8)?;
-    let constants = b.buffer(SLOTS * 8)?;
+    let constants = b.patterned(SLOTS * 8, rig.pattern(0))?;
     let into = a.buffer(DEPTH * 8)?;
     let sink = b.buffer(RECEIVES * 8)?;
-    constants.put_pattern(.., rig.pattern(0))?;
     let constant = rig.pattern(0).bytes(SLOTS * 8);
     let bytes = |slot: usize| slot * 8..slot * 8 + 8;
     for i in 0..RECEIVES {
@@ -232,8 +230,7 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
     check_eq!(a.cq().poll_one()?, None, "one more completion of the initiator");
     check_eq!(b.cq().poll_one()?, None, "one more receive");
     // One more message, to the next receive in line, and all writes are visible.
-    a.inject(b"the end.", total)?;
-    a.expect_ok(total)?;
+    a.run(Op::inject(b"the end."), Done::ok(total))?;
     b.expect_ok(received)?;
     let written = written.into_iter().flat_map(u64::to_ne_bytes).collect::<Vec<_>>();
     check_bytes!(target.bytes(..)?, written, "the last write of each slot");
@@ -244,8 +241,7 @@ pub(super) fn depth_counts_untaken(rig: &Rig) -> Outcome {
     const DEPTH: usize = 8;
     let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, DEPTH);
     let (a, b) = rig.pair_with(depths)?;
-    let (source, sink) = (a.buffer(8)?, b.buffer(DEPTH * 8)?);
-    source.put_pattern(.., rig.pattern(0))?;
+    let (source, sink) = (a.patterned(8, rig.pattern(0))?, b.buffer(DEPTH * 8)?);
     let slot = |i: usize| sink.slice(i * 8..i * 8 + 8);
     for i in 0..DEPTH {
         b.recv(slot(i), i as u64)?;

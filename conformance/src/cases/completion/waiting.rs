@@ -94,8 +94,7 @@ pub(super) fn wait_race(rig: &Rig) -> Outcome {
     for round in 0..FORCED {
         b.recv(&sink, round)?;
         check_eq!(b.cq().poll_one()?, None, "a completion before there was a message");
-        a.inject(&round.to_ne_bytes(), round)?;
-        a.expect_ok(round)?;
+        a.run(Op::inject(&round.to_ne_bytes()), Done::ok(round))?;
         let received = next_by_epoll(rig, &b, &epoll)?;
         check_eq!((received.context, received.status), (round, Status::Ok), "the receive");
         check_bytes!(sink.bytes(..)?, round.to_ne_bytes(), "the message");
@@ -110,8 +109,7 @@ pub(super) fn wait_race(rig: &Rig) -> Outcome {
         let sender = scope.spawn(move || -> Outcome {
             for (round, pause) in begun {
                 spin(pause);
-                a.inject(&u64::to_ne_bytes(round), round)?;
-                a.expect_ok(round)?;
+                a.run(Op::inject(&u64::to_ne_bytes(round)), Done::ok(round))?;
             }
             Ok(())
         });
@@ -162,8 +160,7 @@ pub(super) fn wait_timeout(rig: &Rig) -> Outcome {
     }
     // What is there needs no time.
     b.recv(Slices::none(), 1)?;
-    a.inject(b"", 1)?;
-    a.expect_ok(1)?;
+    a.run(Op::inject(b""), Done::ok(1))?;
     rig.eventually(|| {
         let waited = b.cq().wait_one(Some(Duration::ZERO));
         check_eq!(waited?.context, 1, "the completion that waits");
@@ -196,8 +193,7 @@ pub(super) fn fd_drive(rig: &Rig) -> Outcome {
         check_eq!(b.cq().arm_to_drive()?, Armed::Waiting, "arming before there is a message");
         // Whether or not the descriptor is readable by this, nobody comes.
         source.put_pattern(.., rig.pattern(round as usize))?;
-        a.post(&Op::write(&source, target.at(0)).delivery_complete().context(round))?;
-        a.expect_ok(round)?;
+        a.run(Op::write(&source, target.at(0)).delivery_complete(), Done::ok(round))?;
         target.check_pattern(.., rig.pattern(round as usize))?;
 
         message_by_epoll(rig, (&a, &b), &epoll, round)?;
@@ -234,9 +230,7 @@ pub(super) fn fd_poll(rig: &Rig) -> Outcome {
                 for i in burst.clone() {
                     a.inject(&(i as u64).to_ne_bytes(), i as u64)?;
                 }
-                for i in burst {
-                    a.expect_ok(i)?;
-                }
+                a.expect_each(burst)?;
                 thread::sleep(Duration::from_micros(rng.below(1500) as u64));
             }
             Ok(())

@@ -117,8 +117,7 @@ pub(super) fn reply_at_once(rig: &Rig) -> Outcome {
     let listener = rig.listen(rig.domain_b())?;
     for _ in 0..CONNECTIONS {
         let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
-        let (near, far) = (a.buffer(64)?, b.buffer(64)?);
-        near.put_pattern(.., rig.pattern(0))?;
+        let (near, far) = (a.patterned(64, rig.pattern(0))?, b.buffer(64)?);
         a.connect(listener.local_addr(), &[])?;
         b.recv(&far, 1)?;
         next_request(rig, &listener)?.accept(&b, &[])?;
@@ -128,8 +127,7 @@ pub(super) fn reply_at_once(rig: &Rig) -> Outcome {
         b.expect_ok(1)?;
         a.expect_ok(2)?;
         a.recv(&near, 3)?;
-        b.send(&far, 4)?;
-        b.expect_ok(4)?;
+        b.run(Op::send(&far), Done::ok(4))?;
         a.expect(Done::recv(3, 64))?;
         let told = b.wait_connected(Some(Duration::ZERO));
         check!(told.is_ok(), "the event that it stands to have come before the message: {told:?}");
@@ -139,8 +137,7 @@ pub(super) fn reply_at_once(rig: &Rig) -> Outcome {
 
 pub(super) fn post_before_connected(rig: &Rig) -> Outcome {
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
-    let (local, target) = (a.buffer(8)?, b.buffer(64)?);
-    local.fill(0xee)?;
+    let (local, target) = (a.filled(8, 0xee)?, b.buffer(64)?);
     let refused = |end: &End, when: &str| -> Outcome {
         for (what, op) in [
             ("a send", Op::send(&local)),
@@ -183,8 +180,7 @@ pub(super) fn post_before_connected(rig: &Rig) -> Outcome {
 
 pub(super) fn acceptor_sends_first(rig: &Rig) -> Outcome {
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
-    let (near, far) = (a.buffer(300)?, b.buffer(100)?);
-    far.put_pattern(.., rig.pattern(0))?;
+    let (near, far) = (a.buffer(300)?, b.patterned(100, rig.pattern(0))?);
     a.recv(near.slice(..100), 1)?;
     a.recv(near.slice(100..200), 2)?;
     let listener = rig.listen(rig.domain_b())?;
@@ -193,8 +189,7 @@ pub(super) fn acceptor_sends_first(rig: &Rig) -> Outcome {
     b.expect_connected()?;
     b.send(&far, 3)?;
     b.post(&Op::write(&far, near.at(200)).immediate(9).context(4))?;
-    b.expect_ok(3)?;
-    b.expect_ok(4)?;
+    b.expect_each([3, 4])?;
     a.expect_connected()?;
     a.expect(Done::recv(1, 100))?;
     check_eq!(a.expect_ok(2)?.immediate, Some(9), "immediate of its write");
@@ -248,9 +243,7 @@ pub(super) fn self_connect(rig: &Rig) -> Outcome {
         from.post(&Op::write(buffer.slice(..64), buffer.at(320)).delivery_complete().context(8))?;
         from.fetch_add(5u64, buffer.slice(384..392), buffer.at(392), 9)?;
         from.compare_swap(5u64, 1, buffer.slice(400..408), buffer.at(392), 10)?;
-        for context in 4..=10 {
-            from.expect_ok(context)?;
-        }
+        from.expect_each(4..=10)?;
         check_eq!(to.expect_ok(1)?.immediate, Some(5), "immediate of the send");
         to.expect(Done::recv(2, 64))?;
         to.expect(Done::recv_write(3, 64, 6))?;

@@ -98,13 +98,11 @@ fn nobody_listens(rig: &Rig) -> Result<SocketAddr, Failed> {
 /// One message from `a` to `b`, with bytes of this pattern; neither may have anything else pending.
 #[track_caller]
 fn message(a: &End, b: &End, pattern: Pattern) -> Outcome {
-    let (source, sink) = (a.buffer(100)?, b.buffer(200)?);
-    source.put_pattern(.., pattern)?;
+    let (source, sink) = (a.patterned(100, pattern)?, b.buffer(200)?);
     b.recv(&sink, 11)?;
     a.send(&source, 12)?;
     b.expect(Done::recv(11, 100))?;
     a.expect_ok(12)?;
     sink.check_pattern(..100, pattern)?;
-    sink.check_filled(100.., 0)?;
-    Ok(())
+    sink.check_filled(100.., 0)
 }

@@ -75,9 +75,7 @@ pub(super) fn sq_depth(rig: &Rig) -> Outcome {
             post(i)?;
             check_full(&a, &local, &target)?;
         }
-        for i in depth + 3..2 * depth + 3 {
-            a.expect_ok(i)?;
-        }
+        a.expect_each(depth + 3..2 * depth + 3)?;
         a.settle(&b)?;
         check_eq!(target.get::<u64>(COUNT)?, count, "the adds that were taken");
         check_eq!(target.get::<u32>(HALF)?, half, "those of 32 bits");
@@ -110,8 +108,7 @@ pub(super) fn rq_depth(rig: &Rig) -> Outcome {
                 2 => Op::inject_write(&number, target.at(0)).immediate(i as u32),
                 _ => Op::inject(&number),
             };
-            a.post(&op.context(i as u64))?;
-            a.expect_ok(i)?;
+            a.run(op, Done::ok(i))?;
             b.expect_ok(i)?;
             let at = if i % 3 == 2 { target.bytes(..)? } else { sink.bytes(slot(i))? };
             check_bytes!(at, number, "what operation {i} brought");
@@ -220,8 +217,7 @@ pub(super) fn again_no_effect(rig: &Rig) -> Outcome {
         // A send that waits, and three places behind it.
         target.fill(0)?;
         a.inject(b"accepted", 0)?;
-        let local = a.buffer(TARGET)?;
-        local.fill(0xee)?;
+        let local = a.filled(TARGET, 0xee)?;
         let adds: Vec<_> = (1..DEPTH as u64 + 3)
             .map(|i| Op::atomic(AtomicOp::Add, 1u64, target.at(COUNT)).context(i))
             .chain([Op::send(&local).context(REFUSED)])
@@ -238,10 +234,9 @@ pub(super) fn again_no_effect(rig: &Rig) -> Outcome {
         b.recv(&sink, 9)?;
         b.expect_ok(9)?;
         check_bytes!(sink.bytes(..)?, b"accepted", "the message that was taken");
-        (0..DEPTH as u64).try_for_each(|i| a.expect_ok(i).map(drop))?;
+        a.expect_each(0..DEPTH as u64)?;
         for i in 0..DEPTH {
-            b.inject(&[round as u8, i as u8], i as u64)?;
-            b.expect_ok(i)?;
+            b.run(Op::inject(&[round as u8, i as u8]), Done::ok(i))?;
             a.expect_ok(i)?;
             let got = slots.bytes(i * 8..i * 8 + 2)?;
             check_bytes!(got, [round as u8, i as u8], "message {i} of round {round}");
@@ -250,8 +245,7 @@ pub(super) fn again_no_effect(rig: &Rig) -> Outcome {
         b.recv(&sink, 10)?;
         a.expect_none_for(Duration::from_millis(5))?;
         b.expect_none_for(Duration::from_millis(1))?;
-        a.inject(b"the last", 11)?;
-        a.expect_ok(11)?;
+        a.run(Op::inject(b"the last"), Done::ok(11))?;
         b.expect_ok(10)?;
         check_bytes!(sink.bytes(..)?, b"the last", "the next message");
         check_eq!(target.get::<u64>(COUNT)?, 3, "the adds that were taken");

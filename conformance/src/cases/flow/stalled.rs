@@ -22,8 +22,7 @@ pub(super) fn slow_consumer(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair_with(|attr| attr.send_depth = DEPTH)?;
     // Message i is the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(len + 8 * count);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     let sink = b.buffer(RECEIVES * len)?;
     let slot = |i: usize| i % RECEIVES * len..(i % RECEIVES + 1) * len;
     sink.fill(1)?;
@@ -74,9 +73,7 @@ pub(super) fn slow_consumer(rig: &Rig) -> Outcome {
 pub(super) fn stalled_send_reverse(rig: &Rig) -> Outcome {
     const BEHIND: usize = 8;
     for len in [8, long(rig)] {
-        let (a, b) = rig.pair()?;
-        let (stalled, inbox) = (a.buffer(len)?, b.buffer(len)?);
-        stalled.put_pattern(.., rig.pattern(0))?;
+        let (a, b, stalled, inbox) = rig.transfer(len)?;
         let (mine, target) = (a.buffer(len + 8)?, b.buffer(len)?);
         mine.put_pattern(..len, rig.pattern(1))?;
         let (into, source, received) = (b.buffer(len + 8)?, b.buffer(len)?, a.buffer(len)?);
@@ -88,15 +85,12 @@ pub(super) fn stalled_send_reverse(rig: &Rig) -> Outcome {
             a.write(&stalled, target.at(0), i as u64)?;
         }
 
-        b.read(into.slice(..len), mine.at(0), 0)?;
-        b.expect_ok(0)?;
+        b.run(Op::read(into.slice(..len), mine.at(0)), Done::ok(0))?;
         into.check_pattern(..len, rig.pattern(1))?;
         b.write(&source, mine.at(0), 1)?;
         b.fetch_add(5u64, into.slice(len..), mine.at(len), 2)?;
         b.send(&source, 3)?;
-        for i in 1..=3 {
-            b.expect_ok(i)?;
-        }
+        b.expect_each(1..=3)?;
         a.expect_ok(50)?;
         received.check_pattern(.., rig.pattern(2))?;
         mine.check_pattern(..len, rig.pattern(2))?;
@@ -106,9 +100,7 @@ pub(super) fn stalled_send_reverse(rig: &Rig) -> Outcome {
 
         b.recv(&inbox, 4)?;
         b.expect_ok(4)?;
-        for i in 0..=BEHIND {
-            a.expect_ok(i)?;
-        }
+        a.expect_each(0..=BEHIND)?;
         a.settle(&b)?;
         inbox.check_pattern(.., rig.pattern(0))?;
         target.check_pattern(.., rig.pattern(0))?;
@@ -123,8 +115,7 @@ pub(super) fn stalled_both(rig: &Rig) -> Outcome {
         let make = |salt: usize| -> Result<Vec<Guarded>, Failed> {
             ends.iter()
                 .map(|end| {
-                    let buffer = end.buffer(len)?;
-                    buffer.put_pattern(.., rig.pattern(salt))?;
+                    let buffer = end.patterned(len, rig.pattern(salt))?;
                     Ok(buffer)
                 })
                 .collect()
@@ -199,11 +190,8 @@ pub(super) fn one_slow_of_many(rig: &Rig) -> Outcome {
 
     its_peer.recv(&inbox, 1)?;
     its_peer.expect_ok(1)?;
-    for i in 0..=BEHIND {
-        slow.expect_ok(i)?;
-    }
+    slow.expect_each(0..=BEHIND)?;
     slow.settle(its_peer)?;
     inbox.check_pattern(.., rig.pattern(0))?;
-    target.check_pattern(.., rig.pattern(0))?;
-    Ok(())
+    target.check_pattern(.., rig.pattern(0))
 }

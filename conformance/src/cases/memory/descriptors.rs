@@ -35,8 +35,7 @@ pub(super) fn cross_domain(rig: &Rig) -> Outcome {
     let (a, c) = (rig.end(rig.domain_a())?, rig.end(&other)?);
     rig.connect(&a, &c)?;
     let local = a.buffer(64)?;
-    a.read(&local, elsewhere.at(0), 1)?;
-    a.expect_ok(1)?;
+    a.run(Op::read(&local, elsewhere.at(0)), Done::ok(1))?;
     local.check_pattern(.., rig.pattern(0))
 }
 
@@ -50,8 +49,7 @@ pub(super) fn desc_roundtrip(rig: &Rig) -> Outcome {
     ];
     let (shipped, arrived) = (b.buffer(BYTES)?, a.buffer(BYTES)?);
     for (i, access) in rights.into_iter().enumerate() {
-        let far = b.buffer(300)?;
-        far.put_pattern(.., rig.pattern(i))?;
+        let far = b.patterned(300, rig.pattern(i))?;
         let part = far.register(b.domain(), 100..200, access)?;
         shipped.put(0, &part.remote().to_bytes())?;
         a.recv(&arrived, 1)?;
@@ -64,14 +62,12 @@ pub(super) fn desc_roundtrip(rig: &Rig) -> Outcome {
         check_eq!((remote.len(), remote.access()), (100, access & Access::REMOTE), "what it tells");
         let local = a.buffer(100)?;
         if access.contains(Access::REMOTE_READ) {
-            a.read(&local, remote.at(0), 3)?;
-            a.expect_ok(3)?;
+            a.run(Op::read(&local, remote.at(0)), Done::ok(3))?;
             check_bytes!(local.bytes(..)?, far.bytes(100..200)?, "bytes read through it");
         }
         if access.contains(Access::REMOTE_WRITE) {
             local.put_pattern(.., rig.pattern(100 + i))?;
-            a.write(&local, remote.at(0), 4)?;
-            a.expect_ok(4)?;
+            a.run(Op::write(&local, remote.at(0)), Done::ok(4))?;
             a.settle(&b)?;
             far.check_pattern(100..200, rig.pattern(100 + i))?;
         }

@@ -22,10 +22,8 @@ pub(super) fn reg_zero(rig: &Rig) -> Outcome {
     // The least that a region can be, in the midst of others.
     let around = b.buffer(9)?;
     let one = around.register(domain, 4..5, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-    let source = a.buffer(1)?;
-    source.fill(0x7e)?;
-    a.write(&source, one.remote().at(0), 1)?;
-    a.expect_ok(1)?;
+    let source = a.filled(1, 0x7e)?;
+    a.run(Op::write(&source, one.remote().at(0)), Done::ok(1))?;
     a.settle(&b)?;
     check_bytes!(around.bytes(..)?, [0, 0, 0, 0, 0x7e, 0, 0, 0, 0], "memory around a byte written");
     around.check_guards()
@@ -110,14 +108,12 @@ pub(super) fn reg_readonly(rig: &Rig) -> Outcome {
     // To be read by peers they are good enough.
     let readable = pages.register(b.domain(), Access::REMOTE_READ)?;
     let local = a.buffer(2 * page)?;
-    a.read(&local, readable.remote().at(0), 1)?;
-    a.expect_ok(1)?;
+    a.run(Op::read(&local, readable.remote().at(0)), Done::ok(1))?;
     check_bytes!(local.bytes(..)?, contents, "what was read");
     // A descriptor that lies does not make them writable.
     let lie = forged_access(&readable.remote(), Access::REMOTE_READ | Access::REMOTE_WRITE);
     local.fill(0)?;
-    a.write(&local, lie.at(0), 2)?;
-    a.expect(Done::refused(2))?;
+    a.run(Op::write(&local, lie.at(0)), Done::refused(2))?;
     b.expect_disconnected()?;
     check_bytes!(readable.to_vec(..)?, contents, "the read-only pages");
     local.check_guards()
@@ -161,13 +157,11 @@ pub(super) fn reg_overlap(rig: &Rig) -> Outcome {
     check!(written.key() != read.key(), "keys that differ");
 
     let (a, b) = rig.pair()?;
-    let source = a.buffer(200)?;
-    source.put_pattern(.., rig.pattern(0))?;
+    let source = a.patterned(200, rig.pattern(0))?;
     let sink = a.buffer(200)?;
     a.write(&source, written.at(0), 1)?;
     a.read(&sink, read.at(0), 2)?;
-    a.expect_ok(1)?;
-    a.expect_ok(2)?;
+    a.expect_each([1, 2])?;
     check_bytes!(
         sink.bytes(..100)?,
         source.bytes(100..)?,
@@ -179,8 +173,7 @@ pub(super) fn reg_overlap(rig: &Rig) -> Outcome {
     check_bytes!(contents[..200], source.bytes(..)?, "bytes written");
 
     // The rights of the one are not those of the other, and neither are the ranges.
-    let stray = a.buffer(8)?;
-    stray.fill(0xee)?;
+    let stray = a.filled(8, 0xee)?;
     let [right_written, left_read] = [read, written].map(|region| forged_access(&region, both));
     let (far_written, far_read) = (forged_range(&written, 0, 100), forged_range(&read, 100, 0));
     for (what, op) in [
@@ -201,11 +194,9 @@ pub(super) fn reg_overlap(rig: &Rig) -> Outcome {
 
     // The end of the one is not that of the other.
     left.close()?;
-    a.read(&sink, read.at(0), 3)?;
-    a.expect_ok(3)?;
+    a.run(Op::read(&sink, read.at(0)), Done::ok(3))?;
     check_bytes!(sink.bytes(..)?, contents[100..], "bytes read when the other region is closed");
-    a.write(&stray, written.at(0), 4)?;
-    a.expect(Done::refused(4))?;
+    a.run(Op::write(&stray, written.at(0)), Done::refused(4))?;
     b.expect_disconnected()?;
     check_bytes!(buffer.bytes(..)?, contents, "the buffer after a write by the closed key");
     buffer.check_guards()

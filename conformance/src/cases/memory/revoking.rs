@@ -12,8 +12,7 @@ pub(super) fn dereg_access(rig: &Rig) -> Outcome {
     for closes in [true, false] {
         for attempt in 0..3 {
             let (a, b) = rig.pair()?;
-            let local = a.buffer(8)?;
-            local.fill(0xee)?;
+            let local = a.filled(8, 0xee)?;
             let buffer = b.buffer_with(8, Access::LOCAL_WRITE)?;
             buffer.put_pattern(.., rig.pattern(0))?;
             let region = buffer.register(b.domain(), .., Access::ALL)?;
@@ -58,8 +57,7 @@ pub(super) fn stale_key(rig: &Rig) -> Outcome {
             local.put_pattern(.., rig.pattern(i))?;
             end.write(&local, stale.at(0), 2)?;
             end.read(&local, stale.at(0), 3)?;
-            end.expect_ok(2)?;
-            end.expect_ok(3)?;
+            end.expect_each([2, 3])?;
         }
         a.settle(&b)?;
         buffer.check_pattern(.., rig.pattern(2))?;
@@ -81,8 +79,7 @@ pub(super) fn stale_key(rig: &Rig) -> Outcome {
         local.check_filled(.., 0xee)?;
 
         // The memory is as open as its other region says, and so is the other connection.
-        bystander.read(&local, open.remote().at(0), 5)?;
-        bystander.expect_ok(5)?;
+        bystander.run(Op::read(&local, open.remote().at(0)), Done::ok(5))?;
         local.check_pattern(.., rig.pattern(2))?;
         bystander.settle(&other_b)?;
     }
@@ -90,9 +87,7 @@ pub(super) fn stale_key(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn dereg_busy(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
-    let (source, sink) = (a.buffer(64)?, b.buffer(64)?);
-    source.put_pattern(.., rig.pattern(0))?;
+    let (a, b, source, sink) = rig.transfer(64)?;
     // Nobody receives: it stays pending.
     a.send(&source, 1)?;
     for _ in 0..3 {
@@ -107,8 +102,7 @@ pub(super) fn dereg_busy(rig: &Rig) -> Outcome {
 
     b.recv(&sink, 3)?;
     check_err!(sink.region().close(), Error::Busy, "closing the sink of a pending receive");
-    a.send(&source, 4)?;
-    a.expect_ok(4)?;
+    a.run(Op::send(&source), Done::ok(4))?;
     b.expect_ok(3)?;
     sink.check_guards()?;
     source.check_guards()?;
@@ -250,8 +244,7 @@ pub(super) fn dereg_vs_read(rig: &Rig) -> Outcome {
 pub(super) fn rereg_same_address(rig: &Rig) -> Outcome {
     const TIMES: usize = 1000;
     let (a, b) = rig.pair()?;
-    let local = a.buffer(64)?;
-    local.put_pattern(.., rig.pattern(0))?;
+    let local = a.patterned(64, rig.pattern(0))?;
     let buffer = b.buffer_with(64, Access::LOCAL_WRITE)?;
     let mut stale: Vec<RemoteRegion> = Vec::new();
     for _ in 0..TIMES {
@@ -266,20 +259,17 @@ pub(super) fn rereg_same_address(rig: &Rig) -> Outcome {
 
     // The same address, length and rights once more: what is stale stays so.
     let region = buffer.register(b.domain(), .., Access::ALL)?;
-    a.write(&local, region.remote().at(0), 1)?;
-    a.expect_ok(1)?;
+    a.run(Op::write(&local, region.remote().at(0)), Done::ok(1))?;
     a.settle(&b)?;
     buffer.check_pattern(.., rig.pattern(0))?;
     for at in [0, TIMES / 2, TIMES - 1] {
         let (a, b) = rig.pair()?;
         local.fill(0xee)?;
-        a.write(&local, stale[at].at(0), 1)?;
-        a.expect(Done::refused(1))?;
+        a.run(Op::write(&local, stale[at].at(0)), Done::refused(1))?;
         b.expect_disconnected()?;
         buffer.check_pattern(.., rig.pattern(0))?;
     }
-    a.read(&local, region.remote().at(0), 2)?;
-    a.expect_ok(2)?;
+    a.run(Op::read(&local, region.remote().at(0)), Done::ok(2))?;
     local.check_pattern(.., rig.pattern(0))?;
     buffer.check_guards()
 }
@@ -294,8 +284,7 @@ pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
     let word = b.buffer(8)?;
     word.put(0, b"in write")?;
     let sink = b.buffer(len)?;
-    let local = a.buffer(64)?;
-    local.put_pattern(.., rig.pattern(99))?;
+    let local = a.patterned(64, rig.pattern(99))?;
     let before = Usage::now()?.resident_bytes;
     let mut last = None;
     for i in 0..times {
@@ -309,8 +298,7 @@ pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
         // Still unmatched, so the memory is there, for peers as well.
         b.write(&word, remote.at(64), 2)?;
         b.read(sink.slice(..8), remote.at(64), 3)?;
-        b.expect_ok(2)?;
-        b.expect_ok(3)?;
+        b.expect_each([2, 3])?;
         check_bytes!(sink.bytes(..8)?, b"in write", "memory whose handle is gone");
 
         b.recv(&sink, 4)?;
@@ -339,8 +327,7 @@ pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
 
     // With the completion the rights have ended. (Nothing was registered there since.)
     if let Some(remote) = last {
-        b.write(&word, remote.at(0), 7)?;
-        b.expect(Done::refused(7))?;
+        b.run(Op::write(&word, remote.at(0)), Done::refused(7))?;
         a.expect_disconnected()?;
     }
     Ok(())

@@ -22,9 +22,7 @@ pub(super) fn completion_order(rig: &Rig) -> Outcome {
         })
         .collect();
     let bytes = rig.pattern(0).bytes(LONG + 8 * count);
-    let (source, remote) = (a.buffer(bytes.len())?, b.buffer(bytes.len())?);
-    source.put(0, &bytes)?;
-    remote.put(0, &bytes)?;
+    let (source, remote) = (a.holding(&bytes)?, b.holding(&bytes)?);
     let (target, counter) = (b.buffer(count * SHORT)?, b.buffer(8)?);
     let (sink, inbox) = (a.buffer(AT_ONCE * LONG)?, b.buffer(AT_ONCE * SHORT)?);
     let mut counted = Vec::new();
@@ -97,9 +95,7 @@ pub(super) fn completion_order_emulated(rig: &Rig) -> Outcome {
             Op::atomic(AtomicOp::Swap, round as u32, words.at(32)).context(6),
             Op::send(&source).fence().context(7),
         ])?;
-        for i in 0..8 {
-            a.expect_ok(i)?;
-        }
+        a.expect_each(0..8)?;
         b.expect_ok(9)?;
         for buffer in [&target, &sink, &inbox] {
             buffer.check_pattern(.., rig.pattern(round))?;
@@ -130,8 +126,7 @@ pub(super) fn cross_endpoint(rig: &Rig) -> Outcome {
     // Operation i of endpoint e is the pattern from byte 8 (e EACH + i) on.
     let bytes = rig.pattern(0).bytes(LEN + 8 * ENDS * EACH);
     let (waiting, peer) = &pairs[0];
-    let source = waiting.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = waiting.holding(&bytes)?;
     let target = peer.buffer(ENDS * EACH * LEN)?;
     let inbox = peer.buffer(LEN)?;
     // The first endpoint waits for a receive; no other waits for it.

@@ -10,8 +10,7 @@ pub(super) fn read_fence_send(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     // Round i reads the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(LEN + 8 * ROUNDS);
-    let remote = b.buffer(bytes.len())?;
-    remote.put(0, &bytes)?;
+    let remote = b.holding(&bytes)?;
     let local = a.buffer(LEN)?;
     let sink = b.buffer(LEN)?;
     for round in 0..ROUNDS {
@@ -46,8 +45,7 @@ pub(super) fn read_nofence_send(rig: &Rig) -> Outcome {
             Op::send(local.slice(..len)).context(3),
         ])?;
         b.expect(Done::recv(1, len))?;
-        a.expect_ok(2)?;
-        a.expect_ok(3)?;
+        a.expect_each([2, 3])?;
         let seen = sink.bytes(..len)?;
         let neither = (0..len).find(|&at| seen[at] != 0xdd && seen[at] != new[at]);
         check_eq!(neither, None, "byte in round {round} that is neither old nor new");
@@ -61,8 +59,7 @@ pub(super) fn atomic_fence_write(rig: &Rig) -> Outcome {
     const WORDS: usize = 10;
     let (a, b) = rig.pair()?;
     let old = a.buffer(8 * WORDS)?;
-    let source = a.buffer(8)?;
-    source.fill(0xff)?;
+    let source = a.filled(8, 0xff)?;
     // Words to add to, which are then overwritten; and where the old values are written to.
     let words = b.buffer(8 * WORDS)?;
     let copies = b.buffer(8 * WORDS)?;
@@ -96,8 +93,7 @@ pub(super) fn read_fence_write_same_addr(rig: &Rig) -> Outcome {
     // Round i finds the pattern from byte 8 i on, and leaves that of the next round.
     let bytes = rig.pattern(0).bytes(LEN + 8 * ROUNDS);
     let at = |round: usize| 8 * round..8 * round + LEN;
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     let target = b.buffer(LEN)?;
     target.put(0, &bytes[at(0)])?;
     let sink = a.buffer(LEN)?;
@@ -107,12 +103,10 @@ pub(super) fn read_fence_write_same_addr(rig: &Rig) -> Outcome {
             Op::read(&sink, target.at(0)).context(1),
             Op::write(source.slice(at(round + 1)), target.at(0)).fence().context(2),
         ])?;
-        a.expect_ok(1)?;
-        a.expect_ok(2)?;
+        a.expect_each([1, 2])?;
         check_bytes!(sink.bytes(..)?, bytes[at(round)], "what was read before write {round}");
     }
-    a.read(&sink, target.at(0), 3)?;
-    a.expect_ok(3)?;
+    a.run(Op::read(&sink, target.at(0)), Done::ok(3))?;
     check_bytes!(sink.bytes(..)?, bytes[at(ROUNDS)], "what the last write left");
     Ok(())
 }
@@ -120,10 +114,9 @@ pub(super) fn read_fence_write_same_addr(rig: &Rig) -> Outcome {
 pub(super) fn fence_first(rig: &Rig) -> Outcome {
     const TIMES: usize = 101;
     let (a, b) = rig.pair()?;
-    let source = a.buffer(8)?;
+    let source = a.patterned(8, rig.pattern(0))?;
     let sink = a.buffer(8)?;
     let target = b.buffer(8)?;
-    source.put_pattern(.., rig.pattern(0))?;
     // The very first operation of a connection may be fenced.
     b.recv(Slices::none(), 1)?;
     a.post(&Op::send(Slices::none()).fence().context(2))?;
@@ -132,8 +125,7 @@ pub(super) fn fence_first(rig: &Rig) -> Outcome {
 
     let time = |op: Op<'_>| -> Result<Duration, Failed> {
         let start = Instant::now();
-        a.post(&op.context(3))?;
-        a.expect_ok(3)?;
+        a.run(op, Done::ok(3))?;
         Ok(start.elapsed())
     };
     for op in [Op::write(&source, target.at(0)), Op::read(&sink, target.at(0))] {
@@ -151,6 +143,5 @@ pub(super) fn fence_first(rig: &Rig) -> Outcome {
         let most = 2 * plain + rig.scaled(Duration::from_micros(300));
         check!(fenced <= most, "a fenced operation in {most:?}, not {fenced:?} (plain: {plain:?})");
     }
-    sink.check_pattern(.., rig.pattern(0))?;
-    Ok(())
+    sink.check_pattern(.., rig.pattern(0))
 }

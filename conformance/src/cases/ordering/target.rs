@@ -12,8 +12,7 @@ pub(super) fn waw(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let source = a.buffer(8 * WRITES)?;
     let sink = a.buffer(8)?;
-    let target = b.buffer(24)?;
-    target.fill(0xee)?;
+    let target = b.filled(24, 0xee)?;
     for i in 0..WRITES {
         let word = 8 * i..8 * i + 8;
         source.put(word.start, &(i as u64).to_ne_bytes())?;
@@ -23,16 +22,13 @@ pub(super) fn waw(rig: &Rig) -> Outcome {
         }
     }
     a.read(&sink, target.at(8), WRITES as u64)?;
-    for i in WRITES - AT_ONCE..=WRITES {
-        a.expect_ok(i)?;
-    }
+    a.expect_each(WRITES - AT_ONCE..=WRITES)?;
     let last = (WRITES as u64 - 1).to_ne_bytes();
     check_bytes!(sink.bytes(..)?, last, "the word as read behind the writes");
     a.settle(&b)?;
     check_bytes!(target.bytes(8..16)?, last, "the word as the peer sees it");
     target.check_filled(..8, 0xee)?;
-    target.check_filled(16.., 0xee)?;
-    Ok(())
+    target.check_filled(16.., 0xee)
 }
 
 pub(super) fn raw(rig: &Rig) -> Outcome {
@@ -43,16 +39,14 @@ pub(super) fn raw(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     // Pair i writes the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(MOST + 8 * PAIRS);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     let target = b.buffer(PLACES * MOST)?;
     let sink = a.buffer(PLACES * MOST)?;
     let len = |i: usize| [8, 1, 700, 3000, MOST][i % 5];
     let place = |i: usize| i % PLACES * MOST..i % PLACES * MOST + len(i);
     for i in 0..PAIRS + PLACES {
         if let Some(done) = i.checked_sub(PLACES) {
-            a.expect_ok(2 * done as u64)?;
-            a.expect_ok(2 * done as u64 + 1)?;
+            a.expect_each([2 * done as u64, 2 * done as u64 + 1])?;
             let written = &bytes[8 * done..8 * done + len(done)];
             check_bytes!(sink.bytes(place(done))?, written, "read {done}, of {} bytes", len(done));
         }
@@ -72,8 +66,7 @@ pub(super) fn saw(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     // Pair i writes the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(LEN + 8 * PAIRS);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     let target = b.buffer(PLACES * LEN)?;
     let sink = b.buffer(PLACES)?;
     for first in (0..PAIRS).step_by(PLACES) {
@@ -104,8 +97,7 @@ pub(super) fn sas_mixed_size(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     // Message i is the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(most + 8 * MESSAGES);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     // Every receive could take any message.
     let sink = b.buffer(SLOTS * most)?;
     let slot = |i: usize| i % SLOTS * most..(i % SLOTS + 1) * most;
@@ -154,9 +146,7 @@ fn find_written<T: AtomicScalar>(
         a.write(source.slice(element.clone()), target.at(8 * i), 2 * i as u64)?;
         a.fetch_add(value(0), old.slice(element), target.at(8 * i), 2 * i as u64 + 1)?;
     }
-    for i in 0..2 * PAIRS {
-        a.expect_ok(i)?;
-    }
+    a.expect_each(0..2 * PAIRS)?;
     a.settle(&b)?;
     check_bytes!(old.bytes(..)?, source.bytes(..)?, "what the atomics found");
     // The same sums as the CPU makes them.
@@ -174,10 +164,7 @@ fn find_written<T: AtomicScalar>(
 pub(super) fn imm_order(rig: &Rig) -> Outcome {
     const COUNT: usize = 1000;
     const MOST: usize = 30_000;
-    let (a, b) = rig.pair()?;
-    let source = a.buffer(MOST)?;
-    source.put_pattern(.., rig.pattern(0))?;
-    let target = b.buffer(MOST)?;
+    let (a, b, source, target) = rig.transfer(MOST)?;
     let sink = b.buffer(MOST)?;
     let len = |i: usize| [0, 8, 300, 5000, MOST][i % 5];
     for first in (0..COUNT).step_by(AT_ONCE) {

@@ -15,8 +15,7 @@ const TURNS: usize = 1000;
 pub(super) fn witness(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let bytes = rig.pattern(0).bytes(PART + 8 * TURNS);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     let target = b.buffer(PARTS * PART)?;
     let seed = rig.rng().next_u64();
     let seen = AtomicUsize::new(0);
@@ -71,10 +70,7 @@ fn write(
             a.expect_ok(done)?;
         }
     }
-    for done in PAIRS - PARTS..PAIRS {
-        a.expect_ok(done)?;
-    }
-    Ok(())
+    a.expect_each(PAIRS - PARTS..PAIRS)
 }
 
 fn look(b: &End, target: &Guarded, bytes: &[u8], seed: u64, seen: &AtomicUsize) -> Outcome {

@@ -22,8 +22,7 @@ pub(super) fn kill9_idle(rig: &Rig) -> Outcome {
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(&far)?);
     rig.connect(&a, &b)?;
     a.settle(&b)?;
-    let sink = a.buffer(64)?;
-    sink.fill(0xee)?;
+    let sink = a.filled(64, 0xee)?;
     for context in 0..RECEIVES {
         a.recv(&sink, context)?;
     }
@@ -137,8 +136,7 @@ pub(super) fn ok_survives_kill9(rig: &Rig) -> Outcome {
         let far = process.domain()?;
         let (sender, receiver) = (rig.end(&far)?, rig.end(rig.domain_a())?);
         rig.connect(&sender, &receiver)?;
-        let source = sender.buffer(bytes.len())?;
-        source.put(0, &bytes)?;
+        let source = sender.holding(&bytes)?;
         let (sink, answer) = (receiver.buffer(SENDS * LEN)?, receiver.buffer(LEN)?);
         for i in 0..SENDS {
             receiver.recv(sink.slice(i * LEN..(i + 1) * LEN), i as u64)?;
@@ -152,9 +150,7 @@ pub(super) fn ok_survives_kill9(rig: &Rig) -> Outcome {
         for i in 0..SENDS {
             sender.send(source.slice(sent(i)), i as u64)?;
         }
-        for i in 0..=completed {
-            sender.expect_ok(i)?;
-        }
+        sender.expect_each(0..=completed)?;
         process.kill()?;
 
         let mut received = receiver.take(SENDS + WRITES as usize)?;

@@ -105,8 +105,7 @@ pub(super) fn link_cut_busy(rig: &Rig) -> Outcome {
     const WINDOW: u64 = 32;
     const LEN: usize = 64 << 10;
     let (a, b) = pair(rig)?;
-    let (source, target) = (a.buffer(LEN)?, b.buffer(LEN)?);
-    source.put_pattern(.., rig.pattern(0))?;
+    let (source, target) = (a.patterned(LEN, rig.pattern(0))?, b.buffer(LEN)?);
     for context in 0..WINDOW {
         a.write(&source, target.at(0), context)?;
     }
@@ -124,8 +123,7 @@ pub(super) fn link_cut_busy(rig: &Rig) -> Outcome {
 
 pub(super) fn link_cut_unmatched(rig: &Rig) -> Outcome {
     let (a, b) = pair(rig)?;
-    let (source, target) = (a.buffer(64)?, b.buffer(64)?);
-    source.fill(0xee)?;
+    let (source, target) = (a.filled(64, 0xee)?, b.buffer(64)?);
     a.send(&source, 1)?;
     a.write(&source, target.at(0), 2)?;
     // Stalled, and alive, for longer than the peer could be silent.

@@ -22,9 +22,7 @@ pub(super) fn target_stopped(rig: &Rig) -> Outcome {
         a.expect_none_for(Duration::from_secs(2))?;
         process.resume()?;
     }
-    for context in 1..=3 {
-        a.expect_ok(context)?;
-    }
+    a.expect_each(1..=3)?;
     if goes_on {
         process.resume()?;
     }
@@ -49,8 +47,7 @@ pub(super) fn stopped_with_liveness(rig: &Rig) -> Outcome {
     let (busy, busy_peer) = (end(rig.domain_a())?, end(&far)?);
     rig.connect(&idle, &idle_peer)?;
     rig.connect(&busy, &busy_peer)?;
-    let (source, target) = (busy.buffer(LEN)?, busy_peer.buffer(LEN)?);
-    source.put_pattern(.., rig.pattern(0))?;
+    let (source, target) = (busy.patterned(LEN, rig.pattern(0))?, busy_peer.buffer(LEN)?);
 
     process.stop()?;
     for i in 0..WRITES as u64 {
@@ -63,9 +60,7 @@ pub(super) fn stopped_with_liveness(rig: &Rig) -> Outcome {
         end.expect_no_event_for(Duration::from_millis(1))?;
     }
     process.resume()?;
-    for i in 0..WRITES as u64 {
-        busy.expect_ok(i)?;
-    }
+    busy.expect_each(0..WRITES as u64)?;
     busy.settle(&busy_peer)?;
     idle.settle(&idle_peer)?;
     target.check_pattern(.., rig.pattern(0))?;

@@ -17,10 +17,7 @@ pub(super) fn prefix_ok(rig: &Rig) -> Outcome {
     const EACH: usize = 512;
     const BAD: usize = 5;
     const WRITES: usize = 11;
-    let (a, b) = rig.pair()?;
-    let source = a.buffer(WRITES * EACH)?;
-    let target = b.buffer(WRITES * EACH)?;
-    source.put_pattern(.., rig.pattern(0))?;
+    let (a, b, source, target) = rig.transfer(WRITES * EACH)?;
     let slot = |i: usize| i * EACH..(i + 1) * EACH;
 
     // The descriptor lies about its key, so that only the target can refuse.
@@ -36,9 +33,7 @@ pub(super) fn prefix_ok(rig: &Rig) -> Outcome {
     // In one batch: one by one, the last of them could be refused by the call already.
     a.post_batch(&writes)?;
 
-    for i in 0..BAD {
-        a.expect_ok(i)?;
-    }
+    a.expect_each(0..BAD)?;
     a.expect(Done::refused(BAD))?;
     for i in BAD + 1..WRITES {
         a.expect(Done::canceled(i))?;
@@ -58,8 +53,7 @@ pub(super) fn prefix_ok(rig: &Rig) -> Outcome {
             Ok(())
         })
     })?;
-    target.check_filled(BAD * EACH.., 0)?;
-    Ok(())
+    target.check_filled(BAD * EACH.., 0)
 }
 
 pub(super) fn target_learns(rig: &Rig) -> Outcome {
@@ -75,8 +69,7 @@ pub(super) fn target_learns(rig: &Rig) -> Outcome {
     // The initiator has its own.
     a.expect_disconnected()?;
     a.expect_no_event_for(Duration::from_millis(1))?;
-    target.check_filled(.., 0)?;
-    Ok(())
+    target.check_filled(.., 0)
 }
 
 pub(super) fn target_recv_flush(rig: &Rig) -> Outcome {
@@ -106,9 +99,7 @@ pub(super) fn target_recv_flush(rig: &Rig) -> Outcome {
 
 pub(super) fn post_after_error(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    let (at_a, at_b) = (a.buffer(64)?, b.buffer(64)?);
-    at_a.put_pattern(.., rig.pattern(0))?;
-    at_b.put_pattern(.., rig.pattern(1))?;
+    let (at_a, at_b) = (a.patterned(64, rig.pattern(0))?, b.patterned(64, rig.pattern(1))?);
     write_badly(&a, &at_a, &at_b, 1)?;
     a.expect(Done::refused(1))?;
     b.expect_disconnected()?;
@@ -128,8 +119,7 @@ pub(super) fn post_after_error(rig: &Rig) -> Outcome {
     a.expect_none_for(Duration::from_millis(50))?;
     b.expect_none_for(Duration::from_millis(1))?;
     at_a.check_pattern(.., rig.pattern(0))?;
-    at_b.check_pattern(.., rig.pattern(1))?;
-    Ok(())
+    at_b.check_pattern(.., rig.pattern(1))
 }
 
 pub(super) fn recv_post_race(rig: &Rig) -> Outcome {
@@ -225,9 +215,7 @@ pub(super) fn other_endpoint_unaffected(rig: &Rig) -> Outcome {
 
 pub(super) fn error_then_reconnect(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    let (source, target) = (a.buffer(64)?, b.buffer(64)?);
-    source.put_pattern(.., rig.pattern(0))?;
-    target.put_pattern(.., rig.pattern(1))?;
+    let (source, target) = (a.patterned(64, rig.pattern(0))?, b.patterned(64, rig.pattern(1))?);
     let descriptor = target.at(0);
     write_badly(&a, &source, &target, 1)?;
     a.expect(Done::refused(1))?;
@@ -237,11 +225,9 @@ pub(super) fn error_then_reconnect(rig: &Rig) -> Outcome {
     // The old endpoints are still there, dead.
     let (c, d) = rig.pair()?;
     let back = c.buffer(64)?;
-    c.read(&back, descriptor, 2)?;
-    c.expect_ok(2)?;
+    c.run(Op::read(&back, descriptor), Done::ok(2))?;
     back.check_pattern(.., rig.pattern(1))?;
-    c.write(&source, descriptor, 3)?;
-    c.expect_ok(3)?;
+    c.run(Op::write(&source, descriptor), Done::ok(3))?;
     c.settle(&d)?;
     target.check_pattern(.., rig.pattern(0))?;
     check_err!(
@@ -274,8 +260,7 @@ pub(super) fn target_sends_in_flight(rig: &Rig) -> Outcome {
     b.expect_disconnected()?;
     a.expect_disconnected()?;
     // What waited behind a send without a receive is never executed.
-    untouched.check_filled(.., 0)?;
-    Ok(())
+    untouched.check_filled(.., 0)
 }
 
 pub(super) fn provider_code(rig: &Rig) -> Outcome {

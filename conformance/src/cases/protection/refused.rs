@@ -64,33 +64,27 @@ fn write_is_refused(rig: &Rig, len: usize, lie: impl Fn(&RemoteRegion) -> Remote
     let (a, b) = rig.pair()?;
     let memory = b.buffer_with(AREA, Access::LOCAL_WRITE)?;
     let region = memory.register(b.domain(), REGION, Access::ALL)?;
-    let source = a.buffer(len)?;
+    let source = a.patterned(len, rig.pattern(1))?;
     memory.put_pattern(.., rig.pattern(0))?;
-    source.put_pattern(.., rig.pattern(1))?;
-    a.write(&source, lie(&region.remote()), 1)?;
-    a.expect(Done::refused(1))?;
+    a.run(Op::write(&source, lie(&region.remote())), Done::refused(1))?;
     b.expect_disconnected()?;
-    memory.check_pattern(.., rig.pattern(0))?;
-    Ok(())
+    memory.check_pattern(.., rig.pattern(0))
 }
 
 pub(super) fn no_remote_read(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let secret = b.buffer_with(64, Access::ALL.difference(Access::REMOTE_READ))?;
-    let into = a.buffer(64)?;
+    let into = a.patterned(64, rig.pattern(1))?;
     secret.put_pattern(.., rig.pattern(0))?;
-    into.put_pattern(.., rig.pattern(1))?;
     // The descriptor tells, so the call does; and nothing has happened.
     let refused = a.read(&into, secret.at(0), 1);
     check_err!(refused, Error::InvalidArgument(_), "a read by a descriptor that grants none");
     check_eq!(a.state(), EndpointState::Connected, "state after the refused call");
 
     let lie = forged_access(&secret.region().remote(), Access::ALL);
-    a.read(&into, lie.at(secret.at(0).offset()), 2)?;
-    a.expect(Done::refused(2))?;
+    a.run(Op::read(&into, lie.at(secret.at(0).offset())), Done::refused(2))?;
     b.expect_disconnected()?;
-    into.check_pattern(.., rig.pattern(1))?;
-    Ok(())
+    into.check_pattern(.., rig.pattern(1))
 }
 
 pub(super) fn no_remote_write(rig: &Rig) -> Outcome {
@@ -104,8 +98,7 @@ pub(super) fn no_remote_write(rig: &Rig) -> Outcome {
         check_eq!(a.state(), EndpointState::Connected, "state after the refused call");
 
         let lie = forged_access(&target.region().remote(), Access::ALL);
-        a.write(&source, lie.at(target.at(0).offset()), 2)?;
-        a.expect(Done::refused(2))?;
+        a.run(Op::write(&source, lie.at(target.at(0).offset())), Done::refused(2))?;
         b.expect_disconnected()?;
         target.check_pattern(.., rig.pattern(0))?;
     }
@@ -117,13 +110,10 @@ pub(super) fn read_bad(rig: &Rig) -> Outcome {
         let (a, b) = rig.pair()?;
         let memory = b.buffer_with(AREA, Access::LOCAL_WRITE)?;
         let region = memory.register(b.domain(), REGION, Access::ALL)?;
-        let into = a.buffer(len)?;
-        into.put_pattern(.., rig.pattern(0))?;
-        a.read(&into, lie(&region.remote()), 1)?;
-        a.expect(Done::refused(1))?;
+        let into = a.patterned(len, rig.pattern(0))?;
+        a.run(Op::read(&into, lie(&region.remote())), Done::refused(1))?;
         b.expect_disconnected()?;
-        into.check_pattern(.., rig.pattern(0))?;
-        Ok(())
+        into.check_pattern(.., rig.pattern(0))
     };
     for len in [1, LEN] {
         read_is_refused(len, &|honest| forged_key(honest, !honest.key()).at(0))?;
@@ -138,13 +128,11 @@ pub(super) fn write_imm_bad(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let target = b.buffer(64)?;
     let receive = b.buffer(64)?;
-    let source = a.buffer(64)?;
-    source.put_pattern(.., rig.pattern(0))?;
+    let source = a.patterned(64, rig.pattern(0))?;
     b.recv(&receive, 7)?;
     let honest = target.region().remote();
     let lie = forged_key(&honest, !honest.key()).at(target.at(0).offset());
-    a.post(&Op::write(&source, lie).immediate(0xdead_beef).context(1))?;
-    a.expect(Done::refused(1))?;
+    a.run(Op::write(&source, lie).immediate(0xdead_beef), Done::refused(1))?;
     b.expect_disconnected()?;
     b.expect(Done::canceled(7).len(0).immediate(None))?;
     for untouched in [&target, &receive] {

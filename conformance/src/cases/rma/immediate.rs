@@ -7,17 +7,12 @@ const LENS: [usize; 8] = [1, 8, 100, 2049, 4097, 70_000, 300_000, MOST];
 const MOST: usize = 1 << 20;
 
 pub(super) fn write_silent(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
-    let source = a.buffer(100_000)?;
-    let target = b.buffer(100_000)?;
-    let sink = b.buffer(16)?;
-    sink.fill(0xee)?;
-    source.put_pattern(.., rig.pattern(0))?;
+    let (a, b, source, target) = rig.transfer(100_000)?;
+    let sink = b.filled(16, 0xee)?;
     b.recv(&sink, 1)?;
     let mut at = 0;
     for (i, len) in [0, 1, 8, 500, 5000, 90_000].into_iter().enumerate() {
-        a.write(source.slice(at..at + len), target.at(at), i as u64)?;
-        a.expect_ok(i)?;
+        a.run(Op::write(source.slice(at..at + len), target.at(at)), Done::ok(i))?;
         at += len;
     }
     b.expect_none_for(Duration::from_millis(100))?;
@@ -29,19 +24,16 @@ pub(super) fn write_silent(rig: &Rig) -> Outcome {
     sink.check_pattern(..9, rig.pattern(0))?;
     sink.check_filled(9.., 0xee)?;
     target.check_pattern(..at, rig.pattern(0))?;
-    target.check_filled(at.., 0)?;
-    Ok(())
+    target.check_filled(at.., 0)
 }
 
 pub(super) fn write_imm(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    let sink = b.buffer(64)?;
-    sink.fill(0xee)?;
+    let sink = b.filled(64, 0xee)?;
     let immediates = [0, 1, 0x0102_0304, u32::MAX];
     for (i, len) in LENS.into_iter().enumerate() {
-        let source = a.buffer(len)?;
+        let source = a.patterned(len, rig.pattern(i))?;
         let target = b.buffer(len)?;
-        source.put_pattern(.., rig.pattern(i))?;
         let value = immediates[i % immediates.len()];
         // The receive may be shorter than what is written, or have no memory at all.
         let into = if i.is_multiple_of(2) { (&sink).into() } else { Slices::none() };
@@ -57,10 +49,8 @@ pub(super) fn write_imm(rig: &Rig) -> Outcome {
 
 pub(super) fn write_imm_zero(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    let target = b.buffer(64)?;
-    let sink = b.buffer(64)?;
-    target.fill(0xee)?;
-    sink.fill(0xee)?;
+    let target = b.filled(64, 0xee)?;
+    let sink = b.filled(64, 0xee)?;
     let honest = target.region().remote();
     let end = honest.at(honest.len());
     let places = [honest.at(0), end, forged_key(&honest, !honest.key()).at(0)];
@@ -81,10 +71,7 @@ pub(super) fn write_imm_zero(rig: &Rig) -> Outcome {
 pub(super) fn write_imm_no_recv(rig: &Rig) -> Outcome {
     const WRITES: usize = 5;
     const LEN: usize = 3000;
-    let (a, b) = rig.pair()?;
-    let source = a.buffer(WRITES * LEN)?;
-    let target = b.buffer(WRITES * LEN)?;
-    source.put_pattern(.., rig.pattern(0))?;
+    let (a, b, source, target) = rig.transfer(WRITES * LEN)?;
     let part = |i: usize| i * LEN..(i + 1) * LEN;
     for i in 0..WRITES {
         let op = Op::write(source.slice(part(i)), target.at(i * LEN));
@@ -99,8 +86,7 @@ pub(super) fn write_imm_no_recv(rig: &Rig) -> Outcome {
         a.expect_ok(i)?;
         a.expect_none_for(Duration::from_millis(5))?;
     }
-    b.expect_none_for(Duration::from_millis(5))?;
-    Ok(())
+    b.expect_none_for(Duration::from_millis(5))
 }
 
 pub(super) fn write_imm_visible(rig: &Rig) -> Outcome {
@@ -108,8 +94,7 @@ pub(super) fn write_imm_visible(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     // Round i writes the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(MOST + 8 * ROUNDS);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     let target = b.buffer(MOST)?;
     for round in 0..ROUNDS {
         let len = LENS[round % LENS.len()];
@@ -130,8 +115,7 @@ pub(super) fn write_then_send_visible(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     // Round i writes the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(MOST + 8 * ROUNDS);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     let target = b.buffer(MOST)?;
     for round in 0..ROUNDS {
         let len = LENS[round % LENS.len()];

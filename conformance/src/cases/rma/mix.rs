@@ -26,8 +26,7 @@ fn mix(rig: &Rig, end: &End, target: &Guarded, side: usize) -> Outcome {
     let mut rng = Rng::new(rig.rng().next_u64() ^ side as u64);
     // Write and message i of either side are its pattern from byte 8 i on.
     let [own, peers] = [side, 3 - side].map(|side| rig.pattern(side).bytes(MOST + 8 * ROUNDS));
-    let source = end.buffer(own.len())?;
-    source.put(0, &own)?;
+    let source = end.holding(&own)?;
     let sink = end.buffer(MOST)?;
     let inbox = end.buffer(RECEIVES * LETTER)?;
     let slot = |i: usize| i % RECEIVES * LETTER..(i % RECEIVES + 1) * LETTER;

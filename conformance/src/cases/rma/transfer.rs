@@ -13,14 +13,12 @@ pub(super) fn write_sizes(rig: &Rig) -> Outcome {
     let sizes = sizes(large(rig));
     // Write i takes the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(sizes[sizes.len() - 1] + 8 * sizes.len());
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     for (i, len) in sizes.into_iter().enumerate() {
         let now = 8 * i..8 * i + len;
         // A buffer of just this length, so that the guards begin at the very next byte.
         let target = b.buffer(len)?;
-        a.write(source.slice(now.clone()), target.at(0), i as u64)?;
-        a.expect(Done::write(i, len))?;
+        a.run(Op::write(source.slice(now.clone()), target.at(0)), Done::write(i, len))?;
         // `Ok` says that the peer accepted the bytes; its CPU sees them by the next receive.
         a.settle(&b)?;
         check_bytes!(target.bytes(..)?, bytes[now], "the write of {len} bytes");
@@ -33,12 +31,10 @@ pub(super) fn read_sizes(rig: &Rig) -> Outcome {
     let sizes = sizes(large(rig));
     // Read i brings the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(sizes[sizes.len() - 1] + 8 * sizes.len());
-    let target = b.buffer(bytes.len())?;
-    target.put(0, &bytes)?;
+    let target = b.holding(&bytes)?;
     for (i, len) in sizes.into_iter().enumerate() {
         let sink = a.buffer(len)?;
-        a.read(&sink, target.at(8 * i), i as u64)?;
-        a.expect(Done::read(i, len))?;
+        a.run(Op::read(&sink, target.at(8 * i)), Done::read(i, len))?;
         check_bytes!(sink.bytes(..)?, bytes[8 * i..8 * i + len], "the read of {len} bytes");
     }
     Ok(())
@@ -57,8 +53,7 @@ pub(super) fn write_gather(rig: &Rig) -> Outcome {
         source.put(0, &scattered(&bytes, &places))?;
         let target = b.buffer(total)?;
         let slices: Vec<_> = places.iter().map(|place| source.slice(place.clone())).collect();
-        a.write(&slices[..], target.at(0), round as u64)?;
-        a.expect(Done::write(round, total))?;
+        a.run(Op::write(&slices[..], target.at(0)), Done::write(round, total))?;
         a.settle(&b)?;
         check_bytes!(target.bytes(..)?, bytes, "a write of {count} segments");
     }
@@ -76,11 +71,9 @@ pub(super) fn read_scatter(rig: &Rig) -> Outcome {
         let places = places(&lens);
         let target = b.buffer(total)?;
         target.put(0, &bytes)?;
-        let sink = a.buffer(places[0].end)?;
-        sink.fill(0xee)?;
+        let sink = a.filled(places[0].end, 0xee)?;
         let slices: Vec<_> = places.iter().map(|place| sink.slice(place.clone())).collect();
-        a.read(&slices[..], target.at(0), round as u64)?;
-        a.expect(Done::read(round, total))?;
+        a.run(Op::read(&slices[..], target.at(0)), Done::read(round, total))?;
         let image = scattered(&bytes, &places);
         check_bytes!(sink.bytes(..)?, image, "a read into {count} segments");
     }
@@ -97,8 +90,7 @@ pub(super) fn write_all_offsets(rig: &Rig) -> Outcome {
     source.put(0, &bytes)?;
     // Write i has a room of its own, that starts at a multiple of 64, and there an offset and a length.
     let writes: Vec<_> = (0..64).flat_map(|offset| LENS.map(|len| (offset, len))).collect();
-    let target = b.buffer(writes.len() * ROOM)?;
-    target.fill(0xee)?;
+    let target = b.filled(writes.len() * ROOM, 0xee)?;
     let mut image = vec![0xee; target.len()];
     for (i, &(offset, len)) in writes.iter().enumerate() {
         // From an alignment that has nothing to do with the target's.
@@ -110,9 +102,7 @@ pub(super) fn write_all_offsets(rig: &Rig) -> Outcome {
             a.expect_ok(i - AT_ONCE)?;
         }
     }
-    for i in writes.len() - AT_ONCE..writes.len() {
-        a.expect_ok(i)?;
-    }
+    a.expect_each(writes.len() - AT_ONCE..writes.len())?;
     a.settle(&b)?;
     for (i, (offset, len)) in writes.into_iter().enumerate() {
         let room = i * ROOM..(i + 1) * ROOM;
@@ -129,10 +119,8 @@ pub(super) fn read_depth(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair_with(|attr| attr.send_depth = depth)?;
     let len = |i: usize| 1 + i * 13 % MOST;
     let bytes = rig.pattern(0).bytes(reads + MOST);
-    let target = b.buffer(bytes.len())?;
-    target.put(0, &bytes)?;
-    let sink = a.buffer(reads * MOST)?;
-    sink.fill(0xee)?;
+    let target = b.holding(&bytes)?;
+    let sink = a.filled(reads * MOST, 0xee)?;
     let mut posted = 0;
     for taken in 0..reads {
         while posted < reads {
@@ -161,14 +149,12 @@ pub(super) fn loopback(rig: &Rig) -> Outcome {
     rig.connect(&c, &d)?;
     for (round, len) in [1, 100, 5000, 300_000].into_iter().enumerate() {
         // Source, a gap, what is written, a gap, what is read.
-        let region = c.buffer(3 * len + 10)?;
-        region.fill(0xee)?;
+        let region = c.filled(3 * len + 10, 0xee)?;
         region.put_pattern(..len, rig.pattern(round))?;
         let (written, read) = (len + 5, 2 * len + 10);
         c.write(region.slice(..len), region.at(written), 1)?;
         c.read(region.slice(read..), region.at(written), 2)?;
-        c.expect_ok(1)?;
-        c.expect_ok(2)?;
+        c.expect_each([1, 2])?;
         c.settle(&d)?;
         for start in [0, written, read] {
             region.check_pattern(start..start + len, rig.pattern(round))?;
@@ -196,8 +182,7 @@ pub(super) fn write_last_byte(rig: &Rig) -> Outcome {
             let at = region.remote().at((size - len) as u64);
             a.write(source.slice(..len), at, 1)?;
             a.read(sink.slice(..len), at, 2)?;
-            a.expect_ok(1)?;
-            a.expect_ok(2)?;
+            a.expect_each([1, 2])?;
             a.settle(&b)?;
             let mut image = vec![0xee; size - len];
             image.extend(source.bytes(..len)?);

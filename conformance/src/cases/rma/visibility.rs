@@ -11,16 +11,14 @@ pub(super) fn read_own_write(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     // Round i writes the pattern from byte 8 i on, always to the same place.
     let bytes = rig.pattern(0).bytes(MOST + 8 * rounds);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     let target = b.buffer(MOST)?;
     let sink = a.buffer(MOST)?;
     for round in 0..rounds {
         let len = [8, 3000, MOST][round % 3];
         let now = 8 * round..8 * round + len;
         a.post(&Op::write(source.slice(now.clone()), target.at(0)).unsignaled())?;
-        a.read(sink.slice(..len), target.at(0), round as u64)?;
-        a.expect_ok(round)?;
+        a.run(Op::read(sink.slice(..len), target.at(0)), Done::ok(round))?;
         check_bytes!(sink.bytes(..len)?, bytes[now], "{len} bytes read back");
     }
     Ok(())
@@ -33,8 +31,7 @@ pub(super) fn delivery_complete(rig: &Rig) -> Outcome {
     // Round i writes the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(MOST + 8 * ROUNDS);
     let written = |round: usize| 8 * round..8 * round + [8, 100, 5000, 300_000, MOST][round % 5];
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     let target = b.buffer(MOST)?;
     let done = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -63,8 +60,7 @@ pub(super) fn delivery_complete(rig: &Rig) -> Outcome {
         });
         let rounds = (0..ROUNDS).try_for_each(|round| {
             let op = Op::write(source.slice(written(round)), target.at(0));
-            a.post(&op.delivery_complete().context(round as u64))?;
-            a.expect_ok(round)?;
+            a.run(op.delivery_complete(), Done::ok(round))?;
             done.store(round + 1, Ordering::Release);
             told.recv().unwrap_or_else(|gone| fail!("the peer's thread to look", "{gone}"))
         });
@@ -77,12 +73,10 @@ pub(super) fn delivery_complete(rig: &Rig) -> Outcome {
 pub(super) fn dc_write_only(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     for (i, len) in [1, 8, 5000, 300_000].into_iter().enumerate() {
-        let source = a.buffer(len)?;
-        source.put_pattern(.., rig.pattern(i))?;
+        let source = a.patterned(len, rig.pattern(i))?;
         let target = b.buffer_with(len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let op = Op::write(&source, target.at(0)).delivery_complete();
-        a.post(&op.context(i as u64))?;
-        let done = a.expect_ok(i)?;
+        let done = a.run(op, Done::ok(i))?;
         target.check_pattern(.., rig.pattern(i))?;
         check_eq!(done.len, len, "length of the write");
     }
@@ -96,8 +90,7 @@ pub(super) fn dc_covers_prior(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     // Round i writes the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(LEN + 8 * ROUNDS);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     let target = b.buffer(WRITES * LEN)?;
     // Another region, which has nothing to do with the first.
     let last = b.buffer_with(8, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
@@ -126,8 +119,7 @@ pub(super) fn overlap_writes(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     // Write i takes the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(AREA + 8 * WRITES);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     let target = b.buffer(AREA)?;
     let mut model = vec![0; AREA];
     let mut rng = rig.rng();
@@ -142,9 +134,7 @@ pub(super) fn overlap_writes(rig: &Rig) -> Outcome {
             a.expect_ok(i - AT_ONCE)?;
         }
     }
-    for i in WRITES - AT_ONCE..WRITES {
-        a.expect_ok(i)?;
-    }
+    a.expect_each(WRITES - AT_ONCE..WRITES)?;
     a.settle(&b)?;
     check_bytes!(target.bytes(..)?, model, "the area after all writes");
     Ok(())
@@ -158,8 +148,7 @@ pub(super) fn read_during_write(rig: &Rig) -> Outcome {
     let (reader, _other) = rig.pair()?;
     // Round i writes the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(LEN + 8 * ROUNDS);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     let target = b.buffer(LEN)?;
     target.put(0, &bytes[..LEN])?;
     let sink = reader.buffer(READS * LEN)?;
@@ -178,8 +167,7 @@ pub(super) fn read_during_write(rig: &Rig) -> Outcome {
             let neither = (0..LEN).find(|&at| seen[at] != old[at] && seen[at] != new[at]);
             check_eq!(neither, None, "byte of read {i} in round {round} that is neither");
         }
-        reader.read(sink.slice(..LEN), target.at(0), 99)?;
-        reader.expect_ok(99)?;
+        reader.run(Op::read(sink.slice(..LEN), target.at(0)), Done::ok(99))?;
         check_bytes!(sink.bytes(..LEN)?, new[..LEN], "what is read after the write");
     }
     Ok(())
@@ -197,19 +185,16 @@ pub(super) fn dc_other_initiator(rig: &Rig) -> Outcome {
     rig.connect(&far, &far_peer)?;
     // Round i writes the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(MOST + 8 * ROUNDS);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     let target = b.buffer(MOST)?;
     let sinks = [near.buffer(MOST)?, far.buffer(MOST)?];
     for round in 0..ROUNDS {
         let len = [8, 5000, 100, MOST][round % 4];
         let now = 8 * round..8 * round + len;
         let op = Op::write(source.slice(now.clone()), target.at(0));
-        a.post(&op.delivery_complete().context(round as u64))?;
-        a.expect_ok(round)?;
+        a.run(op.delivery_complete(), Done::ok(round))?;
         for (reader, sink) in [&near, &far].into_iter().zip(&sinks) {
-            reader.read(sink.slice(..len), target.at(0), round as u64)?;
-            reader.expect_ok(round)?;
+            reader.run(Op::read(sink.slice(..len), target.at(0)), Done::ok(round))?;
             check_bytes!(sink.bytes(..len)?, bytes[now.clone()], "what {reader:?} reads");
         }
     }
@@ -231,11 +216,9 @@ pub(super) fn relaxed_ordering(rig: &Rig) -> Outcome {
         let now = 8 * round..8 * round + LEN;
         let slice = source.slice(now.clone());
         // What delivery-complete says, it says of this memory as well.
-        a.post(&Op::write(slice, target.at(0)).delivery_complete().context(1))?;
-        a.expect_ok(1)?;
+        a.run(Op::write(slice, target.at(0)).delivery_complete(), Done::ok(1))?;
         check_bytes!(target.bytes(..)?, bytes[now.clone()], "what the peer's CPU sees");
-        a.read(&back, target.at(0), 2)?;
-        a.expect_ok(2)?;
+        a.run(Op::read(&back, target.at(0)), Done::ok(2))?;
         check_bytes!(back.bytes(..)?, bytes[now.clone()], "what is read back");
         // All bytes arrive, though perhaps after the completion that usually says so.
         b.recv(&sink, 3)?;
@@ -250,8 +233,6 @@ pub(super) fn relaxed_ordering(rig: &Rig) -> Outcome {
     // It is no right, and takes none away.
     let closed = b.buffer_with(8, relaxed(Access::LOCAL_WRITE))?;
     let descriptor = forged_access(&closed.region().remote(), Access::ALL);
-    a.write(source.slice(..8), descriptor.at(closed.at(0).offset()), 5)?;
-    a.expect(Done::refused(5))?;
-    closed.check_filled(.., 0)?;
-    Ok(())
+    a.run(Op::write(source.slice(..8), descriptor.at(closed.at(0).offset())), Done::refused(5))?;
+    closed.check_filled(.., 0)
 }

@@ -50,8 +50,7 @@ pub(super) fn churn(rig: &Rig) -> Outcome {
 /// Connects, sends something both ways, and ends in one of the ways there are, work in flight or not.
 fn once(rig: &Rig, i: usize) -> Outcome {
     let (a, b) = rig.pair()?;
-    let (local, remote) = (a.buffer(100)?, b.buffer(100)?);
-    local.put_pattern(.., rig.pattern(i))?;
+    let (local, remote) = (a.patterned(100, rig.pattern(i))?, b.buffer(100)?);
     b.recv(&remote, 1)?;
     a.send(&local, 1)?;
     b.expect_ok(1)?;

@@ -5,10 +5,7 @@ use crate::prelude::*;
 pub(super) fn no_recv_pends(rig: &Rig) -> Outcome {
     // Longer than verbs retries with the settings that programs get by default.
     const WAIT: Duration = Duration::from_secs(20);
-    let (a, b) = rig.pair()?;
-    let source = a.buffer(1000)?;
-    let sink = b.buffer(1000)?;
-    source.put_pattern(.., rig.pattern(0))?;
+    let (a, b, source, sink) = rig.transfer(1000)?;
     a.send(&source, 1)?;
     thread::sleep(WAIT);
     a.expect_none_for(Duration::from_millis(100))?;
@@ -18,8 +15,7 @@ pub(super) fn no_recv_pends(rig: &Rig) -> Outcome {
     b.recv(&sink, 2)?;
     b.expect(Done::recv(2, 1000))?;
     a.expect_ok(1)?;
-    sink.check_pattern(.., rig.pattern(0))?;
-    Ok(())
+    sink.check_pattern(.., rig.pattern(0))
 }
 
 pub(super) fn ok_implies_received(rig: &Rig) -> Outcome {
@@ -31,8 +27,7 @@ pub(super) fn ok_implies_received(rig: &Rig) -> Outcome {
     let sent = |i: usize| 8 * i..8 * i + LEN;
     for round in 0..SENDS {
         let (a, b) = rig.pair()?;
-        let source = a.buffer(bytes.len())?;
-        source.put(0, &bytes)?;
+        let source = a.holding(&bytes)?;
         let sink = b.buffer(SENDS * LEN)?;
         for i in 0..SENDS {
             b.recv(sink.slice(i * LEN..(i + 1) * LEN), i as u64)?;
@@ -48,9 +43,7 @@ pub(super) fn ok_implies_received(rig: &Rig) -> Outcome {
             a.send(source.slice(sent(i)), i as u64)?;
         }
         // The peer's writes complete at the peer, so all that comes here is of the sends.
-        for i in 0..=round {
-            a.expect_ok(i)?;
-        }
+        a.expect_each(0..=round)?;
         // Gone, the one or the other; neither lingers.
         if round.is_multiple_of(2) {
             drop(a);
@@ -102,8 +95,7 @@ fn flood(rig: &Rig, end: &End, count: usize, len: usize) -> Outcome {
     const RECEIVES: usize = 8;
     // Message i is the pattern from byte 8 i on.
     let bytes = rig.pattern(0).bytes(len + 8 * count);
-    let source = end.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = end.holding(&bytes)?;
     let sink = end.buffer(RECEIVES * len)?;
     let slot = |i: usize| i % RECEIVES * len..(i % RECEIVES + 1) * len;
     for i in 0..RECEIVES.min(count) {
@@ -140,8 +132,7 @@ fn flood(rig: &Rig, end: &End, count: usize, len: usize) -> Outcome {
 pub(super) fn oversize_fatal(rig: &Rig) -> Outcome {
     for (room, len) in [(8, 9), (0, 1), (4096, 70_000), (5000, 5001)] {
         let (a, b) = rig.pair()?;
-        let source = a.buffer(len)?;
-        source.put_pattern(.., rig.pattern(len))?;
+        let source = a.patterned(len, rig.pattern(len))?;
         let (before, sink, behind) = (b.buffer(room)?, b.buffer(room)?, b.buffer(len)?);
         b.recv(&before, 1)?;
         b.recv(&sink, 2)?;

@@ -3,10 +3,7 @@
 use crate::prelude::*;
 
 pub(super) fn imm(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
-    let source = a.buffer(5000)?;
-    let sink = b.buffer(5000)?;
-    source.put_pattern(.., rig.pattern(0))?;
+    let (a, b, source, sink) = rig.transfer(5000)?;
     let short = rig.pattern(0).bytes(9);
     for value in [0, 1, 0x0102_0304, 1 << 31, u32::MAX] {
         let ways = [
@@ -32,9 +29,8 @@ pub(super) fn no_imm_flag(rig: &Rig) -> Outcome {
     const MESSAGES: usize = 64;
     const MOST: usize = 300;
     let (a, b) = rig.pair()?;
-    let source = a.buffer(MOST)?;
+    let source = a.patterned(MOST, rig.pattern(0))?;
     let sink = b.buffer(MESSAGES * MOST)?;
-    source.put_pattern(.., rig.pattern(0))?;
     let (len, tagged) = (|i: usize| [0, 3, MOST][i % 3], |i: usize| i.is_multiple_of(2));
     for i in 0..MESSAGES {
         b.recv(sink.slice(i * MOST..(i + 1) * MOST), i as u64)?;
@@ -111,8 +107,7 @@ pub(super) fn inject_over(rig: &Rig) -> Outcome {
         a.post(&Op::inject_write(&bytes[..most], target.at(0)).context(4))?;
         a.inject(&bytes[..most], 5)?;
         b.expect(Done::recv(3, most))?;
-        a.expect_ok(4)?;
-        a.expect_ok(5)?;
+        a.expect_each([4, 5])?;
         for buffer in [&sink, &target] {
             buffer.check_pattern(..most, rig.pattern(most))?;
             buffer.check_filled(most.., 0)?;

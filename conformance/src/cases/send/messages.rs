@@ -11,9 +11,8 @@ pub(super) fn sizes(rig: &Rig) -> Outcome {
     sizes.extend([limits.inject - 1, limits.inject, limits.inject + 1]);
     for (i, len) in sizes.into_iter().enumerate() {
         // Buffers of just this length, so that the guards begin at the very next byte.
-        let source = a.buffer(len)?;
+        let source = a.patterned(len, rig.pattern(i))?;
         let sink = b.buffer(len)?;
-        source.put_pattern(.., rig.pattern(i))?;
         b.recv(&sink, i as u64)?;
         a.send(&source, i as u64)?;
         b.expect(Done::recv(i, len))?;
@@ -26,8 +25,7 @@ pub(super) fn sizes(rig: &Rig) -> Outcome {
 pub(super) fn send_zero(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let source = a.buffer(16)?;
-    let sink = b.buffer(64)?;
-    sink.fill(0xee)?;
+    let sink = b.filled(64, 0xee)?;
     let empty = [source.slice(3..3), source.slice(16..16)];
     let ways =
         [Op::send(Slices::none()), Op::send(source.slice(5..5)), Op::send(&empty), Op::inject(&[])];
@@ -57,10 +55,7 @@ pub(super) fn send_zero(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn recv_no_segments(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
-    let source = a.buffer(100)?;
-    let sink = b.buffer(100)?;
-    source.put_pattern(.., rig.pattern(0))?;
+    let (a, b, source, sink) = rig.transfer(100)?;
     b.recv(Slices::none(), 0)?;
     b.recv(Slices::none(), 1)?;
     b.recv(&sink, 2)?;
@@ -71,16 +66,13 @@ pub(super) fn recv_no_segments(rig: &Rig) -> Outcome {
         b.expect(Done::recv(i, len).immediate(immediate))?;
         a.expect_ok(i)?;
     }
-    sink.check_pattern(.., rig.pattern(0))?;
-    Ok(())
+    sink.check_pattern(.., rig.pattern(0))
 }
 
 pub(super) fn recv_larger(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    let source = a.buffer(10)?;
-    let sink = b.buffer(4096)?;
-    source.put_pattern(.., rig.pattern(0))?;
-    sink.fill(0xee)?;
+    let source = a.patterned(10, rig.pattern(0))?;
+    let sink = b.filled(4096, 0xee)?;
     b.recv(&sink, 1)?;
     a.send(&source, 2)?;
     b.expect(Done::recv(1, 10))?;
@@ -150,8 +142,7 @@ pub(super) fn max_message(rig: &Rig) -> Outcome {
     // memory as the message has bytes.
     let part = most.div_ceil(parts);
     let bytes = rig.pattern(0).bytes(part + 8 * parts);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     let starts: Vec<_> = (0..most).step_by(part).collect();
     let len = |start: usize| part.min(most - start);
     let slices: Vec<_> = starts
@@ -189,8 +180,7 @@ pub(super) fn over_max(rig: &Rig) -> Outcome {
     let slices: Vec<_> =
         (0..len).step_by(part).map(|start| source.slice(..part.min(len - start))).collect();
     // The descriptor claims that there is room for it.
-    let target = b.buffer(64)?;
-    target.fill(0xee)?;
+    let target = b.filled(64, 0xee)?;
     let far = forged_range(&target.region().remote(), 0, len as u64).at(0);
     let sent = a.send(&slices[..], 1);
     check_err!(sent, Error::InvalidArgument(_), "a send of {len} bytes");
@@ -202,17 +192,15 @@ pub(super) fn over_max(rig: &Rig) -> Outcome {
     // The endpoint is unharmed, and nothing of it happens later.
     a.settle(&b)?;
     source.check_filled(.., 0)?;
-    target.check_filled(.., 0xee)?;
-    Ok(())
+    target.check_filled(.., 0xee)
 }
 
 pub(super) fn same_buffer(rig: &Rig) -> Outcome {
     const COPIES: usize = 32;
     let (a, b) = rig.pair()?;
     for (round, len) in [64, 5000, 100_000].into_iter().enumerate() {
-        let source = a.buffer(len)?;
+        let source = a.patterned(len, rig.pattern(round))?;
         let sink = b.buffer(COPIES * len)?;
-        source.put_pattern(.., rig.pattern(round))?;
         for i in 0..COPIES {
             b.recv(sink.slice(i * len..(i + 1) * len), i as u64)?;
         }

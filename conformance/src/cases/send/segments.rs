@@ -68,10 +68,8 @@ pub(super) fn scatter_boundaries(rig: &Rig) -> Outcome {
 pub(super) fn zero_segment(rig: &Rig) -> Outcome {
     // Room for two segments: empty ones do not count.
     let (a, b) = rig.pair_with(|attr| (attr.send_segments, attr.recv_segments) = (2, 2))?;
-    let source = a.buffer(64)?;
-    let sink = b.buffer(64)?;
-    source.put_pattern(.., rig.pattern(0))?;
-    sink.fill(0xee)?;
+    let source = a.patterned(64, rig.pattern(0))?;
+    let sink = b.filled(64, 0xee)?;
     let from = [
         source.slice(0..0),
         source.slice(0..5),
@@ -101,9 +99,8 @@ pub(super) fn segments_plus1(rig: &Rig) -> Outcome {
     for most in [1, limits.send_segments.min(limits.recv_segments)] {
         let (a, b) =
             rig.pair_with(|attr| (attr.send_segments, attr.recv_segments) = (most, most))?;
-        let source = a.buffer(2 * (most + 1))?;
+        let source = a.patterned(2 * (most + 1), rig.pattern(most))?;
         let sink = b.buffer(2 * (most + 1))?;
-        source.put_pattern(.., rig.pattern(most))?;
         // Segments of one byte, with a byte between them.
         let from: Vec<_> = (0..=most).map(|i| source.slice(2 * i..2 * i + 1)).collect();
         let into: Vec<_> = (0..=most).map(|i| sink.slice(2 * i..2 * i + 1)).collect();

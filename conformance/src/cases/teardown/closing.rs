@@ -141,8 +141,7 @@ pub(super) fn shutdown_drains(rig: &Rig) -> Outcome {
     for quiet in [false, true] {
         let (a, b) = rig.pair()?;
         let bytes = rig.pattern(0).bytes(LEN + 8 * MESSAGES);
-        let (source, sink) = (a.buffer(bytes.len())?, b.buffer(MESSAGES * LEN)?);
-        source.put(0, &bytes)?;
+        let (source, sink) = (a.holding(&bytes)?, b.buffer(MESSAGES * LEN)?);
         let (target, old) = (b.buffer(16)?, a.buffer(8)?);
         let sent = |i: usize| 8 * i..8 * i + LEN;
         let slot = |i: usize| i * LEN..(i + 1) * LEN;
@@ -257,8 +256,7 @@ pub(super) fn double_close(rig: &Rig) -> Outcome {
     check_err!(refused, Error::Rejected(_), "the outcome of a rejected connect");
     late.disconnect();
     late.expect_no_event_for(Duration::from_millis(10))?;
-    connected.settle(&peer)?;
-    Ok(())
+    connected.settle(&peer)
 }
 
 pub(super) fn event_first(rig: &Rig) -> Outcome {

@@ -40,8 +40,7 @@ pub(super) fn drop_keeps_other(rig: &Rig) -> Outcome {
     // While it is going, the others go on.
     if let Some(end) = &ends[stays] {
         end.recv(Slices::none(), MATCHED as u64)?;
-        peers[stays].inject(b"", 99)?;
-        peers[stays].expect_ok(99)?;
+        peers[stays].run(Op::inject(b""), Done::ok(99))?;
     }
     let total = ENDS * 2 * MATCHED + 2 * (DEPTH - MATCHED) + 1;
     let done = take(rig, &queue, total)?;
@@ -207,8 +206,7 @@ pub(super) fn queue_handles_dropped(rig: &Rig) -> Outcome {
         a.expect_ok(i)?;
     }
     check_err!(peer.send(&region, 9), Error::Again, "a send beyond the depth");
-    a.inject(b"received", 10)?;
-    a.expect_ok(10)?;
+    a.run(Op::inject(b"received"), Done::ok(10))?;
     rig.eventually(|| {
         check_bytes!(region.to_vec(..8)?, b"received", "what the peer has received");
         Ok(())

@@ -81,8 +81,7 @@ pub(super) fn mt_everything(rig: &Rig) -> Outcome {
 
     crowd.pairs().try_for_each(|(end, peer)| {
         // The receives that are left are in the way of settling.
-        end.inject(&[], u64::MAX)?;
-        end.expect_ok(u64::MAX)?;
+        end.run(Op::inject(&[]), Done::ok(u64::MAX))?;
         peer.next().map(drop)
     })?;
     let mut expected = vec![0u64];
