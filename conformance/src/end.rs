@@ -210,6 +210,21 @@ impl End {
         Ok(())
     }
 
+    /// Expects that the next completions are `Canceled` and of these contexts, in this order.
+    ///
+    /// # Errors
+    /// If one is not, or does not come within 10 s; with a dump of both sides.
+    #[track_caller]
+    pub fn expect_canceled<C: TryInto<u64>>(
+        &self,
+        contexts: impl IntoIterator<Item = C>,
+    ) -> Outcome {
+        for context in contexts {
+            self.expect(Done::canceled(context))?;
+        }
+        Ok(())
+    }
+
     /// Expects that the next completion is this one. For a refusal anything [as good](End::is_refusal) will do.
     ///
     /// # Errors
@@ -232,6 +247,24 @@ impl End {
     pub fn run(&self, op: Op<'_>, done: Done) -> Result<Completion, Failed> {
         self.endpoint.post(&op.context(done.context))?;
         self.expect(done)
+    }
+
+    /// Posts a receive at `peer`, and then the operation here that consumes it; expects that the receive completes like
+    /// `received`, whose context it has. The completion of the operation is still to come.
+    ///
+    /// # Errors
+    /// If a post is refused, or as for [`expect`](End::expect).
+    #[track_caller]
+    pub fn deliver<'a>(
+        &self,
+        op: Op<'_>,
+        peer: &End,
+        into: impl Into<Slices<'a>>,
+        received: Done,
+    ) -> Outcome {
+        peer.recv(into, received.context)?;
+        self.post(&op)?;
+        peer.expect(received).map(drop)
     }
 
     /// Whether this is the status of an operation that the target refused: over a link that loses packets also that of

@@ -189,6 +189,17 @@ impl Rig {
         Ok((a, b))
     }
 
+    /// A connected pair with default settings: the initiator on domain `a`, the peer on domain `b`.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    #[track_caller]
+    pub fn pair_on(&self, a: &Domain, b: &Domain) -> Result<(End, End), Failed> {
+        let (a, b) = (self.end(a)?, self.end(b)?);
+        self.connect(&a, &b)?;
+        Ok((a, b))
+    }
+
     /// A connected pair, and memory for an operation of `len` bytes: `let (a, b, source, target) = ..`. The source, at
     /// the initiator, holds [`pattern`](Rig::pattern) 0, the target, at the peer, zeros.
     ///

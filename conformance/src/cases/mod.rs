@@ -25,6 +25,7 @@ mod flow;
 mod layout;
 mod memory;
 mod ordering;
+mod places;
 mod processes;
 mod progress;
 mod protection;

@@ -10,6 +10,8 @@ use std::sync::mpsc;
 
 use fabric::Armed;
 
+use crate::cases::crowd::joined;
+use crate::cases::places::Slots;
 use crate::prelude::*;
 use crate::sys::{Epoll, cpu_time};
 
@@ -133,7 +135,7 @@ fn target_blocked_wait(rig: &Rig) -> Outcome {
         check_eq!(wakeups(), before, "wake-ups at the target during {ROUNDS} rounds");
         check!(!target.is_finished(), "the target still waiting for a completion of its own");
         a.inject(b"", 1)?;
-        let received = target.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let received = joined(target)?;
         check_eq!((received.context, received.status), (1, Status::Ok), "what ends the wait");
         a.expect_ok(1)?;
         Ok(())
@@ -193,12 +195,9 @@ fn armed_no_tick(rig: &Rig) -> Outcome {
     const HALF_A_TICK: Duration = Duration::from_micros(500);
     const RECEIVES: usize = 64;
     let (a, b) = rig.pair()?;
-    let sink = b.buffer(RECEIVES * 8)?;
-    let slot = |i: usize| i % RECEIVES * 8..i % RECEIVES * 8 + 8;
+    let sink = Slots::new(&b, RECEIVES, 8)?;
     // There is always a receive, so that nothing but the waiter's waking takes time.
-    for i in 0..RECEIVES {
-        b.recv(sink.slice(slot(i)), i as u64)?;
-    }
+    sink.post(&b, 0..RECEIVES)?;
     // Before each message a byte wakes the same thread from a bare socket: so long takes a wake-up on this machine
     // as busy as it is now.
     let (near, far) = UnixStream::pair()?;
@@ -233,9 +232,9 @@ fn armed_no_tick(rig: &Rig) -> Outcome {
                     armed = b.cq().arm()?;
                 };
                 let _ = tell.send(Some(Instant::now()));
-                check_eq!((received.context, received.status), (i as u64, Status::Ok), "receive");
-                check_bytes!(sink.bytes(slot(i))?, (i as u64).to_ne_bytes(), "message {i}");
-                b.recv(sink.slice(slot(i)), (i + RECEIVES) as u64)?;
+                Done::recv(i, 8).check(&received)?;
+                check_bytes!(sink.seen(i, 8)?, (i as u64).to_ne_bytes(), "message {i}");
+                b.recv(sink.slot(i), (i + RECEIVES) as u64)?;
             }
             Ok(())
         });
@@ -260,7 +259,7 @@ fn armed_no_tick(rig: &Rig) -> Outcome {
         let times = send();
         // A waiter that still waits for a sender that failed need not wait for long.
         drop(near);
-        let waited = waiter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let waited = joined(waiter);
         times.and_then(|times| waited.map(|()| times))
     })?;
     bare_times.sort_unstable();

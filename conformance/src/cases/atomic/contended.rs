@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::numbers;
-use crate::cases::crowd::at_once;
+use crate::cases::crowd::{at_once, joined};
 use crate::prelude::*;
 
 /// Operations that an initiator has under way.
@@ -197,7 +197,7 @@ pub(super) fn cpu_coherent(rig: &Rig) -> Outcome {
             round.try_for_each(|i| a.expect_ok(i).map(drop))
         });
         over.store(true, Ordering::Relaxed);
-        let own: u64 = cpu.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let own: u64 = joined(cpu);
         outcome.map(|()| own)
     })?;
     a.settle(&b)?;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use fabric::EndpointAttr;
 
+use crate::cases::places::Slots;
 use crate::prelude::*;
 
 pub(super) fn context_echo(rig: &Rig) -> Outcome {
@@ -86,10 +87,8 @@ pub(super) fn shared_queue(rig: &Rig) -> Outcome {
 pub(super) fn poll_batch(rig: &Rig) -> Outcome {
     const SENDS: usize = 100;
     let (a, b) = rig.pair()?;
-    let sink = b.buffer(SENDS * 8)?;
-    for i in 0..SENDS {
-        b.recv(sink.slice(i * 8..i * 8 + 8), i as u64)?;
-    }
+    let sink = Slots::new(&b, SENDS, 8)?;
+    sink.post(&b, 0..SENDS)?;
     for i in 0..SENDS {
         a.inject(&(i as u64).to_ne_bytes(), i as u64)?;
     }
@@ -143,12 +142,10 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
     let target = b.buffer(SLOTS * 8)?;
     let constants = b.patterned(SLOTS * 8, rig.pattern(0))?;
     let into = a.buffer(DEPTH * 8)?;
-    let sink = b.buffer(RECEIVES * 8)?;
+    let sink = Slots::new(&b, RECEIVES, 8)?;
     let constant = rig.pattern(0).bytes(SLOTS * 8);
     let bytes = |slot: usize| slot * 8..slot * 8 + 8;
-    for i in 0..RECEIVES {
-        b.recv(sink.slice(bytes(i)), i as u64)?;
-    }
+    sink.post(&b, 0..RECEIVES)?;
 
     let mut rng = rig.rng();
     // What must complete (and the slot of what a read reads), what must arrive, the last write of each slot.
@@ -161,17 +158,15 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
     let mut deadline = rig.deadline(Duration::from_secs(10));
     let mut room = [Completion::default(); 32];
     while next < total || !signaled.is_empty() || !sent.is_empty() {
-        check!(
-            Instant::now() < deadline,
-            "a completion within 10 s; {next} of {total} were posted"
-        );
+        let in_time = Instant::now() < deadline;
+        check!(in_time, "a completion within 10 s; {next} of {total} were posted");
         // As many as fit.
         while next < total {
             let number = next.to_ne_bytes();
             // What does not fit is drawn again, the same: so the operations do not depend on time.
             let mut draw = rng.clone();
-            let (kind, slot) =
-                (*draw.pick(&[OpKind::Send, OpKind::Write, OpKind::Read]), draw.below(SLOTS));
+            let kind = *draw.pick(&[OpKind::Send, OpKind::Write, OpKind::Read]);
+            let slot = draw.below(SLOTS);
             let op = match kind {
                 OpKind::Send => Op::inject(&number),
                 OpKind::Write => Op::inject_write(&number, target.at(slot * 8)),
@@ -200,29 +195,25 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
             let Some((context, kind, slot)) = signaled.pop_front() else {
                 fail!("no more completions than signaled operations", "{done:?}");
             };
-            let seen = (done.context, done.kind, done.status);
-            check_eq!(seen, (context, kind, Status::Ok), "the next completion of the initiator");
+            Done::ok(context).kind(kind).check(done)?;
             if kind == OpKind::Read {
                 let own = bytes(read % DEPTH);
                 read += 1;
-                check_bytes!(
-                    into.bytes(own.clone())?,
-                    constant[bytes(slot)],
-                    "what read {context} got"
-                );
+                let seen = into.bytes(own.clone())?;
+                check_bytes!(seen, constant[bytes(slot)], "what read {context} got");
                 into.put(own.start, &[0; 8])?;
             }
             deadline = rig.deadline(Duration::from_secs(10));
         }
         let got = b.cq().poll(&mut room)?;
         for done in &room[..got] {
-            check_eq!((done.context, done.status), (received, Status::Ok), "the next receive");
+            Done::recv(received, 8).check(done)?;
             let Some(number) = sent.pop_front() else {
                 fail!("no more receives than sends", "{done:?}");
             };
-            let slot = bytes(received as usize % RECEIVES);
-            check_bytes!(sink.bytes(slot.clone())?, number.to_ne_bytes(), "message {received}");
-            b.recv(sink.slice(slot), received + RECEIVES as u64)?;
+            let i = received as usize;
+            check_bytes!(sink.seen(i, 8)?, number.to_ne_bytes(), "message {i}");
+            b.recv(sink.slot(i), received + RECEIVES as u64)?;
             received += 1;
             deadline = rig.deadline(Duration::from_secs(10));
         }

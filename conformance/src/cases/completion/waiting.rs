@@ -5,6 +5,8 @@ use std::sync::mpsc;
 
 use fabric::{Armed, EndpointAttr};
 
+use crate::cases::crowd::joined;
+use crate::cases::places::Slots;
 use crate::prelude::*;
 use crate::sys::Epoll;
 
@@ -25,8 +27,7 @@ fn woken_by(
         thread::sleep(Duration::from_millis(20));
         let acted = Instant::now();
         act()?;
-        let (woken_with, woke) =
-            sleeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let (woken_with, woke) = joined(sleeper);
         Ok((woken_with?, woke.saturating_duration_since(acted)))
     })
 }
@@ -131,10 +132,8 @@ pub(super) fn wait_race(rig: &Rig) -> Outcome {
             Ok(())
         };
         let received = receive(begin);
-        let sent = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        sent.and(received)
-    })?;
-    Ok(())
+        joined(sender).and(received)
+    })
 }
 
 /// Passes the time without giving up the processor.
@@ -215,11 +214,8 @@ pub(super) fn fd_poll(rig: &Rig) -> Outcome {
     }
 
     // A stream in bursts, with pauses in which the receiver falls asleep.
-    let sink = b.buffer(RECEIVES * 8)?;
-    let slot = |i: usize| i % RECEIVES * 8..i % RECEIVES * 8 + 8;
-    for i in 0..RECEIVES {
-        b.recv(sink.slice(slot(i)), i as u64)?;
-    }
+    let sink = Slots::new(&b, RECEIVES, 8)?;
+    sink.post(&b, 0..RECEIVES)?;
     thread::scope(|scope| {
         let (a, mut rng) = (&a, rig.rng());
         let sender = scope.spawn(move || -> Outcome {
@@ -238,18 +234,15 @@ pub(super) fn fd_poll(rig: &Rig) -> Outcome {
         let receive = || -> Outcome {
             for i in 0..MESSAGES {
                 let received = next_by_epoll(rig, &b, &epoll)?;
-                let seen = (received.context, received.status);
-                check_eq!(seen, (i as u64, Status::Ok), "receive {i} of the stream");
-                check_bytes!(sink.bytes(slot(i))?, (i as u64).to_ne_bytes(), "message {i}");
-                b.recv(sink.slice(slot(i)), (i + RECEIVES) as u64)?;
+                Done::recv(i, 8).check(&received)?;
+                check_bytes!(sink.seen(i, 8)?, (i as u64).to_ne_bytes(), "message {i}");
+                b.recv(sink.slot(i), (i + RECEIVES) as u64)?;
             }
             Ok(())
         };
         let received = receive();
-        let sent = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        sent.and(received)
-    })?;
-    Ok(())
+        joined(sender).and(received)
+    })
 }
 
 pub(super) fn wait_after_full(rig: &Rig) -> Outcome {

@@ -226,8 +226,7 @@ pub(super) fn cross_connect(rig: &Rig) -> Outcome {
 
 pub(super) fn self_connect(rig: &Rig) -> Outcome {
     let domain = rig.domain_a();
-    let (a, b) = (rig.end(domain)?, rig.end(domain)?);
-    rig.connect(&a, &b)?;
+    let (a, b) = rig.pair_on(domain, domain)?;
     // One buffer serves both ends, as they are of one domain.
     let buffer = a.buffer(512)?;
     let (bytes, pattern) = (rig.pattern(0).bytes(64), rig.pattern(0));

@@ -3,6 +3,7 @@
 use fabric::EndpointAttr;
 
 use crate::cases::crowd::{Crowd, joined};
+use crate::cases::places::{Slots, Staggered};
 use crate::prelude::*;
 use crate::usage::Usage;
 
@@ -20,11 +21,8 @@ pub(super) fn slow_consumer(rig: &Rig) -> Outcome {
     let len = long(rig) / 4;
     let count = rig.count(4 * DEPTH, 64 * DEPTH);
     let (a, b) = rig.pair_with(|attr| attr.send_depth = DEPTH)?;
-    // Message i is the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(len + 8 * count);
-    let source = a.holding(&bytes)?;
-    let sink = b.buffer(RECEIVES * len)?;
-    let slot = |i: usize| i % RECEIVES * len..(i % RECEIVES + 1) * len;
+    let source = Staggered::new(rig, &a, len, count)?;
+    let sink = Slots::new(&b, RECEIVES, len)?;
     sink.fill(1)?;
     // Sending and receiving get their memory.
     a.settle(&b)?;
@@ -33,13 +31,11 @@ pub(super) fn slow_consumer(rig: &Rig) -> Outcome {
     thread::scope(|scope| -> Outcome {
         let sender = scope.spawn(|| -> Outcome {
             for i in 0..count {
-                a.post_when_room(&Op::send(source.slice(8 * i..8 * i + len)).unsignaled())?;
+                a.post_when_room(&Op::send(source.slice(i, len)).unsignaled())?;
             }
             Ok(())
         });
-        for i in 0..RECEIVES {
-            b.recv(sink.slice(slot(i)), i as u64)?;
-        }
+        sink.post(&b, 0..RECEIVES)?;
         let mut next = 0;
         let mut deadline = rig.deadline(Duration::from_secs(10));
         while next < count {
@@ -49,23 +45,17 @@ pub(super) fn slow_consumer(rig: &Rig) -> Outcome {
             let mut room = [Completion::default(); RECEIVES];
             let got = b.cq().poll(&mut room)?;
             for done in &room[..got] {
-                check_eq!((done.context, done.status), (next as u64, Status::Ok), "a receive");
-                check_eq!(done.len, len, "length of message {next}");
-                let seen = sink.bytes(slot(next))?;
-                check_bytes!(seen, bytes[8 * next..8 * next + len], "message {next}");
-                b.recv(sink.slice(slot(next)), (next + RECEIVES) as u64)?;
+                Done::recv(next, len).check(done)?;
+                check_bytes!(sink.seen(next, len)?, source.bytes(next, len), "message {next}");
+                b.recv(sink.slot(next), (next + RECEIVES) as u64)?;
                 next += 1;
                 deadline = rig.deadline(Duration::from_secs(10));
             }
         }
         joined(sender)
     })?;
-    let grown = most.saturating_sub(before);
-    check!(
-        grown < MOST_GROWTH,
-        "less than {MOST_GROWTH} bytes for {} posted, not {grown}",
-        DEPTH * len
-    );
+    let (grown, posted) = (most.saturating_sub(before), DEPTH * len);
+    check!(grown < MOST_GROWTH, "less than {MOST_GROWTH} bytes for {posted} posted, not {grown}");
     check_eq!(a.cq().poll_one()?, None, "a completion of what was unsignaled");
     Ok(())
 }
@@ -113,12 +103,7 @@ pub(super) fn stalled_both(rig: &Rig) -> Outcome {
         let (a, b) = rig.pair()?;
         let ends = [&a, &b];
         let make = |salt: usize| -> Result<Vec<Guarded>, Failed> {
-            ends.iter()
-                .map(|end| {
-                    let buffer = end.patterned(len, rig.pattern(salt))?;
-                    Ok(buffer)
-                })
-                .collect()
+            ends.iter().map(|end| end.patterned(len, rig.pattern(salt))).collect()
         };
         let (shown, said) = (make(1)?, make(2)?);
         let (read, heard) = (make(3)?, make(4)?);
@@ -133,9 +118,8 @@ pub(super) fn stalled_both(rig: &Rig) -> Outcome {
         for end in ends {
             end.expect_none_for(Duration::from_millis(20))?;
         }
-        for (i, end) in ends.iter().enumerate() {
-            end.recv(&heard[i], 3)?;
-        }
+        a.recv(&heard[0], 3)?;
+        b.recv(&heard[1], 3)?;
         for (i, end) in ends.iter().enumerate() {
             // A send and a receive end in either order.
             let done = [end.next()?, end.next()?];
@@ -161,8 +145,8 @@ pub(super) fn one_slow_of_many(rig: &Rig) -> Outcome {
     let crowd = Crowd::new(rig, ENDS, depths)?;
     let Crowd { ends, peers } = &crowd;
     let (slow, its_peer) = (&ends[0], &peers[0]);
-    let (source, inbox, target) = (slow.buffer(len)?, its_peer.buffer(len)?, its_peer.buffer(len)?);
-    source.put_pattern(.., rig.pattern(0))?;
+    let source = slow.patterned(len, rig.pattern(0))?;
+    let (inbox, target) = (its_peer.buffer(len)?, its_peer.buffer(len)?);
     slow.send(&source, 0)?;
     for i in 1..=BEHIND {
         slow.write(&source, target.at(0), i as u64)?;

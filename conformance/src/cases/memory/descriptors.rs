@@ -32,8 +32,7 @@ pub(super) fn cross_domain(rig: &Rig) -> Outcome {
         foreign.check_guards()?;
     }
     // The key is good where it belongs.
-    let (a, c) = (rig.end(rig.domain_a())?, rig.end(&other)?);
-    rig.connect(&a, &c)?;
+    let (a, _c) = rig.pair_on(rig.domain_a(), &other)?;
     let local = a.buffer(64)?;
     a.run(Op::read(&local, elsewhere.at(0)), Done::ok(1))?;
     local.check_pattern(.., rig.pattern(0))

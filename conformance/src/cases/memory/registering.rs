@@ -182,8 +182,7 @@ pub(super) fn reg_overlap(rig: &Rig) -> Outcome {
         ("a write of what is only readable", Op::write(&stray, far_written.at(200))),
         ("a read of what is only writable", Op::read(&stray, far_read.at(92))),
     ] {
-        let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
-        rig.connect(&a, &b)?;
+        let (a, b) = rig.pair()?;
         a.post(&op.context(1))?;
         let seen = a.next()?;
         check!(a.is_refusal(seen.status), "RemoteAccess of {what}, not {:?}", seen.status);

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::cases::crowd::joined;
 use crate::prelude::*;
 
 const PAIRS: usize = 1_000_000;
@@ -30,7 +31,7 @@ pub(super) fn witness(rig: &Rig) -> Outcome {
             outcome
         });
         let written = write(rig, &a, &source, &target, seed, &seen);
-        let looked = looking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let looked = joined(looking);
         // Who looks knows better what went wrong.
         looked.and(written)
     })?;

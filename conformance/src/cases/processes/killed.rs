@@ -1,5 +1,7 @@
 //! A peer whose process is killed.
 
+use crate::cases::crowd::joined;
+use crate::cases::send::acceptance::{SENDS, completed_are_received};
 use crate::prelude::*;
 
 /// How soon the living end knows, on a path that loses nothing.
@@ -19,8 +21,7 @@ pub(super) fn kill9_idle(rig: &Rig) -> Outcome {
     const RECEIVES: u64 = 8;
     let mut process = rig.process()?;
     let far = process.domain()?;
-    let (a, b) = (rig.end(rig.domain_a())?, rig.end(&far)?);
-    rig.connect(&a, &b)?;
+    let (a, b) = rig.pair_on(rig.domain_a(), &far)?;
     a.settle(&b)?;
     let sink = a.filled(64, 0xee)?;
     for context in 0..RECEIVES {
@@ -49,8 +50,7 @@ pub(super) fn kill9_busy(rig: &Rig) -> Outcome {
     const LEN: usize = 30_000;
     let mut process = rig.process()?;
     let far = process.domain()?;
-    let (a, b) = (rig.end(rig.domain_a())?, rig.end(&far)?);
-    rig.connect(&a, &b)?;
+    let (a, b) = rig.pair_on(rig.domain_a(), &far)?;
     let (bystander, its_peer) = rig.pair()?;
     let (source, into, target) = (a.buffer(LEN)?, a.buffer(LEN)?, b.buffer(LEN)?);
     source.put_pattern(.., rig.pattern(0))?;
@@ -86,7 +86,7 @@ pub(super) fn kill9_busy(rig: &Rig) -> Outcome {
             let limit = rig.scaled(NOTICED);
             check!(start.elapsed() < limit, "an end of the operations within {limit:?}");
         }
-        death.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        joined(death)
     })?;
     expect_end(rig, &a, start)?;
     check_err!(a.write(&source, target.at(0), 0), Error::NotConnected, "a write to the dead");
@@ -123,52 +123,15 @@ pub(super) fn peer_restart(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn ok_survives_kill9(rig: &Rig) -> Outcome {
-    const SENDS: usize = 12;
-    const WRITES: u64 = 4;
-    const LEN: usize = 150_000;
     const ROUNDS: usize = 4;
-    // Message i is the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(LEN + 8 * SENDS);
-    let sent = |i: usize| 8 * i..8 * i + LEN;
     for round in 0..ROUNDS {
-        let completed = round * SENDS / ROUNDS;
         let mut process = rig.process()?;
-        let far = process.domain()?;
-        let (sender, receiver) = (rig.end(&far)?, rig.end(rig.domain_a())?);
-        rig.connect(&sender, &receiver)?;
-        let source = sender.holding(&bytes)?;
-        let (sink, answer) = (receiver.buffer(SENDS * LEN)?, receiver.buffer(LEN)?);
-        for i in 0..SENDS {
-            receiver.recv(sink.slice(i * LEN..(i + 1) * LEN), i as u64)?;
-        }
-        // The receiver writes meanwhile: a stream that is closed with bytes unread is reset, and loses those on their
-        // way to the peer.
-        let target = sender.buffer(LEN)?;
-        for i in 0..WRITES {
-            receiver.write(&answer, target.at(0), i)?;
-        }
-        for i in 0..SENDS {
-            sender.send(source.slice(sent(i)), i as u64)?;
-        }
-        sender.expect_each(0..=completed)?;
-        process.kill()?;
-
-        let mut received = receiver.take(SENDS + WRITES as usize)?;
-        received.retain(|seen| seen.kind == OpKind::Recv);
-        check_eq!(received.len(), SENDS, "completed receives");
-        let mut whole = true;
-        for (i, seen) in received.iter().enumerate() {
-            check_eq!(seen.context, i as u64, "context of receive {i}");
-            whole &= seen.is_ok();
-            check!(whole || i > completed, "receive {i} Ok, as its send was, not {seen:?}");
-            check!(whole || seen.status == Status::Canceled, "Ok, then Canceled, not {seen:?}");
-            if whole {
-                let at = i * LEN..i * LEN + seen.len;
-                check_bytes!(sink.bytes(at)?, bytes[sent(i)], "message {i}");
-            }
-        }
+        let (sender, receiver) = rig.pair_on(&process.domain()?, rig.domain_a())?;
+        completed_are_received(rig, sender, &receiver, 1 + round * SENDS / ROUNDS, |sender| {
+            process.kill()?;
+            Ok(Some(sender))
+        })?;
         receiver.expect_disconnected()?;
-        sink.check_guards()?;
     }
     Ok(())
 }

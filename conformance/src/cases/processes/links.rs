@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use crate::cases::crowd::joined;
 use crate::prelude::*;
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -28,7 +29,7 @@ fn cut_and_take(
         watch_end(rig, a, start)?;
         watch_end(rig, b, start)?;
         cut.mend()?;
-        let taken = taking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let taken = joined(taking)?;
         for end in [a, b] {
             check_eq!(end.state(), EndpointState::Dead, "state when the link was cut");
         }
@@ -200,7 +201,7 @@ pub(super) fn link_cut_each_kind(rig: &Rig) -> Outcome {
             })?;
             check!(!lost.is_empty(), "something of {kind} to be lost with the link");
             check_eq!(lost[0].status, Status::PeerLost, "the oldest {kind}");
-            receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            joined(receiving)
         })
     };
     thread::scope(|scope| {
@@ -223,9 +224,7 @@ pub(super) fn link_cut_each_kind(rig: &Rig) -> Outcome {
             }
         }
         cut.mend()?;
-        running.into_iter().try_for_each(|running| {
-            running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        running.into_iter().try_for_each(|running| joined(running))
     })?;
     target.check_guards()?;
     works_again(rig)

@@ -46,8 +46,7 @@ pub(super) fn mesh(rig: &Rig) -> Outcome {
         domains.iter().map(|domain| Node::new(domain)).collect::<Result<Vec<_>, _>>()?;
     for (i, near) in domains.iter().enumerate() {
         for (j, far) in domains.iter().enumerate().skip(i + 1) {
-            let (a, b) = (rig.end(near)?, rig.end(far)?);
-            rig.connect(&a, &b)?;
+            let (a, b) = rig.pair_on(near, far)?;
             (nodes[i].ends[j], nodes[j].ends[i]) = (Some(a), Some(b));
         }
     }

@@ -7,8 +7,7 @@ const BLOCK: usize = 4096;
 pub(super) fn target_stopped(rig: &Rig) -> Outcome {
     let process = rig.process()?;
     let far = process.domain()?;
-    let (a, b) = (rig.end(rig.domain_a())?, rig.end(&far)?);
-    rig.connect(&a, &b)?;
+    let (a, b) = rig.pair_on(rig.domain_a(), &far)?;
     let (source, into, target) = (a.buffer(BLOCK)?, a.buffer(BLOCK + 8)?, b.buffer(BLOCK + 8)?);
     source.put_pattern(.., rig.pattern(0))?;
     target.set(BLOCK, 41u64)?;

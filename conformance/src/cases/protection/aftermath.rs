@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::cases::crowd::joined;
+use crate::cases::places::Slots;
 use crate::prelude::*;
 
 /// Depth of a receive queue that is not full before the connection is dead.
@@ -76,10 +78,8 @@ pub(super) fn target_recv_flush(rig: &Rig) -> Outcome {
     const RECEIVES: usize = 100;
     let (a, b) = rig.pair()?;
     let (source, target) = (a.buffer(8)?, b.buffer(8)?);
-    let sink = b.buffer(RECEIVES * 8)?;
-    for i in 0..RECEIVES {
-        b.recv(sink.slice(i * 8..i * 8 + 8), i as u64)?;
-    }
+    let sink = Slots::new(&b, RECEIVES, 8)?;
+    sink.post(&b, 0..RECEIVES)?;
     // The first has a message; it is no less received for what comes then.
     source.put_pattern(.., rig.pattern(0))?;
     a.send(&source, 1)?;
@@ -151,7 +151,7 @@ pub(super) fn recv_post_race(rig: &Rig) -> Outcome {
             }
             write_badly(&a, &source, &target, 1)?;
             a.expect(Done::refused(1))?;
-            poster.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            joined(poster)
         })?;
         let posted = posted.load(Ordering::Relaxed);
         for i in 0..posted {

@@ -1,5 +1,6 @@
 //! What the peer hears of writes: nothing, or an immediate, or the message behind them.
 
+use crate::cases::places::{Slots, Staggered};
 use crate::prelude::*;
 
 /// Lengths around which providers change their ways.
@@ -37,9 +38,8 @@ pub(super) fn write_imm(rig: &Rig) -> Outcome {
         let value = immediates[i % immediates.len()];
         // The receive may be shorter than what is written, or have no memory at all.
         let into = if i.is_multiple_of(2) { (&sink).into() } else { Slices::none() };
-        b.recv(into, i as u64)?;
-        a.post(&Op::write(&source, target.at(0)).immediate(value).context(i as u64))?;
-        b.expect(Done::recv_write(i, len, value))?;
+        let op = Op::write(&source, target.at(0)).immediate(value).context(i as u64);
+        a.deliver(op, &b, into, Done::recv_write(i, len, value))?;
         target.check_pattern(.., rig.pattern(i))?;
         sink.check_filled(.., 0xee)?;
         a.expect(Done::write(i, len))?;
@@ -55,10 +55,8 @@ pub(super) fn write_imm_zero(rig: &Rig) -> Outcome {
     let end = honest.at(honest.len());
     let places = [honest.at(0), end, forged_key(&honest, !honest.key()).at(0)];
     for (i, place) in places.into_iter().enumerate() {
-        b.recv(&sink, i as u64)?;
-        let op = Op::write(Slices::none(), place).immediate(1 + i as u32);
-        a.post(&op.context(i as u64))?;
-        b.expect(Done::recv_write(i, 0, 1 + i as u32))?;
+        let (op, value) = (Op::write(Slices::none(), place).context(i as u64), 1 + i as u32);
+        a.deliver(op.immediate(value), &b, &sink, Done::recv_write(i, 0, value))?;
         a.expect_ok(i)?;
     }
     a.settle(&b)?;
@@ -90,41 +88,34 @@ pub(super) fn write_imm_no_recv(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn write_imm_visible(rig: &Rig) -> Outcome {
-    const ROUNDS: usize = 100;
-    let (a, b) = rig.pair()?;
-    // Round i writes the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(MOST + 8 * ROUNDS);
-    let source = a.holding(&bytes)?;
-    let target = b.buffer(MOST)?;
-    for round in 0..ROUNDS {
-        let len = LENS[round % LENS.len()];
-        let now = 8 * round..8 * round + len;
-        b.recv(Slices::none(), 1)?;
-        let op = Op::write(source.slice(now.clone()), target.at(0));
-        a.post(&op.immediate(round as u32).context(2))?;
-        let received = b.expect_ok(1)?;
-        check_bytes!(target.bytes(..len)?, bytes[now], "{len} bytes at their completion");
-        check_eq!(received.immediate, Some(round as u32), "immediate data of round {round}");
-        a.expect_ok(2)?;
-    }
-    Ok(())
+    bytes_are_there(rig, Done::recv_write, |a, write, value| {
+        a.post(&write.immediate(value).context(2))
+    })
 }
 
 pub(super) fn write_then_send_visible(rig: &Rig) -> Outcome {
+    let message = |context, _, _| Done::recv(context, 0);
+    bytes_are_there(rig, message, |a, write, _| {
+        a.post(&write.unsignaled())?;
+        a.send(Slices::none(), 2)
+    })
+}
+
+/// Writes, each announced to the peer in this way: when the announcement is `received`, all bytes are there.
+fn bytes_are_there(
+    rig: &Rig,
+    received: fn(u32, usize, u32) -> Done,
+    post: fn(&End, Op<'_>, u32) -> fabric::Result<()>,
+) -> Outcome {
     const ROUNDS: usize = 100;
     let (a, b) = rig.pair()?;
-    // Round i writes the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(MOST + 8 * ROUNDS);
-    let source = a.holding(&bytes)?;
-    let target = b.buffer(MOST)?;
+    let (source, target) = (Staggered::new(rig, &a, MOST, ROUNDS)?, b.buffer(MOST)?);
     for round in 0..ROUNDS {
         let len = LENS[round % LENS.len()];
-        let now = 8 * round..8 * round + len;
         b.recv(Slices::none(), 1)?;
-        a.post(&Op::write(source.slice(now.clone()), target.at(0)).unsignaled())?;
-        a.send(Slices::none(), 2)?;
-        b.expect_ok(1)?;
-        check_bytes!(target.bytes(..len)?, bytes[now], "{len} bytes when the message is there");
+        post(&a, Op::write(source.slice(round, len), target.at(0)), round as u32)?;
+        b.expect(received(1, len, round as u32))?;
+        check_bytes!(target.bytes(..len)?, source.bytes(round, len), "{len} bytes, round {round}");
         a.expect_ok(2)?;
     }
     Ok(())
@@ -134,31 +125,29 @@ pub(super) fn mixed_imm_send(rig: &Rig) -> Outcome {
     const MESSAGES: usize = 120;
     const ROOM: usize = 600;
     let (a, b) = rig.pair()?;
-    let source = a.buffer(MESSAGES * ROOM)?;
-    let target = b.buffer(MESSAGES * ROOM)?;
-    let sink = b.buffer(MESSAGES * ROOM)?;
+    let source = Slots::new(&a, MESSAGES, ROOM)?;
+    let (target, sink) = (Slots::new(&b, MESSAGES, ROOM)?, Slots::new(&b, MESSAGES, ROOM)?);
     let mut rng = rig.rng();
     let writes: Vec<bool> = (0..MESSAGES).map(|_| rng.below(2) == 0).collect();
     let len = |i: usize| 1 + i * 37 % ROOM;
-    for i in 0..MESSAGES {
-        source.put_pattern(i * ROOM..i * ROOM + len(i), rig.pattern(i))?;
-        b.recv(sink.slice(i * ROOM..(i + 1) * ROOM), i as u64)?;
-    }
+    let bytes = |i: usize| i * ROOM..i * ROOM + len(i);
+    sink.post(&b, 0..MESSAGES)?;
     for (i, write) in writes.iter().enumerate() {
-        let from = source.slice(i * ROOM..i * ROOM + len(i));
+        source.put_pattern(bytes(i), rig.pattern(i))?;
+        let from = source.slice(bytes(i));
         let op = if *write { Op::write(from, target.at(i * ROOM)) } else { Op::send(from) };
         a.post(&op.immediate(i as u32).context(i as u64))?;
     }
     for (i, write) in writes.into_iter().enumerate() {
-        let received = b.expect_ok(i)?;
-        let kind = if write { OpKind::RecvWrite } else { OpKind::Recv };
-        check_eq!(received.kind, kind, "kind of receive {i}");
-        check_eq!(received.immediate, Some(i as u32), "immediate data of receive {i}");
-        check_eq!(received.len, len(i), "length of receive {i}");
-        let (filled, untouched) = if write { (&target, &sink) } else { (&sink, &target) };
-        filled.check_pattern(i * ROOM..i * ROOM + len(i), rig.pattern(i))?;
-        filled.check_filled(i * ROOM + len(i)..(i + 1) * ROOM, 0)?;
-        untouched.check_filled(i * ROOM..(i + 1) * ROOM, 0)?;
+        let value = i as u32;
+        let (filled, untouched, received) = match write {
+            true => (&target, &sink, Done::recv_write(i, len(i), value)),
+            false => (&sink, &target, Done::recv(i, len(i)).immediate(value)),
+        };
+        b.expect(received)?;
+        filled.check_pattern(bytes(i), rig.pattern(i))?;
+        filled.check_filled(bytes(i).end..(i + 1) * ROOM, 0)?;
+        untouched.check_filled(untouched.range(i), 0)?;
         a.expect_ok(i)?;
     }
     Ok(())

@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use crate::cases::crowd::joined;
+use crate::cases::places::Slots;
 use crate::prelude::*;
 
 const ROUNDS: usize = 20_000;
@@ -14,7 +16,7 @@ pub(super) fn both_ways_mix(rig: &Rig) -> Outcome {
     thread::scope(|scope| {
         let other = scope.spawn(|| mix(rig, &b, &at_a, 2));
         let one = mix(rig, &a, &at_b, 1);
-        one.and(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        one.and(joined(other))
     })?;
     Ok(())
 }
@@ -28,11 +30,8 @@ fn mix(rig: &Rig, end: &End, target: &Guarded, side: usize) -> Outcome {
     let [own, peers] = [side, 3 - side].map(|side| rig.pattern(side).bytes(MOST + 8 * ROUNDS));
     let source = end.holding(&own)?;
     let sink = end.buffer(MOST)?;
-    let inbox = end.buffer(RECEIVES * LETTER)?;
-    let slot = |i: usize| i % RECEIVES * LETTER..(i % RECEIVES + 1) * LETTER;
-    for i in 0..RECEIVES {
-        end.recv(inbox.slice(slot(i)), i as u64)?;
-    }
+    let inbox = Slots::new(end, RECEIVES, LETTER)?;
+    inbox.post(end, 0..RECEIVES)?;
     let received = Cell::new(0);
     // Takes completions up to the next of this kind; messages come when they come.
     let take = |kind: OpKind| -> Outcome {
@@ -42,9 +41,9 @@ fn mix(rig: &Rig, end: &End, target: &Guarded, side: usize) -> Outcome {
             if done.kind == OpKind::Recv {
                 let i = received.replace(received.get() + 1);
                 check_eq!(done.context, i as u64, "context of message {i}");
-                let seen = inbox.bytes(slot(i))?;
-                check_bytes!(seen[..done.len], peers[8 * i..8 * i + done.len], "message {i}");
-                end.recv(inbox.slice(slot(i)), (i + RECEIVES) as u64)?;
+                let seen = inbox.seen(i, done.len)?;
+                check_bytes!(seen, peers[8 * i..8 * i + done.len], "message {i}");
+                end.recv(inbox.slot(i), (i + RECEIVES) as u64)?;
             }
             if done.kind == kind {
                 return Ok(());

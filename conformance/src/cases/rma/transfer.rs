@@ -1,81 +1,70 @@
 //! Lengths, segments, offsets and edges.
 
 use crate::cases::layout::{places, scattered, sizes, uneven};
+use crate::cases::places::Staggered;
 use crate::prelude::*;
 
-/// The largest transfer.
-fn large(rig: &Rig) -> u64 {
-    rig.bulk(rig.info().limits.message.min(64 << 20) as usize) as u64
-}
-
 pub(super) fn write_sizes(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
-    let sizes = sizes(large(rig));
-    // Write i takes the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(sizes[sizes.len() - 1] + 8 * sizes.len());
-    let source = a.holding(&bytes)?;
-    for (i, len) in sizes.into_iter().enumerate() {
-        let now = 8 * i..8 * i + len;
-        // A buffer of just this length, so that the guards begin at the very next byte.
-        let target = b.buffer(len)?;
-        a.run(Op::write(source.slice(now.clone()), target.at(0)), Done::write(i, len))?;
-        // `Ok` says that the peer accepted the bytes; its CPU sees them by the next receive.
-        a.settle(&b)?;
-        check_bytes!(target.bytes(..)?, bytes[now], "the write of {len} bytes");
-    }
-    Ok(())
+    each_size(rig, OpKind::Write)
 }
 
 pub(super) fn read_sizes(rig: &Rig) -> Outcome {
+    each_size(rig, OpKind::Read)
+}
+
+/// Writes or reads of many lengths. Each fills a buffer of just its length, so that the guards begin at the very next
+/// byte.
+fn each_size(rig: &Rig, kind: OpKind) -> Outcome {
     let (a, b) = rig.pair()?;
-    let sizes = sizes(large(rig));
-    // Read i brings the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(sizes[sizes.len() - 1] + 8 * sizes.len());
-    let target = b.holding(&bytes)?;
+    let largest = rig.bulk(rig.info().limits.message.min(64 << 20) as usize);
+    let sizes = sizes(largest as u64);
+    let (from, to) = if kind == OpKind::Write { (&a, &b) } else { (&b, &a) };
+    let source = Staggered::new(rig, from, largest, sizes.len())?;
     for (i, len) in sizes.into_iter().enumerate() {
-        let sink = a.buffer(len)?;
-        a.run(Op::read(&sink, target.at(8 * i)), Done::read(i, len))?;
-        check_bytes!(sink.bytes(..)?, bytes[8 * i..8 * i + len], "the read of {len} bytes");
+        let target = to.buffer(len)?;
+        if kind == OpKind::Write {
+            a.run(Op::write(source.slice(i, len), target.at(0)), Done::write(i, len))?;
+            // `Ok` says that the peer accepted the bytes; its CPU sees them by the next receive.
+            a.settle(&b)?;
+        } else {
+            a.run(Op::read(&target, source.at(i)), Done::read(i, len))?;
+        }
+        check_bytes!(target.bytes(..)?, source.bytes(i, len), "the {kind:?} of {len} bytes");
     }
     Ok(())
 }
 
 pub(super) fn write_gather(rig: &Rig) -> Outcome {
-    let most = rig.info().limits.send_segments;
-    let (a, b) = rig.pair_with(|attr| attr.send_segments = most)?;
-    let rounds = (1..=most).flat_map(|count| [(count, 1), (count, 700)]);
-    for (round, (count, scale)) in rounds.enumerate() {
-        let lens = uneven(count, scale);
-        let total = lens.iter().sum();
-        let bytes = rig.pattern(round).bytes(total);
-        let places = places(&lens);
-        let source = a.buffer(places[0].end)?;
-        source.put(0, &scattered(&bytes, &places))?;
-        let target = b.buffer(total)?;
-        let slices: Vec<_> = places.iter().map(|place| source.slice(place.clone())).collect();
-        a.run(Op::write(&slices[..], target.at(0)), Done::write(round, total))?;
-        a.settle(&b)?;
-        check_bytes!(target.bytes(..)?, bytes, "a write of {count} segments");
-    }
-    Ok(())
+    each_segment_count(rig, OpKind::Write)
 }
 
 pub(super) fn read_scatter(rig: &Rig) -> Outcome {
-    let most = rig.info().limits.send_segments;
-    let (a, b) = rig.pair_with(|attr| attr.send_segments = most)?;
-    let rounds = (1..=most).flat_map(|count| [(count, 1), (count, 700)]);
+    each_segment_count(rig, OpKind::Read)
+}
+
+/// Writes from, or reads into, as many segments as there can be, all over a buffer.
+fn each_segment_count(rig: &Rig, kind: OpKind) -> Outcome {
+    let max = rig.info().limits.send_segments;
+    let (a, b) = rig.pair_with(|attr| attr.send_segments = max)?;
+    let rounds = (1..=max).flat_map(|count| [(count, 1), (count, 700)]);
     for (round, (count, scale)) in rounds.enumerate() {
         let lens = uneven(count, scale);
-        let total = lens.iter().sum();
+        let (total, places) = (lens.iter().sum(), places(&lens));
         let bytes = rig.pattern(round).bytes(total);
-        let places = places(&lens);
-        let target = b.buffer(total)?;
-        target.put(0, &bytes)?;
-        let sink = a.filled(places[0].end, 0xee)?;
-        let slices: Vec<_> = places.iter().map(|place| sink.slice(place.clone())).collect();
-        a.run(Op::read(&slices[..], target.at(0)), Done::read(round, total))?;
         let image = scattered(&bytes, &places);
-        check_bytes!(sink.bytes(..)?, image, "a read into {count} segments");
+        let local = a.filled(image.len(), 0xee)?;
+        let slices: Vec<_> = places.iter().map(|place| local.slice(place.clone())).collect();
+        if kind == OpKind::Write {
+            local.put(0, &image)?;
+            let target = b.buffer(total)?;
+            a.run(Op::write(&slices[..], target.at(0)), Done::write(round, total))?;
+            a.settle(&b)?;
+            check_bytes!(target.bytes(..)?, bytes, "a write of {count} segments");
+        } else {
+            let source = b.holding(&bytes)?;
+            a.run(Op::read(&slices[..], source.at(0)), Done::read(round, total))?;
+            check_bytes!(local.bytes(..)?, image, "a read into {count} segments");
+        }
     }
     Ok(())
 }
@@ -86,8 +75,7 @@ pub(super) fn write_all_offsets(rig: &Rig) -> Outcome {
     const AT_ONCE: usize = 100;
     let (a, b) = rig.pair()?;
     let bytes = rig.pattern(0).bytes(ROOM);
-    let source = a.buffer(ROOM)?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     // Write i has a room of its own, that starts at a multiple of 64, and there an offset and a length.
     let writes: Vec<_> = (0..64).flat_map(|offset| LENS.map(|len| (offset, len))).collect();
     let target = b.filled(writes.len() * ROOM, 0xee)?;
@@ -145,8 +133,7 @@ pub(super) fn read_depth(rig: &Rig) -> Outcome {
 
 pub(super) fn loopback(rig: &Rig) -> Outcome {
     // Within one domain, or no region could be both.
-    let (c, d) = (rig.end(rig.domain_a())?, rig.end(rig.domain_a())?);
-    rig.connect(&c, &d)?;
+    let (c, d) = rig.pair_on(rig.domain_a(), rig.domain_a())?;
     for (round, len) in [1, 100, 5000, 300_000].into_iter().enumerate() {
         // Source, a gap, what is written, a gap, what is read.
         let region = c.filled(3 * len + 10, 0xee)?;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cases::crowd::joined;
+use crate::cases::places::Slots;
 use crate::prelude::*;
 use crate::usage::Usage;
 
@@ -75,12 +76,10 @@ fn once(rig: &Rig, i: usize) -> Outcome {
 /// Messages and writes, each checked, until it is told to end.
 fn load(a: &End, b: &End, done: &AtomicBool) -> Outcome {
     const AT_ONCE: usize = 16;
-    let (target, sink) = (b.buffer(8)?, b.buffer(AT_ONCE * 8)?);
+    let (target, sink) = (b.buffer(8)?, Slots::new(b, AT_ONCE, 8)?);
     let mut round = 0u64;
     while !done.load(Ordering::Relaxed) {
-        for i in 0..AT_ONCE {
-            b.recv(sink.slice(i * 8..i * 8 + 8), i as u64)?;
-        }
+        sink.post(b, 0..AT_ONCE)?;
         for i in 0..AT_ONCE {
             let number = (round << 8 | i as u64).to_ne_bytes();
             a.post(&Op::inject_write(&number, target.at(0)).unsignaled())?;

@@ -1,5 +1,6 @@
 //! What is sent beside or without a region: immediate data, and injected bytes.
 
+use crate::cases::places::Slots;
 use crate::prelude::*;
 
 pub(super) fn imm(rig: &Rig) -> Outcome {
@@ -14,9 +15,8 @@ pub(super) fn imm(rig: &Rig) -> Outcome {
         ];
         for (i, (len, op)) in ways.into_iter().enumerate() {
             sink.fill(0xee)?;
-            b.recv(&sink, i as u64)?;
-            a.post(&op.immediate(value).context(i as u64))?;
-            b.expect(Done::recv(i, len).immediate(value))?;
+            let received = Done::recv(i, len).immediate(value);
+            a.deliver(op.immediate(value).context(i as u64), &b, &sink, received)?;
             sink.check_pattern(..len, rig.pattern(0))?;
             sink.check_filled(len.., 0xee)?;
             a.expect(Done::send(i, len))?;
@@ -30,20 +30,15 @@ pub(super) fn no_imm_flag(rig: &Rig) -> Outcome {
     const MOST: usize = 300;
     let (a, b) = rig.pair()?;
     let source = a.patterned(MOST, rig.pattern(0))?;
-    let sink = b.buffer(MESSAGES * MOST)?;
+    let sink = Slots::new(&b, MESSAGES, MOST)?;
     let (len, tagged) = (|i: usize| [0, 3, MOST][i % 3], |i: usize| i.is_multiple_of(2));
-    for i in 0..MESSAGES {
-        b.recv(sink.slice(i * MOST..(i + 1) * MOST), i as u64)?;
-    }
+    sink.post(&b, 0..MESSAGES)?;
     for i in 0..MESSAGES {
         let op = Op::send(source.slice(..len(i))).context(i as u64);
         a.post(&if tagged(i) { op.immediate(i as u32) } else { op })?;
     }
     for i in 0..MESSAGES {
-        let received = b.expect_ok(i)?;
-        let expected = tagged(i).then_some(i as u32);
-        check_eq!(received.immediate, expected, "immediate data of receive {i}");
-        check_eq!(received.len, len(i), "length of receive {i}");
+        b.expect(Done::recv(i, len(i)).immediate(tagged(i).then_some(i as u32)))?;
         sink.check_pattern(i * MOST..i * MOST + len(i), rig.pattern(0))?;
         a.expect_ok(i)?;
     }
@@ -54,39 +49,29 @@ pub(super) fn inject_reuse(rig: &Rig) -> Outcome {
     const INJECTS: usize = 100;
     let most = rig.info().limits.inject;
     let (a, b) = rig.pair_with(|attr| attr.inject = most)?;
-    let sink = b.buffer(INJECTS * most)?;
-    let len = |i: usize| most - i % most;
-    // No receive is there, so most of them wait inside while their bytes are overwritten.
-    let mut bytes = vec![0; most];
-    for i in 0..INJECTS {
-        rig.pattern(i).fill(0, &mut bytes[..len(i)]);
-        a.inject(&bytes[..len(i)], i as u64)?;
-        bytes.fill(0xdd);
-    }
-    drop(bytes);
-    for i in 0..INJECTS {
-        b.recv(sink.slice(i * most..(i + 1) * most), i as u64)?;
-    }
-    for i in 0..INJECTS {
-        b.expect(Done::recv(i, len(i)))?;
-        sink.check_pattern(i * most..i * most + len(i), rig.pattern(i))?;
-        a.expect_ok(i)?;
-    }
-
-    // With receives there they leave at once, and their bytes must not be read later than that.
-    let mut bytes = vec![0; most];
-    for i in 0..INJECTS {
-        b.recv(sink.slice(i * most..(i + 1) * most), i as u64)?;
-    }
-    for i in 0..INJECTS {
-        rig.pattern(INJECTS + i).fill(0, &mut bytes);
-        a.inject(&bytes, i as u64)?;
-        bytes.fill(0xdd);
-    }
-    for i in 0..INJECTS {
-        b.expect_ok(i)?;
-        sink.check_pattern(i * most..(i + 1) * most, rig.pattern(INJECTS + i))?;
-        a.expect_ok(i)?;
+    let sink = Slots::new(&b, INJECTS, most)?;
+    // Without receives most of them wait inside while their bytes are overwritten; with receives there they leave at
+    // once, and their bytes must not be read later than that.
+    for (salt, early) in [(0, false), (INJECTS, true)] {
+        let len = |i: usize| if early { most } else { most - i % most };
+        let mut bytes = vec![0; most];
+        if early {
+            sink.post(&b, 0..INJECTS)?;
+        }
+        for i in 0..INJECTS {
+            rig.pattern(salt + i).fill(0, &mut bytes[..len(i)]);
+            a.inject(&bytes[..len(i)], i as u64)?;
+            bytes.fill(0xdd);
+        }
+        drop(bytes);
+        if !early {
+            sink.post(&b, 0..INJECTS)?;
+        }
+        for i in 0..INJECTS {
+            b.expect(Done::recv(i, len(i)))?;
+            check_bytes!(sink.seen(i, len(i))?, rig.pattern(salt + i).bytes(len(i)), "inject {i}");
+            a.expect_ok(i)?;
+        }
     }
     Ok(())
 }
@@ -94,8 +79,7 @@ pub(super) fn inject_reuse(rig: &Rig) -> Outcome {
 pub(super) fn inject_over(rig: &Rig) -> Outcome {
     for most in [0, fabric::MIN_INJECT, rig.info().limits.inject] {
         let (a, b) = rig.pair_with(|attr| attr.inject = most)?;
-        let sink = b.buffer(most + 1)?;
-        let target = b.buffer(most + 1)?;
+        let (sink, target) = (b.buffer(most + 1)?, b.buffer(most + 1)?);
         let bytes = rig.pattern(most).bytes(most + 1);
         let posted = a.inject(&bytes, 1);
         check_err!(posted, Error::InvalidArgument(_), "an inject of {} bytes", most + 1);

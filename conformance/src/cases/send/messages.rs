@@ -1,6 +1,7 @@
 //! Whole messages: lengths, order, limits.
 
 use crate::cases::layout;
+use crate::cases::places::Slots;
 use crate::prelude::*;
 
 pub(super) fn sizes(rig: &Rig) -> Outcome {
@@ -13,9 +14,7 @@ pub(super) fn sizes(rig: &Rig) -> Outcome {
         // Buffers of just this length, so that the guards begin at the very next byte.
         let source = a.patterned(len, rig.pattern(i))?;
         let sink = b.buffer(len)?;
-        b.recv(&sink, i as u64)?;
-        a.send(&source, i as u64)?;
-        b.expect(Done::recv(i, len))?;
+        a.deliver(Op::send(&source).context(i as u64), &b, &sink, Done::recv(i, len))?;
         sink.check_pattern(.., rig.pattern(i))?;
         a.expect(Done::send(i, len))?;
     }
@@ -30,9 +29,7 @@ pub(super) fn send_zero(rig: &Rig) -> Outcome {
     let ways =
         [Op::send(Slices::none()), Op::send(source.slice(5..5)), Op::send(&empty), Op::inject(&[])];
     for (i, op) in ways.into_iter().enumerate() {
-        b.recv(&sink, i as u64)?;
-        a.post(&op.context(i as u64))?;
-        b.expect(Done::recv(i, 0))?;
+        a.deliver(op.context(i as u64), &b, &sink, Done::recv(i, 0))?;
         a.expect_ok(i)?;
     }
     sink.check_filled(.., 0xee)?;
@@ -73,9 +70,7 @@ pub(super) fn recv_larger(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let source = a.patterned(10, rig.pattern(0))?;
     let sink = b.filled(4096, 0xee)?;
-    b.recv(&sink, 1)?;
-    a.send(&source, 2)?;
-    b.expect(Done::recv(1, 10))?;
+    a.deliver(Op::send(&source).context(2), &b, &sink, Done::recv(1, 10))?;
     sink.check_pattern(..10, rig.pattern(0))?;
     sink.check_filled(10.., 0xee)?;
     a.expect_ok(2)?;
@@ -109,23 +104,22 @@ pub(super) fn fifo(rig: &Rig) -> Outcome {
     const AT_ONCE: usize = 100;
     const MOST: usize = 200;
     let (a, b) = rig.pair()?;
-    let source = a.buffer(AT_ONCE * MOST)?;
-    let sink = b.buffer(AT_ONCE * MOST)?;
+    // Message i has a length and bytes of its own, and a slot for it on either side.
+    let (source, sink) = (Slots::new(&a, AT_ONCE, MOST)?, Slots::new(&b, AT_ONCE, MOST)?);
+    let len = |i: usize| 1 + i * 7 % MOST;
+    let bytes = |i: usize| source.range(i).start..source.range(i).start + len(i);
     for first in (0..SENDS).step_by(AT_ONCE) {
         let round = first..first + AT_ONCE;
-        // Message i has a length and bytes of its own, and a slot for it on either side.
-        let len = |i: usize| 1 + i * 7 % MOST;
-        let slot = |i: usize| i % AT_ONCE * MOST..i % AT_ONCE * MOST + len(i);
+        sink.post(&b, round.clone())?;
         for i in round.clone() {
-            b.recv(sink.slice(i % AT_ONCE * MOST..(i % AT_ONCE + 1) * MOST), i as u64)?;
-            source.put_pattern(slot(i), rig.pattern(i))?;
+            source.put_pattern(bytes(i), rig.pattern(i))?;
         }
         for i in round.clone() {
-            a.send(source.slice(slot(i)), i as u64)?;
+            a.send(source.slice(bytes(i)), i as u64)?;
         }
         for i in round {
             b.expect(Done::recv(i, len(i)))?;
-            sink.check_pattern(slot(i), rig.pattern(i))?;
+            sink.check_pattern(bytes(i), rig.pattern(i))?;
             a.expect_ok(i)?;
         }
     }
@@ -145,19 +139,14 @@ pub(super) fn max_message(rig: &Rig) -> Outcome {
     let source = a.holding(&bytes)?;
     let starts: Vec<_> = (0..most).step_by(part).collect();
     let len = |start: usize| part.min(most - start);
-    let slices: Vec<_> = starts
-        .iter()
-        .enumerate()
-        .map(|(i, start)| source.slice(8 * i..8 * i + len(*start)))
-        .collect();
+    let slice = |(i, start): (usize, &usize)| source.slice(8 * i..8 * i + len(*start));
+    let slices: Vec<_> = starts.iter().enumerate().map(slice).collect();
     let sink = b.buffer(most)?;
 
     b.recv(&sink, 1)?;
     a.send(&slices[..], 2)?;
     // A GiB, perhaps, over a link that loses packets.
-    let received = b.next_within(Duration::from_secs(60))?;
-    check_eq!((received.context, received.status), (1, Status::Ok), "the receive");
-    check_eq!(received.len, most, "length of the receive");
+    Done::recv(1, most).check(&b.next_within(Duration::from_secs(60))?)?;
     a.expect(Done::send(2, most))?;
     for (i, start) in starts.into_iter().enumerate() {
         for at in (0..len(start)).step_by(STEP) {
@@ -182,12 +171,13 @@ pub(super) fn over_max(rig: &Rig) -> Outcome {
     // The descriptor claims that there is room for it.
     let target = b.filled(64, 0xee)?;
     let far = forged_range(&target.region().remote(), 0, len as u64).at(0);
-    let sent = a.send(&slices[..], 1);
-    check_err!(sent, Error::InvalidArgument(_), "a send of {len} bytes");
-    let written = a.write(&slices[..], far, 2);
-    check_err!(written, Error::InvalidArgument(_), "a write of {len} bytes");
-    let read = a.read(&slices[..], far, 3);
-    check_err!(read, Error::InvalidArgument(_), "a read of {len} bytes");
+    for (what, posted) in [
+        ("a send", a.send(&slices[..], 1)),
+        ("a write", a.write(&slices[..], far, 2)),
+        ("a read", a.read(&slices[..], far, 3)),
+    ] {
+        check_err!(posted, Error::InvalidArgument(_), "{what} of {len} bytes");
+    }
 
     // The endpoint is unharmed, and nothing of it happens later.
     a.settle(&b)?;
@@ -200,16 +190,14 @@ pub(super) fn same_buffer(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     for (round, len) in [64, 5000, 100_000].into_iter().enumerate() {
         let source = a.patterned(len, rig.pattern(round))?;
-        let sink = b.buffer(COPIES * len)?;
-        for i in 0..COPIES {
-            b.recv(sink.slice(i * len..(i + 1) * len), i as u64)?;
-        }
+        let sink = Slots::new(&b, COPIES, len)?;
+        sink.post(&b, 0..COPIES)?;
         for i in 0..COPIES {
             a.send(&source, i as u64)?;
         }
         for i in 0..COPIES {
             b.expect(Done::recv(i, len))?;
-            sink.check_pattern(i * len..(i + 1) * len, rig.pattern(round))?;
+            sink.check_pattern(sink.range(i), rig.pattern(round))?;
             a.expect_ok(i)?;
         }
         source.check_pattern(.., rig.pattern(round))?;
@@ -228,23 +216,14 @@ pub(super) fn reply_before_send_completion(rig: &Rig) -> Outcome {
         answer.put_pattern(.., rig.pattern(2 * round + 1))?;
         let (sent, received) = (2 * round as u64, 2 * round as u64 + 1);
         a.recv(&reply, received)?;
-        b.recv(&served, 1)?;
-        a.send(&request, sent)?;
-        b.expect_ok(1)?;
+        a.deliver(Op::send(&request).context(sent), &b, &served, Done::recv(1, LEN))?;
         served.check_pattern(.., rig.pattern(2 * round))?;
         b.send(&answer, 2)?;
         // Nothing says which of the two queues reports first.
         let mut both = a.take(2)?;
         both.sort_by_key(|completion| completion.context);
-        for (seen, (context, kind)) in
-            both.iter().zip([(sent, OpKind::Send), (received, OpKind::Recv)])
-        {
-            check_eq!(
-                (seen.context, seen.kind, seen.status),
-                (context, kind, Status::Ok),
-                "completion of round {round}"
-            );
-        }
+        Done::send(sent, LEN).check(&both[0])?;
+        Done::recv(received, LEN).check(&both[1])?;
         reply.check_pattern(.., rig.pattern(2 * round + 1))?;
         b.expect_ok(2)?;
     }

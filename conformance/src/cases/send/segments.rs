@@ -1,5 +1,7 @@
 //! Scatter and gather.
 
+use std::ops::Range;
+
 use crate::cases::layout::{places, scattered, uneven};
 use crate::prelude::*;
 
@@ -20,15 +22,10 @@ pub(super) fn gather(rig: &Rig) -> Outcome {
             rest = &rest[lens[i]..];
         }
         let sink = b.buffer(total)?;
-        let slices: Vec<_> = places
-            .iter()
-            .enumerate()
-            .map(|(i, place)| sources[i % 2].slice(place.clone()))
-            .collect();
-
-        b.recv(&sink, round as u64)?;
-        a.send(&slices[..], round as u64)?;
-        b.expect(Done::recv(round, total))?;
+        let slice = |(i, place): (usize, &Range<usize>)| sources[i % 2].slice(place.clone());
+        let slices: Vec<_> = places.iter().enumerate().map(slice).collect();
+        let op = Op::send(&slices[..]).context(round as u64);
+        a.deliver(op, &b, &sink, Done::recv(round, total))?;
         check_bytes!(sink.bytes(..)?, bytes, "a message of {count} segments");
         a.expect(Done::send(round, total))?;
     }
@@ -43,8 +40,7 @@ pub(super) fn scatter_boundaries(rig: &Rig) -> Outcome {
         let places = places(&lens);
         let total: usize = lens.iter().sum();
         let bytes = rig.pattern(round).bytes(total);
-        let source = a.buffer(total)?;
-        source.put(0, &bytes)?;
+        let source = a.holding(&bytes)?;
         let sink = b.buffer(places[0].end)?;
         let slices: Vec<_> = places.iter().map(|place| sink.slice(place.clone())).collect();
         // Messages that end just before, at and just behind each boundary.
@@ -53,9 +49,8 @@ pub(super) fn scatter_boundaries(rig: &Rig) -> Outcome {
             boundary += len;
             for len in boundary - 1..=(boundary + 1).min(total) {
                 sink.fill(0xee)?;
-                b.recv(&slices[..], len as u64)?;
-                a.send(source.slice(..len), len as u64)?;
-                b.expect(Done::recv(len, len))?;
+                let op = Op::send(source.slice(..len)).context(len as u64);
+                a.deliver(op, &b, &slices[..], Done::recv(len, len))?;
                 let image = scattered(&bytes[..len], &places);
                 check_bytes!(sink.bytes(..)?, image, "{len} bytes, at the end of segment {i}");
                 a.expect_ok(len)?;
@@ -85,13 +80,10 @@ pub(super) fn zero_segment(rig: &Rig) -> Outcome {
         sink.slice(9..30),
         sink.slice(64..64),
     ];
-    b.recv(&into, 1)?;
-    a.send(&from, 2)?;
-    b.expect(Done::recv(1, 16))?;
+    a.deliver(Op::send(&from).context(2), &b, &into, Done::recv(1, 16))?;
     sink.check_pattern(..16, rig.pattern(0))?;
     sink.check_filled(16.., 0xee)?;
-    a.expect(Done::send(2, 16))?;
-    Ok(())
+    a.expect(Done::send(2, 16)).map(drop)
 }
 
 pub(super) fn segments_plus1(rig: &Rig) -> Outcome {
@@ -110,9 +102,8 @@ pub(super) fn segments_plus1(rig: &Rig) -> Outcome {
         check_err!(posted, Error::InvalidArgument(_), "a send of {} segments", most + 1);
 
         // Neither of them happens later: these two meet, and no other.
-        b.recv(&into[..most], 3)?;
-        a.send(&from[..most], 4)?;
-        b.expect(Done::recv(3, most))?;
+        let op = Op::send(&from[..most]).context(4);
+        a.deliver(op, &b, &into[..most], Done::recv(3, most))?;
         a.expect_ok(4)?;
         let mut expected = rig.pattern(most).bytes(2 * most);
         expected.iter_mut().skip(1).step_by(2).for_each(|byte| *byte = 0);

@@ -2,6 +2,7 @@
 
 use super::{CLOSED, PEER_CLOSED, check_flushed, take};
 use crate::cases::crowd::joined;
+use crate::cases::places::{Slots, Staggered};
 use crate::prelude::*;
 
 pub(super) fn close_flush(rig: &Rig) -> Outcome {
@@ -140,13 +141,11 @@ pub(super) fn shutdown_drains(rig: &Rig) -> Outcome {
     let patience = rig.scaled(Duration::from_secs(10));
     for quiet in [false, true] {
         let (a, b) = rig.pair()?;
-        let bytes = rig.pattern(0).bytes(LEN + 8 * MESSAGES);
-        let (source, sink) = (a.holding(&bytes)?, b.buffer(MESSAGES * LEN)?);
+        let source = Staggered::new(rig, &a, LEN, MESSAGES)?;
+        let sink = Slots::new(&b, MESSAGES, LEN)?;
         let (target, old) = (b.buffer(16)?, a.buffer(8)?);
-        let sent = |i: usize| 8 * i..8 * i + LEN;
-        let slot = |i: usize| i * LEN..(i + 1) * LEN;
         a.recv(Slices::none(), 99)?;
-        let mut ops: Vec<_> = (0..MESSAGES).map(|i| Op::send(source.slice(sent(i)))).collect();
+        let mut ops: Vec<_> = (0..MESSAGES).map(|i| Op::send(source.slice(i, LEN))).collect();
         ops.push(Op::inject_write(b"written.", target.at(8)));
         ops.push(Op::fetch_atomic(AtomicOp::Add, 7u64, old.slice(..), target.at(0)));
         let count = ops.len();
@@ -163,7 +162,7 @@ pub(super) fn shutdown_drains(rig: &Rig) -> Outcome {
         thread::scope(|scope| -> Outcome {
             let receiver = scope.spawn(|| -> Outcome {
                 for i in 0..MESSAGES {
-                    b.recv(sink.slice(slot(i)), i as u64)?;
+                    b.recv(sink.slot(i), i as u64)?;
                     b.expect(Done::recv(i, LEN))?;
                 }
                 Ok(())
@@ -184,7 +183,7 @@ pub(super) fn shutdown_drains(rig: &Rig) -> Outcome {
         check_eq!(receives, [(99, Status::Canceled)], "the receive that was left");
         check_eq!(a.cq().poll_one()?, None, "a completion too many");
         for i in 0..MESSAGES {
-            check_bytes!(sink.bytes(slot(i))?, bytes[sent(i)], "message {i}");
+            check_bytes!(sink.seen(i, LEN)?, source.bytes(i, LEN), "message {i}");
         }
         rig.eventually(|| {
             check_eq!(target.get::<u64>(0)?, 7, "the word that was added to");

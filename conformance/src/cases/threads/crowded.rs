@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fabric::EndpointAttr;
 
 use crate::cases::crowd::{Crowd, at_once, joined, places};
+use crate::cases::places::Slots;
 use crate::prelude::*;
 
 /// The context of a thread's operation: which thread, and which of its operations.
@@ -25,12 +26,8 @@ pub(super) fn mt_post(rig: &Rig) -> Outcome {
     const RECEIVES: usize = 128;
     let each = rig.bulk(rig.count(500, 50_000));
     let (a, b) = rig.pair()?;
-    let sink = b.buffer(RECEIVES * 8)?;
-    let target = b.buffer(THREADS * 8)?;
-    let slot = |i: usize| i % RECEIVES * 8..i % RECEIVES * 8 + 8;
-    for i in 0..RECEIVES {
-        b.recv(sink.slice(slot(i)), i as u64)?;
-    }
+    let (sink, target) = (Slots::new(&b, RECEIVES, 8)?, b.buffer(THREADS * 8)?);
+    sink.post(&b, 0..RECEIVES)?;
     // Each thread writes a number to its word, and then sends it.
     let post = |thread: usize| -> Outcome {
         for i in 0..each {
@@ -48,13 +45,13 @@ pub(super) fn mt_post(rig: &Rig) -> Outcome {
             let (mut order, mut next) = (Vec::new(), [0; THREADS]);
             for i in 0..THREADS * each {
                 b.expect(Done::recv(i, 8))?;
-                let message: u64 = sink.get(slot(i).start)?;
+                let message: u64 = sink.get(sink.range(i).start)?;
                 check_next(&mut next, message, "message")?;
                 // What its thread wrote before it is there, or what it wrote since.
                 let written: u64 = target.get((message >> 32) as usize * 8)?;
                 check!(written >= message, "the write before {message:#x}, not {written:#x}");
                 order.push(message);
-                b.recv(sink.slice(slot(i)), (i + RECEIVES) as u64)?;
+                b.recv(sink.slot(i), (i + RECEIVES) as u64)?;
             }
             Ok(order)
         });
