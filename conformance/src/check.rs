@@ -79,6 +79,12 @@ impl Failed {
         failed
     }
 
+    /// Adds what it is that should have been so.
+    pub fn of(mut self, what: impl fmt::Display) -> Self {
+        self.0.expected = format!("{what}: {}", self.0.expected);
+        self
+    }
+
     /// Adds where both sides stood.
     pub fn with_dump(mut self, dump: impl Into<String>) -> Self {
         self.0.dump = Some(dump.into());

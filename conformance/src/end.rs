@@ -118,6 +118,18 @@ impl End {
         Ok(buffer)
     }
 
+    /// Posts receives of these contexts that have no memory: for empty messages, and writes with immediate data.
+    ///
+    /// # Errors
+    /// If a post is refused.
+    #[track_caller]
+    pub fn recv_empty<C: TryInto<u64>>(&self, contexts: impl IntoIterator<Item = C>) -> Outcome {
+        for context in contexts {
+            self.recv(Slices::none(), Done::ok(context).context)?;
+        }
+        Ok(())
+    }
+
     /// Posts as soon as there is room.
     ///
     /// # Errors
@@ -247,6 +259,16 @@ impl End {
     pub fn run(&self, op: Op<'_>, done: Done) -> Result<Completion, Failed> {
         self.endpoint.post(&op.context(done.context))?;
         self.expect(done)
+    }
+
+    /// Posts an operation that the target refuses: it completes so, and then the connection is over at `peer` too.
+    ///
+    /// # Errors
+    /// If the post is refused, the operation ends in another way, or the connection does not end within 10 s.
+    #[track_caller]
+    pub fn run_refused(&self, op: Op<'_>, context: impl TryInto<u64>, peer: &End) -> Outcome {
+        self.run(op, Done::refused(context))?;
+        peer.expect_disconnected().map(drop)
     }
 
     /// Posts a receive at `peer`, and then the operation here that consumes it; expects that the receive completes like

@@ -8,6 +8,7 @@ use fabric::{Access, AtomicScalar, Domain, Region, RemoteSlice, Slice, Slices};
 
 use crate::check::{Failed, Outcome, difference};
 use crate::element::{element, element_bits};
+use crate::forge::forged_key;
 use crate::pattern::Pattern;
 use crate::remote::home::Home;
 use crate::watch::Watch;
@@ -98,6 +99,12 @@ impl Guarded {
     /// The place `offset` bytes into the payload, for the peer's operations.
     pub fn at(&self, offset: usize) -> RemoteSlice {
         self.region.remote().at((GUARD + offset) as u64)
+    }
+
+    /// The same place by a key that opens nothing, which only the target can tell.
+    pub fn by_wrong_key(&self, offset: usize) -> RemoteSlice {
+        let honest = self.region.remote();
+        forged_key(&honest, !honest.key()).at(self.at(offset).offset())
     }
 
     /// Writes `bytes` at `offset`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabric::{CompletionQueue, Domain, EndpointAttr, Info, Listener};
+use fabric::{Access, CompletionQueue, Domain, EndpointAttr, Info, Listener};
 
 use crate::check::{Failed, Outcome};
 use crate::end::{End, PATIENCE};
@@ -210,6 +210,15 @@ impl Rig {
         let (a, b) = self.pair()?;
         let (source, target) = (a.patterned(len, self.pattern(0))?, b.buffer(len)?);
         Ok((a, b, source, target))
+    }
+
+    /// A guarded buffer of `len` zero bytes that belongs to no end of the rig: `domain` is all that it needs.
+    ///
+    /// # Errors
+    /// If the domain refuses.
+    #[track_caller]
+    pub fn buffer(&self, domain: &Domain, len: usize, access: Access) -> Result<Guarded, Failed> {
+        Ok(Guarded::new(domain, len, access)?.watched(&self.setup.watch))
     }
 
     /// An end on `domain`, not yet connected.

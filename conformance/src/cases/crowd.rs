@@ -23,6 +23,11 @@ pub(super) fn at_once<I: Sync, T: Send>(
     })
 }
 
+/// Settings of these depths.
+pub(super) fn depths(send: usize, recv: usize) -> impl Fn(&mut EndpointAttr) + Copy {
+    move |attr| (attr.send_depth, attr.recv_depth) = (send, recv)
+}
+
 /// What a thread came to; its panic is the case's own.
 pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

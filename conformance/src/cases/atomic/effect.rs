@@ -3,22 +3,19 @@
 use fabric::provider::AtomicCall;
 use fabric::provider::atomic::is_defined;
 
-use super::{INTEGERS, element, operation};
+use super::{INTEGERS, element, finds, operation};
 use crate::arithmetic::left_by;
+use crate::element::element_bits;
 use crate::prelude::*;
 
 pub(super) fn faa(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     for ty in INTEGERS {
         let (size, start) = (ty.size(), ty.mask() - 2);
-        let target = b.patterned(16, rig.pattern(0))?;
-        let old = a.buffer(size)?;
+        let (old, target) = (a.buffer(size)?, b.patterned(16, rig.pattern(0))?);
         target.put(0, &element(ty, start))?;
         let call = AtomicCall { op: AtomicOp::Add, ty, operand: 5, compare: 0 };
-        a.post(&operation(&call, Some(old.slice(..)), target.at(0)).context(1))?;
-        a.expect(Done::ok(1).kind(OpKind::Atomic))?;
-        check_bytes!(old.bytes(..)?, element(ty, start), "the old {ty}");
-
+        finds(&a, &call, target.at(0), &old, start)?;
         a.settle(&b)?;
         check_bytes!(target.bytes(..size)?, element(ty, 2), "the {ty} that has wrapped");
         // The carry goes nowhere.
@@ -28,41 +25,38 @@ pub(super) fn faa(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn cas_hit(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
     let mut rng = rig.rng();
-    for ty in AtomicType::ALL {
+    compares(rig, |ty| {
         let (found, new) = (rng.next_u64() & ty.mask(), rng.next_u64() & ty.mask());
-        let target = b.buffer(8)?;
-        let old = a.buffer(ty.size())?;
-        target.put(0, &element(ty, found))?;
-        let call = AtomicCall { op: AtomicOp::CompareSwap, ty, operand: new, compare: found };
-        a.run(operation(&call, Some(old.slice(..)), target.at(0)), Done::ok(1))?;
-        check_bytes!(old.bytes(..)?, element(ty, found), "the old {ty}");
-
-        a.settle(&b)?;
-        check_bytes!(target.bytes(..ty.size())?, element(ty, new), "the {ty} after the swap");
-        target.check_filled(ty.size().., 0)?;
-    }
-    Ok(())
+        (found, vec![(found, new)])
+    })
 }
 
 pub(super) fn cas_miss(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
     let mut rng = rig.rng();
-    for ty in AtomicType::ALL {
+    compares(rig, |ty| {
         let found = rng.next_u64() & ty.mask();
-        let target = b.buffer(8)?;
-        let old = a.buffer(ty.size())?;
-        target.put(0, &element(ty, found))?;
         // Values that differ in one bit: the lowest of all, and the highest of all.
-        for bit in [1, ty.mask() ^ ty.mask() >> 1] {
-            let compare = found ^ bit;
-            let call = AtomicCall { op: AtomicOp::CompareSwap, ty, operand: !found, compare };
+        let bits = [1, ty.mask() ^ ty.mask() >> 1];
+        (found, bits.map(|bit| (found ^ bit, !found)).to_vec())
+    })
+}
+
+/// Compares and swaps on every type: `values` gives the bits that are there, and what they are compared with and swapped
+/// for, one after the other.
+fn compares(rig: &Rig, mut values: impl FnMut(AtomicType) -> (u64, Vec<(u64, u64)>)) -> Outcome {
+    let (a, b) = rig.pair()?;
+    for ty in AtomicType::ALL {
+        let (found, swaps) = values(ty);
+        let (old, target) = (a.buffer(ty.size())?, b.buffer(8)?);
+        target.put(0, &element(ty, found))?;
+        for (compare, operand) in swaps {
+            let call = AtomicCall { op: AtomicOp::CompareSwap, ty, operand, compare };
             old.fill(0)?;
-            a.run(operation(&call, Some(old.slice(..)), target.at(0)), Done::ok(1))?;
-            check_bytes!(old.bytes(..)?, element(ty, found), "the {ty} that was there");
+            finds(&a, &call, target.at(0), &old, found)?;
             a.settle(&b)?;
-            check_bytes!(target.bytes(..ty.size())?, element(ty, found), "the {ty} left alone");
+            let left = if compare == found { operand } else { found };
+            check_bytes!(target.bytes(..ty.size())?, element(ty, left), "the {ty} afterwards");
         }
         target.check_filled(ty.size().., 0)?;
     }
@@ -72,11 +66,10 @@ pub(super) fn cas_miss(rig: &Rig) -> Outcome {
 pub(super) fn faa_zero_reads(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     for ty in INTEGERS {
-        let target = b.patterned(8, rig.pattern(0))?;
-        let old = a.buffer(ty.size())?;
+        let (old, target) = (a.buffer(ty.size())?, b.patterned(8, rig.pattern(0))?);
         let call = AtomicCall { op: AtomicOp::Add, ty, operand: 0, compare: 0 };
-        a.run(operation(&call, Some(old.slice(..)), target.at(0)), Done::ok(1))?;
-        check_bytes!(old.bytes(..)?, rig.pattern(0).bytes(ty.size()), "the {ty} read");
+        let there = element_bits(&rig.pattern(0).bytes(8), ty.size());
+        finds(&a, &call, target.at(0), &old, there)?;
         a.settle(&b)?;
         target.check_pattern(.., rig.pattern(0))?;
     }
@@ -87,8 +80,7 @@ pub(super) fn endian(rig: &Rig) -> Outcome {
     const NUMBER: u64 = 0x0102_0304_0506_0708;
     const ADDED: u64 = 0x1020_3040_5060_7080;
     let (a, b) = rig.pair()?;
-    let target = b.buffer(16)?;
-    let old = a.buffer(16)?;
+    let (old, target) = (a.buffer(16)?, b.buffer(16)?);
     target.set(0, NUMBER)?;
     target.set(8, NUMBER as u32)?;
     // A compare value, an operand and a result; of the device's own width, and of one that a device may emulate.
@@ -237,11 +229,7 @@ pub(super) fn neighbours(rig: &Rig) -> Outcome {
                 a.settle(&b)?;
                 let value = if op == AtomicOp::Xor { ty.mask() } else { 0 };
                 expected[at..at + ty.size()].copy_from_slice(&element(ty, value));
-                check_bytes!(
-                    target.bytes(..)?,
-                    expected,
-                    "two words after {op} on {ty} at byte {at}"
-                );
+                check_bytes!(target.bytes(..)?, expected, "words after {op} on {ty} at byte {at}");
             }
         }
     }

@@ -72,8 +72,7 @@ pub(super) fn emulated_blocks_write(rig: &Rig) -> Outcome {
     let target = b.buffer(128)?;
     let source = a.patterned(64, rig.pattern(0))?;
     let old = a.buffer(4)?;
-    let honest = target.region().remote();
-    let lie = forged_key(&honest, !honest.key()).at(target.at(0).offset());
+    let lie = target.by_wrong_key(0);
     // In one batch, so that the write is posted before anybody knows of the refusal.
     a.post_batch(&[
         Op::fetch_atomic(AtomicOp::Add, 1u32, old.slice(..), lie).context(1),

@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use fabric::EndpointAttr;
-
+use crate::cases::crowd::depths;
 use crate::cases::places::Slots;
 use crate::prelude::*;
 
@@ -38,13 +37,12 @@ pub(super) fn context_echo(rig: &Rig) -> Outcome {
 pub(super) fn shared_queue(rig: &Rig) -> Outcome {
     const ENDS: usize = 16;
     const EACH: usize = 32;
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (EACH, EACH);
     let at_a = rig.domain_a().completion_queue(ENDS * 2 * EACH)?;
     let at_b = rig.domain_b().completion_queue(ENDS * 2 * EACH)?;
     let (mut ends, mut peers) = (Vec::new(), Vec::new());
     for _ in 0..ENDS {
-        let end = rig.end_on(rig.domain_a(), &at_a, depths)?;
-        let peer = rig.end_on(rig.domain_b(), &at_b, depths)?;
+        let end = rig.end_on(rig.domain_a(), &at_a, depths(EACH, EACH))?;
+        let peer = rig.end_on(rig.domain_b(), &at_b, depths(EACH, EACH))?;
         rig.connect(&end, &peer)?;
         ends.push(end);
         peers.push(peer);
@@ -230,8 +228,7 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
 
 pub(super) fn depth_counts_untaken(rig: &Rig) -> Outcome {
     const DEPTH: usize = 8;
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, DEPTH);
-    let (a, b) = rig.pair_with(depths)?;
+    let (a, b) = rig.pair_with(depths(DEPTH, DEPTH))?;
     let (source, sink) = (a.patterned(8, rig.pattern(0))?, b.buffer(DEPTH * 8)?);
     let slot = |i: usize| sink.slice(i * 8..i * 8 + 8);
     for i in 0..DEPTH {

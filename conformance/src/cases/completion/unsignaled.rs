@@ -47,13 +47,11 @@ pub(super) fn all_unsignaled(rig: &Rig) -> Outcome {
 
 pub(super) fn unsignaled_error(rig: &Rig) -> Outcome {
     let (a, b, source, target) = rig.transfer(32)?;
-    let honest = target.region().remote();
-    let lie = forged_key(&honest, !honest.key());
     for i in 0..3 {
         let write = Op::write(source.slice(i * 8..i * 8 + 8), target.at(i * 8));
         a.post(&write.context(i as u64).unsignaled())?;
     }
-    let bad = Op::write(source.slice(24..32), lie.at(target.at(24).offset()));
+    let bad = Op::write(source.slice(24..32), target.by_wrong_key(24));
     a.post(&bad.context(3).unsignaled())?;
     // Of the good ones nothing is heard.
     a.expect(Done::refused(3).kind(OpKind::Write))?;
@@ -67,8 +65,7 @@ pub(super) fn unsignaled_flush(rig: &Rig) -> Outcome {
     const BEHIND: usize = 20;
     // Behind an operation that is refused, in one batch with it.
     let (a, b, source, target) = rig.transfer(8)?;
-    let honest = target.region().remote();
-    let lie = forged_key(&honest, !honest.key()).at(target.at(0).offset());
+    let lie = target.by_wrong_key(0);
     let mut ops = vec![Op::write(&source, lie).context(0).unsignaled()];
     let write = |i: usize| Op::write(&source, target.at(0)).context(i as u64).unsignaled();
     ops.extend((1..=BEHIND).map(write));

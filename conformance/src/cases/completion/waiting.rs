@@ -3,9 +3,9 @@
 use std::os::fd::AsFd;
 use std::sync::mpsc;
 
-use fabric::{Armed, EndpointAttr};
+use fabric::Armed;
 
-use crate::cases::crowd::joined;
+use crate::cases::crowd::{depths, joined};
 use crate::cases::places::Slots;
 use crate::prelude::*;
 use crate::sys::Epoll;
@@ -247,8 +247,7 @@ pub(super) fn fd_poll(rig: &Rig) -> Outcome {
 
 pub(super) fn wait_after_full(rig: &Rig) -> Outcome {
     const DEPTH: usize = 4;
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, DEPTH);
-    let (a, b) = rig.pair_with(depths)?;
+    let (a, b) = rig.pair_with(depths(DEPTH, DEPTH))?;
     let (source, sink) = (a.buffer(8)?, b.buffer(8)?);
     let (epoll_a, epoll_b) = (watch(&a)?, watch(&b)?);
     for i in 0..DEPTH as u64 {

@@ -6,17 +6,14 @@ use std::os::fd::AsFd;
 use fabric::ListenerAttr;
 use fabric_util::wakeup::wait_readable;
 
-use super::{message, next_request, nobody_listens};
+use super::{connect_failed, connected, meet, message, next_request, nobody_listens};
 use crate::prelude::*;
 
 pub(super) fn refuse(rig: &Rig) -> Outcome {
     let a = rig.end(rig.domain_a())?;
     a.recv(Slices::none(), 1)?;
     a.connect(nobody_listens(rig)?, b"anybody?")?;
-    let event = a.next_event()?;
-    let refused = matches!(&event, Event::ConnectFailed { endpoint, error: Error::Refused(_) }
-        if *endpoint == a.id());
-    check!(refused, "ConnectFailed(Refused), not {event:?}");
+    check_matches!(connect_failed(&a)?, Error::Refused(_), "why the attempt ended");
     check_eq!(a.state(), EndpointState::Dead, "state when refused");
     a.expect(Done::canceled(1))?;
     let outcome = a.wait_connected(Some(Duration::from_millis(1)));
@@ -42,8 +39,7 @@ pub(super) fn listen_unspecified(rig: &Rig) -> Outcome {
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(domain)?);
     a.connect((ip, at.port()).into(), &[])?;
     next_request(rig, &listener)?.accept(&b, &[])?;
-    a.expect_connected()?;
-    b.expect_connected()?;
+    connected(&a, &b)?;
     a.settle(&b)
 }
 
@@ -56,18 +52,12 @@ pub(super) fn listen_twice(rig: &Rig) -> Outcome {
     }
     // The first one is unharmed, and the address is free when it is gone.
     let (a, b) = (rig.end(rig.domain_b())?, rig.end(rig.domain_a())?);
-    a.connect(at, &[])?;
-    next_request(rig, &listener)?.accept(&b, &[])?;
-    a.expect_connected()?;
-    b.expect_connected()?;
+    meet(rig, &listener, &a, &b)?;
     drop(listener);
     let listener = other.listen(at)?;
     check_eq!(listener.local_addr(), at, "address of the next listener");
     let (a, b) = (rig.end(rig.domain_b())?, rig.end(&other)?);
-    a.connect(at, &[])?;
-    next_request(rig, &listener)?.accept(&b, &[])?;
-    a.expect_connected()?;
-    b.expect_connected()?;
+    meet(rig, &listener, &a, &b)?;
     Ok(())
 }
 
@@ -155,10 +145,7 @@ pub(super) fn backlog_full(rig: &Rig) -> Outcome {
     }
     // There is room again.
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
-    a.connect(listener.local_addr(), &[])?;
-    next_request(rig, &listener)?.accept(&b, &[])?;
-    a.expect_connected()?;
-    b.expect_connected()?;
+    meet(rig, &listener, &a, &b)?;
     Ok(())
 }
 

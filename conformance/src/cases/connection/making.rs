@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{message, next_request};
+use super::{connect_failed, connected, message, next_request};
 use crate::prelude::*;
 
 pub(super) fn connect_basic(rig: &Rig) -> Outcome {
@@ -14,19 +14,18 @@ pub(super) fn connect_basic(rig: &Rig) -> Outcome {
         a.connect(listener.local_addr(), &[])?;
         check_eq!(a.state(), EndpointState::Connecting, "state while connecting");
 
-        let event = b.next_event()?;
-        let announced =
-            matches!(event, Event::ConnectRequest { listener: l } if l == listener.id());
-        check!(announced, "the request at this listener, not {event:?}");
+        let id = listener.id();
+        check_matches!(b.next_event()?, Event::ConnectRequest { listener } if *listener == id, "event");
         let Some(mut request) = listener.poll() else { fail!("the request", "none") };
         check!(listener.poll().is_none(), "one request only");
         check_bytes!(request.private_data(), [0; 0], "private data that nobody gave");
         request.accept(&b, &[])?;
         for end in [&a, &b] {
-            let event = end.next_event()?;
-            let stands = matches!(&event, Event::Connected { endpoint, data }
-                if *endpoint == end.id() && data.is_empty());
-            check!(stands, "Connected of {}, without data, not {event:?}", end.id());
+            check_matches!(
+                end.next_event()?,
+                Event::Connected { endpoint, data } if *endpoint == end.id() && data.is_empty(),
+                "the event of {end:?}"
+            );
             check_eq!(end.state(), EndpointState::Connected, "state when connected");
         }
 
@@ -46,16 +45,9 @@ pub(super) fn connect_timeout(rig: &Rig) -> Outcome {
     let listener = rig.listen(rig.domain_b())?;
     let start = Instant::now();
     a.connect(listener.local_addr(), b"hello?")?;
-    let event = a.next_event()?;
-    let taken = start.elapsed();
-    let timed_out = matches!(&event, Event::ConnectFailed { endpoint, error: Error::TimedOut(_) }
-        if *endpoint == a.id());
-    check!(timed_out, "ConnectFailed(TimedOut), not {event:?}");
-    let limit = rig.scaled(2 * TIMER);
-    check!(
-        TIMER <= taken && taken < limit,
-        "the end in {TIMER:?} to {limit:?}, not after {taken:?}"
-    );
+    check_matches!(connect_failed(&a)?, Error::TimedOut(_), "why the attempt ended");
+    let (taken, range) = (start.elapsed(), TIMER..rig.scaled(2 * TIMER));
+    check!(range.contains(&taken), "the end in {range:?}, not after {taken:?}");
     check_eq!(a.state(), EndpointState::Dead, "state when timed out");
     a.expect_no_event_for(Duration::from_millis(200))
 }
@@ -164,8 +156,7 @@ pub(super) fn post_before_connected(rig: &Rig) -> Outcome {
     let mut request = next_request(rig, &listener)?;
     refused(&a, "while the listener has the request")?;
     request.accept(&b, &[])?;
-    a.expect_connected()?;
-    b.expect_connected()?;
+    connected(&a, &b)?;
 
     // The peer's receives see what is sent from now on, and its memory stays as it is.
     message(&a, &b, rig.pattern(0))?;
@@ -213,8 +204,7 @@ pub(super) fn cross_connect(rig: &Rig) -> Outcome {
     }
     check_bytes!(a_to_b.expect_connected()?, b"from a", "private data of the answer");
     check_bytes!(b_to_a.expect_connected()?, b"from b", "private data of the answer");
-    a_from_b.expect_connected()?;
-    b_from_a.expect_connected()?;
+    connected(&a_from_b, &b_from_a)?;
     message(&a_to_b, &b_from_a, rig.pattern(0))?;
     message(&b_to_a, &a_from_b, rig.pattern(1))?;
     // The end of the one is not that of the other.
@@ -269,8 +259,7 @@ pub(super) fn peer_addr(rig: &Rig) -> Outcome {
         let mut request = next_request(rig, &listener)?;
         let asks = request.peer_addr();
         request.accept(&b, &[])?;
-        a.expect_connected()?;
-        b.expect_connected()?;
+        connected(&a, &b)?;
         check_eq!((a.local_addr(), a.peer_addr()), (Some(asks), Some(at)), "here and there, of a");
         check_eq!((b.local_addr(), b.peer_addr()), (Some(at), Some(asks)), "here and there, of b");
         check!(rig.info().addresses.contains(&asks.ip()), "{asks} to be an address of the device");

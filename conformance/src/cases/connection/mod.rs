@@ -83,10 +83,36 @@ fn next_request(rig: &Rig, listener: &Listener) -> Result<ConnectRequest, Failed
     Ok(listener.accept(Some(rig.patience_to_connect()))?)
 }
 
-/// The next event of a domain of which no end is left to ask.
+/// Connects `a` by a listener, which accepts it with `b`.
 #[track_caller]
-fn next_event(rig: &Rig, events: &RecordedEvents) -> Result<Event, Failed> {
-    Ok(events.wait(Some(rig.patience_to_connect()))?)
+fn meet(rig: &Rig, listener: &Listener, a: &End, b: &End) -> Outcome {
+    a.connect(listener.local_addr(), &[])?;
+    next_request(rig, listener)?.accept(b, &[])?;
+    connected(a, b)
+}
+
+/// Both are connected.
+#[track_caller]
+fn connected(a: &End, b: &End) -> Outcome {
+    a.expect_connected()?;
+    b.expect_connected().map(drop)
+}
+
+/// The next event of `end` is that its attempt to connect failed; gives the error.
+#[track_caller]
+fn connect_failed(end: &End) -> Result<Error, Failed> {
+    match end.next_event()? {
+        Event::ConnectFailed { endpoint, error } if endpoint == end.id() => Ok(error),
+        event => fail!(format!("ConnectFailed of {}", end.id()), "{event:?}"),
+    }
+}
+
+/// The next event of `end` is that its connection ended.
+#[track_caller]
+fn ended(end: &End) -> Outcome {
+    let event = end.next_event()?;
+    check_matches!(&event, Event::Disconnected { endpoint, .. } if *endpoint == end.id(), "an end");
+    Ok(())
 }
 
 /// An address where nobody listens any more.
@@ -99,9 +125,7 @@ fn nobody_listens(rig: &Rig) -> Result<SocketAddr, Failed> {
 #[track_caller]
 fn message(a: &End, b: &End, pattern: Pattern) -> Outcome {
     let (source, sink) = (a.patterned(100, pattern)?, b.buffer(200)?);
-    b.recv(&sink, 11)?;
-    a.send(&source, 12)?;
-    b.expect(Done::recv(11, 100))?;
+    a.deliver(Op::send(&source).context(12), b, &sink, Done::recv(11, 100))?;
     a.expect_ok(12)?;
     sink.check_pattern(..100, pattern)?;
     sink.check_filled(100.., 0)

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{message, next_request, nobody_listens};
+use super::{connect_failed, connected, message, next_request, nobody_listens};
 use crate::prelude::*;
 
 /// What a listener of another kind does with a connection. Providers that do not go over TCP never meet it.
@@ -42,16 +42,12 @@ fn meet(rig: &Rig, stranger: Stranger) -> Outcome {
             a.recv(Slices::none(), 1)?;
             let start = Instant::now();
             a.connect(at, b"do you speak it?")?;
-            let event = a.next_event()?;
-            let taken = start.elapsed();
+            let (error, taken) = (connect_failed(&a)?, start.elapsed());
             // A provider that does not go over TCP finds that nobody listens.
-            let clear = |seen: &Event| {
-                matches!(seen, Event::ConnectFailed { endpoint, error } if *endpoint == a.id()
-                    && matches!(error, Error::Unreachable(_) | Error::Refused(_) | Error::TimedOut(_)))
-            };
-            check!(
-                clear(&event),
-                "Unreachable, Refused or TimedOut of {stranger:?}, not {event:?}"
+            check_matches!(
+                error,
+                Error::Unreachable(_) | Error::Refused(_) | Error::TimedOut(_),
+                "why there is no connection with {stranger:?}"
             );
             let limit = TIMER + rig.scaled(Duration::from_secs(1));
             check!(taken < limit, "the outcome within {limit:?}, not after {taken:?}");
@@ -107,8 +103,7 @@ fn be_met(rig: &Rig) -> Outcome {
     let mut request = next_request(rig, &listener)?;
     check_bytes!(request.private_data(), b"I speak it", "the only request");
     request.accept(&b, &[])?;
-    a.expect_connected()?;
-    b.expect_connected()?;
+    connected(&a, &b)?;
     drop(strangers);
     message(&a, &b, rig.pattern(0))?;
     check!(listener.poll().is_none(), "no request of a stranger");

@@ -6,6 +6,7 @@ use fabric::provider::AtomicCall;
 use fabric::{AtomicScalar, Choice, EndpointAttr, Hints, Info, ListenerAttr, MIN_INJECT};
 
 use crate::arithmetic::left_by;
+use crate::cases::check_says;
 use crate::element::{element, operation};
 use crate::prelude::*;
 use crate::sys;
@@ -28,11 +29,8 @@ pub(super) fn enum_all(rig: &Rig) -> Outcome {
                 continue;
             }
         };
-        check_eq!(
-            (info.provider, &info.device),
-            (found.provider, &found.device),
-            "whose info it is"
-        );
+        let named = (info.provider, &info.device);
+        check_eq!(named, (found.provider, &found.device), "whose info it is");
         check!(!info.capabilities.is_empty(), "capabilities of {name}");
         check!(!info.version.is_empty(), "a version of {name}");
         check!(!info.addresses.is_empty(), "an address of {name}");
@@ -42,11 +40,8 @@ pub(super) fn enum_all(rig: &Rig) -> Outcome {
         check!(info.limits.inject >= MIN_INJECT, "{name} to inject at least {MIN_INJECT} bytes");
     }
     let usable = all.iter().filter_map(|found| found.verdict.as_ref().ok());
-    check_eq!(
-        usable.filter(|info| *info == rig.target().info()).count(),
-        1,
-        "entries of the device under test"
-    );
+    let entries = usable.filter(|info| *info == rig.target().info()).count();
+    check_eq!(entries, 1, "entries of the device under test");
     check_eq!(rig.domain_a().info(), rig.target().info(), "what a domain says of itself");
     Ok(())
 }
@@ -118,8 +113,9 @@ pub(super) fn limits_exact(rig: &Rig) -> Outcome {
 
 pub(super) fn limits_plus1(rig: &Rig) -> Outcome {
     let info = rig.target().info();
-    let names_both =
-        |text: &str, name: &str, most: u64| text.contains(name) && text.contains(&most.to_string());
+    let names_both = |error: Error, name: &str, max: u64| {
+        check_says(&error.to_string(), &[name, &max.to_string()], name)
+    };
     for (name, ask) in ASKED {
         let most = limit(info, name);
         // A device without a limit declares the largest number there is.
@@ -128,24 +124,22 @@ pub(super) fn limits_plus1(rig: &Rig) -> Outcome {
         ask(&mut hints, more);
         let opened = rig.target().catalog().open_with(&rig.target().choice(), &hints);
         let error = check_err!(opened, Error::NoProvider(_), "asking for {name} {more}");
-        let text = error.to_string();
-        check!(names_both(&text, name, most), "{name} and {most} in {text:?}");
+        names_both(error, name, most)?;
     }
     for (name, set) in SETTINGS {
         let most = limit(info, name);
         let made = make_endpoint(rig, set, most as usize + 1);
-        let text = check_err!(made, Error::InvalidArgument(_), "{name} {}", most + 1).to_string();
-        check!(names_both(&text, name, most), "{name} and {most} in {text:?}");
+        names_both(check_err!(made, Error::InvalidArgument(_), "{name} {}", most + 1), name, most)?;
     }
     let most = info.limits.cq_capacity;
     let made = rig.domain_a().completion_queue(most + 1);
-    let text = check_err!(made, Error::InvalidArgument(_), "a queue for {}", most + 1).to_string();
-    check!(names_both(&text, "capacity", most as u64), "capacity and {most} in {text:?}");
+    let error = check_err!(made, Error::InvalidArgument(_), "a queue for {}", most + 1);
+    names_both(error, "capacity", most as u64)?;
 
     let most = info.limits.backlog;
     let made = listen(rig, most + 1);
-    let text = check_err!(made, Error::InvalidArgument(_), "backlog {}", most + 1).to_string();
-    check!(names_both(&text, "backlog", most as u64), "backlog and {most} in {text:?}");
+    let error = check_err!(made, Error::InvalidArgument(_), "backlog {}", most + 1);
+    names_both(error, "backlog", most as u64)?;
 
     // Longer than the limit, and than what an address space holds where that is less.
     let most = info.limits.region_len.min(isize::MAX as u64);
@@ -164,11 +158,8 @@ pub(super) fn atomic_query(rig: &Rig) -> Outcome {
         for op in AtomicOp::ALL {
             let offered = rig.target().info().supports_atomic(op, ty);
             let hints = Hints { atomics: vec![(op, ty)], ..anything() };
-            check_eq!(
-                hints.unmet(rig.target().info()).is_empty(),
-                offered,
-                "whether hints find {op} on {ty}"
-            );
+            let found = hints.unmet(rig.target().info()).is_empty();
+            check_eq!(found, offered, "whether hints find {op} on {ty}");
             for fetch in [false, true] {
                 let what = format!("{op} on {ty}{}", if fetch { ", fetching" } else { "" });
                 // Three and two, as numbers of the type; a compare-and-swap hits.

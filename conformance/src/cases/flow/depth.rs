@@ -1,8 +1,6 @@
 //! How much a queue takes, and what becomes of the rest.
 
-use fabric::EndpointAttr;
-
-use crate::cases::crowd::{Crowd, places};
+use crate::cases::crowd::{Crowd, depths, places};
 use crate::prelude::*;
 
 /// Depths that are no powers of two among them: devices round their rings up.
@@ -123,8 +121,7 @@ pub(super) fn cq_reserve(rig: &Rig) -> Outcome {
     const ENDS: usize = 4;
     const DEPTH: usize = 32;
     const MATCHED: usize = DEPTH / 2;
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, DEPTH);
-    let crowd = Crowd::new(rig, ENDS, depths)?;
+    let crowd = Crowd::new(rig, ENDS, depths(DEPTH, DEPTH))?;
     let Crowd { ends, peers } = &crowd;
     let queue = ends[0].cq();
     let (room, each) = (ENDS * 2 * DEPTH, 2 * DEPTH);
@@ -133,12 +130,8 @@ pub(super) fn cq_reserve(rig: &Rig) -> Outcome {
 
     // All that the queue may ever have to hold at once, half of it done, half not; nobody takes any.
     for (end, peer) in crowd.pairs() {
-        for i in 0..DEPTH as u64 {
-            end.recv(Slices::none(), i)?;
-        }
-        for i in 0..MATCHED as u64 {
-            peer.recv(Slices::none(), i)?;
-        }
+        end.recv_empty(0..DEPTH as u64)?;
+        peer.recv_empty(0..MATCHED as u64)?;
         for i in 0..DEPTH as u64 {
             end.inject(b"", i)?;
         }
@@ -182,7 +175,8 @@ pub(super) fn cq_reserve(rig: &Rig) -> Outcome {
     let queue = ends[0].cq().clone();
     check_eq!(queue.room(), each, "room when one end is gone");
     check_no_room(rig, &queue, (DEPTH, DEPTH + 1), each)?;
-    let (end, peer) = (rig.end_on(rig.domain_a(), &queue, depths)?, rig.end(rig.domain_b())?);
+    let (end, peer) =
+        (rig.end_on(rig.domain_a(), &queue, depths(DEPTH, DEPTH))?, rig.end(rig.domain_b())?);
     rig.connect(&end, &peer)?;
     end.settle(&peer)?;
     drop(peers);
@@ -209,8 +203,7 @@ fn check_no_room(
 pub(super) fn again_no_effect(rig: &Rig) -> Outcome {
     const DEPTH: usize = 4;
     const ROUNDS: usize = 10;
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, DEPTH);
-    let (a, b) = rig.pair_with(depths)?;
+    let (a, b) = rig.pair_with(depths(DEPTH, DEPTH))?;
     let (target, sink) = (b.buffer(TARGET)?, b.buffer(8)?);
     let slots = a.buffer(DEPTH * 8)?;
     for round in 0..ROUNDS {

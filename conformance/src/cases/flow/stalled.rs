@@ -1,8 +1,6 @@
 //! Sends that find no receive, and what goes on beside them.
 
-use fabric::EndpointAttr;
-
-use crate::cases::crowd::{Crowd, joined};
+use crate::cases::crowd::{Crowd, depths, joined};
 use crate::cases::places::{Slots, Staggered};
 use crate::prelude::*;
 use crate::usage::Usage;
@@ -141,8 +139,7 @@ pub(super) fn one_slow_of_many(rig: &Rig) -> Outcome {
     const DEPTH: usize = BEHIND + 1;
     let rounds = rig.count(200, 5000);
     let len = long(rig) / 8;
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, DEPTH);
-    let crowd = Crowd::new(rig, ENDS, depths)?;
+    let crowd = Crowd::new(rig, ENDS, depths(DEPTH, DEPTH))?;
     let Crowd { ends, peers } = &crowd;
     let (slow, its_peer) = (&ends[0], &peers[0]);
     let source = slow.patterned(len, rig.pattern(0))?;

@@ -40,8 +40,7 @@ pub(super) fn unaligned_base(rig: &Rig) -> Outcome {
     let lie = forged_range(&region.remote(), 1, 1);
     for (what, at) in [("before the first", 0), ("behind the last", LEN as u64 + 1)] {
         let (a, b) = rig.pair()?;
-        a.run(Op::write(local.slice(..1), lie.at(at)), Done::refused(6))?;
-        b.expect_disconnected()?;
+        a.run_refused(Op::write(local.slice(..1), lie.at(at)), 6, &b)?;
         far.check_pattern(3..3 + LEN, rig.pattern(1))?;
         far.check_filled(..3, 0)?;
         check_bytes!(far.bytes(3 + LEN..)?, [0; 5], "memory after a write to the byte {what}");

@@ -84,7 +84,7 @@ pub(super) fn drop_unsignaled(rig: &Rig) -> Outcome {
         // The peer tries to get in, by turns, until it is refused.
         for i in 0.. {
             let [write, read] = write_and_read(&own, remote.at(0));
-            b.post(&[write, read][i % 2].1)?;
+            b.post(&[write, read][i % 2].1.context(1))?;
             let seen = b.next()?;
             if b.is_refusal(seen.status) {
                 break;

@@ -72,7 +72,7 @@ pub(super) const CASES: &[Case] = cases! { Memory:
         "after the end of a connection, the regions of unsignaled operations that succeeded can be closed within 2 s";
 };
 
-/// A write of the local buffer to `to`, and a read from there; the context of both is 1.
+/// A write of the local buffer to `to`, and a read from there.
 fn write_and_read<'a>(local: &'a Guarded, to: RemoteSlice) -> [(&'static str, Op<'a>); 2] {
-    [("a write", Op::write(local, to).context(1)), ("a read", Op::read(local, to).context(1))]
+    [("a write", Op::write(local, to)), ("a read", Op::read(local, to))]
 }

@@ -24,27 +24,19 @@ pub(super) fn dereg_access(rig: &Rig) -> Outcome {
                 drop(region)
             }
             let [write, read] = write_and_read(&local, at);
-            let add = Op::fetch_atomic(AtomicOp::Add, 1u64, local.slice(..), at).context(1);
+            let add = Op::fetch_atomic(AtomicOp::Add, 1u64, local.slice(..), at);
             let (what, op) = [write, read, ("a fetching add", add)][attempt];
-            a.post(&op)?;
-            let seen = a.next()?;
-            check!(
-                a.is_refusal(seen.status),
-                "RemoteAccess of {what}, closed: {closes}, not {:?}",
-                seen.status
-            );
-            b.expect_disconnected()?;
+            let refused = a.run_refused(op, 1, &b);
+            refused.map_err(|failed| failed.of(format_args!("{what}, closed: {closes}")))?;
             buffer.check_pattern(.., rig.pattern(0))?;
-            buffer.check_guards()?;
             local.check_filled(.., 0xee)?;
-            local.check_guards()?;
         }
     }
     Ok(())
 }
 
 pub(super) fn stale_key(rig: &Rig) -> Outcome {
-    let buffer = Guarded::new(rig.domain_b(), 64, Access::LOCAL_WRITE)?;
+    let buffer = rig.buffer(rig.domain_b(), 64, Access::LOCAL_WRITE)?;
     let open = buffer.register(rig.domain_b(), .., Access::ALL)?;
     for attempt in 0..2 {
         let (a, b) = rig.pair()?;
@@ -67,14 +59,7 @@ pub(super) fn stale_key(rig: &Rig) -> Outcome {
         closed.close()?;
         local.fill(0xee)?;
         let (what, op) = write_and_read(&local, stale.at(0))[attempt];
-        a.post(&op)?;
-        let seen = a.next()?;
-        check!(
-            a.is_refusal(seen.status),
-            "RemoteAccess of {what} by a stale key, not {:?}",
-            seen.status
-        );
-        b.expect_disconnected()?;
+        a.run_refused(op, 1, &b).map_err(|failed| failed.of(what))?;
         buffer.check_pattern(.., rig.pattern(2))?;
         local.check_filled(.., 0xee)?;
 
@@ -83,7 +68,7 @@ pub(super) fn stale_key(rig: &Rig) -> Outcome {
         local.check_pattern(.., rig.pattern(2))?;
         bystander.settle(&other_b)?;
     }
-    buffer.check_guards()
+    Ok(())
 }
 
 pub(super) fn dereg_busy(rig: &Rig) -> Outcome {
@@ -104,8 +89,6 @@ pub(super) fn dereg_busy(rig: &Rig) -> Outcome {
     check_err!(sink.region().close(), Error::Busy, "closing the sink of a pending receive");
     a.run(Op::send(&source), Done::ok(4))?;
     b.expect_ok(3)?;
-    sink.check_guards()?;
-    source.check_guards()?;
     for region in [source.region(), sink.region()] {
         region.close()?;
         region.close()?;
@@ -147,7 +130,7 @@ pub(super) fn dereg_vs_write(rig: &Rig) -> Outcome {
             }
             b.expect_disconnected()?;
             check_bytes!(buffer.bytes(..)?, before, "memory when the last write has ended");
-            buffer.check_guards()
+            Ok(())
         })?;
     }
     Ok(())
@@ -235,8 +218,6 @@ pub(super) fn dereg_vs_read(rig: &Rig) -> Outcome {
             status => fail!("Ok, RemoteAccess, Canceled or PeerLost", "{status:?}"),
         }
         check_bytes!(buffer.bytes(..)?, new, "the target's memory");
-        local.check_guards()?;
-        buffer.check_guards()?;
     }
     Ok(())
 }
@@ -265,13 +246,11 @@ pub(super) fn rereg_same_address(rig: &Rig) -> Outcome {
     for at in [0, TIMES / 2, TIMES - 1] {
         let (a, b) = rig.pair()?;
         local.fill(0xee)?;
-        a.run(Op::write(&local, stale[at].at(0)), Done::refused(1))?;
-        b.expect_disconnected()?;
+        a.run_refused(Op::write(&local, stale[at].at(0)), 1, &b)?;
         buffer.check_pattern(.., rig.pattern(0))?;
     }
     a.run(Op::read(&local, region.remote().at(0)), Done::ok(2))?;
-    local.check_pattern(.., rig.pattern(0))?;
-    buffer.check_guards()
+    local.check_pattern(.., rig.pattern(0))
 }
 
 pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
@@ -322,13 +301,10 @@ pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
     b.expect(Done::recv(5, 64))?;
     a.expect_ok(6)?;
     inbox.check_pattern(.., rig.pattern(99))?;
-    inbox.check_guards()?;
-    sink.check_guards()?;
 
     // With the completion the rights have ended. (Nothing was registered there since.)
     if let Some(remote) = last {
-        b.run(Op::write(&word, remote.at(0)), Done::refused(7))?;
-        a.expect_disconnected()?;
+        b.run_refused(Op::write(&word, remote.at(0)), 7, &a)?;
     }
     Ok(())
 }

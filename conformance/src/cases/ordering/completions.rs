@@ -1,5 +1,6 @@
 //! Order of completions.
 
+use crate::cases::crowd::depths;
 use crate::prelude::*;
 
 pub(super) fn completion_order(rig: &Rig) -> Outcome {
@@ -117,9 +118,8 @@ pub(super) fn cross_endpoint(rig: &Rig) -> Outcome {
     let cq = rig.domain_a().completion_queue(ENDS * 2 * DEPTH)?;
     let mut pairs = Vec::new();
     for _ in 0..ENDS {
-        let depths =
-            |attr: &mut fabric::EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, DEPTH);
-        let (a, b) = (rig.end_on(rig.domain_a(), &cq, depths)?, rig.end(rig.domain_b())?);
+        let (a, b) =
+            (rig.end_on(rig.domain_a(), &cq, depths(DEPTH, DEPTH))?, rig.end(rig.domain_b())?);
         rig.connect(&a, &b)?;
         pairs.push((a, b));
     }

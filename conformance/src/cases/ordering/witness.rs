@@ -76,9 +76,7 @@ fn write(
 
 fn look(b: &End, target: &Guarded, bytes: &[u8], seed: u64, seen: &AtomicUsize) -> Outcome {
     let mut model = vec![0; target.len()];
-    for i in 0..PARTS {
-        b.recv(Slices::none(), i as u64)?;
-    }
+    b.recv_empty(0..PARTS)?;
     for i in 0..PAIRS {
         b.expect(Done::recv(i, 0).immediate(i as u32))?;
         let (from, at) = place(seed, i);

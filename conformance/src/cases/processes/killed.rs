@@ -32,9 +32,7 @@ pub(super) fn kill9_idle(rig: &Rig) -> Outcome {
     let start = Instant::now();
     process.kill()?;
     expect_end(rig, &a, start)?;
-    for context in 0..RECEIVES {
-        a.expect(Done::canceled(context))?;
-    }
+    a.expect_canceled(0..RECEIVES)?;
     a.expect_no_event_for(Duration::from_millis(200))?;
     a.expect_none_for(Duration::from_millis(1))?;
     sink.check_filled(.., 0xee)?;

@@ -2,9 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use fabric::EndpointAttr;
-
-use crate::cases::crowd::{Crowd, joined, places, post_receives, slot};
+use crate::cases::crowd::{Crowd, depths, joined, places, post_receives, slot};
 use crate::prelude::*;
 use crate::sys;
 
@@ -12,8 +10,7 @@ pub(super) fn endpoints_1000(rig: &Rig) -> Outcome {
     const ENDS: usize = 1000;
     // Two sockets a connection, and some for everything else.
     sys::allow_descriptors(2 * ENDS + 200)?;
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (4, 4);
-    let crowd = Crowd::new(rig, ENDS, depths)?;
+    let crowd = Crowd::new(rig, ENDS, depths(4, 4))?;
     let Crowd { ends, peers } = &crowd;
     let (ping, pong) = (peers[0].buffer(ENDS * 8)?, ends[0].buffer(ENDS * 8)?);
     let slot = |i: usize| i * 8..i * 8 + 8;
@@ -57,8 +54,7 @@ pub(super) fn fan_in(rig: &Rig) -> Outcome {
     const SENDS: usize = 8;
     const RECEIVES: usize = 16;
     let measured = rig.bulk(rig.count(ENDS * 200, ENDS * 10_000));
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (SENDS, RECEIVES);
-    let crowd = Crowd::new(rig, ENDS, depths)?;
+    let crowd = Crowd::new(rig, ENDS, depths(SENDS, RECEIVES))?;
     let Crowd { ends, peers } = &crowd;
     let sink = peers[0].buffer(ENDS * RECEIVES * 8)?;
     post_receives(peers, &sink, RECEIVES)?;

@@ -2,9 +2,10 @@
 
 use std::os::fd::AsFd;
 
-use fabric::{Armed, EndpointAttr};
+use fabric::Armed;
 use fabric_util::wakeup::wait_readable;
 
+use crate::cases::crowd::depths;
 use crate::prelude::*;
 use crate::sys::{allow_descriptors, most_descriptors};
 
@@ -26,9 +27,8 @@ pub(super) fn completion_queues(rig: &Rig) -> Outcome {
             check_eq!(armed, Armed::Waiting, "arming a queue that nobody uses");
         }
     }
-    let small = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (SMALL, SMALL);
     for queue in [queues.first(), queues.last()].into_iter().flatten() {
-        let (a, b) = (rig.end_on(domain, queue, small)?, rig.end(rig.domain_b())?);
+        let (a, b) = (rig.end_on(domain, queue, depths(SMALL, SMALL))?, rig.end(rig.domain_b())?);
         rig.connect(&a, &b)?;
         a.settle(&b)?;
         // By sleeping on it, in both ways.

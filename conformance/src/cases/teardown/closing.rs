@@ -1,6 +1,6 @@
 //! Connections that are closed.
 
-use super::{CLOSED, PEER_CLOSED, check_flushed, take};
+use super::{CLOSED, PEER_CLOSED, check_flushed, ends, take};
 use crate::cases::crowd::joined;
 use crate::cases::places::{Slots, Staggered};
 use crate::prelude::*;
@@ -85,9 +85,7 @@ pub(super) fn peer_close(rig: &Rig) -> Outcome {
         let a = rig.end(rig.domain_a())?;
         peer.connect(listener.local_addr(), &[])?;
         let mut request = listener.accept(Some(rig.patience_to_connect()))?;
-        for i in 0..RECEIVES {
-            a.recv(Slices::none(), i)?;
-        }
+        a.recv_empty(0..RECEIVES)?;
         request.accept(&a, &[])?;
         a.expect_connected()?;
         peer.wait_connected(Some(rig.patience_to_connect()))?;
@@ -116,17 +114,10 @@ pub(super) fn peer_close(rig: &Rig) -> Outcome {
         check!(took < limit, "the end known within {limit:?}, not after {took:?}");
         check_eq!(a.state(), EndpointState::Dead, "state when the peer has closed");
         let done = a.take(RECEIVES as usize)?;
-        let receives = done.iter().filter(|one| one.kind.is_receive());
-        let receives: Vec<_> = receives.map(|one| (one.context, one.status)).collect();
         let expected: Vec<_> = (1..RECEIVES).map(|i| (i, Status::Canceled)).collect();
-        check_eq!(receives, expected, "the receives that were left, mode {mode}");
-        let sends = done.iter().filter(|one| !one.kind.is_receive());
-        let sends: Vec<_> = sends.map(|one| (one.context, one.status)).collect();
-        check_matches!(
-            &sends[..],
-            [(9, Status::Canceled | Status::PeerLost)],
-            "the send that was in flight, mode {mode}"
-        );
+        check_eq!(ends(&done, true), expected, "the receives that were left, mode {mode}");
+        let in_flight = &ends(&done, false)[..];
+        check_matches!(in_flight, [(9, Status::Canceled | Status::PeerLost)], "send, mode {mode}");
         check_err!(a.recv(Slices::none(), 8), Error::NotConnected, "a receive on the dead end");
         check_err!(a.inject(b"", 8), Error::NotConnected, "a send on the dead end");
         a.expect_none_for(Duration::from_millis(20))?;
@@ -178,9 +169,7 @@ pub(super) fn shutdown_drains(rig: &Rig) -> Outcome {
         let sends = done.iter().filter(|one| !one.kind.is_receive());
         let good = check_flushed("operations", told, CLOSED, sends)?;
         check_eq!(good, told, "operations that went well");
-        let receives = done.iter().filter(|one| one.kind.is_receive());
-        let receives: Vec<_> = receives.map(|one| (one.context, one.status)).collect();
-        check_eq!(receives, [(99, Status::Canceled)], "the receive that was left");
+        check_eq!(ends(&done, true), [(99, Status::Canceled)], "the receive that was left");
         check_eq!(a.cq().poll_one()?, None, "a completion too many");
         for i in 0..MESSAGES {
             check_bytes!(sink.seen(i, LEN)?, source.bytes(i, LEN), "message {i}");
@@ -265,16 +254,13 @@ pub(super) fn event_first(rig: &Rig) -> Outcome {
         for mode in 0..4 {
             let (a, b) = rig.pair()?;
             let (source, target) = (a.buffer(8)?, b.buffer(8)?);
-            for i in 0..RECEIVES {
-                a.recv(Slices::none(), i)?;
-            }
+            a.recv_empty(0..RECEIVES)?;
             match mode {
                 0 => a.disconnect(),
                 1 => b.disconnect(),
                 2 => drop(b),
                 _ => {
-                    let honest = target.region().remote();
-                    let lie = forged_key(&honest, !honest.key()).at(target.at(0).offset());
+                    let lie = target.by_wrong_key(0);
                     a.post(&Op::write(&source, lie).context(RECEIVES))?;
                 }
             }

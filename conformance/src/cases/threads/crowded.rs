@@ -2,9 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fabric::EndpointAttr;
-
-use crate::cases::crowd::{Crowd, at_once, joined, places};
+use crate::cases::crowd::{Crowd, at_once, depths, joined, places};
 use crate::cases::places::Slots;
 use crate::prelude::*;
 
@@ -83,8 +81,7 @@ pub(super) fn mt_poll(rig: &Rig) -> Outcome {
     const ENDS: usize = 4;
     const DEPTH: usize = 64;
     let each = rig.count(2000, 100_000);
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, 1);
-    let crowd = Crowd::new(rig, ENDS, depths)?;
+    let crowd = Crowd::new(rig, ENDS, depths(DEPTH, 1))?;
     let target = crowd.peers[0].buffer(ENDS * 8)?;
     let taken = AtomicUsize::new(0);
     let deadline = || rig.deadline(Duration::from_secs(10));

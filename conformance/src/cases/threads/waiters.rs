@@ -23,9 +23,7 @@ fn two_sleepers(rig: &Rig) -> Outcome {
     let mut rng = rig.rng();
     for round in 0..rounds {
         let contexts = [2 * round, 2 * round + 1];
-        for context in contexts {
-            b.recv(Slices::none(), context)?;
-        }
+        b.recv_empty(contexts)?;
         let mut pause = || {
             let until = Instant::now() + Duration::from_nanos(rng.below(200_000) as u64);
             while Instant::now() < until {
