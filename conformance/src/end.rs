@@ -21,7 +21,7 @@ use crate::rig::Setup;
 use crate::watch::Watch;
 
 /// How long anything that should happen may take, before scaling.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An endpoint with its completion queue and its domain. It dereferences to the [`Endpoint`], so operations are
 /// posted on it directly: `a.send(source.slice(..8), 1)?`.
@@ -143,7 +143,7 @@ impl End {
                 Err(Error::Again) => {}
                 result => return Ok(result?),
             }
-            let until = until.get_or_insert_with(|| Instant::now() + self.scaled(PATIENCE));
+            let until = until.get_or_insert_with(|| Instant::now() + self.scaled(DEFAULT_TIMEOUT));
             if Instant::now() >= *until {
                 self.watch.stands_at(place);
                 return Err(self.failed(
@@ -162,7 +162,7 @@ impl End {
     /// If none comes within 10 s; with a dump of both sides.
     #[track_caller]
     pub fn next(&self) -> Result<Completion, Failed> {
-        self.next_within(PATIENCE)
+        self.next_within(DEFAULT_TIMEOUT)
     }
 
     /// The next completion.
@@ -190,7 +190,7 @@ impl End {
         let place = Location::caller();
         let mut taken = Vec::with_capacity(count);
         while taken.len() < count {
-            match self.poll_for(self.scaled(PATIENCE), place, thread::yield_now)? {
+            match self.poll_for(self.scaled(DEFAULT_TIMEOUT), place, thread::yield_now)? {
                 Some(completion) => taken.push(completion),
                 None => {
                     let expected = format!("{count} completions");
@@ -244,10 +244,14 @@ impl End {
     #[track_caller]
     pub fn expect(&self, done: Done) -> Result<Completion, Failed> {
         let place = Location::caller();
-        match self.poll_for(self.scaled(PATIENCE), place, thread::yield_now)? {
+        match self.poll_for(self.scaled(DEFAULT_TIMEOUT), place, thread::yield_now)? {
             Some(seen) if done.fits(&seen, |status| self.is_refusal(status)) => Ok(seen),
             Some(seen) => Err(self.failed(place, done.to_string(), show(&seen))),
-            None => Err(self.failed(place, done.to_string(), format!("none within {PATIENCE:?}"))),
+            None => Err(self.failed(
+                place,
+                done.to_string(),
+                format!("none within {DEFAULT_TIMEOUT:?}"),
+            )),
         }
     }
 
@@ -328,7 +332,7 @@ impl End {
         Ok(())
     }
 
-    /// Waits until its connection stands; gives the private data of the peer's `accept`.
+    /// Waits until it is connected; gives the private data of the peer's `accept`.
     ///
     /// # Errors
     /// How the attempt ended instead, or that it did not within 10 s.
@@ -336,7 +340,7 @@ impl End {
     pub fn expect_connected(&self) -> Result<Box<[u8]>, Failed> {
         let place = Location::caller();
         self.watch.stands_at(place);
-        let patience = self.scaled(PATIENCE).max(self.attr().connect_timeout);
+        let patience = self.scaled(DEFAULT_TIMEOUT).max(self.attr().connect_timeout);
         let outcome = self.wait_connected(Some(patience));
         outcome.map_err(|error| self.failed(place, "the connection to stand", show(&error)))
     }
@@ -349,7 +353,7 @@ impl End {
     pub fn expect_disconnected(&self) -> Result<DisconnectReason, Failed> {
         let place = Location::caller();
         self.watch.stands_at(place);
-        let outcome = self.wait_disconnected(Some(self.scaled(PATIENCE)));
+        let outcome = self.wait_disconnected(Some(self.scaled(DEFAULT_TIMEOUT)));
         outcome.map_err(|error| self.failed(place, "the connection to end", show(&error)))
     }
 
@@ -357,7 +361,7 @@ impl End {
     /// message may not be repeated when all that it had is gone.
     ///
     /// # Errors
-    /// If it has not within 10 s, or another reason is told.
+    /// If it has not within 10 s, or the reason is another one.
     #[track_caller]
     pub fn expect_closed_by_peer(&self) -> Outcome {
         match self.expect_disconnected()? {
@@ -406,7 +410,7 @@ impl End {
     pub fn next_event(&self) -> Result<Event, Failed> {
         let place = Location::caller();
         self.watch.stands_at(place);
-        let event = self.events.wait(Some(self.scaled(PATIENCE)));
+        let event = self.events.wait(Some(self.scaled(DEFAULT_TIMEOUT)));
         event.map_err(|error| self.failed(place, "an event", show(&error)))
     }
 

@@ -74,7 +74,7 @@ impl Guarded {
     }
 
     /// Registers a range of the payload once more, in the same domain or another, with rights of its own. What lies
-    /// around it then shows whether anybody reached out of it.
+    /// around it then shows whether an operation reached out of it.
     ///
     /// # Errors
     /// If the domain refuses.
@@ -101,7 +101,7 @@ impl Guarded {
         self.region.remote().at((GUARD + offset) as u64)
     }
 
-    /// The same place by a key that opens nothing, which only the target can tell.
+    /// The same place by a key that opens nothing, which only the target can see.
     pub fn by_wrong_key(&self, offset: usize) -> RemoteSlice {
         let honest = self.region.remote();
         forged_key(&honest, !honest.key()).at(self.at(offset).offset())
@@ -183,7 +183,7 @@ impl Guarded {
         self.compare(self.resolve(range), "the pattern", |from, bytes| pattern.fill(from, bytes))
     }
 
-    /// Checks that every byte of a range is `byte`: that nobody wrote there.
+    /// Checks that every byte of a range is `byte`: that nothing was written there.
     ///
     /// # Errors
     /// Where they differ.

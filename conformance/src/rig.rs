@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fabric::{Access, CompletionQueue, Domain, EndpointAttr, Info, Listener};
 
 use crate::check::{Failed, Outcome};
-use crate::end::{End, PATIENCE};
+use crate::end::{DEFAULT_TIMEOUT, End};
 use crate::guarded::Guarded;
 use crate::linkcontrol::{BrokenLink, LinkControl};
 use crate::pattern::{Pattern, Rng};
@@ -143,7 +143,7 @@ impl Rig {
     }
 
     /// An IPv6 address of the device that needs no scope; loopback if it has it. Between two hosts there is none:
-    /// whether it leads to the other one, nobody knows.
+    /// it may not lead to the other one.
     pub fn ip_v6(&self) -> Option<IpAddr> {
         if self.target().peer().is_some() {
             return None;
@@ -280,7 +280,7 @@ impl Rig {
         Ok(End::new(domain, cq, attr, &self.setup, self.place(domain))?)
     }
 
-    /// The name of a domain. Domains have none; those of the rig are told apart by where they are.
+    /// The name of a domain. Domains have none; those of the rig are distinguished by where they are.
     fn place(&self, domain: &Domain) -> Place {
         match domain {
             domain if std::ptr::eq(domain, &self.a) => "a",
@@ -295,7 +295,7 @@ impl Rig {
         RecordedEvents::new(domain.events(), self.place(domain), &self.setup.recorder)
     }
 
-    /// Connects `a` to `b`; when it returns, both know that the connection stands, and have no event left of it.
+    /// Connects `a` to `b`; when it returns, both know that they are connected, and have no event left of it.
     ///
     /// # Errors
     /// If it does not come to stand.
@@ -312,16 +312,16 @@ impl Rig {
     pub fn connect_at(&self, ip: IpAddr, a: &End, b: &End) -> Outcome {
         let listener = b.domain().listen(SocketAddr::new(ip, 0))?;
         a.connect(listener.local_addr(), &[])?;
-        let mut request = listener.accept(Some(self.patience_to_connect()))?;
+        let mut request = listener.accept(Some(self.connect_timeout()))?;
         request.accept(b, &[])?;
         a.expect_connected()?;
         b.expect_connected()?;
         Ok(())
     }
 
-    /// How long a connection may take to come about: as any wait, and as long as its own timer runs.
-    pub fn patience_to_connect(&self) -> Duration {
-        self.scaled(PATIENCE).max(self.attr().connect_timeout)
+    /// How long connecting may take: as any wait, and as long as its own timer runs.
+    pub fn connect_timeout(&self) -> Duration {
+        self.scaled(DEFAULT_TIMEOUT).max(self.attr().connect_timeout)
     }
 
     /// Tries a check until it succeeds, for 10 s; for what comes true without a completion that would say so.
@@ -329,7 +329,7 @@ impl Rig {
     /// # Errors
     /// The last failure.
     pub fn eventually(&self, check: impl Fn() -> Outcome) -> Outcome {
-        let until = self.deadline(PATIENCE);
+        let until = self.deadline(DEFAULT_TIMEOUT);
         loop {
             let outcome = check();
             if outcome.is_ok() || Instant::now() >= until {

@@ -62,7 +62,7 @@ impl Crowd {
     fn connect(&self, rig: &Rig) -> Outcome {
         const AT_ONCE: usize = 50;
         let listener = rig.listen(rig.domain_b())?;
-        let patience = Some(rig.patience_to_connect());
+        let patience = Some(rig.connect_timeout());
         for first in (0..self.ends.len()).step_by(AT_ONCE) {
             let now = first..self.ends.len().min(first + AT_ONCE);
             for who in now.clone() {

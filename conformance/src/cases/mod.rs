@@ -115,7 +115,7 @@ mod tests {
     fn needed_limits_exist() {
         let known = fabric::Limits::none().named().map(|limit| limit.0);
         for case in cases() {
-            for (name, _) in case.needs.least {
+            for (name, _) in case.needs.min_limits {
                 assert!(known.contains(name), "{}: there is no limit {name:?}", case.id());
             }
         }

@@ -1,4 +1,4 @@
-//! What happens while nobody calls.
+//! What happens while the application makes no call.
 //!
 //! Here no thread makes a fabric call for the peer, unless the case is about that call.
 
@@ -205,22 +205,22 @@ fn armed_no_tick(rig: &Rig) -> Outcome {
     bare.add(far.as_fd())?;
     epoll.add(b.cq().as_fd())?;
     let patience = rig.scaled(Duration::from_secs(2));
-    // The waiter tells that it begins to wait, and when it woke. A sender that is gone says why itself.
-    let (tell, told) = mpsc::channel();
+    // The waiter reports that it begins to wait, and when it woke. A sender that is gone says why itself.
+    let (report, reports) = mpsc::channel();
     let (mut bare_times, mut times) = thread::scope(|scope| {
         let (b, sink) = (&b, &sink);
         let waiter = scope.spawn(move || -> Outcome {
             for i in 0..MESSAGES {
-                let _ = tell.send(None);
+                let _ = report.send(None);
                 check!(bare.wait(patience)?, "the bare socket readable in time");
-                let _ = tell.send(Some(Instant::now()));
+                let _ = report.send(Some(Instant::now()));
                 (&far).read_exact(&mut [0])?;
 
                 // It has polled before it sleeps, as an event loop does.
                 check_eq!(b.cq().poll_one()?, None, "a completion before message {i}");
                 let mut armed = b.cq().arm()?;
                 check_eq!(armed, Armed::Waiting, "arming before message {i}");
-                let _ = tell.send(None);
+                let _ = report.send(None);
                 let received = loop {
                     if armed == Armed::Waiting {
                         let readable = epoll.wait(patience)?;
@@ -231,7 +231,7 @@ fn armed_no_tick(rig: &Rig) -> Outcome {
                     }
                     armed = b.cq().arm()?;
                 };
-                let _ = tell.send(Some(Instant::now()));
+                let _ = report.send(Some(Instant::now()));
                 Done::recv(i, 8).check(&received)?;
                 check_bytes!(sink.seen(i, 8)?, (i as u64).to_ne_bytes(), "message {i}");
                 b.recv(sink.slot(i), (i + RECEIVES) as u64)?;
@@ -239,10 +239,10 @@ fn armed_no_tick(rig: &Rig) -> Outcome {
             Ok(())
         });
         let time_to_wake = |wake: &dyn Fn() -> Outcome| -> Result<Option<Duration>, Failed> {
-            let Ok(None) = told.recv() else { return Ok(None) };
+            let Ok(None) = reports.recv() else { return Ok(None) };
             let start = Instant::now();
             wake()?;
-            let Ok(Some(woke)) = told.recv() else { return Ok(None) };
+            let Ok(Some(woke)) = reports.recv() else { return Ok(None) };
             Ok(Some(woke.saturating_duration_since(start)))
         };
         let send = || -> Result<(Vec<Duration>, Vec<Duration>), Failed> {
@@ -274,7 +274,7 @@ fn armed_no_tick(rig: &Rig) -> Outcome {
 fn idle_is_free(rig: &Rig) -> Outcome {
     const CONNECTIONS: usize = 100;
     const IDLE: Duration = Duration::from_secs(10);
-    const MOST: Duration = Duration::from_millis(50);
+    const MAX: Duration = Duration::from_millis(50);
     let mut pairs = Vec::new();
     for _ in 0..CONNECTIONS {
         let (a, b) = rig.pair()?;
@@ -286,7 +286,7 @@ fn idle_is_free(rig: &Rig) -> Outcome {
     thread::sleep(Duration::from_millis(500));
     let before = cpu_time()?;
     thread::sleep(IDLE);
-    let (spent, limit) = (cpu_time()?.saturating_sub(before), rig.scaled(MOST));
+    let (spent, limit) = (cpu_time()?.saturating_sub(before), rig.scaled(MAX));
     check!(spent < limit, "less than {limit:?} of processor time in {IDLE:?}, not {spent:?}");
     // They are idle, not dead.
     pairs.iter().try_for_each(|(a, b)| a.settle(b))

@@ -128,9 +128,9 @@ fn extremes(ty: AtomicType) -> Vec<u64> {
             floats.into_iter().map(f64::to_bits).chain(quiet).chain(signaling).collect()
         }
         _ => {
-            let most = ty.mask();
-            let sign = most ^ most >> 1;
-            vec![0, 1, most, sign, sign - 1, 0xfedc_ba98_7654_3210 & most]
+            let max = ty.mask();
+            let sign = max ^ max >> 1;
+            vec![0, 1, max, sign, sign - 1, 0xfedc_ba98_7654_3210 & max]
         }
     }
 }

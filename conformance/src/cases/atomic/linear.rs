@@ -11,7 +11,7 @@ use crate::prelude::*;
 
 /// The words that all meet on, and the points of the search for each.
 const WORDS: usize = 2;
-const MOST: usize = 2_000_000;
+const MAX: usize = 2_000_000;
 
 /// An operation of one initiator, and where.
 struct Operation {
@@ -49,7 +49,7 @@ pub(super) fn linearizable(rig: &Rig) -> Outcome {
         // What is left is what one more look finds.
         let seen = target.bytes(8 * word..8 * word + 8)?;
         history.push(look(element_bits(&seen, 8)));
-        let outcome = linearize([0; 8], &history, MOST, true);
+        let outcome = linearize([0; 8], &history, MAX, true);
         check_matches!(
             outcome,
             Linear::Leaves(_),

@@ -50,7 +50,7 @@ pub(super) const CASES: &[Case] = cases! { Atomic:
         "4 endpoints add to neighbours in one word: each of them is exact";
     linear::linearizable, NEEDS,
         "8 initiators, all operations and widths on two words: what each found fits one order of all";
-    queue::depth, NEEDS.least(&[("send_depth", queue::DEPTH as u64)]),
+    queue::depth, NEEDS.min_limits(&[("send_depth", queue::DEPTH as u64)]),
         "more atomics than the depth, and than any device does at a time: all Ok, in order, once each";
     queue::emulated_silent, NEEDS,
         "a u32 add finishes while its initiator sleeps; one poll takes it";

@@ -23,7 +23,7 @@ pub(super) fn depth(rig: &Rig) -> Outcome {
         let op = op.context(i as u64);
         // At the depth it takes one completion to make room for one more.
         if i - taken == DEPTH {
-            check_err!(a.post(&op), Error::Again, "post {i}, of which {taken} were taken");
+            check_err!(a.post(&op), Error::Again, "post {i}, with {taken} taken out");
             a.expect_ok(taken)?;
             taken += 1;
         }
@@ -73,7 +73,7 @@ pub(super) fn emulated_blocks_write(rig: &Rig) -> Outcome {
     let source = a.patterned(64, rig.pattern(0))?;
     let old = a.buffer(4)?;
     let lie = target.by_wrong_key(0);
-    // In one batch, so that the write is posted before anybody knows of the refusal.
+    // In one batch, so that the write is posted before the refusal is known.
     a.post_batch(&[
         Op::fetch_atomic(AtomicOp::Add, 1u32, old.slice(..), lie).context(1),
         Op::write(&source, target.at(64)).context(2),
@@ -105,7 +105,7 @@ pub(super) fn emulated_single_posts(rig: &Rig) -> Outcome {
 pub(super) fn two_targets(rig: &Rig) -> Outcome {
     const EACH: usize = 50;
     let other = rig.extra_domain()?;
-    // One queue for both, so that only the endpoint tells them apart.
+    // One queue for both, so that only the endpoint distinguishes them.
     let cq = rig.domain_a().completion_queue(4 * 128)?;
     let ends = [rig.end_on(rig.domain_a(), &cq, |_| ())?, rig.end_on(rig.domain_a(), &cq, |_| ())?];
     let peers = [rig.end(rig.domain_b())?, rig.end(&other)?];

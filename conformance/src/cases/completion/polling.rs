@@ -235,7 +235,7 @@ pub(super) fn depth_counts_untaken(rig: &Rig) -> Outcome {
         b.recv(slot(i), i as u64)?;
         a.send(&source, i as u64)?;
     }
-    // They get done meanwhile on both sides; nobody takes a completion.
+    // They get done meanwhile on both sides; no completion is taken.
     let until = rig.deadline(Duration::from_millis(100));
     while Instant::now() < until {
         check_err!(a.send(&source, 99), Error::Again, "a send beyond the depth");

@@ -1,4 +1,4 @@
-//! Operations whose success nobody wants to hear of.
+//! Operations without a completion when they succeed.
 
 use crate::prelude::*;
 
@@ -20,7 +20,7 @@ pub(super) fn unsignaled(rig: &Rig) -> Outcome {
     }
     a.expect_ok(OPS as u64 - 1)?;
     b.expect_each((0..OPS).filter(|i| is_send(*i)))?;
-    // The last receive tells of all of them.
+    // The last receive comes behind all of them.
     target.check_pattern(.., rig.pattern(0))?;
     a.expect_none_for(Duration::from_millis(20))
 }
@@ -127,7 +127,7 @@ pub(super) fn unsignaled_slot(rig: &Rig) -> Outcome {
     check_err!(a.post(&send(0)), Error::Again, "a send beyond the depth");
     for i in DEPTH..SENDS {
         b.recv(sink.slice(slot(i - DEPTH)), i as u64)?;
-        // Nobody polls on this side; the other takes what has come.
+        // No poll on this side; the other takes what has come.
         a.post_when_room(&send(i))?;
         b.expect_ok(i)?;
         check_err!(a.post(&send(0)), Error::Again, "a send beyond the depth, after send {i}");

@@ -101,7 +101,7 @@ pub(super) fn wait_race(rig: &Rig) -> Outcome {
         check_bytes!(sink.bytes(..)?, round.to_ne_bytes(), "the message");
     }
 
-    // It comes at any moment between the two, or near them: the sender is told when the receiver begins.
+    // It comes at any moment between the two, or near them: the sender hears when the receiver begins.
     let mut rng = rig.rng();
     let mut pause = move || Duration::from_nanos(rng.below(60_000) as u64);
     let (begin, begun) = mpsc::channel();
@@ -167,7 +167,7 @@ pub(super) fn wait_timeout(rig: &Rig) -> Outcome {
     })
 }
 
-/// A message to an end that is armed, which only the descriptor tells of.
+/// A message to an end that is armed, which only the descriptor announces.
 fn message_by_epoll(rig: &Rig, (a, b): (&End, &End), epoll: &Epoll, round: u64) -> Outcome {
     a.inject(b"", round)?;
     let readable = epoll.wait(rig.scaled(WAKEUP))?;
@@ -190,7 +190,7 @@ pub(super) fn fd_drive(rig: &Rig) -> Outcome {
     for round in 0..ROUNDS {
         b.recv(Slices::none(), round)?;
         check_eq!(b.cq().arm_to_drive()?, Armed::Waiting, "arming before there is a message");
-        // Whether or not the descriptor is readable by this, nobody comes.
+        // Whether or not the descriptor is readable by this, no call is made.
         source.put_pattern(.., rig.pattern(round as usize))?;
         a.run(Op::write(&source, target.at(0)).delivery_complete(), Done::ok(round))?;
         target.check_pattern(.., rig.pattern(round as usize))?;
@@ -206,7 +206,7 @@ pub(super) fn fd_poll(rig: &Rig) -> Outcome {
     const RECEIVES: usize = 100;
     let (a, b) = rig.pair()?;
     let epoll = watch(&b)?;
-    // One by one: armed before there is anything, so that only the descriptor can tell.
+    // One by one: armed before there is anything, so that only the descriptor can show it.
     for round in 0..ROUNDS {
         b.recv(Slices::none(), round)?;
         check_eq!(b.cq().arm()?, Armed::Waiting, "arming before there is a message");

@@ -26,11 +26,11 @@ pub(super) fn cancel_connect(rig: &Rig) -> Outcome {
         };
         check_matches!(
             // No end may be left to ask.
-            events.wait(Some(rig.patience_to_connect()))?,
+            events.wait(Some(rig.connect_timeout()))?,
             Event::ConnectFailed { endpoint, error: Error::Canceled } if *endpoint == id,
             "the event, dropped: {drops}"
         );
-        Done::canceled(1).check(&cq.wait_one(Some(rig.scaled(super::PATIENCE)))?)?;
+        Done::canceled(1).check(&cq.wait_one(Some(rig.scaled(super::DEFAULT_TIMEOUT)))?)?;
         drop(request);
         if let Some(a) = rest {
             a.disconnect();
@@ -63,7 +63,7 @@ pub(super) fn accept_gone(rig: &Rig) -> Outcome {
         check_eq!(b.state(), EndpointState::Dead, "state when the connector was gone");
         let outcome = b.wait_connected(Some(Duration::from_millis(1)));
         check_err!(outcome, Error::NotConnected, "the outcome of accepting");
-        check_err!(b.send(Slices::none(), 2), Error::NotConnected, "a send to nobody");
+        check_err!(b.send(Slices::none(), 2), Error::NotConnected, "a send without a peer");
         b.expect_no_event_for(Duration::from_millis(100))?;
     }
     // Neither does rejecting one that has left fail.
@@ -115,13 +115,13 @@ pub(super) fn accept_half_open(rig: &Rig) -> Outcome {
 
 pub(super) fn reconnect_1000(rig: &Rig) -> Outcome {
     const WARM_UP: usize = 50;
-    const MOST_GROWTH: usize = 16 << 20;
+    const MAX_GROWTH: usize = 16 << 20;
     let once = |i: usize| -> Outcome {
         let (a, b) = rig.pair()?;
         message(&a, &b, rig.pattern(i))?;
         // In all the ways in which a connection ends, both sides at once included.
         match i % 4 {
-            0 => a.shutdown(rig.scaled(super::PATIENCE))?,
+            0 => a.shutdown(rig.scaled(super::DEFAULT_TIMEOUT))?,
             1 => a.disconnect(),
             2 => drop(a),
             _ => return Ok(()),
@@ -137,5 +137,5 @@ pub(super) fn reconnect_1000(rig: &Rig) -> Outcome {
     for i in 0..rig.bulk(1000) {
         once(i)?;
     }
-    before.expect_no_more(rig, |held| held.resident_bytes, MOST_GROWTH)
+    before.expect_no_more(rig, |held| held.resident_bytes, MAX_GROWTH)
 }

@@ -1,4 +1,4 @@
-//! How connections come about.
+//! How connections are established.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ pub(super) fn connect_basic(rig: &Rig) -> Outcome {
         check_matches!(b.next_event()?, Event::ConnectRequest { listener } if *listener == id, "event");
         let Some(mut request) = listener.poll() else { fail!("the request", "none") };
         check!(listener.poll().is_none(), "one request only");
-        check_bytes!(request.private_data(), [0; 0], "private data that nobody gave");
+        check_bytes!(request.private_data(), [0; 0], "private data where none was given");
         request.accept(&b, &[])?;
         for end in [&a, &b] {
             check_matches!(
@@ -115,14 +115,14 @@ pub(super) fn reply_at_once(rig: &Rig) -> Outcome {
         next_request(rig, &listener)?.accept(&b, &[])?;
         a.expect_connected()?;
         a.send(&near, 2)?;
-        // Nobody has asked yet whether this side stands, too.
+        // This side was not asked yet whether it is connected, too.
         b.expect_ok(1)?;
         a.expect_ok(2)?;
         a.recv(&near, 3)?;
         b.run(Op::send(&far), Done::ok(4))?;
         a.expect(Done::recv(3, 64))?;
-        let told = b.wait_connected(Some(Duration::ZERO));
-        check!(told.is_ok(), "the event that it stands to have come before the message: {told:?}");
+        let event = b.wait_connected(Some(Duration::ZERO));
+        check!(event.is_ok(), "the event of the connection before the message, not {event:?}");
     }
     Ok(())
 }

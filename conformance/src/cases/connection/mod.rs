@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 
 use fabric::{ConnectRequest, Listener};
 
+use crate::end::DEFAULT_TIMEOUT;
 use crate::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! { Connection:
@@ -74,13 +75,10 @@ pub(super) const CASES: &[Case] = cases! { Connection:
         "the event queue's descriptor is readable exactly while an event waits";
 };
 
-/// How long anything that should happen may take, as everywhere in this suite.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// The next request.
 #[track_caller]
 fn next_request(rig: &Rig, listener: &Listener) -> Result<ConnectRequest, Failed> {
-    Ok(listener.accept(Some(rig.patience_to_connect()))?)
+    Ok(listener.accept(Some(rig.connect_timeout()))?)
 }
 
 /// Connects `a` by a listener, which accepts it with `b`.
@@ -115,9 +113,9 @@ fn ended(end: &End) -> Outcome {
     Ok(())
 }
 
-/// An address where nobody listens any more.
+/// An address without a listener: the one that was there is gone.
 #[track_caller]
-fn nobody_listens(rig: &Rig) -> Result<SocketAddr, Failed> {
+fn no_listener(rig: &Rig) -> Result<SocketAddr, Failed> {
     Ok(rig.listen(rig.domain_b())?.local_addr())
 }
 

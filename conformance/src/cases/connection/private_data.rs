@@ -45,9 +45,9 @@ pub(super) fn data_zero_tail(rig: &Rig) -> Outcome {
 pub(super) fn data_max1(rig: &Rig) -> Outcome {
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
     let listener = rig.listen(rig.domain_b())?;
-    let names_both = |error: Error, given: usize, most: usize| -> Outcome {
+    let names_both = |error: Error, given: usize, max: usize| -> Outcome {
         let text = check_matches!(error, Error::InvalidArgument(_), "{given} bytes").to_string();
-        check_says(&text, &[&given.to_string(), &most.to_string()], "too much data")
+        check_says(&text, &[&given.to_string(), &max.to_string()], "too much data")
     };
     for given in [MAX_CONNECT_DATA + 1, 1000] {
         let connected = a.connect(listener.local_addr(), &vec![1; given]);
@@ -104,7 +104,7 @@ pub(super) fn reject_data(rig: &Rig) -> Outcome {
     let listener = rig.listen(rig.domain_b())?;
     a.connect(listener.local_addr(), &[])?;
     drop(next_request(rig, &listener)?);
-    let outcome = a.wait_connected(Some(rig.scaled(super::PATIENCE)));
+    let outcome = a.wait_connected(Some(rig.scaled(super::DEFAULT_TIMEOUT)));
     let error = check_err!(outcome, Error::Rejected(_), "a request that was dropped");
     check_matches!(error, Error::Rejected(data) if data.is_empty(), "its data");
     a.expect_canceled([1, 2])?;
@@ -147,7 +147,7 @@ pub(super) fn accept_after_reject(rig: &Rig) -> Outcome {
     request.reject(b"once")?;
     check_err!(request.accept(&b, &[]), Error::InvalidState(_), "accepting what was rejected");
     check_err!(request.reject(b"twice"), Error::InvalidState(_), "rejecting once more");
-    let outcome = a.wait_connected(Some(rig.scaled(super::PATIENCE)));
+    let outcome = a.wait_connected(Some(rig.scaled(super::DEFAULT_TIMEOUT)));
     let error = check_err!(outcome, Error::Rejected(_), "the outcome of the rejected end");
     check_matches!(error, Error::Rejected(data) if ***data == *b"once", "its data");
     check_eq!(b.state(), EndpointState::Idle, "state of an end that accepted nothing");

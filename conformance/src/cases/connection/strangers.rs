@@ -1,10 +1,10 @@
-//! Who speaks another protocol, or none.
+//! Peers that speak another protocol, or none.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{connect_failed, connected, message, next_request, nobody_listens};
+use super::{connect_failed, connected, message, next_request, no_listener};
 use crate::prelude::*;
 
 /// What a listener of another kind does with a connection. Providers that do not go over TCP never meet it.
@@ -43,7 +43,7 @@ fn meet(rig: &Rig, stranger: Stranger) -> Outcome {
             let start = Instant::now();
             a.connect(at, b"do you speak it?")?;
             let (error, taken) = (connect_failed(&a)?, start.elapsed());
-            // A provider that does not go over TCP finds that nobody listens.
+            // A provider that does not go over TCP finds no listener.
             check_matches!(
                 error,
                 Error::Unreachable(_) | Error::Refused(_) | Error::TimedOut(_),
@@ -111,19 +111,19 @@ fn be_met(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn inward_address(rig: &Rig) -> Outcome {
-    let port = nobody_listens(rig)?.port();
+    let port = no_listener(rig)?.port();
     let (from, to) = rig.pair()?;
     for ip in [IpAddr::from(Ipv6Addr::LOCALHOST), Ipv4Addr::LOCALHOST.into()] {
         let a = rig.end(rig.domain_a())?;
         let start = Instant::now();
         match a.connect(SocketAddr::new(ip, port), &[]) {
             Ok(()) => {
-                let patience = Some(rig.patience_to_connect());
+                let patience = Some(rig.connect_timeout());
                 let outcome = a.wait_connected(patience);
                 check_err!(
                     outcome,
                     Error::Refused(_) | Error::Unreachable(_) | Error::TimedOut(_),
-                    "connecting to {ip}, where nobody listens"
+                    "connecting to {ip}, without a listener"
                 );
                 check_eq!(a.state(), EndpointState::Dead, "state after that");
             }
@@ -132,7 +132,7 @@ pub(super) fn inward_address(rig: &Rig) -> Outcome {
                 check_eq!(a.state(), EndpointState::Idle, "state after a call that failed");
             }
         }
-        let (took, limit) = (start.elapsed(), rig.patience_to_connect());
+        let (took, limit) = (start.elapsed(), rig.connect_timeout());
         check!(took < limit, "an outcome within {limit:?}, not after {took:?}");
         // Connections stay, and new ones are made.
         from.settle(&to)?;

@@ -78,8 +78,8 @@ pub(super) fn impossible_hint(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn bad_address(rig: &Rig) -> Outcome {
-    // Of a group, of everybody, of nobody.
-    let nobody: [IpAddr; 6] = [
+    // Of a group, of all, of none.
+    let unusable: [IpAddr; 6] = [
         Ipv4Addr::new(224, 0, 0, 1).into(),
         Ipv4Addr::new(239, 255, 1, 1).into(),
         Ipv4Addr::BROADCAST.into(),
@@ -88,7 +88,7 @@ pub(super) fn bad_address(rig: &Rig) -> Outcome {
         Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1).into(),
     ];
     let a = rig.end(rig.domain_a())?;
-    for ip in nobody {
+    for ip in unusable {
         let connected = a.connect(SocketAddr::new(ip, 9), &[]);
         let error = check_err!(connected, Error::InvalidArgument(_), "connecting to {ip}");
         check_says(&error.to_string(), &[&ip.to_string()], "connecting to it")?;
@@ -100,7 +100,7 @@ pub(super) fn bad_address(rig: &Rig) -> Outcome {
     rig.connect(&a, &b)?;
     a.settle(&b)?;
 
-    // For documentation only (RFC 5737), so no interface of anybody's has it.
+    // For documentation only (RFC 5737), so no interface has it.
     let foreign = IpAddr::from([203, 0, 113, 1]);
     let listening = rig.domain_a().listen(SocketAddr::new(foreign, 0));
     let error = check_err!(listening, Error::InvalidArgument(_), "listening on a foreign address");
@@ -121,7 +121,7 @@ pub(super) fn no_device(rig: &Rig) -> Outcome {
     let parts = [provider, missing, &rig.target().info().device];
     check_says(&error.to_string(), &parts, missing)?;
 
-    // Providers of which this machine has no device, or that are not built in.
+    // Providers without a device on this machine, or that are not built in.
     let found = catalog.discover_with(&Choice::Auto, &anything())?;
     let usable = |name: &str| found.iter().any(|f| f.provider == name && f.verdict.is_ok());
     for Found { provider, verdict, .. } in found.iter().filter(|f| !usable(f.provider)) {
@@ -201,7 +201,7 @@ pub(super) fn selection_is_visible(rig: &Rig) -> Outcome {
         let domain = rig.target().catalog().open_with(choice, &anything())?;
         let opened = (domain.provider(), domain.device());
         check_eq!(opened, (info.provider, &*info.device), "the domain");
-        check_eq!(domain.info(), info, "what the domain tells of its device");
+        check_eq!(domain.info(), info, "what the domain says of its device");
         let selection = domain.selection();
         let chosen = (selection.provider, &*selection.device, &selection.choice);
         check_eq!(chosen, (info.provider, &*info.device, choice), "the selection");

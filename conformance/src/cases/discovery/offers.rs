@@ -34,8 +34,8 @@ pub(super) fn enum_all(rig: &Rig) -> Outcome {
         check!(!info.capabilities.is_empty(), "capabilities of {name}");
         check!(!info.version.is_empty(), "a version of {name}");
         check!(!info.addresses.is_empty(), "an address of {name}");
-        for (limit, most) in info.limits.named() {
-            check!(most > 0, "a limit {limit} of {name} above zero");
+        for (limit, max) in info.limits.named() {
+            check!(max > 0, "a limit {limit} of {name} above zero");
         }
         check!(info.limits.inject >= MIN_INJECT, "{name} to inject at least {MIN_INJECT} bytes");
     }
@@ -83,9 +83,9 @@ fn limit(info: &Info, name: &str) -> u64 {
 fn make_endpoint(rig: &Rig, set: Set, value: usize) -> Result<(), Error> {
     let mut attr = EndpointAttr::default();
     set(&mut attr, value);
-    let most = rig.target().info().limits.cq_capacity;
-    let sends = rig.domain_a().completion_queue(attr.send_depth.min(most))?;
-    let recvs = rig.domain_a().completion_queue(attr.recv_depth.min(most))?;
+    let max = rig.target().info().limits.cq_capacity;
+    let sends = rig.domain_a().completion_queue(attr.send_depth.min(max))?;
+    let recvs = rig.domain_a().completion_queue(attr.recv_depth.min(max))?;
     rig.domain_a().endpoint().attr(attr).build_with(&sends, &recvs).map(drop)
 }
 
@@ -117,34 +117,34 @@ pub(super) fn limits_plus1(rig: &Rig) -> Outcome {
         check_says(&error.to_string(), &[name, &max.to_string()], name)
     };
     for (name, ask) in ASKED {
-        let most = limit(info, name);
+        let max = limit(info, name);
         // A device without a limit declares the largest number there is.
-        let Some(more) = most.checked_add(1) else { continue };
+        let Some(more) = max.checked_add(1) else { continue };
         let mut hints = anything();
         ask(&mut hints, more);
         let opened = rig.target().catalog().open_with(&rig.target().choice(), &hints);
         let error = check_err!(opened, Error::NoProvider(_), "asking for {name} {more}");
-        names_both(error, name, most)?;
+        names_both(error, name, max)?;
     }
     for (name, set) in SETTINGS {
-        let most = limit(info, name);
-        let made = make_endpoint(rig, set, most as usize + 1);
-        names_both(check_err!(made, Error::InvalidArgument(_), "{name} {}", most + 1), name, most)?;
+        let max = limit(info, name);
+        let made = make_endpoint(rig, set, max as usize + 1);
+        names_both(check_err!(made, Error::InvalidArgument(_), "{name} {}", max + 1), name, max)?;
     }
-    let most = info.limits.cq_capacity;
-    let made = rig.domain_a().completion_queue(most + 1);
-    let error = check_err!(made, Error::InvalidArgument(_), "a queue for {}", most + 1);
-    names_both(error, "capacity", most as u64)?;
+    let max = info.limits.cq_capacity;
+    let made = rig.domain_a().completion_queue(max + 1);
+    let error = check_err!(made, Error::InvalidArgument(_), "a queue for {}", max + 1);
+    names_both(error, "capacity", max as u64)?;
 
-    let most = info.limits.backlog;
-    let made = listen(rig, most + 1);
-    let error = check_err!(made, Error::InvalidArgument(_), "backlog {}", most + 1);
-    names_both(error, "backlog", most as u64)?;
+    let max = info.limits.backlog;
+    let made = listen(rig, max + 1);
+    let error = check_err!(made, Error::InvalidArgument(_), "backlog {}", max + 1);
+    names_both(error, "backlog", max as u64)?;
 
     // Longer than the limit, and than what an address space holds where that is less.
-    let most = info.limits.region_len.min(isize::MAX as u64);
-    let made = sys::register_nowhere(rig.domain_a(), 8192, most as usize + 1, Access::LOCAL_WRITE);
-    check_err!(made, Error::InvalidArgument(_), "a region of {} bytes", most + 1);
+    let max = info.limits.region_len.min(isize::MAX as u64);
+    let made = sys::register_nowhere(rig.domain_a(), 8192, max as usize + 1, Access::LOCAL_WRITE);
+    check_err!(made, Error::InvalidArgument(_), "a region of {} bytes", max + 1);
 
     rig.end(rig.domain_a())?;
     Ok(())

@@ -128,7 +128,7 @@ pub(super) fn cq_reserve(rig: &Rig) -> Outcome {
     check_eq!((queue.capacity(), queue.room()), (room, 0), "capacity and room of the full queue");
     check_no_room(rig, queue, (1, 1), 0)?;
 
-    // All that the queue may ever have to hold at once, half of it done, half not; nobody takes any.
+    // All that the queue may ever have to hold at once, half of it done, half not; none is taken.
     for (end, peer) in crowd.pairs() {
         end.recv_empty(0..DEPTH as u64)?;
         peer.recv_empty(0..MATCHED as u64)?;
@@ -166,7 +166,11 @@ pub(super) fn cq_reserve(rig: &Rig) -> Outcome {
     for [sends, receives] in seen {
         check!(sends.0 <= MATCHED as u64, "no more sends Ok than were matched, not {}", sends.0);
         let expected = (MATCHED as u64, DEPTH as u64);
-        check_eq!(receives, expected, "receives that were Ok, of which the senders know, of all");
+        check_eq!(
+            receives,
+            expected,
+            "receives: those whose senders know that they were Ok, and all"
+        );
     }
 
     // What an end had reserved is there for the next, and no more.
@@ -221,7 +225,7 @@ pub(super) fn again_no_effect(rig: &Rig) -> Outcome {
             a.recv(slots.slice(i * 8..i * 8 + 8), i as u64)?;
         }
         check_err!(a.recv(&local, REFUSED), Error::Again, "a receive beyond the depth");
-        // Whatever names it was refused, so nobody uses it.
+        // Whatever names it was refused, so nothing uses it.
         local.region().close()?;
 
         b.recv(&sink, 9)?;

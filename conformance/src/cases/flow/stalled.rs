@@ -15,7 +15,7 @@ pub(super) fn slow_consumer(rig: &Rig) -> Outcome {
     const RECEIVES: usize = 4;
     const NAP: Duration = Duration::from_millis(5);
     // What is posted and finds no receive is far more than the memory that may be used for it.
-    const MOST_GROWTH: usize = 6 << 20;
+    const MAX_GROWTH: usize = 6 << 20;
     let len = long(rig) / 4;
     let count = rig.count(4 * DEPTH, 64 * DEPTH);
     let (a, b) = rig.pair_with(|attr| attr.send_depth = DEPTH)?;
@@ -25,7 +25,7 @@ pub(super) fn slow_consumer(rig: &Rig) -> Outcome {
     // Sending and receiving get their memory.
     a.settle(&b)?;
     let before = Usage::now()?.resident_bytes;
-    let mut most = 0;
+    let mut peak = 0;
     thread::scope(|scope| -> Outcome {
         let sender = scope.spawn(|| -> Outcome {
             for i in 0..count {
@@ -39,7 +39,7 @@ pub(super) fn slow_consumer(rig: &Rig) -> Outcome {
         while next < count {
             check!(Instant::now() < deadline, "message {next} of {count} within 10 s");
             thread::sleep(NAP);
-            most = most.max(Usage::now()?.resident_bytes);
+            peak = peak.max(Usage::now()?.resident_bytes);
             let mut room = [Completion::default(); RECEIVES];
             let got = b.cq().poll(&mut room)?;
             for done in &room[..got] {
@@ -52,8 +52,8 @@ pub(super) fn slow_consumer(rig: &Rig) -> Outcome {
         }
         joined(sender)
     })?;
-    let (grown, posted) = (most.saturating_sub(before), DEPTH * len);
-    check!(grown < MOST_GROWTH, "less than {MOST_GROWTH} bytes for {posted} posted, not {grown}");
+    let (grown, posted) = (peak.saturating_sub(before), DEPTH * len);
+    check!(grown < MAX_GROWTH, "less than {MAX_GROWTH} bytes for {posted} posted, not {grown}");
     check_eq!(a.cq().poll_one()?, None, "a completion of what was unsignaled");
     Ok(())
 }
@@ -67,7 +67,7 @@ pub(super) fn stalled_send_reverse(rig: &Rig) -> Outcome {
         let (into, source, received) = (b.buffer(len + 8)?, b.buffer(len)?, a.buffer(len)?);
         source.put_pattern(.., rig.pattern(2))?;
         a.recv(&received, 50)?;
-        // Nobody receives it, and more waits behind it than any socket takes.
+        // There is no receive for it, and more waits behind it than any socket takes.
         a.send(&stalled, 0)?;
         for i in 1..=BEHIND {
             a.write(&stalled, target.at(0), i as u64)?;

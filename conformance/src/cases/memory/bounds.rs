@@ -36,7 +36,7 @@ pub(super) fn unaligned_base(rig: &Rig) -> Outcome {
     let beyond = a.write(local.slice(..1), region.remote().at(LEN as u64), 5);
     check_err!(beyond, Error::InvalidArgument(_), "a write behind the last byte");
 
-    // Not what a page or a word more would hold either: only the target can tell, the descriptor lies.
+    // Not what a page or a word more would hold either: only the target can see that the descriptor lies.
     let lie = forged_range(&region.remote(), 1, 1);
     for (what, at) in [("before the first", 0), ("behind the last", LEN as u64 + 1)] {
         let (a, b) = rig.pair()?;

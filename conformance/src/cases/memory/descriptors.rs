@@ -51,7 +51,7 @@ pub(super) fn desc_roundtrip(rig: &Rig) -> Outcome {
 
         let remote = RemoteRegion::from_bytes(&arrived.bytes(..)?)?;
         check_eq!(remote, part.remote(), "the descriptor that arrived");
-        check_eq!((remote.len(), remote.access()), (100, access & Access::REMOTE), "what it tells");
+        check_eq!((remote.len(), remote.access()), (100, access & Access::REMOTE), "what it says");
         let local = a.buffer(100)?;
         if access.contains(Access::REMOTE_READ) {
             a.run(Op::read(&local, remote.at(0)), Done::ok(3))?;

@@ -24,7 +24,7 @@ pub(super) const CASES: &[Case] = cases! { Memory:
         .trap();
     registering::reg_overlap, Needs::SEND_RMA,
         "two regions on one buffer: each key has its own rights, range and end" .trap();
-    registering::reg_10k, Needs::SEND_RMA.least(&[("regions", 10_100)]),
+    registering::reg_10k, Needs::SEND_RMA.min_limits(&[("regions", 10_100)]),
         "10000 regions side by side: random writes and reads are all correct";
     bounds::unaligned_base, Needs::SEND_RMA,
         "a region at base + 3 with length 4099 is exact to the byte";

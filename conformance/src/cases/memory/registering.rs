@@ -250,7 +250,7 @@ pub(super) fn memlock(rig: &Rig) -> Outcome {
         });
         match registered {
             Ok(_) => "Ok".to_owned(),
-            // Who reads it has to know what to raise.
+            // Its reader has to know what to raise.
             Err(Error::NoMemory(failure)) if failure.to_string().contains("RLIMIT_MEMLOCK") => {
                 "NoMemory".to_owned()
             }

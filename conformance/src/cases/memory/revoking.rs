@@ -73,7 +73,7 @@ pub(super) fn stale_key(rig: &Rig) -> Outcome {
 
 pub(super) fn dereg_busy(rig: &Rig) -> Outcome {
     let (a, b, source, sink) = rig.transfer(64)?;
-    // Nobody receives: it stays pending.
+    // Without a receive it stays pending.
     a.send(&source, 1)?;
     for _ in 0..3 {
         check_err!(source.region().close(), Error::Busy, "closing the source of a pending send");
@@ -186,7 +186,7 @@ pub(super) fn dereg_vs_read(rig: &Rig) -> Outcome {
         buffer.put(0, &old)?;
         let region = buffer.register(b.domain(), .., Access::REMOTE_READ)?;
         a.read(&local, region.remote().at(0), 1)?;
-        // Until the read has come so far. Nobody promises in which order the bytes come, and it may be done before
+        // Until the read has come so far. Bytes come in any order, and it may be done before
         // the region closes: the rule holds at any moment.
         let mark = quarter * len / 4..quarter * len / 4 + 64;
         let until = rig.deadline(Duration::from_secs(5));
@@ -267,7 +267,7 @@ pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
     let before = Usage::now()?.resident_bytes;
     let mut last = None;
     for i in 0..times {
-        // The send names memory that nobody else holds on to.
+        // The send names memory without any other owner.
         let source = a.domain().alloc(piece, Access::ALL)?;
         let remote = source.remote();
         source.write_at(0, &rig.pattern(i).bytes(64))?;

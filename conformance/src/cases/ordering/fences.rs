@@ -129,8 +129,11 @@ pub(super) fn fence_first(rig: &Rig) -> Outcome {
             times[TIMES / 2]
         });
         // Less than the tick of a thread that looks now and then whether the fence is open.
-        let most = 2 * plain + rig.scaled(Duration::from_micros(300));
-        check!(fenced <= most, "a fenced operation in {most:?}, not {fenced:?} (plain: {plain:?})");
+        let limit = 2 * plain + rig.scaled(Duration::from_micros(300));
+        check!(
+            fenced <= limit,
+            "a fenced operation in {limit:?}, not {fenced:?} (plain: {plain:?})"
+        );
     }
     sink.check_pattern(.., rig.pattern(0))
 }

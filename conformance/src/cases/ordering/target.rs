@@ -34,11 +34,11 @@ pub(super) fn raw(rig: &Rig) -> Outcome {
     // Each pair has a place of its own: without a fence a read may see the write *behind* it.
     const PAIRS: usize = 500;
     const PLACES: usize = AT_ONCE / 2;
-    const MOST: usize = 20_000;
+    const MAX: usize = 20_000;
     let (a, b) = rig.pair()?;
-    let source = Staggered::new(rig, &a, MOST, PAIRS)?;
-    let (target, sink) = (b.buffer(PLACES * MOST)?, Slots::new(&a, PLACES, MOST)?);
-    let len = |i: usize| [8, 1, 700, 3000, MOST][i % 5];
+    let source = Staggered::new(rig, &a, MAX, PAIRS)?;
+    let (target, sink) = (b.buffer(PLACES * MAX)?, Slots::new(&a, PLACES, MAX)?);
+    let len = |i: usize| [8, 1, 700, 3000, MAX][i % 5];
     for i in 0..PAIRS + PLACES {
         if let Some(done) = i.checked_sub(PLACES) {
             a.expect_each([2 * done, 2 * done + 1])?;
@@ -82,12 +82,12 @@ pub(super) fn saw(rig: &Rig) -> Outcome {
 pub(super) fn sas_mixed_size(rig: &Rig) -> Outcome {
     const MESSAGES: usize = 40;
     const SLOTS: usize = 20;
-    let most = rig.info().limits.message.min(1 << 20) as usize;
+    let max = rig.info().limits.message.min(1 << 20) as usize;
     let (a, b) = rig.pair()?;
-    let source = Staggered::new(rig, &a, most, MESSAGES)?;
+    let source = Staggered::new(rig, &a, max, MESSAGES)?;
     // Every receive could take any message.
-    let sink = Slots::new(&b, SLOTS, most)?;
-    let len = |i: usize| if i.is_multiple_of(2) { most } else { 1 };
+    let sink = Slots::new(&b, SLOTS, max)?;
+    let len = |i: usize| if i.is_multiple_of(2) { max } else { 1 };
     for first in (0..MESSAGES).step_by(SLOTS) {
         sink.fill(0xee)?;
         sink.post(&b, first..first + SLOTS)?;
@@ -146,10 +146,10 @@ fn find_written<T: AtomicScalar>(
 
 pub(super) fn imm_order(rig: &Rig) -> Outcome {
     const COUNT: usize = 1000;
-    const MOST: usize = 30_000;
-    let (a, b, source, target) = rig.transfer(MOST)?;
-    let sink = b.buffer(MOST)?;
-    let len = |i: usize| [0, 8, 300, 5000, MOST][i % 5];
+    const MAX: usize = 30_000;
+    let (a, b, source, target) = rig.transfer(MAX)?;
+    let sink = b.buffer(MAX)?;
+    let len = |i: usize| [0, 8, 300, 5000, MAX][i % 5];
     for first in (0..COUNT).step_by(AT_ONCE) {
         let now = first..first + AT_ONCE;
         for i in now.clone() {

@@ -24,7 +24,7 @@ pub(super) fn witness(rig: &Rig) -> Outcome {
         let looking = scope.spawn(|| {
             let outcome = look(&b, &target, &bytes, seed, &seen);
             if outcome.is_err() {
-                // Nobody should wait for what is looked at no more.
+                // The other thread should not wait for what is looked at no more.
                 b.disconnect();
                 seen.store(PAIRS, Ordering::Release);
             }
@@ -32,7 +32,7 @@ pub(super) fn witness(rig: &Rig) -> Outcome {
         });
         let written = write(rig, &a, &source, &target, seed, &seen);
         let looked = joined(looking);
-        // Who looks knows better what went wrong.
+        // The thread that looks knows better what went wrong.
         looked.and(written)
     })?;
     Ok(())
@@ -44,8 +44,8 @@ fn place(seed: u64, i: usize) -> (Range<usize>, usize) {
     let mut rng = Rng::new(seed.wrapping_add(i as u64));
     // Long ones seldom, or nothing else would be copied.
     let kinds = if i.is_multiple_of(100) { LENS.len() } else { 5 };
-    let most = LENS[rng.below(kinds)];
-    let len = 1 + rng.below(most);
+    let max = LENS[rng.below(kinds)];
+    let len = 1 + rng.below(max);
     let from = 8 * (i % TURNS);
     (from..from + len, rng.below(PART - len + 1))
 }

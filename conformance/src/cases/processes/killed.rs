@@ -7,7 +7,7 @@ use crate::prelude::*;
 /// How soon the living end knows, on a path that loses nothing.
 const NOTICED: Duration = Duration::from_secs(5);
 
-/// Waits for the one event that tells of the peer's end, from `start` on.
+/// Waits for the one event of the peer's end, from `start` on.
 #[track_caller]
 fn expect_end(rig: &Rig, end: &End, start: Instant) -> Outcome {
     end.expect_disconnected()?;
@@ -98,7 +98,7 @@ pub(super) fn peer_restart(rig: &Rig) -> Outcome {
         let listener = domain.listen(addr)?;
         let (a, b) = (rig.end(rig.domain_a())?, rig.end(domain)?);
         a.connect(listener.local_addr(), &[])?;
-        listener.accept(Some(rig.patience_to_connect()))?.accept(&b, &[])?;
+        listener.accept(Some(rig.connect_timeout()))?.accept(&b, &[])?;
         a.expect_connected()?;
         b.expect_connected()?;
         a.settle(&b)?;

@@ -14,7 +14,7 @@ fn pair(rig: &Rig) -> Result<(End, End), Failed> {
     rig.pair_with(|attr| attr.liveness = Some(INTERVAL))
 }
 
-/// Cuts the link while `take` runs, until both ends know, which nobody but themselves tells them; gives what it took.
+/// Cuts the link while `take` runs, until both ends know, by themselves; gives what it took.
 fn cut_and_take(
     rig: &Rig,
     a: &End,
@@ -42,7 +42,7 @@ fn limit(rig: &Rig) -> Duration {
     3 * INTERVAL + rig.scaled(Duration::from_secs(1))
 }
 
-/// The one event that tells of the cut, in time.
+/// The one event of the cut, in time.
 #[track_caller]
 fn watch_end(rig: &Rig, end: &End, start: Instant) -> Outcome {
     let limit = limit(rig);
@@ -133,7 +133,7 @@ pub(super) fn link_cut_unmatched(rig: &Rig) -> Outcome {
     works_again(rig)
 }
 
-/// Receives for whoever sends, until the connection ends.
+/// Receives what is sent, until the connection ends.
 fn keep_receiving(b: &End, window: u64) -> Outcome {
     loop {
         let seen = b.next()?;

@@ -37,7 +37,7 @@ pub(super) fn prefix_ok(rig: &Rig) -> Outcome {
     b.expect_disconnected()?;
     check_eq!(b.state(), EndpointState::Dead, "state of the target");
 
-    // No receive tells the target's CPU that the good ones are there.
+    // No receive shows the target's CPU that the good ones are there.
     rig.eventually(|| target.check_pattern(..BAD * EACH, rig.pattern(0)))?;
     target.check_filled(BAD * EACH.., 0)
 }
@@ -47,7 +47,7 @@ pub(super) fn target_learns(rig: &Rig) -> Outcome {
     let (source, target) = (a.buffer(8)?, b.buffer(8)?);
     write_badly(&a, &source, &target, 1)?;
     a.expect(Done::refused(1))?;
-    // It has nothing posted and polls no queue: only the event can tell it.
+    // It has nothing posted and polls no queue: only the event can show it.
     b.expect_disconnected()?;
     check_eq!(b.state(), EndpointState::Dead, "state of the target");
     check_err!(b.recv(&target, 2), Error::NotConnected, "a receive of the target");

@@ -98,7 +98,7 @@ pub(super) fn no_remote_write(rig: &Rig) -> Outcome {
     Ok(())
 }
 
-/// Access that a region does not grant: the descriptor tells, so the call does; if it lies, the target refuses.
+/// Access that a region does not grant: the descriptor says so, and the call; if it lies, the target refuses.
 fn is_not_granted(
     rig: &Rig,
     access: Access,

@@ -4,8 +4,8 @@ use crate::cases::places::{Slots, Staggered};
 use crate::prelude::*;
 
 /// Lengths around which providers change their ways.
-const LENS: [usize; 8] = [1, 8, 100, 2049, 4097, 70_000, 300_000, MOST];
-const MOST: usize = 1 << 20;
+const LENS: [usize; 8] = [1, 8, 100, 2049, 4097, 70_000, 300_000, MAX];
+const MAX: usize = 1 << 20;
 
 pub(super) fn write_silent(rig: &Rig) -> Outcome {
     let (a, b, source, target) = rig.transfer(100_000)?;
@@ -109,7 +109,7 @@ fn bytes_are_there(
 ) -> Outcome {
     const ROUNDS: usize = 100;
     let (a, b) = rig.pair()?;
-    let (source, target) = (Staggered::new(rig, &a, MOST, ROUNDS)?, b.buffer(MOST)?);
+    let (source, target) = (Staggered::new(rig, &a, MAX, ROUNDS)?, b.buffer(MAX)?);
     for round in 0..ROUNDS {
         let len = LENS[round % LENS.len()];
         b.recv(Slices::none(), 1)?;
@@ -155,16 +155,16 @@ pub(super) fn mixed_imm_send(rig: &Rig) -> Outcome {
 
 pub(super) fn inject_write_reuse(rig: &Rig) -> Outcome {
     const WRITES: usize = 100;
-    let most = rig.info().limits.inject;
-    let (a, b) = rig.pair_with(|attr| attr.inject = most)?;
-    let target = b.buffer(WRITES * most)?;
-    let len = |i: usize| most - i % most;
+    let max = rig.info().limits.inject;
+    let (a, b) = rig.pair_with(|attr| attr.inject = max)?;
+    let target = b.buffer(WRITES * max)?;
+    let len = |i: usize| max - i % max;
     // Behind a message that has no receive they all wait, while their bytes are overwritten.
     a.send(Slices::none(), 1000)?;
-    let mut bytes = vec![0; most];
+    let mut bytes = vec![0; max];
     for i in 0..WRITES {
         rig.pattern(i).fill(0, &mut bytes[..len(i)]);
-        a.post(&Op::inject_write(&bytes[..len(i)], target.at(i * most)).context(i as u64))?;
+        a.post(&Op::inject_write(&bytes[..len(i)], target.at(i * max)).context(i as u64))?;
         bytes.fill(0xdd);
     }
     drop(bytes);
@@ -176,8 +176,8 @@ pub(super) fn inject_write_reuse(rig: &Rig) -> Outcome {
     }
     a.settle(&b)?;
     for i in 0..WRITES {
-        target.check_pattern(i * most..i * most + len(i), rig.pattern(i))?;
-        target.check_filled(i * most + len(i)..(i + 1) * most, 0)?;
+        target.check_pattern(i * max..i * max + len(i), rig.pattern(i))?;
+        target.check_filled(i * max + len(i)..(i + 1) * max, 0)?;
     }
     Ok(())
 }

@@ -100,20 +100,20 @@ pub(super) fn write_all_offsets(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn read_depth(rig: &Rig) -> Outcome {
-    const MOST: usize = 300;
+    const MAX: usize = 300;
     // Deeper than any device answers reads at a time.
     let depth = rig.info().limits.send_depth.min(256);
     let reads = 4 * depth;
     let (a, b) = rig.pair_with(|attr| attr.send_depth = depth)?;
-    let len = |i: usize| 1 + i * 13 % MOST;
-    let bytes = rig.pattern(0).bytes(reads + MOST);
+    let len = |i: usize| 1 + i * 13 % MAX;
+    let bytes = rig.pattern(0).bytes(reads + MAX);
     let target = b.holding(&bytes)?;
-    let sink = a.filled(reads * MOST, 0xee)?;
+    let sink = a.filled(reads * MAX, 0xee)?;
     let mut posted = 0;
     for taken in 0..reads {
         while posted < reads {
             // Read i brings the bytes from i on.
-            let into = sink.slice(posted * MOST..posted * MOST + len(posted));
+            let into = sink.slice(posted * MAX..posted * MAX + len(posted));
             match a.read(into, target.at(posted), posted as u64) {
                 Ok(()) => posted += 1,
                 Err(Error::Again) => break,
@@ -123,10 +123,10 @@ pub(super) fn read_depth(rig: &Rig) -> Outcome {
         let full = (taken + depth).min(reads);
         check_eq!(posted, full, "reads that a queue of {depth} takes with {taken} taken out");
         a.expect(Done::read(taken, len(taken)))?;
-        let at = taken * MOST;
+        let at = taken * MAX;
         let seen = sink.bytes(at..at + len(taken))?;
         check_bytes!(seen, bytes[taken..taken + len(taken)], "read {taken}");
-        sink.check_filled(at + len(taken)..at + MOST, 0xee)?;
+        sink.check_filled(at + len(taken)..at + MAX, 0xee)?;
     }
     Ok(())
 }

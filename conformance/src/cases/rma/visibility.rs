@@ -1,4 +1,4 @@
-//! Who sees which bytes, and when.
+//! Which bytes are seen where, and when.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -8,13 +8,13 @@ use crate::prelude::*;
 
 pub(super) fn read_own_write(rig: &Rig) -> Outcome {
     let rounds = rig.bulk(300);
-    const MOST: usize = 300_000;
+    const MAX: usize = 300_000;
     let (a, b) = rig.pair()?;
     // Always to the same place.
-    let (source, target) = (Staggered::new(rig, &a, MOST, rounds)?, b.buffer(MOST)?);
-    let sink = a.buffer(MOST)?;
+    let (source, target) = (Staggered::new(rig, &a, MAX, rounds)?, b.buffer(MAX)?);
+    let sink = a.buffer(MAX)?;
     for round in 0..rounds {
-        let len = [8, 3000, MOST][round % 3];
+        let len = [8, 3000, MAX][round % 3];
         a.post(&Op::write(source.slice(round, len), target.at(0)).unsignaled())?;
         a.run(Op::read(sink.slice(..len), target.at(0)), Done::ok(round))?;
         check_bytes!(sink.bytes(..len)?, source.bytes(round, len), "{len} bytes read back");
@@ -24,13 +24,13 @@ pub(super) fn read_own_write(rig: &Rig) -> Outcome {
 
 pub(super) fn delivery_complete(rig: &Rig) -> Outcome {
     const ROUNDS: usize = 60;
-    const MOST: usize = 1 << 20;
+    const MAX: usize = 1 << 20;
     let (a, b) = rig.pair()?;
-    let (source, target) = (Staggered::new(rig, &a, MOST, ROUNDS)?, b.buffer(MOST)?);
-    let len = |round: usize| [8, 100, 5000, 300_000, MOST][round % 5];
+    let (source, target) = (Staggered::new(rig, &a, MAX, ROUNDS)?, b.buffer(MAX)?);
+    let len = |round: usize| [8, 100, 5000, 300_000, MAX][round % 5];
     let done = AtomicUsize::new(0);
     thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
+        let (report, reports) = mpsc::channel();
         let (done, source, target) = (&done, &source, &target);
         // A thread of the peer that makes no call of the library for it. It spins: to be woken would take longer
         // than bytes that are late.
@@ -49,15 +49,15 @@ pub(super) fn delivery_complete(rig: &Rig) -> Outcome {
                     check_bytes!(seen, sent, "what the peer sees in round {round}");
                     Ok(())
                 };
-                // Nobody listens any more once a round has failed.
-                drop(tell.send(look()));
+                // Once a round has failed, it is not received any more.
+                drop(report.send(look()));
             }
         });
         let rounds = (0..ROUNDS).try_for_each(|round| {
             let op = Op::write(source.slice(round, len(round)), target.at(0));
             a.run(op.delivery_complete(), Done::ok(round))?;
             done.store(round + 1, Ordering::Release);
-            told.recv().unwrap_or_else(|gone| fail!("the peer's thread to look", "{gone}"))
+            reports.recv().unwrap_or_else(|gone| fail!("the peer's thread to look", "{gone}"))
         });
         done.store(usize::MAX, Ordering::Release);
         rounds
@@ -110,8 +110,8 @@ pub(super) fn overlap_writes(rig: &Rig) -> Outcome {
     let mut model = vec![0; AREA];
     let mut rng = rig.rng();
     for i in 0..WRITES {
-        let most = *rng.pick(&[8, 300, 5000, AREA / 4, AREA]);
-        let len = 1 + rng.below(most);
+        let max = *rng.pick(&[8, 300, 5000, AREA / 4, AREA]);
+        let len = 1 + rng.below(max);
         let at = rng.below(AREA - len + 1);
         model[at..at + len].copy_from_slice(source.bytes(i, len));
         a.write(source.slice(i, len), target.at(at), i as u64)?;
@@ -157,16 +157,16 @@ pub(super) fn read_during_write(rig: &Rig) -> Outcome {
 
 pub(super) fn dc_other_initiator(rig: &Rig) -> Outcome {
     const ROUNDS: usize = 40;
-    const MOST: usize = 300_000;
+    const MAX: usize = 300_000;
     let (a, b) = rig.pair()?;
     // Another endpoint of the initiator's domain, and one of another domain.
     let elsewhere = rig.extra_domain()?;
     let (near, _near_peer) = rig.pair()?;
     let (far, _far_peer) = rig.pair_on(&elsewhere, rig.domain_b())?;
-    let (source, target) = (Staggered::new(rig, &a, MOST, ROUNDS)?, b.buffer(MOST)?);
-    let sinks = [near.buffer(MOST)?, far.buffer(MOST)?];
+    let (source, target) = (Staggered::new(rig, &a, MAX, ROUNDS)?, b.buffer(MAX)?);
+    let sinks = [near.buffer(MAX)?, far.buffer(MAX)?];
     for round in 0..ROUNDS {
-        let len = [8, 5000, 100, MOST][round % 4];
+        let len = [8, 5000, 100, MAX][round % 4];
         let op = Op::write(source.slice(round, len), target.at(0));
         a.run(op.delivery_complete(), Done::ok(round))?;
         for (reader, sink) in [&near, &far].into_iter().zip(&sinks) {

@@ -35,7 +35,7 @@ fn empty_access(rig: &Rig, op: for<'a> fn(Slice<'a>, RemoteSlice) -> Op<'a>) -> 
         check_eq!(done.len, 0, "length at {place}");
     }
 
-    // Nobody has taken offence: the next access works, and the peer has heard nothing.
+    // No harm is done: the next access works, and the peer has heard nothing.
     a.run(op(local.slice(..32), target.at(0)), Done::ok(99))?;
     a.settle(&b)?;
     for buffer in [&local, &target] {

@@ -8,7 +8,7 @@ use crate::prelude::*;
 use crate::usage::Usage;
 
 /// What the process may grow by.
-const MOST_GROWTH: usize = 16 << 20;
+const MAX_GROWTH: usize = 16 << 20;
 
 pub(super) fn churn(rig: &Rig) -> Outcome {
     const WARM_UP: usize = 10;
@@ -18,7 +18,7 @@ pub(super) fn churn(rig: &Rig) -> Outcome {
     thread::scope(|scope| {
         let load = scope.spawn(|| {
             let outcome = load(&a, &b, &done);
-            // Nobody need go on if it failed.
+            // If it failed, the others need not go on.
             done.store(true, Ordering::Relaxed);
             outcome
         });
@@ -34,7 +34,7 @@ pub(super) fn churn(rig: &Rig) -> Outcome {
                 once(rig, i)?;
             }
             let before = before.map_or_else(Usage::at_rest, Ok)?;
-            before.expect_no_more(rig, |held| held.resident_bytes, MOST_GROWTH)
+            before.expect_no_more(rig, |held| held.resident_bytes, MAX_GROWTH)
         };
         let outcome = come_and_go();
         done.store(true, Ordering::Relaxed);
@@ -61,7 +61,7 @@ fn once(rig: &Rig, i: usize) -> Outcome {
         return Ok(a.shutdown(rig.scaled(Duration::from_secs(10)))?);
     }
     if i.is_multiple_of(2) {
-        // Nobody receives it.
+        // There is no receive for it.
         a.send(&local, 2)?;
     }
     match i % 5 {
@@ -73,7 +73,7 @@ fn once(rig: &Rig, i: usize) -> Outcome {
     Ok(())
 }
 
-/// Messages and writes, each checked, until it is told to end.
+/// Messages and writes, each checked, until `done`.
 fn load(a: &End, b: &End, done: &AtomicBool) -> Outcome {
     const AT_ONCE: usize = 16;
     let (target, sink) = (b.buffer(8)?, Slots::new(b, AT_ONCE, 8)?);

@@ -59,7 +59,7 @@ pub(super) fn fan_in(rig: &Rig) -> Outcome {
     let sink = peers[0].buffer(ENDS * RECEIVES * 8)?;
     post_receives(peers, &sink, RECEIVES)?;
     let (enough, sent) = (AtomicBool::new(false), AtomicUsize::new(usize::MAX));
-    // Each endpoint always has as much posted as it may: whoever gets a message through posts the next.
+    // Each endpoint always has as much posted as it may: each message that gets through is followed by another.
     let flood = || -> Outcome {
         let by_name = places(ends);
         let message = |who: usize, i: u64| ((who as u64) << 32 | i).to_ne_bytes();
@@ -118,9 +118,9 @@ pub(super) fn fan_in(rig: &Rig) -> Outcome {
         check_eq!(total, sent.load(Ordering::Relaxed), "messages received of those that were sent");
         counts.ok_or_else(|| Failed::new(format!("{measured} messages"), total.to_string()))
     })?;
-    let least = measured / ENDS / 8;
+    let min = measured / ENDS / 8;
     for (who, count) in counts.into_iter().enumerate() {
-        check!(count >= least as u64, "{least} of {measured} messages of end {who}, not {count}");
+        check!(count >= min as u64, "{min} of {measured} messages of end {who}, not {count}");
     }
     Ok(())
 }

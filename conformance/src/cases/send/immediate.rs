@@ -27,11 +27,11 @@ pub(super) fn imm(rig: &Rig) -> Outcome {
 
 pub(super) fn no_imm_flag(rig: &Rig) -> Outcome {
     const MESSAGES: usize = 64;
-    const MOST: usize = 300;
+    const MAX: usize = 300;
     let (a, b) = rig.pair()?;
-    let source = a.patterned(MOST, rig.pattern(0))?;
-    let sink = Slots::new(&b, MESSAGES, MOST)?;
-    let (len, tagged) = (|i: usize| [0, 3, MOST][i % 3], |i: usize| i.is_multiple_of(2));
+    let source = a.patterned(MAX, rig.pattern(0))?;
+    let sink = Slots::new(&b, MESSAGES, MAX)?;
+    let (len, tagged) = (|i: usize| [0, 3, MAX][i % 3], |i: usize| i.is_multiple_of(2));
     sink.post(&b, 0..MESSAGES)?;
     for i in 0..MESSAGES {
         let op = Op::send(source.slice(..len(i))).context(i as u64);
@@ -39,7 +39,7 @@ pub(super) fn no_imm_flag(rig: &Rig) -> Outcome {
     }
     for i in 0..MESSAGES {
         b.expect(Done::recv(i, len(i)).immediate(tagged(i).then_some(i as u32)))?;
-        sink.check_pattern(i * MOST..i * MOST + len(i), rig.pattern(0))?;
+        sink.check_pattern(i * MAX..i * MAX + len(i), rig.pattern(0))?;
         a.expect_ok(i)?;
     }
     Ok(())
@@ -47,14 +47,14 @@ pub(super) fn no_imm_flag(rig: &Rig) -> Outcome {
 
 pub(super) fn inject_reuse(rig: &Rig) -> Outcome {
     const INJECTS: usize = 100;
-    let most = rig.info().limits.inject;
-    let (a, b) = rig.pair_with(|attr| attr.inject = most)?;
-    let sink = Slots::new(&b, INJECTS, most)?;
+    let max = rig.info().limits.inject;
+    let (a, b) = rig.pair_with(|attr| attr.inject = max)?;
+    let sink = Slots::new(&b, INJECTS, max)?;
     // Without receives most of them wait inside while their bytes are overwritten; with receives there they leave at
     // once, and their bytes must not be read later than that.
     for (salt, early) in [(0, false), (INJECTS, true)] {
-        let len = |i: usize| if early { most } else { most - i % most };
-        let mut bytes = vec![0; most];
+        let len = |i: usize| if early { max } else { max - i % max };
+        let mut bytes = vec![0; max];
         if early {
             sink.post(&b, 0..INJECTS)?;
         }
@@ -77,24 +77,24 @@ pub(super) fn inject_reuse(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn inject_over(rig: &Rig) -> Outcome {
-    for most in [0, fabric::MIN_INJECT, rig.info().limits.inject] {
-        let (a, b) = rig.pair_with(|attr| attr.inject = most)?;
-        let (sink, target) = (b.buffer(most + 1)?, b.buffer(most + 1)?);
-        let bytes = rig.pattern(most).bytes(most + 1);
+    for max in [0, fabric::MIN_INJECT, rig.info().limits.inject] {
+        let (a, b) = rig.pair_with(|attr| attr.inject = max)?;
+        let (sink, target) = (b.buffer(max + 1)?, b.buffer(max + 1)?);
+        let bytes = rig.pattern(max).bytes(max + 1);
         let posted = a.inject(&bytes, 1);
-        check_err!(posted, Error::InvalidArgument(_), "an inject of {} bytes", most + 1);
+        check_err!(posted, Error::InvalidArgument(_), "an inject of {} bytes", max + 1);
         let posted = a.post(&Op::inject_write(&bytes, target.at(0)).context(2));
-        check_err!(posted, Error::InvalidArgument(_), "an injected write of {} bytes", most + 1);
+        check_err!(posted, Error::InvalidArgument(_), "an injected write of {} bytes", max + 1);
 
         // The most itself works, and nothing of the others happens later.
         b.recv(&sink, 3)?;
-        a.post(&Op::inject_write(&bytes[..most], target.at(0)).context(4))?;
-        a.inject(&bytes[..most], 5)?;
-        b.expect(Done::recv(3, most))?;
+        a.post(&Op::inject_write(&bytes[..max], target.at(0)).context(4))?;
+        a.inject(&bytes[..max], 5)?;
+        b.expect(Done::recv(3, max))?;
         a.expect_each([4, 5])?;
         for buffer in [&sink, &target] {
-            buffer.check_pattern(..most, rig.pattern(most))?;
-            buffer.check_filled(most.., 0)?;
+            buffer.check_pattern(..max, rig.pattern(max))?;
+            buffer.check_filled(max.., 0)?;
         }
     }
     Ok(())

@@ -102,11 +102,11 @@ pub(super) fn recv_exact_fit(rig: &Rig) -> Outcome {
 pub(super) fn fifo(rig: &Rig) -> Outcome {
     const SENDS: usize = 1000;
     const AT_ONCE: usize = 100;
-    const MOST: usize = 200;
+    const MAX: usize = 200;
     let (a, b) = rig.pair()?;
     // Message i has a length and bytes of its own, and a slot for it on either side.
-    let (source, sink) = (Slots::new(&a, AT_ONCE, MOST)?, Slots::new(&b, AT_ONCE, MOST)?);
-    let len = |i: usize| 1 + i * 7 % MOST;
+    let (source, sink) = (Slots::new(&a, AT_ONCE, MAX)?, Slots::new(&b, AT_ONCE, MAX)?);
+    let len = |i: usize| 1 + i * 7 % MAX;
     let bytes = |i: usize| source.range(i).start..source.range(i).start + len(i);
     for first in (0..SENDS).step_by(AT_ONCE) {
         let round = first..first + AT_ONCE;
@@ -130,24 +130,24 @@ pub(super) fn max_message(rig: &Rig) -> Outcome {
     /// Bytes compared at a time.
     const STEP: usize = 1 << 20;
     let limits = &rig.info().limits;
-    let (most, parts) = (limits.message as usize, limits.send_segments);
+    let (max, parts) = (limits.message as usize, limits.send_segments);
     let (a, b) = rig.pair_with(|attr| attr.send_segments = parts)?;
     // Part i of the message is the pattern from byte 8 i on. So all parts differ, and the sender needs not as much
     // memory as the message has bytes.
-    let part = most.div_ceil(parts);
+    let part = max.div_ceil(parts);
     let bytes = rig.pattern(0).bytes(part + 8 * parts);
     let source = a.holding(&bytes)?;
-    let starts: Vec<_> = (0..most).step_by(part).collect();
-    let len = |start: usize| part.min(most - start);
+    let starts: Vec<_> = (0..max).step_by(part).collect();
+    let len = |start: usize| part.min(max - start);
     let slice = |(i, start): (usize, &usize)| source.slice(8 * i..8 * i + len(*start));
     let slices: Vec<_> = starts.iter().enumerate().map(slice).collect();
-    let sink = b.buffer(most)?;
+    let sink = b.buffer(max)?;
 
     b.recv(&sink, 1)?;
     a.send(&slices[..], 2)?;
     // A GiB, perhaps, over a link that loses packets.
-    Done::recv(1, most).check(&b.next_within(Duration::from_secs(60))?)?;
-    a.expect(Done::send(2, most))?;
+    Done::recv(1, max).check(&b.next_within(Duration::from_secs(60))?)?;
+    a.expect(Done::send(2, max))?;
     for (i, start) in starts.into_iter().enumerate() {
         for at in (0..len(start)).step_by(STEP) {
             let now = STEP.min(len(start) - at);

@@ -6,9 +6,9 @@ use crate::cases::layout::{places, scattered, uneven};
 use crate::prelude::*;
 
 pub(super) fn gather(rig: &Rig) -> Outcome {
-    let most = rig.info().limits.send_segments;
-    let (a, b) = rig.pair_with(|attr| attr.send_segments = most)?;
-    let rounds = (1..=most).flat_map(|count| [(count, 1), (count, 700)]);
+    let max = rig.info().limits.send_segments;
+    let (a, b) = rig.pair_with(|attr| attr.send_segments = max)?;
+    let rounds = (1..=max).flat_map(|count| [(count, 1), (count, 700)]);
     for (round, (count, scale)) in rounds.enumerate() {
         let lens = uneven(count, scale);
         let total = lens.iter().sum();
@@ -33,10 +33,10 @@ pub(super) fn gather(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn scatter_boundaries(rig: &Rig) -> Outcome {
-    let most = rig.info().limits.recv_segments;
-    let (a, b) = rig.pair_with(|attr| attr.recv_segments = most)?;
+    let max = rig.info().limits.recv_segments;
+    let (a, b) = rig.pair_with(|attr| attr.recv_segments = max)?;
     for (round, scale) in [1, 211].into_iter().enumerate() {
-        let lens = uneven(most, scale);
+        let lens = uneven(max, scale);
         let places = places(&lens);
         let total: usize = lens.iter().sum();
         let bytes = rig.pattern(round).bytes(total);
@@ -88,27 +88,26 @@ pub(super) fn zero_segment(rig: &Rig) -> Outcome {
 
 pub(super) fn segments_plus1(rig: &Rig) -> Outcome {
     let limits = &rig.info().limits;
-    for most in [1, limits.send_segments.min(limits.recv_segments)] {
-        let (a, b) =
-            rig.pair_with(|attr| (attr.send_segments, attr.recv_segments) = (most, most))?;
-        let source = a.patterned(2 * (most + 1), rig.pattern(most))?;
-        let sink = b.buffer(2 * (most + 1))?;
+    for max in [1, limits.send_segments.min(limits.recv_segments)] {
+        let (a, b) = rig.pair_with(|attr| (attr.send_segments, attr.recv_segments) = (max, max))?;
+        let source = a.patterned(2 * (max + 1), rig.pattern(max))?;
+        let sink = b.buffer(2 * (max + 1))?;
         // Segments of one byte, with a byte between them.
-        let from: Vec<_> = (0..=most).map(|i| source.slice(2 * i..2 * i + 1)).collect();
-        let into: Vec<_> = (0..=most).map(|i| sink.slice(2 * i..2 * i + 1)).collect();
+        let from: Vec<_> = (0..=max).map(|i| source.slice(2 * i..2 * i + 1)).collect();
+        let into: Vec<_> = (0..=max).map(|i| sink.slice(2 * i..2 * i + 1)).collect();
         let posted = b.recv(&into[..], 1);
-        check_err!(posted, Error::InvalidArgument(_), "a receive of {} segments", most + 1);
+        check_err!(posted, Error::InvalidArgument(_), "a receive of {} segments", max + 1);
         let posted = a.send(&from[..], 2);
-        check_err!(posted, Error::InvalidArgument(_), "a send of {} segments", most + 1);
+        check_err!(posted, Error::InvalidArgument(_), "a send of {} segments", max + 1);
 
         // Neither of them happens later: these two meet, and no other.
-        let op = Op::send(&from[..most]).context(4);
-        a.deliver(op, &b, &into[..most], Done::recv(3, most))?;
+        let op = Op::send(&from[..max]).context(4);
+        a.deliver(op, &b, &into[..max], Done::recv(3, max))?;
         a.expect_ok(4)?;
-        let mut expected = rig.pattern(most).bytes(2 * most);
+        let mut expected = rig.pattern(max).bytes(2 * max);
         expected.iter_mut().skip(1).step_by(2).for_each(|byte| *byte = 0);
-        check_bytes!(sink.bytes(..2 * most)?, expected, "a message of {most} segments");
-        sink.check_filled(2 * most.., 0)?;
+        check_bytes!(sink.bytes(..2 * max)?, expected, "a message of {max} segments");
+        sink.check_filled(2 * max.., 0)?;
     }
     Ok(())
 }

@@ -55,8 +55,8 @@ pub(super) fn close_flush(rig: &Rig) -> Outcome {
             let side = |receive| done.iter().filter(move |one| one.kind.is_receive() == receive);
             let good = check_flushed("operations of the send queue", sends, ways, side(false))?;
             // The send without a receive cannot go well, nor can what waits behind it.
-            let most = if sends == count { MATCHED } else { sends };
-            check!(good <= most, "at most {most} operations Ok, not {good}, mode {mode}");
+            let max = if sends == count { MATCHED } else { sends };
+            check!(good <= max, "at most {max} operations Ok, not {good}, mode {mode}");
             check_flushed("receives", receives, CLOSED, side(true))?;
             check!(done.iter().all(|one| one.endpoint == name), "completions of {name} alone");
             check_eq!(queue.poll_one()?, None, "a completion too many");
@@ -84,11 +84,11 @@ pub(super) fn peer_close(rig: &Rig) -> Outcome {
         let listener = rig.listen(rig.domain_a())?;
         let a = rig.end(rig.domain_a())?;
         peer.connect(listener.local_addr(), &[])?;
-        let mut request = listener.accept(Some(rig.patience_to_connect()))?;
+        let mut request = listener.accept(Some(rig.connect_timeout()))?;
         a.recv_empty(0..RECEIVES)?;
         request.accept(&a, &[])?;
         a.expect_connected()?;
-        peer.wait_connected(Some(rig.patience_to_connect()))?;
+        peer.wait_connected(Some(rig.connect_timeout()))?;
         drop(listener);
         peer.inject(b"", 1)?;
         a.expect_ok(0)?;
@@ -144,7 +144,7 @@ pub(super) fn shutdown_drains(rig: &Rig) -> Outcome {
             let op = op.context(i);
             a.post(&if quiet { op.unsignaled() } else { op })?;
         }
-        // Nobody receives the first: it is not done, and the connection stands.
+        // There is no receive for the first: it is not done, and the connection stays.
         let refused = a.shutdown(Duration::from_millis(50));
         check_err!(refused, Error::TimedOut(_), "a shutdown while a send waits");
         check_eq!(a.state(), EndpointState::Connected, "state when shutdown gave up");
@@ -164,11 +164,11 @@ pub(super) fn shutdown_drains(rig: &Rig) -> Outcome {
         })?;
         check_eq!(a.expect_disconnected()?, DisconnectReason::Local, "the reason here");
         b.expect_closed_by_peer()?;
-        let told = if quiet { 0 } else { count };
-        let done = a.take(1 + told)?;
+        let signaled = if quiet { 0 } else { count };
+        let done = a.take(1 + signaled)?;
         let sends = done.iter().filter(|one| !one.kind.is_receive());
-        let good = check_flushed("operations", told, CLOSED, sends)?;
-        check_eq!(good, told, "operations that went well");
+        let good = check_flushed("operations", signaled, CLOSED, sends)?;
+        check_eq!(good, signaled, "operations that went well");
         check_eq!(ends(&done, true), [(99, Status::Canceled)], "the receive that was left");
         check_eq!(a.cq().poll_one()?, None, "a completion too many");
         for i in 0..MESSAGES {
@@ -235,12 +235,12 @@ pub(super) fn double_close(rig: &Rig) -> Outcome {
     let listener = rig.listen(rig.domain_b())?;
     let late = rig.end(rig.domain_a())?;
     late.connect(listener.local_addr(), &[])?;
-    let mut request = listener.accept(Some(rig.patience_to_connect()))?;
+    let mut request = listener.accept(Some(rig.connect_timeout()))?;
     request.reject(b"no")?;
     check_err!(request.reject(b"no"), Error::InvalidState(_), "rejecting again");
     drop(request);
     drop(listener);
-    let refused = late.wait_connected(Some(rig.patience_to_connect()));
+    let refused = late.wait_connected(Some(rig.connect_timeout()));
     check_err!(refused, Error::Rejected(_), "the outcome of a rejected connect");
     late.disconnect();
     late.expect_no_event_for(Duration::from_millis(10))?;

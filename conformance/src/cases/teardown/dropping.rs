@@ -88,7 +88,7 @@ pub(super) fn endpoint_drop_frees_regions(rig: &Rig) -> Outcome {
         check_err!(buffer.region().close(), Error::Busy, "closing what is in use");
     }
     drop(a);
-    // At once, and nobody has polled.
+    // At once, without a poll.
     for buffer in &buffers {
         buffer.region().close()?;
         buffer.fill(0xee)?;
@@ -124,7 +124,7 @@ pub(super) fn close_in_poll_loop(rig: &Rig) -> Outcome {
         for (end, peer) in ends.iter().zip(&peers) {
             end.recv(Slices::none(), 0)?;
             end.recv(Slices::none(), 1)?;
-            // Nobody receives it.
+            // There is no receive for it.
             end.inject(b"", 0)?;
             peer.inject(b"", 0)?;
         }
@@ -179,7 +179,7 @@ pub(super) fn queue_handles_dropped(rig: &Rig) -> Outcome {
     let events = domain.events();
     let (listener, a) = (rig.listen(rig.domain_a())?, rig.end(rig.domain_a())?);
     peer.connect(listener.local_addr(), &[])?;
-    let mut request = listener.accept(Some(rig.patience_to_connect()))?;
+    let mut request = listener.accept(Some(rig.connect_timeout()))?;
     let sink = a.buffer(64)?;
     for i in 0..DEPTH as u64 {
         a.recv(&sink, i)?;
@@ -188,10 +188,10 @@ pub(super) fn queue_handles_dropped(rig: &Rig) -> Outcome {
     a.expect_connected()?;
     // No event is lost with a handle that could have taken it.
     drop(events);
-    let event = domain.events().wait(Some(rig.patience_to_connect()))?;
+    let event = domain.events().wait(Some(rig.connect_timeout()))?;
     check_matches!(&event, Event::Connected { endpoint, .. } if *endpoint == peer.id(), "the event");
 
-    // Nobody can take completions any more, so each operation keeps its place.
+    // Completions cannot be taken any more, so each operation keeps its place.
     peer.recv(&region, 1)?;
     drop(queue);
     for i in 0..DEPTH as u64 {
@@ -204,7 +204,11 @@ pub(super) fn queue_handles_dropped(rig: &Rig) -> Outcome {
         check_bytes!(region.to_vec(..8)?, b"received", "what the peer has received");
         Ok(())
     })?;
-    check_err!(region.close(), Error::Busy, "closing a region whose operations nobody has taken");
+    check_err!(
+        region.close(),
+        Error::Busy,
+        "closing a region with completions that were not taken"
+    );
     drop(peer);
     region.close()?;
     a.expect_closed_by_peer()

@@ -93,14 +93,14 @@ pub(super) fn mt_poll(rig: &Rig) -> Outcome {
         }
         Ok(())
     };
-    // Takes what it gets, a few at a time, until nothing is left for anybody.
-    let poll = |_: usize, most: &usize| -> Result<Vec<Completion>, Failed> {
+    // Takes what it gets, a few at a time, until nothing is left.
+    let poll = |_: usize, max: &usize| -> Result<Vec<Completion>, Failed> {
         let mut list = Vec::new();
         let mut room = [Completion::default(); 8];
         // Others may get everything for a while.
         let (mut last, mut until) = (0, deadline());
         loop {
-            let got = crowd.ends[0].cq().poll(&mut room[..*most])?;
+            let got = crowd.ends[0].cq().poll(&mut room[..*max])?;
             list.extend_from_slice(&room[..got]);
             let all = taken.fetch_add(got, Ordering::Relaxed) + got;
             if all == ENDS * each {
