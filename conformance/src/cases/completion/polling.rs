@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::cases::crowd::depths;
+use crate::cases::crowd::{Crowd, depths, places, post_receives};
 use crate::cases::places::Slots;
 use crate::prelude::*;
 
@@ -37,25 +37,10 @@ pub(super) fn context_echo(rig: &Rig) -> Outcome {
 pub(super) fn shared_queue(rig: &Rig) -> Outcome {
     const ENDS: usize = 16;
     const EACH: usize = 32;
-    let at_a = rig.domain_a().completion_queue(ENDS * 2 * EACH)?;
-    let at_b = rig.domain_b().completion_queue(ENDS * 2 * EACH)?;
-    let (mut ends, mut peers) = (Vec::new(), Vec::new());
-    for _ in 0..ENDS {
-        let end = rig.end_on(rig.domain_a(), &at_a, depths(EACH, EACH))?;
-        let peer = rig.end_on(rig.domain_b(), &at_b, depths(EACH, EACH))?;
-        rig.connect(&end, &peer)?;
-        ends.push(end);
-        peers.push(peer);
-    }
-
-    // The place of message `i` to endpoint `who`; its contexts are the same for all endpoints.
+    let Crowd { ends, peers } = Crowd::new(rig, ENDS, depths(EACH, EACH))?;
+    // The contexts are the same for all endpoints.
     let sink = peers[0].buffer(ENDS * EACH * 8)?;
-    let place = |who: usize, i: usize| (who * EACH + i) * 8;
-    for (who, peer) in peers.iter().enumerate() {
-        for i in 0..EACH {
-            peer.recv(sink.slice(place(who, i)..place(who, i) + 8), i as u64)?;
-        }
-    }
+    post_receives(&peers, &sink, EACH)?;
     let mut posts: Vec<usize> = (0..ENDS).flat_map(|who| [who; EACH]).collect();
     rig.rng().shuffle(&mut posts);
     let mut posted = [0; ENDS];
@@ -66,9 +51,9 @@ pub(super) fn shared_queue(rig: &Rig) -> Outcome {
     }
 
     for (side, of_side) in [("sender", &ends), ("receiver", &peers)] {
-        let mut next = [0; ENDS];
+        let (place, mut next) = (places(of_side), [0; ENDS]);
         for done in of_side[0].take(ENDS * EACH)? {
-            let Some(who) = of_side.iter().position(|end| end.id() == done.endpoint) else {
+            let Some(&who) = place.get(&done.endpoint) else {
                 fail!(format!("an endpoint of a {side}"), "{done:?}");
             };
             let expected = (next[who], Status::Ok);

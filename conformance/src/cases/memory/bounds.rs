@@ -196,12 +196,11 @@ pub(super) fn page_cross(rig: &Rig) -> Outcome {
         a.run(Op::read(near.slice(into..into + LEN), far.at(from)), Done::ok(1))?;
         near_model[into..into + LEN].copy_from_slice(&far_model[from..from + LEN]);
         a.settle(&b)?;
-        check_bytes!(
-            near.bytes(..)?,
-            near_model,
-            "the initiator, {before} bytes before the boundary"
-        );
-        check_bytes!(far.bytes(..)?, far_model, "the target, {before} bytes before the boundary");
+        for (whose, buffer, model) in
+            [("the initiator", &near, &near_model), ("the target", &far, &far_model)]
+        {
+            check_bytes!(buffer.bytes(..)?, model, "{whose}, {before} bytes before the boundary");
+        }
     }
     Ok(())
 }

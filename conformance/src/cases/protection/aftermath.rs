@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::cases::crowd::joined;
+use crate::cases::crowd::{Crowd, joined};
 use crate::cases::places::Slots;
 use crate::prelude::*;
 
@@ -150,15 +150,8 @@ pub(super) fn other_endpoint_unaffected(rig: &Rig) -> Outcome {
     const ROUNDS: usize = 40;
     const EACH: usize = 256;
     // One queue a side for the good and the bad endpoint, and one region that both reach.
-    let at_a = rig.domain_a().completion_queue(4 * 128)?;
-    let at_b = rig.domain_b().completion_queue(4 * 128)?;
-    let ends = |domain, cq| -> Result<_, Failed> {
-        Ok((rig.end_on(domain, cq, |_| ())?, rig.end_on(domain, cq, |_| ())?))
-    };
-    let (good, bad) = ends(rig.domain_a(), &at_a)?;
-    let (good_peer, bad_peer) = ends(rig.domain_b(), &at_b)?;
-    rig.connect(&good, &good_peer)?;
-    rig.connect(&bad, &bad_peer)?;
+    let Crowd { ends, peers } = Crowd::new(rig, 2, |_| ())?;
+    let [(good, good_peer), (bad, bad_peer)] = [0, 1].map(|i| (&ends[i], &peers[i]));
     let source = good.buffer(EACH)?;
     let target = good_peer.buffer(ROUNDS * EACH)?;
     let sink = good_peer.buffer(EACH)?;
@@ -169,7 +162,7 @@ pub(super) fn other_endpoint_unaffected(rig: &Rig) -> Outcome {
         good_peer.recv(&sink, context)?;
         good.write(&source, target.at(slot.start), context)?;
         if round == ROUNDS / 2 {
-            write_badly(&bad, &source, &target, u64::MAX)?;
+            write_badly(bad, &source, &target, u64::MAX)?;
         }
         good.send(&source, context)?;
         let received = good_peer.expect_ok(context)?;
