@@ -22,7 +22,7 @@ pub(super) fn enum_all(rig: &Rig) -> Outcome {
     for found in &all {
         let name = format!("{}:{}", found.provider, found.device);
         check!(seen.insert(name.clone()), "{name} to be listed once");
-        let info = match &found.verdict {
+        let info = match &found.usable {
             Ok(info) => info,
             Err(reason) => {
                 check!(!reason.trim().is_empty(), "a reason why {name} is unusable");
@@ -39,7 +39,7 @@ pub(super) fn enum_all(rig: &Rig) -> Outcome {
         }
         check!(info.limits.inject >= MIN_INJECT, "{name} to inject at least {MIN_INJECT} bytes");
     }
-    let usable = all.iter().filter_map(|found| found.verdict.as_ref().ok());
+    let usable = all.iter().filter_map(|found| found.usable.as_ref().ok());
     let entries = usable.filter(|info| *info == rig.target().info()).count();
     check_eq!(entries, 1, "entries of the device under test");
     check_eq!(rig.domain_a().info(), rig.target().info(), "what a domain says of itself");
