@@ -9,7 +9,7 @@ use fabric::{Access, AtomicScalar, Domain, Region, RemoteSlice, Slice, Slices};
 use crate::check::{Failed, Outcome, difference};
 use crate::element::{element, element_bits};
 use crate::pattern::Pattern;
-use crate::remote::home::Home;
+use crate::remote::case_memory::CaseMemory;
 use crate::watch::Watch;
 
 /// Guard bytes before the payload, and at least as many after it.
@@ -30,7 +30,7 @@ const STEP: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Guarded {
     region: Region,
-    home: Arc<Home>,
+    home: Arc<CaseMemory>,
     len: usize,
     /// Where it was made, and what hears of damage.
     watch: Option<(&'static Location<'static>, Arc<Watch>)>,
@@ -44,9 +44,9 @@ impl Guarded {
     #[track_caller]
     pub fn new(domain: &Domain, len: usize, access: Access) -> Result<Self, Failed> {
         let whole = (GUARD + len + GUARD).next_multiple_of(8);
-        let home = Home::new(whole)?;
+        let home = CaseMemory::new(whole)?;
         let region = domain.register(home.memory(), access)?;
-        home.settle();
+        home.set_registered();
         let guarded = Guarded { region, home, len, watch: None };
         for area in guarded.guard_areas() {
             guarded.write_at(area.start, &guard_bytes(area))?;

@@ -6,10 +6,12 @@ use crate::state::DisconnectReason;
 
 /// Names a listener within its domain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ListenerId(pub u64);
 
 /// Something that happened to an endpoint, a listener or the domain.
 #[derive(Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Event {
     /// The connection is established.

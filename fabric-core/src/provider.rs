@@ -18,10 +18,12 @@ use crate::ops::{CqOps, EndpointOps};
 
 /// Names a connection request of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RequestId(pub u64);
 
 /// A connection request, in plain words.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct RawRequest {
     /// Its name, for `accept` and `reject`.
@@ -305,7 +307,7 @@ fn downcast<Q: CqOps>(queue: &dyn CqOps) -> Option<&Q> {
 
 /// What a domain's provider did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ProviderCounters {
     /// Payload bytes that the provider copied from one buffer of this process to another.
