@@ -21,7 +21,7 @@ const STEP: usize = 64 << 10;
 /// A region whose payload area has guard bytes before and after it. Offsets and ranges are those of the payload.
 ///
 /// The payload starts at a multiple of 64, and the region ends at a multiple of 8, as remote atomics need.
-/// Operations reach the guards only by mistake. A buffer of an [`End`](crate::End) is checked when it goes, and damage
+/// Operations reach the guards only by mistake. A buffer of an [`End`](crate::prelude::End) is checked when it goes, and damage
 /// fails the case; [`check_guards`](Guarded::check_guards) is for buffers made by [`new`](Guarded::new), and for a
 /// check in the middle of a case.
 ///
