@@ -212,7 +212,7 @@ impl fmt::Display for Group {
 /// What a case needs of a provider, as data.
 ///
 /// ```
-/// # use conformance::Needs;
+/// # use conformance::prelude::Needs;
 /// const WIDE: Needs = Needs::RMA.min_limits(&[("send_segments", 16), ("message", 1 << 20)]);
 /// ```
 #[derive(Clone, Copy, Debug)]

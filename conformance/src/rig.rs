@@ -79,7 +79,7 @@ impl Rig {
     }
 
     /// A second process on this host, which serves the same device. The program must be there for it: a case that calls
-    /// this says so ([`Needs::process`](crate::Needs::process)).
+    /// this says so ([`Needs::process`](crate::prelude::Needs::process)).
     ///
     /// # Errors
     /// If it cannot be started.
@@ -93,7 +93,7 @@ impl Rig {
     }
 
     /// Cuts the link between the two hosts, until it is mended or dropped. What is asked of the peer's host goes by
-    /// another way. For cases that say so ([`Needs::cut_link`](crate::Needs::cut_link)).
+    /// another way. For cases that say so ([`Needs::cut_link`](crate::prelude::Needs::cut_link)).
     ///
     /// # Errors
     /// If it cannot be cut.
@@ -103,7 +103,7 @@ impl Rig {
     }
 
     /// Makes the link lose packets, until it is mended or dropped. For cases that say so
-    /// ([`Needs::lossy_link`](crate::Needs::lossy_link)).
+    /// ([`Needs::lossy_link`](crate::prelude::Needs::lossy_link)).
     ///
     /// # Errors
     /// If it cannot be done.
