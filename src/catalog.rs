@@ -48,12 +48,17 @@ pub struct Catalog {
     providers: Vec<Arc<dyn DynProvider>>,
 }
 
+// Serde takes a field that is written as a reference for one that borrows from its input.
+type Name = &'static str;
+
 /// A device as discovery found it, held against the hints and the user's choice.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Discovered {
     /// The provider.
-    pub provider: &'static str,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "fabric_core::names::deserialize"))]
+    pub provider: Name,
     /// The device; empty for a provider that is not built in.
     pub device: String,
     /// Whether it would do, or why not.

@@ -58,7 +58,7 @@
 //! |---|---|---|
 //! | `tcp` | yes | the TCP provider |
 //! | `tokio` | yes | tasks of a tokio runtime are woken by its event loop; `Stream` |
-//! | `serde` | no | descriptors of memory both ways; `Info`, `Counters` and `PoolMetrics` serialize |
+//! | `serde` | no | as of the crate `fabric`; `PoolMetrics` serialize |
 //! | `verbs` | yes | the RDMA verbs provider; loads libibverbs and librdmacm at run time |
 //!
 //! # Platforms and MSRV
@@ -113,6 +113,8 @@ mod connect;
 #[forbid(unsafe_code)]
 mod connection;
 #[forbid(unsafe_code)]
+mod deferred;
+#[forbid(unsafe_code)]
 mod driver;
 #[forbid(unsafe_code)]
 mod error;
@@ -120,8 +122,6 @@ mod error;
 mod handshake;
 #[forbid(unsafe_code)]
 mod lease;
-#[forbid(unsafe_code)]
-mod leftover;
 #[forbid(unsafe_code)]
 mod listener;
 #[forbid(unsafe_code)]
@@ -189,7 +189,7 @@ pub use conn_state::{Message, Notification};
 pub use connection::Connection;
 pub use error::{Error, LeaseEnd, OpError, Refusal, Result};
 pub use handshake::{MAX_ACCEPT_BYTES, MAX_CONNECT_BYTES};
-pub use lease::{LeasePolicy, Lent, Remote, RemoteTarget};
+pub use lease::{LeasePolicy, LocalLease, RemoteLease, RemoteTarget};
 pub use listener::Listener;
 pub use node::Node;
 pub use op_buffers::{Payload, RecvPayload};

@@ -15,6 +15,7 @@ pub enum Side {
 
 /// Names one posted operation on one completion queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(transparent)]
 pub struct Token(u64);
 

@@ -4,7 +4,8 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use conformance::{Case, CaseResult, Progress, Status};
+use conformance::prelude::Case;
+use conformance::{CaseResult, Progress, Status};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::style::Style;

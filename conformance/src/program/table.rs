@@ -4,9 +4,9 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use conformance::prelude::{Freedom, Group};
 use conformance::{
-    Cell, Column, Counts, Environment, Freedom, Group, Matrix, ProviderEntry, Row, Status, Totals,
-    Verdict,
+    Cell, Column, Counts, Environment, Matrix, ProviderEntry, Row, Status, Totals, Verdict,
 };
 
 use super::style::Style;

@@ -5,13 +5,13 @@
 //! right. The rest is what it does not care about, and mistakes on purpose. Nothing here says what is correct; that is
 //! the model's.
 
+use fabric::provider::AtomicCall;
 use fabric::provider::atomic::is_defined;
 use fabric::{Access, AtomicOp, AtomicType};
 
 use super::program::{
-    Call, EndSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote, Step, What,
+    DOMAINS, EndSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote, Step, What,
 };
-use super::run::DOMAINS;
 use crate::pattern::Rng;
 
 /// Operands at the ends of what integers and floats of each size can be: least and greatest, signs, NaN, infinity.
@@ -415,7 +415,8 @@ impl Generator {
         } else {
             to.at -= to.at % size;
         }
-        let call = Call { op, ty, operand: self.operand(), compare: self.rng.below(3) as u64 };
+        let call =
+            AtomicCall { op, ty, operand: self.operand(), compare: self.rng.below(3) as u64 };
         let fetch = !self.one_in(3);
         let parts = if fetch { self.result(end, size)? } else { Vec::new() };
         Some(OpSpec::plain(What::Atomic { to, call, fetch }, Local::Parts(parts)))

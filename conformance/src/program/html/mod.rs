@@ -4,8 +4,9 @@
 
 mod cases;
 
+use conformance::prelude::Group;
 use conformance::{
-    Cell, Column, Counts, Environment, Group, Matrix, ProviderEntry, Row, Status, Totals, Verdict,
+    Cell, Column, Counts, Environment, Matrix, ProviderEntry, Row, Status, Totals, Verdict,
 };
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

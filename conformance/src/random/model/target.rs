@@ -94,7 +94,7 @@ impl Model {
                 let region = &self.regions[to.region].spec;
                 let address = region.start.wrapping_add_signed(to.offset() as isize);
                 let memory = region.memory;
-                let word = self.bytes.atomic(id, memory, address, call.call(), self.now);
+                let word = self.bytes.atomic(id, memory, address, call, self.now);
                 self.ends[at].sends[index].word = Some(word);
                 if fetch {
                     let effect = self.bytes.any(id);
