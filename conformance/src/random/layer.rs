@@ -23,9 +23,9 @@ use fabric_async::{
 use futures_util::future::try_join;
 
 use self::adapted::{DEPTH, MESSAGE, RECEIVES, SEGMENTS, SLOTS, adapted};
-use super::bench::Bench;
 use super::executor::{Executor, Running, brief};
 use super::program::{Local, OpSpec, Part, Program, Step, What};
+use super::testbed::Bench;
 use crate::check::{Failed, Outcome};
 use crate::element::{by_type, element};
 use crate::pattern::Pattern;

@@ -14,9 +14,9 @@ use std::net::SocketAddr;
 
 use fabric::{CompletionQueue, Endpoint, EndpointAttr, EndpointId, Op, Recv, Slice, Slices};
 
-use super::bench::Bench;
 use super::executor::{Executor, Running};
 use super::program::{DOMAINS, Local, OpSpec, Part, Program, Step, What};
+use super::testbed::Bench;
 use crate::check::{Failed, Outcome};
 use crate::element::operation;
 use crate::pattern::Pattern;
