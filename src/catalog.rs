@@ -134,23 +134,19 @@ impl Catalog {
 
     /// This catalog with its providers set as the environment says. They are copies: any thread may open domains of one
     /// catalog, and each domain follows the environment as it was when that domain was opened, and nothing older.
-    fn set_by(&self, get: impl Fn(&str) -> Option<String>) -> Result<Self> {
+    fn set_by_env(&self) -> Result<Self> {
+        env::warn_of_mistakes(&self.variables());
         let mut catalog = self.clone();
         for provider in &mut catalog.providers {
             for setting in provider.settings() {
                 let variable = Variable::of(provider.name(), setting).name;
-                if let Some(value) = get(&variable) {
+                if let Some(value) = env::value(&variable) {
                     set(provider, setting.name, &value)
                         .map_err(|error| env::bad(format!("{variable}: {error}")))?;
                 }
             }
         }
         Ok(catalog)
-    }
-
-    fn set_by_env(&self) -> Result<Self> {
-        env::warn_of_mistakes(&self.variables());
-        self.set_by(env::value)
     }
 
     fn find(&self, name: &str) -> Option<&Arc<dyn DynProvider>> {

@@ -122,10 +122,10 @@ pub struct RawCompletion {
     pub status: Status,
     /// On receives: consumed by a write with immediate.
     pub remote_write: bool,
-    /// What was posted before on the same side, and has no completion, ended as this did. For devices that go without
-    /// a word about each operation. If this operation itself has had its completion, nothing is left to report, and this
+    /// What was posted before on the same side, and has no completion, ended as this did. For devices that vanish
+    /// without completing each request. If this operation itself has had its completion, nothing is left to report, and this
     /// is ignored.
-    pub and_all_before: bool,
+    pub flushes_earlier: bool,
     /// On receives: the bytes received, or written with the immediate.
     pub len: u64,
     /// On receives: the immediate data, in host order.
