@@ -358,7 +358,8 @@ impl Port<'_> {
             | Capabilities::PROGRESS_WHILE_STOPPED
             | Capabilities::LOCKS_MEMORY
             | Capabilities::PATH_SETTINGS
-            | Capabilities::PORT_EVENTS;
+            | Capabilities::PORT_EVENTS
+            | Capabilities::PROCESSES;
         info.capabilities.set(Capabilities::ATOMIC, self.no_atomics().is_none());
         if self.attributes.atomics_global {
             info.atomic_scope = AtomicScope::Cpu;

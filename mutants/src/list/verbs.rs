@@ -40,7 +40,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a message does not show that the connection is established",
         runs: Runs::Verbs,
         edits: &[edit(
-            "Members::resolve",
+            "BoundEndpoints::resolve",
             "shared.state.get() == EndpointState::Connecting",
             "false",
         )],

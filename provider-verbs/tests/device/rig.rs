@@ -112,7 +112,7 @@ pub(crate) fn count(completions: &[Completion], status: Status) -> usize {
 
 /// Whether a queue had a completion that belonged to no endpoint.
 pub(crate) fn has_strays(queue: &CompletionQueue) -> bool {
-    !format!("{queue:?}").contains("strays: 0")
+    !format!("{queue:?}").contains("unknown_tokens: 0")
 }
 
 /// A region that a peer may use as it likes.

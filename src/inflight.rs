@@ -11,14 +11,14 @@ use crate::region::RegionCore;
 // spans `one`, just written, waits for that write.
 #[derive(Default)]
 #[repr(C)]
-pub(crate) struct Keep {
+pub(crate) struct RegionRefs {
     two: Option<Arc<RegionCore>>,
     #[allow(clippy::box_collection)] // a word where mostly there is nothing
     more: Option<Box<Vec<Arc<RegionCore>>>>,
     one: Option<Arc<RegionCore>>,
 }
 
-impl Keep {
+impl RegionRefs {
     #[inline]
     pub(crate) fn has(&self, core: &Arc<RegionCore>) -> bool {
         let is = |kept: &Option<Arc<_>>| kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, core));
@@ -38,19 +38,19 @@ impl Keep {
 
     /// Lets go; the caller drops those without another holder, outside all locks.
     #[inline]
-    pub(crate) fn release(self, released: &mut Released) {
-        let Keep { one, two, more } = self;
+    pub(crate) fn release(self, drops: &mut DeferredDrops) {
+        let RegionRefs { one, two, more } = self;
         if let Some(one) = one {
-            let_go(one, released);
+            let_go(one, drops);
         }
         if two.is_some() || more.is_some() {
-            release_more(two, more, released);
+            release_more(two, more, drops);
         }
     }
 
     /// Keeps the regions registered, and their memory allocated, for ever; says how many they are.
     pub(crate) fn leak(self) -> u64 {
-        let Keep { one, two, more } = self;
+        let RegionRefs { one, two, more } = self;
         let all = one.into_iter().chain(two).chain(more.into_iter().flat_map(|more| *more));
         all.map(std::mem::forget).count() as u64
     }
@@ -70,38 +70,38 @@ pub(crate) enum Fate {
 fn release_more(
     two: Option<Arc<RegionCore>>,
     more: Option<Box<Vec<Arc<RegionCore>>>>,
-    released: &mut Released,
+    drops: &mut DeferredDrops,
 ) {
     let more = more.into_iter().flat_map(|more| *more);
-    two.into_iter().chain(more).for_each(|core| let_go(core, released));
+    two.into_iter().chain(more).for_each(|core| let_go(core, drops));
 }
 
 #[inline]
-fn let_go(core: Arc<RegionCore>, released: &mut Released) {
+fn let_go(core: Arc<RegionCore>, drops: &mut DeferredDrops) {
     if let Some(last) = Arc::into_inner(core) {
-        released.push(last);
+        drops.push(last);
     }
 }
 
 /// Regions whose last reference an operation held, to let go after all locks are released: that revokes a
 /// registration. Rare, since mostly the application still has its handle.
-pub(crate) type Released = Vec<RegionCore>;
+pub(crate) type DeferredDrops = Vec<RegionCore>;
 
 /// What an operation in flight holds on to.
-pub(crate) struct Slot {
+pub(crate) struct InFlightOp {
     pub(crate) context: u64,
     pub(crate) len: usize,
     pub(crate) kind: OpKind,
-    pub(crate) report: Report,
-    pub(crate) keep: Keep,
+    pub(crate) report: ReportMode,
+    pub(crate) regions: RegionRefs,
 }
 
 /// When to report completion.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Report {
+pub(crate) enum ReportMode {
     Always,
     /// Unsignaled.
-    Failure,
+    OnError,
     /// The library's own.
-    Never,
+    Internal,
 }

@@ -10,21 +10,21 @@ use fabric_core::{
 use fabric_util::inflight::Consumer;
 
 use crate::counters::Ends;
-use crate::endpoint::Shared;
-use crate::eq::Hub;
-use crate::slot::{Keep, Released, Report, Slot};
+use crate::eq::EventHub;
+use crate::inflight::{DeferredDrops, InFlightOp, RegionRefs, ReportMode};
+use crate::registry::EndpointShared;
 
 /// An endpoint, as the queue knows it.
-pub(super) struct Tenant {
-    pub(super) shared: Arc<Shared>,
-    pub(super) send: Option<Consumer<Slot>>,
-    pub(super) recv: Option<Consumer<Slot>>,
+pub(super) struct BoundEndpoint {
+    pub(super) shared: Arc<EndpointShared>,
+    pub(super) send: Option<Consumer<InFlightOp>>,
+    pub(super) recv: Option<Consumer<InFlightOp>>,
     /// What it has reserved.
     pub(super) room: usize,
 }
 
-impl Tenant {
-    pub(super) fn side(&mut self, side: Side) -> Option<&mut Consumer<Slot>> {
+impl BoundEndpoint {
+    pub(super) fn side(&mut self, side: Side) -> Option<&mut Consumer<InFlightOp>> {
         match side {
             Side::Send => self.send.as_mut(),
             Side::Recv => self.recv.as_mut(),
@@ -33,55 +33,55 @@ impl Tenant {
 }
 
 #[derive(Default)]
-struct Member {
+struct EndpointSlot {
     generation: u32,
-    tenant: Option<Tenant>,
+    endpoint: Option<BoundEndpoint>,
 }
 
 /// The endpoints bound to the queue.
-pub(super) struct Members {
-    hub: Arc<Hub>,
-    places: Vec<Member>,
-    vacant: Vec<u32>,
+pub(super) struct BoundEndpoints {
+    hub: Arc<EventHub>,
+    slots: Vec<EndpointSlot>,
+    free: Vec<u32>,
     /// Completions whose token names nothing: a provider's mistake.
-    pub(super) strays: u64,
+    pub(super) unknown_tokens: u64,
 }
 
-impl Members {
-    pub(super) fn new(hub: Arc<Hub>) -> Self {
-        Members { hub, places: Vec::new(), vacant: Vec::new(), strays: 0 }
+impl BoundEndpoints {
+    pub(super) fn new(hub: Arc<EventHub>) -> Self {
+        BoundEndpoints { hub, slots: Vec::new(), free: Vec::new(), unknown_tokens: 0 }
     }
 
-    /// Takes a tenant in, and gives the token of its first operation.
-    pub(super) fn add(&mut self, tenant: Tenant) -> Result<Token> {
-        let place = match self.vacant.pop() {
+    /// Adds an endpoint, and gives the token of its first operation.
+    pub(super) fn add(&mut self, endpoint: BoundEndpoint) -> Result<Token> {
+        let place = match self.free.pop() {
             Some(place) => place,
-            None if self.places.len() < MAX_MEMBERS => {
-                self.places.push(Member::default());
-                (self.places.len() - 1) as u32
+            None if self.slots.len() < MAX_MEMBERS => {
+                self.slots.push(EndpointSlot::default());
+                (self.slots.len() - 1) as u32
             }
             None => {
                 let text = format!("the queue serves {MAX_MEMBERS} endpoints, the most it can");
                 return Err(Error::NoMemory(Failure::new("make endpoint", text)));
             }
         };
-        let member = &mut self.places[place as usize];
-        member.tenant = Some(tenant);
-        Ok(Token::new(place, member.generation, Side::Send, 0))
+        let slot = &mut self.slots[place as usize];
+        slot.endpoint = Some(endpoint);
+        Ok(Token::new(place, slot.generation, Side::Send, 0))
     }
 
-    /// Lets a tenant go: from now on its tokens name nothing.
-    pub(super) fn remove(&mut self, token: Token) -> Option<Tenant> {
-        self.tenant(token)?;
-        let member = &mut self.places[token.member() as usize];
-        member.generation = Token::next_generation(member.generation);
-        self.vacant.push(token.member());
-        member.tenant.take()
+    /// Removes an endpoint: from now on its tokens name nothing.
+    pub(super) fn remove(&mut self, token: Token) -> Option<BoundEndpoint> {
+        self.endpoint(token)?;
+        let slot = &mut self.slots[token.member() as usize];
+        slot.generation = Token::next_generation(slot.generation);
+        self.free.push(token.member());
+        slot.endpoint.take()
     }
 
     #[inline]
-    pub(super) fn tenant(&mut self, token: Token) -> Option<&mut Tenant> {
-        find(&mut self.places, token)
+    pub(super) fn endpoint(&mut self, token: Token) -> Option<&mut BoundEndpoint> {
+        find(&mut self.slots, token)
     }
 
     /// Turns a provider's completion into those of the application, in order; each goes to `deliver` with
@@ -91,13 +91,13 @@ impl Members {
     pub(super) fn resolve(
         &mut self,
         raw: &RawCompletion,
-        released: &mut Released,
-        deliver: impl FnMut(Completion, Keep) -> Option<Keep>,
+        drops: &mut DeferredDrops,
+        deliver: impl FnMut(Completion, RegionRefs) -> Option<RegionRefs>,
     ) {
-        let Members { hub, places, strays, .. } = self;
+        let BoundEndpoints { hub, slots, unknown_tokens, .. } = self;
         let token = raw.token;
-        let Some(Tenant { shared, send, recv, .. }) = find(places, token) else {
-            *strays += 1;
+        let Some(BoundEndpoint { shared, send, recv, .. }) = find(slots, token) else {
+            *unknown_tokens += 1;
             return;
         };
         let consumer = match token.side() {
@@ -105,19 +105,19 @@ impl Members {
             Side::Recv => recv.as_mut(),
         };
         let Some(consumer) = consumer.filter(|consumer| consumer.contains(token.sequence())) else {
-            *strays += u64::from(!raw.and_all_before);
+            *unknown_tokens += u64::from(!raw.and_all_before);
             return;
         };
         let ends = &shared.counters.side(token.side()).ends;
-        let mut teller = Teller { shared, ends, released, deliver, done: 0 };
+        let mut reporter = Reporter { shared, ends, drops, deliver, done: 0 };
         if consumer.oldest() != token.sequence() {
-            teller.pass_over(consumer, raw);
+            reporter.retire_before(consumer, raw);
         }
-        if let Some((_, slot)) = consumer.pop() {
-            let mut completion = Completion::new(slot.context, shared.id, slot.kind, raw.status);
+        if let Some((_, op)) = consumer.pop() {
+            let mut completion = Completion::new(op.context, shared.id, op.kind, raw.status);
             completion.provider_code = raw.provider_code;
             if raw.status == Status::Ok {
-                completion.len = slot.len;
+                completion.len = op.len;
                 if token.side() == Side::Recv {
                     completion.len = raw.len as usize;
                     completion.immediate = raw.immediate;
@@ -130,68 +130,70 @@ impl Members {
                     }
                 }
             }
-            teller.end(completion, slot.report, slot.keep);
+            reporter.end(completion, op.report, op.regions);
         }
-        consumer.credit(teller.done);
+        consumer.credit(reporter.done);
     }
 }
 
 #[inline]
-fn find(places: &mut [Member], token: Token) -> Option<&mut Tenant> {
-    let member = places.get_mut(token.member() as usize)?;
-    if member.generation == token.generation() { member.tenant.as_mut() } else { None }
+fn find(slots: &mut [EndpointSlot], token: Token) -> Option<&mut BoundEndpoint> {
+    let slot = slots.get_mut(token.member() as usize)?;
+    if slot.generation == token.generation() { slot.endpoint.as_mut() } else { None }
 }
 
 /// A message came to an endpoint that accepts, before the `Connected` event of its provider: the thread that takes
 /// the message may answer it.
 #[cold]
-fn connected_early(hub: &Hub, shared: &Shared) {
+fn connected_early(hub: &EventHub, shared: &EndpointShared) {
     hub.event(Event::Connected { endpoint: shared.id, data: Box::default() });
 }
 
 /// Reports completed operations, and counts them.
-struct Teller<'a, F> {
-    shared: &'a Shared,
+struct Reporter<'a, F> {
+    shared: &'a EndpointShared,
     ends: &'a Ends,
-    released: &'a mut Released,
+    drops: &'a mut DeferredDrops,
     deliver: F,
     /// Operations that no longer count against the depth.
     done: u32,
 }
 
-impl<F: FnMut(Completion, Keep) -> Option<Keep>> Teller<'_, F> {
+impl<F: FnMut(Completion, RegionRefs) -> Option<RegionRefs>> Reporter<'_, F> {
     #[inline(always)] // once for each operation; the completion then never takes the way over memory
-    fn end(&mut self, completion: Completion, report: Report, keep: Keep) {
+    fn end(&mut self, completion: Completion, report: ReportMode, regions: RegionRefs) {
         let ok = completion.status == Status::Ok;
         if !ok {
             // While it is connecting, an event reports how that ends.
             self.shared.state.replace(EndpointState::Connected, EndpointState::Dead);
         }
-        if report != Report::Never {
+        if report != ReportMode::Internal {
             if ok { self.ends.completed.add(1) } else { self.ends.errors.add(1) }
         }
-        let visible = report == Report::Always || report == Report::Failure && !ok;
-        if let Some(keep) = if visible { (self.deliver)(completion, keep) } else { Some(keep) } {
-            keep.release(self.released);
+        let visible = report == ReportMode::Always || report == ReportMode::OnError && !ok;
+        if let Some(regions) =
+            if visible { (self.deliver)(completion, regions) } else { Some(regions) }
+        {
+            regions.release(self.drops);
             self.done += 1;
         }
     }
 
     /// Ends the operations before that of `raw`, which have no completion of their own.
     #[inline(never)]
-    fn pass_over(&mut self, consumer: &mut Consumer<Slot>, raw: &RawCompletion) {
+    fn retire_before(&mut self, consumer: &mut Consumer<InFlightOp>, raw: &RawCompletion) {
         while consumer.oldest() != raw.token.sequence() {
-            let Some((_, slot)) = consumer.pop() else { break };
-            let status = match slot.report {
+            let Some((_, op)) = consumer.pop() else { break };
+            let status = match op.report {
                 _ if raw.and_all_before => raw.status,
                 // Signaled, and its own completion never came: a provider's mistake, but each is reported exactly once.
-                Report::Always => Status::Internal,
+                ReportMode::Always => Status::Internal,
                 // Unsignaled: it succeeded.
                 _ => Status::Ok,
             };
-            let mut completion = Completion::new(slot.context, self.shared.id, slot.kind, status);
+            let mut completion = Completion::new(op.context, self.shared.id, op.kind, status);
             completion.provider_code = raw.provider_code;
-            self.end(completion, slot.report, slot.keep);
+            self.end(completion, op.report, op.regions);
         }
     }
 }
