@@ -14,12 +14,12 @@ use fabric::{
 use crate::check::{Failed, Outcome, show};
 use crate::guarded::Guarded;
 use crate::recorded::{RecordedEvents, RecordedQueue};
-use crate::recorder::Place;
+use crate::recorder::DomainName;
 use crate::rig::Setup;
 use crate::watch::Watch;
 
 /// How long anything that should happen may take, before scaling.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An endpoint with its completion queue and its domain. It dereferences to the [`Endpoint`], so operations are
 /// posted on it directly: `a.send(source.slice(..8), 1)?`.
@@ -43,7 +43,7 @@ impl End {
         cq: &CompletionQueue,
         attr: EndpointAttr,
         setup: &Setup,
-        place: Place,
+        place: DomainName,
     ) -> fabric::Result<Self> {
         let Setup { watch, recorder, factor, lossy, .. } = setup;
         let endpoint = Arc::new(domain.endpoint().attr(attr).build(cq)?);
@@ -96,9 +96,9 @@ impl End {
                 Err(Error::Again) => {}
                 result => return Ok(result?),
             }
-            let until = until.get_or_insert_with(|| Instant::now() + self.scaled(PATIENCE));
+            let until = until.get_or_insert_with(|| Instant::now() + self.scaled(DEFAULT_TIMEOUT));
             if Instant::now() >= *until {
-                self.watch.stands_at(place);
+                self.watch.blocked_at(place);
                 return Err(self.failed(
                     place,
                     "room for a post within 10 s",
@@ -115,7 +115,7 @@ impl End {
     /// If none comes within 10 s; with a dump of both sides.
     #[track_caller]
     pub fn next(&self) -> Result<Completion, Failed> {
-        self.next_within(PATIENCE)
+        self.next_within(DEFAULT_TIMEOUT)
     }
 
     /// The next completion.
@@ -143,7 +143,7 @@ impl End {
         let place = Location::caller();
         let mut taken = Vec::with_capacity(count);
         while taken.len() < count {
-            match self.poll_for(self.scaled(PATIENCE), place, thread::yield_now)? {
+            match self.poll_for(self.scaled(DEFAULT_TIMEOUT), place, thread::yield_now)? {
                 Some(completion) => taken.push(completion),
                 None => {
                     let expected = format!("{count} completions");
@@ -176,10 +176,10 @@ impl End {
             Status::RemoteAccess => self.is_refusal(seen),
             status => seen == status,
         };
-        match self.poll_for(self.scaled(PATIENCE), place, thread::yield_now)? {
+        match self.poll_for(self.scaled(DEFAULT_TIMEOUT), place, thread::yield_now)? {
             Some(seen) if seen.context == context && fits(seen.status) => Ok(seen),
             Some(seen) => Err(self.failed(place, expected(), show(&seen))),
-            None => Err(self.failed(place, expected(), format!("none within {PATIENCE:?}"))),
+            None => Err(self.failed(place, expected(), format!("none within {DEFAULT_TIMEOUT:?}"))),
         }
     }
 
@@ -222,16 +222,16 @@ impl End {
         Ok(())
     }
 
-    /// Waits until its connection stands; gives the private data of the peer's `accept`.
+    /// Waits until its connection is established; gives the private data of the peer's `accept`.
     ///
     /// # Errors
     /// How the attempt ended instead, or that it did not within 10 s.
     #[track_caller]
     pub fn expect_connected(&self) -> Result<Box<[u8]>, Failed> {
         let place = Location::caller();
-        self.watch.stands_at(place);
-        let patience = self.scaled(PATIENCE).max(self.attr().connect_timeout);
-        let outcome = self.wait_connected(Some(patience));
+        self.watch.blocked_at(place);
+        let timeout = self.scaled(DEFAULT_TIMEOUT).max(self.attr().connect_timeout);
+        let outcome = self.wait_connected(Some(timeout));
         outcome.map_err(|error| self.failed(place, "the connection to stand", show(&error)))
     }
 
@@ -242,8 +242,8 @@ impl End {
     #[track_caller]
     pub fn expect_disconnected(&self) -> Result<DisconnectReason, Failed> {
         let place = Location::caller();
-        self.watch.stands_at(place);
-        let outcome = self.wait_disconnected(Some(self.scaled(PATIENCE)));
+        self.watch.blocked_at(place);
+        let outcome = self.wait_disconnected(Some(self.scaled(DEFAULT_TIMEOUT)));
         outcome.map_err(|error| self.failed(place, "the connection to end", show(&error)))
     }
 
@@ -251,7 +251,7 @@ impl End {
     /// message may not be repeated when all that it had is gone.
     ///
     /// # Errors
-    /// If it has not within 10 s, or another reason is told.
+    /// If it has not within 10 s, or for another reason.
     #[track_caller]
     pub fn expect_closed_by_peer(&self) -> Outcome {
         match self.expect_disconnected()? {
@@ -299,8 +299,8 @@ impl End {
     #[track_caller]
     pub fn next_event(&self) -> Result<Event, Failed> {
         let place = Location::caller();
-        self.watch.stands_at(place);
-        let event = self.events.wait(Some(self.scaled(PATIENCE)));
+        self.watch.blocked_at(place);
+        let event = self.events.wait(Some(self.scaled(DEFAULT_TIMEOUT)));
         event.map_err(|error| self.failed(place, "an event", show(&error)))
     }
 
@@ -311,7 +311,7 @@ impl End {
     #[track_caller]
     pub fn expect_no_event_for(&self, time: Duration) -> Outcome {
         let place = Location::caller();
-        self.watch.stands_at(place);
+        self.watch.blocked_at(place);
         match self.events.wait(Some(self.scaled(time))) {
             Err(Error::TimedOut(_)) => Ok(()),
             seen => Err(self.failed(place, format!("no event for {time:?}"), show(&seen))),
@@ -332,7 +332,7 @@ impl End {
         if let Some(completion) = poll()? {
             return Ok(Some(completion));
         }
-        self.watch.stands_at(place);
+        self.watch.blocked_at(place);
         let until = Instant::now() + time;
         while Instant::now() < until {
             if let Some(completion) = poll()? {

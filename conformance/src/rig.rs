@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use fabric::{CompletionQueue, Domain, EndpointAttr, Info, Listener};
 
 use crate::check::{Failed, Outcome};
-use crate::end::{End, PATIENCE};
+use crate::end::{DEFAULT_TIMEOUT, End};
 use crate::linkcontrol::{BrokenLink, LinkControl};
 use crate::pattern::{Pattern, Rng};
 use crate::recorded::RecordedEvents;
-use crate::recorder::{Place, Recorder};
+use crate::recorder::{DomainName, Recorder};
 use crate::remote::Process;
 use crate::target::Target;
 use crate::usage::Usage;
@@ -248,7 +248,7 @@ impl Rig {
     }
 
     /// The name of a domain. Domains have none; those of the rig are told apart by where they are.
-    fn place(&self, domain: &Domain) -> Place {
+    fn place(&self, domain: &Domain) -> DomainName {
         match domain {
             domain if std::ptr::eq(domain, &self.a) => "a",
             domain if std::ptr::eq(domain, &self.b) => "b",
@@ -288,7 +288,7 @@ impl Rig {
 
     /// How long a connection may take to come about: as any wait, and as long as its own timer runs.
     pub fn patience_to_connect(&self) -> Duration {
-        self.scaled(PATIENCE).max(self.attr().connect_timeout)
+        self.scaled(DEFAULT_TIMEOUT).max(self.attr().connect_timeout)
     }
 
     /// Tries a check until it succeeds, for 10 s; for what comes true without a completion that would say so.
@@ -296,7 +296,7 @@ impl Rig {
     /// # Errors
     /// The last failure.
     pub fn eventually(&self, check: impl Fn() -> Outcome) -> Outcome {
-        let until = self.deadline(PATIENCE);
+        let until = self.deadline(DEFAULT_TIMEOUT);
         loop {
             let outcome = check();
             if outcome.is_ok() || Instant::now() >= until {

@@ -1,6 +1,6 @@
 //! A provider inside this process, without threads or sockets: for tests of the runner.
 //!
-//! One lock guards everything, and posting does the work at once. It can be told to be wrong in ways that cases
+//! One lock guards everything, and posting does the work at once. It can be made wrong in ways that cases
 //! must notice. It is far from complete; what it lacks, no test here needs.
 
 use std::collections::{HashMap, VecDeque};
@@ -38,7 +38,7 @@ pub(crate) enum Flaw {
     LosesRefusals,
     /// Has no RMA.
     SendsOnly,
-    /// Tells a wrong reason when a connection ends.
+    /// Reports a wrong reason when a connection ends.
     Misleads,
 }
 

@@ -6,7 +6,7 @@ use fabric::{Armed, EndpointAttr};
 use fabric_util::wakeup::wait_readable;
 
 use crate::prelude::*;
-use crate::sys::{allow_descriptors, most_descriptors};
+use crate::sys::{allow_descriptors, max_descriptors};
 
 /// More than the kernel lets watch each other at will, and few enough for any machine.
 const MOST: usize = 1200;
@@ -15,7 +15,7 @@ pub(super) fn completion_queues(rig: &Rig) -> Outcome {
     const SMALL: usize = 2;
     let domain = rig.domain_a();
     // Some descriptors each, and others for cases beside this one.
-    let room = most_descriptors()?.saturating_sub(1000) / 4;
+    let room = max_descriptors()?.saturating_sub(1000) / 4;
     let count = domain.info().limits.completion_queues.min(MOST).min(room);
     check!(count > 501, "descriptors for more than 501 queues (`ulimit -Hn`), not for {count}");
     allow_descriptors(4 * count + 500)?;
