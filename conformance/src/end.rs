@@ -8,15 +8,18 @@ use std::time::{Duration, Instant};
 
 use fabric::{
     Access, Completion, CompletionQueue, DisconnectReason, Domain, Endpoint, EndpointAttr,
-    EndpointState, Error, Event, Op, Slices, Status,
+    EndpointState, Error, Event, Op, Status,
 };
 
 use crate::check::{Failed, Outcome, show};
+use crate::done::Done;
 use crate::guarded::Guarded;
 use crate::recorded::{RecordedEvents, RecordedQueue};
 use crate::recorder::DomainName;
 use crate::rig::Setup;
 use crate::watch::Watch;
+
+mod shortcuts;
 
 /// How long anything that should happen may take, before scaling.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -159,27 +162,25 @@ impl End {
     /// # Errors
     /// If it is not, or none comes within 10 s; with a dump of both sides.
     #[track_caller]
-    pub fn expect_ok(&self, context: u64) -> Result<Completion, Failed> {
-        self.expect(context, Status::Ok)
+    pub fn expect_ok(&self, context: impl TryInto<u64>) -> Result<Completion, Failed> {
+        self.expect(Done::ok(context))
     }
 
-    /// Expects that the next completion is of this context and has this status, or is as good a
-    /// [refusal](End::is_refusal).
+    /// Expects that the next completion is this one. For a refusal anything [as good](End::is_refusal) will do.
     ///
     /// # Errors
-    /// If it is not, or none comes within 10 s; with a dump of both sides.
+    /// If it is another, or none comes within 10 s; with a dump of both sides.
     #[track_caller]
-    pub fn expect(&self, context: u64, status: Status) -> Result<Completion, Failed> {
+    pub fn expect(&self, done: Done) -> Result<Completion, Failed> {
         let place = Location::caller();
-        let expected = || format!("a completion of context {context} with {status:?}");
-        let fits = |seen| match status {
-            Status::RemoteAccess => self.is_refusal(seen),
-            status => seen == status,
-        };
         match self.poll_for(self.scaled(DEFAULT_TIMEOUT), place, thread::yield_now)? {
-            Some(seen) if seen.context == context && fits(seen.status) => Ok(seen),
-            Some(seen) => Err(self.failed(place, expected(), show(&seen))),
-            None => Err(self.failed(place, expected(), format!("none within {DEFAULT_TIMEOUT:?}"))),
+            Some(seen) if done.fits(&seen, |status| self.is_refusal(status)) => Ok(seen),
+            Some(seen) => Err(self.failed(place, done.to_string(), show(&seen))),
+            None => Err(self.failed(
+                place,
+                done.to_string(),
+                format!("none within {DEFAULT_TIMEOUT:?}"),
+            )),
         }
     }
 
@@ -206,23 +207,7 @@ impl End {
         }
     }
 
-    /// Sends an empty message to a receive that it posts at `peer`, and waits for both completions: what this end
-    /// sent and wrote before, the peer's CPU sees afterwards. Both queues must be empty of other things: no
-    /// completion to come before these, no receive posted at the peer.
-    ///
-    /// # Errors
-    /// If either completion is another one, or does not come.
-    #[track_caller]
-    pub fn settle(&self, peer: &End) -> Outcome {
-        const CONTEXT: u64 = u64::from_be_bytes(*b" settle ");
-        peer.recv(Slices::none(), CONTEXT)?;
-        self.send(Slices::none(), CONTEXT)?;
-        peer.expect_ok(CONTEXT)?;
-        self.expect_ok(CONTEXT)?;
-        Ok(())
-    }
-
-    /// Waits until its connection is established; gives the private data of the peer's `accept`.
+    /// Waits until it is connected; gives the private data of the peer's `accept`.
     ///
     /// # Errors
     /// How the attempt ended instead, or that it did not within 10 s.
@@ -230,8 +215,8 @@ impl End {
     pub fn expect_connected(&self) -> Result<Box<[u8]>, Failed> {
         let place = Location::caller();
         self.watch.blocked_at(place);
-        let timeout = self.scaled(DEFAULT_TIMEOUT).max(self.attr().connect_timeout);
-        let outcome = self.wait_connected(Some(timeout));
+        let patience = self.scaled(DEFAULT_TIMEOUT).max(self.attr().connect_timeout);
+        let outcome = self.wait_connected(Some(patience));
         outcome.map_err(|error| self.failed(place, "the connection to stand", show(&error)))
     }
 
@@ -251,7 +236,7 @@ impl End {
     /// message may not be repeated when all that it had is gone.
     ///
     /// # Errors
-    /// If it has not within 10 s, or for another reason.
+    /// If it has not within 10 s, or the reason is another one.
     #[track_caller]
     pub fn expect_closed_by_peer(&self) -> Outcome {
         match self.expect_disconnected()? {

@@ -46,6 +46,7 @@ mod calibrate;
 mod case;
 mod cases;
 mod check;
+mod done;
 mod element;
 mod end;
 mod environment;

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use fabric::provider::{Event, SendOp, Token};
-use fabric::{CqAttr, EndpointAttr, Error, Found, ListenerAttr};
+use fabric::{CqAttr, Discovered, EndpointAttr, Error, ListenerAttr};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -176,7 +176,7 @@ pub(super) struct Survey {
     pub(super) environment: Environment,
     /// How much slower than an ordinary machine it is.
     pub(super) factor: f64,
-    pub(super) devices: Vec<Found>,
+    pub(super) devices: Vec<Discovered>,
 }
 
 /// An operation for a send queue.

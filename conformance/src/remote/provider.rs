@@ -14,7 +14,8 @@ use fabric::provider::{
 };
 use fabric::provider::{ListenerOps, RawRequest, RegistrationOps, RequestId};
 use fabric::{
-    Access, CqAttr, EndpointAttr, EndpointId, Error, Found, Info, ListenerAttr, ListenerId, Result,
+    Access, CqAttr, Discovered, EndpointAttr, EndpointId, Error, Info, ListenerAttr, ListenerId,
+    Result,
 };
 use fabric_util::wakeup::Wakeup;
 use serde::de::DeserializeOwned;
@@ -30,7 +31,7 @@ use super::protocol::{
 pub(super) struct Remote {
     pub(super) name: &'static str,
     pub(super) addr: SocketAddr,
-    pub(super) devices: Vec<Found>,
+    pub(super) devices: Vec<Discovered>,
 }
 
 impl Provider for Remote {
@@ -41,9 +42,9 @@ impl Provider for Remote {
     }
 
     fn devices(&self) -> Vec<Device> {
-        let device = |found: &Found| Device {
+        let device = |found: &Discovered| Device {
             name: found.device.clone(),
-            state: found.verdict.clone().map_err(|reason| {
+            state: found.usable.clone().map_err(|reason| {
                 let remedy = format!("at {}", self.addr);
                 Unusable { reason, remedy }
             }),

@@ -231,7 +231,7 @@ mod tests {
             let link = link(addr).unwrap();
             let survey: Survey = link.call(Call::Survey).unwrap();
             let device =
-                survey.devices.into_iter().find(|d| d.provider == "tcp" && d.verdict.is_ok());
+                survey.devices.into_iter().find(|d| d.provider == "tcp" && d.usable.is_ok());
             let device = device.unwrap().device;
             link.call::<()>(Call::Open { provider: "tcp".to_owned(), device }).unwrap();
             link

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use fabric::provider::{Posted, RawCompletion, RawRequest, RemoteAddr, RequestId, Token};
 use fabric::{
     Access, Armed, BatchError, Catalog, Choice, Completion, CompletionQueue, ConnectRequest,
-    Domain, Endpoint, EndpointAttr, EndpointId, Error, Listener, ListenerAttr, Memory, Named,
-    OpKind, Recv, Region, Result,
+    Domain, Endpoint, EndpointAttr, EndpointId, Error, Listener, ListenerAttr, Memory, OpKind,
+    ProviderSpec, Recv, Region, Result,
 };
 use serde::Serialize;
 use serde_bytes::ByteBuf;
@@ -235,7 +235,7 @@ impl Session {
         if self.domain.is_some() {
             return Err(misplaced());
         }
-        let choice = Choice::Only(vec![Named { provider, device: Some(device) }]);
+        let choice = Choice::Include(vec![ProviderSpec { provider, device: Some(device) }]);
         let domain = self.catalog.open_with(&choice, &anything())?;
         self.outbox.watch(domain.events());
         self.domain = Some(domain);
