@@ -75,8 +75,8 @@ impl std::fmt::Display for Found {
 }
 
 impl Fuzz {
-    /// Runs programs until one disagrees, all have run, or the time is over; gives how many agreed. `progress` is told
-    /// how many have.
+    /// Runs programs until one disagrees, all have run, or the time is over; gives how many agreed. `progress` gets how
+    /// many have.
     ///
     /// # Errors
     /// The first program that disagrees.
