@@ -1,6 +1,6 @@
 //! The conformance suite of [`fabric`]: what every provider promises, as cases that can be run on it.
 //!
-//! An application cannot tell providers apart except by time and by what their [`Info`](fabric::Info) declares.
+//! An application sees no difference between providers but time and by what their [`Info`](fabric::Info) declares.
 //! Each [`Case`](prelude::Case) here is one observable rule of that promise. It runs on a [`Rig`](prelude::Rig): two domains on one device,
 //! with connected endpoints, guarded buffers and deadlines. What a case needs is data ([`Needs`](prelude::Needs)): the runner
 //! reports `unsupported`, with what is missing, for a provider that does not offer it; a case never decides that
@@ -28,7 +28,7 @@
 //!   progress of the other is the provider's own.
 //! - Every wait has a deadline. Deadlines scale with a factor measured at the start, so that a slow machine (an
 //!   emulated guest) is not a failing one.
-//! - Whatever is random comes from the seed, which the report tells, and from the case's name: one case alone
+//! - Whatever is random comes from the seed, which is in the report, and from the case's name: one case alone
 //!   sees the same numbers as in a full run.
 //!
 //! # What providers are compared by

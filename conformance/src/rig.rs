@@ -14,7 +14,7 @@ use crate::guarded::Guarded;
 use crate::linkcontrol::{BrokenLink, LinkControl};
 use crate::pattern::{Pattern, Rng};
 use crate::recorded::RecordedEvents;
-use crate::recorder::{Place, Recorder};
+use crate::recorder::{DomainName, Recorder};
 use crate::remote::Process;
 use crate::target::Target;
 use crate::usage::Usage;
@@ -281,7 +281,7 @@ impl Rig {
     }
 
     /// The name of a domain. Domains have none; those of the rig are distinguished by where they are.
-    fn place(&self, domain: &Domain) -> Place {
+    fn place(&self, domain: &Domain) -> DomainName {
         match domain {
             domain if std::ptr::eq(domain, &self.a) => "a",
             domain if std::ptr::eq(domain, &self.b) => "b",

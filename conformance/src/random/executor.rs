@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use fabric::{Completion, Error};
 
-use super::bench::Bench;
 use super::memories::Memories;
 use super::model::Model;
 use super::program::{Program, Step};
+use super::testbed::Bench;
 use crate::check::{Failed, Outcome};
 
 /// A program that is running, and its model.

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use fabric_async::Node;
 
-use super::bench::{Bench, Disagreement};
 use super::executor::Executor;
 use super::generate::generate;
 use super::layer;
 use super::polling::Polling;
 use super::program::Program;
 use super::shrink::shrink;
+use super::testbed::{Bench, Disagreement};
 use crate::calibrate;
 use crate::check::Failed;
 use crate::target::Target;
@@ -75,8 +75,8 @@ impl std::fmt::Display for Found {
 }
 
 impl Fuzz {
-    /// Runs programs until one disagrees, all have run, or the time is over; gives how many agreed. `progress` is told
-    /// how many have.
+    /// Runs programs until one disagrees, all have run, or the time is over; gives how many agreed. `progress` gets how
+    /// many have.
     ///
     /// # Errors
     /// The first program that disagrees.

@@ -2,7 +2,7 @@
 //!
 //! The layer does some things by itself, so a program is [adapted](adapted) to it: receives are posted ahead, of one length, and
 //! what arrives waits in an inbox; an operation has buffers of its own, with the bytes that were in the program's memory
-//! when it was made; each tells how it ended. To the model that is a program with receives into a memory of their own, and
+//! when it was made; each reports how it ended. To the model that is a program with receives into a memory of their own, and
 //! with injected bytes. One thread polls all futures by hand, those of one end in the order of their operations, so their
 //! ends come as completions would.
 
@@ -23,9 +23,9 @@ use fabric_async::{
 use futures_util::future::try_join;
 
 use self::adapted::{DEPTH, MESSAGE, RECEIVES, SEGMENTS, SLOTS, adapted};
-use super::bench::Bench;
 use super::executor::{Executor, Running, brief};
 use super::program::{Local, OpSpec, Part, Program, Step, What};
+use super::testbed::Bench;
 use crate::check::{Failed, Outcome};
 use crate::element::{by_type, element};
 use crate::pattern::Pattern;
@@ -79,14 +79,14 @@ struct Flying {
 struct Side {
     conn: Option<Connection>,
     flying: VecDeque<Flying>,
-    /// The receives that the layer has, as the model knows them: their contexts, and where each message lands. Nobody looks
-    /// there before it is told.
+    /// The receives that the layer has, as the model knows them: their contexts, and where each message lands. It is not
+    /// read before it is reported.
     receives: VecDeque<(u64, Part)>,
-    /// What has landed and was not told yet; and that nothing more will.
+    /// What has landed and was not reported yet; and that nothing more will.
     landed: VecDeque<Landed>,
     over: bool,
-    /// It was told that the connection has ended.
-    told: bool,
+    /// The end of the connection was reported.
+    end_reported: bool,
 }
 
 /// A message or notification: kind, length, immediate data.
@@ -116,8 +116,8 @@ impl<'a> Executor<'a> for Layered<'a> {
             // Its operations have regions of their own, so nothing holds those of the program.
             Step::Free(at) => self.run.memories.close(&mut self.run.model, *at),
             Step::Post { end, ops } => ops.iter().try_for_each(|op| self.post(*end, op)),
-            Step::Poll { end, most } => {
-                for _ in 0..*most {
+            Step::Poll { end, max } => {
+                for _ in 0..*max {
                     if !self.take(*end)? {
                         break;
                     }

@@ -16,14 +16,13 @@
 //! | `layer/` | its steps through the asynchronous layer |
 //! | `memories` | memories and regions of a program that runs |
 //! | `shrink`, `rename` | making a program that disagrees as small as possible |
-//! | `bench` | the domains that programs run on |
+//! | `testbed` | the domains that programs run on |
 //! | `fuzz` | many programs, on several threads |
 //!
 //! What was found once is kept as a small program in the folder `programs`, and the case `random.regressions` runs
 //! those on every provider. What programs leave to cases: time, waiting and arming, several threads on one handle,
 //! private data and refused connections, relaxed ordering.
 
-mod bench;
 mod executor;
 mod fuzz;
 mod generate;
@@ -34,14 +33,15 @@ mod polling;
 mod program;
 mod rename;
 mod shrink;
+mod testbed;
 
-pub use bench::Disagreement;
 pub use fuzz::{Found, Fuzz};
 pub use generate::generate;
 pub use program::{
     EndSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote, Step, What,
 };
 pub use shrink::shrink;
+pub use testbed::Disagreement;
 
 #[cfg(test)]
 mod tests {

@@ -14,9 +14,9 @@ use std::net::SocketAddr;
 
 use fabric::{CompletionQueue, Endpoint, EndpointAttr, EndpointId, Op, Recv, Slice, Slices};
 
-use super::bench::Bench;
 use super::executor::{Executor, Running};
 use super::program::{DOMAINS, Local, OpSpec, Part, Program, Step, What};
+use super::testbed::Bench;
 use crate::check::{Failed, Outcome};
 use crate::element::operation;
 use crate::pattern::Pattern;
@@ -42,7 +42,7 @@ impl<'a> Executor<'a> for Polling<'a> {
             Step::Probe { end, region } => return self.probe(*end, *region),
             Step::Post { end, ops } => return self.post(*end, ops),
             Step::Receive { end, recvs } => return self.receive(*end, recvs),
-            Step::Poll { end, most } => return self.poll(*end, *most).map(drop),
+            Step::Poll { end, max } => return self.poll(*end, *max).map(drop),
             Step::Disconnect(end) => {
                 if let Some(Some(endpoint)) = self.ends.get(*end)
                     && self.run.model.is_connected(*end)

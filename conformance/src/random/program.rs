@@ -91,7 +91,11 @@ pub enum Step {
     /// Posts receives, each a list of local slices.
     Receive { end: usize, recvs: Vec<Vec<Part>> },
     /// Takes up to so many completions, if they are there.
-    Poll { end: usize, most: usize },
+    Poll {
+        end: usize,
+        #[serde(rename = "most")]
+        max: usize,
+    },
     /// Waits, polling the queue of this end alone, until every completion that is due there has come.
     Wait(usize),
     /// Ends a connection from one side.
@@ -340,7 +344,7 @@ impl fmt::Display for Step {
                     recvs.iter().map(|parts| format!("receive {}", list(parts))).collect();
                 write!(f, "e{end}: {}", recvs.join("; "))
             }
-            Step::Poll { end, most } => write!(f, "e{end}: poll {most}"),
+            Step::Poll { end, max } => write!(f, "e{end}: poll {max}"),
             Step::Wait(end) => write!(f, "e{end}: wait"),
             Step::Disconnect(end) => write!(f, "e{end}: disconnect"),
             Step::Drop(end) => write!(f, "e{end}: drop"),

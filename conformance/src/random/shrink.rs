@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::bench::Disagreement;
 use super::program::{Local, OpSpec, Part, Program, Step, What};
+use super::testbed::Disagreement;
 
 /// Tries of each candidate.
 const TRIES: usize = 3;

@@ -49,7 +49,7 @@ impl Layered<'_> {
             }
             Err(Error::RemoteAccess) => Status::RemoteAccess,
             Err(Error::Failed(status)) => status,
-            // The layer tells why the connection ended, not which of the two it was.
+            // The layer says why the connection ended, not which of the two it was.
             Err(Error::Disconnected(_)) => self.run.model.status_of_end(context),
             Err(error) => return Err(Failed::new("a reason that fits", error.to_string())),
         };
@@ -82,8 +82,8 @@ impl Layered<'_> {
             let place = side.receives.get(behind).map(|receive| receive.1);
             let (Some(conn), false) = (&side.conn, side.over) else { return Ok(()) };
             let arrived = match self.run.model.arrival(end, behind) {
-                Some(OpKind::RecvWrite) => poll(conn.notified()).map_ok(|told| {
-                    ((OpKind::RecvWrite, told.len, Some(told.immediate)), Vec::new())
+                Some(OpKind::RecvWrite) => poll(conn.notified()).map_ok(|notified| {
+                    ((OpKind::RecvWrite, notified.len, Some(notified.immediate)), Vec::new())
                 }),
                 _ => poll(conn.recv()).map_ok(|message| {
                     ((OpKind::Recv, message.len(), message.immediate), message.to_vec())
@@ -147,11 +147,12 @@ impl Layered<'_> {
 
     fn take_end(&mut self, end: usize) -> Result<bool, Failed> {
         let side = &mut self.sides[end];
-        let Some(reason) = side.conn.as_ref().and_then(Connection::end).filter(|_| !side.told)
+        let Some(reason) =
+            side.conn.as_ref().and_then(Connection::end).filter(|_| !side.end_reported)
         else {
             return Ok(false);
         };
-        side.told = true;
+        side.end_reported = true;
         self.land_all(end)?;
         self.run.note(format!("e{end}: ended, {reason:?}"));
         self.run.model.event(end, reason)?;

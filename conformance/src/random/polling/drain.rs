@@ -11,14 +11,14 @@ use crate::random::program::{Local, MemorySpec, OpSpec, Part, What};
 
 impl Polling<'_> {
     /// Takes completions, at most so many, and the events that are there. Says whether there were any.
-    pub(super) fn poll(&mut self, end: usize, most: usize) -> Result<bool, Failed> {
+    pub(super) fn poll(&mut self, end: usize, max: usize) -> Result<bool, Failed> {
         if end >= self.ends.len() {
             return Ok(false);
         }
         let domain = self.run.domain_of(end);
         let mut taken = [Completion::default(); 16];
-        let most = most.min(taken.len());
-        let count = self.queues[domain].poll(&mut taken[..most])?;
+        let max = max.min(taken.len());
+        let count = self.queues[domain].poll(&mut taken[..max])?;
         for done in &taken[..count] {
             self.take(domain, done)?;
         }
@@ -32,7 +32,7 @@ impl Polling<'_> {
 
     fn take(&mut self, domain: usize, done: &Completion) -> Outcome {
         let end = self.names.get(&(domain, done.endpoint)).copied();
-        let name = end.map_or("an end of nobody's".to_owned(), |end| format!("e{end}"));
+        let name = end.map_or("an unknown end".to_owned(), |end| format!("e{end}"));
         let immediate =
             done.immediate.map_or(String::new(), |value| format!(" immediate {value:#x}"));
         let Completion { context, kind, status, len, .. } = done;

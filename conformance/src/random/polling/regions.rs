@@ -1,4 +1,4 @@
-//! Regions that close in bounded time, though operations that nobody hears of used them.
+//! Regions that close in bounded time, though operations without a completion used them.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ impl Polling<'_> {
         }
     }
 
-    /// Closes those regions whose closing tells neither a program's operations nor a peer.
+    /// Closes those regions whose closing neither a program's operations nor a peer notices.
     pub(super) fn free_quiet(&mut self) -> Outcome {
         for region in 0..self.run.program.regions.len() {
             if self.run.model.is_held_quietly(region) {
