@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fabric_core::attr::check_private_data;
@@ -23,6 +23,7 @@ use crate::dispatch::{AnyEndpoint, CqDispatch, EndpointDispatch};
 use crate::domain::{Domain, DomainInner};
 use crate::process::ParentOnly;
 use crate::slot::{Fate, Keep, Report, Slot};
+use crate::unopened::Unopened;
 
 /// What the event hub and the completion queues know of an endpoint.
 pub(crate) struct Shared {
@@ -101,6 +102,8 @@ pub(crate) struct EndpointInner {
     recv: Mutex<PostSide>,
     pub(crate) send_cq: Arc<CqInner>,
     pub(crate) recv_cq: Arc<CqInner>,
+    /// Grants that were given up before they were open, until they can be revoked.
+    late_grants: Mutex<Vec<Unopened>>,
     pub(crate) attr: EndpointAttr,
     pub(crate) domain: Arc<DomainInner>,
 }
@@ -170,6 +173,7 @@ impl Endpoint {
             recv: Mutex::new(side(recv_ring, recv_token, Side::Recv)),
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
+            late_grants: Mutex::default(),
             attr,
             domain: domain.clone(),
         });
@@ -398,7 +402,22 @@ impl EndpointInner {
             (self.flush(&mut side.lane), side.lane.token)
         };
         self.send_cq.reap();
-        flushed && self.send_cq.outstanding(token, Side::Send) == 0
+        let granted = self.revoke_late_grants();
+        flushed && granted && self.send_cq.outstanding(token, Side::Send) == 0
+    }
+
+    /// Keeps a grant that is not open in time, and with it its region, until it can be revoked.
+    pub(crate) fn keep_until_open(&self, grant: Unopened) {
+        self.late_grants.lock().push(grant);
+        // After a drop of the region a thread has to look as well.
+        self.domain.reclaim.needed.store(true, Ordering::Relaxed);
+    }
+
+    /// True if none is left.
+    fn revoke_late_grants(&self) -> bool {
+        let mut late = self.late_grants.lock();
+        late.retain_mut(|grant| !grant.is_revoked());
+        late.is_empty()
     }
 
     /// Makes sure that the end of the unsignaled operations posted so far becomes known: unless the last post was
@@ -436,6 +455,8 @@ impl EndpointInner {
         };
         let quiet = callback::caught(|| self.ops.quiesce());
         let fate = if matches!(quiet, Some(Ok(()))) { Fate::Free } else { Fate::Leak };
+        // What cannot be revoked now stays, and says so.
+        self.late_grants.lock().clear();
         let mut leaked = self.send_cq.unbind(send, fate);
         if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
             leaked += self.recv_cq.unbind(recv, fate);

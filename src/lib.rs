@@ -112,9 +112,11 @@ mod counters;
 mod cq;
 mod dispatch;
 mod domain;
+mod element;
 mod endpoint;
 mod env;
 mod eq;
+mod grant;
 mod listener;
 mod op;
 mod post;
@@ -123,6 +125,7 @@ mod reclaim;
 mod region;
 mod shorthand;
 mod slot;
+mod unopened;
 #[cfg(feature = "verbs")]
 pub mod verbs;
 
@@ -132,6 +135,7 @@ pub use choice::{Choice, Named};
 pub use counters::Counters;
 pub use cq::CompletionQueue;
 pub use domain::Domain;
+pub use element::AtomicElement;
 pub use endpoint::Endpoint;
 pub use env::{VARIABLES, Variable};
 pub use eq::EventQueue;
@@ -143,10 +147,11 @@ pub use fabric_core::{
     PathAttr, ProviderCounters, RemoteRegion, RemoteSlice, Result, Status, Unmet,
 };
 pub use fabric_util::logging::flush as flush_logs;
+pub use grant::Grant;
 pub use listener::{ConnectRequest, Listener};
 pub use op::{Op, Recv, Slices};
 pub use post::BatchError;
-pub use region::{AtomicElement, Region, Slice};
+pub use region::{Region, Slice};
 /// The crate by which regions hold plain values ([`Region::get`], [`Region::put`]). It is a part of this API: a version of this
 /// crate goes with `zerocopy` 0.8, and a change of that is a breaking change.
 pub use zerocopy;

@@ -321,7 +321,8 @@ impl Needs {
         let declared = Capabilities::UNIQUE_KEYS
             .union(Capabilities::SECRET_KEYS)
             .union(Capabilities::LOCKS_MEMORY)
-            .union(Capabilities::PROGRESS_WHILE_STOPPED);
+            .union(Capabilities::PROGRESS_WHILE_STOPPED)
+            .union(Capabilities::GRANTS);
         self.capabilities.intersects(declared) || self.atomic_scope.is_some() || self.forged_wire
     }
 

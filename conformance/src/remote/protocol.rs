@@ -91,6 +91,18 @@ pub(super) enum Call {
     Deregister {
         region: u64,
     },
+    /// [`Registered`]
+    Grant {
+        grant: u64,
+        region: u64,
+        endpoint: u64,
+        from: u64,
+        to: u64,
+        access: u32,
+    },
+    Revoke {
+        grant: u64,
+    },
 
     MakeQueue {
         queue: u64,

@@ -4,6 +4,7 @@
 //! [`Guarded`](crate::Guarded), which knows where its bytes are.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use fabric::provider::{
     ProviderCounters, RawCompletion, RecvWork, RemoteAddr, Segment, SendFlags, SendOp, SendWork,
     Token, Unusable, memory,
 };
-use fabric::provider::{ListenerOps, RawRequest, RegistrationOps, RequestId};
+use fabric::provider::{GrantOps, ListenerOps, RawRequest, RegistrationOps, RequestId};
 use fabric::{
     Access, CqAttr, EndpointAttr, EndpointId, Error, Info, ListenerAttr, ListenerId, Result,
 };
@@ -176,10 +177,53 @@ unsafe impl RegistrationOps for RemoteRegistration {
         self.registered.base
     }
 
+    fn grant(
+        &self,
+        endpoint: EndpointId,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<Box<dyn GrantOps>> {
+        let grant = self.link.number();
+        let granted: Registered = self.link.call(Call::Grant {
+            grant,
+            region: self.region,
+            endpoint: endpoint.0,
+            from: range.start as u64,
+            to: range.end as u64,
+            access: access.bits(),
+        })?;
+        Ok(Box::new(RemoteGrant { grant, granted, revoked: false, link: self.link.clone() }))
+    }
+
     fn deregister(&mut self) -> Result<()> {
         // A server that is gone has closed it; otherwise it closes.
         if let Err(error) = self.link.call::<()>(Call::Deregister { region: self.region }) {
             log::debug!("deregistering at the other host: {error}");
+        }
+        Ok(())
+    }
+}
+
+struct RemoteGrant {
+    grant: u64,
+    granted: Registered,
+    revoked: bool,
+    link: Arc<Link>,
+}
+
+// SAFETY: as for a registration.
+unsafe impl GrantOps for RemoteGrant {
+    fn remote_key(&self) -> u64 {
+        self.granted.key
+    }
+    fn remote_base(&self) -> u64 {
+        self.granted.base
+    }
+
+    fn revoke(&mut self) -> Result<()> {
+        // A server that is gone has ended it.
+        if !self.revoked && self.link.call::<()>(Call::Revoke { grant: self.grant }).is_ok() {
+            self.revoked = true;
         }
         Ok(())
     }

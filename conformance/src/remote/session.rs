@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use fabric::{
     Access, Armed, BatchError, Catalog, Choice, Completion, CompletionQueue, ConnectRequest,
-    CqAttr, Domain, Endpoint, EndpointId, Error, Listener, ListenerAttr, Memory, Named, OpKind,
-    Recv, Region, Result,
+    CqAttr, Domain, Endpoint, EndpointId, Error, Grant, Listener, ListenerAttr, Memory, Named,
+    OpKind, Recv, Region, Result,
 };
 use serde::Serialize;
 use serde_bytes::ByteBuf;
@@ -37,6 +37,7 @@ pub(super) struct Session {
     memories: HashMap<u64, Memory>,
     memory_bytes: u64,
     pub(super) regions: HashMap<u64, Hosted>,
+    grants: HashMap<u64, Grant>,
     queues: HashMap<u64, CompletionQueue>,
     listeners: HashMap<u64, Listener>,
     requests: HashMap<u64, ConnectRequest>,
@@ -69,6 +70,7 @@ impl Session {
             memories: HashMap::new(),
             memory_bytes: 0,
             regions: HashMap::new(),
+            grants: HashMap::new(),
             queues: HashMap::new(),
             listeners: HashMap::new(),
             requests: HashMap::new(),
@@ -92,7 +94,9 @@ impl Session {
             | Call::Store { .. }
             | Call::Load { .. }
             | Call::Register { .. }
-            | Call::Deregister { .. } => self.execute_memory(call),
+            | Call::Deregister { .. }
+            | Call::Grant { .. }
+            | Call::Revoke { .. } => self.execute_memory(call),
             Call::MakeQueue { .. }
             | Call::DropQueue { .. }
             | Call::Poll { .. }
@@ -143,6 +147,19 @@ impl Session {
                 let closed = known(&self.regions, region, "region")?.region.close();
                 self.regions.remove(&region);
                 answer(&closed?)
+            }
+            Call::Grant { grant, region, endpoint, from, to, access } => {
+                let Hosted { region, .. } = known(&self.regions, region, "region")?;
+                let access = Access::from_bits_retain(access);
+                let made = region.grant(self.endpoint(endpoint)?, size(from)..size(to), access)?;
+                let (key, base) = (made.remote().key(), made.remote().base());
+                self.grants.insert(grant, made);
+                answer(&Registered { key, base })
+            }
+            Call::Revoke { grant } => {
+                known(&self.grants, grant, "grant")?.revoke()?;
+                self.grants.remove(&grant);
+                answer(&())
             }
             _ => Err(misplaced()),
         }
