@@ -65,7 +65,7 @@
 //!   event loop by [`CompletionQueue::arm`] and `AsFd`.
 //! - Errors: a call that fails had no effect ([`Error`], [`Error::class`]); a posted operation reports by
 //!   [`Completion::status`].
-//! - Choosing: [`Hints`], [`Choice`], [`Catalog`], [`Domain::selection`]; environment variables: [`VARIABLES`].
+//! - Choosing: [`Hints`], [`Choice`], [`Catalog`], [`Domain::selection`]; environment variables: [`Catalog::variables`].
 //! - Diagnosis: [`Domain::counters`], [`Domain::dump`], and the log (crate `log`), which says what was chosen and why.
 //! - Providers of your own: [`provider`], [`Catalog::add`].
 //!
@@ -103,7 +103,6 @@
 // docs.rs shows which items need which feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod any;
 mod builder;
 mod catalog;
 mod check;
@@ -115,25 +114,27 @@ mod domain;
 mod endpoint;
 mod env;
 mod eq;
+mod inflight;
 mod listener;
 mod op;
 mod post;
 mod process;
 mod reclaim;
+mod recv;
 mod region;
+mod registry;
 mod shorthand;
-mod slot;
 #[cfg(feature = "verbs")]
 pub mod verbs;
 
 pub use builder::EndpointBuilder;
-pub use catalog::{Catalog, Found, Selection};
-pub use choice::{Choice, Named};
+pub use catalog::{Catalog, Discovered};
+pub use choice::{Choice, ProviderSpec, Selection};
 pub use counters::Counters;
 pub use cq::CompletionQueue;
 pub use domain::Domain;
 pub use endpoint::Endpoint;
-pub use env::{VARIABLES, Variable};
+pub use env::Variable;
 pub use eq::EventQueue;
 pub use fabric_core::info::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA, MIN_INJECT};
 pub use fabric_core::{

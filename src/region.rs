@@ -16,7 +16,7 @@ use fabric_util::sync::Mutex;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::domain::DomainInner;
-use crate::process::ParentOnly;
+use crate::process::ForkChecked;
 
 /// What operations in flight hold on to.
 pub(crate) struct RegionCore {
@@ -39,12 +39,14 @@ unsafe impl Send for RegionCore {}
 unsafe impl Sync for RegionCore {}
 
 /// What the provider keeps of it; nothing once it has ended.
-struct Registration(Option<ParentOnly<Box<dyn RegistrationOps>>>);
+struct Registration(Option<ForkChecked<Box<dyn RegistrationOps>>>);
 
 impl Registration {
     /// Ends it, but in a child of the process that made it. On error it stays registered.
     fn end(&mut self) -> Result<()> {
-        if let Some(registration) = self.0.as_mut().filter(|registration| registration.is_here()) {
+        if let Some(registration) =
+            self.0.as_mut().filter(|registration| registration.is_current_process())
+        {
             registration.deregister()?;
         }
         self.0 = None;
@@ -164,8 +166,8 @@ impl fmt::Debug for Slice<'_> {
 impl Drop for Region {
     fn drop(&mut self) {
         let RegionCore { domain, .. } = &*self.core;
-        if self.is_used() && domain.ops.is_here() {
-            domain.reclaim(&self.core);
+        if self.is_used() && domain.ops.is_current_process() {
+            domain.reclaim.add(&self.core);
         }
     }
 }
@@ -187,7 +189,7 @@ impl Region {
         Region {
             core: Arc::new(RegionCore {
                 local_key: registration.local_key(),
-                registration: Mutex::new(Registration(Some(ParentOnly::new(registration)))),
+                registration: Mutex::new(Registration(Some(ForkChecked::new(registration)))),
                 closed: AtomicBool::new(false),
                 addr,
                 len,
@@ -270,7 +272,7 @@ impl Region {
     /// The same, after a look at unsignaled operations: nothing says that they have ended, so that may not be known yet.
     #[cold]
     fn is_still_used(&self) -> bool {
-        self.core.domain.settle();
+        self.core.domain.endpoints.settle();
         self.is_used()
     }
 

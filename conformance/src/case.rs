@@ -321,18 +321,22 @@ impl Needs {
         let declared = Capabilities::UNIQUE_KEYS
             .union(Capabilities::SECRET_KEYS)
             .union(Capabilities::LOCKS_MEMORY)
-            .union(Capabilities::PROGRESS_WHILE_STOPPED);
-        self.capabilities.intersects(declared) || self.atomic_scope.is_some() || self.forged_wire
+            .union(Capabilities::PROGRESS_WHILE_STOPPED)
+            .union(Capabilities::PROCESSES);
+        self.capabilities.intersects(declared)
+            || self.process
+            || self.atomic_scope.is_some()
+            || self.forged_wire
     }
 
     /// What of it a device lacks; empty if the case can run. `forges` says whether the provider under test
     /// understands [`MISALIGN`](crate::MISALIGN).
     pub fn missing(&self, info: &Info, forges: bool) -> Vec<String> {
-        let hints = Hints {
-            capabilities: self.capabilities,
-            atomic_scope: self.atomic_scope,
-            ..Hints::default()
-        };
+        let mut capabilities = self.capabilities;
+        if self.process {
+            capabilities |= Capabilities::PROCESSES;
+        }
+        let hints = Hints { capabilities, atomic_scope: self.atomic_scope, ..Hints::default() };
         let mut missing: Vec<_> = hints.unmet(info).iter().map(ToString::to_string).collect();
         let limits = info.limits.named();
         for &(name, wanted) in self.least {

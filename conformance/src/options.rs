@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabric::{Catalog, Choice, Found};
+use fabric::{Catalog, Choice, Discovered};
 use globset::{Glob, GlobSetBuilder};
 
 use crate::calibrate;
@@ -177,7 +177,7 @@ pub(crate) fn find_targets(
 ) -> Result<(Vec<ProviderEntry>, Vec<Target>), RunError> {
     let found = catalog.discover(&anything())?;
     let excluded = match std::env::var("FABRIC_PROVIDER").map(|text| Choice::parse(&text)) {
-        Ok(Ok(Choice::Not(names))) => names,
+        Ok(Ok(Choice::Exclude(names))) => names,
         _ => Vec::new(),
     };
     let mut names: Vec<&str> = Vec::new();
@@ -198,8 +198,8 @@ pub(crate) fn find_targets(
     }
     let (mut entries, mut targets) = (Vec::new(), Vec::new());
     for name in names {
-        let of_it = |found: &&Found| found.provider == name;
-        let devices: Vec<Found> = found.iter().filter(of_it).cloned().collect();
+        let of_it = |found: &&Discovered| found.provider == name;
+        let devices: Vec<Discovered> = found.iter().filter(of_it).cloned().collect();
         let left_out = devices.is_empty() || excluded.iter().any(|excluded| excluded == name);
         match choose(catalog, devices, options) {
             Ok(target) => {
@@ -215,7 +215,7 @@ pub(crate) fn find_targets(
 /// The device to run on, and the one at the other host.
 fn choose(
     catalog: &Arc<Catalog>,
-    devices: Vec<Found>,
+    devices: Vec<Discovered>,
     options: &Options,
 ) -> Result<Target, String> {
     if devices.is_empty() {

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabric::{Capabilities, Catalog, Choice, Named};
+use fabric::{Capabilities, Catalog, Choice, ProviderSpec};
 
 use crate::case::Case;
 use crate::check::{Failed, Outcome};
@@ -126,10 +126,12 @@ fn look_at_start(
         let _ = watched(&Setup::new(target, "warm-up", options, None), CLOSING, move |rig| {
             let catalog = rig.target().catalog();
             for found in catalog.discover_with(&Choice::Auto, &anything())? {
-                let named =
-                    Named { provider: found.provider.to_owned(), device: Some(found.device) };
+                let named = ProviderSpec {
+                    provider: found.provider.to_owned(),
+                    device: Some(found.device),
+                };
                 // One that cannot be opened keeps nothing.
-                let _ = catalog.open_with(&Choice::Only(vec![named]), &anything());
+                let _ = catalog.open_with(&Choice::Include(vec![named]), &anything());
             }
             if connects {
                 let (a, b) = rig.pair()?;

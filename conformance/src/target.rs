@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use fabric::{AtomicScope, Capabilities, Catalog, Choice, Domain, Found, Hints, Info, Named};
+use fabric::{
+    AtomicScope, Capabilities, Catalog, Choice, Discovered, Domain, Hints, Info, ProviderSpec,
+};
 
 use crate::remote::{Peer, limits};
 
@@ -34,8 +36,9 @@ impl Target {
         provider: &str,
         device: Option<&str>,
     ) -> Result<Target, String> {
-        let named = Named { provider: provider.to_owned(), device: device.map(str::to_owned) };
-        let choice = Choice::Only(vec![named]);
+        let named =
+            ProviderSpec { provider: provider.to_owned(), device: device.map(str::to_owned) };
+        let choice = Choice::Include(vec![named]);
         let found =
             catalog.discover_with(&choice, &anything()).map_err(|error| error.to_string())?;
         Ok(Target { catalog: catalog.clone(), info: best(found)?, far: None })
@@ -131,7 +134,7 @@ impl fmt::Debug for Target {
 /// The choice of one device and no other.
 fn choice(info: &Info) -> Choice {
     let (provider, device) = (info.provider.to_owned(), Some(info.device.clone()));
-    Choice::Only(vec![Named { provider, device }])
+    Choice::Include(vec![ProviderSpec { provider, device }])
 }
 
 /// What two devices offer both. The address is the one by which the hosts know each other, if it is the device's.
@@ -157,7 +160,7 @@ pub(crate) fn anything() -> Hints {
 
 /// The device named, or the best one, those with the address `ip` before the others.
 pub(crate) fn device(
-    mut devices: Vec<Found>,
+    mut devices: Vec<Discovered>,
     wanted: Option<&str>,
     ip: Option<IpAddr>,
 ) -> Result<Info, String> {
@@ -169,21 +172,22 @@ pub(crate) fn device(
         }
     }
     if let Some(ip) = ip {
-        let has_it = |found: &Found| matches!(&found.verdict, Ok(i) if i.addresses.contains(&ip));
+        let has_it =
+            |found: &Discovered| matches!(&found.usable, Ok(i) if i.addresses.contains(&ip));
         devices.sort_by_key(|found| !has_it(found));
     }
     best(devices)
 }
 
 /// The first usable one of a provider's devices, or why there is none.
-fn best(devices: Vec<Found>) -> Result<Info, String> {
+fn best(devices: Vec<Discovered>) -> Result<Info, String> {
     if devices.is_empty() {
         return Err("it has no devices".to_owned());
     }
     // By reason, since all devices of a provider often have the same one.
     let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
-    for Found { device, verdict, .. } in devices {
-        let reason = match verdict {
+    for Discovered { device, usable, .. } in devices {
+        let reason = match usable {
             Ok(info) => return Ok(info),
             Err(reason) => reason,
         };

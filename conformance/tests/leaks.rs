@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests too
 
 #[allow(dead_code, reason = "other tests use the rest")]
-mod local;
+mod flawed;
 
 use std::fs::File;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use conformance::{CaseResult, Options, Status as Ended, Wanted, run};
 use fabric::provider::Provider;
 use fabric::provider::{Device, EventSink};
 use fabric::{Catalog, Info, Result};
-use local::{Flaw, Local};
+use flawed::{Flaw, Flawed};
 
 /// A provider whose domains leave a descriptor, as librdmacm keeps a device open: each of the first so many.
 struct Keeper {
@@ -21,14 +21,14 @@ struct Keeper {
 }
 
 impl Provider for Keeper {
-    type Domain = <Local as Provider>::Domain;
+    type Domain = <Flawed as Provider>::Domain;
 
     fn name(&self) -> &'static str {
         "keeper"
     }
 
     fn devices(&self) -> Vec<Device> {
-        Local::named("keeper", Flaw::None).devices()
+        Flawed::named("keeper", Flaw::None).devices()
     }
 
     fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<Self::Domain> {
@@ -36,7 +36,7 @@ impl Provider for Keeper {
         if kept.len() < self.most {
             kept.push(File::open("/dev/zero").unwrap());
         }
-        Local::named("keeper", Flaw::None).open(info, events)
+        Flawed::named("keeper", Flaw::None).open(info, events)
     }
 }
 

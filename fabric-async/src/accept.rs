@@ -11,22 +11,22 @@ use crate::error::{Error, Result};
 use crate::request::{ListenerInner, NextRequest, Open};
 
 /// The next connection that is established.
-pub(crate) struct Accepting {
+pub(crate) struct AcceptFuture {
     name: u64,
     listener: Arc<ListenerInner>,
     next: NextRequest,
 }
 
-impl Accepting {
+impl AcceptFuture {
     pub(crate) fn new(listener: &Arc<ListenerInner>) -> Self {
         let name = listener.acceptors.join();
-        Accepting { name, listener: listener.clone(), next: NextRequest::new(listener) }
+        AcceptFuture { name, listener: listener.clone(), next: NextRequest::new(listener) }
     }
 
     /// What `accept` gives, if this is it. Who cannot be let in is passed over.
     fn outcome(&self, done: Result<Connection>) -> Option<Result<Connection>> {
         match done {
-            Err(error) if !is_everybodys(&error) => {
+            Err(error) if !is_fatal(&error) => {
                 self.listener.node.peer_log.warn(format_args!("a peer is not let in: {error}"));
                 None
             }
@@ -34,7 +34,7 @@ impl Accepting {
         }
     }
 
-    fn poll_settling(&self) -> Option<Result<Connection>> {
+    fn poll_pending(&self) -> Option<Result<Connection>> {
         let acceptors = &self.listener.acceptors;
         while let Some(done) = acceptors.poll_ready() {
             if let Some(outcome) = self.outcome(done) {
@@ -56,7 +56,7 @@ impl Accepting {
                 return Poll::Ready(outcome);
             }
             // It may have been woken while it was polled.
-            if let Some(outcome) = self.poll_settling() {
+            if let Some(outcome) = self.poll_pending() {
                 return Poll::Ready(outcome);
             }
         }
@@ -66,21 +66,21 @@ impl Accepting {
     }
 }
 
-impl Future for Accepting {
+impl Future for AcceptFuture {
     type Output = Result<Connection>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         // First: what can go on from now on is said.
         this.listener.acceptors.sleep(this.name, cx.waker());
-        if let Some(outcome) = this.poll_settling() {
+        if let Some(outcome) = this.poll_pending() {
             return Poll::Ready(outcome);
         }
         this.poll_requests(cx)
     }
 }
 
-impl Drop for Accepting {
+impl Drop for AcceptFuture {
     fn drop(&mut self) {
         self.listener.acceptors.leave(self.name);
     }
@@ -103,7 +103,7 @@ impl Drop for Accepting {
 #[must_use = "nobody is let in until it is polled"]
 pub struct Incoming {
     /// None after an error.
-    next: Option<Accepting>,
+    next: Option<AcceptFuture>,
     listener: Arc<ListenerInner>,
     // Declared last: those that are on their way in are let go after the one that waits for them.
     _open: Arc<Open>,
@@ -111,7 +111,7 @@ pub struct Incoming {
 
 impl Incoming {
     pub(crate) fn new(listener: &Arc<ListenerInner>, open: &Arc<Open>) -> Self {
-        let next = Some(Accepting::new(listener));
+        let next = Some(AcceptFuture::new(listener));
         Incoming { next, listener: listener.clone(), _open: open.clone() }
     }
 
@@ -127,7 +127,7 @@ impl futures_core::Stream for Incoming {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Some(next) = &mut self.next else { return Poll::Ready(None) };
         let item = std::task::ready!(Pin::new(next).poll(cx));
-        self.next = item.is_ok().then(|| Accepting::new(&self.listener));
+        self.next = item.is_ok().then(|| AcceptFuture::new(&self.listener));
         Poll::Ready(Some(item))
     }
 }
@@ -139,7 +139,7 @@ impl std::fmt::Debug for Incoming {
 }
 
 /// Whether nobody at all can be let in.
-fn is_everybodys(error: &Error) -> bool {
+fn is_fatal(error: &Error) -> bool {
     use fabric::Error as E;
     matches!(error, Error::Fabric(E::DeviceLost | E::InvalidState(_) | E::Internal(_)))
 }

@@ -19,7 +19,7 @@ use crate::wakers::Wakers;
 const MAX_PENDING: usize = 64;
 
 /// A peer that is being let in.
-type Settling = Pin<Box<dyn Future<Output = Result<Connection>> + Send>>;
+type PendingAccept = Pin<Box<dyn Future<Output = Result<Connection>> + Send>>;
 
 /// The futures that accept at a listener, and the peers that are on their way in.
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub(crate) struct Acceptors(Mutex<State>);
 #[derive(Default)]
 struct State {
     /// By name; `None` while it is polled.
-    settling: HashMap<u64, Option<Settling>>,
+    pending: HashMap<u64, Option<PendingAccept>>,
     /// Those that are to be polled, first woken first.
     ready: Vec<u64>,
     asleep: HashMap<u64, Waker>,
@@ -66,20 +66,20 @@ impl Wake for Progress {
 
 impl Acceptors {
     /// All that are on their way in.
-    pub(crate) fn take_all(&self) -> Vec<Settling> {
+    pub(crate) fn take_all(&self) -> Vec<PendingAccept> {
         let mut state = self.0.lock();
-        state.settling.drain().filter_map(|(_, one)| one).collect()
+        state.pending.drain().filter_map(|(_, one)| one).collect()
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.0.lock().settling.len() >= MAX_PENDING
+        self.0.lock().pending.len() >= MAX_PENDING
     }
 
     /// Begins with one.
-    pub(crate) fn begin(self: &Arc<Self>, one: Settling) -> Option<Result<Connection>> {
+    pub(crate) fn begin(self: &Arc<Self>, one: PendingAccept) -> Option<Result<Connection>> {
         let mut state = self.0.lock();
         let name = state.name();
-        state.settling.insert(name, None);
+        state.pending.insert(name, None);
         drop(state);
         self.poll_one(name, one)
     }
@@ -94,33 +94,33 @@ impl Acceptors {
         None
     }
 
-    fn next_ready(&self) -> Option<(u64, Settling)> {
+    fn next_ready(&self) -> Option<(u64, PendingAccept)> {
         let mut state = self.0.lock();
-        let State { settling, ready, .. } = &mut *state;
-        ready.retain(|name| settling.contains_key(name));
+        let State { pending, ready, .. } = &mut *state;
+        ready.retain(|name| pending.contains_key(name));
         // One that is being polled is looked at again by the one that polls it.
-        let is_here = |name: &u64| matches!(settling.get(name), Some(Some(_)));
+        let is_here = |name: &u64| matches!(pending.get(name), Some(Some(_)));
         let index = ready.iter().position(is_here)?;
         let name = ready.remove(index);
-        Some((name, settling.get_mut(&name)?.take()?))
+        Some((name, pending.get_mut(&name)?.take()?))
     }
 
-    fn poll_one(self: &Arc<Self>, name: u64, mut one: Settling) -> Option<Result<Connection>> {
+    fn poll_one(self: &Arc<Self>, name: u64, mut one: PendingAccept) -> Option<Result<Connection>> {
         let waker = Waker::from(Arc::new(Progress { acceptors: self.clone(), name }));
         let polled = one.as_mut().poll(&mut Context::from_waker(&waker));
         let mut wakers = Wakers::new();
         let mut state = self.0.lock();
         match polled {
             Poll::Ready(done) => {
-                if state.settling.len() >= MAX_PENDING {
+                if state.pending.len() >= MAX_PENDING {
                     state.wake_all(&mut wakers);
                 }
-                state.settling.remove(&name);
+                state.pending.remove(&name);
                 drop(state);
                 Some(done)
             }
             Poll::Pending => {
-                if let Some(place) = state.settling.get_mut(&name) {
+                if let Some(place) = state.pending.get_mut(&name) {
                     *place = Some(one);
                 }
                 None

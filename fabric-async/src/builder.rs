@@ -316,7 +316,7 @@ impl NodeBuilder {
     /// use fabric_async::{LeasePolicy, Node};
     ///
     /// let mut policy = LeasePolicy::default();
-    /// policy.bytes = 4096;
+    /// policy.max_bytes = 4096;
     /// let node = Node::builder().lend(policy).build()?;
     /// # doc::pair_on(&node, async |conn, peer| {
     /// # let time = std::time::Duration::from_secs(30);
@@ -340,7 +340,7 @@ impl NodeBuilder {
     /// let node = Node::builder().leases(false).build()?;
     /// # doc::pair_on(&node, async |conn, peer| {
     /// let refused = conn.request_lease(64, std::time::Duration::from_secs(30)).await;
-    /// assert!(matches!(refused, Err(Error::NotGranted(Refusal::Off))));
+    /// assert!(matches!(refused, Err(Error::NotGranted(Refusal::Disabled))));
     /// # Ok(()) });
     /// # Ok::<(), fabric_async::Error>(())
     /// ```

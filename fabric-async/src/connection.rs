@@ -196,7 +196,7 @@ impl Connection {
     /// let buffer = conn.node().pool().alloc_from(b"hello")?;
     /// conn.write(buffer, remote.at(16)).delivered().await?;
     /// // Its owner sees it.
-    /// let lent = peer.lent(remote.id()).unwrap();
+    /// let lent = peer.local_lease(remote.id()).unwrap();
     /// let mut bytes = [0; 5];
     /// lent.read_at(16, &mut bytes)?;
     /// assert_eq!(&bytes, b"hello");
@@ -246,7 +246,7 @@ impl Connection {
     /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// conn.write_notify(conn.node().pool().alloc_from(b"ready")?, remote.at(0), 7).await?;
     /// assert_eq!(peer.notified().await?.immediate, 7);
-    /// assert_eq!(peer.lent(remote.id()).unwrap().get::<[u8; 5]>(0)?, *b"ready"); // the bytes are there
+    /// assert_eq!(peer.local_lease(remote.id()).unwrap().get::<[u8; 5]>(0)?, *b"ready"); // the bytes are there
     /// # Ok(()) });
     /// ```
     ///

@@ -9,7 +9,7 @@
 //! that is about to sleep arms the descriptor itself, and the node's thread watches that.
 //!
 //! `sleepers` counts futures that sleep, or were woken and not polled yet, so it is never too low. Locks: the poller's,
-//! then a slot's, then a connection state's. Wakers run, and what has ended is dropped, outside all of them (`leftover`).
+//! then a slot's, then a connection state's. Wakers run, and what has ended is dropped, outside all of them (`deferred`).
 
 mod taking;
 
@@ -24,8 +24,8 @@ use fabric_util::log_line;
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::conn_state::ConnState;
+use crate::deferred::Deferred;
 use crate::error::Error;
-use crate::leftover::Leftover;
 use crate::op_buffers::OpBuffers;
 use crate::op_slab::{OpSlab, OpSlot, Phase};
 use crate::options::WaitStrategy;
@@ -35,7 +35,7 @@ use crate::wakers::discard;
 const BATCH: usize = 64;
 
 /// How long one poll of a future looks before it lets others run, or sleeps.
-const LOOK: Duration = Duration::from_micros(20);
+const SPIN_TIME: Duration = Duration::from_micros(20);
 
 /// Upper bound of the spin score: a wait that ended while spinning raises the score, one that had to sleep lowers it.
 const MAX_SPIN_SCORE: i32 = 64;
@@ -91,76 +91,76 @@ impl Driver {
     /// Takes what there is, unless somebody else is doing so.
     #[inline]
     fn drive(&self) -> Found {
-        let mut leftover = Leftover::new();
+        let mut deferred = Deferred::new();
         match self.poller.try_lock() {
-            Some(mut poller) => self.take_batch(&mut poller, &mut leftover),
+            Some(mut poller) => self.take_batch(&mut poller, &mut deferred),
             None => Found::default(),
         }
     }
 
     /// Takes all there is; what others were just taking is done too when it returns.
     pub(crate) fn drain(&self) {
-        while self.drive_in_turn().completions == BATCH {}
+        while self.drive_blocking().completions == BATCH {}
     }
 
     /// Takes what there is, when nobody else is doing so.
-    fn drive_in_turn(&self) -> Found {
-        let mut leftover = Leftover::new();
+    fn drive_blocking(&self) -> Found {
+        let mut deferred = Deferred::new();
         let mut poller = self.poller.lock();
-        self.take_batch(&mut poller, &mut leftover)
+        self.take_batch(&mut poller, &mut deferred)
     }
 
     /// Takes one batch.
     #[inline]
-    fn take_batch(&self, poller: &mut MutexGuard<'_, Poller>, leftover: &mut Leftover) -> Found {
+    fn take_batch(&self, poller: &mut MutexGuard<'_, Poller>, deferred: &mut Deferred) -> Found {
         // Who polls makes progress by that, and only arming says that nobody is about to go on so.
         poller.armed = false;
-        let before = leftover.wakers.len();
+        let before = deferred.wakers.len();
         let count = self.queue.poll(&mut poller.out).unwrap_or(0); // in a forked child
         for completion in &poller.out[..count] {
-            self.complete(completion, leftover);
+            self.complete(completion, deferred);
         }
-        Found { completions: count, woken: leftover.wakers.len() - before }
+        Found { completions: count, woken: deferred.wakers.len() - before }
     }
 
     /// Ends the operation that a completion is of.
     #[inline]
-    fn complete(&self, completion: &Completion, leftover: &mut Leftover) {
+    fn complete(&self, completion: &Completion, deferred: &mut Deferred) {
         let number = completion.context as u32;
         let Some(mut slot) = self.slab.lock(number) else { return };
         if let OpBuffers::Receive(_) = slot.buffers {
-            return Self::received(slot, number, completion, leftover);
+            return Self::received(slot, number, completion, deferred);
         }
         match slot.phase {
             Phase::Vacant | Phase::Done => {} // a provider's mistake
             Phase::InFlight | Phase::Detached => {
                 if slot.phase == Phase::Detached {
-                    leftover.reclaim(std::mem::take(&mut slot.buffers));
+                    deferred.reclaim(std::mem::take(&mut slot.buffers));
                 }
                 slot.phase = Phase::Done;
                 slot.completion = *completion;
-                leftover.wakers.wake(slot.waker.take());
-                leftover.lease(slot.lease.take());
+                deferred.wakers.wake(slot.waker.take());
+                deferred.lease(slot.lease.take());
                 let conn_state = slot.conn_state.take();
                 drop(slot);
-                Self::made_room(conn_state, leftover);
+                Self::on_room(conn_state, deferred);
             }
             Phase::Abandoned => {
-                leftover.lease(slot.lease.take());
+                deferred.lease(slot.lease.take());
                 let conn_state = slot.conn_state.take();
-                leftover.reclaim(self.take_out(number, slot).1);
-                Self::made_room(conn_state, leftover);
+                deferred.reclaim(self.take_out(number, slot).1);
+                Self::on_room(conn_state, deferred);
             }
         }
     }
 
     /// An operation of a connection has ended.
     #[inline]
-    fn made_room(conn_state: Option<Arc<ConnState>>, leftover: &mut Leftover) {
+    fn on_room(conn_state: Option<Arc<ConnState>>, deferred: &mut Deferred) {
         if let Some(conn_state) = &conn_state {
-            conn_state.room.wake_first(&mut leftover.wakers);
+            conn_state.room.wake_first(&mut deferred.wakers);
         }
-        leftover.conn_state(conn_state);
+        deferred.conn_state(conn_state);
     }
 
     /// Ends a receive. Its slot stays the connection's, for the next one.
@@ -169,15 +169,15 @@ impl Driver {
         mut slot: MutexGuard<'_, OpSlot>,
         number: u32,
         completion: &Completion,
-        leftover: &mut Leftover,
+        deferred: &mut Deferred,
     ) {
         slot.phase = Phase::Vacant;
         let buffers = std::mem::take(&mut slot.buffers);
         let (OpBuffers::Receive(range), Some(conn_state)) = (buffers, &slot.conn_state) else {
             return;
         };
-        let unused = conn_state.arrived(completion, number, range.reclaim(), &mut leftover.wakers);
-        leftover.buffer(unused);
+        let unused = conn_state.arrived(completion, number, range.reclaim(), &mut deferred.wakers);
+        deferred.buffer(unused);
     }
 
     /// Waits until `look` finds something. `look` is given a waker when it is to be told; without one it must not rely
@@ -214,7 +214,7 @@ impl Driver {
             return Poll::Ready(found);
         }
         // Who is polled again without a cause relies on no watcher: perhaps that never gets to run.
-        if (again || !self.is_looked_for())
+        if (again || !self.has_active_watcher())
             && let Some(done) = self.spin_for(cx, &mut look)
         {
             return done;
@@ -240,7 +240,7 @@ impl Driver {
 
     /// Whether a watcher is about to look, for others as well.
     #[inline]
-    fn is_looked_for(&self) -> bool {
+    fn has_active_watcher(&self) -> bool {
         self.wait != WaitStrategy::Busy
             && self.watching.load(Ordering::Relaxed) > 0
             && self.sleepers.load(Ordering::Relaxed) > 0
@@ -291,11 +291,11 @@ impl Driver {
     #[inline]
     fn budget(&self) -> Duration {
         match self.wait {
-            WaitStrategy::Busy => LOOK,
+            WaitStrategy::Busy => SPIN_TIME,
             WaitStrategy::Blocking => Duration::ZERO,
             // With a low score it tries again from time to time.
             WaitStrategy::Adaptive => match self.spin_score.load(Ordering::Relaxed) {
-                score if score > 0 => LOOK,
+                score if score > 0 => SPIN_TIME,
                 _ => {
                     self.add_spin_score(1);
                     Duration::ZERO
@@ -373,16 +373,16 @@ impl Driver {
     /// Makes sure that the descriptor tells of the next completion.
     fn arm(&self, arm: impl Fn(&CompletionQueue) -> fabric::Result<Armed>) {
         loop {
-            let mut leftover = Leftover::new();
+            let mut deferred = Deferred::new();
             let mut poller = self.poller.lock();
             // What was found is told before more is looked for.
-            while leftover.is_empty() {
+            while deferred.is_empty() {
                 if poller.armed {
                     return;
                 }
                 match arm(&self.queue) {
                     Ok(Armed::Waiting) => poller.armed = true,
-                    Ok(_) => drop(self.take_batch(&mut poller, &mut leftover)),
+                    Ok(_) => drop(self.take_batch(&mut poller, &mut deferred)),
                     Err(_) => return,
                 }
             }
@@ -401,7 +401,7 @@ impl Driver {
 
     /// Nobody watches the descriptor any more: whoever waits for an operation is to look for another watcher.
     #[cfg(feature = "tokio")]
-    pub(crate) fn unwatched(&self, wakers: &mut crate::wakers::Wakers) {
+    pub(crate) fn on_watcher_gone(&self, wakers: &mut crate::wakers::Wakers) {
         self.poller.lock().armed = false;
         self.slab.for_each(|slot| wakers.wake(slot.waker.take()));
     }

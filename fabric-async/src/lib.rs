@@ -113,6 +113,8 @@ mod connect;
 #[forbid(unsafe_code)]
 mod connection;
 #[forbid(unsafe_code)]
+mod deferred;
+#[forbid(unsafe_code)]
 mod driver;
 #[forbid(unsafe_code)]
 mod error;
@@ -120,8 +122,6 @@ mod error;
 mod handshake;
 #[forbid(unsafe_code)]
 mod lease;
-#[forbid(unsafe_code)]
-mod leftover;
 #[forbid(unsafe_code)]
 mod listener;
 #[forbid(unsafe_code)]
@@ -189,7 +189,7 @@ pub use conn_state::{Message, Notification};
 pub use connection::Connection;
 pub use error::{Error, LeaseEnd, OpError, Refusal, Result};
 pub use handshake::{MAX_ACCEPT_BYTES, MAX_CONNECT_BYTES};
-pub use lease::{LeasePolicy, Lent, Remote, RemoteTarget};
+pub use lease::{LeasePolicy, LocalLease, RemoteLease, RemoteTarget};
 pub use listener::Listener;
 pub use node::Node;
 pub use op_buffers::{Payload, RecvPayload};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
-use crate::accept::{Accepting, Incoming};
+use crate::accept::{AcceptFuture, Incoming};
 use crate::address::{Address, resolve};
 use crate::connection::Connection;
 use crate::error::{Error, Result};
@@ -78,7 +78,7 @@ impl Listener {
     /// there is no memory or no room in the completion queue for it, is no error here: it is passed over, with a line in
     /// the log. [`request`](Listener::request) and [`Request::accept`](crate::Request::accept) give those errors.
     pub async fn accept(&self) -> Result<Connection> {
-        Accepting::new(&self.inner).await
+        AcceptFuture::new(&self.inner).await
     }
 
     /// The connections that [`accept`](Listener::accept) would give, as a stream: for servers that take one, and for its

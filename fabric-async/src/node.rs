@@ -198,7 +198,7 @@ impl WatchedNode for NodeInner {
 
     fn watcher_gone(&self) {
         let mut wakers = Wakers::new();
-        self.driver.unwatched(&mut wakers);
+        self.driver.on_watcher_gone(&mut wakers);
         self.router.wake_connections(&mut wakers);
     }
 }

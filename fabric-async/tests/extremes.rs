@@ -32,8 +32,9 @@ fn settings() {
         ("backlog", |b| b.backlog(MOST)),
         ("lend", |b| {
             let mut policy = LeasePolicy::default();
-            (policy.bytes, policy.in_all, policy.leases) = (u64::MAX, Some(u64::MAX), MOST);
-            policy.longest = Duration::MAX;
+            (policy.max_bytes, policy.max_total_bytes, policy.max_leases) =
+                (u64::MAX, Some(u64::MAX), MOST);
+            policy.max_duration = Duration::MAX;
             b.lend(policy)
         }),
         ("nothing", |b| b),
@@ -70,8 +71,9 @@ fn memory() {
 fn operations_and_leases() {
     let far = node(|b| {
         let mut policy = LeasePolicy::default();
-        (policy.bytes, policy.in_all, policy.leases) = (u64::MAX, Some(u64::MAX), MOST);
-        policy.longest = Duration::MAX;
+        (policy.max_bytes, policy.max_total_bytes, policy.max_leases) =
+            (u64::MAX, Some(u64::MAX), MOST);
+        policy.max_duration = Duration::MAX;
         b.lend(policy).pool_bytes(MOST)
     });
     let near = node(|b| b);
@@ -88,12 +90,12 @@ fn operations_and_leases() {
             assert!(a.read(a.alloc(8).unwrap(), remote.at(at)).await.is_err());
             assert!(a.fetch_add(remote.at(at), 1).await.is_err());
         }
-        let lent = b.lent(remote.id()).unwrap();
+        let lent = b.local_lease(remote.id()).unwrap();
         for at in [MOST, MOST - 7, 64] {
             assert!(lent.get::<u64>(at).is_err() && lent.put(at, &7u64).is_err());
         }
         let lent = a.lend(a.alloc(64).unwrap(), Duration::MAX, Access::REMOTE).unwrap();
-        assert!(lent.is_out());
+        assert!(lent.is_active());
         lent.take().unwrap();
         for (from, to) in [(MOST, MOST), (0, MOST), (MOST - 1, MOST), (5, MOST)] {
             let failed = a.send(a.alloc(8).unwrap().slice(from..to)).await.unwrap_err();

@@ -245,7 +245,7 @@ fn leases_end_in_time_whatever_others_ask_for() {
             (0..4).map(|_| block_on(listener.accept()).unwrap()).collect();
         let buffer = b.alloc(64).unwrap();
         let lent = b.lend(buffer, Duration::from_millis(100), Access::REMOTE).unwrap();
-        eventually("the lease ends", || !lent.is_out());
+        eventually("the lease ends", || !lent.is_active());
         let remote = block_on(a.next_lease()).unwrap();
         eventually("its holder knows", || remote.end().is_some());
         stop.store(true, Ordering::Relaxed);
@@ -261,14 +261,14 @@ fn what_is_lent_for_a_time_is_not_prolonged_by_its_holder() {
     let remote = block_on(a.next_lease()).unwrap();
     let refused = block_on(remote.renew(LONG)).unwrap_err();
     assert!(matches!(refused, Error::NotGranted(fabric_async::Refusal::Fixed)), "{refused}");
-    eventually("it ends", || !lent.is_out());
+    eventually("it ends", || !lent.is_active());
 }
 
 #[test]
 fn all_peers_together_borrow_no_more_than_the_node_lends() {
     let owner = node(|b| {
         let mut policy = fabric_async::LeasePolicy::default();
-        policy.in_all = Some(8192);
+        policy.max_total_bytes = Some(8192);
         b.lend(policy)
     });
     let user = node(|b| b);

@@ -47,7 +47,7 @@ fn a_lease_ends_in_time(owner: &Connection) {
     let time = Duration::from_millis(50);
     let (start, lent) =
         (Instant::now(), owner.lend(owner.alloc(64).unwrap(), time, Access::REMOTE).unwrap());
-    eventually("the lease ends", || !lent.is_out());
+    eventually("the lease ends", || !lent.is_active());
     assert!(start.elapsed() < Duration::from_secs(2), "after {:?}", start.elapsed());
 }
 

@@ -8,6 +8,10 @@ use crate::state::DisconnectReason;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub u64);
 
+/// Names a connection request of a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId(pub u64);
+
 /// Something that happened to an endpoint, a listener or the domain.
 #[derive(Debug)]
 #[non_exhaustive]

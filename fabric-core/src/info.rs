@@ -31,6 +31,8 @@ bitflags::bitflags! {
         /// Domains report [`Event::PortDown`](crate::Event::PortDown) and
         /// [`Event::PortActive`](crate::Event::PortActive).
         const PORT_EVENTS = 1 << 9;
+        /// Peers may be in other processes. Without this an endpoint reaches those of its own process alone.
+        const PROCESSES = 1 << 11;
     }
 }
 

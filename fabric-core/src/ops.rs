@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::completion::RawCompletion;
 use crate::error::{Error, Result};
-use crate::provider::RequestId;
+use crate::event::RequestId;
 use crate::work::{Posted, RecvWork, SendWork};
 
 /// What `arm` found.

@@ -41,7 +41,8 @@ fn info(provider: &'static str, device: &str, description: String, addresses: Ve
         | Capabilities::ATOMIC
         | Capabilities::LIVENESS
         | Capabilities::UNIQUE_KEYS
-        | Capabilities::SECRET_KEYS;
+        | Capabilities::SECRET_KEYS
+        | Capabilities::PROCESSES;
     info.limits = limits();
     info.atomic_scope = AtomicScope::Cpu;
     info

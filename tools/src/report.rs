@@ -148,6 +148,7 @@ fn meaning(flag: Capabilities) -> &'static str {
         Capabilities::LOCKS_MEMORY => "registered memory counts against `ulimit -l`",
         Capabilities::PATH_SETTINGS => "GID, time-outs, retries and interrupts can be chosen",
         Capabilities::PORT_EVENTS => "programs hear of links that go down and up",
+        Capabilities::PROCESSES => "peers may be in other processes",
         _ => "",
     }
 }

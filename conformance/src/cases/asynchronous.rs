@@ -140,7 +140,7 @@ fn leased(rig: &Rig) -> Outcome {
     let pair = Pair::new(rig, |node| node)?;
     let Pair { a, b } = &pair;
     let remote = block_on(a.request_lease(4096 + 8, LONG))?;
-    let Some(lent) = b.lent(remote.id()) else {
+    let Some(lent) = b.local_lease(remote.id()) else {
         fail!("the owner to know of the lease", "it does not")
     };
     let steps = async {
@@ -165,7 +165,7 @@ fn leased(rig: &Rig) -> Outcome {
     check_eq!((told.immediate, told.len), (7, 50), "the notification");
     drop((source, parts, remote));
     rig.eventually(|| {
-        check!(!lent.is_out(), "a lease that is dropped to end at its owner");
+        check!(!lent.is_active(), "a lease that is dropped to end at its owner");
         Ok(())
     })?;
     drop(lent);
@@ -228,7 +228,7 @@ fn dropped_futures(rig: &Rig) -> Outcome {
     let pair = Pair::new(rig, |node| node.max_message(LEN).pool_bytes(4 << 20))?;
     let Pair { a, b } = &pair;
     let remote = block_on(a.request_lease(LEN + 8, LONG))?;
-    let Some(lent) = b.lent(remote.id()) else {
+    let Some(lent) = b.local_lease(remote.id()) else {
         fail!("the owner to know of the lease", "it does not")
     };
     lent.write_at(0, &[LEASED; LEN])?;
@@ -283,7 +283,7 @@ fn lease_ends(rig: &Rig) -> Outcome {
     // Long enough for some writes on a slow machine.
     let time = rig.scaled(Duration::from_secs(1)).min(Duration::from_secs(10));
     let remote = block_on(a.request_lease(4096, time))?;
-    let Some(lent) = b.lent(remote.id()) else {
+    let Some(lent) = b.local_lease(remote.id()) else {
         fail!("the owner to know of the lease", "it does not")
     };
     // By the descriptor, as one who knows nothing of leases.
@@ -302,7 +302,7 @@ fn lease_ends(rig: &Rig) -> Outcome {
     check!(accepted > 0, "writes before the end");
     // A write may be refused while the registration still goes.
     rig.eventually(|| {
-        check!(!lent.is_out(), "the lease to be over");
+        check!(!lent.is_active(), "the lease to be over");
         Ok(())
     })?;
     let buffer = lent.take()?;

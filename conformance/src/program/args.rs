@@ -46,7 +46,8 @@ pub(super) struct Run {
     #[arg(value_name = "GLOB")]
     pub(super) cases: Vec<String>,
 
-    /// The provider to test: tcp, verbs, or all that this machine has. May be repeated.
+    /// The provider to test: tcp, verbs, or all that this machine has; or mem, the reference provider in memory, which
+    /// `all` leaves out. May be repeated.
     #[arg(long, value_name = "NAME", default_value = "all")]
     pub(super) provider: Vec<String>,
 

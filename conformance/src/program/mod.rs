@@ -19,6 +19,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Parser;
 use conformance::{LinkControl, Matrix, Options, Peer, Server, Verdict, Wanted};
 use fabric::Catalog;
+use provider_mem::MemProvider;
 
 use args::{Args, Command, Format};
 use bar::Bar;
@@ -90,17 +91,22 @@ fn serve(args: &args::Run) -> Result<u8, String> {
     Ok(0)
 }
 
-/// The providers, with TCP at its worst if there is a seed for that.
-fn catalog(adversary: Option<u64>) -> Arc<Catalog> {
-    let catalog = Catalog::builtin();
-    Arc::new(match adversary {
-        Some(seed) => catalog.adversary(seed),
-        None => catalog,
-    })
+/// The providers, with TCP at its worst if there is a seed for that, and the reference provider if it is named.
+fn catalog(adversary: Option<u64>, named: &[String]) -> Result<Arc<Catalog>, String> {
+    let text = |error: fabric::Error| error.to_string();
+    let mut catalog = Catalog::builtin();
+    if named.iter().any(|name| name == provider_mem::NAME) {
+        catalog = catalog.add(MemProvider::new()).map_err(text)?;
+    }
+    if let Some(seed) = adversary {
+        catalog = catalog.configure("tcp", "adversary", &seed.to_string()).map_err(text)?;
+    }
+    Ok(Arc::new(catalog))
 }
 
 fn run(args: args::Run) -> Result<u8, String> {
     let peer = args.peer.map(|addr| Peer::reach(addr).map(Arc::new)).transpose()?;
+    let catalog = catalog(args.adversary, &args.provider)?;
     let options = Options {
         wanted: if args.provider.iter().any(|name| name == "all") {
             Wanted::All
@@ -127,7 +133,6 @@ fn run(args: args::Run) -> Result<u8, String> {
         ..Options::default()
     };
     let (out, record) = (Output::create(args.out)?, Output::create(args.record)?);
-    let catalog = catalog(args.adversary);
     let mut bar = Bar::new(options.seed);
     let report =
         conformance::run(&catalog, &options, &mut bar).map_err(|error| error.to_string())?;

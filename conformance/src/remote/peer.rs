@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabric::provider::{Event, EventSink};
-use fabric::{Catalog, Choice, Found, Info};
+use fabric::{Catalog, Choice, Discovered, Info};
 
 use super::link::Link;
 use super::protocol::{Call, Survey};
@@ -93,7 +93,7 @@ impl Peer {
         let there = |text: String| format!("the server at {}: {text}", self.addr);
         let found = self.catalog.discover_with(&Choice::Auto, &anything());
         let found = found.map_err(|error| there(error.to_string()))?;
-        let of_it = |found: &Found| found.provider == provider && !found.device.is_empty();
+        let of_it = |found: &Discovered| found.provider == provider && !found.device.is_empty();
         let devices: Vec<_> = found.into_iter().filter(of_it).collect();
         if devices.is_empty() {
             return Err(there(format!("it does not have the provider {provider}")));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fabric::{Choice, Domain, Info, Named};
+use fabric::{Choice, Domain, Info, ProviderSpec};
 use fabric_util::wakeup::wait_readable;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
@@ -44,7 +44,11 @@ impl Process {
             let _ = child.wait();
         })?;
         let (provider, device) = (info.provider.to_owned(), Some(info.device.clone()));
-        Ok(Process { child, peer, choice: Choice::Only(vec![Named { provider, device }]) })
+        Ok(Process {
+            child,
+            peer,
+            choice: Choice::Include(vec![ProviderSpec { provider, device }]),
+        })
     }
 
     fn reach(child: &mut Child, patience: Duration) -> Result<Peer, Failed> {

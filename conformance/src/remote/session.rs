@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use fabric::{
     Access, Armed, BatchError, Catalog, Choice, Completion, CompletionQueue, ConnectRequest,
-    CqAttr, Domain, Endpoint, EndpointId, Error, Listener, ListenerAttr, Memory, Named, OpKind,
-    Recv, Region, Result,
+    CqAttr, Domain, Endpoint, EndpointId, Error, Listener, ListenerAttr, Memory, OpKind,
+    ProviderSpec, Recv, Region, Result,
 };
 use serde::Serialize;
 use serde_bytes::ByteBuf;
@@ -252,10 +252,10 @@ impl Session {
 
     fn survey(&self) -> Result<Survey> {
         let found = self.catalog.discover(&anything())?;
-        let surveyed = |found: &fabric::Found| Surveyed {
+        let surveyed = |found: &fabric::Discovered| Surveyed {
             provider: found.provider.to_owned(),
             device: found.device.clone(),
-            state: found.verdict.as_ref().map(Into::into).map_err(Clone::clone),
+            state: found.usable.as_ref().map(Into::into).map_err(Clone::clone),
         };
         let devices = found.iter().map(surveyed).collect();
         Ok(Survey { environment: Environment::now(), factor: calibrate::factor(), devices })
@@ -265,7 +265,7 @@ impl Session {
         if self.domain.is_some() {
             return Err(misplaced());
         }
-        let choice = Choice::Only(vec![Named { provider, device: Some(device) }]);
+        let choice = Choice::Include(vec![ProviderSpec { provider, device: Some(device) }]);
         let domain = self.catalog.open_with(&choice, &anything())?;
         self.outbox.watch(domain.events());
         self.domain = Some(domain);

@@ -90,20 +90,20 @@ impl Driver {
     /// brought to rest. Memory that an adapter may write to is not given to anybody: it leaks. Says how many operations.
     pub(super) fn leak(&self) -> usize {
         let mut leaked = 0;
-        let mut leftover = Leftover::new();
+        let mut deferred = Deferred::new();
         self.slab.for_each(|slot| {
             let OpSlot { phase, conn_state, buffers, lease, waker, .. } = std::mem::take(slot);
             match (phase, buffers) {
-                (Phase::Done, buffers) => leftover.reclaim(buffers),
+                (Phase::Done, buffers) => deferred.reclaim(buffers),
                 (_, OpBuffers::Nothing) => {}
                 (_, buffers) => {
                     leaked += 1;
                     buffers.leak();
                 }
             }
-            leftover.wakers.discard(waker);
-            leftover.lease(lease);
-            leftover.conn_state(conn_state);
+            deferred.wakers.discard(waker);
+            deferred.lease(lease);
+            deferred.conn_state(conn_state);
         });
         leaked
     }

@@ -4,20 +4,20 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::control::Control;
-use super::held::Held;
 use super::message::LeaseMessage;
+use super::remote_state::RemoteLeaseState;
 use super::terms::{after, nanos};
 use crate::error::{Error, LeaseEnd, Refusal};
 use crate::wakers::Wakers;
 
 /// Leases that were lent unasked and wait for the application.
-const OFFERS: usize = 64;
+const MAX_OFFERS: usize = 64;
 
 impl Control {
     /// A message has come.
-    pub(super) fn hear(&self, bytes: &[u8]) {
+    pub(super) fn on_message(&self, bytes: &[u8]) {
         let Some(message) = LeaseMessage::from_bytes(bytes) else {
-            return self.cut_off("breaks the protocol");
+            return self.disconnect_peer("breaks the protocol");
         };
         let now = Instant::now();
         let mut state = self.state();
@@ -27,7 +27,7 @@ impl Control {
                 self.grant(id, len, time, rights);
             }
             LeaseMessage::Renew { id, lease, time } => {
-                let max = self.shared.policy.longest;
+                let max = self.shared.policy.max_duration;
                 let answer = match state.loans.get_mut(&lease) {
                     None => LeaseMessage::Refuse { id, why: Refusal::Unknown },
                     Some(one) if now >= one.until => {
@@ -48,7 +48,7 @@ impl Control {
                 self.answer(&mut state, &answer);
             }
             LeaseMessage::Release { lease } => {
-                let ended = self.strike(&mut state, lease);
+                let ended = self.remove_lease(&mut state, lease);
                 drop(state);
                 ended.into_iter().for_each(|loan| loan.end_by_itself());
             }
@@ -60,7 +60,7 @@ impl Control {
                 if !asked.fits(time, &region) {
                     drop(state);
                     let why = "grants what was not asked for";
-                    self.cut_off(why);
+                    self.disconnect_peer(why);
                     let error = Error::Protocol(format!("the peer {why}"));
                     return asked.answer.send(Err(error), &mut Wakers::new());
                 }
@@ -88,17 +88,18 @@ impl Control {
                     answer.send(Ok(after(sent, time)), &mut Wakers::new());
                 }
             }
-            LeaseMessage::Lend { lease, .. } if state.offers.len() >= OFFERS => {
+            LeaseMessage::Lend { lease, .. } if state.offers.len() >= MAX_OFFERS => {
                 self.answer(&mut state, &LeaseMessage::Release { lease });
             }
             LeaseMessage::Lend { lease, time, region } => {
                 let held = self.hold(&mut state, lease, region, after(now, time));
                 self.offer(state, held);
             }
-            LeaseMessage::Pass { .. } if state.offers.len() >= OFFERS => {}
+            LeaseMessage::Pass { .. } if state.offers.len() >= MAX_OFFERS => {}
             LeaseMessage::Pass { time, region } => {
                 let until = nanos(after(now, time)).into();
-                let held = Held { region, lease: 0, until, ended: 0.into(), source: None };
+                let held =
+                    RemoteLeaseState { region, lease: 0, until, ended: 0.into(), source: None };
                 self.offer(state, Arc::new(held));
             }
             LeaseMessage::Ended { lease } => {
@@ -122,19 +123,19 @@ impl Control {
         state.outbox.flush(&self.endpoint);
         let has_room = state.outbox.has_room();
         let due: Vec<u64> = (state.loans.iter())
-            .filter(|(_, granted)| granted.until <= now || !granted.loan.is_out())
+            .filter(|(_, granted)| granted.until <= now || !granted.loan.is_active())
             .map(|(lease, _)| *lease)
             .collect();
-        let ended: Vec<_> = due.iter().filter_map(|l| self.strike(&mut state, *l)).collect();
+        let ended: Vec<_> = due.iter().filter_map(|l| self.remove_lease(&mut state, *l)).collect();
         let next = state.loans.values().map(|granted| granted.until).min();
         drop(state);
         if has_room {
-            self.askers.wake_first(&mut Wakers::new());
+            self.request_waiters.wake_first(&mut Wakers::new());
         }
         ended.iter().for_each(|loan| loan.end_by_itself());
         // Said when it is so.
         let mut state = self.state();
-        due.into_iter().for_each(|lease| self.say(&mut state, &LeaseMessage::Ended { lease }));
+        due.into_iter().for_each(|lease| self.send(&mut state, &LeaseMessage::Ended { lease }));
         next
     }
 }

@@ -28,7 +28,7 @@ impl Outbox {
         self.messages.len() < MAX_QUEUED
     }
 
-    pub(super) fn say(&mut self, message: &LeaseMessage) {
+    pub(super) fn send(&mut self, message: &LeaseMessage) {
         self.messages.push_back((message.to_bytes(), false));
     }
 
@@ -68,11 +68,11 @@ mod tests {
         let (mut outbox, message) = (Outbox::default(), LeaseMessage::Ended { lease: 1 });
         for _ in 0..MAX_QUEUED {
             assert!(outbox.has_room());
-            outbox.say(&message);
+            outbox.send(&message);
         }
         assert!(!outbox.has_room());
         // What has to be said is said all the same.
-        outbox.say(&message);
+        outbox.send(&message);
         assert!((0..MAX_QUEUED).all(|_| outbox.answer(&message)));
         assert!(!outbox.answer(&message));
         assert_eq!(outbox.messages.len(), 2 * MAX_QUEUED + 1);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fabric::Access;
 
-use super::held::Held;
+use super::remote_state::RemoteLeaseState;
 use super::terms::whole;
 use crate::error::Result;
 use crate::oneshot::Oneshot;
@@ -19,15 +19,15 @@ const FORGOTTEN: usize = 64;
 pub(super) type Answer<T> = Arc<Oneshot<Result<T>>>;
 
 /// What this side asked for, and when.
-pub(super) struct Asked {
+pub(super) struct PendingRequest {
     pub(super) sent: Instant,
     pub(super) len: u64,
     pub(super) time: Duration,
     pub(super) rights: Access,
-    pub(super) answer: Answer<Arc<Held>>,
+    pub(super) answer: Answer<Arc<RemoteLeaseState>>,
 }
 
-impl Asked {
+impl PendingRequest {
     /// Whether it is given what it asked for.
     pub(super) fn fits(&self, time: Duration, region: &fabric::RemoteRegion) -> bool {
         region.len() == whole(self.len)

@@ -6,7 +6,7 @@
 //! memory, and nothing is lost when a thread ends.
 
 mod class;
-mod home;
+mod inner;
 mod metrics;
 mod store;
 
@@ -23,7 +23,7 @@ use crate::options::PoolOptions;
 use crate::timers::Timers;
 use crate::wait_queue::Waiter;
 use class::class_of;
-use home::Home;
+use inner::PoolInner;
 pub use metrics::PoolMetrics;
 
 /// The longest buffer there can be: its size class can be computed.
@@ -53,7 +53,7 @@ pub struct Pool {
 }
 
 /// Empties the pool when the last handle is gone; buffers that are out then free themselves.
-struct Owner(Arc<Home>);
+struct Owner(Arc<PoolInner>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
@@ -63,10 +63,10 @@ impl Drop for Owner {
 
 impl Pool {
     pub(crate) fn new(domain: &Domain, options: PoolOptions, timers: &Arc<Timers>) -> Self {
-        Pool { owner: Arc::new(Owner(Arc::new(Home::new(domain, options, timers)))) }
+        Pool { owner: Arc::new(Owner(Arc::new(PoolInner::new(domain, options, timers)))) }
     }
 
-    fn home(&self) -> &Arc<Home> {
+    fn inner(&self) -> &Arc<PoolInner> {
         &self.owner.0
     }
 
@@ -115,10 +115,10 @@ impl Pool {
             let text = format!("{len} bytes are more than a buffer can have");
             return Err(fabric::Error::NoMemory(Failure::new("alloc", text)).into());
         }
-        if len > self.home().options.bytes {
-            return Err(self.home().exhausted(class_of(len)));
+        if len > self.inner().options.bytes {
+            return Err(self.inner().exhausted(class_of(len)));
         }
-        Ok(Buffer::new(self.home().take(class_of(len))?, len))
+        Ok(Buffer::new(self.inner().take(class_of(len))?, len))
     }
 
     /// A buffer with these bytes in it.
@@ -177,7 +177,7 @@ impl Pool {
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn trim(&self) {
-        self.home().reclaim();
+        self.inner().reclaim();
     }
 
     /// What it does and did. The numbers are of about one moment.
@@ -191,7 +191,7 @@ impl Pool {
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn metrics(&self) -> PoolMetrics {
-        self.home().metrics()
+        self.inner().metrics()
     }
 }
 
@@ -227,9 +227,9 @@ impl Future for AllocWait {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let AllocWait { pool, len, dirty, waiter } = &mut *self;
-        let home = pool.home();
+        let inner = pool.inner();
         let is_first = !waiter.waits();
-        let polled = home.queue.poll(waiter, cx, |is_turn| {
+        let polled = inner.queue.poll(waiter, cx, |is_turn| {
             if !is_turn {
                 return None;
             }
@@ -239,7 +239,7 @@ impl Future for AllocWait {
             }
         });
         if is_first && polled.is_pending() {
-            home.waited();
+            inner.waited();
         }
         polled
     }
@@ -247,7 +247,7 @@ impl Future for AllocWait {
 
 impl Drop for AllocWait {
     fn drop(&mut self) {
-        let home = self.pool.home().clone();
-        home.queue.leave(&mut self.waiter);
+        let inner = self.pool.inner().clone();
+        inner.queue.leave(&mut self.waiter);
     }
 }

@@ -8,7 +8,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "freed_without_proof",
         about: "what was in flight is freed though the provider could not stop it",
         runs: Runs::Tests,
-        edits: &[edit("EndpointInner::close", "matches!(quiet, Some(Ok(())))", "true")],
+        edits: &[edit("EndpointInner::close", "matches!(quiesced, Some(Ok(())))", "true")],
         cases: &["anyfabric/handles/lifetimes::what_cannot_be_stopped_keeps_its_memory"],
     },
     Mutant {

@@ -24,13 +24,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "Conn::post_several",
-                "let direct = if self.waits.load(Ordering::Acquire) {",
-                "let direct = if self.waits.load(Ordering::Acquire) && !(MUTANT && work.iter().all(|one| !lacks(&one.op))) {",
+                "let direct = if self.soft_queue_active.load(Ordering::Acquire) {",
+                "let direct = if self.soft_queue_active.load(Ordering::Acquire) && !(MUTANT && work.iter().all(|one| !lacks(&one.op))) {",
             ),
             edit(
                 "Conn::post_send",
-                "[one] if !self.waits.load(Ordering::Acquire) &&",
-                "[one] if (MUTANT && !lacks(&one.op) || !self.waits.load(Ordering::Acquire)) &&",
+                "!self.soft_queue_active.load(Ordering::Acquire)",
+                "(MUTANT && !lacks(&one.op) || !self.soft_queue_active.load(Ordering::Acquire))",
             ),
         ],
         cases: &["atomic.emulated_single_posts", "ordering.completion_order_emulated"],
@@ -40,7 +40,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a message does not show that the connection is established",
         runs: Runs::Verbs,
         edits: &[edit(
-            "Members::resolve",
+            "BoundEndpoints::resolve",
             "shared.state.get() == EndpointState::Connecting",
             "false",
         )],
@@ -74,8 +74,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Verbs,
         edits: &[edit(
             "Conn::flush_late_receives",
-            "if !self.shared.quirks.late_receives_stay {",
-            "if !self.shared.quirks.late_receives_stay || MUTANT {",
+            "if !self.domain.device.quirks.late_receives_stay {",
+            "if !self.domain.device.quirks.late_receives_stay || MUTANT {",
         )],
         cases: &["protection.recv_post_race"],
     },
@@ -102,7 +102,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "zeroes at the end of private data are taken for padding",
         runs: Runs::Verbs,
         edits: &[edit(
-            "greeting",
+            "params",
             "rest.get(..len.into())",
             "rest.get(..rest[..len.into()].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1))",
         )],
@@ -112,7 +112,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "unmarked_end",
         about: "a connection ends without a mark behind the unsignaled operations that succeeded",
         runs: Runs::Verbs,
-        edits: &[edit("Conn::end", "self.mark_the_end(state);", "")],
+        edits: &[edit("Conn::close", "self.mark_end(state);", "")],
         cases: &["memory.end_unsignaled"],
     },
 ];

@@ -43,7 +43,7 @@ pub(super) const CASES: &[Case] = cases! { Connection:
         "accepted after 2 s: connected, and nothing was reported before";
     ending::accept_gone, Needs::NOTHING,
         "accepting a connector that has left: the call succeeds, then one Disconnected";
-    ending::accept_half_open, Needs::NOTHING,
+    ending::accept_half_open, Needs::NOTHING.and(Capabilities::PROCESSES),
         "accepting a connector that falls silent in the middle: one Disconnected when the timer ends"
         .exclusive();
     strangers::foreign_peer, Needs::SEND,

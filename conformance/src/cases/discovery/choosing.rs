@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use fabric::{Choice, ErrorClass, Found, Hints, Named};
+use fabric::{Choice, Discovered, ErrorClass, Hints, ProviderSpec};
 
 use crate::prelude::*;
 use crate::target::anything;
 
 /// Whether it is the device under test.
-fn is_target(rig: &Rig, found: &Found) -> bool {
+fn is_target(rig: &Rig, found: &Discovered) -> bool {
     (found.provider, &found.device) == (rig.target().info().provider, &rig.target().info().device)
 }
 
@@ -23,12 +23,12 @@ pub(super) fn filter_caps(rig: &Rig) -> Outcome {
         check_eq!(judged.len(), all.len(), "devices listed, matching or not");
         for (plain, judged) in all.iter().zip(&judged) {
             check_eq!(judged.device, plain.device, "the device at this place of the list");
-            let Ok(info) = &plain.verdict else {
-                check!(judged.verdict.is_err(), "{} to stay unusable", plain.device);
+            let Ok(info) = &plain.usable else {
+                check!(judged.usable.is_err(), "{} to stay unusable", plain.device);
                 continue;
             };
             let lacking = wanted.difference(info.capabilities);
-            match &judged.verdict {
+            match &judged.usable {
                 Ok(_) => {
                     check!(lacking.is_empty(), "{} not to match without {lacking:?}", info.device)
                 }
@@ -65,7 +65,7 @@ pub(super) fn impossible_hint(rig: &Rig) -> Outcome {
         ["inject", "1099511627776", &offered].iter().all(|part| reason.contains(part))
     };
     for found in catalog.discover_with(&Choice::Auto, &hints)? {
-        match &found.verdict {
+        match &found.usable {
             Ok(info) => fail!("no device to inject 2^40 bytes", "{} matches", info.device),
             Err(reason) if is_target(rig, &found) => {
                 check!(names_the_limit(reason), "a reason that names the limit, not {reason:?}");
@@ -131,8 +131,8 @@ pub(super) fn no_device(rig: &Rig) -> Outcome {
     let catalog = rig.target().catalog();
     let provider = rig.target().info().provider;
     let missing = "nosuchdevice0";
-    let named = Named { provider: provider.to_owned(), device: Some(missing.to_owned()) };
-    let opened = catalog.open_with(&Choice::Only(vec![named]), &anything());
+    let named = ProviderSpec { provider: provider.to_owned(), device: Some(missing.to_owned()) };
+    let opened = catalog.open_with(&Choice::Include(vec![named]), &anything());
     let error = check_err!(opened, Error::NoProvider(_), "opening {provider}:{missing}");
     let text = error.to_string();
     for part in [provider, missing, &rig.target().info().device] {
@@ -144,9 +144,9 @@ pub(super) fn no_device(rig: &Rig) -> Outcome {
 
     // Providers of which this machine has no device, or that are not built in.
     let found = catalog.discover_with(&Choice::Auto, &anything())?;
-    let usable = |name: &str| found.iter().any(|f| f.provider == name && f.verdict.is_ok());
-    for Found { provider, verdict, .. } in found.iter().filter(|f| !usable(f.provider)) {
-        let reason = verdict.as_ref().err().map_or("", String::as_str);
+    let usable = |name: &str| found.iter().any(|f| f.provider == name && f.usable.is_ok());
+    for Discovered { provider, usable, .. } in found.iter().filter(|f| !usable(f.provider)) {
+        let reason = usable.as_ref().err().map_or("", String::as_str);
         let opened = catalog.open_with(&Choice::only(*provider), &anything());
         let error = check_err!(opened, Error::NoProvider(_), "opening {provider}");
         let text = error.to_string();
@@ -203,7 +203,7 @@ pub(super) fn excluded(rig: &Rig) -> Outcome {
     let found = catalog.discover_with(&choice, &anything())?;
     let mut listed = false;
     for found in found.iter().filter(|found| found.provider == provider) {
-        let reason = match &found.verdict {
+        let reason = match &found.usable {
             Ok(_) => fail!("the excluded devices not to match", "{} does", found.device),
             Err(reason) => reason,
         };

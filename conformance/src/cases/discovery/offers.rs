@@ -21,7 +21,7 @@ pub(super) fn enum_all(rig: &Rig) -> Outcome {
     for found in &all {
         let name = format!("{}:{}", found.provider, found.device);
         check!(seen.insert(name.clone()), "{name} to be listed once");
-        let info = match &found.verdict {
+        let info = match &found.usable {
             Ok(info) => info,
             Err(reason) => {
                 check!(!reason.trim().is_empty(), "a reason why {name} is unusable");
@@ -41,7 +41,7 @@ pub(super) fn enum_all(rig: &Rig) -> Outcome {
         }
         check!(info.limits.inject >= MIN_INJECT, "{name} to inject at least {MIN_INJECT} bytes");
     }
-    let usable = all.iter().filter_map(|found| found.verdict.as_ref().ok());
+    let usable = all.iter().filter_map(|found| found.usable.as_ref().ok());
     check_eq!(
         usable.filter(|info| *info == rig.target().info()).count(),
         1,
