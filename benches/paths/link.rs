@@ -19,7 +19,6 @@ struct Wire {
 }
 
 impl Transport for Wire {
-    #[inline(always)]
     unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
         let before = self.bytes.len();
         for &(addr, len) in from {
@@ -29,7 +28,6 @@ impl Transport for Wire {
         Ok(self.bytes.len() - before)
     }
 
-    #[inline(always)]
     unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
         let bytes = &self.bytes[self.read..];
         let mut got = 0;
@@ -45,7 +43,6 @@ impl Transport for Wire {
 
     fn shutdown_write(&mut self) {}
 
-    #[inline(always)]
     fn has_unsent(&self) -> bool {
         self.read < self.bytes.len()
     }

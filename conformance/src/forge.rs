@@ -1,6 +1,6 @@
 //! Descriptors that lie.
 //!
-//! What a descriptor itself tells (range, rights) is checked when an operation is posted. To see what the *target*
+//! What a descriptor itself says (range, rights) is checked when an operation is posted. To see what the *target*
 //! checks, a case needs descriptors that claim more than is so.
 
 use fabric::{Access, RemoteRegion};

@@ -8,6 +8,7 @@ use fabric::{Access, AtomicScalar, Domain, Region, RemoteSlice, Slice, Slices};
 
 use crate::check::{Failed, Outcome, difference};
 use crate::element::{element, element_bits};
+use crate::forge::forged_key;
 use crate::pattern::Pattern;
 use crate::remote::home::Home;
 use crate::watch::Watch;
@@ -73,7 +74,7 @@ impl Guarded {
     }
 
     /// Registers a range of the payload once more, in the same domain or another, with rights of its own. What lies
-    /// around it then shows whether anybody reached out of it.
+    /// around it then shows whether an operation reached out of it.
     ///
     /// # Errors
     /// If the domain refuses.
@@ -98,6 +99,12 @@ impl Guarded {
     /// The place `offset` bytes into the payload, for the peer's operations.
     pub fn at(&self, offset: usize) -> RemoteSlice {
         self.region.remote().at((GUARD + offset) as u64)
+    }
+
+    /// The same place by a key that opens nothing, which only the target can see.
+    pub fn by_wrong_key(&self, offset: usize) -> RemoteSlice {
+        let honest = self.region.remote();
+        forged_key(&honest, !honest.key()).at(self.at(offset).offset())
     }
 
     /// Writes `bytes` at `offset`.
@@ -176,7 +183,7 @@ impl Guarded {
         self.compare(self.resolve(range), "the pattern", |from, bytes| pattern.fill(from, bytes))
     }
 
-    /// Checks that every byte of a range is `byte`: that nobody wrote there.
+    /// Checks that every byte of a range is `byte`: that nothing was written there.
     ///
     /// # Errors
     /// Where they differ.

@@ -46,6 +46,7 @@ mod calibrate;
 mod case;
 mod cases;
 mod check;
+mod done;
 mod element;
 mod end;
 mod environment;
@@ -78,6 +79,7 @@ pub use cases::{case, cases};
 pub use check::{Failed, Outcome, Place};
 #[doc(hidden)] // the macros' own
 pub use check::{difference as __difference, show as __show};
+pub use done::Done;
 pub use end::End;
 pub use environment::Environment;
 pub use forge::{MISALIGN, forged_access, forged_key, forged_range};

@@ -1,9 +1,9 @@
-//! Payloads that tell where each byte came from, and random numbers that can be repeated.
+//! Payloads that show where each byte came from, and random numbers that can be repeated.
 
 use fabric_util::splitmix::SplitMix64;
 pub(crate) use fabric_util::splitmix::mix;
 
-/// Bytes that look random and that anybody can compute again: the byte at a position depends on the position and
+/// Bytes that look random and that can be computed again: the byte at a position depends on the position and
 /// the salt alone. So bytes that are missing, moved, repeated or of another message show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {

@@ -50,7 +50,7 @@ impl Transport for Wire {
     }
 
     fn has_unsent(&self) -> bool {
-        // What is in the pipe stays there when this end closes.
+        // What was written stays in the pipe until it is read, even if this end is dropped.
         false
     }
 }

@@ -21,7 +21,7 @@ fn limit_descriptors(limits: &libc::rlimit) -> io::Result<()> {
 }
 
 /// How many descriptors this process may have at most.
-pub(crate) fn most_descriptors() -> io::Result<usize> {
+pub(crate) fn max_descriptors() -> io::Result<usize> {
     Ok(usize::try_from(descriptor_limits()?.rlim_max).unwrap_or(usize::MAX))
 }
 
