@@ -4,6 +4,7 @@
 //! documentation. The library's plain types travel as they are, by serde.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use fabric::provider::{Event, SendOp, Token};
 use fabric::{CqAttr, Discovered, EndpointAttr, Error, ListenerAttr};
@@ -86,6 +87,17 @@ pub(super) enum MemoryCall {
     },
     Deregister {
         region: u64,
+    },
+    /// [`RemoteAddr`](fabric::provider::RemoteAddr): the grant's remote key and base.
+    Grant {
+        grant: u64,
+        region: u64,
+        endpoint: u64,
+        range: Range<usize>,
+        access: u32,
+    },
+    Revoke {
+        grant: u64,
     },
 }
 
