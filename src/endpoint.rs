@@ -143,7 +143,7 @@ impl Endpoint {
             .endpoint(shared.id, &attr, send_cq.ops().ops(), recv_cq.ops().ops())
             .inspect_err(|_| undo(&[(send_cq, send_token), (recv_cq, recv_token)]))?;
         let side = |ring, token: Token, side| {
-            let token = Token::new(token.member(), token.generation(), side, 0);
+            let token = Token::new(token.slot(), token.generation(), side, 0);
             let queue = PostQueue { ring, token, unsignaled_run: 0, closed: false };
             PostState { queue, segments: Vec::new() }
         };
@@ -387,9 +387,9 @@ impl EndpointInner {
             return true;
         }
         let token = token.with_sequence(ring.next());
-        let Some(place) = ring.place() else { return false };
+        let Some(vacancy) = ring.reserve() else { return false };
         let (kind, report, regions) = (OpKind::Write, ReportMode::Internal, RegionRefs::default());
-        place.fill(InFlightOp { context: 0, len: 0, kind, report, regions });
+        vacancy.insert(InFlightOp { context: 0, len: 0, kind, report, regions });
         let op = SendOp::Write { to: RemoteAddr::default(), imm: None };
         let work = [SendWork::new(token, op, &[], SendFlags::SIGNALED)];
         // SAFETY: there are no segments.
@@ -398,7 +398,7 @@ impl EndpointInner {
             *unsignaled_run = 0;
         } else {
             // SAFETY: the provider never completes what it refused.
-            unsafe { ring.take_back(1) };
+            unsafe { ring.unpush(1) };
         }
         taken
     }

@@ -369,7 +369,7 @@ impl Driver {
     #[cfg(feature = "tokio")]
     pub(crate) fn arm_if_needed(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
-            self.arm(CompletionQueue::arm_to_drive);
+            self.arm(CompletionQueue::arm_manual);
         }
     }
 

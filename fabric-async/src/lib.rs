@@ -58,7 +58,7 @@
 //! |---|---|---|
 //! | `tcp` | yes | the TCP provider |
 //! | `tokio` | yes | tasks of a tokio runtime are woken by its event loop; `Stream` |
-//! | `serde` | no | descriptors of memory both ways; `Info`, `Counters` and `PoolMetrics` serialize |
+//! | `serde` | no | as of the crate `fabric`; `PoolMetrics` serialize |
 //! | `verbs` | yes | the RDMA verbs provider; loads libibverbs and librdmacm at run time |
 //!
 //! # Platforms and MSRV

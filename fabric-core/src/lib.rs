@@ -18,6 +18,9 @@ pub mod event;
 pub mod hints;
 pub mod info;
 pub mod memory;
+#[cfg(feature = "serde")]
+#[doc(hidden)] // for derives of this library
+pub mod names;
 pub mod ops;
 pub mod provider;
 pub mod remote;

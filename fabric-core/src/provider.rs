@@ -20,6 +20,7 @@ use crate::setting::{self, Setting};
 
 /// A connection request, in plain words.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct RawRequest {
     /// Its name, for `accept` and `reject`.
@@ -333,7 +334,7 @@ fn downcast<Q: CqOps>(queue: &dyn CqOps) -> Option<&Q> {
 
 /// What a domain's provider did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ProviderCounters {
     /// Payload bytes that the provider copied from one buffer of this process to another.

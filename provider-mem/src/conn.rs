@@ -1,11 +1,12 @@
 //! Connections: a link and its two pipes.
 
+use std::io;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 
 use fabric_core::{EndpointAttr, EndpointId, Error};
-use fabric_util::stream::{AckPolicy, End, Link, Phase, READS, Run, Surroundings};
+use fabric_util::stream::{AckPolicy, End, IoVec, Link, Phase, READS, Surroundings, Transport};
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::engine::Engine;
@@ -30,6 +31,27 @@ impl Wire {
         let (out, back) = (Arc::new(Pipe::default()), Arc::new(Pipe::default()));
         let near = Wire { output: out.clone(), input: back.clone(), peer: Weak::new() };
         (near, Wire { output: back, input: out, peer: Arc::downgrade(initiator) })
+    }
+}
+
+impl Transport for Wire {
+    unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
+        // SAFETY: the caller's promise.
+        unsafe { self.output.write(from) }
+    }
+
+    unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
+        // SAFETY: the caller's promise.
+        unsafe { self.input.read(to) }
+    }
+
+    fn shutdown_write(&mut self) {
+        self.output.end();
+    }
+
+    fn has_unsent(&self) -> bool {
+        // What was written stays in the pipe until it is read, even if this end is dropped.
+        false
     }
 }
 
@@ -212,17 +234,14 @@ impl State {
 
     /// Encodes and writes what waits, as long as there is room; says whether anything went.
     fn flush(&mut self) -> bool {
-        let Some(wire) = &self.wire else { return false };
+        let Some(wire) = &mut self.wire else { return false };
         let mut wrote = false;
         loop {
             self.link.encode(AckPolicy::Now);
             if !self.link.has_output() {
                 return wrote;
             }
-            // SAFETY: the link gives memory of operations in flight, of regions that it holds open during the call, and
-            // its own.
-            let write = |runs: &[Run]| unsafe { wire.output.write(runs) };
-            match self.link.transmit(write) {
+            match self.link.send_to(wire) {
                 Ok(_) => wrote = true,
                 // Full; or the other end has closed, which reading finds.
                 Err(_) => return wrote,
@@ -232,14 +251,11 @@ impl State {
 
     /// Reads what came, and executes it; says whether there was anything.
     fn receive(&mut self) -> bool {
-        let Some(wire) = &self.wire else { return false };
+        let Some(wire) = &mut self.wire else { return false };
         let mut scratch = [0; SCRATCH];
         let mut read = false;
         loop {
-            // SAFETY: the link gives memory of operations in flight, of a region that it holds open during the call, and
-            // the scratch buffer, to which only this call writes.
-            let fill = |runs: &[Run]| unsafe { wire.input.read(runs) };
-            match self.link.receive(&mut scratch, fill) {
+            match self.link.recv_from(&mut scratch, wire) {
                 Ok((0, _)) => {
                     self.lose();
                     return true;

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 
 use fabric_core::memory;
-use fabric_util::stream::Run;
+use fabric_util::stream::IoVec;
 use fabric_util::sync::Mutex;
 
 /// Bytes that a pipe holds; then the writer waits until all are read.
@@ -32,7 +32,7 @@ impl Pipe {
     ///
     /// # Safety
     /// As [`memory::load`] for each run.
-    pub(crate) unsafe fn write(&self, runs: &[Run]) -> io::Result<usize> {
+    pub(crate) unsafe fn write(&self, runs: &[IoVec]) -> io::Result<usize> {
         let mut state = self.0.lock();
         if state.broken {
             return Err(ErrorKind::BrokenPipe.into());
@@ -56,7 +56,7 @@ impl Pipe {
     ///
     /// # Safety
     /// As [`memory::store`] for each run.
-    pub(crate) unsafe fn read(&self, runs: &[Run]) -> io::Result<usize> {
+    pub(crate) unsafe fn read(&self, runs: &[IoVec]) -> io::Result<usize> {
         let mut guard = self.0.lock();
         let state = &mut *guard;
         let before = state.read;

@@ -1,11 +1,12 @@
 //! Steps over the hot connections.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::turns::{Turns, Work};
-use crate::adversary::Whims;
 use crate::conn::Step;
+use fabric_util::progress::{Hold, Schedule};
+use fabric_util::stream::PutOff;
 
 /// Bytes that are read at a time when they are not read where they belong.
 const SCRATCH: usize = 64 << 10;
@@ -16,18 +17,46 @@ const PATIENCE_FEW: u32 = if cfg!(loom) { 0 } else { 512 };
 const PATIENCE_MANY: u32 = 2;
 const FEW: usize = 4;
 
-/// The hot connections, each with the number of reads that found nothing, and the buffer they share.
+/// The pause of the thread where everything that it has to do is held back.
+const HELD_PAUSE: Duration = Duration::from_micros(50);
+
+/// A hot connection.
+struct Hot<C> {
+    conn: Arc<C>,
+    /// Reads in a row that found nothing.
+    misses: u32,
+    /// What the schedule holds back, and until when.
+    held: Option<(Hold, Instant)>,
+}
+
+impl<C> Hot<C> {
+    /// What is put off in the next step; `None`: all of it is.
+    #[cold]
+    fn draw_hold(&mut self, schedule: &dyn Schedule) -> Option<PutOff> {
+        if self.held.is_some_and(|(_, until)| until <= Instant::now()) {
+            self.held = None;
+        }
+        if self.held.is_none() && self.misses == 0 {
+            self.held = schedule.hold().map(|(what, time)| (what, Instant::now() + time));
+        }
+        match self.held {
+            None => Some(PutOff::default()),
+            Some((Hold::Frames(frames), _)) => Some(frames),
+            Some((Hold::Connection, _)) => None,
+        }
+    }
+}
+
+/// The hot connections, and the buffer they share.
 pub(super) struct Drive<C> {
-    hot: Vec<(Arc<C>, u32)>,
+    hot: Vec<Hot<C>>,
     scratch: Box<[u8]>,
     turn: u32,
-    /// Tests only: the adversary's choices.
-    whims: Option<Whims>,
 }
 
 impl<C> Drive<C> {
-    pub(super) fn new(whims: Option<Whims>) -> Self {
-        Drive { hot: Vec::new(), scratch: vec![0; SCRATCH].into(), turn: 0, whims }
+    pub(super) fn new() -> Self {
+        Drive { hot: Vec::new(), scratch: vec![0; SCRATCH].into(), turn: 0 }
     }
 
     /// Lets go of every connection.
@@ -35,25 +64,20 @@ impl<C> Drive<C> {
         self.hot.clear();
     }
 
-    /// Tests only: how long the thread sleeps before it looks whether the application still polls.
-    pub(super) fn late(&mut self, tick: Duration) -> Duration {
-        let times = self.whims.as_mut().map_or(0, |whims| whims.below(8));
-        tick * (1 + times as u32)
-    }
-
-    /// Tests only: draws who is served next of those behind `at`; false: nobody, this time.
+    /// Has the schedule choose the connection that is served next, and what is put off then; `None`: it is left alone, or
+    /// there is none.
     #[cold]
-    fn draw(&mut self, at: usize) -> bool {
-        let Some(whims) = &mut self.whims else { return true };
-        if at < self.hot.len() {
-            let other = at + whims.below(self.hot.len() - at);
-            self.hot.swap(at, other);
+    fn choose(&mut self, schedule: &dyn Schedule, at: usize) -> Option<PutOff> {
+        if at == self.hot.len() {
+            return None;
         }
-        at > 0 || !whims.once_in(3)
+        let other = at + schedule.pick(self.hot.len() - at);
+        self.hot.swap(at, other);
+        self.hot[at].draw_hold(schedule)
     }
 
     fn absorb(&mut self, turns: &Turns<impl Work<Conn = C>>) {
-        turns.take_heated(|conn| self.hot.push((conn, 0)));
+        turns.take_heated(|conn| self.hot.push(Hot { conn, misses: 0, held: None }));
     }
 
     /// A step for an application that polls: what came is executed, what is due waits for the next step if it
@@ -65,21 +89,31 @@ impl<C> Drive<C> {
             turns.look(work);
         }
         self.absorb(turns);
+        if turns.schedule().is_some_and(|schedule| schedule.skips_poll()) {
+            return;
+        }
         let patience = if self.hot.len() > FEW { PATIENCE_MANY } else { PATIENCE_FEW };
         let mut at = 0;
-        loop {
-            if self.whims.is_some() && !self.draw(at) {
-                break;
-            }
-            let Some((conn, misses)) = self.hot.get_mut(at) else { break };
+        while at < self.hot.len() {
+            let put_off = match turns.schedule() {
+                None => PutOff::default(),
+                Some(schedule) => match self.choose(schedule, at) {
+                    Some(put_off) => put_off,
+                    None => {
+                        at += 1;
+                        continue;
+                    }
+                },
+            };
+            let Hot { conn, misses, held } = &mut self.hot[at];
             W::heat(conn).begin();
-            match work.step(conn, &mut self.scratch, false) {
+            match work.step(conn, &mut self.scratch, false, put_off) {
                 Step::Quiet => *misses += 1,
                 Step::Dry | Step::More => *misses = 0,
                 Step::Over => *misses = u32::MAX,
             }
-            if *misses > patience {
-                let (conn, _) = self.hot.swap_remove(at);
+            if *misses > patience && held.is_none() {
+                let Hot { conn, .. } = self.hot.swap_remove(at);
                 if W::heat(&conn).cool() {
                     turns.heat_from_outside(&conn);
                 }
@@ -93,22 +127,33 @@ impl<C> Drive<C> {
     pub(super) fn background<W: Work<Conn = C>>(&mut self, turns: &Turns<W>, work: &W) -> bool {
         turns.begin_step();
         self.absorb(turns);
-        let mut at = 0;
-        loop {
-            if self.whims.is_some() {
-                self.draw(at);
-            }
-            let Some((conn, _)) = self.hot.get_mut(at) else { break };
+        let (mut at, mut more) = (0, turns.schedule().is_none());
+        while at < self.hot.len() {
+            let put_off = match turns.schedule() {
+                None => PutOff::default(),
+                Some(schedule) => match self.choose(schedule, at) {
+                    Some(put_off) => put_off,
+                    None => {
+                        at += 1;
+                        continue;
+                    }
+                },
+            };
+            let Hot { conn, held, .. } = &mut self.hot[at];
             W::heat(conn).begin();
-            match work.step(conn, &mut self.scratch, true) {
-                Step::More => at += 1,
+            match work.step(conn, &mut self.scratch, true, put_off) {
+                Step::More => (at, more) = (at + 1, true),
+                _ if held.is_some() => at += 1,
                 _ => {
-                    let (conn, _) = self.hot.swap_remove(at);
+                    let Hot { conn, .. } = self.hot.swap_remove(at);
                     if W::heat(&conn).cool() {
                         turns.heat(&conn);
                     }
                 }
             }
+        }
+        if at > 0 && !more {
+            std::thread::sleep(HELD_PAUSE);
         }
         at > 0 || turns.has_heated()
     }

@@ -33,8 +33,9 @@ use super::drive::Drive;
 use super::heat::Heat;
 use super::linger::Linger;
 use super::naps::Naps;
-use crate::adversary::Whims;
 use crate::conn::Step;
+use fabric_util::progress::Schedule;
+use fabric_util::stream::PutOff;
 use fabric_util::sync::{AtomicBool, Mutex, fence};
 
 /// Steps until who goes to sleep leaves what is hot to the thread.
@@ -51,8 +52,15 @@ pub(super) trait Work {
 
     /// A connection's heat.
     fn heat(conn: &Self::Conn) -> &Heat;
-    /// A step of one connection, with a buffer for its use. `background`: everything that is due goes out.
-    fn step(&self, conn: &Arc<Self::Conn>, scratch: &mut [u8], background: bool) -> Step;
+    /// A step of one connection, with a buffer for its use. `background`: everything that is due goes out, but for what is
+    /// put off.
+    fn step(
+        &self,
+        conn: &Arc<Self::Conn>,
+        scratch: &mut [u8],
+        background: bool,
+        put_off: PutOff,
+    ) -> Step;
     /// Takes what the selector reports, and heats the connections it names; `block`: sleeps until there is something.
     /// Says whether there was anything.
     fn select(&self, selector: &mut Self::Selector, block: bool) -> bool;
@@ -76,6 +84,7 @@ pub(super) struct Turns<W: Work> {
     ticking: AtomicBool,
     naps: Naps,
     stop: AtomicBool,
+    schedule: Option<Box<dyn Schedule>>,
 }
 
 impl<W: Work> Turns<W> {
@@ -84,10 +93,10 @@ impl<W: Work> Turns<W> {
         selector: W::Selector,
         waker: W::Waker,
         hold: Option<Duration>,
-        whims: Option<Whims>,
+        schedule: Option<Box<dyn Schedule>>,
     ) -> Self {
         Turns {
-            drive: Mutex::new(Drive::new(whims)),
+            drive: Mutex::new(Drive::new()),
             heated: Mutex::default(),
             has_heated: AtomicBool::new(false),
             selector: Mutex::new(selector),
@@ -97,6 +106,7 @@ impl<W: Work> Turns<W> {
             ticking: AtomicBool::new(false),
             naps: Naps::new(hold),
             stop: AtomicBool::new(false),
+            schedule,
         }
     }
 
@@ -223,6 +233,7 @@ impl<W: Work> Turns<W> {
 
     /// One turn of the thread. Where somebody polls it naps for a `tick`.
     pub(super) fn turn(&self, work: &W, tick: Duration) {
+        let tick = self.schedule().map_or(tick, |schedule| schedule.tick(tick));
         if self.nap(work, tick) || self.drive.lock().background(self, work) {
             return;
         }
@@ -295,10 +306,10 @@ impl<W: Work> Turns<W> {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Tests only: a tick as the adversary wants it.
-    #[cold]
-    pub(super) fn late_tick(&self, tick: Duration) -> Duration {
-        self.drive.lock().late(tick)
+    /// The order of things, if it is not the usual one.
+    #[inline]
+    pub(super) fn schedule(&self) -> Option<&dyn Schedule> {
+        self.schedule.as_deref()
     }
 
     /// Lets go of every connection.

@@ -37,7 +37,7 @@ pub(super) const CASES: &[Case] = cases! { Protection:
         "provider_code is 0 with Ok, and not 0 with RemoteAccess and TooLong";
     aftermath::post_after_error, Needs::SEND_RMA,
         "posts to a dead endpoint are NotConnected on both queues of both sides, and have no effect";
-    aftermath::recv_post_race, Needs::SEND_RMA.least(&[("recv_depth", aftermath::RACE_DEPTH as u64)]),
+    aftermath::recv_post_race, Needs::SEND_RMA.min_limits(&[("recv_depth", aftermath::RACE_DEPTH as u64)]),
         "a receive posted while the connection dies is rejected, or Canceled once"
         .freedom(Freedom::Counts("how many receives are posted before the connection is dead is open"));
     aftermath::other_endpoint_unaffected, Needs::SEND_RMA,

@@ -54,7 +54,7 @@ impl Work for Model {
     }
 
     /// Reads one byte at a time, so that a step may end with more to read.
-    fn step(&self, conn: &Arc<Conn>, _scratch: &mut [u8], _background: bool) -> Step {
+    fn step(&self, conn: &Arc<Conn>, _scratch: &mut [u8], _background: bool, _: PutOff) -> Step {
         let mut state = conn.state.lock();
         let before = state.done;
         if std::mem::take(&mut state.owed) {

@@ -1,0 +1,5 @@
+//! Progress: which connections are served when.
+
+mod schedule;
+
+pub use schedule::{Hold, Schedule};
