@@ -340,7 +340,7 @@ mod tests {
         let addr = SocketAddr::from(([127, 0, 0, 1], 5));
         survives(&Some(RawRequest::new(RequestId(6), addr, Box::new([7]))));
         survives(&Posted::until(8, Error::Again));
-        let devices = Catalog::builtin().discover(&crate::target::anything()).unwrap();
+        let devices = Catalog::builtin().discover(&crate::choose::anything()).unwrap();
         survives(&Survey { environment: Environment::now(), factor: 9.5, devices });
     }
 
