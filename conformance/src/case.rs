@@ -322,7 +322,8 @@ impl Needs {
             .union(Capabilities::SECRET_KEYS)
             .union(Capabilities::LOCKS_MEMORY)
             .union(Capabilities::PROGRESS_WHILE_STOPPED)
-            .union(Capabilities::PROCESSES);
+            .union(Capabilities::PROCESSES)
+            .union(Capabilities::GRANTS);
         self.capabilities.intersects(declared)
             || self.process
             || self.atomic_scope.is_some()

@@ -31,6 +31,9 @@ bitflags::bitflags! {
         /// Domains report [`Event::PortDown`](crate::Event::PortDown) and
         /// [`Event::PortActive`](crate::Event::PortActive).
         const PORT_EVENTS = 1 << 9;
+        /// A part of a region can be opened to the peer of one connection alone
+        /// ([`RegistrationOps::grant`](crate::RegistrationOps::grant)).
+        const GRANTS = 1 << 10;
         /// Peers may be in other processes. Without this an endpoint reaches those of its own process alone.
         const PROCESSES = 1 << 11;
     }

@@ -39,7 +39,7 @@ pub use hints::{Hints, Unmet};
 pub use info::{AtomicScope, Capabilities, Device, Info, Limits, Unusable};
 pub use memory::Memory;
 pub use ops::{Armed, CqOps, EndpointOps};
-pub use provider::{DomainOps, ListenerOps, Provider, ProviderCounters, RegistrationOps};
+pub use provider::{DomainOps, GrantOps, ListenerOps, Provider, ProviderCounters, RegistrationOps};
 pub use remote::{RemoteRegion, RemoteSlice};
 pub use setting::Setting;
 pub use state::{DisconnectReason, EndpointState};

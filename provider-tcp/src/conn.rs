@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use fabric_core::{EndpointAttr, Error};
 use fabric_util::log_line;
+use fabric_util::progress::{Heat, Step};
 
-use crate::engine::{Engine, Heat, Timer};
+use crate::engine::{Engine, Timer};
 use crate::liveness::{Look, Watch};
 use crate::transport::Stream;
 use fabric_util::stream::{AckPolicy, End, Link, Phase, PutOff, Surroundings, Transport};
@@ -22,19 +23,6 @@ const LINGER: Duration = Duration::from_secs(2);
 const READS_A_STEP: usize = 16;
 /// Writes that follow each other before others have their turn, as a peer could read as fast as this side writes.
 const WRITES_A_TURN: usize = 16;
-
-/// What a step found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Nothing to read, nothing written.
-    Quiet,
-    /// Something moved, and then there was nothing more to read.
-    Dry,
-    /// There may be more to read.
-    More,
-    /// The socket is closed.
-    Over,
-}
 
 /// How far the connection's making is.
 pub(crate) enum Stage {

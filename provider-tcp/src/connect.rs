@@ -5,9 +5,10 @@ use std::os::fd::AsFd;
 
 use fabric_core::{Error, Failure};
 use fabric_util::log_line;
+use fabric_util::progress::Step;
 use socket2::SockRef;
 
-use crate::conn::{Conn, Stage, State, Step};
+use crate::conn::{Conn, Stage, State};
 use crate::engine::Engine;
 use crate::{NAME, socket};
 use fabric_util::stream::wire::handshake::{Handshake, Kind};

@@ -8,12 +8,13 @@ use fabric_core::provider::RequestId;
 use fabric_core::{
     EndpointAttr, EndpointId, EndpointOps, Error, Posted, RecvWork, Result, SendWork,
 };
+use fabric_util::progress::Flush;
 use mio::Interest;
 use mio::unix::SourceFd;
 use socket2::SockRef;
 
 use crate::conn::{Conn, Stage, State};
-use crate::engine::{Engine, Flush, Member, Timer};
+use crate::engine::{Engine, Member, Timer};
 use crate::{NAME, device, socket};
 use fabric_util::stream::wire::handshake::{Handshake, Kind};
 use fabric_util::stream::{AckPolicy, End, Phase, READS, Surroundings};

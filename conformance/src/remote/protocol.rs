@@ -4,6 +4,7 @@
 //! documentation. The library's plain types travel as they are, by serde.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 
 use fabric::provider::{Event, SendOp, Token};
 use fabric::{CqAttr, Discovered, EndpointAttr, Error, ListenerAttr};
@@ -86,6 +87,17 @@ pub(super) enum MemoryCall {
     },
     Deregister {
         region: u64,
+    },
+    /// [`RemoteAddr`](fabric::provider::RemoteAddr): the grant's remote key and base.
+    Grant {
+        grant: u64,
+        region: u64,
+        endpoint: u64,
+        range: Range<usize>,
+        access: u32,
+    },
+    Revoke {
+        grant: u64,
     },
 }
 
@@ -264,6 +276,8 @@ mod tests {
             MemoryCall::Load { memory, at, len },
             MemoryCall::Register { region, memory, at, len, access: 9, start: 10 },
             MemoryCall::Deregister { region },
+            MemoryCall::Grant { grant: 15, region, endpoint, range: 16..17, access: 18 },
+            MemoryCall::Revoke { grant: 15 },
         ];
         let mut cq = CqAttr::new(11);
         cq.vector = Some(12);

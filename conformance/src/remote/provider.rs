@@ -4,6 +4,7 @@
 //! [`Guarded`](crate::Guarded), which knows where its bytes are.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use fabric::provider::{
     ProviderCounters, RawCompletion, RecvWork, RemoteAddr, Segment, SendFlags, SendWork, Unusable,
     memory,
 };
-use fabric::provider::{ListenerOps, RawRequest, RegistrationOps, RequestId};
+use fabric::provider::{GrantOps, ListenerOps, RawRequest, RegistrationOps, RequestId};
 use fabric::{
     Access, CqAttr, Discovered, EndpointAttr, EndpointId, Error, Info, ListenerAttr, ListenerId,
     Result,
@@ -168,11 +169,55 @@ unsafe impl RegistrationOps for RemoteRegistration {
         self.start.addr
     }
 
+    fn grant(
+        &self,
+        endpoint: EndpointId,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<Box<dyn GrantOps>> {
+        let grant = self.link.next_id();
+        let start = self.link.call(Call::Memory(MemoryCall::Grant {
+            grant,
+            region: self.region,
+            endpoint: endpoint.0,
+            range,
+            access: access.bits(),
+        }))?;
+        Ok(Box::new(RemoteGrant { grant, start, revoked: false, link: self.link.clone() }))
+    }
+
     fn deregister(&mut self) -> Result<()> {
         // A server that is gone has closed it; otherwise it closes.
         let call = Call::Memory(MemoryCall::Deregister { region: self.region });
         if let Err(error) = self.link.call::<()>(call) {
             log::debug!("deregistering at the other host: {error}");
+        }
+        Ok(())
+    }
+}
+
+struct RemoteGrant {
+    grant: u64,
+    /// Its remote key and base.
+    start: RemoteAddr,
+    revoked: bool,
+    link: Arc<Link>,
+}
+
+// SAFETY: as for a registration.
+unsafe impl GrantOps for RemoteGrant {
+    fn remote_key(&self) -> u64 {
+        self.start.key
+    }
+    fn remote_base(&self) -> u64 {
+        self.start.addr
+    }
+
+    fn revoke(&mut self) -> Result<()> {
+        // A server that is gone has ended it.
+        let call = Call::Memory(MemoryCall::Revoke { grant: self.grant });
+        if !self.revoked && self.link.call::<()>(call).is_ok() {
+            self.revoked = true;
         }
         Ok(())
     }

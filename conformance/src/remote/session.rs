@@ -7,8 +7,8 @@ use std::sync::Arc;
 use fabric::provider::{Posted, RawCompletion, RawRequest, RemoteAddr, RequestId, Token};
 use fabric::{
     Access, Armed, BatchError, Catalog, Choice, Completion, CompletionQueue, ConnectRequest,
-    Domain, Endpoint, EndpointAttr, EndpointId, Error, Listener, ListenerAttr, Memory, OpKind,
-    ProviderSpec, Recv, Result,
+    Domain, Endpoint, EndpointAttr, EndpointId, Error, Grant, Listener, ListenerAttr, Memory,
+    OpKind, ProviderSpec, Recv, Result,
 };
 use serde::Serialize;
 use serde_bytes::ByteBuf;
@@ -36,6 +36,7 @@ pub(super) struct Session {
     memories: HashMap<u64, Memory>,
     memory_bytes: u64,
     regions: HashMap<u64, Hosted>,
+    grants: HashMap<u64, Grant>,
     queues: HashMap<u64, CompletionQueue>,
     listeners: HashMap<u64, Listener>,
     requests: HashMap<u64, ConnectRequest>,
@@ -57,6 +58,7 @@ impl Session {
             memories: HashMap::new(),
             memory_bytes: 0,
             regions: HashMap::new(),
+            grants: HashMap::new(),
             queues: HashMap::new(),
             listeners: HashMap::new(),
             requests: HashMap::new(),
@@ -113,6 +115,19 @@ impl Session {
                 let closed = known(&self.regions, region, "region")?.region.close();
                 self.regions.remove(&region);
                 answer(&closed?)
+            }
+            MemoryCall::Grant { grant, region, endpoint, range, access } => {
+                let Hosted { region, .. } = known(&self.regions, region, "region")?;
+                let access = Access::from_bits_retain(access);
+                let made = region.grant(self.endpoint(endpoint)?, range, access)?;
+                let (key, addr) = (made.remote().key(), made.remote().base());
+                self.grants.insert(grant, made);
+                answer(&RemoteAddr { key, addr })
+            }
+            MemoryCall::Revoke { grant } => {
+                known(&self.grants, grant, "grant")?.revoke()?;
+                self.grants.remove(&grant);
+                answer(&())
             }
         }
     }

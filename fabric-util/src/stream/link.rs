@@ -232,8 +232,8 @@ impl Link {
     /// Those of the transport.
     pub fn send_to(&mut self, transport: &mut impl Transport) -> io::Result<usize> {
         loop {
-            if let Some(result) = self.outgoing.send_to(transport) {
-                return result;
+            if let Some(sent) = self.outgoing.send_to(transport)? {
+                return Ok(sent);
             }
             match self.outgoing.spoil() {
                 Some(seq) => self.refuse_answer(seq),

@@ -120,18 +120,16 @@ impl Outgoing {
     }
 
     /// Sends what comes next; `None` if that is of a region that has closed ([`spoil`](Outgoing::spoil)).
-    pub(super) fn send_to(&mut self, transport: &mut impl Transport) -> Option<io::Result<usize>> {
+    pub(super) fn send_to(&mut self, transport: &mut impl Transport) -> io::Result<Option<usize>> {
         if self.pieces.len() == 1
             && let Some(Piece::Copied(len)) = self.pieces.front()
         {
             // Small frames, the usual thing.
             let run = (self.buffer[self.spent..].as_ptr().cast_mut(), *len);
             // SAFETY: the bytes are in our buffer.
-            let result = unsafe { transport.send(&[run]) };
-            if let Ok(bytes) = &result {
-                self.spend(*bytes);
-            }
-            return Some(result);
+            let sent = unsafe { transport.send(&[run]) }?;
+            self.spend(sent);
+            return Ok(Some(sent));
         }
         let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
         let mut passes: SmallVec<[Pass<'_>; 2]> = SmallVec::new();
@@ -153,15 +151,13 @@ impl Outgoing {
             }
         }
         if runs.is_empty() {
-            return None;
+            return Ok(None);
         }
         // SAFETY: the memory is of our buffer, of operations that have not completed, and of regions that the passes hold open.
-        let result = unsafe { transport.send(&runs) };
+        let sent = unsafe { transport.send(&runs) }?;
         drop(passes);
-        if let Ok(bytes) = &result {
-            self.spend(*bytes);
-        }
-        Some(result)
+        self.spend(sent);
+        Ok(Some(sent))
     }
 
     fn spend(&mut self, bytes: usize) {

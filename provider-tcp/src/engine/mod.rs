@@ -1,17 +1,11 @@
 //! The engine of a domain: what has a socket, the thread that serves it, and what both need.
 //!
-//! Who drives the connections when is `turns`; what a step is, `drive` and `conn`. Locks, in order: those of `turns`
-//! (its `drive`, a connection, then leaves), tables, the event sink.
+//! Which thread drives the connections, and when, is `fabric_util::progress`; what a step is, `conn`. Locks, in order: those
+//! of `progress` (its `drive`, a connection, then leaves), tables, the event sink.
 
-mod drive;
-mod heat;
-mod linger;
-mod naps;
-mod schedule;
 mod selector;
-mod turns;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod panic_tests;
 
 use std::collections::HashMap;
@@ -23,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use fabric_core::{EndpointId, Error, Event, EventSink, Failure, Info, Result};
 use fabric_util::backlog::RequestTable;
+use fabric_util::progress::{Flush, Heat, Step, Turns, Work};
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::{ServiceThread, run_rounds};
 use fabric_util::stats::Stats;
@@ -33,15 +28,11 @@ use fabric_util::{callback, log_line};
 use mio::{Interest, Registry, Token, Waker};
 
 use crate::NAME;
-use crate::conn::{Conn, Step};
+use crate::conn::Conn;
 use crate::listener::{Door, Inbound};
 use crate::settings::Settings;
 use fabric_util::region_table::RegionTable;
-pub(crate) use heat::Heat;
-pub(crate) use schedule::Flush;
-use schedule::may_defer;
 use selector::Selector;
-use turns::{Turns, Work};
 
 /// How often the thread looks whether the application still polls.
 const TICK: Duration = Duration::from_millis(1);
@@ -246,14 +237,7 @@ impl Engine {
     /// When what a connection has to transmit after a post goes; the one place that decides it. Under the connection's lock.
     #[inline]
     pub(crate) fn schedule(&self, conn: &Arc<Conn>, pending: &Pending) -> Flush {
-        if may_defer(pending) && self.turns.hold(conn) {
-            return Flush::Deferred;
-        }
-        let polled = match pending.ack_wanted {
-            true => self.turns.leave_to_step(conn),
-            false => self.turns.can_wait(),
-        };
-        if polled { Flush::Polled } else { Flush::Alone }
+        self.turns.schedule_post(conn, pending)
     }
 
     /// Whether posts are held.

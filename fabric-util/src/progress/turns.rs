@@ -30,19 +30,20 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::drive::Drive;
+use super::flush::{Flush, may_defer};
 use super::heat::Heat;
 use super::linger::Linger;
 use super::naps::Naps;
-use crate::conn::Step;
-use fabric_util::progress::Schedule;
-use fabric_util::stream::PutOff;
-use fabric_util::sync::{AtomicBool, Mutex, fence};
+use super::schedule::Schedule;
+use super::step::Step;
+use crate::stream::{Pending, PutOff};
+use crate::sync::{AtomicBool, Mutex, fence};
 
 /// Steps until who goes to sleep leaves what is hot to the thread.
 const ROUNDS: u32 = if cfg!(loom) { 2 } else { 16 };
 
 /// What a turn is made of: the engine, or a model of one.
-pub(super) trait Work {
+pub trait Work {
     /// A connection.
     type Conn;
     /// What tells which sockets changed.
@@ -71,7 +72,7 @@ pub(super) trait Work {
 }
 
 /// The signs between pollers and the thread, and what they share.
-pub(super) struct Turns<W: Work> {
+pub struct Turns<W: Work> {
     drive: Mutex<Drive<W::Conn>>,
     /// Connections that become hot with the next step.
     heated: Mutex<Vec<Arc<W::Conn>>>,
@@ -89,7 +90,7 @@ pub(super) struct Turns<W: Work> {
 
 impl<W: Work> Turns<W> {
     /// `hold`: how long posts may be held back, if at all.
-    pub(super) fn new(
+    pub fn new(
         selector: W::Selector,
         waker: W::Waker,
         hold: Option<Duration>,
@@ -112,19 +113,20 @@ impl<W: Work> Turns<W> {
 
     /// An application polls.
     #[inline]
-    pub(super) fn note_poll(&self) {
+    pub fn note_poll(&self) {
         if !self.is_polled() {
             self.polled.store(true, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn is_polled(&self) -> bool {
+    /// Whether an application polled lately.
+    pub fn is_polled(&self) -> bool {
         self.polled.load(Ordering::Relaxed)
     }
 
     /// An application polls and found nothing: a step, unless somebody else is at it.
     #[inline]
-    pub(super) fn poll(&self, work: &W) {
+    pub fn poll(&self, work: &W) {
         self.note_poll();
         if let Some(mut drive) = self.drive.try_lock() {
             drive.inline(self, work);
@@ -132,7 +134,7 @@ impl<W: Work> Turns<W> {
     }
 
     /// An application sleeps until a socket changes, and polls then. False: there is so much to do that the thread is to.
-    pub(super) fn rest(&self, work: &W) -> bool {
+    pub fn rest(&self, work: &W) -> bool {
         self.note_poll();
         // Else the thread sleeps in the selector as well, or is about to give way, and sees to what it takes out of there.
         !self.can_wait() || self.cool_all(work)
@@ -145,19 +147,19 @@ impl<W: Work> Turns<W> {
     }
 
     /// The application stops polling: the thread takes over now.
-    pub(super) fn hand_over(&self) {
+    pub fn hand_over(&self) {
         self.polled.store(false, Ordering::Release);
         self.naps.end();
     }
 
     /// Whether what is due can wait for a frame to ride on.
     #[inline]
-    pub(super) fn can_wait(&self) -> bool {
+    pub fn can_wait(&self) -> bool {
         self.ticking.load(Ordering::Relaxed)
     }
 
     /// Makes a connection part of the next step; for the thread, and for a poller that is about to take that step.
-    pub(super) fn heat(&self, conn: &Arc<W::Conn>) {
+    pub fn heat(&self, conn: &Arc<W::Conn>) {
         if W::heat(conn).kindle() {
             self.heated.lock().push(conn.clone());
             self.has_heated.store(true, Ordering::Release);
@@ -166,7 +168,7 @@ impl<W: Work> Turns<W> {
 
     /// As [`heat`](Turns::heat), for who is not part of a step: if the thread has taken over meanwhile it is
     /// woken to look. (It clears `ticking` before it takes the heated; here it is the other way round.)
-    pub(super) fn heat_from_outside(&self, conn: &Arc<W::Conn>) {
+    pub fn heat_from_outside(&self, conn: &Arc<W::Conn>) {
         if W::heat(conn).kindle() {
             self.heated.lock().push(conn.clone());
             self.has_heated.store(true, Ordering::Release);
@@ -179,7 +181,7 @@ impl<W: Work> Turns<W> {
 
     /// Leaves what is due on a connection to its next step; false: nobody would take one, so it is to be done now. To
     /// be asked under the connection's lock, so that a step that is over has seen nothing of it, and notes come after.
-    pub(super) fn leave_to_step(&self, conn: &Arc<W::Conn>) -> bool {
+    pub fn leave_to_step(&self, conn: &Arc<W::Conn>) -> bool {
         let leave = self.can_wait();
         if leave {
             W::heat(conn).note();
@@ -199,9 +201,23 @@ impl<W: Work> Turns<W> {
         hold
     }
 
+    /// When what a connection has to transmit after a post goes; the one place that decides it. To be called under the
+    /// connection's lock.
+    #[inline]
+    pub fn schedule_post(&self, conn: &Arc<W::Conn>, pending: &Pending) -> Flush {
+        if may_defer(pending) && self.hold(conn) {
+            return Flush::Deferred;
+        }
+        let polled = match pending.ack_wanted {
+            true => self.leave_to_step(conn),
+            false => self.can_wait(),
+        };
+        if polled { Flush::Polled } else { Flush::Alone }
+    }
+
     /// Whether posts are held.
     #[inline]
-    pub(super) fn is_holding(&self) -> bool {
+    pub fn is_holding(&self) -> bool {
         self.naps.is_holding()
     }
 
@@ -232,7 +248,7 @@ impl<W: Work> Turns<W> {
     }
 
     /// One turn of the thread. Where somebody polls it naps for a `tick`.
-    pub(super) fn turn(&self, work: &W, tick: Duration) {
+    pub fn turn(&self, work: &W, tick: Duration) {
         let tick = self.schedule().map_or(tick, |schedule| schedule.tick(tick));
         if self.nap(work, tick) || self.drive.lock().background(self, work) {
             return;
@@ -285,24 +301,25 @@ impl<W: Work> Turns<W> {
     }
 
     /// Ends the present or the next sleep in the selector.
-    pub(super) fn wake(&self) {
+    pub fn wake(&self) {
         W::wake(&self.waker);
     }
 
     /// Makes the thread begin a new turn, wherever it sleeps.
-    pub(super) fn rouse(&self) {
+    pub fn rouse(&self) {
         self.naps.end();
         self.wake();
     }
 
     /// Asks the thread to end.
-    pub(super) fn stop(&self) {
+    pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.hand_over();
         self.wake();
     }
 
-    pub(super) fn is_stopped(&self) -> bool {
+    /// Whether the thread was asked to end.
+    pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
@@ -313,7 +330,7 @@ impl<W: Work> Turns<W> {
     }
 
     /// Lets go of every connection.
-    pub(super) fn clear(&self) {
+    pub fn clear(&self) {
         self.drive.lock().clear();
         self.heated.lock().clear();
     }

@@ -6,23 +6,30 @@
 
 use std::sync::atomic::Ordering;
 
-use fabric_util::sync::{AtomicBool, fence};
+use crate::sync::{AtomicBool, fence};
 
 /// A connection's heat.
-pub(crate) struct Heat {
+pub struct Heat {
     /// It is on the list, or about to be.
     hot: AtomicBool,
     /// Something came up since the last step began.
     news: AtomicBool,
 }
 
+impl Default for Heat {
+    fn default() -> Self {
+        Heat::new()
+    }
+}
+
 impl Heat {
-    pub(crate) fn new() -> Self {
+    /// A connection that is not hot.
+    pub fn new() -> Self {
         Heat { hot: AtomicBool::new(false), news: AtomicBool::new(false) }
     }
 
     /// Something came up that only a step can see to. To be followed by the heating.
-    pub(crate) fn note(&self) {
+    pub fn note(&self) {
         self.news.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }

@@ -6,7 +6,7 @@
 use loom::thread;
 
 use super::*;
-use fabric_util::sync::Wakeup;
+use crate::sync::Wakeup;
 
 /// Ticks that time out at once, and such as nothing but `hand_over` ends.
 const SHORT: Duration = Duration::ZERO;

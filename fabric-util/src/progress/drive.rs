@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::schedule::{Hold, Schedule};
+use super::step::Step;
 use super::turns::{Turns, Work};
-use crate::conn::Step;
-use fabric_util::progress::{Hold, Schedule};
-use fabric_util::stream::PutOff;
+use crate::stream::PutOff;
 
 /// Bytes that are read at a time when they are not read where they belong.
 const SCRATCH: usize = 64 << 10;

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use fabric_util::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, fence};
+use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, fence};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Nap {

@@ -1,6 +1,6 @@
 //! When a post is transmitted.
 
-use fabric_util::stream::Pending;
+use crate::stream::Pending;
 
 /// No more posts are deferred when this many bytes wait.
 const MAX_DEFERRED: usize = 2 << 10;
@@ -9,7 +9,7 @@ const BATCH: usize = 8;
 
 /// When a post is transmitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flush {
+pub enum Flush {
     /// With the next step of its connection, which comes soon.
     Deferred,
     /// Now. An application polls: its next poll reads the answer, and requests acknowledgements that this does not.
