@@ -48,12 +48,17 @@ pub struct Catalog {
     providers: Vec<Arc<dyn DynProvider>>,
 }
 
+// Serde takes a field that is written as a reference for one that borrows from its input.
+type Name = &'static str;
+
 /// A device as discovery found it, held against the hints and the user's choice.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Discovered {
     /// The provider.
-    pub provider: &'static str,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "fabric_core::names::deserialize"))]
+    pub provider: Name,
     /// The device; empty for a provider that is not built in.
     pub device: String,
     /// Whether it would do, or why not.
@@ -129,23 +134,19 @@ impl Catalog {
 
     /// This catalog with its providers set as the environment says. They are copies: any thread may open domains of one
     /// catalog, and each domain follows the environment as it was when that domain was opened, and nothing older.
-    fn set_by(&self, get: impl Fn(&str) -> Option<String>) -> Result<Self> {
+    fn set_by_env(&self) -> Result<Self> {
+        env::warn_of_mistakes(&self.variables());
         let mut catalog = self.clone();
         for provider in &mut catalog.providers {
             for setting in provider.settings() {
                 let variable = Variable::of(provider.name(), setting).name;
-                if let Some(value) = get(&variable) {
+                if let Some(value) = env::value(&variable) {
                     set(provider, setting.name, &value)
                         .map_err(|error| env::bad(format!("{variable}: {error}")))?;
                 }
             }
         }
         Ok(catalog)
-    }
-
-    fn set_by_env(&self) -> Result<Self> {
-        env::warn_of_mistakes(&self.variables());
-        self.set_by(env::value)
     }
 
     fn find(&self, name: &str) -> Option<&Arc<dyn DynProvider>> {

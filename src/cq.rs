@@ -162,7 +162,7 @@ impl CompletionQueue {
         self.inner.arm(false)
     }
 
-    /// As [`arm`](CompletionQueue::arm), for an event loop that polls as soon as the descriptor is readable.
+    /// As [`arm`](CompletionQueue::arm), for manual progress: an event loop polls as soon as the descriptor is readable.
     ///
     /// The provider's thread stays away, and the descriptor becomes readable whenever the provider has something to do,
     /// which the poll then does: one switch between threads less for what arrives. Progress does not depend on it: if
@@ -171,7 +171,7 @@ impl CompletionQueue {
     ///
     /// # Errors
     /// As [`arm`](CompletionQueue::arm).
-    pub fn arm_to_drive(&self) -> Result<Armed> {
+    pub fn arm_manual(&self) -> Result<Armed> {
         self.inner.ops.check("arm")?;
         self.inner.arm(true)
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fabric_core::attr::check_private_data;
@@ -22,6 +23,7 @@ use crate::domain::DomainInner;
 use crate::inflight::{Fate, InFlightOp, RegionRefs, ReportMode};
 use crate::process::ForkChecked;
 use crate::registry::{EndpointShared, Settle};
+use crate::unopened::Unopened;
 
 /// The posting end of a queue, under its lock.
 pub(crate) struct PostState {
@@ -91,6 +93,8 @@ pub(crate) struct EndpointInner {
     recv: Mutex<PostState>,
     pub(crate) send_cq: Arc<CqInner>,
     pub(crate) recv_cq: Arc<CqInner>,
+    /// Grants that were given up before they were open, until they can be revoked.
+    late_grants: Mutex<Vec<Unopened>>,
     pub(crate) attr: EndpointAttr,
     pub(crate) domain: Arc<DomainInner>,
 }
@@ -143,7 +147,7 @@ impl Endpoint {
             .endpoint(shared.id, &attr, send_cq.ops().ops(), recv_cq.ops().ops())
             .inspect_err(|_| undo(&[(send_cq, send_token), (recv_cq, recv_token)]))?;
         let side = |ring, token: Token, side| {
-            let token = Token::new(token.member(), token.generation(), side, 0);
+            let token = Token::new(token.slot(), token.generation(), side, 0);
             let queue = PostQueue { ring, token, unsignaled_run: 0, closed: false };
             PostState { queue, segments: Vec::new() }
         };
@@ -154,6 +158,7 @@ impl Endpoint {
             recv: Mutex::new(side(recv_ring, recv_token, Side::Recv)),
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
+            late_grants: Mutex::default(),
             attr,
             domain: domain.clone(),
         });
@@ -378,6 +383,20 @@ impl Endpoint {
 }
 
 impl EndpointInner {
+    /// Keeps a grant that is not open in time, and with it its region, until it can be revoked.
+    pub(crate) fn keep_until_open(&self, grant: Unopened) {
+        self.late_grants.lock().push(grant);
+        // After a drop of the region a thread has to look as well.
+        self.domain.reclaim.needed.store(true, Ordering::Relaxed);
+    }
+
+    /// True if none is left.
+    fn revoke_late_grants(&self) -> bool {
+        let mut late = self.late_grants.lock();
+        late.retain_mut(|grant| !grant.is_revoked());
+        late.is_empty()
+    }
+
     /// Makes sure that the end of the unsignaled operations posted so far becomes known: unless the last post was
     /// signaled, posts a signaled empty write whose completion is hidden. False if there is no room yet.
     fn flush(&self, queue: &mut PostQueue) -> bool {
@@ -387,9 +406,9 @@ impl EndpointInner {
             return true;
         }
         let token = token.with_sequence(ring.next());
-        let Some(place) = ring.place() else { return false };
+        let Some(vacancy) = ring.reserve() else { return false };
         let (kind, report, regions) = (OpKind::Write, ReportMode::Internal, RegionRefs::default());
-        place.fill(InFlightOp { context: 0, len: 0, kind, report, regions });
+        vacancy.insert(InFlightOp { context: 0, len: 0, kind, report, regions });
         let op = SendOp::Write { to: RemoteAddr::default(), imm: None };
         let work = [SendWork::new(token, op, &[], SendFlags::SIGNALED)];
         // SAFETY: there are no segments.
@@ -398,7 +417,7 @@ impl EndpointInner {
             *unsignaled_run = 0;
         } else {
             // SAFETY: the provider never completes what it refused.
-            unsafe { ring.take_back(1) };
+            unsafe { ring.unpush(1) };
         }
         taken
     }
@@ -413,6 +432,8 @@ impl EndpointInner {
         };
         let quiesced = callback::caught(|| self.ops.quiesce());
         let fate = if matches!(quiesced, Some(Ok(()))) { Fate::Free } else { Fate::Leak };
+        // What cannot be revoked now stays, and says so.
+        self.late_grants.lock().clear();
         let mut leaked = self.send_cq.unbind(send, fate);
         if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
             leaked += self.recv_cq.unbind(recv, fate);
@@ -441,7 +462,8 @@ impl Settle for EndpointInner {
             (self.flush(&mut side.queue), side.queue.token)
         };
         self.send_cq.reap();
-        flushed && self.send_cq.outstanding(token, Side::Send) == 0
+        let granted = self.revoke_late_grants();
+        flushed && granted && self.send_cq.outstanding(token, Side::Send) == 0
     }
 
     fn hand_over(&self) {

@@ -89,7 +89,7 @@
 //! |---|---|---|
 //! | `tcp` | yes | the TCP provider; needs nothing but a Rust toolchain |
 //! | `verbs` | yes | the RDMA verbs provider, which loads libibverbs and librdmacm at run time, and the module `verbs` with the way down to libibverbs |
-//! | `serde` | no | descriptors of memory both ways; [`Info`] and [`Counters`] serialize |
+//! | `serde` | no | descriptors of memory, [`Info`], [`Found`], errors, events and attributes both ways; [`Counters`] serialize |
 //!
 //! # Platforms and MSRV
 //! Linux only; x86-64 is tested, kernel 5.14 or newer recommended. The verbs provider is tested on Soft-RoCE, not yet on RDMA
@@ -111,9 +111,11 @@ mod counters;
 mod cq;
 mod dispatch;
 mod domain;
+mod element;
 mod endpoint;
 mod env;
 mod eq;
+mod grant;
 mod inflight;
 mod listener;
 mod op;
@@ -124,6 +126,7 @@ mod recv;
 mod region;
 mod registry;
 mod shorthand;
+mod unopened;
 #[cfg(feature = "verbs")]
 pub mod verbs;
 
@@ -133,6 +136,7 @@ pub use choice::{Choice, ProviderSpec, Selection};
 pub use counters::Counters;
 pub use cq::CompletionQueue;
 pub use domain::Domain;
+pub use element::AtomicElement;
 pub use endpoint::Endpoint;
 pub use env::Variable;
 pub use eq::EventQueue;
@@ -144,10 +148,11 @@ pub use fabric_core::{
     PathAttr, ProviderCounters, RemoteRegion, RemoteSlice, Result, Status, Unmet,
 };
 pub use fabric_util::logging::flush as flush_logs;
+pub use grant::Grant;
 pub use listener::{ConnectRequest, Listener};
 pub use op::{Op, Recv, Slices};
 pub use post::BatchError;
-pub use region::{AtomicElement, Region, Slice};
+pub use region::{Region, Slice};
 /// The crate by which regions hold plain values ([`Region::get`], [`Region::put`]). It is a part of this API: a version of this
 /// crate goes with `zerocopy` 0.8, and a change of that is a breaking change.
 pub use zerocopy;

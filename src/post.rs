@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use fabric_core::{EndpointState, Error, Posted, Result, Segment, SendFlags, SendOp, SendWork};
-use fabric_util::inflight::{Place, Producer};
+use fabric_util::inflight::{Producer, Vacancy};
 use smallvec::SmallVec;
 
 use crate::check::LocalSegments;
@@ -213,7 +213,7 @@ impl Endpoint {
         // completions are taken, or `quiesce` has returned `Ok`; injected bytes are borrowed for this call.
         let posted = unsafe { self.inner.ops.post_send(work) };
         if posted.accepted < work.len() {
-            return take_back(queue, work, posted, unsignaled_run);
+            return unpush_refused(queue, work, posted, unsignaled_run);
         }
         Posted::all(work.len())
     }
@@ -225,7 +225,7 @@ impl Endpoint {
         counters.operations.add(operations as u64);
     }
 
-    /// Checks an operation, appends its segments and takes a place in the ring.
+    /// Checks an operation, appends its segments and puts it in the ring.
     #[inline]
     fn prepare_send(
         &self,
@@ -259,11 +259,11 @@ impl Endpoint {
         if !signaled && queue.unsignaled_run + 1 >= self.max_unsignaled_run() {
             flags.insert(SendFlags::SIGNALED);
         }
-        let Some(place) = place(&mut queue.ring, &self.inner.send_cq) else {
+        let Some(vacancy) = reserve(&mut queue.ring, &self.inner.send_cq) else {
             segments.truncate(before);
             return Err(Error::Again);
         };
-        place.fill(InFlightOp { context: op.context, len, kind: spec.kind, report, regions });
+        vacancy.insert(InFlightOp { context: op.context, len, kind: spec.kind, report, regions });
         queue.unsignaled_run =
             if flags.contains(SendFlags::SIGNALED) { 0 } else { queue.unsignaled_run + 1 };
         Ok(CheckedOp { flags, segments: segments.len() - before, len })
@@ -278,20 +278,20 @@ impl Endpoint {
     }
 }
 
-/// The place of the next operation; where there is none, after taking what may have ended.
+/// Room for the next operation; if there is none, after taking what may have ended.
 #[inline]
-pub(crate) fn place<'a>(
+pub(crate) fn reserve<'a>(
     ring: &'a mut Producer<InFlightOp>,
-    queue: &CqInner,
-) -> Option<Place<'a, InFlightOp>> {
+    cq: &CqInner,
+) -> Option<Vacancy<'a, InFlightOp>> {
     if !ring.has_room() {
-        queue.try_reap();
+        cq.try_reap();
     }
-    ring.place()
+    ring.reserve()
 }
 
 #[cold]
-fn take_back(
+fn unpush_refused(
     queue: &mut PostQueue,
     work: &[SendWork<'_>],
     posted: Posted,
@@ -299,7 +299,7 @@ fn take_back(
 ) -> Posted {
     let (taken, refused) = work.split_at(posted.accepted);
     // SAFETY: the provider never completes what it refused.
-    unsafe { queue.ring.take_back(refused.len() as u32) };
+    unsafe { queue.ring.unpush(refused.len() as u32) };
     queue.unsignaled_run = taken.iter().fold(unsignaled_run, |unsignaled_run, one| {
         if one.flags.contains(SendFlags::SIGNALED) { 0 } else { unsignaled_run + 1 }
     });

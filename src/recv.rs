@@ -7,7 +7,7 @@ use crate::dispatch::EndpointDispatch;
 use crate::endpoint::{Endpoint, PostQueue, PostState};
 use crate::inflight::{InFlightOp, RegionRefs, ReportMode};
 use crate::op::{Recv, Slices};
-use crate::post::{BatchError, CHUNK, Chunk, place};
+use crate::post::{BatchError, CHUNK, Chunk, reserve};
 
 impl Endpoint {
     /// Posts one receive into `into`. Allowed from the making of the endpoint on.
@@ -153,7 +153,7 @@ impl Endpoint {
         let mut posted = unsafe { self.inner.ops.post_recv(work) };
         if posted.accepted < work.len() {
             // SAFETY: the provider never completes what it refused.
-            unsafe { queue.ring.take_back((work.len() - posted.accepted) as u32) };
+            unsafe { queue.ring.unpush((work.len() - posted.accepted) as u32) };
             let refusal = posted.refusal.unwrap_or(Error::NotConnected);
             posted = Posted::until(posted.accepted, refusal);
         } else {
@@ -176,12 +176,12 @@ impl Endpoint {
         let len = self.add_slices("recv", &recv.into, Access::LOCAL_WRITE, max, &mut local);
         let LocalSegments { segments, regions } = local;
         let len = len.inspect_err(|_| segments.truncate(before))?;
-        let Some(place) = place(&mut queue.ring, &self.inner.recv_cq) else {
+        let Some(vacancy) = reserve(&mut queue.ring, &self.inner.recv_cq) else {
             segments.truncate(before);
             return Err(Error::Again);
         };
         let (context, kind, report) = (recv.context, OpKind::Recv, ReportMode::Always);
-        place.fill(InFlightOp { context, len, kind, report, regions });
+        vacancy.insert(InFlightOp { context, len, kind, report, regions });
         Ok(segments.len() - before)
     }
 }

@@ -1,15 +1,14 @@
 //! Memory regions: memory that is registered with a domain.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::ops::RangeBounds;
+use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence, fence};
 
 use fabric_core::provider::RegistrationOps;
-use fabric_core::{
-    Access, AtomicCall, AtomicOp, AtomicScalar, Error, Memory, RemoteRegion, Result, memory,
-};
+use fabric_core::{Access, EndpointId, Error, Memory, RemoteRegion, Result, memory};
 use fabric_util::log_line;
 use fabric_util::range::bounds;
 use fabric_util::sync::Mutex;
@@ -17,10 +16,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::domain::DomainInner;
 use crate::process::ForkChecked;
+use crate::unopened::{Held, ProviderGrant};
 
 /// What operations in flight hold on to.
 pub(crate) struct RegionCore {
     registration: Mutex<Registration>,
+    /// The region's own handle and those of grants. Every other reference is an operation's. It grows under the
+    /// registration's lock, and falls before the handle's reference goes: then the region looks used for a moment.
+    handles: AtomicUsize,
     closed: AtomicBool,
     addr: *mut u8,
     len: usize,
@@ -38,18 +41,32 @@ unsafe impl Send for RegionCore {}
 // SAFETY: as above.
 unsafe impl Sync for RegionCore {}
 
-/// What the provider keeps of it; nothing once it has ended.
-struct Registration(Option<ForkChecked<Box<dyn RegistrationOps>>>);
+impl Held for RegionCore {
+    fn count_leaked(&self) {
+        self.domain.count_leaked(1);
+    }
+}
+
+/// What the provider keeps of it.
+struct Registration {
+    /// Nothing once it has ended.
+    ops: Option<ForkChecked<Box<dyn RegistrationOps>>>,
+    /// Those that are open, by their names.
+    grants: BTreeMap<u64, ProviderGrant>,
+    next_grant: u64,
+}
 
 impl Registration {
-    /// Ends it, but in a child of the process that made it. On error it stays registered.
+    /// Ends it and its grants, but in a child of the process that made it. On error it stays registered.
     fn end(&mut self) -> Result<()> {
-        if let Some(registration) =
-            self.0.as_mut().filter(|registration| registration.is_current_process())
-        {
-            registration.deregister()?;
+        if let Some(ops) = self.ops.as_mut().filter(|ops| ops.is_current_process()) {
+            while let Some(mut grant) = self.grants.first_entry() {
+                grant.get_mut().revoke()?;
+                grant.remove();
+            }
+            ops.deregister()?;
         }
-        self.0 = None;
+        self.ops = None;
         Ok(())
     }
 }
@@ -90,6 +107,53 @@ impl RegionCore {
     pub(crate) fn addr_at(&self, offset: usize) -> *mut u8 {
         self.addr.wrapping_add(offset)
     }
+
+    /// Whether operations of this side use it.
+    fn is_used(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > self.handles.load(Ordering::Acquire)
+    }
+
+    /// A handle goes, whose reference follows. Behind the last one the library looks when operations have let go.
+    pub(crate) fn drop_handle(self: &Arc<Self>) {
+        let last = self.handles.fetch_sub(1, Ordering::AcqRel) == 1;
+        if last && Arc::strong_count(self) > 1 && self.domain.ops.is_current_process() {
+            self.domain.reclaim.add(self);
+        }
+    }
+
+    /// Has the provider begin a grant; see [`RegistrationOps::grant`].
+    pub(crate) fn begin_grant(
+        &self,
+        endpoint: EndpointId,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<ProviderGrant> {
+        let registration = self.registration.lock();
+        let Some(ops) = &registration.ops else {
+            return Err(Error::state("grant", "the region is closed"));
+        };
+        Ok(ForkChecked::new(ops.grant(endpoint, range, access)?))
+    }
+
+    /// Keeps a grant, for one more handle; gives its name.
+    pub(crate) fn add_grant(&self, grant: ProviderGrant) -> u64 {
+        let mut registration = self.registration.lock();
+        let name = registration.next_grant;
+        registration.next_grant += 1;
+        registration.grants.insert(name, grant);
+        self.handles.fetch_add(1, Ordering::Relaxed);
+        name
+    }
+
+    /// Ends a grant, unless it has ended. On error it is kept.
+    pub(crate) fn revoke_grant(&self, name: u64) -> Result<()> {
+        let mut registration = self.registration.lock();
+        if let Some(grant) = registration.grants.get_mut(&name) {
+            grant.revoke()?;
+            registration.grants.remove(&name);
+        }
+        Ok(())
+    }
 }
 
 /// Memory that is registered with a domain: what local operations use, and what peers may reach.
@@ -101,8 +165,8 @@ impl RegionCore {
 ///
 /// # Life
 /// The memory stays allocated and registered as long as any operation in flight uses it, whatever becomes of
-/// this handle. [`close`](Region::close) ends the rights now, dropping the handle ends them when the last
-/// such operation has completed. When either is done, no peer reads or changes a byte, and the key opens
+/// this handle, or a [`Grant`](crate::Grant) of it is there. [`close`](Region::close) ends the rights now, dropping the
+/// handle ends them when the last such operation has completed and the last grant has gone. When either is done, no peer reads or changes a byte, and the key opens
 /// nothing.
 ///
 /// ```
@@ -165,10 +229,7 @@ impl fmt::Debug for Slice<'_> {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        let RegionCore { domain, .. } = &*self.core;
-        if self.is_used() && domain.ops.is_current_process() {
-            domain.reclaim.add(&self.core);
-        }
+        self.core.drop_handle();
     }
 }
 
@@ -189,7 +250,12 @@ impl Region {
         Region {
             core: Arc::new(RegionCore {
                 local_key: registration.local_key(),
-                registration: Mutex::new(Registration(Some(ForkChecked::new(registration)))),
+                registration: Mutex::new(Registration {
+                    ops: Some(ForkChecked::new(registration)),
+                    grants: BTreeMap::new(),
+                    next_grant: 0,
+                }),
+                handles: AtomicUsize::new(1),
                 closed: AtomicBool::new(false),
                 addr,
                 len,
@@ -237,7 +303,7 @@ impl Region {
         }
     }
 
-    /// Ends the registration now.
+    /// Ends the registration and its grants now.
     ///
     /// When it has returned, no peer and no device reads or changes the memory, and the key opens nothing.
     /// Repeating it is harmless. The region refuses every operation afterwards; its bytes can still be read
@@ -250,12 +316,12 @@ impl Region {
     pub fn close(&self) -> Result<()> {
         self.core.domain.ops.check("close region")?;
         let mut registration = self.core.registration.lock();
-        if registration.0.is_none() {
+        if registration.ops.is_none() {
             return Ok(());
         }
         self.core.closed.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        if self.is_used() && self.is_still_used() {
+        if self.core.is_used() && self.is_still_used() {
             self.core.closed.store(false, Ordering::SeqCst);
             return Err(Error::Busy);
         }
@@ -264,16 +330,11 @@ impl Region {
         registration.end()
     }
 
-    /// Whether operations of this side use it.
-    fn is_used(&self) -> bool {
-        Arc::strong_count(&self.core) > 1
-    }
-
     /// The same, after a look at unsignaled operations: nothing says that they have ended, so that may not be known yet.
     #[cold]
     fn is_still_used(&self) -> bool {
         self.core.domain.endpoints.settle();
-        self.is_used()
+        self.core.is_used()
     }
 
     fn range(&self, operation: &'static str, offset: usize, len: usize) -> Result<*mut u8> {
@@ -291,7 +352,12 @@ impl Region {
         Ok(self.core.addr_at(offset))
     }
 
-    fn writable(&self, operation: &'static str, offset: usize, len: usize) -> Result<*mut u8> {
+    pub(crate) fn writable(
+        &self,
+        operation: &'static str,
+        offset: usize,
+        len: usize,
+    ) -> Result<*mut u8> {
         if self.core.memory.is_none() && !self.core.access.contains(Access::LOCAL_WRITE) {
             return Err(Error::invalid(operation, "the region was registered without LOCAL_WRITE"));
         }
@@ -362,24 +428,6 @@ impl Region {
         self.write_at(offset, value.as_bytes())
     }
 
-    /// One naturally aligned element, for atomic access by this CPU.
-    ///
-    /// With the atomics of peers it is atomic only where
-    /// [`Info::atomic_scope`](fabric_core::Info::atomic_scope) says `Cpu`.
-    ///
-    /// # Errors
-    /// As [`write_at`](Region::write_at), and `InvalidArgument` if it is not naturally aligned.
-    pub fn atomic<T: AtomicScalar>(&self, offset: usize) -> Result<AtomicElement<'_, T>> {
-        let at = self.writable("atomic", offset, size_of::<T>())?;
-        if !(at as usize).is_multiple_of(size_of::<T>()) {
-            return Err(Error::invalid(
-                "atomic",
-                format!("offset {offset} is not aligned to {} bytes", size_of::<T>()),
-            ));
-        }
-        Ok(AtomicElement { region: self, at, element: std::marker::PhantomData })
-    }
-
     /// The bytes as a slice.
     ///
     /// # Safety
@@ -397,59 +445,6 @@ impl Region {
     pub unsafe fn as_mut_slice(&self) -> &mut [u8] {
         // SAFETY: the range is allocated and initialized; the caller answers for exclusivity.
         unsafe { std::slice::from_raw_parts_mut(self.core.addr, self.core.len) }
-    }
-}
-
-/// One element of a region, accessed atomically by this CPU.
-///
-/// It borrows the region's handle:
-///
-/// ```compile_fail,E0505
-/// # fn f(domain: &fabric::Domain) -> fabric::Result<()> {
-/// let region = domain.alloc(64, fabric::Access::ALL)?;
-/// let counter = region.atomic::<u64>(0)?;
-/// drop(region);
-/// counter.fetch_add(1);
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Copy, Debug)]
-pub struct AtomicElement<'a, T> {
-    region: &'a Region,
-    at: *mut u8,
-    element: std::marker::PhantomData<T>,
-}
-
-// SAFETY: `at` lies in the region, which is `Sync`, and is only reached by atomic accesses.
-unsafe impl<T: AtomicScalar> Send for AtomicElement<'_, T> {}
-// SAFETY: as above.
-unsafe impl<T: AtomicScalar> Sync for AtomicElement<'_, T> {}
-
-impl<T: AtomicScalar> AtomicElement<'_, T> {
-    fn call(&self, op: AtomicOp, operand: u64, compare: u64) -> T {
-        debug_assert!(!self.region.core.addr.is_null());
-        let call = AtomicCall { op, ty: T::TYPE, operand, compare };
-        // SAFETY: `Region::atomic` checked range and alignment; the region's core keeps it allocated.
-        T::from_bits64(unsafe { memory::atomic(self.at, &call) })
-    }
-
-    /// The present value.
-    pub fn load(&self) -> T {
-        self.call(AtomicOp::CompareSwap, 0, 0)
-    }
-
-    /// Replaces the value, returning the old one.
-    pub fn swap(&self, value: T) -> T {
-        self.call(AtomicOp::Swap, value.to_bits64(), 0)
-    }
-
-    /// Adds, wrapping, returning the old value.
-    pub fn fetch_add(&self, value: T) -> T {
-        self.call(AtomicOp::Add, value.to_bits64(), 0)
-    }
-
-    /// Puts `new` there if the bits are those of `expected`; returns the old value.
-    pub fn compare_swap(&self, expected: T, new: T) -> T {
-        self.call(AtomicOp::CompareSwap, new.to_bits64(), expected.to_bits64())
     }
 }
 

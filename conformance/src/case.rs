@@ -212,7 +212,7 @@ impl fmt::Display for Group {
 /// What a case needs of a provider, as data.
 ///
 /// ```
-/// # use conformance::Needs;
+/// # use conformance::prelude::Needs;
 /// const WIDE: Needs = Needs::RMA.min_limits(&[("send_segments", 16), ("message", 1 << 20)]);
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -322,7 +322,8 @@ impl Needs {
             .union(Capabilities::SECRET_KEYS)
             .union(Capabilities::LOCKS_MEMORY)
             .union(Capabilities::PROGRESS_WHILE_STOPPED)
-            .union(Capabilities::PROCESSES);
+            .union(Capabilities::PROCESSES)
+            .union(Capabilities::GRANTS);
         self.capabilities.intersects(declared)
             || self.process
             || self.atomic_scope.is_some()

@@ -8,7 +8,7 @@ use fabric::{Completion, OpKind, Status};
 use crate::check::{Failed, Outcome, show};
 
 /// How an operation should complete: its context, its status, and of the other fields those that the case names. Cases
-/// give it to [`End::expect`](crate::End::expect): `b.expect(Done::recv(1, 9).immediate(7))?`.
+/// give it to [`End::expect`](crate::prelude::End::expect): `b.expect(Done::recv(1, 9).immediate(7))?`.
 ///
 /// Cases count in `usize`, contexts are `u64`: any integer will do for a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Done {
     }
 
     /// It ends with this status, whatever it is. `RemoteAccess` is a refusal, see
-    /// [`End::is_refusal`](crate::End::is_refusal).
+    /// [`End::is_refusal`](crate::prelude::End::is_refusal).
     pub fn failed(context: impl TryInto<u64>, status: Status) -> Self {
         // No operation has the context that a negative number becomes.
         let context = context.try_into().unwrap_or(u64::MAX);
@@ -88,7 +88,7 @@ impl Done {
         self
     }
 
-    /// Checks a completion that was not taken by [`End::expect`](crate::End::expect).
+    /// Checks a completion that was not taken by [`End::expect`](crate::prelude::End::expect).
     ///
     /// # Errors
     /// What was expected and what was seen.

@@ -15,7 +15,7 @@ use crate::check::{Failed, Outcome, show};
 use crate::done::Done;
 use crate::guarded::Guarded;
 use crate::recorded::{RecordedEvents, RecordedQueue};
-use crate::recorder::Place;
+use crate::recorder::DomainName;
 use crate::rig::Setup;
 use crate::watch::Watch;
 
@@ -46,7 +46,7 @@ impl End {
         cq: &CompletionQueue,
         attr: EndpointAttr,
         setup: &Setup,
-        place: Place,
+        place: DomainName,
     ) -> fabric::Result<Self> {
         let Setup { watch, recorder, factor, lossy, .. } = setup;
         let endpoint = Arc::new(domain.endpoint().attr(attr).build(cq)?);
@@ -101,7 +101,7 @@ impl End {
             }
             let until = until.get_or_insert_with(|| Instant::now() + self.scaled(DEFAULT_TIMEOUT));
             if Instant::now() >= *until {
-                self.watch.stands_at(place);
+                self.watch.blocked_at(place);
                 return Err(self.failed(
                     place,
                     "room for a post within 10 s",
@@ -214,7 +214,7 @@ impl End {
     #[track_caller]
     pub fn expect_connected(&self) -> Result<Box<[u8]>, Failed> {
         let place = Location::caller();
-        self.watch.stands_at(place);
+        self.watch.blocked_at(place);
         let patience = self.scaled(DEFAULT_TIMEOUT).max(self.attr().connect_timeout);
         let outcome = self.wait_connected(Some(patience));
         outcome.map_err(|error| self.failed(place, "the connection to stand", show(&error)))
@@ -227,7 +227,7 @@ impl End {
     #[track_caller]
     pub fn expect_disconnected(&self) -> Result<DisconnectReason, Failed> {
         let place = Location::caller();
-        self.watch.stands_at(place);
+        self.watch.blocked_at(place);
         let outcome = self.wait_disconnected(Some(self.scaled(DEFAULT_TIMEOUT)));
         outcome.map_err(|error| self.failed(place, "the connection to end", show(&error)))
     }
@@ -284,7 +284,7 @@ impl End {
     #[track_caller]
     pub fn next_event(&self) -> Result<Event, Failed> {
         let place = Location::caller();
-        self.watch.stands_at(place);
+        self.watch.blocked_at(place);
         let event = self.events.wait(Some(self.scaled(DEFAULT_TIMEOUT)));
         event.map_err(|error| self.failed(place, "an event", show(&error)))
     }
@@ -296,7 +296,7 @@ impl End {
     #[track_caller]
     pub fn expect_no_event_for(&self, time: Duration) -> Outcome {
         let place = Location::caller();
-        self.watch.stands_at(place);
+        self.watch.blocked_at(place);
         match self.events.wait(Some(self.scaled(time))) {
             Err(Error::TimedOut(_)) => Ok(()),
             seen => Err(self.failed(place, format!("no event for {time:?}"), show(&seen))),
@@ -317,7 +317,7 @@ impl End {
         if let Some(completion) = poll()? {
             return Ok(Some(completion));
         }
-        self.watch.stands_at(place);
+        self.watch.blocked_at(place);
         let until = Instant::now() + time;
         while Instant::now() < until {
             if let Some(completion) = poll()? {

@@ -6,7 +6,7 @@
 use fabric::{Access, RemoteRegion};
 
 /// Asks a forging provider to misalign an atomic: a test's provider (see
-/// [`Needs::forged_wire`](crate::Needs::forged_wire)) that wraps the one under test passes an atomic whose remote
+/// [`Needs::forged_wire`](crate::prelude::Needs::forged_wire)) that wraps the one under test passes an atomic whose remote
 /// address has this bit on without the bit and one byte further. The shared checks leave no other way to put a
 /// misaligned request on the wire. Case and wrapper agree on it by this constant.
 pub const MISALIGN: u64 = 1 << 62;

@@ -15,7 +15,7 @@ use crate::element::{element, element_bits};
 
 /// One atomic operation on a word.
 #[derive(Clone, Debug)]
-pub struct Atomic {
+pub(crate) struct Atomic {
     /// Its place in the word, in bytes.
     pub offset: usize,
     /// What it does.
@@ -52,7 +52,7 @@ impl Atomic {
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Linear {
+pub(crate) enum Linear {
     /// In some order it fits; these are all the words that such orders leave.
     Leaves(BTreeSet<[u8; 8]>),
     /// In no order does it fit.
@@ -90,7 +90,7 @@ impl Point {
 /// Every word that a history can leave which began with `word`, looking at no more than `most` points of the search.
 ///
 /// With `any` the first one found is enough, which is all that a long history needs.
-pub fn linearize(word: [u8; 8], history: &[Atomic], max: usize, any: bool) -> Linear {
+pub(crate) fn linearize(word: [u8; 8], history: &[Atomic], max: usize, any: bool) -> Linear {
     // In the order of their beginning: what begins after another's end is behind it.
     let mut order: Vec<usize> = (0..history.len()).collect();
     order.sort_by_key(|&at| history[at].begun);

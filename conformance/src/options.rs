@@ -18,7 +18,7 @@ use crate::target::{Target, anything, device};
 /// A round trip to another host that stretches no deadline.
 const NEAR: Duration = Duration::from_millis(5);
 /// Nothing on this planet is farther away.
-const MOST_FAR: f64 = 50.0;
+const MAX_FAR: f64 = 50.0;
 
 /// Which providers to run on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,10 +117,10 @@ impl Options {
     pub(crate) fn factor(&self) -> f64 {
         self.factor.unwrap_or_else(|| {
             let here = calibrate::factor();
-            // Whoever is slower, or the way between them, sets the pace.
+            // The slower host, or the way between them, sets the pace.
             self.peer.as_ref().map_or(here, |peer| {
                 let way = peer.round_trip().as_secs_f64() / NEAR.as_secs_f64();
-                here.max(peer.factor()).max((way.min(MOST_FAR) * 10.0).round() / 10.0)
+                here.max(peer.factor()).max((way.min(MAX_FAR) * 10.0).round() / 10.0)
             })
         })
     }
@@ -189,7 +189,7 @@ pub(crate) fn find_targets(
     if let Wanted::Named(wanted) = &options.wanted {
         names.clear();
         for name in wanted {
-            // Says so if nobody ever heard of the name.
+            // An error if no provider has the name.
             catalog.discover_with(&Choice::only(name), &anything())?;
             if !names.contains(&name.as_str()) {
                 names.push(name);

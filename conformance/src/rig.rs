@@ -14,7 +14,7 @@ use crate::guarded::Guarded;
 use crate::linkcontrol::{BrokenLink, LinkControl};
 use crate::pattern::{Pattern, Rng};
 use crate::recorded::RecordedEvents;
-use crate::recorder::{Place, Recorder};
+use crate::recorder::{DomainName, Recorder};
 use crate::remote::Process;
 use crate::target::Target;
 use crate::usage::Usage;
@@ -79,7 +79,7 @@ impl Rig {
     }
 
     /// A second process on this host, which serves the same device. The program must be there for it: a case that calls
-    /// this says so ([`Needs::process`](crate::Needs::process)).
+    /// this says so ([`Needs::process`](crate::prelude::Needs::process)).
     ///
     /// # Errors
     /// If it cannot be started.
@@ -93,7 +93,7 @@ impl Rig {
     }
 
     /// Cuts the link between the two hosts, until it is mended or dropped. What is asked of the peer's host goes by
-    /// another way. For cases that say so ([`Needs::cut_link`](crate::Needs::cut_link)).
+    /// another way. For cases that say so ([`Needs::cut_link`](crate::prelude::Needs::cut_link)).
     ///
     /// # Errors
     /// If it cannot be cut.
@@ -103,7 +103,7 @@ impl Rig {
     }
 
     /// Makes the link lose packets, until it is mended or dropped. For cases that say so
-    /// ([`Needs::lossy_link`](crate::Needs::lossy_link)).
+    /// ([`Needs::lossy_link`](crate::prelude::Needs::lossy_link)).
     ///
     /// # Errors
     /// If it cannot be done.
@@ -281,7 +281,7 @@ impl Rig {
     }
 
     /// The name of a domain. Domains have none; those of the rig are distinguished by where they are.
-    fn place(&self, domain: &Domain) -> Place {
+    fn place(&self, domain: &Domain) -> DomainName {
         match domain {
             domain if std::ptr::eq(domain, &self.a) => "a",
             domain if std::ptr::eq(domain, &self.b) => "b",

@@ -5,10 +5,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use fabric::{
-    AtomicScope, Capabilities, Catalog, Choice, Discovered, Domain, Hints, Info, ProviderSpec,
+    AtomicScope, Capabilities, Catalog, Choice, Discovered, Domain, Hints, Info, Limits,
+    ProviderSpec,
 };
 
-use crate::remote::{Peer, limits};
+use crate::remote::Peer;
 
 /// A usable device of one provider, and the catalog to open it from; in a run between two hosts also the device of
 /// the other host.
@@ -141,8 +142,7 @@ fn choice(info: &Info) -> Choice {
 fn common(near: &Info, far: &Info, own_ip: IpAddr) -> Info {
     let mut common = near.clone();
     common.capabilities &= far.capabilities;
-    let (one, two) = (near.limits.named(), far.limits.named());
-    common.limits = limits(std::array::from_fn(|i| one[i].1.min(two[i].1)));
+    common.limits = smaller(&near.limits, &far.limits);
     if far.atomic_scope != AtomicScope::Cpu {
         common.atomic_scope = far.atomic_scope;
     }
@@ -151,6 +151,16 @@ fn common(near: &Info, far: &Info, own_ip: IpAddr) -> Info {
         common.addresses = addresses;
     }
     common
+}
+
+fn smaller(near: &Limits, far: &Limits) -> Limits {
+    let mut limits = near.clone();
+    macro_rules! min {
+        ($($field:ident),*) => { $(limits.$field = near.$field.min(far.$field);)* };
+    }
+    min!(message, inject, send_segments, recv_segments, send_depth, recv_depth, cq_capacity);
+    min!(completion_queues, endpoints, regions, region_len, backlog);
+    limits
 }
 
 /// Hints that every device satisfies: what is missing is for each case to see.
@@ -201,4 +211,22 @@ fn best(devices: Vec<Discovered>) -> Result<Info, String> {
         devices => format!("{devices}: {reason}"),
     };
     Err(reasons.iter().map(text).collect::<Vec<_>>().join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_is_the_smaller_one() {
+        let none = Info::new("tcp", "lo");
+        let mut some = none.clone();
+        let limits = some.limits.named().map(|(name, _)| format!("\"{name}\":7"));
+        some.limits = serde_json::from_str(&format!("{{{}}}", limits.join(","))).unwrap();
+        assert_eq!(some.limits.named().map(|(_, value)| value), [7; 12]);
+        let ip = Ipv4Addr::LOCALHOST.into();
+        for (near, far) in [(&none, &some), (&some, &none)] {
+            assert_eq!(common(near, far, ip).limits, none.limits);
+        }
+    }
 }

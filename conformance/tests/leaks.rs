@@ -16,7 +16,7 @@ use flawed::{Flaw, Flawed};
 
 /// A provider whose domains leave a descriptor, as librdmacm keeps a device open: each of the first so many.
 struct Keeper {
-    most: usize,
+    max: usize,
     kept: Mutex<Vec<File>>,
 }
 
@@ -33,7 +33,7 @@ impl Provider for Keeper {
 
     fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<Self::Domain> {
         let mut kept = self.kept.lock().unwrap();
-        if kept.len() < self.most {
+        if kept.len() < self.max {
             kept.push(File::open("/dev/zero").unwrap());
         }
         Flawed::named("keeper", Flaw::None).open(info, events)
@@ -41,8 +41,8 @@ impl Provider for Keeper {
 }
 
 /// `teardown.leak_check` over TCP behind a case that opens what else there is: a provider that keeps so much.
-fn leak_check(most: usize) -> CaseResult {
-    let keeper = Keeper { most, kept: Mutex::default() };
+fn leak_check(max: usize) -> CaseResult {
+    let keeper = Keeper { max, kept: Mutex::default() };
     let catalog = Arc::new(Catalog::builtin().add(keeper).unwrap());
     let options = Options {
         filters: ["discovery.excluded", "teardown.leak_check"].map(str::to_owned).into(),

@@ -1,4 +1,4 @@
-//! The runner, on a provider that is right or wrong as told: what must pass passes, what must fail fails with a
+//! The runner, on a provider that is right or wrong as the test wants: what must pass passes, what must fail fails with a
 //! reason that helps, and nothing stops the run.
 
 #![allow(clippy::unwrap_used)] // helpers of tests too

@@ -1,4 +1,4 @@
-//! The futures that let peers in.
+//! The futures that accept connections.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -23,11 +23,11 @@ impl AcceptFuture {
         AcceptFuture { name, listener: listener.clone(), next: NextRequest::new(listener) }
     }
 
-    /// What `accept` gives, if this is it. Who cannot be let in is passed over.
+    /// The result of `accept`, if this is one. A peer that cannot be accepted is skipped.
     fn outcome(&self, done: Result<Connection>) -> Option<Result<Connection>> {
         match done {
             Err(error) if !is_fatal(&error) => {
-                self.listener.node.peer_log.warn(format_args!("a peer is not let in: {error}"));
+                self.listener.node.peer_log.warn(format_args!("a peer was not accepted: {error}"));
                 None
             }
             done => Some(done),
@@ -44,7 +44,7 @@ impl AcceptFuture {
         None
     }
 
-    /// Begins with those who ask; `Pending` when nobody does, or enough are under way.
+    /// Starts to accept waiting requests; `Pending` if there are none, or enough are being accepted.
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connection>> {
         let acceptors = self.listener.acceptors.clone();
         while !acceptors.is_full() {
@@ -55,12 +55,12 @@ impl AcceptFuture {
             {
                 return Poll::Ready(outcome);
             }
-            // It may have been woken while it was polled.
+            // The new one may have been woken while it was polled.
             if let Some(outcome) = self.poll_pending() {
                 return Poll::Ready(outcome);
             }
         }
-        // Others may go on in its place.
+        // Leaves the wait queue, so that other futures get the requests.
         self.next = NextRequest::new(&self.listener);
         Poll::Pending
     }
@@ -71,7 +71,7 @@ impl Future for AcceptFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        // First: what can go on from now on is said.
+        // Registered first, so that no wake-up is lost.
         this.listener.acceptors.sleep(this.name, cx.waker());
         if let Some(outcome) = this.poll_pending() {
             return Poll::Ready(outcome);
@@ -96,16 +96,16 @@ impl Drop for AcceptFuture {
 /// # async fn main() -> Result<(), fabric_async::Error> {
 /// let mut incoming: Incoming = Listener::bind("127.0.0.1:0").await?.incoming();
 /// let client = tokio::spawn(Connection::connect(incoming.local_addr()));
-/// let conn = incoming.try_next().await?.expect("it goes on until nobody can be let in any more");
+/// let conn = incoming.try_next().await?.expect("it ends only after a fatal error");
 /// assert_eq!(client.await.unwrap()?.local_addr(), conn.peer_addr());
 /// # Ok(()) }
 /// ```
-#[must_use = "nobody is let in until it is polled"]
+#[must_use = "connections are accepted only while it is polled"]
 pub struct Incoming {
     /// None after an error.
     next: Option<AcceptFuture>,
     listener: Arc<ListenerInner>,
-    // Declared last: those that are on their way in are let go after the one that waits for them.
+    // Declared last: pending accepts are dropped after the future that waits for them.
     _open: Arc<Open>,
 }
 
@@ -138,7 +138,7 @@ impl std::fmt::Debug for Incoming {
     }
 }
 
-/// Whether nobody at all can be let in.
+/// Whether no further connection can be accepted.
 fn is_fatal(error: &Error) -> bool {
     use fabric::Error as E;
     matches!(error, Error::Fabric(E::DeviceLost | E::InvalidState(_) | E::Internal(_)))

@@ -1,7 +1,7 @@
-//! Peers that are being let in, several at a time: one that does not finish its set-up holds up no other.
+//! Connections that are being accepted, several at a time: a peer that does not finish its set-up delays no other.
 //!
-//! They belong to the listener, and every future that accepts goes on with all of them: so it does not matter whether the
-//! one that began with a peer is polled again, dropped or forgotten.
+//! They belong to the listener, and every accepting future polls all of them: so it does not matter whether the future
+//! that started one is polled again, dropped or forgotten.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -15,13 +15,13 @@ use crate::connection::Connection;
 use crate::error::Result;
 use crate::wakers::Wakers;
 
-/// So many come in at a time; the others wait at the listener.
+/// Maximum number at a time; further requests wait at the listener.
 const MAX_PENDING: usize = 64;
 
-/// A peer that is being let in.
+/// A connection that is being accepted.
 type PendingAccept = Pin<Box<dyn Future<Output = Result<Connection>> + Send>>;
 
-/// The futures that accept at a listener, and the peers that are on their way in.
+/// The accepting futures of a listener, and the connections that are being accepted.
 #[derive(Default)]
 pub(crate) struct Acceptors(Mutex<State>);
 
@@ -29,7 +29,7 @@ pub(crate) struct Acceptors(Mutex<State>);
 struct State {
     /// By name; `None` while it is polled.
     pending: HashMap<u64, Option<PendingAccept>>,
-    /// Those that are to be polled, first woken first.
+    /// Woken and to be polled, in the order of wake-ups.
     ready: Vec<u64>,
     asleep: HashMap<u64, Waker>,
     named: u64,
@@ -46,7 +46,7 @@ impl State {
     }
 }
 
-/// The waker of a peer that is on its way in.
+/// The waker of a pending accept.
 struct Progress {
     acceptors: Arc<Acceptors>,
     name: u64,
@@ -59,13 +59,13 @@ impl Wake for Progress {
         if !state.ready.contains(&self.name) {
             state.ready.push(self.name);
         }
-        // Whichever comes first goes on with it; one of them may be held and not polled.
+        // Wakes all accepting futures: one alone may be held and not polled.
         state.wake_all(&mut wakers);
     }
 }
 
 impl Acceptors {
-    /// All that are on their way in.
+    /// Takes all pending accepts.
     pub(crate) fn take_all(&self) -> Vec<PendingAccept> {
         let mut state = self.0.lock();
         state.pending.drain().filter_map(|(_, one)| one).collect()
@@ -75,7 +75,7 @@ impl Acceptors {
         self.0.lock().pending.len() >= MAX_PENDING
     }
 
-    /// Begins with one.
+    /// Starts one.
     pub(crate) fn begin(self: &Arc<Self>, one: PendingAccept) -> Option<Result<Connection>> {
         let mut state = self.0.lock();
         let name = state.name();
@@ -84,7 +84,7 @@ impl Acceptors {
         self.poll_one(name, one)
     }
 
-    /// Goes on with those that can go on, until one is done.
+    /// Polls the woken ones until one is done.
     pub(crate) fn poll_ready(self: &Arc<Self>) -> Option<Result<Connection>> {
         while let Some((name, one)) = self.next_ready() {
             if let Some(done) = self.poll_one(name, one) {
@@ -98,7 +98,7 @@ impl Acceptors {
         let mut state = self.0.lock();
         let State { pending, ready, .. } = &mut *state;
         ready.retain(|name| pending.contains_key(name));
-        // One that is being polled is looked at again by the one that polls it.
+        // One that is being polled elsewhere is polled again there.
         let is_here = |name: &u64| matches!(pending.get(name), Some(Some(_)));
         let index = ready.iter().position(is_here)?;
         let name = ready.remove(index);
@@ -134,18 +134,18 @@ impl Acceptors {
         wakers.discard(self.0.lock().asleep.insert(name, fresh));
     }
 
-    /// The name of a future that accepts.
+    /// A name for an accepting future.
     pub(crate) fn join(&self) -> u64 {
         self.0.lock().name()
     }
 
-    /// A future that accepts is gone.
+    /// An accepting future was dropped.
     pub(crate) fn leave(&self, name: u64) {
         let mut wakers = Wakers::new();
         let mut state = self.0.lock();
         wakers.discard(state.asleep.remove(&name));
         if !state.ready.is_empty() {
-            // What this one was woken for is for the others.
+            // Passes its wake-up on to the others.
             state.wake_all(&mut wakers);
         }
     }

@@ -249,7 +249,7 @@ impl NodeBuilder {
     /// use std::time::Duration;
     ///
     /// let node = Node::builder().connect_timeout(Duration::from_millis(5)).build()?;
-    /// let listener = block_on(node.listen("127.0.0.1:0"))?; // nobody accepts there
+    /// let listener = block_on(node.listen("127.0.0.1:0"))?; // without an accept
     /// let error = block_on(node.connect(listener.local_addr())).unwrap_err();
     /// assert!(matches!(error, Error::Fabric(fabric::Error::TimedOut(_))), "{error}");
     /// # Ok::<(), fabric_async::Error>(())
@@ -276,7 +276,7 @@ impl NodeBuilder {
         self
     }
 
-    /// All that endpoints can be told otherwise: source address, traffic class, path. The settings above go before it.
+    /// All other endpoint attributes: source address, traffic class, path. The settings above take precedence.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }

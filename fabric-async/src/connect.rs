@@ -133,7 +133,7 @@ impl Node {
     }
 }
 
-/// Whether another address of the same host may do better: nobody has answered.
+/// Whether another address of the same host may succeed: there was no answer.
 fn is_of_the_address(error: &Error) -> bool {
     use fabric::Error as E;
     matches!(error, Error::Fabric(E::Refused(_) | E::TimedOut(_) | E::Unreachable(_)))
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use crate::{Node, block_on};
 
-    /// Addresses where nobody listens, and one where somebody does.
+    /// Addresses without a listener, and one with one.
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no sockets")]
     fn addresses_of_a_name_are_tried_in_turn() {

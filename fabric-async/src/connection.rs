@@ -212,7 +212,7 @@ impl Connection {
         Operation::new(&self.inner, from, what)
     }
 
-    /// Writes as [`write`](Connection::write), and tells the peer when the bytes are there: it gets a
+    /// Writes as [`write`](Connection::write), and notifies the peer when the bytes are there, by a
     /// [`Notification`](crate::Notification) with these 32 bits.
     ///
     /// ```
@@ -220,8 +220,8 @@ impl Connection {
     /// # doc::pair(async |conn, peer| {
     /// let remote = conn.request_lease(4096, std::time::Duration::from_secs(30)).await?;
     /// conn.write_notify(conn.alloc(100)?, remote.at(0), 42).await?;
-    /// let told = peer.notified().await?;
-    /// assert_eq!((told.immediate, told.len), (42, 100));
+    /// let notification = peer.notified().await?;
+    /// assert_eq!((notification.immediate, notification.len), (42, 100));
     /// # Ok(()) });
     /// ```
     ///
@@ -267,8 +267,8 @@ impl Connection {
     /// for slot in 0..4 {
     ///     conn.write_notify(conn.alloc(16)?, remote.at(16 * u64::from(slot)), slot).await?;
     /// }
-    /// let told: Vec<_> = peer.notifications().take(4).map(|told| told.unwrap().immediate).collect().await;
-    /// assert_eq!(told, [0, 1, 2, 3]);
+    /// let slots: Vec<_> = peer.notifications().take(4).map(|one| one.unwrap().immediate).collect().await;
+    /// assert_eq!(slots, [0, 1, 2, 3]);
     /// # Ok(()) });
     /// ```
     ///

@@ -18,16 +18,16 @@ use crate::wakers::Wakers;
 /// use fabric_async::{Connection, Listener, block_on};
 ///
 /// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
-/// let to = listener.local_addr(); // what to tell clients
+/// let to = listener.local_addr(); // for clients
 /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
 /// let here = block_on(listener.accept())?;
 /// let there = client.join().unwrap()?;
 /// drop(listener);
-/// assert_eq!((here.peer_addr(), here.end()), (there.local_addr(), None)); // it stands
+/// assert_eq!((here.peer_addr(), here.end()), (there.local_addr(), None)); // still connected
 /// # Ok::<(), fabric_async::Error>(())
 /// ```
 ///
-/// Dropping it refuses the peers that nobody has taken; connections that stand do not mind.
+/// Dropping it refuses the requests that were not taken; established connections stay.
 pub struct Listener {
     inner: Arc<ListenerInner>,
     open: Arc<Open>,
@@ -58,8 +58,8 @@ impl Listener {
         self.inner.local_addr()
     }
 
-    /// Lets the next peer in. One that does not finish holds up nobody else: several come in at a time, and who is done
-    /// first is first. Dropping the future loses nothing.
+    /// Accepts the next connection. A peer that does not finish its set-up delays no other: several are accepted at a time,
+    /// and the first to finish is returned first. Dropping the future loses nothing.
     ///
     /// ```
     /// use fabric_async::{Connection, Listener, block_on};

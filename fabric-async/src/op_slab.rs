@@ -44,9 +44,9 @@ pub(crate) enum Phase {
     Vacant,
     /// In flight, and a future wants to know.
     InFlight,
-    /// In flight, and a future wants to know how it ends, but nothing of what it carries.
+    /// In flight, with a future that wants the outcome but not the buffers.
     Detached,
-    /// In flight, and nobody wants to know.
+    /// In flight, without a future.
     Abandoned,
     /// Ended.
     Done,

@@ -71,7 +71,7 @@ impl<P: Payload> Operation<P> {
         Poll::Ready(())
     }
 
-    /// What became of it, if it is over by now. Who asks is not told later.
+    /// The outcome, if it has ended; registers no waker.
     #[cfg(feature = "tokio")]
     pub(crate) fn try_take(&mut self) -> Option<Result<P::Back, OpError<P::Back>>> {
         self.future.try_take()

@@ -76,12 +76,12 @@ pub struct Notified(RecvFuture<Notification>);
 ///
 /// # doc::pair(async |conn, peer| {
 /// # let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
-/// let mut told = peer.notifications();
+/// let mut notifications = peer.notifications();
 /// conn.write_notify(conn.alloc(8)?, remote.at(0), 3).await?;
 /// conn.close();
-/// assert_eq!(told.next().await.expect("one came")?.immediate, 3);
-/// assert!(told.next().await.expect("the end is said, once").is_err());
-/// assert!(told.next().await.is_none());
+/// assert_eq!(notifications.next().await.expect("one came")?.immediate, 3);
+/// assert!(notifications.next().await.expect("the end is reported, once").is_err());
+/// assert!(notifications.next().await.is_none());
 /// # Ok(()) });
 /// ```
 #[must_use = "nothing is received until it is polled"]

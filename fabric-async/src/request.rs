@@ -104,14 +104,14 @@ impl Drop for ListenerInner {
 /// use fabric_async::{Connection, Listener, block_on};
 ///
 /// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
-/// let next = listener.request(); // before anybody asks
+/// let next = listener.request(); // before there is a request
 /// let to = listener.local_addr();
 /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
 /// let conn = block_on(async { next.await?.accept().await })?;
 /// assert_eq!(client.join().unwrap()?.local_addr(), conn.peer_addr());
 /// # Ok::<(), fabric_async::Error>(())
 /// ```
-#[must_use = "nobody is let in until it is awaited"]
+#[must_use = "it takes a request only when it is awaited"]
 pub struct NextRequest {
     listener: Arc<ListenerInner>,
     waiter: Waiter,
@@ -166,7 +166,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Who asks.
+    /// The peer's address.
     pub fn peer_addr(&self) -> SocketAddr {
         self.request.peer_addr()
     }
@@ -185,7 +185,7 @@ impl Request {
     /// # let client = std::thread::spawn(move || block_on(Connection::connect(to)));
     /// let request = block_on(listener.request())?;
     /// let conn = block_on(request.accept())?;
-    /// assert_eq!(conn.end(), None); // it stands
+    /// assert_eq!(conn.end(), None); // connected
     /// # assert_eq!(client.join().unwrap()?.peer_data(), b"");
     /// # Ok::<(), fabric_async::Error>(())
     /// ```

@@ -114,7 +114,7 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// Wakes `waker` at `at`, or earlier, and nobody else any more.
+    /// Wakes `waker` at `at`, or earlier, and no earlier waker any more.
     pub(crate) fn wake_at(&mut self, at: Instant, waker: &Waker) {
         let alarm = Alarm::Wake(waker.clone());
         let mut old = Wakers::new();

@@ -394,7 +394,7 @@ mod tests {
         rig.queue.join(&mut rig.waiters[2], &rig.counts[2].clone().into());
         assert_eq!(run(9 * PATIENCE), None);
         assert_eq!(rig.woken(), [1, 1, 1, 0]);
-        // One that was passed over joins anew, behind the others; that it leaves before harms nobody.
+        // One that was passed over joins anew, behind the others; leaving before has no effect on others.
         rig.queue.leave(&mut rig.waiters[1]);
         rig.queue.join(&mut rig.waiters[0], &rig.counts[0].clone().into());
         rig.queue.leave(&mut rig.waiters[2]);

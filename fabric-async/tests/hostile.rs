@@ -1,4 +1,4 @@
-//! Peers that speak the protocol of `fabric-async` themselves, and not as it is meant: they harm nobody else.
+//! Peers that speak the protocol of `fabric-async` themselves, and break it: they harm no other connection.
 
 #![cfg(not(miri))] // Miri has no sockets
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
@@ -88,12 +88,12 @@ impl Stranger {
 
     fn receive(&self, place: usize) {
         let at = place * 128;
-        // Refused when the connection has ended, which the other receives tell.
+        // Refused when the connection has ended, which the other receives report.
         let _ = self.control.recv(self.region.slice(at..at + 128), place as u64);
     }
 
     fn say(&self, word: &[u8]) {
-        // Unsignaled: nobody takes completions meanwhile.
+        // Unsignaled: completions are not taken meanwhile.
         let word = fabric::Op::inject(word).unsignaled();
         while matches!(self.control.post(&word), Err(fabric::Error::Again)) {
             std::thread::yield_now();
@@ -144,7 +144,7 @@ fn one_that_does_not_finish_its_set_up_holds_up_nobody() {
     assert_eq!(Some(honest.local_addr().unwrap()), first.peer_addr());
     assert!(start.elapsed() < LONG / 2, "after {:?}", start.elapsed());
 
-    // Its set-up goes on beside the next one's, whoever waited for it first.
+    // Its set-up goes on beside the next one's, although the future that started it is gone.
     drop(user);
     let again = std::thread::spawn(move || block_on(Connection::connect(to)));
     let second = block_on(listener.accept()).unwrap();
@@ -208,7 +208,7 @@ fn a_set_up_goes_on_with_whoever_still_accepts() {
     let quick = std::thread::spawn(move || block_on(client.connect(to)).unwrap());
     let got = block_on(one).unwrap();
     assert_eq!(quick.join().unwrap().local_addr(), got.peer_addr());
-    assert!(woken.0.swap(false, Ordering::Relaxed), "nobody goes on with the slow one");
+    assert!(woken.0.swap(false, Ordering::Relaxed), "the slow one is not polled");
     assert!(poll(&mut other, &waker).is_pending());
     control.connect(to, &hello(true, 7)).unwrap();
     assert_eq!(block_on(other).unwrap().peer_addr(), user.local_addr());
@@ -347,7 +347,7 @@ fn questions_wait_for_a_peer_that_takes_its_time() {
         let time = Duration::from_secs(1);
         for _ in 0..5000 {
             let asking = std::pin::pin!(conn.request_lease(64, time));
-            assert!(asking.poll(&mut cx).is_pending(), "nobody answers");
+            assert!(asking.poll(&mut cx).is_pending(), "there is no answer");
         }
         let buffer = conn.alloc(64).unwrap();
         let failed = conn.lend(buffer, time, Access::REMOTE).unwrap_err();

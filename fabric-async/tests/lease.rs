@@ -37,7 +37,7 @@ fn a_lease_is_used_and_given_back() {
         assert_eq!((remote.len(), remote.access()), (4096, Access::REMOTE));
         assert!(remote.time_left() > LONG - Duration::from_secs(10));
         let read = a.read(filled(&a, 4096, 9), remote.at(0)).await.unwrap();
-        assert!(read.iter().all(|byte| *byte == 0), "lent memory has nobody's bytes in it");
+        assert!(read.iter().all(|byte| *byte == 0), "lent memory is zeroed");
         a.write(filled(&a, 100, 7), remote.at(8)).delivered().await.unwrap();
         assert_eq!(a.fetch_add(remote.at(0), 5).await.unwrap(), 0);
 
@@ -205,7 +205,7 @@ fn writes_that_reach_an_ended_lease_are_a_remote_access() {
             let good = words[part..].iter().all(|word| *word == accepted[slot]);
             assert!(good, "slot {slot}: {}, {failed}, {part}: {words:?}", accepted[slot]);
         }
-        // No byte changes any more, whoever writes.
+        // No byte changes any more, although peers go on writing.
         let then = words.to_vec();
         for _ in 0..5 {
             let (c, _d) = between(&user, &owner).await;
@@ -258,10 +258,10 @@ fn memory_lent_unasked_and_passed_on() {
         drop(passed);
         assert!(lent.is_active());
 
-        // The owner takes it back, and the holder hears of it.
+        // The owner takes it back, and the holder is notified.
         assert_eq!(*lent.take().unwrap(), [4; 64]);
-        eventually("the holder hears of it", || remote.end() == Some(LeaseEnd::Revoked));
-        // The third is told by the memory itself.
+        eventually("the holder is notified", || remote.end() == Some(LeaseEnd::Revoked));
+        // The third notices by the failing access.
         let late = third_to_owner.read(third_to_owner.alloc(64).unwrap(), known.at(0)).await;
         assert!(matches!(late.unwrap_err().error, Error::RemoteAccess));
         owner.pool().trim();
@@ -286,7 +286,7 @@ fn a_lease_that_was_passed_on_expires_for_all() {
         eventually("it expires at the owner's", || !lent.is_active());
         let buffer = lent.take().unwrap();
         assert_eq!(*buffer, [5; 64]);
-        // Whoever knows that it has expired is told here, and whoever does not, there.
+        // A holder that knows of the expiry fails locally, the other at the owner.
         eventually("and at the third's", || passed.time_left().is_zero());
         let here = third_to_owner.write(filled(&third_to_owner, 64, 6), passed.at(0)).await;
         assert!(matches!(here.unwrap_err().error, Error::LeaseEnded(LeaseEnd::Expired)));

@@ -69,9 +69,66 @@ pub fn check_registration(addr: u64, len: u64, access: Access) -> Result<()> {
     Ok(())
 }
 
+/// Checks what every provider demands of a grant of part of a region at `addr`, which has `rights`: that the range is
+/// `start..end` of `len` bytes, and `access` what a peer can be given of it.
+///
+/// # Errors
+/// `InvalidArgument` for a range that is empty or does not fit, rights that the region lacks or that are no peer's, no
+/// right at all, or bounds of a range for remote atomics that are not multiples of 8.
+pub fn check_grant(
+    (addr, len, rights): (u64, usize, Access),
+    (start, end): (usize, usize),
+    access: Access,
+) -> Result<()> {
+    const OP: &str = "grant";
+    if start >= end || end > len {
+        return Err(Error::invalid(
+            OP,
+            format!("{start}..{end} is no range of bytes in a region of {len}"),
+        ));
+    }
+    if !access.difference(Access::REMOTE).is_empty() || access.is_empty() {
+        return Err(Error::invalid(
+            OP,
+            format!("a grant gives a peer one or more of {:?}, not {access:?}", Access::REMOTE),
+        ));
+    }
+    if !rights.contains(access) {
+        return Err(Error::invalid(OP, format!("{access:?} of a region that has {rights:?}")));
+    }
+    let aligned = (addr + start as u64).is_multiple_of(8) && (addr + end as u64).is_multiple_of(8);
+    if access.contains(Access::REMOTE_ATOMIC) && !aligned {
+        return Err(Error::invalid(
+            OP,
+            format!(
+                "a range for remote atomics starts and ends on multiples of 8, not {start}..{end}"
+            ),
+        ));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn grant_rules() {
+        let (read, write) = (Access::REMOTE_READ, Access::REMOTE_WRITE);
+        let of = |rights, range, access| check_grant((4096, 64, rights), range, access);
+        assert!(of(Access::ALL, (0, 64), Access::REMOTE).is_ok());
+        assert!(of(Access::ALL, (3, 4), read | write).is_ok());
+        for range in [(0, 0), (64, 64), (5, 4), (0, 65), (64, 65), (usize::MAX, usize::MAX)] {
+            assert!(of(Access::ALL, range, read).is_err(), "{range:?}");
+        }
+        assert!(of(Access::ALL, (4, 64), Access::REMOTE_ATOMIC).is_err());
+        assert!(of(Access::ALL, (0, 60), Access::REMOTE_ATOMIC).is_err());
+        for access in [Access::empty(), Access::LOCAL_WRITE, Access::ALL] {
+            assert!(of(Access::ALL, (0, 8), access).is_err(), "{access:?}");
+        }
+        let wider = of(Access::LOCAL_WRITE | read, (0, 8), read | write).unwrap_err().to_string();
+        assert!(wider.contains("REMOTE_WRITE") && wider.contains("LOCAL_WRITE"), "{wider}");
+    }
 
     #[test]
     fn registration_rules() {

@@ -18,6 +18,9 @@ pub mod event;
 pub mod hints;
 pub mod info;
 pub mod memory;
+#[cfg(feature = "serde")]
+#[doc(hidden)] // for derives of this library
+pub mod names;
 pub mod ops;
 pub mod provider;
 pub mod remote;
@@ -36,7 +39,7 @@ pub use hints::{Hints, Unmet};
 pub use info::{AtomicScope, Capabilities, Device, Info, Limits, Unusable};
 pub use memory::Memory;
 pub use ops::{Armed, CqOps, EndpointOps};
-pub use provider::{DomainOps, ListenerOps, Provider, ProviderCounters, RegistrationOps};
+pub use provider::{DomainOps, GrantOps, ListenerOps, Provider, ProviderCounters, RegistrationOps};
 pub use remote::{RemoteRegion, RemoteSlice};
 pub use setting::Setting;
 pub use state::{DisconnectReason, EndpointState};

@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::access::Access;
@@ -20,6 +21,7 @@ use crate::setting::{self, Setting};
 
 /// A connection request, in plain words.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct RawRequest {
     /// Its name, for `accept` and `reject`.
@@ -167,8 +169,8 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
 ///
 /// # Safety
 /// When [`deregister`](RegistrationOps::deregister) has returned `Ok`, no device and no peer reads or changes the
-/// range. The keys open this range, with the rights given, and nothing else. It is called under a lock of the caller, so
-/// it calls no user code.
+/// range. The keys open this range, with the rights given, and nothing else. Both are called under a lock of the caller,
+/// so they call no user code.
 pub unsafe trait RegistrationOps: Send + Sync + 'static {
     /// The key of local segments.
     ///
@@ -183,13 +185,66 @@ pub unsafe trait RegistrationOps: Send + Sync + 'static {
     /// - Constant; a multiple of 8 if the range starts on one.
     fn remote_base(&self) -> u64;
 
-    /// Revokes its keys.
+    /// Begins to open part of the range to the peer of one connection of the domain, by a key of its own; the arguments
+    /// have been checked. Where [`GRANTS`](crate::Capabilities::GRANTS) is declared.
+    ///
+    /// - `range` counts from the first byte and is not empty; `access` has rights for peers only, none that the
+    ///   registration lacks; for atomics the range starts and ends on multiples of 8.
+    /// - Never blocks. `Again`: an earlier grant of the connection is not open yet.
+    /// - `NotConnected` where the connection is not established, or has ended.
+    fn grant(
+        &self,
+        endpoint: EndpointId,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<Box<dyn GrantOps>> {
+        let _ = (endpoint, range, access);
+        Err(Error::unsupported("grant", crate::error::SHARED, "the provider has no grants"))
+    }
+
+    /// Revokes its keys. The caller has revoked its grants.
     ///
     /// - When it has returned `Ok`, no peer and no device reads or changes the memory, and the key opens nothing. So it
     ///   is for a device that is lost.
     /// - On an error the registration may still be there: the owner of the memory keeps the memory. It may be tried again.
     /// - Repeating it is harmless.
     fn deregister(&mut self) -> Result<()>;
+}
+
+/// The right of one connection's peer to part of a registered range. The handles end it by
+/// [`revoke`](GrantOps::revoke), and drop it after that; a drop alone proves nothing.
+///
+/// # Safety
+/// The key opens this part, with the rights given, to the peer of this connection, and nothing else; for every other peer
+/// it is a key that was never given out. When [`revoke`](GrantOps::revoke) has returned `Ok`, nothing is read or changed by
+/// it. It is called under a lock of the caller, so it calls no user code.
+pub unsafe trait GrantOps: Send + Sync + 'static {
+    /// The key for the peer.
+    ///
+    /// - Constant; never that of a registration or grant that is there.
+    fn remote_key(&self) -> u64;
+    /// The address by which the peer names the first byte.
+    ///
+    /// - Constant; a multiple of 8 if the part starts on one.
+    fn remote_base(&self) -> u64;
+
+    /// Whether the peer can use it yet.
+    ///
+    /// - Once true, it stays so until it is revoked or the connection ends.
+    /// - It may become true only when what was posted to the connection's send queue before has finished, and needs no
+    ///   poll of the caller's for that.
+    /// - An error: it never will, since the connection has ended (`NotConnected`), or the device refused.
+    fn is_open(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    /// Ends it at once, whatever the connection is doing.
+    ///
+    /// - When it has returned `Ok`, nothing is read or changed by the key, and it opens nothing. An access under way is
+    ///   refused as where a registration ends.
+    /// - `Busy` while it is not [open](GrantOps::is_open) yet. On any error it may still be there, and may be tried again.
+    /// - Repeating it is harmless.
+    fn revoke(&mut self) -> Result<()>;
 }
 
 /// A listener. Dropping it refuses the requests that were not taken.
@@ -333,7 +388,7 @@ fn downcast<Q: CqOps>(queue: &dyn CqOps) -> Option<&Q> {
 
 /// What a domain's provider did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ProviderCounters {
     /// Payload bytes that the provider copied from one buffer of this process to another.

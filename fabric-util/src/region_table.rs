@@ -1,12 +1,14 @@
 //! Registrations: which memory peers may reach, by which key.
 //!
 //! The engine holds a region's gate for reading while it copies, a deregistration takes it for writing:
-//! when that has returned, no copy is under way and none will begin.
+//! when that has returned, no copy is under way and none will begin. A grant is an entry of its own, which only one
+//! connection finds.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use fabric_core::{Access, Error, RegistrationOps, Result};
+use fabric_core::{Access, EndpointId, Error, GrantOps, RegistrationOps, Result};
 
 use crate::probe::probe;
 use crate::sync::{ReadGuard, RwLock};
@@ -17,6 +19,8 @@ pub struct Entry {
     addr: *mut u8,
     len: u64,
     access: Access,
+    /// The only connection that it is there for; none: it is there for all.
+    only: Option<EndpointId>,
     open: RwLock<bool>,
 }
 
@@ -52,8 +56,14 @@ impl Entry {
         addr.checked_add(len).is_some_and(|end| end <= self.len)
     }
 
+    /// Whether the peer of this connection may know of it.
+    #[inline]
+    fn is_for(&self, connection: EndpointId) -> bool {
+        self.only.is_none_or(|only| only == connection)
+    }
+
     /// Whether peers may do all of that.
-    pub fn grants(&self, access: Access) -> bool {
+    pub fn allows(&self, access: Access) -> bool {
         self.access.contains(access)
     }
 }
@@ -65,12 +75,40 @@ pub struct RegionTable {
 }
 
 impl RegionTable {
-    /// The region that `key` opens.
-    pub fn find(&self, key: u64) -> Option<Arc<Entry>> {
-        self.entries.read().get(&key).cloned()
+    /// What `key` opens to the peer of a connection.
+    pub fn find(&self, key: u64, connection: EndpointId) -> Option<Arc<Entry>> {
+        self.entries.read().get(&key).filter(|entry| entry.is_for(connection)).cloned()
     }
 
-    /// How many regions are open.
+    /// Enters a range, under a key that cannot be guessed. `provider` is named in errors.
+    fn add(
+        &self,
+        provider: &'static str,
+        (addr, len): (*mut u8, usize),
+        access: Access,
+        only: Option<EndpointId>,
+    ) -> Result<Arc<Entry>> {
+        let mut entries = self.entries.write();
+        let key = loop {
+            let key = random(provider)?;
+            if key != 0 && !entries.contains_key(&key) {
+                break key;
+            }
+        };
+        let open = RwLock::new(true);
+        let entry = Arc::new(Entry { key, addr, len: len as u64, access, only, open });
+        entries.insert(key, entry.clone());
+        Ok(entry)
+    }
+
+    /// Takes an entry out and closes it.
+    fn remove(&self, entry: &Entry) {
+        self.entries.write().remove(&entry.key);
+        // Waits for the copies under way: each is one system call or one memory copy long.
+        *entry.open.write() = false;
+    }
+
+    /// How many regions and grants are open.
     pub fn len(&self) -> usize {
         self.entries.read().len()
     }
@@ -83,6 +121,7 @@ impl RegionTable {
 
 /// A registration.
 pub struct Registration {
+    provider: &'static str,
     table: Arc<RegionTable>,
     entry: Arc<Entry>,
 }
@@ -102,17 +141,8 @@ impl Registration {
         access: Access,
     ) -> Result<Self> {
         probe(addr, len, access)?;
-        let mut entries = table.entries.write();
-        let key = loop {
-            let key = random(provider)?;
-            if key != 0 && !entries.contains_key(&key) {
-                break key;
-            }
-        };
-        let entry = Arc::new(Entry { key, addr, len: len as u64, access, open: RwLock::new(true) });
-        entries.insert(key, entry.clone());
-        drop(entries);
-        Ok(Registration { table: table.clone(), entry })
+        let entry = table.add(provider, (addr, len), access, None)?;
+        Ok(Registration { provider, table: table.clone(), entry })
     }
 }
 
@@ -139,22 +169,55 @@ unsafe impl RegistrationOps for Registration {
         0
     }
 
+    fn grant(
+        &self,
+        endpoint: EndpointId,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<Box<dyn GrantOps>> {
+        let part = (self.entry.at(range.start as u64), range.len());
+        let entry = self.table.add(self.provider, part, access, Some(endpoint))?;
+        Ok(Box::new(TableGrant { table: self.table.clone(), entry }))
+    }
+
     fn deregister(&mut self) -> Result<()> {
-        let mut entries = self.table.entries.write();
-        entries.remove(&self.entry.key);
-        drop(entries);
-        // Waits for the copies under way: each is one system call or one memory copy long.
-        *self.entry.open.write() = false;
+        self.table.remove(&self.entry);
         Ok(())
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // One that is dropped as it is must not be open for ever; deregistering cannot fail.
-        if *self.entry.open.read() {
-            let _ = self.deregister();
-        }
+        // One that is dropped as it is must not be open for ever.
+        self.table.remove(&self.entry);
+    }
+}
+
+/// Part of a registered range, open to one connection. The connection's name never comes back, so with its end the key
+/// opens nothing.
+struct TableGrant {
+    table: Arc<RegionTable>,
+    entry: Arc<Entry>,
+}
+
+// SAFETY: the entry is for this connection alone (`find`); `revoke` takes it out and closes its gate, which waits for the
+// copies under way.
+unsafe impl GrantOps for TableGrant {
+    fn remote_key(&self) -> u64 {
+        self.entry.key
+    }
+    fn remote_base(&self) -> u64 {
+        0
+    }
+    fn revoke(&mut self) -> Result<()> {
+        self.table.remove(&self.entry);
+        Ok(())
+    }
+}
+
+impl Drop for TableGrant {
+    fn drop(&mut self) {
+        self.table.remove(&self.entry);
     }
 }
 
@@ -163,6 +226,8 @@ impl Drop for Registration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ONE: EndpointId = EndpointId(1);
 
     fn register(table: &Arc<RegionTable>, bytes: &mut [u64]) -> Registration {
         let range = (bytes.as_mut_ptr().cast(), size_of_val(bytes));
@@ -179,10 +244,10 @@ mod tests {
             let mut registration = register(&table, &mut memory);
             let key = registration.remote_key();
             assert!(seen.insert(key));
-            let entry = table.find(key).unwrap();
+            let entry = table.find(key, ONE).unwrap();
             assert!(entry.enter().is_some());
             registration.deregister().unwrap();
-            assert!(table.find(key).is_none() && entry.enter().is_none());
+            assert!(table.find(key, ONE).is_none() && entry.enter().is_none());
         }
     }
 
@@ -191,7 +256,7 @@ mod tests {
         let table = Arc::new(RegionTable::default());
         let mut memory = [0u64; 8];
         let mut registration = register(&table, &mut memory);
-        let entry = table.find(registration.remote_key()).unwrap();
+        let entry = table.find(registration.remote_key(), ONE).unwrap();
         let pass = entry.enter();
         assert!(pass.is_some() && entry.try_enter().is_some());
         std::thread::scope(|scope| {
@@ -210,8 +275,30 @@ mod tests {
         let table = Arc::new(RegionTable::default());
         let mut memory = [0u64; 8];
         let registration = register(&table, &mut memory);
-        let entry = table.find(registration.remote_key()).unwrap();
+        let entry = table.find(registration.remote_key(), ONE).unwrap();
         assert!(entry.contains(0, 64) && entry.contains(64, 0) && entry.contains(63, 1));
         assert!(!entry.contains(0, 65) && !entry.contains(65, 0) && !entry.contains(u64::MAX, 2));
+    }
+
+    #[test]
+    fn a_grant_is_a_part_for_one_connection_until_it_is_revoked() {
+        let table = Arc::new(RegionTable::default());
+        let mut memory = [0u64; 8];
+        let mut registration = register(&table, &mut memory);
+        let mut grant = registration.grant(ONE, 8..24, Access::REMOTE_READ).unwrap();
+        let key = grant.remote_key();
+        assert!(key != registration.remote_key() && table.find(key, EndpointId(2)).is_none());
+        let entry = table.find(key, ONE).unwrap();
+        assert_eq!(entry.at(0), memory.as_mut_ptr().wrapping_add(1).cast());
+        assert!(entry.contains(0, 16) && !entry.contains(0, 17) && !entry.contains(16, 1));
+        assert!(entry.allows(Access::REMOTE_READ) && !entry.allows(Access::REMOTE_WRITE));
+        grant.revoke().unwrap();
+        assert!(table.find(key, ONE).is_none() && entry.enter().is_none());
+        assert!(table.find(registration.remote_key(), EndpointId(2)).is_some());
+        // Dropped as it is, it is as closed.
+        drop(registration.grant(ONE, 0..1, Access::REMOTE_READ).unwrap());
+        assert_eq!(table.len(), 1);
+        registration.deregister().unwrap();
+        assert!(table.is_empty());
     }
 }

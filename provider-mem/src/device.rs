@@ -41,7 +41,8 @@ pub(crate) fn device() -> Device {
         // No peer dies alone.
         | Capabilities::LIVENESS
         | Capabilities::UNIQUE_KEYS
-        | Capabilities::SECRET_KEYS;
+        | Capabilities::SECRET_KEYS
+        | Capabilities::GRANTS;
     info.limits = limits();
     info.atomic_scope = AtomicScope::Cpu;
     Device { name: DEVICE.to_owned(), state: Ok(info) }

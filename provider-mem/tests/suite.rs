@@ -4,7 +4,8 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use conformance::{Case, Options, Status, Target, cases, run_case};
+use conformance::prelude::Case;
+use conformance::{Options, Status, Target, cases, run_case};
 use fabric::Catalog;
 use libtest_mimic::{Arguments, Trial};
 use provider_mem::{MemProvider, NAME};

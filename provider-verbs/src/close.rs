@@ -125,7 +125,7 @@ impl Conn {
     pub(crate) fn on_end_marker(&self, state: &mut State, sink: &mut Sink<'_>) {
         let Some(last) = state.last_unsignaled.take() else { return };
         let mut ended = RawCompletion::new(last, Status::Ok);
-        ended.and_all_before = true;
+        ended.flushes_earlier = true;
         self.deliver(state, ended, sink);
     }
 
@@ -188,7 +188,7 @@ impl Conn {
             }
             if let Some(last) = self.tokens.take_last(side) {
                 let mut canceled = RawCompletion::new(last, Status::Canceled);
-                canceled.and_all_before = true;
+                canceled.flushes_earlier = true;
                 sink.push(canceled);
             }
             if side == Side::Send {

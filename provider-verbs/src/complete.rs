@@ -20,7 +20,7 @@ impl CqMember for Conn {
 
     fn complete(&self, wr_id: u64, ended: status::Type, sink: &mut Sink<'_>) {
         let mut state = self.lock();
-        if Token::is_foreign(wr_id) {
+        if Token::is_internal(wr_id) {
             return match InternalWr::parse(wr_id) {
                 (_, name) if name != self.name => {}
                 (InternalWr::Cas, _) => self.on_cas_response(&mut state, ended, sink),

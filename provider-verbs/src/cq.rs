@@ -208,7 +208,7 @@ impl Queue {
             let got = self.cq.poll(&mut room[..want]);
             for wc in got {
                 let plain =
-                    wc.status == ibv_wc_status::IBV_WC_SUCCESS && !Token::is_foreign(wc.wr_id);
+                    wc.status == ibv_wc_status::IBV_WC_SUCCESS && !Token::is_internal(wc.wr_id);
                 if !plain {
                     self.handle_error(wc, sink);
                 } else if self.device.quirks.refused_reads_succeed && sink.unverified.concern(wc) {

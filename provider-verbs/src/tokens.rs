@@ -21,7 +21,7 @@ const NAME_BITS: u64 = (1 << 40) - 1;
 impl InternalWr {
     /// The request's id; `conn` is the connection's name.
     pub(crate) fn wr_id(self, conn: u64) -> u64 {
-        Token::foreign((self as u64) << 40 | conn & NAME_BITS)
+        Token::internal((self as u64) << 40 | conn & NAME_BITS)
     }
 
     /// What an id that is no token is for.

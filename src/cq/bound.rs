@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabric_core::token::MAX_MEMBERS;
+use fabric_core::token::MAX_ENDPOINTS_PER_CQ;
 use fabric_core::{
     Completion, EndpointState, Error, Event, EventSink, Failure, OpKind, RawCompletion, Result,
     Side, Status, Token,
@@ -56,12 +56,13 @@ impl BoundEndpoints {
     pub(super) fn add(&mut self, endpoint: BoundEndpoint) -> Result<Token> {
         let place = match self.free.pop() {
             Some(place) => place,
-            None if self.slots.len() < MAX_MEMBERS => {
+            None if self.slots.len() < MAX_ENDPOINTS_PER_CQ => {
                 self.slots.push(EndpointSlot::default());
                 (self.slots.len() - 1) as u32
             }
             None => {
-                let text = format!("the queue serves {MAX_MEMBERS} endpoints, the most it can");
+                let text =
+                    format!("the queue serves {MAX_ENDPOINTS_PER_CQ} endpoints, the most it can");
                 return Err(Error::NoMemory(Failure::new("make endpoint", text)));
             }
         };
@@ -73,9 +74,9 @@ impl BoundEndpoints {
     /// Removes an endpoint: from now on its tokens name nothing.
     pub(super) fn remove(&mut self, token: Token) -> Option<BoundEndpoint> {
         self.endpoint(token)?;
-        let slot = &mut self.slots[token.member() as usize];
+        let slot = &mut self.slots[token.slot() as usize];
         slot.generation = Token::next_generation(slot.generation);
-        self.free.push(token.member());
+        self.free.push(token.slot());
         slot.endpoint.take()
     }
 
@@ -105,7 +106,7 @@ impl BoundEndpoints {
             Side::Recv => recv.as_mut(),
         };
         let Some(consumer) = consumer.filter(|consumer| consumer.contains(token.sequence())) else {
-            *unknown_tokens += u64::from(!raw.and_all_before);
+            *unknown_tokens += u64::from(!raw.flushes_earlier);
             return;
         };
         let ends = &shared.counters.side(token.side()).ends;
@@ -138,7 +139,7 @@ impl BoundEndpoints {
 
 #[inline]
 fn find(slots: &mut [EndpointSlot], token: Token) -> Option<&mut BoundEndpoint> {
-    let slot = slots.get_mut(token.member() as usize)?;
+    let slot = slots.get_mut(token.slot() as usize)?;
     if slot.generation == token.generation() { slot.endpoint.as_mut() } else { None }
 }
 
@@ -185,7 +186,7 @@ impl<F: FnMut(Completion, RegionRefs) -> Option<RegionRefs>> Reporter<'_, F> {
         while consumer.oldest() != raw.token.sequence() {
             let Some((_, op)) = consumer.pop() else { break };
             let status = match op.report {
-                _ if raw.and_all_before => raw.status,
+                _ if raw.flushes_earlier => raw.status,
                 // Signaled, and its own completion never came: a provider's mistake, but each is reported exactly once.
                 ReportMode::Always => Status::Internal,
                 // Unsignaled: it succeeded.

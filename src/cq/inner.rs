@@ -259,7 +259,7 @@ impl CqInner {
         let shared = endpoint.shared.clone();
         let mut left = 0;
         let is_credited = |credit_to: &Token| {
-            (credit_to.member(), credit_to.generation()) == (token.member(), token.generation())
+            (credit_to.slot(), credit_to.generation()) == (token.slot(), token.generation())
         };
         for stashed in
             state.stash.iter_mut().filter(|s| s.credit_to.as_ref().is_some_and(is_credited))
@@ -311,13 +311,13 @@ impl CqInner {
             .map_or(0, |c| c.len())
     }
 
-    pub(crate) fn arm(&self, to_drive: bool) -> Result<Armed> {
+    pub(crate) fn arm(&self, manual: bool) -> Result<Armed> {
         // Under the lock, so that no other thread reaps between the look at the stash and the arming.
         let state = self.lock();
         if !state.stash.is_empty() {
             return Ok(Armed::Ready);
         }
-        let armed = if to_drive { self.ops.arm_to_drive()? } else { self.ops.arm()? };
+        let armed = if manual { self.ops.arm_manual()? } else { self.ops.arm()? };
         if armed == Armed::Ready {
             // It may have cleared what was set for another sleeper, and the caller need not take everything.
             self.ops.wake();

@@ -261,7 +261,7 @@ fn one_failure_can_tell_of_everything_before_it() {
     }
     let last = *rig.link.held().last().unwrap();
     let mut all = RawCompletion::new(last, Status::Canceled);
-    all.and_all_before = true;
+    all.flushes_earlier = true;
     rig.link.forge(all);
     assert_eq!(rig.drain(), run(0, 6, Status::Canceled));
     // Reported again, it has nothing to report, and is no mistake.

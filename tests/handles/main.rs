@@ -12,6 +12,7 @@ mod arguments;
 mod capacity;
 mod connecting;
 mod events;
+mod grants;
 mod lifetimes;
 mod model;
 mod regions;

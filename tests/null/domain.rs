@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use fabric_core::provider::{
-    DomainOps, ListenerOps, ProviderCounters, RawRequest, RegistrationOps, RequestId,
+    DomainOps, GrantOps, ListenerOps, ProviderCounters, RawRequest, RegistrationOps, RequestId,
 };
 use fabric_core::{
     Access, CqAttr, EndpointAttr, EndpointId, Error, EventSink, ListenerAttr, ListenerId, Result,
@@ -103,7 +104,19 @@ unsafe impl RegistrationOps for NullRegistration {
     fn remote_base(&self) -> u64 {
         0
     }
+    fn grant(
+        &self,
+        _endpoint: EndpointId,
+        _range: Range<usize>,
+        _access: Access,
+    ) -> Result<Box<dyn GrantOps>> {
+        let key = 1 + self.control.next.fetch_add(1, Ordering::Relaxed);
+        self.control.grants.lock().unwrap().insert(key, self.key);
+        Ok(Box::new(NullGrant { key, control: self.control.clone() }))
+    }
     fn deregister(&mut self) -> Result<()> {
+        let granted = self.control.grants.lock().unwrap().values().any(|of| *of == self.key);
+        assert!(!granted, "a registration ends before its grants");
         if self.control.holds_on.load(Ordering::Relaxed) {
             return Err(Error::system(
                 "deregister",
@@ -112,6 +125,31 @@ unsafe impl RegistrationOps for NullRegistration {
             ));
         }
         self.control.registered.lock().unwrap().remove(&self.key);
+        Ok(())
+    }
+}
+
+struct NullGrant {
+    key: u64,
+    control: Arc<Control>,
+}
+
+// SAFETY: there is no peer.
+unsafe impl GrantOps for NullGrant {
+    fn remote_key(&self) -> u64 {
+        self.key
+    }
+    fn remote_base(&self) -> u64 {
+        0
+    }
+    fn is_open(&self) -> Result<bool> {
+        Ok(!self.control.stays_shut.load(Ordering::Relaxed))
+    }
+    fn revoke(&mut self) -> Result<()> {
+        if self.control.holds_on.load(Ordering::Relaxed) || !self.is_open()? {
+            return Err(Error::Busy);
+        }
+        self.control.grants.lock().unwrap().remove(&self.key);
         Ok(())
     }
 }

@@ -49,6 +49,8 @@ pub struct Control {
     links: Mutex<HashMap<EndpointId, Arc<Link>>>,
     /// By local key: what may be touched.
     registered: Mutex<HashMap<u64, (usize, usize)>>,
+    /// By key: the registration of each.
+    grants: Mutex<HashMap<u64, u64>>,
     listeners: Mutex<HashMap<ListenerId, Arc<Backlog>>>,
     rejected: Mutex<Vec<(RequestId, Vec<u8>)>>,
     next: AtomicU64,
@@ -56,6 +58,8 @@ pub struct Control {
     on_register: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Whether the device lets go of no memory.
     holds_on: AtomicBool,
+    /// Whether grants do not open.
+    stays_shut: AtomicBool,
     /// Whether what is in flight cannot be stopped.
     goes_on: AtomicBool,
 }
@@ -82,7 +86,8 @@ impl NullProvider {
         info.capabilities = Capabilities::SEND
             | Capabilities::RMA
             | Capabilities::ATOMIC
-            | Capabilities::UNIQUE_KEYS;
+            | Capabilities::UNIQUE_KEYS
+            | Capabilities::GRANTS;
         info.limits = limits;
         NullProvider { info, control: Arc::default() }
     }
@@ -155,6 +160,16 @@ impl Control {
     /// Whether the device fails to let go of memory.
     pub fn hold_on(&self, holds: bool) {
         self.holds_on.store(holds, Ordering::Relaxed);
+    }
+
+    /// Whether grants wait until they open.
+    pub fn stay_shut(&self, shut: bool) {
+        self.stays_shut.store(shut, Ordering::Relaxed);
+    }
+
+    /// How many grants are alive.
+    pub fn grants(&self) -> usize {
+        self.grants.lock().unwrap().len()
     }
 
     /// How many listeners are alive.

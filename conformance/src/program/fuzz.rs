@@ -24,7 +24,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
 
-    /// The seed that programs are made from; each report tells its own.
+    /// The seed that programs are made from; each report has it.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 

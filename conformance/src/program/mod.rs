@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use anstream::adapter::strip_str;
 use clap::Parser;
 use conformance::{LinkControl, Matrix, Options, Peer, Server, Verdict, Wanted};
 use fabric::Catalog;
@@ -24,7 +25,6 @@ use provider_mem::MemProvider;
 use args::{Args, Command, Format};
 use bar::Bar;
 use files::{Output, put};
-use style::Style;
 
 /// The exit status of a usage error, and of a run that showed nothing.
 const USAGE: u8 = 2;
@@ -45,7 +45,7 @@ pub(crate) fn main() -> ExitCode {
     match done {
         Ok(code) => ExitCode::from(code),
         Err(text) => {
-            // Nobody is left to be told if stderr is closed.
+            // A closed stderr changes nothing.
             let _ = writeln!(io::stderr(), "error: {text}");
             ExitCode::from(USAGE)
         }
@@ -144,7 +144,7 @@ fn run(args: args::Run) -> Result<u8, String> {
     let matrix =
         Matrix::merge(std::slice::from_ref(&report), &[]).map_err(|error| error.to_string())?;
     let text = match args.format {
-        Format::Table => table::report(&matrix, args.all, &Style::plain()),
+        Format::Table => strip_str(&table::report(&matrix, args.all)).to_string(),
         Format::Json => files::json(&report)?,
         Format::Junit => junit::report(&matrix)?,
     };
@@ -177,10 +177,9 @@ fn show(
 ) -> Result<u8, String> {
     let page = directory.map(|directory| files::put_report(directory, matrix)).transpose()?;
     if prints_table {
-        put(None, &table::report(matrix, all, &Style::of(&io::stdout())))?;
+        put(None, &table::report(matrix, all))?;
     } else if io::stderr().is_terminal() {
-        let summary = table::summary(matrix, &Style::of(&io::stderr()));
-        let _ = writeln!(io::stderr(), "{summary}");
+        let _ = writeln!(anstream::stderr(), "{}", table::summary(matrix));
     }
     if let Some(page) = page {
         let _ = writeln!(io::stderr(), "report: {}", page.display());

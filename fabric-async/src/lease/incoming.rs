@@ -1,4 +1,4 @@
-//! What a connection for leases does about the peer's messages, and when a lease's time is over.
+//! How a connection for leases handles the peer's messages, and ends expired leases.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,11 +10,11 @@ use super::terms::{after, nanos};
 use crate::error::{Error, LeaseEnd, Refusal};
 use crate::wakers::Wakers;
 
-/// Leases that were lent unasked and wait for the application.
+/// Maximum number of leases that were lent unasked and wait for the application.
 const MAX_OFFERS: usize = 64;
 
 impl Control {
-    /// A message has come.
+    /// Handles a message.
     pub(super) fn on_message(&self, bytes: &[u8]) {
         let Some(message) = LeaseMessage::from_bytes(bytes) else {
             return self.disconnect_peer("breaks the protocol");
@@ -33,7 +33,7 @@ impl Control {
                     Some(one) if now >= one.until => {
                         LeaseMessage::Refuse { id, why: Refusal::Unknown }
                     }
-                    // For how long, its owner said.
+                    // Lent unasked, for a time that its owner chose.
                     Some(granted) if !granted.asked => {
                         LeaseMessage::Refuse { id, why: Refusal::Fixed }
                     }
@@ -54,7 +54,7 @@ impl Control {
             }
             LeaseMessage::Grant { id, lease, time, region } => {
                 let Some(asked) = state.requests.remove(&id) else {
-                    // Nobody waits for it any more.
+                    // The request's future was dropped.
                     return self.answer(&mut state, &LeaseMessage::Release { lease });
                 };
                 if !asked.fits(time, &region) {
@@ -113,7 +113,7 @@ impl Control {
         }
     }
 
-    /// Ends what is over; says when the next lease ends.
+    /// Ends expired leases; returns when the next one expires.
     pub(super) fn tick(&self, now: Instant) -> Option<Instant> {
         if self.user.end().is_some() || self.conn_state.end().is_some() {
             self.finish();
@@ -133,7 +133,7 @@ impl Control {
             self.request_waiters.wake_first(&mut Wakers::new());
         }
         ended.iter().for_each(|loan| loan.end_by_itself());
-        // Said when it is so.
+        // Sent after the leases have ended.
         let mut state = self.state();
         due.into_iter().for_each(|lease| self.send(&mut state, &LeaseMessage::Ended { lease }));
         next

@@ -49,7 +49,7 @@ pub(crate) struct LocalLeaseState {
     pub(super) len: usize,
     /// Its thread ends leases in time.
     reactor: Arc<ReactorHandle>,
-    /// Whether it has not ended, so that nobody waits for one who ends it, or copies, to see that.
+    /// Whether it has not ended; read without the lock, which a copy or an ending lease holds.
     active: AtomicBool,
     memory: Mutex<LeaseMemory>,
 }
@@ -75,7 +75,7 @@ impl LocalLeaseState {
         self.memory.lock()
     }
 
-    /// Whether it has not ended, and the application has not taken it back.
+    /// Whether it has not ended, nor been taken back by the application.
     pub(super) fn is_active(&self) -> bool {
         self.active.load(Ordering::Acquire)
     }
@@ -98,10 +98,10 @@ impl LocalLeaseState {
         Ok(())
     }
 
-    /// Ends the lease where nobody waits to hear that it could not.
+    /// Ends the lease; a failure is logged, since no caller can handle it.
     pub(super) fn end_by_itself(&self) {
         if let Err(error) = self.end() {
-            // In a child of the process that lent it nothing ends.
+            // A forked child cannot end its parent's leases.
             if matches!(error, Error::Fabric(fabric::Error::InvalidState(_))) {
                 return;
             }
@@ -113,7 +113,7 @@ impl LocalLeaseState {
 impl Drop for LocalLeaseState {
     fn drop(&mut self) {
         self.end_by_itself();
-        // The lock first: to give memory back may wake those that wait for it.
+        // Outside the lock: returning memory may wake futures that wait for it.
         let memory = std::mem::replace(&mut *self.memory(), LeaseMemory::Taken);
         if let LeaseMemory::Returned(block) = memory {
             drop(Buffer::new(block, 0));

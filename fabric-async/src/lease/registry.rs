@@ -83,7 +83,7 @@ impl Controls {
     }
 }
 
-/// What a node has for leases.
+/// The leases of a node.
 pub(crate) struct Leases {
     context: Arc<LeaseContext>,
     options: Options,
@@ -154,7 +154,7 @@ impl Leases {
         Ok(control)
     }
 
-    /// The peer at this address will make a connection for leases, with this token. `None` if another one there says the same.
+    /// The peer at this address will make a connection for leases, with this token. `None` if another one there has the same token.
     pub(crate) fn expect(self: &Arc<Self>, token: u64, from: IpAddr) -> Option<ExpectedControl> {
         let (oneshot, key) = (Oneshot::new(), (token, from));
         let mut expected = self.expected.lock();
@@ -173,7 +173,7 @@ impl Leases {
         handshake: &Handshake,
         wakers: &mut Wakers,
     ) {
-        // A token alone does not do: it goes over the network in clear.
+        // The token alone is not enough: it is sent in clear.
         let oneshot = self.expected.lock().remove(&(handshake.token, request.peer_addr().ip()));
         match oneshot {
             Some(oneshot) => oneshot.send(request, wakers),
@@ -181,10 +181,10 @@ impl Leases {
         }
     }
 
-    /// Does what is to be done about leases; says when the next one ends. The node's thread calls it: with whether one has
-    /// changed, and what it said last time.
+    /// Handles messages and ends expired leases; returns when the next one expires. The node's thread calls it: with whether one
+    /// has changed, and the last result.
     pub(crate) fn serve(&self, mut changed: bool, next: Option<Instant>) -> Option<Instant> {
-        // What is left is heard in the next round: arming the queue says so.
+        // Remaining messages are handled in the next round: arming the queue reports them.
         let begun = Instant::now();
         while let Ok(Some(completion)) = self.queue.poll_one() {
             self.complete(&completion);
@@ -194,7 +194,7 @@ impl Leases {
             }
         }
         let now = Instant::now();
-        // Mostly the thread was woken for something else, and there may be many connections.
+        // The thread is mostly woken for something else, and there may be many connections.
         if !changed && next.is_none_or(|next| now < next) {
             return next;
         }
@@ -221,13 +221,13 @@ impl Leases {
         let mut bytes = [0; MAX_LEN];
         let len = completion.len.min(MAX_LEN);
         bytes[..len].copy_from_slice(&buffer[..len]);
-        // Its end is told by an event.
+        // It fails if the endpoint is closed, which an event reports.
         let _ = receives.post(&control.endpoint, context, buffer);
         control.on_message(&bytes[..len]);
     }
 
-    /// The node ends: takes what is left of receives of connections that are gone. Those that have no completion keep their
-    /// memory, which the peer could still write to.
+    /// The node ends: takes remaining receives of closed connections. Those without a completion keep their memory, which
+    /// the peer could still write to.
     pub(crate) fn end(&self, is_refused: bool) {
         while let Ok(Some(completion)) = self.queue.poll_one() {
             self.complete(&completion);

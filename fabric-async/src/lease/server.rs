@@ -1,4 +1,4 @@
-//! The owner's side of leases: what is lent to a peer, under the policy or unasked, and taken out of the books.
+//! The owner's side of leases: grants under the policy, unasked loans, and their removal.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ impl Control {
         let (Some(block), len) = buffer.into_block() else {
             return refuse(Error::NotGranted(Refusal::Nothing), Buffer::empty());
         };
-        // Not under the lock: where much is registered it takes its time.
+        // Outside the lock: registering much memory takes long.
         let loan = match Loan::new(&self.shared.domain, block, len, rights) {
             Ok(loan) => loan,
             Err((block, error)) => return refuse(error.into(), Buffer::new(block, len)),
@@ -56,12 +56,12 @@ impl Control {
         state.loans.insert(lease, LeaseRecord { loan: loan.clone(), until, asked: false });
         self.send(&mut state, &LeaseMessage::Lend { lease, time, region });
         drop(state);
-        // It may end before what the thread sleeps for.
+        // It may expire before the thread's next wake-up.
         self.shared.reactor.wake_for_leases();
         Ok(LocalLease { loan })
     }
 
-    /// Grants a request, or says why not.
+    /// Grants or refuses a request.
     pub(super) fn grant(&self, id: u64, len: u64, time: Duration, rights: Access) {
         let rights = if rights.is_empty() { self.shared.policy.rights } else { rights };
         let len = whole(len);
@@ -73,7 +73,7 @@ impl Control {
             let region = loan.region().remote();
             (LocalLeaseState::new(lease, size, loan, &self.shared.reactor), region)
         });
-        // Unlocked before the loan ends, which it does if nobody can be told of it any more.
+        // The guard is declared after the loan: if the connection is closed, the loan ends after the lock is released.
         let mut state = self.state();
         if state.over {
             return;
@@ -92,7 +92,7 @@ impl Control {
         self.answer(&mut state, &message);
     }
 
-    /// Keeps the policy's room for a lease, and gives its number.
+    /// Reserves room under the policy for a lease, and gives its number.
     fn reserve(&self, len: u64, time: Duration, rights: Access) -> Result<u64, Refusal> {
         let policy = &self.shared.policy;
         if policy.max_bytes == 0 || policy.rights.is_empty() {
@@ -111,7 +111,7 @@ impl Control {
         if state.asked >= policy.max_leases {
             return Err(Refusal::TooMany);
         }
-        // One that is over has given back what it kept, for good.
+        // A closed connection has already released its reservations.
         if state.over || !self.shared.quota.keep(len) {
             return Err(Refusal::NoMemory);
         }
@@ -121,9 +121,9 @@ impl Control {
         Ok(state.next)
     }
 
-    /// Registers memory for a peer. Not under the lock: where it is much it takes its time.
+    /// Registers memory for a peer. Outside the lock: registering much memory takes long.
     fn make_loan(&self, len: u64, rights: Access) -> Result<(Loan, usize), Refusal> {
-        // Zeroed: what others left in it is not for this peer.
+        // Zeroed: earlier contents are not for this peer.
         let size = usize::try_from(len).map_err(|_| Refusal::NoMemory)?;
         let buffer = self.shared.pool.alloc(size).map_err(|_| Refusal::NoMemory)?;
         let (block, _) = buffer.into_block();
@@ -140,7 +140,7 @@ impl Control {
         }
     }
 
-    /// Takes a loan out of the books; the caller ends it outside the lock.
+    /// Removes a lease; the caller ends it outside the lock.
     pub(super) fn remove_lease(
         &self,
         state: &mut State,

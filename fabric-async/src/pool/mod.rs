@@ -1,9 +1,8 @@
-//! The pool: registered memory in blocks, so that nobody registers per operation.
+//! The pool: registered memory in blocks, so that operations need no registration of their own.
 //!
-//! Three levels (`home`). Each thread takes from, and gives to, a *cache* of its own; a cache that is empty or full exchanges some
+//! Three levels (`inner`). Each thread takes from, and gives to, a *cache* of its own; a cache that is empty or full exchanges some
 //! blocks with the *store*, which is one; the store that is empty registers another *extent*, within the bound. Caches are
-//! shards behind uncontended locks rather than thread-local variables: so they can be emptied by whoever needs the
-//! memory, and nothing is lost when a thread ends.
+//! shards behind uncontended locks rather than thread-local variables: so any thread that needs memory can empty them, and nothing is lost when a thread ends.
 
 mod class;
 mod inner;
@@ -32,7 +31,7 @@ const MAX_LEN: usize = isize::MAX as usize / 4;
 /// Registered memory in blocks of many sizes, bounded; what [`Buffer`]s are made of.
 ///
 /// Memory is registered in extents of 256 KiB and more, once, without any right for peers. Taking a buffer that is in the
-/// thread's cache takes some tens of nanoseconds. Extents of which no block is in use are kept up to
+/// thread's cache takes some tens of nanoseconds. Extents without a block in use are kept up to
 /// [a bound](crate::NodeBuilder::pool_keep), and deregistered beyond. Any thread may use it; clones are the same pool.
 ///
 /// ```

@@ -54,10 +54,10 @@ impl Link {
         Ok(())
     }
 
-    /// The region that `key` opens, if all of the range is inside and it grants `need`.
+    /// What the key opens to this connection, if all of the range is inside and `need` is allowed.
     fn check(&self, at: RemoteAddr, len: u64, need: Access) -> Option<Arc<Entry>> {
-        let entry = self.around.regions.find(at.key)?;
-        (entry.contains(at.addr, len) && entry.grants(need)).then_some(entry)
+        let entry = self.around.regions.find(at.key, self.around.id)?;
+        (entry.contains(at.addr, len) && entry.allows(need)).then_some(entry)
     }
 
     /// All bytes of the message are there.

@@ -4,6 +4,31 @@ use super::{Mutant, Runs, edit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "revokes_nothing",
+        about: "a grant that is revoked stays open",
+        runs: Runs::Tcp,
+        edits: &[edit("Grant::revoke", "self.core.revoke_grant(self.name)", "Ok(())")],
+        cases: &["protection.grant_revoked", "protection.grant_revoke_vs_write"],
+    },
+    Mutant {
+        name: "grants_outlive_their_region",
+        about: "a region that closes leaves its grants open",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "Registration::end",
+            "self.grants.first_entry()",
+            "self.grants.first_entry().filter(|_| false)",
+        )],
+        cases: &["protection.grant_ends_with_its_region"],
+    },
+    Mutant {
+        name: "grants_what_it_has_not",
+        about: "a grant may have rights that its region lacks",
+        runs: Runs::Tcp,
+        edits: &[edit("check_grant", "!rights.contains(access)", "false")],
+        cases: &["protection.grant_arguments"],
+    },
+    Mutant {
         name: "local_range",
         about: "the range of a local slice is not checked",
         runs: Runs::Tcp,
@@ -64,7 +89,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "closed_though_busy",
         about: "a region closes while operations use it",
         runs: Runs::Tcp,
-        edits: &[edit("Region::close", "self.is_used() && self.is_still_used()", "false")],
+        edits: &[edit("Region::close", "self.core.is_used() && self.is_still_used()", "false")],
         cases: &["memory.dereg_busy"],
     },
     Mutant {
@@ -78,7 +103,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "dropped_not_reclaimed",
         about: "it is never found out that unsignaled operations no longer use a dropped region",
         runs: Runs::Tcp,
-        edits: &[edit("Region::drop", "domain.reclaim.add(&self.core);", "")],
+        edits: &[edit("RegionCore::drop_handle", "self.domain.reclaim.add(self);", "")],
         cases: &["memory.drop_unsignaled"],
     },
     Mutant {

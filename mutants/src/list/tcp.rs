@@ -69,7 +69,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "no_rights",
         about: "the rights of a region are not checked",
         runs: Runs::Tcp,
-        edits: &[edit("Link::check", "entry.grants(need)", "true")],
+        edits: &[edit("Link::check", "entry.allows(need)", "true")],
         cases: &["protection.no_remote_write", "protection.no_remote_read", "atomic.no_perm"],
     },
     Mutant {
@@ -77,16 +77,45 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a closed region stays open to its key",
         runs: Runs::Tcp,
         edits: &[
-            edit("Registration::deregister", "entries.remove(&self.entry.key);", ""),
-            edit("Registration::deregister", "*self.entry.open.write() = false;", ""),
+            edit("RegionTable::remove", "self.entries.write().remove(&entry.key);", ""),
+            edit("RegionTable::remove", "*entry.open.write() = false;", ""),
         ],
         cases: &["memory.dereg_access", "memory.stale_key"],
+    },
+    Mutant {
+        name: "grant_for_all",
+        about: "the key of a grant opens it to every connection",
+        runs: Runs::Tcp,
+        edits: &[edit("Entry::is_for", "self.only.is_none_or(|only| only == connection)", "true")],
+        cases: &["protection.grant_other_connection", "protection.grant_ends_with_its_connection"],
+    },
+    Mutant {
+        name: "grant_to_the_end",
+        about: "a grant reaches to the end of its region",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "Registration::grant",
+            "range.len()",
+            "self.entry.len as usize - range.start",
+        )],
+        cases: &["protection.grant_range"],
+    },
+    Mutant {
+        name: "grant_of_everything",
+        about: "a grant has the rights of its region",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "Registration::grant",
+            "self.table.add(self.provider, part, access, Some(endpoint))?",
+            "self.table.add(self.provider, part, self.entry.access, Some(endpoint))?",
+        )],
+        cases: &["protection.grant_rights"],
     },
     Mutant {
         name: "close_beside_a_copy",
         about: "a write that has begun goes on when its region has closed",
         runs: Runs::Tcp,
-        edits: &[edit("Registration::deregister", "*self.entry.open.write() = false;", "")],
+        edits: &[edit("RegionTable::remove", "*entry.open.write() = false;", "")],
         cases: &["memory.dereg_vs_write", "memory.dereg_vs_read"],
     },
     Mutant {

@@ -37,7 +37,7 @@ impl UnverifiedReads {
     /// The read that a later completion of its queue pair decides, and whether it succeeded: the queue pair was not in
     /// error then, unless the later request was flushed.
     pub(crate) fn settle(&mut self, wc: &ibv_wc) -> Option<(UnverifiedRead, bool)> {
-        let own = !Token::is_foreign(wc.wr_id);
+        let own = !Token::is_internal(wc.wr_id);
         if own && Token::from_bits(wc.wr_id).side() == Side::Recv {
             return None;
         }

@@ -189,7 +189,7 @@ pub(super) fn fd_drive(rig: &Rig) -> Outcome {
     let (source, target) = (a.buffer(8)?, b.buffer(8)?);
     for round in 0..ROUNDS {
         b.recv(Slices::none(), round)?;
-        check_eq!(b.cq().arm_to_drive()?, Armed::Waiting, "arming before there is a message");
+        check_eq!(b.cq().arm_manual()?, Armed::Waiting, "arming before there is a message");
         // Whether or not the descriptor is readable by this, no call is made.
         source.put_pattern(.., rig.pattern(round as usize))?;
         a.run(Op::write(&source, target.at(0)).delivery_complete(), Done::ok(round))?;

@@ -8,6 +8,7 @@ mod revoking;
 
 use fabric::RemoteSlice;
 
+pub(super) use self::revoking::write_until_refused;
 use crate::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! { Memory:

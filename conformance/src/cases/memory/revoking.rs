@@ -137,7 +137,7 @@ pub(super) fn dereg_vs_write(rig: &Rig) -> Outcome {
 }
 
 /// Writes the sources in turns until the target refuses; `accepted` counts.
-fn write_until_refused(
+pub(in crate::cases) fn write_until_refused(
     a: &End,
     sources: &[Guarded; 2],
     to: RemoteSlice,

@@ -72,6 +72,7 @@ pub(super) fn fork_child(rig: &Rig) -> Outcome {
         refused("wait for an event", events.wait(Some(Duration::ZERO)).err());
         refused("accept", listener.accept(Some(Duration::ZERO)).err());
         refused("register", rig.domain_a().alloc(64, Access::ALL).err());
+        refused("grant", source.region().grant(&a, .., Access::REMOTE_READ).err());
         refused("close", source.region().close().err());
         refused("completion_queue", rig.domain_a().completion_queue(16).err());
         refused("endpoint", rig.domain_a().endpoint().build(a.cq()).err());
@@ -134,6 +135,10 @@ pub(super) fn unsupported_inverse(rig: &Rig) -> Outcome {
             outside.push(("a narrow atomic", Op::atomic(op, 1u16, at)));
         }
         outside.push(("a compare-and-swap", Op::compare_swap(0u64, 1, at)));
+    }
+    if !offered.contains(Capabilities::GRANTS) {
+        let refused = target.region().grant(&b, .., Access::REMOTE_READ);
+        check_err!(refused, Error::Unsupported(_), "a grant");
     }
     for (what, op) in outside {
         let error = check_err!(a.post(&op.context(1)), Error::Unsupported(_), "{what}");

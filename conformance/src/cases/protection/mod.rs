@@ -2,9 +2,13 @@
 
 mod aftermath;
 mod foreign;
+mod grants;
 mod refused;
 
 use crate::prelude::*;
+
+/// What the cases of grants need.
+const GRANTS: Needs = Needs::ALL.and(Capabilities::GRANTS);
 
 pub(super) const CASES: &[Case] = cases! { Protection:
     refused::bad_key, Needs::RMA,
@@ -46,6 +50,32 @@ pub(super) const CASES: &[Case] = cases! { Protection:
         "after a refusal a new connection reaches the same region by the same descriptor";
     foreign::guess_keys, Needs::RMA.and(Capabilities::SECRET_KEYS),
         "of 1000 guessed keys none opens the region";
+    grants::grant_rights, GRANTS,
+        "a grant opens its part for what it grants: all else is RemoteAccess, no byte changed" .trap();
+    grants::grant_range, GRANTS,
+        "a write, read or atomic with one byte outside the part that was granted: RemoteAccess" .trap();
+    grants::grant_whole_region, GRANTS,
+        "long writes and reads, immediates and delivery-complete writes go by a grant";
+    grants::grant_other_connection, GRANTS,
+        "the key of a grant over any other connection: RemoteAccess, no byte changed" .trap();
+    grants::grant_revoked, GRANTS,
+        "a grant that was revoked or dropped opens nothing; other grants and the region's key go on" .trap();
+    grants::grant_revoke_vs_write, GRANTS,
+        "under a stream of writes, no byte changes once a grant was revoked"
+        .freedom(Freedom::Whole("how many writes finish before, and how those in flight end, is open")).trap();
+    grants::grant_arguments, GRANTS,
+        "what cannot be granted is an error of the call, without effect";
+    grants::grant_ends_with_its_region, GRANTS,
+        "closing a region ends its grants; without its handle it is there as long as a grant is" .trap();
+    grants::grant_ends_with_its_connection, GRANTS,
+        "with its connection a grant ends for good";
+    grants::grant_many, GRANTS.min_limits(&[("regions", 1_100)]),
+        "1000 grants of one region, side by side; each goes alone";
+    grants::grant_guessed, GRANTS.and(Capabilities::SECRET_KEYS),
+        "of 130 guessed keys none opens what was granted to another connection";
+    grants::grant_behind_send, GRANTS,
+        "behind a send that waits a grant is made or TimedOut, without effect; revoking waits for nothing"
+        .freedom(Freedom::Whole("whether it is made is open"));
     foreign::fork_child, Needs::SEND_RMA,
         "every handle refuses its calls in a forked child, whose end the parent does not notice";
     foreign::unsupported_inverse, Needs::NOTHING,

@@ -23,7 +23,7 @@ pub(super) fn completion_queues(rig: &Rig) -> Outcome {
     let queues =
         (0..count).map(|_| domain.completion_queue(2 * SMALL)).collect::<Result<Vec<_>, _>>()?;
     for queue in &queues {
-        for armed in [queue.arm_to_drive()?, queue.arm()?] {
+        for armed in [queue.arm_manual()?, queue.arm()?] {
             check_eq!(armed, Armed::Waiting, "arming a queue that is not used");
         }
     }
@@ -48,7 +48,7 @@ pub(super) fn completion_queues(rig: &Rig) -> Outcome {
                 break seen;
             }
             check!(Instant::now() < until, "the second message within 10 s");
-            if queue.arm_to_drive()? == Armed::Waiting {
+            if queue.arm_manual()? == Armed::Waiting {
                 wait_readable(queue.as_fd(), Some(until))?;
             }
         };

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::task::Poll;
-use std::thread;
 use std::time::Instant;
 
 use fabric::{Completion, OpKind, Status};
@@ -11,6 +10,7 @@ use fabric_async::{Connection, Error, Node};
 
 use super::{Flying, Layered, poll};
 use crate::check::{Failed, Outcome};
+use crate::random::executor::Executor;
 use crate::random::program::{Local, OpSpec, What};
 
 impl Layered<'_> {
@@ -42,15 +42,15 @@ impl Layered<'_> {
             Ok(bytes) => {
                 let mut at = 0;
                 for part in spec.parts() {
-                    self.memories.put(part, &bytes[at..])?;
+                    self.run.memories.put(part, &bytes[at..])?;
                     at += part.len;
                 }
                 Status::Ok
             }
             Err(Error::RemoteAccess) => Status::RemoteAccess,
             Err(Error::Failed(status)) => status,
-            // The layer tells why the connection ended, not which of the two it was.
-            Err(Error::Disconnected(_)) => self.model.status_of_end(context),
+            // The layer says why the connection ended, not which of the two it was.
+            Err(Error::Disconnected(_)) => self.run.model.status_of_end(context),
             Err(error) => return Err(Failed::new("a reason that fits", error.to_string())),
         };
         let len = if status == Status::Ok { spec.len() } else { 0 };
@@ -67,11 +67,11 @@ impl Layered<'_> {
         len: usize,
         immediate: Option<u32>,
     ) -> Outcome {
-        self.trace.push(format!("     e{end}: {kind:?} {status:?} {len} B, context {context}"));
+        self.run.note(format!("e{end}: {kind:?} {status:?} {len} B, context {context}"));
         let mut done = Completion::default();
         (done.context, done.kind, done.status) = (context, kind, status);
         (done.len, done.immediate) = (len, immediate);
-        self.model.completed(&done, &|run| self.memories.read(run))
+        self.run.completed(&done)
     }
 
     /// Has land what has arrived, in the order in which it was sent.
@@ -81,9 +81,9 @@ impl Layered<'_> {
             let behind = side.landed.len();
             let place = side.receives.get(behind).map(|receive| receive.1);
             let (Some(conn), false) = (&side.conn, side.over) else { return Ok(()) };
-            let arrived = match self.model.arrival(end, behind) {
-                Some(OpKind::RecvWrite) => poll(conn.notified()).map_ok(|told| {
-                    ((OpKind::RecvWrite, told.len, Some(told.immediate)), Vec::new())
+            let arrived = match self.run.model.arrival(end, behind) {
+                Some(OpKind::RecvWrite) => poll(conn.notified()).map_ok(|notified| {
+                    ((OpKind::RecvWrite, notified.len, Some(notified.immediate)), Vec::new())
                 }),
                 _ => poll(conn.recv()).map_ok(|message| {
                     ((OpKind::Recv, message.len(), message.immediate), message.to_vec())
@@ -93,7 +93,7 @@ impl Layered<'_> {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(Ok((landed, bytes))) => {
                     side.landed.push_back(landed);
-                    place.map_or(Ok(()), |place| self.memories.put(&place, &bytes))?;
+                    place.map_or(Ok(()), |place| self.run.memories.put(&place, &bytes))?;
                 }
                 Poll::Ready(Err(Error::Disconnected(_))) => side.over = true,
                 Poll::Ready(Err(error)) => {
@@ -106,7 +106,7 @@ impl Layered<'_> {
     /// As [`land`](Layered::land), of a connection that has ended, all that ever will: before this side is known to have
     /// noticed the end.
     pub(super) fn land_all(&mut self, end: usize) -> Outcome {
-        let deadline = Instant::now() + self.bench.patience();
+        let deadline = Instant::now() + self.run.bench.timeout();
         while !self.sides[end].over {
             self.land(end)?;
             if Instant::now() > deadline {
@@ -133,12 +133,13 @@ impl Layered<'_> {
         };
         self.completed(end, context, kind, Status::Ok, len, immediate)?;
         // At once: a moment later what was promised too early may be there.
-        let domain = self.program.connections[end / 2][end % 2].domain;
-        let inboxes = self.program.memories.len() - self.sides.len();
-        for (memory, _) in self.program.memories_of(domain).filter(|memory| memory.0 < inboxes) {
-            self.memories.look(&mut self.model, memory)?;
+        let domain = self.run.domain_of(end);
+        let inboxes = self.run.program.memories.len() - self.sides.len();
+        for (memory, _) in self.run.program.memories_of(domain).filter(|memory| memory.0 < inboxes)
+        {
+            self.run.memories.look(&mut self.run.model, memory)?;
         }
-        if !self.model.is_dead(end) {
+        if !self.run.model.is_dead(end) {
             self.expect(end, place)?;
         }
         Ok(true)
@@ -146,87 +147,55 @@ impl Layered<'_> {
 
     fn take_end(&mut self, end: usize) -> Result<bool, Failed> {
         let side = &mut self.sides[end];
-        let Some(reason) = side.conn.as_ref().and_then(Connection::end).filter(|_| !side.told)
+        let Some(reason) =
+            side.conn.as_ref().and_then(Connection::end).filter(|_| !side.end_reported)
         else {
             return Ok(false);
         };
-        side.told = true;
+        side.end_reported = true;
         self.land_all(end)?;
-        self.trace.push(format!("     e{end}: ended, {reason:?}"));
-        self.model.event(end, reason)?;
+        self.run.note(format!("e{end}: ended, {reason:?}"));
+        self.run.model.event(end, reason)?;
         Ok(true)
     }
 
-    /// Takes what comes, at all ends, until nothing is missing: who waits for room at the peer waits for its application.
-    fn wait_until(&mut self, missing: impl Fn(&Self) -> Option<String>) -> Outcome {
-        let deadline = Instant::now() + self.bench.patience();
-        while let Some(what) = missing(self) {
-            let mut any = false;
-            for end in 0..self.sides.len() {
-                any |= self.take(end)?;
-            }
-            if !any {
-                if Instant::now() > deadline {
-                    let dump: Vec<_> = self.bench.domains.iter().map(|d| d.dump()).collect();
-                    return Err(
-                        Failed::new(what, "nothing came, in time").with_dump(dump.join("\n"))
-                    );
-                }
-                thread::yield_now();
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn wait(&mut self, end: usize) -> Outcome {
-        if end >= self.sides.len() {
-            return Ok(());
-        }
-        self.wait_until(|run| match run.model.owed(end) {
-            0 => None,
-            owed => Some(format!("{owed} completions of e{end}")),
-        })
-    }
-
     fn wait_for_all(&mut self) -> Outcome {
-        self.wait_until(|run| {
+        let ends = self.sides.len();
+        self.wait_until(0, &|model| {
             let busy = |&end: &usize| {
-                let waits = run.model.wants_receives(end) && !run.model.is_over(end);
-                run.model.owed(end) > 0 || run.model.owes_event(end) || waits
+                let waits = model.wants_receives(end) && !model.is_over(end);
+                model.owed(end) > 0 || model.owes_event(end) || waits
             };
-            (0..run.sides.len()).find(busy).map(|end| format!("e{end} to come to rest"))
+            (0..ends).find(busy).map(|end| format!("e{end} to come to rest"))
         })
     }
 
     /// Everything that can end ends, and every byte is looked at: behind a fenced empty message all is there.
-    pub(super) fn rest(&mut self) -> Outcome {
+    pub(super) fn drain_all(&mut self) -> Outcome {
         self.wait_for_all()?;
         let message = OpSpec::plain(What::Send, Local::Parts(Vec::new()));
         for end in 0..self.sides.len() {
-            if self.sides[end].conn.is_some() && !self.model.is_over(end) {
+            if self.sides[end].conn.is_some() && !self.run.model.is_over(end) {
                 self.post(end, &OpSpec { fence: true, ..message.clone() })?;
                 self.wait_for_all()?;
             }
         }
-        self.memories.look_at_all(&mut self.model)
+        self.run.memories.look_at_all(&mut self.run.model)
     }
 
-    pub(super) fn leave(&mut self) -> Outcome {
+    pub(super) fn close_all(&mut self) -> Outcome {
         for end in (0..self.sides.len()).step_by(2) {
-            self.close(end)?;
+            self.close_end(end)?;
         }
         self.wait_for_all()?;
-        for end in 0..self.sides.len() {
-            self.model.finished(end, &|run| self.memories.read(run))?;
-        }
+        self.run.finished()?;
         self.held.clear();
         self.sides.iter_mut().for_each(|side| side.conn = None);
-        self.wait_until(|run| {
+        let nodes = self.nodes;
+        self.wait_until(0, &|_| {
             let left = |node: &&Node| node.operations() > 0 || node.pool().metrics().in_use > 0;
-            run.nodes.iter().find(left).map(|node| format!("all buffers to be back in {node:?}"))
+            nodes.iter().find(left).map(|node| format!("all buffers to be back in {node:?}"))
         })?;
-        self.memories.look_at_all(&mut self.model)?;
-        self.memories.close_all(&mut self.model)?;
-        self.memories.look_at_all(&mut self.model)
+        self.run.close_memories()
     }
 }

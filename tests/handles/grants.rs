@@ -1,0 +1,102 @@
+//! Grants: what keeps a region, and what ends with it.
+
+use std::time::{Duration, Instant};
+
+use fabric::{Access, Error, Status};
+
+use crate::rig::Rig;
+
+const READ: Access = Access::REMOTE_READ;
+
+#[test]
+fn a_region_stays_as_long_as_a_grant_of_it() {
+    let rig = Rig::new();
+    let region = rig.domain.alloc(64, Access::ALL).unwrap();
+    let before = rig.control.registrations();
+    let grant = region.grant(&rig.endpoint, 8..24, READ).unwrap();
+    let other = region.grant(&rig.endpoint, .., Access::REMOTE).unwrap();
+    assert_eq!((grant.remote().len(), grant.remote().access()), (16, READ));
+    assert_eq!((grant.endpoint(), other.remote().len()), (rig.endpoint.id(), 64));
+    assert_ne!(grant.remote().key(), other.remote().key());
+    drop(region);
+    grant.revoke().unwrap();
+    grant.revoke().unwrap();
+    assert_eq!((rig.control.registrations(), rig.control.grants()), (before, 1));
+    drop(other);
+    assert_eq!((rig.control.registrations(), rig.control.grants()), (before, 0));
+    drop(grant);
+    assert_eq!(rig.control.registrations(), before - 1);
+}
+
+#[test]
+fn a_region_that_closes_ends_its_grants() {
+    let rig = Rig::new();
+    let region = rig.domain.alloc(64, Access::ALL).unwrap();
+    let grants = [(); 3].map(|()| region.grant(&rig.endpoint, .., READ).unwrap());
+    rig.link.hold();
+    rig.endpoint.send(region.slice(..8), 1).unwrap();
+    // Refused, it leaves them as they were.
+    assert!(matches!(region.close(), Err(Error::Busy)));
+    assert_eq!(rig.control.grants(), 3);
+    rig.link.release(1);
+    assert_eq!(rig.drain(), [(1, Status::Ok)]);
+    region.close().unwrap();
+    assert_eq!(rig.control.grants(), 0);
+    grants.iter().for_each(|grant| grant.revoke().unwrap());
+    assert!(matches!(region.grant(&rig.endpoint, .., READ), Err(Error::InvalidState(_))));
+}
+
+#[test]
+fn a_grant_that_does_not_open_in_time_holds_its_region_until_it_can_go() {
+    let rig = Rig::new();
+    let [closed, dropped, left] = [(); 3].map(|()| rig.domain.alloc(64, Access::ALL).unwrap());
+    let before = rig.control.registrations();
+    rig.control.stay_shut(true);
+    std::thread::scope(|scope| {
+        for region in [&closed, &dropped, &left] {
+            scope.spawn(|| {
+                let late = region.grant(&rig.endpoint, .., READ);
+                assert!(matches!(late, Err(Error::TimedOut(_))), "{late:?}");
+            });
+        }
+    });
+    assert!(matches!(closed.close(), Err(Error::Busy)));
+    drop(dropped);
+    assert_eq!((rig.control.grants(), rig.control.registrations()), (3, before));
+    rig.control.stay_shut(false);
+    closed.close().unwrap();
+    let until = Instant::now() + Duration::from_secs(10);
+    while rig.control.registrations() > before - 2 {
+        assert!(Instant::now() < until, "a dropped region is there for ever");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(rig.control.grants(), 0);
+    left.close().unwrap();
+}
+
+#[test]
+fn an_endpoint_that_goes_takes_its_late_grants_along() {
+    let rig = Rig::new();
+    let region = rig.domain.alloc(64, Access::ALL).unwrap();
+    rig.control.stay_shut(true);
+    assert!(matches!(region.grant(&rig.endpoint, .., READ), Err(Error::TimedOut(_))));
+    rig.control.stay_shut(false);
+    let Rig { endpoint, control, .. } = rig;
+    drop(endpoint);
+    assert_eq!(control.grants(), 0);
+    region.close().unwrap();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "what it shows is a leak")]
+fn what_cannot_be_revoked_keeps_its_region() {
+    let rig = Rig::new();
+    let region = rig.domain.alloc(64, Access::ALL).unwrap();
+    let before = rig.control.registrations();
+    let grant = region.grant(&rig.endpoint, .., READ).unwrap();
+    rig.control.hold_on(true);
+    assert!(matches!(grant.revoke(), Err(Error::Busy)));
+    drop((grant, region));
+    assert_eq!((rig.control.grants(), rig.control.registrations()), (1, before));
+    assert_eq!(rig.domain.counters().leaked_regions, 1);
+}
