@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fabric_core::{EndpointAttr, Error};
 use fabric_util::log_line;
-use fabric_util::progress::{Heat, Step};
+use fabric_util::progress::{Mode, Progress, ReadyFlag};
 
 use crate::engine::{Engine, Timer};
 use crate::liveness::{Look, Watch};
@@ -71,7 +71,7 @@ pub(crate) struct Conn {
     pub(crate) name: usize,
     pub(crate) attr: EndpointAttr,
     state: Mutex<State>,
-    pub(crate) heat: Heat,
+    pub(crate) ready: ReadyFlag,
     /// The selector saw the end of the stream: read until there.
     ended: AtomicBool,
 }
@@ -150,7 +150,7 @@ impl Conn {
             name,
             attr: attr.clone(),
             state: Mutex::new(state),
-            heat: Heat::new(),
+            ready: ReadyFlag::default(),
             ended: AtomicBool::new(false),
         }
     }
@@ -160,7 +160,7 @@ impl Conn {
         if ended {
             self.ended.store(true, Ordering::Release);
         }
-        self.heat.note();
+        self.ready.note();
     }
 
     /// Reads what came, executes it, writes what is due but for what is put off.
@@ -168,24 +168,24 @@ impl Conn {
         self: &Arc<Self>,
         engine: &Engine,
         scratch: &mut [u8],
-        background: bool,
+        mode: Mode,
         put_off: PutOff,
-    ) -> Step {
+    ) -> Progress {
         let mut guard = self.lock(engine);
         let state = &mut *guard;
         state.link.put_off(put_off);
         match state.stage {
-            Stage::New => Step::Quiet,
+            Stage::New => Progress::Idle,
             Stage::Over => {
                 // What was left may be taken by now.
                 if state.stream.is_some() {
                     self.settle(engine, state);
                 }
-                Step::Over
+                Progress::Closed
             }
             Stage::Connecting(_) => self.greet(engine, state),
             Stage::Greeted(_) => self.hear_answer(engine, state, scratch),
-            Stage::Linked => self.exchange(engine, state, scratch, background),
+            Stage::Linked => self.exchange(engine, state, scratch, mode),
         }
     }
 
@@ -194,26 +194,26 @@ impl Conn {
         engine: &Engine,
         state: &mut State,
         scratch: &mut [u8],
-        background: bool,
-    ) -> Step {
+        mode: Mode,
+    ) -> Progress {
         // An acknowledgement from the last step that no frame has carried since.
         let wrote = state.flush(engine, AckPolicy::Due);
-        let mut step = if wrote { Step::Dry } else { Step::Quiet };
+        let mut step = if wrote { Progress::Drained } else { Progress::Idle };
         for turn in 0.. {
             if turn == READS_A_STEP {
-                step = Step::More;
+                step = Progress::More;
                 break;
             }
-            let Some(stream) = &mut state.stream else { return Step::Over };
+            let Some(stream) = &mut state.stream else { return Progress::Closed };
             engine.stats().system_calls.add(1);
             match state.link.recv_from(scratch, stream) {
                 Ok((0, _)) => {
                     state.read_all = true;
                     self.lost(engine, state);
-                    return Step::Over;
+                    return Progress::Closed;
                 }
                 Ok((_, more)) => {
-                    step = Step::Dry;
+                    step = Progress::Drained;
                     if !more && !self.ended.load(Ordering::Acquire) {
                         break;
                     }
@@ -221,14 +221,14 @@ impl Conn {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(_) => {
                     self.lost(engine, state);
-                    return Step::Over;
+                    return Progress::Closed;
                 }
             }
         }
-        let policy = if background || !engine.can_wait() {
+        let policy = if mode == Mode::Unattended || !engine.can_defer() {
             // Without a poller nothing else would send it. If the socket is full, an edge leads back here.
             AckPolicy::Now
-        } else if step == Step::Quiet {
+        } else if step == Progress::Idle {
             AckPolicy::Ask
         } else {
             AckPolicy::Piggyback
@@ -236,8 +236,8 @@ impl Conn {
         state.flush(engine, policy);
         self.settle(engine, state);
         match state.stage {
-            Stage::Over => Step::Over,
-            _ if state.wants_turn() => Step::More,
+            Stage::Over => Progress::Closed,
+            _ if state.wants_turn() => Progress::More,
             _ => step,
         }
     }

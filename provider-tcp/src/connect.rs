@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use fabric_core::{Error, Failure};
 use fabric_util::log_line;
-use fabric_util::progress::Step;
+use fabric_util::progress::Progress;
 use socket2::SockRef;
 
 use crate::conn::{Conn, Stage, State};
@@ -16,15 +16,15 @@ use fabric_util::stream::{AckPolicy, End, Transport};
 
 impl Conn {
     /// The kernel has connected, or not.
-    pub(crate) fn greet(&self, engine: &Engine, state: &mut State) -> Step {
-        let Some(fd) = state.stream.as_ref().map(AsFd::as_fd) else { return Step::Over };
+    pub(crate) fn greet(&self, engine: &Engine, state: &mut State) -> Progress {
+        let Some(fd) = state.stream.as_ref().map(AsFd::as_fd) else { return Progress::Closed };
         if let Err(cause) = socket::take_error(fd) {
             return self.fail_connect(engine, state, refusal(cause));
         }
         let socket = SockRef::from(&fd);
         let peer = match socket.peer_addr() {
             Ok(peer) => peer,
-            Err(error) if error.kind() == ErrorKind::NotConnected => return Step::Quiet,
+            Err(error) if error.kind() == ErrorKind::NotConnected => return Progress::Idle,
             Err(cause) => return self.fail_connect(engine, state, refusal(cause)),
         };
         let local = socket.local_addr().ok().and_then(|addr| addr.as_socket());
@@ -42,7 +42,7 @@ impl Conn {
             state.link.say(&hello);
         }
         state.flush(engine, AckPolicy::Piggyback);
-        Step::More
+        Progress::More
     }
 
     /// Reads the listener's answer.
@@ -51,24 +51,24 @@ impl Conn {
         engine: &Engine,
         state: &mut State,
         scratch: &mut [u8],
-    ) -> Step {
+    ) -> Progress {
         state.flush(engine, AckPolicy::Piggyback);
-        let Some(stream) = &mut state.stream else { return Step::Over };
+        let Some(stream) = &mut state.stream else { return Progress::Closed };
         // SAFETY: the scratch buffer is ours.
         let got = match unsafe { stream.recv(&[(scratch.as_mut_ptr(), scratch.len())]) } {
             Ok(0) => return self.fail_connect(engine, state, Error::Refused(None)),
             Ok(got) => got,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 // A hello that the transport did not take, though it is not full.
-                return if state.wants_turn() { Step::More } else { Step::Quiet };
+                return if state.wants_turn() { Progress::More } else { Progress::Idle };
             }
             Err(error) => return self.fail_connect(engine, state, refusal(error)),
         };
-        let Stage::Greeted(bytes) = &mut state.stage else { return Step::Quiet };
+        let Stage::Greeted(bytes) = &mut state.stage else { return Progress::Idle };
         bytes.extend_from_slice(&scratch[..got]);
         let (answer, data, len) = match Handshake::decode(bytes) {
             Ok(Some((answer, data, len))) => (answer, data.to_vec(), len),
-            Ok(None) => return Step::More,
+            Ok(None) => return Progress::More,
             Err(malformed) => {
                 if let Some(unsaid) = engine.stats().peer_lines.admit() {
                     let (id, peer) = (state.link.id(), state.peer);
@@ -100,13 +100,18 @@ impl Conn {
         state.link.announce(&data);
         state.link.consume(&rest);
         self.settle(engine, state);
-        Step::More
+        Progress::More
     }
 
-    pub(crate) fn fail_connect(&self, engine: &Engine, state: &mut State, error: Error) -> Step {
+    pub(crate) fn fail_connect(
+        &self,
+        engine: &Engine,
+        state: &mut State,
+        error: Error,
+    ) -> Progress {
         state.link.end(End::Failed(error));
         self.settle(engine, state);
-        Step::Over
+        Progress::Closed
     }
 }
 

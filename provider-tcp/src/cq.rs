@@ -123,7 +123,7 @@ unsafe impl CqOps for TcpCq {
         self.sleepers.wait(&self.engine);
         let taken = self.ring.take(out);
         if taken > 0 {
-            if self.engine.is_holding() {
+            if self.engine.has_deferred_posts() {
                 // What is held waits for a poll, and this is one.
                 self.engine.poll();
             } else {
@@ -139,13 +139,13 @@ unsafe impl CqOps for TcpCq {
         self.sleepers.wait(&self.engine);
         let armed = self.ring.arm();
         if armed == Armed::Waiting {
-            self.engine.hand_over();
+            self.engine.stop_polling();
         }
         Ok(armed)
     }
 
     fn arm_manual(&self) -> Result<Armed, Error> {
-        if !self.engine.rest() || !self.sleepers.drive(&self.engine) {
+        if !self.engine.arm_manual() || !self.sleepers.drive(&self.engine) {
             return self.arm();
         }
         Ok(self.ring.arm())

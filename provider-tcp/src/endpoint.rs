@@ -58,7 +58,7 @@ impl TcpEndpoint {
         if state.wants_turn() {
             // Noted first: a step that is over just now may be about to cool.
             self.conn.note_event(false);
-            self.engine.heat(&self.conn);
+            self.engine.mark_ready(&self.conn);
         }
     }
 
@@ -100,7 +100,7 @@ unsafe impl EndpointOps for TcpEndpoint {
         self.go_on(state);
         drop(guard);
         if flush == Flush::Polled {
-            self.engine.heat(&self.conn);
+            self.engine.mark_ready(&self.conn);
         }
         Posted::all(work.len())
     }
@@ -162,7 +162,7 @@ unsafe impl EndpointOps for TcpEndpoint {
         drop(guard);
         // What came before the socket was watched is no edge.
         self.conn.note_event(false);
-        self.engine.heat(&self.conn);
+        self.engine.mark_ready(&self.conn);
         Ok(())
     }
 

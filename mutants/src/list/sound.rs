@@ -70,7 +70,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "events_at_once",
         about: "events reach the sink where they come up, under locks",
         runs: Runs::Tcp,
-        edits: &[edit("Engine::add_report", "self.turns.rouse();", "self.report();")],
+        edits: &[edit("Engine::add_report", "self.progress.interrupt();", "self.report();")],
         cases: &["connection.connect_basic"],
     },
     Mutant {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use fabric_core::{EndpointId, Error, Event, EventSink, Failure, Info, Result};
 use fabric_util::backlog::RequestTable;
-use fabric_util::progress::{Flush, Heat, Step, Turns, Work};
+use fabric_util::progress::{EventLoop, Flush, Mode, Progress, ProgressEngine, ReadyFlag, Source};
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::{ServiceThread, run_rounds};
 use fabric_util::stats::Stats;
@@ -78,7 +78,7 @@ pub(crate) struct Engine {
     members: Mutex<HashMap<usize, Member>>,
     next_member: AtomicUsize,
     pub(crate) requests: RequestTable<Arc<Inbound>>,
-    turns: Turns<Engine>,
+    progress: ProgressEngine<Engine>,
     registry: Registry,
     /// Readable while a socket has changed that nobody has been told of.
     pub(crate) sockets: OwnedFd,
@@ -110,7 +110,7 @@ impl Engine {
             members: Mutex::default(),
             next_member: AtomicUsize::new(1),
             requests: RequestTable::default(),
-            turns: Turns::new(selector, waker, settings.hold, settings.schedule()),
+            progress: ProgressEngine::new(selector, waker, settings.hold, settings.schedule()),
             registry,
             sockets,
             driven: AtomicUsize::new(0),
@@ -130,7 +130,7 @@ impl Engine {
 
     /// Ends the thread and closes every socket.
     pub(crate) fn stop(&self) {
-        self.turns.stop();
+        self.progress.stop();
     }
 
     pub(crate) fn clear(&self) {
@@ -143,7 +143,7 @@ impl Engine {
             }
         }
         self.requests.clear();
-        self.turns.clear();
+        self.progress.clear();
     }
 
     pub(crate) fn stats(&self) -> &Arc<Stats> {
@@ -192,58 +192,58 @@ impl Engine {
         let nearest = self.timers.lock().add(Instant::now() + after, (name, timer));
         if nearest {
             // The thread may be asleep in the selector until a later deadline.
-            self.turns.wake();
+            self.progress.wake();
         }
     }
 
     /// Whether what is due can wait for a frame to ride on.
     #[inline]
-    pub(crate) fn can_wait(&self) -> bool {
-        self.turns.can_wait()
+    pub(crate) fn can_defer(&self) -> bool {
+        self.progress.can_defer()
     }
 
     /// An application polls.
     #[inline]
     pub(crate) fn note_poll(&self) {
-        self.turns.note_poll();
+        self.progress.note_poll();
     }
 
     /// An application polls and found nothing: run a step.
     #[inline]
     pub(crate) fn poll(&self) {
-        self.turns.poll(self);
+        self.progress.poll(self);
     }
 
     /// An application sleeps until a socket changes, and polls then. False: there is so much to do that the thread is to.
-    pub(crate) fn rest(&self) -> bool {
-        self.turns.rest(self)
+    pub(crate) fn arm_manual(&self) -> bool {
+        self.progress.arm_manual(self)
     }
 
     /// The application stops polling: the thread takes over now.
-    pub(crate) fn hand_over(&self) {
-        self.turns.hand_over();
+    pub(crate) fn stop_polling(&self) {
+        self.progress.stop_polling();
     }
 
     /// Makes a connection part of the next step, whoever takes it.
-    pub(crate) fn heat(&self, conn: &Arc<Conn>) {
-        self.turns.heat_from_outside(conn);
+    pub(crate) fn mark_ready(&self, conn: &Arc<Conn>) {
+        self.progress.mark_ready(conn);
     }
 
     /// Leaves what is due on a connection to its next step; false: it is to be done now.
     pub(crate) fn leave_to_step(&self, conn: &Arc<Conn>) -> bool {
-        self.turns.leave_to_step(conn)
+        self.progress.leave_to_step(conn)
     }
 
     /// When what a connection has to transmit after a post goes; the one place that decides it. Under the connection's lock.
     #[inline]
     pub(crate) fn schedule(&self, conn: &Arc<Conn>, pending: &Pending) -> Flush {
-        self.turns.schedule_post(conn, pending)
+        self.progress.schedule(conn, pending)
     }
 
     /// Whether posts are held.
     #[inline]
-    pub(crate) fn is_holding(&self) -> bool {
-        self.turns.is_holding()
+    pub(crate) fn has_deferred_posts(&self) -> bool {
+        self.progress.has_deferred_posts()
     }
 
     fn run(&self) {
@@ -259,13 +259,13 @@ impl Engine {
 
     /// One turn of the thread; false: it was stopped.
     fn turn(&self) -> bool {
-        if self.turns.is_stopped() {
+        if self.progress.is_stopped() {
             return false;
         }
         #[cfg(test)]
         assert!(!self.panics.swap(false, Ordering::Relaxed), "as a bug of the engine would");
         self.expire();
-        self.turns.turn(self, TICK);
+        self.progress.run_once(self, TICK);
         self.report();
         true
     }
@@ -273,7 +273,7 @@ impl Engine {
     /// Has an event reported, by the thread unless who adds it sees to that itself. Locks may be held.
     pub(crate) fn add_report(&self, event: Event, of: Option<&Arc<Conn>>) {
         self.reports.push(event, of.cloned());
-        self.turns.rouse();
+        self.progress.interrupt();
     }
 
     /// Tells the application of the events that came up. No lock may be held.
@@ -338,7 +338,7 @@ impl Engine {
             "engine: {} connections, {doors} listeners, {inbound} half-open, {} regions, polled: {}\n{}",
             lines.len(),
             self.regions.len(),
-            self.turns.is_polled(),
+            self.progress.is_polled(),
             lines.join("\n")
         )
     }
@@ -348,27 +348,30 @@ impl Engine {
     }
 }
 
-impl Work for Engine {
-    type Conn = Conn;
+impl Source for Conn {
+    #[inline]
+    fn ready_flag(&self) -> &ReadyFlag {
+        &self.ready
+    }
+}
+
+impl EventLoop for Engine {
+    type Source = Conn;
     type Selector = Selector;
     type Waker = Waker;
 
-    fn heat(conn: &Conn) -> &Heat {
-        &conn.heat
-    }
-
     #[inline]
-    fn step(
+    fn progress(
         &self,
         conn: &Arc<Conn>,
         scratch: &mut [u8],
-        background: bool,
+        mode: Mode,
         put_off: PutOff,
-    ) -> Step {
-        conn.step(self, scratch, background, put_off)
+    ) -> Progress {
+        conn.step(self, scratch, mode, put_off)
     }
 
-    fn select(&self, selector: &mut Selector, block: bool) -> bool {
+    fn poll_events(&self, selector: &mut Selector, block: bool) -> bool {
         let next = if block { self.timers.lock().next() } else { None };
         let until = next.map(|at| at.saturating_duration_since(Instant::now()));
         self.stats.system_calls.add(1);
@@ -381,7 +384,7 @@ impl Work for Engine {
             match self.member(token.0) {
                 Some(Member::Conn(conn)) => {
                     conn.note_event(ended);
-                    self.turns.heat(&conn);
+                    self.progress.mark_ready_in_poll(&conn);
                 }
                 Some(Member::Door(door)) => door.ready(self),
                 Some(Member::Inbound(inbound)) => inbound.ready(self),

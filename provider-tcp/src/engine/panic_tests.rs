@@ -90,7 +90,7 @@ fn it_ends_the_endpoints_and_the_thread_lives_on() {
 
     for _ in 0..3 {
         domain.engine.panics.store(true, Ordering::Relaxed);
-        domain.engine.turns.rouse();
+        domain.engine.progress.interrupt();
         until("no panic", || !domain.engine.panics.load(Ordering::Relaxed));
     }
     let ended = |event: &Event| {

@@ -11,22 +11,23 @@ const SOON: Duration = Duration::from_micros(50);
 /// So often in a row work must have come soon.
 const TRUST: u32 = 3;
 
-pub(super) struct Linger {
+/// The thread's recent luck with looking.
+pub(super) struct AdaptiveSpin {
     /// When the thread had nothing more to do.
     idle: Instant,
     /// How often in a row work came soon.
     soon: u32,
-    /// The machine has one processor, so who brings the next work cannot run meanwhile.
+    /// The machine has one processor, so the thread that brings the next work cannot run meanwhile.
     alone: bool,
 }
 
-impl Linger {
+impl AdaptiveSpin {
     pub(super) fn new() -> Self {
         let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() == 1);
-        Linger { idle: Instant::now(), soon: 0, alone: alone || cfg!(loom) }
+        AdaptiveSpin { idle: Instant::now(), soon: 0, alone: alone || cfg!(loom) }
     }
 
-    /// There is nothing to do; says until when to look for more, if at all.
+    /// There is nothing to do; returns until when to look for more, if at all.
     pub(super) fn begin(&mut self) -> Option<Instant> {
         self.idle = Instant::now();
         (self.soon >= TRUST && !self.alone).then(|| self.idle + SOON)
@@ -44,17 +45,17 @@ mod tests {
 
     #[test]
     fn it_looks_only_where_that_was_worth_it() {
-        let mut linger = Linger { idle: Instant::now(), soon: 0, alone: false };
+        let mut spin = AdaptiveSpin { idle: Instant::now(), soon: 0, alone: false };
         for _ in 0..TRUST {
-            assert!(linger.begin().is_none());
+            assert!(spin.begin().is_none());
             // As work that comes at once, however slow this machine is.
-            linger.idle = Instant::now() + SOON;
-            linger.end();
+            spin.idle = Instant::now() + SOON;
+            spin.end();
         }
         let begin = Instant::now();
-        assert!(linger.begin().is_some_and(|until| until >= begin + SOON));
+        assert!(spin.begin().is_some_and(|until| until >= begin + SOON));
         std::thread::sleep(2 * SOON);
-        linger.end();
-        assert!(linger.begin().is_none());
+        spin.end();
+        assert!(spin.begin().is_none());
     }
 }

@@ -1,20 +1,22 @@
 //! Every interleaving of pollers, posters and the thread (`scripts/loom`): what a connection is left to do is done,
-//! though nobody polls any more. The turns, the steps' order and the heat are the engine's own; the model adds a
+//! though no application polls any more. The hand-over, the order of steps and the flags are the engine's own; the model adds a
 //! connection, whose work is counted, and a selector, edge-triggered as epoll(7) is. Where something is forgotten all
 //! threads sleep, which loom reports as a deadlock.
 
 use loom::thread;
 
 use super::*;
+use crate::progress::{Mode, Progress, ReadyFlag};
+use crate::stream::PutOff;
 use crate::sync::Wakeup;
 
-/// Ticks that time out at once, and such as nothing but `hand_over` ends.
+/// Ticks that time out at once, and such as nothing but `stop_polling` ends.
 const SHORT: Duration = Duration::ZERO;
 const ENDLESS: Duration = Duration::MAX;
 
 /// A connection and its socket.
 struct Conn {
-    heat: Heat,
+    ready: ReadyFlag,
     state: Mutex<State>,
 }
 
@@ -22,14 +24,14 @@ struct Conn {
 struct State {
     /// What came and was not read.
     unread: u32,
-    /// A credit that the peer is to be told of.
+    /// A credit that is due to the peer.
     owed: bool,
-    /// What a step did: bytes read, credits told.
+    /// What a step did: bytes read, credits sent.
     done: u32,
 }
 
 struct Model {
-    turns: Turns<Model>,
+    engine: ProgressEngine<Model>,
     conn: Arc<Conn>,
     /// How much is to be done, and the sign that it is.
     goal: u32,
@@ -44,17 +46,19 @@ struct Edges {
     ready: Wakeup,
 }
 
-impl Work for Model {
-    type Conn = Conn;
+impl Source for Conn {
+    fn ready_flag(&self) -> &ReadyFlag {
+        &self.ready
+    }
+}
+
+impl EventLoop for Model {
+    type Source = Conn;
     type Selector = Arc<Edges>;
     type Waker = Arc<Edges>;
 
-    fn heat(conn: &Conn) -> &Heat {
-        &conn.heat
-    }
-
     /// Reads one byte at a time, so that a step may end with more to read.
-    fn step(&self, conn: &Arc<Conn>, _scratch: &mut [u8], _background: bool, _: PutOff) -> Step {
+    fn progress(&self, conn: &Arc<Conn>, _: &mut [u8], _: Mode, _: PutOff) -> Progress {
         let mut state = conn.state.lock();
         let before = state.done;
         if std::mem::take(&mut state.owed) {
@@ -68,20 +72,20 @@ impl Work for Model {
             self.look(&state);
         }
         match (state.unread, state.done - before) {
-            (1.., _) => Step::More,
-            (0, 0) => Step::Quiet,
-            _ => Step::Dry,
+            (1.., _) => Progress::More,
+            (0, 0) => Progress::Idle,
+            _ => Progress::Drained,
         }
     }
 
-    fn select(&self, edges: &mut Arc<Edges>, block: bool) -> bool {
+    fn poll_events(&self, edges: &mut Arc<Edges>, block: bool) -> bool {
         if block {
             edges.ready.wait();
         }
         edges.ready.clear();
         if std::mem::take(&mut *edges.edge.lock()) {
-            self.conn.heat.note();
-            self.turns.heat(&self.conn);
+            self.conn.ready.note();
+            self.engine.mark_ready_in_poll(&self.conn);
             return true;
         }
         false
@@ -99,9 +103,9 @@ impl Work for Model {
 impl Model {
     fn new(goal: u32) -> Arc<Self> {
         let edges = Arc::new(Edges { edge: Mutex::new(false), ready: Wakeup::new().unwrap() });
-        let conn = Conn { heat: Heat::new(), state: Mutex::default() };
+        let conn = Conn { ready: ReadyFlag::default(), state: Mutex::default() };
         Arc::new(Model {
-            turns: Turns::new(edges.clone(), edges, Some(Duration::ZERO), None),
+            engine: ProgressEngine::new(edges.clone(), edges, Some(Duration::ZERO), None),
             conn: Arc::new(conn),
             goal,
             reached: Wakeup::new().unwrap(),
@@ -112,7 +116,7 @@ impl Model {
     /// An event comes up, to be reported by the thread.
     fn add_report(&self) {
         self.due.store(true, Ordering::Release);
-        self.turns.rouse();
+        self.engine.interrupt();
     }
 
     /// The thread reports what is due.
@@ -127,16 +131,16 @@ impl Model {
     /// Its thread ticks: somebody has polled.
     fn ticking(goal: u32) -> Arc<Self> {
         let model = Model::new(goal);
-        model.turns.note_poll();
-        model.turns.turn(&*model, SHORT);
+        model.engine.note_poll();
+        model.engine.run_once(&*model, SHORT);
         model
     }
 
     /// Does something while a poller goes over the connection, which is hot.
     fn beside_a_poll(self: &Arc<Self>, act: impl FnOnce(&Self)) {
-        self.turns.heat_from_outside(&self.conn);
+        self.engine.mark_ready(&self.conn);
         let model = self.clone();
-        let poller = thread::spawn(move || model.turns.poll(&*model));
+        let poller = thread::spawn(move || model.engine.poll(&*model));
         act(self);
         poller.join().unwrap();
     }
@@ -144,7 +148,7 @@ impl Model {
     /// Bytes come over the network.
     fn arrive(&self, bytes: u32) {
         self.conn.state.lock().unread += bytes;
-        let edges = &self.turns.waker;
+        let edges = &self.engine.waker;
         *edges.edge.lock() = true;
         edges.ready.set();
     }
@@ -152,7 +156,7 @@ impl Model {
     /// A credit comes to be owed, as by a receive that is posted.
     fn owe(&self) {
         let mut state = self.conn.state.lock();
-        if self.turns.leave_to_step(&self.conn) {
+        if self.engine.leave_to_step(&self.conn) {
             state.owed = true;
         } else {
             state.done += 1;
@@ -163,7 +167,7 @@ impl Model {
     /// Something is posted that may be held.
     fn post(&self) {
         let mut state = self.conn.state.lock();
-        if self.turns.hold(&self.conn) {
+        if self.engine.defer_post(&self.conn) {
             state.owed = true;
         } else {
             state.done += 1;
@@ -181,8 +185,8 @@ impl Model {
     fn start(self: &Arc<Self>, tick: Duration) -> thread::JoinHandle<()> {
         let model = self.clone();
         thread::spawn(move || {
-            while !model.turns.is_stopped() {
-                model.turns.turn(&*model, tick);
+            while !model.engine.is_stopped() {
+                model.engine.run_once(&*model, tick);
                 model.report();
             }
         })
@@ -192,36 +196,36 @@ impl Model {
     fn finish(&self, thread: thread::JoinHandle<()>) {
         self.reached.wait();
         assert_eq!(self.conn.state.lock().done, self.goal);
-        self.turns.stop();
+        self.engine.stop();
         thread.join().unwrap();
     }
 }
 
-/// `hand_over` clears the sign, then ends the doze: the thread that has seen the sign is woken, the other one sees it
+/// `stop_polling` clears the sign, then ends the doze: the thread that has seen the sign is woken, the other one sees it
 /// clear. Nothing else would end this tick.
 #[test]
 fn handing_over_ends_a_doze() {
     loom::model(|| {
         let model = Model::new(1);
-        model.turns.note_poll();
+        model.engine.note_poll();
         let thread = model.start(ENDLESS);
         model.arrive(1);
-        model.turns.hand_over();
+        model.engine.stop_polling();
         model.finish(thread);
     });
 }
 
 /// An application polls once while bytes come, and never again. Pollers keep away from the selector once the thread
-/// has taken over: an edge they took then would be nobody's when they stop, with bytes left unread, and the thread
+/// has taken over: an edge they took then would be lost when they stop, with bytes left unread, and the thread
 /// asleep.
 #[test]
 fn polling_stops_without_a_word() {
     loom::model(|| {
         let model = Model::new(2);
-        model.turns.note_poll();
+        model.engine.note_poll();
         let thread = model.start(SHORT);
         model.arrive(2);
-        model.turns.poll(&*model);
+        model.engine.poll(&*model);
         model.finish(thread);
     });
 }
@@ -238,7 +242,7 @@ fn cooling_beside_an_edge() {
     });
 }
 
-/// A credit that was left to the next step, because the connection is hot already, is told although that step was
+/// A credit that was left to the next step, because the connection is ready already, is sent although that step was
 /// over and the connection about to cool: what is left to a step is noted first.
 #[test]
 fn cooling_beside_a_credit() {
@@ -268,14 +272,14 @@ fn taking_over_beside_a_credit() {
 fn holding_beside_a_nap() {
     loom::model(|| {
         let model = Model::ticking(1);
-        model.turns.note_poll();
+        model.engine.note_poll();
         let thread = model.start(ENDLESS);
         model.post();
         model.finish(thread);
     });
 }
 
-/// A post is held while a poller's step is under way, and nobody polls afterwards: the step says first that nothing is
+/// A post is held while a poller's step is under way, and no poll follows: the step says first that nothing is
 /// held any more, then looks at the connections.
 #[test]
 fn holding_beside_a_poll() {
@@ -292,9 +296,9 @@ fn application(model: &Arc<Model>) -> thread::JoinHandle<()> {
     let model = model.clone();
     thread::spawn(move || {
         while model.conn.state.lock().done < model.goal {
-            model.turns.rest(&*model);
-            model.turns.waker.ready.wait();
-            model.turns.poll(&*model);
+            model.engine.arm_manual(&*model);
+            model.engine.waker.ready.wait();
+            model.engine.poll(&*model);
             // What it may not take the thread is about to.
             thread::yield_now();
         }
@@ -306,7 +310,7 @@ fn application(model: &Arc<Model>) -> thread::JoinHandle<()> {
 fn resting_beside_bytes() {
     loom::model(|| {
         let model = Model::ticking(1);
-        model.turns.heat_from_outside(&model.conn);
+        model.engine.mark_ready(&model.conn);
         let application = application(&model);
         model.arrive(1);
         application.join().unwrap();
@@ -318,9 +322,9 @@ fn resting_beside_bytes() {
 fn resting_for_ever() {
     loom::model(|| {
         let model = Model::new(1);
-        model.turns.note_poll();
+        model.engine.note_poll();
         let thread = model.start(SHORT);
-        model.turns.rest(&*model);
+        model.engine.arm_manual(&*model);
         model.arrive(1);
         model.finish(thread);
     });
@@ -337,7 +341,7 @@ fn giving_way_to_one_who_rests() {
         model.arrive(1);
         model.finish(thread);
         // It may still wait for what the thread took.
-        model.turns.waker.ready.set();
+        model.engine.waker.ready.set();
         application.join().unwrap();
     });
 }
@@ -348,7 +352,7 @@ fn giving_way_to_one_who_rests() {
 fn reporting_beside_a_nap() {
     loom::model(|| {
         let model = Model::ticking(1);
-        model.turns.note_poll();
+        model.engine.note_poll();
         let thread = model.start(ENDLESS);
         model.add_report();
         model.finish(thread);

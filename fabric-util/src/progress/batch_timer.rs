@@ -1,16 +1,17 @@
-//! The thread's naps: a tick long where an application polls, and shorter while posts are held back.
+//! How the thread sleeps while an application polls: for a tick, and shorter while posts are held back.
 //!
-//! A post that needs not go at once, since earlier ones are unacknowledged, is held until the application polls, so that
-//! many go in one system call. If it does not poll in time the thread sees to it: so its naps are light while posts are
-//! held now and then, and who holds the first one after a while ends the deep nap.
+//! A post that need not go at once, since earlier ones are unacknowledged, is held until the application polls, so that
+//! many go in one system call. If the application does not poll in time the thread sends them: so its sleep is light while
+//! posts are held now and then, and the first post that is held after a while ends a deep sleep.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::sync::{AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, fence};
 
+/// How the thread sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Nap {
+pub(super) enum Sleep {
     #[default]
     Awake,
     /// It looks in time whether posts are held for too long.
@@ -19,14 +20,14 @@ pub(super) enum Nap {
     Deep,
 }
 
-/// The thread's nap, and the posts that are held.
-pub(super) struct Naps {
-    nap: Mutex<Nap>,
+/// The thread's sleep, and the posts that are held.
+pub(super) struct BatchTimer {
+    sleep: Mutex<Sleep>,
     ended: Condvar,
-    /// The nap is a deep one.
+    /// The sleep is a deep one.
     deep: AtomicBool,
     /// How long posts may be held; `None`: none is.
-    most: Option<Duration>,
+    max: Option<Duration>,
     /// Microseconds from `start`, and one more, since when posts are held; 0: none is.
     held: AtomicUsize,
     /// Posts were held since the last look.
@@ -34,13 +35,13 @@ pub(super) struct Naps {
     start: Instant,
 }
 
-impl Naps {
-    pub(super) fn new(most: Option<Duration>) -> Self {
-        Naps {
-            nap: Mutex::default(),
+impl BatchTimer {
+    pub(super) fn new(max: Option<Duration>) -> Self {
+        BatchTimer {
+            sleep: Mutex::default(),
             ended: Condvar::default(),
             deep: AtomicBool::new(false),
-            most,
+            max,
             held: AtomicUsize::new(0),
             lately: AtomicBool::new(false),
             start: Instant::now(),
@@ -49,23 +50,23 @@ impl Naps {
 
     /// Whether posts may be held at all.
     #[inline]
-    pub(super) fn may_hold(&self) -> bool {
-        self.most.is_some()
+    pub(super) fn is_enabled(&self) -> bool {
+        self.max.is_some()
     }
 
     #[inline]
-    pub(super) fn is_holding(&self) -> bool {
+    pub(super) fn has_posts(&self) -> bool {
         self.held.load(Ordering::Relaxed) != 0
     }
 
     /// A post is held, and left to the next step.
     #[inline]
-    pub(super) fn hold(&self) {
-        if !self.is_holding() {
+    pub(super) fn add_post(&self) {
+        if !self.has_posts() {
             let now = self.start.elapsed().as_micros() as usize;
             self.held.store(now.wrapping_add(1).max(1), Ordering::Relaxed);
             self.lately.store(true, Ordering::Relaxed);
-            // Either this sees the deep nap, or who is about to begin one sees that something is held.
+            // Either this sees the deep sleep, or the thread, about to begin one, sees that something is held.
             fence(Ordering::SeqCst);
             if self.deep.load(Ordering::Relaxed) {
                 self.lighten();
@@ -75,48 +76,48 @@ impl Naps {
 
     #[cold]
     fn lighten(&self) {
-        let mut nap = self.nap.lock();
-        if *nap == Nap::Deep {
-            *nap = Nap::Light;
+        let mut sleep = self.sleep.lock();
+        if *sleep == Sleep::Deep {
+            *sleep = Sleep::Light;
             self.ended.notify_one();
         }
     }
 
     /// A step begins, which transmits all that was held until now.
     #[inline]
-    pub(super) fn release(&self) {
-        if self.is_holding() {
+    pub(super) fn clear_posts(&self) {
+        if self.has_posts() {
             self.held.store(0, Ordering::Relaxed);
             // Before the step looks at the connections: what is held from now on is for the next one.
             fence(Ordering::SeqCst);
         }
     }
 
-    /// Ends the nap.
-    pub(super) fn end(&self) {
-        let mut nap = self.nap.lock();
-        if std::mem::take(&mut *nap) != Nap::Awake {
+    /// Ends the sleep.
+    pub(super) fn wake(&self) {
+        let mut sleep = self.sleep.lock();
+        if std::mem::take(&mut *sleep) != Sleep::Awake {
             self.ended.notify_one();
         }
     }
 
-    /// To be held when the thread decides whether it naps; so that an `end` from then on ends that nap.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Nap> {
-        self.nap.lock()
+    /// To be held when the thread decides whether it sleeps, so that a `wake` from then on ends that sleep.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Sleep> {
+        self.sleep.lock()
     }
 
-    /// Naps for a tick, or until `end`. Calls `step` first if it is to, and whenever posts have been held for as long as
+    /// Sleeps for a tick, or until `wake`. Calls `step` first if it is to, and whenever posts have been held for as long as
     /// they may be.
-    pub(super) fn nap<'a>(
+    pub(super) fn sleep<'a>(
         &'a self,
-        mut nap: MutexGuard<'a, Nap>,
+        mut sleep: MutexGuard<'a, Sleep>,
         tick: Duration,
         first: bool,
         mut step: impl FnMut(),
     ) {
         if first {
-            match self.beside(nap, &mut step) {
-                Some(again) => nap = again,
+            match self.beside(sleep, &mut step) {
+                Some(again) => sleep = again,
                 None => return,
             }
         }
@@ -128,44 +129,45 @@ impl Naps {
                 break;
             }
             let light = self.light();
-            let (kind, time) = light.map_or((Nap::Deep, left), |time| (Nap::Light, time.min(left)));
-            *nap = kind;
-            nap = self.ended.wait_timeout_while(nap, time, |nap| *nap == kind);
+            let (kind, time) =
+                light.map_or((Sleep::Deep, left), |time| (Sleep::Light, time.min(left)));
+            *sleep = kind;
+            sleep = self.ended.wait_timeout_while(sleep, time, |sleep| *sleep == kind);
             self.deep.store(false, Ordering::Relaxed);
-            if *nap == Nap::Awake {
+            if *sleep == Sleep::Awake {
                 return;
             }
             if self.due_in().is_some_and(|time| time.is_zero()) {
-                match self.beside(nap, &mut step) {
-                    Some(again) => nap = again,
+                match self.beside(sleep, &mut step) {
+                    Some(again) => sleep = again,
                     None => return,
                 }
             }
         }
-        *nap = Nap::Awake;
+        *sleep = Sleep::Awake;
     }
 
-    /// Calls `step` without the lock; `None` if the nap was ended meanwhile.
+    /// Calls `step` without the lock; `None` if the sleep was ended meanwhile.
     fn beside<'a>(
         &'a self,
-        mut nap: MutexGuard<'a, Nap>,
+        mut sleep: MutexGuard<'a, Sleep>,
         step: &mut impl FnMut(),
-    ) -> Option<MutexGuard<'a, Nap>> {
-        *nap = Nap::Light;
-        drop(nap);
+    ) -> Option<MutexGuard<'a, Sleep>> {
+        *sleep = Sleep::Light;
+        drop(sleep);
         step();
-        let nap = self.nap.lock();
-        (*nap != Nap::Awake).then_some(nap)
+        let sleep = self.sleep.lock();
+        (*sleep != Sleep::Awake).then_some(sleep)
     }
 
-    /// How long a light nap may be; `None`: it may be a deep one.
+    /// How long a light sleep may be; `None`: it may be a deep one.
     fn light(&self) -> Option<Duration> {
-        let most = self.most?;
+        let max = self.max?;
         if let Some(time) = self.due_in() {
             return Some(time);
         }
         if self.lately.swap(false, Ordering::Relaxed) {
-            return Some(most);
+            return Some(max);
         }
         self.deep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -179,7 +181,7 @@ impl Naps {
     /// When what is held must go.
     fn due_in(&self) -> Option<Duration> {
         let since = self.held.load(Ordering::Relaxed).checked_sub(1)?;
-        let due = Duration::from_micros(since as u64) + self.most?;
+        let due = Duration::from_micros(since as u64) + self.max?;
         Some(due.saturating_sub(self.start.elapsed()))
     }
 }

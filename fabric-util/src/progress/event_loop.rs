@@ -1,0 +1,59 @@
+//! What a provider gives its progress engine: steps of its connections, and events.
+
+use std::sync::Arc;
+
+use super::ready_list::Source;
+use crate::stream::PutOff;
+
+/// The thread that serves a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// An application that polls. What is due may wait for its next poll, because the application may be about to send
+    /// something that can carry it.
+    Polled,
+    /// The progress thread: everything that is due goes out.
+    Unattended,
+}
+
+/// What a step of a connection found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing to read, nothing written.
+    Idle,
+    /// Something moved, and then there was nothing more to read.
+    Drained,
+    /// There may be more to read.
+    More,
+    /// The connection is closed.
+    Closed,
+}
+
+/// The connections of a domain and their events, as an engine needs them.
+pub trait EventLoop {
+    /// A connection.
+    type Source: Source;
+    /// What reports which connections have events, edge-triggered.
+    type Selector;
+    /// What ends a sleep in the selector, the present one or the next.
+    type Waker;
+
+    /// A step of one connection, with a buffer for its use: reads, executes, and writes what is due but for what is put off.
+    fn progress(
+        &self,
+        source: &Arc<Self::Source>,
+        scratch: &mut [u8],
+        mode: Mode,
+        put_off: PutOff,
+    ) -> Progress;
+
+    /// Takes events from the selector, and marks their connections ready with
+    /// [`mark_ready_in_poll`](super::ProgressEngine::mark_ready_in_poll). `block`: sleeps until there is one. Returns
+    /// whether there was any.
+    fn poll_events(&self, selector: &mut Self::Selector, block: bool) -> bool;
+
+    /// Whether something waits for the thread alone; [`interrupt`](super::ProgressEngine::interrupt) follows what makes it so.
+    fn is_due(&self) -> bool;
+
+    /// Ends a sleep in the selector.
+    fn wake(waker: &Self::Waker);
+}

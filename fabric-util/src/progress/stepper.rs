@@ -1,0 +1,165 @@
+//! Steps over the ready connections.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::event_loop::{EventLoop, Mode, Progress};
+use super::ready_list::{ReadyList, Source};
+use super::schedule::{Hold, Schedule};
+use crate::stream::PutOff;
+
+/// Bytes that are read at a time when they are not read where they belong.
+const SCRATCH: usize = 64 << 10;
+/// A poller takes events from the selector every so many steps.
+const EVENTS_EVERY: u32 = 32;
+/// Reads without success after which a connection is no longer ready, when few are and when many are.
+const PATIENCE_FEW: u32 = if cfg!(loom) { 0 } else { 512 };
+const PATIENCE_MANY: u32 = 2;
+const FEW: usize = 4;
+/// The pause of the thread where everything that it has to do is held back.
+const HELD_PAUSE: Duration = Duration::from_micros(50);
+
+/// A ready connection.
+struct Ready<S> {
+    source: Arc<S>,
+    /// Reads in a row that found nothing.
+    misses: u32,
+    /// What the schedule holds back, and until when.
+    held: Option<(Hold, Instant)>,
+}
+
+impl<S> Ready<S> {
+    /// What is put off in the next step; `None`: all of it is.
+    #[cold]
+    fn draw_hold(&mut self, schedule: &dyn Schedule) -> Option<PutOff> {
+        if self.held.is_some_and(|(_, until)| until <= Instant::now()) {
+            self.held = None;
+        }
+        if self.held.is_none() && self.misses == 0 {
+            self.held = schedule.hold().map(|(what, time)| (what, Instant::now() + time));
+        }
+        match self.held {
+            None => Some(PutOff::default()),
+            Some((Hold::Frames(frames), _)) => Some(frames),
+            Some((Hold::Connection, _)) => None,
+        }
+    }
+}
+
+/// The ready connections, and the buffer they share.
+pub(super) struct Stepper<S> {
+    ready: Vec<Ready<S>>,
+    scratch: Box<[u8]>,
+    steps: u32,
+}
+
+impl<S: Source> Stepper<S> {
+    pub(super) fn new() -> Self {
+        Stepper { ready: Vec::new(), scratch: vec![0; SCRATCH].into(), steps: 0 }
+    }
+
+    /// Drops every connection.
+    pub(super) fn clear(&mut self) {
+        self.ready.clear();
+    }
+
+    /// A poller's step begins; says whether it takes events from the selector first.
+    #[inline]
+    pub(super) fn wants_events(&mut self) -> bool {
+        self.steps = self.steps.wrapping_add(1);
+        self.ready.is_empty() || self.steps.is_multiple_of(EVENTS_EVERY)
+    }
+
+    /// A step for an application that polls. Returns whether a connection became ready again that had been taken from the
+    /// list.
+    pub(super) fn poll(
+        &mut self,
+        list: &ReadyList<S>,
+        schedule: Option<&dyn Schedule>,
+        event_loop: &impl EventLoop<Source = S>,
+    ) -> bool {
+        self.absorb(list);
+        if schedule.is_some_and(|schedule| schedule.skips_poll()) {
+            return false;
+        }
+        let patience = if self.ready.len() > FEW { PATIENCE_MANY } else { PATIENCE_FEW };
+        let (mut at, mut again) = (0, false);
+        while at < self.ready.len() {
+            let Some(progress) = self.serve(at, Mode::Polled, schedule, event_loop) else {
+                at += 1;
+                continue;
+            };
+            let ready = &mut self.ready[at];
+            ready.misses = match progress {
+                Progress::Idle => ready.misses.saturating_add(1),
+                Progress::Drained | Progress::More => 0,
+                Progress::Closed => u32::MAX,
+            };
+            if ready.misses > patience && ready.held.is_none() {
+                again |= self.remove(at, list);
+            } else {
+                at += 1;
+            }
+        }
+        again
+    }
+
+    /// A step for the thread. Returns whether there is more to do at once.
+    pub(super) fn run(
+        &mut self,
+        list: &ReadyList<S>,
+        schedule: Option<&dyn Schedule>,
+        event_loop: &impl EventLoop<Source = S>,
+    ) -> bool {
+        self.absorb(list);
+        let (mut at, mut all_held) = (0, schedule.is_some());
+        while at < self.ready.len() {
+            match self.serve(at, Mode::Unattended, schedule, event_loop) {
+                Some(Progress::More) => (at, all_held) = (at + 1, false),
+                Some(_) if self.ready[at].held.is_none() => _ = self.remove(at, list),
+                _ => at += 1,
+            }
+        }
+        if all_held && at > 0 {
+            std::thread::sleep(HELD_PAUSE);
+        }
+        at > 0 || !list.is_empty()
+    }
+
+    #[inline]
+    fn absorb(&mut self, list: &ReadyList<S>) {
+        list.take(|source| self.ready.push(Ready { source, misses: 0, held: None }));
+    }
+
+    /// Serves one connection; `None`: it is left alone.
+    #[inline]
+    fn serve(
+        &mut self,
+        at: usize,
+        mode: Mode,
+        schedule: Option<&dyn Schedule>,
+        event_loop: &impl EventLoop<Source = S>,
+    ) -> Option<Progress> {
+        let put_off = match schedule {
+            None => PutOff::default(),
+            Some(schedule) => self.choose(at, schedule)?,
+        };
+        let source = &self.ready[at].source;
+        source.ready_flag().begin();
+        Some(event_loop.progress(source, &mut self.scratch, mode, put_off))
+    }
+
+    /// Has the schedule choose which connection is served at this place, and what is put off; `None`: it is left alone.
+    #[cold]
+    fn choose(&mut self, at: usize, schedule: &dyn Schedule) -> Option<PutOff> {
+        let other = at + schedule.pick(self.ready.len() - at);
+        self.ready.swap(at, other);
+        self.ready[at].draw_hold(schedule)
+    }
+
+    /// Takes a connection from the list. If something came up meanwhile it becomes ready again; says whether it did.
+    fn remove(&mut self, at: usize, list: &ReadyList<S>) -> bool {
+        let Ready { source, .. } = self.ready.swap_remove(at);
+        source.ready_flag().clear() && list.push(&source)
+    }
+}
