@@ -19,7 +19,7 @@ mod domain;
 mod endpoint;
 mod engine;
 mod listener;
-mod liveness;
+mod name;
 pub mod provider;
 mod settings;
 mod socket;
@@ -31,5 +31,4 @@ pub use endpoint::TcpEndpoint;
 pub use listener::TcpListener;
 pub use provider::TcpProvider;
 
-/// The provider's name.
-pub const NAME: &str = "tcp";
+pub use name::NAME;
