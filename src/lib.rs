@@ -89,7 +89,7 @@
 //! |---|---|---|
 //! | `tcp` | yes | the TCP provider; needs nothing but a Rust toolchain |
 //! | `verbs` | yes | the RDMA verbs provider, which loads libibverbs and librdmacm at run time, and the module `verbs` with the way down to libibverbs |
-//! | `serde` | no | descriptors of memory, [`Info`], [`Found`], errors, events and attributes both ways; [`Counters`] serialize |
+//! | `serde` | no | descriptors of memory, [`Info`], [`Discovered`], errors, events and attributes both ways; [`Counters`] serialize |
 //!
 //! # Platforms and MSRV
 //! Linux only; x86-64 is tested, kernel 5.14 or newer recommended. The verbs provider is tested on Soft-RoCE, not yet on RDMA

@@ -46,6 +46,7 @@ mod calibrate;
 mod case;
 mod cases;
 mod check;
+mod choose;
 mod done;
 mod element;
 mod end;

@@ -10,10 +10,11 @@ use globset::{Glob, GlobSetBuilder};
 use crate::calibrate;
 use crate::case::{Case, Link, Needs};
 use crate::cases::cases;
+use crate::choose::{anything, device};
 use crate::linkcontrol::LinkControl;
 use crate::remote::Peer;
 use crate::report::ProviderEntry;
-use crate::target::{Target, anything, device};
+use crate::target::Target;
 
 /// A round trip to another host that stretches no deadline.
 const NEAR: Duration = Duration::from_millis(5);

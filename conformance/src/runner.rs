@@ -15,11 +15,12 @@ use fabric::{Capabilities, Catalog, Choice, ProviderSpec};
 
 use crate::case::Case;
 use crate::check::{Failed, Outcome};
+use crate::choose::anything;
 use crate::environment::Environment;
 use crate::options::{Options, RunError, find_targets, select};
 use crate::report::{CaseResult, Counts, FORMAT, PeerEntry, Report, Summary};
 use crate::rig::{Rig, Setup};
-use crate::target::{Target, anything};
+use crate::target::Target;
 use crate::usage::Usage;
 
 /// How long domains and endpoints may take to close when a case has ended, before scaling.

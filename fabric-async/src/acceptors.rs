@@ -23,10 +23,10 @@ type PendingAccept = Pin<Box<dyn Future<Output = Result<Connection>> + Send>>;
 
 /// The accepting futures of a listener, and the connections that are being accepted.
 #[derive(Default)]
-pub(crate) struct Acceptors(Mutex<State>);
+pub(crate) struct Acceptors(Mutex<AcceptorsState>);
 
 #[derive(Default)]
-struct State {
+struct AcceptorsState {
     /// By name; `None` while it is polled.
     pending: HashMap<u64, Option<PendingAccept>>,
     /// Woken and to be polled, in the order of wake-ups.
@@ -35,7 +35,7 @@ struct State {
     named: u64,
 }
 
-impl State {
+impl AcceptorsState {
     fn name(&mut self) -> u64 {
         self.named += 1;
         self.named
@@ -96,7 +96,7 @@ impl Acceptors {
 
     fn next_ready(&self) -> Option<(u64, PendingAccept)> {
         let mut state = self.0.lock();
-        let State { pending, ready, .. } = &mut *state;
+        let AcceptorsState { pending, ready, .. } = &mut *state;
         ready.retain(|name| pending.contains_key(name));
         // One that is being polled elsewhere is polled again there.
         let is_here = |name: &u64| matches!(pending.get(name), Some(Some(_)));

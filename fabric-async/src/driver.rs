@@ -59,7 +59,7 @@ struct Poller {
 
 /// What a poll of the queue found.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct PollResult {
     completions: usize,
     woken: usize,
 }
@@ -89,11 +89,11 @@ impl Driver {
 
     /// Takes one batch, unless another thread is doing so.
     #[inline]
-    fn drive(&self) -> Found {
+    fn drive(&self) -> PollResult {
         let mut deferred = Deferred::new();
         match self.poller.try_lock() {
             Some(mut poller) => self.take_batch(&mut poller, &mut deferred),
-            None => Found::default(),
+            None => PollResult::default(),
         }
     }
 
@@ -103,7 +103,7 @@ impl Driver {
     }
 
     /// Takes one batch; waits while another thread is doing so.
-    fn drive_blocking(&self) -> Found {
+    fn drive_blocking(&self) -> PollResult {
         let mut deferred = Deferred::new();
         let mut poller = self.poller.lock();
         self.take_batch(&mut poller, &mut deferred)
@@ -111,7 +111,11 @@ impl Driver {
 
     /// Takes one batch.
     #[inline]
-    fn take_batch(&self, poller: &mut MutexGuard<'_, Poller>, deferred: &mut Deferred) -> Found {
+    fn take_batch(
+        &self,
+        poller: &mut MutexGuard<'_, Poller>,
+        deferred: &mut Deferred,
+    ) -> PollResult {
         // A poll makes progress by itself; only arming declares that no further poll is to be expected.
         poller.armed = false;
         let before = deferred.wakers.len();
@@ -119,7 +123,7 @@ impl Driver {
         for completion in &poller.out[..count] {
             self.complete(completion, deferred);
         }
-        Found { completions: count, woken: deferred.wakers.len() - before }
+        PollResult { completions: count, woken: deferred.wakers.len() - before }
     }
 
     /// Ends the operation of a completion.
@@ -256,7 +260,7 @@ impl Driver {
         let mut until = None;
         loop {
             for _ in 0..8 {
-                let Found { completions, woken } = self.drive();
+                let PollResult { completions, woken } = self.drive();
                 if completions > 0 {
                     if let Some(found) = look(None) {
                         if budget > Duration::ZERO {
@@ -330,7 +334,7 @@ impl Driver {
     pub(crate) fn poll_for_all(&self, until: &mut Option<Instant>) -> bool {
         let mut any = false;
         loop {
-            let Found { completions, .. } = self.drive();
+            let PollResult { completions, .. } = self.drive();
             any |= completions > 0;
             if completions < BATCH {
                 break;

@@ -53,7 +53,7 @@ impl ListenerEvents for ListenerInner {
             let peer = request.peer_addr();
             match Handshake::from_bytes(request.private_data()) {
                 Err(error) => {
-                    self.node.peer_log.warn(format_args!("{peer} is sent away: {error}"));
+                    self.node.peer_log.warn(format_args!("{peer} is refused: {error}"));
                     reject(&mut request, "this listener is one of fabric-async, version 1");
                 }
                 Ok(handshake) if handshake.kind == Kind::Control => {
@@ -218,9 +218,9 @@ impl Request {
         let conn = match Conn::new(node, node.connect_timeout()) {
             Ok(conn) => conn,
             Err(error) => {
-                // What this side lacks is none of a stranger's business: it is in the log.
+                // The reason is logged here, and not sent to the peer.
                 let peer = self.peer_addr();
-                node.peer_log.warn(format_args!("{peer} is sent away: {error}"));
+                node.peer_log.warn(format_args!("{peer} is refused: {error}"));
                 reject(&mut self.request, "no room for another connection");
                 return Err(error);
             }
@@ -241,7 +241,7 @@ impl Request {
         Ok(Connection::new(conn))
     }
 
-    /// Sends it away, with up to 128 bytes of words for it ([`Error::Rejected`](crate::Error::Rejected)).
+    /// Rejects it, with up to 128 bytes of text for the peer ([`Error::Rejected`](crate::Error::Rejected)).
     ///
     /// ```
     /// use fabric_async::{Error, Listener, Connection, block_on};

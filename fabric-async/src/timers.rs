@@ -29,17 +29,17 @@ enum Alarm {
 /// What is to be done when, and how the thread that does it is woken.
 pub(crate) struct Timers {
     kick: Wakeup,
-    state: Mutex<State>,
+    state: Mutex<TimersState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TimersState {
     alarms: BTreeMap<Moment, Alarm>,
     /// Alarms that there ever were.
     named: u64,
 }
 
-impl State {
+impl TimersState {
     /// Adds an alarm; says which, and whether it is the next one.
     fn add(&mut self, at: Instant, alarm: Alarm) -> (Moment, bool) {
         self.named += 1;

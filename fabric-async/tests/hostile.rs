@@ -285,7 +285,7 @@ fn all_peers_together_borrow_no_more_than_the_node_lends() {
     eventually("8000 bytes", || block_on(c.request_lease(8000, LONG)).is_ok());
 }
 
-/// An owner that answers with something else than was asked for is cut off.
+/// An owner that grants something else than was requested is disconnected.
 fn granting(time: u64, region: RemoteRegion) -> Result<u64, Error> {
     let (domain, user): (_, Node) = (domain(), node(|b| b));
     let at: SocketAddr = address().parse().unwrap();

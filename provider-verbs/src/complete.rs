@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::conn::{CloseReason, Conn, State};
 use crate::cq::{CqMember, Queue, Sink};
 use crate::ffi::ibv_wc_status as status;
-use crate::handle::State as QpState;
+use crate::handle::QpState;
 use crate::post::Direct;
 use crate::status::{of_recv, of_send};
 use crate::tokens::InternalWr;

@@ -218,7 +218,7 @@ impl Conn {
                 .map_err(|cause| Error::system("connect", NAME, cause)),
             Err(why) => {
                 self.domain.device.stats.protocol_errors.add(1);
-                let text = format!("the peer's answer makes no sense: {why}");
+                let text = format!("invalid answer by the peer: {why}");
                 Err(Error::Internal(Failure::new("connect", text).of(NAME)))
             }
         };

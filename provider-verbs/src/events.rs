@@ -12,7 +12,7 @@ use crate::connect::unreachable;
 use crate::domain::state::{AfterReport, ConnEvents};
 use crate::domain::timers::Timer;
 use crate::ffi::{ibv_wc_status, rdma_cm_event_type as cm};
-use crate::handle::{CmEvent, State as QpState};
+use crate::handle::{CmEvent, QpState};
 
 impl ConnEvents for Conn {
     fn name(&self) -> u64 {

@@ -38,7 +38,7 @@ pub(crate) fn on_event(domain: &DomainState, acceptor: &Acceptor, event: CmEvent
             let stats = &domain.device.stats;
             stats.protocol_errors.add(1);
             if let Some(unsaid) = stats.peer_lines.admit() {
-                log_line!(Warn, "listener {}: {peer} is sent away: {why}{unsaid}", acceptor.addr);
+                log_line!(Warn, "listener {}: {peer} is refused: {why}{unsaid}", acceptor.addr);
             }
             return refuse(&id);
         }

@@ -3,11 +3,21 @@
 use std::collections::HashMap;
 
 use fabric::provider::{RemoteAddr, SendFlags, SendOp};
-use fabric::{Access, Error, Op, RemoteRegion, RemoteSlice, Result, Slice};
+use fabric::{Access, Error, Op, Region, RemoteRegion, RemoteSlice, Result, Slice};
 
 use super::protocol::{Local, Piece, SendMsg};
-use super::session::{Hosted, known};
 use crate::element::operation;
+
+/// A region, and the address by which the near end knows its first byte.
+pub(super) struct Hosted {
+    pub(super) region: Region,
+    pub(super) start: u64,
+}
+
+/// An object of the session, or the near end's mistake.
+pub(super) fn known<'a, T>(objects: &'a HashMap<u64, T>, name: u64, what: &str) -> Result<&'a T> {
+    objects.get(&name).ok_or_else(|| Error::invalid("remote", format!("no {what} {name} is here")))
+}
 
 /// The parts of regions that an operation uses.
 pub(super) fn slices<'a>(

@@ -10,8 +10,8 @@ use fabric::{Catalog, Choice, Discovered, Info};
 use super::link::Link;
 use super::protocol::{Call, Survey};
 use super::provider::Remote;
+use crate::choose::{self, anything};
 use crate::environment::Environment;
-use crate::target::{self, anything};
 
 /// Calls that measure how long one takes.
 const ECHOES: usize = 21;
@@ -98,7 +98,7 @@ impl Peer {
         if devices.is_empty() {
             return Err(there(format!("it does not have the provider {provider}")));
         }
-        target::device(devices, device, Some(self.addr.ip())).map_err(there)
+        choose::device(devices, device, Some(self.addr.ip())).map_err(there)
     }
 }
 

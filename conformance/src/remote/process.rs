@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use super::Peer;
 use crate::check::{Failed, Outcome};
-use crate::target::anything;
+use crate::choose::anything;
 
 /// How long the program may take until it serves, before scaling.
 const START_TIMEOUT: Duration = Duration::from_secs(20);

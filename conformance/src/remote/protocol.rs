@@ -276,6 +276,8 @@ mod tests {
             MemoryCall::Load { memory, at, len },
             MemoryCall::Register { region, memory, at, len, access: 9, start: 10 },
             MemoryCall::Deregister { region },
+            MemoryCall::Grant { grant: 15, region, endpoint, range: 16..17, access: 18 },
+            MemoryCall::Revoke { grant: 15 },
         ];
         let mut cq = CqAttr::new(11);
         cq.vector = Some(12);
@@ -352,7 +354,7 @@ mod tests {
         let addr = SocketAddr::from(([127, 0, 0, 1], 5));
         survives(&Some(RawRequest::new(RequestId(6), addr, Box::new([7]))));
         survives(&Posted::until(8, Error::Again));
-        let devices = Catalog::builtin().discover(&crate::target::anything()).unwrap();
+        let devices = Catalog::builtin().discover(&crate::choose::anything()).unwrap();
         survives(&Survey { environment: Environment::now(), factor: 9.5, devices });
     }
 

@@ -8,20 +8,20 @@ use fabric::provider::{Posted, RawCompletion, RawRequest, RemoteAddr, RequestId,
 use fabric::{
     Access, Armed, BatchError, Catalog, Choice, Completion, CompletionQueue, ConnectRequest,
     Domain, Endpoint, EndpointAttr, EndpointId, Error, Grant, Listener, ListenerAttr, Memory,
-    OpKind, ProviderSpec, Recv, Region, Result,
+    OpKind, ProviderSpec, Recv, Result,
 };
 use serde::Serialize;
 use serde_bytes::ByteBuf;
 
-use super::ops;
+use super::ops::{self, Hosted, known};
 use super::outbox::Outbox;
 use super::protocol::{
     Call, EndpointCall, ListenerCall, Local, MemoryCall, QueueCall, RecvMsg, SendMsg, Survey,
 };
 use crate::calibrate;
+use crate::choose::anything;
 use crate::environment::Environment;
 use crate::sys;
-use crate::target::anything;
 
 /// What one connection may allocate. Pages that are not touched cost nothing.
 const MAX_MEMORY: u64 = 16 << 30;
@@ -35,7 +35,7 @@ pub(super) struct Session {
     domain: Option<Domain>,
     memories: HashMap<u64, Memory>,
     memory_bytes: u64,
-    pub(super) regions: HashMap<u64, Hosted>,
+    regions: HashMap<u64, Hosted>,
     grants: HashMap<u64, Grant>,
     queues: HashMap<u64, CompletionQueue>,
     listeners: HashMap<u64, Listener>,
@@ -43,17 +43,6 @@ pub(super) struct Session {
     endpoints: HashMap<u64, Endpoint>,
     names: HashMap<EndpointId, u64>,
     next_request: u64,
-}
-
-/// A region, and the address by which the near end knows its first byte.
-pub(super) struct Hosted {
-    pub(super) region: Region,
-    pub(super) start: u64,
-}
-
-/// An object of the session, or the near end's mistake.
-pub(super) fn known<'a, T>(objects: &'a HashMap<u64, T>, name: u64, what: &str) -> Result<&'a T> {
-    objects.get(&name).ok_or_else(|| Error::invalid("remote", format!("no {what} {name} is here")))
 }
 
 fn size(value: u64) -> usize {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fabric::Access;
 use fabric_util::sync::MutexGuard;
 
-use super::control::{Control, State};
+use super::control::{Control, ControlState};
 use super::message::LeaseMessage;
 use super::pending::{Answer, PendingRequest, forget};
 use super::remote_state::{LeaseSource, RemoteLeaseState};
@@ -19,7 +19,7 @@ impl Control {
     /// Asks the peer something, when it has taken enough of what was said before: `question`, with its number.
     async fn ask<T>(
         self: &Arc<Self>,
-        question: impl Fn(&mut State, u64, &mut Wakers) -> (Answer<T>, LeaseMessage) + Unpin,
+        question: impl Fn(&mut ControlState, u64, &mut Wakers) -> (Answer<T>, LeaseMessage) + Unpin,
     ) -> Result<T> {
         let ask = |is_turn: bool| {
             let mut wakers = Wakers::new();
@@ -73,7 +73,7 @@ impl Control {
 
     pub(super) fn hold(
         &self,
-        state: &mut State,
+        state: &mut ControlState,
         lease: u64,
         region: fabric::RemoteRegion,
         until: Instant,
@@ -91,7 +91,11 @@ impl Control {
     }
 
     /// Something lent unasked.
-    pub(super) fn offer(&self, mut state: MutexGuard<'_, State>, held: Arc<RemoteLeaseState>) {
+    pub(super) fn offer(
+        &self,
+        mut state: MutexGuard<'_, ControlState>,
+        held: Arc<RemoteLeaseState>,
+    ) {
         state.offers.push_back(held);
         drop(state);
         self.lease_waiters.wake_first(&mut Wakers::new());

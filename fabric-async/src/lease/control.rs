@@ -3,7 +3,7 @@
 //! It has an endpoint of its own, on a completion queue of its own, which the node's thread serves: so leases are granted,
 //! renewed and ended whatever the application's tasks do, and no message of theirs mixes with these. What a peer can make
 //! this side hold is bounded: by the policy, by the depth of the endpoint, and by a bound on answers that it does not
-//! take (`outbox`), beyond which it is cut off.
+//! take (`outbox`), beyond which it is disconnected.
 //!
 //! Locks: a control's state, then its endpoint's. Loans begin and end, and wakers run, outside of it (`wakers`).
 
@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use fabric::{DisconnectReason, Domain, Endpoint};
+use fabric_util::log_line;
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use super::message::{LeaseMessage, MAX_LEN};
@@ -52,7 +53,7 @@ pub(crate) struct Control {
     /// Of the application's connection.
     pub(super) user: Arc<ConnState>,
     pub(super) shared: Arc<LeaseContext>,
-    state: Mutex<State>,
+    state: Mutex<ControlState>,
     /// Futures that wait for a lease that is lent unasked.
     pub(super) lease_waiters: Arc<WaitQueue>,
     /// Futures that wait for room to ask the peer something.
@@ -61,7 +62,7 @@ pub(crate) struct Control {
 }
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct ControlState {
     pub(super) outbox: Outbox,
     pub(super) next: u64,
     /// What this side lends.
@@ -77,7 +78,7 @@ pub(super) struct State {
     pub(super) over: bool,
 }
 
-impl State {
+impl ControlState {
     /// A lease that the peer asked for is no more, or was never made.
     pub(super) fn free(&mut self, len: u64, quota: &LeaseQuota) {
         self.requested -= len;
@@ -118,7 +119,7 @@ impl Control {
         Ok(())
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, ControlState> {
         self.state.lock()
     }
 
@@ -128,13 +129,13 @@ impl Control {
     }
 
     /// Puts a message on its way.
-    pub(super) fn send(&self, state: &mut State, message: &LeaseMessage) {
+    pub(super) fn send(&self, state: &mut ControlState, message: &LeaseMessage) {
         state.outbox.send(message);
         state.outbox.flush(&self.endpoint);
     }
 
     /// Puts a message on its way that the peer has caused.
-    pub(super) fn answer(&self, state: &mut State, message: &LeaseMessage) {
+    pub(super) fn answer(&self, state: &mut ControlState, message: &LeaseMessage) {
         if !state.outbox.answer(message) {
             self.disconnect_peer("takes no answers");
         }
@@ -142,12 +143,12 @@ impl Control {
     }
 
     pub(super) fn disconnect_peer(&self, why: &str) {
-        self.shared.peer_log.warn(format_args!("{} {why}: cut off", self.endpoint.id()));
+        self.shared.peer_log.warn(format_args!("{} {why}: disconnected", self.endpoint.id()));
         self.endpoint.disconnect();
     }
 
     /// With a new number: `next`.
-    pub(super) fn begin(&self) -> Result<MutexGuard<'_, State>> {
+    pub(super) fn begin(&self) -> Result<MutexGuard<'_, ControlState>> {
         let mut state = self.state();
         if state.over {
             return Err(Error::Disconnected(self.reason()));
@@ -157,7 +158,7 @@ impl Control {
     }
 
     /// As [`begin`](Control::begin), to say something that the peer did not cause.
-    pub(super) fn begin_offer(&self) -> Result<MutexGuard<'_, State>> {
+    pub(super) fn begin_offer(&self) -> Result<MutexGuard<'_, ControlState>> {
         let state = self.begin()?;
         if state.outbox.has_room() { Ok(state) } else { Err(fabric::Error::Again.into()) }
     }
@@ -172,6 +173,10 @@ impl Control {
         state.over = true;
         drop(state);
         self.shared.quota.give_back(all.requested);
+        if !all.loans.is_empty() {
+            let (id, count) = (self.endpoint.id(), all.loans.len());
+            log_line!(Debug, "{id}: the connection ends, and with it its leases ({count})");
+        }
         all.loans.into_values().for_each(|granted| granted.loan.end_by_itself());
         for held in all.held.into_values().filter_map(|held| held.upgrade()) {
             held.set_end(LeaseEnd::Disconnected);

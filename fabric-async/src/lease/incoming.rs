@@ -17,7 +17,7 @@ impl Control {
     /// Handles a message.
     pub(super) fn on_message(&self, bytes: &[u8]) {
         let Some(message) = LeaseMessage::from_bytes(bytes) else {
-            return self.disconnect_peer("breaks the protocol");
+            return self.disconnect_peer("sent an invalid message about leases");
         };
         let now = Instant::now();
         let mut state = self.state();

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabric::Access;
+use fabric_util::log_line;
 
-use super::control::{Control, State};
+use super::control::{Control, ControlState};
 use super::local_lease::{LocalLease, LocalLeaseState};
 use super::message::LeaseMessage;
 use super::quota::LeaseRecord;
@@ -55,6 +56,7 @@ impl Control {
         let until = after(Instant::now(), time);
         state.loans.insert(lease, LeaseRecord { loan: loan.clone(), until, asked: false });
         self.send(&mut state, &LeaseMessage::Lend { lease, time, region });
+        self.log_lease(lease, format_args!("{len} bytes lent for {time:?}"));
         drop(state);
         // It may expire before the thread's next wake-up.
         self.shared.reactor.wake_for_leases();
@@ -67,7 +69,10 @@ impl Control {
         let len = whole(len);
         let (lease, loan) = match self.reserve(len, time, rights) {
             Ok(lease) => (lease, self.make_loan(len, rights)),
-            Err(why) => return self.answer(&mut self.state(), &LeaseMessage::Refuse { id, why }),
+            Err(why) => {
+                log_line!(Debug, "{}: {len} bytes not granted: {why}", self.endpoint.id());
+                return self.answer(&mut self.state(), &LeaseMessage::Refuse { id, why });
+            }
         };
         let loan = loan.map(|(loan, size)| {
             let region = loan.region().remote();
@@ -82,6 +87,7 @@ impl Control {
             Ok((loan, region)) => {
                 let (loan, until) = (loan.clone(), after(Instant::now(), time));
                 state.loans.insert(lease, LeaseRecord { loan, until, asked: true });
+                self.log_lease(lease, format_args!("{len} bytes granted for {time:?}"));
                 LeaseMessage::Grant { id, lease, time, region: *region }
             }
             Err(why) => {
@@ -140,13 +146,18 @@ impl Control {
         }
     }
 
+    fn log_lease(&self, lease: u64, event: std::fmt::Arguments<'_>) {
+        log_line!(Debug, "{}: lease {lease}: {event}", self.endpoint.id());
+    }
+
     /// Removes a lease; the caller ends it outside the lock.
     pub(super) fn remove_lease(
         &self,
-        state: &mut State,
+        state: &mut ControlState,
         lease: u64,
     ) -> Option<Arc<LocalLeaseState>> {
         let LeaseRecord { loan, asked, .. } = state.loans.remove(&lease)?;
+        self.log_lease(lease, format_args!("ends"));
         if asked {
             state.free(loan.len as u64, &self.shared.quota);
         }

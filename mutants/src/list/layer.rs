@@ -73,7 +73,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a future that is held and not polled keeps its turn for ever",
         runs: Runs::Tcp,
         edits: &[edit(
-            "State::begin_to_oversee",
+            "QueueState::begin_to_oversee",
             "!self.overseen && self.places.len() > 1",
             "false",
         )],

@@ -16,4 +16,4 @@ pub(crate) use context::{
 };
 pub(crate) use cq::Cq;
 pub(crate) use mr::Mr;
-pub(crate) use qp::{Qp, QpAttributes, State};
+pub(crate) use qp::{Qp, QpAttributes, QpState};

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use fabric::{Choice, Discovered, ErrorClass, Hints, ProviderSpec};
 
 use crate::cases::check_says;
+use crate::choose::anything;
 use crate::prelude::*;
-use crate::target::anything;
 
 /// Whether it is the device under test.
 fn is_target(rig: &Rig, found: &Discovered) -> bool {

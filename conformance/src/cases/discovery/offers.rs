@@ -7,10 +7,10 @@ use fabric::{AtomicScalar, Choice, EndpointAttr, Hints, Info, ListenerAttr, MIN_
 
 use crate::arithmetic::left_by;
 use crate::cases::check_says;
+use crate::choose::anything;
 use crate::element::{element, operation};
 use crate::prelude::*;
 use crate::sys;
-use crate::target::anything;
 
 pub(super) fn enum_all(rig: &Rig) -> Outcome {
     let catalog = rig.target().catalog();

@@ -4,7 +4,6 @@ use conformance::prelude::{Freedom, Group};
 use conformance::{Cell, Difference, Matrix, Row, Status, Transcript};
 use maud::{Markup, html};
 
-use super::word;
 use crate::program::table::time;
 
 pub(super) fn seconds(seconds: f64) -> String {
@@ -188,5 +187,14 @@ fn result(row: &Row, cell: Option<&Cell>) -> Markup {
             }
             @if cell.status != Status::Unsupported { span.time { (time(cell.time())) } }
         }
+    }
+}
+
+/// The class and the word for a status.
+fn word(status: Status) -> (&'static str, &'static str) {
+    match status {
+        Status::Pass => ("good", "pass"),
+        Status::Fail => ("bad", "fail"),
+        Status::Unsupported => ("none", "unsupported"),
     }
 }

@@ -5,9 +5,7 @@
 mod cases;
 
 use conformance::prelude::Group;
-use conformance::{
-    Cell, Column, Counts, Environment, Matrix, ProviderEntry, Row, Status, Totals, Verdict,
-};
+use conformance::{Cell, Column, Counts, Environment, Matrix, ProviderEntry, Row, Totals, Verdict};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("page.css");
@@ -299,15 +297,6 @@ fn moment(seconds: u64) -> String {
     let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
     let year = era * 400 + year + later;
     format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3600, second / 60 % 60)
-}
-
-/// The class and the word for a status.
-fn word(status: Status) -> (&'static str, &'static str) {
-    match status {
-        Status::Pass => ("good", "pass"),
-        Status::Fail => ("bad", "fail"),
-        Status::Unsupported => ("none", "unsupported"),
-    }
 }
 
 #[cfg(test)]
