@@ -12,9 +12,10 @@ use fabric_util::log_line;
 use fabric_util::progress::{Mode, Progress, ReadyFlag};
 
 use crate::engine::{Engine, Timer};
-use crate::liveness::{Look, Watch};
 use crate::transport::Stream;
-use fabric_util::stream::{AckPolicy, End, Link, Phase, PutOff, Surroundings, Transport};
+use fabric_util::stream::{
+    AckPolicy, End, Link, Look, Phase, PutOff, Surroundings, Transport, Watch,
+};
 use fabric_util::sync::{Mutex, MutexGuard};
 
 /// How long a peer may take to read the last frame.

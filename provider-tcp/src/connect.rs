@@ -10,7 +10,8 @@ use socket2::SockRef;
 
 use crate::conn::{Conn, Stage, State};
 use crate::engine::Engine;
-use crate::{NAME, socket};
+use crate::name::NAME;
+use crate::socket;
 use fabric_util::stream::wire::handshake::{Handshake, Kind};
 use fabric_util::stream::{AckPolicy, End, Transport};
 

@@ -15,7 +15,8 @@ use socket2::SockRef;
 
 use crate::conn::{Conn, Stage, State};
 use crate::engine::{Engine, Member, Timer};
-use crate::{NAME, device, socket};
+use crate::name::NAME;
+use crate::{device, socket};
 use fabric_util::stream::wire::handshake::{Handshake, Kind};
 use fabric_util::stream::{AckPolicy, End, Phase, READS, Surroundings};
 

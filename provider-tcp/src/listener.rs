@@ -18,7 +18,8 @@ use mio::Interest;
 use mio::unix::SourceFd;
 
 use crate::engine::{Engine, EngineRef, Member, Timer};
-use crate::{NAME, device, socket};
+use crate::name::NAME;
+use crate::{device, socket};
 use fabric_util::stream::wire::handshake::{self, Handshake, Kind};
 use fabric_util::sync::Mutex;
 

@@ -27,9 +27,9 @@ use fabric_util::timers::Timers;
 use fabric_util::{callback, log_line};
 use mio::{Interest, Registry, Token, Waker};
 
-use crate::NAME;
 use crate::conn::Conn;
 use crate::listener::{Door, Inbound};
+use crate::name::NAME;
 use crate::settings::Settings;
 use fabric_util::region_table::RegionTable;
 use selector::Selector;
