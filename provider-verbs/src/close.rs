@@ -206,6 +206,7 @@ impl Conn {
         let mut state = self.lock();
         state.line.cancel(|_| ());
         self.set_waits(false);
+        self.free_windows(&mut state);
         // SAFETY: posts do not come beside or after `quiesce` (`EndpointOps`), and everything else takes the lock.
         let (destroyed, probe) = unsafe {
             (self.qp.destroy(), self.probe.as_ref().map_or(Ok(()), |probe| probe.destroy()))

@@ -20,6 +20,7 @@ impl Conn {
                 (_, name) if name != self.name => {}
                 (Foreign::Leg, _) => self.leg_ended(&mut state, ended, sink),
                 (Foreign::Probe, _) => self.probe_ended(&mut state, ended),
+                (Foreign::Bind, _) => self.bind_ended(&mut state, ended),
                 (Foreign::Mark, _) => self.mark_ended(&mut state, sink),
             };
         }
@@ -60,6 +61,9 @@ impl Conn {
     }
 
     fn leg_ended(&self, state: &mut State, ended: status::Type, sink: &mut Sink<'_>) {
+        if state.line.is_paused() {
+            self.go_on_binding(state, ended == status::IBV_WC_SUCCESS);
+        }
         let found = if ended == status::IBV_WC_SUCCESS {
             // Nothing is under way: what was posted since waits in the line.
             self.plain.store(false, Ordering::Relaxed);
@@ -105,7 +109,7 @@ impl Conn {
 }
 
 /// Why a connection whose first failure is this has ended.
-fn reason(code: status::Type) -> DisconnectReason {
+pub(crate) fn reason(code: status::Type) -> DisconnectReason {
     match code {
         // Flushed, and not by this side: the queue pair refused what the peer asked for.
         status::IBV_WC_WR_FLUSH_ERR

@@ -23,6 +23,7 @@ use crate::handle::{CmId, Qp, QpAttributes, State as QpState};
 use crate::manager::Shared;
 use crate::scratch::{Place, Slab};
 use crate::tokens::Tokens;
+use crate::windows::Windows;
 use crate::{device, path};
 
 /// What a work request of the provider's own is for.
@@ -34,6 +35,8 @@ pub(crate) enum Foreign {
     Probe,
     /// The last request of a connection that ended.
     Mark,
+    /// A memory window, to be bound.
+    Bind,
 }
 
 /// Of a request's id: the connection's name.
@@ -48,7 +51,7 @@ impl Foreign {
     /// What an id that is no token is for.
     pub(crate) fn parse(wr_id: u64) -> (Foreign, u64) {
         let is = |kind: &Foreign| wr_id >> 40 & 0xf == *kind as u64;
-        let kind = [Foreign::Leg, Foreign::Mark].into_iter().find(is);
+        let kind = [Foreign::Leg, Foreign::Mark, Foreign::Bind].into_iter().find(is);
         (kind.unwrap_or(Foreign::Probe), wr_id & NAME_BITS)
     }
 }
@@ -95,6 +98,7 @@ pub(crate) struct State {
     pub(crate) last_failed: Option<Token>,
     /// The last unsignaled operation, once the mark behind it was posted.
     pub(crate) last_quiet: Option<Token>,
+    pub(crate) windows: Windows,
     /// Of each side: whether completions wait until the end was reported.
     pub(crate) hold: [bool; 2],
     /// Those that do.
@@ -145,8 +149,8 @@ impl Conn {
             |cause| device::failed(OP, "the queues, or the device has no more of them", cause);
         let queues = (send_queue.cq(), recv_queue.cq());
         let wanted = QpAttributes {
-            // Twice, because a delivery-complete write takes two; and a probe and a mark.
-            send_depth: 2 * attr.send_depth as u32 + 2,
+            // Twice, because a delivery-complete write takes two; and a probe, a mark, and a window to bind.
+            send_depth: 2 * attr.send_depth as u32 + 3,
             recv_depth: attr.recv_depth as u32,
             send_segments: attr.send_segments.clamp(1, OPERATION_SEGMENTS) as u32,
             recv_segments: attr.recv_segments.max(1) as u32,
@@ -174,6 +178,7 @@ impl Conn {
             lost: false,
             last_failed: None,
             last_quiet: None,
+            windows: Windows::default(),
             hold: [false; 2],
             held: VecDeque::new(),
         };

@@ -82,8 +82,8 @@ impl Queue {
         let fail = |cause| Error::system(OP, NAME, cause);
         // An operation of two requests can fail twice; and a probe, where it goes the same way.
         let entries = attr.capacity * if shared.quirks.separate_probes { 2 } else { 3 };
-        // And the mark of a connection that ended, for which there is mostly room without.
-        let entries = entries + attr.capacity.min(MARKS);
+        // And the mark of a connection that ended and a window that was bound, for which there is mostly room without.
+        let entries = entries + 2 * attr.capacity.min(MARKS);
         let entries = entries.min(shared.attributes.max_cqe as usize);
         let context = &shared.pd.context;
         let cq = Cq::new(context, entries, shared.vector(attr.vector)).map_err(|cause| {

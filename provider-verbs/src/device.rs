@@ -364,6 +364,7 @@ impl Port<'_> {
             | Capabilities::PATH_SETTINGS
             | Capabilities::PORT_EVENTS;
         info.capabilities.set(Capabilities::ATOMIC, self.no_atomics().is_none());
+        info.capabilities.set(Capabilities::GRANTS, self.attributes.windows);
         if self.attributes.atomics_global {
             info.atomic_scope = AtomicScope::Cpu;
         }

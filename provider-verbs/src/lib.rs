@@ -74,6 +74,7 @@ mod domain;
 mod doubt;
 mod endpoint;
 mod ffi;
+mod grant;
 mod handle;
 mod header;
 mod listener;
@@ -90,6 +91,7 @@ mod scratch;
 mod status;
 mod sysfs;
 mod tokens;
+mod windows;
 
 pub use cq::VerbsCq;
 pub use domain::VerbsDomain;

@@ -4,9 +4,10 @@
 //! (`scratch.rs`), which a delivery-complete write reads: the descriptor carries both to the peer.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
-use fabric_core::{Access, Error, Failure, RegistrationOps, Result};
+use fabric_core::{Access, EndpointId, Error, Failure, GrantOps, RegistrationOps, Result};
 use fabric_util::probe::probe;
 
 use crate::ffi::{self, ibv_access_flags};
@@ -18,6 +19,7 @@ use crate::{NAME, device};
 pub struct VerbsRegistration {
     mr: Mr,
     base: u64,
+    access: Access,
     key: u64,
     shared: Arc<Shared>,
 }
@@ -39,7 +41,7 @@ impl VerbsRegistration {
             Ok(()) => failed("register", addr, len, cause),
         })?;
         let key = u64::from(shared.scratch.witness_key()) << 32 | u64::from(mr.rkey());
-        Ok(VerbsRegistration { mr, base: addr as u64, key, shared: shared.clone() })
+        Ok(VerbsRegistration { mr, base: addr as u64, access, key, shared: shared.clone() })
     }
 }
 
@@ -58,6 +60,17 @@ unsafe impl RegistrationOps for VerbsRegistration {
         self.base
     }
 
+    unsafe fn grant(
+        &self,
+        endpoint: EndpointId,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<Box<dyn GrantOps>> {
+        let region = (self.base, self.access);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.shared.grant(endpoint, region, range, access) }
+    }
+
     fn deregister(&mut self) -> Result<()> {
         match self.mr.deregister() {
             // A device that went took its registrations along: the kernel has ended them before it answers so.
@@ -73,7 +86,7 @@ unsafe impl RegistrationOps for VerbsRegistration {
     }
 }
 
-fn flags(access: Access) -> ibv_access_flags {
+pub(crate) fn flags(access: Access) -> ibv_access_flags {
     let mut flags = ibv_access_flags(0);
     let pairs = [
         (Access::LOCAL_WRITE, ibv_access_flags::IBV_ACCESS_LOCAL_WRITE),

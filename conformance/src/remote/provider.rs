@@ -177,7 +177,7 @@ unsafe impl RegistrationOps for RemoteRegistration {
         self.registered.base
     }
 
-    fn grant(
+    unsafe fn grant(
         &self,
         endpoint: EndpointId,
         range: Range<usize>,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fabric_core::{DisconnectReason, Error, Event, EventSink, Info, Result};
+use fabric_core::{DisconnectReason, EndpointId, Error, Event, EventSink, Info, Result};
 use fabric_util::backlog::RequestTable;
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::ServiceThread;
@@ -220,6 +220,11 @@ impl Shared {
     pub(crate) fn remove_conn(&self, conn: &Conn) {
         let gone = self.conns.lock().remove(&conn.name);
         drop(gone);
+    }
+
+    /// The connection of an endpoint.
+    pub(crate) fn conn_of(&self, endpoint: EndpointId) -> Option<Arc<Conn>> {
+        self.conns.lock().values().find(|conn| conn.id == endpoint).cloned()
     }
 
     fn all_conns(&self) -> Vec<Arc<Conn>> {
