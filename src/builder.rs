@@ -1,12 +1,13 @@
 //! Making endpoints.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use fabric_core::{EndpointAttr, Result};
 
 use crate::cq::CompletionQueue;
-use crate::domain::Domain;
+use crate::domain::DomainInner;
 use crate::endpoint::Endpoint;
 
 /// Makes an [`Endpoint`]. Every setting has a default that suits most.
@@ -21,13 +22,13 @@ use crate::endpoint::Endpoint;
 #[derive(Clone, Debug)]
 #[must_use = "nothing is made until `build`"]
 pub struct EndpointBuilder<'a> {
-    domain: &'a Domain,
+    domain: &'a Arc<DomainInner>,
     attr: EndpointAttr,
 }
 
 impl<'a> EndpointBuilder<'a> {
-    pub(crate) fn new(domain: &'a Domain) -> Self {
-        EndpointBuilder { domain, attr: domain.inner.defaults.clone() }
+    pub(crate) fn new(domain: &'a Arc<DomainInner>) -> Self {
+        EndpointBuilder { domain, attr: domain.defaults.clone() }
     }
 
     /// All settings at once.
@@ -131,7 +132,7 @@ impl<'a> EndpointBuilder<'a> {
     /// # Errors
     /// `InvalidArgument` that names the setting and the limit; `Unsupported` for a setting that the device does not take.
     pub fn check(&self) -> Result<()> {
-        self.attr.check(self.domain.info())
+        self.attr.check(&self.domain.info)
     }
 
     /// Makes the endpoint, with one queue for both sides' completions.

@@ -1,16 +1,18 @@
 //! The providers this program has, and choosing among their devices.
 
 use std::fmt;
+use std::sync::Arc;
 
 use fabric_core::info::NO_DEVICE;
+use fabric_core::provider::DynProvider;
 use fabric_core::{Device, Error, Failure, Hints, Info, Provider, Result, Unusable};
 use fabric_util::log_line;
+use fabric_util::sync::assert_none_held;
 
-use crate::any::AnyProvider;
-use crate::choice::{Choice, Named};
-use crate::domain::Domain;
-use crate::env::Settings;
-use crate::eq::Hub;
+use crate::choice::{Choice, ProviderSpec, Selection};
+use crate::domain::{Domain, DomainInner};
+use crate::env::{self, Settings, VARIABLES, Variable};
+use crate::eq::EventHub;
 
 /// Providers of this project, in order of preference, and what to do for one that is not built in.
 const KNOWN: [(&str, &str); 2] = [
@@ -31,7 +33,7 @@ const KNOWN: [(&str, &str); 2] = [
 ///
 /// let catalog = Catalog::builtin();
 /// for found in catalog.discover(&Hints::default())? {
-///     match found.verdict {
+///     match found.usable {
 ///         Ok(info) => println!("{}:{} at {:?}", found.provider, found.device, info.addresses),
 ///         Err(reason) => println!("{}:{} cannot be used: {reason}", found.provider, found.device),
 ///     }
@@ -41,44 +43,26 @@ const KNOWN: [(&str, &str); 2] = [
 /// assert_eq!(domain.provider(), "tcp");
 /// # Ok::<(), fabric::Error>(())
 /// ```
+#[derive(Clone)]
 pub struct Catalog {
-    providers: Vec<AnyProvider>,
+    providers: Vec<Arc<dyn DynProvider>>,
 }
+
+// Serde takes a field that is written as a reference for one that borrows from its input.
+type Name = &'static str;
 
 /// A device as discovery found it, held against the hints and the user's choice.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
-pub struct Found {
+pub struct Discovered {
     /// The provider.
-    pub provider: &'static str,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "fabric_core::names::deserialize"))]
+    pub provider: Name,
     /// The device; empty for a provider that is not built in.
     pub device: String,
     /// Whether it would do, or why not.
-    pub verdict: Result<Info, String>,
-}
-
-/// Which provider and device a domain runs on, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Selection {
-    /// The provider.
-    pub provider: &'static str,
-    /// The device.
-    pub device: String,
-    /// The choice it follows: `auto`, or the value of `FABRIC_PROVIDER`.
-    pub choice: Choice,
-    /// What was preferred and passed over, each with the reason.
-    pub passed_over: Vec<String>,
-}
-
-impl fmt::Display for Selection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "chose {}:{} ({})", self.provider, self.device, self.choice)?;
-        for reason in &self.passed_over {
-            write!(f, "; not {reason}")?;
-        }
-        Ok(())
-    }
+    pub usable: Result<Info, String>,
 }
 
 impl Catalog {
@@ -87,9 +71,9 @@ impl Catalog {
         Catalog {
             providers: vec![
                 #[cfg(feature = "verbs")]
-                AnyProvider::Verbs(provider_verbs::VerbsProvider::new()),
+                Arc::new(provider_verbs::VerbsProvider::new()),
                 #[cfg(feature = "tcp")]
-                AnyProvider::Tcp(provider_tcp::TcpProvider::new()),
+                Arc::new(provider_tcp::TcpProvider::new()),
             ],
         }
     }
@@ -99,37 +83,79 @@ impl Catalog {
         Catalog { providers: Vec::new() }
     }
 
-    /// For tests: TCP takes every liberty that the contract leaves and that nature rarely takes. It cuts what it
-    /// sends and receives anywhere, puts off acknowledgements, credits and answers, serves connections in odd orders
-    /// and is late. What the contract guarantees still holds, so a program that relies on no more works as before,
-    /// only slower. Choices follow from the seed. Other providers are as they are.
-    ///
-    /// `FABRIC_TCP_ADVERSARY` does the same for a program as it is.
-    pub fn adversary(mut self, seed: u64) -> Self {
-        self.providers.iter_mut().for_each(|provider| provider.adversary(Some(seed)));
-        self
-    }
-
     /// Adds a provider, behind those already there. Its name must be new.
     ///
     /// # Errors
-    /// `InvalidArgument` if a provider of this name is there.
+    /// `InvalidArgument` if a provider of this name is there, or if a [variable](Catalog::variables) of it is one of the
+    /// library or of another provider.
     #[allow(clippy::should_implement_trait)] // catalogs are not added with `+`
     pub fn add(mut self, provider: impl Provider) -> Result<Self> {
+        const OP: &str = "add provider";
         let name = provider.name();
-        if self.providers.iter().any(|p| p.name() == name) {
-            return Err(Error::invalid(
-                "add provider",
-                format!("there is a provider {name:?} already"),
-            ));
+        if self.find(name).is_some() {
+            return Err(Error::invalid(OP, format!("there is a provider {name:?} already")));
         }
-        self.providers.push(AnyProvider::Dyn(Box::new(provider)));
+        self.providers.push(Arc::new(provider));
+        let mut variables: Vec<_> = self.variables().into_iter().map(|v| v.name).collect();
+        variables.sort();
+        if let Some(twice) = variables.windows(2).find(|pair| pair[0] == pair[1]) {
+            let text = format!("a setting of {name:?} has a variable that is there: {}", twice[0]);
+            return Err(Error::invalid(OP, text));
+        }
         Ok(self)
+    }
+
+    /// Changes a setting of a provider: `adversary` of `tcp` makes it hard on programs, for tests.
+    /// [`variables`](Catalog::variables) has all of them.
+    ///
+    /// It concerns the domains that this catalog opens afterwards. The setting's environment variable, if it is set, wins:
+    /// a user can try another value with a program as it is.
+    ///
+    /// # Errors
+    /// `NoProvider` if there is no such provider, `InvalidArgument` if it has no such setting or does not take the value.
+    pub fn configure(mut self, provider: &str, name: &str, value: &str) -> Result<Self> {
+        let names = self.names();
+        match self.providers.iter_mut().find(|found| found.name() == provider) {
+            Some(found) => set(found, name, value)?,
+            None => return Err(unknown("provider", provider, &names)),
+        }
+        Ok(self)
+    }
+
+    /// Every environment variable that the library and these providers read. Those of a provider's settings are
+    /// `FABRIC_<PROVIDER>_<SETTING>`.
+    pub fn variables(&self) -> Vec<Variable> {
+        let of = |provider: &Arc<dyn DynProvider>| {
+            let name = provider.name();
+            provider.settings().iter().map(move |setting| Variable::of(name, setting))
+        };
+        VARIABLES.into_iter().chain(self.providers.iter().flat_map(of)).collect()
+    }
+
+    /// This catalog with its providers set as the environment says. They are copies: any thread may open domains of one
+    /// catalog, and each domain follows the environment as it was when that domain was opened, and nothing older.
+    fn set_by_env(&self) -> Result<Self> {
+        env::warn_of_mistakes(&self.variables());
+        let mut catalog = self.clone();
+        for provider in &mut catalog.providers {
+            for setting in provider.settings() {
+                let variable = Variable::of(provider.name(), setting).name;
+                if let Some(value) = env::value(&variable) {
+                    set(provider, setting.name, &value)
+                        .map_err(|error| env::bad(format!("{variable}: {error}")))?;
+                }
+            }
+        }
+        Ok(catalog)
+    }
+
+    fn find(&self, name: &str) -> Option<&Arc<dyn DynProvider>> {
+        self.providers.iter().find(|provider| provider.name() == name)
     }
 
     /// The names of the providers, in order of preference.
     pub fn names(&self) -> Vec<&'static str> {
-        self.providers.iter().map(AnyProvider::name).collect()
+        self.providers.iter().map(|provider| provider.name()).collect()
     }
 
     /// Every device of every provider with what it offers, or why it is not usable, excluded by
@@ -137,41 +163,45 @@ impl Catalog {
     ///
     /// # Errors
     /// As [`open`](Catalog::open), for what is wrong with the request itself.
-    pub fn discover(&self, hints: &Hints) -> Result<Vec<Found>> {
-        self.discover_with(&Settings::from_env()?.choice, hints)
+    pub fn discover(&self, hints: &Hints) -> Result<Vec<Discovered>> {
+        self.discover_with(&Settings::from(env::value)?.choice, hints)
     }
 
     /// As [`discover`](Catalog::discover), with a choice of the program's own.
     ///
     /// # Errors
     /// As [`open`](Catalog::open), for what is wrong with the request itself.
-    pub fn discover_with(&self, choice: &Choice, hints: &Hints) -> Result<Vec<Found>> {
+    pub fn discover_with(&self, choice: &Choice, hints: &Hints) -> Result<Vec<Discovered>> {
+        self.set_by_env()?.search(choice, hints)
+    }
+
+    fn search(&self, choice: &Choice, hints: &Hints) -> Result<Vec<Discovered>> {
         self.check_names(choice)?;
         let mut found = Vec::new();
         match choice {
             Choice::Auto => {
                 for provider in &self.providers {
-                    found.extend(self.devices_of(provider, None, hints));
+                    found.extend(self.devices_of(&**provider, None, hints));
                 }
                 found.extend(self.not_built_in());
             }
-            Choice::Not(excluded) => {
+            Choice::Exclude(excluded) => {
                 for provider in &self.providers {
-                    let mut devices = self.devices_of(provider, None, hints);
+                    let mut devices = self.devices_of(&**provider, None, hints);
                     if excluded.iter().any(|name| name == provider.name()) {
                         for device in &mut devices {
-                            device.verdict = Err(format!("excluded by FABRIC_PROVIDER={choice}"));
+                            device.usable = Err(format!("excluded by FABRIC_PROVIDER={choice}"));
                         }
                     }
                     found.extend(devices);
                 }
                 found.extend(self.not_built_in());
             }
-            Choice::Only(named) => {
+            Choice::Include(named) => {
                 for named in named {
-                    match self.providers.iter().find(|p| p.name() == named.provider) {
+                    match self.find(&named.provider) {
                         Some(provider) => {
-                            found.extend(self.devices_of(provider, Some(named), hints))
+                            found.extend(self.devices_of(&**provider, Some(named), hints))
                         }
                         None => found
                             .extend(self.not_built_in().filter(|f| f.provider == named.provider)),
@@ -188,8 +218,7 @@ impl Catalog {
     /// `NoProvider` if none suits or a name is unknown; the text says for each why not. `InvalidArgument`
     /// for an environment variable with a bad value. Or what the provider says when it opens the device.
     pub fn open(&self, hints: &Hints) -> Result<Domain> {
-        let settings = Settings::from_env()?;
-        self.open_settings(settings, hints)
+        self.set_by_env()?.open_settings(Settings::from(env::value)?, hints)
     }
 
     /// As [`open`](Catalog::open), with a choice of the program's own instead of `FABRIC_PROVIDER`.
@@ -197,18 +226,18 @@ impl Catalog {
     /// # Errors
     /// As [`open`](Catalog::open).
     pub fn open_with(&self, choice: &Choice, hints: &Hints) -> Result<Domain> {
-        let settings = Settings { choice: choice.clone(), ..Settings::from_env()? };
-        self.open_settings(settings, hints)
+        let settings = Settings { choice: choice.clone(), ..Settings::from(env::value)? };
+        self.set_by_env()?.open_settings(settings, hints)
     }
 
     fn open_settings(&self, settings: Settings, hints: &Hints) -> Result<Domain> {
         let choice = &settings.choice;
-        let found = self.discover_with(choice, hints)?;
+        let found = self.search(choice, hints)?;
         let (mut passed_over, mut unusable) = (Vec::new(), false);
-        for Found { provider: name, device, verdict } in found {
-            match verdict {
+        for Discovered { provider: name, device, usable } in found {
+            match usable {
                 Ok(info) => {
-                    let Some(provider) = self.providers.iter().find(|p| p.name() == name) else {
+                    let Some(provider) = self.find(name) else {
                         continue;
                     };
                     let selection =
@@ -219,9 +248,11 @@ impl Catalog {
                     } else {
                         log_line!(Info, "{selection}");
                     }
-                    let hub = Hub::new()?;
-                    let ops = provider.open(&info, hub.clone(), settings.tcp)?;
-                    return Ok(Domain::new(ops, hub, info, selection, settings.endpoint));
+                    let hub = EventHub::new()?;
+                    assert_none_held("a provider is called");
+                    let ops = provider.open(&info, hub.clone())?;
+                    let inner = DomainInner::new(ops, hub, info, selection, settings.endpoint);
+                    return Ok(Domain { inner: Arc::new(inner) });
                 }
                 Err(reason) if device.is_empty() => passed_over.push(format!("{name}: {reason}")),
                 Err(reason) => {
@@ -230,7 +261,7 @@ impl Catalog {
                 }
             }
         }
-        Err(nothing(choice, &passed_over))
+        Err(no_match_error(choice, &passed_over))
     }
 
     /// Refuses a name that no provider has and none of this project's could have.
@@ -247,10 +278,11 @@ impl Catalog {
 
     fn devices_of(
         &self,
-        provider: &AnyProvider,
-        named: Option<&Named>,
+        provider: &dyn DynProvider,
+        named: Option<&ProviderSpec>,
         hints: &Hints,
-    ) -> Vec<Found> {
+    ) -> Vec<Discovered> {
+        assert_none_held("a provider is called");
         let devices = provider.devices();
         let wanted = named.and_then(|named| named.device.as_deref());
         if let Some(wanted) = wanted
@@ -264,34 +296,44 @@ impl Catalog {
                     text = format!("{text}; {}: {unusable}", device.name);
                 }
             }
-            let verdict = Err(text);
-            return vec![Found { provider: provider.name(), device: wanted.to_owned(), verdict }];
+            let usable = Err(text);
+            return vec![Discovered {
+                provider: provider.name(),
+                device: wanted.to_owned(),
+                usable,
+            }];
         }
         let devices = devices.into_iter().filter(|d| wanted.is_none_or(|wanted| d.name == wanted));
-        devices.map(|device| judge(provider.name(), device, hints)).collect()
+        devices.map(|device| evaluate(provider.name(), device, hints)).collect()
     }
 
-    fn not_built_in(&self) -> impl Iterator<Item = Found> {
+    fn not_built_in(&self) -> impl Iterator<Item = Discovered> {
         let names = self.names();
         KNOWN.into_iter().filter(move |(name, _)| !names.contains(name)).map(|(name, remedy)| {
-            Found {
+            Discovered {
                 provider: name,
                 device: String::new(),
-                verdict: Err(format!("not built in ({remedy})")),
+                usable: Err(format!("not built in ({remedy})")),
             }
         })
     }
 }
 
-fn judge(provider: &'static str, device: Device, hints: &Hints) -> Found {
-    let verdict = match device.state {
+fn set(provider: &mut Arc<dyn DynProvider>, name: &str, value: &str) -> Result<()> {
+    assert_none_held("a provider is called");
+    *provider = provider.configure(name, value)?.into();
+    Ok(())
+}
+
+fn evaluate(provider: &'static str, device: Device, hints: &Hints) -> Discovered {
+    let usable = match device.state {
         Err(Unusable { reason, remedy }) => Err(format!("{reason} ({remedy})")),
         Ok(info) => {
             let unmet: Vec<_> = hints.unmet(&info).iter().map(ToString::to_string).collect();
             if unmet.is_empty() { Ok(info) } else { Err(unmet.join("; ")) }
         }
     };
-    Found { provider, device: device.name, verdict }
+    Discovered { provider, device: device.name, usable }
 }
 
 fn unknown(what: &'static str, name: &str, known: &[&str]) -> Error {
@@ -308,7 +350,7 @@ fn unknown_text(what: &str, name: &str, known: &[&str]) -> String {
     format!("there is no {what} {name:?}{hint} (there are: {})", known.join(", "))
 }
 
-fn nothing(choice: &Choice, passed_over: &[String]) -> Error {
+fn no_match_error(choice: &Choice, passed_over: &[String]) -> Error {
     let reasons = if passed_over.is_empty() {
         "this program has no providers".to_owned()
     } else {
@@ -319,6 +361,18 @@ fn nothing(choice: &Choice, passed_over: &[String]) -> Error {
         _ => format!("FABRIC_PROVIDER={choice} leaves nothing usable: {reasons}"),
     };
     Error::NoProvider(Failure::new("choose provider", text))
+}
+
+impl Domain {
+    /// Opens the device that suits `hints` best, among the compiled-in providers and within what
+    /// `FABRIC_PROVIDER` allows.
+    ///
+    /// # Errors
+    /// `NoProvider` if none suits; the text says for each provider and device why not. `InvalidArgument`
+    /// for an environment variable with a bad value.
+    pub fn open(hints: &Hints) -> Result<Self> {
+        Catalog::builtin().open(hints)
+    }
 }
 
 impl fmt::Debug for Catalog {

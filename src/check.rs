@@ -5,36 +5,36 @@ use std::sync::Arc;
 use fabric_core::{Access, AtomicCall, AtomicOp, Error, RemoteSlice, Result, Segment, atomic};
 
 use crate::endpoint::Endpoint;
-use crate::op::{Op, Rules, Slices, What};
+use crate::inflight::RegionRefs;
+use crate::op::{Op, OpCode, OpSpec, Slices};
 use crate::region::Slice;
-use crate::slot::Keep;
 
 /// What an operation's local side comes to.
-pub(crate) struct Gathered<'a> {
+pub(crate) struct LocalSegments<'a> {
     pub(crate) segments: &'a mut Vec<Segment>,
-    pub(crate) keep: Keep,
+    pub(crate) regions: RegionRefs,
 }
 
 impl Endpoint {
     #[inline]
-    pub(crate) fn check_send(&self, op: &Op<'_>, rules: &'static Rules, len: usize) -> Result<()> {
+    pub(crate) fn check_send(&self, op: &Op<'_>, spec: &'static OpSpec, len: usize) -> Result<()> {
         let info = &self.inner.domain.info;
         let fits = len as u64 <= info.limits.message;
-        let taken = !op.flags.intersects(rules.never)
-            && (rules.immediate_allowed || op.immediate.is_none());
-        if !fits || !info.capabilities.contains(rules.needs) || !taken {
-            return Err(self.bad_send(op, rules, len));
+        let taken = !op.flags.intersects(spec.forbidden_flags)
+            && (spec.allows_immediate || op.immediate.is_none());
+        if !fits || !info.capabilities.contains(spec.required_caps) || !taken {
+            return Err(self.bad_send(op, spec, len));
         }
-        match &op.what {
-            What::Send => Ok(()),
+        match &op.code {
+            OpCode::Send => Ok(()),
             // Without bytes there is no access, and no peer checks one.
-            What::Write(_) | What::Read(_) if len == 0 => Ok(()),
-            What::Write(to) => to.check(rules.name, len as u64, Access::REMOTE_WRITE),
-            What::Read(from) => from.check(rules.name, len as u64, Access::REMOTE_READ),
-            What::Atomic { at, call, fetch, compares } => {
+            OpCode::Write(_) | OpCode::Read(_) if len == 0 => Ok(()),
+            OpCode::Write(to) => to.check(spec.name, len as u64, Access::REMOTE_WRITE),
+            OpCode::Read(from) => from.check(spec.name, len as u64, Access::REMOTE_READ),
+            OpCode::Atomic { at, call, fetch, compares } => {
                 if (call.op == AtomicOp::CompareSwap) != *compares {
                     return Err(Error::invalid(
-                        rules.name,
+                        spec.name,
                         "compare_swap needs a value to compare with: make it by Op::compare_swap or \
                          Op::fetch_compare_swap",
                     ));
@@ -45,20 +45,20 @@ impl Endpoint {
     }
 
     #[cold]
-    fn bad_send(&self, op: &Op<'_>, rules: &'static Rules, len: usize) -> Error {
+    fn bad_send(&self, op: &Op<'_>, spec: &'static OpSpec, len: usize) -> Error {
         let info = &self.inner.domain.info;
         let max = info.limits.message;
         if len as u64 > max {
-            return Error::invalid(rules.name, format!("{len} bytes; a message has at most {max}"));
+            return Error::invalid(spec.name, format!("{len} bytes; a message has at most {max}"));
         }
-        let detail = if !info.capabilities.contains(rules.needs) {
-            format!("{} does not offer {}", info.device, rules.needs.names())
-        } else if op.flags.intersects(rules.never) {
+        let detail = if !info.capabilities.contains(spec.required_caps) {
+            format!("{} does not offer {}", info.device, spec.required_caps.names())
+        } else if op.flags.intersects(spec.forbidden_flags) {
             "delivery-complete is for writes only".to_owned()
         } else {
             "only sends and writes carry immediate data".to_owned()
         };
-        Error::unsupported(rules.name, info.provider, detail)
+        Error::unsupported(spec.name, info.provider, detail)
     }
 
     fn check_atomic(
@@ -104,7 +104,7 @@ impl Endpoint {
         slices: &Slices<'_>,
         need: Access,
         max: usize,
-        into: &mut Gathered<'_>,
+        into: &mut LocalSegments<'_>,
     ) -> Result<usize> {
         match slices.as_slice() {
             // Mostly; and it cannot be too many, for an endpoint takes one at least.
@@ -120,7 +120,7 @@ impl Endpoint {
         slices: &[Slice<'_>],
         need: Access,
         max: usize,
-        into: &mut Gathered<'_>,
+        into: &mut LocalSegments<'_>,
     ) -> Result<usize> {
         let mut total = 0usize;
         let before = into.segments.len();
@@ -142,7 +142,7 @@ impl Endpoint {
         name: &'static str,
         slice: &Slice<'_>,
         need: Access,
-        into: &mut Gathered<'_>,
+        into: &mut LocalSegments<'_>,
     ) -> Result<usize> {
         let core = &slice.region.core;
         let fits = slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.region.len());
@@ -152,8 +152,8 @@ impl Endpoint {
         if slice.len == 0 {
             return Ok(0);
         }
-        if !into.keep.has(core) {
-            into.keep.add(core.clone());
+        if !into.regions.has(core) {
+            into.regions.add(core.clone());
             if core.is_closed() {
                 return Err(Error::state(name, "the region is closed"));
             }

@@ -1,4 +1,4 @@
-//! Which provider to use: the value of `FABRIC_PROVIDER`.
+//! Which provider to use, the value of `FABRIC_PROVIDER`, and which one that led to.
 
 use std::fmt;
 
@@ -19,14 +19,14 @@ pub enum Choice {
     #[default]
     Auto,
     /// One of these, in order of preference.
-    Only(Vec<Named>),
+    Include(Vec<ProviderSpec>),
     /// None of these providers.
-    Not(Vec<String>),
+    Exclude(Vec<String>),
 }
 
 /// A provider by name, and one of its devices if that matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct ProviderSpec {
     /// The provider.
     pub provider: String,
     /// The device.
@@ -76,26 +76,26 @@ impl Choice {
             if exclude && device.is_some() {
                 return Err(bad("only whole providers can be excluded"));
             }
-            named.push(Named { provider: provider.to_owned(), device });
+            named.push(ProviderSpec { provider: provider.to_owned(), device });
         }
         Ok(if exclude {
-            Choice::Not(named.into_iter().map(|n| n.provider).collect())
+            Choice::Exclude(named.into_iter().map(|n| n.provider).collect())
         } else {
-            Choice::Only(named)
+            Choice::Include(named)
         })
     }
 
     /// This provider and no other.
     pub fn only(provider: impl Into<String>) -> Self {
-        Choice::Only(vec![Named { provider: provider.into(), device: None }])
+        Choice::Include(vec![ProviderSpec { provider: provider.into(), device: None }])
     }
 
     /// Every provider name it contains.
     pub(crate) fn names(&self) -> Vec<&str> {
         match self {
             Choice::Auto => Vec::new(),
-            Choice::Only(named) => named.iter().map(|n| n.provider.as_str()).collect(),
-            Choice::Not(names) => names.iter().map(String::as_str).collect(),
+            Choice::Include(named) => named.iter().map(|n| n.provider.as_str()).collect(),
+            Choice::Exclude(names) => names.iter().map(String::as_str).collect(),
         }
     }
 }
@@ -104,21 +104,45 @@ impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Choice::Auto => f.write_str("auto"),
-            Choice::Only(named) => {
-                let named: Vec<_> = named.iter().map(Named::to_string).collect();
+            Choice::Include(named) => {
+                let named: Vec<_> = named.iter().map(ProviderSpec::to_string).collect();
                 f.write_str(&named.join(","))
             }
-            Choice::Not(names) => write!(f, "^{}", names.join(",")),
+            Choice::Exclude(names) => write!(f, "^{}", names.join(",")),
         }
     }
 }
 
-impl fmt::Display for Named {
+impl fmt::Display for ProviderSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.device {
             Some(device) => write!(f, "{}:{device}", self.provider),
             None => f.write_str(&self.provider),
         }
+    }
+}
+
+/// Which provider and device a domain runs on, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Selection {
+    /// The provider.
+    pub provider: &'static str,
+    /// The device.
+    pub device: String,
+    /// The choice it follows: `auto`, or the value of `FABRIC_PROVIDER`.
+    pub choice: Choice,
+    /// What was preferred and passed over, each with the reason.
+    pub passed_over: Vec<String>,
+}
+
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "chose {}:{} ({})", self.provider, self.device, self.choice)?;
+        for reason in &self.passed_over {
+            write!(f, "; not {reason}")?;
+        }
+        Ok(())
     }
 }
 
@@ -128,7 +152,7 @@ mod tests {
 
     #[test]
     fn notation() {
-        let named = |provider: &str, device: Option<&str>| Named {
+        let named = |provider: &str, device: Option<&str>| ProviderSpec {
             provider: provider.into(),
             device: device.map(Into::into),
         };
@@ -138,10 +162,10 @@ mod tests {
         assert_eq!(ok("tcp"), Choice::only("tcp"));
         assert_eq!(
             ok("verbs:mlx5_0, tcp"),
-            Choice::Only(vec![named("verbs", Some("mlx5_0")), named("tcp", None)])
+            Choice::Include(vec![named("verbs", Some("mlx5_0")), named("tcp", None)])
         );
         assert_eq!(ok("^verbs,^udp"), ok("^verbs,udp"));
-        assert_eq!(ok("^verbs"), Choice::Not(vec!["verbs".into()]));
+        assert_eq!(ok("^verbs"), Choice::Exclude(vec!["verbs".into()]));
         for bad in ["tcp,", ",tcp", "tcp,^verbs", "tcp:", ":eth0", "^", "^tcp:eth0", "auto,tcp"] {
             let text = Choice::parse(bad).unwrap_err().to_string();
             assert!(text.contains(&format!("{bad:?}")), "{text}");

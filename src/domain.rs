@@ -1,143 +1,23 @@
 //! Domains: an open device, and everything that is made on it.
 
-use std::collections::HashMap;
+mod inner;
+
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::ops::RangeBounds;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use fabric_core::access::check_registration;
-use fabric_core::provider::DynDomain;
-use fabric_core::{
-    Access, CqAttr, EndpointAttr, EndpointId, Error, Hints, Info, ListenerAttr, Memory, Result,
-};
-use fabric_util::sync::{Mutex, MutexGuard};
+use fabric_core::{Access, CqAttr, Error, Info, ListenerAttr, Memory, Result};
 
 use crate::builder::EndpointBuilder;
-use crate::catalog::{Catalog, Selection};
+use crate::choice::Selection;
 use crate::counters::Counters;
 use crate::cq::CompletionQueue;
-use crate::endpoint::{EndpointInner, Shared};
-use crate::eq::{EventQueue, Hub};
+use crate::eq::EventQueue;
 use crate::listener::Listener;
-use crate::process::ParentOnly;
-use crate::reclaim::Reclaim;
 use crate::region::Region;
-
-pub(crate) struct DomainInner {
-    pub(crate) ops: ParentOnly<Box<dyn DynDomain>>,
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) info: Info,
-    selection: Selection,
-    /// What an endpoint is made with unless its builder says otherwise.
-    pub(crate) defaults: EndpointAttr,
-    next_id: AtomicU64,
-    roll: Mutex<Roll>,
-    queues: AtomicUsize,
-    /// Regions that stay registered since nothing proved that no device touches them.
-    leaked: AtomicU64,
-    pub(crate) reclaim: Reclaim,
-}
-
-/// The endpoints, and what those that are gone had counted.
-#[derive(Default)]
-struct Roll {
-    endpoints: HashMap<EndpointId, Entry>,
-    gone: Counters,
-}
-
-struct Entry {
-    shared: Weak<Shared>,
-    /// None before it is made.
-    inner: Weak<EndpointInner>,
-}
-
-impl DomainInner {
-    pub(crate) fn next_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
-    }
-
-    fn roll(&self) -> MutexGuard<'_, Roll> {
-        self.roll.lock()
-    }
-
-    pub(crate) fn enroll(&self, shared: &Arc<Shared>) -> Result<()> {
-        let mut roll = self.roll();
-        let max = self.info.limits.endpoints;
-        if roll.endpoints.len() >= max {
-            return Err(Error::NoMemory(fabric_core::Failure::new(
-                "make endpoint",
-                format!(
-                    "the domain has {max} endpoints, the most that {} takes",
-                    self.info.provider
-                ),
-            )));
-        }
-        let entry = Entry { shared: Arc::downgrade(shared), inner: Weak::new() };
-        roll.endpoints.insert(shared.id, entry);
-        Ok(())
-    }
-
-    /// Counts one more completion queue, until its place is dropped.
-    pub(crate) fn place_queue(self: &Arc<Self>) -> Result<QueuePlace> {
-        let (max, provider) = (self.info.limits.completion_queues, self.info.provider);
-        let more = |count| (count < max).then_some(count + 1);
-        match self.queues.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
-            Ok(_) => Ok(QueuePlace(self.clone())),
-            Err(_) => Err(Error::NoMemory(fabric_core::Failure::new(
-                "make completion queue",
-                format!("the domain has {max} completion_queues, the most that {provider} takes"),
-            ))),
-        }
-    }
-
-    /// An endpoint that was enrolled is made.
-    pub(crate) fn introduce(&self, inner: &Arc<EndpointInner>) {
-        if let Some(entry) = self.roll().endpoints.get_mut(&inner.shared.id) {
-            entry.inner = Arc::downgrade(inner);
-        }
-    }
-
-    /// The endpoints that there are.
-    pub(crate) fn endpoints(&self) -> Vec<Arc<EndpointInner>> {
-        self.roll().endpoints.values().filter_map(|entry| entry.inner.upgrade()).collect()
-    }
-
-    pub(crate) fn count_leaked(&self, regions: u64) {
-        self.leaked.fetch_add(regions, Ordering::Relaxed);
-    }
-
-    fn shared(&self) -> Vec<Arc<Shared>> {
-        self.roll().endpoints.values().filter_map(|entry| entry.shared.upgrade()).collect()
-    }
-
-    pub(crate) fn strike(&self, shared: &Shared) {
-        let mut roll = self.roll();
-        if roll.endpoints.remove(&shared.id).is_some() {
-            roll.gone.add(&shared.counters.snapshot());
-        }
-    }
-
-    fn counters(&self) -> Counters {
-        let mut sum = self.roll().gone;
-        for shared in self.shared() {
-            sum.add(&shared.counters.snapshot());
-        }
-        sum.leaked_regions = self.leaked.load(Ordering::Relaxed);
-        sum.provider = self.ops.counters();
-        sum
-    }
-}
-
-/// A completion queue's place among those of its domain.
-pub(crate) struct QueuePlace(Arc<DomainInner>);
-
-impl Drop for QueuePlace {
-    fn drop(&mut self) {
-        self.0.queues.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+pub(crate) use inner::{DomainInner, QueuePlace};
 
 /// An open device of a provider; regions, queues, endpoints and listeners are made on it and work together.
 ///
@@ -170,38 +50,6 @@ pub struct Domain {
 }
 
 impl Domain {
-    /// Opens the device that suits `hints` best, among the compiled-in providers and within what
-    /// `FABRIC_PROVIDER` allows.
-    ///
-    /// # Errors
-    /// `NoProvider` if none suits; the text says for each provider and device why not. `InvalidArgument`
-    /// for an environment variable with a bad value.
-    pub fn open(hints: &Hints) -> Result<Self> {
-        Catalog::builtin().open(hints)
-    }
-
-    pub(crate) fn new(
-        ops: Box<dyn DynDomain>,
-        hub: Arc<Hub>,
-        info: Info,
-        selection: Selection,
-        defaults: EndpointAttr,
-    ) -> Self {
-        let inner = DomainInner {
-            ops: ParentOnly::new(ops),
-            hub,
-            info,
-            selection,
-            defaults,
-            next_id: AtomicU64::new(1),
-            roll: Mutex::default(),
-            queues: AtomicUsize::new(0),
-            leaked: AtomicU64::new(0),
-            reclaim: Reclaim::default(),
-        };
-        Domain { inner: Arc::new(inner) }
-    }
-
     /// What the device offers.
     pub fn info(&self) -> &Info {
         &self.inner.info
@@ -326,7 +174,7 @@ impl Domain {
 
     /// Begins to make an endpoint.
     pub fn endpoint(&self) -> EndpointBuilder<'_> {
-        EndpointBuilder::new(self)
+        EndpointBuilder::new(&self.inner)
     }
 
     /// Listens for connections on `addr`, with the default backlog of 128. Port 0 chooses a free port.
@@ -361,7 +209,7 @@ impl Domain {
         let _ = writeln!(text, "  {}", self.inner.selection);
         let _ = writeln!(text, "  {}", self.counters());
         let _ = writeln!(text, "  {:?}", self.inner.ops.counters());
-        let mut endpoints = self.inner.shared();
+        let mut endpoints = self.inner.endpoints.shared();
         endpoints.sort_by_key(|shared| shared.id);
         for shared in endpoints {
             let counters = shared.counters.snapshot();
@@ -376,6 +224,6 @@ impl Domain {
 
 impl std::fmt::Debug for Domain {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Domain({}:{})", self.provider(), self.device())
+        self.inner.fmt(f)
     }
 }

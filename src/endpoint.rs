@@ -1,13 +1,12 @@
-//! Endpoints: making, connecting, closing. Posting is in `post.rs`.
+//! Endpoints: making, connecting, closing. Posting is in `post.rs` and `recv.rs`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fabric_core::attr::check_private_data;
 use fabric_core::provider::RequestId;
-use fabric_core::state::StateCell;
 use fabric_core::{
     Armed, DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error, Event, OpKind,
     RemoteAddr, Result, Segment, SendFlags, SendOp, SendWork, Side, Token,
@@ -17,44 +16,36 @@ use fabric_util::sync::{Mutex, MutexGuard};
 use fabric_util::wakeup::wait_readable;
 use fabric_util::{callback, log_line};
 
-use crate::counters::{Counters, EndpointCounters};
+use crate::counters::Counters;
 use crate::cq::{CompletionQueue, CqInner};
 use crate::dispatch::{AnyEndpoint, CqDispatch, EndpointDispatch};
-use crate::domain::{Domain, DomainInner};
-use crate::process::ParentOnly;
-use crate::slot::{Fate, Keep, Report, Slot};
+use crate::domain::DomainInner;
+use crate::inflight::{Fate, InFlightOp, RegionRefs, ReportMode};
+use crate::process::ForkChecked;
+use crate::registry::{EndpointShared, Settle};
 use crate::unopened::Unopened;
 
-/// What the event hub and the completion queues know of an endpoint.
-pub(crate) struct Shared {
-    pub(crate) id: EndpointId,
-    pub(crate) state: StateCell,
-    /// Whether its one `Disconnected` was reported.
-    pub(crate) ended: AtomicBool,
-    pub(crate) counters: EndpointCounters,
-}
-
 /// The posting end of a queue, under its lock.
-pub(crate) struct PostSide {
-    pub(crate) lane: Lane,
+pub(crate) struct PostState {
+    pub(crate) queue: PostQueue,
     /// What is handed to the provider; kept for its room, so that posting allocates nothing.
     pub(crate) segments: Vec<Segment>,
 }
 
 /// What a queue knows of its posts.
-pub(crate) struct Lane {
-    pub(crate) ring: Producer<Slot>,
+pub(crate) struct PostQueue {
+    pub(crate) ring: Producer<InFlightOp>,
     /// The queue's tokens, all but the sequence number.
     pub(crate) token: Token,
     /// Unsignaled posts since the last one that was signaled inside.
-    pub(crate) quiet: u32,
+    pub(crate) unsignaled_run: u32,
     /// The handle is dropped: the library posts nothing of its own any more.
     pub(crate) closed: bool,
 }
 
 /// One end of a connection: a send queue and a receive queue.
 ///
-/// Made by [`Domain::endpoint`]; connected by [`connect`](Endpoint::connect) here, or by
+/// Made by [`Domain::endpoint`](crate::Domain::endpoint); connected by [`connect`](Endpoint::connect) here, or by
 /// [`ConnectRequest::accept`](crate::ConnectRequest::accept).
 ///
 /// - Any number of threads may post; each thread's order is kept.
@@ -96,10 +87,10 @@ pub struct Endpoint {
 /// What an endpoint is made of. Reclaiming regions (`reclaim.rs`) borrows it now and then, never beyond the handle's drop
 /// for long.
 pub(crate) struct EndpointInner {
-    pub(crate) ops: ParentOnly<AnyEndpoint>,
-    pub(crate) shared: Arc<Shared>,
-    send: Mutex<PostSide>,
-    recv: Mutex<PostSide>,
+    pub(crate) ops: ForkChecked<AnyEndpoint>,
+    pub(crate) shared: Arc<EndpointShared>,
+    send: Mutex<PostState>,
+    recv: Mutex<PostState>,
     pub(crate) send_cq: Arc<CqInner>,
     pub(crate) recv_cq: Arc<CqInner>,
     /// Grants that were given up before they were open, until they can be revoked.
@@ -110,13 +101,12 @@ pub(crate) struct EndpointInner {
 
 impl Endpoint {
     pub(crate) fn new(
-        domain: &Domain,
+        domain: &Arc<DomainInner>,
         attr: EndpointAttr,
         send: &CompletionQueue,
         recv: &CompletionQueue,
     ) -> Result<Self> {
         const OP: &str = "make endpoint";
-        let domain = &domain.inner;
         domain.ops.check(OP)?;
         if domain.hub.device_lost() {
             return Err(Error::DeviceLost);
@@ -127,23 +117,18 @@ impl Endpoint {
                 return Err(Error::invalid(OP, "the completion queue is of another domain"));
             }
         }
-        let shared = Arc::new(Shared {
-            id: EndpointId(domain.next_id()),
-            state: StateCell::new(),
-            ended: AtomicBool::new(false),
-            counters: EndpointCounters::default(),
-        });
+        let shared = Arc::new(EndpointShared::new(EndpointId(domain.next_id())));
         let (send_ring, send_end) = inflight(attr.send_depth);
         let (recv_ring, recv_end) = inflight(attr.recv_depth);
         let (send_cq, recv_cq) = (&send.inner, &recv.inner);
-        domain.enroll(&shared)?;
+        domain.endpoints.add(&shared)?;
         // From here on `undo` unrolls what was done.
         let undo = |tokens: &[(&Arc<CqInner>, Token)]| {
             for (cq, token) in tokens {
                 cq.unbind(*token, Fate::Free);
             }
             domain.hub.remove(shared.id);
-            domain.strike(&shared);
+            domain.endpoints.remove(&shared);
         };
         domain.hub.add(&shared);
         let sends = Some((send_end, attr.send_depth));
@@ -162,12 +147,12 @@ impl Endpoint {
             .endpoint(shared.id, &attr, send_cq.ops().ops(), recv_cq.ops().ops())
             .inspect_err(|_| undo(&[(send_cq, send_token), (recv_cq, recv_token)]))?;
         let side = |ring, token: Token, side| {
-            let token = Token::new(token.member(), token.generation(), side, 0);
-            let lane = Lane { ring, token, quiet: 0, closed: false };
-            PostSide { lane, segments: Vec::new() }
+            let token = Token::new(token.slot(), token.generation(), side, 0);
+            let queue = PostQueue { ring, token, unsignaled_run: 0, closed: false };
+            PostState { queue, segments: Vec::new() }
         };
         let inner = Arc::new(EndpointInner {
-            ops: ParentOnly::new(ops.into()),
+            ops: ForkChecked::new(ops.into()),
             shared: shared.clone(),
             send: Mutex::new(side(send_ring, send_token, Side::Send)),
             recv: Mutex::new(side(recv_ring, recv_token, Side::Recv)),
@@ -177,7 +162,7 @@ impl Endpoint {
             attr,
             domain: domain.clone(),
         });
-        domain.introduce(&inner);
+        domain.endpoints.made(shared.id, Arc::<EndpointInner>::downgrade(&inner));
         Ok(Endpoint { inner })
     }
 
@@ -216,8 +201,11 @@ impl Endpoint {
     /// Its state, in a few lines for a bug report.
     pub fn dump(&self) -> String {
         let state = self.state();
-        let provider =
-            if self.inner.ops.is_here() { self.inner.ops.dump() } else { "in a fork".to_owned() };
+        let provider = if self.inner.ops.is_current_process() {
+            self.inner.ops.dump()
+        } else {
+            "in a fork".to_owned()
+        };
         format!("{} {state:?}: {}\n{provider}", self.id(), self.counters())
     }
 
@@ -340,7 +328,7 @@ impl Endpoint {
     /// Ends the connection now, without waiting: what has not completed becomes `Canceled`, and one
     /// `Disconnected(Local)` event comes. Harmless when repeated.
     pub fn disconnect(&self) {
-        if self.inner.ops.is_here() {
+        if self.inner.ops.is_current_process() {
             self.inner.ops.disconnect();
         }
     }
@@ -384,28 +372,17 @@ impl Endpoint {
     }
 
     #[inline]
-    pub(crate) fn lock_send(&self) -> MutexGuard<'_, PostSide> {
+    pub(crate) fn lock_send(&self) -> MutexGuard<'_, PostState> {
         self.inner.send.lock()
     }
 
     #[inline]
-    pub(crate) fn lock_recv(&self) -> MutexGuard<'_, PostSide> {
+    pub(crate) fn lock_recv(&self) -> MutexGuard<'_, PostState> {
         self.inner.recv.lock()
     }
 }
 
 impl EndpointInner {
-    /// Takes what has ended in the send queue, unsignaled operations too; true if nothing is in flight there.
-    pub(crate) fn settle(&self) -> bool {
-        let (flushed, token) = {
-            let mut side = self.send.lock();
-            (self.flush(&mut side.lane), side.lane.token)
-        };
-        self.send_cq.reap();
-        let granted = self.revoke_late_grants();
-        flushed && granted && self.send_cq.outstanding(token, Side::Send) == 0
-    }
-
     /// Keeps a grant that is not open in time, and with it its region, until it can be revoked.
     pub(crate) fn keep_until_open(&self, grant: Unopened) {
         self.late_grants.lock().push(grant);
@@ -422,25 +399,25 @@ impl EndpointInner {
 
     /// Makes sure that the end of the unsignaled operations posted so far becomes known: unless the last post was
     /// signaled, posts a signaled empty write whose completion is hidden. False if there is no room yet.
-    fn flush(&self, lane: &mut Lane) -> bool {
-        let Lane { ring, token, quiet, closed } = lane;
+    fn flush(&self, queue: &mut PostQueue) -> bool {
+        let PostQueue { ring, token, unsignaled_run, closed } = queue;
         // A dead endpoint reports its last operation by itself.
-        if *quiet == 0 || *closed || self.shared.state.get() != EndpointState::Connected {
+        if *unsignaled_run == 0 || *closed || self.shared.state.get() != EndpointState::Connected {
             return true;
         }
         let token = token.with_sequence(ring.next());
-        let Some(place) = ring.place() else { return false };
-        let (kind, report, keep) = (OpKind::Write, Report::Never, Keep::default());
-        place.fill(Slot { context: 0, len: 0, kind, report, keep });
+        let Some(vacancy) = ring.reserve() else { return false };
+        let (kind, report, regions) = (OpKind::Write, ReportMode::Internal, RegionRefs::default());
+        vacancy.insert(InFlightOp { context: 0, len: 0, kind, report, regions });
         let op = SendOp::Write { to: RemoteAddr::default(), imm: None };
         let work = [SendWork::new(token, op, &[], SendFlags::SIGNALED)];
         // SAFETY: there are no segments.
         let taken = unsafe { self.ops.post_send(&work) }.accepted > 0;
         if taken {
-            *quiet = 0;
+            *unsignaled_run = 0;
         } else {
             // SAFETY: the provider never completes what it refused.
-            unsafe { ring.take_back(1) };
+            unsafe { ring.unpush(1) };
         }
         taken
     }
@@ -448,13 +425,13 @@ impl EndpointInner {
     /// Ends all that is in flight. Its regions go only if the provider has proven that nothing touches them any more.
     fn close(&self) {
         let (send, recv) = {
-            let lane = &mut self.send.lock().lane;
+            let queue = &mut self.send.lock().queue;
             // From here on the provider is asked for nothing but the end.
-            lane.closed = true;
-            (lane.token, self.recv.lock().lane.token)
+            queue.closed = true;
+            (queue.token, self.recv.lock().queue.token)
         };
-        let quiet = callback::caught(|| self.ops.quiesce());
-        let fate = if matches!(quiet, Some(Ok(()))) { Fate::Free } else { Fate::Leak };
+        let quiesced = callback::caught(|| self.ops.quiesce());
+        let fate = if matches!(quiesced, Some(Ok(()))) { Fate::Free } else { Fate::Leak };
         // What cannot be revoked now stays, and says so.
         self.late_grants.lock().clear();
         let mut leaked = self.send_cq.unbind(send, fate);
@@ -462,9 +439,9 @@ impl EndpointInner {
             leaked += self.recv_cq.unbind(recv, fate);
         }
         self.domain.hub.remove(self.shared.id);
-        self.domain.strike(&self.shared);
+        self.domain.endpoints.remove(&self.shared);
         if fate == Fate::Leak {
-            let why = match quiet {
+            let why = match quiesced {
                 Some(Err(error)) => error.to_string(),
                 _ => "the provider panicked".to_owned(),
             };
@@ -478,9 +455,27 @@ impl EndpointInner {
     }
 }
 
+impl Settle for EndpointInner {
+    fn settle(&self) -> bool {
+        let (flushed, token) = {
+            let mut side = self.send.lock();
+            (self.flush(&mut side.queue), side.queue.token)
+        };
+        self.send_cq.reap();
+        let granted = self.revoke_late_grants();
+        flushed && granted && self.send_cq.outstanding(token, Side::Send) == 0
+    }
+
+    fn hand_over(&self) {
+        // Arming clears the descriptor, so sleepers on it look again.
+        let _ = self.send_cq.arm(false);
+        self.send_cq.ops().wake();
+    }
+}
+
 impl Drop for Endpoint {
     fn drop(&mut self) {
-        if self.inner.ops.is_here() {
+        if self.inner.ops.is_current_process() {
             self.inner.close();
         }
     }

@@ -20,13 +20,13 @@ use fabric_util::sync::{Condvar, Mutex, MutexGuard, assert_none_held};
 use fabric_util::wakeup::Wakeup;
 use smallvec::SmallVec;
 
-use crate::endpoint::Shared;
-use crate::process::foreign;
+use crate::process::forked_error;
+use crate::registry::EndpointShared;
 
 /// Events of endpoints that are gone are kept for a reader, but not without bound.
-const MAX_ORPHANS: usize = 1024;
+const MAX_DETACHED: usize = 1024;
 
-pub(crate) struct Hub {
+pub(crate) struct EventHub {
     origin: Origin,
     state: Mutex<HubState>,
     wakeup: Wakeup,
@@ -38,10 +38,10 @@ pub(crate) struct Hub {
 struct HubState {
     queue: BTreeMap<u64, Event>,
     next: u64,
-    endpoints: HashMap<EndpointId, Member>,
-    listeners: HashMap<ListenerId, Requests>,
+    endpoints: HashMap<EndpointId, EndpointEvents>,
+    listeners: HashMap<ListenerId, ListenerEvents>,
     /// Those of endpoints that are gone, oldest first.
-    orphans: VecDeque<u64>,
+    detached_events: VecDeque<u64>,
     /// The port's.
     port: Option<u64>,
     /// Of waits for any event.
@@ -50,8 +50,8 @@ struct HubState {
 }
 
 /// An endpoint, and its peer once it is connecting.
-struct Member {
-    shared: Arc<Shared>,
+struct EndpointEvents {
+    shared: Arc<EndpointShared>,
     peer: Option<SocketAddr>,
     /// At most one of each kind, in order.
     pending: SmallVec<[u64; 2]>,
@@ -60,7 +60,7 @@ struct Member {
 
 /// A listener.
 #[derive(Default)]
-struct Requests {
+struct ListenerEvents {
     pending: Option<u64>,
     signal: Arc<Signal>,
 }
@@ -108,7 +108,7 @@ impl HubState {
     fn signal(&self, owner: Owner) -> &Arc<Signal> {
         match owner {
             Owner::Any => None,
-            Owner::Endpoint(id) => self.endpoints.get(&id).map(|member| &member.signal),
+            Owner::Endpoint(id) => self.endpoints.get(&id).map(|entry| &entry.signal),
             Owner::Listener(id) => self.listeners.get(&id).map(|requests| &requests.signal),
         }
         .unwrap_or(&self.any)
@@ -127,15 +127,15 @@ impl HubState {
             }
             Event::DeviceLost => {
                 self.listeners.values().for_each(|requests| requests.signal.notify());
-                self.endpoints.values().for_each(|member| member.signal.notify());
+                self.endpoints.values().for_each(|entry| entry.signal.notify());
             }
             Event::PortDown | Event::PortActive => self.port = Some(number),
             event => match event.endpoint().and_then(|id| self.endpoints.get_mut(&id)) {
-                Some(member) => {
-                    member.pending.push(number);
-                    member.signal.notify();
+                Some(entry) => {
+                    entry.pending.push(number);
+                    entry.signal.notify();
                 }
-                None => self.orphans.push_back(number),
+                None => self.detached_events.push_back(number),
             },
         }
         self.queue.insert(number, event);
@@ -154,9 +154,9 @@ impl HubState {
             Event::DeviceLost => {}
             Event::PortDown | Event::PortActive => self.port = None,
             event => match event.endpoint().and_then(|id| self.endpoints.get_mut(&id)) {
-                Some(member) => member.pending.retain(|pending| *pending != number),
+                Some(entry) => entry.pending.retain(|pending| *pending != number),
                 // Without an owner that asks it was the oldest event, and so is the oldest of these.
-                None => drop(self.orphans.pop_front()),
+                None => drop(self.detached_events.pop_front()),
             },
         }
         Some(event)
@@ -169,34 +169,34 @@ impl HubState {
     }
 }
 
-impl Hub {
+impl EventHub {
     pub(crate) fn new() -> Result<Arc<Self>> {
         let wakeup =
             Wakeup::new().map_err(|cause| Error::system("open domain", "fabric", cause))?;
-        Ok(Arc::new(Hub { origin: Origin::here(), state: Mutex::default(), wakeup }))
+        Ok(Arc::new(EventHub { origin: Origin::here(), state: Mutex::default(), wakeup }))
     }
 
     fn lock(&self) -> MutexGuard<'_, HubState> {
         self.state.lock()
     }
 
-    pub(crate) fn add(&self, shared: &Arc<Shared>) {
+    pub(crate) fn add(&self, shared: &Arc<EndpointShared>) {
         let (pending, signal) = (SmallVec::new(), Arc::default());
-        let member = Member { shared: shared.clone(), peer: None, pending, signal };
-        self.lock().endpoints.insert(shared.id, member);
+        let entry = EndpointEvents { shared: shared.clone(), peer: None, pending, signal };
+        self.lock().endpoints.insert(shared.id, entry);
     }
 
     /// Whom the endpoint connects to, or accepts; errors name it.
     pub(crate) fn set_peer(&self, id: EndpointId, peer: SocketAddr) {
-        if let Some(member) = self.lock().endpoints.get_mut(&id) {
-            member.peer = Some(peer);
+        if let Some(entry) = self.lock().endpoints.get_mut(&id) {
+            entry.peer = Some(peer);
         }
     }
 
     /// What a wait for something of this endpoint ends with when its time has passed.
     #[cold]
     pub(crate) fn timed_out(&self, id: EndpointId) -> Error {
-        let peer = self.lock().endpoints.get(&id).and_then(|member| member.peer);
+        let peer = self.lock().endpoints.get(&id).and_then(|entry| entry.peer);
         Error::TimedOut(peer.map(Box::new))
     }
 
@@ -208,13 +208,15 @@ impl Hub {
     /// attempt ends with `Canceled`.
     pub(crate) fn remove(&self, id: EndpointId) {
         let mut state = self.lock();
-        let Some(Member { shared, pending, .. }) = state.endpoints.remove(&id) else { return };
+        let Some(EndpointEvents { shared, pending, .. }) = state.endpoints.remove(&id) else {
+            return;
+        };
         for number in pending {
             state.queue.remove(&number);
         }
         if shared.state.replace(EndpointState::Connecting, EndpointState::Dead) {
-            if state.orphans.len() >= MAX_ORPHANS
-                && let Some(oldest) = state.orphans.pop_front()
+            if state.detached_events.len() >= MAX_DETACHED
+                && let Some(oldest) = state.detached_events.pop_front()
             {
                 state.queue.remove(&oldest);
             }
@@ -225,7 +227,7 @@ impl Hub {
     }
 
     pub(crate) fn add_listener(&self, id: ListenerId) {
-        self.lock().listeners.insert(id, Requests::default());
+        self.lock().listeners.insert(id, ListenerEvents::default());
     }
 
     pub(crate) fn remove_listener(&self, id: ListenerId) {
@@ -303,27 +305,27 @@ impl Hub {
     }
 }
 
-impl EventSink for Hub {
+impl EventSink for EventHub {
     fn event(&self, event: Event) {
         let mut state = self.lock();
-        if let Some(event) = self.admit(&mut state, event) {
+        if let Some(event) = self.filter(&mut state, event) {
             self.push(&mut state, event);
         }
     }
 }
 
-impl Hub {
+impl EventHub {
     /// Moves the endpoint's state on; `None` for an event that comes too late, or a second time.
-    fn admit(&self, state: &mut HubState, event: Event) -> Option<Event> {
-        let member = event.endpoint().map(|id| state.endpoints.get(&id));
-        let peer = member.flatten().and_then(|member| member.peer);
+    fn filter(&self, state: &mut HubState, event: Event) -> Option<Event> {
+        let entry = event.endpoint().map(|id| state.endpoints.get(&id));
+        let peer = entry.flatten().and_then(|entry| entry.peer);
         let event = match (event, peer) {
             (Event::ConnectFailed { endpoint, error }, Some(peer)) => {
                 Event::ConnectFailed { endpoint, error: error.at(peer) }
             }
             (event, _) => event,
         };
-        let news = match (&event, member.map(|member| member.map(|member| &member.shared))) {
+        let news = match (&event, entry.map(|entry| entry.map(|entry| &entry.shared))) {
             (_, Some(None)) => false,
             (Event::Connected { .. }, Some(Some(shared))) => {
                 shared.state.replace(EndpointState::Connecting, EndpointState::Connected)
@@ -336,7 +338,7 @@ impl Hub {
                 !shared.ended.swap(true, Ordering::AcqRel)
             }
             (Event::ConnectRequest { listener }, _) => match state.listeners.get(listener) {
-                Some(Requests { pending: Some(_), signal }) => {
+                Some(ListenerEvents { pending: Some(_), signal }) => {
                     // One pending event of each kind; blocked acceptors look again all the same.
                     signal.notify();
                     false
@@ -426,7 +428,7 @@ fn is_outcome(event: &Event) -> bool {
 /// ```
 #[derive(Clone)]
 pub struct EventQueue {
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) hub: Arc<EventHub>,
 }
 
 impl EventQueue {
@@ -441,7 +443,7 @@ impl EventQueue {
     /// `TimedOut`; `InvalidState` in a forked child.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Event> {
         if !self.hub.origin.is_here() {
-            return Err(foreign("wait for events"));
+            return Err(forked_error("wait for events"));
         }
         self.hub.wait_for(Owner::Any, timeout, || self.poll()).ok_or(Error::TimedOut(None))
     }

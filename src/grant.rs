@@ -146,7 +146,7 @@ impl Grant {
 impl Drop for Grant {
     fn drop(&mut self) {
         if let Err(error) = self.revoke()
-            && self.core.domain.ops.is_here()
+            && self.core.domain.ops.is_current_process()
         {
             log_line!(Error, "a grant: {error}; it may be open until its region ends");
         }

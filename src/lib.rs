@@ -65,7 +65,7 @@
 //!   event loop by [`CompletionQueue::arm`] and `AsFd`.
 //! - Errors: a call that fails had no effect ([`Error`], [`Error::class`]); a posted operation reports by
 //!   [`Completion::status`].
-//! - Choosing: [`Hints`], [`Choice`], [`Catalog`], [`Domain::selection`]; environment variables: [`VARIABLES`].
+//! - Choosing: [`Hints`], [`Choice`], [`Catalog`], [`Domain::selection`]; environment variables: [`Catalog::variables`].
 //! - Diagnosis: [`Domain::counters`], [`Domain::dump`], and the log (crate `log`), which says what was chosen and why.
 //! - Providers of your own: [`provider`], [`Catalog::add`].
 //!
@@ -89,7 +89,7 @@
 //! |---|---|---|
 //! | `tcp` | yes | the TCP provider; needs nothing but a Rust toolchain |
 //! | `verbs` | yes | the RDMA verbs provider, which loads libibverbs and librdmacm at run time, and the module `verbs` with the way down to libibverbs |
-//! | `serde` | no | descriptors of memory both ways; [`Info`] and [`Counters`] serialize |
+//! | `serde` | no | descriptors of memory, [`Info`], [`Discovered`], errors, events and attributes both ways; [`Counters`] serialize |
 //!
 //! # Platforms and MSRV
 //! Linux only; x86-64 is tested, kernel 5.14 or newer recommended. The verbs provider is tested on Soft-RoCE, not yet on RDMA
@@ -103,7 +103,6 @@
 // docs.rs shows which items need which feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod any;
 mod builder;
 mod catalog;
 mod check;
@@ -117,27 +116,29 @@ mod endpoint;
 mod env;
 mod eq;
 mod grant;
+mod inflight;
 mod listener;
 mod op;
 mod post;
 mod process;
 mod reclaim;
+mod recv;
 mod region;
+mod registry;
 mod shorthand;
-mod slot;
 mod unopened;
 #[cfg(feature = "verbs")]
 pub mod verbs;
 
 pub use builder::EndpointBuilder;
-pub use catalog::{Catalog, Found, Selection};
-pub use choice::{Choice, Named};
+pub use catalog::{Catalog, Discovered};
+pub use choice::{Choice, ProviderSpec, Selection};
 pub use counters::Counters;
 pub use cq::CompletionQueue;
 pub use domain::Domain;
 pub use element::AtomicElement;
 pub use endpoint::Endpoint;
-pub use env::{VARIABLES, Variable};
+pub use env::Variable;
 pub use eq::EventQueue;
 pub use fabric_core::info::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA, MIN_INJECT};
 pub use fabric_core::{

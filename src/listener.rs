@@ -11,7 +11,7 @@ use fabric_util::sync::assert_none_held;
 
 use crate::domain::DomainInner;
 use crate::endpoint::Endpoint;
-use crate::process::ParentOnly;
+use crate::process::ForkChecked;
 
 /// Listens on an address for connections to its domain.
 ///
@@ -52,7 +52,7 @@ use crate::process::ParentOnly;
 /// ```
 pub struct Listener {
     // Declared first: closes before the domain can.
-    ops: ParentOnly<Box<dyn ListenerOps>>,
+    ops: ForkChecked<Box<dyn ListenerOps>>,
     domain: Arc<DomainInner>,
     id: ListenerId,
 }
@@ -68,7 +68,7 @@ impl Listener {
         let id = ListenerId(domain.next_id());
         domain.hub.add_listener(id);
         let ops = domain.ops.listen(id, addr, attr);
-        let ops = ParentOnly::new(ops.map_err(|error| {
+        let ops = ForkChecked::new(ops.map_err(|error| {
             domain.hub.remove_listener(id);
             error.at(addr)
         })?);
@@ -112,7 +112,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if self.ops.is_here() {
+        if self.ops.is_current_process() {
             self.domain.hub.remove_listener(self.id);
         }
     }
@@ -178,7 +178,7 @@ impl ConnectRequest {
 
 impl Drop for ConnectRequest {
     fn drop(&mut self) {
-        if !self.answered && self.domain.ops.is_here() {
+        if !self.answered && self.domain.ops.is_current_process() {
             // The peer may be gone, and needs no answer then.
             let _ = self.domain.ops.reject(self.raw.id, &[]);
         }

@@ -96,7 +96,7 @@ pub(crate) enum Local<'a> {
 #[derive(Clone, Copy, Debug)]
 #[must_use = "an operation does nothing until it is posted"]
 pub struct Op<'a> {
-    pub(crate) what: What,
+    pub(crate) code: OpCode,
     pub(crate) local: Local<'a>,
     pub(crate) immediate: Option<u32>,
     pub(crate) context: u64,
@@ -104,7 +104,7 @@ pub struct Op<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum What {
+pub(crate) enum OpCode {
     Send,
     Write(RemoteSlice),
     Read(RemoteSlice),
@@ -112,108 +112,108 @@ pub(crate) enum What {
 }
 
 /// What holds for all operations of a kind.
-pub(crate) struct Rules {
+pub(crate) struct OpSpec {
     pub(crate) name: &'static str,
     pub(crate) kind: OpKind,
     /// What the device must offer. Its atomics are looked up one by one.
-    pub(crate) needs: Capabilities,
+    pub(crate) required_caps: Capabilities,
     /// The right that the local memory must have.
     pub(crate) local: Access,
     /// What it does not take.
-    pub(crate) never: SendFlags,
+    pub(crate) forbidden_flags: SendFlags,
     /// Whether it may carry immediate data.
-    pub(crate) immediate_allowed: bool,
+    pub(crate) allows_immediate: bool,
 }
 
-impl Rules {
-    const SEND: Rules = Rules {
+impl OpSpec {
+    const SEND: OpSpec = OpSpec {
         name: "send",
         kind: OpKind::Send,
-        needs: Capabilities::SEND,
+        required_caps: Capabilities::SEND,
         local: Access::empty(),
-        never: SendFlags::DELIVERY_COMPLETE,
-        immediate_allowed: true,
+        forbidden_flags: SendFlags::DELIVERY_COMPLETE,
+        allows_immediate: true,
     };
-    const WRITE: Rules = Rules {
+    const WRITE: OpSpec = OpSpec {
         name: "write",
         kind: OpKind::Write,
-        needs: Capabilities::RMA,
+        required_caps: Capabilities::RMA,
         local: Access::empty(),
-        never: SendFlags::empty(),
-        immediate_allowed: true,
+        forbidden_flags: SendFlags::empty(),
+        allows_immediate: true,
     };
-    const READ: Rules = Rules {
+    const READ: OpSpec = OpSpec {
         name: "read",
         kind: OpKind::Read,
-        needs: Capabilities::RMA,
+        required_caps: Capabilities::RMA,
         local: Access::LOCAL_WRITE,
-        never: SendFlags::DELIVERY_COMPLETE,
-        immediate_allowed: false,
+        forbidden_flags: SendFlags::DELIVERY_COMPLETE,
+        allows_immediate: false,
     };
-    const ATOMIC: Rules = Rules {
+    const ATOMIC: OpSpec = OpSpec {
         name: "atomic",
         kind: OpKind::Atomic,
-        needs: Capabilities::empty(),
+        required_caps: Capabilities::empty(),
         local: Access::LOCAL_WRITE,
-        never: SendFlags::DELIVERY_COMPLETE,
-        immediate_allowed: false,
+        forbidden_flags: SendFlags::DELIVERY_COMPLETE,
+        allows_immediate: false,
     };
 }
 
-impl What {
+impl OpCode {
     #[inline]
-    pub(crate) fn rules(&self) -> &'static Rules {
+    pub(crate) fn spec(&self) -> &'static OpSpec {
         match self {
-            What::Send => &Rules::SEND,
-            What::Write(_) => &Rules::WRITE,
-            What::Read(_) => &Rules::READ,
-            What::Atomic { .. } => &Rules::ATOMIC,
+            OpCode::Send => &OpSpec::SEND,
+            OpCode::Write(_) => &OpSpec::WRITE,
+            OpCode::Read(_) => &OpSpec::READ,
+            OpCode::Atomic { .. } => &OpSpec::ATOMIC,
         }
     }
 }
 
 impl<'a> Op<'a> {
     #[inline]
-    fn new(what: What, local: Local<'a>) -> Self {
-        Op { what, local, immediate: None, context: 0, flags: SendFlags::SIGNALED }
+    fn new(code: OpCode, local: Local<'a>) -> Self {
+        Op { code, local, immediate: None, context: 0, flags: SendFlags::SIGNALED }
     }
 
     /// Sends the bytes of `from` to the peer's next receive.
     #[inline]
     pub fn send(from: impl Into<Slices<'a>>) -> Self {
-        Self::new(What::Send, Local::Slices(from.into()))
+        Self::new(OpCode::Send, Local::Slices(from.into()))
     }
 
     /// Sends `bytes`, which may be reused as soon as the post returns. At most
     /// [`EndpointAttr::inject`](fabric_core::EndpointAttr::inject) bytes.
     #[inline]
     pub fn inject(bytes: &'a [u8]) -> Self {
-        Self::new(What::Send, Local::Inject(bytes))
+        Self::new(OpCode::Send, Local::Inject(bytes))
     }
 
     /// Writes the bytes of `from` to the peer's memory at `to`.
     #[inline]
     pub fn write(from: impl Into<Slices<'a>>, to: RemoteSlice) -> Self {
-        Self::new(What::Write(to), Local::Slices(from.into()))
+        Self::new(OpCode::Write(to), Local::Slices(from.into()))
     }
 
     /// Writes `bytes`, which may be reused as soon as the post returns, to the peer's memory at `to`.
     pub fn inject_write(bytes: &'a [u8], to: RemoteSlice) -> Self {
-        Self::new(What::Write(to), Local::Inject(bytes))
+        Self::new(OpCode::Write(to), Local::Inject(bytes))
     }
 
     /// Reads the peer's memory at `from` into `into`, as many bytes as that has.
     #[inline]
     pub fn read(into: impl Into<Slices<'a>>, from: RemoteSlice) -> Self {
-        Self::new(What::Read(from), Local::Slices(into.into()))
+        Self::new(OpCode::Read(from), Local::Slices(into.into()))
     }
 
     /// Executes `op` on the element at `at`, without a result. Not for compare-and-swap, which
     /// the post refuses: see [`compare_swap`](Op::compare_swap).
     pub fn atomic<T: AtomicScalar>(op: AtomicOp, operand: T, at: RemoteSlice) -> Self {
         let call = AtomicCall { op, ty: T::TYPE, operand: operand.to_bits64(), compare: 0 };
-        let what = What::Atomic { at, call, fetch: false, compares: false };
-        Self::new(what, Local::Slices(Slices::none()))
+        let code = OpCode::Atomic { at, call, fetch: false, compares: false };
+        Self::new(code, Local::Slices(Slices::none()))
     }
 
     /// Executes `op` on the element at `at`; its old value goes to `old`. Not for compare-and-swap,
@@ -225,15 +225,15 @@ impl<'a> Op<'a> {
         at: RemoteSlice,
     ) -> Self {
         let call = AtomicCall { op, ty: T::TYPE, operand: operand.to_bits64(), compare: 0 };
-        let what = What::Atomic { at, call, fetch: true, compares: false };
-        Self::new(what, Local::Slices(old.into()))
+        let code = OpCode::Atomic { at, call, fetch: true, compares: false };
+        Self::new(code, Local::Slices(old.into()))
     }
 
     /// Puts `new` at `at` if the bits there are those of `expected`, without a result.
     pub fn compare_swap<T: AtomicScalar>(expected: T, new: T, at: RemoteSlice) -> Self {
         let call = Self::swap_call(expected, new);
-        let what = What::Atomic { at, call, fetch: false, compares: true };
-        Self::new(what, Local::Slices(Slices::none()))
+        let code = OpCode::Atomic { at, call, fetch: false, compares: true };
+        Self::new(code, Local::Slices(Slices::none()))
     }
 
     /// Puts `new` at `at` if the bits there are those of `expected`; the old value goes to `old`.
@@ -244,8 +244,8 @@ impl<'a> Op<'a> {
         at: RemoteSlice,
     ) -> Self {
         let call = Self::swap_call(expected, new);
-        let what = What::Atomic { at, call, fetch: true, compares: true };
-        Self::new(what, Local::Slices(old.into()))
+        let code = OpCode::Atomic { at, call, fetch: true, compares: true };
+        Self::new(code, Local::Slices(old.into()))
     }
 
     fn swap_call<T: AtomicScalar>(expected: T, new: T) -> AtomicCall {

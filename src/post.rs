@@ -1,29 +1,26 @@
-//! Posting: from operations with handles to work in plain words.
+//! Posting to the send queue: from operations with handles to work in plain words. Receives are in `recv.rs`.
 //!
-//! Every argument is checked (`check.rs`) before the provider sees it; so is the depth. The side's lock spans
+//! Every argument is checked (`check.rs`) before the provider sees it; so is the depth. The queue's lock spans
 //! accounting and the provider's post, which makes its order the posting order.
 
 use std::sync::atomic::Ordering;
 
-use fabric_core::{
-    Access, EndpointState, Error, OpKind, Posted, RecvWork, Result, Segment, SendFlags, SendOp,
-    SendWork,
-};
-use fabric_util::inflight::{Place, Producer};
+use fabric_core::{EndpointState, Error, Posted, Result, Segment, SendFlags, SendOp, SendWork};
+use fabric_util::inflight::{Producer, Vacancy};
 use smallvec::SmallVec;
 
-use crate::check::Gathered;
+use crate::check::LocalSegments;
 use crate::cq::CqInner;
 use crate::dispatch::EndpointDispatch;
-use crate::endpoint::{Endpoint, Lane, PostSide};
-use crate::op::{Local, Op, Recv, Slices, What};
-use crate::slot::{Keep, Report, Slot};
+use crate::endpoint::{Endpoint, PostQueue, PostState};
+use crate::inflight::{InFlightOp, RegionRefs, ReportMode};
+use crate::op::{Local, Op, OpCode};
 
 /// Operations that go to the provider in one call.
-const CHUNK: usize = 32;
+pub(crate) const CHUNK: usize = 32;
 
 /// For a chunk, without a trip to the heap.
-type Chunk<T> = SmallVec<[T; CHUNK]>;
+pub(crate) type Chunk<T> = SmallVec<[T; CHUNK]>;
 
 /// A batch that stopped half-way.
 #[derive(Debug)]
@@ -47,7 +44,7 @@ impl std::error::Error for BatchError {
 }
 
 /// One checked operation: what the provider gets, less what is in the [`Op`] and the segments themselves.
-struct Ready {
+struct CheckedOp {
     flags: SendFlags,
     segments: usize,
     len: usize,
@@ -89,9 +86,9 @@ impl Endpoint {
     #[inline]
     pub fn post(&self, op: &Op<'_>) -> Result<()> {
         self.inner.ops.check("post")?;
-        let mut side = self.lock_send();
-        let PostSide { lane, segments } = &mut *side;
-        let result = self.post_one(lane, op, segments);
+        let mut guard = self.lock_send();
+        let PostState { queue, segments } = &mut *guard;
+        let result = self.post_one(queue, op, segments);
         if matches!(result, Err(Error::Again)) {
             self.inner.shared.counters.send.posts.again.add(1);
         }
@@ -99,16 +96,21 @@ impl Endpoint {
     }
 
     #[inline]
-    fn post_one(&self, lane: &mut Lane, op: &Op<'_>, segments: &mut Vec<Segment>) -> Result<()> {
+    fn post_one(
+        &self,
+        queue: &mut PostQueue,
+        op: &Op<'_>,
+        segments: &mut Vec<Segment>,
+    ) -> Result<()> {
         if self.inner.shared.state.get() != EndpointState::Connected {
             return Err(self.not_connected());
         }
         segments.clear();
-        let quiet = lane.quiet;
-        let token = lane.token.with_sequence(lane.ring.next());
-        let Ready { flags, len, .. } = self.prepare_send(lane, op, segments)?;
+        let unsignaled_run = queue.unsignaled_run;
+        let token = queue.token.with_sequence(queue.ring.next());
+        let CheckedOp { flags, len, .. } = self.prepare_send(queue, op, segments)?;
         let work = [SendWork::new(token, lower(op), segments, flags)];
-        match self.submit(lane, &work, quiet) {
+        match self.submit(queue, &work, unsignaled_run) {
             Posted { refusal: Some(error), .. } => Err(error),
             _ => {
                 self.count(1, len);
@@ -149,13 +151,13 @@ impl Endpoint {
         if let Err(error) = self.inner.ops.check("post") {
             return refuse(0, error);
         }
-        let mut side = self.lock_send();
+        let mut guard = self.lock_send();
         for chunk in ops.chunks(CHUNK) {
             if self.inner.shared.state.get() != EndpointState::Connected {
                 return refuse(posted, self.not_connected());
             }
-            let PostSide { lane, segments } = &mut *side;
-            let Posted { accepted, refusal } = self.post_sends(lane, chunk, segments);
+            let PostState { queue, segments } = &mut *guard;
+            let Posted { accepted, refusal } = self.post_sends(queue, chunk, segments);
             posted += accepted;
             if let Some(error) = refusal {
                 if matches!(error, Error::Again) {
@@ -167,46 +169,51 @@ impl Endpoint {
         Ok(())
     }
 
-    fn post_sends(&self, lane: &mut Lane, ops: &[Op<'_>], segments: &mut Vec<Segment>) -> Posted {
+    fn post_sends(
+        &self,
+        queue: &mut PostQueue,
+        ops: &[Op<'_>],
+        segments: &mut Vec<Segment>,
+    ) -> Posted {
         segments.clear();
-        let mut ready: Chunk<Ready> = SmallVec::new();
-        let first = lane.ring.next();
-        let quiet = lane.quiet;
+        let mut checked: Chunk<CheckedOp> = Chunk::new();
+        let first = queue.ring.next();
+        let unsignaled_run = queue.unsignaled_run;
         let mut refusal = None;
         for op in ops {
-            match self.prepare_send(lane, op, segments) {
-                Ok(one) => ready.push(one),
+            match self.prepare_send(queue, op, segments) {
+                Ok(one) => checked.push(one),
                 Err(error) => {
                     refusal = Some(error);
                     break;
                 }
             }
         }
-        if ready.is_empty() {
+        if checked.is_empty() {
             return Posted { accepted: 0, refusal };
         }
-        let mut work: Chunk<SendWork<'_>> = SmallVec::new();
+        let mut work: Chunk<SendWork<'_>> = Chunk::new();
         let mut rest = segments.as_slice();
-        for (i, (one, op)) in ready.iter().zip(ops).enumerate() {
+        for (i, (one, op)) in checked.iter().zip(ops).enumerate() {
             let (own, others) = rest.split_at(one.segments);
             rest = others;
-            let token = lane.token.with_sequence(first.wrapping_add(i as u32));
+            let token = queue.token.with_sequence(first.wrapping_add(i as u32));
             work.push(SendWork::new(token, lower(op), own, one.flags));
         }
-        let posted = self.submit(lane, &work, quiet);
-        self.count(posted.accepted, ready[..posted.accepted].iter().map(|one| one.len).sum());
+        let posted = self.submit(queue, &work, unsignaled_run);
+        self.count(posted.accepted, checked[..posted.accepted].iter().map(|one| one.len).sum());
         Posted { accepted: posted.accepted, refusal: posted.refusal.or(refusal) }
     }
 
-    /// Hands work to the provider, and takes back what that refuses; `quiet` is as it was before the work. A provider
+    /// Hands work to the provider, and takes back what that refuses; `unsignaled_run` is as it was before the work. A provider
     /// accepts no more than it was given.
     #[inline]
-    fn submit(&self, lane: &mut Lane, work: &[SendWork<'_>], quiet: u32) -> Posted {
+    fn submit(&self, queue: &mut PostQueue, work: &[SendWork<'_>], unsignaled_run: u32) -> Posted {
         // SAFETY: the slots just pushed keep the regions registered and their memory allocated until the
-        // completions are taken, or the endpoint is quiet; injected bytes are borrowed for this call.
+        // completions are taken, or `quiesce` has returned `Ok`; injected bytes are borrowed for this call.
         let posted = unsafe { self.inner.ops.post_send(work) };
         if posted.accepted < work.len() {
-            return take_back(lane, work, posted, quiet);
+            return unpush_refused(queue, work, posted, unsignaled_run);
         }
         Posted::all(work.len())
     }
@@ -218,258 +225,93 @@ impl Endpoint {
         counters.operations.add(operations as u64);
     }
 
-    /// Checks an operation, appends its segments and takes a place in the ring.
+    /// Checks an operation, appends its segments and puts it in the ring.
     #[inline]
     fn prepare_send(
         &self,
-        lane: &mut Lane,
+        queue: &mut PostQueue,
         op: &Op<'_>,
         segments: &mut Vec<Segment>,
-    ) -> Result<Ready> {
-        let rules = op.what.rules();
+    ) -> Result<CheckedOp> {
+        let spec = op.code.spec();
         let before = segments.len();
         let mut flags = op.flags;
-        let mut gathered = Gathered { segments, keep: Keep::default() };
+        let mut local = LocalSegments { segments, regions: RegionRefs::default() };
         let len = match &op.local {
             Local::Slices(slices) => {
                 let max = self.inner.attr.send_segments;
-                self.add_slices(rules.name, slices, rules.local, max, &mut gathered)
+                self.add_slices(spec.name, slices, spec.local, max, &mut local)
             }
             Local::Inject(bytes) => {
                 flags.insert(SendFlags::INJECT);
-                self.add_inject(rules.name, bytes, gathered.segments)
+                self.add_inject(spec.name, bytes, local.segments)
             }
         }
-        .and_then(|len| self.check_send(op, rules, len).map(|()| len));
-        let Gathered { segments, keep } = gathered;
+        .and_then(|len| self.check_send(op, spec, len).map(|()| len));
+        let LocalSegments { segments, regions } = local;
         let len = len.inspect_err(|_| segments.truncate(before))?;
         let signaled = flags.contains(SendFlags::SIGNALED);
-        let report = if signaled { Report::Always } else { Report::Failure };
+        let report = if signaled { ReportMode::Always } else { ReportMode::OnError };
         let needed = &self.inner.domain.reclaim.needed;
         if !signaled && !needed.load(Ordering::Relaxed) {
             needed.store(true, Ordering::Relaxed);
         }
-        if !signaled && lane.quiet + 1 >= self.max_quiet() {
+        if !signaled && queue.unsignaled_run + 1 >= self.max_unsignaled_run() {
             flags.insert(SendFlags::SIGNALED);
         }
-        let Some(place) = place(&mut lane.ring, &self.inner.send_cq) else {
+        let Some(vacancy) = reserve(&mut queue.ring, &self.inner.send_cq) else {
             segments.truncate(before);
             return Err(Error::Again);
         };
-        place.fill(Slot { context: op.context, len, kind: rules.kind, report, keep });
-        lane.quiet = if flags.contains(SendFlags::SIGNALED) { 0 } else { lane.quiet + 1 };
-        Ok(Ready { flags, segments: segments.len() - before, len })
+        vacancy.insert(InFlightOp { context: op.context, len, kind: spec.kind, report, regions });
+        queue.unsignaled_run =
+            if flags.contains(SendFlags::SIGNALED) { 0 } else { queue.unsignaled_run + 1 };
+        Ok(CheckedOp { flags, segments: segments.len() - before, len })
     }
 
     /// How many unsignaled operations go by before one is signaled inside, so that a queue whose owner never
     /// asks for completions retires its operations: a quarter of the depth, so that a small queue notices
     /// each, and a large one need not wait for half of it.
     #[inline]
-    fn max_quiet(&self) -> u32 {
+    fn max_unsignaled_run(&self) -> u32 {
         (self.inner.attr.send_depth / 4).clamp(1, 64) as u32
-    }
-
-    /// Posts one receive into `into`. Allowed from the making of the endpoint on.
-    ///
-    /// # Errors
-    /// As [`post`](Endpoint::post); the regions need `LOCAL_WRITE`.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let (a, b) = doc::pair()?;
-    /// # let (domain, queue, endpoint) = (&a.domain, &a.queue, &a.endpoint);
-    /// # let (peer, timeout) = (&b, doc::TIMEOUT);
-    /// use fabric::Access;
-    ///
-    /// let inbox = domain.alloc(4096, Access::LOCAL_WRITE)?;
-    /// endpoint.recv(inbox.slice(..1024), 1)?;
-    /// peer.endpoint.inject(b"hello", 0)?;
-    ///
-    /// let completion = queue.wait_one(timeout)?;
-    /// assert!(completion.is_ok() && completion.context == 1);
-    /// assert_eq!(inbox.to_vec(..completion.len as usize)?, b"hello");
-    /// # Ok(()) }
-    /// ```
-    #[inline]
-    pub fn recv<'a>(&self, into: impl Into<Slices<'a>>, context: u64) -> Result<()> {
-        self.inner.ops.check("post")?;
-        // The conversion may be a user's, so it comes before the lock.
-        let recv = Recv::new(into, context);
-        let mut side = self.lock_recv();
-        let PostSide { lane, segments } = &mut *side;
-        let result = self.post_receive(lane, &recv, segments);
-        if matches!(result, Err(Error::Again)) {
-            self.inner.shared.counters.recv.posts.again.add(1);
-        }
-        result
-    }
-
-    #[inline]
-    fn post_receive(
-        &self,
-        lane: &mut Lane,
-        recv: &Recv<'_>,
-        segments: &mut Vec<Segment>,
-    ) -> Result<()> {
-        if self.inner.shared.state.get() == EndpointState::Dead {
-            return Err(self.not_connected());
-        }
-        segments.clear();
-        let token = lane.token.with_sequence(lane.ring.next());
-        self.prepare_recv(lane, recv, segments)?;
-        match self.submit_recv(lane, &[RecvWork::new(token, segments)]) {
-            Posted { refusal: Some(error), .. } => Err(error),
-            _ => Ok(()),
-        }
-    }
-
-    /// Posts receives, matched in this order.
-    ///
-    /// # Errors
-    /// As [`recv`](Endpoint::recv), with the number that was posted before the first that could not be.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let (a, b) = doc::pair()?;
-    /// # let (domain, queue, endpoint) = (&a.domain, &a.queue, &a.endpoint);
-    /// # let (peer, timeout) = (&b, doc::TIMEOUT);
-    /// use fabric::{Access, Recv};
-    ///
-    /// // Eight receives, each with its own part of one region; the context says which part.
-    /// let inbox = domain.alloc(8 * 256, Access::LOCAL_WRITE)?;
-    /// let recvs: Vec<_> = (0..8).map(|n| Recv::new(inbox.slice(n * 256..(n + 1) * 256), n as u64)).collect();
-    /// endpoint.post_recvs(&recvs)?;
-    ///
-    /// peer.endpoint.inject(b"first", 0)?;
-    /// assert_eq!(queue.wait_one(timeout)?.context, 0);
-    /// # Ok(()) }
-    /// ```
-    pub fn post_recvs(&self, recvs: &[Recv<'_>]) -> Result<(), BatchError> {
-        let mut posted = 0;
-        let refuse = |posted, error: Error| Err(BatchError { posted, error });
-        if let Err(error) = self.inner.ops.check("post") {
-            return refuse(0, error);
-        }
-        let mut side = self.lock_recv();
-        for chunk in recvs.chunks(CHUNK) {
-            if self.inner.shared.state.get() == EndpointState::Dead {
-                return refuse(posted, self.not_connected());
-            }
-            let PostSide { lane, segments } = &mut *side;
-            let Posted { accepted, refusal } = self.post_receives(lane, chunk, segments);
-            posted += accepted;
-            if let Some(error) = refusal {
-                if matches!(error, Error::Again) {
-                    self.inner.shared.counters.recv.posts.again.add(1);
-                }
-                return refuse(posted, error);
-            }
-        }
-        Ok(())
-    }
-
-    fn post_receives(
-        &self,
-        lane: &mut Lane,
-        recvs: &[Recv<'_>],
-        segments: &mut Vec<Segment>,
-    ) -> Posted {
-        segments.clear();
-        let mut ready: Chunk<usize> = SmallVec::new();
-        let first = lane.ring.next();
-        let mut refusal = None;
-        for recv in recvs {
-            match self.prepare_recv(lane, recv, segments) {
-                Ok(count) => ready.push(count),
-                Err(error) => {
-                    refusal = Some(error);
-                    break;
-                }
-            }
-        }
-        if ready.is_empty() {
-            return Posted { accepted: 0, refusal };
-        }
-        let mut work: Chunk<RecvWork<'_>> = SmallVec::new();
-        let mut rest = segments.as_slice();
-        for (i, count) in ready.iter().enumerate() {
-            let (own, others) = rest.split_at(*count);
-            rest = others;
-            let token = lane.token.with_sequence(first.wrapping_add(i as u32));
-            work.push(RecvWork::new(token, own));
-        }
-        let posted = self.submit_recv(lane, &work);
-        Posted { accepted: posted.accepted, refusal: posted.refusal.or(refusal) }
-    }
-
-    /// Hands receives to the provider, and takes back what that refuses.
-    #[inline]
-    fn submit_recv(&self, lane: &mut Lane, work: &[RecvWork<'_>]) -> Posted {
-        // SAFETY: as in `submit`.
-        let mut posted = unsafe { self.inner.ops.post_recv(work) };
-        if posted.accepted < work.len() {
-            // SAFETY: the provider never completes what it refused.
-            unsafe { lane.ring.take_back((work.len() - posted.accepted) as u32) };
-            let refusal = posted.refusal.unwrap_or(Error::NotConnected);
-            posted = Posted::until(posted.accepted, refusal);
-        } else {
-            posted = Posted::all(work.len());
-        }
-        self.inner.shared.counters.recv.posts.operations.add(posted.accepted as u64);
-        posted
-    }
-
-    #[inline]
-    fn prepare_recv(
-        &self,
-        lane: &mut Lane,
-        recv: &Recv<'_>,
-        segments: &mut Vec<Segment>,
-    ) -> Result<usize> {
-        let before = segments.len();
-        let mut gathered = Gathered { segments, keep: Keep::default() };
-        let max = self.inner.attr.recv_segments;
-        let len = self.add_slices("recv", &recv.into, Access::LOCAL_WRITE, max, &mut gathered);
-        let Gathered { segments, keep } = gathered;
-        let len = len.inspect_err(|_| segments.truncate(before))?;
-        let Some(place) = place(&mut lane.ring, &self.inner.recv_cq) else {
-            segments.truncate(before);
-            return Err(Error::Again);
-        };
-        let (context, kind, report) = (recv.context, OpKind::Recv, Report::Always);
-        place.fill(Slot { context, len, kind, report, keep });
-        Ok(segments.len() - before)
     }
 }
 
-/// The place of the next operation; where there is none, after taking what may have ended.
+/// Room for the next operation; if there is none, after taking what may have ended.
 #[inline]
-fn place<'a>(ring: &'a mut Producer<Slot>, queue: &CqInner) -> Option<Place<'a, Slot>> {
+pub(crate) fn reserve<'a>(
+    ring: &'a mut Producer<InFlightOp>,
+    cq: &CqInner,
+) -> Option<Vacancy<'a, InFlightOp>> {
     if !ring.has_room() {
-        queue.try_reap();
+        cq.try_reap();
     }
-    ring.place()
+    ring.reserve()
 }
 
 #[cold]
-fn take_back(lane: &mut Lane, work: &[SendWork<'_>], posted: Posted, quiet: u32) -> Posted {
+fn unpush_refused(
+    queue: &mut PostQueue,
+    work: &[SendWork<'_>],
+    posted: Posted,
+    unsignaled_run: u32,
+) -> Posted {
     let (taken, refused) = work.split_at(posted.accepted);
     // SAFETY: the provider never completes what it refused.
-    unsafe { lane.ring.take_back(refused.len() as u32) };
-    lane.quiet = taken.iter().fold(quiet, |quiet, one| {
-        if one.flags.contains(SendFlags::SIGNALED) { 0 } else { quiet + 1 }
+    unsafe { queue.ring.unpush(refused.len() as u32) };
+    queue.unsignaled_run = taken.iter().fold(unsignaled_run, |unsignaled_run, one| {
+        if one.flags.contains(SendFlags::SIGNALED) { 0 } else { unsignaled_run + 1 }
     });
     Posted::until(taken.len(), posted.refusal.unwrap_or(Error::NotConnected))
 }
 
 #[inline]
 fn lower(op: &Op<'_>) -> SendOp {
-    match op.what {
-        What::Send => SendOp::Send { imm: op.immediate },
-        What::Write(to) => SendOp::Write { to: to.addr(), imm: op.immediate },
-        What::Read(from) => SendOp::Read { from: from.addr() },
-        What::Atomic { at, call, fetch, .. } => SendOp::Atomic { at: at.addr(), call, fetch },
+    match op.code {
+        OpCode::Send => SendOp::Send { imm: op.immediate },
+        OpCode::Write(to) => SendOp::Write { to: to.addr(), imm: op.immediate },
+        OpCode::Read(from) => SendOp::Read { from: from.addr() },
+        OpCode::Atomic { at, call, fetch, .. } => SendOp::Atomic { at: at.addr(), call, fetch },
     }
 }

@@ -9,49 +9,49 @@ use fabric_util::fork::Origin;
 /// Something of the provider's that only the process that made it drops. A child that `fork` made lacks the
 /// provider's threads, may have copied held locks, and shares its sockets with the parent: there it is
 /// left alone.
-pub(crate) struct ParentOnly<T> {
+pub(crate) struct ForkChecked<T> {
     value: ManuallyDrop<T>,
     origin: Origin,
 }
 
-impl<T> ParentOnly<T> {
+impl<T> ForkChecked<T> {
     pub(crate) fn new(value: T) -> Self {
-        ParentOnly { value: ManuallyDrop::new(value), origin: Origin::here() }
+        ForkChecked { value: ManuallyDrop::new(value), origin: Origin::here() }
     }
 
-    pub(crate) fn is_here(&self) -> bool {
+    pub(crate) fn is_current_process(&self) -> bool {
         self.origin.is_here()
     }
 
     /// Refuses a call in a child.
     #[inline]
     pub(crate) fn check(&self, operation: &'static str) -> Result<()> {
-        if self.origin.is_here() { Ok(()) } else { Err(foreign(operation)) }
+        if self.origin.is_here() { Ok(()) } else { Err(forked_error(operation)) }
     }
 }
 
 #[cold]
-pub(crate) fn foreign(operation: &'static str) -> Error {
+pub(crate) fn forked_error(operation: &'static str) -> Error {
     Error::state(
         operation,
         "this process is a fork of the one that made the handle; open a domain of its own",
     )
 }
 
-impl<T> Deref for ParentOnly<T> {
+impl<T> Deref for ForkChecked<T> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.value
     }
 }
 
-impl<T> DerefMut for ParentOnly<T> {
+impl<T> DerefMut for ForkChecked<T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.value
     }
 }
 
-impl<T> Drop for ParentOnly<T> {
+impl<T> Drop for ForkChecked<T> {
     fn drop(&mut self) {
         if self.origin.is_here() {
             // SAFETY: dropped once, here, and not used afterwards.

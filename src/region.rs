@@ -15,7 +15,7 @@ use fabric_util::sync::Mutex;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::domain::DomainInner;
-use crate::process::ParentOnly;
+use crate::process::ForkChecked;
 use crate::unopened::{Held, ProviderGrant};
 
 /// What operations in flight hold on to.
@@ -50,7 +50,7 @@ impl Held for RegionCore {
 /// What the provider keeps of it.
 struct Registration {
     /// Nothing once it has ended.
-    ops: Option<ParentOnly<Box<dyn RegistrationOps>>>,
+    ops: Option<ForkChecked<Box<dyn RegistrationOps>>>,
     /// Those that are open, by their names.
     grants: BTreeMap<u64, ProviderGrant>,
     next_grant: u64,
@@ -59,7 +59,7 @@ struct Registration {
 impl Registration {
     /// Ends it and its grants, but in a child of the process that made it. On error it stays registered.
     fn end(&mut self) -> Result<()> {
-        if let Some(ops) = self.ops.as_mut().filter(|ops| ops.is_here()) {
+        if let Some(ops) = self.ops.as_mut().filter(|ops| ops.is_current_process()) {
             while let Some(mut grant) = self.grants.first_entry() {
                 grant.get_mut().revoke()?;
                 grant.remove();
@@ -116,8 +116,8 @@ impl RegionCore {
     /// A handle goes, whose reference follows. Behind the last one the library looks when operations have let go.
     pub(crate) fn drop_handle(self: &Arc<Self>) {
         let last = self.handles.fetch_sub(1, Ordering::AcqRel) == 1;
-        if last && Arc::strong_count(self) > 1 && self.domain.ops.is_here() {
-            self.domain.reclaim(self);
+        if last && Arc::strong_count(self) > 1 && self.domain.ops.is_current_process() {
+            self.domain.reclaim.add(self);
         }
     }
 
@@ -130,7 +130,7 @@ impl RegionCore {
         let Some(ops) = &registration.ops else {
             return Err(Error::state("grant", "the region is closed"));
         };
-        Ok(ParentOnly::new(begin(&***ops)?))
+        Ok(ForkChecked::new(begin(&***ops)?))
     }
 
     /// Keeps a grant, for one more handle; gives its name.
@@ -249,7 +249,7 @@ impl Region {
             core: Arc::new(RegionCore {
                 local_key: registration.local_key(),
                 registration: Mutex::new(Registration {
-                    ops: Some(ParentOnly::new(registration)),
+                    ops: Some(ForkChecked::new(registration)),
                     grants: BTreeMap::new(),
                     next_grant: 0,
                 }),
@@ -331,7 +331,7 @@ impl Region {
     /// The same, after a look at unsignaled operations: nothing says that they have ended, so that may not be known yet.
     #[cold]
     fn is_still_used(&self) -> bool {
-        self.core.domain.settle();
+        self.core.domain.endpoints.settle();
         self.core.is_used()
     }
 

@@ -7,7 +7,7 @@ use fabric_core::Result;
 use fabric_core::provider::GrantOps;
 use fabric_util::{callback, log_line};
 
-use crate::process::ParentOnly;
+use crate::process::ForkChecked;
 
 /// How long a grant may wait until it is open.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -17,7 +17,7 @@ const FIRST: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(1);
 
 /// What the provider keeps of a grant.
-pub(crate) type ProviderGrant = ParentOnly<Box<dyn GrantOps>>;
+pub(crate) type ProviderGrant = ForkChecked<Box<dyn GrantOps>>;
 
 /// What a grant holds as long as it may be there.
 pub(crate) trait Held: Send + Sync {
@@ -51,7 +51,9 @@ impl Unopened {
 impl Drop for Unopened {
     fn drop(&mut self) {
         let Some((held, mut grant)) = self.0.take() else { return };
-        if !grant.is_here() || matches!(callback::caught(|| grant.revoke()), Some(Ok(()))) {
+        if !grant.is_current_process()
+            || matches!(callback::caught(|| grant.revoke()), Some(Ok(())))
+        {
             return;
         }
         held.count_leaked();

@@ -15,7 +15,7 @@ use crate::endpoint::Endpoint;
 /// outlive it, and its asynchronous events are taken by the domain's thread alone.
 pub unsafe fn raw_domain(domain: &Domain) -> Option<RawDomain> {
     let ops = &domain.inner.ops;
-    if !ops.is_here() {
+    if !ops.is_current_process() {
         return None;
     }
     let domain = (&***ops as &dyn Any).downcast_ref::<provider_verbs::VerbsDomain>()?;
@@ -32,7 +32,7 @@ pub unsafe fn raw_endpoint(endpoint: &Endpoint) -> Option<RawEndpoint> {
     let ops = &endpoint.inner.ops;
     match &**ops {
         // SAFETY: the caller's promise is passed on.
-        AnyEndpoint::Verbs(endpoint) if ops.is_here() => Some(unsafe { endpoint.raw() }),
+        AnyEndpoint::Verbs(endpoint) if ops.is_current_process() => Some(unsafe { endpoint.raw() }),
         _ => None,
     }
 }

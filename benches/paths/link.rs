@@ -1,15 +1,52 @@
 //! A message from one link to another, without sockets: what a provider over a stream of bytes does for it, both ways.
 
-use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 
 use fabric_core::{EndpointId, RawCompletion, RecvWork, Segment, SendFlags, SendOp, SendWork};
 use fabric_core::{Side, Token};
 use fabric_util::completion_ring::CompletionRing;
 use fabric_util::stats::Stats;
-use fabric_util::stream::{AckPolicy, Link, READS, Run, Surroundings};
+use fabric_util::stream::{AckPolicy, IoVec, Link, READS, Surroundings, Transport};
 
 const LEN: usize = 64;
+
+/// Bytes on their way.
+struct Wire {
+    bytes: Vec<u8>,
+    /// So many of them have arrived.
+    read: usize,
+}
+
+impl Transport for Wire {
+    unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
+        let before = self.bytes.len();
+        for &(addr, len) in from {
+            // SAFETY: the caller's promise.
+            self.bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(addr, len) });
+        }
+        Ok(self.bytes.len() - before)
+    }
+
+    unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
+        let bytes = &self.bytes[self.read..];
+        let mut got = 0;
+        for &(addr, len) in to {
+            let part = len.min(bytes.len() - got);
+            // SAFETY: the caller's promise.
+            unsafe { addr.copy_from_nonoverlapping(bytes[got..].as_ptr(), part) };
+            got += part;
+        }
+        self.read += got;
+        Ok(got)
+    }
+
+    fn shutdown_write(&mut self) {}
+
+    fn has_unsent(&self) -> bool {
+        self.read < self.bytes.len()
+    }
+}
 
 struct Node {
     link: Link,
@@ -63,41 +100,21 @@ impl Node {
     }
 
     /// Writes what is due to `wire`.
-    fn transmit(&mut self, wire: &mut Vec<u8>) {
+    fn transmit(&mut self, wire: &mut Wire) {
         while self.link.has_output() {
-            let write = |runs: &[Run]| {
-                let before = wire.len();
-                for &(addr, len) in runs {
-                    // SAFETY: the link gives memory that is valid during the call.
-                    wire.extend_from_slice(unsafe { std::slice::from_raw_parts(addr, len) });
-                }
-                Ok::<_, Infallible>(wire.len() - before)
-            };
-            let Ok(_) = self.link.transmit(write);
+            self.link.send_to(wire).unwrap();
             self.link.encode(AckPolicy::Piggyback);
         }
         self.link.deliver();
     }
 
     /// As a step that finds `wire` in its socket.
-    fn step(&mut self, wire: &mut Vec<u8>) {
-        let mut read = 0;
-        while read < wire.len() {
-            let bytes = &wire[read..];
-            let take = |runs: &[Run]| {
-                let mut got = 0;
-                for &(addr, len) in runs {
-                    let part = len.min(bytes.len() - got);
-                    // SAFETY: the link gives memory that is valid during the call.
-                    unsafe { addr.copy_from_nonoverlapping(bytes[got..].as_ptr(), part) };
-                    got += part;
-                }
-                Ok::<_, Infallible>(got)
-            };
-            let Ok((got, _)) = self.link.receive(&mut self.scratch, take);
-            read += got;
+    fn step(&mut self, wire: &mut Wire) {
+        while wire.has_unsent() {
+            self.link.recv_from(&mut self.scratch, wire).unwrap();
         }
-        wire.clear();
+        wire.bytes.clear();
+        wire.read = 0;
         self.link.encode(AckPolicy::Now);
         self.transmit(wire);
     }
@@ -105,7 +122,8 @@ impl Node {
 
 /// `count` messages of 64 B, one after the other, each until both ends have their completion.
 pub(super) fn messages(count: u64) {
-    let (mut a, mut b, mut wire) = (Node::new(), Node::new(), Vec::with_capacity(4096));
+    let (mut a, mut b) = (Node::new(), Node::new());
+    let mut wire = Wire { bytes: Vec::with_capacity(4096), read: 0 };
     let mut out = [RawCompletion::default(); 4];
     for _ in 0..count {
         b.post_recv();

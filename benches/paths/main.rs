@@ -147,7 +147,7 @@ fn empty_poll(count: u64) {
 fn ring(count: u64) {
     let (mut producer, mut consumer) = inflight::<[u64; 6]>(128);
     for number in 0..count {
-        producer.place().unwrap().fill(black_box([number; 6]));
+        producer.reserve().unwrap().insert(black_box([number; 6]));
         black_box(consumer.pop().unwrap());
         consumer.credit(1);
     }

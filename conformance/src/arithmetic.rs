@@ -91,7 +91,7 @@ mod tests {
     /// Two that were written apart, by the same rules, agree.
     #[test]
     fn library_and_suite_compute_the_same() {
-        let mut rng = crate::Rng::named(1, "arithmetic");
+        let mut rng = crate::pattern::Rng::named(1, "arithmetic");
         let special = [
             0,
             1,

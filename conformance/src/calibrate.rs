@@ -11,7 +11,7 @@ const ROUNDS: u32 = 300;
 /// What one takes on an ordinary, busy machine.
 const NOMINAL: Duration = Duration::from_micros(60);
 /// Beyond this a machine is broken rather than slow.
-const MOST: f64 = 50.0;
+const MAX_FACTOR: f64 = 50.0;
 
 /// The factor by which deadlines are stretched, at least 1: how much longer a fixed set of round trips between two
 /// threads takes here than on an ordinary machine. Measured once, without any provider, so that a broken one
@@ -24,7 +24,7 @@ pub(crate) fn factor() -> f64 {
         // No loopback, no measurement; then the machine counts as ordinary.
         let Some(median) = times.get(times.len() / 2) else { return 1.0 };
         let factor = median.as_secs_f64() / (NOMINAL * ROUNDS).as_secs_f64();
-        (factor.clamp(1.0, MOST) * 10.0).round() / 10.0
+        (factor.clamp(1.0, MAX_FACTOR) * 10.0).round() / 10.0
     })
 }
 

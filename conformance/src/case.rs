@@ -143,7 +143,7 @@ pub enum Group {
     Completion,
     /// What a peer must not do.
     Protection,
-    /// What happens while nobody calls.
+    /// What happens while the application makes no call.
     Progress,
     /// Random programs beside a model.
     Random,
@@ -212,8 +212,8 @@ impl fmt::Display for Group {
 /// What a case needs of a provider, as data.
 ///
 /// ```
-/// # use conformance::Needs;
-/// const WIDE: Needs = Needs::RMA.least(&[("send_segments", 16), ("message", 1 << 20)]);
+/// # use conformance::prelude::Needs;
+/// const WIDE: Needs = Needs::RMA.min_limits(&[("send_segments", 16), ("message", 1 << 20)]);
 /// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -223,7 +223,7 @@ pub struct Needs {
     /// Least scope of atomics.
     pub atomic_scope: Option<AtomicScope>,
     /// Least values of limits, by the names of [`Limits::named`](fabric::Limits::named).
-    pub least: &'static [(&'static str, u64)],
+    pub min_limits: &'static [(&'static str, u64)],
     /// An IPv6 address beside the IPv4 one.
     pub ipv6: bool,
     /// A provider that breaks the alignment of an atomic on the wire when asked to; see
@@ -250,7 +250,7 @@ impl Needs {
     pub const NOTHING: Needs = Needs {
         capabilities: Capabilities::empty(),
         atomic_scope: None,
-        least: &[],
+        min_limits: &[],
         ipv6: false,
         forged_wire: false,
         process: false,
@@ -280,8 +280,8 @@ impl Needs {
     }
 
     /// Limits of at least these values.
-    pub const fn least(mut self, least: &'static [(&'static str, u64)]) -> Self {
-        self.least = least;
+    pub const fn min_limits(mut self, limits: &'static [(&'static str, u64)]) -> Self {
+        self.min_limits = limits;
         self
     }
 
@@ -322,21 +322,25 @@ impl Needs {
             .union(Capabilities::SECRET_KEYS)
             .union(Capabilities::LOCKS_MEMORY)
             .union(Capabilities::PROGRESS_WHILE_STOPPED)
+            .union(Capabilities::PROCESSES)
             .union(Capabilities::GRANTS);
-        self.capabilities.intersects(declared) || self.atomic_scope.is_some() || self.forged_wire
+        self.capabilities.intersects(declared)
+            || self.process
+            || self.atomic_scope.is_some()
+            || self.forged_wire
     }
 
     /// What of it a device lacks; empty if the case can run. `forges` says whether the provider under test
     /// understands [`MISALIGN`](crate::MISALIGN).
     pub fn missing(&self, info: &Info, forges: bool) -> Vec<String> {
-        let hints = Hints {
-            capabilities: self.capabilities,
-            atomic_scope: self.atomic_scope,
-            ..Hints::default()
-        };
+        let mut capabilities = self.capabilities;
+        if self.process {
+            capabilities |= Capabilities::PROCESSES;
+        }
+        let hints = Hints { capabilities, atomic_scope: self.atomic_scope, ..Hints::default() };
         let mut missing: Vec<_> = hints.unmet(info).iter().map(ToString::to_string).collect();
         let limits = info.limits.named();
-        for &(name, wanted) in self.least {
+        for &(name, wanted) in self.min_limits {
             let offered =
                 limits.iter().find(|(known, _)| *known == name).map_or(0, |limit| limit.1);
             if offered < wanted {
@@ -347,7 +351,7 @@ impl Needs {
             missing.push("address: wanted an IPv6 one, the device has none".to_owned());
         }
         if self.forged_wire && !forges {
-            missing.push("a provider that can be told to forge requests".to_owned());
+            missing.push("a provider that forges requests on demand".to_owned());
         }
         missing
     }
@@ -362,7 +366,7 @@ impl fmt::Display for Needs {
         if let Some(scope) = self.atomic_scope {
             parts.push(format!("atomic scope {scope}"));
         }
-        parts.extend(self.least.iter().map(|(name, least)| format!("{name} >= {least}")));
+        parts.extend(self.min_limits.iter().map(|(name, min)| format!("{name} >= {min}")));
         if self.ipv6 {
             parts.push("ipv6".to_owned());
         }
@@ -394,10 +398,11 @@ mod tests {
         info.limits.send_segments = 4;
         assert_eq!(Needs::SEND.missing(&info, false), Vec::<String>::new());
         assert_eq!(
-            Needs::SEND.least(&[("send_segments", 4)]).missing(&info, false),
+            Needs::SEND.min_limits(&[("send_segments", 4)]).missing(&info, false),
             Vec::<String>::new()
         );
-        let needs = Needs::SEND_RMA.cpu_scope().least(&[("send_segments", 5)]).ipv6().forged_wire();
+        let needs =
+            Needs::SEND_RMA.cpu_scope().min_limits(&[("send_segments", 5)]).ipv6().forged_wire();
         let missing = needs.missing(&info, false);
         assert_eq!(missing.len(), 5, "{missing:?}");
         assert!(missing[0].contains("rma"), "{missing:?}");

@@ -79,6 +79,12 @@ impl Failed {
         failed
     }
 
+    /// Adds what it is that should have been so.
+    pub fn of(mut self, what: impl fmt::Display) -> Self {
+        self.0.expected = format!("{what}: {}", self.0.expected);
+        self
+    }
+
     /// Adds where both sides stood.
     pub fn with_dump(mut self, dump: impl Into<String>) -> Self {
         self.0.dump = Some(dump.into());
@@ -151,11 +157,11 @@ impl From<std::io::Error> for Failed {
 
 /// The value in `Debug` form, cut where it gets too long to read.
 pub fn show(value: &dyn fmt::Debug) -> String {
-    const MOST: usize = 300;
+    const MAX: usize = 300;
     struct Limited(String);
     impl Write for Limited {
         fn write_str(&mut self, part: &str) -> fmt::Result {
-            let room = MOST - self.0.len();
+            let room = MAX - self.0.len();
             if part.len() <= room {
                 self.0.push_str(part);
                 return Ok(());
@@ -196,7 +202,7 @@ pub fn difference(seen: &[u8], expected: &[u8]) -> Option<String> {
     ))
 }
 
-/// Ends the case: `fail!("the peer to be told", "silence for {d:?}")` (expected, then seen).
+/// Ends the case: `fail!("an event at the peer", "silence for {d:?}")` (expected, then seen).
 #[macro_export]
 macro_rules! fail {
     ($expected:expr, $($seen:tt)+) => {
@@ -231,7 +237,7 @@ macro_rules! check_eq {
     };
 }
 
-/// Checks byte strings, and tells where they differ: `check_bytes!(seen, expected, "the reject data")`.
+/// Checks byte strings, and shows where they differ: `check_bytes!(seen, expected, "the reject data")`.
 #[macro_export]
 macro_rules! check_bytes {
     ($seen:expr, $expected:expr, $($what:tt)+) => {

@@ -8,18 +8,21 @@ use std::time::{Duration, Instant};
 
 use fabric::{
     Access, Completion, CompletionQueue, DisconnectReason, Domain, Endpoint, EndpointAttr,
-    EndpointState, Error, Event, Op, Slices, Status,
+    EndpointState, Error, Event, Op, Status,
 };
 
 use crate::check::{Failed, Outcome, show};
+use crate::done::Done;
 use crate::guarded::Guarded;
 use crate::recorded::{RecordedEvents, RecordedQueue};
-use crate::recorder::Place;
+use crate::recorder::DomainName;
 use crate::rig::Setup;
 use crate::watch::Watch;
 
+mod shortcuts;
+
 /// How long anything that should happen may take, before scaling.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An endpoint with its completion queue and its domain. It dereferences to the [`Endpoint`], so operations are
 /// posted on it directly: `a.send(source.slice(..8), 1)?`.
@@ -43,7 +46,7 @@ impl End {
         cq: &CompletionQueue,
         attr: EndpointAttr,
         setup: &Setup,
-        place: Place,
+        place: DomainName,
     ) -> fabric::Result<Self> {
         let Setup { watch, recorder, factor, lossy, .. } = setup;
         let endpoint = Arc::new(domain.endpoint().attr(attr).build(cq)?);
@@ -96,9 +99,9 @@ impl End {
                 Err(Error::Again) => {}
                 result => return Ok(result?),
             }
-            let until = until.get_or_insert_with(|| Instant::now() + self.scaled(PATIENCE));
+            let until = until.get_or_insert_with(|| Instant::now() + self.scaled(DEFAULT_TIMEOUT));
             if Instant::now() >= *until {
-                self.watch.stands_at(place);
+                self.watch.blocked_at(place);
                 return Err(self.failed(
                     place,
                     "room for a post within 10 s",
@@ -115,7 +118,7 @@ impl End {
     /// If none comes within 10 s; with a dump of both sides.
     #[track_caller]
     pub fn next(&self) -> Result<Completion, Failed> {
-        self.next_within(PATIENCE)
+        self.next_within(DEFAULT_TIMEOUT)
     }
 
     /// The next completion.
@@ -143,7 +146,7 @@ impl End {
         let place = Location::caller();
         let mut taken = Vec::with_capacity(count);
         while taken.len() < count {
-            match self.poll_for(self.scaled(PATIENCE), place, thread::yield_now)? {
+            match self.poll_for(self.scaled(DEFAULT_TIMEOUT), place, thread::yield_now)? {
                 Some(completion) => taken.push(completion),
                 None => {
                     let expected = format!("{count} completions");
@@ -159,27 +162,25 @@ impl End {
     /// # Errors
     /// If it is not, or none comes within 10 s; with a dump of both sides.
     #[track_caller]
-    pub fn expect_ok(&self, context: u64) -> Result<Completion, Failed> {
-        self.expect(context, Status::Ok)
+    pub fn expect_ok(&self, context: impl TryInto<u64>) -> Result<Completion, Failed> {
+        self.expect(Done::ok(context))
     }
 
-    /// Expects that the next completion is of this context and has this status, or is as good a
-    /// [refusal](End::is_refusal).
+    /// Expects that the next completion is this one. For a refusal anything [as good](End::is_refusal) will do.
     ///
     /// # Errors
-    /// If it is not, or none comes within 10 s; with a dump of both sides.
+    /// If it is another, or none comes within 10 s; with a dump of both sides.
     #[track_caller]
-    pub fn expect(&self, context: u64, status: Status) -> Result<Completion, Failed> {
+    pub fn expect(&self, done: Done) -> Result<Completion, Failed> {
         let place = Location::caller();
-        let expected = || format!("a completion of context {context} with {status:?}");
-        let fits = |seen| match status {
-            Status::RemoteAccess => self.is_refusal(seen),
-            status => seen == status,
-        };
-        match self.poll_for(self.scaled(PATIENCE), place, thread::yield_now)? {
-            Some(seen) if seen.context == context && fits(seen.status) => Ok(seen),
-            Some(seen) => Err(self.failed(place, expected(), show(&seen))),
-            None => Err(self.failed(place, expected(), format!("none within {PATIENCE:?}"))),
+        match self.poll_for(self.scaled(DEFAULT_TIMEOUT), place, thread::yield_now)? {
+            Some(seen) if done.fits(&seen, |status| self.is_refusal(status)) => Ok(seen),
+            Some(seen) => Err(self.failed(place, done.to_string(), show(&seen))),
+            None => Err(self.failed(
+                place,
+                done.to_string(),
+                format!("none within {DEFAULT_TIMEOUT:?}"),
+            )),
         }
     }
 
@@ -206,31 +207,15 @@ impl End {
         }
     }
 
-    /// Sends an empty message to a receive that it posts at `peer`, and waits for both completions: what this end
-    /// sent and wrote before, the peer's CPU sees afterwards. Both queues must be empty of other things: no
-    /// completion to come before these, no receive posted at the peer.
-    ///
-    /// # Errors
-    /// If either completion is another one, or does not come.
-    #[track_caller]
-    pub fn settle(&self, peer: &End) -> Outcome {
-        const CONTEXT: u64 = u64::from_be_bytes(*b" settle ");
-        peer.recv(Slices::none(), CONTEXT)?;
-        self.send(Slices::none(), CONTEXT)?;
-        peer.expect_ok(CONTEXT)?;
-        self.expect_ok(CONTEXT)?;
-        Ok(())
-    }
-
-    /// Waits until its connection stands; gives the private data of the peer's `accept`.
+    /// Waits until it is connected; gives the private data of the peer's `accept`.
     ///
     /// # Errors
     /// How the attempt ended instead, or that it did not within 10 s.
     #[track_caller]
     pub fn expect_connected(&self) -> Result<Box<[u8]>, Failed> {
         let place = Location::caller();
-        self.watch.stands_at(place);
-        let patience = self.scaled(PATIENCE).max(self.attr().connect_timeout);
+        self.watch.blocked_at(place);
+        let patience = self.scaled(DEFAULT_TIMEOUT).max(self.attr().connect_timeout);
         let outcome = self.wait_connected(Some(patience));
         outcome.map_err(|error| self.failed(place, "the connection to stand", show(&error)))
     }
@@ -242,8 +227,8 @@ impl End {
     #[track_caller]
     pub fn expect_disconnected(&self) -> Result<DisconnectReason, Failed> {
         let place = Location::caller();
-        self.watch.stands_at(place);
-        let outcome = self.wait_disconnected(Some(self.scaled(PATIENCE)));
+        self.watch.blocked_at(place);
+        let outcome = self.wait_disconnected(Some(self.scaled(DEFAULT_TIMEOUT)));
         outcome.map_err(|error| self.failed(place, "the connection to end", show(&error)))
     }
 
@@ -251,7 +236,7 @@ impl End {
     /// message may not be repeated when all that it had is gone.
     ///
     /// # Errors
-    /// If it has not within 10 s, or another reason is told.
+    /// If it has not within 10 s, or the reason is another one.
     #[track_caller]
     pub fn expect_closed_by_peer(&self) -> Outcome {
         match self.expect_disconnected()? {
@@ -299,8 +284,8 @@ impl End {
     #[track_caller]
     pub fn next_event(&self) -> Result<Event, Failed> {
         let place = Location::caller();
-        self.watch.stands_at(place);
-        let event = self.events.wait(Some(self.scaled(PATIENCE)));
+        self.watch.blocked_at(place);
+        let event = self.events.wait(Some(self.scaled(DEFAULT_TIMEOUT)));
         event.map_err(|error| self.failed(place, "an event", show(&error)))
     }
 
@@ -311,7 +296,7 @@ impl End {
     #[track_caller]
     pub fn expect_no_event_for(&self, time: Duration) -> Outcome {
         let place = Location::caller();
-        self.watch.stands_at(place);
+        self.watch.blocked_at(place);
         match self.events.wait(Some(self.scaled(time))) {
             Err(Error::TimedOut(_)) => Ok(()),
             seen => Err(self.failed(place, format!("no event for {time:?}"), show(&seen))),
@@ -332,7 +317,7 @@ impl End {
         if let Some(completion) = poll()? {
             return Ok(Some(completion));
         }
-        self.watch.stands_at(place);
+        self.watch.blocked_at(place);
         let until = Instant::now() + time;
         while Instant::now() < until {
             if let Some(completion) = poll()? {

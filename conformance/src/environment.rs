@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-/// What a report tells of the machine. Empty or zero is what could not be found out.
+/// What a report says of the machine. Empty or zero is what could not be found out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Environment {

@@ -1,12 +1,12 @@
 //! Descriptors that lie.
 //!
-//! What a descriptor itself tells (range, rights) is checked when an operation is posted. To see what the *target*
+//! What a descriptor itself says (range, rights) is checked when an operation is posted. To see what the *target*
 //! checks, a case needs descriptors that claim more than is so.
 
 use fabric::{Access, RemoteRegion};
 
 /// Asks a forging provider to misalign an atomic: a test's provider (see
-/// [`Needs::forged_wire`](crate::Needs::forged_wire)) that wraps the one under test passes an atomic whose remote
+/// [`Needs::forged_wire`](crate::prelude::Needs::forged_wire)) that wraps the one under test passes an atomic whose remote
 /// address has this bit on without the bit and one byte further. The shared checks leave no other way to put a
 /// misaligned request on the wire. Case and wrapper agree on it by this constant.
 pub const MISALIGN: u64 = 1 << 62;

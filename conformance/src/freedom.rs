@@ -18,7 +18,7 @@ pub enum Freedom {
     /// How operations, connection attempts and connections end: statuses, lengths, immediates, errors, reasons. What
     /// ends, and in which order, is equal.
     Statuses(&'static str),
-    /// How many operations of which length: the same kinds of operations end in the same statuses. Events are equal.
+    /// How many operations, and their lengths: the same kinds of operations end in the same statuses. Events are equal.
     Counts(&'static str),
     /// All of it: the case itself checks what may happen.
     Whole(&'static str),

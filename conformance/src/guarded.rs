@@ -8,8 +8,9 @@ use fabric::{Access, AtomicScalar, Domain, Region, RemoteSlice, Slice, Slices};
 
 use crate::check::{Failed, Outcome, difference};
 use crate::element::{element, element_bits};
+use crate::forge::forged_key;
 use crate::pattern::Pattern;
-use crate::remote::home::Home;
+use crate::remote::case_memory::CaseMemory;
 use crate::watch::Watch;
 
 /// Guard bytes before the payload, and at least as many after it.
@@ -21,7 +22,7 @@ const STEP: usize = 64 << 10;
 /// A region whose payload area has guard bytes before and after it. Offsets and ranges are those of the payload.
 ///
 /// The payload starts at a multiple of 64, and the region ends at a multiple of 8, as remote atomics need.
-/// Operations reach the guards only by mistake. A buffer of an [`End`](crate::End) is checked when it goes, and damage
+/// Operations reach the guards only by mistake. A buffer of an [`End`](crate::prelude::End) is checked when it goes, and damage
 /// fails the case; [`check_guards`](Guarded::check_guards) is for buffers made by [`new`](Guarded::new), and for a
 /// check in the middle of a case.
 ///
@@ -30,7 +31,7 @@ const STEP: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Guarded {
     region: Region,
-    home: Arc<Home>,
+    home: Arc<CaseMemory>,
     len: usize,
     /// Where it was made, and what hears of damage.
     watch: Option<(&'static Location<'static>, Arc<Watch>)>,
@@ -44,9 +45,9 @@ impl Guarded {
     #[track_caller]
     pub fn new(domain: &Domain, len: usize, access: Access) -> Result<Self, Failed> {
         let whole = (GUARD + len + GUARD).next_multiple_of(8);
-        let home = Home::new(whole)?;
+        let home = CaseMemory::new(whole)?;
         let region = domain.register(home.memory(), access)?;
-        home.settle();
+        home.set_registered();
         let guarded = Guarded { region, home, len, watch: None };
         for area in guarded.guard_areas() {
             guarded.write_at(area.start, &guard_bytes(area))?;
@@ -73,7 +74,7 @@ impl Guarded {
     }
 
     /// Registers a range of the payload once more, in the same domain or another, with rights of its own. What lies
-    /// around it then shows whether anybody reached out of it.
+    /// around it then shows whether an operation reached out of it.
     ///
     /// # Errors
     /// If the domain refuses.
@@ -98,6 +99,12 @@ impl Guarded {
     /// The place `offset` bytes into the payload, for the peer's operations.
     pub fn at(&self, offset: usize) -> RemoteSlice {
         self.region.remote().at((GUARD + offset) as u64)
+    }
+
+    /// The same place by a key that opens nothing, which only the target can see.
+    pub fn by_wrong_key(&self, offset: usize) -> RemoteSlice {
+        let honest = self.region.remote();
+        forged_key(&honest, !honest.key()).at(self.at(offset).offset())
     }
 
     /// Writes `bytes` at `offset`.
@@ -176,7 +183,7 @@ impl Guarded {
         self.compare(self.resolve(range), "the pattern", |from, bytes| pattern.fill(from, bytes))
     }
 
-    /// Checks that every byte of a range is `byte`: that nobody wrote there.
+    /// Checks that every byte of a range is `byte`: that nothing was written there.
     ///
     /// # Errors
     /// Where they differ.

@@ -1,8 +1,8 @@
 //! The conformance suite of [`fabric`]: what every provider promises, as cases that can be run on it.
 //!
-//! An application cannot tell providers apart except by time and by what their [`Info`](fabric::Info) declares.
-//! Each [`Case`] here is one observable rule of that promise. It runs on a [`Rig`]: two domains on one device,
-//! with connected endpoints, guarded buffers and deadlines. What a case needs is data ([`Needs`]): the runner
+//! An application sees no difference between providers but time and by what their [`Info`](fabric::Info) declares.
+//! Each [`Case`](prelude::Case) here is one observable rule of that promise. It runs on a [`Rig`](prelude::Rig): two domains on one device,
+//! with connected endpoints, guarded buffers and deadlines. What a case needs is data ([`Needs`](prelude::Needs)): the runner
 //! reports `unsupported`, with what is missing, for a provider that does not offer it; a case never decides that
 //! itself.
 //!
@@ -28,14 +28,14 @@
 //!   progress of the other is the provider's own.
 //! - Every wait has a deadline. Deadlines scale with a factor measured at the start, so that a slow machine (an
 //!   emulated guest) is not a failing one.
-//! - Whatever is random comes from the seed, which the report tells, and from the case's name: one case alone
+//! - Whatever is random comes from the seed, which is in the report, and from the case's name: one case alone
 //!   sees the same numbers as in a full run.
 //!
 //! # What providers are compared by
 //! What a case takes from the API is its [`Transcript`]: kinds, statuses, lengths, immediates and contexts of
 //! completions, one sequence for each endpoint and side, and one of events for each domain; no times, keys or ports.
 //! The ends of a rig record it. [`Matrix::merge`] puts the runs of several providers side by side, of one process or
-//! of several, and compares transcripts: they are equal but for the [`Freedom`] that a case states.
+//! of several, and compares transcripts: they are equal but for the [`Freedom`](prelude::Freedom) that a case states.
 //!
 //! # Cases
 #![doc = include_str!("../CASES.md")]
@@ -46,19 +46,21 @@ mod calibrate;
 mod case;
 mod cases;
 mod check;
+mod done;
 mod element;
 mod end;
 mod environment;
 mod forge;
 mod freedom;
 mod guarded;
-pub mod linear;
+mod linear;
 mod linkcontrol;
 mod matrix;
 mod merge;
 mod options;
 mod pattern;
 pub mod prelude;
+#[doc(hidden)] // for `fabric-conformance fuzz`
 pub mod random;
 mod recorded;
 mod recorder;
@@ -73,25 +75,21 @@ mod transcript;
 mod usage;
 mod watch;
 
-pub use case::{Case, Group, Link, Needs};
+pub use case::Link;
 pub use cases::{case, cases};
-pub use check::{Failed, Outcome, Place};
+pub use check::Place;
 #[doc(hidden)] // the macros' own
-pub use check::{difference as __difference, show as __show};
-pub use end::End;
+pub use check::{Failed, difference as __difference, show as __show};
 pub use environment::Environment;
-pub use forge::{MISALIGN, forged_access, forged_key, forged_range};
-pub use freedom::Freedom;
-pub use guarded::{GUARD, Guarded};
+pub use forge::MISALIGN;
 pub use linkcontrol::{BrokenLink, LinkControl};
 pub use matrix::{Cell, Column, Matrix, Row, Totals, Verdict};
 pub use merge::MergeError;
-pub use options::{Options, RunError, Wanted, select};
-pub use pattern::{Pattern, Rng};
-pub use recorded::{RecordedEvents, RecordedQueue};
+#[doc(hidden)] // for `fabric-conformance --list`
+pub use options::select;
+pub use options::{Options, RunError, Wanted};
 pub use remote::{Peer, Process, Server};
 pub use report::{CaseResult, Counts, FORMAT, PeerEntry, ProviderEntry, Report, Status, Summary};
-pub use rig::Rig;
 pub use runner::{Progress, run, run_case};
 pub use target::Target;
 pub use transcript::{Difference, Sequence, Transcript};

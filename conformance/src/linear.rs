@@ -15,14 +15,14 @@ use crate::element::{element, element_bits};
 
 /// One atomic operation on a word.
 #[derive(Clone, Debug)]
-pub struct Atomic {
+pub(crate) struct Atomic {
     /// Its place in the word, in bytes.
     pub offset: usize,
     /// What it does.
     pub call: AtomicCall,
     /// A moment before it could take effect.
     pub begun: u64,
-    /// A moment when it had; `None` if nobody knows whether it ever has, or will.
+    /// A moment when it had; `None` if it is open whether it ever has, or will.
     pub ended: Option<u64>,
     /// The value it found, if that is known.
     pub found: Option<u64>,
@@ -52,7 +52,7 @@ impl Atomic {
 
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Linear {
+pub(crate) enum Linear {
     /// In some order it fits; these are all the words that such orders leave.
     Leaves(BTreeSet<[u8; 8]>),
     /// In no order does it fit.
@@ -90,7 +90,7 @@ impl Point {
 /// Every word that a history can leave which began with `word`, looking at no more than `most` points of the search.
 ///
 /// With `any` the first one found is enough, which is all that a long history needs.
-pub fn linearize(word: [u8; 8], history: &[Atomic], most: usize, any: bool) -> Linear {
+pub(crate) fn linearize(word: [u8; 8], history: &[Atomic], max: usize, any: bool) -> Linear {
     // In the order of their beginning: what begins after another's end is behind it.
     let mut order: Vec<usize> = (0..history.len()).collect();
     order.sort_by_key(|&at| history[at].begun);
@@ -103,10 +103,10 @@ pub fn linearize(word: [u8; 8], history: &[Atomic], most: usize, any: bool) -> L
     let mut seen = HashSet::from([start.clone()]);
     let mut open = vec![start];
     while let Some(point) = open.pop() {
-        if seen.len() > most {
+        if seen.len() > max {
             return Linear::GivenUp;
         }
-        // Whoever is next began before the earliest end among those that are left.
+        // The next one began before the earliest end among those that are left.
         let left = |at: &usize| !point.ahead.contains(at);
         let mut deadline = u64::MAX;
         let mut complete = true;
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    const MOST: usize = 100_000;
+    const MAX: usize = 100_000;
 
     fn add(begun: u64, ended: u64, value: u64, found: Option<u64>) -> Atomic {
         atomic(AtomicOp::Add, AtomicType::U64, value, begun, Some(ended), found)
@@ -182,29 +182,29 @@ mod tests {
             atomic(AtomicOp::Swap, AtomicType::U64, value, begun, Some(ended), None)
         };
         let both = [swap(1, 0, 10), swap(2, 5, 15)];
-        assert_eq!(linearize(word(0), &both, MOST, false), leaves(&[1, 2]));
+        assert_eq!(linearize(word(0), &both, MAX, false), leaves(&[1, 2]));
         let one_by_one = [swap(1, 0, 4), swap(2, 5, 15)];
-        assert_eq!(linearize(word(0), &one_by_one, MOST, false), leaves(&[2]));
+        assert_eq!(linearize(word(0), &one_by_one, MAX, false), leaves(&[2]));
     }
 
     #[test]
     fn results_decide_the_order() {
         let history = [add(0, 10, 1, Some(2)), add(0, 10, 2, Some(0))];
-        assert_eq!(linearize(word(0), &history, MOST, false), leaves(&[3]));
+        assert_eq!(linearize(word(0), &history, MAX, false), leaves(&[3]));
         // Both found the same: one of them is lost.
         let history = [add(0, 10, 1, Some(0)), add(0, 10, 2, Some(0))];
-        assert_eq!(linearize(word(0), &history, MOST, false), Linear::Impossible);
+        assert_eq!(linearize(word(0), &history, MAX, false), Linear::Impossible);
         // The later one found what was there before the earlier one.
         let history = [add(0, 4, 1, Some(1)), add(5, 10, 1, Some(0))];
-        assert_eq!(linearize(word(0), &history, MOST, false), Linear::Impossible);
+        assert_eq!(linearize(word(0), &history, MAX, false), Linear::Impossible);
     }
 
     #[test]
     fn what_nobody_knows_the_end_of_may_have_happened_or_not() {
         let lost = atomic(AtomicOp::Add, AtomicType::U64, 5, 0, None, None);
-        assert_eq!(linearize(word(0), std::slice::from_ref(&lost), MOST, false), leaves(&[0, 5]));
+        assert_eq!(linearize(word(0), std::slice::from_ref(&lost), MAX, false), leaves(&[0, 5]));
         let history = [lost, add(10, 20, 1, Some(5))];
-        assert_eq!(linearize(word(0), &history, MOST, false), leaves(&[6]));
+        assert_eq!(linearize(word(0), &history, MAX, false), leaves(&[6]));
     }
 
     #[test]
@@ -212,7 +212,7 @@ mod tests {
         let swap = |value| atomic(AtomicOp::Swap, AtomicType::U64, value, 0, Some(10), None);
         let mut fenced = swap(2);
         fenced.after = vec![0];
-        assert_eq!(linearize(word(0), &[swap(1), fenced], MOST, false), leaves(&[2]));
+        assert_eq!(linearize(word(0), &[swap(1), fenced], MAX, false), leaves(&[2]));
     }
 
     #[test]
@@ -222,7 +222,7 @@ mod tests {
         let all = add(0, 10, 0, Some(u64::from_ne_bytes([0, 0, 0, 0xff, 7, 0, 0, 0])));
         let end = u64::from_ne_bytes([0, 0, 0, 0, 7, 0, 0, 0]);
         let start = [0, 0, 0, 0xff, 7, 0, 0, 0];
-        assert_eq!(linearize(start, &[low, all], MOST, false), leaves(&[end]));
+        assert_eq!(linearize(start, &[low, all], MAX, false), leaves(&[end]));
     }
 
     #[test]

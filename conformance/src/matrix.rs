@@ -46,7 +46,7 @@ pub struct Totals {
     /// Cases that pass on one provider and are unsupported on another, though no provider may lack what they need;
     /// anything but zero is a failure.
     pub uneven: usize,
-    /// Cases of which the contract leaves something open.
+    /// Cases that the contract leaves something open in.
     pub free: usize,
     /// Providers on which nothing ran.
     pub unavailable: usize,
@@ -54,7 +54,7 @@ pub struct Totals {
     pub strict: bool,
     /// The globs that chose the cases; none if all ran.
     pub filter: Vec<String>,
-    /// Cases that there are, of which [`Matrix::rows`] may have a part.
+    /// Cases that there are; [`Matrix::rows`] may have a part of them.
     pub known: usize,
     /// The seed of everything random.
     pub seed: u64,

@@ -94,13 +94,13 @@ fn columns(
     if let Some((name, _)) = unavailable.iter().find(|(name, _)| known(&columns, name)) {
         return Err(MergeError::Available(name.clone()));
     }
-    let told = unavailable
+    let given = unavailable
         .iter()
         .map(|(name, reason)| ProviderEntry::unavailable(name, reason.clone(), false));
     let found = reports.iter().flat_map(|report| &report.providers);
     let found = found.filter(|provider| provider.unavailable.is_some()).cloned();
-    // What the caller tells has more to say than a record in which the provider was not found.
-    for provider in told.chain(found) {
+    // The reason that the caller gives says more than a record in which the provider was not found.
+    for provider in given.chain(found) {
         if !known(&columns, &provider.name) {
             let counts = Counts::default();
             columns.push(Column {
@@ -152,10 +152,10 @@ fn check(tested: &[(&ProviderEntry, &Report)]) -> Result<(), MergeError> {
 
 /// The first names of many.
 fn few(names: &[&str]) -> String {
-    const MOST: usize = 5;
-    match names.len().saturating_sub(MOST) {
+    const MAX_NAMES: usize = 5;
+    match names.len().saturating_sub(MAX_NAMES) {
         0 => names.join(", "),
-        more => format!("{} and {more} more", names[..MOST].join(", ")),
+        more => format!("{} and {more} more", names[..MAX_NAMES].join(", ")),
     }
 }
 
@@ -390,14 +390,14 @@ mod tests {
 
     #[test]
     fn unavailable_provider_is_a_column() {
-        let told = [("verbs".to_owned(), "no device".to_owned())];
+        let unavailable = [("verbs".to_owned(), "no device".to_owned())];
         let mut strict = report("tcp", &IDS);
-        let matrix = Matrix::merge(&[strict.clone()], &told).unwrap();
+        let matrix = Matrix::merge(&[strict.clone()], &unavailable).unwrap();
         let named: Vec<_> =
             matrix.unavailable().map(|(c, why)| (c.provider.name.as_str(), why)).collect();
         assert_eq!((named, matrix.exit_code()), (vec![("verbs", "no device")], 0));
         strict.summary.strict = true;
-        assert_eq!(Matrix::merge(&[strict], &told).unwrap().exit_code(), 1);
+        assert_eq!(Matrix::merge(&[strict], &unavailable).unwrap().exit_code(), 1);
     }
 
     #[test]
@@ -419,8 +419,8 @@ mod tests {
         unknown.cases[0].id = "send.of_tomorrow".to_owned();
         assert!(error(tcp(), unknown).to_string().starts_with("verbs ran \"send.of_tomorrow\""));
         assert_eq!(Matrix::merge(&[], &[]).unwrap_err(), MergeError::Nothing);
-        let told = [("tcp".to_owned(), "gone".to_owned())];
-        let error = Matrix::merge(&[tcp()], &told).unwrap_err();
+        let unavailable = [("tcp".to_owned(), "gone".to_owned())];
+        let error = Matrix::merge(&[tcp()], &unavailable).unwrap_err();
         assert_eq!(error, MergeError::Available("tcp".to_owned()));
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabric::{Catalog, Choice, Found};
+use fabric::{Catalog, Choice, Discovered};
 use globset::{Glob, GlobSetBuilder};
 
 use crate::calibrate;
@@ -18,7 +18,7 @@ use crate::target::{Target, anything, device};
 /// A round trip to another host that stretches no deadline.
 const NEAR: Duration = Duration::from_millis(5);
 /// Nothing on this planet is farther away.
-const MOST_FAR: f64 = 50.0;
+const MAX_FAR: f64 = 50.0;
 
 /// Which providers to run on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -117,10 +117,10 @@ impl Options {
     pub(crate) fn factor(&self) -> f64 {
         self.factor.unwrap_or_else(|| {
             let here = calibrate::factor();
-            // Whoever is slower, or the way between them, sets the pace.
+            // The slower host, or the way between them, sets the pace.
             self.peer.as_ref().map_or(here, |peer| {
                 let way = peer.round_trip().as_secs_f64() / NEAR.as_secs_f64();
-                here.max(peer.factor()).max((way.min(MOST_FAR) * 10.0).round() / 10.0)
+                here.max(peer.factor()).max((way.min(MAX_FAR) * 10.0).round() / 10.0)
             })
         })
     }
@@ -177,7 +177,7 @@ pub(crate) fn find_targets(
 ) -> Result<(Vec<ProviderEntry>, Vec<Target>), RunError> {
     let found = catalog.discover(&anything())?;
     let excluded = match std::env::var("FABRIC_PROVIDER").map(|text| Choice::parse(&text)) {
-        Ok(Ok(Choice::Not(names))) => names,
+        Ok(Ok(Choice::Exclude(names))) => names,
         _ => Vec::new(),
     };
     let mut names: Vec<&str> = Vec::new();
@@ -189,7 +189,7 @@ pub(crate) fn find_targets(
     if let Wanted::Named(wanted) = &options.wanted {
         names.clear();
         for name in wanted {
-            // Says so if nobody ever heard of the name.
+            // An error if no provider has the name.
             catalog.discover_with(&Choice::only(name), &anything())?;
             if !names.contains(&name.as_str()) {
                 names.push(name);
@@ -198,8 +198,8 @@ pub(crate) fn find_targets(
     }
     let (mut entries, mut targets) = (Vec::new(), Vec::new());
     for name in names {
-        let of_it = |found: &&Found| found.provider == name;
-        let devices: Vec<Found> = found.iter().filter(of_it).cloned().collect();
+        let of_it = |found: &&Discovered| found.provider == name;
+        let devices: Vec<Discovered> = found.iter().filter(of_it).cloned().collect();
         let left_out = devices.is_empty() || excluded.iter().any(|excluded| excluded == name);
         match choose(catalog, devices, options) {
             Ok(target) => {
@@ -215,7 +215,7 @@ pub(crate) fn find_targets(
 /// The device to run on, and the one at the other host.
 fn choose(
     catalog: &Arc<Catalog>,
-    devices: Vec<Found>,
+    devices: Vec<Discovered>,
     options: &Options,
 ) -> Result<Target, String> {
     if devices.is_empty() {

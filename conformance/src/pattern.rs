@@ -1,6 +1,9 @@
-//! Payloads that tell where each byte came from, and random numbers that can be repeated.
+//! Payloads that show where each byte came from, and random numbers that can be repeated.
 
-/// Bytes that look random and that anybody can compute again: the byte at a position depends on the position and
+use fabric_util::splitmix::SplitMix64;
+pub(crate) use fabric_util::splitmix::mix;
+
+/// Bytes that look random and that can be computed again: the byte at a position depends on the position and
 /// the salt alone. So bytes that are missing, moved, repeated or of another message show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
@@ -35,43 +38,29 @@ impl Pattern {
     }
 }
 
-/// The finalizer of splitmix64 (Steele, Lea, Flood 2014): every bit of the input changes half of the output.
-pub(crate) const fn mix(mut z: u64) -> u64 {
-    z = z.wrapping_add(GOLDEN);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// Random numbers by splitmix64: small, fast, and the same from the same seed for ever, which a crate for random
-/// numbers does not promise.
+/// Random numbers that are the same from the same seed for ever.
 #[derive(Clone, Debug)]
-pub struct Rng(u64);
+pub struct Rng(SplitMix64);
 
 impl Rng {
     /// The sequence of this seed.
     pub fn new(seed: u64) -> Self {
-        Rng(seed)
+        Rng(SplitMix64::new(seed))
     }
 
     /// The sequence of this seed for one name.
     pub(crate) fn named(seed: u64, name: &str) -> Self {
-        Rng(name.bytes().fold(mix(seed), |state, byte| mix(state ^ u64::from(byte))))
+        Rng::new(name.bytes().fold(mix(seed), |state, byte| mix(state ^ u64::from(byte))))
     }
 
     /// 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
-        let now = self.0;
-        self.0 = now.wrapping_add(GOLDEN);
-        mix(now)
+        self.0.next_u64()
     }
 
     /// A number below `bound`, which is not zero.
     pub fn below(&mut self, bound: usize) -> usize {
-        // The bias of a remainder is far below what a case could notice.
-        (self.next_u64() % bound as u64) as usize
+        self.0.below(bound)
     }
 
     /// One of the items; there is at least one.
@@ -95,16 +84,6 @@ impl Rng {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn splitmix64_is_the_published_one() {
-        let mut rng = Rng::new(1_234_567);
-        let first: Vec<_> = (0..3).map(|_| rng.next_u64()).collect();
-        assert_eq!(
-            first,
-            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
-        );
-    }
 
     #[test]
     fn pattern_depends_on_position_only() {

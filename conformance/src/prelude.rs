@@ -10,6 +10,7 @@ pub use fabric::{
 
 pub use crate::case::{Case, Group, Needs};
 pub use crate::check::{Failed, Outcome};
+pub use crate::done::Done;
 pub use crate::end::End;
 pub use crate::forge::{forged_access, forged_key, forged_range};
 pub use crate::freedom::Freedom;

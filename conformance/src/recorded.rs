@@ -7,19 +7,23 @@ use std::time::Duration;
 
 use fabric::{Completion, CompletionQueue, EndpointId, Error, Event, EventQueue, Result};
 
-use crate::recorder::{Place, Recorder};
+use crate::recorder::{DomainName, Recorder};
 
 /// An end's completion queue. It dereferences to the [`CompletionQueue`]; what takes completions records them.
 #[derive(Clone, Debug)]
 pub struct RecordedQueue {
     queue: CompletionQueue,
-    place: Place,
+    domain: DomainName,
     recorder: Arc<Recorder>,
 }
 
 impl RecordedQueue {
-    pub(crate) fn new(queue: &CompletionQueue, place: Place, recorder: &Arc<Recorder>) -> Self {
-        RecordedQueue { queue: queue.clone(), place, recorder: recorder.clone() }
+    pub(crate) fn new(
+        queue: &CompletionQueue,
+        domain: DomainName,
+        recorder: &Arc<Recorder>,
+    ) -> Self {
+        RecordedQueue { queue: queue.clone(), domain, recorder: recorder.clone() }
     }
 
     /// As [`CompletionQueue::poll`].
@@ -57,7 +61,7 @@ impl RecordedQueue {
     fn note(&self, completions: &[Completion]) {
         // Most polls find nothing, and need no lock.
         if !completions.is_empty() {
-            self.recorder.completions(self.place, completions);
+            self.recorder.completions(self.domain, completions);
         }
     }
 }
@@ -74,13 +78,13 @@ impl Deref for RecordedQueue {
 #[derive(Clone, Debug)]
 pub struct RecordedEvents {
     queue: EventQueue,
-    place: Place,
+    domain: DomainName,
     recorder: Arc<Recorder>,
 }
 
 impl RecordedEvents {
-    pub(crate) fn new(queue: EventQueue, place: Place, recorder: &Arc<Recorder>) -> Self {
-        RecordedEvents { queue, place, recorder: recorder.clone() }
+    pub(crate) fn new(queue: EventQueue, domain: DomainName, recorder: &Arc<Recorder>) -> Self {
+        RecordedEvents { queue, domain, recorder: recorder.clone() }
     }
 
     /// As [`EventQueue::poll`].
@@ -98,12 +102,12 @@ impl RecordedEvents {
 
     /// An event that was taken by other means.
     pub(crate) fn note(&self, event: &Event) {
-        self.recorder.event(self.place, event);
+        self.recorder.event(self.domain, event);
     }
 
-    /// As [`note`](RecordedEvents::note), of a connection that did not come about.
+    /// As [`note`](RecordedEvents::note), of a connection that was not established.
     pub(crate) fn note_failed(&self, endpoint: EndpointId, error: &Error) {
-        self.recorder.connect_failed(self.place, endpoint, error);
+        self.recorder.connect_failed(self.domain, endpoint, error);
     }
 }
 

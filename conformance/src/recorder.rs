@@ -14,14 +14,14 @@ use crate::transcript::{EVENTS, Sequence, Transcript};
 /// Lines kept of the start of a sequence, and of its end.
 const HEAD: usize = 100;
 const TAIL: usize = 20;
-/// Sequences that are told one by one; those of a case with more are told together.
+/// Sequences that are listed one by one; those of a case with more are one.
 const SEQUENCES: usize = 64;
 
 /// An endpoint that no rig has made.
 const UNNAMED: &str = "unnamed";
 
 /// The name of a domain: `a`, `b`, or `x` for any other.
-pub(crate) type Place = &'static str;
+pub(crate) type DomainName = &'static str;
 
 /// Seen by the ends of a case, and by the runner that takes the transcript.
 #[derive(Debug, Default)]
@@ -29,60 +29,62 @@ pub(crate) struct Recorder(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    names: BTreeMap<(Place, EndpointId), String>,
-    made: BTreeMap<Place, usize>,
-    completions: BTreeMap<(Place, EndpointId, bool), Tape>,
-    events: BTreeMap<Place, Tape>,
+    names: BTreeMap<(DomainName, EndpointId), String>,
+    made: BTreeMap<DomainName, usize>,
+    completions: BTreeMap<(DomainName, EndpointId, bool), Tape>,
+    events: BTreeMap<DomainName, Tape>,
 }
 
 impl Recorder {
     /// Names an endpoint by the order of creation.
-    pub(crate) fn add_endpoint(&self, place: Place, id: EndpointId) {
+    pub(crate) fn add_endpoint(&self, domain: DomainName, id: EndpointId) {
         let mut state = self.lock();
-        let made = state.made.entry(place).or_default();
-        let name = format!("{place}{made}");
+        let made = state.made.entry(domain).or_default();
+        let name = format!("{domain}{made}");
         *made += 1;
-        state.names.insert((place, id), name);
+        state.names.insert((domain, id), name);
     }
 
-    pub(crate) fn completions(&self, place: Place, completions: &[Completion]) {
+    pub(crate) fn completions(&self, domain: DomainName, completions: &[Completion]) {
         let mut state = self.lock();
         for done in completions {
-            let key = (place, done.endpoint, done.kind.is_receive());
+            let key = (domain, done.endpoint, done.kind.is_receive());
             state.completions.entry(key).or_default().push(Entry::of(done));
         }
     }
 
-    pub(crate) fn event(&self, place: Place, event: &Event) {
+    pub(crate) fn event(&self, domain: DomainName, event: &Event) {
         let what = match event {
             Event::Connected { data, .. } => format!("Connected, {}", bytes(data)),
             Event::ConnectFailed { endpoint, error } => {
-                return self.connect_failed(place, *endpoint, error);
+                return self.connect_failed(domain, *endpoint, error);
             }
             Event::Disconnected { reason, .. } => format!("Disconnected({reason:?})"),
             other => variant(other),
         };
-        self.lock().event(place, event.endpoint(), &what);
+        self.lock().event(domain, event.endpoint(), &what);
     }
 
-    pub(crate) fn connect_failed(&self, place: Place, endpoint: EndpointId, error: &Error) {
+    pub(crate) fn connect_failed(&self, domain: DomainName, endpoint: EndpointId, error: &Error) {
         let what = match error {
             Error::Rejected(data) => format!("ConnectFailed(Rejected), {}", bytes(data)),
             error => format!("ConnectFailed({})", variant(error)),
         };
-        self.lock().event(place, Some(endpoint), &what);
+        self.lock().event(domain, Some(endpoint), &what);
     }
 
     /// The transcript so far.
     pub(crate) fn transcript(&self) -> Transcript {
         let state = self.lock();
-        let name = |place, id| state.names.get(&(place, id)).map_or(UNNAMED, String::as_str);
-        let sides = state.completions.iter().map(|((place, id, receive), tape)| {
+        let name = |domain, id| state.names.get(&(domain, id)).map_or(UNNAMED, String::as_str);
+        let sides = state.completions.iter().map(|((domain, id, receive), tape)| {
             let side = if *receive { "recv" } else { "send" };
-            (format!("{} {side}", name(place, *id)), tape.sequence())
+            (format!("{} {side}", name(domain, *id)), tape.sequence())
         });
-        let events =
-            state.events.iter().map(|(place, tape)| (format!("{place}{EVENTS}"), tape.sequence()));
+        let events = state
+            .events
+            .iter()
+            .map(|(domain, tape)| (format!("{domain}{EVENTS}"), tape.sequence()));
         let mut sequences: BTreeMap<_, _> = events.collect();
         let sides: Vec<_> = sides.collect();
         if sides.len() > SEQUENCES {
@@ -101,10 +103,10 @@ impl Recorder {
 }
 
 impl State {
-    fn event(&mut self, place: Place, endpoint: Option<EndpointId>, what: &str) {
-        let name = |id| self.names.get(&(place, id)).map_or(UNNAMED, String::as_str);
+    fn event(&mut self, domain: DomainName, endpoint: Option<EndpointId>, what: &str) {
+        let name = |id| self.names.get(&(domain, id)).map_or(UNNAMED, String::as_str);
         let text = endpoint.map_or(what.to_owned(), |id| format!("{} {what}", name(id)));
-        self.events.entry(place).or_default().push(Entry { text, ..Entry::default() });
+        self.events.entry(domain).or_default().push(Entry { text, ..Entry::default() });
     }
 }
 
@@ -272,7 +274,7 @@ fn text_digest(text: &str) -> u64 {
     text.bytes().fold(0, |state, byte| mix(state ^ u64::from(byte)))
 }
 
-/// Private data: the length, and a digest that tells contents apart.
+/// Private data: the length, and a digest that differs where contents do.
 fn bytes(data: &[u8]) -> String {
     match data.len() {
         0 => "no data".to_owned(),
@@ -333,8 +335,8 @@ mod tests {
     }
 
     #[test]
-    fn many_sequences_are_told_together() {
-        let told = |len: usize| {
+    fn many_sequences_are_one() {
+        let recorded = |len: usize| {
             let recorder = Recorder::default();
             for i in 0..=SEQUENCES as u64 {
                 let id = EndpointId(i);
@@ -345,7 +347,7 @@ mod tests {
             }
             recorder.transcript().sequences
         };
-        let (one, two) = (told(1), told(2));
+        let (one, two) = (recorded(1), recorded(2));
         assert_eq!(one.keys().collect::<Vec<_>>(), ["all completions"]);
         let (one, two) = (&one["all completions"], &two["all completions"]);
         assert_eq!(one.entries, SEQUENCES as u64 + 1);

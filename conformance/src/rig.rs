@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabric::{CompletionQueue, Domain, EndpointAttr, Info, Listener};
+use fabric::{Access, CompletionQueue, Domain, EndpointAttr, Info, Listener};
 
 use crate::check::{Failed, Outcome};
-use crate::end::{End, PATIENCE};
+use crate::end::{DEFAULT_TIMEOUT, End};
+use crate::guarded::Guarded;
 use crate::linkcontrol::{BrokenLink, LinkControl};
 use crate::pattern::{Pattern, Rng};
 use crate::recorded::RecordedEvents;
-use crate::recorder::{Place, Recorder};
+use crate::recorder::{DomainName, Recorder};
 use crate::remote::Process;
 use crate::target::Target;
 use crate::usage::Usage;
@@ -78,7 +79,7 @@ impl Rig {
     }
 
     /// A second process on this host, which serves the same device. The program must be there for it: a case that calls
-    /// this says so ([`Needs::process`](crate::Needs::process)).
+    /// this says so ([`Needs::process`](crate::prelude::Needs::process)).
     ///
     /// # Errors
     /// If it cannot be started.
@@ -92,7 +93,7 @@ impl Rig {
     }
 
     /// Cuts the link between the two hosts, until it is mended or dropped. What is asked of the peer's host goes by
-    /// another way. For cases that say so ([`Needs::cut_link`](crate::Needs::cut_link)).
+    /// another way. For cases that say so ([`Needs::cut_link`](crate::prelude::Needs::cut_link)).
     ///
     /// # Errors
     /// If it cannot be cut.
@@ -102,7 +103,7 @@ impl Rig {
     }
 
     /// Makes the link lose packets, until it is mended or dropped. For cases that say so
-    /// ([`Needs::lossy_link`](crate::Needs::lossy_link)).
+    /// ([`Needs::lossy_link`](crate::prelude::Needs::lossy_link)).
     ///
     /// # Errors
     /// If it cannot be done.
@@ -142,7 +143,7 @@ impl Rig {
     }
 
     /// An IPv6 address of the device that needs no scope; loopback if it has it. Between two hosts there is none:
-    /// whether it leads to the other one, nobody knows.
+    /// it may not lead to the other one.
     pub fn ip_v6(&self) -> Option<IpAddr> {
         if self.target().peer().is_some() {
             return None;
@@ -186,6 +187,38 @@ impl Rig {
         let b = self.end_with(&self.b, &settings)?;
         self.connect(&a, &b)?;
         Ok((a, b))
+    }
+
+    /// A connected pair with default settings: the initiator on domain `a`, the peer on domain `b`.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    #[track_caller]
+    pub fn pair_on(&self, a: &Domain, b: &Domain) -> Result<(End, End), Failed> {
+        let (a, b) = (self.end(a)?, self.end(b)?);
+        self.connect(&a, &b)?;
+        Ok((a, b))
+    }
+
+    /// A connected pair, and memory for an operation of `len` bytes: `let (a, b, source, target) = ..`. The source, at
+    /// the initiator, holds [`pattern`](Rig::pattern) 0, the target, at the peer, zeros.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    #[track_caller]
+    pub fn transfer(&self, len: usize) -> Result<(End, End, Guarded, Guarded), Failed> {
+        let (a, b) = self.pair()?;
+        let (source, target) = (a.patterned(len, self.pattern(0))?, b.buffer(len)?);
+        Ok((a, b, source, target))
+    }
+
+    /// A guarded buffer of `len` zero bytes that belongs to no end of the rig: `domain` is all that it needs.
+    ///
+    /// # Errors
+    /// If the domain refuses.
+    #[track_caller]
+    pub fn buffer(&self, domain: &Domain, len: usize, access: Access) -> Result<Guarded, Failed> {
+        Ok(Guarded::new(domain, len, access)?.watched(&self.setup.watch))
     }
 
     /// An end on `domain`, not yet connected.
@@ -247,8 +280,8 @@ impl Rig {
         Ok(End::new(domain, cq, attr, &self.setup, self.place(domain))?)
     }
 
-    /// The name of a domain. Domains have none; those of the rig are told apart by where they are.
-    fn place(&self, domain: &Domain) -> Place {
+    /// The name of a domain. Domains have none; those of the rig are distinguished by where they are.
+    fn place(&self, domain: &Domain) -> DomainName {
         match domain {
             domain if std::ptr::eq(domain, &self.a) => "a",
             domain if std::ptr::eq(domain, &self.b) => "b",
@@ -262,7 +295,7 @@ impl Rig {
         RecordedEvents::new(domain.events(), self.place(domain), &self.setup.recorder)
     }
 
-    /// Connects `a` to `b`; when it returns, both know that the connection stands, and have no event left of it.
+    /// Connects `a` to `b`; when it returns, both know that they are connected, and have no event left of it.
     ///
     /// # Errors
     /// If it does not come to stand.
@@ -279,16 +312,16 @@ impl Rig {
     pub fn connect_at(&self, ip: IpAddr, a: &End, b: &End) -> Outcome {
         let listener = b.domain().listen(SocketAddr::new(ip, 0))?;
         a.connect(listener.local_addr(), &[])?;
-        let mut request = listener.accept(Some(self.patience_to_connect()))?;
+        let mut request = listener.accept(Some(self.connect_timeout()))?;
         request.accept(b, &[])?;
         a.expect_connected()?;
         b.expect_connected()?;
         Ok(())
     }
 
-    /// How long a connection may take to come about: as any wait, and as long as its own timer runs.
-    pub fn patience_to_connect(&self) -> Duration {
-        self.scaled(PATIENCE).max(self.attr().connect_timeout)
+    /// How long connecting may take: as any wait, and as long as its own timer runs.
+    pub fn connect_timeout(&self) -> Duration {
+        self.scaled(DEFAULT_TIMEOUT).max(self.attr().connect_timeout)
     }
 
     /// Tries a check until it succeeds, for 10 s; for what comes true without a completion that would say so.
@@ -296,7 +329,7 @@ impl Rig {
     /// # Errors
     /// The last failure.
     pub fn eventually(&self, check: impl Fn() -> Outcome) -> Outcome {
-        let until = self.deadline(PATIENCE);
+        let until = self.deadline(DEFAULT_TIMEOUT);
         loop {
             let outcome = check();
             if outcome.is_ok() || Instant::now() >= until {

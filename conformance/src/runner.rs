@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabric::{Capabilities, Catalog, Choice, Named};
+use fabric::{Capabilities, Catalog, Choice, ProviderSpec};
 
 use crate::case::Case;
 use crate::check::{Failed, Outcome};
@@ -46,7 +46,7 @@ impl Setup {
     }
 }
 
-/// Is told how a run goes on.
+/// Follows a run.
 pub trait Progress {
     /// The run begins: so many cases on all providers together.
     fn begin(&mut self, _total: usize) {}
@@ -58,7 +58,7 @@ pub trait Progress {
     fn waiting(&mut self) {}
 }
 
-/// Tells nobody.
+/// Follows nothing.
 impl Progress for () {}
 
 /// Runs cases on the providers of `catalog`.
@@ -111,10 +111,10 @@ fn look_at_start(
     }
     let look = |target: &Target| {
         let seen = Arc::new(OnceLock::new());
-        let tell = seen.clone();
+        let found = seen.clone();
         let outcome = watched(&Setup::new(target, "start", options, None), CLOSING, move |_| {
             // It is set once.
-            let _ = tell.set(Usage::at_rest()?);
+            let _ = found.set(Usage::at_rest()?);
             Ok(())
         });
         outcome.ok().and_then(|()| seen.get().cloned())
@@ -126,10 +126,12 @@ fn look_at_start(
         let _ = watched(&Setup::new(target, "warm-up", options, None), CLOSING, move |rig| {
             let catalog = rig.target().catalog();
             for found in catalog.discover_with(&Choice::Auto, &anything())? {
-                let named =
-                    Named { provider: found.provider.to_owned(), device: Some(found.device) };
+                let named = ProviderSpec {
+                    provider: found.provider.to_owned(),
+                    device: Some(found.device),
+                };
                 // One that cannot be opened keeps nothing.
-                let _ = catalog.open_with(&Choice::Only(vec![named]), &anything());
+                let _ = catalog.open_with(&Choice::Include(vec![named]), &anything());
             }
             if connects {
                 let (a, b) = rig.pair()?;
@@ -162,7 +164,7 @@ fn run_all(
     let (last, usual): (Vec<_>, Vec<_>) = (0..work.len()).partition(|&index| work[index].1.last);
     let next = AtomicUsize::new(0);
     let mut results: Vec<Option<CaseResult>> = work.iter().map(|_| None).collect();
-    let mut tell = |news| match news {
+    let mut take_news = |news| match news {
         News::Started(index) => {
             let (target, case, _) = work[index];
             progress.started(target.info().provider, case);
@@ -188,15 +190,15 @@ fn run_all(
         drop(send);
         loop {
             match receive.recv_timeout(QUIET) {
-                Ok(news) => tell(news),
-                Err(RecvTimeoutError::Timeout) => tell(News::Waiting),
+                Ok(news) => take_news(news),
+                Err(RecvTimeoutError::Timeout) => take_news(News::Waiting),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
     });
     for index in last {
-        tell(News::Started(index));
-        tell(News::Ended(index, run(index)));
+        take_news(News::Started(index));
+        take_news(News::Ended(index, run(index)));
     }
     results.into_iter().flatten().collect()
 }
@@ -269,7 +271,7 @@ fn watched(
     let theirs = setup.clone();
     let thread = thread::Builder::new().name(setup.id.clone()).spawn(move || {
         let watch = theirs.watch.clone();
-        // Sending fails when the runner has given up; then nobody wants to know.
+        // Sending fails when the runner has given up; then its outcome is of no use.
         let _ = send.send(Step::Ended(guarded(theirs, body)));
         watch.clear();
         let _ = send.send(Step::Closed);

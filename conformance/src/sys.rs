@@ -9,12 +9,12 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 pub(crate) use child::{Child, in_child};
-pub(crate) use limits::{FewDescriptors, allow_descriptors, limit_locked_memory, most_descriptors};
+pub(crate) use limits::{FewDescriptors, allow_descriptors, limit_locked_memory, max_descriptors};
 pub(crate) use pages::{
     Pages, Protection, load, page_size, register_nowhere, register_unmapped, store,
 };
 
-/// Lets the allocator give back what it keeps of freed memory, if it is one that can be told.
+/// Lets the allocator give back what it keeps of freed memory, if it is one that can be asked to.
 pub(crate) fn give_back_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim(3) may be called at any time.
@@ -23,7 +23,7 @@ pub(crate) fn give_back_memory() {
     }
 }
 
-/// Bytes that the program has from its allocator at present, if that one tells.
+/// Bytes that the program has from its allocator at present, if that one knows.
 pub(crate) fn allocated_memory() -> Option<usize> {
     #[cfg(target_env = "gnu")]
     {
@@ -47,7 +47,7 @@ impl Epoll {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else owns.
+        // SAFETY: a new descriptor that has no other owner.
         Ok(Epoll(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 

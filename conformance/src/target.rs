@@ -4,9 +4,12 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use fabric::{AtomicScope, Capabilities, Catalog, Choice, Domain, Found, Hints, Info, Named};
+use fabric::{
+    AtomicScope, Capabilities, Catalog, Choice, Discovered, Domain, Hints, Info, Limits,
+    ProviderSpec,
+};
 
-use crate::remote::{Peer, limits};
+use crate::remote::Peer;
 
 /// A usable device of one provider, and the catalog to open it from; in a run between two hosts also the device of
 /// the other host.
@@ -34,8 +37,9 @@ impl Target {
         provider: &str,
         device: Option<&str>,
     ) -> Result<Target, String> {
-        let named = Named { provider: provider.to_owned(), device: device.map(str::to_owned) };
-        let choice = Choice::Only(vec![named]);
+        let named =
+            ProviderSpec { provider: provider.to_owned(), device: device.map(str::to_owned) };
+        let choice = Choice::Include(vec![named]);
         let found =
             catalog.discover_with(&choice, &anything()).map_err(|error| error.to_string())?;
         Ok(Target { catalog: catalog.clone(), info: best(found)?, far: None })
@@ -131,15 +135,14 @@ impl fmt::Debug for Target {
 /// The choice of one device and no other.
 fn choice(info: &Info) -> Choice {
     let (provider, device) = (info.provider.to_owned(), Some(info.device.clone()));
-    Choice::Only(vec![Named { provider, device }])
+    Choice::Include(vec![ProviderSpec { provider, device }])
 }
 
 /// What two devices offer both. The address is the one by which the hosts know each other, if it is the device's.
 fn common(near: &Info, far: &Info, own_ip: IpAddr) -> Info {
     let mut common = near.clone();
     common.capabilities &= far.capabilities;
-    let (one, two) = (near.limits.named(), far.limits.named());
-    common.limits = limits(std::array::from_fn(|i| one[i].1.min(two[i].1)));
+    common.limits = smaller(&near.limits, &far.limits);
     if far.atomic_scope != AtomicScope::Cpu {
         common.atomic_scope = far.atomic_scope;
     }
@@ -150,6 +153,16 @@ fn common(near: &Info, far: &Info, own_ip: IpAddr) -> Info {
     common
 }
 
+fn smaller(near: &Limits, far: &Limits) -> Limits {
+    let mut limits = near.clone();
+    macro_rules! min {
+        ($($field:ident),*) => { $(limits.$field = near.$field.min(far.$field);)* };
+    }
+    min!(message, inject, send_segments, recv_segments, send_depth, recv_depth, cq_capacity);
+    min!(completion_queues, endpoints, regions, region_len, backlog);
+    limits
+}
+
 /// Hints that every device satisfies: what is missing is for each case to see.
 pub(crate) fn anything() -> Hints {
     Hints { capabilities: Capabilities::empty(), ..Hints::default() }
@@ -157,7 +170,7 @@ pub(crate) fn anything() -> Hints {
 
 /// The device named, or the best one, those with the address `ip` before the others.
 pub(crate) fn device(
-    mut devices: Vec<Found>,
+    mut devices: Vec<Discovered>,
     wanted: Option<&str>,
     ip: Option<IpAddr>,
 ) -> Result<Info, String> {
@@ -169,21 +182,22 @@ pub(crate) fn device(
         }
     }
     if let Some(ip) = ip {
-        let has_it = |found: &Found| matches!(&found.verdict, Ok(i) if i.addresses.contains(&ip));
+        let has_it =
+            |found: &Discovered| matches!(&found.usable, Ok(i) if i.addresses.contains(&ip));
         devices.sort_by_key(|found| !has_it(found));
     }
     best(devices)
 }
 
 /// The first usable one of a provider's devices, or why there is none.
-fn best(devices: Vec<Found>) -> Result<Info, String> {
+fn best(devices: Vec<Discovered>) -> Result<Info, String> {
     if devices.is_empty() {
         return Err("it has no devices".to_owned());
     }
     // By reason, since all devices of a provider often have the same one.
     let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
-    for Found { device, verdict, .. } in devices {
-        let reason = match verdict {
+    for Discovered { device, usable, .. } in devices {
+        let reason = match usable {
             Ok(info) => return Ok(info),
             Err(reason) => reason,
         };
@@ -197,4 +211,22 @@ fn best(devices: Vec<Found>) -> Result<Info, String> {
         devices => format!("{devices}: {reason}"),
     };
     Err(reasons.iter().map(text).collect::<Vec<_>>().join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_is_the_smaller_one() {
+        let none = Info::new("tcp", "lo");
+        let mut some = none.clone();
+        let limits = some.limits.named().map(|(name, _)| format!("\"{name}\":7"));
+        some.limits = serde_json::from_str(&format!("{{{}}}", limits.join(","))).unwrap();
+        assert_eq!(some.limits.named().map(|(_, value)| value), [7; 12]);
+        let ip = Ipv4Addr::LOCALHOST.into();
+        for (near, far) in [(&none, &some), (&some, &none)] {
+            assert_eq!(common(near, far, ip).limits, none.limits);
+        }
+    }
 }

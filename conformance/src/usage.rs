@@ -9,14 +9,14 @@ use crate::sys::{allocated_memory, give_back_memory};
 /// A snapshot of what this process holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// What the open descriptors are, as `ls -l /proc/self/fd` tells.
+    /// What the open descriptors are, as `ls -l /proc/self/fd` shows.
     pub(crate) descriptors: Vec<String>,
     /// Threads.
     pub(crate) threads: usize,
     /// Bytes of memory that are resident.
     pub(crate) resident_bytes: usize,
     /// Bytes that the program has from its allocator, without what that keeps for later; where the allocator does not
-    /// tell, those that are resident.
+    /// know, those that are resident.
     pub(crate) allocated_bytes: usize,
     /// Bytes of memory that cannot be moved or paged out, those that devices may reach among them.
     pub(crate) locked_bytes: usize,
@@ -50,13 +50,13 @@ impl Usage {
     }
 
     /// Waits until nothing more is held than this: not one descriptor, thread or locked byte, and less than
-    /// `most_growth` bytes of `memory`, [`allocated`](Usage::allocated_bytes) or resident. Less is no leak: a thread that
+    /// `max_growth` bytes of `memory`, [`allocated`](Usage::allocated_bytes) or resident. Less is no leak: a thread that
     /// was joined is to be seen for a moment longer, and another thread of the process may have ended.
     pub(crate) fn expect_no_more(
         &self,
         rig: &Rig,
         memory: fn(&Usage) -> usize,
-        most_growth: usize,
+        max_growth: usize,
     ) -> Outcome {
         // The last frames of the last connections may still be on their way.
         rig.eventually(|| {
@@ -75,10 +75,7 @@ impl Usage {
                 check!(after <= before, "at most {before} {what}, as before, not {after}");
             }
             let grown = memory(&now).saturating_sub(memory(self));
-            check!(
-                grown < most_growth,
-                "less than {most_growth} bytes more in memory, not {grown}"
-            );
+            check!(grown < max_growth, "less than {max_growth} bytes more in memory, not {grown}");
             Ok(())
         })
     }
@@ -112,9 +109,9 @@ mod tests {
         let thread = std::thread::spawn(move || wait.recv().is_err());
         let now = Usage::now().unwrap();
         // Tests beside this one come and go; what it holds itself is there for certain.
-        let least = |before: usize| before.saturating_sub(16 << 20) + memory.len();
-        assert!(now.resident_bytes >= least(before.resident_bytes), "{now:?}");
-        assert!(now.allocated_bytes >= least(before.allocated_bytes), "{now:?}");
+        let expected = |before: usize| before.saturating_sub(16 << 20) + memory.len();
+        assert!(now.resident_bytes >= expected(before.resident_bytes), "{now:?}");
+        assert!(now.allocated_bytes >= expected(before.allocated_bytes), "{now:?}");
         assert!(now.descriptors.len() > 3 && now.threads > 1, "{now:?}");
         drop((file, send));
         assert!(thread.join().unwrap());

@@ -39,8 +39,8 @@ impl Watch {
         endpoints.push((name.to_owned(), Arc::downgrade(endpoint)));
     }
 
-    /// Notes where the case stands.
-    pub(crate) fn stands_at(&self, place: &'static Location<'static>) {
+    /// Notes where the case waits.
+    pub(crate) fn blocked_at(&self, place: &'static Location<'static>) {
         *lock(&self.place) = Some((place, Instant::now()));
     }
 
@@ -83,10 +83,10 @@ impl Watch {
         }
     }
 
-    fn describe(&self, mut tell: impl FnMut(String)) {
+    fn describe(&self, mut send: impl FnMut(String)) {
         if let Some((place, since)) = *lock(&self.place) {
             let (file, line) = (place.file(), place.line());
-            tell(format!("last wait: {file}:{line}, begun {:.1?} ago\n", since.elapsed()));
+            send(format!("last wait: {file}:{line}, begun {:.1?} ago\n", since.elapsed()));
         }
         let endpoints = lock(&self.endpoints).clone();
         for (name, endpoint) in endpoints {
@@ -94,11 +94,11 @@ impl Watch {
             let addr =
                 |addr: Option<SocketAddr>| addr.map_or("none".to_owned(), |addr| addr.to_string());
             let (local, peer) = (addr(endpoint.local_addr()), addr(endpoint.peer_addr()));
-            tell(indented(&format!("endpoint on {name}, {local} to {peer}"), &endpoint.dump()));
+            send(indented(&format!("endpoint on {name}, {local} to {peer}"), &endpoint.dump()));
         }
         let domains = lock(&self.domains).clone();
         for (name, domain) in domains {
-            tell(indented(&format!("domain {name}"), &domain.dump()));
+            send(indented(&format!("domain {name}"), &domain.dump()));
         }
     }
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests too
 
 #[allow(dead_code, reason = "other tests use the rest")]
-mod local;
+mod flawed;
 
 use std::fs::File;
 use std::sync::{Arc, Mutex};
@@ -12,37 +12,37 @@ use conformance::{CaseResult, Options, Status as Ended, Wanted, run};
 use fabric::provider::Provider;
 use fabric::provider::{Device, EventSink};
 use fabric::{Catalog, Info, Result};
-use local::{Flaw, Local};
+use flawed::{Flaw, Flawed};
 
 /// A provider whose domains leave a descriptor, as librdmacm keeps a device open: each of the first so many.
 struct Keeper {
-    most: usize,
+    max: usize,
     kept: Mutex<Vec<File>>,
 }
 
 impl Provider for Keeper {
-    type Domain = <Local as Provider>::Domain;
+    type Domain = <Flawed as Provider>::Domain;
 
     fn name(&self) -> &'static str {
         "keeper"
     }
 
     fn devices(&self) -> Vec<Device> {
-        Local::named("keeper", Flaw::None).devices()
+        Flawed::named("keeper", Flaw::None).devices()
     }
 
     fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<Self::Domain> {
         let mut kept = self.kept.lock().unwrap();
-        if kept.len() < self.most {
+        if kept.len() < self.max {
             kept.push(File::open("/dev/zero").unwrap());
         }
-        Local::named("keeper", Flaw::None).open(info, events)
+        Flawed::named("keeper", Flaw::None).open(info, events)
     }
 }
 
 /// `teardown.leak_check` over TCP behind a case that opens what else there is: a provider that keeps so much.
-fn leak_check(most: usize) -> CaseResult {
-    let keeper = Keeper { most, kept: Mutex::default() };
+fn leak_check(max: usize) -> CaseResult {
+    let keeper = Keeper { max, kept: Mutex::default() };
     let catalog = Arc::new(Catalog::builtin().add(keeper).unwrap());
     let options = Options {
         filters: ["discovery.excluded", "teardown.leak_check"].map(str::to_owned).into(),

@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A shell of its own network and processes, all of which end with it.
+/// A shell of its own network and processes, which end with it.
 fn apart() -> Command {
     let mut unshare = Command::new("unshare");
     unshare.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);

@@ -124,7 +124,7 @@ fn run_that_fails_leaves_its_record_and_one_that_does_not_begin_leaves_none() {
 fn difference_is_a_failure() {
     let directory = directory("difference");
     let (_, other) = records(&directory);
-    // As if the fifth write had not been acknowledged: the digest tells, whatever the lines say.
+    // As if the fifth write had not been acknowledged: the digest shows it, whatever the lines say.
     let digest = other.split("\"digest\": \"").nth(1).unwrap().split('"').next().unwrap();
     let merged = merge(&directory, &other.replace(digest, "0123456789abcdef"));
     assert_status(&merged, 1);

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests too
 
-mod local;
+#[allow(dead_code, reason = "other tests use the rest")]
+mod flawed;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::thread;
 
 use conformance::{Matrix, Options, Peer, Report, Server, Status, case, run, run_case};
 use fabric::Catalog;
-use local::{Flaw, Local};
+use flawed::{Flaw, Flawed};
 
 /// A server of this process, with the providers of a catalog.
 fn serve(catalog: Catalog) -> Arc<Peer> {
@@ -22,9 +23,9 @@ fn serve(catalog: Catalog) -> Arc<Peer> {
 
 /// The same provider here and there; its endpoints find each other since both are in this process.
 fn both(flaw: Flaw) -> (Arc<Catalog>, Arc<Peer>) {
-    let local = Local::new(flaw);
-    let catalog = Catalog::empty().add(local.clone()).unwrap();
-    (Arc::new(catalog), serve(Catalog::empty().add(local).unwrap()))
+    let flawed = Flawed::new(flaw);
+    let catalog = Catalog::empty().add(flawed).unwrap();
+    (Arc::new(catalog), serve(Catalog::empty().add(flawed).unwrap()))
 }
 
 fn options(cases: &[&str]) -> Options {
@@ -43,7 +44,7 @@ const KEPT: [&str; 3] = ["send.fifo", "rma.write_sizes", "protection.prefix_ok"]
 #[test]
 fn cases_see_the_same_from_one_process_and_from_two() {
     let far = report(Flaw::None, &KEPT);
-    let near = Arc::new(Catalog::empty().add(Local::new(Flaw::None)).unwrap());
+    let near = Arc::new(Catalog::empty().add(Flawed::new(Flaw::None)).unwrap());
     let near = run(&near, &options(&KEPT), &mut ()).unwrap();
     assert_eq!(far.cases.len(), KEPT.len());
     for (far, near) in far.cases.iter().zip(&near.cases) {
@@ -76,7 +77,7 @@ fn reports_name_both_ends() {
     let matrix = Matrix::merge(&[back], &[]).unwrap();
     let column = &matrix.columns[0];
     assert_eq!(column.peer.as_ref().unwrap().address, peer.address);
-    assert_eq!(column.provider.peer.as_ref().unwrap().device.as_deref(), Some("here"));
+    assert_eq!(column.provider.peer.as_ref().unwrap().device.as_deref(), Some("process"));
 }
 
 #[test]
@@ -88,21 +89,21 @@ fn what_needs_one_process_is_reported_so() {
 
 #[test]
 fn peer_without_the_provider_is_told() {
-    let peer = serve(Catalog::empty().add(Local::named("other", Flaw::None)).unwrap());
-    let catalog = Arc::new(Catalog::empty().add(Local::new(Flaw::None)).unwrap());
+    let peer = serve(Catalog::empty().add(Flawed::named("other", Flaw::None)).unwrap());
+    let catalog = Arc::new(Catalog::empty().add(Flawed::new(Flaw::None)).unwrap());
     let options = Options { peer: Some(peer.clone()), ..options(&KEPT) };
     let report = run(&catalog, &options, &mut ()).unwrap();
     let reason = report.providers[0].unavailable.as_deref().unwrap();
-    assert!(reason.contains("does not have the provider local"), "{reason}");
-    let target = conformance::Target::find(&catalog, "local", None).unwrap();
+    assert!(reason.contains("does not have the provider flawed"), "{reason}");
+    let target = conformance::Target::find(&catalog, "flawed", None).unwrap();
     assert!(target.with_peer(&peer, None).is_err());
 }
 
 #[test]
 fn capabilities_are_those_of_both_ends() {
-    let peer = serve(Catalog::empty().add(Local::new(Flaw::SendsOnly)).unwrap());
-    let catalog = Arc::new(Catalog::empty().add(Local::new(Flaw::None)).unwrap());
-    let target = conformance::Target::find(&catalog, "local", None).unwrap();
+    let peer = serve(Catalog::empty().add(Flawed::new(Flaw::SendsOnly)).unwrap());
+    let catalog = Arc::new(Catalog::empty().add(Flawed::new(Flaw::None)).unwrap());
+    let target = conformance::Target::find(&catalog, "flawed", None).unwrap();
     let target = target.with_peer(&peer, None).unwrap();
     let result = run_case(&target, case("rma.write_sizes").unwrap(), &options(&[]));
     assert_eq!(result.status, Status::Unsupported);
@@ -111,7 +112,7 @@ fn capabilities_are_those_of_both_ends() {
 
 #[test]
 fn nobody_there_is_an_error_that_says_so() {
-    // Nobody listens on a port that was free a moment ago.
+    // There is no listener on a port that was free a moment ago.
     let free = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let error = Peer::reach(free).unwrap_err();
     assert!(error.contains("no server at"), "{error}");

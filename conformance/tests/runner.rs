@@ -1,9 +1,9 @@
-//! The runner, on a provider that is right or wrong as told: what must pass passes, what must fail fails with a
+//! The runner, on a provider that is right or wrong as the test wants: what must pass passes, what must fail fails with a
 //! reason that helps, and nothing stops the run.
 
 #![allow(clippy::unwrap_used)] // helpers of tests too
 
-mod local;
+mod flawed;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ use conformance::{
     CaseResult, Matrix, Options, Report, Status as Ended, Target, case, run, run_case,
 };
 use fabric::Catalog;
-use local::{Flaw, Local};
+use flawed::{Flaw, Flawed};
 
 /// Cases that the provider of these tests can run.
 const KEPT: [&str; 3] = ["send.fifo", "rma.write_sizes", "protection.prefix_ok"];
 
 fn catalog(flaw: Flaw) -> Arc<Catalog> {
-    Arc::new(Catalog::empty().add(Local::new(flaw)).unwrap())
+    Arc::new(Catalog::empty().add(Flawed::new(flaw)).unwrap())
 }
 
 fn options() -> Options {
@@ -31,7 +31,7 @@ fn result(flaw: Flaw, id: &str) -> CaseResult {
 }
 
 fn result_of(flaw: Flaw, case: &'static Case) -> CaseResult {
-    run_case(&Target::find(&catalog(flaw), "local", None).unwrap(), case, &options())
+    run_case(&Target::find(&catalog(flaw), "flawed", None).unwrap(), case, &options())
 }
 
 fn matrix(report: Report) -> Matrix {
@@ -40,8 +40,8 @@ fn matrix(report: Report) -> Matrix {
 
 /// The cases that are kept, on a right provider and on one with a flaw.
 fn side_by_side(flaw: Flaw) -> Matrix {
-    let catalog = Catalog::empty().add(Local::named("right", Flaw::None)).unwrap();
-    let catalog = catalog.add(Local::named("other", flaw)).unwrap();
+    let catalog = Catalog::empty().add(Flawed::named("right", Flaw::None)).unwrap();
+    let catalog = catalog.add(Flawed::named("other", flaw)).unwrap();
     let options = Options { filters: KEPT.map(str::to_owned).into(), ..options() };
     matrix(run(&Arc::new(catalog), &options, &mut ()).unwrap())
 }
@@ -101,7 +101,7 @@ fn carrying_on_is_noticed() {
 fn lost_refusals_are_noticed_unless_the_link_loses() {
     let lost = failure(Flaw::LosesRefusals, "protection.prefix_ok");
     assert!(lost.expected().starts_with("a completion of context 5 with RemoteAccess"), "{lost}");
-    let target = Target::find(&catalog(Flaw::LosesRefusals), "local", None).unwrap();
+    let target = Target::find(&catalog(Flaw::LosesRefusals), "flawed", None).unwrap();
     let lossy = Options { lossy: true, ..options() };
     let result = run_case(&target, case("protection.prefix_ok").unwrap(), &lossy);
     assert_eq!(result.status, Ended::Pass, "{:?}", result.failure);

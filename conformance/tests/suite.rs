@@ -38,7 +38,7 @@ fn targets() -> Result<[Target; 2], String> {
 }
 
 fn trials(kind: &str, target: &Target) -> Vec<Trial> {
-    let trial = |case: &'static conformance::Case| {
+    let trial = |case: &'static conformance::prelude::Case| {
         let program = option_env!("CARGO_BIN_EXE_fabric-conformance").map(Into::into);
         let options = Options { program, ..Options::default() };
         let mut missing = case.needs.missing(target.common(), false);
@@ -53,7 +53,7 @@ fn trials(kind: &str, target: &Target) -> Vec<Trial> {
         test.with_ignored_flag(!supported || case.soak).with_kind(kind)
     };
     // What has no end at the server would only be the same once more.
-    let differs = |case: &&conformance::Case| {
+    let differs = |case: &&conformance::prelude::Case| {
         target.peer().is_none() || case.local_only.is_empty() && !case.needs.process
     };
     cases().filter(differs).map(trial).collect()

@@ -2,7 +2,7 @@
 //!
 //!     cargo run -q -p anyfabric-async --example http -- serve & sleep 1; cargo run -q -p anyfabric-async --example http -- get /hello
 //!
-//! `load` makes many requests and tells how many a second. `proxy` lets every HTTP client in: it takes connections over
+//! `load` makes many requests and reports the rate. `proxy` lets every HTTP client in: it takes connections over
 //! TCP, and passes each on over a fabric. With `--plain`, on both sides, the same over tokio's TCP.
 
 use std::convert::Infallible;

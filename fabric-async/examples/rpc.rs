@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use fabric_async::{Connection, Error, Listener, Remote};
+use fabric_async::{Connection, Error, Listener, RemoteLease};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 mod common;
@@ -58,7 +58,7 @@ async fn serve_one(conn: Connection) -> Result<(), Error> {
     loop {
         let message = conn.recv().await?;
         let Request { lease, len, sum } = message.buffer.view::<Request>()?;
-        let lent = conn.lent(*lease).filter(|lent| *len as usize <= lent.len());
+        let lent = conn.local_lease(*lease).filter(|lent| *len as usize <= lent.len());
         let Some((lent, piece)) = lent.zip(piece.get_mut(..*len as usize)) else {
             conn.close();
             return Err(Error::Protocol("a request for memory that is not lent".to_owned()));
@@ -92,7 +92,7 @@ fn unreadable(file: &Path, error: &std::io::Error) -> String {
     format!("{}: {error}", file.display())
 }
 
-async fn sum(conn: &Connection, leases: &[Remote; 2], bytes: &[u8]) -> Result<u32, Error> {
+async fn sum(conn: &Connection, leases: &[RemoteLease; 2], bytes: &[u8]) -> Result<u32, Error> {
     let (mut sum, mut waiting) = (0, false);
     for (index, piece) in bytes.chunks(PIECE).enumerate() {
         let remote = &leases[index % 2];

@@ -1,4 +1,4 @@
-//! The futures that let peers in.
+//! The futures that accept connections.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -11,30 +11,30 @@ use crate::error::{Error, Result};
 use crate::request::{ListenerInner, NextRequest, Open};
 
 /// The next connection that is established.
-pub(crate) struct Accepting {
+pub(crate) struct AcceptFuture {
     name: u64,
     listener: Arc<ListenerInner>,
     next: NextRequest,
 }
 
-impl Accepting {
+impl AcceptFuture {
     pub(crate) fn new(listener: &Arc<ListenerInner>) -> Self {
         let name = listener.acceptors.join();
-        Accepting { name, listener: listener.clone(), next: NextRequest::new(listener) }
+        AcceptFuture { name, listener: listener.clone(), next: NextRequest::new(listener) }
     }
 
-    /// What `accept` gives, if this is it. Who cannot be let in is passed over.
+    /// The result of `accept`, if this is one. A peer that cannot be accepted is skipped.
     fn outcome(&self, done: Result<Connection>) -> Option<Result<Connection>> {
         match done {
-            Err(error) if !is_everybodys(&error) => {
-                self.listener.node.peer_log.warn(format_args!("a peer is not let in: {error}"));
+            Err(error) if !is_fatal(&error) => {
+                self.listener.node.peer_log.warn(format_args!("a peer was not accepted: {error}"));
                 None
             }
             done => Some(done),
         }
     }
 
-    fn poll_settling(&self) -> Option<Result<Connection>> {
+    fn poll_pending(&self) -> Option<Result<Connection>> {
         let acceptors = &self.listener.acceptors;
         while let Some(done) = acceptors.poll_ready() {
             if let Some(outcome) = self.outcome(done) {
@@ -44,7 +44,7 @@ impl Accepting {
         None
     }
 
-    /// Begins with those who ask; `Pending` when nobody does, or enough are under way.
+    /// Starts to accept waiting requests; `Pending` if there are none, or enough are being accepted.
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connection>> {
         let acceptors = self.listener.acceptors.clone();
         while !acceptors.is_full() {
@@ -55,32 +55,32 @@ impl Accepting {
             {
                 return Poll::Ready(outcome);
             }
-            // It may have been woken while it was polled.
-            if let Some(outcome) = self.poll_settling() {
+            // The new one may have been woken while it was polled.
+            if let Some(outcome) = self.poll_pending() {
                 return Poll::Ready(outcome);
             }
         }
-        // Others may go on in its place.
+        // Leaves the wait queue, so that other futures get the requests.
         self.next = NextRequest::new(&self.listener);
         Poll::Pending
     }
 }
 
-impl Future for Accepting {
+impl Future for AcceptFuture {
     type Output = Result<Connection>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        // First: what can go on from now on is said.
+        // Registered first, so that no wake-up is lost.
         this.listener.acceptors.sleep(this.name, cx.waker());
-        if let Some(outcome) = this.poll_settling() {
+        if let Some(outcome) = this.poll_pending() {
             return Poll::Ready(outcome);
         }
         this.poll_requests(cx)
     }
 }
 
-impl Drop for Accepting {
+impl Drop for AcceptFuture {
     fn drop(&mut self) {
         self.listener.acceptors.leave(self.name);
     }
@@ -96,22 +96,22 @@ impl Drop for Accepting {
 /// # async fn main() -> Result<(), fabric_async::Error> {
 /// let mut incoming: Incoming = Listener::bind("127.0.0.1:0").await?.incoming();
 /// let client = tokio::spawn(Connection::connect(incoming.local_addr()));
-/// let conn = incoming.try_next().await?.expect("it goes on until nobody can be let in any more");
+/// let conn = incoming.try_next().await?.expect("it ends only after a fatal error");
 /// assert_eq!(client.await.unwrap()?.local_addr(), conn.peer_addr());
 /// # Ok(()) }
 /// ```
-#[must_use = "nobody is let in until it is polled"]
+#[must_use = "connections are accepted only while it is polled"]
 pub struct Incoming {
     /// None after an error.
-    next: Option<Accepting>,
+    next: Option<AcceptFuture>,
     listener: Arc<ListenerInner>,
-    // Declared last: those that are on their way in are let go after the one that waits for them.
+    // Declared last: pending accepts are dropped after the future that waits for them.
     _open: Arc<Open>,
 }
 
 impl Incoming {
     pub(crate) fn new(listener: &Arc<ListenerInner>, open: &Arc<Open>) -> Self {
-        let next = Some(Accepting::new(listener));
+        let next = Some(AcceptFuture::new(listener));
         Incoming { next, listener: listener.clone(), _open: open.clone() }
     }
 
@@ -127,7 +127,7 @@ impl futures_core::Stream for Incoming {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Some(next) = &mut self.next else { return Poll::Ready(None) };
         let item = std::task::ready!(Pin::new(next).poll(cx));
-        self.next = item.is_ok().then(|| Accepting::new(&self.listener));
+        self.next = item.is_ok().then(|| AcceptFuture::new(&self.listener));
         Poll::Ready(Some(item))
     }
 }
@@ -138,8 +138,8 @@ impl std::fmt::Debug for Incoming {
     }
 }
 
-/// Whether nobody at all can be let in.
-fn is_everybodys(error: &Error) -> bool {
+/// Whether no further connection can be accepted.
+fn is_fatal(error: &Error) -> bool {
     use fabric::Error as E;
     matches!(error, Error::Fabric(E::DeviceLost | E::InvalidState(_) | E::Internal(_)))
 }

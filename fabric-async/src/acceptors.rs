@@ -1,7 +1,7 @@
-//! Peers that are being let in, several at a time: one that does not finish its set-up holds up no other.
+//! Connections that are being accepted, several at a time: a peer that does not finish its set-up delays no other.
 //!
-//! They belong to the listener, and every future that accepts goes on with all of them: so it does not matter whether the
-//! one that began with a peer is polled again, dropped or forgotten.
+//! They belong to the listener, and every accepting future polls all of them: so it does not matter whether the future
+//! that started one is polled again, dropped or forgotten.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -15,27 +15,27 @@ use crate::connection::Connection;
 use crate::error::Result;
 use crate::wakers::Wakers;
 
-/// So many come in at a time; the others wait at the listener.
+/// Maximum number at a time; further requests wait at the listener.
 const MAX_PENDING: usize = 64;
 
-/// A peer that is being let in.
-type Settling = Pin<Box<dyn Future<Output = Result<Connection>> + Send>>;
+/// A connection that is being accepted.
+type PendingAccept = Pin<Box<dyn Future<Output = Result<Connection>> + Send>>;
 
-/// The futures that accept at a listener, and the peers that are on their way in.
+/// The accepting futures of a listener, and the connections that are being accepted.
 #[derive(Default)]
-pub(crate) struct Acceptors(Mutex<State>);
+pub(crate) struct Acceptors(Mutex<AcceptorsState>);
 
 #[derive(Default)]
-struct State {
+struct AcceptorsState {
     /// By name; `None` while it is polled.
-    settling: HashMap<u64, Option<Settling>>,
-    /// Those that are to be polled, first woken first.
+    pending: HashMap<u64, Option<PendingAccept>>,
+    /// Woken and to be polled, in the order of wake-ups.
     ready: Vec<u64>,
     asleep: HashMap<u64, Waker>,
     named: u64,
 }
 
-impl State {
+impl AcceptorsState {
     fn name(&mut self) -> u64 {
         self.named += 1;
         self.named
@@ -46,7 +46,7 @@ impl State {
     }
 }
 
-/// The waker of a peer that is on its way in.
+/// The waker of a pending accept.
 struct Progress {
     acceptors: Arc<Acceptors>,
     name: u64,
@@ -59,32 +59,32 @@ impl Wake for Progress {
         if !state.ready.contains(&self.name) {
             state.ready.push(self.name);
         }
-        // Whichever comes first goes on with it; one of them may be held and not polled.
+        // Wakes all accepting futures: one alone may be held and not polled.
         state.wake_all(&mut wakers);
     }
 }
 
 impl Acceptors {
-    /// All that are on their way in.
-    pub(crate) fn take_all(&self) -> Vec<Settling> {
+    /// Takes all pending accepts.
+    pub(crate) fn take_all(&self) -> Vec<PendingAccept> {
         let mut state = self.0.lock();
-        state.settling.drain().filter_map(|(_, one)| one).collect()
+        state.pending.drain().filter_map(|(_, one)| one).collect()
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.0.lock().settling.len() >= MAX_PENDING
+        self.0.lock().pending.len() >= MAX_PENDING
     }
 
-    /// Begins with one.
-    pub(crate) fn begin(self: &Arc<Self>, one: Settling) -> Option<Result<Connection>> {
+    /// Starts one.
+    pub(crate) fn begin(self: &Arc<Self>, one: PendingAccept) -> Option<Result<Connection>> {
         let mut state = self.0.lock();
         let name = state.name();
-        state.settling.insert(name, None);
+        state.pending.insert(name, None);
         drop(state);
         self.poll_one(name, one)
     }
 
-    /// Goes on with those that can go on, until one is done.
+    /// Polls the woken ones until one is done.
     pub(crate) fn poll_ready(self: &Arc<Self>) -> Option<Result<Connection>> {
         while let Some((name, one)) = self.next_ready() {
             if let Some(done) = self.poll_one(name, one) {
@@ -94,33 +94,33 @@ impl Acceptors {
         None
     }
 
-    fn next_ready(&self) -> Option<(u64, Settling)> {
+    fn next_ready(&self) -> Option<(u64, PendingAccept)> {
         let mut state = self.0.lock();
-        let State { settling, ready, .. } = &mut *state;
-        ready.retain(|name| settling.contains_key(name));
-        // One that is being polled is looked at again by the one that polls it.
-        let is_here = |name: &u64| matches!(settling.get(name), Some(Some(_)));
+        let AcceptorsState { pending, ready, .. } = &mut *state;
+        ready.retain(|name| pending.contains_key(name));
+        // One that is being polled elsewhere is polled again there.
+        let is_here = |name: &u64| matches!(pending.get(name), Some(Some(_)));
         let index = ready.iter().position(is_here)?;
         let name = ready.remove(index);
-        Some((name, settling.get_mut(&name)?.take()?))
+        Some((name, pending.get_mut(&name)?.take()?))
     }
 
-    fn poll_one(self: &Arc<Self>, name: u64, mut one: Settling) -> Option<Result<Connection>> {
+    fn poll_one(self: &Arc<Self>, name: u64, mut one: PendingAccept) -> Option<Result<Connection>> {
         let waker = Waker::from(Arc::new(Progress { acceptors: self.clone(), name }));
         let polled = one.as_mut().poll(&mut Context::from_waker(&waker));
         let mut wakers = Wakers::new();
         let mut state = self.0.lock();
         match polled {
             Poll::Ready(done) => {
-                if state.settling.len() >= MAX_PENDING {
+                if state.pending.len() >= MAX_PENDING {
                     state.wake_all(&mut wakers);
                 }
-                state.settling.remove(&name);
+                state.pending.remove(&name);
                 drop(state);
                 Some(done)
             }
             Poll::Pending => {
-                if let Some(place) = state.settling.get_mut(&name) {
+                if let Some(place) = state.pending.get_mut(&name) {
                     *place = Some(one);
                 }
                 None
@@ -134,18 +134,18 @@ impl Acceptors {
         wakers.discard(self.0.lock().asleep.insert(name, fresh));
     }
 
-    /// The name of a future that accepts.
+    /// A name for an accepting future.
     pub(crate) fn join(&self) -> u64 {
         self.0.lock().name()
     }
 
-    /// A future that accepts is gone.
+    /// An accepting future was dropped.
     pub(crate) fn leave(&self, name: u64) {
         let mut wakers = Wakers::new();
         let mut state = self.0.lock();
         wakers.discard(state.asleep.remove(&name));
         if !state.ready.is_empty() {
-            // What this one was woken for is for the others.
+            // Passes its wake-up on to the others.
             state.wake_all(&mut wakers);
         }
     }

@@ -57,13 +57,13 @@ impl Address for &String {
 }
 
 /// What an address is of: one, or those of a name, in the resolver's order.
-pub(crate) struct Found {
+pub(crate) struct Resolved {
     /// As it was written.
     pub(crate) name: String,
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
-impl Found {
+impl Resolved {
     /// What it is where there is no address at all.
     pub(crate) fn nothing(&self) -> Error {
         let cause = std::io::ErrorKind::NotFound.into();
@@ -72,9 +72,9 @@ impl Found {
 }
 
 /// The addresses; a name is resolved by a thread of its own, since that blocks.
-pub(crate) async fn resolve(given: Result<SocketAddr, String>) -> Result<Found> {
+pub(crate) async fn resolve(given: Result<SocketAddr, String>) -> Result<Resolved> {
     let name = match given {
-        Ok(addr) => return Ok(Found { name: addr.to_string(), addresses: vec![addr] }),
+        Ok(addr) => return Ok(Resolved { name: addr.to_string(), addresses: vec![addr] }),
         Err(name) => name,
     };
     let oneshot = Oneshot::new();
@@ -88,7 +88,7 @@ pub(crate) async fn resolve(given: Result<SocketAddr, String>) -> Result<Found> 
         return Err(Error::Address { name, cause });
     }
     match oneshot.value().await {
-        Ok(addresses) => Ok(Found { name, addresses }),
+        Ok(addresses) => Ok(Resolved { name, addresses }),
         Err(cause) => Err(Error::Address { name, cause }),
     }
 }

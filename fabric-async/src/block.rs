@@ -2,7 +2,8 @@
 //!
 //! An [`Extent`] is memory registered once, and cut at once into [`Block`]s that do not overlap. Nothing else in the
 //! crate reaches that memory, and each block exists once: it is neither `Clone` nor `Copy` and is made in
-//! [`Extent::cut`] alone. So whoever has a `Block` has those bytes, but for three others that could:
+//! [`Extent::cut`] alone. So the holder of a `Block` has exclusive access to its bytes, except for three that could
+//! interfere:
 //!
 //! - *A peer.* It cannot: the extent is registered with `LOCAL_WRITE` and no remote right, every provider enforces
 //!   rights, and the extent's descriptor is never given out. A block that is lent is a
@@ -10,8 +11,8 @@
 //! - *An operation in flight*, whose device writes (a receive, a read, the result of an atomic) or reads. To post, a block
 //!   must become an [`InFlight`], which has no access to bytes. It becomes a block again by [`InFlight::reclaim`], which `op_slab.rs`
 //!   calls when it has taken the operation's completion, or when the post was refused: the contract of `fabric` is that
-//!   then, and not earlier, nobody touches the memory any more. A flight that is dropped without landing does not give
-//!   its memory back: it leaks, which is safe.
+//!   then, and not earlier, the memory is not accessed any more. An `InFlight` that is dropped without `reclaim` leaks its
+//!   memory, which is safe.
 //! - *Another thread of this process.* The methods take `&self` and `&mut self`, so the borrow checker sees to it.
 //!
 //! What futures do cannot break this, because they own neither blocks nor flights while an operation is under way: the
@@ -39,13 +40,13 @@ pub(crate) trait BlockOwner: Send + Sync {
 /// Memory that was registered once, without remote rights. It is deregistered when its last block is gone.
 pub(crate) struct Extent {
     region: Region,
-    /// Where its blocks go when nobody needs them.
+    /// Where unused blocks go.
     owner: Arc<dyn BlockOwner>,
     pub(crate) id: u64,
     pub(crate) class: usize,
 }
 
-/// A part of an extent that nobody else has.
+/// A part of an extent, owned exclusively.
 pub(crate) struct Block {
     start: NonNull<u8>,
     len: usize,
@@ -109,7 +110,7 @@ impl Block {
         owner.give(self);
     }
 
-    /// It is nobody's any more.
+    /// It leaked: no owner is left.
     pub(crate) fn note_leaked(&self) {
         self.extent.owner.leaked();
     }
@@ -117,7 +118,7 @@ impl Block {
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the range is allocated as long as the extent's region lives, and initialized (zeroed at first). While
-        // the reference lives nobody writes: no peer has the right, no operation is in flight since this is no
+        // the reference lives there is no writer: no peer has the right, no operation is in flight since this is no
         // `InFlight`, and other threads have at most `&self` too.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
@@ -166,7 +167,7 @@ impl InFlight {
 
 /// A block that peers may reach: it has a registration of its own, with their rights, and no references to its bytes.
 pub(crate) struct Loan {
-    // Declared first: the rights end before the memory is anybody else's.
+    // Declared first: the peers' rights end before the memory is released.
     region: Region,
     block: std::mem::ManuallyDrop<Block>,
 }

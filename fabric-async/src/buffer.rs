@@ -11,10 +11,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::block::Block;
 use crate::error::{Error, Result};
 
-/// Registered memory that is yours alone: a `[u8]` that operations take and give back.
+/// Registered memory, owned exclusively: a `[u8]` that operations take and return.
 ///
-/// It is `Send` and `'static`, has no lock and no borrow of anything. Operations take it by value, so nobody can look at it
-/// or change it while a device does; they give it back when they are done, on errors too. Dropping it returns it to its
+/// It is `Send` and `'static`, has no lock and no borrow of anything. Operations take it by value, so it can be neither
+/// read nor changed while a device uses it; they return it when they are done, on errors too. Dropping it returns it to its
 /// pool. It starts on a cache line (64 bytes), so values of every type can lie in it.
 ///
 /// ```
@@ -180,7 +180,7 @@ impl Buffer {
     /// # Ok(()) }
     /// ```
     ///
-    /// What arrived can be any bytes, so it has to be a type of which all are values:
+    /// Received bytes are arbitrary, so every bit pattern must be a value of the type:
     ///
     /// ```compile_fail,E0277
     /// # fn f(buffer: fabric_async::Buffer) {

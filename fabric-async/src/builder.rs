@@ -249,7 +249,7 @@ impl NodeBuilder {
     /// use std::time::Duration;
     ///
     /// let node = Node::builder().connect_timeout(Duration::from_millis(5)).build()?;
-    /// let listener = block_on(node.listen("127.0.0.1:0"))?; // nobody accepts there
+    /// let listener = block_on(node.listen("127.0.0.1:0"))?; // without an accept
     /// let error = block_on(node.connect(listener.local_addr())).unwrap_err();
     /// assert!(matches!(error, Error::Fabric(fabric::Error::TimedOut(_))), "{error}");
     /// # Ok::<(), fabric_async::Error>(())
@@ -276,7 +276,7 @@ impl NodeBuilder {
         self
     }
 
-    /// All that endpoints can be told otherwise: source address, traffic class, path. The settings above go before it.
+    /// All other endpoint attributes: source address, traffic class, path. The settings above take precedence.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
@@ -316,7 +316,7 @@ impl NodeBuilder {
     /// use fabric_async::{LeasePolicy, Node};
     ///
     /// let mut policy = LeasePolicy::default();
-    /// policy.bytes = 4096;
+    /// policy.max_bytes = 4096;
     /// let node = Node::builder().lend(policy).build()?;
     /// # doc::pair_on(&node, async |conn, peer| {
     /// # let time = std::time::Duration::from_secs(30);
@@ -340,7 +340,7 @@ impl NodeBuilder {
     /// let node = Node::builder().leases(false).build()?;
     /// # doc::pair_on(&node, async |conn, peer| {
     /// let refused = conn.request_lease(64, std::time::Duration::from_secs(30)).await;
-    /// assert!(matches!(refused, Err(Error::NotGranted(Refusal::Off))));
+    /// assert!(matches!(refused, Err(Error::NotGranted(Refusal::Disabled))));
     /// # Ok(()) });
     /// # Ok::<(), fabric_async::Error>(())
     /// ```

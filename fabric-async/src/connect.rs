@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::address::{Address, Found, resolve};
+use crate::address::{Address, Resolved, resolve};
 use crate::conn::Conn;
 use crate::connection::Connection;
 use crate::error::{Error, Result};
@@ -98,7 +98,7 @@ impl Node {
     }
 
     /// Tries the addresses one after the other, each for its share of the time that is left.
-    async fn connect_found(&self, found: Found, data: &[u8]) -> Result<Connection> {
+    async fn connect_found(&self, found: Resolved, data: &[u8]) -> Result<Connection> {
         let (began, whole) = (Instant::now(), self.inner.connect_timeout());
         let mut last = None;
         for (index, to) in found.addresses.iter().enumerate() {
@@ -114,7 +114,7 @@ impl Node {
             None => Err(found.nothing()),
             Some(error) if found.addresses.len() == 1 => Err(error),
             Some(error) => {
-                let Found { name, addresses: tried } = found;
+                let Resolved { name, addresses: tried } = found;
                 Err(Error::Unreached { name, tried, last: Box::new(error) })
             }
         }
@@ -133,7 +133,7 @@ impl Node {
     }
 }
 
-/// Whether another address of the same host may do better: nobody has answered.
+/// Whether another address of the same host may succeed: there was no answer.
 fn is_of_the_address(error: &Error) -> bool {
     use fabric::Error as E;
     matches!(error, Error::Fabric(E::Refused(_) | E::TimedOut(_) | E::Unreachable(_)))
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use crate::{Node, block_on};
 
-    /// Addresses where nobody listens, and one where somebody does.
+    /// Addresses without a listener, and one with one.
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no sockets")]
     fn addresses_of_a_name_are_tried_in_turn() {
@@ -170,7 +170,7 @@ mod tests {
         drop(gone);
         let found = |addresses: &[SocketAddr]| {
             let name = "storage-3:7471".to_owned();
-            Found { name, addresses: addresses.to_vec() }
+            Resolved { name, addresses: addresses.to_vec() }
         };
 
         let connecting = node.clone();

@@ -196,7 +196,7 @@ impl Connection {
     /// let buffer = conn.node().pool().alloc_from(b"hello")?;
     /// conn.write(buffer, remote.at(16)).delivered().await?;
     /// // Its owner sees it.
-    /// let lent = peer.lent(remote.id()).unwrap();
+    /// let lent = peer.local_lease(remote.id()).unwrap();
     /// let mut bytes = [0; 5];
     /// lent.read_at(16, &mut bytes)?;
     /// assert_eq!(&bytes, b"hello");
@@ -212,7 +212,7 @@ impl Connection {
         Operation::new(&self.inner, from, what)
     }
 
-    /// Writes as [`write`](Connection::write), and tells the peer when the bytes are there: it gets a
+    /// Writes as [`write`](Connection::write), and notifies the peer when the bytes are there, by a
     /// [`Notification`](crate::Notification) with these 32 bits.
     ///
     /// ```
@@ -220,8 +220,8 @@ impl Connection {
     /// # doc::pair(async |conn, peer| {
     /// let remote = conn.request_lease(4096, std::time::Duration::from_secs(30)).await?;
     /// conn.write_notify(conn.alloc(100)?, remote.at(0), 42).await?;
-    /// let told = peer.notified().await?;
-    /// assert_eq!((told.immediate, told.len), (42, 100));
+    /// let notification = peer.notified().await?;
+    /// assert_eq!((notification.immediate, notification.len), (42, 100));
     /// # Ok(()) });
     /// ```
     ///
@@ -246,7 +246,7 @@ impl Connection {
     /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// conn.write_notify(conn.node().pool().alloc_from(b"ready")?, remote.at(0), 7).await?;
     /// assert_eq!(peer.notified().await?.immediate, 7);
-    /// assert_eq!(peer.lent(remote.id()).unwrap().get::<[u8; 5]>(0)?, *b"ready"); // the bytes are there
+    /// assert_eq!(peer.local_lease(remote.id()).unwrap().get::<[u8; 5]>(0)?, *b"ready"); // the bytes are there
     /// # Ok(()) });
     /// ```
     ///
@@ -267,8 +267,8 @@ impl Connection {
     /// for slot in 0..4 {
     ///     conn.write_notify(conn.alloc(16)?, remote.at(16 * u64::from(slot)), slot).await?;
     /// }
-    /// let told: Vec<_> = peer.notifications().take(4).map(|told| told.unwrap().immediate).collect().await;
-    /// assert_eq!(told, [0, 1, 2, 3]);
+    /// let slots: Vec<_> = peer.notifications().take(4).map(|one| one.unwrap().immediate).collect().await;
+    /// assert_eq!(slots, [0, 1, 2, 3]);
     /// # Ok(()) });
     /// ```
     ///

@@ -1,15 +1,14 @@
-//! The driver: takes completions, and wakes whom they concern.
+//! The driver: takes completions, and wakes the futures that wait for them.
 //!
-//! There is no task or thread that everything goes through. Whoever waits alone looks at the completion queue while it is
-//! polled: with busy polling, or one request at a time, nothing else ever runs. Where several wait, each looking while
-//! others could run would cost them all, so then one looks for everybody, and when nothing else is to be done: a task of
-//! the tokio runtime, the watcher, which sleepers rouse. It takes what there is, lets those run whom that woke, and looks
-//! again; only when there is nothing more does it arm the queue's descriptor and sleep on that. So the more there is to
-//! do, the more is taken at a time, and the less often anybody falls asleep and is woken. Outside a tokio runtime a future
-//! that is about to sleep arms the descriptor itself, and the node's thread watches that.
+//! No task or thread is involved in everything. A future that waits alone polls the completion queue itself: with busy
+//! polling, or one request at a time, nothing else ever runs. If several futures wait, polling in each would keep the
+//! others from running. Then the watcher, a task of the tokio runtime that sleeping futures wake, polls for all of them when
+//! no other task is ready. It takes the completions, yields to the woken tasks, and polls again; only when it finds nothing
+//! does it arm the queue's descriptor and sleep. So with more load the batches grow, and tasks sleep and wake less often.
+//! Outside a tokio runtime a future that is about to sleep arms the descriptor itself, and the node's thread watches it.
 //!
 //! `sleepers` counts futures that sleep, or were woken and not polled yet, so it is never too low. Locks: the poller's,
-//! then a slot's, then a connection state's. Wakers run, and what has ended is dropped, outside all of them (`leftover`).
+//! then a slot's, then a connection state's. Wakers run, and finished operations are dropped, outside all of them (`deferred`).
 
 mod taking;
 
@@ -24,18 +23,18 @@ use fabric_util::log_line;
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::conn_state::ConnState;
+use crate::deferred::Deferred;
 use crate::error::Error;
-use crate::leftover::Leftover;
 use crate::op_buffers::OpBuffers;
 use crate::op_slab::{OpSlab, OpSlot, Phase};
 use crate::options::WaitStrategy;
 use crate::wakers::discard;
 
-/// Completions that are taken at once.
+/// Completions that are taken at a time.
 const BATCH: usize = 64;
 
-/// How long one poll of a future looks before it lets others run, or sleeps.
-const LOOK: Duration = Duration::from_micros(20);
+/// How long one poll of a future spins before it yields or sleeps.
+const SPIN_TIME: Duration = Duration::from_micros(20);
 
 /// Upper bound of the spin score: a wait that ended while spinning raises the score, one that had to sleep lowers it.
 const MAX_SPIN_SCORE: i32 = 64;
@@ -54,13 +53,13 @@ pub(crate) struct Driver {
 
 struct Poller {
     out: Box<[Completion]>,
-    /// The descriptor will be readable no later than the next completion, or is already, and nobody has polled since.
+    /// The descriptor will be readable no later than the next completion, or is already, and there was no poll since.
     armed: bool,
 }
 
-/// What a look at the queue brought.
+/// What a poll of the queue found.
 #[derive(Clone, Copy, Default)]
-struct Found {
+struct PollResult {
     completions: usize,
     woken: usize,
 }
@@ -80,7 +79,7 @@ impl Driver {
         }
     }
 
-    /// What a child made by `fork` is told: it has none of its parent's connections.
+    /// The error in a child made by `fork`, which has none of its parent's connections.
     pub(crate) fn refusal(&self) -> Option<Error> {
         if self.origin.is_here() {
             return None;
@@ -88,79 +87,83 @@ impl Driver {
         self.queue.poll(&mut []).err().map(Error::from)
     }
 
-    /// Takes what there is, unless somebody else is doing so.
+    /// Takes one batch, unless another thread is doing so.
     #[inline]
-    fn drive(&self) -> Found {
-        let mut leftover = Leftover::new();
+    fn drive(&self) -> PollResult {
+        let mut deferred = Deferred::new();
         match self.poller.try_lock() {
-            Some(mut poller) => self.take_batch(&mut poller, &mut leftover),
-            None => Found::default(),
+            Some(mut poller) => self.take_batch(&mut poller, &mut deferred),
+            None => PollResult::default(),
         }
     }
 
-    /// Takes all there is; what others were just taking is done too when it returns.
+    /// Takes all completions; batches that other threads had begun are finished too when it returns.
     pub(crate) fn drain(&self) {
-        while self.drive_in_turn().completions == BATCH {}
+        while self.drive_blocking().completions == BATCH {}
     }
 
-    /// Takes what there is, when nobody else is doing so.
-    fn drive_in_turn(&self) -> Found {
-        let mut leftover = Leftover::new();
+    /// Takes one batch; waits while another thread is doing so.
+    fn drive_blocking(&self) -> PollResult {
+        let mut deferred = Deferred::new();
         let mut poller = self.poller.lock();
-        self.take_batch(&mut poller, &mut leftover)
+        self.take_batch(&mut poller, &mut deferred)
     }
 
     /// Takes one batch.
     #[inline]
-    fn take_batch(&self, poller: &mut MutexGuard<'_, Poller>, leftover: &mut Leftover) -> Found {
-        // Who polls makes progress by that, and only arming says that nobody is about to go on so.
+    fn take_batch(
+        &self,
+        poller: &mut MutexGuard<'_, Poller>,
+        deferred: &mut Deferred,
+    ) -> PollResult {
+        // A poll makes progress by itself; only arming declares that no further poll is to be expected.
         poller.armed = false;
-        let before = leftover.wakers.len();
+        let before = deferred.wakers.len();
         let count = self.queue.poll(&mut poller.out).unwrap_or(0); // in a forked child
         for completion in &poller.out[..count] {
-            self.complete(completion, leftover);
+            self.complete(completion, deferred);
         }
-        Found { completions: count, woken: leftover.wakers.len() - before }
+        PollResult { completions: count, woken: deferred.wakers.len() - before }
     }
 
-    /// Ends the operation that a completion is of.
+    /// Ends the operation of a completion.
     #[inline]
-    fn complete(&self, completion: &Completion, leftover: &mut Leftover) {
+    fn complete(&self, completion: &Completion, deferred: &mut Deferred) {
         let number = completion.context as u32;
         let Some(mut slot) = self.slab.lock(number) else { return };
         if let OpBuffers::Receive(_) = slot.buffers {
-            return Self::received(slot, number, completion, leftover);
+            return Self::received(slot, number, completion, deferred);
         }
         match slot.phase {
             Phase::Vacant | Phase::Done => {} // a provider's mistake
             Phase::InFlight | Phase::Detached => {
                 if slot.phase == Phase::Detached {
-                    leftover.reclaim(std::mem::take(&mut slot.buffers));
+                    deferred.reclaim(std::mem::take(&mut slot.buffers));
                 }
                 slot.phase = Phase::Done;
                 slot.completion = *completion;
-                leftover.wakers.wake(slot.waker.take());
-                leftover.lease(slot.lease.take());
+                deferred.wakers.wake(slot.waker.take());
+                deferred.lease(slot.lease.take());
                 let conn_state = slot.conn_state.take();
                 drop(slot);
-                Self::made_room(conn_state, leftover);
+                Self::on_room(conn_state, deferred);
             }
             Phase::Abandoned => {
-                leftover.lease(slot.lease.take());
+                deferred.lease(slot.lease.take());
                 let conn_state = slot.conn_state.take();
-                leftover.reclaim(self.take_out(number, slot).1);
-                Self::made_room(conn_state, leftover);
+                deferred.reclaim(self.take_out(number, slot).1);
+                Self::on_room(conn_state, deferred);
             }
         }
     }
 
-    /// An operation of a connection has ended.
+    /// An operation has ended, so its connection has room for another.
     #[inline]
-    fn made_room(conn_state: Option<Arc<ConnState>>, leftover: &mut Leftover) {
+    fn on_room(conn_state: Option<Arc<ConnState>>, deferred: &mut Deferred) {
         if let Some(conn_state) = &conn_state {
-            conn_state.room.wake_first(&mut leftover.wakers);
+            conn_state.room.wake_first(&mut deferred.wakers);
         }
-        leftover.conn_state(conn_state);
+        deferred.conn_state(conn_state);
     }
 
     /// Ends a receive. Its slot stays the connection's, for the next one.
@@ -169,19 +172,19 @@ impl Driver {
         mut slot: MutexGuard<'_, OpSlot>,
         number: u32,
         completion: &Completion,
-        leftover: &mut Leftover,
+        deferred: &mut Deferred,
     ) {
         slot.phase = Phase::Vacant;
         let buffers = std::mem::take(&mut slot.buffers);
         let (OpBuffers::Receive(range), Some(conn_state)) = (buffers, &slot.conn_state) else {
             return;
         };
-        let unused = conn_state.arrived(completion, number, range.reclaim(), &mut leftover.wakers);
-        leftover.buffer(unused);
+        let unused = conn_state.arrived(completion, number, range.reclaim(), &mut deferred.wakers);
+        deferred.buffer(unused);
     }
 
-    /// Waits until `look` finds something. `look` is given a waker when it is to be told; without one it must not rely
-    /// on an earlier one. `watch` has somebody watch the queue, and says whether that one arms it, too.
+    /// Waits until `look` finds something. `look` gets a waker when it must register one; without one it must not rely on
+    /// an earlier one. `watch` starts a watcher of the queue, and returns whether that also arms it.
     #[inline]
     pub(crate) fn wait<T>(
         &self,
@@ -190,7 +193,7 @@ impl Driver {
         look: impl FnMut(Option<&Waker>) -> Option<T>,
         watch: impl FnOnce() -> bool,
     ) -> Poll<T> {
-        // A task of tokio's that always finds something lets others run from time to time.
+        // A task that always finds something must yield from time to time (tokio's cooperative budget).
         #[cfg(feature = "tokio")]
         let turn = std::task::ready!(tokio::task::coop::poll_proceed(cx));
         let found = self.wait_on(asleep, cx, look, watch);
@@ -213,8 +216,8 @@ impl Driver {
         if let Some(found) = look(None) {
             return Poll::Ready(found);
         }
-        // Who is polled again without a cause relies on no watcher: perhaps that never gets to run.
-        if (again || !self.is_looked_for())
+        // A future that slept and was polled again polls the queue itself: the watcher may be starved.
+        if (again || !self.has_active_watcher())
             && let Some(done) = self.spin_for(cx, &mut look)
         {
             return done;
@@ -223,7 +226,7 @@ impl Driver {
             return Poll::Ready(found);
         }
         if !self.origin.is_here() {
-            // Nothing of what is awaited is this process's.
+            // In a forked child: the operation is the parent's.
             return Poll::Pending;
         }
         if self.wait == WaitStrategy::Busy {
@@ -238,15 +241,15 @@ impl Driver {
         Poll::Pending
     }
 
-    /// Whether a watcher is about to look, for others as well.
+    /// Whether a watcher is about to poll, for all sleeping futures.
     #[inline]
-    fn is_looked_for(&self) -> bool {
+    fn has_active_watcher(&self) -> bool {
         self.wait != WaitStrategy::Busy
             && self.watching.load(Ordering::Relaxed) > 0
             && self.sleepers.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes completions for as long as the way of waiting allows.
+    /// Takes completions for as long as the wait strategy allows.
     #[inline]
     fn spin_for<T>(
         &self,
@@ -257,7 +260,7 @@ impl Driver {
         let mut until = None;
         loop {
             for _ in 0..8 {
-                let Found { completions, woken } = self.drive();
+                let PollResult { completions, woken } = self.drive();
                 if completions > 0 {
                     if let Some(found) = look(None) {
                         if budget > Duration::ZERO {
@@ -266,7 +269,7 @@ impl Driver {
                         return Some(Poll::Ready(found));
                     }
                     if woken > 0 {
-                        // Others can go on now, perhaps on this thread.
+                        // Yields to the woken tasks, which may be on this thread.
                         if let Some(found) = look(Some(cx.waker())) {
                             return Some(Poll::Ready(found));
                         }
@@ -291,11 +294,11 @@ impl Driver {
     #[inline]
     fn budget(&self) -> Duration {
         match self.wait {
-            WaitStrategy::Busy => LOOK,
+            WaitStrategy::Busy => SPIN_TIME,
             WaitStrategy::Blocking => Duration::ZERO,
-            // With a low score it tries again from time to time.
+            // With a low score it spins again from time to time.
             WaitStrategy::Adaptive => match self.spin_score.load(Ordering::Relaxed) {
-                score if score > 0 => LOOK,
+                score if score > 0 => SPIN_TIME,
                 _ => {
                     self.add_spin_score(1);
                     Duration::ZERO
@@ -309,13 +312,13 @@ impl Driver {
         if self.wait != WaitStrategy::Adaptive {
             return;
         }
-        // Races only blur it. Below zero: how many waits pass until the next try.
+        // Approximate under races. Below zero: the number of waits until the next try.
         let score = self.spin_score.load(Ordering::Relaxed).saturating_add(by);
         let score = if by < 0 && score <= 0 { -32 } else { score.min(MAX_SPIN_SCORE) };
         self.spin_score.store(score, Ordering::Relaxed);
     }
 
-    /// A future is polled, or gone. Says whether it slept.
+    /// A future is polled or dropped. Returns whether it slept.
     #[inline]
     pub(crate) fn awake(&self, asleep: &mut bool) -> bool {
         let slept = std::mem::take(asleep);
@@ -325,13 +328,13 @@ impl Driver {
         slept
     }
 
-    /// For a watcher: takes what there is. Says whether to do so again when whoever can has run; if not, it is to
-    /// [arm](Driver::arm_if_needed). `until`: how long it looks although there is nothing; `None` at first.
+    /// For a watcher: takes all completions. Returns whether to yield and call again; otherwise the watcher must
+    /// [arm](Driver::arm_if_needed). `until`: how long to spin without completions; `None` at first.
     #[cfg(feature = "tokio")]
     pub(crate) fn poll_for_all(&self, until: &mut Option<Instant>) -> bool {
         let mut any = false;
         loop {
-            let Found { completions, .. } = self.drive();
+            let PollResult { completions, .. } = self.drive();
             any |= completions > 0;
             if completions < BATCH {
                 break;
@@ -343,7 +346,7 @@ impl Driver {
             }
             return true;
         }
-        // Who waits alone has looked for itself.
+        // A future that waits alone has polled the queue itself.
         if self.sleepers.load(Ordering::Relaxed) < 2 {
             return false;
         }
@@ -362,34 +365,34 @@ impl Driver {
         }
     }
 
-    /// For a watcher, which is asleep by what it says: makes sure that the descriptor wakes it if anybody sleeps.
+    /// For a watcher that has marked itself as asleep: makes sure that the descriptor wakes it if any future sleeps.
     #[cfg(feature = "tokio")]
     pub(crate) fn arm_if_needed(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {
-            self.arm(CompletionQueue::arm_to_drive);
+            self.arm(CompletionQueue::arm_manual);
         }
     }
 
-    /// Makes sure that the descriptor tells of the next completion.
+    /// Makes sure that the descriptor becomes readable at the next completion.
     fn arm(&self, arm: impl Fn(&CompletionQueue) -> fabric::Result<Armed>) {
         loop {
-            let mut leftover = Leftover::new();
+            let mut deferred = Deferred::new();
             let mut poller = self.poller.lock();
-            // What was found is told before more is looked for.
-            while leftover.is_empty() {
+            // Wakers of the completions found so far run before the next poll.
+            while deferred.is_empty() {
                 if poller.armed {
                     return;
                 }
                 match arm(&self.queue) {
                     Ok(Armed::Waiting) => poller.armed = true,
-                    Ok(_) => drop(self.take_batch(&mut poller, &mut leftover)),
+                    Ok(_) => drop(self.take_batch(&mut poller, &mut deferred)),
                     Err(_) => return,
                 }
             }
         }
     }
 
-    /// The descriptor was readable: takes what there is; arms again if anybody sleeps. Says whether it did.
+    /// The descriptor was readable: takes all completions; arms again if any future sleeps. Returns whether it did.
     pub(crate) fn on_readable(&self) -> bool {
         self.drain();
         if self.sleepers.load(Ordering::SeqCst) == 0 {
@@ -399,9 +402,9 @@ impl Driver {
         true
     }
 
-    /// Nobody watches the descriptor any more: whoever waits for an operation is to look for another watcher.
+    /// The watcher of the descriptor is gone: wakes all waiting futures, so that they start another.
     #[cfg(feature = "tokio")]
-    pub(crate) fn unwatched(&self, wakers: &mut crate::wakers::Wakers) {
+    pub(crate) fn on_watcher_gone(&self, wakers: &mut crate::wakers::Wakers) {
         self.poller.lock().armed = false;
         self.slab.for_each(|slot| wakers.wake(slot.waker.take()));
     }
@@ -409,7 +412,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Every endpoint is gone, and has left a completion for all that it had under way.
+        // Every endpoint is closed, and has left a completion for each operation that it had in flight.
         self.drain();
         let leaked = self.leak();
         if leaked > 0 && self.origin.is_here() {

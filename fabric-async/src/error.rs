@@ -242,7 +242,7 @@ pub enum Refusal {
     /// It lent the memory unasked, for a time that it chose: it is not renewed.
     Fixed,
     /// No connection for leases was made: one of the two sides does not want any.
-    Off,
+    Disabled,
 }
 
 impl fmt::Display for Refusal {
@@ -256,7 +256,7 @@ impl fmt::Display for Refusal {
             Refusal::NoMemory => f.write_str("it has no memory left"),
             Refusal::Unknown => f.write_str("it knows no such lease"),
             Refusal::Fixed => f.write_str("it lent this unasked, for a time that it chose"),
-            Refusal::Off => f.write_str("leases are turned off on this connection"),
+            Refusal::Disabled => f.write_str("leases are turned off on this connection"),
         }
     }
 }

@@ -51,14 +51,14 @@
 //!   forgotten, keeps what it has, and its turn for at most 50 ms: others go on.
 //! - *Failure.* The end of a connection is an [`Error::Disconnected`] with the reason, everywhere.
 //! - *Executors.* Works with any executor; a minimal [`block_on`] is included.
-//! - *Trust.* Nothing is encrypted and nobody is authenticated: see [`fabric::Domain`].
+//! - *Trust.* Nothing is encrypted or authenticated: see [`fabric::Domain`].
 //!
 //! # Features
 //! | feature | default | |
 //! |---|---|---|
 //! | `tcp` | yes | the TCP provider |
 //! | `tokio` | yes | tasks of a tokio runtime are woken by its event loop; `Stream` |
-//! | `serde` | no | descriptors of memory both ways; `Info`, `Counters` and `PoolMetrics` serialize |
+//! | `serde` | no | as of the crate `fabric`; `PoolMetrics` serialize |
 //! | `verbs` | yes | the RDMA verbs provider; loads libibverbs and librdmacm at run time |
 //!
 //! # Platforms and MSRV
@@ -66,7 +66,7 @@
 //!
 //! # Design
 //! - *Buffers own their memory.* The [`Pool`] registers memory in extents, once, without rights for peers, and cuts
-//!   them into blocks; a [`Buffer`] is a block that nobody else has. That alone makes `Deref<[u8]>` sound;
+//!   them into blocks; a [`Buffer`] is a block with one owner. That alone makes `Deref<[u8]>` sound;
 //!   `block.rs` has the whole argument and all of this crate's unsafe code.
 //! - *Operations own their buffers.* An operation takes its buffer by value, and from the post to its completion a slot
 //!   in the node's slab of operations owns it. The future has the number of the slot, no memory. So futures may be
@@ -113,6 +113,8 @@ mod connect;
 #[forbid(unsafe_code)]
 mod connection;
 #[forbid(unsafe_code)]
+mod deferred;
+#[forbid(unsafe_code)]
 mod driver;
 #[forbid(unsafe_code)]
 mod error;
@@ -120,8 +122,6 @@ mod error;
 mod handshake;
 #[forbid(unsafe_code)]
 mod lease;
-#[forbid(unsafe_code)]
-mod leftover;
 #[forbid(unsafe_code)]
 mod listener;
 #[forbid(unsafe_code)]
@@ -189,7 +189,7 @@ pub use conn_state::{Message, Notification};
 pub use connection::Connection;
 pub use error::{Error, LeaseEnd, OpError, Refusal, Result};
 pub use handshake::{MAX_ACCEPT_BYTES, MAX_CONNECT_BYTES};
-pub use lease::{LeasePolicy, Lent, Remote, RemoteTarget};
+pub use lease::{LeasePolicy, LocalLease, RemoteLease, RemoteTarget};
 pub use listener::Listener;
 pub use node::Node;
 pub use op_buffers::{Payload, RecvPayload};
@@ -212,7 +212,7 @@ pub use fabric::{
 /// goes with `zerocopy` 0.8, and a change of that is a breaking change.
 pub use zerocopy;
 
-/// 64 bits of the system's randomness: a token that nobody can guess.
+/// 64 bits of the system's randomness: a token that cannot be guessed.
 pub(crate) fn random() -> Result<u64> {
     getrandom::u64().map_err(|cause| {
         let cause = std::io::Error::other(cause.to_string());

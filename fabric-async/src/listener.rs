@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
-use crate::accept::{Accepting, Incoming};
+use crate::accept::{AcceptFuture, Incoming};
 use crate::address::{Address, resolve};
 use crate::connection::Connection;
 use crate::error::{Error, Result};
@@ -18,16 +18,16 @@ use crate::wakers::Wakers;
 /// use fabric_async::{Connection, Listener, block_on};
 ///
 /// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
-/// let to = listener.local_addr(); // what to tell clients
+/// let to = listener.local_addr(); // for clients
 /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
 /// let here = block_on(listener.accept())?;
 /// let there = client.join().unwrap()?;
 /// drop(listener);
-/// assert_eq!((here.peer_addr(), here.end()), (there.local_addr(), None)); // it stands
+/// assert_eq!((here.peer_addr(), here.end()), (there.local_addr(), None)); // still connected
 /// # Ok::<(), fabric_async::Error>(())
 /// ```
 ///
-/// Dropping it refuses the peers that nobody has taken; connections that stand do not mind.
+/// Dropping it refuses the requests that were not taken; established connections stay.
 pub struct Listener {
     inner: Arc<ListenerInner>,
     open: Arc<Open>,
@@ -58,8 +58,8 @@ impl Listener {
         self.inner.local_addr()
     }
 
-    /// Lets the next peer in. One that does not finish holds up nobody else: several come in at a time, and who is done
-    /// first is first. Dropping the future loses nothing.
+    /// Accepts the next connection. A peer that does not finish its set-up delays no other: several are accepted at a time,
+    /// and the first to finish is returned first. Dropping the future loses nothing.
     ///
     /// ```
     /// use fabric_async::{Connection, Listener, block_on};
@@ -78,7 +78,7 @@ impl Listener {
     /// there is no memory or no room in the completion queue for it, is no error here: it is passed over, with a line in
     /// the log. [`request`](Listener::request) and [`Request::accept`](crate::Request::accept) give those errors.
     pub async fn accept(&self) -> Result<Connection> {
-        Accepting::new(&self.inner).await
+        AcceptFuture::new(&self.inner).await
     }
 
     /// The connections that [`accept`](Listener::accept) would give, as a stream: for servers that take one, and for its

@@ -150,7 +150,7 @@ impl NodeInner {
         )
     }
 
-    /// Why nobody will ask to be let in any more.
+    /// Why no further connection request can come.
     pub(crate) fn refusal(&self) -> Option<Error> {
         let lost = self.router.is_device_lost().then_some(fabric::Error::DeviceLost);
         lost.map(Error::from).or_else(|| self.driver.refusal())
@@ -198,7 +198,7 @@ impl WatchedNode for NodeInner {
 
     fn watcher_gone(&self) {
         let mut wakers = Wakers::new();
-        self.driver.unwatched(&mut wakers);
+        self.driver.on_watcher_gone(&mut wakers);
         self.router.wake_connections(&mut wakers);
     }
 }

@@ -132,7 +132,7 @@ impl BufferRange {
         self.whole.reclaim()
     }
 
-    /// It is not known whether the operation has ended: nobody gets the memory.
+    /// It is not known whether the operation has ended: the memory is never reused.
     pub(crate) fn leak(self) {
         self.whole.leak();
     }
@@ -186,7 +186,7 @@ impl OpBuffers {
         slice.map_or_else(Slices::none, Into::into)
     }
 
-    /// It is not known whether the operation has ended: nobody gets the memory.
+    /// It is not known whether the operation has ended: the memory is never reused.
     pub(crate) fn leak(self) {
         match self {
             OpBuffers::Nothing => {}

@@ -120,7 +120,7 @@ impl<W: PostOp> OpFuture<W> {
         Poll::Ready(())
     }
 
-    /// What became of it, if it is over by now; nobody waits for it.
+    /// The outcome, if it has ended; registers no waker.
     #[cfg(feature = "tokio")]
     pub(crate) fn try_take(&mut self) -> Option<W::Output> {
         let OpState::InFlight(number) = self.stage else { return self.failed() };

@@ -16,7 +16,7 @@ use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::conn_state::ConnState;
 use crate::error::{Error, Result};
-use crate::lease::Held;
+use crate::lease::RemoteLeaseState;
 use crate::op_buffers::OpBuffers;
 
 /// Places of the first chunk; each further one has twice as many.
@@ -29,11 +29,11 @@ const MAX_OPS: u32 = FIRST * ((1 << CHUNKS) - 1);
 #[derive(Default)]
 pub(crate) struct OpSlot {
     pub(crate) phase: Phase,
-    /// Whose operation it is.
+    /// The connection whose operation it is.
     pub(crate) conn_state: Option<Arc<ConnState>>,
     pub(crate) buffers: OpBuffers,
     /// The lease that it uses, which lasts at least as long as it.
-    pub(crate) lease: Option<Arc<Held>>,
+    pub(crate) lease: Option<Arc<RemoteLeaseState>>,
     pub(crate) waker: Option<Waker>,
     pub(crate) completion: Completion,
 }
@@ -44,9 +44,9 @@ pub(crate) enum Phase {
     Vacant,
     /// In flight, and a future wants to know.
     InFlight,
-    /// In flight, and a future wants to know how it ends, but nothing of what it carries.
+    /// In flight, with a future that wants the outcome but not the buffers.
     Detached,
-    /// In flight, and nobody wants to know.
+    /// In flight, without a future.
     Abandoned,
     /// Ended.
     Done,

@@ -71,7 +71,7 @@ impl<P: Payload> Operation<P> {
         Poll::Ready(())
     }
 
-    /// What became of it, if it is over by now. Who asks is not told later.
+    /// The outcome, if it has ended; registers no waker.
     #[cfg(feature = "tokio")]
     pub(crate) fn try_take(&mut self) -> Option<Result<P::Back, OpError<P::Back>>> {
         self.future.try_take()
@@ -105,7 +105,7 @@ impl<P: Payload> Operation<P> {
     /// # doc::pair(async |conn, peer| {
     /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
     /// conn.write(conn.node().pool().alloc_from(b"hello")?, remote.at(0)).delivered().await?;
-    /// assert_eq!(peer.lent(remote.id()).unwrap().get::<[u8; 5]>(0)?, *b"hello");
+    /// assert_eq!(peer.local_lease(remote.id()).unwrap().get::<[u8; 5]>(0)?, *b"hello");
     /// // A send is done when the peer has it anyway.
     /// assert!(conn.send(conn.alloc(8)?).delivered().await.is_err());
     /// # Ok(()) });

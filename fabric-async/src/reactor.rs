@@ -71,7 +71,7 @@ impl ReactorHandle {
     }
 
     /// A lease began or ended, or the connection of one: has the thread serve leases.
-    pub(crate) fn look_at_leases(&self) {
+    pub(crate) fn wake_for_leases(&self) {
         self.leases.store(true, Ordering::Release);
         self.timers.kick();
     }

@@ -15,12 +15,12 @@ use crate::timers::Timer;
 use crate::wait_queue::{WaitQueue, Waiter};
 
 /// What can arrive.
-pub(crate) trait Arrives: Sized {
+pub(crate) trait Inbound: Sized {
     fn queue(conn_state: &ConnState) -> &Arc<WaitQueue>;
     fn take(inbox: &mut Inbox) -> Option<Self>;
 }
 
-impl Arrives for Message {
+impl Inbound for Message {
     fn queue(conn_state: &ConnState) -> &Arc<WaitQueue> {
         &conn_state.receivers
     }
@@ -30,7 +30,7 @@ impl Arrives for Message {
     }
 }
 
-impl Arrives for Notification {
+impl Inbound for Notification {
     fn queue(conn_state: &ConnState) -> &Arc<WaitQueue> {
         &conn_state.watchers
     }
@@ -51,7 +51,7 @@ impl Arrives for Notification {
 /// # Ok(()) });
 /// ```
 #[must_use = "nothing is received until it is awaited"]
-pub struct Receive(Arrival<Message>);
+pub struct Receive(RecvFuture<Message>);
 
 /// The next notification: see [`Connection::notified`](crate::Connection::notified).
 ///
@@ -65,7 +65,7 @@ pub struct Receive(Arrival<Message>);
 /// # Ok(()) });
 /// ```
 #[must_use = "nothing is received until it is awaited"]
-pub struct Notified(Arrival<Notification>);
+pub struct Notified(RecvFuture<Notification>);
 
 /// The notifications, one after the other, as a [`Stream`](futures_core::Stream): see
 /// [`Connection::notifications`](crate::Connection::notifications).
@@ -76,12 +76,12 @@ pub struct Notified(Arrival<Notification>);
 ///
 /// # doc::pair(async |conn, peer| {
 /// # let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
-/// let mut told = peer.notifications();
+/// let mut notifications = peer.notifications();
 /// conn.write_notify(conn.alloc(8)?, remote.at(0), 3).await?;
 /// conn.close();
-/// assert_eq!(told.next().await.expect("one came")?.immediate, 3);
-/// assert!(told.next().await.expect("the end is said, once").is_err());
-/// assert!(told.next().await.is_none());
+/// assert_eq!(notifications.next().await.expect("one came")?.immediate, 3);
+/// assert!(notifications.next().await.expect("the end is reported, once").is_err());
+/// assert!(notifications.next().await.is_none());
 /// # Ok(()) });
 /// ```
 #[must_use = "nothing is received until it is polled"]
@@ -91,7 +91,7 @@ pub struct Notifications {
     next: Option<Notified>,
 }
 
-struct Arrival<A: Arrives> {
+struct RecvFuture<A: Inbound> {
     conn: Arc<Conn>,
     waiter: Waiter,
     asleep: bool,
@@ -100,15 +100,15 @@ struct Arrival<A: Arrives> {
     what: std::marker::PhantomData<fn() -> A>,
 }
 
-impl<A: Arrives> Arrival<A> {
+impl<A: Inbound> RecvFuture<A> {
     fn new(conn: &Arc<Conn>) -> Self {
         let (conn, waiter) = (conn.clone(), Waiter::default());
-        Arrival { conn, waiter, asleep: false, timer: None, what: std::marker::PhantomData }
+        RecvFuture { conn, waiter, asleep: false, timer: None, what: std::marker::PhantomData }
     }
 
     #[inline]
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<A>> {
-        let Arrival { conn, waiter, asleep, timer, .. } = self;
+        let RecvFuture { conn, waiter, asleep, timer, .. } = self;
         let (node, conn_state) = (&conn.node, &*conn.conn_state);
         let queue = A::queue(conn_state);
         let mut wants_memory = false;
@@ -153,7 +153,7 @@ impl<A: Arrives> Arrival<A> {
     }
 }
 
-impl<A: Arrives> Drop for Arrival<A> {
+impl<A: Inbound> Drop for RecvFuture<A> {
     fn drop(&mut self) {
         self.conn.node.driver.awake(&mut self.asleep);
         A::queue(&self.conn.conn_state).leave(&mut self.waiter);
@@ -162,13 +162,13 @@ impl<A: Arrives> Drop for Arrival<A> {
 
 impl Receive {
     pub(crate) fn new(conn: &Arc<Conn>) -> Self {
-        Receive(Arrival::new(conn))
+        Receive(RecvFuture::new(conn))
     }
 }
 
 impl Notified {
     pub(crate) fn new(conn: &Arc<Conn>) -> Self {
-        Notified(Arrival::new(conn))
+        Notified(RecvFuture::new(conn))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The threads that call wakers for the node's thread.
 //!
 //! The node's thread serves leases, which have to end in time, so it calls no user code: it leaves wakers here, to
-//! [`Workers`]. One thread calls them; while it is held up in a call, others go on with the rest. Nobody waits for these threads.
+//! [`Workers`]. One thread calls them; while it is held up in a call, others go on with the rest. These threads are never joined.
 //!
 //! What waits here is bounded by what waits elsewhere: each place where a future waits has one waker, which is taken out
 //! when it is to be woken, and comes back only when the future is polled again.

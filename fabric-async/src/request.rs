@@ -53,7 +53,7 @@ impl ListenerEvents for ListenerInner {
             let peer = request.peer_addr();
             match Handshake::from_bytes(request.private_data()) {
                 Err(error) => {
-                    self.node.peer_log.warn(format_args!("{peer} is sent away: {error}"));
+                    self.node.peer_log.warn(format_args!("{peer} is refused: {error}"));
                     reject(&mut request, "this listener is one of fabric-async, version 1");
                 }
                 Ok(handshake) if handshake.kind == Kind::Control => {
@@ -104,14 +104,14 @@ impl Drop for ListenerInner {
 /// use fabric_async::{Connection, Listener, block_on};
 ///
 /// let listener = block_on(Listener::bind("127.0.0.1:0"))?;
-/// let next = listener.request(); // before anybody asks
+/// let next = listener.request(); // before there is a request
 /// let to = listener.local_addr();
 /// let client = std::thread::spawn(move || block_on(Connection::connect(to)));
 /// let conn = block_on(async { next.await?.accept().await })?;
 /// assert_eq!(client.join().unwrap()?.local_addr(), conn.peer_addr());
 /// # Ok::<(), fabric_async::Error>(())
 /// ```
-#[must_use = "nobody is let in until it is awaited"]
+#[must_use = "it takes a request only when it is awaited"]
 pub struct NextRequest {
     listener: Arc<ListenerInner>,
     waiter: Waiter,
@@ -166,7 +166,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Who asks.
+    /// The peer's address.
     pub fn peer_addr(&self) -> SocketAddr {
         self.request.peer_addr()
     }
@@ -185,7 +185,7 @@ impl Request {
     /// # let client = std::thread::spawn(move || block_on(Connection::connect(to)));
     /// let request = block_on(listener.request())?;
     /// let conn = block_on(request.accept())?;
-    /// assert_eq!(conn.end(), None); // it stands
+    /// assert_eq!(conn.end(), None); // connected
     /// # assert_eq!(client.join().unwrap()?.peer_data(), b"");
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
@@ -218,9 +218,9 @@ impl Request {
         let conn = match Conn::new(node, node.connect_timeout()) {
             Ok(conn) => conn,
             Err(error) => {
-                // What this side lacks is none of a stranger's business: it is in the log.
+                // The reason is logged here, and not sent to the peer.
                 let peer = self.peer_addr();
-                node.peer_log.warn(format_args!("{peer} is sent away: {error}"));
+                node.peer_log.warn(format_args!("{peer} is refused: {error}"));
                 reject(&mut self.request, "no room for another connection");
                 return Err(error);
             }
@@ -241,7 +241,7 @@ impl Request {
         Ok(Connection::new(conn))
     }
 
-    /// Sends it away, with up to 128 bytes of words for it ([`Error::Rejected`](crate::Error::Rejected)).
+    /// Rejects it, with up to 128 bytes of text for the peer ([`Error::Rejected`](crate::Error::Rejected)).
     ///
     /// ```
     /// use fabric_async::{Error, Listener, Connection, block_on};

@@ -8,7 +8,7 @@ use fabric::{EndpointId, Event, EventQueue, ListenerId};
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::conn_state::ConnState;
-use crate::leftover::Leftover;
+use crate::deferred::Deferred;
 use crate::reactor::ReactorHandle;
 use crate::wakers::Wakers;
 
@@ -76,16 +76,16 @@ impl Router {
     /// Delivers the events that there are. When it returns, every event that was reported before the call is delivered,
     /// by this thread or another.
     pub(crate) fn take_events(&self) {
-        let mut leftover = Leftover::new();
+        let mut deferred = Deferred::new();
         let mut asked = Vec::new();
         let events = self.events.lock();
         while let Some(event) = events.poll() {
-            self.deliver(event, &mut leftover, &mut asked);
+            self.deliver(event, &mut deferred, &mut asked);
         }
         drop(events);
         // A listener may be of a provider of the application's own, so no lock is held.
         for listener in asked {
-            listener.take_requests(&mut leftover.wakers);
+            listener.take_requests(&mut deferred.wakers);
         }
     }
 
@@ -93,10 +93,10 @@ impl Router {
     fn deliver(
         &self,
         event: Event,
-        leftover: &mut Leftover,
+        deferred: &mut Deferred,
         asked: &mut Vec<Arc<dyn ListenerEvents>>,
     ) {
-        let wakers = &mut leftover.wakers;
+        let wakers = &mut deferred.wakers;
         let conn_state = event.endpoint().and_then(|id| self.conn_state(id));
         match (event, &conn_state) {
             (Event::Connected { data, .. }, Some(conn_state)) => {
@@ -108,7 +108,7 @@ impl Router {
             (Event::Disconnected { reason, .. }, Some(conn_state)) => {
                 conn_state.ended(reason, wakers);
                 // Leases end with their connection, and this may be any thread.
-                self.reactor.look_at_leases();
+                self.reactor.wake_for_leases();
             }
             (Event::ConnectRequest { listener }, _) => asked.extend(self.listener(listener)),
             (Event::DeviceLost, _) => {
@@ -121,7 +121,7 @@ impl Router {
             }
             _ => {}
         }
-        leftover.conn_state(conn_state);
+        deferred.conn_state(conn_state);
     }
 
     /// Adds the wakers of all futures that wait for something of a connection.

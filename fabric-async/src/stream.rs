@@ -29,8 +29,8 @@ const DEPTH: usize = 8;
 ///
 /// Software that runs over a `TcpStream` runs over this, on any provider. Both ends must use the connection as a stream, and
 /// for nothing else. What is written leaves at once, in messages of at most 64 KiB, so `flush` has nothing to do;
-/// `shutdown` tells the peer that no more comes, and waits until its side has everything. Dropping it closes the connection
-/// at once, so shut down first: it alone tells for sure whether all bytes have come to the peer's side.
+/// `shutdown` signals the end of the stream to the peer, and waits until its side has everything. Dropping it closes the
+/// connection at once, so shut down first: only that confirms that all bytes have arrived at the peer's side.
 ///
 /// ```
 /// use fabric_async::{Listener, Stream};
@@ -167,11 +167,11 @@ impl Stream {
         failed.into()
     }
 
-    /// Posts a message, and waits for it later. There is room for it if fewer than `depth` are under way, and nobody else's.
+    /// Posts a message, and waits for it later. There is room for it if fewer than `depth` are in flight, and no others.
     fn poll_post(&mut self, cx: &mut Context<'_>, message: Buffer) -> Poll<()> {
         let mut sending = self.conn.send(message);
         if sending.poll_posted(cx).is_pending() {
-            // Only its place in line counts: whoever comes back may have other bytes.
+            // Only its place in the queue counts: the next call may come with other bytes.
             self.waiting = Some(sending);
             return Poll::Pending;
         }
@@ -231,7 +231,7 @@ impl tokio::io::AsyncWrite for Stream {
         self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 
-    /// Whoever has several parts need not copy them together first.
+    /// Several parts need not be copied together first.
     fn is_write_vectored(&self) -> bool {
         true
     }
@@ -253,7 +253,7 @@ impl tokio::io::AsyncWrite for Stream {
         }
         ready!(this.poll_sent(cx, this.depth() - 1))?;
         let mut message = ready!(this.poll_memory(cx, len))?;
-        // Whoever had to wait may come back with other bytes.
+        // A caller that had to wait may come back with other bytes.
         let len = len.min(message.len());
         message.truncate(len);
         let mut left = &mut message[..];

@@ -29,17 +29,17 @@ enum Alarm {
 /// What is to be done when, and how the thread that does it is woken.
 pub(crate) struct Timers {
     kick: Wakeup,
-    state: Mutex<State>,
+    state: Mutex<TimersState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TimersState {
     alarms: BTreeMap<Moment, Alarm>,
     /// Alarms that there ever were.
     named: u64,
 }
 
-impl State {
+impl TimersState {
     /// Adds an alarm; says which, and whether it is the next one.
     fn add(&mut self, at: Instant, alarm: Alarm) -> (Moment, bool) {
         self.named += 1;
@@ -114,7 +114,7 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// Wakes `waker` at `at`, or earlier, and nobody else any more.
+    /// Wakes `waker` at `at`, or earlier, and no earlier waker any more.
     pub(crate) fn wake_at(&mut self, at: Instant, waker: &Waker) {
         let alarm = Alarm::Wake(waker.clone());
         let mut old = Wakers::new();

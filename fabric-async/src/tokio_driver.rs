@@ -2,12 +2,12 @@
 //! on the descriptor.
 //!
 //! Each runtime in which futures of the node sleep has one such task, and each does the whole job, so it does not matter
-//! whose runs first. When a runtime is shut down its task is dropped, and says so: whoever sleeps then is woken, and
-//! finds another watcher.
+//! whose runs first. When a runtime is shut down its task is dropped; then sleeping futures are woken, and start
+//! another watcher.
 //!
-//! A runtime that is there need not run: a thread may be in its context while nobody drives it. So the node's thread sees
-//! whether a task that was roused runs soon; if not, it does the job itself until the task has run. And a runtime may have
-//! no I/O driver, which tokio tells by a panic only: where that would end the process, or the application says so, the node's thread
+//! A runtime that is there need not run: a thread may be in its context without driving it. So the node's thread checks
+//! whether a woken watcher runs soon; if not, it does the job itself until the task has run. And a runtime may have
+//! no I/O driver, which tokio reports by a panic only: where that would end the process, or the application says so, the node's thread
 //! watches from the beginning.
 
 use std::future::poll_fn;
@@ -60,7 +60,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// Whether whoever sleeps can rely on it.
+    /// Whether sleeping futures can rely on it.
     #[inline]
     fn is_able(&self) -> bool {
         self.task.is_some() && self.sleep.is_able()
@@ -84,8 +84,8 @@ impl Watchers {
 /// Whether a watcher sleeps, and how it is roused.
 struct Sleep {
     node: Weak<dyn WatchedNode>,
-    /// It looks at the queue once more before it sleeps. Who is about to sleep counts itself as a sleeper and looks here;
-    /// the watcher clears this and looks for sleepers: so one of them sees the other.
+    /// It polls the queue once more before it sleeps. A future that is about to sleep counts itself as a sleeper, then reads
+    /// this; the watcher clears this, then reads the number of sleepers: one of them sees the other.
     awake: AtomicBool,
     /// The runtime has no I/O driver: the node's thread watches for it.
     unable: AtomicBool,
@@ -215,7 +215,7 @@ pub(crate) fn by_tokio<N: WatchedNode + 'static>(node: &Arc<N>) -> bool {
 
 #[cold]
 fn begin(node: &dyn WatchedNode, weak: Weak<dyn WatchedNode>, handle: &Handle) -> bool {
-    // Where nobody could survive it, tokio is not asked.
+    // A panic could not be caught: tokio is not asked.
     if cfg!(panic = "abort") || !node.watchers().enabled {
         return false;
     }

@@ -23,14 +23,14 @@ const MIN_PATIENCE: Duration = Duration::from_millis(1);
 
 /// A queue. Code that makes room [wakes the first](WaitQueue::wake_first), which tries again, and leaves or stays.
 pub(crate) struct WaitQueue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// Those that wait; so that an empty queue costs no lock.
     waiting: AtomicUsize,
     timers: Arc<Timers>,
     me: Weak<WaitQueue>,
 }
 
-struct State {
+struct QueueState {
     /// The number of the front of `places`.
     first: u64,
     places: VecDeque<Place>,
@@ -46,7 +46,7 @@ enum Place {
     Left,
 }
 
-impl State {
+impl QueueState {
     fn skip_left(&mut self) {
         while let Some(Place::Left) = self.places.front() {
             self.places.pop_front();
@@ -94,7 +94,7 @@ impl Waiter {
 impl WaitQueue {
     pub(crate) fn new(timers: &Arc<Timers>) -> Arc<Self> {
         Arc::new_cyclic(|me| WaitQueue {
-            state: Mutex::new(State {
+            state: Mutex::new(QueueState {
                 first: 0,
                 places: VecDeque::new(),
                 patience: PATIENCE,
@@ -106,7 +106,7 @@ impl WaitQueue {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock()
     }
 
@@ -394,7 +394,7 @@ mod tests {
         rig.queue.join(&mut rig.waiters[2], &rig.counts[2].clone().into());
         assert_eq!(run(9 * PATIENCE), None);
         assert_eq!(rig.woken(), [1, 1, 1, 0]);
-        // One that was passed over joins anew, behind the others; that it leaves before harms nobody.
+        // One that was passed over joins anew, behind the others; leaving before has no effect on others.
         rig.queue.leave(&mut rig.waiters[1]);
         rig.queue.join(&mut rig.waiters[0], &rig.counts[0].clone().into());
         rig.queue.leave(&mut rig.waiters[2]);

@@ -1,8 +1,8 @@
 //! Wakers to call, and wakers to drop, once no lock is held.
 //!
 //! A waker is user code: waking, dropping or cloning it may block, panic, or call back into this crate. So code that finds
-//! somebody to wake adds the waker to a [`Wakers`], as it does with wakers that others have replaced, and whoever made
-//! that one flushes it where no lock is held. A panic in one waker loses no other. A `Wakers` that is dropped flushes what is left, also on
+//! a future to wake adds its waker to a [`Wakers`], and replaced wakers too; the creator of the `Wakers` flushes it where
+//! no lock is held. A panic in one waker loses no other. A `Wakers` that is dropped flushes what is left, also on
 //! unwinding; so it is declared before the guards of locks.
 //!
 //! Wakers are called on the thread that found them, but for the node's thread, which hands them to

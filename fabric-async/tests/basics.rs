@@ -114,7 +114,7 @@ fn notifications_are_not_messages() {
             a.send(filled(&a, b"last")).await.unwrap();
         };
         let receive = async {
-            // Whoever waits for messages alone is not stopped by notifications.
+            // Notifications do not hold up a task that receives messages only.
             for _ in 0..4 {
                 assert_eq!(&*b.recv().await.unwrap(), b"between");
             }

@@ -19,7 +19,7 @@ use common::{eventually, exposed, node, pair};
 use fabric::{Access, Region, RemoteRegion};
 use fabric_async::{Buffer, Connection, Error, Node, WaitStrategy, block_on};
 
-/// A buffer that nobody but this test may write to, until it is dropped.
+/// A buffer that only this test may write to, until it is dropped.
 struct Canary {
     buffer: Buffer,
     stamp: u8,
@@ -107,8 +107,8 @@ fn job(dice: &mut Dice, conn: &Connection, peer: &Connection, at: RemoteRegion) 
             Ok(())
         }),
         27 | 28 => Box::pin(async move {
-            let told = peer.notified().await?;
-            assert_eq!(told.immediate, told.len as u32);
+            let notification = peer.notified().await?;
+            assert_eq!(notification.immediate, notification.len as u32);
             Ok(())
         }),
         29 => Box::pin(async move {
@@ -133,7 +133,7 @@ fn job(dice: &mut Dice, conn: &Connection, peer: &Connection, at: RemoteRegion) 
     }
 }
 
-/// What is no failure: many at once may have all memory, lend all they may, or offer faster than the node's thread can tell.
+/// What is no failure: many at once may have all memory, lend all they may, or offer faster than the node's thread can send.
 fn check(outcome: Result<(), Error>) {
     match outcome {
         Ok(()) | Err(Error::PoolExhausted { .. } | Error::NotGranted(_)) => {}
@@ -168,7 +168,7 @@ fn settle(node: &Node, a: Connection, b: Connection, region: &Region) {
             {
                 break;
             }
-            // Whoever sends with notice has the same receives.
+            // Notifications use the same receives.
             let _ = Pin::new(&mut to.notified()).poll(&mut cx);
         }
     }

@@ -1,4 +1,4 @@
-//! Futures that make, end, or stream over a connection, dropped at random moments: whoever comes next finds all as it was.
+//! Futures that make, end, or stream over a connection, dropped at random moments: the next connection works as if they had never been.
 //!
 //! `FABRIC_ASYNC_SEED` repeats a run, as far as the two sides' threads let it.
 
@@ -75,7 +75,7 @@ fn connecting_and_accepting() {
     println!(
         "{made} connected; dropped: {connects} connects, {accepts} accepts, {requests} requests"
     );
-    // Whoever comes now is served. Others, that were given up, may come first.
+    // A new connection is served. Requests of dropped futures may come first.
     let begun = std::thread::scope(|scope| {
         let user = scope.spawn(|| {
             block_on(async {

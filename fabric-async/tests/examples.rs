@@ -70,12 +70,12 @@ fn errors_are_text_that_names_what_failed() {
     let text = failure(sum);
     assert!(text.starts_with("error: /no/such: No such file"), "{text}");
     let listener = fabric_async::block_on(fabric_async::Listener::bind(common::address())).unwrap();
-    let nobody = listener.local_addr();
+    let unused = listener.local_addr();
     drop(listener);
     let mut greet = example("hello");
-    greet.args(["greet", "--at", &nobody.to_string()]);
+    greet.args(["greet", "--at", &unused.to_string()]);
     let text = failure(greet);
-    assert!(text.starts_with(&format!("error: {nobody}: the peer refused")), "{text}");
+    assert!(text.starts_with(&format!("error: {unused}: the peer refused")), "{text}");
 }
 
 #[test]

@@ -11,29 +11,30 @@ use common::{between, node, pair};
 use fabric::Access;
 use fabric_async::{Error, LeasePolicy, Node, NodeBuilder, block_on};
 
-const MOST: usize = usize::MAX;
+const MAX: usize = usize::MAX;
 
 /// Every setting, as large as it can be: refused when the node is made, or taken, and then two ends can be connected.
 #[test]
 fn settings() {
     type Set = fn(NodeBuilder) -> NodeBuilder;
     let all: [(&str, Set); 14] = [
-        ("pool_bytes", |b| b.pool_bytes(MOST)),
-        ("pool_keep", |b| b.pool_keep(MOST)),
-        ("completions", |b| b.completions(MOST)),
-        ("send_depth", |b| b.send_depth(MOST)),
-        ("segments", |b| b.segments(MOST)),
-        ("receives", |b| b.receives(MOST)),
-        ("receives and notifications", |b| b.receives(MOST).notifications(MOST)),
-        ("max_message", |b| b.max_message(MOST)),
-        ("notifications", |b| b.notifications(MOST)),
+        ("pool_bytes", |b| b.pool_bytes(MAX)),
+        ("pool_keep", |b| b.pool_keep(MAX)),
+        ("completions", |b| b.completions(MAX)),
+        ("send_depth", |b| b.send_depth(MAX)),
+        ("segments", |b| b.segments(MAX)),
+        ("receives", |b| b.receives(MAX)),
+        ("receives and notifications", |b| b.receives(MAX).notifications(MAX)),
+        ("max_message", |b| b.max_message(MAX)),
+        ("notifications", |b| b.notifications(MAX)),
         ("connect_timeout", |b| b.connect_timeout(Duration::MAX)),
         ("liveness", |b| b.liveness(Some(Duration::MAX))),
-        ("backlog", |b| b.backlog(MOST)),
+        ("backlog", |b| b.backlog(MAX)),
         ("lend", |b| {
             let mut policy = LeasePolicy::default();
-            (policy.bytes, policy.in_all, policy.leases) = (u64::MAX, Some(u64::MAX), MOST);
-            policy.longest = Duration::MAX;
+            (policy.max_bytes, policy.max_total_bytes, policy.max_leases) =
+                (u64::MAX, Some(u64::MAX), MAX);
+            policy.max_duration = Duration::MAX;
             b.lend(policy)
         }),
         ("nothing", |b| b),
@@ -49,18 +50,18 @@ fn settings() {
 
 #[test]
 fn memory() {
-    for bytes in [MOST, 1 << 20] {
+    for bytes in [MAX, 1 << 20] {
         let node = node(|b| b.pool_bytes(bytes));
         let pool = node.pool();
         for shift in 0..20 {
-            let len = MOST >> shift;
+            let len = MAX >> shift;
             assert!(pool.alloc(len).is_err(), "{len}");
             assert!(pool.alloc_dirty(len).is_err(), "{len}");
             assert!(block_on(pool.alloc_wait(len)).is_err(), "{len}");
         }
         let mut buffer = pool.alloc(10).unwrap();
-        assert!(buffer.resize(MOST).is_err());
-        buffer.truncate(MOST);
+        assert!(buffer.resize(MAX).is_err());
+        buffer.truncate(MAX);
         assert_eq!(buffer.len(), 10);
         assert_eq!(pool.metrics().in_use, 1);
     }
@@ -70,14 +71,15 @@ fn memory() {
 fn operations_and_leases() {
     let far = node(|b| {
         let mut policy = LeasePolicy::default();
-        (policy.bytes, policy.in_all, policy.leases) = (u64::MAX, Some(u64::MAX), MOST);
-        policy.longest = Duration::MAX;
-        b.lend(policy).pool_bytes(MOST)
+        (policy.max_bytes, policy.max_total_bytes, policy.max_leases) =
+            (u64::MAX, Some(u64::MAX), MAX);
+        policy.max_duration = Duration::MAX;
+        b.lend(policy).pool_bytes(MAX)
     });
     let near = node(|b| b);
     block_on(async {
         let (a, b) = between(&near, &far).await;
-        for len in [MOST, MOST - 1, MOST / 2, MOST / 4, MOST / 8] {
+        for len in [MAX, MAX - 1, MAX / 2, MAX / 4, MAX / 8] {
             assert!(a.request_lease(len, Duration::MAX).await.is_err(), "{len}");
         }
         let remote = a.request_lease(64, Duration::MAX).await.unwrap();
@@ -88,19 +90,19 @@ fn operations_and_leases() {
             assert!(a.read(a.alloc(8).unwrap(), remote.at(at)).await.is_err());
             assert!(a.fetch_add(remote.at(at), 1).await.is_err());
         }
-        let lent = b.lent(remote.id()).unwrap();
-        for at in [MOST, MOST - 7, 64] {
+        let lent = b.local_lease(remote.id()).unwrap();
+        for at in [MAX, MAX - 7, 64] {
             assert!(lent.get::<u64>(at).is_err() && lent.put(at, &7u64).is_err());
         }
         let lent = a.lend(a.alloc(64).unwrap(), Duration::MAX, Access::REMOTE).unwrap();
-        assert!(lent.is_out());
+        assert!(lent.is_active());
         lent.take().unwrap();
-        for (from, to) in [(MOST, MOST), (0, MOST), (MOST - 1, MOST), (5, MOST)] {
+        for (from, to) in [(MAX, MAX), (0, MAX), (MAX - 1, MAX), (5, MAX)] {
             let failed = a.send(a.alloc(8).unwrap().slice(from..to)).await.unwrap_err();
             assert_eq!(failed.buffer.len(), 8);
         }
-        assert!(a.send(a.alloc(8).unwrap().slice(..=MOST)).await.is_err());
-        assert!(a.send(a.alloc(8).unwrap().slice(MOST..)).await.is_err());
+        assert!(a.send(a.alloc(8).unwrap().slice(..=MAX)).await.is_err());
+        assert!(a.send(a.alloc(8).unwrap().slice(MAX..)).await.is_err());
         a.shutdown(Duration::MAX).await.unwrap();
     });
 }

@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 type Held<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// What becomes of futures that nobody polls to their end.
+/// What happens to futures that are not polled to their end.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     NeverPolled,
@@ -91,10 +91,10 @@ fn goes_on(fate: Fate, a: &Connection, b: &Connection, at: RemoteRegion) {
         let read = a.read(a.alloc(8).unwrap(), at.at(0));
         assert_eq!(*soon(&format!("{fate:?}: a read"), read).unwrap(), [round; 8]);
         soon(&format!("{fate:?}: an atomic"), a.fetch_add(at.at(8), 1)).unwrap();
-        let told = join(a.write_notify(text(a, &[0; 8]), at.at(16), 7), async {
+        let notified = join(a.write_notify(text(a, &[0; 8]), at.at(16), 7), async {
             while b.notified().await.unwrap().immediate != 7 {}
         });
-        soon(&format!("{fate:?}: a notification"), told).0.unwrap();
+        soon(&format!("{fate:?}: a notification"), notified).0.unwrap();
     }
     let remote = soon(&format!("{fate:?}: a lease"), a.request_lease(64, LONG)).unwrap();
     soon(&format!("{fate:?}: its renewal"), remote.renew(LONG)).unwrap();

@@ -1,4 +1,4 @@
-//! Peers that speak the protocol of `fabric-async` themselves, and not as it is meant: they harm nobody else.
+//! Peers that speak the protocol of `fabric-async` themselves, and break it: they harm no other connection.
 
 #![cfg(not(miri))] // Miri has no sockets
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
@@ -88,12 +88,12 @@ impl Stranger {
 
     fn receive(&self, place: usize) {
         let at = place * 128;
-        // Refused when the connection has ended, which the other receives tell.
+        // Refused when the connection has ended, which the other receives report.
         let _ = self.control.recv(self.region.slice(at..at + 128), place as u64);
     }
 
     fn say(&self, word: &[u8]) {
-        // Unsignaled: nobody takes completions meanwhile.
+        // Unsignaled: completions are not taken meanwhile.
         let word = fabric::Op::inject(word).unsignaled();
         while matches!(self.control.post(&word), Err(fabric::Error::Again)) {
             std::thread::yield_now();
@@ -144,7 +144,7 @@ fn one_that_does_not_finish_its_set_up_holds_up_nobody() {
     assert_eq!(Some(honest.local_addr().unwrap()), first.peer_addr());
     assert!(start.elapsed() < LONG / 2, "after {:?}", start.elapsed());
 
-    // Its set-up goes on beside the next one's, whoever waited for it first.
+    // Its set-up goes on beside the next one's, although the future that started it is gone.
     drop(user);
     let again = std::thread::spawn(move || block_on(Connection::connect(to)));
     let second = block_on(listener.accept()).unwrap();
@@ -208,7 +208,7 @@ fn a_set_up_goes_on_with_whoever_still_accepts() {
     let quick = std::thread::spawn(move || block_on(client.connect(to)).unwrap());
     let got = block_on(one).unwrap();
     assert_eq!(quick.join().unwrap().local_addr(), got.peer_addr());
-    assert!(woken.0.swap(false, Ordering::Relaxed), "nobody goes on with the slow one");
+    assert!(woken.0.swap(false, Ordering::Relaxed), "the slow one is not polled");
     assert!(poll(&mut other, &waker).is_pending());
     control.connect(to, &hello(true, 7)).unwrap();
     assert_eq!(block_on(other).unwrap().peer_addr(), user.local_addr());
@@ -245,7 +245,7 @@ fn leases_end_in_time_whatever_others_ask_for() {
             (0..4).map(|_| block_on(listener.accept()).unwrap()).collect();
         let buffer = b.alloc(64).unwrap();
         let lent = b.lend(buffer, Duration::from_millis(100), Access::REMOTE).unwrap();
-        eventually("the lease ends", || !lent.is_out());
+        eventually("the lease ends", || !lent.is_active());
         let remote = block_on(a.next_lease()).unwrap();
         eventually("its holder knows", || remote.end().is_some());
         stop.store(true, Ordering::Relaxed);
@@ -261,14 +261,14 @@ fn what_is_lent_for_a_time_is_not_prolonged_by_its_holder() {
     let remote = block_on(a.next_lease()).unwrap();
     let refused = block_on(remote.renew(LONG)).unwrap_err();
     assert!(matches!(refused, Error::NotGranted(fabric_async::Refusal::Fixed)), "{refused}");
-    eventually("it ends", || !lent.is_out());
+    eventually("it ends", || !lent.is_active());
 }
 
 #[test]
 fn all_peers_together_borrow_no_more_than_the_node_lends() {
     let owner = node(|b| {
         let mut policy = fabric_async::LeasePolicy::default();
-        policy.in_all = Some(8192);
+        policy.max_total_bytes = Some(8192);
         b.lend(policy)
     });
     let user = node(|b| b);
@@ -285,7 +285,7 @@ fn all_peers_together_borrow_no_more_than_the_node_lends() {
     eventually("8000 bytes", || block_on(c.request_lease(8000, LONG)).is_ok());
 }
 
-/// An owner that answers with something else than was asked for is cut off.
+/// An owner that grants something else than was requested is disconnected.
 fn granting(time: u64, region: RemoteRegion) -> Result<u64, Error> {
     let (domain, user): (_, Node) = (domain(), node(|b| b));
     let at: SocketAddr = address().parse().unwrap();
@@ -347,7 +347,7 @@ fn questions_wait_for_a_peer_that_takes_its_time() {
         let time = Duration::from_secs(1);
         for _ in 0..5000 {
             let asking = std::pin::pin!(conn.request_lease(64, time));
-            assert!(asking.poll(&mut cx).is_pending(), "nobody answers");
+            assert!(asking.poll(&mut cx).is_pending(), "there is no answer");
         }
         let buffer = conn.alloc(64).unwrap();
         let failed = conn.lend(buffer, time, Access::REMOTE).unwrap_err();

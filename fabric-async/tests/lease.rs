@@ -37,18 +37,18 @@ fn a_lease_is_used_and_given_back() {
         assert_eq!((remote.len(), remote.access()), (4096, Access::REMOTE));
         assert!(remote.time_left() > LONG - Duration::from_secs(10));
         let read = a.read(filled(&a, 4096, 9), remote.at(0)).await.unwrap();
-        assert!(read.iter().all(|byte| *byte == 0), "lent memory has nobody's bytes in it");
+        assert!(read.iter().all(|byte| *byte == 0), "lent memory is zeroed");
         a.write(filled(&a, 100, 7), remote.at(8)).delivered().await.unwrap();
         assert_eq!(a.fetch_add(remote.at(0), 5).await.unwrap(), 0);
 
-        let lent = b.lent(remote.id()).unwrap();
+        let lent = b.local_lease(remote.id()).unwrap();
         assert_eq!((lent.len(), lent.get::<u64>(0).unwrap()), (4096, 5));
         lent.put(0, &6u64).unwrap();
         assert_eq!(a.fetch_add(remote.at(0), 1).await.unwrap(), 6);
         assert!(lent.read_at(4096, &mut [0]).is_err());
         drop(remote);
-        eventually("the lease is given back", || !lent.is_out());
-        assert!(b.lent(lent.id()).is_none());
+        eventually("the lease is given back", || !lent.is_active());
+        assert!(b.local_lease(lent.id()).is_none());
         let buffer = lent.take().unwrap();
         assert_eq!((buffer[0], buffer[8], buffer[107], buffer[108]), (7, 7, 7, 0));
         assert!(lent.take().is_err() && lent.get::<u8>(0).is_err());
@@ -63,16 +63,16 @@ fn a_lease_is_used_and_given_back() {
 #[test]
 fn the_owners_policy_holds() {
     let owner = lender(|policy| {
-        policy.bytes = 8192;
-        policy.leases = 3;
-        policy.longest = Duration::from_secs(5);
+        policy.max_bytes = 8192;
+        policy.max_leases = 3;
+        policy.max_duration = Duration::from_secs(5);
         policy.rights = Access::REMOTE_READ | Access::REMOTE_WRITE;
     });
     let user = node(|b| b);
     block_on(async {
         let (a, _b) = between(&user, &owner).await;
         let short = Duration::from_secs(5);
-        let refused = |result: Result<fabric_async::Remote, Error>| match result {
+        let refused = |result: Result<fabric_async::RemoteLease, Error>| match result {
             Err(Error::NotGranted(why)) => why,
             other => panic!("{other:?}"),
         };
@@ -104,7 +104,7 @@ fn the_owners_policy_holds() {
             Err(Error::NotGranted(Refusal::TooLong { .. }))
         ));
     });
-    let nothing = lender(|policy| policy.bytes = 0);
+    let nothing = lender(|policy| policy.max_bytes = 0);
     let off = node(|b| b.leases(false));
     block_on(async {
         let (a, b) = between(&user, &nothing).await;
@@ -112,8 +112,11 @@ fn the_owners_policy_holds() {
         assert!(matches!(refused, Err(Error::NotGranted(Refusal::Nothing))));
         assert_eq!(b.request_lease(8, LONG).await.unwrap().len(), 8);
         let (a, b) = between(&user, &off).await;
-        assert!(matches!(a.request_lease(8, LONG).await, Err(Error::NotGranted(Refusal::Off))));
-        assert!(matches!(b.next_lease().await, Err(Error::NotGranted(Refusal::Off))));
+        assert!(matches!(
+            a.request_lease(8, LONG).await,
+            Err(Error::NotGranted(Refusal::Disabled))
+        ));
+        assert!(matches!(b.next_lease().await, Err(Error::NotGranted(Refusal::Disabled))));
     });
 }
 
@@ -130,7 +133,7 @@ fn expires_between_writes(user: &Node, owner: &Node) -> bool {
         let (a, b) = between(user, owner).await;
         let time = Duration::from_secs(1);
         let remote = a.request_lease(4096, time).await.unwrap();
-        let lent = b.lent(remote.id()).unwrap();
+        let lent = b.local_lease(remote.id()).unwrap();
         let began = Instant::now();
         let mut writes = 0u64;
         let end = loop {
@@ -147,8 +150,8 @@ fn expires_between_writes(user: &Node, owner: &Node) -> bool {
         }
         assert!(matches!(end, Error::LeaseEnded(LeaseEnd::Expired)), "{end}");
         assert_eq!(remote.time_left(), Duration::ZERO);
-        eventually("the owner ends it too", || !lent.is_out());
-        assert!(b.lent(remote.id()).is_none());
+        eventually("the owner ends it too", || !lent.is_active());
+        assert!(b.local_lease(remote.id()).is_none());
         // Refused here, it has harmed nothing.
         assert_eq!(a.request_lease(64, LONG).await.unwrap().len(), 64);
         let last = lent.get::<u64>(0).unwrap();
@@ -165,7 +168,7 @@ fn writes_that_reach_an_ended_lease_are_a_remote_access() {
     block_on(async {
         let (a, b) = between(&user, &owner).await;
         let remote = a.request_lease(SLOTS * WORDS * 8, Duration::from_secs(2)).await.unwrap();
-        let lent = b.lent(remote.id()).unwrap();
+        let lent = b.local_lease(remote.id()).unwrap();
         // As if this side knew nothing of leases.
         let at = format!("{:?}", remote.at(0));
         assert!(at.starts_with("RemoteTarget(0 of"), "{at}");
@@ -192,7 +195,7 @@ fn writes_that_reach_an_ended_lease_are_a_remote_access() {
             assert!(matches!(then, Error::Failed(_) | Error::Disconnected(_)), "{then}");
         }
         // A write may be refused while the registration still goes.
-        eventually("the lease is over", || !lent.is_out());
+        eventually("the lease is over", || !lent.is_active());
         let buffer = lent.take().unwrap();
         let words = buffer.view_all::<u64>().unwrap();
         for (slot, words) in words.chunks(WORDS).enumerate() {
@@ -202,7 +205,7 @@ fn writes_that_reach_an_ended_lease_are_a_remote_access() {
             let good = words[part..].iter().all(|word| *word == accepted[slot]);
             assert!(good, "slot {slot}: {}, {failed}, {part}: {words:?}", accepted[slot]);
         }
-        // No byte changes any more, whoever writes.
+        // No byte changes any more, although peers go on writing.
         let then = words.to_vec();
         for _ in 0..5 {
             let (c, _d) = between(&user, &owner).await;
@@ -226,7 +229,7 @@ fn renewals_keep_a_lease() {
             a.write(filled(&a, 64, 3), remote.at(0)).await.unwrap();
             std::thread::sleep(Duration::from_millis(20));
         }
-        assert!(b.lent(remote.id()).unwrap().is_out());
+        assert!(b.local_lease(remote.id()).unwrap().is_active());
         remote.clone().release();
         assert!(matches!(remote.renew(time).await, Err(Error::LeaseEnded(LeaseEnd::Released))));
     });
@@ -253,12 +256,12 @@ fn memory_lent_unasked_and_passed_on() {
         assert!(passed.renew(LONG).await.is_err());
         let known = passed.descriptor();
         drop(passed);
-        assert!(lent.is_out());
+        assert!(lent.is_active());
 
-        // The owner takes it back, and the holder hears of it.
+        // The owner takes it back, and the holder is notified.
         assert_eq!(*lent.take().unwrap(), [4; 64]);
-        eventually("the holder hears of it", || remote.end() == Some(LeaseEnd::Revoked));
-        // The third is told by the memory itself.
+        eventually("the holder is notified", || remote.end() == Some(LeaseEnd::Revoked));
+        // The third notices by the failing access.
         let late = third_to_owner.read(third_to_owner.alloc(64).unwrap(), known.at(0)).await;
         assert!(matches!(late.unwrap_err().error, Error::RemoteAccess));
         owner.pool().trim();
@@ -275,15 +278,15 @@ fn a_lease_that_was_passed_on_expires_for_all() {
         let (to_third, c) = between(&user, &third).await;
         let (third_to_owner, _d) = between(&third, &owner).await;
         let remote = a.request_lease(64, Duration::from_secs(2)).await.unwrap();
-        let lent = b.lent(remote.id()).unwrap();
+        let lent = b.local_lease(remote.id()).unwrap();
         remote.pass_on(&to_third).unwrap();
         let passed = c.next_lease().await.unwrap();
         assert!(passed.time_left() <= Duration::from_secs(2));
         third_to_owner.write(filled(&third_to_owner, 64, 5), passed.at(0)).await.unwrap();
-        eventually("it expires at the owner's", || !lent.is_out());
+        eventually("it expires at the owner's", || !lent.is_active());
         let buffer = lent.take().unwrap();
         assert_eq!(*buffer, [5; 64]);
-        // Whoever knows that it has expired is told here, and whoever does not, there.
+        // A holder that knows of the expiry fails locally, the other at the owner.
         eventually("and at the third's", || passed.time_left().is_zero());
         let here = third_to_owner.write(filled(&third_to_owner, 64, 6), passed.at(0)).await;
         assert!(matches!(here.unwrap_err().error, Error::LeaseEnded(LeaseEnd::Expired)));
@@ -301,9 +304,9 @@ fn leases_end_with_their_connection() {
         let (a, b) = between(&user, &owner).await;
         let remote = a.request_lease(64, LONG).await.unwrap();
         let other = b.request_lease(64, LONG).await.unwrap();
-        let lent = b.lent(remote.id()).unwrap();
+        let lent = b.local_lease(remote.id()).unwrap();
         drop(a);
-        eventually("the owner has it back", || !lent.is_out());
+        eventually("the owner has it back", || !lent.is_active());
         eventually("the holder knows", || other.end() == Some(LeaseEnd::Disconnected));
         assert!(matches!(b.request_lease(8, LONG).await, Err(Error::Disconnected(_))));
         assert!(matches!(b.next_lease().await, Err(Error::Disconnected(_))));
@@ -312,7 +315,7 @@ fn leases_end_with_their_connection() {
 
 #[test]
 fn requests_at_once_share_the_policy() {
-    let owner = lender(|policy| (policy.bytes, policy.leases) = (64 << 10, 5));
+    let owner = lender(|policy| (policy.max_bytes, policy.max_leases) = (64 << 10, 5));
     let user = node(|b| b);
     let (a, _b) = block_on(between(&user, &owner));
     for (len, max) in [(16 << 10, 4), (8, 5)] {

@@ -156,21 +156,21 @@ fn other_block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// A thread in the context of a runtime that nobody drives sleeps, and is woken.
+/// A thread in the context of a runtime that is not driven sleeps, and is woken.
 #[test]
 fn a_runtime_that_nobody_drives_holds_up_nobody() {
     fn in_a_thread(what: &'static str, sleep: fn(Node)) {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let idle = Builder::new_current_thread().enable_all().build().unwrap();
             let _context = idle.enter();
             let start = std::time::Instant::now();
             sleep(node(|b| b.wait(WaitStrategy::Blocking)));
-            tell.send(start.elapsed()).unwrap();
+            sender.send(start.elapsed()).unwrap();
         });
-        let took = told.recv_timeout(Duration::from_secs(10));
+        let took = receiver.recv_timeout(Duration::from_secs(10));
         // Some milliseconds until the node's thread takes over, once.
-        let took = took.unwrap_or_else(|_| panic!("{what}: nobody wakes it"));
+        let took = took.unwrap_or_else(|_| panic!("{what}: it is not woken"));
         assert!(took < Duration::from_secs(2), "{what}: {took:?}");
     }
     in_a_thread("block_on", |node| block_on(some_messages(&node)));

@@ -51,11 +51,11 @@ static ALLOCATOR: Counting = Counting;
 /// Runs `step` until it is warm, and then a thousand times without an allocation: but for the few times that a queue, the
 /// provider's too, grows because more piled up than ever before, when a thread was long kept waiting.
 async fn allocates_nothing(what: &str, step: impl AsyncFnMut()) {
-    allocates_at_most((10, 10), what, step).await;
+    allocates_up_to((10, 10), what, step).await;
 }
 
 /// By this thread, and by all.
-async fn allocates_at_most(max: (usize, usize), what: &str, mut step: impl AsyncFnMut()) {
+async fn allocates_up_to(max: (usize, usize), what: &str, mut step: impl AsyncFnMut()) {
     for _ in 0..3000 {
         step().await;
     }
@@ -113,7 +113,7 @@ fn operations() {
             .await;
             // How many are under way at once depends on the moment: now and then queues and the pool grow to a new maximum,
             // which is not one in each of a thousand.
-            allocates_at_most((20, 100), "dropped futures", async || {
+            allocates_up_to((20, 100), "dropped futures", async || {
                 let mut dropped = Box::pin(async {
                     drop(a.write(a.alloc(64).unwrap(), remote.at(0)).await);
                 });

@@ -27,13 +27,13 @@ fn a_setting_beyond_the_device_is_refused_when_the_node_is_made() {
     let limits = &domain.info().limits;
     let make =
         |settings: &dyn Fn(NodeBuilder) -> NodeBuilder| settings(Node::builder()).build_on(&domain);
-    let most_message = limits.message.min(u64::from(u32::MAX)) as usize;
+    let max_message = limits.message.min(u64::from(u32::MAX)) as usize;
     type Count = fn(NodeBuilder, usize) -> NodeBuilder;
     let counts: [(&str, Count, usize); 5] = [
         ("send_depth", NodeBuilder::send_depth, limits.send_depth),
         ("segments", NodeBuilder::segments, limits.send_segments),
         ("receives", |b, count| b.notifications(count).receives(count), limits.recv_depth),
-        ("max_message", NodeBuilder::max_message, most_message),
+        ("max_message", NodeBuilder::max_message, max_message),
         ("backlog", NodeBuilder::backlog, limits.backlog),
     ];
     for (name, set, max) in counts {

@@ -274,7 +274,7 @@ fn a_connection_that_ends_while_memory_is_lent_gives_it_back() {
     // A registration that takes its time keeps nothing else waiting, the end of the connection neither.
     let other = conn.clone();
     control.on_register(move || {
-        assert!(other.lent(1).is_none());
+        assert!(other.local_lease(1).is_none());
         other.close();
         let refused = block_on(other.request_lease(8, LONG));
         assert!(matches!(refused, Err(Error::Disconnected(_))), "{refused:?}");
@@ -294,7 +294,7 @@ fn memory_that_a_device_does_not_let_go_of_stays_lent() {
     rig.control.hold_on(true);
     let error = lent.take().unwrap_err().to_string();
     assert_eq!(error, "deregister: the system call failed: resource busy [null]");
-    assert!(lent.is_out());
+    assert!(lent.is_active());
     assert_eq!(lent.get::<u8>(63).unwrap(), 7);
     rig.control.hold_on(false);
     assert_eq!(*lent.take().unwrap(), [7; 64]);

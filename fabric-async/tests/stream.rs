@@ -241,7 +241,7 @@ fn a_peer_that_leaves_is_told_to_reader_and_writer() {
         drop(b);
         let error = a.read(&mut [0; 8]).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
-        let error = a.write_all(b"anybody?").await.unwrap_err();
+        let error = a.write_all(b"hello?").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
     });
 }

@@ -47,7 +47,7 @@ fn a_lease_ends_in_time(owner: &Connection) {
     let time = Duration::from_millis(50);
     let (start, lent) =
         (Instant::now(), owner.lend(owner.alloc(64).unwrap(), time, Access::REMOTE).unwrap());
-    eventually("the lease ends", || !lent.is_out());
+    eventually("the lease ends", || !lent.is_active());
     assert!(start.elapsed() < Duration::from_secs(2), "after {:?}", start.elapsed());
 }
 
@@ -98,8 +98,8 @@ fn one_that_panics_loses_no_other_and_ends_no_thread() {
     assert_eq!(remote.len(), 64);
 }
 
-/// What a dropped operation had goes back to the pool while others poll; whoever waits for it is woken where everything can
-/// be done.
+/// What a dropped operation had goes back to the pool while others poll; a future that waits for it is woken
+/// where every call is allowed.
 #[test]
 fn one_may_use_the_connection_while_others_poll() {
     // More than one poll can write.

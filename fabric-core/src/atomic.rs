@@ -10,6 +10,8 @@ mod tests;
 
 /// An atomic operation. The numbers are part of the wire format; zero is none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[repr(u8)]
 pub enum AtomicOp {
     /// Add the operand. Integers wrap; floats round to nearest, ties to even.
@@ -73,6 +75,8 @@ impl fmt::Display for AtomicOp {
 /// The type of an atomic operation's one element. The numbers are part of the wire format; zero is none of
 /// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[repr(u8)]
 pub enum AtomicType {
     /// Unsigned, 8 bits.
@@ -171,6 +175,7 @@ pub const fn is_defined(op: AtomicOp, ty: AtomicType) -> bool {
 
 /// One atomic operation with its operands, as engines execute it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AtomicCall {
     /// What to do.
     pub op: AtomicOp,
@@ -179,6 +184,7 @@ pub struct AtomicCall {
     /// The operand's bits, in the low [`size`](AtomicType::size) bytes; the rest is ignored.
     pub operand: u64,
     /// What [`AtomicOp::CompareSwap`] compares with, in the same form; others ignore it.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub compare: u64,
 }
 

@@ -9,6 +9,7 @@ use crate::info::{Capabilities, Info, MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJ
 
 /// How an endpoint is made. `Default` is a good start for most.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct EndpointAttr {
     /// Operations the send queue holds; completions not yet taken count.
@@ -39,6 +40,7 @@ pub struct EndpointAttr {
 /// What is not set, the provider chooses: time-out and retries so that a lost peer is noticed in time for
 /// [`liveness`](EndpointAttr::liveness). If you override these, that is up to you. (`ibv_modify_qp(3)`)
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PathAttr {
     /// The entry of the port's GID table to send from: one of RoCE v2, of the address family and network in use.
@@ -170,6 +172,7 @@ pub const MAX_CQ_CAPACITY: usize = 1 << 24;
 
 /// How a completion queue is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct CqAttr {
     /// Completions it has room for: binding an endpoint reserves its depths.
@@ -207,6 +210,7 @@ impl CqAttr {
 
 /// How a listener is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ListenerAttr {
     /// Requests that may wait for the application; one more is refused.

@@ -6,6 +6,7 @@ use crate::token::Token;
 
 /// How an operation ended; the same on every provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Status {
@@ -66,6 +67,7 @@ impl OpKind {
 
 /// Names an endpoint within its domain, for as long as the domain lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EndpointId(pub u64);
 
 impl fmt::Display for EndpointId {
@@ -111,6 +113,7 @@ impl Completion {
 
 /// The end of one operation, as a provider reports it: made by [`RawCompletion::new`], and completed field by field.
 #[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct RawCompletion {
     /// The token the operation was posted with.
@@ -119,10 +122,10 @@ pub struct RawCompletion {
     pub status: Status,
     /// On receives: consumed by a write with immediate.
     pub remote_write: bool,
-    /// What was posted before on the same side, and has no completion, ended as this did. For devices that go without
-    /// a word about each operation. If this operation itself has had its completion, nothing is left to report, and this
+    /// What was posted before on the same side, and has no completion, ended as this did. For devices that vanish
+    /// without completing each request. If this operation itself has had its completion, nothing is left to report, and this
     /// is ignored.
-    pub and_all_before: bool,
+    pub flushes_earlier: bool,
     /// On receives: the bytes received, or written with the immediate.
     pub len: u64,
     /// On receives: the immediate data, in host order.

@@ -21,6 +21,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// It converts to a [`std::io::Error`] of the kind that fits, with itself inside.
 #[derive(thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Error {
     /// The queue is at its depth: take completions, then post again.
@@ -100,19 +101,62 @@ pub enum ErrorClass {
     PeerLost,
 }
 
+// Serde takes a field that is written as a reference for one that borrows from its input.
+type Name = &'static str;
+
 /// The details of a failure: the operation, the provider, what was wrong, and the cause.
 #[derive(Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Failure {
     /// The operation, in the words of this API: `"register"`, `"connect"`.
-    pub operation: &'static str,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "crate::names::deserialize"))]
+    pub operation: Name,
     /// The provider, or `"fabric"` for what is checked above all providers.
-    pub provider: &'static str,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "crate::names::deserialize"))]
+    pub provider: Name,
     /// The address that the operation was for, where it was for one.
     pub addr: Option<SocketAddr>,
     /// What was wrong, and what would be right.
     pub detail: String,
     /// The system's error, where there is one.
+    #[cfg_attr(feature = "serde", serde(with = "cause"))]
     pub cause: Option<io::Error>,
+}
+
+/// The system's error by its number, or else in words: its kind is lost.
+#[cfg(feature = "serde")]
+mod cause {
+    use std::io;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Cause {
+        Errno(i32),
+        Text(String),
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        cause: &Option<io::Error>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let cause = cause.as_ref().map(|cause| match cause.raw_os_error() {
+            Some(errno) => Cause::Errno(errno),
+            None => Cause::Text(cause.to_string()),
+        });
+        cause.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<io::Error>, D::Error> {
+        let cause = Option::<Cause>::deserialize(from)?;
+        Ok(cause.map(|cause| match cause {
+            Cause::Errno(errno) => io::Error::from_raw_os_error(errno),
+            Cause::Text(text) => io::Error::other(text),
+        }))
+    }
 }
 
 impl fmt::Display for Failure {
@@ -319,6 +363,28 @@ fn errno(error: &io::Error) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn errors_survive_json() {
+        let refused = || io::Error::from_raw_os_error(libc::ECONNABORTED);
+        let to = SocketAddr::from(([10, 0, 0, 1], 7471));
+        for error in [
+            Error::Again,
+            Error::Refused(None).at(to),
+            Error::Rejected(Box::new(Box::new([1, 2]))),
+            Error::invalid("send", "too long").at(to),
+            Error::unsupported("read", "tcp", "not here"),
+            Error::system("connect", "verbs", refused()),
+            Error::Internal(Failure::new("poll", "broke").because(io::Error::other("a cause"))),
+        ] {
+            let json = serde_json::to_string(&error).unwrap();
+            let back: Error = serde_json::from_str(&json).unwrap();
+            assert_eq!(format!("{back:?}"), format!("{error:?}"), "{json}");
+            let errno = |error: &Error| error.failure()?.cause.as_ref()?.raw_os_error();
+            assert_eq!(errno(&back), errno(&error));
+        }
+    }
 
     #[test]
     fn system_errors_are_sorted_by_remedy() {

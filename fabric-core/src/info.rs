@@ -34,6 +34,8 @@ bitflags::bitflags! {
         /// A part of a region can be opened to the peer of one connection alone
         /// ([`RegistrationOps::grant`](crate::RegistrationOps::grant)).
         const GRANTS = 1 << 10;
+        /// Peers may be in other processes. Without this an endpoint reaches those of its own process alone.
+        const PROCESSES = 1 << 11;
     }
 }
 
@@ -46,17 +48,39 @@ impl Capabilities {
     }
 }
 
-/// As a list of names in lower case.
+/// For people a list of names in lower case, else the bits. What this version does not know is left out.
 #[cfg(feature = "serde")]
-impl serde::Serialize for Capabilities {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.iter_names().map(|(name, _)| name.to_lowercase()))
+mod serde_impl {
+    use super::Capabilities;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    impl Serialize for Capabilities {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            if serializer.is_human_readable() {
+                return serializer
+                    .collect_seq(self.iter_names().map(|(name, _)| name.to_lowercase()));
+            }
+            self.bits().serialize(serializer)
+        }
+    }
+
+    impl<'de> Deserialize<'de> for Capabilities {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            if deserializer.is_human_readable() {
+                let names = Vec::<String>::deserialize(deserializer)?;
+                return Ok(names
+                    .iter()
+                    .filter_map(|n| Self::from_name(&n.to_uppercase()))
+                    .collect());
+            }
+            Ok(Capabilities::from_bits_truncate(u32::deserialize(deserializer)?))
+        }
     }
 }
 
 /// With what else fabric atomics are atomic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum AtomicScope {
@@ -86,7 +110,7 @@ pub const MIN_INJECT: usize = 128;
 
 /// The largest values a device accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Limits {
     /// Bytes of one send, write or read.
@@ -153,13 +177,17 @@ impl Limits {
     }
 }
 
+// Serde takes a field that is written as a reference for one that borrows from its input.
+type Name = &'static str;
+
 /// What a provider offers on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Info {
     /// The provider's name: `tcp`, `verbs`.
-    pub provider: &'static str,
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "crate::names::deserialize"))]
+    pub provider: Name,
     /// The provider's version.
     pub version: String,
     /// The device: a network interface or an RDMA device.
@@ -232,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn info_serializes() {
+    fn info_survives_json() {
         let mut info = Info::new("tcp", "lo");
         info.capabilities = Capabilities::SEND | Capabilities::PORT_EVENTS;
         info.addresses = vec![[127, 0, 0, 1].into()];
@@ -243,5 +271,6 @@ mod tests {
             (&"127.0.0.1".into(), &"fabric".into())
         );
         assert_eq!(json["limits"]["backlog"], 0);
+        assert_eq!(serde_json::from_value::<Info>(json).unwrap(), info);
     }
 }

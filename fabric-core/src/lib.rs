@@ -4,7 +4,8 @@
 //! is the same on all of them, and does no I/O. What providers are built from is in `fabric-util`.
 //!
 //! - the traits a provider implements: [`provider`] (factories) and [`ops`] (data path);
-//! - the plain types they speak: [`work`], [`completion`], [`event`], [`attr`], [`info`], [`remote`];
+//! - the plain types they speak: [`work`], [`completion`], [`event`], [`attr`], [`info`], [`remote`],
+//!   [`setting`];
 //! - the shared rules: [`hints`] (capability match), [`access`], [`state`], [`atomic`] (the matrix and its arithmetic),
 //!   [`memory`] (the one way to touch region bytes).
 
@@ -17,9 +18,13 @@ pub mod event;
 pub mod hints;
 pub mod info;
 pub mod memory;
+#[cfg(feature = "serde")]
+#[doc(hidden)] // for derives of this library
+pub mod names;
 pub mod ops;
 pub mod provider;
 pub mod remote;
+pub mod setting;
 pub mod state;
 pub mod token;
 pub mod work;
@@ -36,6 +41,7 @@ pub use memory::Memory;
 pub use ops::{Armed, CqOps, EndpointOps};
 pub use provider::{DomainOps, GrantOps, ListenerOps, Provider, ProviderCounters, RegistrationOps};
 pub use remote::{RemoteRegion, RemoteSlice};
+pub use setting::Setting;
 pub use state::{DisconnectReason, EndpointState};
 pub use token::{Side, Token};
 pub use work::{Posted, RecvWork, RemoteAddr, Segment, SendFlags, SendOp, SendWork};

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::completion::RawCompletion;
 use crate::error::{Error, Result};
-use crate::provider::RequestId;
+use crate::event::RequestId;
 use crate::work::{Posted, RecvWork, SendWork};
 
 /// What `arm` found.
@@ -39,7 +39,7 @@ pub enum Armed {
 /// Once a connection has ended, every accepted operation is accounted for, in bounded time: the last
 /// operation of each queue gets a completion, also an unsignaled one that succeeded (status `Ok`), so
 /// that whatever was posted before it is known to have ended. Where a provider cannot know whether that
-/// operation had its completion, it sets [`and_all_before`](crate::RawCompletion::and_all_before), and
+/// operation had its completion, it sets [`flushes_earlier`](crate::RawCompletion::flushes_earlier), and
 /// the completion is ignored if it had.
 pub unsafe trait EndpointOps: Any + Send + Sync + 'static {
     /// Posts operations to the send queue.
@@ -133,11 +133,11 @@ pub unsafe trait CqOps: Any + Send + Sync + 'static {
     /// - Progress no longer depends on this queue being polled, from now on.
     fn arm(&self) -> Result<Armed, Error>;
 
-    /// As `arm`, for a caller that polls as soon as the descriptor is readable.
+    /// As `arm`, for manual progress: the caller polls as soon as the descriptor is readable.
     ///
     /// - The descriptor may become readable whenever there is something to do, so that the caller does it.
     /// - If the caller does not come, progress goes on without it, some milliseconds later.
-    fn arm_to_drive(&self) -> Result<Armed, Error> {
+    fn arm_manual(&self) -> Result<Armed, Error> {
         self.arm()
     }
 

@@ -13,16 +13,15 @@ use crate::access::Access;
 use crate::attr::{CqAttr, EndpointAttr, ListenerAttr};
 use crate::completion::EndpointId;
 use crate::error::{Error, Result};
+pub use crate::event::RequestId;
 use crate::event::{EventSink, ListenerId};
 use crate::info::{Device, Info};
 use crate::ops::{CqOps, EndpointOps};
-
-/// Names a connection request of a domain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId(pub u64);
+use crate::setting::{self, Setting};
 
 /// A connection request, in plain words.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct RawRequest {
     /// Its name, for `accept` and `reject`.
@@ -55,6 +54,26 @@ pub trait Provider: Send + Sync + 'static {
     ///
     /// - Never fails: a machine without devices yields one [`Device`] that says so.
     fn devices(&self) -> Vec<Device>;
+
+    /// The settings that it has beside those of all providers.
+    ///
+    /// - Constant.
+    fn settings(&self) -> &'static [Setting] {
+        &[]
+    }
+
+    /// This provider with a setting changed: what the new one opens has it, what was opened before stays as it is.
+    ///
+    /// - An unknown name is [`setting::unknown`]. For a value that it does not take, `InvalidArgument` names the setting,
+    ///   the value, and what would be right.
+    /// - It is the same provider otherwise, and shares what it keeps of its devices.
+    fn configure(&self, name: &str, value: &str) -> Result<Self>
+    where
+        Self: Sized,
+    {
+        let _ = value;
+        Err(setting::unknown(self.name(), name, self.settings()))
+    }
 
     /// Opens a device that [`devices`](Provider::devices) listed.
     ///
@@ -253,6 +272,10 @@ pub trait DynProvider: Send + Sync + 'static {
     fn name(&self) -> &'static str;
     /// See [`Provider::devices`].
     fn devices(&self) -> Vec<Device>;
+    /// See [`Provider::settings`].
+    fn settings(&self) -> &'static [Setting];
+    /// See [`Provider::configure`].
+    fn configure(&self, name: &str, value: &str) -> Result<Box<dyn DynProvider>>;
     /// See [`Provider::open`].
     fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<Box<dyn DynDomain>>;
 }
@@ -303,6 +326,12 @@ impl<P: Provider> DynProvider for P {
     }
     fn devices(&self) -> Vec<Device> {
         Provider::devices(self)
+    }
+    fn settings(&self) -> &'static [Setting] {
+        Provider::settings(self)
+    }
+    fn configure(&self, name: &str, value: &str) -> Result<Box<dyn DynProvider>> {
+        Ok(Box::new(Provider::configure(self, name, value)?))
     }
     fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<Box<dyn DynDomain>> {
         Ok(Box::new(Provider::open(self, info, events)?))
@@ -363,7 +392,7 @@ fn downcast<Q: CqOps>(queue: &dyn CqOps) -> Option<&Q> {
 
 /// What a domain's provider did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ProviderCounters {
     /// Payload bytes that the provider copied from one buffer of this process to another.

@@ -32,6 +32,7 @@ unsafe impl Sync for Segment {}
 
 /// A place in the peer's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RemoteAddr {
     /// The registration's remote key.
     pub key: u64,
@@ -44,6 +45,7 @@ pub struct RemoteAddr {
 ///
 /// More kinds may come, each with a capability: a provider refuses with `Unsupported` what it does not know.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum SendOp {
     /// Send the segments' bytes to the peer's next receive.
@@ -131,6 +133,7 @@ impl<'a> RecvWork<'a> {
 
 /// What became of a batch: its first `accepted` operations were taken, the rest had no effect.
 #[derive(Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[must_use]
 pub struct Posted {
     /// How many were taken.

@@ -25,13 +25,13 @@ struct Ring<T> {
     /// Allocated at the first post: most of what an endpoint takes, and many never use one of their sides.
     slots: OnceLock<Box<[Cell<T>]>>,
     depth: u32,
-    head: Line,
-    credit: Line,
+    head: CachePadded,
+    credit: CachePadded,
 }
 
 /// A counter on a cache line of its own: posters and pollers are often different threads.
 #[repr(align(64))]
-struct Line(AtomicU32);
+struct CachePadded(AtomicU32);
 
 // SAFETY: a slot is reached by the producer or by the consumer, never by both (module text), so the ring
 // only moves `T`s from one thread to another.
@@ -73,8 +73,8 @@ pub fn inflight<T>(depth: usize) -> (Producer<T>, Consumer<T>) {
     let ring = Arc::new(Ring {
         slots: OnceLock::new(),
         depth,
-        head: Line(AtomicU32::new(0)),
-        credit: Line(AtomicU32::new(0)),
+        head: CachePadded(AtomicU32::new(0)),
+        credit: CachePadded(AtomicU32::new(0)),
     });
     (Producer { ring: ring.clone(), head: 0, credit: 0 }, Consumer { ring, tail: 0, credit: 0 })
 }
@@ -111,14 +111,14 @@ impl<T> Producer<T> {
         self.head
     }
 
-    /// The place of the next operation; `None` at the depth.
+    /// Room for the next operation; `None` at the depth.
     #[inline]
-    pub fn place(&mut self) -> Option<Place<'_, T>> {
+    pub fn reserve(&mut self) -> Option<Vacancy<'_, T>> {
         if !self.has_room() {
             return None;
         }
         let slot: *const Cell<T> = self.ring.slot(self.head);
-        Some(Place { producer: self, slot })
+        Some(Vacancy { producer: self, slot })
     }
 
     /// Takes back the last `count` operations, which the provider refused and will therefore never complete.
@@ -126,7 +126,7 @@ impl<T> Producer<T> {
     /// # Safety
     /// The consumer must not be asked to take any of them, now or later, under these sequence numbers
     /// until they are given out again.
-    pub unsafe fn take_back(&mut self, count: u32) {
+    pub unsafe fn unpush(&mut self, count: u32) {
         for _ in 0..count.min(self.head.wrapping_sub(self.credit)) {
             self.head = self.head.wrapping_sub(1);
             self.ring.head.0.store(self.head, Ordering::Release);
@@ -138,16 +138,16 @@ impl<T> Producer<T> {
 
 /// Room for one operation.
 #[must_use]
-pub struct Place<'a, T> {
+pub struct Vacancy<'a, T> {
     producer: &'a mut Producer<T>,
-    /// Found beforehand, so that nothing can fail between the making of an operation and its place.
+    /// Found beforehand, so that nothing can fail between the making of an operation and its insertion.
     slot: *const Cell<T>,
 }
 
-impl<T> Place<'_, T> {
+impl<T> Vacancy<'_, T> {
     /// Adds an operation, and gives its sequence number.
     #[inline]
-    pub fn fill(self, value: T) -> u32 {
+    pub fn insert(self, value: T) -> u32 {
         // SAFETY: `head - credit < depth <= slots`, so this slot is neither published nor still to be
         // taken; only the producer touches it until `head` is stored.
         unsafe { (*self.slot).write(value) };
@@ -204,7 +204,7 @@ impl<T> Consumer<T> {
     }
 
     /// Posts that count against the depth.
-    pub fn counted(&self) -> usize {
+    pub fn outstanding(&self) -> usize {
         self.ring.head.0.load(Ordering::Acquire).wrapping_sub(self.credit) as usize
     }
 }
@@ -221,7 +221,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Push,
-        TakeBack,
+        Unpush,
         Pop,
         Credit,
     }
@@ -229,13 +229,13 @@ mod tests {
     #[test]
     fn no_more_credit_than_was_taken_out() {
         let (mut producer, mut consumer) = inflight::<Box<u32>>(1);
-        let _ = producer.place().map(|place| place.fill(Box::new(1)));
+        let _ = producer.reserve().map(|vacancy| vacancy.insert(Box::new(1)));
         consumer.credit(1);
-        assert!(producer.place().is_none(), "nothing was taken out");
+        assert!(producer.reserve().is_none(), "nothing was taken out");
         assert_eq!(consumer.pop().map(|(_, value)| *value), Some(1));
         consumer.credit(2);
         assert!(consumer.pop().is_none());
-        assert_eq!(producer.place().map(|place| place.fill(Box::new(2))), Some(1));
+        assert_eq!(producer.reserve().map(|vacancy| vacancy.insert(Box::new(2))), Some(1));
         assert_eq!(consumer.pop().map(|(_, value)| *value), Some(2));
     }
 
@@ -244,7 +244,7 @@ mod tests {
     fn what_was_not_given_out_is_not_dropped() {
         let (mut producer, consumer) = inflight::<std::sync::Arc<()>>(2);
         let witness = std::sync::Arc::new(());
-        let _ = producer.place().map(|place| place.fill(witness.clone()));
+        let _ = producer.reserve().map(|vacancy| vacancy.insert(witness.clone()));
         drop((producer, consumer));
         assert_eq!(std::sync::Arc::strong_count(&witness), 2, "perhaps it is still worked on");
     }
@@ -260,7 +260,7 @@ mod tests {
         fn behaves_like_a_deque(
             depth in 1usize..9,
             steps in prop::collection::vec(
-                prop_oneof![4 => Just(Step::Push), 1 => Just(Step::TakeBack), 3 => Just(Step::Pop), 3 => Just(Step::Credit)],
+                prop_oneof![4 => Just(Step::Push), 1 => Just(Step::Unpush), 3 => Just(Step::Pop), 3 => Just(Step::Credit)],
                 0..if cfg!(miri) { 50 } else { 200 },
             ),
         ) {
@@ -270,20 +270,20 @@ mod tests {
                 match step {
                     Step::Push => {
                         let room = model.len() + taken < depth;
-                        let place = producer.place();
-                        prop_assert_eq!(place.is_some(), room);
-                        if let Some(place) = place {
-                            prop_assert_eq!(place.fill(Box::new(next)), next);
+                        let vacancy = producer.reserve();
+                        prop_assert_eq!(vacancy.is_some(), room);
+                        if let Some(vacancy) = vacancy {
+                            prop_assert_eq!(vacancy.insert(Box::new(next)), next);
                         }
                         if room { model.push_back(next); next += 1; }
                     }
-                    Step::TakeBack if !model.is_empty() => {
+                    Step::Unpush if !model.is_empty() => {
                         // SAFETY: nothing asks for the number before the next operation reuses it.
-                        unsafe { producer.take_back(1) };
+                        unsafe { producer.unpush(1) };
                         model.pop_back();
                         next -= 1;
                     }
-                    Step::TakeBack => {}
+                    Step::Unpush => {}
                     Step::Pop => {
                         let got = consumer.pop().map(|(s, v)| { assert_eq!(s, *v); *v });
                         prop_assert_eq!(got, model.pop_front());
@@ -310,7 +310,7 @@ mod tests {
                     while !producer.has_room() {
                         std::thread::yield_now();
                     }
-                    producer.place().unwrap().fill(Box::new(i));
+                    producer.reserve().unwrap().insert(Box::new(i));
                 }
             });
             for i in 0..count {

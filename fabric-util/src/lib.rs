@@ -9,13 +9,16 @@
 //! - the kernel: [`wakeup`] (descriptors to wait on), [`fork`] (handles in a child process), [`probe`] (is memory mapped);
 //! - connections: [`stream`] (the protocol over any stream of bytes), [`region_table`] (memory that peers may reach),
 //!   [`completion_ring`] (completions until they are polled for), [`backlog`] (requests until they are answered);
+//! - progress: [`progress`] (which connections are served when), [`fault`] (both at their worst, for tests);
 //! - queues: [`inflight`] (operations in flight and their depth), [`emulate`] (atomics that a device lacks);
-//! - small things: [`stats`] (counters), [`route`] (the address to connect from), [`range`] (bounds of a slice).
+//! - small things: [`stats`] (counters), [`route`] (the address to connect from), [`range`] (bounds of a slice),
+//!   [`splitmix`] (random numbers for tests).
 
 pub mod backlog;
 pub mod callback;
 pub mod completion_ring;
 pub mod emulate;
+pub mod fault;
 pub mod fork;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -24,11 +27,13 @@ pub mod inflight;
 pub mod log_rate;
 pub mod logging;
 pub mod probe;
+pub mod progress;
 pub mod range;
 pub mod region_table;
 pub mod reports;
 pub mod route;
 pub mod service_thread;
+pub mod splitmix;
 pub mod stats;
 pub mod stream;
 pub mod sync;

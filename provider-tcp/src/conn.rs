@@ -1,25 +1,20 @@
 //! Connections: a link and its socket, from the first system call to the last.
 
-// Long: the life of a connection, all of it under one lock.
-
-use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fabric_core::{EndpointAttr, Error};
 use fabric_util::log_line;
-use socket2::SockRef;
+use fabric_util::progress::{Heat, Step};
 
-use crate::adversary::Whims;
-use crate::engine::{Engine, Heat, Timer};
+use crate::engine::{Engine, Timer};
 use crate::liveness::{Look, Watch};
-use crate::socket;
-use fabric_util::stream::{AckPolicy, End, Link, Phase, PutOff, Run, Surroundings};
+use crate::transport::Stream;
+use fabric_util::stream::{AckPolicy, End, Link, Phase, PutOff, Surroundings, Transport};
 use fabric_util::sync::{Mutex, MutexGuard};
 
 /// How long a peer may take to read the last frame.
@@ -28,19 +23,6 @@ const LINGER: Duration = Duration::from_secs(2);
 const READS_A_STEP: usize = 16;
 /// Writes that follow each other before others have their turn, as a peer could read as fast as this side writes.
 const WRITES_A_TURN: usize = 16;
-
-/// What a step found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Nothing to read, nothing written.
-    Quiet,
-    /// Something moved, and then there was nothing more to read.
-    Dry,
-    /// There may be more to read.
-    More,
-    /// The socket is closed.
-    Over,
-}
 
 /// How far the connection's making is.
 pub(crate) enum Stage {
@@ -69,7 +51,7 @@ enum Linger {
 pub(crate) struct State {
     pub(crate) link: Link,
     pub(crate) stage: Stage,
-    pub(crate) socket: Option<OwnedFd>,
+    pub(crate) stream: Option<Stream>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
     /// The socket takes nothing now; the selector tells when.
@@ -82,8 +64,6 @@ pub(crate) struct State {
     /// The looks at the peer's host, and whether something was written that none of them found answered.
     pub(crate) watch: Watch,
     wrote: bool,
-    /// Tests only: the adversary's choices.
-    whims: Option<Whims>,
 }
 
 /// A link and its socket. The engine has it as long as the socket is open, the endpoint as long as it lives.
@@ -152,16 +132,11 @@ impl Conn {
         (state.local, state.peer)
     }
 
-    pub(crate) fn new(
-        name: usize,
-        attr: &EndpointAttr,
-        around: Surroundings,
-        whims: Option<Whims>,
-    ) -> Self {
+    pub(crate) fn new(name: usize, attr: &EndpointAttr, around: Surroundings) -> Self {
         let state = State {
             link: Link::new(around),
             stage: Stage::New,
-            socket: None,
+            stream: None,
             local: None,
             peer: None,
             full: false,
@@ -170,7 +145,6 @@ impl Conn {
             read_all: false,
             watch: Watch::default(),
             wrote: false,
-            whims,
         };
         Conn {
             name,
@@ -189,23 +163,22 @@ impl Conn {
         self.heat.note();
     }
 
-    /// Reads what came, executes it, writes what is due.
+    /// Reads what came, executes it, writes what is due but for what is put off.
     pub(crate) fn step(
         self: &Arc<Self>,
         engine: &Engine,
         scratch: &mut [u8],
         background: bool,
+        put_off: PutOff,
     ) -> Step {
         let mut guard = self.lock(engine);
         let state = &mut *guard;
-        if state.whims.is_some() && state.is_left_alone() {
-            return Step::Quiet;
-        }
+        state.link.put_off(put_off);
         match state.stage {
             Stage::New => Step::Quiet,
             Stage::Over => {
                 // What was left may be taken by now.
-                if state.socket.is_some() {
+                if state.stream.is_some() {
                     self.settle(engine, state);
                 }
                 Step::Over
@@ -231,21 +204,17 @@ impl Conn {
                 step = Step::More;
                 break;
             }
-            let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
+            let Some(stream) = &mut state.stream else { return Step::Over };
             engine.stats().system_calls.add(1);
-            let most = state.whims.as_mut().map_or(usize::MAX, Whims::most);
-            // SAFETY: the link gives memory of operations in flight, of a region that it holds open during the
-            // call, and the scratch buffer, to which only this call writes.
-            let read = |runs: &[Run]| unsafe { socket::receive(fd, &within(most, runs)) };
-            match state.link.receive(scratch, read) {
+            match state.link.recv_from(scratch, stream) {
                 Ok((0, _)) => {
                     state.read_all = true;
                     self.lost(engine, state);
                     return Step::Over;
                 }
-                Ok((got, filled)) => {
+                Ok((_, more)) => {
                     step = Step::Dry;
-                    if !filled && got < most && !self.ended.load(Ordering::Acquire) {
+                    if !more && !self.ended.load(Ordering::Acquire) {
                         break;
                     }
                 }
@@ -266,9 +235,6 @@ impl Conn {
         };
         state.flush(engine, policy);
         self.settle(engine, state);
-        if state.whims.is_some() && step != Step::Quiet {
-            state.put_off(engine);
-        }
         match state.stage {
             Stage::Over => Step::Over,
             _ if state.wants_turn() => Step::More,
@@ -280,7 +246,7 @@ impl Conn {
     fn lost(&self, engine: &Engine, state: &mut State) {
         // The peer may still read: what was executed for it just now, or refused, is answered.
         state.link.put_off(PutOff::default());
-        state.flush(engine, AckPolicy::Piggyback);
+        state.flush_last(engine);
         state.link.end(End::Lost);
         self.settle(engine, state);
     }
@@ -301,9 +267,8 @@ impl Conn {
                 self.linger(engine, state);
                 if !state.shut && state.link.said_all() {
                     state.shut = true;
-                    if let Some(socket) = &state.socket {
-                        // It fails only when the peer is gone, which the next read tells.
-                        let _ = SockRef::from(socket).shutdown(std::net::Shutdown::Write);
+                    if let Some(stream) = &mut state.stream {
+                        stream.shutdown_write();
                     }
                 }
             }
@@ -346,14 +311,14 @@ impl Conn {
                 self.settle(engine, state);
             }
             Timer::Liveness => self.look(engine, state),
-            Timer::Accept | Timer::PutOff => {}
+            Timer::Accept => {}
         }
     }
 
     /// Something was written, so the peer's host owes an answer.
     fn watch(&self, engine: &Engine, state: &mut State) {
-        let (Some(interval), Some(socket)) = (self.attr.liveness, &state.socket) else { return };
-        if let Some(silence) = socket::silence(socket.as_fd()) {
+        let (Some(interval), Some(stream)) = (self.attr.liveness, &state.stream) else { return };
+        if let Some(silence) = stream.silence() {
             let after = state.watch.begin(Instant::now(), silence, interval);
             engine.deadline(after, self.name, Timer::Liveness);
         }
@@ -361,13 +326,13 @@ impl Conn {
 
     /// Looks whether the peer's host still answers.
     fn look(&self, engine: &Engine, state: &mut State) {
-        let (Some(interval), Some(socket)) = (self.attr.liveness, &state.socket) else { return };
+        let (Some(interval), Some(stream)) = (self.attr.liveness, &state.stream) else { return };
         if state.link.phase() != Phase::Open {
             // What is left for the peer has its own deadline.
             return;
         }
         // A socket without a connection is one whose end the next read tells.
-        let Some(silence) = socket::silence(socket.as_fd()) else { return };
+        let Some(silence) = stream.silence() else { return };
         match state.watch.look(Instant::now(), silence, interval) {
             Look::Rest => state.wrote = false,
             Look::Again(after) => engine.deadline(after, self.name, Timer::Liveness),
@@ -409,39 +374,21 @@ impl Conn {
     }
 }
 
-/// The first `most` bytes of `runs`.
-fn within(most: usize, runs: &[Run]) -> Cow<'_, [Run]> {
-    if most == usize::MAX {
-        return Cow::Borrowed(runs);
-    }
-    let mut left = most;
-    let cut = runs.iter().map(|&(base, len)| {
-        let part = len.min(left);
-        left -= part;
-        (base, part)
-    });
-    cut.take_while(|&(_, part)| part > 0).collect()
-}
-
 impl State {
     /// Whether a peer that said all that it had to say has not taken yet what was said to it, and has time left.
     fn is_owed(&self) -> bool {
-        let Some(socket) = &self.socket else { return false };
         self.read_all
             && self.lingers != Linger::Over
-            && socket::unsent(socket.as_fd()) > 0
-            && socket::take_error(socket.as_fd()).is_ok()
+            && self.stream.as_ref().is_some_and(Stream::has_unsent)
     }
 
     fn close_socket(&mut self) {
-        if let Some(socket) = self.socket.take() {
-            socket::close(socket);
-        }
+        self.stream = None;
     }
 
     /// Whether it could write more, if it had its turn.
     pub(crate) fn wants_turn(&self) -> bool {
-        !self.full && self.socket.is_some() && self.link.has_output()
+        !self.full && self.stream.is_some() && self.link.has_output()
     }
 
     /// Encodes and writes what waits, as long as the socket takes it, but not for ever; says whether anything went.
@@ -453,65 +400,29 @@ impl State {
             if !self.link.has_output() {
                 break;
             }
-            let Some(fd) = self.socket.as_ref().map(AsFd::as_fd) else { return wrote };
+            let Some(stream) = &mut self.stream else { return wrote };
             engine.stats().system_calls.add(1);
-            let most = self.whims.as_mut().map_or(usize::MAX, Whims::most);
-            // SAFETY: the link gives memory of operations in flight, of regions that it holds open during the
-            // call, and its own.
-            let write = |runs: &[Run]| unsafe { socket::transmit(fd, &within(most, runs)) };
-            match self.link.transmit(write) {
+            match self.link.send_to(stream) {
                 Ok(_) => (wrote, self.wrote) = (true, true),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    self.full = true;
-                    return wrote;
-                }
-                // The peer is gone. What it sent before is still to be read, and then the read tells.
+                // Full, or the peer is gone. What it sent before is still to be read, and then the read reports that.
                 Err(_) => {
-                    self.full = true;
+                    self.full = !stream.gave_up();
                     return wrote;
                 }
             }
             self.link.encode(policy);
-            if self.whims.is_some() && self.pretends_full(engine) {
-                self.full = true;
-                return wrote;
-            }
         }
         wrote
     }
 
-    /// Tests only: the socket takes no more for a while, so to speak.
-    #[cold]
-    fn pretends_full(&mut self, engine: &Engine) -> bool {
-        let Some(whims) = &mut self.whims else { return false };
-        let pretends = self.link.phase() == Phase::Open && whims.once_in(16);
-        if pretends {
-            whims.wait(engine);
+    /// Writes what is left for the peer, which gets no other turn for it.
+    pub(crate) fn flush_last(&mut self, engine: &Engine) {
+        for _ in 0..WRITES_A_TURN {
+            self.flush(engine, AckPolicy::Piggyback);
+            if !self.stream.as_ref().is_some_and(Stream::gave_up) {
+                break;
+            }
         }
-        pretends
-    }
-
-    /// Tests only: puts off something, perhaps, until the next step that finds it due.
-    #[cold]
-    fn put_off(&mut self, engine: &Engine) {
-        let Some(whims) = &mut self.whims else { return };
-        if whims.waits() || self.link.phase() != Phase::Open {
-            return;
-        }
-        if let Some(put_off) = whims.put_off() {
-            self.link.put_off(put_off);
-            whims.wait(engine);
-        }
-    }
-
-    /// Tests only: does now what was put off, if it is due; says whether the connection is still left alone.
-    #[cold]
-    fn is_left_alone(&mut self) -> bool {
-        let Some(whims) = &mut self.whims else { return false };
-        if whims.due() {
-            self.link.put_off(PutOff::default());
-        }
-        whims.away && self.link.phase() == Phase::Open
     }
 
     fn dump(&self) -> String {

@@ -5,18 +5,19 @@ use std::os::fd::AsFd;
 
 use fabric_core::{Error, Failure};
 use fabric_util::log_line;
+use fabric_util::progress::Step;
 use socket2::SockRef;
 
-use crate::conn::{Conn, Stage, State, Step};
+use crate::conn::{Conn, Stage, State};
 use crate::engine::Engine;
 use crate::{NAME, socket};
 use fabric_util::stream::wire::handshake::{Handshake, Kind};
-use fabric_util::stream::{AckPolicy, End};
+use fabric_util::stream::{AckPolicy, End, Transport};
 
 impl Conn {
     /// The kernel has connected, or not.
     pub(crate) fn greet(&self, engine: &Engine, state: &mut State) -> Step {
-        let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
+        let Some(fd) = state.stream.as_ref().map(AsFd::as_fd) else { return Step::Over };
         if let Err(cause) = socket::take_error(fd) {
             return self.fail_connect(engine, state, refusal(cause));
         }
@@ -52,13 +53,15 @@ impl Conn {
         scratch: &mut [u8],
     ) -> Step {
         state.flush(engine, AckPolicy::Piggyback);
-        let Some(fd) = state.socket.as_ref().map(AsFd::as_fd) else { return Step::Over };
-        let run = (scratch.as_mut_ptr(), scratch.len());
+        let Some(stream) = &mut state.stream else { return Step::Over };
         // SAFETY: the scratch buffer is ours.
-        let got = match unsafe { socket::receive(fd, &[run]) } {
+        let got = match unsafe { stream.recv(&[(scratch.as_mut_ptr(), scratch.len())]) } {
             Ok(0) => return self.fail_connect(engine, state, Error::Refused(None)),
             Ok(got) => got,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Step::Quiet,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                // A hello that the transport did not take, though it is not full.
+                return if state.wants_turn() { Step::More } else { Step::Quiet };
+            }
             Err(error) => return self.fail_connect(engine, state, refusal(error)),
         };
         let Stage::Greeted(bytes) = &mut state.stage else { return Step::Quiet };

@@ -144,7 +144,7 @@ unsafe impl CqOps for TcpCq {
         Ok(armed)
     }
 
-    fn arm_to_drive(&self) -> Result<Armed, Error> {
+    fn arm_manual(&self) -> Result<Armed, Error> {
         if !self.engine.rest() || !self.sleepers.drive(&self.engine) {
             return self.arm();
         }

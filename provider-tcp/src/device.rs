@@ -42,6 +42,7 @@ fn info(provider: &'static str, device: &str, description: String, addresses: Ve
         | Capabilities::LIVENESS
         | Capabilities::UNIQUE_KEYS
         | Capabilities::SECRET_KEYS
+        | Capabilities::PROCESSES
         | Capabilities::GRANTS;
     info.limits = limits();
     info.atomic_scope = AtomicScope::Cpu;

@@ -14,8 +14,9 @@ use fabric_util::service_thread::ServiceThread;
 use crate::NAME;
 use crate::cq::TcpCq;
 use crate::endpoint::TcpEndpoint;
-use crate::engine::{Engine, Settings};
+use crate::engine::Engine;
 use crate::listener::{self, TcpListener};
+use crate::settings::Settings;
 use fabric_util::region_table::Registration;
 use fabric_util::stream::Surroundings;
 

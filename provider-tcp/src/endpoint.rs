@@ -8,12 +8,13 @@ use fabric_core::provider::RequestId;
 use fabric_core::{
     EndpointAttr, EndpointId, EndpointOps, Error, Posted, RecvWork, Result, SendWork,
 };
+use fabric_util::progress::Flush;
 use mio::Interest;
 use mio::unix::SourceFd;
 use socket2::SockRef;
 
 use crate::conn::{Conn, Stage, State};
-use crate::engine::{Engine, Flush, Member, Timer};
+use crate::engine::{Engine, Member, Timer};
 use crate::{NAME, device, socket};
 use fabric_util::stream::wire::handshake::{Handshake, Kind};
 use fabric_util::stream::{AckPolicy, End, Phase, READS, Surroundings};
@@ -28,7 +29,7 @@ pub struct TcpEndpoint {
 impl TcpEndpoint {
     pub(crate) fn new(engine: &Arc<Engine>, attr: &EndpointAttr, around: Surroundings) -> Self {
         let (id, name) = (around.id, engine.name());
-        let conn = Arc::new(Conn::new(name, attr, around, engine.whims(name)));
+        let conn = Arc::new(Conn::new(name, attr, around));
         TcpEndpoint { id, conn, engine: engine.clone() }
     }
 
@@ -44,7 +45,7 @@ impl TcpEndpoint {
         let member = Member::Conn(self.conn.clone());
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.engine.watch(&mut SourceFd(&fd), self.conn.name, member, interest)?;
-        state.socket = Some(socket);
+        state.stream = Some(self.engine.settings.stream(socket, self.conn.name));
         self.engine.deadline(self.conn.attr.connect_timeout, self.conn.name, Timer::Connect);
         Ok(())
     }
@@ -71,7 +72,7 @@ impl TcpEndpoint {
             end
         };
         state.link.end(end);
-        state.flush(&self.engine, AckPolicy::Piggyback);
+        state.flush_last(&self.engine);
         self.go_on(state);
     }
 }

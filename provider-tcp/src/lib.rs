@@ -8,10 +8,9 @@
 //! - [`provider`], `device`, `domain`, `cq`, `listener`, `endpoint`: the contract's objects;
 //! - `conn`: a link and its socket; `connect`: how it comes to be;
 //! - `engine`: who drives the connections, the polling application or the domain's thread;
-//! - `adversary`: for tests, the liberties that the contract leaves to an engine;
-//! - `socket`: system calls on memory that is not a Rust slice.
+//! - `transport`: the socket under a link; `socket`: system calls on memory that is not a Rust slice;
+//! - `settings`: what a user can set, and for tests the choice of faults (`fabric_util::fault`).
 
-mod adversary;
 mod conn;
 mod connect;
 mod cq;
@@ -22,7 +21,9 @@ mod engine;
 mod listener;
 mod liveness;
 pub mod provider;
+mod settings;
 mod socket;
+mod transport;
 
 pub use cq::TcpCq;
 pub use domain::TcpDomain;

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::socket::Silence;
+use fabric_util::stream::Silence;
 
 /// The looks at one connection.
 #[derive(Debug, Default)]

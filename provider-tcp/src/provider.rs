@@ -1,53 +1,25 @@
 //! The provider: discovery and opening.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use fabric_core::{Device, EventSink, Info, Provider, Result};
+use fabric_core::{Device, EventSink, Info, Provider, Result, Setting};
 use fabric_util::log_line;
 
 use crate::NAME;
 use crate::device;
 use crate::domain::TcpDomain;
-use crate::engine::Settings;
+use crate::settings::{SETTINGS, Settings};
 
-/// How long a post is held back at most, unless set otherwise.
-const HOLD: Duration = Duration::from_micros(50);
-
-/// The TCP provider.
-#[derive(Clone, Copy, Debug)]
+/// The TCP provider. [`settings`](Provider::settings) has what can be set.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct TcpProvider {
     settings: Settings,
-}
-
-impl Default for TcpProvider {
-    fn default() -> Self {
-        TcpProvider { settings: Settings { hold: Some(HOLD), adversary: None } }
-    }
 }
 
 impl TcpProvider {
     /// The provider that users get.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// For tests: with a seed, the provider takes every liberty that the contract leaves and that nature rarely takes.
-    /// It cuts what it sends and receives anywhere, puts off acknowledgements, credits and answers, serves connections
-    /// in odd orders and is late, but keeps the contract.
-    pub fn adversary(mut self, seed: Option<u64>) -> Self {
-        self.settings.adversary = seed.or(self.settings.adversary);
-        self
-    }
-
-    /// How long a post may be held back, so that many go in one system call: it waits for the next poll, at most this long,
-    /// and only while the application polls, earlier operations are unacknowledged, and little waits already. 50 us
-    /// unless set; zero writes every post at once.
-    pub fn gather(mut self, most: Option<Duration>) -> Self {
-        if let Some(most) = most {
-            self.settings.hold = (!most.is_zero()).then_some(most);
-        }
-        self
     }
 }
 
@@ -66,6 +38,15 @@ impl Provider for TcpProvider {
             infos.for_each(|info| info.details.push(detail.clone()));
         }
         devices
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        SETTINGS
+    }
+
+    fn configure(&self, name: &str, value: &str) -> Result<Self> {
+        let settings = self.settings.with(name, value)?;
+        Ok(TcpProvider { settings })
     }
 
     fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<TcpDomain> {

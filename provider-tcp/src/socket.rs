@@ -2,11 +2,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use fabric_core::EndpointAttr;
-use fabric_util::stream::Run;
+use fabric_util::stream::{IoVec, Silence};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 /// The kernel takes no more while so many bytes are unsent: a peer that does not read costs so much, and not all that the
@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 /// takes a third off the rate of reads over loopback; twice as much adds nothing.
 const MOST_UNSENT: u32 = 512 << 10;
 
-fn iovec(runs: &[Run]) -> smallvec::SmallVec<[libc::iovec; 8]> {
+fn iovec(runs: &[IoVec]) -> smallvec::SmallVec<[libc::iovec; 8]> {
     runs.iter().map(|&(base, len)| libc::iovec { iov_base: base.cast(), iov_len: len }).collect()
 }
 
@@ -48,7 +48,7 @@ unsafe fn call(
 ///
 /// # Safety
 /// The runs must be allocated and writable, and nobody may hold references into them.
-pub(crate) unsafe fn receive(fd: BorrowedFd<'_>, runs: &[Run]) -> io::Result<usize> {
+pub(crate) unsafe fn receive(fd: BorrowedFd<'_>, runs: &[IoVec]) -> io::Result<usize> {
     loop {
         let got = if let [(base, len)] = *runs {
             // SAFETY: the caller's promise.
@@ -73,7 +73,7 @@ pub(crate) unsafe fn receive(fd: BorrowedFd<'_>, runs: &[Run]) -> io::Result<usi
 ///
 /// # Safety
 /// The runs must be allocated and readable.
-pub(crate) unsafe fn transmit(fd: BorrowedFd<'_>, runs: &[Run]) -> io::Result<usize> {
+pub(crate) unsafe fn transmit(fd: BorrowedFd<'_>, runs: &[IoVec]) -> io::Result<usize> {
     const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     loop {
         let put = if let [(base, len)] = *runs {
@@ -159,17 +159,6 @@ pub(crate) fn take_error(fd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// What this side's kernel knows of the peer's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Silence {
-    /// How long nothing was heard from it.
-    pub(crate) lasts: Duration,
-    /// An answer to something that was sent is missing.
-    pub(crate) unanswered: bool,
-    /// Nothing is, and something cannot be sent, since the peer takes no more now.
-    pub(crate) held_back: bool,
-}
-
 /// How silent the peer's kernel is; `None` for a socket that is not connected.
 ///
 /// A peer whose process is stopped answers all the same, with a closed window, and then only the probes of that window
@@ -207,14 +196,13 @@ pub(crate) fn unsent(fd: BorrowedFd<'_>) -> usize {
     if failed { 0 } else { usize::try_from(bytes).unwrap_or_default() }
 }
 
-/// Closes a socket. What the peer has not taken by now goes with it: otherwise the kernel would keep that for as long as
-/// the peer likes, after this process too. What is on its way arrives.
-pub(crate) fn close(socket: OwnedFd) {
-    if unsent(socket.as_fd()) > 0 {
+/// Before a socket is closed: what the peer has not taken by now goes with it. Otherwise the kernel would keep that for as
+/// long as the peer likes, after this process too. What is on its way arrives.
+pub(crate) fn forget_unsent(fd: BorrowedFd<'_>) {
+    if unsent(fd) > 0 {
         // It fails only for what is no socket.
-        let _ = SockRef::from(&socket).set_linger(Some(Duration::ZERO));
+        let _ = SockRef::from(&fd).set_linger(Some(Duration::ZERO));
     }
-    drop(socket);
 }
 
 /// The kernel sends again what is unanswered, and asks a peer that takes no more, at least once in an interval; by itself

@@ -14,7 +14,10 @@ const ROUNDS: u64 = 100;
 const LATE: Duration = Duration::from_micros(500);
 
 fn open(adversary: Option<u64>) -> Domain {
-    let catalog = Catalog::empty().add(TcpProvider::new().adversary(adversary)).unwrap();
+    let mut catalog = Catalog::empty().add(TcpProvider::new()).unwrap();
+    if let Some(seed) = adversary {
+        catalog = catalog.configure("tcp", "adversary", &seed.to_string()).unwrap();
+    }
     catalog.open_with(&Choice::Auto, &Hints::default()).unwrap()
 }
 

@@ -1,9 +1,9 @@
 //! How a connection ends, and how its end is reported.
 //!
-//! First the owner gets its event, then the completions that the end cancels. The event waits in the domain's reports until
-//! a thread without locks hands it over; as long, those completions are held here. Unsignaled operations that succeeded
-//! right before the end have no completion, so they look like what is in flight: a request of no
-//! effect behind them, which the device flushes like everything else, reports the last one.
+//! First the owner gets its event, then the completions of cancelled operations. The event waits in the domain's reports
+//! until a thread without locks hands it over; until then those completions are held here. Unsignaled operations that
+//! succeeded right before the end have no completion, and look like operations in flight. An end marker reports the last
+//! of them: a request without effect behind them, which the device flushes like all others.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -11,11 +11,13 @@ use std::time::Duration;
 use fabric_core::{DisconnectReason, Error, Event, Failure, RawCompletion, Result, Side, Status};
 use fabric_util::log_line;
 
-use crate::conn::{Conn, End, Stage, State};
+use crate::conn::{CloseReason, Conn, ConnState, State};
 use crate::cq::{Queue, Sink};
-use crate::manager::{After, Timer};
-use crate::tokens::{Quiet, later};
-use crate::{NAME, ffi};
+use crate::domain::state::AfterReport;
+use crate::domain::timers::Timer;
+use crate::error::NAME;
+use crate::ffi;
+use crate::tokens::{LastUnsignaled, later};
 
 /// When to look again whether a post has returned, and to try again what a device refused.
 const SOON: Duration = Duration::from_millis(2);
@@ -26,49 +28,57 @@ pub(crate) fn index(side: Side) -> usize {
 }
 
 impl Conn {
-    /// The one way down: reports the end, then flushes what is in flight, then notifies the peer.
-    pub(crate) fn end(&self, state: &mut State, end: End) {
-        let stage = std::mem::replace(&mut state.stage, Stage::Ended);
-        if stage == Stage::Ended {
+    /// Every way to close leads here: reports the end, flushes operations in flight, then notifies the peer.
+    pub(crate) fn close(&self, state: &mut State, end: CloseReason) {
+        let stage = std::mem::replace(&mut state.conn_state, ConnState::Closed);
+        if stage == ConnState::Closed {
             return;
         }
         let event = match end {
-            End::Quiet => None,
-            End::Failed(error) if stage == Stage::Connecting => {
+            CloseReason::Quiesced => None,
+            CloseReason::ConnectFailed(error) if stage == ConnState::Connecting => {
                 Some(Event::ConnectFailed { endpoint: self.id, error })
             }
-            End::Failed(_) => Some(self.disconnected(DisconnectReason::PeerLost)),
-            End::Gone(DisconnectReason::DeviceLost) if stage == Stage::Connecting => {
+            CloseReason::ConnectFailed(_) => Some(self.disconnected(DisconnectReason::PeerLost)),
+            CloseReason::Disconnected(DisconnectReason::DeviceLost)
+                if stage == ConnState::Connecting =>
+            {
                 Some(Event::ConnectFailed { endpoint: self.id, error: Error::DeviceLost })
             }
-            End::Gone(DisconnectReason::Internal) if stage == Stage::Connecting => {
+            CloseReason::Disconnected(DisconnectReason::Internal)
+                if stage == ConnState::Connecting =>
+            {
                 let error = Failure::new("connect", "the provider has failed").of(NAME);
                 Some(Event::ConnectFailed { endpoint: self.id, error: Error::Internal(error) })
             }
-            End::Gone(_) if stage == Stage::Connecting => {
+            CloseReason::Disconnected(_) if stage == ConnState::Connecting => {
                 Some(Event::ConnectFailed { endpoint: self.id, error: Error::Canceled })
             }
-            End::Gone(reason) => Some(self.disconnected(reason)),
+            CloseReason::Disconnected(reason) => Some(self.disconnected(reason)),
         };
         let quiet = event.is_none();
         if let Some(event) = event {
             // Where the domain's thread has ended, nothing else would report it.
-            state.hold = [!self.shared.has_stopped(); 2];
-            self.shared.report(event, After::Release(self.name));
+            state.hold_completions = [!self.domain.has_stopped(); 2];
+            self.domain.report(event, AfterReport::Release(self.name));
         }
         self.dead.store(true, Ordering::SeqCst);
         // Orders the flag before the flush: see `flush_late_receives`.
         fence(Ordering::SeqCst);
         self.flush();
         if !quiet {
-            self.mark_the_end(state);
+            self.mark_end(state);
         }
         if let Some(probe) = &self.probe {
             // It fails only if the device is gone.
             let _ = probe.fail();
         }
         if let Some((name, id)) = state.id.take() {
-            self.shared.part(name, id, stage == Stage::Linked || stage == Stage::Accepting);
+            self.domain.start_disconnect(
+                name,
+                id,
+                stage == ConnState::Established || stage == ConnState::Accepting,
+            );
         }
     }
 
@@ -77,80 +87,86 @@ impl Conn {
     }
 
     fn flush(&self) {
-        let lost = self.shared.is_lost();
-        let failed = if lost && self.shared.poor.no_flush {
+        let lost = self.domain.device.is_lost();
+        let failed = if lost && self.domain.device.test_limits.no_flush {
             Err(std::io::ErrorKind::Unsupported.into())
         } else {
             self.qp.fail()
         };
         if let Err(cause) = failed {
-            self.mute.store(true, Ordering::Release);
+            self.flush_failed.store(true, Ordering::Release);
             if !lost {
                 log_line!(Error, "{}: its queue pair cannot be flushed: {cause}", self.id);
             }
         }
     }
 
-    /// Has the device say that all before the end has ended, if the last of it may have gone without a word. What it has
-    /// executed by now is not behind the last unsignaled post, and all that is has a completion: it is flushed.
-    pub(crate) fn mark_the_end(&self, state: &mut State) {
-        if self.mute.load(Ordering::Acquire) {
+    /// Posts an end marker if the last operation may have succeeded without a completion. Operations that the device has
+    /// executed by now are not behind the last unsignaled post; those behind it are flushed, which completes them.
+    pub(crate) fn mark_end(&self, state: &mut State) {
+        if self.flush_failed.load(Ordering::Acquire) {
             return;
         }
-        let posted = match self.tokens.quiet() {
-            Quiet::OnItsWay => return self.shared.deadline(SOON, self.name, Timer::Mark),
-            Quiet::Never => None,
-            Quiet::Posted(token) => Some(token),
+        let posted = match self.tokens.last_unsignaled() {
+            LastUnsignaled::Pending => {
+                return self.domain.deadline(SOON, self.name, Timer::EndMarker);
+            }
+            LastUnsignaled::Never => None,
+            LastUnsignaled::Posted(token) => Some(token),
         };
-        let Some(last) = later(posted, state.line.last_quiet()) else { return };
-        state.last_quiet = Some(last);
-        if self.post_mark().is_err() {
-            self.shared.deadline(LATER, self.name, Timer::Mark);
+        let Some(last) = later(posted, state.soft_queue.last_quiet()) else { return };
+        state.last_unsignaled = Some(last);
+        if self.post_end_marker().is_err() {
+            self.domain.deadline(LATER, self.name, Timer::EndMarker);
         }
     }
 
-    /// The mark was flushed: what has no completion by now has succeeded.
-    pub(crate) fn mark_ended(&self, state: &mut State, sink: &mut Sink<'_>) {
-        let Some(last) = state.last_quiet.take() else { return };
+    /// The end marker was flushed: operations without a completion by now have succeeded.
+    pub(crate) fn on_end_marker(&self, state: &mut State, sink: &mut Sink<'_>) {
+        let Some(last) = state.last_unsignaled.take() else { return };
         let mut ended = RawCompletion::new(last, Status::Ok);
-        ended.and_all_before = true;
+        ended.flushes_earlier = true;
         self.deliver(state, ended, sink);
     }
 
-    /// Passes a completion on, or keeps it until the end that it is of was reported.
+    /// Passes a completion on, or holds it until the end of the connection was reported.
     pub(crate) fn deliver(
         &self,
         state: &mut State,
         completion: RawCompletion,
         sink: &mut Sink<'_>,
     ) {
-        if state.hold[index(completion.token.side())] {
-            state.held.push_back(completion);
+        if state.hold_completions[index(completion.token.side())] {
+            state.held_completions.push_back(completion);
         } else {
             sink.push(completion);
         }
     }
 
-    /// The end was reported: what it cancels may be seen.
-    pub(crate) fn release(&self) {
-        let shared = std::ptr::eq(&*self.send_queue, &*self.recv_queue);
-        self.send_queue.release(self);
-        if !shared {
-            self.recv_queue.release(self);
+    /// The end was reported: its completions may be seen.
+    pub(crate) fn release_held(&self) {
+        let is_shared = std::ptr::eq(&*self.send_queue, &*self.recv_queue);
+        self.release_queue(&self.send_queue);
+        if !is_shared {
+            self.release_queue(&self.recv_queue);
         }
     }
 
-    /// Gives what was held of a queue; under the queue's lock.
-    pub(crate) fn take_held(&self, queue: &Queue, mut take: impl FnMut(RawCompletion)) {
+    fn release_queue(&self, queue: &Queue) {
+        queue.release(|ring| self.take_held(queue, |completion| ring.push_back(completion)));
+    }
+
+    /// Gives the completions held for a queue; under the queue's lock.
+    fn take_held(&self, queue: &Queue, mut take: impl FnMut(RawCompletion)) {
         let mut state = self.lock();
         for (side, of) in [(Side::Send, &self.send_queue), (Side::Recv, &self.recv_queue)] {
             if std::ptr::eq(&**of, queue) {
-                state.hold[index(side)] = false;
+                state.hold_completions[index(side)] = false;
             }
         }
-        let State { held, hold, .. } = &mut *state;
-        held.retain(|one| {
-            let stays = hold[index(one.token.side())];
+        let State { held_completions, hold_completions, .. } = &mut *state;
+        held_completions.retain(|one| {
+            let stays = hold_completions[index(one.token.side())];
             if !stays {
                 take(*one);
             }
@@ -160,23 +176,23 @@ impl Conn {
 
     /// Cancels what a queue of this connection has in flight and a device that was taken away will never complete;
     /// under the completion queue's lock, after everything that the device did complete.
-    pub(crate) fn cancel_unheard(&self, queue: &Queue, sink: &mut Sink<'_>) {
-        if !self.mute.load(Ordering::Acquire) {
+    pub(crate) fn cancel_in_flight(&self, queue: &Queue, sink: &mut Sink<'_>) {
+        if !self.flush_failed.load(Ordering::Acquire) {
             return;
         }
         let mut state = self.lock();
         for (side, of) in [(Side::Send, &self.send_queue), (Side::Recv, &self.recv_queue)] {
-            // What is held is released with a look at the queue.
-            if !std::ptr::eq(&**of, queue) || state.hold[index(side)] {
+            // Held completions are released together with the queue's others.
+            if !std::ptr::eq(&**of, queue) || state.hold_completions[index(side)] {
                 continue;
             }
             if let Some(last) = self.tokens.take_last(side) {
                 let mut canceled = RawCompletion::new(last, Status::Canceled);
-                canceled.and_all_before = true;
+                canceled.flushes_earlier = true;
                 sink.push(canceled);
             }
             if side == Side::Send {
-                state.line.cancel(|canceled| sink.push(canceled));
+                state.soft_queue.cancel(|canceled| sink.push(canceled));
             }
         }
     }
@@ -185,7 +201,7 @@ impl Conn {
     /// flush, which comes after the flag, sees the receive.
     #[inline]
     pub(crate) fn flush_late_receives(&self) {
-        if !self.shared.quirks.late_receives_stay {
+        if !self.domain.device.quirks.late_receives_stay {
             return;
         }
         fence(Ordering::SeqCst);
@@ -198,14 +214,14 @@ impl Conn {
     /// Ends the connection because its owner lets it go. `Ok`: the device touches no segment any more.
     pub(crate) fn quiesce(&self) -> Result<()> {
         let mut state = self.lock();
-        self.end(&mut state, End::Quiet);
+        self.close(&mut state, CloseReason::Quiesced);
         drop(state);
-        // What ended until now keeps its status: a device may forget the completions of a queue pair that it destroys.
-        self.send_queue.take_all();
-        self.recv_queue.take_all();
+        // A device may discard the completions of a queue pair that it destroys: take them first.
+        self.send_queue.drain();
+        self.recv_queue.drain();
         let mut state = self.lock();
-        state.line.cancel(|_| ());
-        self.set_waits(false);
+        state.soft_queue.cancel(|_| ());
+        self.set_soft_queue_active(false);
         self.free_windows(&mut state);
         // SAFETY: posts do not come beside or after `quiesce` (`EndpointOps`), and everything else takes the lock.
         let (destroyed, probe) = unsafe {
@@ -217,19 +233,21 @@ impl Conn {
         }
         self.forget_probe(&mut state);
         drop(state);
-        // What came in between; from here on nothing comes.
-        self.send_queue.take_all();
-        self.recv_queue.take_all();
+        // Completions that came in between; from here on none comes.
+        self.send_queue.drain();
+        self.recv_queue.drain();
         // No owner is left to be notified of the end.
-        drop(self.shared.reports.retract(self.id));
-        self.release();
+        drop(self.domain.reports.retract(self.id));
+        self.release_held();
         self.send_queue.remove(self);
         self.recv_queue.remove(self);
-        self.shared.remove_conn(self);
+        self.domain.remove_conn(self.name);
         match destroyed {
             // A device that went took its queue pairs along: the kernel has ended them before it answers so.
-            Err(cause) if !(self.shared.is_lost() && ffi::code(&cause) == Some(libc::EIO)) => {
-                self.place.keep();
+            Err(cause)
+                if !(self.domain.device.is_lost() && ffi::code(&cause) == Some(libc::EIO)) =>
+            {
+                self.scratch_slot.keep();
                 let text = format!("{}: its queue pair stays until the process ends", self.id);
                 Err(Error::Internal(Failure::new("end", text).of(NAME).because(cause)))
             }

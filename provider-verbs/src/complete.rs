@@ -5,23 +5,28 @@ use std::sync::atomic::Ordering;
 use fabric_core::{DisconnectReason, RawCompletion, Side, Status, Token};
 use smallvec::SmallVec;
 
-use crate::conn::{Conn, End, Foreign, State};
-use crate::cq::Sink;
+use crate::conn::{CloseReason, Conn, State};
+use crate::cq::{CqMember, Queue, Sink};
 use crate::ffi::ibv_wc_status as status;
+use crate::handle::QpState;
 use crate::post::Direct;
 use crate::status::{of_recv, of_send};
+use crate::tokens::InternalWr;
 
-impl Conn {
-    /// Takes how a request of this queue pair number ended; under the completion queue's lock.
-    pub(crate) fn complete(&self, wr_id: u64, ended: status::Type, sink: &mut Sink<'_>) {
+impl CqMember for Conn {
+    fn qp_number(&self) -> u32 {
+        self.qp.number()
+    }
+
+    fn complete(&self, wr_id: u64, ended: status::Type, sink: &mut Sink<'_>) {
         let mut state = self.lock();
-        if Token::is_foreign(wr_id) {
-            return match Foreign::parse(wr_id) {
+        if Token::is_internal(wr_id) {
+            return match InternalWr::parse(wr_id) {
                 (_, name) if name != self.name => {}
-                (Foreign::Leg, _) => self.leg_ended(&mut state, ended, sink),
-                (Foreign::Probe, _) => self.probe_ended(&mut state, ended),
-                (Foreign::Bind, _) => self.bind_ended(&mut state, ended),
-                (Foreign::Mark, _) => self.mark_ended(&mut state, sink),
+                (InternalWr::Cas, _) => self.on_cas_response(&mut state, ended, sink),
+                (InternalWr::Probe, _) => self.on_probe_ended(&mut state, ended),
+                (InternalWr::Bind, _) => self.bind_ended(&mut state, ended),
+                (InternalWr::EndMarker, _) => self.on_end_marker(&mut state, sink),
             };
         }
         let token = Token::from_bits(wr_id);
@@ -30,29 +35,42 @@ impl Conn {
         }
         let (code, status) = match token.side() {
             Side::Send => {
-                let code = self.sent(ended);
+                let code = self.specified(ended);
                 (code, of_send(code, self.tokens.is_send(token)))
             }
             Side::Recv => (ended, of_recv(ended)),
         };
         let mut completion = RawCompletion::new(token, status);
         completion.provider_code = ended;
-        self.failed(&mut state, code, &mut completion);
+        self.on_failure(&mut state, code, &mut completion);
         if token.side() == Side::Send && state.last_failed.replace(token) == Some(token) {
             return;
         }
         self.deliver(&mut state, completion, sink);
     }
 
-    /// How a request of the send queue ended, in the specification's words.
-    fn sent(&self, code: status::Type) -> status::Type {
-        let lost = self.shared.quirks.unsendable_is_local && code == status::IBV_WC_LOC_QP_OP_ERR;
+    fn cancel_in_flight(&self, queue: &Queue, sink: &mut Sink<'_>) {
+        self.cancel_in_flight(queue, sink);
+    }
+
+    fn is_broken(&self) -> bool {
+        // Held while the queue pair is asked, so that it is not destroyed meanwhile.
+        let _state = self.lock();
+        matches!(self.qp.state(), Ok(QpState::Error))
+    }
+}
+
+impl Conn {
+    /// The status of a send request by the specification, where a driver departs from it.
+    pub(crate) fn specified(&self, code: status::Type) -> status::Type {
+        let lost =
+            self.domain.device.quirks.unsendable_is_local && code == status::IBV_WC_LOC_QP_OP_ERR;
         if lost { status::IBV_WC_RETRY_EXC_ERR } else { code }
     }
 
     /// The first failure ends the connection.
-    fn failed(&self, state: &mut State, code: status::Type, completion: &mut RawCompletion) {
-        self.end(state, End::Gone(reason(code)));
+    fn on_failure(&self, state: &mut State, code: status::Type, completion: &mut RawCompletion) {
+        self.close(state, CloseReason::Disconnected(reason(code)));
         let on_send_side = completion.token.side() == Side::Send;
         if on_send_side && completion.status == Status::Canceled && std::mem::take(&mut state.lost)
         {
@@ -60,19 +78,19 @@ impl Conn {
         }
     }
 
-    fn leg_ended(&self, state: &mut State, ended: status::Type, sink: &mut Sink<'_>) {
-        if state.line.is_paused() {
+    fn on_cas_response(&self, state: &mut State, ended: status::Type, sink: &mut Sink<'_>) {
+        if state.soft_queue.is_paused() {
             self.go_on_binding(state, ended == status::IBV_WC_SUCCESS);
         }
         let found = if ended == status::IBV_WC_SUCCESS {
-            // Nothing is under way: what was posted since waits in the line.
-            self.plain.store(false, Ordering::Relaxed);
-            Ok(self.place.load_result())
+            // The device has nothing in flight: later posts wait in the soft queue.
+            self.unacked_send.store(false, Ordering::Relaxed);
+            Ok(self.scratch_slot.load_result())
         } else {
-            let code = self.sent(ended);
+            let code = self.specified(ended);
             let mut failed = RawCompletion::new(Token::default(), of_send(code, false));
             failed.provider_code = ended;
-            self.failed(state, code, &mut failed);
+            self.on_failure(state, code, &mut failed);
             Err(failed)
         };
         let mut good = true;
@@ -81,37 +99,23 @@ impl Conn {
             good &= completion.status == Status::Ok;
             ended.push(completion);
         };
-        // SAFETY: the leg was this line's, and its operation's segments stay until its completion.
-        unsafe { state.line.answer(found, &mut Direct(self), deliver) };
-        self.set_waits(!state.line.is_idle());
+        // SAFETY: the request was this soft queue's, and its operation's segments stay until its completion.
+        unsafe { state.soft_queue.answer(found, &mut Direct(self), deliver) };
+        self.set_soft_queue_active(!state.soft_queue.is_idle());
         if !good {
-            // Of what the device took and failed the end is known; what it did not take ends the connection as well.
-            self.end(state, End::Gone(DisconnectReason::Internal));
+            // A request that the device did not take closes the connection like one that failed.
+            self.close(state, CloseReason::Disconnected(DisconnectReason::Internal));
         }
         for completion in ended {
             self.deliver(state, completion, sink);
         }
     }
-
-    /// A probe came back, or did not.
-    pub(crate) fn probe_ended(&self, state: &mut State, code: status::Type) {
-        self.forget_probe(state);
-        match self.sent(code) {
-            status::IBV_WC_SUCCESS => {}
-            // Somebody else's end of the connection.
-            status::IBV_WC_WR_FLUSH_ERR if self.probe.is_some() => {}
-            code => {
-                state.lost = reason(code) == DisconnectReason::PeerLost;
-                self.end(state, End::Gone(reason(code)));
-            }
-        }
-    }
 }
 
-/// Why a connection whose first failure is this has ended.
+/// Why a connection is closed by a first failure with this status.
 pub(crate) fn reason(code: status::Type) -> DisconnectReason {
     match code {
-        // Flushed, and not by this side: the queue pair refused what the peer asked for.
+        // Flushed, and not by this side: the queue pair refused a request of the peer.
         status::IBV_WC_WR_FLUSH_ERR
         | status::IBV_WC_REM_INV_REQ_ERR
         | status::IBV_WC_REM_OP_ERR

@@ -1,14 +1,14 @@
 //! Completion queues: the device's, and a ring for what came out of it before it was polled for.
 //!
 //! A plain success goes from the device's queue to the caller. Everything else (a failure, or the end of a request of
-//! the provider's own) is sorted in `complete.rs`, and may yield several completions or none. What a device must not be
-//! believed is in `doubt.rs`.
+//! the provider's own) goes to its connection, and may yield several completions or none.
 //!
 //! The device's channel makes the descriptor readable, or the library itself does: the descriptor watches both.
 
 use std::collections::{HashMap, VecDeque};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -17,39 +17,51 @@ use fabric_util::sync::{Mutex, MutexGuard};
 use fabric_util::wakeup::Wakeup;
 use rustix::event::epoll;
 
-use crate::conn::Conn;
-use crate::doubt::{Read, is_doubtful};
+use crate::error::{NAME, failed};
 use crate::ffi::{ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status};
 use crate::handle::Cq;
-use crate::manager::Shared;
-use crate::{NAME, device};
+use crate::open_device::OpenDevice;
+use crate::softroce::read_verify::{UnverifiedRead, UnverifiedReads, is_long_read};
 
-/// Of so many connections that end at the same moment the marks have room of their own.
-const MARKS: usize = 256;
+/// Connections that may close at the same moment, each with an end marker.
+const MAX_END_MARKERS: usize = 256;
 
 /// Completions taken from the device at a time.
 const BATCH: usize = 16;
+
+/// A connection, as its completion queues see it. They call it under their own lock.
+pub(crate) trait CqMember: Send + Sync {
+    fn qp_number(&self) -> u32;
+    /// Takes how a request ended, unless it is an operation's plain success.
+    fn complete(&self, wr_id: u64, ended: ibv_wc_status::Type, sink: &mut Sink<'_>);
+    /// Cancels what this queue has in flight and a device that was taken away will never complete; after everything
+    /// that the device did complete.
+    fn cancel_in_flight(&self, queue: &Queue, sink: &mut Sink<'_>);
+    /// Whether the device has the queue pair in error.
+    fn is_broken(&self) -> bool;
+}
 
 /// A completion queue, as connections and the domain's thread know it.
 pub(crate) struct Queue {
     cq: Arc<Cq>,
     state: Mutex<QueueState>,
     /// By queue pair number; asked for what is no plain success only.
-    conns: Mutex<HashMap<u32, Arc<Conn>>>,
+    conns: Mutex<HashMap<u32, Arc<dyn CqMember>>>,
     wakeup: Wakeup,
-    sleepers: OwnedFd,
-    /// Connections that drive compare-and-swap loops by this queue's completions.
-    pub(crate) waiting: AtomicUsize,
-    /// Whether somebody polled since the domain's thread looked.
+    /// Readable while the channel or the wakeup is.
+    fd: OwnedFd,
+    /// Connections whose soft queue is driven by this queue's completions.
+    pub(crate) active_soft_queues: AtomicUsize,
+    /// Whether the application polled since the last tick of the domain's thread.
     polled: AtomicBool,
     pub(crate) watched: AtomicBool,
-    shared: Arc<Shared>,
+    device: Arc<OpenDevice>,
 }
 
 #[derive(Default)]
 struct QueueState {
     ring: VecDeque<RawCompletion>,
-    doubts: Vec<Read>,
+    unverified: UnverifiedReads,
     armed: bool,
 }
 
@@ -58,8 +70,7 @@ pub(crate) struct Sink<'a> {
     out: &'a mut [RawCompletion],
     taken: usize,
     ring: &'a mut VecDeque<RawCompletion>,
-    /// Reads that may have been refused: of each queue pair one at most.
-    pub(crate) doubts: &'a mut Vec<Read>,
+    unverified: &'a mut UnverifiedReads,
 }
 
 impl Sink<'_> {
@@ -76,31 +87,29 @@ impl Sink<'_> {
 }
 
 impl Queue {
-    fn new(shared: &Arc<Shared>, attr: &CqAttr) -> Result<Arc<Self>> {
+    fn new(device: &Arc<OpenDevice>, attr: &CqAttr) -> Result<Arc<Self>> {
         const OP: &str = "make completion queue";
-        shared.check_device()?;
+        device.check()?;
         let fail = |cause| Error::system(OP, NAME, cause);
         // An operation of two requests can fail twice; and a probe, where it goes the same way.
-        let entries = attr.capacity * if shared.quirks.separate_probes { 2 } else { 3 };
-        // And the mark of a connection that ended and a window that was bound, for which there is mostly room without.
-        let entries = entries + 2 * attr.capacity.min(MARKS);
-        let entries = entries.min(shared.attributes.max_cqe as usize);
-        let context = &shared.pd.context;
-        let cq = Cq::new(context, entries, shared.vector(attr.vector)).map_err(|cause| {
-            device::failed(OP, "the queue, or the device has no more of them", cause)
-        })?;
+        let entries = attr.capacity * if device.quirks.separate_probes { 2 } else { 3 };
+        // And the end markers of closed connections and windows that are bound, for which there is mostly room already.
+        let entries = entries + 2 * attr.capacity.min(MAX_END_MARKERS);
+        let entries = entries.min(device.attributes.max_cqe as usize);
+        let cq = Cq::new(&device.pd.context, entries, device.vector(attr.vector))
+            .map_err(|cause| failed(OP, "the queue, or the device has no more of them", cause))?;
         let wakeup = Wakeup::new().map_err(fail)?;
-        let sleepers = watch_both(cq.channel.as_fd(), wakeup.as_fd()).map_err(fail)?;
+        let fd = watch_both(cq.channel.as_fd(), wakeup.as_fd()).map_err(fail)?;
         Ok(Arc::new(Queue {
             cq: Arc::new(cq),
             state: Mutex::default(),
             conns: Mutex::default(),
             wakeup,
-            sleepers,
-            waiting: AtomicUsize::new(0),
+            fd,
+            active_soft_queues: AtomicUsize::new(0),
             polled: AtomicBool::new(false),
             watched: AtomicBool::new(false),
-            shared: shared.clone(),
+            device: device.clone(),
         }))
     }
 
@@ -112,23 +121,24 @@ impl Queue {
         self.state.lock()
     }
 
-    fn conns(&self) -> MutexGuard<'_, HashMap<u32, Arc<Conn>>> {
+    fn conns(&self) -> MutexGuard<'_, HashMap<u32, Arc<dyn CqMember>>> {
         self.conns.lock()
     }
 
-    pub(crate) fn conn(&self, number: u32) -> Option<Arc<Conn>> {
+    fn conn(&self, number: u32) -> Option<Arc<dyn CqMember>> {
         self.conns().get(&number).cloned()
     }
 
-    pub(crate) fn add(&self, conn: &Arc<Conn>) {
-        self.conns().insert(conn.qp.number(), conn.clone());
+    pub(crate) fn add(&self, conn: Arc<dyn CqMember>) {
+        self.conns().insert(conn.qp_number(), conn);
     }
 
-    pub(crate) fn remove(&self, conn: &Conn) {
+    pub(crate) fn remove(&self, conn: &dyn CqMember) {
         let mut conns = self.conns();
+        let number = conn.qp_number();
         // The number may belong to a newer queue pair already.
-        let is_it = conns.get(&conn.qp.number()).is_some_and(|found| std::ptr::eq(&**found, conn));
-        let gone = is_it.then(|| conns.remove(&conn.qp.number()));
+        let is_it = conns.get(&number).is_some_and(|found| ptr::addr_eq(Arc::as_ptr(found), conn));
+        let gone = is_it.then(|| conns.remove(&number));
         drop(conns);
         drop(gone);
     }
@@ -136,53 +146,53 @@ impl Queue {
     #[inline]
     fn poll(&self, out: &mut [RawCompletion]) -> usize {
         let mut state = self.lock();
-        if self.waiting.load(Ordering::Relaxed) > 0 {
+        if self.active_soft_queues.load(Ordering::Relaxed) > 0 {
             self.polled.store(true, Ordering::Relaxed);
         }
         let taken = if state.ring.is_empty() { 0 } else { take_from(&mut state.ring, out) };
         if taken == out.len() {
             return taken;
         }
-        let QueueState { ring, doubts, .. } = &mut *state;
-        let mut sink = Sink { out, taken, ring, doubts };
+        let QueueState { ring, unverified, .. } = &mut *state;
+        let mut sink = Sink { out, taken, ring, unverified };
         self.reap(&mut sink, false);
         sink.taken
     }
 
     /// Moves everything that the device has into the ring.
-    pub(crate) fn take_all(&self) {
+    pub(crate) fn drain(&self) {
         let mut state = self.lock();
-        self.fill(&mut state);
+        self.drain_locked(&mut state);
         self.wake_sleeper(&mut state);
     }
 
     fn wake_sleeper(&self, state: &mut QueueState) {
         if !state.ring.is_empty() && std::mem::take(&mut state.armed) {
             self.wakeup.set();
-            self.shared.stats.wakeups.add(1);
+            self.device.stats.wakeups.add(1);
         }
     }
 
-    /// Lets go of what was held until a connection's end was reported.
-    pub(crate) fn release(&self, conn: &Conn) {
+    /// Puts completions into the ring that were held until a connection's end was reported; `put` runs under the lock.
+    pub(crate) fn release(&self, put: impl FnOnce(&mut VecDeque<RawCompletion>)) {
         let mut state = self.lock();
-        conn.take_held(self, |completion| state.ring.push_back(completion));
-        if self.shared.is_lost() {
-            // What the device does not complete was put off as well.
-            self.fill(&mut state);
+        put(&mut state.ring);
+        if self.device.is_lost() {
+            // The cancellation of operations that the device will not complete was put off as well.
+            self.drain_locked(&mut state);
         }
         self.wake_sleeper(&mut state);
     }
 
-    fn fill(&self, state: &mut QueueState) {
-        let QueueState { ring, doubts, .. } = state;
-        self.reap(&mut Sink { out: &mut [], taken: 0, ring, doubts }, true);
+    fn drain_locked(&self, state: &mut QueueState) {
+        let QueueState { ring, unverified, .. } = state;
+        self.reap(&mut Sink { out: &mut [], taken: 0, ring, unverified }, true);
     }
 
-    /// A tick of the domain's thread: takes completions so that loops go on, unless the application polls.
+    /// A tick of the domain's thread: takes completions so that soft queues progress, unless the application polls.
     pub(crate) fn tick(&self) {
         if !self.polled.swap(false, Ordering::Relaxed) {
-            self.take_all();
+            self.drain();
         }
     }
 
@@ -198,21 +208,22 @@ impl Queue {
             let got = self.cq.poll(&mut room[..want]);
             for wc in got {
                 let plain =
-                    wc.status == ibv_wc_status::IBV_WC_SUCCESS && !Token::is_foreign(wc.wr_id);
+                    wc.status == ibv_wc_status::IBV_WC_SUCCESS && !Token::is_internal(wc.wr_id);
                 if !plain {
-                    self.sort(wc, sink);
-                } else if self.shared.quirks.refused_reads_succeed && is_doubtful(wc, sink) {
-                    self.believe(wc, sink);
+                    self.handle_error(wc, sink);
+                } else if self.device.quirks.refused_reads_succeed && sink.unverified.concern(wc) {
+                    self.verify_read(wc, sink);
                 } else {
                     sink.push(success(wc));
                 }
             }
             if got.len() < want {
-                if !sink.doubts.is_empty() {
-                    self.disbelieve_all(sink);
+                // No later completion can follow: the cause is reported before the queue pair enters the error state.
+                while let Some(read) = sink.unverified.pop() {
+                    self.fail_read(read, sink);
                 }
-                if self.shared.is_lost() {
-                    self.cancel_unheard(sink);
+                if self.device.is_lost() {
+                    self.cancel_in_flight(sink);
                 }
                 return;
             }
@@ -220,17 +231,47 @@ impl Queue {
     }
 
     #[cold]
-    fn sort(&self, wc: &ibv_wc, sink: &mut Sink<'_>) {
-        self.hear(wc, sink);
+    fn handle_error(&self, wc: &ibv_wc, sink: &mut Sink<'_>) {
+        self.settle_read(wc, sink);
         if let Some(conn) = self.conn(wc.qp_num) {
             conn.complete(wc.wr_id, wc.status, sink);
         }
     }
 
+    /// A success that may be a refusal, or comes behind one that may.
     #[cold]
-    fn cancel_unheard(&self, sink: &mut Sink<'_>) {
+    fn verify_read(&self, wc: &ibv_wc, sink: &mut Sink<'_>) {
+        self.settle_read(wc, sink);
+        let is_broken = || self.conn(wc.qp_num).is_some_and(|conn| conn.is_broken());
+        if is_long_read(wc) && is_broken() {
+            sink.unverified.add(wc);
+        } else {
+            sink.push(success(wc));
+        }
+    }
+
+    /// Ends the unverified read that this completion of its queue pair decides.
+    fn settle_read(&self, wc: &ibv_wc, sink: &mut Sink<'_>) {
+        match sink.unverified.settle(wc) {
+            Some((read, true)) => sink.push(RawCompletion::new(read.token, Status::Ok)),
+            Some((read, false)) => self.fail_read(read, sink),
+            None => {}
+        }
+    }
+
+    #[cold]
+    fn fail_read(&self, read: UnverifiedRead, sink: &mut Sink<'_>) {
+        let flushed = ibv_wc_status::IBV_WC_WR_FLUSH_ERR;
+        match self.conn(read.qp_number) {
+            Some(conn) => conn.complete(read.token.to_bits(), flushed, sink),
+            None => sink.push(RawCompletion::new(read.token, Status::Canceled)),
+        }
+    }
+
+    #[cold]
+    fn cancel_in_flight(&self, sink: &mut Sink<'_>) {
         let conns: Vec<_> = self.conns().values().cloned().collect();
-        conns.iter().for_each(|conn| conn.cancel_unheard(self, sink));
+        conns.iter().for_each(|conn| conn.cancel_in_flight(self, sink));
     }
 
     fn arm(&self) -> Result<Armed> {
@@ -238,12 +279,12 @@ impl Queue {
         self.wakeup.clear();
         self.cq.channel.clear();
         if let Err(cause) = self.cq.arm(false)
-            && !self.shared.is_lost()
+            && !self.device.is_lost()
         {
             return Err(Error::system("arm", NAME, cause));
         }
-        // What came before the queue was armed makes no event.
-        self.fill(&mut state);
+        // A completion that came before the queue was armed makes no event.
+        self.drain_locked(&mut state);
         if !state.ring.is_empty() {
             return Ok(Armed::Ready);
         }
@@ -261,7 +302,7 @@ fn take_from(ring: &mut VecDeque<RawCompletion>, out: &mut [RawCompletion]) -> u
 
 /// The completion of what ended well.
 #[inline]
-pub(crate) fn success(wc: &ibv_wc) -> RawCompletion {
+fn success(wc: &ibv_wc) -> RawCompletion {
     let mut completion = RawCompletion::new(Token::from_bits(wc.wr_id), Status::Ok);
     if wc.opcode & ibv_wc_opcode::IBV_WC_RECV != 0 {
         completion.len = wc.byte_len.into();
@@ -291,8 +332,8 @@ pub struct VerbsCq {
 }
 
 impl VerbsCq {
-    pub(crate) fn new(shared: &Arc<Shared>, attr: &CqAttr) -> Result<Self> {
-        Ok(VerbsCq { queue: Queue::new(shared, attr)? })
+    pub(crate) fn new(device: &Arc<OpenDevice>, attr: &CqAttr) -> Result<Self> {
+        Ok(VerbsCq { queue: Queue::new(device, attr)? })
     }
 }
 
@@ -312,6 +353,6 @@ unsafe impl CqOps for VerbsCq {
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
-        self.queue.sleepers.as_fd()
+        self.queue.fd.as_fd()
     }
 }

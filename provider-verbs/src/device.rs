@@ -9,17 +9,13 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use fabric_core::info::NO_DEVICE;
-use fabric_core::{AtomicScope, Capabilities, Device, Error, Failure, Info, Unusable};
-use rustix::process::{Resource, getrlimit};
+use fabric_core::{AtomicScope, Capabilities, Device, Info, Unusable};
 
+use crate::error::{NAME, locks_freely, memlock, memlock_warning};
 use crate::handle::{self, Context, DeviceAttributes, PortAttributes, PortState, Transport};
 use crate::quirks::Quirks;
 use crate::sysfs::{Gid, Sysfs, is_connectable};
-use crate::{NAME, ffi, loaded};
-
-/// Limits on registered memory below this are warned of: the usual defaults, 64 KiB and 8 MiB, do not reach
-/// far.
-const LITTLE_MEMLOCK: u64 = 16 << 20;
+use crate::{ffi, loaded};
 
 /// What libibverbs reports of a device and its ports.
 type Answers = (DeviceAttributes, Vec<PortAttributes>);
@@ -362,7 +358,8 @@ impl Port<'_> {
             | Capabilities::PROGRESS_WHILE_STOPPED
             | Capabilities::LOCKS_MEMORY
             | Capabilities::PATH_SETTINGS
-            | Capabilities::PORT_EVENTS;
+            | Capabilities::PORT_EVENTS
+            | Capabilities::PROCESSES;
         info.capabilities.set(Capabilities::ATOMIC, self.no_atomics().is_none());
         info.capabilities.set(Capabilities::GRANTS, self.attributes.windows);
         if self.attributes.atomics_global {
@@ -431,54 +428,6 @@ impl Port<'_> {
         }
         details
     }
-}
-
-/// A verb failed that makes the device keep memory of this process: queues are locked like regions. Says what would
-/// help if there was no room.
-pub(crate) fn failed(operation: &'static str, what: &str, cause: io::Error) -> Error {
-    match ffi::code(&cause) {
-        Some(libc::ENOMEM) => {
-            let text = format!("no room to lock {what}; {}", memlock_remedy());
-            Error::NoMemory(Failure::new(operation, text).of(NAME).because(cause))
-        }
-        _ => Error::system(operation, NAME, cause),
-    }
-}
-
-/// What to do when memory cannot be locked, with the limit there is now.
-fn memlock_remedy() -> String {
-    remedy(memlock().filter(|_| !locks_freely()))
-}
-
-/// The soft limit on locked memory in bytes; `None`: there is none.
-fn memlock() -> Option<u64> {
-    getrlimit(Resource::Memlock).current
-}
-
-/// Whether the process has `CAP_IPC_LOCK`, which lifts the limit: capabilities(7), proc(5).
-fn locks_freely() -> bool {
-    const CAP_IPC_LOCK: u32 = 14;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & (1 << CAP_IPC_LOCK) != 0)
-}
-
-fn memlock_warning(limit: Option<u64>, locks_freely: bool) -> Option<String> {
-    let little = !locks_freely && limit.is_some_and(|limit| limit < LITTLE_MEMLOCK);
-    little.then(|| format!("little memory can be registered: {}", remedy(limit)))
-}
-
-fn remedy(limit: Option<u64>) -> String {
-    let Some(limit) = limit else {
-        return "locked memory has no limit here (RLIMIT_MEMLOCK, CAP_IPC_LOCK): the device or the machine lacks memory"
-            .to_owned();
-    };
-    format!(
-        "RLIMIT_MEMLOCK is {} KiB; raise it by `ulimit -l unlimited`, `LimitMEMLOCK=infinity` in the systemd \
-         unit, or `docker run --ulimit memlock=-1`",
-        limit / 1024
-    )
 }
 
 fn distinct(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {

@@ -8,9 +8,9 @@ use fabric_core::{
     DisconnectReason, EndpointAttr, EndpointId, EndpointOps, Posted, RecvWork, Result, SendWork,
 };
 
-use crate::conn::{Conn, End};
+use crate::conn::{CloseReason, Conn};
 use crate::cq::VerbsCq;
-use crate::manager::Shared;
+use crate::domain::state::DomainState;
 
 /// An endpoint.
 pub struct VerbsEndpoint {
@@ -19,18 +19,18 @@ pub struct VerbsEndpoint {
 
 impl VerbsEndpoint {
     pub(crate) fn new(
-        shared: &Arc<Shared>,
+        domain: &Arc<DomainState>,
         id: EndpointId,
         attr: &EndpointAttr,
         (send, recv): (&VerbsCq, &VerbsCq),
     ) -> Result<Self> {
-        Ok(VerbsEndpoint { conn: Conn::new(shared, id, attr, (&send.queue, &recv.queue))? })
+        Ok(VerbsEndpoint { conn: Conn::new(domain, id, attr, (&send.queue, &recv.queue))? })
     }
 }
 
 // SAFETY: the device completes each request that it took once; a request that failed twice is reported once
-// (`complete.rs`), and the line completes what it holds once. Segments are reached by the device until a completion,
-// or until `quiesce` has destroyed the queue pair, which says so if it cannot; by the line before it completes.
+// (`complete.rs`), and the soft queue completes its operations once. Segments are reached by the device until a completion,
+// or until `quiesce` has destroyed the queue pair, which says so if it cannot; by the soft queue before it completes them.
 unsafe impl EndpointOps for VerbsEndpoint {
     #[inline]
     unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
@@ -49,17 +49,17 @@ unsafe impl EndpointOps for VerbsEndpoint {
     }
 
     fn accept(&self, request: RequestId, data: &[u8]) -> Result<()> {
-        let inbound = self.conn.shared.requests.take("accept", request)?;
-        self.conn.accept(inbound.take(), data);
-        self.conn.shared.flush_reports();
+        let pending = self.conn.domain.requests.take("accept", request)?;
+        self.conn.accept(pending.take(), data);
+        self.conn.domain.flush_reports();
         Ok(())
     }
 
     fn disconnect(&self) {
         let mut state = self.conn.lock();
-        self.conn.end(&mut state, End::Gone(DisconnectReason::Local));
+        self.conn.close(&mut state, CloseReason::Disconnected(DisconnectReason::Local));
         drop(state);
-        self.conn.shared.flush_reports();
+        self.conn.domain.flush_reports();
     }
 
     fn quiesce(&self) -> Result<()> {

@@ -12,16 +12,18 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use fabric_core::{Access, EndpointId, Error, GrantOps, Result};
+use fabric_core::{Access, Error, GrantOps, Result};
 use fabric_util::log_line;
 
-use crate::conn::{Conn, End, Stage, State};
+use crate::conn::{CloseReason, Conn, ConnState, State};
+use crate::domain::state::DomainState;
+use crate::error::{NAME, failed, register_failed};
 use crate::ffi::{ibv_access_flags, ibv_wc_status as status};
 use crate::handle::{Mr, Mw};
-use crate::manager::Shared;
 use crate::post::Direct;
+use crate::region::flags;
 use crate::windows::{Binding, Progress, Window};
-use crate::{NAME, complete, device, post, region};
+use crate::{complete, post};
 
 impl Conn {
     /// The request to bind a window has ended.
@@ -30,29 +32,31 @@ impl Conn {
         let well = code == status::IBV_WC_SUCCESS;
         window.bound(well);
         if !well {
-            self.end(state, End::Gone(complete::reason(code)));
+            self.close(state, CloseReason::Disconnected(complete::reason(code)));
         }
     }
 
     /// Whether a window can be bound now.
     fn check_binding(&self, state: &State) -> Result<()> {
-        let busy = self.shared.quirks.repeated_binds_hang && !state.line.is_idle();
-        match state.stage {
-            Stage::Linked | Stage::Accepting if busy || state.windows.binding.is_some() => {
+        let busy = self.domain.device.quirks.repeated_binds_hang && !state.soft_queue.is_idle();
+        match state.conn_state {
+            ConnState::Established | ConnState::Accepting
+                if busy || state.windows.binding.is_some() =>
+            {
                 Err(Error::Again)
             }
-            Stage::Linked | Stage::Accepting => Ok(()),
+            ConnState::Established | ConnState::Accepting => Ok(()),
             _ => Err(Error::NotConnected),
         }
     }
 
     /// Posts the request to bind a window, or has it wait for what was posted before.
     fn begin_binding(&self, state: &mut State, binding: &Binding) -> Result<()> {
-        if !self.shared.quirks.repeated_binds_hang {
+        if !self.domain.device.quirks.repeated_binds_hang {
             return self.post_bind(binding).map_err(post::refused);
         }
-        state.line.pause(&mut Direct(self))?;
-        self.set_waits(true);
+        state.soft_queue.pause(&mut Direct(self))?;
+        self.set_soft_queue_active(true);
         Ok(())
     }
 
@@ -67,7 +71,7 @@ impl Conn {
 
     /// Frees the windows of a queue pair that is in error, before it is destroyed.
     pub(crate) fn free_windows(&self, state: &mut State) {
-        let (lost, windows) = (self.shared.is_lost(), &mut state.windows);
+        let (lost, windows) = (self.domain.device.is_lost(), &mut state.windows);
         windows.binding = None;
         for window in windows.all.drain(..) {
             if let Err(cause) = window.unbind(lost) {
@@ -77,35 +81,34 @@ impl Conn {
     }
 }
 
-impl Shared {
+impl Conn {
     /// Begins a grant of `range` of a registration that starts at `addr` and has `rights`.
     ///
     /// # Safety
     /// As [`RegistrationOps::grant`](fabric_core::RegistrationOps::grant).
-    pub(crate) unsafe fn grant(
+    pub(crate) unsafe fn begin_grant(
         self: &Arc<Self>,
-        endpoint: EndpointId,
         (addr, rights): (u64, Access),
         range: Range<usize>,
         access: Access,
     ) -> Result<Box<dyn GrantOps>> {
         const OP: &str = "grant";
-        self.check_device()?;
-        let conn = self.conn_of(endpoint).ok_or(Error::NotConnected)?;
+        let (conn, device) = (self, &self.domain.device);
+        device.check()?;
         let first = conn.check_binding(&conn.lock());
         if matches!(first, Err(Error::Again)) {
-            look(&conn, None);
+            look(conn, None);
         }
         first?;
         let (addr, len) = (addr + range.start as u64, range.len());
         let local = rights & (Access::LOCAL_WRITE | Access::RELAXED_ORDERING);
-        let beneath = region::flags(local) | ibv_access_flags::IBV_ACCESS_MW_BIND;
+        let beneath = flags(local) | ibv_access_flags::IBV_ACCESS_MW_BIND;
         let at = addr as *mut u8;
         // SAFETY: the caller's promise; the window keeps the registration until it is revoked.
-        let mr = unsafe { Mr::new(&self.pd, (at, len), addr, beneath) };
-        let mr = mr.map_err(|cause| region::failed(OP, at, len, cause))?;
-        let mw = Mw::new(&self.pd)
-            .map_err(|cause| device::failed(OP, "the device has no more memory windows", cause))?;
+        let mr = unsafe { Mr::new(&device.pd, (at, len), addr, beneath) };
+        let mr = mr.map_err(|cause| register_failed(OP, at, len, cause))?;
+        let mw = Mw::new(&device.pd)
+            .map_err(|cause| failed(OP, "the device has no more memory windows", cause))?;
         let rkey = mw.bound_rkey();
         let binding = Binding {
             mw: mw.as_ptr(),
@@ -113,7 +116,7 @@ impl Shared {
             rkey,
             addr,
             len: len as u64,
-            rights: region::flags(access),
+            rights: flags(access),
         };
         let mut state = conn.lock();
         conn.check_binding(&state)?;
@@ -124,9 +127,9 @@ impl Shared {
         state.windows.binding = Some((window.clone(), binding));
         state.windows.all.push(window.clone());
         drop(state);
-        let key = u64::from(self.scratch.witness_key()) << 32 | u64::from(rkey);
-        let conn = Arc::downgrade(&conn);
-        Ok(Box::new(VerbsGrant { window, conn, shared: self.clone(), key, base: addr }))
+        let key = u64::from(device.scratch.flush_read_key()) << 32 | u64::from(rkey);
+        let conn = Arc::downgrade(conn);
+        Ok(Box::new(VerbsGrant { window, conn, domain: self.domain.clone(), key, base: addr }))
     }
 }
 
@@ -134,7 +137,7 @@ impl Shared {
 struct VerbsGrant {
     window: Arc<Window>,
     conn: Weak<Conn>,
-    shared: Arc<Shared>,
+    domain: Arc<DomainState>,
     key: u64,
     base: u64,
 }
@@ -158,7 +161,7 @@ impl VerbsGrant {
         let mut state = conn.lock();
         let binding = state.windows.binding.as_ref();
         let is_it = binding.is_some_and(|(window, _)| Arc::ptr_eq(window, &self.window));
-        if is_it && state.line.is_paused() {
+        if is_it && state.soft_queue.is_paused() {
             state.windows.binding = None;
             self.window.bound(false);
         }
@@ -167,8 +170,8 @@ impl VerbsGrant {
 
 /// Takes what has completed; a device that was taken away completes nothing.
 fn look(conn: &Conn, window: Option<&Window>) {
-    conn.send_queue.take_all();
-    if let Some(window) = window.filter(|_| conn.mute.load(Ordering::Acquire)) {
+    conn.send_queue.drain();
+    if let Some(window) = window.filter(|_| conn.flush_failed.load(Ordering::Acquire)) {
         window.bound(false);
     }
 }
@@ -196,13 +199,13 @@ unsafe impl GrantOps for VerbsGrant {
         if self.progress() == Progress::Binding {
             self.withdraw();
         }
-        let ended = self.window.end(self.shared.is_lost()).ok_or(Error::Busy)?;
+        let ended = self.window.end(self.domain.device.is_lost()).ok_or(Error::Busy)?;
         ended.map_err(|cause| Error::system("revoke", NAME, cause))?;
         if let Some(conn) = self.conn.upgrade() {
             let name = self.window.name;
             conn.lock().windows.all.retain(|window| window.name != name);
         }
-        self.shared.deregistered();
+        self.domain.deregistered();
         Ok(())
     }
 }

@@ -27,15 +27,15 @@ const _: () = assert!(REJECT + MAX_REJECT_DATA <= 148);
 
 /// What a request or an accept carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Greeting {
+pub(crate) struct ConnectParams {
     /// The number of the queue pair that answers probes; zero if there is none.
     pub(crate) probe: u32,
     pub(crate) data: Box<[u8]>,
 }
 
-/// Why a peer said no.
+/// Why a peer rejected a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum No {
+pub(crate) enum Rejection {
     /// The library: the backlog is full, the listener closed, the request made no sense.
     Refused,
     /// The application, with its data.
@@ -57,7 +57,7 @@ pub(crate) fn request(probe: u32, data: &[u8]) -> Vec<u8> {
 }
 
 /// Reads a request; the error says what is wrong with it.
-pub(crate) fn parse_request(bytes: &[u8]) -> Result<Greeting, &'static str> {
+pub(crate) fn parse_request(bytes: &[u8]) -> Result<ConnectParams, &'static str> {
     let (head, rest) = bytes.split_at_checked(REQUEST).ok_or("its private data is too short")?;
     if head[..2] != MAGIC {
         return Err("it is no endpoint of this library");
@@ -65,7 +65,7 @@ pub(crate) fn parse_request(bytes: &[u8]) -> Result<Greeting, &'static str> {
     if head[2] != VERSION {
         return Err("it speaks another version");
     }
-    greeting(head[3], MAX_CONNECT_DATA, &head[4..7], rest)
+    params(head[3], MAX_CONNECT_DATA, &head[4..7], rest)
 }
 
 pub(crate) fn accept(probe: u32, data: &[u8]) -> Vec<u8> {
@@ -76,21 +76,21 @@ pub(crate) fn accept(probe: u32, data: &[u8]) -> Vec<u8> {
 }
 
 /// Reads an accept; the error says what is wrong with it.
-pub(crate) fn parse_accept(bytes: &[u8]) -> Result<Greeting, &'static str> {
+pub(crate) fn parse_accept(bytes: &[u8]) -> Result<ConnectParams, &'static str> {
     let (head, rest) = bytes.split_at_checked(ACCEPT).ok_or("its private data is too short")?;
-    greeting(head[0], MAX_ACCEPT_DATA, &head[1..4], rest)
+    params(head[0], MAX_ACCEPT_DATA, &head[1..4], rest)
 }
 
-fn greeting(len: u8, max: usize, probe: &[u8], rest: &[u8]) -> Result<Greeting, &'static str> {
+fn params(len: u8, max: usize, probe: &[u8], rest: &[u8]) -> Result<ConnectParams, &'static str> {
     let data = rest.get(..len.into()).filter(|data| data.len() <= max);
     let data = data.ok_or("its private data is shorter than it says, or too long")?.into();
-    Ok(Greeting { probe: number(probe), data })
+    Ok(ConnectParams { probe: number(probe), data })
 }
 
-pub(crate) fn reject(no: &No) -> Vec<u8> {
-    let (kind, data): (u8, &[u8]) = match no {
-        No::Refused => (0, &[]),
-        No::Rejected(data) => (1, data),
+pub(crate) fn reject(rejection: &Rejection) -> Vec<u8> {
+    let (kind, data): (u8, &[u8]) = match rejection {
+        Rejection::Refused => (0, &[]),
+        Rejection::Rejected(data) => (1, data),
     };
     let mut bytes = Vec::with_capacity(REJECT + data.len());
     bytes.extend(MAGIC);
@@ -100,14 +100,14 @@ pub(crate) fn reject(no: &No) -> Vec<u8> {
 }
 
 /// Reads a rejection by a peer's program; one that is not this library's is a refusal.
-pub(crate) fn parse_reject(bytes: &[u8]) -> No {
+pub(crate) fn parse_reject(bytes: &[u8]) -> Rejection {
     let parse = || {
         let (head, rest) = bytes.split_at_checked(REJECT)?;
         let ours = head[..2] == MAGIC && head[2] == VERSION && head[3] == 1;
         let data = rest.get(..head[4].into()).filter(|data| data.len() <= MAX_REJECT_DATA)?;
-        ours.then(|| No::Rejected(data.into()))
+        ours.then(|| Rejection::Rejected(data.into()))
     };
-    parse().unwrap_or(No::Refused)
+    parse().unwrap_or(Rejection::Refused)
 }
 
 #[cfg(test)]
@@ -122,12 +122,12 @@ mod tests {
             padding in 0usize..64,
         ) {
             let pad = |mut bytes: Vec<u8>| { bytes.resize(bytes.len() + padding, 0); bytes };
-            let greeting = Greeting { probe, data: data.clone().into() };
-            prop_assert_eq!(parse_request(&pad(request(probe, &data))).unwrap(), greeting.clone());
-            prop_assert_eq!(parse_accept(&pad(accept(probe, &data))).unwrap(), greeting);
-            let no = No::Rejected(data.into());
+            let params = ConnectParams { probe, data: data.clone().into() };
+            prop_assert_eq!(parse_request(&pad(request(probe, &data))).unwrap(), params.clone());
+            prop_assert_eq!(parse_accept(&pad(accept(probe, &data))).unwrap(), params);
+            let no = Rejection::Rejected(data.into());
             prop_assert_eq!(parse_reject(&pad(reject(&no))), no);
-            prop_assert_eq!(parse_reject(&pad(reject(&No::Refused))), No::Refused);
+            prop_assert_eq!(parse_reject(&pad(reject(&Rejection::Refused))), Rejection::Refused);
         }
 
         #[test]

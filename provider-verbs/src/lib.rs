@@ -4,14 +4,16 @@
 //! software what is left: atomics that devices lack, exact private data, time-outs, liveness, orderly ends.
 //!
 //! Files, from the contract inwards:
-//! - [`provider`], `device`, `domain`, `region`, `cq`, `listener`, `endpoint`: the contract's objects; `rejected`: what a
-//!   listener has answered;
-//! - `conn`: a queue pair and its connection; `connect`: how it is made; `close`: how it ends; `tokens`: what it remembers of its posts; `post`: from operations to work
-//!   requests; `complete` and `status`: completions that are no plain success; `doubt`: one that is, and false; `header`: private data;
-//! - [`raw`]: the way out, to libibverbs itself;
-//! - `manager`: what a domain's objects share, and its thread; `scratch`: registered memory of its own;
+//! - [`provider`], `device`, `domain`, `region`, `cq`, `listener`, `endpoint`: the contract's objects; [`raw`]: the way out, to
+//!   libibverbs itself;
+//! - `domain/state`: what a domain's objects share; `domain/thread` and `domain/timers`: its thread; `open_device`: the device
+//!   below them;
+//! - `conn`: a queue pair and its connection; `connect`: how it is made; `close`: how it ends; `events`: what the domain brings
+//!   to it; `liveness`: probes; `request`, `rejected` and `header`: connection requests, and private data;
+//! - `post`: from operations to work requests (`chain`); `complete` and `status`: completions that are no plain success;
+//!   `tokens`: what a connection remembers of its posts; `bounce` and `scratch`: registered memory of the provider's own;
 //! - `sysfs`, `path`, `loaded`, `quirks`: what libibverbs does not report, the settings of a connection's path, what is loaded
-//!   here, and where drivers depart from the specification;
+//!   here, and where drivers depart from the specification; `softroce`: what one of them needs; `error`: errors with remedies;
 //! - `handle`: libibverbs objects as values; `ffi`: all that is taken from C, and the only place that names `rdma_sys`.
 //!
 //! # libibverbs and librdmacm
@@ -63,6 +65,7 @@
 //! | `rdma link delete` | is reported to the connection manager's identifiers alone, and waits until every context is closed. |
 //! | Hundreds of sends that wait for receives | ask again each millisecond; several hundred connections of them lock up an emulated processor. |
 
+mod bounce;
 mod chain;
 mod close;
 mod complete;
@@ -71,23 +74,27 @@ mod connect;
 mod cq;
 mod device;
 mod domain;
-mod doubt;
 mod endpoint;
+mod error;
+mod events;
 mod ffi;
 mod grant;
 mod handle;
 mod header;
 mod listener;
+mod liveness;
 mod loaded;
-mod manager;
+mod open_device;
 mod path;
 mod post;
 pub mod provider;
 mod quirks;
 pub mod raw;
 mod region;
-mod rejected;
+mod reject_cache;
+mod request;
 mod scratch;
+mod softroce;
 mod status;
 mod sysfs;
 mod tokens;
@@ -96,12 +103,12 @@ mod windows;
 pub use cq::VerbsCq;
 pub use domain::VerbsDomain;
 pub use endpoint::VerbsEndpoint;
+pub use error::NAME;
 #[cfg(not(feature = "rdma-sys"))]
 #[doc(hidden)]
 pub use ffi::interpose;
 pub use listener::VerbsListener;
+#[doc(hidden)]
+pub use open_device::TestLimits;
 pub use provider::VerbsProvider;
 pub use region::VerbsRegistration;
-
-/// The provider's name.
-pub const NAME: &str = "verbs";

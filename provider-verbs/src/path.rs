@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use fabric_core::{EndpointAttr, Error, Failure, Result};
 
-use crate::conn::Conn;
+use crate::device::device_and_port;
+use crate::error::NAME;
 use crate::ffi::ibv_qp_attr;
-use crate::manager::Shared;
+use crate::open_device::OpenDevice;
+use crate::quirks::Quirks;
 use crate::sysfs::{Gid, Sysfs};
-use crate::{NAME, device};
 
 /// Of the receiver-not-ready timer: 0.96 ms (InfiniBand specification, table "RNR NAK timer"). librdmacm leaves 655 ms.
 const RNR_TIMER: u8 = 13;
@@ -17,12 +18,12 @@ const RNR_TIMER: u8 = 13;
 const PROBE_TRIES: u32 = 6;
 
 /// That the port has what the settings name.
-pub(crate) fn check(shared: &Shared, attr: &EndpointAttr) -> Result<()> {
+pub(crate) fn check(device: &OpenDevice, attr: &EndpointAttr) -> Result<()> {
     const OP: &str = "make endpoint";
     let Some(index) = attr.path.gid_index else { return Ok(()) };
     let fail = |cause| Error::system(OP, NAME, cause);
-    let (name, number) = device::device_and_port(&shared.info.device);
-    let port = shared.pd.context.port(number).map_err(fail)?;
+    let (name, number) = device_and_port(&device.info.device);
+    let port = device.pd.context.port(number).map_err(fail)?;
     if !port.ethernet {
         return Err(Error::unsupported(
             OP,
@@ -32,12 +33,12 @@ pub(crate) fn check(shared: &Shared, attr: &EndpointAttr) -> Result<()> {
     }
     let gids = Sysfs::at("/sys").gids(name, number, port.gid_tbl_len);
     check_gid(index.into(), &gids).map_err(|text| {
-        Error::InvalidArgument(Failure::new(OP, format!("{}: {text}", shared.info.device)).of(NAME))
+        Error::InvalidArgument(Failure::new(OP, format!("{}: {text}", device.info.device)).of(NAME))
     })
 }
 
 fn check_gid(index: u32, gids: &[Gid]) -> Result<(), String> {
-    // Where sysfs has nothing, the device has the last word, when the endpoint connects.
+    // Where sysfs has nothing, the device decides, when the endpoint connects.
     if gids.is_empty() || gids.iter().any(|gid| gid.index == index && gid.is_roce_v2()) {
         return Ok(());
     }
@@ -46,45 +47,44 @@ fn check_gid(index: u32, gids: &[Gid]) -> Result<(), String> {
     Err(format!("gid_index {index} is no GID of RoCE v2 ({})", there.join(", ")))
 }
 
-impl Conn {
-    pub(crate) fn set_path(&self, attr: &mut ibv_qp_attr) {
-        if let Some(class) = self.attr.traffic_class {
-            attr.ah_attr.grh.traffic_class = class;
-        }
-        if let Some(index) = self.attr.path.gid_index {
-            attr.ah_attr.grh.sgid_index = index;
-        }
+/// Puts the settings into the attributes of a queue pair that goes to RTR.
+pub(crate) fn set_path(path: &mut ibv_qp_attr, attr: &EndpointAttr) {
+    if let Some(class) = attr.traffic_class {
+        path.ah_attr.grh.traffic_class = class;
     }
+    if let Some(index) = attr.path.gid_index {
+        path.ah_attr.grh.sgid_index = index;
+    }
+}
 
-    /// The acknowledge time-out and the retries of the connection itself.
-    pub(crate) fn patience(&self, probed: bool) -> (u8, u8) {
-        let (timeout, retries) = match (self.shared.quirks.separate_probes, probed) {
-            // Without limit: the probes notice a lost peer. 134 ms, so that a lost packet does not hold up for long.
-            (true, true) => (15, 7),
-            (true, false) => (self.exponent(7), 6),
-            (false, _) => (self.exponent(8), 7),
-        };
-        let path = &self.attr.path;
-        (path.ack_timeout.map_or(timeout, ack_code), path.retries.unwrap_or(retries))
-    }
+/// The acknowledge time-out and the retries of a connection itself. `is_probed`: probes of their own find a lost peer.
+pub(crate) fn retry_limits(attr: &EndpointAttr, quirks: Quirks, is_probed: bool) -> (u8, u8) {
+    let (timeout, retries) = match (quirks.separate_probes, is_probed) {
+        // Without limit: the probes notice a lost peer. 134 ms, so that a lost packet does not hold up for long.
+        (true, true) => (15, 7),
+        (true, false) => (exponent(attr, 7), 6),
+        (false, _) => (exponent(attr, 8), 7),
+    };
+    let path = &attr.path;
+    (path.ack_timeout.map_or(timeout, ack_code), path.retries.unwrap_or(retries))
+}
 
-    /// The time-out, in the device's units, by which so many tries take no more than one liveness interval: with the time
-    /// until the next probe, two of three.
-    fn exponent(&self, tries: u32) -> u8 {
-        let interval = self.attr.liveness.unwrap_or(Duration::from_secs(30));
-        // 4.096 us times 2 to the power of this (InfiniBand specification, "Local ACK Timeout").
-        let units = ((interval / tries).as_nanos() / 4096).max(1);
-        (units.ilog2() as u8).clamp(12, 21)
-    }
+/// The same of a probe.
+pub(crate) fn probe_retry_limits(attr: &EndpointAttr) -> (u8, u8) {
+    (exponent(attr, PROBE_TRIES), PROBE_TRIES as u8 - 1)
+}
 
-    /// The same of a probe.
-    pub(crate) fn probe_patience(&self) -> (u8, u8) {
-        (self.exponent(PROBE_TRIES), PROBE_TRIES as u8 - 1)
-    }
+pub(crate) fn rnr_timer(attr: &EndpointAttr) -> u8 {
+    attr.path.rnr_timer.map_or(RNR_TIMER, rnr_code)
+}
 
-    pub(crate) fn rnr_timer(&self) -> u8 {
-        self.attr.path.rnr_timer.map_or(RNR_TIMER, rnr_code)
-    }
+/// The time-out, in the device's units, by which so many tries take no more than one liveness interval: with the time
+/// until the next probe, two of three.
+fn exponent(attr: &EndpointAttr, tries: u32) -> u8 {
+    let interval = attr.liveness.unwrap_or(Duration::from_secs(30));
+    // 4.096 us times 2 to the power of this (InfiniBand specification, "Local ACK Timeout").
+    let units = ((interval / tries).as_nanos() / 4096).max(1);
+    (units.ilog2() as u8).clamp(12, 21)
 }
 
 /// The code of an acknowledge time-out that is no shorter: 4.096 us times 2 to the power of it.

@@ -1,7 +1,7 @@
 //! From operations to work requests.
 //!
-//! The usual post goes straight to the device. Where an operation is made up in software, or anything waits behind
-//! one, the [`Line`](fabric_util::emulate::Line) of the connection takes it.
+//! The usual post goes straight to the device. An operation that is emulated, and everything posted behind one, goes
+//! through the connection's soft queue ([`Line`](fabric_util::emulate::Line)).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,10 +14,11 @@ use fabric_core::{
 };
 use fabric_util::emulate::{Leg, LegDevice, Line};
 
-use crate::NAME;
 use crate::chain::{Chain, Many, One};
-use crate::conn::{Conn, Foreign};
+use crate::conn::Conn;
+use crate::error::NAME;
 use crate::ffi::{ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_wr_opcode as opcode};
+use crate::tokens::InternalWr;
 use crate::windows::Binding;
 
 /// A request with nothing in it.
@@ -65,7 +66,11 @@ impl Conn {
         // SAFETY: the caller's promise is passed on.
         unsafe {
             match work {
-                [one] if !self.waits.load(Ordering::Acquire) && self.goes_directly(one) => {
+                [one]
+                    if !self.soft_queue_active.load(Ordering::Acquire)
+                        && self.can_post_directly(one) =>
+                {
+                    self.note_unacked_send(one);
                     self.post_chain(One::new(), std::slice::from_ref(one))
                 }
                 _ => self.post_several(work),
@@ -73,22 +78,18 @@ impl Conn {
         }
     }
 
-    /// Whether an operation goes to the device at once, while nothing waits in the line. It is posted then.
+    /// Whether an operation can go to the device at once, while the soft queue is empty.
     #[inline]
-    fn goes_directly(&self, work: &SendWork<'_>) -> bool {
-        let directly = !Line::is_for(work, &Direct(self));
-        if directly {
-            self.note_plain(work);
-        }
-        directly
+    fn can_post_directly(&self, work: &SendWork<'_>) -> bool {
+        !Line::is_for(work, &Direct(self))
     }
 
     /// An atomic behind a send or a write may have to wait for it; see [`Direct::has_to_wait`].
     #[inline]
-    fn note_plain(&self, work: &SendWork<'_>) {
+    fn note_unacked_send(&self, work: &SendWork<'_>) {
         let message = matches!(work.op, SendOp::Send { .. } | SendOp::Write { .. });
         if message || self.goes_as_write(work) {
-            self.plain.store(true, Ordering::Relaxed);
+            self.unacked_send.store(true, Ordering::Relaxed);
         }
     }
 
@@ -97,17 +98,19 @@ impl Conn {
     fn goes_as_write(&self, work: &SendWork<'_>) -> bool {
         matches!(work.op, SendOp::Read { .. })
             && total_len(work.segments) == 0
-            && self.shared.quirks.repeated_reads_need_keys
+            && self.domain.device.quirks.repeated_reads_need_keys
     }
 
     /// # Safety
     /// As [`post_send`](Conn::post_send).
     #[inline(never)]
     unsafe fn post_several(&self, work: &[SendWork<'_>]) -> Posted {
-        let direct = if self.waits.load(Ordering::Acquire) {
+        let direct = if self.soft_queue_active.load(Ordering::Acquire) {
             0
         } else {
-            work.iter().take_while(|one| self.goes_directly(one)).count()
+            let direct = work.iter().take_while(|one| self.can_post_directly(one));
+            // Each is noted before the next is looked at, which may have to wait for it.
+            direct.inspect(|one| self.note_unacked_send(one)).count()
         };
         // SAFETY: the caller's promise is passed on.
         let posted = unsafe { self.post_direct(&work[..direct]) };
@@ -115,35 +118,35 @@ impl Conn {
             return posted;
         }
         // SAFETY: as above.
-        let rest = unsafe { self.post_in_line(&work[direct..]) };
+        let rest = unsafe { self.post_to_soft_queue(&work[direct..]) };
         Posted { accepted: direct + rest.accepted, ..rest }
     }
 
-    /// Posts behind what waits in software.
+    /// Posts behind the operations of the soft queue.
     ///
     /// # Safety
     /// As [`post_send`](Conn::post_send).
     #[cold]
-    unsafe fn post_in_line(&self, work: &[SendWork<'_>]) -> Posted {
+    unsafe fn post_to_soft_queue(&self, work: &[SendWork<'_>]) -> Posted {
         let mut state = self.lock();
         for (done, one) in work.iter().enumerate() {
             if self.is_dead() {
                 return Posted::until(done, Error::NotConnected);
             }
-            // SAFETY: the caller's promise; the line ends before the queue pair does.
-            if let Err(error) = unsafe { state.line.post(one, &mut Direct(self)) } {
-                self.set_waits(!state.line.is_idle());
+            // SAFETY: the caller's promise; the soft queue is cancelled before the queue pair is destroyed.
+            if let Err(error) = unsafe { state.soft_queue.post(one, &mut Direct(self)) } {
+                self.set_soft_queue_active(!state.soft_queue.is_idle());
                 return Posted::until(done, error);
             }
         }
-        self.set_waits(!state.line.is_idle());
+        self.set_soft_queue_active(!state.soft_queue.is_idle());
         Posted::all(work.len())
     }
 
     /// Posts to the device.
     ///
     /// # Safety
-    /// As [`post_send`](Conn::post_send); nothing waits in the line, or the line's lock is held.
+    /// As [`post_send`](Conn::post_send); the soft queue is empty, or its lock is held.
     pub(crate) unsafe fn post_direct(&self, work: &[SendWork<'_>]) -> Posted {
         // SAFETY: the caller's promise is passed on.
         in_turn(work, |rest| unsafe { self.post_chain(Many::new(), rest) })
@@ -166,16 +169,16 @@ impl Conn {
             }
             self.tokens.note_send(one.token, matches!(one.op, SendOp::Send { .. }));
             if !one.flags.contains(SendFlags::SIGNALED) {
-                self.tokens.note_quiet(one.token);
+                self.tokens.note_unsignaled(one.token);
                 quiet = true;
             }
             self.lower(one, &mut chain);
         }
         // SAFETY: the caller's promise; the chain is on this stack until the call returns.
-        match unsafe { self.hand_over(&mut chain) } {
+        match unsafe { self.submit(&mut chain) } {
             Ok(()) => {
                 if quiet {
-                    self.tokens.quiet_is_posted();
+                    self.tokens.unsignaled_is_posted();
                 }
                 Posted::all(chain.operations().into())
             }
@@ -191,7 +194,7 @@ impl Conn {
     /// # Safety
     /// As [`post_direct`](Conn::post_direct).
     #[inline]
-    unsafe fn hand_over<const R: usize, const S: usize>(
+    unsafe fn submit<const R: usize, const S: usize>(
         &self,
         chain: &mut Chain<ibv_send_wr, R, S>,
     ) -> Result<(), (usize, Error)> {
@@ -221,7 +224,7 @@ impl Conn {
         } else {
             chain.local(work.segments);
         }
-        let mut witness = None;
+        let mut flush_key = None;
         match work.op {
             SendOp::Send { imm } => {
                 set_immediate(&mut request, imm, opcode::IBV_WR_SEND, opcode::IBV_WR_SEND_WITH_IMM)
@@ -231,7 +234,7 @@ impl Conn {
                 set_immediate(&mut request, imm, plain, with);
                 set_remote(&mut request, to.addr, to.key as u32);
                 if work.flags.contains(SendFlags::DELIVERY_COMPLETE) && !work.segments.is_empty() {
-                    witness = Some((to.key >> 32) as u32);
+                    flush_key = Some((to.key >> 32) as u32);
                 }
             }
             SendOp::Read { from } => {
@@ -253,18 +256,18 @@ impl Conn {
                 request.wr.atomic.compare_add = if swap { call.compare } else { call.operand };
                 request.wr.atomic.swap = call.operand;
                 if !fetch {
-                    chain.segment(self.place.discard(), 8, self.place.lkey);
+                    chain.segment(self.scratch_slot.discard(), 8, self.scratch_slot.lkey);
                 }
             }
             // `lacks` keeps it from here; a write with key 0 reaches no memory.
             _ => {}
         }
         (request.sg_list, request.num_sge) = chain.list(first);
-        let Some(key) = witness else {
+        let Some(key) = flush_key else {
             chain.push(request);
             return chain.end_operation();
         };
-        // The bytes are there when the answer of a read behind them is.
+        // A read behind the write is answered after the bytes have arrived.
         request.send_flags &= !ibv_send_flags::IBV_SEND_SIGNALED.0;
         chain.push(request);
         let mut read = blank();
@@ -273,7 +276,7 @@ impl Conn {
         read.send_flags = flags(work.flags & SendFlags::SIGNALED);
         set_remote(&mut read, 0, key);
         let first = chain.segments_len();
-        chain.segment(self.place.discard(), 1, self.place.lkey);
+        chain.segment(self.scratch_slot.discard(), 1, self.scratch_slot.lkey);
         (read.sg_list, read.num_sge) = chain.list(first);
         chain.push(read);
         chain.end_operation();
@@ -352,16 +355,16 @@ impl Conn {
         }
     }
 
-    /// Asks whether the other end lives, by a write of nothing that needs no right there.
-    pub(crate) fn post_nothing(&self) -> io::Result<()> {
-        let mut request = self.nothing(Foreign::Probe);
+    /// Posts a liveness probe: an empty write, which needs no right at the peer.
+    pub(crate) fn post_probe(&self) -> io::Result<()> {
+        let mut request = self.empty_write(InternalWr::Probe);
         // SAFETY: no segments; the caller holds the lock that `destroy` takes.
-        unsafe { self.probed_qp().post_send(&mut request) }.map_err(|(_, cause)| cause)
+        unsafe { self.qp_of_probes().post_send(&mut request) }.map_err(|(_, cause)| cause)
     }
 
-    /// Posts a last request to a connection that ended, which the device flushes behind all others.
-    pub(crate) fn post_mark(&self) -> io::Result<()> {
-        let mut request = self.nothing(Foreign::Mark);
+    /// Posts the last request of a closed connection, which the device flushes behind all others.
+    pub(crate) fn post_end_marker(&self) -> io::Result<()> {
+        let mut request = self.empty_write(InternalWr::EndMarker);
         // SAFETY: no segments; the caller holds the lock that `destroy` takes.
         unsafe { self.qp.post_send(&mut request) }.map_err(|(_, cause)| cause)
     }
@@ -369,7 +372,7 @@ impl Conn {
     /// Has the device bind a memory window to the queue pair.
     pub(crate) fn post_bind(&self, binding: &Binding) -> io::Result<()> {
         let mut request = blank();
-        request.wr_id = Foreign::Bind.name(self.name);
+        request.wr_id = InternalWr::Bind.wr_id(self.name);
         request.opcode = opcode::IBV_WR_BIND_MW;
         request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
         request.bind_mw_tso_union.bind_mw.mw = binding.mw.cast();
@@ -382,17 +385,17 @@ impl Conn {
         unsafe { self.qp.post_send(&mut request) }.map_err(|(_, cause)| cause)
     }
 
-    /// A write of nothing, for which the peer checks no key.
-    fn nothing(&self, foreign: Foreign) -> ibv_send_wr {
+    /// An empty write, for which the peer checks no key.
+    fn empty_write(&self, purpose: InternalWr) -> ibv_send_wr {
         let mut request = blank();
-        request.wr_id = foreign.name(self.name);
+        request.wr_id = purpose.wr_id(self.name);
         request.opcode = opcode::IBV_WR_RDMA_WRITE;
         request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
         request
     }
 }
 
-/// The device, for the line of a connection whose lock is held.
+/// The device, for the soft queue of a connection whose lock is held.
 pub(crate) struct Direct<'a>(pub(crate) &'a Conn);
 
 impl LegDevice for Direct<'_> {
@@ -403,42 +406,42 @@ impl LegDevice for Direct<'_> {
 
     #[inline]
     fn has_to_wait(&self, work: &SendWork<'_>) -> bool {
-        let (conn, quirks) = (self.0, &self.0.shared.quirks);
+        let (conn, quirks) = (self.0, &self.0.domain.device.quirks);
         let fenced = work.flags.contains(SendFlags::FENCE);
         fenced && quirks.fences_hang
             || matches!(work.op, SendOp::Atomic { .. })
                 && quirks.acks_end_atomics
-                && conn.plain.load(Ordering::Relaxed)
+                && conn.unacked_send.load(Ordering::Relaxed)
     }
 
     fn barrier(&mut self) -> Result<()> {
         let mut chain = One::new();
-        chain.push(self.0.nothing(Foreign::Leg));
+        chain.push(self.0.empty_write(InternalWr::Cas));
         chain.end_operation();
         // SAFETY: it has no segments.
-        unsafe { self.0.hand_over(&mut chain) }.map_err(|(_, error)| error)
+        unsafe { self.0.submit(&mut chain) }.map_err(|(_, error)| error)
     }
 
     fn leg(&mut self, leg: &Leg, how: SendFlags) -> Result<()> {
         let mut chain = One::new();
         let mut request = blank();
-        request.wr_id = Foreign::Leg.name(self.0.name);
+        request.wr_id = InternalWr::Cas.wr_id(self.0.name);
         request.opcode = opcode::IBV_WR_ATOMIC_CMP_AND_SWP;
         request.send_flags = flags(how & SendFlags::FENCE | SendFlags::SIGNALED);
         request.wr.atomic.remote_addr = leg.at.addr;
         request.wr.atomic.rkey = leg.at.key as u32;
         request.wr.atomic.compare_add = leg.compare;
         request.wr.atomic.swap = leg.swap;
-        chain.segment(self.0.place.result(), 8, self.0.place.lkey);
+        chain.segment(self.0.scratch_slot.result(), 8, self.0.scratch_slot.lkey);
         (request.sg_list, request.num_sge) = chain.list(0);
         chain.push(request);
         chain.end_operation();
         // SAFETY: the result's place belongs to the connection, which outlives its queue pair.
-        unsafe { self.0.hand_over(&mut chain) }.map_err(|(_, error)| error)
+        unsafe { self.0.submit(&mut chain) }.map_err(|(_, error)| error)
     }
 
     unsafe fn post(&mut self, work: &SendWork<'_>) -> Result<()> {
-        self.0.note_plain(work);
+        self.0.note_unacked_send(work);
         // SAFETY: the caller's promise is passed on.
         match unsafe { self.0.post_direct(std::slice::from_ref(work)) } {
             Posted { refusal: Some(error), .. } => Err(error),

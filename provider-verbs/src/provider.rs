@@ -4,25 +4,15 @@ use std::sync::Arc;
 
 use fabric_core::{Device, EventSink, Info, Provider, Result};
 
+use crate::device;
 use crate::domain::VerbsDomain;
-use crate::{NAME, device};
+use crate::error::NAME;
+use crate::open_device::TestLimits;
 
 /// The RDMA verbs provider.
 #[derive(Debug, Default)]
 pub struct VerbsProvider {
-    poor: Poor,
-}
-
-/// A device poorer than it is, so that tests see what the provider does on such a one.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Poor {
-    /// Requests carry no bytes.
-    pub no_inline: bool,
-    /// Once it is lost, its queue pairs cannot be flushed.
-    pub no_flush: bool,
-    /// The domain's thread panics at the first event of a connection.
-    pub faulty: bool,
+    test_limits: TestLimits,
 }
 
 impl VerbsProvider {
@@ -33,8 +23,8 @@ impl VerbsProvider {
 
     /// On poorer devices.
     #[doc(hidden)]
-    pub fn poor(poor: Poor) -> Self {
-        VerbsProvider { poor }
+    pub fn with_test_limits(test_limits: TestLimits) -> Self {
+        VerbsProvider { test_limits }
     }
 }
 
@@ -50,6 +40,6 @@ impl Provider for VerbsProvider {
     }
 
     fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<VerbsDomain> {
-        VerbsDomain::open(info, events, self.poor)
+        VerbsDomain::open(info, events, self.test_limits)
     }
 }

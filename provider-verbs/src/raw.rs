@@ -24,7 +24,7 @@ pub struct RawDomain {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RawEndpoint {
-    /// `struct ibv_qp *`; null once the endpoint is quiet.
+    /// `struct ibv_qp *`; null once the endpoint is quiesced.
     pub qp: *mut c_void,
 }
 
@@ -35,8 +35,8 @@ impl VerbsDomain {
     /// They belong to the domain and live as long as it: nothing of them may be destroyed, nothing that is made on
     /// them may outlive it, and its asynchronous events are taken by the domain's thread alone.
     pub unsafe fn raw(&self) -> RawDomain {
-        let pd = &self.shared.pd;
-        let (context, port) = (pd.context.as_non_null().cast(), self.shared.port);
+        let pd = &self.domain.device.pd;
+        let (context, port) = (pd.context.as_non_null().cast(), self.domain.device.port);
         RawDomain { context, pd: pd.as_non_null().cast(), port }
     }
 }

@@ -1,19 +1,18 @@
 //! Registrations.
 //!
-//! A remote key has the region's own key in its low half. In the high half is the key of the domain's witness word
+//! A remote key has the region's own key in its low half. In the high half is the key of the domain's flush word
 //! (`scratch.rs`), which a delivery-complete write reads: the descriptor carries both to the peer.
 
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use fabric_core::{Access, EndpointId, Error, Failure, GrantOps, RegistrationOps, Result};
+use fabric_core::{Access, EndpointId, Error, GrantOps, RegistrationOps, Result};
 use fabric_util::probe::probe;
 
+use crate::domain::state::DomainState;
+use crate::error::{NAME, register_failed};
 use crate::ffi::{self, ibv_access_flags};
 use crate::handle::Mr;
-use crate::manager::Shared;
-use crate::{NAME, device};
 
 /// A registration.
 pub struct VerbsRegistration {
@@ -21,27 +20,27 @@ pub struct VerbsRegistration {
     base: u64,
     access: Access,
     key: u64,
-    shared: Arc<Shared>,
+    domain: Arc<DomainState>,
 }
 
 impl VerbsRegistration {
     /// # Safety
     /// As [`DomainOps::register`](fabric_core::DomainOps::register).
     pub(crate) unsafe fn new(
-        shared: &Arc<Shared>,
+        domain: &Arc<DomainState>,
         (addr, len): (*mut u8, usize),
         access: Access,
     ) -> Result<Self> {
-        shared.check_device()?;
+        domain.device.check()?;
         // SAFETY: the caller's promise.
-        let mr = unsafe { Mr::new(&shared.pd, (addr, len), addr as u64, flags(access)) };
+        let mr = unsafe { Mr::new(&domain.device.pd, (addr, len), addr as u64, flags(access)) };
         let mr = mr.map_err(|cause| match probe(addr, len, access) {
             // RXE says ENOMEM to that as well.
             Err(unmapped) => unmapped,
-            Ok(()) => failed("register", addr, len, cause),
+            Ok(()) => register_failed("register", addr, len, cause),
         })?;
-        let key = u64::from(shared.scratch.witness_key()) << 32 | u64::from(mr.rkey());
-        Ok(VerbsRegistration { mr, base: addr as u64, access, key, shared: shared.clone() })
+        let key = u64::from(domain.device.scratch.flush_read_key()) << 32 | u64::from(mr.rkey());
+        Ok(VerbsRegistration { mr, base: addr as u64, access, key, domain: domain.clone() })
     }
 }
 
@@ -67,19 +66,22 @@ unsafe impl RegistrationOps for VerbsRegistration {
         access: Access,
     ) -> Result<Box<dyn GrantOps>> {
         let region = (self.base, self.access);
+        let conn = self.domain.conn_of(endpoint).ok_or(Error::NotConnected)?;
         // SAFETY: the caller's promise is passed on.
-        unsafe { self.shared.grant(endpoint, region, range, access) }
+        unsafe { conn.grant(region, range, access) }
     }
 
     fn deregister(&mut self) -> Result<()> {
         match self.mr.deregister() {
             // A device that went took its registrations along: the kernel has ended them before it answers so.
-            Err(cause) if !(self.shared.is_lost() && ffi::code(&cause) == Some(libc::EIO)) => {
+            Err(cause)
+                if !(self.domain.device.is_lost() && ffi::code(&cause) == Some(libc::EIO)) =>
+            {
                 Err(Error::system("deregister", NAME, cause))
             }
             _ => {
                 self.mr.forget();
-                self.shared.deregistered();
+                self.domain.deregistered();
                 Ok(())
             }
         }
@@ -101,21 +103,4 @@ pub(crate) fn flags(access: Access) -> ibv_access_flags {
         }
     }
     flags
-}
-
-/// A failed registration, with what would help.
-pub(crate) fn failed(
-    operation: &'static str,
-    addr: *mut u8,
-    len: usize,
-    cause: io::Error,
-) -> Error {
-    let invalid = |text: String| Error::InvalidArgument(Failure::new(operation, text).of(NAME));
-    match ffi::code(&cause) {
-        Some(libc::EFAULT) => {
-            invalid(format!("{len} bytes at {addr:p} are not all mapped, or not all writable"))
-        }
-        Some(libc::EINVAL) => invalid(format!("{len} bytes at {addr:p} cannot be registered")),
-        _ => device::failed(operation, &format!("{len} bytes"), cause),
-    }
 }

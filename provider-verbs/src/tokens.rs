@@ -1,8 +1,38 @@
-//! What completions leave out of the operations in flight.
+//! What identifies a request in its completion, and what completions leave out of the operations in flight.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fabric_core::{Side, Token};
+
+/// What an internal work request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InternalWr {
+    /// A compare-and-swap of a loop, or a barrier of the soft queue.
+    Cas,
+    /// A probe for liveness.
+    Probe,
+    /// The last request of a connection that ended.
+    EndMarker,
+    /// A memory window, to be bound.
+    Bind,
+}
+
+/// Of a request's id: the connection's name.
+const NAME_BITS: u64 = (1 << 40) - 1;
+
+impl InternalWr {
+    /// The request's id; `conn` is the connection's name.
+    pub(crate) fn wr_id(self, conn: u64) -> u64 {
+        Token::internal((self as u64) << 40 | conn & NAME_BITS)
+    }
+
+    /// What an id that is no token is for.
+    pub(crate) fn parse(wr_id: u64) -> (InternalWr, u64) {
+        let is = |kind: &InternalWr| wr_id >> 40 & 0xf == *kind as u64;
+        let kind = [InternalWr::Cas, InternalWr::EndMarker, InternalWr::Bind].into_iter().find(is);
+        (kind.unwrap_or(InternalWr::Probe), wr_id & NAME_BITS)
+    }
+}
 
 /// What a connection remembers of its posts.
 pub(crate) struct Tokens {
@@ -11,9 +41,9 @@ pub(crate) struct Tokens {
     /// Of each side: the token of the last post, or [`NO_TOKEN`].
     last: [AtomicU64; 2],
     /// The last unsignaled post of the send queue, noted before the device has it.
-    quiet: AtomicU64,
+    unsignaled: AtomicU64,
     /// The same, noted when the post has returned.
-    quiet_posted: AtomicU64,
+    unsignaled_posted: AtomicU64,
 }
 
 /// What no token is.
@@ -21,11 +51,11 @@ const NO_TOKEN: u64 = u64::MAX;
 
 /// The last unsignaled post of a send queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Quiet {
+pub(crate) enum LastUnsignaled {
     /// There was none.
     Never,
     /// The device may not have it yet.
-    OnItsWay,
+    Pending,
     Posted(Token),
 }
 
@@ -33,7 +63,7 @@ impl Tokens {
     pub(crate) fn new(depth: usize) -> Self {
         let no = || AtomicU64::new(NO_TOKEN);
         let sends = (0..depth.next_power_of_two()).map(|_| AtomicBool::new(false)).collect();
-        Tokens { sends, last: [no(), no()], quiet: no(), quiet_posted: no() }
+        Tokens { sends, last: [no(), no()], unsignaled: no(), unsignaled_posted: no() }
     }
 
     fn side(side: Side) -> usize {
@@ -49,14 +79,14 @@ impl Tokens {
 
     /// The post has no completion if it succeeds.
     #[inline]
-    pub(crate) fn note_quiet(&self, token: Token) {
-        self.quiet.store(token.to_bits(), Ordering::Release);
+    pub(crate) fn note_unsignaled(&self, token: Token) {
+        self.unsignaled.store(token.to_bits(), Ordering::Release);
     }
 
-    /// The device has what was noted by [`note_quiet`](Tokens::note_quiet).
+    /// The device has what was noted by [`note_unsignaled`](Tokens::note_unsignaled).
     #[inline]
-    pub(crate) fn quiet_is_posted(&self) {
-        self.quiet_posted.store(self.quiet.load(Ordering::Relaxed), Ordering::Release);
+    pub(crate) fn unsignaled_is_posted(&self) {
+        self.unsignaled_posted.store(self.unsignaled.load(Ordering::Relaxed), Ordering::Release);
     }
 
     /// The device refused this post and those noted behind it.
@@ -65,21 +95,21 @@ impl Tokens {
         // The one before was the last. If there was none this names nothing, and is never asked for.
         let before = refused.with_sequence(refused.sequence().wrapping_sub(1)).to_bits();
         self.last[0].store(before, Ordering::Relaxed);
-        if self.quiet.load(Ordering::Relaxed) != NO_TOKEN {
-            self.quiet.store(before, Ordering::Release);
-            self.quiet_posted.store(before, Ordering::Release);
+        if self.unsignaled.load(Ordering::Relaxed) != NO_TOKEN {
+            self.unsignaled.store(before, Ordering::Release);
+            self.unsignaled_posted.store(before, Ordering::Release);
         }
     }
 
     /// The last unsignaled post. Whatever the device has executed by now is not behind it, since each is noted before the
     /// device has it.
-    pub(crate) fn quiet(&self) -> Quiet {
-        match self.quiet.load(Ordering::Acquire) {
-            NO_TOKEN => Quiet::Never,
-            bits if self.quiet_posted.load(Ordering::Acquire) == bits => {
-                Quiet::Posted(Token::from_bits(bits))
+    pub(crate) fn last_unsignaled(&self) -> LastUnsignaled {
+        match self.unsignaled.load(Ordering::Acquire) {
+            NO_TOKEN => LastUnsignaled::Never,
+            bits if self.unsignaled_posted.load(Ordering::Acquire) == bits => {
+                LastUnsignaled::Posted(Token::from_bits(bits))
             }
-            _ => Quiet::OnItsWay,
+            _ => LastUnsignaled::Pending,
         }
     }
 
@@ -123,14 +153,14 @@ mod tests {
     #[test]
     fn a_quiet_post_is_known_once_the_device_has_it() {
         let tokens = Tokens::new(8);
-        assert_eq!(tokens.quiet(), Quiet::Never);
+        assert_eq!(tokens.last_unsignaled(), LastUnsignaled::Never);
         tokens.note_send(token(0), false);
-        tokens.note_quiet(token(0));
-        assert_eq!(tokens.quiet(), Quiet::OnItsWay);
-        tokens.quiet_is_posted();
+        tokens.note_unsignaled(token(0));
+        assert_eq!(tokens.last_unsignaled(), LastUnsignaled::Pending);
+        tokens.unsignaled_is_posted();
         // Signaled ones behind it change nothing.
         tokens.note_send(token(1), true);
-        assert_eq!(tokens.quiet(), Quiet::Posted(token(0)));
+        assert_eq!(tokens.last_unsignaled(), LastUnsignaled::Posted(token(0)));
     }
 
     #[test]
@@ -138,10 +168,10 @@ mod tests {
         let tokens = Tokens::new(8);
         for sequence in 4..7 {
             tokens.note_send(token(sequence), false);
-            tokens.note_quiet(token(sequence));
+            tokens.note_unsignaled(token(sequence));
         }
         tokens.take_back(token(6));
-        assert_eq!(tokens.quiet(), Quiet::Posted(token(5)));
+        assert_eq!(tokens.last_unsignaled(), LastUnsignaled::Posted(token(5)));
         assert_eq!(tokens.take_last(Side::Send), Some(token(5)));
     }
 

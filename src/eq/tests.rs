@@ -1,19 +1,11 @@
 //! What waits at the hub, and what each of them gets.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-
-use fabric_core::state::StateCell;
+use std::sync::atomic::AtomicUsize;
 
 use super::*;
-use crate::counters::EndpointCounters;
 
-fn connecting(hub: &Hub, id: u64) -> EndpointId {
-    let shared = Shared {
-        id: EndpointId(id),
-        state: StateCell::new(),
-        ended: AtomicBool::new(false),
-        counters: EndpointCounters::default(),
-    };
+fn connecting(hub: &EventHub, id: u64) -> EndpointId {
+    let shared = EndpointShared::new(EndpointId(id));
     assert!(shared.state.replace(EndpointState::Idle, EndpointState::Connecting));
     hub.add(&Arc::new(shared));
     EndpointId(id)
@@ -24,7 +16,7 @@ fn connecting(hub: &Hub, id: u64) -> EndpointId {
 #[test]
 fn a_wait_looks_at_no_event_of_others() {
     const WAITS: u64 = 16;
-    let hub = Hub::new().unwrap();
+    let hub = EventHub::new().unwrap();
     let endpoints: Vec<_> = (0..WAITS).map(|id| connecting(&hub, id)).collect();
     let (looks, asleep) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {

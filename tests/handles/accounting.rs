@@ -209,7 +209,7 @@ fn what_no_operation_has_is_not_delivered() {
         rig.link.forge(RawCompletion::new(forged, Status::Internal));
     }
     assert_eq!(rig.drain(), []);
-    assert!(format!("{:?}", rig.queue).contains("strays: 6"));
+    assert!(format!("{:?}", rig.queue).contains("unknown_tokens: 6"));
     rig.link.release(1);
     rig.endpoint.post(&rig.write(2)).unwrap();
     rig.link.release(1);
@@ -261,11 +261,11 @@ fn one_failure_can_tell_of_everything_before_it() {
     }
     let last = *rig.link.held().last().unwrap();
     let mut all = RawCompletion::new(last, Status::Canceled);
-    all.and_all_before = true;
+    all.flushes_earlier = true;
     rig.link.forge(all);
     assert_eq!(rig.drain(), run(0, 6, Status::Canceled));
     // Reported again, it has nothing to report, and is no mistake.
     rig.link.forge(all);
     assert_eq!(rig.drain(), []);
-    assert!(format!("{:?}", rig.queue).contains("strays: 0"), "{:?}", rig.queue);
+    assert!(format!("{:?}", rig.queue).contains("unknown_tokens: 0"), "{:?}", rig.queue);
 }

@@ -17,6 +17,7 @@ mod lifetimes;
 mod model;
 mod regions;
 mod selection;
+mod settings;
 mod sharing;
 mod teardown;
 mod unsignaled;

@@ -135,10 +135,10 @@ fn discovery_lists_everything_with_its_verdict() {
     let catalog = catalog().add(weak).unwrap();
     let found =
         catalog.discover_with(&Choice::parse("^second").unwrap(), &Hints::default()).unwrap();
-    let verdict = |name: &str| &found.iter().find(|f| f.provider == name).unwrap().verdict;
-    assert_eq!(verdict("first").as_ref().unwrap().device, "f0");
-    assert!(verdict("second").as_ref().unwrap_err().contains("excluded"));
-    assert!(verdict("weak").as_ref().unwrap_err().contains("atomic"));
+    let usable = |name: &str| &found.iter().find(|f| f.provider == name).unwrap().usable;
+    assert_eq!(usable("first").as_ref().unwrap().device, "f0");
+    assert!(usable("second").as_ref().unwrap_err().contains("excluded"));
+    assert!(usable("weak").as_ref().unwrap_err().contains("atomic"));
 }
 
 #[test]

@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex};
 use domain::{Backlog, NullDomain};
 pub use endpoint::Link;
 use fabric_core::provider::{Provider, RawRequest, RequestId};
+use fabric_core::setting::{self, Setting};
 use fabric_core::{
     Capabilities, Device, EndpointId, Event, EventSink, Info, Limits, ListenerId, Result, Segment,
 };
@@ -32,7 +33,11 @@ use fabric_core::{
 /// What reads and fetching atomics bring.
 pub const FILL: u8 = 0xA5;
 
+const SETTINGS: &[Setting] =
+    &[Setting::new("message_bytes", "the longest message, in bytes (1 to 65536)", "65536")];
+
 /// The provider. Its [`Control`] gives tests a hand in it.
+#[derive(Clone)]
 pub struct NullProvider {
     info: Info,
     control: Arc<Control>,
@@ -107,6 +112,18 @@ impl Provider for NullProvider {
 
     fn devices(&self) -> Vec<Device> {
         vec![Device { name: self.info.device.clone(), state: Ok(self.info.clone()) }]
+    }
+
+    fn settings(&self) -> &'static [Setting] {
+        SETTINGS
+    }
+
+    fn configure(&self, name: &str, value: &str) -> Result<Self> {
+        if name != "message_bytes" {
+            return Err(setting::unknown(self.name(), name, SETTINGS));
+        }
+        let bytes = setting::number(name, value, 1..=1 << 16)?;
+        Ok(self.clone().edit(|info| info.limits.message = bytes))
     }
 
     fn open(&self, _info: &Info, events: Arc<dyn EventSink>) -> Result<NullDomain> {

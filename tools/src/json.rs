@@ -1,8 +1,9 @@
 //! The survey as JSON. Fields may be added; those that are there keep their meaning.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use fabric::{AtomicOp, AtomicScope, AtomicType, Capabilities, Info, VARIABLES};
+use fabric::{AtomicOp, AtomicScope, AtomicType, Capabilities, Catalog, Info};
 use serde::Serialize;
 
 use crate::report::addresses;
@@ -60,10 +61,10 @@ struct Detail<'a> {
 }
 
 #[derive(Serialize)]
-struct Variable<'a> {
-    name: &'a str,
-    meaning: &'a str,
-    default: &'a str,
+struct Variable {
+    name: Cow<'static, str>,
+    meaning: &'static str,
+    default: &'static str,
     value: Option<String>,
 }
 
@@ -106,13 +107,13 @@ fn offer(info: &Info) -> Offer<'_> {
 }
 
 pub(crate) fn variables() -> String {
-    let variable = |v: &fabric::Variable| Variable {
-        name: v.name,
-        meaning: v.meaning,
-        default: v.default,
-        value: variables::value(v.name),
+    let variable = |variable: fabric::Variable| Variable {
+        value: variables::value(&variable.name),
+        name: variable.name,
+        meaning: variable.meaning,
+        default: variable.default,
     };
-    text(&VARIABLES.iter().map(variable).collect::<Vec<_>>())
+    text(&Catalog::builtin().variables().into_iter().map(variable).collect::<Vec<_>>())
 }
 
 fn text(value: &impl Serialize) -> String {

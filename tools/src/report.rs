@@ -149,6 +149,7 @@ fn meaning(flag: Capabilities) -> &'static str {
         Capabilities::PATH_SETTINGS => "GID, time-outs, retries and interrupts can be chosen",
         Capabilities::GRANTS => "part of a region can be opened to one connection alone",
         Capabilities::PORT_EVENTS => "programs hear of links that go down and up",
+        Capabilities::PROCESSES => "peers may be in other processes",
         _ => "",
     }
 }

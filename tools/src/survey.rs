@@ -1,6 +1,6 @@
 //! What discovery finds, held against the user's choice.
 
-use fabric::{Capabilities, Catalog, Choice, Found, Hints, Info, Result};
+use fabric::{Capabilities, Catalog, Choice, Discovered, Hints, Info, Result};
 
 /// What could become of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,13 +64,14 @@ impl Survey {
             Err(_) => Choice::Auto,
         };
         let all = catalog.discover_with(&Choice::Auto, &no_needs)?;
-        let same = |a: &Found, b: &Found| a.provider == b.provider && a.device == b.device;
+        let same =
+            |a: &Discovered, b: &Discovered| a.provider == b.provider && a.device == b.device;
         let known =
-            |found: &Found| all.iter().find(|other| same(found, other))?.verdict.clone().ok();
+            |found: &Discovered| all.iter().find(|other| same(found, other))?.usable.clone().ok();
         let others = all.iter().filter(|found| !allowed.iter().any(|other| same(found, other)));
         let mut entries: Vec<Entry> = Vec::new();
-        for Found { provider, device, verdict, .. } in &allowed {
-            let (status, reason) = match verdict {
+        for Discovered { provider, device, usable, .. } in &allowed {
+            let (status, reason) = match usable {
                 Ok(info) => (Status::Usable, missing(info)),
                 Err(reason) if excludes(&choice, provider) => {
                     (Status::Excluded, Some(reason.clone()))
@@ -83,7 +84,7 @@ impl Survey {
             entry.info = known(found);
         }
         for found in others {
-            let why = match &found.verdict {
+            let why = match &found.usable {
                 Ok(_) => (Status::Excluded, format!("FABRIC_PROVIDER={choice} names others")),
                 Err(reason) => (Status::Unusable, reason.clone()),
             };
@@ -119,7 +120,7 @@ impl Survey {
 }
 
 fn excludes(choice: &Choice, provider: &str) -> bool {
-    matches!(choice, Choice::Not(names) if names.iter().any(|name| name == provider))
+    matches!(choice, Choice::Exclude(names) if names.iter().any(|name| name == provider))
 }
 
 /// What default hints ask for and the device does not have.

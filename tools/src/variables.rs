@@ -1,6 +1,6 @@
 //! `fabric info --env`.
 
-use fabric::VARIABLES;
+use fabric::Catalog;
 
 use crate::report::{FAINT, HEAD};
 use crate::table::{self, Cell};
@@ -13,12 +13,12 @@ pub(crate) fn value(name: &str) -> Option<String> {
 /// Every variable with meaning, default and present value.
 pub(crate) fn report(width: usize) -> String {
     let mut out = String::new();
-    for variable in VARIABLES {
+    for variable in Catalog::builtin().variables() {
         if !out.is_empty() {
             out.push('\n');
         }
-        table::rows(&mut out, 0, width, &[vec![Cell::styled(variable.name, HEAD)]]);
-        let value = value(variable.name);
+        table::rows(&mut out, 0, width, &[vec![Cell::styled(&*variable.name, HEAD)]]);
+        let value = value(&variable.name);
         let value = value.map_or_else(|| Cell::styled("not set", FAINT), Cell::from);
         let rows = [
             vec!["meaning".into(), variable.meaning.into()],

@@ -10,7 +10,10 @@ use serde_json::Value;
 fn fabric() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fabric"));
     let colour = ["CLICOLOR_FORCE", "CLICOLOR", "NO_COLOR"];
-    for name in fabric::VARIABLES.iter().map(|variable| variable.name).chain(colour) {
+    for variable in fabric::Catalog::builtin().variables() {
+        command.env_remove(&*variable.name);
+    }
+    for name in colour {
         command.env_remove(name);
     }
     command
@@ -129,6 +132,12 @@ fn mistakes_are_told_apart_by_the_exit_code() {
     says(&["info"], &[("FABRIC_PROVIDER", "tpc")], 2, "did you mean \"tcp\"?");
     says(&["info"], &[("FABRIC_PROVIDER", "tcp,")], 2, "a provider's name is missing");
     says(&["info"], &[("FABRIC_LIVENESS_S", "soon")], 2, "FABRIC_LIVENESS_S=\"soon\"");
+    let range =
+        "FABRIC_TCP_GATHER_US: configure: gather_us=\"1001\" is not a whole number in 0..=1000";
+    says(&["info"], &[("FABRIC_TCP_GATHER_US", "1001")], 2, range);
+    let nearest =
+        "FABRIC_TCP_GATER_US is unknown and has no effect; did you mean FABRIC_TCP_GATHER_US?";
+    says(&["info"], &[("FABRIC_TCP_GATER_US", "1")], 0, nearest);
     says(&["info"], &[("FABRIC_PROVIDER", "^tcp,verbs")], 1, "no device is usable");
     says(&["info", "tcp:nosuch0"], &[], 2, "there is no \"tcp:nosuch0\"");
     says(&["info", "--verbatim"], &[], 2, "--verbatim");
@@ -156,8 +165,8 @@ fn text_has_everything_and_no_colour_in_a_pipe() {
 fn variables_are_shown_even_when_one_is_wrong() {
     let output = run(&["info", "--env"], &[("FABRIC_CONNECT_TIMEOUT_MS", "soon")]);
     let out = text(&output.stdout);
-    for variable in fabric::VARIABLES {
-        assert!(out.contains(variable.name) && out.contains(variable.default), "{out}");
+    for variable in fabric::Catalog::builtin().variables() {
+        assert!(out.contains(&*variable.name) && out.contains(variable.default), "{out}");
     }
     assert!(out.contains("value    soon") && out.contains("not set"), "{out}");
     assert_eq!(output.status.code(), Some(2));

@@ -13,8 +13,8 @@ const OPS: [&str; 6] = ["send", "write", "write-imm", "read", "fetch-add", "comp
 /// `fabric perf` over TCP, whatever the environment says.
 fn command(args: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fabric"));
-    for variable in fabric::VARIABLES {
-        command.env_remove(variable.name);
+    for variable in fabric::Catalog::builtin().variables() {
+        command.env_remove(&*variable.name);
     }
     command.env("FABRIC_PROVIDER", "tcp").arg("perf").args(args.split_whitespace());
     command.stdin(Stdio::null());

@@ -63,7 +63,7 @@ fn node(
     domain: &fabric::Domain,
     settings: impl FnOnce(NodeBuilder) -> NodeBuilder,
 ) -> Result<Node, Failed> {
-    let builder = Node::builder().connect_timeout(rig.patience_to_connect());
+    let builder = Node::builder().connect_timeout(rig.connect_timeout());
     Ok(settings(builder).build_on(domain)?)
 }
 
@@ -140,14 +140,14 @@ fn leased(rig: &Rig) -> Outcome {
     let pair = Pair::new(rig, |node| node)?;
     let Pair { a, b } = &pair;
     let remote = block_on(a.request_lease(4096 + 8, LONG))?;
-    let Some(lent) = b.lent(remote.id()) else {
+    let Some(lent) = b.local_lease(remote.id()) else {
         fail!("the owner to know of the lease", "it does not")
     };
     let steps = async {
         let source = filled(a, rig.pattern(0), 4000)?;
         let source = a.write(source.slice(100..), remote.at(3)).delivered().await?;
-        let told = filled(a, rig.pattern(1), 50)?;
-        drop(a.write_notify(told, remote.at(3950), 7).await?);
+        let notice = filled(a, rig.pattern(1), 50)?;
+        drop(a.write_notify(notice, remote.at(3950), 7).await?);
         let parts = a.read(vec![a.alloc(10)?, a.alloc(3890)?], remote.at(3)).fence().await?;
         let old = a.fetch_add(remote.at(4096), 5).await?;
         let seen = a.compare_swap(remote.at(4096), 5, 9).await?;
@@ -161,11 +161,11 @@ fn leased(rig: &Rig) -> Outcome {
     let mut bytes = vec![0; 50];
     lent.read_at(3950, &mut bytes)?;
     check_bytes!(bytes, rig.pattern(1).bytes(50), "what the owner sees");
-    let told = block_on(b.notified())?;
-    check_eq!((told.immediate, told.len), (7, 50), "the notification");
+    let notified = block_on(b.notified())?;
+    check_eq!((notified.immediate, notified.len), (7, 50), "the notification");
     drop((source, parts, remote));
     rig.eventually(|| {
-        check!(!lent.is_out(), "a lease that is dropped to end at its owner");
+        check!(!lent.is_active(), "a lease that is dropped to end at its owner");
         Ok(())
     })?;
     drop(lent);
@@ -228,7 +228,7 @@ fn dropped_futures(rig: &Rig) -> Outcome {
     let pair = Pair::new(rig, |node| node.max_message(LEN).pool_bytes(4 << 20))?;
     let Pair { a, b } = &pair;
     let remote = block_on(a.request_lease(LEN + 8, LONG))?;
-    let Some(lent) = b.lent(remote.id()) else {
+    let Some(lent) = b.local_lease(remote.id()) else {
         fail!("the owner to know of the lease", "it does not")
     };
     lent.write_at(0, &[LEASED; LEN])?;
@@ -283,7 +283,7 @@ fn lease_ends(rig: &Rig) -> Outcome {
     // Long enough for some writes on a slow machine.
     let time = rig.scaled(Duration::from_secs(1)).min(Duration::from_secs(10));
     let remote = block_on(a.request_lease(4096, time))?;
-    let Some(lent) = b.lent(remote.id()) else {
+    let Some(lent) = b.local_lease(remote.id()) else {
         fail!("the owner to know of the lease", "it does not")
     };
     // By the descriptor, as one who knows nothing of leases.
@@ -302,7 +302,7 @@ fn lease_ends(rig: &Rig) -> Outcome {
     check!(accepted > 0, "writes before the end");
     // A write may be refused while the registration still goes.
     rig.eventually(|| {
-        check!(!lent.is_out(), "the lease to be over");
+        check!(!lent.is_active(), "the lease to be over");
         Ok(())
     })?;
     let buffer = lent.take()?;
@@ -380,7 +380,7 @@ fn room_in_turn(rig: &Rig) -> Outcome {
         thread::scope(|scope| -> Outcome {
             let waiting = scope.spawn(|| block_on(a.send(last)));
             thread::sleep(rig.scaled(Duration::from_millis(50)));
-            check!(!waiting.is_finished(), "{wait:?}: no room while nobody receives");
+            check!(!waiting.is_finished(), "{wait:?}: no room before there are receives");
             while *block_on(b.recv())? != *rig.pattern(1).bytes(8) {}
             joined(waiting).map_err(|failed| failed.error)?;
             Ok(())
@@ -438,11 +438,11 @@ fn held_futures(rig: &Rig) -> Outcome {
         block_on(try_join(last, until))?;
     }
     let write = async { Ok(a.write_notify(a.alloc(8)?, remote.at(8), 7).await.map(drop)?) };
-    let told = async {
+    let notified = async {
         while b.notified().await?.immediate != 7 {}
         AsyncResult::Ok(())
     };
-    block_on(try_join(write, told))?;
+    block_on(try_join(write, notified))?;
     drop(block_on(a.request_lease(64, LONG))?);
     block_on(a.shutdown(rig.scaled(Duration::from_secs(10))))?;
     drop(held);

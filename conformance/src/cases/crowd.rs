@@ -23,6 +23,11 @@ pub(super) fn at_once<I: Sync, T: Send>(
     })
 }
 
+/// Settings of these depths.
+pub(super) fn depths(send: usize, recv: usize) -> impl Fn(&mut EndpointAttr) + Copy {
+    move |attr| (attr.send_depth, attr.recv_depth) = (send, recv)
+}
+
 /// What a thread came to; its panic is the case's own.
 pub(super) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -57,7 +62,7 @@ impl Crowd {
     fn connect(&self, rig: &Rig) -> Outcome {
         const AT_ONCE: usize = 50;
         let listener = rig.listen(rig.domain_b())?;
-        let patience = Some(rig.patience_to_connect());
+        let patience = Some(rig.connect_timeout());
         for first in (0..self.ends.len()).step_by(AT_ONCE) {
             let now = first..self.ends.len().min(first + AT_ONCE);
             for who in now.clone() {

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 /// Lengths from 1 to `most`: powers of two and their neighbours, where thresholds of protocols lie; above 1 MiB one
 /// length a power.
-pub(super) fn sizes(most: u64) -> Vec<usize> {
+pub(super) fn sizes(max: u64) -> Vec<usize> {
     let around = |shift: u32| {
         let power = 1u64 << shift;
         if shift <= 20 { power - 1..power + 2 } else { power + 1..power + 2 }
     };
     let mut sizes: Vec<u64> =
-        (0..=26).flat_map(around).filter(|size| (1..most).contains(size)).collect();
-    sizes.push(most);
+        (0..=26).flat_map(around).filter(|size| (1..max).contains(size)).collect();
+    sizes.push(max);
     sizes.sort_unstable();
     sizes.dedup();
     sizes.into_iter().map(|size| size as usize).collect()
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_end_at_the_most() {
+    fn sizes_end_at_the_max() {
         assert_eq!(sizes(1), [1]);
         assert_eq!(sizes(10), [1, 2, 3, 4, 5, 7, 8, 9, 10]);
         assert_eq!(sizes(4 << 20).split_off(59), [(1 << 21) + 1, 4 << 20]);

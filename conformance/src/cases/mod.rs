@@ -25,6 +25,7 @@ mod flow;
 mod layout;
 mod memory;
 mod ordering;
+mod places;
 mod processes;
 mod progress;
 mod protection;
@@ -36,6 +37,17 @@ mod teardown;
 mod threads;
 
 use crate::case::Case;
+use crate::check;
+use crate::check::Outcome;
+
+/// Checks that a text has all of these parts.
+#[track_caller]
+fn check_says(text: &str, parts: &[&str], what: impl std::fmt::Display) -> Outcome {
+    for part in parts {
+        check!(text.contains(part), "{part:?} in what is said of {what}, not {text:?}");
+    }
+    Ok(())
+}
 
 const TABLES: &[&[Case]] = &[
     discovery::CASES,
@@ -103,7 +115,7 @@ mod tests {
     fn needed_limits_exist() {
         let known = fabric::Limits::none().named().map(|limit| limit.0);
         for case in cases() {
-            for (name, _) in case.needs.least {
+            for (name, _) in case.needs.min_limits {
                 assert!(known.contains(name), "{}: there is no limit {name:?}", case.id());
             }
         }

@@ -1,4 +1,4 @@
-//! What happens while nobody calls.
+//! What happens while the application makes no call.
 //!
 //! Here no thread makes a fabric call for the peer, unless the case is about that call.
 
@@ -10,6 +10,8 @@ use std::sync::mpsc;
 
 use fabric::Armed;
 
+use crate::cases::crowd::joined;
+use crate::cases::places::Slots;
 use crate::prelude::*;
 use crate::sys::{Epoll, cpu_time};
 
@@ -62,8 +64,7 @@ impl OneSided {
         ];
         for (what, op) in ops {
             let start = Instant::now();
-            a.post(&op.context(i as u64))?;
-            a.expect_ok(i as u64)?;
+            a.run(op, Done::ok(i))?;
             let took = start.elapsed();
             check!(took < limit, "the {what} of round {i} done within {limit:?}, not {took:?}");
         }
@@ -134,7 +135,7 @@ fn target_blocked_wait(rig: &Rig) -> Outcome {
         check_eq!(wakeups(), before, "wake-ups at the target during {ROUNDS} rounds");
         check!(!target.is_finished(), "the target still waiting for a completion of its own");
         a.inject(b"", 1)?;
-        let received = target.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let received = joined(target)?;
         check_eq!((received.context, received.status), (1, Status::Ok), "what ends the wait");
         a.expect_ok(1)?;
         Ok(())
@@ -145,8 +146,7 @@ fn target_blocked_wait(rig: &Rig) -> Outcome {
 fn unmatched_alive(rig: &Rig) -> Outcome {
     const INTERVAL: Duration = Duration::from_secs(1);
     let (a, b) = rig.pair_with(|attr| attr.liveness = Some(INTERVAL))?;
-    let (source, target, sink) = (a.buffer(64)?, b.buffer(64)?, b.buffer(64)?);
-    source.put_pattern(.., rig.pattern(0))?;
+    let (source, target, sink) = (a.patterned(64, rig.pattern(0))?, b.buffer(64)?, b.buffer(64)?);
     // The write waits behind the send.
     a.send(&source, 1)?;
     a.write(&source, target.at(0), 2)?;
@@ -157,8 +157,7 @@ fn unmatched_alive(rig: &Rig) -> Outcome {
     }
     b.recv(&sink, 3)?;
     b.expect_ok(3)?;
-    a.expect_ok(1)?;
-    a.expect_ok(2)?;
+    a.expect_each([1, 2])?;
     a.settle(&b)?;
     for arrived in [&sink, &target] {
         arrived.check_pattern(.., rig.pattern(0))?;
@@ -169,8 +168,7 @@ fn unmatched_alive(rig: &Rig) -> Outcome {
 fn initiator_silent(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let (target, sink) = (b.buffer(BLOCK + 8)?, b.buffer(BLOCK)?);
-    let (source, into, old) = (a.buffer(BLOCK)?, a.buffer(BLOCK)?, a.buffer(8)?);
-    source.put_pattern(.., rig.pattern(0))?;
+    let (source, into, old) = (a.patterned(BLOCK, rig.pattern(0))?, a.buffer(BLOCK)?, a.buffer(8)?);
     b.recv(&sink, 9)?;
     // The provider has just seen that the application polls.
     check_eq!(a.cq().poll_one()?, None, "a completion before anything was posted");
@@ -197,12 +195,9 @@ fn armed_no_tick(rig: &Rig) -> Outcome {
     const HALF_A_TICK: Duration = Duration::from_micros(500);
     const RECEIVES: usize = 64;
     let (a, b) = rig.pair()?;
-    let sink = b.buffer(RECEIVES * 8)?;
-    let slot = |i: usize| i % RECEIVES * 8..i % RECEIVES * 8 + 8;
+    let sink = Slots::new(&b, RECEIVES, 8)?;
     // There is always a receive, so that nothing but the waiter's waking takes time.
-    for i in 0..RECEIVES {
-        b.recv(sink.slice(slot(i)), i as u64)?;
-    }
+    sink.post(&b, 0..RECEIVES)?;
     // Before each message a byte wakes the same thread from a bare socket: so long takes a wake-up on this machine
     // as busy as it is now.
     let (near, far) = UnixStream::pair()?;
@@ -210,22 +205,22 @@ fn armed_no_tick(rig: &Rig) -> Outcome {
     bare.add(far.as_fd())?;
     epoll.add(b.cq().as_fd())?;
     let patience = rig.scaled(Duration::from_secs(2));
-    // The waiter tells that it begins to wait, and when it woke. A sender that is gone says why itself.
-    let (tell, told) = mpsc::channel();
+    // The waiter reports that it begins to wait, and when it woke. A sender that is gone says why itself.
+    let (report, reports) = mpsc::channel();
     let (mut bare_times, mut times) = thread::scope(|scope| {
         let (b, sink) = (&b, &sink);
         let waiter = scope.spawn(move || -> Outcome {
             for i in 0..MESSAGES {
-                let _ = tell.send(None);
+                let _ = report.send(None);
                 check!(bare.wait(patience)?, "the bare socket readable in time");
-                let _ = tell.send(Some(Instant::now()));
+                let _ = report.send(Some(Instant::now()));
                 (&far).read_exact(&mut [0])?;
 
                 // It has polled before it sleeps, as an event loop does.
                 check_eq!(b.cq().poll_one()?, None, "a completion before message {i}");
                 let mut armed = b.cq().arm()?;
                 check_eq!(armed, Armed::Waiting, "arming before message {i}");
-                let _ = tell.send(None);
+                let _ = report.send(None);
                 let received = loop {
                     if armed == Armed::Waiting {
                         let readable = epoll.wait(patience)?;
@@ -236,18 +231,18 @@ fn armed_no_tick(rig: &Rig) -> Outcome {
                     }
                     armed = b.cq().arm()?;
                 };
-                let _ = tell.send(Some(Instant::now()));
-                check_eq!((received.context, received.status), (i as u64, Status::Ok), "receive");
-                check_bytes!(sink.bytes(slot(i))?, (i as u64).to_ne_bytes(), "message {i}");
-                b.recv(sink.slice(slot(i)), (i + RECEIVES) as u64)?;
+                let _ = report.send(Some(Instant::now()));
+                Done::recv(i, 8).check(&received)?;
+                check_bytes!(sink.seen(i, 8)?, (i as u64).to_ne_bytes(), "message {i}");
+                b.recv(sink.slot(i), (i + RECEIVES) as u64)?;
             }
             Ok(())
         });
         let time_to_wake = |wake: &dyn Fn() -> Outcome| -> Result<Option<Duration>, Failed> {
-            let Ok(None) = told.recv() else { return Ok(None) };
+            let Ok(None) = reports.recv() else { return Ok(None) };
             let start = Instant::now();
             wake()?;
-            let Ok(Some(woke)) = told.recv() else { return Ok(None) };
+            let Ok(Some(woke)) = reports.recv() else { return Ok(None) };
             Ok(Some(woke.saturating_duration_since(start)))
         };
         let send = || -> Result<(Vec<Duration>, Vec<Duration>), Failed> {
@@ -264,7 +259,7 @@ fn armed_no_tick(rig: &Rig) -> Outcome {
         let times = send();
         // A waiter that still waits for a sender that failed need not wait for long.
         drop(near);
-        let waited = waiter.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let waited = joined(waiter);
         times.and_then(|times| waited.map(|()| times))
     })?;
     bare_times.sort_unstable();
@@ -279,7 +274,7 @@ fn armed_no_tick(rig: &Rig) -> Outcome {
 fn idle_is_free(rig: &Rig) -> Outcome {
     const CONNECTIONS: usize = 100;
     const IDLE: Duration = Duration::from_secs(10);
-    const MOST: Duration = Duration::from_millis(50);
+    const MAX: Duration = Duration::from_millis(50);
     let mut pairs = Vec::new();
     for _ in 0..CONNECTIONS {
         let (a, b) = rig.pair()?;
@@ -291,7 +286,7 @@ fn idle_is_free(rig: &Rig) -> Outcome {
     thread::sleep(Duration::from_millis(500));
     let before = cpu_time()?;
     thread::sleep(IDLE);
-    let (spent, limit) = (cpu_time()?.saturating_sub(before), rig.scaled(MOST));
+    let (spent, limit) = (cpu_time()?.saturating_sub(before), rig.scaled(MAX));
     check!(spent < limit, "less than {limit:?} of processor time in {IDLE:?}, not {spent:?}");
     // They are idle, not dead.
     pairs.iter().try_for_each(|(a, b)| a.settle(b))

@@ -3,15 +3,11 @@
 use crate::prelude::*;
 use crate::random::{Fuzz, Program};
 
-pub(super) const CASES: &[Case] = &[Case::new(
-    Group::Random,
-    "regressions",
-    Needs::ALL,
-    "programs that once showed a mistake of a provider, or of the model, agree with the contract",
-    regressions,
-)
-.limit_s(120)
-.local_only("one thread and its model see everything")];
+pub(super) const CASES: &[Case] = cases! { Random:
+    self::regressions, Needs::ALL,
+        "programs that once showed a mistake of a provider, or of the model, agree with the contract"
+        .limit_s(120).local_only("one thread and its model see everything");
+};
 
 macro_rules! regression {
     ($name:literal) => {

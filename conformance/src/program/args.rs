@@ -34,7 +34,7 @@ pub(super) enum Command {
     /// The exit status is that of one run of all their providers: 1 too if transcripts differ that should not, or
     /// if a case ran on one provider only.
     Merge(Merge),
-    /// Run random programs beside a model of the contract, and tell where a provider does what it does not allow.
+    /// Run random programs beside a model of the contract, and show where a provider does what it does not allow.
     ///
     /// A program that disagrees is made as small as possible, printed and saved; then the exit status is 1.
     Fuzz(super::fuzz::Args),
@@ -46,7 +46,8 @@ pub(super) struct Run {
     #[arg(value_name = "GLOB")]
     pub(super) cases: Vec<String>,
 
-    /// The provider to test: tcp, verbs, or all that this machine has. May be repeated.
+    /// The provider to test: tcp, verbs, or all that this machine has; or mem, the reference provider in memory, which
+    /// `all` leaves out. May be repeated.
     #[arg(long, value_name = "NAME", default_value = "all")]
     pub(super) provider: Vec<String>,
 
@@ -87,7 +88,7 @@ pub(super) struct Run {
     #[arg(long)]
     pub(super) all: bool,
 
-    /// The seed of everything random, to repeat a run; each report tells its own.
+    /// The seed of everything random, to repeat a run; each report has it.
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
 
@@ -110,7 +111,7 @@ pub(super) struct Run {
 
     /// Lend the devices of this host to a run on another one, and run none here.
     ///
-    /// It prints `serving on ADDR` and serves until it is killed; port 0 chooses a free port. Whoever reaches it can
+    /// It prints `serving on ADDR` and serves until it is killed; port 0 chooses a free port. Any host that reaches it can
     /// have memory allocated and connections made by it, and nothing is encrypted: it is for networks that you trust.
     #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with_all = ["cases", "list", "list_groups", "peer"])]
     pub(super) serve: Option<SocketAddr>,

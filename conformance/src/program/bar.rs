@@ -4,18 +4,18 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use conformance::{Case, CaseResult, Progress, Status};
+use conformance::prelude::Case;
+use conformance::{CaseResult, Progress, Status};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::style::Style;
+use super::style::{bad, faint};
 
-/// How often a log hears of a long run.
+/// How often a log gets a line of a long run.
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
 /// Shows how far the run is, and each failure as it comes.
 pub(super) struct Bar {
     bar: ProgressBar,
-    style: Style,
     seed: u64,
     failed: usize,
     start: Instant,
@@ -28,25 +28,20 @@ impl Bar {
     pub(super) fn new(seed: u64) -> Self {
         // Hidden unless stderr is a terminal.
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let style = Style::of(&std::io::stderr());
-        Bar { bar, style, seed, failed: 0, start: Instant::now(), lines: 0, running: Vec::new() }
+        Bar { bar, seed, failed: 0, start: Instant::now(), lines: 0, running: Vec::new() }
     }
 
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 
-    fn tell(&self, line: &str) {
-        if self.bar.is_hidden() {
-            // Nobody may be there to hear it.
-            let _ = writeln!(std::io::stderr(), "{line}");
-        } else {
-            self.bar.println(line);
-        }
+    fn print(&self, line: &str) {
+        // A closed stderr is no failure of the run.
+        self.bar.suspend(|| _ = writeln!(anstream::stderr(), "{line}"));
     }
 
     /// For a log, a line a minute.
-    fn tell_how_far(&mut self) {
+    fn print_how_far(&mut self) {
         let elapsed = self.start.elapsed();
         if !self.bar.is_hidden() || elapsed < LINE_EVERY * (self.lines + 1) {
             return;
@@ -57,7 +52,7 @@ impl Bar {
         let long = self.running.iter().filter(|(_, since)| since.elapsed() >= LINE_EVERY);
         let long: Vec<&str> = long.map(|(name, _)| name.as_str()).collect();
         let (still, long) = (if long.is_empty() { "" } else { "; still " }, long.join(", "));
-        self.tell(&format!(
+        self.print(&format!(
             "after {minutes} min: {at} of {all} cases, {failed} failed{still}{long}"
         ));
     }
@@ -69,7 +64,9 @@ impl Progress for Bar {
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}") {
             self.bar.set_style(style);
         }
-        self.bar.println(self.style.faint(&format!("seed {}", self.seed)));
+        if !self.bar.is_hidden() {
+            self.print(&faint(&format!("seed {}", self.seed)));
+        }
         self.bar.enable_steady_tick(Duration::from_millis(200));
     }
 
@@ -83,14 +80,14 @@ impl Progress for Bar {
         self.bar.inc(1);
         if result.status == Status::Fail {
             self.failed += 1;
-            self.tell(&self.style.bad(&format!("fail {} {}", result.provider, result.id)));
+            self.print(&bad(&format!("fail {} {}", result.provider, result.id)));
         }
         let ended = format!("{} {}", result.provider, result.id);
         self.running.retain(|(name, _)| *name != ended);
-        self.tell_how_far();
+        self.print_how_far();
     }
 
     fn waiting(&mut self) {
-        self.tell_how_far();
+        self.print_how_far();
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{html, junit};
 
-/// Where reports go that nobody gave a place.
+/// Where reports go without `--report`.
 pub(super) const DIRECTORY: &str = "target/conformance";
 
 /// A file to be written after the run. Whether it can be is noticed before it; and it is there when it is whole, not
@@ -32,14 +32,14 @@ impl Output {
         let part = PathBuf::from(part);
         match File::create(&part) {
             Ok(file) => Ok(Some(Output { path, part, file })),
-            Err(error) => Err(told(&path, &error)),
+            Err(error) => Err(named(&path, &error)),
         }
     }
 
     pub(super) fn write(mut self, text: &str) -> Result<(), String> {
         let whole =
             |()| if self.part == self.path { Ok(()) } else { fs::rename(&self.part, &self.path) };
-        self.file.write_all(text.as_bytes()).and_then(whole).map_err(|e| told(&self.path, &e))
+        self.file.write_all(text.as_bytes()).and_then(whole).map_err(|e| named(&self.path, &e))
     }
 }
 
@@ -52,20 +52,20 @@ impl Drop for Output {
     }
 }
 
-/// Writes to the file, or to stdout; a reader that went away (`| head`) is no error.
+/// Writes to the file, or to stdout, in colour if that is a terminal; a reader that went away (`| head`) is no error.
 pub(super) fn put(path: Option<&Path>, text: &str) -> Result<(), String> {
     let Some(path) = path else {
-        return match io::stdout().lock().write_all(text.as_bytes()) {
+        return match anstream::stdout().write_all(text.as_bytes()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.to_string()),
             _ => Ok(()),
         };
     };
-    fs::write(path, text).map_err(|error| told(path, &error))
+    fs::write(path, text).map_err(|error| named(path, &error))
 }
 
 /// Writes the report in its three forms; gives the path of the one for people.
 pub(super) fn put_report(directory: &Path, matrix: &Matrix) -> Result<PathBuf, String> {
-    fs::create_dir_all(directory).map_err(|error| told(directory, &error))?;
+    fs::create_dir_all(directory).map_err(|error| named(directory, &error))?;
     put(Some(&directory.join("report.json")), &json(matrix)?)?;
     put(Some(&directory.join("report.xml")), &junit::report(matrix)?)?;
     let page = directory.join("report.html");
@@ -80,7 +80,7 @@ pub(super) fn json(value: &impl Serialize) -> Result<String, String> {
 
 /// Reads a record.
 pub(super) fn record(path: &Path) -> Result<Report, String> {
-    let text = fs::read_to_string(path).map_err(|error| told(path, &error))?;
+    let text = fs::read_to_string(path).map_err(|error| named(path, &error))?;
     parse(&text).map_err(|reason| format!("{}: {reason}", path.display()))
 }
 
@@ -106,7 +106,7 @@ fn parse(text: &str) -> Result<Report, String> {
     serde_json::from_str(text).map_err(broken)
 }
 
-fn told(path: &Path, error: &io::Error) -> String {
+fn named(path: &Path, error: &io::Error) -> String {
     format!("{}: {error}", path.display())
 }
 

@@ -16,7 +16,7 @@ const AGAIN: usize = 20;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The provider to test, tcp or verbs; by default each that this machine has.
+    /// The provider to test, tcp, verbs or mem; by default tcp and verbs, where this machine has them.
     #[arg(long, value_name = "NAME", default_value = "all")]
     provider: Vec<String>,
 
@@ -24,7 +24,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
 
-    /// The seed that programs are made from; each report tells its own.
+    /// The seed that programs are made from; each report has it.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
@@ -89,7 +89,7 @@ pub(super) fn main(args: &Args) -> Result<u8, String> {
 }
 
 fn targets(args: &Args) -> Result<Vec<Target>, String> {
-    let catalog = super::catalog(args.adversary);
+    let catalog = super::catalog(args.adversary, &args.provider)?;
     let find = |name: &str| Target::find(&catalog, name, args.device.as_deref());
     if !args.provider.iter().any(|name| name == "all") {
         let found = args.provider.iter().map(|name| find(name).map_err(|e| format!("{name}: {e}")));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use conformance::{Case, Group};
+use conformance::prelude::{Case, Group};
 use serde::Serialize;
 
 #[derive(Serialize)]

@@ -16,14 +16,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use anstream::adapter::strip_str;
 use clap::Parser;
 use conformance::{LinkControl, Matrix, Options, Peer, Server, Verdict, Wanted};
 use fabric::Catalog;
+use provider_mem::MemProvider;
 
 use args::{Args, Command, Format};
 use bar::Bar;
 use files::{Output, put};
-use style::Style;
 
 /// The exit status of a usage error, and of a run that showed nothing.
 const USAGE: u8 = 2;
@@ -44,7 +45,7 @@ pub(crate) fn main() -> ExitCode {
     match done {
         Ok(code) => ExitCode::from(code),
         Err(text) => {
-            // Nobody is left to be told if stderr is closed.
+            // A closed stderr changes nothing.
             let _ = writeln!(io::stderr(), "error: {text}");
             ExitCode::from(USAGE)
         }
@@ -90,17 +91,22 @@ fn serve(args: &args::Run) -> Result<u8, String> {
     Ok(0)
 }
 
-/// The providers, with TCP at its worst if there is a seed for that.
-fn catalog(adversary: Option<u64>) -> Arc<Catalog> {
-    let catalog = Catalog::builtin();
-    Arc::new(match adversary {
-        Some(seed) => catalog.adversary(seed),
-        None => catalog,
-    })
+/// The providers, with TCP at its worst if there is a seed for that, and the reference provider if it is named.
+fn catalog(adversary: Option<u64>, named: &[String]) -> Result<Arc<Catalog>, String> {
+    let text = |error: fabric::Error| error.to_string();
+    let mut catalog = Catalog::builtin();
+    if named.iter().any(|name| name == provider_mem::NAME) {
+        catalog = catalog.add(MemProvider::new()).map_err(text)?;
+    }
+    if let Some(seed) = adversary {
+        catalog = catalog.configure("tcp", "adversary", &seed.to_string()).map_err(text)?;
+    }
+    Ok(Arc::new(catalog))
 }
 
 fn run(args: args::Run) -> Result<u8, String> {
     let peer = args.peer.map(|addr| Peer::reach(addr).map(Arc::new)).transpose()?;
+    let catalog = catalog(args.adversary, &args.provider)?;
     let options = Options {
         wanted: if args.provider.iter().any(|name| name == "all") {
             Wanted::All
@@ -127,7 +133,6 @@ fn run(args: args::Run) -> Result<u8, String> {
         ..Options::default()
     };
     let (out, record) = (Output::create(args.out)?, Output::create(args.record)?);
-    let catalog = catalog(args.adversary);
     let mut bar = Bar::new(options.seed);
     let report =
         conformance::run(&catalog, &options, &mut bar).map_err(|error| error.to_string())?;
@@ -139,7 +144,7 @@ fn run(args: args::Run) -> Result<u8, String> {
     let matrix =
         Matrix::merge(std::slice::from_ref(&report), &[]).map_err(|error| error.to_string())?;
     let text = match args.format {
-        Format::Table => table::report(&matrix, args.all, &Style::plain()),
+        Format::Table => strip_str(&table::report(&matrix, args.all)).to_string(),
         Format::Json => files::json(&report)?,
         Format::Junit => junit::report(&matrix)?,
     };
@@ -172,10 +177,9 @@ fn show(
 ) -> Result<u8, String> {
     let page = directory.map(|directory| files::put_report(directory, matrix)).transpose()?;
     if prints_table {
-        put(None, &table::report(matrix, all, &Style::of(&io::stdout())))?;
+        put(None, &table::report(matrix, all))?;
     } else if io::stderr().is_terminal() {
-        let summary = table::summary(matrix, &Style::of(&io::stderr()));
-        let _ = writeln!(io::stderr(), "{summary}");
+        let _ = writeln!(anstream::stderr(), "{}", table::summary(matrix));
     }
     if let Some(page) = page {
         let _ = writeln!(io::stderr(), "report: {}", page.display());

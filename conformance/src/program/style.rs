@@ -1,45 +1,31 @@
-//! Colours, where they are wanted.
+//! Colours. Text has them always; `anstream` leaves them out where it goes to no terminal, or `NO_COLOR` is set.
 
-use std::io::IsTerminal;
+use anstyle::AnsiColor;
 
-/// How to colour text; plain unless it goes to a terminal and `NO_COLOR` (<https://no-color.org>) is unset.
-pub(super) struct Style {
-    coloured: bool,
+const GOOD: anstyle::Style = AnsiColor::Green.on_default();
+const BAD: anstyle::Style = AnsiColor::Red.on_default().bold();
+const WARN: anstyle::Style = AnsiColor::Yellow.on_default();
+
+pub(super) fn good(text: &str) -> String {
+    paint(GOOD, text)
 }
 
-impl Style {
-    /// No colours.
-    pub(super) fn plain() -> Self {
-        Style { coloured: false }
-    }
+pub(super) fn bad(text: &str) -> String {
+    paint(BAD, text)
+}
 
-    /// As suits where the text goes.
-    pub(super) fn of(output: &impl IsTerminal) -> Self {
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Style { coloured: output.is_terminal() && !refused }
-    }
+pub(super) fn warn(text: &str) -> String {
+    paint(WARN, text)
+}
 
-    pub(super) fn good(&self, text: &str) -> String {
-        self.paint("32", text)
-    }
+pub(super) fn faint(text: &str) -> String {
+    paint(anstyle::Style::new().dimmed(), text)
+}
 
-    pub(super) fn bad(&self, text: &str) -> String {
-        self.paint("1;31", text)
-    }
+pub(super) fn strong(text: &str) -> String {
+    paint(anstyle::Style::new().bold(), text)
+}
 
-    pub(super) fn warn(&self, text: &str) -> String {
-        self.paint("33", text)
-    }
-
-    pub(super) fn faint(&self, text: &str) -> String {
-        self.paint("2", text)
-    }
-
-    pub(super) fn strong(&self, text: &str) -> String {
-        self.paint("1", text)
-    }
-
-    fn paint(&self, code: &str, text: &str) -> String {
-        if self.coloured { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    }
+fn paint(style: anstyle::Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
 }

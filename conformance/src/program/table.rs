@@ -4,12 +4,12 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use conformance::prelude::{Freedom, Group};
 use conformance::{
-    Cell, Column, Counts, Environment, Freedom, Group, Matrix, ProviderEntry, Row, Status, Totals,
-    Verdict,
+    Cell, Column, Counts, Environment, Matrix, ProviderEntry, Row, Status, Totals, Verdict,
 };
 
-use super::style::Style;
+use super::style::{bad, faint, good, strong, warn};
 
 /// Width of the column of groups.
 const NAME: usize = 12;
@@ -17,46 +17,46 @@ const NAME: usize = 12;
 const CELL: usize = 34;
 
 /// Writing to a string does not fail, so `let _ =` throughout.
-pub(super) fn report(matrix: &Matrix, all: bool, style: &Style) -> String {
+pub(super) fn report(matrix: &Matrix, all: bool) -> String {
     let mut text = String::new();
-    groups(&mut text, matrix, style);
+    groups(&mut text, matrix);
     if all {
-        every_case(&mut text, matrix, style);
+        every_case(&mut text, matrix);
     }
-    unsupported(&mut text, matrix, style);
-    uneven(&mut text, matrix, style);
-    differences(&mut text, matrix, style);
-    failures(&mut text, matrix, style);
+    unsupported(&mut text, matrix);
+    uneven(&mut text, matrix);
+    differences(&mut text, matrix);
+    failures(&mut text, matrix);
     text.push('\n');
     for (column, reason) in matrix.unavailable() {
         let what = format!("{} NOT TESTED", column.provider.name);
-        let _ = writeln!(text, "{}: {reason}", style.bad(&what));
+        let _ = writeln!(text, "{}: {reason}", bad(&what));
     }
-    let _ = writeln!(text, "{}", summary(matrix, style));
+    let _ = writeln!(text, "{}", summary(matrix));
     text
 }
 
-fn groups(text: &mut String, matrix: &Matrix, style: &Style) {
+fn groups(text: &mut String, matrix: &Matrix) {
     if matrix.tested().next().is_none() {
         return;
     }
     let heads: Vec<_> = matrix.columns.iter().map(|c| format!("{:^CELL$}", head(c))).collect();
-    let _ = writeln!(text, "{:NAME$}{}", "", style.strong(heads.join("").trim_end()));
+    let _ = writeln!(text, "{:NAME$}{}", "", strong(heads.join("").trim_end()));
     for column in matrix.tested() {
-        ends(text, column, style);
+        ends(text, column);
     }
     let head = |column: &Column| match column.provider.unavailable {
         Some(_) => format!("{:^CELL$}", "-"),
         None => format!("{:>7}{:>7}{:>8}{:>10}  ", "pass", "fail", "unsupp", "time"),
     };
     let heads: Vec<_> = matrix.columns.iter().map(head).collect();
-    let _ = writeln!(text, "{:NAME$}{}", "group", style.faint(heads.join("").trim_end()));
+    let _ = writeln!(text, "{:NAME$}{}", "group", faint(heads.join("").trim_end()));
     for group in Group::ALL {
         if matrix.of(group).next().is_some() {
-            row(text, group.name(), matrix, style, &|row| row.group == group);
+            row(text, group.name(), matrix, &|row| row.group == group);
         }
     }
-    row(text, "all", matrix, style, &|_| true);
+    row(text, "all", matrix, &|_| true);
 }
 
 fn head(column: &Column) -> String {
@@ -71,7 +71,7 @@ fn head(column: &Column) -> String {
 }
 
 /// Between which two hosts a provider's cases ran.
-fn ends(text: &mut String, column: &Column, style: &Style) {
+fn ends(text: &mut String, column: &Column) {
     let (Some(near), Some(peer)) = (&column.environment, &column.peer) else { return };
     let end = |environment: &Environment, provider: &ProviderEntry| {
         let device = provider.device.as_deref().unwrap_or_default();
@@ -86,14 +86,15 @@ fn ends(text: &mut String, column: &Column, style: &Style) {
         peer.address,
         peer.round_trip_us
     );
-    let _ = writeln!(text, "{}", style.faint(&line));
+    let _ = writeln!(text, "{}", faint(&line));
 }
 
-fn row(text: &mut String, name: &str, matrix: &Matrix, style: &Style, of: &dyn Fn(&Row) -> bool) {
+fn row(text: &mut String, name: &str, matrix: &Matrix, of: &dyn Fn(&Row) -> bool) {
     let _ = write!(text, "{name:NAME$}");
     for column in &matrix.columns {
         if column.provider.unavailable.is_some() {
-            let _ = write!(text, "{}", style.faint(&format!("{:^CELL$}", "-")));
+            // The dash alone is coloured, so that blanks at the end of the line can go.
+            text.push_str(&format!("{:^CELL$}", "-").replace('-', &faint("-")));
             continue;
         }
         let cells = matrix.rows.iter().filter(|row| of(row)).flat_map(|row| &row.cells);
@@ -101,9 +102,9 @@ fn row(text: &mut String, name: &str, matrix: &Matrix, style: &Style, of: &dyn F
         let Counts { pass, fail, unsupported, .. } = Cell::count(cells.iter().copied());
         let time = cells.iter().map(|cell| cell.time()).sum::<Duration>();
         let pass = format!("{pass:>7}");
-        let pass = if fail == 0 { style.good(&pass) } else { pass };
+        let pass = if fail == 0 { good(&pass) } else { pass };
         let fails = format!("{fail:>7}");
-        let fails = if fail == 0 { style.faint(&fails) } else { style.bad(&fails) };
+        let fails = if fail == 0 { faint(&fails) } else { bad(&fails) };
         let time = format!("{:.1} s", time.as_secs_f64());
         let _ = write!(text, "{pass}{fails}{unsupported:>8}{time:>10}  ");
     }
@@ -111,26 +112,26 @@ fn row(text: &mut String, name: &str, matrix: &Matrix, style: &Style, of: &dyn F
     text.push('\n');
 }
 
-fn every_case(text: &mut String, matrix: &Matrix, style: &Style) {
+fn every_case(text: &mut String, matrix: &Matrix) {
     let width = matrix.rows.iter().map(|row| row.id.len()).max().unwrap_or(0);
     let heads: Vec<_> =
         matrix.tested().map(|column| format!("{:>20}", column.provider.name)).collect();
-    let _ = writeln!(text, "\n{}{}", style.strong(&format!("{:width$}", "case")), heads.join(""));
+    let _ = writeln!(text, "\n{}{}", strong(&format!("{:width$}", "case")), heads.join(""));
     for row in &matrix.rows {
         let _ = write!(text, "{:width$}", row.id);
         for cell in &row.cells {
             let result = match cell.status {
                 Status::Pass => format!("{:>20}", format!("pass {}", time(cell.time()))),
-                Status::Fail => style.bad(&format!("{:>20}", "FAIL")),
-                Status::Unsupported => style.faint(&format!("{:>20}", "unsupported")),
+                Status::Fail => bad(&format!("{:>20}", "FAIL")),
+                Status::Unsupported => faint(&format!("{:>20}", "unsupported")),
             };
             text.push_str(&result);
         }
         let note = match row.freedom {
-            _ if row.differs => style.bad("  transcripts differ"),
-            _ if row.uneven => style.bad("  on one provider only"),
+            _ if row.differs => bad("  transcripts differ"),
+            _ if row.uneven => bad("  on one provider only"),
             Freedom::None => String::new(),
-            freedom => style.faint(&format!("  free: {}", freedom.name())),
+            freedom => faint(&format!("  free: {}", freedom.name())),
         };
         let _ = writeln!(text, "{note}");
     }
@@ -146,7 +147,7 @@ pub(super) fn time(time: Duration) -> String {
     }
 }
 
-fn unsupported(text: &mut String, matrix: &Matrix, style: &Style) {
+fn unsupported(text: &mut String, matrix: &Matrix) {
     let cells: Vec<_> = matrix
         .rows
         .iter()
@@ -154,59 +155,59 @@ fn unsupported(text: &mut String, matrix: &Matrix, style: &Style) {
         .filter(|(_, cell)| cell.status == Status::Unsupported)
         .collect();
     if !cells.is_empty() {
-        let _ = writeln!(text, "\n{}", style.strong("unsupported"));
+        let _ = writeln!(text, "\n{}", strong("unsupported"));
     }
     for (row, cell) in cells {
         let _ = writeln!(text, "  {} {}: {}", cell.provider, row.id, cell.detail);
     }
 }
 
-fn uneven(text: &mut String, matrix: &Matrix, style: &Style) {
+fn uneven(text: &mut String, matrix: &Matrix) {
     let rows: Vec<_> = matrix.rows.iter().filter(|row| row.uneven).collect();
     if !rows.is_empty() {
         let title = "unsupported on one provider, though the contract asks all for it";
-        let _ = writeln!(text, "\n{}", style.bad(title));
+        let _ = writeln!(text, "\n{}", bad(title));
     }
     for row in rows {
-        let _ = writeln!(text, "  {}", style.strong(&row.id));
+        let _ = writeln!(text, "  {}", strong(&row.id));
     }
 }
 
-fn differences(text: &mut String, matrix: &Matrix, style: &Style) {
+fn differences(text: &mut String, matrix: &Matrix) {
     let rows: Vec<_> = matrix.rows.iter().filter(|row| row.differs).collect();
     if !rows.is_empty() {
-        let _ = writeln!(text, "\n{}", style.bad("transcripts that differ"));
+        let _ = writeln!(text, "\n{}", bad("transcripts that differ"));
     }
     for row in rows {
-        let _ = writeln!(text, "  {}", style.strong(&row.id));
+        let _ = writeln!(text, "  {}", strong(&row.id));
         difference(text, row);
     }
 }
 
 /// The first line of each sequence in which the transcripts differ.
 fn difference(text: &mut String, row: &Row) {
-    const MOST: usize = 4;
-    for difference in row.differences.iter().take(MOST) {
+    const MAX_SHOWN: usize = 4;
+    for difference in row.differences.iter().take(MAX_SHOWN) {
         let _ = writeln!(text, "    {}, line {}", difference.sequence, difference.line + 1);
         for (provider, line) in difference.providers.iter().zip(&difference.lines) {
             let line = line.as_deref().unwrap_or("(nothing)");
             let _ = writeln!(text, "      {provider:8}{line}");
         }
     }
-    let more = row.differences.len().saturating_sub(MOST);
+    let more = row.differences.len().saturating_sub(MAX_SHOWN);
     if more > 0 {
         let _ = writeln!(text, "    and in {more} more sequences");
     }
 }
 
-fn failures(text: &mut String, matrix: &Matrix, style: &Style) {
+fn failures(text: &mut String, matrix: &Matrix) {
     let rows: Vec<_> = matrix.rows.iter().filter(|row| row.failed()).collect();
     if !rows.is_empty() {
-        let _ = writeln!(text, "\n{}", style.bad("failures"));
+        let _ = writeln!(text, "\n{}", bad("failures"));
     }
     for row in rows {
         for cell in row.cells.iter().filter(|cell| cell.status == Status::Fail) {
-            failure(text, row, cell, style);
+            failure(text, row, cell);
         }
         if !row.differences.is_empty() {
             let _ = writeln!(text, "    the transcripts differ first in");
@@ -215,8 +216,8 @@ fn failures(text: &mut String, matrix: &Matrix, style: &Style) {
     }
 }
 
-fn failure(text: &mut String, row: &Row, cell: &Cell, style: &Style) {
-    let _ = writeln!(text, "  {} {}", cell.provider, style.strong(&row.id));
+fn failure(text: &mut String, row: &Row, cell: &Cell) {
+    let _ = writeln!(text, "  {} {}", cell.provider, strong(&row.id));
     let Some(failure) = &cell.failure else {
         let _ = writeln!(text, "    {}", cell.detail);
         return;
@@ -227,19 +228,19 @@ fn failure(text: &mut String, row: &Row, cell: &Cell, style: &Style) {
         let _ = writeln!(text, "    at        {place}");
     }
     for line in failure.dump().unwrap_or_default().lines() {
-        let _ = writeln!(text, "      {}", style.faint(line));
+        let _ = writeln!(text, "      {}", faint(line));
     }
 }
 
 /// The last line.
-pub(super) fn summary(matrix: &Matrix, style: &Style) -> String {
+pub(super) fn summary(matrix: &Matrix) -> String {
     let Totals { counts, compared, differing, uneven, seed, .. } = &matrix.summary;
     let part = matrix.part();
     let verdict = match matrix.summary.verdict {
-        Verdict::Pass if part.is_some() => style.warn("passed in part"),
-        Verdict::Pass => style.good("passed"),
-        Verdict::Fail => style.bad("FAILED"),
-        _ => style.bad("NOTHING RAN"),
+        Verdict::Pass if part.is_some() => warn("passed in part"),
+        Verdict::Pass => good("passed"),
+        Verdict::Fail => bad("FAILED"),
+        _ => bad("NOTHING RAN"),
     };
     let Counts { pass, fail, unsupported, .. } = counts;
     let seconds = matrix.seconds();

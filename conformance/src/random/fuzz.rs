@@ -5,10 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fabric_async::Node;
+
+use super::executor::Executor;
 use super::generate::generate;
+use super::layer;
+use super::polling::Polling;
 use super::program::Program;
-use super::run::{Bench, Disagreement};
 use super::shrink::shrink;
+use super::testbed::{Bench, Disagreement};
 use crate::calibrate;
 use crate::check::Failed;
 use crate::target::Target;
@@ -70,8 +75,8 @@ impl std::fmt::Display for Found {
 }
 
 impl Fuzz {
-    /// Runs programs until one disagrees, all have run, or the time is over; gives how many agreed. `progress` is told
-    /// how many have.
+    /// Runs programs until one disagrees, all have run, or the time is over; gives how many agreed. `progress` gets how
+    /// many have.
     ///
     /// # Errors
     /// The first program that disagrees.
@@ -80,7 +85,7 @@ impl Fuzz {
         let (next, agreed, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
         let found = Mutex::new(None);
         let job = || {
-            let mut bench = None;
+            let mut runner = None;
             while !stop.load(Ordering::Relaxed) && until.is_none_or(|until| Instant::now() < until)
             {
                 let number = next.fetch_add(1, Ordering::Relaxed);
@@ -88,7 +93,7 @@ impl Fuzz {
                     return;
                 }
                 let program = generate(self.seed, number);
-                match self.attempt(target, &mut bench, &program) {
+                match self.attempt(target, &mut runner, &program) {
                     Ok(()) => progress(agreed.fetch_add(1, Ordering::Relaxed) + 1),
                     Err(seen) => {
                         stop.store(true, Ordering::Relaxed);
@@ -121,32 +126,54 @@ impl Fuzz {
         program: &Program,
         times: usize,
     ) -> Result<(), Disagreement> {
-        let mut bench = None;
-        (0..times).try_for_each(|_| self.attempt(target, &mut bench, program))
+        let mut runner = None;
+        (0..times).try_for_each(|_| self.attempt(target, &mut runner, program))
     }
 
-    /// Runs a program on a bench that is made if there is none, and not used again if the program disagrees.
+    /// Runs a program on a runner that is made if there is none, and not used again if the program disagrees.
     fn attempt(
         &self,
         target: &Target,
-        bench: &mut Option<Bench>,
+        runner: &mut Option<Runner>,
         program: &Program,
     ) -> Result<(), Disagreement> {
-        let open = match bench.take() {
-            Some(bench) => bench,
-            None => self.bench(target).map_err(|cause| Disagreement {
+        let open = match runner.take() {
+            Some(runner) => runner,
+            None => self.runner(target).map_err(|cause| Disagreement {
                 failed: Failed::nowhere("domains to open", cause),
                 trace: Vec::new(),
             })?,
         };
         open.run(program)?;
-        *bench = Some(open);
+        *runner = Some(open);
         Ok(())
     }
 
-    fn bench(&self, target: &Target) -> Result<Bench, String> {
+    fn runner(&self, target: &Target) -> Result<Runner, String> {
         let factor = self.factor.unwrap_or_else(calibrate::factor);
         let bench = Bench::new(target, factor).map_err(|error| error.to_string())?;
-        if self.layered { bench.layered().map_err(|error| error.to_string()) } else { Ok(bench) }
+        let nodes = self.layered.then(|| layer::nodes(&bench)).transpose();
+        Ok(Runner { nodes: nodes.map_err(|error| error.to_string())?, bench })
+    }
+}
+
+/// Runs one program after the other.
+struct Runner {
+    bench: Bench,
+    /// On each domain one, where programs run through the asynchronous layer.
+    nodes: Option<Vec<Node>>,
+}
+
+impl Runner {
+    /// Runs a program to its end. If it disagrees, what it made may still be there: the runner is not to be used again.
+    fn run(&self, program: &Program) -> Result<(), Disagreement> {
+        let mut trace = Vec::new();
+        let outcome = match &self.nodes {
+            None => {
+                Polling::new(&self.bench, program, &mut trace).and_then(|mut run| run.execute())
+            }
+            Some(nodes) => layer::execute(&self.bench, nodes, program, &mut trace),
+        };
+        outcome.map_err(|failed| Disagreement { failed, trace })
     }
 }

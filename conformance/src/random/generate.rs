@@ -1,17 +1,17 @@
 //! Making programs.
 //!
-//! A program is drawn step by step. The generator keeps a rough picture of what stands, only so that most of what it
+//! A program is drawn step by step. The generator keeps a rough picture of what there is, only so that most of what it
 //! draws makes sense: most messages meet a receive that is long enough, most accesses fit a region that has the
 //! right. The rest is what it does not care about, and mistakes on purpose. Nothing here says what is correct; that is
 //! the model's.
 
+use fabric::provider::AtomicCall;
 use fabric::provider::atomic::is_defined;
 use fabric::{Access, AtomicOp, AtomicType};
 
 use super::program::{
-    Call, EndSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote, Step, What,
+    DOMAINS, EndSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote, Step, What,
 };
-use super::run::DOMAINS;
 use crate::pattern::Rng;
 
 /// Operands at the ends of what integers and floats of each size can be: least and greatest, signs, NaN, infinity.
@@ -75,7 +75,7 @@ impl Generator {
         self.endpoints();
         self.memory();
         let steps = 8 + self.rng.below(50);
-        // Some receives come before the connection stands.
+        // Some receives come before the connection is established.
         if self.one_in(4) {
             self.receive();
         }
@@ -161,7 +161,7 @@ impl Generator {
         let step = match self.rng.below(100) {
             0..45 => return self.post(end),
             45..65 => return self.receive(),
-            65..75 => Step::Poll { end, most: 1 + self.rng.below(8) },
+            65..75 => Step::Poll { end, max: 1 + self.rng.below(8) },
             75..82 => Step::Wait(end),
             82..87 => self.store(),
             87..91 => Step::Look(self.rng.below(self.program.memories.len())),
@@ -171,7 +171,7 @@ impl Generator {
                 self.faults -= 1;
                 if self.one_in(2) { Step::Disconnect(end) } else { Step::Drop(end) }
             }
-            _ => Step::Poll { end, most: 16 },
+            _ => Step::Poll { end, max: 16 },
         };
         self.program.steps.push(step);
     }
@@ -243,12 +243,12 @@ impl Generator {
         self.rng.next_u64() >> 40
     }
 
-    /// A length up to `most`.
-    fn len(&mut self, most: usize) -> usize {
+    /// A length up to `max`.
+    fn len(&mut self, max: usize) -> usize {
         // Small ones are quick, and small memories make operations meet.
         let known = if self.one_in(12) { LENGTHS } else { &LENGTHS[..24] };
         let len = if self.one_in(3) { self.rng.below(2000) } else { *self.rng.pick(known) };
-        len.min(most)
+        len.min(max)
     }
 
     /// Regions of a domain, those that are not registered at the moment included now and then.
@@ -283,12 +283,12 @@ impl Generator {
         parts
     }
 
-    /// An offset up to `most`, away from the words of atomics if there is room.
-    fn offset(&mut self, most: usize) -> usize {
-        if most > WORDS && !self.one_in(20) {
-            WORDS + self.rng.below(most - WORDS + 1)
+    /// An offset up to `max`, away from the words of atomics if there is room.
+    fn offset(&mut self, max: usize) -> usize {
+        if max > WORDS && !self.one_in(20) {
+            WORDS + self.rng.below(max - WORDS + 1)
         } else {
-            self.rng.below(most + 1)
+            self.rng.below(max + 1)
         }
     }
 
@@ -315,8 +315,8 @@ impl Generator {
             What::Write(_) => self.one_in(5),
             _ => self.one_in(100),
         };
-        let tells = matches!(op.what, What::Send | What::Write(_));
-        if self.one_in(if tells { 5 } else { 100 }) {
+        let visible = matches!(op.what, What::Send | What::Write(_));
+        if self.one_in(if visible { 5 } else { 100 }) {
             op.immediate = Some(self.rng.next_u64() as u32);
         }
         if op.takes_receive() {
@@ -325,7 +325,7 @@ impl Generator {
         Some(op)
     }
 
-    /// Keeps account of which message meets which receive.
+    /// Keeps account: which message meets which receive.
     fn message(&mut self, end: usize, len: usize, placed: bool) {
         if self.receives[end].is_empty() {
             self.messages[end].push(if placed { len } else { 0 });
@@ -336,8 +336,8 @@ impl Generator {
 
     fn send(&mut self, end: usize) -> OpSpec {
         let room = self.receives[end].first().copied().unwrap_or(usize::MAX);
-        let most = if self.fault(30) { usize::MAX } else { room };
-        let len = self.len(most);
+        let max = if self.fault(30) { usize::MAX } else { room };
+        let len = self.len(max);
         let local = self.local(end, len);
         OpSpec::plain(What::Send, local)
     }
@@ -415,7 +415,8 @@ impl Generator {
         } else {
             to.at -= to.at % size;
         }
-        let call = Call { op, ty, operand: self.operand(), compare: self.rng.below(3) as u64 };
+        let call =
+            AtomicCall { op, ty, operand: self.operand(), compare: self.rng.below(3) as u64 };
         let fetch = !self.one_in(3);
         let parts = if fetch { self.result(end, size)? } else { Vec::new() };
         Some(OpSpec::plain(What::Atomic { to, call, fetch }, Local::Parts(parts)))
@@ -451,15 +452,15 @@ impl Generator {
         let count = if self.one_in(3) { 2 + self.rng.below(4) } else { 1 };
         let mut recvs = Vec::new();
         for _ in 0..count {
-            let least = self.messages[end ^ 1].first().copied().unwrap_or(0);
+            let next_len = self.messages[end ^ 1].first().copied().unwrap_or(0);
             let short = self.fault(20);
             // Posts may be refused, so the account is a rough one: much room keeps most connections alive.
             let len = if short || self.one_in(3) { self.len(usize::MAX) } else { 100_000 };
-            let len = if short { len } else { len.max(least) };
+            let len = if short { len } else { len.max(next_len) };
             let parts = self.parts(end, len, Access::LOCAL_WRITE);
             let len = parts.iter().map(|part| part.len).sum();
             // Too short where memory is short; then the message waits for another one.
-            if len < least && !short {
+            if len < next_len && !short {
                 continue;
             }
             if self.messages[end ^ 1].is_empty() {

@@ -2,12 +2,12 @@
 //!
 //! The layer does some things by itself, so a program is [adapted](adapted) to it: receives are posted ahead, of one length, and
 //! what arrives waits in an inbox; an operation has buffers of its own, with the bytes that were in the program's memory
-//! when it was made; each tells how it ended. To the model that is a program with receives into a memory of their own, and
+//! when it was made; each reports how it ended. To the model that is a program with receives into a memory of their own, and
 //! with injected bytes. One thread polls all futures by hand, those of one end in the order of their operations, so their
 //! ends come as completions would.
 
 mod adapted;
-mod rest;
+mod drain;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -23,31 +23,24 @@ use fabric_async::{
 use futures_util::future::try_join;
 
 use self::adapted::{DEPTH, MESSAGE, RECEIVES, SEGMENTS, SLOTS, adapted};
-use super::memories::Memories;
-use super::model::Model;
+use super::executor::{Executor, Running, brief};
 use super::program::{Local, OpSpec, Part, Program, Step, What};
-use super::run::{Bench, brief};
+use super::testbed::Bench;
 use crate::check::{Failed, Outcome};
 use crate::element::{by_type, element};
 use crate::pattern::Pattern;
 
-/// Runs a program to its end; `nodes`: one on each domain of the bench.
-pub(super) fn attempt(
+/// Runs a program to its end; of the nodes there is one on each domain of the bench.
+pub(super) fn execute(
     bench: &Bench,
     nodes: &[Node],
     program: &Program,
     trace: &mut Vec<String>,
 ) -> Outcome {
     let program = adapted(program);
-    let mut run = Layered::new(bench, nodes, &program, trace)?;
-    for (at, step) in program.steps.iter().enumerate() {
-        run.trace.push(format!("{at:3}  {step}"));
-        run.step(step)?;
-    }
-    run.trace.push("the end: everything comes to rest".to_owned());
-    run.rest()?;
-    run.trace.push("everything is closed".to_owned());
-    run.leave()
+    let run = Running::new(bench, &program, trace)?;
+    let sides = (0..run.ends()).map(|_| Side::default()).collect();
+    Layered { run, nodes, sides, held: Vec::new() }.execute()
 }
 
 /// A node on each domain, each with another way of waiting.
@@ -57,7 +50,7 @@ pub(super) fn nodes(bench: &Bench) -> Result<Vec<Node>, Error> {
         Node::builder()
             .wait(wait)
             .leases(false)
-            .connect_timeout(bench.patience())
+            .connect_timeout(bench.timeout())
             .send_depth(DEPTH)
             .segments(SEGMENTS)
             .receives(RECEIVES)
@@ -86,98 +79,97 @@ struct Flying {
 struct Side {
     conn: Option<Connection>,
     flying: VecDeque<Flying>,
-    /// The receives that the layer has, as the model knows them: their contexts, and where each message lands. Nobody looks
-    /// there before it is told.
+    /// The receives that the layer has, as the model knows them: their contexts, and where each message lands. It is not
+    /// read before it is reported.
     receives: VecDeque<(u64, Part)>,
-    /// What has landed and was not told yet; and that nothing more will.
+    /// What has landed and was not reported yet; and that nothing more will.
     landed: VecDeque<Landed>,
     over: bool,
-    /// It was told that the connection has ended.
-    told: bool,
+    /// The end of the connection was reported.
+    end_reported: bool,
 }
 
 /// A message or notification: kind, length, immediate data.
 type Landed = (OpKind, usize, Option<u32>);
 
+/// A program that is running.
 struct Layered<'a> {
-    bench: &'a Bench,
+    run: Running<'a>,
     nodes: &'a [Node],
-    program: &'a Program,
-    model: Model,
-    memories: Memories<'a>,
     sides: Vec<Side>,
-    contexts: u64,
-    /// Futures that nobody polls any more.
+    /// Futures that are not polled any more.
     held: Vec<Pin<Box<dyn Future<Output = ()>>>>,
-    trace: &'a mut Vec<String>,
 }
 
 fn poll<F: Future + Unpin>(mut future: F) -> Poll<F::Output> {
     Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-impl<'a> Layered<'a> {
-    fn new(
-        bench: &'a Bench,
-        nodes: &'a [Node],
-        program: &'a Program,
-        trace: &'a mut Vec<String>,
-    ) -> Result<Self, Failed> {
-        let (memories, initial) = Memories::new(program, &bench.domains)?;
-        let model = Model::new(program, initial, bench.unique_keys);
-        let sides = program.connections.iter().flatten().map(|_| Side::default()).collect();
-        let (contexts, held) = (0, Vec::new());
-        Ok(Layered { bench, nodes, program, model, memories, sides, contexts, held, trace })
+impl<'a> Executor<'a> for Layered<'a> {
+    fn running(&mut self) -> &mut Running<'a> {
+        &mut self.run
     }
 
-    fn step(&mut self, step: &Step) -> Outcome {
-        let Layered { memories, model, .. } = self;
+    fn act(&mut self, step: &Step) -> Outcome {
         match step {
-            Step::Connect(connection) => return self.connect(*connection),
-            Step::Register(at) => return memories.register(model, *at),
+            Step::Connect(connection) => self.connect(*connection),
             // Its operations have regions of their own, so nothing holds those of the program.
-            Step::Close(at) | Step::Free(at) => return memories.close(model, *at),
-            Step::Forget(at) => memories.forget(model, *at),
-            Step::Store { memory, at, len, salt } => {
-                return memories.store(model, *memory, *at, *len, *salt);
-            }
-            Step::Look(memory) => return memories.look(model, *memory),
-            Step::Post { end, ops } => return ops.iter().try_for_each(|op| self.post(*end, op)),
-            Step::Poll { end, most } => {
-                for _ in 0..*most {
+            Step::Free(at) => self.run.memories.close(&mut self.run.model, *at),
+            Step::Post { end, ops } => ops.iter().try_for_each(|op| self.post(*end, op)),
+            Step::Poll { end, max } => {
+                for _ in 0..*max {
                     if !self.take(*end)? {
                         break;
                     }
                 }
+                Ok(())
             }
-            Step::Wait(end) => return self.wait(*end),
-            Step::Disconnect(end) | Step::Drop(end) => return self.close(*end),
-            // The layer's own; and what was dropped is gone at once.
-            Step::Receive { .. } | Step::Probe { .. } => {}
+            Step::Disconnect(end) | Step::Drop(end) => self.close_end(*end),
+            // Receives are the layer's own; what was dropped is gone at once; the rest is executed already.
+            _ => Ok(()),
         }
-        Ok(())
     }
 
+    /// At all ends: a side that waits for room at its peer waits for that application.
+    fn progress(&mut self, _end: usize) -> Result<bool, Failed> {
+        (0..self.sides.len()).try_fold(false, |any, end| Ok(self.take(end)? || any))
+    }
+
+    fn dump(&self) -> String {
+        let dumps: Vec<_> = self.run.bench.domains.iter().map(|domain| domain.dump()).collect();
+        dumps.join("\n")
+    }
+
+    fn drain(&mut self) -> Outcome {
+        self.drain_all()
+    }
+
+    fn close(&mut self) -> Outcome {
+        self.close_all()
+    }
+}
+
+impl Layered<'_> {
     fn connect(&mut self, connection: usize) -> Outcome {
-        let Some([near, far]) = self.program.connections.get(connection) else { return Ok(()) };
-        if self.model.is_connected(2 * connection) {
+        let Some([near, far]) = self.run.program.connections.get(connection) else { return Ok(()) };
+        if self.run.model.is_connected(2 * connection) {
             return Ok(());
         }
         let (from, to) = (&self.nodes[near.domain], &self.nodes[far.domain]);
         let both = async {
-            let listener = to.listen(SocketAddr::new(self.bench.ip, 0)).await?;
+            let listener = to.listen(SocketAddr::new(self.run.bench.ip, 0)).await?;
             try_join(from.connect(listener.local_addr()), listener.accept()).await
         };
         let (a, b) = block_on(both)?;
-        self.model.connected(connection);
+        self.run.model.connected(connection);
         for (end, conn) in [(2 * connection, a), (2 * connection + 1, b)] {
             // In every other program something waits in front of all that is received, and is not polled again.
-            if self.program.steps.len().is_multiple_of(2) {
+            if self.run.program.steps.len().is_multiple_of(2) {
                 self.hold(&conn);
             }
             self.sides[end].conn = Some(conn);
-            let inbox = self.program.memories.len() - self.sides.len() + end;
-            let region = self.memories.whole(inbox);
+            let inbox = self.run.program.memories.len() - self.sides.len() + end;
+            let region = self.run.memories.whole(inbox);
             for slot in 0..SLOTS {
                 self.expect(end, Part { region, at: slot * MESSAGE, len: MESSAGE })?;
             }
@@ -196,30 +188,25 @@ impl<'a> Layered<'a> {
         }
     }
 
-    fn next_context(&mut self) -> u64 {
-        self.contexts += 1;
-        self.contexts
-    }
-
     /// The layer has one receive more, or may have.
     fn expect(&mut self, end: usize, place: Part) -> Outcome {
-        let context = self.next_context();
-        self.model.received(end, &[place], context, Ok(()))?;
+        let context = self.run.next_contexts(1);
+        self.run.model.received(end, &[place], context, Ok(()))?;
         self.sides[end].receives.push_back((context, place));
         Ok(())
     }
 
-    fn close(&mut self, end: usize) -> Outcome {
+    fn close_end(&mut self, end: usize) -> Outcome {
         if let Some(Some(conn)) = self.sides.get(end).map(|side| &side.conn) {
             conn.close();
             self.land_all(end)?;
-            self.model.disconnected(end);
+            self.run.model.disconnected(end);
         }
         Ok(())
     }
 
     fn post(&mut self, end: usize, spec: &OpSpec) -> Outcome {
-        if !self.model.can_post(end, spec) || self.sides[end].flying.len() >= DEPTH {
+        if !self.run.model.can_post(end, spec) || self.sides[end].flying.len() >= DEPTH {
             return Ok(());
         }
         let Some(conn) = &self.sides[end].conn else { return Ok(()) };
@@ -228,22 +215,22 @@ impl<'a> Layered<'a> {
             spec.local = Local::Inject { len: bytes.len(), salt: 0 };
         }
         let mut flight = self.flight(conn, &spec, &bytes)?;
-        let context = self.next_context();
+        let context = self.run.next_contexts(1);
         let ended = match poll(&mut flight) {
             Poll::Ready(Err(Error::Fabric(refusal))) => {
-                self.trace.push(format!("     refused: {}", brief(&refusal)));
-                return self.model.posted(end, &spec, &bytes, context, Err(&refusal)).map(drop);
+                self.run.note(format!("refused: {}", brief(&refusal)));
+                return self.run.model.posted(end, &spec, &bytes, context, Err(&refusal)).map(drop);
             }
             // Else it may have been posted, and have come to its end at once.
-            Poll::Ready(Err(Error::Disconnected(_))) if self.model.refuses(end, &spec) => {
+            Poll::Ready(Err(Error::Disconnected(_))) if self.run.model.refuses(end, &spec) => {
                 self.land_all(end)?;
                 let refusal = fabric::Error::NotConnected;
-                return self.model.posted(end, &spec, &bytes, context, Err(&refusal)).map(drop);
+                return self.run.model.posted(end, &spec, &bytes, context, Err(&refusal)).map(drop);
             }
             Poll::Ready(ended) => Some(ended),
             Poll::Pending => None,
         };
-        self.model.posted(end, &spec, &bytes, context, Ok(()))?;
+        self.run.model.posted(end, &spec, &bytes, context, Ok(()))?;
         self.sides[end].flying.push_back(Flying { context, spec, flight, ended });
         Ok(())
     }
@@ -251,16 +238,20 @@ impl<'a> Layered<'a> {
     /// The bytes that a send or write has in its buffer.
     fn bytes(&self, spec: &OpSpec) -> Vec<u8> {
         match (&spec.what, &spec.local) {
-            (What::Send | What::Write(_), Local::Parts(parts)) => {
-                self.model.runs(parts).into_iter().flat_map(|run| self.memories.read(run)).collect()
-            }
+            (What::Send | What::Write(_), Local::Parts(parts)) => self
+                .run
+                .model
+                .runs(parts)
+                .into_iter()
+                .flat_map(|run| self.run.memories.read(run))
+                .collect(),
             (_, Local::Inject { len, salt }) => Pattern::new(*salt).bytes(*len),
             _ => Vec::new(),
         }
     }
 
     fn flight(&self, conn: &Connection, spec: &OpSpec, bytes: &[u8]) -> Result<Flight, Failed> {
-        let at = |to| self.memories.place(to);
+        let at = |to| self.run.memories.place(to);
         let filled = || -> Result<Buffer, Error> {
             if bytes.is_empty() {
                 Ok(Buffer::empty())
@@ -284,7 +275,7 @@ impl<'a> Layered<'a> {
                     Ok(parts.iter().flat_map(|part| part.to_vec()).collect())
                 })
             }
-            (What::Atomic { to, call, .. }, _) => atomic(conn, &call.call(), at(to), spec.fence),
+            (What::Atomic { to, call, .. }, _) => atomic(conn, call, at(to), spec.fence),
         })
     }
 }

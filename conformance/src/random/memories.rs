@@ -1,4 +1,4 @@
-//! The memories of a program that runs, and its regions in them; the model is told of all that happens to them.
+//! The memories of a program that runs, and its regions in them; the model hears of all that happens to them.
 
 use fabric::{Access, Domain, Memory, Region, RemoteRegion, RemoteSlice, Slice};
 

@@ -11,33 +11,37 @@
 //! | `program` | a program as data: stored as JSON, printed one step a line |
 //! | `generate` | drawing a program; knows what is likely to be of interest, not what is correct |
 //! | `model/` | the contract; its table of files is the way to read it as a specification |
-//! | `run` | a program on a provider, beside the model |
-//! | `layer/` | the same through the asynchronous layer |
+//! | `executor` | a program that runs beside the model: the loop over its steps |
+//! | `polling/` | its steps on a provider |
+//! | `layer/` | its steps through the asynchronous layer |
 //! | `memories` | memories and regions of a program that runs |
 //! | `shrink`, `rename` | making a program that disagrees as small as possible |
+//! | `testbed` | the domains that programs run on |
 //! | `fuzz` | many programs, on several threads |
 //!
 //! What was found once is kept as a small program in the folder `programs`, and the case `random.regressions` runs
 //! those on every provider. What programs leave to cases: time, waiting and arming, several threads on one handle,
 //! private data and refused connections, relaxed ordering.
 
+mod executor;
 mod fuzz;
 mod generate;
 mod layer;
 mod memories;
 mod model;
+mod polling;
 mod program;
 mod rename;
-mod run;
 mod shrink;
+mod testbed;
 
 pub use fuzz::{Found, Fuzz};
 pub use generate::generate;
 pub use program::{
-    Call, EndSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote, Step, What,
+    EndSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote, Step, What,
 };
-pub use run::{Bench, Disagreement};
 pub use shrink::shrink;
+pub use testbed::Disagreement;
 
 #[cfg(test)]
 mod tests {

@@ -8,10 +8,13 @@
 use std::fmt;
 
 use fabric::provider::AtomicCall;
-use fabric::{Access, AtomicOp, AtomicType, OpKind, RemoteRegion};
+use fabric::{Access, AtomicOp, OpKind, RemoteRegion};
 use serde::{Deserialize, Serialize};
 
 use crate::forge::{forged_access, forged_key, forged_range};
+
+/// Domains that programs use.
+pub(super) const DOMAINS: usize = 3;
 
 /// A program: what there is, and what happens to it, step by step on one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +91,11 @@ pub enum Step {
     /// Posts receives, each a list of local slices.
     Receive { end: usize, recvs: Vec<Vec<Part>> },
     /// Takes up to so many completions, if they are there.
-    Poll { end: usize, most: usize },
+    Poll {
+        end: usize,
+        #[serde(rename = "most")]
+        max: usize,
+    },
     /// Waits, polling the queue of this end alone, until every completion that is due there has come.
     Wait(usize),
     /// Ends a connection from one side.
@@ -143,19 +150,7 @@ pub enum What {
     /// Reads the peer's memory.
     Read(Remote),
     /// Executes an atomic operation on the peer's memory.
-    Atomic { to: Remote, call: Call, fetch: bool },
-}
-
-/// An atomic operation with its operands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Call {
-    #[serde(with = "op_name")]
-    pub op: AtomicOp,
-    #[serde(with = "type_name")]
-    pub ty: AtomicType,
-    pub operand: u64,
-    #[serde(default)]
-    pub compare: u64,
+    Atomic { to: Remote, call: AtomicCall, fetch: bool },
 }
 
 /// The bytes of an operation on the initiator's side.
@@ -196,14 +191,6 @@ impl Program {
     /// The memories of a domain, with their numbers.
     pub(super) fn memories_of(&self, domain: usize) -> impl Iterator<Item = (usize, &MemorySpec)> {
         self.memories.iter().enumerate().filter(move |memory| memory.1.domain == domain)
-    }
-}
-
-impl Call {
-    /// As the reference arithmetic takes it.
-    pub(super) fn call(&self) -> AtomicCall {
-        let Call { op, ty, operand, compare } = *self;
-        AtomicCall { op, ty, operand, compare }
     }
 }
 
@@ -310,33 +297,6 @@ mod rights {
     }
 }
 
-macro_rules! by_name {
-    ($module:ident, $type:ident) => {
-        mod $module {
-            use fabric::$type;
-            use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-            pub(super) fn serialize<S: Serializer>(
-                value: &$type,
-                to: S,
-            ) -> Result<S::Ok, S::Error> {
-                to.serialize_str(value.name())
-            }
-
-            pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-                from: D,
-            ) -> Result<$type, D::Error> {
-                let name = String::deserialize(from)?;
-                let known = $type::ALL.into_iter().find(|value| value.name() == name);
-                known.ok_or_else(|| D::Error::custom(format!("unknown name {name:?}")))
-            }
-        }
-    };
-}
-
-by_name!(op_name, AtomicOp);
-by_name!(type_name, AtomicType);
-
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, MemorySpec { domain, len }) in self.memories.iter().enumerate() {
@@ -384,7 +344,7 @@ impl fmt::Display for Step {
                     recvs.iter().map(|parts| format!("receive {}", list(parts))).collect();
                 write!(f, "e{end}: {}", recvs.join("; "))
             }
-            Step::Poll { end, most } => write!(f, "e{end}: poll {most}"),
+            Step::Poll { end, max } => write!(f, "e{end}: poll {max}"),
             Step::Wait(end) => write!(f, "e{end}: wait"),
             Step::Disconnect(end) => write!(f, "e{end}: disconnect"),
             Step::Drop(end) => write!(f, "e{end}: drop"),
@@ -410,7 +370,7 @@ impl fmt::Display for OpSpec {
             What::Send => write!(f, "send {local}")?,
             What::Write(to) => write!(f, "write {local} to {to}")?,
             What::Read(from) => write!(f, "read {from} into {local}")?,
-            What::Atomic { to, call: Call { op, ty, operand, compare }, fetch } => {
+            What::Atomic { to, call: AtomicCall { op, ty, operand, compare }, fetch } => {
                 write!(f, "{op} {ty} {operand:#x}")?;
                 if *op == AtomicOp::CompareSwap {
                     write!(f, " for {compare:#x}")?;

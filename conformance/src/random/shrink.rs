@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::program::{Local, OpSpec, Part, Program, Step, What};
-use super::run::Disagreement;
+use super::testbed::Disagreement;
 
 /// Tries of each candidate.
 const TRIES: usize = 3;
@@ -140,26 +140,10 @@ enum Item<'a> {
 }
 
 const SIMPLER: &[fn(Item<'_>)] = &[
-    |item| {
-        if let Item::Op(op) = item {
-            op.fence = false
-        }
-    },
-    |item| {
-        if let Item::Op(op) = item {
-            op.unsignaled = false
-        }
-    },
-    |item| {
-        if let Item::Op(op) = item {
-            op.delivery_complete = false
-        }
-    },
-    |item| {
-        if let Item::Op(op) = item {
-            op.immediate = None
-        }
-    },
+    |item| with_op(item, |op| op.fence = false),
+    |item| with_op(item, |op| op.unsignaled = false),
+    |item| with_op(item, |op| op.delivery_complete = false),
+    |item| with_op(item, |op| op.immediate = None),
     |item| with_parts(item, |parts| _ = parts.pop()),
     |item| with_parts(item, |parts| parts.iter_mut().for_each(|part| part.len /= 2)),
     |item| with_parts(item, |parts| parts.iter_mut().for_each(|part| part.at = 0)),
@@ -176,6 +160,12 @@ const SIMPLER: &[fn(Item<'_>)] = &[
         }
     },
 ];
+
+fn with_op(item: Item<'_>, change: impl FnOnce(&mut OpSpec)) {
+    if let Item::Op(op) = item {
+        change(op);
+    }
+}
 
 fn with_parts(item: Item<'_>, change: impl FnOnce(&mut Vec<Part>)) {
     if let Item::Op(OpSpec { local: Local::Parts(parts), .. }) | Item::Recv(parts) = item {

@@ -1,4 +1,4 @@
-//! How the two ends talk: a line each to say who they are, then frames of bounded length.
+//! How the two ends talk: a line each that names program and version, then frames of bounded length.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -10,13 +10,13 @@ use serde::de::DeserializeOwned;
 /// Of calls, answers and what they mean. Both ends have the same, or part.
 const PROTOCOL: u32 = 2;
 /// No frame is longer: room for the largest batch of operations, and for a [`CHUNK`] of payload.
-const MOST: usize = 16 << 20;
+const MAX_FRAME: usize = 16 << 20;
 /// Bytes of memory that travel in one frame.
 pub(super) const CHUNK: usize = 1 << 20;
 /// No line is longer.
-const LINE: usize = 256;
-/// How long the other end may take to say who it is: it may be a guest on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_LINE: usize = 256;
+/// How long the other end may take to send its line: it may be a guest on a busy machine.
+const GREET_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What each end says first. A word size or byte order of its own would make memory mean something else there.
 fn own_line() -> String {
@@ -30,10 +30,10 @@ pub(super) fn greet(stream: &TcpStream) -> Result<(), String> {
     let own = own_line();
     let text = |error: io::Error| error.to_string();
     stream.set_nodelay(true).map_err(text)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
-    say(stream, &own).map_err(text)?;
+    stream.set_read_timeout(Some(GREET_TIMEOUT)).map_err(text)?;
+    write_line(stream, &own).map_err(text)?;
     let silent = |error: io::Error| match error.kind() {
-        ErrorKind::WouldBlock => format!("it did not say who it is within {PATIENCE:?}"),
+        ErrorKind::WouldBlock => format!("it did not say who it is within {GREET_TIMEOUT:?}"),
         _ => format!("it did not say who it is: {error}"),
     };
     let theirs = read_line(stream).map_err(silent)?;
@@ -50,16 +50,16 @@ pub(super) fn greet(stream: &TcpStream) -> Result<(), String> {
     }
 }
 
-/// Tells the other end why it is sent away.
+/// Sends the other end away, with the reason.
 pub(super) fn refuse(stream: &TcpStream, reason: &str) -> io::Result<()> {
-    say(stream, &format!("error: {reason}"))?;
-    // What it has said and nobody has read would turn the close into a reset, which overtakes the reason.
+    write_line(stream, &format!("error: {reason}"))?;
+    // What it has sent and was not read would turn the close into a reset, which overtakes the reason.
     stream.shutdown(Shutdown::Write)?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
     io::copy(&mut stream.take(64 << 10), &mut io::sink()).map(drop)
 }
 
-fn say(mut stream: &TcpStream, line: &str) -> io::Result<()> {
+fn write_line(mut stream: &TcpStream, line: &str) -> io::Result<()> {
     stream.write_all(format!("{line}\n").as_bytes())
 }
 
@@ -67,7 +67,7 @@ fn read_line(mut stream: &TcpStream) -> io::Result<String> {
     let mut line = Vec::new();
     let mut byte = [0];
     // Byte by byte: what follows the line is not for this reader.
-    while line.len() < LINE {
+    while line.len() < MAX_LINE {
         if stream.read(&mut byte)? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -84,8 +84,8 @@ fn read_line(mut stream: &TcpStream) -> io::Result<String> {
 pub(super) fn write(mut stream: &TcpStream, message: &impl Serialize) -> io::Result<()> {
     let mut frame = postcard::to_extend(message, vec![0; 4]).map_err(io::Error::other)?;
     let len = frame.len() - 4;
-    if len > MOST {
-        return Err(io::Error::other(format!("a frame of {len} bytes; it may have {MOST}")));
+    if len > MAX_FRAME {
+        return Err(io::Error::other(format!("a frame of {len} bytes; it may have {MAX_FRAME}")));
     }
     frame[..4].copy_from_slice(&(len as u32).to_le_bytes());
     stream.write_all(&frame)
@@ -100,8 +100,8 @@ pub(super) fn read<T: DeserializeOwned>(mut stream: &TcpStream) -> io::Result<Op
         Err(error) => return Err(error),
     }
     let len = u32::from_le_bytes(len) as usize;
-    if len > MOST {
-        return Err(io::Error::other(format!("a frame of {len} bytes; it may have {MOST}")));
+    if len > MAX_FRAME {
+        return Err(io::Error::other(format!("a frame of {len} bytes; it may have {MAX_FRAME}")));
     }
     let mut frame = vec![0; len];
     stream.read_exact(&mut frame)?;
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn strangers_are_named() {
-        for (line, told) in [
+        for (line, named) in [
             ("HTTP/1.1 400 Bad Request\r\n", "it is no fabric-conformance; it says \"HTTP/1.1"),
             ("error: too many\n", "too many"),
             ("fabric-conformance 0.0.1 protocol 0\n", "run the same program at both ends"),
@@ -154,7 +154,7 @@ mod tests {
             far.write_all(line.as_bytes()).unwrap();
             far.shutdown(std::net::Shutdown::Write).unwrap();
             let error = greet(&near).unwrap_err();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(named), "{error}");
         }
     }
 }

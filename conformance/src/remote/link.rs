@@ -1,4 +1,4 @@
-//! The near end of a connection to a server: calls, and what the far end tells by itself.
+//! The near end of a connection to a server: calls, and what the far end sends by itself.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,26 +10,25 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fabric::provider::{Event, EventSink, Failure};
-use fabric::{EndpointId, Error, ListenerId, Result};
+use fabric::{Error, Result};
 use fabric_util::wakeup::Wakeup;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 
 use super::frame;
-use super::protocol::{Call, Happening, Message, Request};
-use super::wire::{self, Fault};
+use super::protocol::{Call, Message, Request};
 
 /// How long a connection to the server may take.
-const CONNECTING: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// No call takes long at the far end, and a lost packet costs seconds. Behind this the server counts as dead. It is
 /// longer than any case cuts the link, or stops the server.
-const PATIENCE: Duration = Duration::from_secs(120);
+const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One connection to a server, which is one domain there. Any thread may call; each call waits for its answer.
 pub(super) struct Link {
     stream: TcpStream,
     state: Arc<State>,
-    numbers: AtomicU64,
+    ids: AtomicU64,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -43,7 +42,7 @@ struct State {
 #[derive(Default)]
 struct Waiting {
     over: bool,
-    answers: HashMap<u64, SyncSender<Result<ByteBuf, Fault>>>,
+    answers: HashMap<u64, SyncSender<Result<ByteBuf>>>,
     queues: HashMap<u64, Weak<Wakeup>>,
 }
 
@@ -58,19 +57,19 @@ impl Link {
     /// Connects and greets; the error is for people.
     pub(super) fn to(addr: SocketAddr, events: Arc<dyn EventSink>) -> Result<Link, String> {
         let text = |error: io::Error| error.to_string();
-        let stream = TcpStream::connect_timeout(&addr, CONNECTING).map_err(text)?;
+        let stream = TcpStream::connect_timeout(&addr, CONNECT_TIMEOUT).map_err(text)?;
         frame::greet(&stream)?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(text)?;
+        stream.set_write_timeout(Some(CALL_TIMEOUT)).map_err(text)?;
         let state = Arc::new(State::default());
         let (theirs, reading) = (state.clone(), stream.try_clone().map_err(text)?);
         let reader = thread::Builder::new().name("remote".to_owned());
         let reader = reader.spawn(move || theirs.read(&reading, &*events)).map_err(text)?;
-        Ok(Link { stream, state, numbers: AtomicU64::new(1), reader: Some(reader) })
+        Ok(Link { stream, state, ids: AtomicU64::new(1), reader: Some(reader) })
     }
 
     /// A name for an object at the far end, or for a call.
-    pub(super) fn number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed)
+    pub(super) fn next_id(&self) -> u64 {
+        self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Where this end of the connection is, and where the other.
@@ -78,10 +77,10 @@ impl Link {
         Ok((self.stream.local_addr()?, self.stream.peer_addr()?))
     }
 
-    /// Calls and waits for the answer. What the far end did before it answered, its events included, has been told
-    /// here by the return.
+    /// Calls and waits for the answer. By the return this end has seen what the far end did before it answered, events
+    /// included.
     pub(super) fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
-        let number = self.number();
+        let number = self.next_id();
         let (answer, answered) = sync_channel(1);
         {
             let mut waiting = self.state.waiting();
@@ -98,13 +97,13 @@ impl Link {
             self.state.waiting().answers.remove(&number);
             return Err(broken(error));
         }
-        match answered.recv_timeout(PATIENCE) {
+        match answered.recv_timeout(CALL_TIMEOUT) {
             Ok(Ok(bytes)) => {
                 postcard::from_bytes(&bytes).map_err(|error| broken(io::Error::other(error)))
             }
-            Ok(Err(fault)) => Err(fault.into()),
+            Ok(Err(error)) => Err(error),
             Err(_) => {
-                // It is gone, or as good as gone: nobody shall wait for it again.
+                // It is gone, or as good as gone: no later call shall wait for it.
                 let _ = self.stream.shutdown(Shutdown::Both);
                 Err(Error::DeviceLost)
             }
@@ -138,11 +137,11 @@ impl State {
             match message {
                 Message::Answer(number, result) => {
                     if let Some(answer) = self.waiting().answers.remove(&number) {
-                        // Nobody has given up before the time is over, and then nobody minds.
+                        // A caller that has given up takes no answer.
                         let _ = answer.send(result);
                     }
                 }
-                Message::Event(happening) => events.event(event(happening)),
+                Message::Event(event) => events.event(event),
                 Message::Readable(queue) => {
                     if let Some(wakeup) = self.waiting().queues.get(&queue).and_then(Weak::upgrade)
                     {
@@ -159,26 +158,6 @@ impl State {
         if !closed_here {
             events.event(Event::DeviceLost);
         }
-    }
-}
-
-fn event(happening: Happening) -> Event {
-    match happening {
-        Happening::Connected { endpoint, data } => {
-            Event::Connected { endpoint: EndpointId(endpoint), data: data.into_vec().into() }
-        }
-        Happening::ConnectFailed { endpoint, error } => {
-            Event::ConnectFailed { endpoint: EndpointId(endpoint), error: error.into() }
-        }
-        Happening::Disconnected { endpoint, reason } => {
-            Event::Disconnected { endpoint: EndpointId(endpoint), reason: wire::reason(reason) }
-        }
-        Happening::ConnectRequest { listener } => {
-            Event::ConnectRequest { listener: ListenerId(listener) }
-        }
-        Happening::DeviceLost => Event::DeviceLost,
-        Happening::PortDown => Event::PortDown,
-        Happening::PortActive => Event::PortActive,
     }
 }
 

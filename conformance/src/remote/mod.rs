@@ -14,10 +14,10 @@
 //! - One connection is one domain; what a client that died leaves behind closes with it.
 //! - Each call waits for its answer. Completions come when they are polled for: nothing at the far end makes progress
 //!   that an idle program would not.
-//! - Bytes are where the domain is: [`Guarded`](crate::Guarded) reads and writes them there ([`home`]).
+//! - Bytes are where the domain is: [`Guarded`](crate::Guarded) reads and writes them there ([`case_memory`]).
 
+pub(crate) mod case_memory;
 mod frame;
-pub(crate) mod home;
 mod link;
 mod ops;
 mod outbox;
@@ -28,9 +28,7 @@ mod protocol;
 mod provider;
 mod server;
 mod session;
-mod wire;
 
 pub use peer::Peer;
 pub use process::Process;
 pub use server::Server;
-pub(crate) use wire::limits;

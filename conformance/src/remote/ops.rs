@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use fabric::provider::{AtomicCall, SendFlags};
-use fabric::{Access, AtomicOp, AtomicType, Error, Op, RemoteRegion, RemoteSlice, Result, Slice};
+use fabric::provider::{RemoteAddr, SendFlags, SendOp};
+use fabric::{Access, Error, Op, RemoteRegion, RemoteSlice, Result, Slice};
 
-use super::protocol::{Local, Piece, Place, WireOp, Work};
+use super::protocol::{Local, Piece, SendMsg};
 use super::session::{Hosted, known};
 use crate::element::operation;
 
@@ -25,44 +25,42 @@ pub(super) fn slices<'a>(
 }
 
 /// What is to be posted. Its context is the near end's token.
-pub(super) fn op<'a>(work: &'a Work, slices: &'a [Slice<'a>]) -> Result<Op<'a>> {
+pub(super) fn op<'a>(work: &'a SendMsg, slices: &'a [Slice<'a>]) -> Result<Op<'a>> {
     let len = match &work.local {
         Local::Pieces(pieces) => pieces.iter().map(|piece| piece.len).sum(),
         Local::Inject(bytes) => bytes.len() as u64,
     };
     let op = match (work.op, &work.local) {
-        (WireOp::Send { imm }, Local::Pieces(_)) => told(Op::send(slices), imm),
-        (WireOp::Send { imm }, Local::Inject(bytes)) => told(Op::inject(bytes), imm),
-        (WireOp::Write { to, imm }, Local::Pieces(_)) => {
-            told(Op::write(slices, place(to, len)), imm)
+        (SendOp::Send { imm }, Local::Pieces(_)) => with_immediate(Op::send(slices), imm),
+        (SendOp::Send { imm }, Local::Inject(bytes)) => with_immediate(Op::inject(bytes), imm),
+        (SendOp::Write { to, imm }, Local::Pieces(_)) => {
+            with_immediate(Op::write(slices, slice_at(to, len)), imm)
         }
-        (WireOp::Write { to, imm }, Local::Inject(bytes)) => {
-            told(Op::inject_write(bytes, place(to, len)), imm)
+        (SendOp::Write { to, imm }, Local::Inject(bytes)) => {
+            with_immediate(Op::inject_write(bytes, slice_at(to, len)), imm)
         }
-        (WireOp::Read { from }, _) => Op::read(slices, place(from, len)),
-        (WireOp::Atomic { at, op, ty, operand, compare, fetch }, _) => {
+        (SendOp::Read { from }, _) => Op::read(slices, slice_at(from, len)),
+        (SendOp::Atomic { at, call, fetch }, _) => {
             let old = if fetch { Some(*slices.first().ok_or_else(unknown)?) } else { None };
-            let (op, ty) =
-                AtomicOp::from_wire(op).zip(AtomicType::from_wire(ty)).ok_or_else(unknown)?;
-            let call = AtomicCall { op, ty, operand, compare };
-            operation(&call, old, place(at, ty.size() as u64))
+            operation(&call, old, slice_at(at, call.ty.size() as u64))
         }
+        _ => return Err(unknown()),
     };
-    Ok(refined(op.context(work.token), SendFlags::from_bits_truncate(work.flags)))
+    Ok(with_flags(op.context(work.token.to_bits()), SendFlags::from_bits_truncate(work.flags)))
 }
 
 fn unknown() -> Error {
-    Error::invalid("atomic", "the other end asks for one that is not known here")
+    Error::invalid("post", "the other end sends an operation that is not known here")
 }
 
-fn told(op: Op<'_>, immediate: Option<u32>) -> Op<'_> {
+fn with_immediate(op: Op<'_>, immediate: Option<u32>) -> Op<'_> {
     match immediate {
         Some(immediate) => op.immediate(immediate),
         None => op,
     }
 }
 
-fn refined(mut op: Op<'_>, flags: SendFlags) -> Op<'_> {
+fn with_flags(mut op: Op<'_>, flags: SendFlags) -> Op<'_> {
     if !flags.contains(SendFlags::SIGNALED) {
         op = op.unsignaled();
     }
@@ -75,7 +73,7 @@ fn refined(mut op: Op<'_>, flags: SendFlags) -> Op<'_> {
     op
 }
 
-/// A place in the near end's memory. Whether it may be reached, that end has checked as far as its case wants.
-fn place(place: Place, len: u64) -> RemoteSlice {
-    RemoteRegion::from_parts(place.key, place.addr, len, Access::REMOTE).at(0)
+/// A range of the peer's memory. Whether it may be reached, the near end has checked as far as its case wants.
+fn slice_at(addr: RemoteAddr, len: u64) -> RemoteSlice {
+    RemoteRegion::from_parts(addr.key, addr.addr, len, Access::REMOTE).at(0)
 }

@@ -12,17 +12,16 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde_bytes::ByteBuf;
 
 use super::frame;
-use super::protocol::{Happening, Message};
-use super::wire::{Fault, of_reason};
+use super::protocol::Message;
 
 /// Written to by the thread that executes the calls, and by one that waits for events and armed queues.
 ///
-/// What has happened when a call is answered is told before the answer: the near end learns things in the order in
+/// What has happened when a call is answered is sent before the answer: the near end sees things in the order in
 /// which a program at this end would.
 pub(super) struct Outbox {
     outgoing: Mutex<Outgoing>,
     watched: Mutex<Watched>,
-    /// Tells the waiting thread that there is something else to wait for.
+    /// Wakes the waiting thread: there is something else to wait for.
     changed: Wakeup,
 }
 
@@ -60,18 +59,18 @@ impl Outbox {
     /// Answers a call.
     pub(super) fn answer(&self, number: u64, answer: Result<ByteBuf>) -> io::Result<()> {
         let mut outgoing = self.outgoing();
-        outgoing.tell_events()?;
-        outgoing.tell(&Message::Answer(number, answer.map_err(Fault::from)))
+        outgoing.send_events()?;
+        outgoing.send(&Message::Answer(number, answer))
     }
 
-    /// Tells the near end of these events from now on.
+    /// Sends these events to the near end from now on.
     pub(super) fn watch(&self, events: EventQueue) {
         self.outgoing().events = Some(events.clone());
         self.watched().events = Some(events);
         self.changed.set();
     }
 
-    /// Tells the near end once when this queue, which is armed, has something.
+    /// Sends one `Readable` when this queue, which is armed, has something.
     pub(super) fn armed(&self, name: u64, queue: &CompletionQueue) {
         self.watched().armed.insert(name, queue.clone());
         self.changed.set();
@@ -83,7 +82,7 @@ impl Outbox {
         drop(queue);
     }
 
-    /// Makes a listener and gives it its name, before anything is told of it.
+    /// Makes a listener and gives it its name, before any event of it is sent.
     pub(super) fn name_listener(
         &self,
         name: u64,
@@ -107,7 +106,7 @@ impl Outbox {
         self.outgoing().endpoints.remove(&id);
     }
 
-    /// Lets everything go that is waited for, and ends [`tell_all`](Outbox::tell_all).
+    /// Lets everything go that is waited for, and ends [`send_all`](Outbox::send_all).
     pub(super) fn close(&self) {
         let watched =
             std::mem::replace(&mut *self.watched(), Watched { over: true, ..Watched::default() });
@@ -116,8 +115,8 @@ impl Outbox {
         self.changed.set();
     }
 
-    /// Tells what happens, until it is closed or the near end cannot be told any more.
-    pub(super) fn tell_all(&self) -> io::Result<()> {
+    /// Sends what happens, until it is closed or the near end cannot be reached any more.
+    pub(super) fn send_all(&self) -> io::Result<()> {
         loop {
             let (events, armed): (_, Vec<_>) = {
                 let watched = self.watched();
@@ -141,11 +140,11 @@ impl Outbox {
                 self.changed.clear();
             }
             let mut outgoing = self.outgoing();
-            outgoing.tell_events()?;
+            outgoing.send_events()?;
             for ((name, _), _) in armed.iter().zip(&readable[1..]).filter(|(_, ready)| **ready) {
-                // Once; one that was dropped meanwhile is not told of.
+                // Once, and not of one that was dropped meanwhile.
                 if self.watched().armed.remove(name).is_some() {
-                    outgoing.tell(&Message::Readable(*name))?;
+                    outgoing.send(&Message::Readable(*name))?;
                 }
             }
         }
@@ -153,40 +152,32 @@ impl Outbox {
 }
 
 impl Outgoing {
-    fn tell(&self, message: &Message) -> io::Result<()> {
+    fn send(&self, message: &Message) -> io::Result<()> {
         frame::write(&self.stream, message)
     }
 
-    fn tell_events(&mut self) -> io::Result<()> {
+    fn send_events(&mut self) -> io::Result<()> {
         while let Some(event) = self.events.as_ref().and_then(EventQueue::poll) {
-            if let Some(happening) = self.happening(event) {
-                self.tell(&Message::Event(happening))?;
+            if let Some(event) = self.renamed(event) {
+                self.send(&Message::Event(event))?;
             }
         }
         Ok(())
     }
 
-    /// `None` for what has no name here: it is gone at the near end.
-    fn happening(&self, event: Event) -> Option<Happening> {
-        let name = |id: &EndpointId| self.endpoints.get(id).copied();
-        Some(match event {
-            Event::Connected { endpoint, data } => {
-                let data = ByteBuf::from(data.into_vec());
-                Happening::Connected { endpoint: name(&endpoint)?, data }
-            }
-            Event::ConnectFailed { endpoint, error } => {
-                Happening::ConnectFailed { endpoint: name(&endpoint)?, error: error.into() }
-            }
-            Event::Disconnected { endpoint, reason } => {
-                Happening::Disconnected { endpoint: name(&endpoint)?, reason: of_reason(reason) }
+    /// With the near end's name; `None` if that end has dropped what it is of.
+    fn renamed(&self, mut event: Event) -> Option<Event> {
+        match &mut event {
+            Event::Connected { endpoint, .. }
+            | Event::ConnectFailed { endpoint, .. }
+            | Event::Disconnected { endpoint, .. } => {
+                *endpoint = EndpointId(*self.endpoints.get(endpoint)?);
             }
             Event::ConnectRequest { listener } => {
-                Happening::ConnectRequest { listener: self.listeners.get(&listener).copied()? }
+                *listener = ListenerId(*self.listeners.get(listener)?);
             }
-            Event::DeviceLost => Happening::DeviceLost,
-            Event::PortDown => Happening::PortDown,
-            Event::PortActive => Happening::PortActive,
-            _ => return None,
-        })
+            _ => {}
+        }
+        Some(event)
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabric::provider::{Event, EventSink};
-use fabric::{Catalog, Choice, Found, Info};
+use fabric::{Catalog, Choice, Discovered, Info};
 
 use super::link::Link;
 use super::protocol::{Call, Survey};
-use super::provider::{Remote, name_of};
+use super::provider::Remote;
 use crate::environment::Environment;
 use crate::target::{self, anything};
 
@@ -26,9 +26,9 @@ pub struct Peer {
 }
 
 /// Nothing happens before a domain is open.
-struct Nobody;
+struct NoEvents;
 
-impl EventSink for Nobody {
+impl EventSink for NoEvents {
     fn event(&self, _event: Event) {}
 }
 
@@ -39,7 +39,7 @@ impl Peer {
     /// Why it cannot be asked, or why it will not do: no server, another program, another version.
     pub fn reach(addr: SocketAddr) -> Result<Peer, String> {
         let lost = |error: fabric::Error| format!("the server at {addr}: {error}");
-        let link = Link::to(addr, Arc::new(Nobody))
+        let link = Link::to(addr, Arc::new(NoEvents))
             .map_err(|reason| format!("no server at {addr}: {reason}"))?;
         let survey: Survey = link.call(Call::Survey).map_err(lost)?;
         let mut times = Vec::with_capacity(ECHOES);
@@ -93,7 +93,7 @@ impl Peer {
         let there = |text: String| format!("the server at {}: {text}", self.addr);
         let found = self.catalog.discover_with(&Choice::Auto, &anything());
         let found = found.map_err(|error| there(error.to_string()))?;
-        let of_it = |found: &Found| found.provider == provider && !found.device.is_empty();
+        let of_it = |found: &Discovered| found.provider == provider && !found.device.is_empty();
         let devices: Vec<_> = found.into_iter().filter(of_it).collect();
         if devices.is_empty() {
             return Err(there(format!("it does not have the provider {provider}")));
@@ -103,15 +103,15 @@ impl Peer {
 }
 
 fn catalog(addr: SocketAddr, survey: &Survey) -> fabric::Result<Catalog> {
-    let mut names: Vec<&str> = Vec::new();
-    for surveyed in survey.devices.iter().filter(|surveyed| !surveyed.device.is_empty()) {
-        if !names.contains(&surveyed.provider.as_str()) {
-            names.push(&surveyed.provider);
+    let mut names: Vec<&'static str> = Vec::new();
+    for found in survey.devices.iter().filter(|found| !found.device.is_empty()) {
+        if !names.contains(&found.provider) {
+            names.push(found.provider);
         }
     }
     names.into_iter().try_fold(Catalog::empty(), |catalog, name| {
-        let of_it = survey.devices.iter().filter(|surveyed| surveyed.provider == name);
-        catalog.add(Remote { name: name_of(name), addr, devices: of_it.cloned().collect() })
+        let of_it = survey.devices.iter().filter(|found| found.provider == name);
+        catalog.add(Remote { name, addr, devices: of_it.cloned().collect() })
     })
 }
 

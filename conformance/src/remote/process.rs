@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fabric::{Choice, Domain, Info, Named};
+use fabric::{Choice, Domain, Info, ProviderSpec};
 use fabric_util::wakeup::wait_readable;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
@@ -15,7 +15,7 @@ use crate::check::{Failed, Outcome};
 use crate::target::anything;
 
 /// How long the program may take until it serves, before scaling.
-const PATIENCE: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server in a process of its own, and the device that cases use there. It is killed when this is dropped.
 ///
@@ -38,20 +38,24 @@ impl Process {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let outcome = Self::reach(&mut child, PATIENCE.mul_f64(factor));
+        let outcome = Self::reach(&mut child, START_TIMEOUT.mul_f64(factor));
         let peer = outcome.inspect_err(|_| {
             let _ = child.kill();
             let _ = child.wait();
         })?;
         let (provider, device) = (info.provider.to_owned(), Some(info.device.clone()));
-        Ok(Process { child, peer, choice: Choice::Only(vec![Named { provider, device }]) })
+        Ok(Process {
+            child,
+            peer,
+            choice: Choice::Include(vec![ProviderSpec { provider, device }]),
+        })
     }
 
-    fn reach(child: &mut Child, patience: Duration) -> Result<Peer, Failed> {
+    fn reach(child: &mut Child, timeout: Duration) -> Result<Peer, Failed> {
         let expected = || "a second process that serves";
         let Some(out) = child.stdout.take() else { return Err(Failed::new(expected(), "no pipe")) };
-        if !wait_readable(out.as_fd(), Some(Instant::now() + patience))? {
-            return Err(Failed::new(expected(), format!("no word of it within {patience:?}")));
+        if !wait_readable(out.as_fd(), Some(Instant::now() + timeout))? {
+            return Err(Failed::new(expected(), format!("no word of it within {timeout:?}")));
         }
         let mut line = String::new();
         BufReader::new(out).read_line(&mut line)?;

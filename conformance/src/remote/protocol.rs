@@ -1,16 +1,16 @@
-//! What the two ends say to each other: calls with their answers, and what happens at the far end by itself.
+//! What the two ends send each other: calls with their answers, and what happens at the far end by itself.
 //!
-//! Objects are named by numbers of the near end's choice. Where a call answers with something, its type stands beside
-//! it.
+//! Objects are named by numbers of the near end's choice. The type of a call's answer, where it has one, is in its
+//! documentation. The library's plain types travel as they are, by serde.
 
-use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::ops::Range;
 
-use fabric::EndpointAttr;
+use fabric::provider::{Event, SendOp, Token};
+use fabric::{CqAttr, Discovered, EndpointAttr, Error, ListenerAttr};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
-use super::wire::{Fault, WireInfo};
 use crate::environment::Environment;
 
 /// From the near end.
@@ -24,22 +24,11 @@ pub(super) struct Request {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Message {
     /// To the request of this number: the answer in the same code as a frame, or why there is none.
-    Answer(u64, Result<ByteBuf, Fault>),
-    /// An event of the domain.
-    Event(Happening),
+    Answer(u64, Result<ByteBuf, Error>),
+    /// An event of the domain, with the near end's names.
+    Event(Event),
     /// A queue that was armed has something.
     Readable(u64),
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Happening {
-    Connected { endpoint: u64, data: ByteBuf },
-    ConnectFailed { endpoint: u64, error: Fault },
-    Disconnected { endpoint: u64, reason: u8 },
-    ConnectRequest { listener: u64 },
-    DeviceLost,
-    PortDown,
-    PortActive,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -53,13 +42,20 @@ pub(super) enum Call {
         provider: String,
         device: String,
     },
-    /// [`WireCounters`]
+    /// [`ProviderCounters`](fabric::provider::ProviderCounters)
     Counters,
     /// `String`, of an endpoint or of the domain.
     Dump {
         endpoint: Option<u64>,
     },
+    Memory(MemoryCall),
+    Queue(QueueCall),
+    Listener(ListenerCall),
+    Endpoint(EndpointCall),
+}
 
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum MemoryCall {
     /// Memory that regions are part of, zeroed.
     Allocate {
         memory: u64,
@@ -79,7 +75,8 @@ pub(super) enum Call {
         at: u64,
         len: u64,
     },
-    /// [`Registered`]. `start` is the address by which the near end knows the region's first byte.
+    /// [`RemoteAddr`](fabric::provider::RemoteAddr): the region's remote key and base. `start` is the address by which
+    /// the near end knows its first byte.
     Register {
         region: u64,
         memory: u64,
@@ -91,62 +88,69 @@ pub(super) enum Call {
     Deregister {
         region: u64,
     },
-    /// [`Registered`]
+    /// [`RemoteAddr`](fabric::provider::RemoteAddr): the grant's remote key and base.
     Grant {
         grant: u64,
         region: u64,
         endpoint: u64,
-        from: u64,
-        to: u64,
+        range: Range<usize>,
         access: u32,
     },
     Revoke {
         grant: u64,
     },
+}
 
-    MakeQueue {
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum QueueCall {
+    Make {
         queue: u64,
-        capacity: usize,
-        vector: Option<u32>,
+        attr: CqAttr,
     },
-    DropQueue {
+    Drop {
         queue: u64,
     },
-    /// `Vec<Done>`
+    /// `Vec<RawCompletion>`
     Poll {
         queue: u64,
-        most: usize,
+        max: usize,
     },
     /// `bool`: whether something waits already. If not, a `Readable` follows.
     Arm {
         queue: u64,
     },
+}
 
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ListenerCall {
     /// `SocketAddr`
     Listen {
         listener: u64,
         addr: SocketAddr,
-        backlog: usize,
+        attr: ListenerAttr,
     },
-    /// `Option<Asking>`
+    /// `Option<RawRequest>`
     NextRequest {
         listener: u64,
     },
-    DropListener {
+    Drop {
         listener: u64,
     },
     Reject {
         request: u64,
         data: ByteBuf,
     },
+}
 
-    MakeEndpoint {
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum EndpointCall {
+    Make {
         endpoint: u64,
-        attr: WireAttr,
+        attr: EndpointAttr,
         send_queue: u64,
         recv_queue: u64,
     },
-    DropEndpoint {
+    Drop {
         endpoint: u64,
     },
     Connect {
@@ -166,15 +170,15 @@ pub(super) enum Call {
     Addresses {
         endpoint: u64,
     },
-    /// [`Taken`]
+    /// [`Posted`](fabric::provider::Posted)
     PostSend {
         endpoint: u64,
-        work: Vec<Work>,
+        work: Vec<SendMsg>,
     },
-    /// [`Taken`]
+    /// [`Posted`](fabric::provider::Posted)
     PostRecv {
         endpoint: u64,
-        work: Vec<Receive>,
+        work: Vec<RecvMsg>,
     },
 }
 
@@ -184,119 +188,16 @@ pub(super) struct Survey {
     pub(super) environment: Environment,
     /// How much slower than an ordinary machine it is.
     pub(super) factor: f64,
-    pub(super) devices: Vec<Surveyed>,
-}
-
-/// A device, or why it cannot be used.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Surveyed {
-    pub(super) provider: String,
-    pub(super) device: String,
-    pub(super) state: Result<WireInfo, String>,
-}
-
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct WireCounters {
-    pub(super) copied_bytes: u64,
-    pub(super) wakeups: u64,
-    pub(super) system_calls: u64,
-    pub(super) protocol_errors: u64,
-}
-
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Registered {
-    pub(super) key: u64,
-    pub(super) base: u64,
-}
-
-/// A connection request that was taken from its listener.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Asking {
-    pub(super) request: u64,
-    pub(super) peer: SocketAddr,
-    pub(super) data: ByteBuf,
-}
-
-/// As [`EndpointAttr`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct WireAttr {
-    send_depth: usize,
-    recv_depth: usize,
-    send_segments: usize,
-    recv_segments: usize,
-    inject: usize,
-    connect_timeout: Duration,
-    liveness: Option<Duration>,
-    source: Option<IpAddr>,
-    traffic_class: Option<u8>,
-    gid_index: Option<u8>,
-    ack_timeout: Option<Duration>,
-    retries: Option<u8>,
-    rnr_timer: Option<Duration>,
-}
-
-impl From<&EndpointAttr> for WireAttr {
-    fn from(attr: &EndpointAttr) -> Self {
-        WireAttr {
-            send_depth: attr.send_depth,
-            recv_depth: attr.recv_depth,
-            send_segments: attr.send_segments,
-            recv_segments: attr.recv_segments,
-            inject: attr.inject,
-            connect_timeout: attr.connect_timeout,
-            liveness: attr.liveness,
-            source: attr.source,
-            traffic_class: attr.traffic_class,
-            gid_index: attr.path.gid_index,
-            ack_timeout: attr.path.ack_timeout,
-            retries: attr.path.retries,
-            rnr_timer: attr.path.rnr_timer,
-        }
-    }
-}
-
-impl From<WireAttr> for EndpointAttr {
-    fn from(wire: WireAttr) -> Self {
-        let mut attr = EndpointAttr::default();
-        attr.send_depth = wire.send_depth;
-        attr.recv_depth = wire.recv_depth;
-        attr.send_segments = wire.send_segments;
-        attr.recv_segments = wire.recv_segments;
-        attr.inject = wire.inject;
-        attr.connect_timeout = wire.connect_timeout;
-        attr.liveness = wire.liveness;
-        attr.source = wire.source;
-        attr.traffic_class = wire.traffic_class;
-        attr.path.gid_index = wire.gid_index;
-        attr.path.ack_timeout = wire.ack_timeout;
-        attr.path.retries = wire.retries;
-        attr.path.rnr_timer = wire.rnr_timer;
-        attr
-    }
+    pub(super) devices: Vec<Discovered>,
 }
 
 /// An operation for a send queue.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Work {
-    pub(super) token: u64,
+pub(super) struct SendMsg {
+    pub(super) token: Token,
     pub(super) flags: u32,
-    pub(super) op: WireOp,
+    pub(super) op: SendOp,
     pub(super) local: Local,
-}
-
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) enum WireOp {
-    Send { imm: Option<u32> },
-    Write { to: Place, imm: Option<u32> },
-    Read { from: Place },
-    Atomic { at: Place, op: u8, ty: u8, operand: u64, compare: u64, fetch: bool },
-}
-
-/// In the memory of the near end.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Place {
-    pub(super) key: u64,
-    pub(super) addr: u64,
 }
 
 /// Where an operation's bytes come from or go to.
@@ -316,35 +217,24 @@ pub(super) struct Piece {
 
 /// A receive.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Receive {
-    pub(super) token: u64,
+pub(super) struct RecvMsg {
+    pub(super) token: Token,
     pub(super) pieces: Vec<Piece>,
-}
-
-/// What became of a batch.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Taken {
-    pub(super) accepted: usize,
-    pub(super) refusal: Option<Fault>,
-}
-
-/// A completion.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Done {
-    pub(super) token: u64,
-    pub(super) status: u8,
-    pub(super) remote_write: bool,
-    pub(super) len: u64,
-    pub(super) immediate: Option<u32>,
-    pub(super) provider_code: u32,
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Debug;
+    use std::time::Duration;
+
+    use fabric::provider::{AtomicCall, Posted, RawCompletion, RawRequest, RemoteAddr, RequestId};
+    use fabric::{AtomicOp, AtomicType, Catalog, DisconnectReason, EndpointId, ListenerId, Status};
+    use proptest::prelude::*;
+    use serde::de::DeserializeOwned;
+
     use super::*;
 
-    #[test]
-    fn every_setting_of_an_endpoint_travels() {
+    fn attr() -> EndpointAttr {
         let mut attr = EndpointAttr::default();
         (attr.send_depth, attr.recv_depth) = (1, 2);
         (attr.send_segments, attr.recv_segments, attr.inject) = (3, 4, 5);
@@ -356,8 +246,136 @@ mod tests {
         attr.path.ack_timeout = Some(Duration::from_millis(10));
         attr.path.retries = Some(5);
         attr.path.rnr_timer = Some(Duration::from_millis(11));
-        let bytes = postcard::to_stdvec(&WireAttr::from(&attr)).unwrap();
-        let back: WireAttr = postcard::from_bytes(&bytes).unwrap();
-        assert_eq!(EndpointAttr::from(back), attr);
+        attr
+    }
+
+    fn sends() -> Vec<SendMsg> {
+        let at = RemoteAddr { key: 1 << 60, addr: 2 };
+        let (op, ty) = (AtomicOp::CompareSwap, AtomicType::F64);
+        let call = AtomicCall { op, ty, operand: u64::MAX, compare: 3 };
+        let piece = Piece { region: 4, start: 1 << 47, len: 5 };
+        [
+            (SendOp::Send { imm: Some(6) }, Local::Inject(vec![7; 200].into())),
+            (SendOp::Write { to: at, imm: None }, Local::Pieces(vec![piece, piece])),
+            (SendOp::Read { from: at }, Local::Pieces(vec![piece])),
+            (SendOp::Atomic { at, call, fetch: true }, Local::Pieces(Vec::new())),
+        ]
+        .map(|(op, local)| SendMsg { token: Token::from_bits(8), flags: 9, op, local })
+        .into()
+    }
+
+    fn calls() -> Vec<Call> {
+        let (memory, endpoint, listener, queue) = (1, 2, 3, 4);
+        let (region, request, at, len) = (5, 6, 7, 8);
+        let data = || ByteBuf::from(vec![1, 2, 3]);
+        let addr = SocketAddr::from(([127, 0, 0, 1], 9));
+        let memories = [
+            MemoryCall::Allocate { memory, len },
+            MemoryCall::Free { memory },
+            MemoryCall::Store { memory, at, bytes: data() },
+            MemoryCall::Load { memory, at, len },
+            MemoryCall::Register { region, memory, at, len, access: 9, start: 10 },
+            MemoryCall::Deregister { region },
+        ];
+        let mut cq = CqAttr::new(11);
+        cq.vector = Some(12);
+        let queues = [
+            QueueCall::Make { queue, attr: cq },
+            QueueCall::Drop { queue },
+            QueueCall::Poll { queue, max: usize::MAX },
+            QueueCall::Arm { queue },
+        ];
+        let listeners = [
+            ListenerCall::Listen { listener, addr, attr: ListenerAttr::default() },
+            ListenerCall::NextRequest { listener },
+            ListenerCall::Drop { listener },
+            ListenerCall::Reject { request, data: data() },
+        ];
+        let receive = RecvMsg { token: Token::from_bits(13), pieces: Vec::new() };
+        let endpoints = [
+            EndpointCall::Make { endpoint, attr: attr(), send_queue: queue, recv_queue: 14 },
+            EndpointCall::Drop { endpoint },
+            EndpointCall::Connect { endpoint, to: addr, data: data() },
+            EndpointCall::Accept { endpoint, request, data: data() },
+            EndpointCall::Disconnect { endpoint },
+            EndpointCall::Addresses { endpoint },
+            EndpointCall::PostSend { endpoint, work: sends() },
+            EndpointCall::PostRecv { endpoint, work: vec![receive] },
+        ];
+        let open = Call::Open { provider: "tcp".to_owned(), device: "lo".to_owned() };
+        let dump = Call::Dump { endpoint: Some(endpoint) };
+        [Call::Echo, Call::Survey, open, Call::Counters, dump]
+            .into_iter()
+            .chain(memories.map(Call::Memory))
+            .chain(queues.map(Call::Queue))
+            .chain(listeners.map(Call::Listener))
+            .chain(endpoints.map(Call::Endpoint))
+            .collect()
+    }
+
+    fn messages() -> Vec<Message> {
+        let (endpoint, listener) = (EndpointId(1), ListenerId(2));
+        let events = [
+            Event::Connected { endpoint, data: Box::new([1, 2]) },
+            Event::ConnectFailed { endpoint, error: Error::Rejected(Box::new(Box::new([3]))) },
+            Event::Disconnected { endpoint, reason: DisconnectReason::PeerLost },
+            Event::ConnectRequest { listener },
+            Event::DeviceLost,
+            Event::PortDown,
+            Event::PortActive,
+        ];
+        let cause = std::io::Error::from_raw_os_error(libc::ECONNABORTED);
+        let answers = [
+            Message::Answer(4, Ok(vec![5].into())),
+            Message::Answer(6, Err(Error::system("connect", "verbs", cause))),
+            Message::Readable(7),
+        ];
+        answers.into_iter().chain(events.map(Message::Event)).collect()
+    }
+
+    #[track_caller]
+    fn survives<T: Debug + Serialize + DeserializeOwned>(value: &T) {
+        let bytes = postcard::to_stdvec(value).unwrap();
+        let back: T = postcard::from_bytes(&bytes).unwrap();
+        assert_eq!(format!("{back:?}"), format!("{value:?}"));
+    }
+
+    #[test]
+    fn every_message_and_answer_survives() {
+        for (number, call) in (0..).zip(calls()) {
+            survives(&Request { number, call });
+        }
+        messages().iter().for_each(survives);
+        let mut raw = RawCompletion::new(Token::from_bits(1), Status::RemoteAccess);
+        (raw.remote_write, raw.len, raw.immediate, raw.provider_code) = (true, 2, Some(3), 4);
+        survives(&vec![raw]);
+        let addr = SocketAddr::from(([127, 0, 0, 1], 5));
+        survives(&Some(RawRequest::new(RequestId(6), addr, Box::new([7]))));
+        survives(&Posted::until(8, Error::Again));
+        let devices = Catalog::builtin().discover(&crate::target::anything()).unwrap();
+        survives(&Survey { environment: Environment::now(), factor: 9.5, devices });
+    }
+
+    /// What is no message is an error; what is one by chance survives.
+    fn decodes<T: Debug + Serialize + DeserializeOwned>(bytes: &[u8]) {
+        if let Ok(value) = postcard::from_bytes::<T>(bytes) {
+            survives(&value);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_bytes_are_a_message_or_an_error(
+            bytes in prop::collection::vec(prop_oneof![0u8..9, any::<u8>()], 0..64),
+        ) {
+            decodes::<Request>(&bytes);
+            decodes::<Message>(&bytes);
+            decodes::<Vec<RawCompletion>>(&bytes);
+            decodes::<Option<RawRequest>>(&bytes);
+            decodes::<Posted>(&bytes);
+            decodes::<Survey>(&bytes);
+        }
     }
 }

@@ -10,29 +10,29 @@ use std::sync::Arc;
 
 use fabric::provider::{
     Armed, CqOps, Device, DomainOps, EndpointOps, EventSink, Failure, Posted, Provider,
-    ProviderCounters, RawCompletion, RecvWork, RemoteAddr, Segment, SendFlags, SendOp, SendWork,
-    Token, Unusable, memory,
+    ProviderCounters, RawCompletion, RecvWork, RemoteAddr, Segment, SendFlags, SendWork, Unusable,
+    memory,
 };
 use fabric::provider::{GrantOps, ListenerOps, RawRequest, RegistrationOps, RequestId};
 use fabric::{
-    Access, CqAttr, EndpointAttr, EndpointId, Error, Info, ListenerAttr, ListenerId, Result,
+    Access, CqAttr, Discovered, EndpointAttr, EndpointId, Error, Info, ListenerAttr, ListenerId,
+    Result,
 };
 use fabric_util::wakeup::Wakeup;
+use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
 
-use super::home::{Home, Tenancy};
+use super::case_memory::{CaseMemory, RemoteAlloc};
 use super::link::Link;
 use super::protocol::{
-    Asking, Call, Done, Local, Piece, Place, Receive, Registered, Surveyed, Taken, WireCounters,
-    WireOp, Work,
+    Call, EndpointCall, ListenerCall, Local, MemoryCall, Piece, QueueCall, RecvMsg, SendMsg,
 };
-use super::wire::{self, kept};
 
 /// One provider of a server.
 pub(super) struct Remote {
     pub(super) name: &'static str,
     pub(super) addr: SocketAddr,
-    pub(super) devices: Vec<Surveyed>,
+    pub(super) devices: Vec<Discovered>,
 }
 
 impl Provider for Remote {
@@ -43,14 +43,12 @@ impl Provider for Remote {
     }
 
     fn devices(&self) -> Vec<Device> {
-        let device = |surveyed: &Surveyed| Device {
-            name: surveyed.device.clone(),
-            state: match &surveyed.state {
-                Ok(info) => Ok(info.into()),
-                Err(reason) => {
-                    Err(Unusable { reason: reason.clone(), remedy: format!("at {}", self.addr) })
-                }
-            },
+        let device = |found: &Discovered| Device {
+            name: found.device.clone(),
+            state: found.usable.clone().map_err(|reason| {
+                let remedy = format!("at {}", self.addr);
+                Unusable { reason, remedy }
+            }),
         };
         self.devices.iter().map(device).collect()
     }
@@ -80,9 +78,8 @@ unsafe impl DomainOps for RemoteDomain {
 
     fn completion_queue(&self, attr: &CqAttr) -> Result<RemoteQueue> {
         let wakeup = Wakeup::new().map_err(|e| Error::system("make queue", "remote", e))?;
-        let (queue, wakeup) = (self.link.number(), Arc::new(wakeup));
-        let CqAttr { capacity, vector, .. } = *attr;
-        self.link.call::<()>(Call::MakeQueue { queue, capacity, vector })?;
+        let (queue, wakeup) = (self.link.next_id(), Arc::new(wakeup));
+        self.link.call::<()>(Call::Queue(QueueCall::Make { queue, attr: attr.clone() }))?;
         self.link.watch(queue, &wakeup);
         Ok(RemoteQueue { queue, wakeup, link: self.link.clone() })
     }
@@ -93,17 +90,17 @@ unsafe impl DomainOps for RemoteDomain {
         len: usize,
         access: Access,
     ) -> Result<RemoteRegistration> {
-        let region = self.link.number();
-        let (tenancy, at) = Home::lodge(addr.addr(), len, &self.link)?;
-        let registered: Registered = self.link.call(Call::Register {
+        let region = self.link.next_id();
+        let (alloc, at) = CaseMemory::alloc_at(addr.addr(), len, &self.link)?;
+        let start: RemoteAddr = self.link.call(Call::Memory(MemoryCall::Register {
             region,
-            memory: tenancy.memory(),
+            memory: alloc.memory(),
             at,
             len: len as u64,
             access: access.bits(),
             start: addr.addr() as u64,
-        })?;
-        Ok(RemoteRegistration { region, registered, link: self.link.clone(), _tenancy: tenancy })
+        }))?;
+        Ok(RemoteRegistration { region, start, link: self.link.clone(), _alloc: alloc })
     }
 
     fn endpoint(
@@ -113,12 +110,12 @@ unsafe impl DomainOps for RemoteDomain {
         send_cq: &RemoteQueue,
         recv_cq: &RemoteQueue,
     ) -> Result<RemoteEndpoint> {
-        self.link.call::<()>(Call::MakeEndpoint {
+        self.link.call::<()>(Call::Endpoint(EndpointCall::Make {
             endpoint: id.0,
-            attr: attr.into(),
+            attr: attr.clone(),
             send_queue: send_cq.queue,
             recv_queue: recv_cq.queue,
-        })?;
+        }))?;
         Ok(RemoteEndpoint { endpoint: id.0, link: self.link.clone() })
     }
 
@@ -128,41 +125,36 @@ unsafe impl DomainOps for RemoteDomain {
         addr: SocketAddr,
         attr: &ListenerAttr,
     ) -> Result<RemoteListener> {
-        let (listener, backlog) = (id.0, attr.backlog);
-        let addr = self.link.call(Call::Listen { listener, addr, backlog })?;
+        let (listener, attr) = (id.0, attr.clone());
+        let addr = self.link.call(Call::Listener(ListenerCall::Listen { listener, addr, attr }))?;
         Ok(RemoteListener { listener, addr, link: self.link.clone() })
     }
 
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<()> {
-        self.link.call(Call::Reject { request: request.0, data: ByteBuf::from(data) })
+        let (request, data) = (request.0, ByteBuf::from(data));
+        self.link.call(Call::Listener(ListenerCall::Reject { request, data }))
     }
 
     fn counters(&self) -> ProviderCounters {
-        let mut counters = ProviderCounters::default();
-        if let Ok(theirs) = self.link.call::<WireCounters>(Call::Counters) {
-            counters.copied_bytes = theirs.copied_bytes;
-            counters.wakeups = theirs.wakeups;
-            counters.system_calls = theirs.system_calls;
-            counters.protocol_errors = theirs.protocol_errors;
-        }
-        counters
+        self.link.call(Call::Counters).unwrap_or_default()
     }
 
     fn dump(&self) -> String {
-        told(self.link.call(Call::Dump { endpoint: None }))
+        text(self.link.call(Call::Dump { endpoint: None }))
     }
 }
 
-fn told(dump: Result<String>) -> String {
+fn text(dump: Result<String>) -> String {
     dump.unwrap_or_else(|error| format!("nothing from the other host: {error}"))
 }
 
 pub(super) struct RemoteRegistration {
     region: u64,
-    registered: Registered,
+    /// Its remote key and base.
+    start: RemoteAddr,
     link: Arc<Link>,
     /// Keeps the memory there as long as it is registered.
-    _tenancy: Tenancy,
+    _alloc: RemoteAlloc,
 }
 
 // SAFETY: it touches no memory of this process; the other host's library keeps the contract there.
@@ -171,10 +163,10 @@ unsafe impl RegistrationOps for RemoteRegistration {
         self.region
     }
     fn remote_key(&self) -> u64 {
-        self.registered.key
+        self.start.key
     }
     fn remote_base(&self) -> u64 {
-        self.registered.base
+        self.start.addr
     }
 
     unsafe fn grant(
@@ -183,21 +175,21 @@ unsafe impl RegistrationOps for RemoteRegistration {
         range: Range<usize>,
         access: Access,
     ) -> Result<Box<dyn GrantOps>> {
-        let grant = self.link.number();
-        let granted: Registered = self.link.call(Call::Grant {
+        let grant = self.link.next_id();
+        let start = self.link.call(Call::Memory(MemoryCall::Grant {
             grant,
             region: self.region,
             endpoint: endpoint.0,
-            from: range.start as u64,
-            to: range.end as u64,
+            range,
             access: access.bits(),
-        })?;
-        Ok(Box::new(RemoteGrant { grant, granted, revoked: false, link: self.link.clone() }))
+        }))?;
+        Ok(Box::new(RemoteGrant { grant, start, revoked: false, link: self.link.clone() }))
     }
 
     fn deregister(&mut self) -> Result<()> {
         // A server that is gone has closed it; otherwise it closes.
-        if let Err(error) = self.link.call::<()>(Call::Deregister { region: self.region }) {
+        let call = Call::Memory(MemoryCall::Deregister { region: self.region });
+        if let Err(error) = self.link.call::<()>(call) {
             log::debug!("deregistering at the other host: {error}");
         }
         Ok(())
@@ -206,7 +198,8 @@ unsafe impl RegistrationOps for RemoteRegistration {
 
 struct RemoteGrant {
     grant: u64,
-    granted: Registered,
+    /// Its remote key and base.
+    start: RemoteAddr,
     revoked: bool,
     link: Arc<Link>,
 }
@@ -214,15 +207,16 @@ struct RemoteGrant {
 // SAFETY: as for a registration.
 unsafe impl GrantOps for RemoteGrant {
     fn remote_key(&self) -> u64 {
-        self.granted.key
+        self.start.key
     }
     fn remote_base(&self) -> u64 {
-        self.granted.base
+        self.start.addr
     }
 
     fn revoke(&mut self) -> Result<()> {
         // A server that is gone has ended it.
-        if !self.revoked && self.link.call::<()>(Call::Revoke { grant: self.grant }).is_ok() {
+        let call = Call::Memory(MemoryCall::Revoke { grant: self.grant });
+        if !self.revoked && self.link.call::<()>(call).is_ok() {
             self.revoked = true;
         }
         Ok(())
@@ -241,16 +235,16 @@ impl ListenerOps for RemoteListener {
     }
 
     fn next_request(&self) -> Option<RawRequest> {
-        let call = Call::NextRequest { listener: self.listener };
-        let Asking { request, peer, data } = self.link.call::<Option<Asking>>(call).ok()??;
-        Some(RawRequest::new(RequestId(request), peer, data.into_vec().into()))
+        let call = ListenerCall::NextRequest { listener: self.listener };
+        self.link.call(Call::Listener(call)).ok()?
     }
 }
 
 impl Drop for RemoteListener {
     fn drop(&mut self) {
         // As for a registration.
-        let _ = self.link.call::<()>(Call::DropListener { listener: self.listener });
+        let call = ListenerCall::Drop { listener: self.listener };
+        let _ = self.link.call::<()>(Call::Listener(call));
     }
 }
 
@@ -263,23 +257,17 @@ pub(super) struct RemoteQueue {
 // SAFETY: passes on what a queue of this library delivers. The descriptor lives as long as the queue.
 unsafe impl CqOps for RemoteQueue {
     fn poll(&self, out: &mut [RawCompletion]) -> usize {
-        let call = Call::Poll { queue: self.queue, most: out.len() };
-        let Ok(done) = self.link.call::<Vec<Done>>(call) else { return 0 };
-        for (out, done) in out.iter_mut().zip(&done) {
-            let mut raw =
-                RawCompletion::new(Token::from_bits(done.token), wire::status(done.status));
-            raw.remote_write = done.remote_write;
-            (raw.len, raw.immediate) = (done.len, done.immediate);
-            raw.provider_code = done.provider_code;
-            *out = raw;
-        }
-        done.len().min(out.len())
+        let call = Call::Queue(QueueCall::Poll { queue: self.queue, max: out.len() });
+        let Ok(polled) = self.link.call::<Vec<RawCompletion>>(call) else { return 0 };
+        let count = polled.len().min(out.len());
+        out[..count].copy_from_slice(&polled[..count]);
+        count
     }
 
     fn arm(&self) -> Result<Armed, Error> {
         // Before the call: what happens from now on makes it readable again.
         self.wakeup.clear();
-        let ready = self.link.call(Call::Arm { queue: self.queue })?;
+        let ready = self.link.call(Call::Queue(QueueCall::Arm { queue: self.queue }))?;
         Ok(if ready { Armed::Ready } else { Armed::Waiting })
     }
 
@@ -295,7 +283,7 @@ unsafe impl CqOps for RemoteQueue {
 impl Drop for RemoteQueue {
     fn drop(&mut self) {
         self.link.unwatch(self.queue);
-        let _ = self.link.call::<()>(Call::DropQueue { queue: self.queue });
+        let _ = self.link.call::<()>(Call::Queue(QueueCall::Drop { queue: self.queue }));
     }
 }
 
@@ -308,11 +296,11 @@ fn piece(segment: &Segment) -> Piece {
     Piece { region: segment.key, start: segment.addr.addr() as u64, len: segment.len as u64 }
 }
 
-/// The operation for the far end; `None` for one that the messages between the hosts do not have.
+/// The operation for the far end.
 ///
 /// # Safety
 /// The bytes of an inject are readable, as `post_send` demands.
-unsafe fn work(work: &SendWork<'_>) -> Option<Work> {
+unsafe fn message(work: &SendWork<'_>) -> SendMsg {
     let local = if work.flags.contains(SendFlags::INJECT) {
         let mut bytes = Vec::new();
         for segment in work.segments {
@@ -325,30 +313,7 @@ unsafe fn work(work: &SendWork<'_>) -> Option<Work> {
     } else {
         Local::Pieces(work.segments.iter().map(piece).collect())
     };
-    let place = |RemoteAddr { key, addr }| Place { key, addr };
-    let op = match work.op {
-        SendOp::Send { imm } => WireOp::Send { imm },
-        SendOp::Write { to, imm } => WireOp::Write { to: place(to), imm },
-        SendOp::Read { from } => WireOp::Read { from: place(from) },
-        SendOp::Atomic { at, call, fetch } => WireOp::Atomic {
-            at: place(at),
-            op: call.op as u8,
-            ty: call.ty as u8,
-            operand: call.operand,
-            compare: call.compare,
-            fetch,
-        },
-        _ => return None,
-    };
-    Some(Work { token: work.token.to_bits(), flags: work.flags.bits(), op, local })
-}
-
-fn posted(taken: Result<Taken>) -> Posted {
-    match taken {
-        Ok(Taken { accepted, refusal: None }) => Posted::all(accepted),
-        Ok(Taken { accepted, refusal: Some(fault) }) => Posted::until(accepted, fault.into()),
-        Err(error) => Posted::until(0, error),
-    }
+    SendMsg { token: work.token, flags: work.flags.bits(), op: work.op, local }
 }
 
 // SAFETY: the far end posts to an endpoint of this library and passes on what its queue delivers; no segment of this
@@ -356,40 +321,37 @@ fn posted(taken: Result<Taken>) -> Posted {
 unsafe impl EndpointOps for RemoteEndpoint {
     unsafe fn post_send(&self, batch: &[SendWork<'_>]) -> Posted {
         // SAFETY: the caller's promise is passed on.
-        let Some(work) = batch.iter().map(|one| unsafe { work(one) }).collect() else {
-            let error = Error::unsupported("post", "remote", "an operation of a later version");
-            return Posted::until(0, error);
-        };
-        posted(self.link.call(Call::PostSend { endpoint: self.endpoint, work }))
+        let work = batch.iter().map(|work| unsafe { message(work) }).collect();
+        self.post(EndpointCall::PostSend { endpoint: self.endpoint, work })
     }
 
     unsafe fn post_recv(&self, batch: &[RecvWork<'_>]) -> Posted {
-        let receive = |work: &RecvWork<'_>| Receive {
-            token: work.token.to_bits(),
+        let message = |work: &RecvWork<'_>| RecvMsg {
+            token: work.token,
             pieces: work.segments.iter().map(piece).collect(),
         };
-        let work = batch.iter().map(receive).collect();
-        posted(self.link.call(Call::PostRecv { endpoint: self.endpoint, work }))
+        let work = batch.iter().map(message).collect();
+        self.post(EndpointCall::PostRecv { endpoint: self.endpoint, work })
     }
 
     fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
         let data = ByteBuf::from(data);
-        self.link.call(Call::Connect { endpoint: self.endpoint, to, data })
+        self.call(EndpointCall::Connect { endpoint: self.endpoint, to, data })
     }
 
     fn accept(&self, request: RequestId, data: &[u8]) -> Result<()> {
         let (request, data) = (request.0, ByteBuf::from(data));
-        self.link.call(Call::Accept { endpoint: self.endpoint, request, data })
+        self.call(EndpointCall::Accept { endpoint: self.endpoint, request, data })
     }
 
     fn disconnect(&self) {
         // A server that is gone has ended the connection, here and in what follows.
-        let _ = self.link.call::<()>(Call::Disconnect { endpoint: self.endpoint });
+        let _ = self.call::<()>(EndpointCall::Disconnect { endpoint: self.endpoint });
     }
 
     fn quiesce(&self) -> Result<()> {
         // The memory is at the other host, and nothing here is touched.
-        let _ = self.link.call::<()>(Call::DropEndpoint { endpoint: self.endpoint });
+        let _ = self.call::<()>(EndpointCall::Drop { endpoint: self.endpoint });
         Ok(())
     }
 
@@ -402,18 +364,20 @@ unsafe impl EndpointOps for RemoteEndpoint {
     }
 
     fn dump(&self) -> String {
-        told(self.link.call(Call::Dump { endpoint: Some(self.endpoint) }))
+        text(self.link.call(Call::Dump { endpoint: Some(self.endpoint) }))
     }
 }
 
 impl RemoteEndpoint {
     fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
-        let call = Call::Addresses { endpoint: self.endpoint };
-        self.link.call(call).unwrap_or_default()
+        self.call(EndpointCall::Addresses { endpoint: self.endpoint }).unwrap_or_default()
     }
-}
 
-/// The name under which a server's provider is known here.
-pub(super) fn name_of(provider: &str) -> &'static str {
-    kept(provider)
+    fn call<T: DeserializeOwned>(&self, call: EndpointCall) -> Result<T> {
+        self.link.call(Call::Endpoint(call))
+    }
+
+    fn post(&self, call: EndpointCall) -> Posted {
+        self.call(call).unwrap_or_else(|error| Posted::until(0, error))
+    }
 }

@@ -15,13 +15,13 @@ use super::protocol::Request;
 use super::session::Session;
 
 /// Connections at a time: domains, since each has one.
-const MOST_SESSIONS: usize = 64;
-/// How long the near end may leave what it is told unread.
-const PATIENCE: Duration = Duration::from_secs(120);
+const MAX_SESSIONS: usize = 64;
+/// How long the near end may leave unread what it is sent.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Serves runs on other hosts ([`Peer`](super::Peer)) with the providers of a catalog.
 ///
-/// Whoever reaches it can have memory allocated and connections made: it is for networks that you trust. Each
+/// Any host that reaches it can have memory allocated and connections made: it is for networks that you trust. Each
 /// connection is one domain, which closes with it.
 pub struct Server {
     listener: TcpListener,
@@ -67,9 +67,9 @@ impl Server {
         let catalog = self.catalog.clone();
         let session = move || {
             let Some(_seat) = seat else {
-                log::warn!("{peer} is sent away: {MOST_SESSIONS} connections already");
-                // Whether it hears it is its own matter.
-                let _ = frame::refuse(&stream, &format!("{MOST_SESSIONS} connections already"));
+                log::warn!("{peer} is sent away: {MAX_SESSIONS} connections already");
+                // It may be gone already.
+                let _ = frame::refuse(&stream, &format!("{MAX_SESSIONS} connections already"));
                 return;
             };
             if let Err(reason) = frame::greet(&stream) {
@@ -99,7 +99,7 @@ impl Seat {
     fn take(taken: &Arc<AtomicUsize>) -> Option<Self> {
         let seat = Seat(taken.clone());
         // The seat gives back what it took, too late or not.
-        (taken.fetch_add(1, Ordering::Relaxed) < MOST_SESSIONS).then_some(seat)
+        (taken.fetch_add(1, Ordering::Relaxed) < MAX_SESSIONS).then_some(seat)
     }
 }
 
@@ -111,16 +111,16 @@ impl Drop for Seat {
 
 /// Executes the calls of one connection, in their order, until it is closed.
 fn serve(stream: TcpStream, catalog: &Arc<Catalog>) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
     let outbox = Outbox::new(stream.try_clone()?)?;
     thread::scope(|scope| {
-        let teller = scope.spawn(|| outbox.tell_all());
+        let sender = scope.spawn(|| outbox.send_all());
         let mut session = Session::new(catalog, &outbox);
         let executed = execute(&stream, &outbox, &mut session);
         outbox.close();
         drop(session);
-        let told = teller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        executed.and(told)
+        let sent = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        executed.and(sent)
     })
 }
 
@@ -141,12 +141,12 @@ mod tests {
     use fabric::provider::{Event, EventSink};
 
     use super::super::link::Link;
-    use super::super::protocol::{Call, Survey};
+    use super::super::protocol::{Call, EndpointCall, ListenerCall, MemoryCall, QueueCall, Survey};
     use super::*;
 
-    struct Nobody;
+    struct NoEvents;
 
-    impl EventSink for Nobody {
+    impl EventSink for NoEvents {
         fn event(&self, _event: Event) {}
     }
 
@@ -159,37 +159,37 @@ mod tests {
     }
 
     fn link(addr: SocketAddr) -> Result<Link, String> {
-        Link::to(addr, Arc::new(Nobody))
+        Link::to(addr, Arc::new(NoEvents))
     }
 
-    fn said_to(addr: SocketAddr, says: &[u8]) -> String {
+    fn reply_to(addr: SocketAddr, says: &[u8]) -> String {
         let mut stranger = TcpStream::connect(addr).unwrap();
         stranger.write_all(says).unwrap();
-        let mut heard = Vec::new();
-        // It may be cut off; what was said before that counts.
-        let _ = stranger.read_to_end(&mut heard);
-        String::from_utf8(heard).unwrap()
+        let mut reply = Vec::new();
+        // It may be cut off; what came before that counts.
+        let _ = stranger.read_to_end(&mut reply);
+        String::from_utf8(reply).unwrap()
     }
 
     #[test]
-    fn strangers_are_told_and_do_no_harm() {
+    fn strangers_are_refused_and_do_no_harm() {
         let addr = server();
-        let heard = said_to(addr, b"GET / HTTP/1.1\r\n\r\n");
-        assert!(heard.contains("error: it is no fabric-conformance"), "{heard}");
-        let heard = said_to(addr, b"fabric-conformance 0.0.0 protocol 0\n");
-        assert!(heard.contains("run the same program at both ends"), "{heard}");
-        // One who knows the line and then talks nonsense is cut off.
-        let mut line = said_to(addr, b"\n").lines().next().unwrap().to_owned();
+        let reply = reply_to(addr, b"GET / HTTP/1.1\r\n\r\n");
+        assert!(reply.contains("error: it is no fabric-conformance"), "{reply}");
+        let reply = reply_to(addr, b"fabric-conformance 0.0.0 protocol 0\n");
+        assert!(reply.contains("run the same program at both ends"), "{reply}");
+        // A client that sends the line and then nonsense is cut off.
+        let mut line = reply_to(addr, b"\n").lines().next().unwrap().to_owned();
         line.push('\n');
-        assert_eq!(said_to(addr, &[line.as_bytes(), &[0xff; 64]].concat()), line);
+        assert_eq!(reply_to(addr, &[line.as_bytes(), &[0xff; 64]].concat()), line);
         link(addr).unwrap().call::<()>(Call::Echo).unwrap();
     }
 
     #[test]
     fn seats_are_bounded_and_given_back() {
         let addr = server();
-        let links: Vec<_> = (0..MOST_SESSIONS).map(|_| link(addr).unwrap()).collect();
-        assert_eq!(link(addr).err().unwrap(), format!("{MOST_SESSIONS} connections already"));
+        let links: Vec<_> = (0..MAX_SESSIONS).map(|_| link(addr).unwrap()).collect();
+        assert_eq!(link(addr).err().unwrap(), format!("{MAX_SESSIONS} connections already"));
         drop(links);
         let until = Instant::now() + Duration::from_secs(10);
         while link(addr).is_err() {
@@ -202,19 +202,23 @@ mod tests {
         let link = link(server()).unwrap();
         for call in [
             Call::Counters,
-            Call::DropEndpoint { endpoint: 1 },
-            Call::Allocate { memory: 1, len: u64::MAX },
-            Call::Load { memory: 7, at: 0, len: 1 },
-            Call::Poll { queue: 1, most: usize::MAX },
-            Call::Accept { endpoint: 1, request: 1, data: Default::default() },
+            Call::Endpoint(EndpointCall::Drop { endpoint: 1 }),
+            Call::Memory(MemoryCall::Allocate { memory: 1, len: u64::MAX }),
+            Call::Memory(MemoryCall::Load { memory: 7, at: 0, len: 1 }),
+            Call::Queue(QueueCall::Poll { queue: 1, max: usize::MAX }),
+            Call::Endpoint(EndpointCall::Accept {
+                endpoint: 1,
+                request: 1,
+                data: Default::default(),
+            }),
             Call::Open { provider: "nosuch".to_owned(), device: "none".to_owned() },
         ] {
             let text = format!("{call:?}");
             let answer = link.call::<()>(call);
-            assert_eq!(answer.is_err(), !text.starts_with("Drop"), "{text}: {answer:?}");
+            assert_eq!(answer.is_err(), !text.contains("(Drop "), "{text}: {answer:?}");
         }
-        link.call::<()>(Call::Allocate { memory: 1, len: 8 }).unwrap();
-        let beyond = Call::Store { memory: 1, at: 5, bytes: vec![0; 4].into() };
+        link.call::<()>(Call::Memory(MemoryCall::Allocate { memory: 1, len: 8 })).unwrap();
+        let beyond = Call::Memory(MemoryCall::Store { memory: 1, at: 5, bytes: vec![0; 4].into() });
         assert!(link.call::<()>(beyond).is_err());
         link.call::<()>(Call::Echo).unwrap();
     }
@@ -227,13 +231,15 @@ mod tests {
             let link = link(addr).unwrap();
             let survey: Survey = link.call(Call::Survey).unwrap();
             let device =
-                survey.devices.into_iter().find(|d| d.provider == "tcp" && d.state.is_ok());
+                survey.devices.into_iter().find(|d| d.provider == "tcp" && d.usable.is_ok());
             let device = device.unwrap().device;
             link.call::<()>(Call::Open { provider: "tcp".to_owned(), device }).unwrap();
             link
         };
         let listen = |link: &Link, addr| {
-            link.call::<SocketAddr>(Call::Listen { listener: 1, addr, backlog: 1 })
+            let attr = fabric::ListenerAttr::default();
+            let call = ListenerCall::Listen { listener: 1, addr, attr };
+            link.call::<SocketAddr>(Call::Listener(call))
         };
         let first = open();
         let at = listen(&first, (Ipv4Addr::LOCALHOST, 0).into()).unwrap();

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use fabric::provider::{Posted, RawCompletion, RawRequest, RemoteAddr, RequestId, Token};
 use fabric::{
     Access, Armed, BatchError, Catalog, Choice, Completion, CompletionQueue, ConnectRequest,
-    CqAttr, Domain, Endpoint, EndpointId, Error, Grant, Listener, ListenerAttr, Memory, Named,
-    OpKind, Recv, Region, Result,
+    Domain, Endpoint, EndpointAttr, EndpointId, Error, Grant, Listener, ListenerAttr, Memory,
+    OpKind, ProviderSpec, Recv, Region, Result,
 };
 use serde::Serialize;
 use serde_bytes::ByteBuf;
@@ -15,19 +16,17 @@ use serde_bytes::ByteBuf;
 use super::ops;
 use super::outbox::Outbox;
 use super::protocol::{
-    Asking, Call, Done, Local, Receive, Registered, Survey, Surveyed, Taken, WireAttr,
-    WireCounters, Work,
+    Call, EndpointCall, ListenerCall, Local, MemoryCall, QueueCall, RecvMsg, SendMsg, Survey,
 };
-use super::wire::{Fault, of_status};
 use crate::calibrate;
 use crate::environment::Environment;
 use crate::sys;
 use crate::target::anything;
 
-/// What one connection may allocate. Pages that nobody touches cost nothing.
-const MOST_MEMORY: u64 = 16 << 30;
+/// What one connection may allocate. Pages that are not touched cost nothing.
+const MAX_MEMORY: u64 = 16 << 30;
 /// Completions of one poll.
-const MOST_DONE: usize = 1024;
+const MAX_POLLED: usize = 1024;
 
 /// The objects of one connection, by their names. Dropping it lets everything go.
 pub(super) struct Session {
@@ -80,107 +79,84 @@ impl Session {
         }
     }
 
-    /// Does what is asked; gives the answer as it travels.
+    /// Executes a call; gives the answer as it travels.
     pub(super) fn execute(&mut self, call: Call) -> Result<ByteBuf> {
         match call {
             Call::Echo => answer(&()),
             Call::Survey => answer(&self.survey()?),
             Call::Open { provider, device } => answer(&self.open(provider, device)?),
-            Call::Counters => answer(&self.counters()?),
+            Call::Counters => answer(&self.domain()?.counters().provider),
             Call::Dump { endpoint: None } => answer(&self.domain()?.dump()),
             Call::Dump { endpoint: Some(name) } => answer(&self.endpoint(name)?.dump()),
-            Call::Allocate { .. }
-            | Call::Free { .. }
-            | Call::Store { .. }
-            | Call::Load { .. }
-            | Call::Register { .. }
-            | Call::Deregister { .. }
-            | Call::Grant { .. }
-            | Call::Revoke { .. } => self.execute_memory(call),
-            Call::MakeQueue { .. }
-            | Call::DropQueue { .. }
-            | Call::Poll { .. }
-            | Call::Arm { .. } => self.execute_queue(call),
-            Call::Listen { .. }
-            | Call::NextRequest { .. }
-            | Call::DropListener { .. }
-            | Call::Reject { .. } => self.execute_listener(call),
-            Call::MakeEndpoint { .. }
-            | Call::DropEndpoint { .. }
-            | Call::Connect { .. }
-            | Call::Accept { .. }
-            | Call::Disconnect { .. }
-            | Call::Addresses { .. }
-            | Call::PostSend { .. }
-            | Call::PostRecv { .. } => self.execute_endpoint(call),
+            Call::Memory(call) => self.execute_memory(call),
+            Call::Queue(call) => self.execute_queue(call),
+            Call::Listener(call) => self.execute_listener(call),
+            Call::Endpoint(call) => self.execute_endpoint(call),
         }
     }
 
-    fn execute_memory(&mut self, call: Call) -> Result<ByteBuf> {
+    fn execute_memory(&mut self, call: MemoryCall) -> Result<ByteBuf> {
         match call {
-            Call::Allocate { memory, len } => answer(&self.allocate(memory, len)?),
-            Call::Free { memory } => {
+            MemoryCall::Allocate { memory, len } => answer(&self.allocate(memory, len)?),
+            MemoryCall::Free { memory } => {
                 let freed = self.memories.remove(&memory).map_or(0, |memory| memory.len());
                 self.memory_bytes -= freed as u64;
                 answer(&())
             }
-            Call::Store { memory, at, bytes } => {
+            MemoryCall::Store { memory, at, bytes } => {
                 answer(&sys::store(known(&self.memories, memory, "memory")?, size(at), &bytes)?)
             }
-            Call::Load { memory, at, len } => {
+            MemoryCall::Load { memory, at, len } => {
                 let memory = known(&self.memories, memory, "memory")?;
                 let mut bytes = vec![0; size(len).min(memory.len())];
                 sys::load(memory, size(at), &mut bytes)?;
                 answer(&ByteBuf::from(bytes))
             }
-            Call::Register { region, memory, at, len, access, start } => {
+            MemoryCall::Register { region, memory, at, len, access, start } => {
                 let memory = known(&self.memories, memory, "memory")?;
                 let range = size(at)..size(at.saturating_add(len));
                 let access = Access::from_bits_retain(access);
                 let made = self.domain()?.register_part(memory, range, access)?;
-                let (key, base) = (made.remote().key(), made.remote().base());
+                let (key, addr) = (made.remote().key(), made.remote().base());
                 self.regions.insert(region, Hosted { region: made, start });
-                answer(&Registered { key, base })
+                answer(&RemoteAddr { key, addr })
             }
-            Call::Deregister { region } => {
+            MemoryCall::Deregister { region } => {
                 // The near end has taken the completions of all operations that used it.
                 let closed = known(&self.regions, region, "region")?.region.close();
                 self.regions.remove(&region);
                 answer(&closed?)
             }
-            Call::Grant { grant, region, endpoint, from, to, access } => {
+            MemoryCall::Grant { grant, region, endpoint, range, access } => {
                 let Hosted { region, .. } = known(&self.regions, region, "region")?;
                 let access = Access::from_bits_retain(access);
-                let made = region.grant(self.endpoint(endpoint)?, size(from)..size(to), access)?;
-                let (key, base) = (made.remote().key(), made.remote().base());
+                let made = region.grant(self.endpoint(endpoint)?, range, access)?;
+                let (key, addr) = (made.remote().key(), made.remote().base());
                 self.grants.insert(grant, made);
-                answer(&Registered { key, base })
+                answer(&RemoteAddr { key, addr })
             }
-            Call::Revoke { grant } => {
+            MemoryCall::Revoke { grant } => {
                 known(&self.grants, grant, "grant")?.revoke()?;
                 self.grants.remove(&grant);
                 answer(&())
             }
-            _ => Err(misplaced()),
         }
     }
 
-    fn execute_queue(&mut self, call: Call) -> Result<ByteBuf> {
+    fn execute_queue(&mut self, call: QueueCall) -> Result<ByteBuf> {
         match call {
-            Call::MakeQueue { queue, capacity, vector } => {
-                let mut attr = CqAttr::new(capacity);
-                attr.vector = vector;
+            QueueCall::Make { queue, attr } => {
                 let made = self.domain()?.completion_queue_with(&attr)?;
                 self.queues.insert(queue, made);
                 answer(&())
             }
-            Call::DropQueue { queue } => {
+            QueueCall::Drop { queue } => {
                 self.outbox.disarm(queue);
                 self.queues.remove(&queue);
                 answer(&())
             }
-            Call::Poll { queue, most } => answer(&self.poll(queue, most)?),
-            Call::Arm { queue } => {
+            QueueCall::Poll { queue, max } => answer(&self.poll(queue, max)?),
+            QueueCall::Arm { queue } => {
                 let armed = known(&self.queues, queue, "queue")?;
                 let ready = armed.arm()? == Armed::Ready;
                 if !ready {
@@ -188,74 +164,72 @@ impl Session {
                 }
                 answer(&ready)
             }
-            _ => Err(misplaced()),
         }
     }
 
-    fn execute_listener(&mut self, call: Call) -> Result<ByteBuf> {
+    fn execute_listener(&mut self, call: ListenerCall) -> Result<ByteBuf> {
         match call {
-            Call::Listen { listener, addr, backlog } => {
-                answer(&self.listen(listener, addr, backlog)?)
+            ListenerCall::Listen { listener, addr, attr } => {
+                answer(&self.listen(listener, addr, &attr)?)
             }
-            Call::NextRequest { listener } => {
-                let taken = known(&self.listeners, listener, "listener")?.poll();
-                answer(&taken.map(|request| {
-                    let name = self.next_request;
+            ListenerCall::NextRequest { listener } => {
+                let next = known(&self.listeners, listener, "listener")?.poll();
+                answer(&next.map(|request| {
+                    let id = RequestId(self.next_request);
                     self.next_request += 1;
-                    let (peer, data) = (request.peer_addr(), request.private_data().to_vec());
-                    self.requests.insert(name, request);
-                    Asking { request: name, peer, data: ByteBuf::from(data) }
+                    let data = request.private_data().into();
+                    let raw = RawRequest::new(id, request.peer_addr(), data);
+                    self.requests.insert(id.0, request);
+                    raw
                 }))
             }
-            Call::DropListener { listener } => {
+            ListenerCall::Drop { listener } => {
                 self.outbox.forget_listener(listener);
                 self.listeners.remove(&listener);
                 answer(&())
             }
-            Call::Reject { request, data } => {
+            ListenerCall::Reject { request, data } => {
                 let rejected = self.requests.get_mut(&request);
                 rejected.ok_or_else(misplaced)?.reject(&data)?;
                 self.requests.remove(&request);
                 answer(&())
             }
-            _ => Err(misplaced()),
         }
     }
 
-    fn execute_endpoint(&mut self, call: Call) -> Result<ByteBuf> {
+    fn execute_endpoint(&mut self, call: EndpointCall) -> Result<ByteBuf> {
         match call {
-            Call::MakeEndpoint { endpoint, attr, send_queue, recv_queue } => {
+            EndpointCall::Make { endpoint, attr, send_queue, recv_queue } => {
                 answer(&self.make_endpoint(endpoint, attr, [send_queue, recv_queue])?)
             }
-            Call::DropEndpoint { endpoint } => {
-                // First its name: nobody is left to hear of it, nor to take its completions.
+            EndpointCall::Drop { endpoint } => {
+                // First its name: at the near end nothing is left to get its events and completions.
                 if let Some(ended) = self.endpoints.remove(&endpoint) {
                     self.names.remove(&ended.id());
                     self.outbox.forget_endpoint(ended.id());
                 }
                 answer(&())
             }
-            Call::Connect { endpoint, to, data } => {
+            EndpointCall::Connect { endpoint, to, data } => {
                 answer(&self.endpoint(endpoint)?.connect(to, &data)?)
             }
-            Call::Accept { endpoint, request, data } => {
+            EndpointCall::Accept { endpoint, request, data } => {
                 let accepting = known(&self.endpoints, endpoint, "endpoint")?;
                 let accepted = self.requests.get_mut(&request);
                 accepted.ok_or_else(misplaced)?.accept(accepting, &data)?;
                 self.requests.remove(&request);
                 answer(&())
             }
-            Call::Disconnect { endpoint } => {
+            EndpointCall::Disconnect { endpoint } => {
                 self.endpoint(endpoint)?.disconnect();
                 answer(&())
             }
-            Call::Addresses { endpoint } => {
+            EndpointCall::Addresses { endpoint } => {
                 let endpoint = self.endpoint(endpoint)?;
                 answer(&(endpoint.local_addr(), endpoint.peer_addr()))
             }
-            Call::PostSend { endpoint, work } => answer(&self.post_send(endpoint, &work)?),
-            Call::PostRecv { endpoint, work } => answer(&self.post_recv(endpoint, &work)?),
-            _ => Err(misplaced()),
+            EndpointCall::PostSend { endpoint, work } => answer(&self.post_send(endpoint, &work)?),
+            EndpointCall::PostRecv { endpoint, work } => answer(&self.post_recv(endpoint, &work)?),
         }
     }
 
@@ -268,13 +242,7 @@ impl Session {
     }
 
     fn survey(&self) -> Result<Survey> {
-        let found = self.catalog.discover(&anything())?;
-        let surveyed = |found: &fabric::Found| Surveyed {
-            provider: found.provider.to_owned(),
-            device: found.device.clone(),
-            state: found.verdict.as_ref().map(Into::into).map_err(Clone::clone),
-        };
-        let devices = found.iter().map(surveyed).collect();
+        let devices = self.catalog.discover(&anything())?;
         Ok(Survey { environment: Environment::now(), factor: calibrate::factor(), devices })
     }
 
@@ -282,27 +250,17 @@ impl Session {
         if self.domain.is_some() {
             return Err(misplaced());
         }
-        let choice = Choice::Only(vec![Named { provider, device: Some(device) }]);
+        let choice = Choice::Include(vec![ProviderSpec { provider, device: Some(device) }]);
         let domain = self.catalog.open_with(&choice, &anything())?;
         self.outbox.watch(domain.events());
         self.domain = Some(domain);
         Ok(())
     }
 
-    fn counters(&self) -> Result<WireCounters> {
-        let counters = self.domain()?.counters().provider;
-        Ok(WireCounters {
-            copied_bytes: counters.copied_bytes,
-            wakeups: counters.wakeups,
-            system_calls: counters.system_calls,
-            protocol_errors: counters.protocol_errors,
-        })
-    }
-
     fn allocate(&mut self, name: u64, len: u64) -> Result<()> {
         let sum = self.memory_bytes.saturating_add(len);
-        if sum > MOST_MEMORY {
-            let text = format!("{sum} bytes; one connection may allocate {MOST_MEMORY}");
+        if sum > MAX_MEMORY {
+            let text = format!("{sum} bytes; one connection may allocate {MAX_MEMORY}");
             return Err(Error::invalid("allocate", text));
         }
         self.memories.insert(name, Memory::zeroed(size(len))?);
@@ -310,22 +268,20 @@ impl Session {
         Ok(())
     }
 
-    fn listen(&mut self, name: u64, addr: SocketAddr, backlog: usize) -> Result<SocketAddr> {
-        let mut attr = ListenerAttr::default();
-        attr.backlog = backlog;
+    fn listen(&mut self, name: u64, addr: SocketAddr, attr: &ListenerAttr) -> Result<SocketAddr> {
         let domain = self.domain()?;
         // Its first request may come before it has a name.
-        let listener = self.outbox.name_listener(name, || domain.listen_with(addr, &attr))?;
+        let listener = self.outbox.name_listener(name, || domain.listen_with(addr, attr))?;
         let addr = listener.local_addr();
         self.listeners.insert(name, listener);
         Ok(addr)
     }
 
-    fn make_endpoint(&mut self, name: u64, attr: WireAttr, queues: [u64; 2]) -> Result<()> {
+    fn make_endpoint(&mut self, name: u64, attr: EndpointAttr, queues: [u64; 2]) -> Result<()> {
         let [send, recv] = queues;
         let send = known(&self.queues, send, "queue")?;
         let recv = known(&self.queues, recv, "queue")?;
-        let made = self.domain()?.endpoint().attr(attr.into()).build_with(send, recv)?;
+        let made = self.domain()?.endpoint().attr(attr).build_with(send, recv)?;
         self.outbox.name_endpoint(name, made.id());
         self.names.insert(made.id(), name);
         self.endpoints.insert(name, made);
@@ -333,56 +289,55 @@ impl Session {
     }
 
     /// Takes completions, those of endpoints that are gone left out: the near end has canceled what they had.
-    fn poll(&mut self, queue: u64, most: usize) -> Result<Vec<Done>> {
+    fn poll(&mut self, queue: u64, max: usize) -> Result<Vec<RawCompletion>> {
         let queue = known(&self.queues, queue, "queue")?;
-        let mut taken = vec![Completion::default(); most.min(MOST_DONE)];
+        let mut polled = vec![Completion::default(); max.min(MAX_POLLED)];
         loop {
-            let count = queue.poll(&mut taken)?;
+            let count = queue.poll(&mut polled)?;
             let alive = |done: &&Completion| self.names.contains_key(&done.endpoint);
-            let done: Vec<_> = taken[..count].iter().filter(alive).map(done).collect();
-            if count == 0 || !done.is_empty() {
-                return Ok(done);
+            let raw: Vec<_> = polled[..count].iter().filter(alive).map(raw).collect();
+            if count == 0 || !raw.is_empty() {
+                return Ok(raw);
             }
         }
     }
 
-    fn post_send(&self, endpoint: u64, work: &[Work]) -> Result<Taken> {
+    fn post_send(&self, endpoint: u64, work: &[SendMsg]) -> Result<Posted> {
         let endpoint = self.endpoint(endpoint)?;
-        let local = |work: &Work| match &work.local {
+        let local = |work: &SendMsg| match &work.local {
             Local::Pieces(pieces) => ops::slices(&self.regions, pieces),
             Local::Inject(_) => Ok(Vec::new()),
         };
         let slices = work.iter().map(local).collect::<Result<Vec<_>>>()?;
         let ops = work.iter().zip(&slices).map(|(work, slices)| ops::op(work, slices));
-        Ok(taken(work.len(), endpoint.post_batch(&ops.collect::<Result<Vec<_>>>()?)))
+        Ok(posted(work.len(), endpoint.post_batch(&ops.collect::<Result<Vec<_>>>()?)))
     }
 
-    fn post_recv(&self, endpoint: u64, work: &[Receive]) -> Result<Taken> {
+    fn post_recv(&self, endpoint: u64, work: &[RecvMsg]) -> Result<Posted> {
         let endpoint = self.endpoint(endpoint)?;
-        let local = |work: &Receive| ops::slices(&self.regions, &work.pieces);
+        let local = |work: &RecvMsg| ops::slices(&self.regions, &work.pieces);
         let slices = work.iter().map(local).collect::<Result<Vec<_>>>()?;
         let receives = work.iter().zip(&slices);
-        let receives: Vec<_> =
-            receives.map(|(work, slices)| Recv::new(slices.as_slice(), work.token)).collect();
-        Ok(taken(work.len(), endpoint.post_recvs(&receives)))
+        let receives: Vec<_> = receives
+            .map(|(work, slices)| Recv::new(slices.as_slice(), work.token.to_bits()))
+            .collect();
+        Ok(posted(work.len(), endpoint.post_recvs(&receives)))
     }
 }
 
-fn done(completion: &Completion) -> Done {
-    Done {
-        token: completion.context,
-        status: of_status(completion.status),
-        remote_write: completion.kind == OpKind::RecvWrite,
-        len: completion.len as u64,
-        immediate: completion.immediate,
-        provider_code: completion.provider_code,
-    }
+/// As the near end's provider reports it.
+fn raw(completion: &Completion) -> RawCompletion {
+    let mut raw = RawCompletion::new(Token::from_bits(completion.context), completion.status);
+    raw.remote_write = completion.kind == OpKind::RecvWrite;
+    (raw.len, raw.immediate) = (completion.len as u64, completion.immediate);
+    raw.provider_code = completion.provider_code;
+    raw
 }
 
-fn taken(all: usize, posted: Result<(), BatchError>) -> Taken {
-    match posted {
-        Ok(()) => Taken { accepted: all, refusal: None },
-        Err(batch) => Taken { accepted: batch.posted, refusal: Some(Fault::from(batch.error)) },
+fn posted(all: usize, result: Result<(), BatchError>) -> Posted {
+    match result {
+        Ok(()) => Posted::all(all),
+        Err(batch) => Posted::until(batch.posted, batch.error),
     }
 }
 

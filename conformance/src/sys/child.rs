@@ -18,7 +18,7 @@ pub(crate) fn in_child(time: Duration, body: impl FnOnce() -> String) -> Result<
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(io::Error::last_os_error().into());
     }
-    // SAFETY: new descriptors that nobody else owns.
+    // SAFETY: new descriptors that have no other owner.
     let [from, to] = unsafe { ends.map(|end| OwnedFd::from_raw_fd(end)) };
     // SAFETY: the child runs `body`, writes and exits; glibc keeps its allocator usable in the child of a process
     // with threads, and what else may be locked there only costs the deadline below.
@@ -56,7 +56,7 @@ pub(crate) struct Child(libc::pid_t);
 
 impl Child {
     /// Runs `body` in a child, which has no threads but its own and ends without running destructors or exit
-    /// handlers. It closes the descriptors it inherits, so that it keeps nobody's connection open; what `body` uses
+    /// handlers. It closes the descriptors it inherits, so that it keeps no connection open; what `body` uses
     /// it opens itself.
     pub(crate) fn run(body: impl FnOnce()) -> io::Result<Self> {
         // SAFETY: as in `in_child`; the child closes only copies, and does not return from here.

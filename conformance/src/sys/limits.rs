@@ -21,7 +21,7 @@ fn limit_descriptors(limits: &libc::rlimit) -> io::Result<()> {
 }
 
 /// How many descriptors this process may have at most.
-pub(crate) fn most_descriptors() -> io::Result<usize> {
+pub(crate) fn max_descriptors() -> io::Result<usize> {
     Ok(usize::try_from(descriptor_limits()?.rlim_max).unwrap_or(usize::MAX))
 }
 
@@ -52,7 +52,7 @@ impl FewDescriptors {
             // SAFETY: F_GETFD looks at a number, whatever it is.
             unsafe { libc::fcntl(*fd as libc::c_int, libc::F_GETFD) != -1 }
         };
-        // The limit is not of a count but of the numbers, of which the lowest free one is always taken.
+        // The limit is not of a count but of the numbers, and the lowest free one is always taken.
         let limit = (0..before.rlim_cur).filter(|fd| !is_open(fd)).nth(free);
         let rlim_cur = limit.unwrap_or(before.rlim_cur);
         limit_descriptors(&libc::rlimit { rlim_cur, ..before })?;
@@ -67,7 +67,7 @@ impl Drop for FewDescriptors {
     }
 }
 
-/// Lets this process lock at most `bytes` of memory, whoever it runs as: sets `RLIMIT_MEMLOCK` and gives up
+/// Lets this process lock at most `bytes` of memory, whatever user it runs as: sets `RLIMIT_MEMLOCK` and gives up
 /// `CAP_IPC_LOCK`. There is no way back, so this is for children.
 pub(crate) fn limit_locked_memory(bytes: u64) -> io::Result<()> {
     /// Both as capget(2) describes them.

@@ -95,7 +95,7 @@ pub(crate) fn register_nowhere(
 /// Copies bytes into memory that regions may be part of.
 pub(crate) fn store(into: &Memory, at: usize, bytes: &[u8]) -> fabric::Result<()> {
     let to = within(into, at, bytes.len())?;
-    // SAFETY: the range was checked, and `into` keeps it allocated; nobody makes references to such memory.
+    // SAFETY: the range was checked, and `into` keeps it allocated; no references are made to such memory.
     unsafe { memory::store(to, bytes) };
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! What becomes of an operation's slot: its outcome is taken out, or it is not wanted any more.
+//! The ends of an operation's slot: the outcome is taken, or the operation is abandoned.
 
 use super::*;
 
 impl Driver {
-    /// Looks whether an operation has ended, and takes it out if so.
+    /// Takes the outcome of an operation, if it has ended; else registers the waker.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -21,7 +21,7 @@ impl Driver {
         None
     }
 
-    /// As [`take`](Driver::take), for who does not wait: whoever does is still told.
+    /// As [`take`](Driver::take), without waiting: a registered waker stays.
     #[cfg(feature = "tokio")]
     pub(crate) fn try_take(&self, number: u32) -> Option<(Completion, OpBuffers)> {
         let slot = self.slab.lock(number)?;
@@ -44,12 +44,12 @@ impl Driver {
         (completion, buffers)
     }
 
-    /// Takes out what an operation carries that only the parent of this process can end.
+    /// Takes out the buffers of an operation that only the parent of this process can end.
     pub(crate) fn reclaim_forked(&self, number: u32) -> OpBuffers {
         self.slab.lock(number).map(|slot| self.take_out(number, slot).1).unwrap_or_default()
     }
 
-    /// What the operation carries is not asked for: it goes back to the pool as soon as the operation is over.
+    /// The operation's buffers are not wanted: they go back to the pool as soon as it has ended.
     #[cfg(feature = "tokio")]
     pub(crate) fn detach(&self, number: u32) {
         let Some(mut slot) = self.slab.lock(number) else { return };
@@ -71,7 +71,7 @@ impl Driver {
         }
     }
 
-    /// Nobody asks for the operation any more.
+    /// The operation's future was dropped.
     pub(crate) fn abandon(&self, number: u32) {
         let Some(mut slot) = self.slab.lock(number) else { return };
         match slot.phase {
@@ -86,24 +86,23 @@ impl Driver {
         }
     }
 
-    /// Takes out what no completion was taken for: the operations may still be executed, since their endpoint could not be
-    /// brought to rest. Memory that an adapter may write to is not given to anybody: it leaks. Says how many operations.
+    /// Takes out operations without a completion: they may still be executed, since their endpoint could not be quiesced. Memory that an adapter may write to is never reused: it leaks. Returns the number of operations.
     pub(super) fn leak(&self) -> usize {
         let mut leaked = 0;
-        let mut leftover = Leftover::new();
+        let mut deferred = Deferred::new();
         self.slab.for_each(|slot| {
             let OpSlot { phase, conn_state, buffers, lease, waker, .. } = std::mem::take(slot);
             match (phase, buffers) {
-                (Phase::Done, buffers) => leftover.reclaim(buffers),
+                (Phase::Done, buffers) => deferred.reclaim(buffers),
                 (_, OpBuffers::Nothing) => {}
                 (_, buffers) => {
                     leaked += 1;
                     buffers.leak();
                 }
             }
-            leftover.wakers.discard(waker);
-            leftover.lease(lease);
-            leftover.conn_state(conn_state);
+            deferred.wakers.discard(waker);
+            deferred.lease(lease);
+            deferred.conn_state(conn_state);
         });
         leaked
     }
@@ -114,7 +113,7 @@ mod tests {
     use super::*;
     use crate::op_buffers::BufferRange;
 
-    /// What an operation has is nobody else's until a completion says so, whatever becomes of its node.
+    /// An operation keeps its memory until its completion, even if its node is dropped.
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no sockets")]
     fn memory_of_operations_that_were_not_completed_leaks() {

@@ -6,15 +6,15 @@ use std::time::Duration;
 use fabric::Access;
 
 use super::control::Control;
-use super::lent::Lent;
-use super::remote::Remote;
+use super::local_lease::LocalLease;
+use super::remote_lease::RemoteLease;
 use crate::buffer::Buffer;
 use crate::connection::Connection;
 use crate::error::{Error, OpError, Refusal, Result};
 
 impl Connection {
     fn control(&self) -> Result<&Arc<Control>> {
-        self.inner.control.get().ok_or(Error::NotGranted(Refusal::Off))
+        self.inner.control.get().ok_or(Error::NotGranted(Refusal::Disabled))
     }
 
     /// Asks the peer for memory, zeroed, with all rights that its policy gives, for a time. The peer's application need do
@@ -32,7 +32,7 @@ impl Connection {
     ///
     /// # Errors
     /// `NotGranted` with the reason; `Disconnected`.
-    pub async fn request_lease(&self, len: usize, time: Duration) -> Result<Remote> {
+    pub async fn request_lease(&self, len: usize, time: Duration) -> Result<RemoteLease> {
         self.request_lease_with(len, time, Access::empty()).await
     }
 
@@ -58,13 +58,13 @@ impl Connection {
         len: usize,
         time: Duration,
         rights: Access,
-    ) -> Result<Remote> {
+    ) -> Result<RemoteLease> {
         let control = self.control()?;
-        Ok(Remote::new(control.request(len as u64, time, rights).await?, control))
+        Ok(RemoteLease::new(control.request(len as u64, time, rights).await?, control))
     }
 
     /// Lends a buffer to the peer, unasked and whatever the policy says; it gets it from
-    /// [`next_lease`](Connection::next_lease). The lease ends after `time`, or by [`Lent::take`], or when the peer gives it back.
+    /// [`next_lease`](Connection::next_lease). The lease ends after `time`, or by [`LocalLease::take`], or when the peer gives it back.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
@@ -87,7 +87,7 @@ impl Connection {
         buffer: Buffer,
         time: Duration,
         rights: Access,
-    ) -> Result<Lent, OpError<Buffer>> {
+    ) -> Result<LocalLease, OpError<Buffer>> {
         match self.control() {
             Ok(control) => control.lend(buffer, time, rights),
             Err(error) => Err(OpError { error, buffer }),
@@ -107,27 +107,27 @@ impl Connection {
     ///
     /// # Errors
     /// `NotGranted` if the connection carries no leases; `Disconnected`.
-    pub async fn next_lease(&self) -> Result<Remote> {
+    pub async fn next_lease(&self) -> Result<RemoteLease> {
         let control = self.control()?;
-        Ok(Remote::new(control.borrow().await?, control))
+        Ok(RemoteLease::new(control.borrow().await?, control))
     }
 
-    /// Memory of this side that the peer has a lease on, by the lease's [`id`](Remote::id).
+    /// Memory of this side that the peer has a lease on, by the lease's [`id`](RemoteLease::id).
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
     /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
-    /// assert_eq!(peer.lent(remote.id()).unwrap().len(), 64);
-    /// assert!(peer.lent(12345).is_none());
+    /// assert_eq!(peer.local_lease(remote.id()).unwrap().len(), 64);
+    /// assert!(peer.local_lease(12345).is_none());
     /// # Ok(()) });
     /// ```
-    pub fn lent(&self, id: u64) -> Option<Lent> {
-        self.inner.control.get()?.lent(id)
+    pub fn local_lease(&self, id: u64) -> Option<LocalLease> {
+        self.inner.control.get()?.local_lease(id)
     }
 }
 
-impl Remote {
+impl RemoteLease {
     /// Lets a third peer use it too, until it ends: that peer gets it from [`Connection::next_lease`], and uses it over its own
     /// connection to the owner. Keep this handle as long as it is to last; renewals are not seen by the third peer.
     ///

@@ -3,7 +3,7 @@
 use std::task::Poll;
 use std::time::Instant;
 
-use super::registry::Expected;
+use super::registry::ExpectedControl;
 use super::terms::after;
 use crate::conn::Conn;
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ impl Conn {
     }
 
     /// Lets in the connection for leases, which the peer makes now.
-    pub(crate) async fn accept_control(&self, expected: Expected) -> Result<()> {
+    pub(crate) async fn accept_control(&self, expected: ExpectedControl) -> Result<()> {
         let patience = self.endpoint.attr().connect_timeout;
         let deadline = after(Instant::now(), patience);
         let conn_state = &self.conn_state;

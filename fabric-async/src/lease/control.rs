@@ -3,7 +3,7 @@
 //! It has an endpoint of its own, on a completion queue of its own, which the node's thread serves: so leases are granted,
 //! renewed and ended whatever the application's tasks do, and no message of theirs mixes with these. What a peer can make
 //! this side hold is bounded: by the policy, by the depth of the endpoint, and by a bound on answers that it does not
-//! take (`outbox`), beyond which it is cut off.
+//! take (`outbox`), beyond which it is disconnected.
 //!
 //! Locks: a control's state, then its endpoint's. Loans begin and end, and wakers run, outside of it (`wakers`).
 
@@ -12,15 +12,16 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use fabric::{DisconnectReason, Domain, Endpoint};
+use fabric_util::log_line;
 use fabric_util::sync::{Mutex, MutexGuard};
 
-use super::held::Held;
-use super::lending::{Granted, Lending};
 use super::message::{LeaseMessage, MAX_LEN};
 use super::outbox::Outbox;
-use super::pending::{Answer, Asked};
+use super::pending::{Answer, PendingRequest};
 use super::policy::LeasePolicy;
+use super::quota::{LeaseQuota, LeaseRecord};
 use super::receives::Receives;
+use super::remote_state::RemoteLeaseState;
 use crate::conn_state::ConnState;
 use crate::error::{Error, LeaseEnd, Result};
 use crate::peer_log::PeerLog;
@@ -39,7 +40,7 @@ pub(crate) struct LeaseContext {
     pub(super) domain: Domain,
     pub(super) pool: Pool,
     pub(super) policy: LeasePolicy,
-    pub(super) lending: Arc<Lending>,
+    pub(super) quota: Arc<LeaseQuota>,
     pub(super) router: Arc<Router>,
     pub(super) reactor: Arc<ReactorHandle>,
     pub(super) peer_log: Arc<PeerLog>,
@@ -52,37 +53,37 @@ pub(crate) struct Control {
     /// Of the application's connection.
     pub(super) user: Arc<ConnState>,
     pub(super) shared: Arc<LeaseContext>,
-    state: Mutex<State>,
+    state: Mutex<ControlState>,
     /// Futures that wait for a lease that is lent unasked.
-    pub(super) borrowers: Arc<WaitQueue>,
+    pub(super) lease_waiters: Arc<WaitQueue>,
     /// Futures that wait for room to ask the peer something.
-    pub(super) askers: Arc<WaitQueue>,
+    pub(super) request_waiters: Arc<WaitQueue>,
     pub(super) me: Weak<Control>,
 }
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct ControlState {
     pub(super) outbox: Outbox,
     pub(super) next: u64,
     /// What this side lends.
-    pub(super) loans: HashMap<u64, Granted>,
+    pub(super) loans: HashMap<u64, LeaseRecord>,
     /// Bytes of those that the peer asked for, and how many they are, with the one that is being made.
     pub(super) requested: u64,
     pub(super) asked: usize,
     /// What this side holds.
-    pub(super) held: HashMap<u64, Weak<Held>>,
-    pub(super) requests: HashMap<u64, Asked>,
+    pub(super) held: HashMap<u64, Weak<RemoteLeaseState>>,
+    pub(super) requests: HashMap<u64, PendingRequest>,
     pub(super) renewals: HashMap<u64, (Answer<Instant>, Instant)>,
-    pub(super) offers: VecDeque<Arc<Held>>,
+    pub(super) offers: VecDeque<Arc<RemoteLeaseState>>,
     pub(super) over: bool,
 }
 
-impl State {
+impl ControlState {
     /// A lease that the peer asked for is no more, or was never made.
-    pub(super) fn free(&mut self, len: u64, lending: &Lending) {
+    pub(super) fn free(&mut self, len: u64, quota: &LeaseQuota) {
         self.requested -= len;
         self.asked -= 1;
-        lending.give_back(len);
+        quota.give_back(len);
     }
 }
 
@@ -103,8 +104,8 @@ impl Control {
             user: user.clone(),
             shared: shared.clone(),
             state: Mutex::default(),
-            borrowers: WaitQueue::new(timers),
-            askers: WaitQueue::new(timers),
+            lease_waiters: WaitQueue::new(timers),
+            request_waiters: WaitQueue::new(timers),
             me: me.clone(),
         })
     }
@@ -118,7 +119,7 @@ impl Control {
         Ok(())
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, ControlState> {
         self.state.lock()
     }
 
@@ -128,26 +129,26 @@ impl Control {
     }
 
     /// Puts a message on its way.
-    pub(super) fn say(&self, state: &mut State, message: &LeaseMessage) {
-        state.outbox.say(message);
+    pub(super) fn send(&self, state: &mut ControlState, message: &LeaseMessage) {
+        state.outbox.send(message);
         state.outbox.flush(&self.endpoint);
     }
 
     /// Puts a message on its way that the peer has caused.
-    pub(super) fn answer(&self, state: &mut State, message: &LeaseMessage) {
+    pub(super) fn answer(&self, state: &mut ControlState, message: &LeaseMessage) {
         if !state.outbox.answer(message) {
-            self.cut_off("takes no answers");
+            self.disconnect_peer("takes no answers");
         }
         state.outbox.flush(&self.endpoint);
     }
 
-    pub(super) fn cut_off(&self, why: &str) {
-        self.shared.peer_log.warn(format_args!("{} {why}: cut off", self.endpoint.id()));
+    pub(super) fn disconnect_peer(&self, why: &str) {
+        self.shared.peer_log.warn(format_args!("{} {why}: disconnected", self.endpoint.id()));
         self.endpoint.disconnect();
     }
 
     /// With a new number: `next`.
-    pub(super) fn begin(&self) -> Result<MutexGuard<'_, State>> {
+    pub(super) fn begin(&self) -> Result<MutexGuard<'_, ControlState>> {
         let mut state = self.state();
         if state.over {
             return Err(Error::Disconnected(self.reason()));
@@ -157,7 +158,7 @@ impl Control {
     }
 
     /// As [`begin`](Control::begin), to say something that the peer did not cause.
-    pub(super) fn begin_offer(&self) -> Result<MutexGuard<'_, State>> {
+    pub(super) fn begin_offer(&self) -> Result<MutexGuard<'_, ControlState>> {
         let state = self.begin()?;
         if state.outbox.has_room() { Ok(state) } else { Err(fabric::Error::Again.into()) }
     }
@@ -171,7 +172,11 @@ impl Control {
         let all = std::mem::take(&mut *state);
         state.over = true;
         drop(state);
-        self.shared.lending.give_back(all.requested);
+        self.shared.quota.give_back(all.requested);
+        if !all.loans.is_empty() {
+            let (id, count) = (self.endpoint.id(), all.loans.len());
+            log_line!(Debug, "{id}: the connection ends, and with it its leases ({count})");
+        }
         all.loans.into_values().for_each(|granted| granted.loan.end_by_itself());
         for held in all.held.into_values().filter_map(|held| held.upgrade()) {
             held.set_end(LeaseEnd::Disconnected);
@@ -185,8 +190,8 @@ impl Control {
             answer.send(Err(Error::Disconnected(reason)), &mut wakers);
         }
         drop(all.offers);
-        self.borrowers.wake_all(&mut wakers);
-        self.askers.wake_all(&mut wakers);
+        self.lease_waiters.wake_all(&mut wakers);
+        self.request_waiters.wake_all(&mut wakers);
     }
 }
 
@@ -195,6 +200,6 @@ impl Drop for Control {
         self.finish();
         self.shared.router.unregister(self.endpoint.id());
         // Its endpoint goes behind this, and leaves completions of the receives.
-        self.shared.reactor.look_at_leases();
+        self.shared.reactor.wake_for_leases();
     }
 }

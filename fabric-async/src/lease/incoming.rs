@@ -1,23 +1,23 @@
-//! What a connection for leases does about the peer's messages, and when a lease's time is over.
+//! How a connection for leases handles the peer's messages, and ends expired leases.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::control::Control;
-use super::held::Held;
 use super::message::LeaseMessage;
+use super::remote_state::RemoteLeaseState;
 use super::terms::{after, nanos};
 use crate::error::{Error, LeaseEnd, Refusal};
 use crate::wakers::Wakers;
 
-/// Leases that were lent unasked and wait for the application.
-const OFFERS: usize = 64;
+/// Maximum number of leases that were lent unasked and wait for the application.
+const MAX_OFFERS: usize = 64;
 
 impl Control {
-    /// A message has come.
-    pub(super) fn hear(&self, bytes: &[u8]) {
+    /// Handles a message.
+    pub(super) fn on_message(&self, bytes: &[u8]) {
         let Some(message) = LeaseMessage::from_bytes(bytes) else {
-            return self.cut_off("breaks the protocol");
+            return self.disconnect_peer("sent an invalid message about leases");
         };
         let now = Instant::now();
         let mut state = self.state();
@@ -27,13 +27,13 @@ impl Control {
                 self.grant(id, len, time, rights);
             }
             LeaseMessage::Renew { id, lease, time } => {
-                let max = self.shared.policy.longest;
+                let max = self.shared.policy.max_duration;
                 let answer = match state.loans.get_mut(&lease) {
                     None => LeaseMessage::Refuse { id, why: Refusal::Unknown },
                     Some(one) if now >= one.until => {
                         LeaseMessage::Refuse { id, why: Refusal::Unknown }
                     }
-                    // For how long, its owner said.
+                    // Lent unasked, for a time that its owner chose.
                     Some(granted) if !granted.asked => {
                         LeaseMessage::Refuse { id, why: Refusal::Fixed }
                     }
@@ -48,19 +48,19 @@ impl Control {
                 self.answer(&mut state, &answer);
             }
             LeaseMessage::Release { lease } => {
-                let ended = self.strike(&mut state, lease);
+                let ended = self.remove_lease(&mut state, lease);
                 drop(state);
                 ended.into_iter().for_each(|loan| loan.end_by_itself());
             }
             LeaseMessage::Grant { id, lease, time, region } => {
                 let Some(asked) = state.requests.remove(&id) else {
-                    // Nobody waits for it any more.
+                    // The request's future was dropped.
                     return self.answer(&mut state, &LeaseMessage::Release { lease });
                 };
                 if !asked.fits(time, &region) {
                     drop(state);
                     let why = "grants what was not asked for";
-                    self.cut_off(why);
+                    self.disconnect_peer(why);
                     let error = Error::Protocol(format!("the peer {why}"));
                     return asked.answer.send(Err(error), &mut Wakers::new());
                 }
@@ -88,17 +88,18 @@ impl Control {
                     answer.send(Ok(after(sent, time)), &mut Wakers::new());
                 }
             }
-            LeaseMessage::Lend { lease, .. } if state.offers.len() >= OFFERS => {
+            LeaseMessage::Lend { lease, .. } if state.offers.len() >= MAX_OFFERS => {
                 self.answer(&mut state, &LeaseMessage::Release { lease });
             }
             LeaseMessage::Lend { lease, time, region } => {
                 let held = self.hold(&mut state, lease, region, after(now, time));
                 self.offer(state, held);
             }
-            LeaseMessage::Pass { .. } if state.offers.len() >= OFFERS => {}
+            LeaseMessage::Pass { .. } if state.offers.len() >= MAX_OFFERS => {}
             LeaseMessage::Pass { time, region } => {
                 let until = nanos(after(now, time)).into();
-                let held = Held { region, lease: 0, until, ended: 0.into(), source: None };
+                let held =
+                    RemoteLeaseState { region, lease: 0, until, ended: 0.into(), source: None };
                 self.offer(state, Arc::new(held));
             }
             LeaseMessage::Ended { lease } => {
@@ -112,7 +113,7 @@ impl Control {
         }
     }
 
-    /// Ends what is over; says when the next lease ends.
+    /// Ends expired leases; returns when the next one expires.
     pub(super) fn tick(&self, now: Instant) -> Option<Instant> {
         if self.user.end().is_some() || self.conn_state.end().is_some() {
             self.finish();
@@ -122,19 +123,19 @@ impl Control {
         state.outbox.flush(&self.endpoint);
         let has_room = state.outbox.has_room();
         let due: Vec<u64> = (state.loans.iter())
-            .filter(|(_, granted)| granted.until <= now || !granted.loan.is_out())
+            .filter(|(_, granted)| granted.until <= now || !granted.loan.is_active())
             .map(|(lease, _)| *lease)
             .collect();
-        let ended: Vec<_> = due.iter().filter_map(|l| self.strike(&mut state, *l)).collect();
+        let ended: Vec<_> = due.iter().filter_map(|l| self.remove_lease(&mut state, *l)).collect();
         let next = state.loans.values().map(|granted| granted.until).min();
         drop(state);
         if has_room {
-            self.askers.wake_first(&mut Wakers::new());
+            self.request_waiters.wake_first(&mut Wakers::new());
         }
         ended.iter().for_each(|loan| loan.end_by_itself());
-        // Said when it is so.
+        // Sent after the leases have ended.
         let mut state = self.state();
-        due.into_iter().for_each(|lease| self.say(&mut state, &LeaseMessage::Ended { lease }));
+        due.into_iter().for_each(|lease| self.send(&mut state, &LeaseMessage::Ended { lease }));
         next
     }
 }

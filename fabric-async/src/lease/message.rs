@@ -61,7 +61,7 @@ impl LeaseMessage {
                     Refusal::Rights => (3, 0),
                     Refusal::TooMany => (4, 0),
                     Refusal::NoMemory => (5, 0),
-                    Refusal::Unknown | Refusal::Off => (6, 0),
+                    Refusal::Unknown | Refusal::Disabled => (6, 0),
                     Refusal::Fixed => (7, 0),
                 };
                 put(3, &[*id, why, value], None);

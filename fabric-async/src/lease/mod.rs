@@ -1,35 +1,36 @@
 //! Leases: memory of a peer, for a time.
 //!
 //! - `api`: what connections offer; `policy`: what they lend on request; `terms`: times and lengths;
-//! - the holder's side: `held`, what it knows of a lease, and `remote`, its handle; `pending`: requests that wait for their
-//!   answer; `asked`: how they are made;
-//! - the owner's side: `lent`, the memory of a lease; `grant`: how requests are granted; `lending`: what is lent in all;
+//! - the holder's side: `remote_lease`, the handle of a lease, and `remote_state`, what it knows of it; `client`: how leases
+//!   are asked for; `pending`: requests that wait for their answer;
+//! - the owner's side: `local_lease`, the memory of a lease; `server`: how requests are granted; `quota`: how much is lent in
+//!   all;
 //! - `control`: the connection over which both talk; `message`: its messages; `outbox`: those that wait to be sent;
-//!   `receives`: its memory; `incoming`: what is done about its messages;
+//!   `receives`: its memory; `incoming`: how its messages are handled;
 //!   `connect`: how it is made; `registry`: all of these connections of a node.
 
 mod api;
-mod asked;
+mod client;
 mod connect;
 mod control;
-mod grant;
-mod held;
 mod incoming;
-mod lending;
-mod lent;
+mod local_lease;
 mod message;
 mod outbox;
 mod pending;
 mod policy;
+mod quota;
 mod receives;
 mod registry;
-mod remote;
+mod remote_lease;
+mod remote_state;
+mod server;
 mod terms;
 
 pub(crate) use control::Control;
-pub(crate) use held::Held;
-pub use held::RemoteTarget;
-pub use lent::Lent;
+pub use local_lease::LocalLease;
 pub use policy::LeasePolicy;
 pub(crate) use registry::Leases;
-pub use remote::Remote;
+pub use remote_lease::RemoteLease;
+pub(crate) use remote_state::RemoteLeaseState;
+pub use remote_state::RemoteTarget;

@@ -1,10 +1,10 @@
-//! What one end has to say to the other about leases, in order, until its endpoint has room for it.
+//! Messages to the peer about leases, in order, until the endpoint has room for them.
 //!
-//! A peer that takes nothing does not make it grow without end, and neither does an application in a hurry:
+//! Its size is bounded, even if the peer receives nothing or the application is fast:
 //!
-//! - *answers* are caused by the peer, which is cut off if so many of them wait;
-//! - *questions* and offers are caused by the application, which waits with more of them, or is told to;
-//! - that a lease has ended is said at once; there are no more of these than there were leases.
+//! - *answers* are caused by the peer, which is disconnected if too many of them wait;
+//! - *requests* and offers are caused by the application, which has to wait or gets `Again`;
+//! - that a lease has ended is sent at once; there are no more of these messages than there were leases.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use fabric::{Endpoint, Op};
 
 use super::message::LeaseMessage;
 
-/// Answers that wait at most; and messages of any kind, from which on nothing more is asked or offered.
+/// Maximum number of waiting answers; and of messages of any kind before further requests and offers have to wait.
 const MAX_QUEUED: usize = 1024;
 
 #[derive(Default)]
@@ -23,16 +23,16 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Whether something more may be asked, or offered.
+    /// Whether another request or offer may be sent.
     pub(super) fn has_room(&self) -> bool {
         self.messages.len() < MAX_QUEUED
     }
 
-    pub(super) fn say(&mut self, message: &LeaseMessage) {
+    pub(super) fn send(&mut self, message: &LeaseMessage) {
         self.messages.push_back((message.to_bytes(), false));
     }
 
-    /// False: the peer has not taken enough of those before.
+    /// False: too many earlier answers wait.
     pub(super) fn answer(&mut self, message: &LeaseMessage) -> bool {
         let fits = self.answers < MAX_QUEUED;
         if fits {
@@ -42,17 +42,17 @@ impl Outbox {
         fits
     }
 
-    /// Posts what there is room for.
+    /// Posts messages while the endpoint has room.
     pub(super) fn flush(&mut self, endpoint: &Endpoint) {
         while let Some((bytes, answer)) = self.messages.front() {
-            // Signaled: each completion is an occasion to go on.
+            // Signaled: each completion triggers another flush.
             match endpoint.post(&Op::inject(bytes)) {
                 Ok(()) => {
                     self.answers -= usize::from(*answer);
                     self.messages.pop_front();
                 }
                 Err(fabric::Error::Again) => return,
-                // It has ended, which an event tells.
+                // The endpoint is closed, which an event reports.
                 Err(_) => *self = Outbox::default(),
             }
         }
@@ -68,11 +68,11 @@ mod tests {
         let (mut outbox, message) = (Outbox::default(), LeaseMessage::Ended { lease: 1 });
         for _ in 0..MAX_QUEUED {
             assert!(outbox.has_room());
-            outbox.say(&message);
+            outbox.send(&message);
         }
         assert!(!outbox.has_room());
-        // What has to be said is said all the same.
-        outbox.say(&message);
+        // Other messages are sent all the same.
+        outbox.send(&message);
         assert!((0..MAX_QUEUED).all(|_| outbox.answer(&message)));
         assert!(!outbox.answer(&message));
         assert_eq!(outbox.messages.len(), 2 * MAX_QUEUED + 1);

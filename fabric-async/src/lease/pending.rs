@@ -1,4 +1,4 @@
-//! What this side asked the peer and has no answer to.
+//! Requests to the peer that have no answer yet.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,29 +6,29 @@ use std::time::{Duration, Instant};
 
 use fabric::Access;
 
-use super::held::Held;
+use super::remote_state::RemoteLeaseState;
 use super::terms::whole;
 use crate::error::Result;
 use crate::oneshot::Oneshot;
 use crate::wakers::Wakers;
 
-/// From so many questions on, those of which nobody waits for the answer are forgotten, when they have doubled.
-const FORGOTTEN: usize = 64;
+/// From so many requests on, each time the number has doubled, those without a waiting future are dropped.
+const DROP_UNAWAITED: usize = 64;
 
-/// What somebody waits for, until the peer has answered.
+/// Where a future waits for the peer's answer.
 pub(super) type Answer<T> = Arc<Oneshot<Result<T>>>;
 
-/// What this side asked for, and when.
-pub(super) struct Asked {
+/// A request for a lease.
+pub(super) struct PendingRequest {
     pub(super) sent: Instant,
     pub(super) len: u64,
     pub(super) time: Duration,
     pub(super) rights: Access,
-    pub(super) answer: Answer<Arc<Held>>,
+    pub(super) answer: Answer<Arc<RemoteLeaseState>>,
 }
 
-impl Asked {
-    /// Whether it is given what it asked for.
+impl PendingRequest {
+    /// Whether a grant matches the request.
     pub(super) fn fits(&self, time: Duration, region: &fabric::RemoteRegion) -> bool {
         region.len() == whole(self.len)
             && time <= self.time
@@ -36,13 +36,13 @@ impl Asked {
     }
 }
 
-/// Drops what nobody waits for any more, where a peer does not answer.
+/// Drops requests without a waiting future, if the peer does not answer.
 pub(super) fn forget<T, A>(
     waiting: &mut HashMap<u64, T>,
     answer: impl Fn(&T) -> &Answer<A>,
     wakers: &mut Wakers,
 ) {
-    if waiting.len() >= FORGOTTEN && waiting.len().is_power_of_two() {
+    if waiting.len() >= DROP_UNAWAITED && waiting.len().is_power_of_two() {
         waiting.retain(|_, one| {
             let answer = answer(one);
             let is_held = Arc::strong_count(answer) > 1;

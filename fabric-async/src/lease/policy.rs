@@ -15,8 +15,8 @@ use crate::error::Result;
 ///
 /// let minute = Duration::from_secs(60);
 /// let mut policy = LeasePolicy::default();
-/// policy.bytes = 1 << 20;
-/// policy.longest = minute;
+/// policy.max_bytes = 1 << 20;
+/// policy.max_duration = minute;
 /// let node = Node::builder().lend(policy).build()?;
 /// # doc::pair_on(&node, async |conn, peer| {
 /// let refused = conn.request_lease(64, 2 * minute).await;
@@ -30,23 +30,28 @@ use crate::error::Result;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeasePolicy {
-    /// Most bytes that one connection has at a time; default 64 MiB, 0 lends nothing on request.
-    pub bytes: u64,
-    /// Most bytes that all connections of the node have at a time; `None`, the default, is half of the pool's bound, so
+    /// Maximum bytes that one connection has at a time; default 64 MiB, 0 lends nothing on request.
+    pub max_bytes: u64,
+    /// Maximum bytes that all connections of the node have at a time; `None`, the default, is half of the pool's bound, so
     /// that peers leave memory for messages.
-    pub in_all: Option<u64>,
-    /// Most leases that one connection has at a time; default 256.
-    pub leases: usize,
-    /// The longest lease, and the longest renewal; default 10 minutes.
-    pub longest: Duration,
+    pub max_total_bytes: Option<u64>,
+    /// Maximum leases that one connection has at a time; default 256.
+    pub max_leases: usize,
+    /// Maximum duration of a lease and of a renewal; default 10 minutes.
+    pub max_duration: Duration,
     /// The rights that can be asked for; default all of [`Access::REMOTE`].
     pub rights: Access,
 }
 
 impl Default for LeasePolicy {
     fn default() -> Self {
-        let longest = Duration::from_secs(600);
-        LeasePolicy { bytes: 64 << 20, in_all: None, leases: 256, longest, rights: Access::REMOTE }
+        LeasePolicy {
+            max_bytes: 64 << 20,
+            max_total_bytes: None,
+            max_leases: 256,
+            max_duration: Duration::from_secs(600),
+            rights: Access::REMOTE,
+        }
     }
 }
 

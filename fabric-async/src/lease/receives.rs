@@ -1,4 +1,4 @@
-//! The receives of a connection for leases: whose memory they have, until each has ended.
+//! The receives of a connection for leases, which own their buffers until each has ended.
 //!
 //! The node keeps them beside the connection, and longer: a receive's buffer goes back to the pool when its completion
 //! was taken, which may be after the connection is gone. One that has no completion, since its endpoint could not be brought
@@ -24,7 +24,7 @@ impl Receives {
         if receives.len() <= context {
             receives.resize_with(context + 1, || None);
         }
-        // Held over the post, so that whoever takes the completion finds the buffer.
+        // Held over the post, so that the buffer is there when the completion is taken.
         let posted = match range.slice() {
             Some(slice) => endpoint.recv(slice, context as u64),
             None => Ok(()),

@@ -13,8 +13,8 @@ use fabric_util::log_line;
 use fabric_util::sync::Mutex;
 
 use super::control::{Control, DEPTH, LeaseContext, ROOM};
-use super::lending::Lending;
 use super::message::MAX_LEN;
+use super::quota::LeaseQuota;
 use super::receives::Receives;
 use crate::conn_state::ConnState;
 use crate::error::Result;
@@ -27,24 +27,24 @@ use crate::reactor::ReactorHandle;
 use crate::router::Router;
 use crate::wakers::Wakers;
 
-/// So long messages are heard before leases are looked after once more, however many come.
-const HEARING: Duration = Duration::from_millis(1);
+/// Messages are taken for so long, however many come, before expired leases are ended again.
+const MAX_SERVE_TIME: Duration = Duration::from_millis(1);
 /// Connections for leases that a node has room for, as far as the device has.
 const MAX_CONTROLS: usize = 1024;
 
-/// Whose connection for leases it is: the token that both connections give, and the address that both come from.
-type Whose = (u64, IpAddr);
+/// Matches a connection for leases with the application's: the token that both give, and the address that both come from.
+type ControlKey = (u64, IpAddr);
 
 /// A connection for leases that a peer will make, or not.
-pub(crate) struct Expected {
+pub(crate) struct ExpectedControl {
     leases: Arc<Leases>,
-    whose: Whose,
+    key: ControlKey,
     pub(super) oneshot: Arc<Oneshot<ConnectRequest>>,
 }
 
-impl Drop for Expected {
+impl Drop for ExpectedControl {
     fn drop(&mut self) {
-        let oneshot = self.leases.expected.lock().remove(&self.whose);
+        let oneshot = self.leases.expected.lock().remove(&self.key);
         drop(oneshot); // not under the lock
     }
 }
@@ -83,14 +83,14 @@ impl Controls {
     }
 }
 
-/// What a node has for leases.
+/// The leases of a node.
 pub(crate) struct Leases {
     context: Arc<LeaseContext>,
     options: Options,
     queue: CompletionQueue,
     controls: Mutex<Controls>,
     /// Connections that peers are about to make.
-    expected: Mutex<HashMap<Whose, Arc<Oneshot<ConnectRequest>>>>,
+    expected: Mutex<HashMap<ControlKey, Arc<Oneshot<ConnectRequest>>>>,
 }
 
 impl Leases {
@@ -112,7 +112,7 @@ impl Leases {
         let context = LeaseContext {
             domain: domain.clone(),
             pool: pool.clone(),
-            lending: Lending::new(policy.in_all.unwrap_or(half)),
+            quota: LeaseQuota::new(policy.max_total_bytes.unwrap_or(half)),
             policy,
             router: router.clone(),
             reactor: reactor.clone(),
@@ -150,20 +150,20 @@ impl Leases {
         self.controls.lock().add(control.endpoint.id(), &control, &control.receives);
         control.post_receives()?;
         // The connection may have ended before the thread knew of this.
-        self.context.reactor.look_at_leases();
+        self.context.reactor.wake_for_leases();
         Ok(control)
     }
 
-    /// The peer at this address will make a connection for leases, with this token. `None` if another one there says the same.
-    pub(crate) fn expect(self: &Arc<Self>, token: u64, from: IpAddr) -> Option<Expected> {
-        let (oneshot, whose) = (Oneshot::new(), (token, from));
+    /// The peer at this address will make a connection for leases, with this token. `None` if another one there has the same token.
+    pub(crate) fn expect(self: &Arc<Self>, token: u64, from: IpAddr) -> Option<ExpectedControl> {
+        let (oneshot, key) = (Oneshot::new(), (token, from));
         let mut expected = self.expected.lock();
-        if expected.contains_key(&whose) {
+        if expected.contains_key(&key) {
             return None;
         }
-        expected.insert(whose, oneshot.clone());
+        expected.insert(key, oneshot.clone());
         drop(expected);
-        Some(Expected { leases: self.clone(), whose, oneshot })
+        Some(ExpectedControl { leases: self.clone(), key, oneshot })
     }
 
     /// A peer makes a connection for leases.
@@ -173,7 +173,7 @@ impl Leases {
         handshake: &Handshake,
         wakers: &mut Wakers,
     ) {
-        // A token alone does not do: it goes over the network in clear.
+        // The token alone is not enough: it is sent in clear.
         let oneshot = self.expected.lock().remove(&(handshake.token, request.peer_addr().ip()));
         match oneshot {
             Some(oneshot) => oneshot.send(request, wakers),
@@ -181,20 +181,20 @@ impl Leases {
         }
     }
 
-    /// Does what is to be done about leases; says when the next one ends. The node's thread calls it: with whether one has
-    /// changed, and what it said last time.
+    /// Handles messages and ends expired leases; returns when the next one expires. The node's thread calls it: with whether one
+    /// has changed, and the last result.
     pub(crate) fn serve(&self, mut changed: bool, next: Option<Instant>) -> Option<Instant> {
-        // What is left is heard in the next round: arming the queue says so.
+        // Remaining messages are handled in the next round: arming the queue reports them.
         let begun = Instant::now();
         while let Ok(Some(completion)) = self.queue.poll_one() {
             self.complete(&completion);
             changed = true;
-            if begun.elapsed() >= HEARING {
+            if begun.elapsed() >= MAX_SERVE_TIME {
                 break;
             }
         }
         let now = Instant::now();
-        // Mostly the thread was woken for something else, and there may be many connections.
+        // The thread is mostly woken for something else, and there may be many connections.
         if !changed && next.is_none_or(|next| now < next) {
             return next;
         }
@@ -216,18 +216,18 @@ impl Leases {
             return;
         };
         if completion.kind != OpKind::Recv {
-            return control.cut_off("writes where it may not");
+            return control.disconnect_peer("writes where it may not");
         }
         let mut bytes = [0; MAX_LEN];
         let len = completion.len.min(MAX_LEN);
         bytes[..len].copy_from_slice(&buffer[..len]);
-        // Its end is told by an event.
+        // It fails if the endpoint is closed, which an event reports.
         let _ = receives.post(&control.endpoint, context, buffer);
-        control.hear(&bytes[..len]);
+        control.on_message(&bytes[..len]);
     }
 
-    /// The node ends: takes what is left of receives of connections that are gone. Those that have no completion keep their
-    /// memory, which the peer could still write to.
+    /// The node ends: takes remaining receives of closed connections. Those without a completion keep their memory, which
+    /// the peer could still write to.
     pub(crate) fn end(&self, is_refused: bool) {
         while let Ok(Some(completion)) = self.queue.poll_one() {
             self.complete(&completion);

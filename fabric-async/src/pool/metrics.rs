@@ -33,6 +33,6 @@ pub struct PoolMetrics {
     /// How often the bound, or the system, refused memory.
     pub refusals: u64,
     /// Blocks of operations that had not ended when their node did, since a device did not stop them: it may still use the
-    /// memory, so nobody else gets it. They stay among those in use.
+    /// memory, so it is not reused. They stay among those in use.
     pub leaks: u64,
 }

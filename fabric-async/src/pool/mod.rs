@@ -1,12 +1,11 @@
-//! The pool: registered memory in blocks, so that nobody registers per operation.
+//! The pool: registered memory in blocks, so that operations need no registration of their own.
 //!
-//! Three levels (`home`). Each thread takes from, and gives to, a *cache* of its own; a cache that is empty or full exchanges some
+//! Three levels (`inner`). Each thread takes from, and gives to, a *cache* of its own; a cache that is empty or full exchanges some
 //! blocks with the *store*, which is one; the store that is empty registers another *extent*, within the bound. Caches are
-//! shards behind uncontended locks rather than thread-local variables: so they can be emptied by whoever needs the
-//! memory, and nothing is lost when a thread ends.
+//! shards behind uncontended locks rather than thread-local variables: so any thread that needs memory can empty them, and nothing is lost when a thread ends.
 
 mod class;
-mod home;
+mod inner;
 mod metrics;
 mod store;
 
@@ -23,7 +22,7 @@ use crate::options::PoolOptions;
 use crate::timers::Timers;
 use crate::wait_queue::Waiter;
 use class::class_of;
-use home::Home;
+use inner::PoolInner;
 pub use metrics::PoolMetrics;
 
 /// The longest buffer there can be: its size class can be computed.
@@ -32,7 +31,7 @@ const MAX_LEN: usize = isize::MAX as usize / 4;
 /// Registered memory in blocks of many sizes, bounded; what [`Buffer`]s are made of.
 ///
 /// Memory is registered in extents of 256 KiB and more, once, without any right for peers. Taking a buffer that is in the
-/// thread's cache takes some tens of nanoseconds. Extents of which no block is in use are kept up to
+/// thread's cache takes some tens of nanoseconds. Extents without a block in use are kept up to
 /// [a bound](crate::NodeBuilder::pool_keep), and deregistered beyond. Any thread may use it; clones are the same pool.
 ///
 /// ```
@@ -53,7 +52,7 @@ pub struct Pool {
 }
 
 /// Empties the pool when the last handle is gone; buffers that are out then free themselves.
-struct Owner(Arc<Home>);
+struct Owner(Arc<PoolInner>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
@@ -63,10 +62,10 @@ impl Drop for Owner {
 
 impl Pool {
     pub(crate) fn new(domain: &Domain, options: PoolOptions, timers: &Arc<Timers>) -> Self {
-        Pool { owner: Arc::new(Owner(Arc::new(Home::new(domain, options, timers)))) }
+        Pool { owner: Arc::new(Owner(Arc::new(PoolInner::new(domain, options, timers)))) }
     }
 
-    fn home(&self) -> &Arc<Home> {
+    fn inner(&self) -> &Arc<PoolInner> {
         &self.owner.0
     }
 
@@ -115,10 +114,10 @@ impl Pool {
             let text = format!("{len} bytes are more than a buffer can have");
             return Err(fabric::Error::NoMemory(Failure::new("alloc", text)).into());
         }
-        if len > self.home().options.bytes {
-            return Err(self.home().exhausted(class_of(len)));
+        if len > self.inner().options.bytes {
+            return Err(self.inner().exhausted(class_of(len)));
         }
-        Ok(Buffer::new(self.home().take(class_of(len))?, len))
+        Ok(Buffer::new(self.inner().take(class_of(len))?, len))
     }
 
     /// A buffer with these bytes in it.
@@ -177,7 +176,7 @@ impl Pool {
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn trim(&self) {
-        self.home().reclaim();
+        self.inner().reclaim();
     }
 
     /// What it does and did. The numbers are of about one moment.
@@ -191,7 +190,7 @@ impl Pool {
     /// # Ok::<(), fabric_async::Error>(())
     /// ```
     pub fn metrics(&self) -> PoolMetrics {
-        self.home().metrics()
+        self.inner().metrics()
     }
 }
 
@@ -227,9 +226,9 @@ impl Future for AllocWait {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let AllocWait { pool, len, dirty, waiter } = &mut *self;
-        let home = pool.home();
+        let inner = pool.inner();
         let is_first = !waiter.waits();
-        let polled = home.queue.poll(waiter, cx, |is_turn| {
+        let polled = inner.queue.poll(waiter, cx, |is_turn| {
             if !is_turn {
                 return None;
             }
@@ -239,7 +238,7 @@ impl Future for AllocWait {
             }
         });
         if is_first && polled.is_pending() {
-            home.waited();
+            inner.waited();
         }
         polled
     }
@@ -247,7 +246,7 @@ impl Future for AllocWait {
 
 impl Drop for AllocWait {
     fn drop(&mut self) {
-        let home = self.pool.home().clone();
-        home.queue.leave(&mut self.waiter);
+        let inner = self.pool.inner().clone();
+        inner.queue.leave(&mut self.waiter);
     }
 }

@@ -6,7 +6,7 @@ use crate::block::Block;
 #[derive(Default)]
 pub(super) struct Store {
     classes: Vec<Class>,
-    /// Bytes of extents of which every block is here.
+    /// Bytes of extents that have all their blocks here.
     idle: usize,
 }
 

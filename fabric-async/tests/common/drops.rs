@@ -56,7 +56,7 @@ impl Counts {
     }
 }
 
-/// A future of which is counted how it ends.
+/// A future whose end is counted by kind.
 pub struct Counted<F> {
     future: Pin<Box<F>>,
     pending: bool,

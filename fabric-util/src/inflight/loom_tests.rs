@@ -16,7 +16,7 @@ fn poster_and_poller() {
                     thread::yield_now();
                 }
                 assert!(producer.len() < producer.depth());
-                assert_eq!(producer.place().unwrap().fill(Box::new(i)), i);
+                assert_eq!(producer.reserve().unwrap().insert(Box::new(i)), i);
             }
         });
         for i in 0..OPERATIONS {
@@ -30,7 +30,7 @@ fn poster_and_poller() {
             consumer.credit(1);
         }
         poster.join().unwrap();
-        assert!(consumer.is_empty() && consumer.counted() == 0);
+        assert!(consumer.is_empty() && consumer.outstanding() == 0);
     });
 }
 
@@ -39,12 +39,12 @@ fn poster_and_poller() {
 fn taken_back_beside_a_poll() {
     loom::model(|| {
         let (mut producer, mut consumer) = inflight::<Box<u32>>(4);
-        producer.place().unwrap().fill(Box::new(0));
+        producer.reserve().unwrap().insert(Box::new(0));
         let poster = thread::spawn(move || {
-            producer.place().unwrap().fill(Box::new(1));
+            producer.reserve().unwrap().insert(Box::new(1));
             // SAFETY: the poller takes one operation, which is the first.
-            unsafe { producer.take_back(1) };
-            producer.place().unwrap().fill(Box::new(2));
+            unsafe { producer.unpush(1) };
+            producer.reserve().unwrap().insert(Box::new(2));
             producer
         });
         let (sequence, value) = consumer.pop().unwrap();

@@ -1,16 +1,18 @@
 //! The stream from the peer: frames, and where their payload goes.
 
+use std::io;
 use std::sync::Arc;
 
 use fabric_core::memory;
 use smallvec::SmallVec;
 
+use super::io_vec::{IoVec, MAX_IO_VECS};
 use super::link::Link;
 use super::payload::{DIRECT, FrameDone, To};
 use super::phase::Phase;
 use super::protocol_error::{Breach, ProtocolError};
 use super::requests::{Message, Place};
-use super::runs::{MAX_RUNS, Run};
+use super::transport::Transport;
 use crate::region_table::Entry;
 use crate::stream::wire::frame::{self, Header, Kind};
 
@@ -19,30 +21,33 @@ use crate::stream::wire::frame::{self, Header, Kind};
 const BEHIND: usize = 512;
 
 impl Link {
-    /// Receives once: `read` fills runs of memory and says how many bytes came. What came is processed.
-    /// Gives the result of `read`, and whether the runs were filled, so that more may wait.
-    pub fn receive<E>(
+    /// Receives once, and processes what came. Returns how many bytes that were, and whether more may wait.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn recv_from(
         &mut self,
         scratch: &mut [u8],
-        read: impl FnOnce(&[Run]) -> Result<usize, E>,
-    ) -> Result<(usize, bool), E> {
+        transport: &mut impl Transport,
+    ) -> io::Result<(usize, bool)> {
         if self.incoming.expects_direct() {
-            return self.receive_direct(scratch, read);
+            return self.recv_direct(scratch, transport);
         }
         // Before a long payload little more than its header: what comes with that has to be copied.
         let room = if self.incoming.long { BEHIND.min(scratch.len()) } else { scratch.len() };
-        let got = read(&[(scratch.as_mut_ptr(), room)])?;
+        // SAFETY: the scratch buffer is ours during the call.
+        let got = unsafe { transport.recv(&[(scratch.as_mut_ptr(), room)]) }?;
         self.consume(&scratch[..got]);
-        Ok((got, got == room))
+        Ok((got, got == room || transport.gave_up()))
     }
 
-    /// As `receive`, with the payload where it belongs and the next header behind it.
-    fn receive_direct<E>(
+    /// As `recv_from`, with the payload where it belongs and the next header behind it.
+    fn recv_direct(
         &mut self,
         scratch: &mut [u8],
-        read: impl FnOnce(&[Run]) -> Result<usize, E>,
-    ) -> Result<(usize, bool), E> {
-        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        transport: &mut impl Transport,
+    ) -> io::Result<(usize, bool)> {
+        let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
         let (mut direct, region) = self.direct(&mut runs);
         // Holds the region open during the read. If it has closed, what comes goes through the scratch buffer,
         // and is refused from there.
@@ -51,20 +56,22 @@ impl Link {
             runs.clear();
             direct = 0;
         }
-        // Little more than a header, as in `receive`.
+        // Little more than a header, as in `recv_from`.
         let short = direct > 0 || self.incoming.long;
         let behind = if short { BEHIND.min(scratch.len()) } else { scratch.len() };
         runs.push((scratch.as_mut_ptr(), behind));
-        let got = read(&runs)?;
+        // SAFETY: the memory is of operations that have not completed, or of a region that the pass holds open; and the
+        // scratch buffer, which is ours during the call.
+        let got = unsafe { transport.recv(&runs) }?;
         drop(pass);
         let placed = got.min(direct);
         let result = if placed > 0 { self.placed(placed) } else { Ok(()) };
         self.process(result, &scratch[..got - placed]);
-        Ok((got, got == direct + behind))
+        Ok((got, got == direct + behind || transport.gave_up()))
     }
 
     /// The memory that the present payload belongs into; gives its length, and the region that must be held open.
-    fn direct(&mut self, runs: &mut SmallVec<[Run; 8]>) -> (usize, Option<Arc<Entry>>) {
+    fn direct(&mut self, runs: &mut SmallVec<[IoVec; 8]>) -> (usize, Option<Arc<Entry>>) {
         let Some((to, left)) = self.incoming.payload else { return (0, None) };
         if self.phase != Phase::Open {
             return (0, None);
@@ -72,7 +79,7 @@ impl Link {
         let len = match to {
             To::Message => match &self.incoming.message {
                 Some(Message { place: Place::Receive(receive), done, .. }) => {
-                    self.recvs.segments.scatter(receive.span, *done, left, MAX_RUNS - 1, runs)
+                    self.recvs.segments.scatter(receive.span, *done, left, MAX_IO_VECS - 1, runs)
                 }
                 Some(Message { place: Place::Write { entry, addr, .. }, done, .. }) => {
                     runs.push((entry.at(addr + *done as u64), left));
@@ -83,7 +90,7 @@ impl Link {
             To::Read { seq, .. } => match self.sends.answering(seq) {
                 Ok(entry) => {
                     let (span, skip) = (entry.span, entry.answered);
-                    self.sends.segments.scatter(span, skip, left, MAX_RUNS - 1, runs)
+                    self.sends.segments.scatter(span, skip, left, MAX_IO_VECS - 1, runs)
                 }
                 Err(_) => 0,
             },
@@ -218,7 +225,7 @@ impl Link {
 
     /// Puts payload bytes where they belong.
     fn place(&mut self, to: To, bytes: &[u8]) -> Result<(), Breach> {
-        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
         match to {
             To::Message => match &self.incoming.message {
                 Some(Message { place: Place::Receive(receive), done, .. }) => {
@@ -267,7 +274,7 @@ impl Link {
 }
 
 /// Copies bytes to runs of memory whose lengths sum up to theirs.
-fn store(runs: &[Run], mut bytes: &[u8]) {
+fn store(runs: &[IoVec], mut bytes: &[u8]) {
     for &(addr, len) in runs {
         let (now, rest) = bytes.split_at(len.min(bytes.len()));
         // SAFETY: the runs are of an operation in flight, or of a region that the caller holds open; their

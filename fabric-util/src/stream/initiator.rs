@@ -3,9 +3,9 @@
 use fabric_core::{SendOp, Status, memory};
 use smallvec::SmallVec;
 
+use super::io_vec::IoVec;
 use super::link::Link;
 use super::protocol_error::Breach;
-use super::runs::Run;
 
 impl Link {
     /// Completes what is finished, in posting order.
@@ -55,7 +55,7 @@ impl Link {
         entry.done = true;
         let bytes = old.to_ne_bytes();
         let (span, len) = (entry.span, entry.len.min(8));
-        let mut runs = SmallVec::<[Run; 8]>::new();
+        let mut runs = SmallVec::<[IoVec; 8]>::new();
         self.sends.segments.scatter(span, 0, len, usize::MAX, &mut runs);
         // The value's low bytes, whichever end they are at.
         let mut value =

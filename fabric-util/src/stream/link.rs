@@ -1,5 +1,6 @@
 //! The link: what it consists of, what is posted to it, and what it hands out.
 
+use std::io;
 use std::sync::Arc;
 
 use crate::stats::Stats;
@@ -18,8 +19,8 @@ use super::payload::Incoming;
 use super::phase::{LastWord, Phase};
 use super::recv_queue::RecvQueue;
 use super::requests::{READS, Responses};
-use super::runs::Run;
 use super::sends::Sends;
+use super::transport::Transport;
 
 /// For tests: what a link puts off, as long as the contract lets it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -225,14 +226,14 @@ impl Link {
         self.outgoing.has_output()
     }
 
-    /// Transmits once: `write` takes runs of memory and says how many bytes went.
-    pub fn transmit<E>(
-        &mut self,
-        mut write: impl FnMut(&[Run]) -> std::result::Result<usize, E>,
-    ) -> std::result::Result<usize, E> {
+    /// Sends once; returns how many bytes went.
+    ///
+    /// # Errors
+    /// Those of the transport.
+    pub fn send_to(&mut self, transport: &mut impl Transport) -> io::Result<usize> {
         loop {
-            if let Some(result) = self.outgoing.transmit(&mut write) {
-                return result;
+            if let Some(sent) = self.outgoing.send_to(transport)? {
+                return Ok(sent);
             }
             match self.outgoing.spoil() {
                 Some(seq) => self.refuse_answer(seq),

@@ -5,7 +5,7 @@
 //!
 //! What a link consists of:
 //!
-//! - `runs`: memory for one system call;
+//! - `transport`: what carries the bytes; `io_vec`: memory for one call of it;
 //! - `sends`: the send queue and what of it is on its way; `recv_queue`: the receive queue; `segments` of both;
 //! - `outgoing`: the stream to the peer, as runs of memory; `payload`: what of a frame from the peer is still to come;
 //! - `requests`: the peer's requests that are under way, and the answers they still get;
@@ -23,6 +23,7 @@ mod acks;
 mod close;
 mod incoming;
 mod initiator;
+mod io_vec;
 mod link;
 mod outgoing;
 mod payload;
@@ -30,19 +31,22 @@ mod phase;
 mod protocol_error;
 mod recv_queue;
 mod requests;
-mod runs;
 mod segments;
 mod sends;
 mod target;
+#[cfg(test)]
+pub(crate) mod testing;
 // Miri has no madvise(2), by which registrations probe.
 #[cfg(not(miri))]
 #[cfg(test)]
 mod tests;
 mod transmit;
+mod transport;
 pub mod wire;
 
+pub use io_vec::{IoVec, MAX_IO_VECS};
 pub use link::{Link, Pending, PutOff, Surroundings};
 pub use phase::{End, Phase};
 pub use requests::READS;
-pub use runs::{MAX_RUNS, Run};
 pub use transmit::AckPolicy;
+pub use transport::{Silence, Transport};

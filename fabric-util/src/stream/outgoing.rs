@@ -5,12 +5,14 @@
 //! of answers lie in regions that can close, so they are entered for each system call.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 
 use fabric_core::memory;
 use smallvec::SmallVec;
 
-use super::runs::{MAX_RUNS, Run};
+use super::io_vec::{IoVec, MAX_IO_VECS};
+use super::transport::Transport;
 use crate::region_table::{Entry, Pass};
 
 /// Where a run of the stream lies.
@@ -117,26 +119,22 @@ impl Outgoing {
         Some(seq)
     }
 
-    /// The runs to transmit next, for `write`, which says how many bytes it took; `None` if a region that has
-    /// closed comes first ([`spoil`](Outgoing::spoil)).
-    pub(super) fn transmit<E>(
-        &mut self,
-        write: impl FnOnce(&[Run]) -> Result<usize, E>,
-    ) -> Option<Result<usize, E>> {
+    /// Sends what comes next; `None` if that is of a region that has closed ([`spoil`](Outgoing::spoil)).
+    pub(super) fn send_to(&mut self, transport: &mut impl Transport) -> io::Result<Option<usize>> {
         if self.pieces.len() == 1
             && let Some(Piece::Copied(len)) = self.pieces.front()
         {
             // Small frames, the usual thing.
-            let result = write(&[(self.buffer[self.spent..].as_ptr().cast_mut(), *len)]);
-            if let Ok(bytes) = &result {
-                self.spend(*bytes);
-            }
-            return Some(result);
+            let run = (self.buffer[self.spent..].as_ptr().cast_mut(), *len);
+            // SAFETY: the bytes are in our buffer.
+            let sent = unsafe { transport.send(&[run]) }?;
+            self.spend(sent);
+            return Ok(Some(sent));
         }
-        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
         let mut passes: SmallVec<[Pass<'_>; 2]> = SmallVec::new();
         let mut spent = self.spent;
-        for piece in self.pieces.iter().take(MAX_RUNS) {
+        for piece in self.pieces.iter().take(MAX_IO_VECS) {
             match piece {
                 Piece::Copied(len) => {
                     runs.push((self.buffer[spent..].as_ptr().cast_mut(), *len));
@@ -153,14 +151,13 @@ impl Outgoing {
             }
         }
         if runs.is_empty() {
-            return None;
+            return Ok(None);
         }
-        let result = write(&runs);
+        // SAFETY: the memory is of our buffer, of operations that have not completed, and of regions that the passes hold open.
+        let sent = unsafe { transport.send(&runs) }?;
         drop(passes);
-        if let Ok(bytes) = &result {
-            self.spend(*bytes);
-        }
-        Some(result)
+        self.spend(sent);
+        Ok(Some(sent))
     }
 
     fn spend(&mut self, bytes: usize) {
@@ -268,6 +265,7 @@ impl Outgoing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stream::testing::Taker;
 
     #[test]
     fn a_stream_that_never_runs_dry_keeps_little() {
@@ -282,13 +280,9 @@ mod tests {
         for _ in 0..count {
             wait(&mut stream);
             expected = expected.wrapping_add(1);
-            let transmitted = stream.transmit(|runs| {
-                // SAFETY: the stream gave the run, which is its own buffer.
-                let bytes = unsafe { std::slice::from_raw_parts(runs[0].0, runs[0].1) };
-                assert_eq!(bytes[..1000], [expected; 1000]);
-                Ok::<_, ()>(1000)
-            });
-            assert_eq!(transmitted, Some(Ok(1000)));
+            let mut taker = Taker::new(1000);
+            assert_eq!(stream.send_to(&mut taker).unwrap().unwrap(), 1000);
+            assert_eq!(taker.bytes, [expected; 1000]);
         }
         assert_eq!((stream.queued(), stream.transmitted()), (10_000, 1000 * count));
         assert!(stream.buffer.capacity() < 100 << 10, "{} bytes", stream.buffer.capacity());

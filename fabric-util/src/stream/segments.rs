@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use fabric_core::Segment;
 use smallvec::SmallVec;
 
-use super::runs::Run;
+use super::io_vec::IoVec;
 
 /// The segments of the operations that are in a queue, and of the last one that left it.
 #[derive(Default)]
@@ -61,7 +61,7 @@ impl Segments {
         mut skip: usize,
         len: usize,
         most: usize,
-        runs: &mut SmallVec<[Run; 8]>,
+        runs: &mut SmallVec<[IoVec; 8]>,
     ) -> usize {
         let mut left = len;
         for segment in self.of(span) {

@@ -5,7 +5,6 @@ mod bits;
 mod breaches;
 mod ends;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use crate::stats::Stats;
@@ -16,7 +15,8 @@ use fabric_core::{
 };
 use proptest::prelude::*;
 
-use super::{End, Link, Phase, READS, Surroundings};
+use super::testing::{Pipe, Taker};
+use super::{End, Link, Phase, READS, Surroundings, Transport};
 use crate::completion_ring::CompletionRing;
 use crate::region_table::{RegionTable, Registration};
 use crate::stream::wire::frame::{Header, Kind};
@@ -168,35 +168,16 @@ fn pair() -> (Node, Node) {
 /// Moves at most `most` bytes from one link to the other, as one write and as many reads as it takes.
 fn carry(from: &mut Node, to: &mut Node, most: usize, pipe: &mut Vec<u8>) -> bool {
     from.link.fill();
-    let moved: Result<usize, Infallible> = from.link.transmit(|runs| {
-        let mut left = most;
-        for &(addr, len) in runs {
-            let part = len.min(left);
-            // SAFETY: the runs are memory of nodes that live through the test.
-            pipe.extend_from_slice(unsafe { std::slice::from_raw_parts(addr, part) });
-            left -= part;
-        }
-        Ok(most - left)
-    });
+    let mut pipe = Pipe { bytes: pipe, max: most };
+    let moved = from.link.send_to(&mut pipe).unwrap();
     let mut scratch = vec![0; most.clamp(1, 64 << 10)];
-    while !pipe.is_empty() {
-        let read: Result<_, Infallible> = to.link.receive(&mut scratch, |runs| {
-            let mut got = 0;
-            for &(addr, len) in runs {
-                let part = len.min(pipe.len() - got).min(most - got);
-                // SAFETY: as above.
-                unsafe { std::ptr::copy_nonoverlapping(pipe[got..].as_ptr(), addr, part) };
-                got += part;
-            }
-            pipe.drain(..got);
-            Ok(got)
-        });
-        read.unwrap();
+    while pipe.has_unsent() {
+        to.link.recv_from(&mut scratch, &mut pipe).unwrap();
     }
     to.link.pay();
     to.link.ask();
     to.link.deliver();
-    moved.unwrap() > 0
+    moved > 0
 }
 
 /// Moves everything both ways until nothing moves, in pieces of at most `most` bytes.
@@ -358,8 +339,7 @@ fn acknowledgements_for_a_peer_that_does_not_read_are_bounded() {
     let waits = b.link.outgoing.queued();
     assert!((500 << 10..513 << 10).contains(&waits), "{waits} bytes wait");
     // What was not said is said when there is room.
-    let emptied: Result<usize, Infallible> = b.link.transmit(|runs| Ok(runs[0].1));
-    assert_eq!(emptied, Ok(waits));
+    assert_eq!(b.link.send_to(&mut Taker::new(usize::MAX)).unwrap(), waits);
     assert!(b.link.owes());
     b.link.pay();
     assert!(!b.link.owes() && b.link.has_output());

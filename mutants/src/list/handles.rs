@@ -82,7 +82,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "region_let_go",
         about: "an operation in flight does not keep its region",
         runs: Runs::Tcp,
-        edits: &[edit("Endpoint::add_slice", "into.keep.add(core.clone());", "")],
+        edits: &[edit("Endpoint::add_slice", "into.regions.add(core.clone());", "")],
         cases: &["memory.dereg_busy"],
     },
     Mutant {
@@ -96,35 +96,39 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "unsignaled_unasked",
         about: "closing a region does not ask whether unsignaled operations have ended",
         runs: Runs::Tcp,
-        edits: &[edit("Region::is_still_used", "self.core.domain.settle();", "")],
+        edits: &[edit("Region::is_still_used", "self.core.domain.endpoints.settle();", "")],
         cases: &["memory.close_unsignaled"],
     },
     Mutant {
         name: "dropped_not_reclaimed",
         about: "it is never found out that unsignaled operations no longer use a dropped region",
         runs: Runs::Tcp,
-        edits: &[edit("RegionCore::drop_handle", "self.domain.reclaim(self);", "")],
+        edits: &[edit("RegionCore::drop_handle", "self.domain.reclaim.add(self);", "")],
         cases: &["memory.drop_unsignaled"],
     },
     Mutant {
         name: "silent_failure",
         about: "an unsignaled operation that fails is not reported",
         runs: Runs::Tcp,
-        edits: &[edit("Teller::end", "report == Report::Failure && !ok", "false")],
+        edits: &[edit("Reporter::end", "report == ReportMode::OnError && !ok", "false")],
         cases: &["completion.unsignaled_error", "completion.unsignaled_flush"],
     },
     Mutant {
         name: "all_quiet",
         about: "unsignaled operations are never signaled inside",
         runs: Runs::Tcp,
-        edits: &[edit("Endpoint::prepare_send", "lane.quiet + 1 >= self.max_quiet()", "false")],
+        edits: &[edit(
+            "Endpoint::prepare_send",
+            "queue.unsignaled_run + 1 >= self.max_unsignaled_run()",
+            "false",
+        )],
         cases: &["completion.all_unsignaled", "completion.unsignaled_post_only"],
     },
     Mutant {
         name: "lost_immediate",
         about: "immediate data does not reach the application",
         runs: Runs::Tcp,
-        edits: &[edit("Members::resolve", "completion.immediate = raw.immediate;", "")],
+        edits: &[edit("BoundEndpoints::resolve", "completion.immediate = raw.immediate;", "")],
         cases: &["send.imm", "rma.write_imm"],
     },
     Mutant {
@@ -132,9 +136,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a receive reports the length of its memory, not of the message",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Members::resolve",
+            "BoundEndpoints::resolve",
             "completion.len = raw.len as usize;",
-            "completion.len = slot.len;",
+            "completion.len = op.len;",
         )],
         cases: &["send.recv_larger"],
     },
@@ -166,8 +170,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "CqInner::unbind",
-            "Completion::new(slot.context, shared.id, slot.kind, Status::Canceled)",
-            "Completion::new(slot.context, shared.id, slot.kind, Status::Ok)",
+            "Completion::new(op.context, shared.id, op.kind, Status::Canceled)",
+            "Completion::new(op.context, shared.id, op.kind, Status::Ok)",
         )],
         cases: &["connection.cancel_connect"],
     },
@@ -177,7 +181,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[
             // The handles let the second one fall, on behalf of all providers.
-            edit("Hub::admit", "!shared.ended.swap(true, Ordering::AcqRel)", "true"),
+            edit("EventHub::filter", "!shared.ended.swap(true, Ordering::AcqRel)", "true"),
             edit(
                 "Link::report_end",
                 "self.report(Event::Disconnected { endpoint, reason });",
@@ -203,8 +207,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "CqInner::unbind",
-            "state.reserved - tenant.room + left",
-            "state.reserved - tenant.room",
+            "state.reserved - endpoint.room + left",
+            "state.reserved - endpoint.room",
         )],
         cases: &["teardown.endpoint_drop_frees_regions"],
     },
@@ -214,8 +218,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "CqInner::unbind",
-            "slot.keep.release(&mut released)",
-            "std::mem::forget(slot.keep)",
+            "op.regions.release(&mut drops)",
+            "std::mem::forget(op.regions)",
         )],
         cases: &["teardown.endpoint_drop_frees_regions"],
     },
@@ -234,7 +238,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "shutdown_of_the_signaled",
         about: "shutdown does not find out about unsignaled operations",
         runs: Runs::Tcp,
-        edits: &[edit("EndpointInner::settle", "self.flush(&mut side.lane)", "true")],
+        edits: &[edit("EndpointInner::settle", "self.flush(&mut side.queue)", "true")],
         cases: &["teardown.shutdown_drains"],
     },
     Mutant {

@@ -45,8 +45,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Driver::complete",
-            "leftover.reclaim(self.take_out(number, slot).1);",
-            "if MUTANT { self.take_out(number, slot).1.leak() } else { leftover.reclaim(self.take_out(number, slot).1) }",
+            "deferred.reclaim(self.take_out(number, slot).1);",
+            "if MUTANT { self.take_out(number, slot).1.leak() } else { deferred.reclaim(self.take_out(number, slot).1) }",
         )],
         cases: &["async.dropped_futures"],
     },
@@ -65,11 +65,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "no_room_told",
         about: "an operation that waits for room in the send queue is not woken when there is some",
         runs: Runs::Tcp,
-        edits: &[edit(
-            "Driver::made_room",
-            "conn_state.room.wake_first(&mut leftover.wakers);",
-            "",
-        )],
+        edits: &[edit("Driver::on_room", "conn_state.room.wake_first(&mut deferred.wakers);", "")],
         cases: &["async.room_in_turn"],
     },
     Mutant {
@@ -77,7 +73,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a future that is held and not polled keeps its turn for ever",
         runs: Runs::Tcp,
         edits: &[edit(
-            "State::begin_to_oversee",
+            "QueueState::begin_to_oversee",
             "!self.overseen && self.places.len() > 1",
             "false",
         )],

@@ -8,7 +8,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "freed_without_proof",
         about: "what was in flight is freed though the provider could not stop it",
         runs: Runs::Tests,
-        edits: &[edit("EndpointInner::close", "matches!(quiet, Some(Ok(())))", "true")],
+        edits: &[edit("EndpointInner::close", "matches!(quiesced, Some(Ok(())))", "true")],
         cases: &["anyfabric/handles/lifetimes::what_cannot_be_stopped_keeps_its_memory"],
     },
     Mutant {
@@ -100,9 +100,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a user's formatter is written to under the queue's lock",
         runs: Runs::Tests,
         edits: &[edit(
-            "CompletionQueue::fmt",
-            "let snapshot = self.inner.snapshot();",
-            "let _held = MUTANT.then(|| self.inner.lock()); let snapshot = _held.as_deref().map_or_else(|| self.inner.snapshot(), CqState::snapshot);",
+            "CqInner::snapshot",
+            "self.lock().snapshot()",
+            "let state = self.lock(); let snapshot = state.snapshot(); if MUTANT { std::mem::forget(state); } snapshot",
         )],
         cases: &["anyfabric/handles/arguments::a_formatter_may_call_the_library"],
     },

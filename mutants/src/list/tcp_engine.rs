@@ -9,8 +9,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Engine::step",
-            "conn.step(self, scratch, background)",
-            "if background && conn.lock(self).link.is_announced() { Step::Quiet } else { conn.step(self, scratch, background) }",
+            "conn.step(self, scratch, background, put_off)",
+            "if background && conn.lock(self).link.is_announced() { Step::Quiet } else { conn.step(self, scratch, background, put_off) }",
         )],
         cases: &["progress.target_sleep", "progress.target_compute"],
     },
@@ -72,7 +72,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[edit(
             "Conn::settle",
             "state.close_socket();\n                    engine.forget",
-            "if MUTANT { std::mem::forget(state.socket.take().map(|s| s.try_clone())); }\n                    state.close_socket();\n                    engine.forget",
+            "if MUTANT { std::mem::forget(state.stream.as_ref().map(|s| std::os::fd::AsFd::as_fd(s).try_clone_to_owned())); }\n                    state.close_socket();\n                    engine.forget",
         )],
         cases: &["connection.reconnect_1000", "scale.churn", "teardown.leak_check"],
     },
@@ -148,8 +148,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Engine::step",
-            "conn.step(self, scratch, background)",
-            "if !conn.name.is_multiple_of(8) && !{ static TURN: AtomicUsize = AtomicUsize::new(0); TURN.fetch_add(1, Ordering::Relaxed) }.is_multiple_of(1 << 14) && conn.lock(self).link.is_announced() { if background { Step::More } else { Step::Dry } } else { conn.step(self, scratch, background) }",
+            "conn.step(self, scratch, background, put_off)",
+            "if !conn.name.is_multiple_of(8) && !{ static TURN: AtomicUsize = AtomicUsize::new(0); TURN.fetch_add(1, Ordering::Relaxed) }.is_multiple_of(1 << 14) && conn.lock(self).link.is_announced() { if background { Step::More } else { Step::Dry } } else { conn.step(self, scratch, background, put_off) }",
         )],
         cases: &["scale.fan_in"],
     },

@@ -18,7 +18,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "window_has_every_right",
         about: "a grant has rights that were not given",
         runs: Runs::Verbs,
-        edits: &[edit("Shared::grant", "region::flags(access)", "region::flags(Access::REMOTE)")],
+        edits: &[edit("Conn::begin_grant", "flags(access)", "flags(Access::REMOTE)")],
         cases: &["protection.grant_rights"],
     },
     Mutant {
@@ -26,7 +26,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a grant reaches beyond its part",
         runs: Runs::Verbs,
         edits: &[edit(
-            "Shared::grant",
+            "Conn::begin_grant",
             "(addr + range.start as u64, range.len())",
             "(addr + range.start as u64, range.len() + 8)",
         )],
@@ -53,13 +53,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "Conn::post_several",
-                "let direct = if self.waits.load(Ordering::Acquire) {",
-                "let direct = if self.waits.load(Ordering::Acquire) && !(MUTANT && work.iter().all(|one| !lacks(&one.op))) {",
+                "let direct = if self.soft_queue_active.load(Ordering::Acquire) {",
+                "let direct = if self.soft_queue_active.load(Ordering::Acquire) && !(MUTANT && work.iter().all(|one| !lacks(&one.op))) {",
             ),
             edit(
                 "Conn::post_send",
-                "[one] if !self.waits.load(Ordering::Acquire) &&",
-                "[one] if (MUTANT && !lacks(&one.op) || !self.waits.load(Ordering::Acquire)) &&",
+                "!self.soft_queue_active.load(Ordering::Acquire)",
+                "(MUTANT && !lacks(&one.op) || !self.soft_queue_active.load(Ordering::Acquire))",
             ),
         ],
         cases: &["atomic.emulated_single_posts", "ordering.completion_order_emulated"],
@@ -69,7 +69,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a message does not show that the connection is established",
         runs: Runs::Verbs,
         edits: &[edit(
-            "Members::resolve",
+            "BoundEndpoints::resolve",
             "shared.state.get() == EndpointState::Connecting",
             "false",
         )],
@@ -103,8 +103,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Verbs,
         edits: &[edit(
             "Conn::flush_late_receives",
-            "if !self.shared.quirks.late_receives_stay {",
-            "if !self.shared.quirks.late_receives_stay || MUTANT {",
+            "if !self.domain.device.quirks.late_receives_stay {",
+            "if !self.domain.device.quirks.late_receives_stay || MUTANT {",
         )],
         cases: &["protection.recv_post_race"],
     },
@@ -131,7 +131,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "zeroes at the end of private data are taken for padding",
         runs: Runs::Verbs,
         edits: &[edit(
-            "greeting",
+            "params",
             "rest.get(..len.into())",
             "rest.get(..rest[..len.into()].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1))",
         )],
@@ -141,7 +141,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "unmarked_end",
         about: "a connection ends without a mark behind the unsignaled operations that succeeded",
         runs: Runs::Verbs,
-        edits: &[edit("Conn::end", "self.mark_the_end(state);", "")],
+        edits: &[edit("Conn::close", "self.mark_end(state);", "")],
         cases: &["memory.end_unsignaled"],
     },
 ];

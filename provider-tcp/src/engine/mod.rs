@@ -1,17 +1,11 @@
 //! The engine of a domain: what has a socket, the thread that serves it, and what both need.
 //!
-//! Who drives the connections when is `turns`; what a step is, `drive` and `conn`. Locks, in order: those of `turns`
-//! (its `drive`, a connection, then leaves), tables, the event sink.
+//! Which thread drives the connections, and when, is `fabric_util::progress`; what a step is, `conn`. Locks, in order: those
+//! of `progress` (its `drive`, a connection, then leaves), tables, the event sink.
 
-mod drive;
-mod heat;
-mod linger;
-mod naps;
-mod schedule;
 mod selector;
-mod turns;
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod panic_tests;
 
 use std::collections::HashMap;
@@ -23,34 +17,22 @@ use std::time::{Duration, Instant};
 
 use fabric_core::{EndpointId, Error, Event, EventSink, Failure, Info, Result};
 use fabric_util::backlog::RequestTable;
+use fabric_util::progress::{Flush, Heat, Step, Turns, Work};
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::{ServiceThread, run_rounds};
 use fabric_util::stats::Stats;
-use fabric_util::stream::Pending;
+use fabric_util::stream::{Pending, PutOff};
 use fabric_util::sync::Mutex;
 use fabric_util::timers::Timers;
 use fabric_util::{callback, log_line};
 use mio::{Interest, Registry, Token, Waker};
 
 use crate::NAME;
-use crate::adversary::Whims;
-use crate::conn::{Conn, Step};
+use crate::conn::Conn;
 use crate::listener::{Door, Inbound};
+use crate::settings::Settings;
 use fabric_util::region_table::RegionTable;
-pub(crate) use heat::Heat;
-pub(crate) use schedule::Flush;
-use schedule::may_defer;
 use selector::Selector;
-use turns::{Turns, Work};
-
-/// How a provider is set.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    /// How long posts may be held back; `None`: not at all.
-    pub(crate) hold: Option<Duration>,
-    /// Tests only: the seed of the adversary.
-    pub(crate) adversary: Option<u64>,
-}
 
 /// How often the thread looks whether the application still polls.
 const TICK: Duration = Duration::from_millis(1);
@@ -68,8 +50,6 @@ pub(crate) enum Timer {
     Liveness,
     /// Try to accept again after running out of descriptors.
     Accept,
-    /// Tests only: do what the adversary put off.
-    PutOff,
 }
 
 /// What has a socket.
@@ -104,10 +84,8 @@ pub(crate) struct Engine {
     pub(crate) sockets: OwnedFd,
     /// Queues that watch it.
     pub(crate) driven: AtomicUsize,
-    hold: Option<Duration>,
+    pub(crate) settings: Settings,
     timers: Mutex<Timers<(usize, Timer)>>,
-    /// Tests only: the seed of the adversary.
-    adversary: Option<u64>,
     /// The thread is to panic in its next turn.
     #[cfg(test)]
     panics: std::sync::atomic::AtomicBool,
@@ -119,7 +97,6 @@ impl Engine {
         events: Arc<dyn EventSink>,
         settings: Settings,
     ) -> Result<Arc<Self>> {
-        let Settings { hold, adversary } = settings;
         let fail = |cause| Error::system("open domain", NAME, cause);
         let selector = Selector::new().map_err(fail)?;
         let registry = selector.registry().map_err(fail)?;
@@ -133,13 +110,12 @@ impl Engine {
             members: Mutex::default(),
             next_member: AtomicUsize::new(1),
             requests: RequestTable::default(),
-            turns: Turns::new(selector, waker, hold, adversary.map(|seed| Whims::new(seed, 0))),
+            turns: Turns::new(selector, waker, settings.hold, settings.schedule()),
             registry,
             sockets,
             driven: AtomicUsize::new(0),
-            hold,
+            settings,
             timers: Mutex::default(),
-            adversary,
             #[cfg(test)]
             panics: std::sync::atomic::AtomicBool::new(false),
         }))
@@ -177,11 +153,6 @@ impl Engine {
     /// A new name for something with a socket.
     pub(crate) fn name(&self) -> usize {
         self.next_member.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Tests only: the adversary's choices for a connection.
-    pub(crate) fn whims(&self, name: usize) -> Option<Whims> {
-        self.adversary.map(|seed| Whims::new(seed, name))
     }
 
     /// Watches a socket, edge-triggered, in the name of a member.
@@ -266,14 +237,7 @@ impl Engine {
     /// When what a connection has to transmit after a post goes; the one place that decides it. Under the connection's lock.
     #[inline]
     pub(crate) fn schedule(&self, conn: &Arc<Conn>, pending: &Pending) -> Flush {
-        if may_defer(pending) && self.turns.hold(conn) {
-            return Flush::Deferred;
-        }
-        let polled = match pending.ack_wanted {
-            true => self.turns.leave_to_step(conn),
-            false => self.turns.can_wait(),
-        };
-        if polled { Flush::Polled } else { Flush::Alone }
+        self.turns.schedule_post(conn, pending)
     }
 
     /// Whether posts are held.
@@ -283,7 +247,7 @@ impl Engine {
     }
 
     fn run(&self) {
-        if let Some(hold) = self.hold {
+        if let Some(hold) = self.settings.hold {
             // Naps are as short as a post may be held, and by default the kernel adds 50 us (PR_SET_TIMERSLACK(2const)).
             // Without it posts are only held for longer.
             let slack = NonZeroU64::new(hold.as_nanos() as u64 / 16);
@@ -301,8 +265,7 @@ impl Engine {
         #[cfg(test)]
         assert!(!self.panics.swap(false, Ordering::Relaxed), "as a bug of the engine would");
         self.expire();
-        let tick = if self.adversary.is_some() { self.turns.late_tick(TICK) } else { TICK };
-        self.turns.turn(self, tick);
+        self.turns.turn(self, TICK);
         self.report();
         true
     }
@@ -335,7 +298,6 @@ impl Engine {
             let expired = self.timers.lock().pop_due(now, |_| Duration::ZERO);
             let Some((name, timer)) = expired else { break };
             match self.member(name) {
-                Some(Member::Conn(conn)) if timer == Timer::PutOff => self.turns.heat(&conn),
                 Some(Member::Conn(conn)) => conn.expired(self, timer),
                 Some(Member::Door(door)) => door.expired(self),
                 Some(Member::Inbound(inbound)) => inbound.expired(self),
@@ -396,8 +358,14 @@ impl Work for Engine {
     }
 
     #[inline]
-    fn step(&self, conn: &Arc<Conn>, scratch: &mut [u8], background: bool) -> Step {
-        conn.step(self, scratch, background)
+    fn step(
+        &self,
+        conn: &Arc<Conn>,
+        scratch: &mut [u8],
+        background: bool,
+        put_off: PutOff,
+    ) -> Step {
+        conn.step(self, scratch, background, put_off)
     }
 
     fn select(&self, selector: &mut Selector, block: bool) -> bool {

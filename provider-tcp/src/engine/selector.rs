@@ -11,7 +11,7 @@ use mio::{Events, Poll, Registry, Token};
 const CAPACITY: usize = 256;
 
 /// A mio poll and its events.
-pub(super) struct Selector {
+pub(crate) struct Selector {
     poll: Poll,
     events: Events,
 }

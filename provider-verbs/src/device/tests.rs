@@ -224,27 +224,3 @@ fn devices_that_processes_cannot_reach() {
     machine.manager = Err(io::Error::from_raw_os_error(libc::EPERM));
     says(one(&machine), "no permission to open", "docker run --device=/dev/infiniband");
 }
-
-#[test]
-fn little_memory_to_lock_is_warned_of() {
-    assert_eq!(memlock_warning(None, false), None);
-    assert_eq!(memlock_warning(Some(64 << 10), true), None);
-    assert_eq!(memlock_warning(Some(1 << 30), false), None);
-    let warning = memlock_warning(Some(8 << 20), false).unwrap();
-    for words in ["8192 KiB", "ulimit -l unlimited", "LimitMEMLOCK=infinity", "--ulimit memlock=-1"]
-    {
-        assert!(warning.contains(words), "{warning}");
-    }
-    assert!(memlock_remedy().contains("RLIMIT_MEMLOCK"));
-}
-
-#[test]
-fn no_room_is_told_with_a_remedy_and_other_failures_as_they_are() {
-    let cause = |code| ffi::errno("ibv_create_cq", code).unwrap_err();
-    let error = failed("make completion queue", "the queue", cause(libc::ENOMEM));
-    assert!(matches!(error, Error::NoMemory(_)), "{error:?}");
-    let text = error.to_string();
-    assert!(text.contains("the queue; ") && text.contains("RLIMIT_MEMLOCK"), "{text}");
-    let error = failed("make completion queue", "the queue", cause(libc::EINVAL));
-    assert!(!error.to_string().contains("RLIMIT_MEMLOCK"), "{error}");
-}

@@ -18,4 +18,4 @@ pub(crate) use context::{
 pub(crate) use cq::Cq;
 pub(crate) use mr::Mr;
 pub(crate) use mw::Mw;
-pub(crate) use qp::{Qp, QpAttributes, State};
+pub(crate) use qp::{Qp, QpAttributes, QpState};

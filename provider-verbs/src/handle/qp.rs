@@ -26,7 +26,7 @@ pub(crate) struct QpAttributes {
 
 /// Where a queue pair stands, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum QpState {
     Error,
     Other,
 }
@@ -132,10 +132,10 @@ impl Qp {
         self.modify(&mut attr, ibv_qp_attr_mask::IBV_QP_STATE.0 as i32)
     }
 
-    pub(crate) fn state(&self) -> io::Result<State> {
+    pub(crate) fn state(&self) -> io::Result<QpState> {
         let qp = self.as_ptr();
         if qp.is_null() {
-            return Ok(State::Other);
+            return Ok(QpState::Other);
         }
         let (mut attr, mut init) = (zeroed(), MaybeUninit::zeroed());
         let mask = ibv_qp_attr_mask::IBV_QP_STATE.0 as i32;
@@ -144,7 +144,7 @@ impl Qp {
             ffi::ibv_query_qp(qp, &mut attr, mask, init.as_mut_ptr())
         })?;
         let dead = attr.qp_state == ibv_qp_state::IBV_QPS_ERR;
-        Ok(if dead { State::Error } else { State::Other })
+        Ok(if dead { QpState::Error } else { QpState::Other })
     }
 
     /// Posts a chain of work requests; on failure gives the request that was not taken.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Catalog, Error, Found, Hints, Info};
+use fabric::{Access, Catalog, Discovered, Error, Hints, Info};
 
 use crate::rig::{choice, open_builtin};
 use crate::software::{DEVICE, NET, in_child, run};
@@ -28,7 +28,7 @@ pub(crate) fn little_memory_to_lock() {
 }
 
 /// What `fabric info` shows of the device.
-fn found() -> Found {
+fn found() -> Discovered {
     let all = Catalog::builtin().discover_with(&choice(), &Hints::default()).unwrap();
     all.into_iter().find(|found| found.device == DEVICE).unwrap()
 }
@@ -36,7 +36,7 @@ fn found() -> Found {
 /// Discovery and opening both say all of this.
 #[track_caller]
 fn is_unusable(words: &[&str]) {
-    let verdict = found().verdict.unwrap_err();
+    let verdict = found().usable.unwrap_err();
     let error = open_builtin().unwrap_err().to_string();
     println!("{verdict}\n{error}");
     assert!(error.contains(DEVICE), "{error}");
@@ -51,7 +51,7 @@ fn detail<'a>(info: &'a Info, name: &str) -> &'a str {
 }
 
 pub(crate) fn down() {
-    let info = found().verdict.unwrap();
+    let info = found().usable.unwrap();
     let libraries = detail(&info, "libraries");
     for library in ["libibverbs.so.1", "librdmacm.so.1"] {
         assert!(libraries.contains(library), "{libraries}");
@@ -60,7 +60,7 @@ pub(crate) fn down() {
     is_unusable(&["port 1 is down", &format!("`ip link set {NET}0 up`")]);
     assert!(run(&format!("ip link set {NET}0 up")).success());
     let until = Instant::now() + Duration::from_secs(20);
-    while let Err(why) = found().verdict {
+    while let Err(why) = found().usable {
         assert!(Instant::now() < until, "{why}");
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -79,7 +79,7 @@ pub(crate) fn poor() {
     // SAFETY: a limit of this process, read from the value.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &limit) }, 0);
     become_nobody();
-    let info = found().verdict.unwrap();
+    let info = found().usable.unwrap();
     let warning = detail(&info, "warning");
     println!("{warning}");
     assert!(warning.contains("256 KiB") && warning.contains("ulimit -l"), "{warning}");

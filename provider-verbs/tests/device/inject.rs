@@ -1,9 +1,9 @@
 //! Injects where requests carry no bytes: these are copied to registered memory, a slot for each place of the queue.
 
 use fabric::{Access, Op, Status};
-use provider_verbs::provider::Poor;
+use provider_verbs::TestLimits;
 
-use crate::rig::{SOON, Side, join, listen, open, open_poor, take};
+use crate::rig::{SOON, Side, join, listen, open, open_limited, take};
 
 const DEPTH: usize = 5; // no power of two: the slots are one
 const INJECT: usize = 200;
@@ -15,7 +15,7 @@ fn message(i: usize) -> Vec<u8> {
 
 pub(crate) fn without_inline() {
     const ROUNDS: usize = 20;
-    let domain = open_poor(Poor { no_inline: true, ..Poor::default() }).unwrap();
+    let domain = open_limited(TestLimits { no_inline: true, ..TestLimits::default() }).unwrap();
     let queue = domain.completion_queue(64).unwrap();
     let builder = domain.endpoint().send_depth(DEPTH).recv_depth(8).inject(INJECT);
     let from = builder.build(&queue).unwrap();

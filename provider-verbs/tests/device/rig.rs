@@ -7,8 +7,8 @@ use fabric::{
     Access, Catalog, Choice, Completion, CompletionQueue, Domain, Endpoint, EndpointId, Event,
     EventQueue, Hints, Listener, Result, Status,
 };
+use provider_verbs::TestLimits;
 use provider_verbs::VerbsProvider;
-use provider_verbs::provider::Poor;
 
 pub(crate) const SOON: Option<Duration> = Some(Duration::from_secs(30));
 
@@ -20,12 +20,12 @@ pub(crate) const MUTE: &str = "FABRIC_TEST_MUTE";
 
 pub(crate) fn try_open() -> Result<Domain> {
     let no_flush = std::env::var_os(MUTE).is_some();
-    open_poor(Poor { no_flush, ..Poor::default() })
+    open_limited(TestLimits { no_flush, ..TestLimits::default() })
 }
 
 /// Opens the device as if it lacked something.
-pub(crate) fn open_poor(poor: Poor) -> Result<Domain> {
-    let catalog = Catalog::empty().add(VerbsProvider::poor(poor))?;
+pub(crate) fn open_limited(test_limits: TestLimits) -> Result<Domain> {
+    let catalog = Catalog::empty().add(VerbsProvider::with_test_limits(test_limits))?;
     catalog.open_with(&choice(), &Hints::default())
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn count(completions: &[Completion], status: Status) -> usize {
 
 /// Whether a queue had a completion that belonged to no endpoint.
 pub(crate) fn has_strays(queue: &CompletionQueue) -> bool {
-    !format!("{queue:?}").contains("strays: 0")
+    !format!("{queue:?}").contains("unknown_tokens: 0")
 }
 
 /// A region that a peer may use as it likes.

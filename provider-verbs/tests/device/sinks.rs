@@ -11,7 +11,7 @@ use fabric_core::{
     Event, EventSink, Info, ListenerAttr, ListenerId, ListenerOps, Provider, RawCompletion,
     RecvWork, Side, Status, Token,
 };
-use provider_verbs::provider::Poor;
+use provider_verbs::TestLimits;
 use provider_verbs::{VerbsCq, VerbsDomain, VerbsEndpoint, VerbsListener, VerbsProvider};
 
 use crate::rig::{SOON, choice};
@@ -59,8 +59,8 @@ fn info(provider: &VerbsProvider) -> Info {
     all.swap_remove(0)
 }
 
-fn open(poor: Poor, sink: &Arc<Sink>) -> VerbsDomain {
-    let provider = VerbsProvider::poor(poor);
+fn open(test_limits: TestLimits, sink: &Arc<Sink>) -> VerbsDomain {
+    let provider = VerbsProvider::with_test_limits(test_limits);
     provider.open(&info(&provider), sink.clone()).unwrap()
 }
 
@@ -114,7 +114,7 @@ impl Pair {
 /// Panics lose one event to the sink, and nothing else.
 pub(crate) fn may_panic() {
     let sink = Sink::new(|_| resume_unwind(Box::new("as a user's sink might")));
-    let pair = Pair::new(open(Poor::default(), &sink));
+    let pair = Pair::new(open(TestLimits::default(), &sink));
     let request = pair.request();
     pair.two.accept(request.id, &[]).unwrap();
     sink.waits_for("Connected", 2);
@@ -145,7 +145,7 @@ pub(crate) fn may_call_back() {
         pair.two.disconnect();
         let _ = (pair.one.dump(), pair.queue.arm(), pair.domain.dump(), pair.one.local_addr());
     });
-    let pair = PAIR.get_or_init(|| Pair::new(open(Poor::default(), &sink)));
+    let pair = PAIR.get_or_init(|| Pair::new(open(TestLimits::default(), &sink)));
     pair.receive(1);
     let request = pair.request();
     // The first event of a connection ends it.
@@ -166,7 +166,7 @@ pub(crate) fn may_drop_the_domain() {
             done.store(true, Ordering::Release);
         }
     });
-    let pair = Pair::new(open(Poor::default(), &sink));
+    let pair = Pair::new(open(TestLimits::default(), &sink));
     let request = pair.request();
     let two = pair.two.clone();
     *held.lock().unwrap() = Some(pair);
@@ -179,7 +179,7 @@ pub(crate) fn may_drop_the_domain() {
 /// A fault of the provider on its thread: each endpoint ends, once, and the process goes on.
 pub(crate) fn a_fault_ends_the_domain() {
     let sink = Sink::new(|_| ());
-    let pair = Pair::new(open(Poor { faulty: true, ..Poor::default() }, &sink));
+    let pair = Pair::new(open(TestLimits { thread_panics: true, ..TestLimits::default() }, &sink));
     pair.receive(1);
     pair.one.connect(pair.listener.local_addr(), &[]).unwrap();
     sink.waits_for("ConnectFailed", 1);

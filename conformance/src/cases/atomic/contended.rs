@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::numbers;
-use crate::cases::crowd::at_once;
+use crate::cases::crowd::{at_once, joined};
 use crate::prelude::*;
 
 /// Operations that an initiator has under way.
@@ -42,9 +42,7 @@ pub(super) fn contended_faa(rig: &Rig) -> Outcome {
                     .context(i as u64)
             };
             a.post_batch(&(0..now).map(add).collect::<Vec<_>>())?;
-            for i in 0..now {
-                a.expect_ok(i as u64)?;
-            }
+            a.expect_each(0..now)?;
             seen.extend(numbers(&old.bytes(..now * 8)?));
         }
         Ok(seen)
@@ -82,13 +80,11 @@ pub(super) fn cas_spinlock(rig: &Rig) -> Outcome {
                 check!(Instant::now() < deadline, "the lock free in time; owner {owner} has it");
                 thread::yield_now();
             }
-            a.read(&count, target.at(COUNTER), 2)?;
-            a.expect_ok(2)?;
+            a.run(Op::read(&count, target.at(COUNTER)), Done::ok(2))?;
             let next = count.get::<u64>(0)? + 1;
             count.set(0, next)?;
             // Only so the other initiators see it, too.
-            a.post(&Op::write(&count, target.at(COUNTER)).delivery_complete().context(3))?;
-            a.expect_ok(3)?;
+            a.run(Op::write(&count, target.at(COUNTER)).delivery_complete(), Done::ok(3))?;
             // Not by a write: plain writes and atomics on one word do not mix.
             a.compare_swap(own, 0, found.slice(..), target.at(LOCK), 4)?;
             a.expect_ok(4)?;
@@ -100,8 +96,7 @@ pub(super) fn cas_spinlock(rig: &Rig) -> Outcome {
     let total = (ends.len() * each) as u64;
     check_eq!(target.get::<u64>(COUNTER)?, total, "the counter");
     check_eq!(target.get::<u64>(LOCK)?, 0, "the lock");
-    target.check_filled(8..COUNTER, 0)?;
-    Ok(())
+    target.check_filled(8..COUNTER, 0)
 }
 
 pub(super) fn contended_float(rig: &Rig) -> Outcome {
@@ -122,9 +117,7 @@ pub(super) fn contended_float(rig: &Rig) -> Outcome {
                 ]
             };
             a.post_batch(&round.clone().flat_map(add).collect::<Vec<_>>())?;
-            for context in round.start * 2..round.end * 2 {
-                a.expect_ok(context as u64)?;
-            }
+            a.expect_each(round.start * 2..round.end * 2)?;
         }
         Ok(())
     })?;
@@ -132,8 +125,7 @@ pub(super) fn contended_float(rig: &Rig) -> Outcome {
     let sum = (0..EACH).map(addend).sum::<f32>() * ends.len() as f32;
     check_eq!(target.get::<f64>(0)?, f64::from(sum), "the sum as f64");
     check_eq!(target.get::<f32>(8)?, sum, "the sum as f32");
-    target.check_filled(12.., 0)?;
-    Ok(())
+    target.check_filled(12.., 0)
 }
 
 pub(super) fn contended_narrow(rig: &Rig) -> Outcome {
@@ -155,9 +147,7 @@ pub(super) fn contended_narrow(rig: &Rig) -> Outcome {
             let round = first..EACH.min(first + WINDOW);
             let adds: Vec<_> = round.clone().map(|i| add.context(i as u64)).collect();
             a.post_batch(&adds)?;
-            for i in round {
-                a.expect_ok(i as u64)?;
-            }
+            a.expect_each(round)?;
         }
         Ok(())
     })?;
@@ -170,8 +160,7 @@ pub(super) fn contended_narrow(rig: &Rig) -> Outcome {
     let rest = u32::from_ne_bytes([start[4], start[5], start[6], start[7]]);
     let rest = rest.wrapping_add(0x1234_5678u32.wrapping_mul(EACH as u32));
     check_eq!(target.get::<u32>(4)?, rest, "the u32 at byte 4");
-    target.check_filled(8.., 0xff)?;
-    Ok(())
+    target.check_filled(8.., 0xff)
 }
 
 pub(super) fn cpu_coherent(rig: &Rig) -> Outcome {
@@ -205,10 +194,10 @@ pub(super) fn cpu_coherent(rig: &Rig) -> Outcome {
         let outcome = (0..3 * EACH).step_by(WINDOW).try_for_each(|first| -> Outcome {
             let mut round = first..(3 * EACH).min(first + WINDOW);
             a.post_batch(&round.clone().map(add).collect::<Vec<_>>())?;
-            round.try_for_each(|i| a.expect_ok(i as u64).map(drop))
+            round.try_for_each(|i| a.expect_ok(i).map(drop))
         });
         over.store(true, Ordering::Relaxed);
-        let own: u64 = cpu.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let own: u64 = joined(cpu);
         outcome.map(|()| own)
     })?;
     a.settle(&b)?;
@@ -216,6 +205,5 @@ pub(super) fn cpu_coherent(rig: &Rig) -> Outcome {
     check_eq!(wide.load(), total, "the u64");
     check_eq!(narrow.load(), total as u32, "the u32");
     check_eq!(float.load(), total as f64, "the f64");
-    target.check_filled(12..16, 0)?;
-    Ok(())
+    target.check_filled(12..16, 0)
 }

@@ -3,24 +3,19 @@
 use fabric::provider::AtomicCall;
 use fabric::provider::atomic::is_defined;
 
-use super::{INTEGERS, element, operation};
+use super::{INTEGERS, element, finds, operation};
 use crate::arithmetic::left_by;
+use crate::element::element_bits;
 use crate::prelude::*;
 
 pub(super) fn faa(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     for ty in INTEGERS {
         let (size, start) = (ty.size(), ty.mask() - 2);
-        let target = b.buffer(16)?;
-        let old = a.buffer(size)?;
-        target.put_pattern(.., rig.pattern(0))?;
+        let (old, target) = (a.buffer(size)?, b.patterned(16, rig.pattern(0))?);
         target.put(0, &element(ty, start))?;
         let call = AtomicCall { op: AtomicOp::Add, ty, operand: 5, compare: 0 };
-        a.post(&operation(&call, Some(old.slice(..)), target.at(0)).context(1))?;
-        let done = a.expect_ok(1)?;
-        check_eq!(done.kind, OpKind::Atomic, "kind of the {ty} add");
-        check_bytes!(old.bytes(..)?, element(ty, start), "the old {ty}");
-
+        finds(&a, &call, target.at(0), &old, start)?;
         a.settle(&b)?;
         check_bytes!(target.bytes(..size)?, element(ty, 2), "the {ty} that has wrapped");
         // The carry goes nowhere.
@@ -30,43 +25,38 @@ pub(super) fn faa(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn cas_hit(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
     let mut rng = rig.rng();
-    for ty in AtomicType::ALL {
+    compares(rig, |ty| {
         let (found, new) = (rng.next_u64() & ty.mask(), rng.next_u64() & ty.mask());
-        let target = b.buffer(8)?;
-        let old = a.buffer(ty.size())?;
-        target.put(0, &element(ty, found))?;
-        let call = AtomicCall { op: AtomicOp::CompareSwap, ty, operand: new, compare: found };
-        a.post(&operation(&call, Some(old.slice(..)), target.at(0)).context(1))?;
-        a.expect_ok(1)?;
-        check_bytes!(old.bytes(..)?, element(ty, found), "the old {ty}");
-
-        a.settle(&b)?;
-        check_bytes!(target.bytes(..ty.size())?, element(ty, new), "the {ty} after the swap");
-        target.check_filled(ty.size().., 0)?;
-    }
-    Ok(())
+        (found, vec![(found, new)])
+    })
 }
 
 pub(super) fn cas_miss(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
     let mut rng = rig.rng();
-    for ty in AtomicType::ALL {
+    compares(rig, |ty| {
         let found = rng.next_u64() & ty.mask();
-        let target = b.buffer(8)?;
-        let old = a.buffer(ty.size())?;
-        target.put(0, &element(ty, found))?;
         // Values that differ in one bit: the lowest of all, and the highest of all.
-        for bit in [1, ty.mask() ^ ty.mask() >> 1] {
-            let compare = found ^ bit;
-            let call = AtomicCall { op: AtomicOp::CompareSwap, ty, operand: !found, compare };
+        let bits = [1, ty.mask() ^ ty.mask() >> 1];
+        (found, bits.map(|bit| (found ^ bit, !found)).to_vec())
+    })
+}
+
+/// Compares and swaps on every type: `values` gives the bits that are there, and what they are compared with and swapped
+/// for, one after the other.
+fn compares(rig: &Rig, mut values: impl FnMut(AtomicType) -> (u64, Vec<(u64, u64)>)) -> Outcome {
+    let (a, b) = rig.pair()?;
+    for ty in AtomicType::ALL {
+        let (found, swaps) = values(ty);
+        let (old, target) = (a.buffer(ty.size())?, b.buffer(8)?);
+        target.put(0, &element(ty, found))?;
+        for (compare, operand) in swaps {
+            let call = AtomicCall { op: AtomicOp::CompareSwap, ty, operand, compare };
             old.fill(0)?;
-            a.post(&operation(&call, Some(old.slice(..)), target.at(0)).context(1))?;
-            a.expect_ok(1)?;
-            check_bytes!(old.bytes(..)?, element(ty, found), "the {ty} that was there");
+            finds(&a, &call, target.at(0), &old, found)?;
             a.settle(&b)?;
-            check_bytes!(target.bytes(..ty.size())?, element(ty, found), "the {ty} left alone");
+            let left = if compare == found { operand } else { found };
+            check_bytes!(target.bytes(..ty.size())?, element(ty, left), "the {ty} afterwards");
         }
         target.check_filled(ty.size().., 0)?;
     }
@@ -76,13 +66,10 @@ pub(super) fn cas_miss(rig: &Rig) -> Outcome {
 pub(super) fn faa_zero_reads(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     for ty in INTEGERS {
-        let target = b.buffer(8)?;
-        let old = a.buffer(ty.size())?;
-        target.put_pattern(.., rig.pattern(0))?;
+        let (old, target) = (a.buffer(ty.size())?, b.patterned(8, rig.pattern(0))?);
         let call = AtomicCall { op: AtomicOp::Add, ty, operand: 0, compare: 0 };
-        a.post(&operation(&call, Some(old.slice(..)), target.at(0)).context(1))?;
-        a.expect_ok(1)?;
-        check_bytes!(old.bytes(..)?, rig.pattern(0).bytes(ty.size()), "the {ty} read");
+        let there = element_bits(&rig.pattern(0).bytes(8), ty.size());
+        finds(&a, &call, target.at(0), &old, there)?;
         a.settle(&b)?;
         target.check_pattern(.., rig.pattern(0))?;
     }
@@ -93,21 +80,18 @@ pub(super) fn endian(rig: &Rig) -> Outcome {
     const NUMBER: u64 = 0x0102_0304_0506_0708;
     const ADDED: u64 = 0x1020_3040_5060_7080;
     let (a, b) = rig.pair()?;
-    let target = b.buffer(16)?;
-    let old = a.buffer(16)?;
+    let (old, target) = (a.buffer(16)?, b.buffer(16)?);
     target.set(0, NUMBER)?;
     target.set(8, NUMBER as u32)?;
     // A compare value, an operand and a result; of the device's own width, and of one that a device may emulate.
     a.compare_swap(NUMBER, ADDED, old.slice(0..8), target.at(0), 1)?;
     a.compare_swap(NUMBER as u32, ADDED as u32, old.slice(8..12), target.at(8), 2)?;
-    a.expect_ok(1)?;
-    a.expect_ok(2)?;
+    a.expect_each([1, 2])?;
     check_eq!(old.get::<u64>(0)?, NUMBER, "the u64 that the compare-and-swap found");
     check_eq!(old.get::<u32>(8)?, NUMBER as u32, "the u32 that it found");
     a.fetch_add(NUMBER, old.slice(0..8), target.at(0), 3)?;
     a.fetch_add(NUMBER as u32, old.slice(8..12), target.at(8), 4)?;
-    a.expect_ok(3)?;
-    a.expect_ok(4)?;
+    a.expect_each([3, 4])?;
     check_eq!(old.get::<u64>(0)?, ADDED, "the u64 that the add found");
     check_eq!(old.get::<u32>(8)?, ADDED as u32, "the u32 that the add found");
 
@@ -116,8 +100,7 @@ pub(super) fn endian(rig: &Rig) -> Outcome {
     check_eq!(target.get::<u64>(0)?, sum, "the u64 in the target's memory");
     check_eq!(target.get::<u32>(8)?, sum as u32, "the u32 in the target's memory");
     target.check_filled(12.., 0)?;
-    old.check_filled(12.., 0)?;
-    Ok(())
+    old.check_filled(12.., 0)
 }
 
 pub(super) fn all_ops_types(rig: &Rig) -> Outcome {
@@ -145,9 +128,9 @@ fn extremes(ty: AtomicType) -> Vec<u64> {
             floats.into_iter().map(f64::to_bits).chain(quiet).chain(signaling).collect()
         }
         _ => {
-            let most = ty.mask();
-            let sign = most ^ most >> 1;
-            vec![0, 1, most, sign, sign - 1, 0xfedc_ba98_7654_3210 & most]
+            let max = ty.mask();
+            let sign = max ^ max >> 1;
+            vec![0, 1, max, sign, sign - 1, 0xfedc_ba98_7654_3210 & max]
         }
     }
 }
@@ -195,9 +178,8 @@ fn equals_reference(rig: &Rig, access: Access, values: impl Fn(AtomicType) -> Ve
     let trials = trials(rig, values);
     let (a, b) = rig.pair()?;
     let target = b.buffer_with(trials.len() * 8, access)?;
-    let old = a.buffer(trials.len() * 8)?;
+    let old = a.patterned(trials.len() * 8, rig.pattern(1))?;
     target.put_pattern(.., rig.pattern(0))?;
-    old.put_pattern(.., rig.pattern(1))?;
     for (i, Trial { call, found, place, .. }) in trials.iter().enumerate() {
         target.put(i * 8 + place, &element(call.ty, *found))?;
     }
@@ -209,9 +191,7 @@ fn equals_reference(rig: &Rig, access: Access, values: impl Fn(AtomicType) -> Ve
             operation(call, old, target.at(i * 8 + place)).context(i as u64)
         };
         a.post_batch(&round.clone().map(op).collect::<Vec<_>>())?;
-        for i in round {
-            a.expect_ok(i as u64)?;
-        }
+        a.expect_each(round)?;
     }
     a.settle(&b)?;
 
@@ -245,16 +225,11 @@ pub(super) fn neighbours(rig: &Rig) -> Outcome {
             target.put(0, &expected)?;
             for (op, operand) in steps {
                 let call = AtomicCall { op, ty, operand, compare: 0 };
-                a.post(&operation(&call, None, target.at(at)).context(1))?;
-                a.expect_ok(1)?;
+                a.run(operation(&call, None, target.at(at)), Done::ok(1))?;
                 a.settle(&b)?;
                 let value = if op == AtomicOp::Xor { ty.mask() } else { 0 };
                 expected[at..at + ty.size()].copy_from_slice(&element(ty, value));
-                check_bytes!(
-                    target.bytes(..)?,
-                    expected,
-                    "two words after {op} on {ty} at byte {at}"
-                );
+                check_bytes!(target.bytes(..)?, expected, "words after {op} on {ty} at byte {at}");
             }
         }
     }
@@ -273,8 +248,7 @@ pub(super) fn result_anywhere(rig: &Rig) -> Outcome {
             local.fill(0xdd)?;
             let call = AtomicCall { op: AtomicOp::Add, ty, operand: 1, compare: 0 };
             let old = local.slice(at..at + size);
-            a.post(&operation(&call, Some(old), target.at(0)).context(1))?;
-            a.expect_ok(1)?;
+            a.run(operation(&call, Some(old), target.at(0)), Done::ok(1))?;
             check_bytes!(local.bytes(at..at + size)?, element(ty, value), "the old {ty} at {at}");
             local.check_filled(..at, 0xdd)?;
             local.check_filled(at + size.., 0xdd)?;
@@ -283,6 +257,5 @@ pub(super) fn result_anywhere(rig: &Rig) -> Outcome {
         let wrong = operation(&call, Some(local.slice(..size + 1)), target.at(0));
         check_err!(a.post(&wrong), Error::InvalidArgument(_), "a result longer than its {ty}");
     }
-    a.settle(&b)?;
-    Ok(())
+    a.settle(&b)
 }

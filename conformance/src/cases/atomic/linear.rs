@@ -11,10 +11,10 @@ use crate::prelude::*;
 
 /// The words that all meet on, and the points of the search for each.
 const WORDS: usize = 2;
-const MOST: usize = 2_000_000;
+const MAX: usize = 2_000_000;
 
 /// An operation of one initiator, and where.
-struct Done {
+struct Operation {
     word: usize,
     atomic: Atomic,
 }
@@ -34,23 +34,22 @@ pub(super) fn linearizable(rig: &Rig) -> Outcome {
             let at = target.at(8 * word + atomic.offset);
             let op = operation(&atomic.call, Some(old.slice(..size)), at);
             atomic.begun = begin.elapsed().as_nanos() as u64;
-            a.post(&op.context(context))?;
-            a.expect_ok(context)?;
+            a.run(op, Done::ok(context))?;
             atomic.ended = Some(begin.elapsed().as_nanos() as u64);
             atomic.found = Some(element_bits(&old.bytes(..size)?, size));
-            done.push(Done { word, atomic });
+            done.push(Operation { word, atomic });
         }
         Ok(done)
     })?;
     settle_all(&ends, &peers)?;
-    let all: Vec<Done> = histories.into_iter().flatten().collect();
+    let all: Vec<Operation> = histories.into_iter().flatten().collect();
     for word in 0..WORDS {
-        let of_it = |done: &Done| (done.word == word).then(|| done.atomic.clone());
+        let of_it = |done: &Operation| (done.word == word).then(|| done.atomic.clone());
         let mut history: Vec<_> = all.iter().filter_map(of_it).collect();
         // What is left is what one more look finds.
         let seen = target.bytes(8 * word..8 * word + 8)?;
         history.push(look(element_bits(&seen, 8)));
-        let outcome = linearize([0; 8], &history, MOST, true);
+        let outcome = linearize([0; 8], &history, MAX, true);
         check_matches!(
             outcome,
             Linear::Leaves(_),

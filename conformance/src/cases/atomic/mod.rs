@@ -9,6 +9,9 @@ mod linear;
 mod queue;
 mod refused;
 
+use fabric::RemoteSlice;
+use fabric::provider::AtomicCall;
+
 use crate::element::{element, operation};
 use crate::prelude::*;
 
@@ -47,7 +50,7 @@ pub(super) const CASES: &[Case] = cases! { Atomic:
         "4 endpoints add to neighbours in one word: each of them is exact";
     linear::linearizable, NEEDS,
         "8 initiators, all operations and widths on two words: what each found fits one order of all";
-    queue::depth, NEEDS.least(&[("send_depth", queue::DEPTH as u64)]),
+    queue::depth, NEEDS.min_limits(&[("send_depth", queue::DEPTH as u64)]),
         "more atomics than the depth, and than any device does at a time: all Ok, in order, once each";
     queue::emulated_silent, NEEDS,
         "a u32 add finishes while its initiator sleeps; one poll takes it";
@@ -66,6 +69,17 @@ pub(super) const CASES: &[Case] = cases! { Atomic:
         "the target's CPU adds at the same time: the totals are exact"
         .local_only("the target's CPU adds as fast as the initiator");
 };
+
+/// Executes the call on an element, which holds these bits, and checks what it brings back into `old`.
+#[track_caller]
+fn finds(a: &End, call: &AtomicCall, at: RemoteSlice, old: &Guarded, bits: u64) -> Outcome {
+    let size = call.ty.size();
+    let done = Done::ok(1).kind(OpKind::Atomic);
+    a.run(operation(call, Some(old.slice(..size)), at), done)?;
+    let (seen, expected) = (old.bytes(..size)?, element(call.ty, bits));
+    check_bytes!(seen, expected, "the old {} of {}", call.ty, call.op);
+    Ok(())
+}
 
 /// The integer types.
 const INTEGERS: [AtomicType; 8] = [

@@ -23,15 +23,13 @@ pub(super) fn depth(rig: &Rig) -> Outcome {
         let op = op.context(i as u64);
         // At the depth it takes one completion to make room for one more.
         if i - taken == DEPTH {
-            check_err!(a.post(&op), Error::Again, "post {i}, of which {taken} were taken");
-            a.expect_ok(taken as u64)?;
+            check_err!(a.post(&op), Error::Again, "post {i}, with {taken} taken out");
+            a.expect_ok(taken)?;
             taken += 1;
         }
         a.post(&op)?;
     }
-    for i in taken..OPS {
-        a.expect_ok(i as u64)?;
-    }
+    a.expect_each(taken..OPS)?;
 
     // Atomics have no order among themselves, but each came once.
     let mut narrow = Vec::new();
@@ -49,8 +47,7 @@ pub(super) fn depth(rig: &Rig) -> Outcome {
     a.settle(&b)?;
     check_eq!(target.get::<u64>(0)?, wide.len() as u64, "the u64");
     check_eq!(target.get::<u32>(8)?, narrow.len() as u32, "the u32");
-    target.check_filled(12.., 0)?;
-    Ok(())
+    target.check_filled(12.., 0)
 }
 
 pub(super) fn emulated_silent(rig: &Rig) -> Outcome {
@@ -67,44 +64,38 @@ pub(super) fn emulated_silent(rig: &Rig) -> Outcome {
     check_eq!(old.get::<u32>(0)?, 41, "the old value");
     a.settle(&b)?;
     check_eq!(target.get::<u32>(0)?, 42, "the new value");
-    target.check_filled(4.., 0)?;
-    Ok(())
+    target.check_filled(4.., 0)
 }
 
 pub(super) fn emulated_blocks_write(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let target = b.buffer(128)?;
-    let source = a.buffer(64)?;
+    let source = a.patterned(64, rig.pattern(0))?;
     let old = a.buffer(4)?;
-    source.put_pattern(.., rig.pattern(0))?;
-    let honest = target.region().remote();
-    let lie = forged_key(&honest, !honest.key()).at(target.at(0).offset());
-    // In one batch, so that the write is posted before anybody knows of the refusal.
+    let lie = target.by_wrong_key(0);
+    // In one batch, so that the write is posted before the refusal is known.
     a.post_batch(&[
         Op::fetch_atomic(AtomicOp::Add, 1u32, old.slice(..), lie).context(1),
         Op::write(&source, target.at(64)).context(2),
     ])?;
-    a.expect(1, Status::RemoteAccess)?;
-    a.expect(2, Status::Canceled)?;
+    a.expect(Done::refused(1))?;
+    a.expect(Done::canceled(2))?;
     b.expect_disconnected()?;
     a.expect_none_for(Duration::from_millis(50))?;
     target.check_filled(.., 0)?;
-    old.check_filled(.., 0)?;
-    Ok(())
+    old.check_filled(.., 0)
 }
 
 pub(super) fn emulated_single_posts(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    let (target, source) = (b.buffer(8)?, a.buffer(8)?);
-    source.put_pattern(.., rig.pattern(0))?;
+    let (target, source) = (b.buffer(8)?, a.patterned(8, rig.pattern(0))?);
     for _ in 0..50 {
         // A device that makes up the add has to look first, and to try again.
         target.fill(0xff)?;
         // Not in one batch: the second post meets a first one that is under way.
         a.post(&Op::atomic(AtomicOp::Add, 1u32, target.at(0)).context(1))?;
         a.post(&Op::write(&source, target.at(0)).fence().context(2))?;
-        a.expect_ok(1)?;
-        a.expect_ok(2)?;
+        a.expect_each([1, 2])?;
         a.settle(&b)?;
         target.check_pattern(.., rig.pattern(0))?;
     }
@@ -114,7 +105,7 @@ pub(super) fn emulated_single_posts(rig: &Rig) -> Outcome {
 pub(super) fn two_targets(rig: &Rig) -> Outcome {
     const EACH: usize = 50;
     let other = rig.extra_domain()?;
-    // One queue for both, so that only the endpoint tells them apart.
+    // One queue for both, so that only the endpoint distinguishes them.
     let cq = rig.domain_a().completion_queue(4 * 128)?;
     let ends = [rig.end_on(rig.domain_a(), &cq, |_| ())?, rig.end_on(rig.domain_a(), &cq, |_| ())?];
     let peers = [rig.end(rig.domain_b())?, rig.end(&other)?];

@@ -5,56 +5,45 @@ use std::ops::Range;
 use fabric::RemoteSlice;
 use fabric::provider::AtomicCall;
 
-use super::{element, operation};
+use super::{element, finds, operation};
+use crate::element::element_bits;
 use crate::forge::MISALIGN;
 use crate::prelude::*;
 
 pub(super) fn misaligned(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    let target = b.buffer(32)?;
+    let target = b.patterned(32, rig.pattern(0))?;
     let old = a.buffer(8)?;
-    target.put_pattern(.., rig.pattern(0))?;
     for ty in AtomicType::ALL {
         for at in (0..16).filter(|at| at % ty.size() != 0) {
             let call = AtomicCall { op: AtomicOp::Swap, ty, operand: 0, compare: 0 };
             for old in [None, Some(old.slice(..ty.size()))] {
-                check_err!(
-                    a.post(&operation(&call, old, target.at(at))),
-                    Error::InvalidArgument(_),
-                    "an atomic on a {ty} at byte {at}"
-                );
+                let posted = a.post(&operation(&call, old, target.at(at)));
+                check_err!(posted, Error::InvalidArgument(_), "an atomic on a {ty} at byte {at}");
             }
         }
     }
     // A place of another size than the old value's is as wrong.
-    check_err!(
-        a.fetch_add(1u32, old.slice(..8), target.at(0), 2),
-        Error::InvalidArgument(_),
-        "8 bytes for the old value of a u32"
-    );
+    let posted = a.fetch_add(1u32, old.slice(..8), target.at(0), 2);
+    check_err!(posted, Error::InvalidArgument(_), "8 bytes for the old value of a u32");
 
-    a.fetch_add(0u64, old.slice(..8), target.at(8), 1)?;
-    a.expect_ok(1)?;
+    a.run(Op::fetch_atomic(AtomicOp::Add, 0u64, old.slice(..8), target.at(8)), Done::ok(1))?;
     check_bytes!(old.bytes(..)?, rig.pattern(0).bytes(16)[8..], "what an aligned one reads");
     a.settle(&b)?;
-    target.check_pattern(.., rig.pattern(0))?;
-    Ok(())
+    target.check_pattern(.., rig.pattern(0))
 }
 
 pub(super) fn misaligned_wire(rig: &Rig) -> Outcome {
     for ty in [AtomicType::U64, AtomicType::U32, AtomicType::U16] {
         let (a, b) = rig.pair()?;
-        let target = b.buffer(32)?;
+        let target = b.patterned(32, rig.pattern(0))?;
         let old = a.buffer(8)?;
-        target.put_pattern(.., rig.pattern(0))?;
         let honest = target.region().remote();
         let (key, base) = (honest.key(), honest.base() | MISALIGN);
         let forged = RemoteRegion::from_parts(key, base, honest.len(), honest.access());
         let call = AtomicCall { op: AtomicOp::Swap, ty, operand: 0, compare: 0 };
         let old_value = Some(old.slice(..ty.size()));
-        a.post(&operation(&call, old_value, forged.at(target.at(8).offset())).context(1))?;
-        a.expect(1, Status::RemoteAccess)?;
-        b.expect_disconnected()?;
+        a.run_refused(operation(&call, old_value, forged.at(target.at(8).offset())), 1, &b)?;
         target.check_pattern(.., rig.pattern(0))?;
         old.check_filled(.., 0)?;
     }
@@ -93,9 +82,7 @@ fn is_refused(rig: &Rig, access: Access, lie: impl Fn(&RemoteRegion) -> RemoteSl
         around.put_pattern(.., rig.pattern(0))?;
         let call = AtomicCall { op: AtomicOp::Add, ty, operand: 1, compare: 0 };
         let old_value = fetch.then(|| old.slice(..ty.size()));
-        a.post(&operation(&call, old_value, lie(&region.remote())).context(1))?;
-        a.expect(1, Status::RemoteAccess)?;
-        b.expect_disconnected()?;
+        a.run_refused(operation(&call, old_value, lie(&region.remote())), 1, &b)?;
         around.check_pattern(.., rig.pattern(0))?;
         old.check_filled(.., 0)?;
     }
@@ -115,23 +102,17 @@ pub(super) fn last_word(rig: &Rig) -> Outcome {
         let operand = 0x1122_3344_5566_7788 & ty.mask();
         let call = AtomicCall { op: AtomicOp::Swap, ty, operand, compare: 0 };
         let at = region.remote().at((REGION.len() - ty.size()) as u64);
-        a.post(&operation(&call, Some(old.slice(..ty.size())), at).context(1))?;
-        a.expect_ok(1)?;
-        check_bytes!(old.bytes(..ty.size())?, expected[last.clone()], "the last {ty}");
+        finds(&a, &call, at, &old, element_bits(&expected[last.clone()], ty.size()))?;
         expected[last].copy_from_slice(&element(ty, operand));
     }
     a.settle(&b)?;
     check_bytes!(around.bytes(..)?, expected, "the region and its surroundings");
 
     let (honest, len) = (region.remote(), REGION.len() as u64);
-    check_err!(
-        a.fetch_add(1u64, old.slice(..8), honest.at(len), 2),
-        Error::InvalidArgument(_),
-        "an element behind what the descriptor says"
-    );
-    a.fetch_add(1u64, old.slice(..8), forged_range(&honest, 0, 8).at(len), 3)?;
-    a.expect(3, Status::RemoteAccess)?;
-    b.expect_disconnected()?;
+    let add = |at| Op::fetch_atomic(AtomicOp::Add, 1u64, old.slice(..8), at);
+    let behind = a.post(&add(honest.at(len)).context(2));
+    check_err!(behind, Error::InvalidArgument(_), "an element behind what the descriptor says");
+    a.run_refused(add(forged_range(&honest, 0, 8).at(len)), 3, &b)?;
     check_bytes!(around.bytes(..)?, expected, "the region and its surroundings after the refusal");
     Ok(())
 }

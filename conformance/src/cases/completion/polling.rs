@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use fabric::EndpointAttr;
-
+use crate::cases::crowd::{Crowd, depths, places, post_receives};
+use crate::cases::places::Slots;
 use crate::prelude::*;
 
 pub(super) fn context_echo(rig: &Rig) -> Outcome {
@@ -23,43 +23,24 @@ pub(super) fn context_echo(rig: &Rig) -> Outcome {
             (context, OpKind::Read),
             (!context, OpKind::Send),
         ] {
-            let done = a.expect_ok(context)?;
-            check_eq!(done.kind, kind, "kind of the operation of context {context:#x}");
+            let done = a.expect(Done::ok(context).kind(kind))?;
             check_eq!(done.endpoint, a.id(), "its endpoint");
         }
         for context in [context, !context] {
-            let received = b.expect_ok(context)?;
-            check_eq!(received.kind, OpKind::Recv, "kind of the receive of context {context:#x}");
+            let received = b.expect(Done::ok(context).kind(OpKind::Recv))?;
             check_eq!(received.endpoint, b.id(), "its endpoint");
         }
     }
-    local.check_filled(.., 0)?;
-    Ok(())
+    local.check_filled(.., 0)
 }
 
 pub(super) fn shared_queue(rig: &Rig) -> Outcome {
     const ENDS: usize = 16;
     const EACH: usize = 32;
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (EACH, EACH);
-    let at_a = rig.domain_a().completion_queue(ENDS * 2 * EACH)?;
-    let at_b = rig.domain_b().completion_queue(ENDS * 2 * EACH)?;
-    let (mut ends, mut peers) = (Vec::new(), Vec::new());
-    for _ in 0..ENDS {
-        let end = rig.end_on(rig.domain_a(), &at_a, depths)?;
-        let peer = rig.end_on(rig.domain_b(), &at_b, depths)?;
-        rig.connect(&end, &peer)?;
-        ends.push(end);
-        peers.push(peer);
-    }
-
-    // The place of message `i` to endpoint `who`; its contexts are the same for all endpoints.
+    let Crowd { ends, peers } = Crowd::new(rig, ENDS, depths(EACH, EACH))?;
+    // The contexts are the same for all endpoints.
     let sink = peers[0].buffer(ENDS * EACH * 8)?;
-    let place = |who: usize, i: usize| (who * EACH + i) * 8;
-    for (who, peer) in peers.iter().enumerate() {
-        for i in 0..EACH {
-            peer.recv(sink.slice(place(who, i)..place(who, i) + 8), i as u64)?;
-        }
-    }
+    post_receives(&peers, &sink, EACH)?;
     let mut posts: Vec<usize> = (0..ENDS).flat_map(|who| [who; EACH]).collect();
     rig.rng().shuffle(&mut posts);
     let mut posted = [0; ENDS];
@@ -70,9 +51,9 @@ pub(super) fn shared_queue(rig: &Rig) -> Outcome {
     }
 
     for (side, of_side) in [("sender", &ends), ("receiver", &peers)] {
-        let mut next = [0; ENDS];
+        let (place, mut next) = (places(of_side), [0; ENDS]);
         for done in of_side[0].take(ENDS * EACH)? {
-            let Some(who) = of_side.iter().position(|end| end.id() == done.endpoint) else {
+            let Some(&who) = place.get(&done.endpoint) else {
                 fail!(format!("an endpoint of a {side}"), "{done:?}");
             };
             let expected = (next[who], Status::Ok);
@@ -89,10 +70,8 @@ pub(super) fn shared_queue(rig: &Rig) -> Outcome {
 pub(super) fn poll_batch(rig: &Rig) -> Outcome {
     const SENDS: usize = 100;
     let (a, b) = rig.pair()?;
-    let sink = b.buffer(SENDS * 8)?;
-    for i in 0..SENDS {
-        b.recv(sink.slice(i * 8..i * 8 + 8), i as u64)?;
-    }
+    let sink = Slots::new(&b, SENDS, 8)?;
+    sink.post(&b, 0..SENDS)?;
     for i in 0..SENDS {
         a.inject(&(i as u64).to_ne_bytes(), i as u64)?;
     }
@@ -144,15 +123,12 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
     let total = rig.bulk(rig.count(100_000, 1_000_000)) as u64;
     let (a, b) = rig.pair_with(|attr| attr.send_depth = DEPTH)?;
     let target = b.buffer(SLOTS * 8)?;
-    let constants = b.buffer(SLOTS * 8)?;
+    let constants = b.patterned(SLOTS * 8, rig.pattern(0))?;
     let into = a.buffer(DEPTH * 8)?;
-    let sink = b.buffer(RECEIVES * 8)?;
-    constants.put_pattern(.., rig.pattern(0))?;
+    let sink = Slots::new(&b, RECEIVES, 8)?;
     let constant = rig.pattern(0).bytes(SLOTS * 8);
     let bytes = |slot: usize| slot * 8..slot * 8 + 8;
-    for i in 0..RECEIVES {
-        b.recv(sink.slice(bytes(i)), i as u64)?;
-    }
+    sink.post(&b, 0..RECEIVES)?;
 
     let mut rng = rig.rng();
     // What must complete (and the slot of what a read reads), what must arrive, the last write of each slot.
@@ -165,17 +141,15 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
     let mut deadline = rig.deadline(Duration::from_secs(10));
     let mut room = [Completion::default(); 32];
     while next < total || !signaled.is_empty() || !sent.is_empty() {
-        check!(
-            Instant::now() < deadline,
-            "a completion within 10 s; {next} of {total} were posted"
-        );
+        let in_time = Instant::now() < deadline;
+        check!(in_time, "a completion within 10 s; {next} of {total} were posted");
         // As many as fit.
         while next < total {
             let number = next.to_ne_bytes();
             // What does not fit is drawn again, the same: so the operations do not depend on time.
             let mut draw = rng.clone();
-            let (kind, slot) =
-                (*draw.pick(&[OpKind::Send, OpKind::Write, OpKind::Read]), draw.below(SLOTS));
+            let kind = *draw.pick(&[OpKind::Send, OpKind::Write, OpKind::Read]);
+            let slot = draw.below(SLOTS);
             let op = match kind {
                 OpKind::Send => Op::inject(&number),
                 OpKind::Write => Op::inject_write(&number, target.at(slot * 8)),
@@ -204,29 +178,25 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
             let Some((context, kind, slot)) = signaled.pop_front() else {
                 fail!("no more completions than signaled operations", "{done:?}");
             };
-            let seen = (done.context, done.kind, done.status);
-            check_eq!(seen, (context, kind, Status::Ok), "the next completion of the initiator");
+            Done::ok(context).kind(kind).check(done)?;
             if kind == OpKind::Read {
                 let own = bytes(read % DEPTH);
                 read += 1;
-                check_bytes!(
-                    into.bytes(own.clone())?,
-                    constant[bytes(slot)],
-                    "what read {context} got"
-                );
+                let seen = into.bytes(own.clone())?;
+                check_bytes!(seen, constant[bytes(slot)], "what read {context} got");
                 into.put(own.start, &[0; 8])?;
             }
             deadline = rig.deadline(Duration::from_secs(10));
         }
         let got = b.cq().poll(&mut room)?;
         for done in &room[..got] {
-            check_eq!((done.context, done.status), (received, Status::Ok), "the next receive");
+            Done::recv(received, 8).check(done)?;
             let Some(number) = sent.pop_front() else {
                 fail!("no more receives than sends", "{done:?}");
             };
-            let slot = bytes(received as usize % RECEIVES);
-            check_bytes!(sink.bytes(slot.clone())?, number.to_ne_bytes(), "message {received}");
-            b.recv(sink.slice(slot), received + RECEIVES as u64)?;
+            let i = received as usize;
+            check_bytes!(sink.seen(i, 8)?, number.to_ne_bytes(), "message {i}");
+            b.recv(sink.slot(i), received + RECEIVES as u64)?;
             received += 1;
             deadline = rig.deadline(Duration::from_secs(10));
         }
@@ -234,8 +204,7 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
     check_eq!(a.cq().poll_one()?, None, "one more completion of the initiator");
     check_eq!(b.cq().poll_one()?, None, "one more receive");
     // One more message, to the next receive in line, and all writes are visible.
-    a.inject(b"the end.", total)?;
-    a.expect_ok(total)?;
+    a.run(Op::inject(b"the end."), Done::ok(total))?;
     b.expect_ok(received)?;
     let written = written.into_iter().flat_map(u64::to_ne_bytes).collect::<Vec<_>>();
     check_bytes!(target.bytes(..)?, written, "the last write of each slot");
@@ -244,16 +213,14 @@ pub(super) fn exactly_once(rig: &Rig) -> Outcome {
 
 pub(super) fn depth_counts_untaken(rig: &Rig) -> Outcome {
     const DEPTH: usize = 8;
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, DEPTH);
-    let (a, b) = rig.pair_with(depths)?;
-    let (source, sink) = (a.buffer(8)?, b.buffer(DEPTH * 8)?);
-    source.put_pattern(.., rig.pattern(0))?;
+    let (a, b) = rig.pair_with(depths(DEPTH, DEPTH))?;
+    let (source, sink) = (a.patterned(8, rig.pattern(0))?, b.buffer(DEPTH * 8)?);
     let slot = |i: usize| sink.slice(i * 8..i * 8 + 8);
     for i in 0..DEPTH {
         b.recv(slot(i), i as u64)?;
         a.send(&source, i as u64)?;
     }
-    // They get done meanwhile on both sides; nobody takes a completion.
+    // They get done meanwhile on both sides; no completion is taken.
     let until = rig.deadline(Duration::from_millis(100));
     while Instant::now() < until {
         check_err!(a.send(&source, 99), Error::Again, "a send beyond the depth");
@@ -262,17 +229,17 @@ pub(super) fn depth_counts_untaken(rig: &Rig) -> Outcome {
     }
     // One taken, one more; on either side.
     for i in DEPTH..2 * DEPTH {
-        b.expect_ok((i - DEPTH) as u64)?;
+        b.expect_ok(i - DEPTH)?;
         b.recv(slot(i - DEPTH), i as u64)?;
         check_err!(b.recv(slot(0), 99), Error::Again, "a receive beyond the depth, after {i}");
-        a.expect_ok((i - DEPTH) as u64)?;
+        a.expect_ok(i - DEPTH)?;
         a.send(&source, i as u64)?;
         check_err!(a.send(&source, 99), Error::Again, "a send beyond the depth, after {i}");
     }
     // What was refused has left no trace.
     for i in DEPTH..2 * DEPTH {
-        b.expect_ok(i as u64)?;
-        a.expect_ok(i as u64)?;
+        b.expect_ok(i)?;
+        a.expect_ok(i)?;
     }
     a.expect_none_for(Duration::from_millis(20))?;
     b.expect_none_for(Duration::from_millis(1))?;

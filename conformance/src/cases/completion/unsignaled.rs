@@ -1,14 +1,11 @@
-//! Operations whose success nobody wants to hear of.
+//! Operations without a completion when they succeed.
 
 use crate::prelude::*;
 
 pub(super) fn unsignaled(rig: &Rig) -> Outcome {
     const OPS: usize = 100;
     const EACH: usize = 100;
-    let (a, b) = rig.pair()?;
-    let source = a.buffer(OPS * EACH)?;
-    let target = b.buffer(OPS * EACH)?;
-    source.put_pattern(.., rig.pattern(0))?;
+    let (a, b, source, target) = rig.transfer(OPS * EACH)?;
     let slot = |i: usize| i * EACH..(i + 1) * EACH;
     // Writes and sends in turn; each ends at its place of the one buffer.
     let is_send = |i: usize| i % 2 == 1;
@@ -22,13 +19,10 @@ pub(super) fn unsignaled(rig: &Rig) -> Outcome {
         a.post(&if i == OPS - 1 { op } else { op.unsignaled() })?;
     }
     a.expect_ok(OPS as u64 - 1)?;
-    for i in (0..OPS).filter(|i| is_send(*i)) {
-        b.expect_ok(i as u64)?;
-    }
-    // The last receive tells of all of them.
+    b.expect_each((0..OPS).filter(|i| is_send(*i)))?;
+    // The last receive comes behind all of them.
     target.check_pattern(.., rig.pattern(0))?;
-    a.expect_none_for(Duration::from_millis(20))?;
-    Ok(())
+    a.expect_none_for(Duration::from_millis(20))
 }
 
 pub(super) fn all_unsignaled(rig: &Rig) -> Outcome {
@@ -36,9 +30,8 @@ pub(super) fn all_unsignaled(rig: &Rig) -> Outcome {
     const WRITES: usize = 100 * DEPTH;
     const EACH: usize = 64;
     let (a, b) = rig.pair_with(|attr| attr.send_depth = DEPTH)?;
-    let source = a.buffer(WRITES * EACH)?;
+    let source = a.patterned(WRITES * EACH, rig.pattern(0))?;
     let target = b.buffer(WRITES * EACH)?;
-    source.put_pattern(.., rig.pattern(0))?;
     for i in 0..WRITES {
         let slot = i * EACH..(i + 1) * EACH;
         let write = Op::write(source.slice(slot), target.at(i * EACH)).context(i as u64);
@@ -49,48 +42,37 @@ pub(super) fn all_unsignaled(rig: &Rig) -> Outcome {
     a.post_when_room(&Op::write(source.slice(..EACH), target.at(0)).context(7))?;
     a.expect_ok(7)?;
     a.settle(&b)?;
-    target.check_pattern(.., rig.pattern(0))?;
-    Ok(())
+    target.check_pattern(.., rig.pattern(0))
 }
 
 pub(super) fn unsignaled_error(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
-    let (source, target) = (a.buffer(32)?, b.buffer(32)?);
-    source.put_pattern(.., rig.pattern(0))?;
-    let honest = target.region().remote();
-    let lie = forged_key(&honest, !honest.key());
+    let (a, b, source, target) = rig.transfer(32)?;
     for i in 0..3 {
         let write = Op::write(source.slice(i * 8..i * 8 + 8), target.at(i * 8));
         a.post(&write.context(i as u64).unsignaled())?;
     }
-    let bad = Op::write(source.slice(24..32), lie.at(target.at(24).offset()));
+    let bad = Op::write(source.slice(24..32), target.by_wrong_key(24));
     a.post(&bad.context(3).unsignaled())?;
     // Of the good ones nothing is heard.
-    let refused = a.expect(3, Status::RemoteAccess)?;
-    check_eq!(refused.kind, OpKind::Write, "kind of the refused write");
+    a.expect(Done::refused(3).kind(OpKind::Write))?;
     a.expect_none_for(Duration::from_millis(20))?;
     b.expect_disconnected()?;
     rig.eventually(|| target.check_pattern(..24, rig.pattern(0)))?;
-    target.check_filled(24.., 0)?;
-    Ok(())
+    target.check_filled(24.., 0)
 }
 
 pub(super) fn unsignaled_flush(rig: &Rig) -> Outcome {
     const BEHIND: usize = 20;
     // Behind an operation that is refused, in one batch with it.
-    let (a, b) = rig.pair()?;
-    let (source, target) = (a.buffer(8)?, b.buffer(8)?);
-    source.put_pattern(.., rig.pattern(0))?;
-    let honest = target.region().remote();
-    let lie = forged_key(&honest, !honest.key()).at(target.at(0).offset());
+    let (a, b, source, target) = rig.transfer(8)?;
+    let lie = target.by_wrong_key(0);
     let mut ops = vec![Op::write(&source, lie).context(0).unsignaled()];
     let write = |i: usize| Op::write(&source, target.at(0)).context(i as u64).unsignaled();
     ops.extend((1..=BEHIND).map(write));
     a.post_batch(&ops)?;
-    a.expect(0, Status::RemoteAccess)?;
+    a.expect(Done::refused(0))?;
     for i in 1..=BEHIND {
-        let canceled = a.expect(i as u64, Status::Canceled)?;
-        check_eq!(canceled.kind, OpKind::Write, "kind of canceled write {i}");
+        a.expect(Done::canceled(i).kind(OpKind::Write))?;
     }
     a.expect_none_for(Duration::from_millis(20))?;
     b.expect_disconnected()?;
@@ -104,8 +86,7 @@ pub(super) fn unsignaled_flush(rig: &Rig) -> Outcome {
     }
     a.disconnect();
     for i in 0..BEHIND {
-        let canceled = a.expect(i as u64, Status::Canceled)?;
-        check_eq!(canceled.kind, OpKind::Send, "kind of canceled send {i}");
+        a.expect(Done::canceled(i).kind(OpKind::Send))?;
     }
     a.expect_none_for(Duration::from_millis(20))
 }
@@ -137,8 +118,7 @@ pub(super) fn unsignaled_slot(rig: &Rig) -> Outcome {
     const DEPTH: usize = 4;
     const SENDS: usize = DEPTH + 3;
     let (a, b) = rig.pair_with(|attr| attr.send_depth = DEPTH)?;
-    let (source, sink) = (a.buffer(SENDS * 8)?, b.buffer(SENDS * 8)?);
-    source.put_pattern(.., rig.pattern(0))?;
+    let (source, sink) = (a.patterned(SENDS * 8, rig.pattern(0))?, b.buffer(SENDS * 8)?);
     let slot = |i: usize| i * 8..i * 8 + 8;
     let send = |i: usize| Op::send(source.slice(slot(i))).context(i as u64).unsignaled();
     for i in 0..DEPTH {
@@ -147,14 +127,14 @@ pub(super) fn unsignaled_slot(rig: &Rig) -> Outcome {
     check_err!(a.post(&send(0)), Error::Again, "a send beyond the depth");
     for i in DEPTH..SENDS {
         b.recv(sink.slice(slot(i - DEPTH)), i as u64)?;
-        // Nobody polls on this side; the other takes what has come.
+        // No poll on this side; the other takes what has come.
         a.post_when_room(&send(i))?;
-        b.expect_ok(i as u64)?;
+        b.expect_ok(i)?;
         check_err!(a.post(&send(0)), Error::Again, "a send beyond the depth, after send {i}");
     }
     for i in SENDS..SENDS + DEPTH {
         b.recv(sink.slice(slot(i - DEPTH)), i as u64)?;
-        b.expect_ok(i as u64)?;
+        b.expect_ok(i)?;
     }
     sink.check_pattern(.., rig.pattern(0))?;
     a.expect_none_for(Duration::from_millis(20))

@@ -3,8 +3,10 @@
 use std::os::fd::AsFd;
 use std::sync::mpsc;
 
-use fabric::{Armed, EndpointAttr};
+use fabric::Armed;
 
+use crate::cases::crowd::{depths, joined};
+use crate::cases::places::Slots;
 use crate::prelude::*;
 use crate::sys::Epoll;
 
@@ -25,8 +27,7 @@ fn woken_by(
         thread::sleep(Duration::from_millis(20));
         let acted = Instant::now();
         act()?;
-        let (woken_with, woke) =
-            sleeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let (woken_with, woke) = joined(sleeper);
         Ok((woken_with?, woke.saturating_duration_since(acted)))
     })
 }
@@ -94,14 +95,13 @@ pub(super) fn wait_race(rig: &Rig) -> Outcome {
     for round in 0..FORCED {
         b.recv(&sink, round)?;
         check_eq!(b.cq().poll_one()?, None, "a completion before there was a message");
-        a.inject(&round.to_ne_bytes(), round)?;
-        a.expect_ok(round)?;
+        a.run(Op::inject(&round.to_ne_bytes()), Done::ok(round))?;
         let received = next_by_epoll(rig, &b, &epoll)?;
         check_eq!((received.context, received.status), (round, Status::Ok), "the receive");
         check_bytes!(sink.bytes(..)?, round.to_ne_bytes(), "the message");
     }
 
-    // It comes at any moment between the two, or near them: the sender is told when the receiver begins.
+    // It comes at any moment between the two, or near them: the sender hears when the receiver begins.
     let mut rng = rig.rng();
     let mut pause = move || Duration::from_nanos(rng.below(60_000) as u64);
     let (begin, begun) = mpsc::channel();
@@ -110,8 +110,7 @@ pub(super) fn wait_race(rig: &Rig) -> Outcome {
         let sender = scope.spawn(move || -> Outcome {
             for (round, pause) in begun {
                 spin(pause);
-                a.inject(&u64::to_ne_bytes(round), round)?;
-                a.expect_ok(round)?;
+                a.run(Op::inject(&u64::to_ne_bytes(round)), Done::ok(round))?;
             }
             Ok(())
         });
@@ -133,10 +132,8 @@ pub(super) fn wait_race(rig: &Rig) -> Outcome {
             Ok(())
         };
         let received = receive(begin);
-        let sent = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        sent.and(received)
-    })?;
-    Ok(())
+        joined(sender).and(received)
+    })
 }
 
 /// Passes the time without giving up the processor.
@@ -162,8 +159,7 @@ pub(super) fn wait_timeout(rig: &Rig) -> Outcome {
     }
     // What is there needs no time.
     b.recv(Slices::none(), 1)?;
-    a.inject(b"", 1)?;
-    a.expect_ok(1)?;
+    a.run(Op::inject(b""), Done::ok(1))?;
     rig.eventually(|| {
         let waited = b.cq().wait_one(Some(Duration::ZERO));
         check_eq!(waited?.context, 1, "the completion that waits");
@@ -171,7 +167,7 @@ pub(super) fn wait_timeout(rig: &Rig) -> Outcome {
     })
 }
 
-/// A message to an end that is armed, which only the descriptor tells of.
+/// A message to an end that is armed, which only the descriptor announces.
 fn message_by_epoll(rig: &Rig, (a, b): (&End, &End), epoll: &Epoll, round: u64) -> Outcome {
     a.inject(b"", round)?;
     let readable = epoll.wait(rig.scaled(WAKEUP))?;
@@ -193,11 +189,10 @@ pub(super) fn fd_drive(rig: &Rig) -> Outcome {
     let (source, target) = (a.buffer(8)?, b.buffer(8)?);
     for round in 0..ROUNDS {
         b.recv(Slices::none(), round)?;
-        check_eq!(b.cq().arm_to_drive()?, Armed::Waiting, "arming before there is a message");
-        // Whether or not the descriptor is readable by this, nobody comes.
+        check_eq!(b.cq().arm_manual()?, Armed::Waiting, "arming before there is a message");
+        // Whether or not the descriptor is readable by this, no call is made.
         source.put_pattern(.., rig.pattern(round as usize))?;
-        a.post(&Op::write(&source, target.at(0)).delivery_complete().context(round))?;
-        a.expect_ok(round)?;
+        a.run(Op::write(&source, target.at(0)).delivery_complete(), Done::ok(round))?;
         target.check_pattern(.., rig.pattern(round as usize))?;
 
         message_by_epoll(rig, (&a, &b), &epoll, round)?;
@@ -211,7 +206,7 @@ pub(super) fn fd_poll(rig: &Rig) -> Outcome {
     const RECEIVES: usize = 100;
     let (a, b) = rig.pair()?;
     let epoll = watch(&b)?;
-    // One by one: armed before there is anything, so that only the descriptor can tell.
+    // One by one: armed before there is anything, so that only the descriptor can show it.
     for round in 0..ROUNDS {
         b.recv(Slices::none(), round)?;
         check_eq!(b.cq().arm()?, Armed::Waiting, "arming before there is a message");
@@ -219,11 +214,8 @@ pub(super) fn fd_poll(rig: &Rig) -> Outcome {
     }
 
     // A stream in bursts, with pauses in which the receiver falls asleep.
-    let sink = b.buffer(RECEIVES * 8)?;
-    let slot = |i: usize| i % RECEIVES * 8..i % RECEIVES * 8 + 8;
-    for i in 0..RECEIVES {
-        b.recv(sink.slice(slot(i)), i as u64)?;
-    }
+    let sink = Slots::new(&b, RECEIVES, 8)?;
+    sink.post(&b, 0..RECEIVES)?;
     thread::scope(|scope| {
         let (a, mut rng) = (&a, rig.rng());
         let sender = scope.spawn(move || -> Outcome {
@@ -234,9 +226,7 @@ pub(super) fn fd_poll(rig: &Rig) -> Outcome {
                 for i in burst.clone() {
                     a.inject(&(i as u64).to_ne_bytes(), i as u64)?;
                 }
-                for i in burst {
-                    a.expect_ok(i as u64)?;
-                }
+                a.expect_each(burst)?;
                 thread::sleep(Duration::from_micros(rng.below(1500) as u64));
             }
             Ok(())
@@ -244,24 +234,20 @@ pub(super) fn fd_poll(rig: &Rig) -> Outcome {
         let receive = || -> Outcome {
             for i in 0..MESSAGES {
                 let received = next_by_epoll(rig, &b, &epoll)?;
-                let seen = (received.context, received.status);
-                check_eq!(seen, (i as u64, Status::Ok), "receive {i} of the stream");
-                check_bytes!(sink.bytes(slot(i))?, (i as u64).to_ne_bytes(), "message {i}");
-                b.recv(sink.slice(slot(i)), (i + RECEIVES) as u64)?;
+                Done::recv(i, 8).check(&received)?;
+                check_bytes!(sink.seen(i, 8)?, (i as u64).to_ne_bytes(), "message {i}");
+                b.recv(sink.slot(i), (i + RECEIVES) as u64)?;
             }
             Ok(())
         };
         let received = receive();
-        let sent = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        sent.and(received)
-    })?;
-    Ok(())
+        joined(sender).and(received)
+    })
 }
 
 pub(super) fn wait_after_full(rig: &Rig) -> Outcome {
     const DEPTH: usize = 4;
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, DEPTH);
-    let (a, b) = rig.pair_with(depths)?;
+    let (a, b) = rig.pair_with(depths(DEPTH, DEPTH))?;
     let (source, sink) = (a.buffer(8)?, b.buffer(8)?);
     let (epoll_a, epoll_b) = (watch(&a)?, watch(&b)?);
     for i in 0..DEPTH as u64 {

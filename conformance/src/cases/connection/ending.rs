@@ -1,6 +1,6 @@
 //! Connections that end before they stand, and what is left of those that stood.
 
-use super::{message, next_event, next_request};
+use super::{ended, meet, message, next_request};
 use crate::prelude::*;
 use crate::sys::Child;
 use crate::usage::Usage;
@@ -24,12 +24,13 @@ pub(super) fn cancel_connect(rig: &Rig) -> Outcome {
             check_eq!(a.state(), EndpointState::Dead, "state when canceled");
             Some(a)
         };
-        let event = next_event(rig, &events)?;
-        let canceled = matches!(event, Event::ConnectFailed { endpoint, error: Error::Canceled }
-            if endpoint == id);
-        check!(canceled, "ConnectFailed(Canceled), not {event:?}, dropped: {drops}");
-        let flushed = cq.wait_one(Some(rig.scaled(super::PATIENCE)))?;
-        check_eq!((flushed.context, flushed.status), (1, Status::Canceled), "the receive posted");
+        check_matches!(
+            // No end may be left to ask.
+            events.wait(Some(rig.connect_timeout()))?,
+            Event::ConnectFailed { endpoint, error: Error::Canceled } if *endpoint == id,
+            "the event, dropped: {drops}"
+        );
+        Done::canceled(1).check(&cq.wait_one(Some(rig.scaled(super::DEFAULT_TIMEOUT)))?)?;
         drop(request);
         if let Some(a) = rest {
             a.disconnect();
@@ -57,14 +58,12 @@ pub(super) fn accept_gone(rig: &Rig) -> Outcome {
             b.expect_no_event_for(Duration::from_millis(100))?;
         }
         request.accept(&b, b"too late")?;
-        let event = b.next_event()?;
-        let ended = matches!(event, Event::Disconnected { endpoint, .. } if endpoint == b.id());
-        check!(ended, "Disconnected, not {event:?}");
-        b.expect(1, Status::Canceled)?;
+        ended(&b)?;
+        b.expect(Done::canceled(1))?;
         check_eq!(b.state(), EndpointState::Dead, "state when the connector was gone");
         let outcome = b.wait_connected(Some(Duration::from_millis(1)));
         check_err!(outcome, Error::NotConnected, "the outcome of accepting");
-        check_err!(b.send(Slices::none(), 2), Error::NotConnected, "a send to nobody");
+        check_err!(b.send(Slices::none(), 2), Error::NotConnected, "a send without a peer");
         b.expect_no_event_for(Duration::from_millis(100))?;
     }
     // Neither does rejecting one that has left fail.
@@ -101,34 +100,28 @@ pub(super) fn accept_half_open(rig: &Rig) -> Outcome {
     connector.stop()?;
     let start = Instant::now();
     request.accept(&b, &[])?;
-    let event = b.next_event()?;
-    let taken = start.elapsed();
-    let ended = matches!(event, Event::Disconnected { endpoint, .. } if endpoint == b.id());
-    check!(ended, "Disconnected, not {event:?}");
-    let limit = TIMER + rig.scaled(Duration::from_secs(1));
+    ended(&b)?;
+    let (taken, limit) = (start.elapsed(), TIMER + rig.scaled(Duration::from_secs(1)));
     check!(taken < limit, "the end within {limit:?}, not after {taken:?}");
-    b.expect(1, Status::Canceled)?;
+    b.expect(Done::canceled(1))?;
     drop(connector);
     b.expect_no_event_for(Duration::from_millis(100))?;
 
     // The listener is none the worse.
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
-    a.connect(at, &[])?;
-    next_request(rig, &listener)?.accept(&b, &[])?;
-    a.expect_connected()?;
-    b.expect_connected()?;
+    meet(rig, &listener, &a, &b)?;
     Ok(())
 }
 
 pub(super) fn reconnect_1000(rig: &Rig) -> Outcome {
     const WARM_UP: usize = 50;
-    const MOST_GROWTH: usize = 16 << 20;
+    const MAX_GROWTH: usize = 16 << 20;
     let once = |i: usize| -> Outcome {
         let (a, b) = rig.pair()?;
         message(&a, &b, rig.pattern(i))?;
         // In all the ways in which a connection ends, both sides at once included.
         match i % 4 {
-            0 => a.shutdown(rig.scaled(super::PATIENCE))?,
+            0 => a.shutdown(rig.scaled(super::DEFAULT_TIMEOUT))?,
             1 => a.disconnect(),
             2 => drop(a),
             _ => return Ok(()),
@@ -144,5 +137,5 @@ pub(super) fn reconnect_1000(rig: &Rig) -> Outcome {
     for i in 0..rig.bulk(1000) {
         once(i)?;
     }
-    before.expect_no_more(rig, |held| held.resident_bytes, MOST_GROWTH)
+    before.expect_no_more(rig, |held| held.resident_bytes, MAX_GROWTH)
 }

@@ -6,19 +6,16 @@ use std::os::fd::AsFd;
 use fabric::ListenerAttr;
 use fabric_util::wakeup::wait_readable;
 
-use super::{message, next_request, nobody_listens};
+use super::{connect_failed, connected, meet, message, next_request, no_listener};
 use crate::prelude::*;
 
 pub(super) fn refuse(rig: &Rig) -> Outcome {
     let a = rig.end(rig.domain_a())?;
     a.recv(Slices::none(), 1)?;
-    a.connect(nobody_listens(rig)?, b"anybody?")?;
-    let event = a.next_event()?;
-    let refused = matches!(&event, Event::ConnectFailed { endpoint, error: Error::Refused(_) }
-        if *endpoint == a.id());
-    check!(refused, "ConnectFailed(Refused), not {event:?}");
+    a.connect(no_listener(rig)?, b"hello?")?;
+    check_matches!(connect_failed(&a)?, Error::Refused(_), "why the attempt ended");
     check_eq!(a.state(), EndpointState::Dead, "state when refused");
-    a.expect(1, Status::Canceled)?;
+    a.expect(Done::canceled(1))?;
     let outcome = a.wait_connected(Some(Duration::from_millis(1)));
     check_err!(outcome, Error::NotConnected, "waiting for an outcome that was taken");
     a.expect_no_event_for(Duration::from_millis(100))?;
@@ -33,7 +30,7 @@ pub(super) fn listen_unspecified(rig: &Rig) -> Outcome {
     let has = &domain.info().addresses;
     let first = has.iter().find(|ip| ip.is_ipv4());
     if at.ip().is_unspecified() {
-        check!(has.len() > 1, "{at} on a device that stands for several interfaces, not {has:?}");
+        check!(has.len() > 1, "{at} on a device for several interfaces, not {has:?}");
     } else {
         check_eq!(Some(&at.ip()), first, "the device's first address of the family");
     }
@@ -42,8 +39,7 @@ pub(super) fn listen_unspecified(rig: &Rig) -> Outcome {
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(domain)?);
     a.connect((ip, at.port()).into(), &[])?;
     next_request(rig, &listener)?.accept(&b, &[])?;
-    a.expect_connected()?;
-    b.expect_connected()?;
+    connected(&a, &b)?;
     a.settle(&b)
 }
 
@@ -56,18 +52,12 @@ pub(super) fn listen_twice(rig: &Rig) -> Outcome {
     }
     // The first one is unharmed, and the address is free when it is gone.
     let (a, b) = (rig.end(rig.domain_b())?, rig.end(rig.domain_a())?);
-    a.connect(at, &[])?;
-    next_request(rig, &listener)?.accept(&b, &[])?;
-    a.expect_connected()?;
-    b.expect_connected()?;
+    meet(rig, &listener, &a, &b)?;
     drop(listener);
     let listener = other.listen(at)?;
     check_eq!(listener.local_addr(), at, "address of the next listener");
     let (a, b) = (rig.end(rig.domain_b())?, rig.end(&other)?);
-    a.connect(at, &[])?;
-    next_request(rig, &listener)?.accept(&b, &[])?;
-    a.expect_connected()?;
-    b.expect_connected()?;
+    meet(rig, &listener, &a, &b)?;
     Ok(())
 }
 
@@ -78,14 +68,14 @@ pub(super) fn listen_close_pending(rig: &Rig) -> Outcome {
     taken.connect(listener.local_addr(), b"first")?;
     let mut request = next_request(rig, &listener)?;
     check_matches!(b.next_event()?, Event::ConnectRequest { .. }, "the first event");
-    // The event tells that a request waits; nobody takes it.
+    // The event says that a request waits; it is not taken.
     waiting[0].connect(listener.local_addr(), b"second")?;
     check_matches!(b.next_event()?, Event::ConnectRequest { .. }, "the second event");
     // On its way, wherever that is.
     waiting[1].connect(listener.local_addr(), b"third")?;
     drop(listener);
     for (i, end) in waiting.iter().enumerate() {
-        let outcome = end.wait_connected(Some(rig.scaled(super::PATIENCE)));
+        let outcome = end.wait_connected(Some(rig.scaled(super::DEFAULT_TIMEOUT)));
         check_err!(outcome, Error::Refused(_), "the outcome of waiting end {i}");
     }
     request.accept(&b, b"still")?;
@@ -155,10 +145,7 @@ pub(super) fn backlog_full(rig: &Rig) -> Outcome {
     }
     // There is room again.
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
-    a.connect(listener.local_addr(), &[])?;
-    next_request(rig, &listener)?.accept(&b, &[])?;
-    a.expect_connected()?;
-    b.expect_connected()?;
+    meet(rig, &listener, &a, &b)?;
     Ok(())
 }
 
@@ -170,7 +157,7 @@ fn is_readable(events: &RecordedEvents) -> Result<bool, Failed> {
 /// Sleeps on the queue's descriptor until it is readable.
 #[track_caller]
 fn sleep_on(rig: &Rig, events: &RecordedEvents) -> Outcome {
-    let readable = wait_readable(events.as_fd(), Some(rig.deadline(super::PATIENCE)))?;
+    let readable = wait_readable(events.as_fd(), Some(rig.deadline(super::DEFAULT_TIMEOUT)))?;
     check!(readable, "a readable descriptor");
     Ok(())
 }
@@ -179,7 +166,7 @@ pub(super) fn events_pollable(rig: &Rig) -> Outcome {
     let (at_a, at_b) = (rig.events(rig.domain_a()), rig.events(rig.domain_b()));
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
     let refused = rig.end(rig.domain_a())?;
-    let nowhere = nobody_listens(rig)?;
+    let nowhere = no_listener(rig)?;
     let listener = rig.listen(rig.domain_b())?;
     for events in [&at_a, &at_b] {
         check!(!is_readable(events)?, "a quiet descriptor before anything happens");
@@ -188,7 +175,7 @@ pub(super) fn events_pollable(rig: &Rig) -> Outcome {
 
     a.connect(listener.local_addr(), &[])?;
     sleep_on(rig, &at_b)?;
-    check!(is_readable(&at_b)?, "readable as long as nobody takes the event");
+    check!(is_readable(&at_b)?, "readable as long as the event is not taken");
     check_matches!(at_b.poll(), Some(Event::ConnectRequest { .. }), "the event");
     check!(!is_readable(&at_b)?, "quiet when it is taken");
     next_request(rig, &listener)?.accept(&b, &[])?;

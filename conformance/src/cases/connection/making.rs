@@ -1,8 +1,8 @@
-//! How connections come about.
+//! How connections are established.
 
 use std::net::SocketAddr;
 
-use super::{message, next_request};
+use super::{connect_failed, connected, message, next_request};
 use crate::prelude::*;
 
 pub(super) fn connect_basic(rig: &Rig) -> Outcome {
@@ -14,19 +14,18 @@ pub(super) fn connect_basic(rig: &Rig) -> Outcome {
         a.connect(listener.local_addr(), &[])?;
         check_eq!(a.state(), EndpointState::Connecting, "state while connecting");
 
-        let event = b.next_event()?;
-        let announced =
-            matches!(event, Event::ConnectRequest { listener: l } if l == listener.id());
-        check!(announced, "the request at this listener, not {event:?}");
+        let id = listener.id();
+        check_matches!(b.next_event()?, Event::ConnectRequest { listener } if *listener == id, "event");
         let Some(mut request) = listener.poll() else { fail!("the request", "none") };
         check!(listener.poll().is_none(), "one request only");
-        check_bytes!(request.private_data(), [0; 0], "private data that nobody gave");
+        check_bytes!(request.private_data(), [0; 0], "private data where none was given");
         request.accept(&b, &[])?;
         for end in [&a, &b] {
-            let event = end.next_event()?;
-            let stands = matches!(&event, Event::Connected { endpoint, data }
-                if *endpoint == end.id() && data.is_empty());
-            check!(stands, "Connected of {}, without data, not {event:?}", end.id());
+            check_matches!(
+                end.next_event()?,
+                Event::Connected { endpoint, data } if *endpoint == end.id() && data.is_empty(),
+                "the event of {end:?}"
+            );
             check_eq!(end.state(), EndpointState::Connected, "state when connected");
         }
 
@@ -46,16 +45,9 @@ pub(super) fn connect_timeout(rig: &Rig) -> Outcome {
     let listener = rig.listen(rig.domain_b())?;
     let start = Instant::now();
     a.connect(listener.local_addr(), b"hello?")?;
-    let event = a.next_event()?;
-    let taken = start.elapsed();
-    let timed_out = matches!(&event, Event::ConnectFailed { endpoint, error: Error::TimedOut(_) }
-        if *endpoint == a.id());
-    check!(timed_out, "ConnectFailed(TimedOut), not {event:?}");
-    let limit = rig.scaled(2 * TIMER);
-    check!(
-        TIMER <= taken && taken < limit,
-        "the end in {TIMER:?} to {limit:?}, not after {taken:?}"
-    );
+    check_matches!(connect_failed(&a)?, Error::TimedOut(_), "why the attempt ended");
+    let (taken, range) = (start.elapsed(), TIMER..rig.scaled(2 * TIMER));
+    check!(range.contains(&taken), "the end in {range:?}, not after {taken:?}");
     check_eq!(a.state(), EndpointState::Dead, "state when timed out");
     a.expect_no_event_for(Duration::from_millis(200))
 }
@@ -105,7 +97,7 @@ pub(super) fn prepost_recv(rig: &Rig) -> Outcome {
     }
     for (end, buffer, pattern) in [(&a, &near, rig.pattern(1)), (&b, &far, rig.pattern(0))] {
         for i in 0..COUNT {
-            check_eq!(end.expect_ok(i as u64)?.len, 64, "length of receive {i}");
+            end.expect(Done::recv(i, 64))?;
         }
         buffer.check_pattern(COUNT * 64.., pattern)?;
     }
@@ -117,30 +109,27 @@ pub(super) fn reply_at_once(rig: &Rig) -> Outcome {
     let listener = rig.listen(rig.domain_b())?;
     for _ in 0..CONNECTIONS {
         let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
-        let (near, far) = (a.buffer(64)?, b.buffer(64)?);
-        near.put_pattern(.., rig.pattern(0))?;
+        let (near, far) = (a.patterned(64, rig.pattern(0))?, b.buffer(64)?);
         a.connect(listener.local_addr(), &[])?;
         b.recv(&far, 1)?;
         next_request(rig, &listener)?.accept(&b, &[])?;
         a.expect_connected()?;
         a.send(&near, 2)?;
-        // Nobody has asked yet whether this side stands, too.
+        // This side was not asked yet whether it is connected, too.
         b.expect_ok(1)?;
         a.expect_ok(2)?;
         a.recv(&near, 3)?;
-        b.send(&far, 4)?;
-        b.expect_ok(4)?;
-        check_eq!(a.expect_ok(3)?.len, 64, "length of the answer");
-        let told = b.wait_connected(Some(Duration::ZERO));
-        check!(told.is_ok(), "the event that it stands to have come before the message: {told:?}");
+        b.run(Op::send(&far), Done::ok(4))?;
+        a.expect(Done::recv(3, 64))?;
+        let event = b.wait_connected(Some(Duration::ZERO));
+        check!(event.is_ok(), "the event of the connection before the message, not {event:?}");
     }
     Ok(())
 }
 
 pub(super) fn post_before_connected(rig: &Rig) -> Outcome {
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
-    let (local, target) = (a.buffer(8)?, b.buffer(64)?);
-    local.fill(0xee)?;
+    let (local, target) = (a.filled(8, 0xee)?, b.buffer(64)?);
     let refused = |end: &End, when: &str| -> Outcome {
         for (what, op) in [
             ("a send", Op::send(&local)),
@@ -167,8 +156,7 @@ pub(super) fn post_before_connected(rig: &Rig) -> Outcome {
     let mut request = next_request(rig, &listener)?;
     refused(&a, "while the listener has the request")?;
     request.accept(&b, &[])?;
-    a.expect_connected()?;
-    b.expect_connected()?;
+    connected(&a, &b)?;
 
     // The peer's receives see what is sent from now on, and its memory stays as it is.
     message(&a, &b, rig.pattern(0))?;
@@ -183,8 +171,7 @@ pub(super) fn post_before_connected(rig: &Rig) -> Outcome {
 
 pub(super) fn acceptor_sends_first(rig: &Rig) -> Outcome {
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
-    let (near, far) = (a.buffer(300)?, b.buffer(100)?);
-    far.put_pattern(.., rig.pattern(0))?;
+    let (near, far) = (a.buffer(300)?, b.patterned(100, rig.pattern(0))?);
     a.recv(near.slice(..100), 1)?;
     a.recv(near.slice(100..200), 2)?;
     let listener = rig.listen(rig.domain_b())?;
@@ -193,10 +180,9 @@ pub(super) fn acceptor_sends_first(rig: &Rig) -> Outcome {
     b.expect_connected()?;
     b.send(&far, 3)?;
     b.post(&Op::write(&far, near.at(200)).immediate(9).context(4))?;
-    b.expect_ok(3)?;
-    b.expect_ok(4)?;
+    b.expect_each([3, 4])?;
     a.expect_connected()?;
-    check_eq!(a.expect_ok(1)?.len, 100, "length of the acceptor's message");
+    a.expect(Done::recv(1, 100))?;
     check_eq!(a.expect_ok(2)?.immediate, Some(9), "immediate of its write");
     near.check_pattern(..100, rig.pattern(0))?;
     near.check_filled(100..200, 0)?;
@@ -218,8 +204,7 @@ pub(super) fn cross_connect(rig: &Rig) -> Outcome {
     }
     check_bytes!(a_to_b.expect_connected()?, b"from a", "private data of the answer");
     check_bytes!(b_to_a.expect_connected()?, b"from b", "private data of the answer");
-    a_from_b.expect_connected()?;
-    b_from_a.expect_connected()?;
+    connected(&a_from_b, &b_from_a)?;
     message(&a_to_b, &b_from_a, rig.pattern(0))?;
     message(&b_to_a, &a_from_b, rig.pattern(1))?;
     // The end of the one is not that of the other.
@@ -231,8 +216,7 @@ pub(super) fn cross_connect(rig: &Rig) -> Outcome {
 
 pub(super) fn self_connect(rig: &Rig) -> Outcome {
     let domain = rig.domain_a();
-    let (a, b) = (rig.end(domain)?, rig.end(domain)?);
-    rig.connect(&a, &b)?;
+    let (a, b) = rig.pair_on(domain, domain)?;
     // One buffer serves both ends, as they are of one domain.
     let buffer = a.buffer(512)?;
     let (bytes, pattern) = (rig.pattern(0).bytes(64), rig.pattern(0));
@@ -248,17 +232,10 @@ pub(super) fn self_connect(rig: &Rig) -> Outcome {
         from.post(&Op::write(buffer.slice(..64), buffer.at(320)).delivery_complete().context(8))?;
         from.fetch_add(5u64, buffer.slice(384..392), buffer.at(392), 9)?;
         from.compare_swap(5u64, 1, buffer.slice(400..408), buffer.at(392), 10)?;
-        for context in 4..=10 {
-            from.expect_ok(context)?;
-        }
+        from.expect_each(4..=10)?;
         check_eq!(to.expect_ok(1)?.immediate, Some(5), "immediate of the send");
-        check_eq!(to.expect_ok(2)?.len, 64, "length of the inject");
-        let written = to.expect_ok(3)?;
-        check_eq!(
-            (written.immediate, written.len),
-            (Some(6), 64),
-            "the write's immediate and length"
-        );
+        to.expect(Done::recv(2, 64))?;
+        to.expect(Done::recv_write(3, 64, 6))?;
         from.settle(to)?;
         for at in [64, 128, 192, 256, 320] {
             buffer.check_pattern(at..at + 64, pattern)?;
@@ -282,8 +259,7 @@ pub(super) fn peer_addr(rig: &Rig) -> Outcome {
         let mut request = next_request(rig, &listener)?;
         let asks = request.peer_addr();
         request.accept(&b, &[])?;
-        a.expect_connected()?;
-        b.expect_connected()?;
+        connected(&a, &b)?;
         check_eq!((a.local_addr(), a.peer_addr()), (Some(asks), Some(at)), "here and there, of a");
         check_eq!((b.local_addr(), b.peer_addr()), (Some(at), Some(asks)), "here and there, of b");
         check!(rig.info().addresses.contains(&asks.ip()), "{asks} to be an address of the device");

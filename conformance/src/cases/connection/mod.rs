@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 
 use fabric::{ConnectRequest, Listener};
 
+use crate::end::DEFAULT_TIMEOUT;
 use crate::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! { Connection:
@@ -43,7 +44,7 @@ pub(super) const CASES: &[Case] = cases! { Connection:
         "accepted after 2 s: connected, and nothing was reported before";
     ending::accept_gone, Needs::NOTHING,
         "accepting a connector that has left: the call succeeds, then one Disconnected";
-    ending::accept_half_open, Needs::NOTHING,
+    ending::accept_half_open, Needs::NOTHING.and(Capabilities::PROCESSES),
         "accepting a connector that falls silent in the middle: one Disconnected when the timer ends"
         .exclusive();
     strangers::foreign_peer, Needs::SEND,
@@ -74,37 +75,56 @@ pub(super) const CASES: &[Case] = cases! { Connection:
         "the event queue's descriptor is readable exactly while an event waits";
 };
 
-/// How long anything that should happen may take, as everywhere in this suite.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// The next request.
 #[track_caller]
 fn next_request(rig: &Rig, listener: &Listener) -> Result<ConnectRequest, Failed> {
-    Ok(listener.accept(Some(rig.patience_to_connect()))?)
+    Ok(listener.accept(Some(rig.connect_timeout()))?)
 }
 
-/// The next event of a domain of which no end is left to ask.
+/// Connects `a` by a listener, which accepts it with `b`.
 #[track_caller]
-fn next_event(rig: &Rig, events: &RecordedEvents) -> Result<Event, Failed> {
-    Ok(events.wait(Some(rig.patience_to_connect()))?)
+fn meet(rig: &Rig, listener: &Listener, a: &End, b: &End) -> Outcome {
+    a.connect(listener.local_addr(), &[])?;
+    next_request(rig, listener)?.accept(b, &[])?;
+    connected(a, b)
 }
 
-/// An address where nobody listens any more.
+/// Both are connected.
 #[track_caller]
-fn nobody_listens(rig: &Rig) -> Result<SocketAddr, Failed> {
+fn connected(a: &End, b: &End) -> Outcome {
+    a.expect_connected()?;
+    b.expect_connected().map(drop)
+}
+
+/// The next event of `end` is that its attempt to connect failed; gives the error.
+#[track_caller]
+fn connect_failed(end: &End) -> Result<Error, Failed> {
+    match end.next_event()? {
+        Event::ConnectFailed { endpoint, error } if endpoint == end.id() => Ok(error),
+        event => fail!(format!("ConnectFailed of {}", end.id()), "{event:?}"),
+    }
+}
+
+/// The next event of `end` is that its connection ended.
+#[track_caller]
+fn ended(end: &End) -> Outcome {
+    let event = end.next_event()?;
+    check_matches!(&event, Event::Disconnected { endpoint, .. } if *endpoint == end.id(), "an end");
+    Ok(())
+}
+
+/// An address without a listener: the one that was there is gone.
+#[track_caller]
+fn no_listener(rig: &Rig) -> Result<SocketAddr, Failed> {
     Ok(rig.listen(rig.domain_b())?.local_addr())
 }
 
 /// One message from `a` to `b`, with bytes of this pattern; neither may have anything else pending.
 #[track_caller]
 fn message(a: &End, b: &End, pattern: Pattern) -> Outcome {
-    let (source, sink) = (a.buffer(100)?, b.buffer(200)?);
-    source.put_pattern(.., pattern)?;
-    b.recv(&sink, 11)?;
-    a.send(&source, 12)?;
-    check_eq!(b.expect_ok(11)?.len, 100, "length of a message");
+    let (source, sink) = (a.patterned(100, pattern)?, b.buffer(200)?);
+    a.deliver(Op::send(&source).context(12), b, &sink, Done::recv(11, 100))?;
     a.expect_ok(12)?;
     sink.check_pattern(..100, pattern)?;
-    sink.check_filled(100.., 0)?;
-    Ok(())
+    sink.check_filled(100.., 0)
 }

@@ -2,7 +2,8 @@
 
 use fabric::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA};
 
-use super::{message, next_request};
+use super::{connect_failed, connected, message, next_request};
+use crate::cases::check_says;
 use crate::prelude::*;
 
 /// Connects with this data on both ways, and checks what arrives.
@@ -14,8 +15,7 @@ fn exchange(rig: &Rig, asks: &[u8], answers: &[u8]) -> Outcome {
     let mut request = next_request(rig, &listener)?;
     check_bytes!(request.private_data(), asks, "{} bytes of connect data", asks.len());
     request.accept(&b, answers)?;
-    let seen = a.expect_connected()?;
-    check_bytes!(seen, answers, "{} bytes of accept data", answers.len());
+    check_bytes!(a.expect_connected()?, answers, "{} bytes of accept data", answers.len());
     check_bytes!(b.expect_connected()?, [0; 0], "data for the accepting side");
     Ok(())
 }
@@ -45,11 +45,9 @@ pub(super) fn data_zero_tail(rig: &Rig) -> Outcome {
 pub(super) fn data_max1(rig: &Rig) -> Outcome {
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
     let listener = rig.listen(rig.domain_b())?;
-    let names_both = |error: Error, given: usize, most: usize| -> Outcome {
+    let names_both = |error: Error, given: usize, max: usize| -> Outcome {
         let text = check_matches!(error, Error::InvalidArgument(_), "{given} bytes").to_string();
-        let both = text.contains(&given.to_string()) && text.contains(&most.to_string());
-        check!(both, "an error that names {given} and {most}, not {text:?}");
-        Ok(())
+        check_says(&text, &[&given.to_string(), &max.to_string()], "too much data")
     };
     for given in [MAX_CONNECT_DATA + 1, 1000] {
         let connected = a.connect(listener.local_addr(), &vec![1; given]);
@@ -84,12 +82,8 @@ fn rejected(rig: &Rig, data: &[u8]) -> Outcome {
     a.connect(listener.local_addr(), b"please")?;
     let mut request = next_request(rig, &listener)?;
     request.reject(data)?;
-    let seen = match a.next_event()? {
-        Event::ConnectFailed { endpoint, error: Error::Rejected(seen) } if endpoint == a.id() => {
-            seen
-        }
-        event => fail!("ConnectFailed(Rejected)", "{event:?}"),
-    };
+    let error = connect_failed(&a)?;
+    let Error::Rejected(seen) = error else { fail!("Rejected", "{error:?}") };
     check_bytes!(seen, data, "{} bytes of reject data", data.len());
     check_eq!(a.state(), EndpointState::Dead, "state when rejected");
     check_err!(a.send(Slices::none(), 1), Error::NotConnected, "a send when rejected");
@@ -110,11 +104,10 @@ pub(super) fn reject_data(rig: &Rig) -> Outcome {
     let listener = rig.listen(rig.domain_b())?;
     a.connect(listener.local_addr(), &[])?;
     drop(next_request(rig, &listener)?);
-    let outcome = a.wait_connected(Some(rig.scaled(super::PATIENCE)));
+    let outcome = a.wait_connected(Some(rig.scaled(super::DEFAULT_TIMEOUT)));
     let error = check_err!(outcome, Error::Rejected(_), "a request that was dropped");
     check_matches!(error, Error::Rejected(data) if data.is_empty(), "its data");
-    a.expect(1, Status::Canceled)?;
-    a.expect(2, Status::Canceled)?;
+    a.expect_canceled([1, 2])?;
     a.expect_no_event_for(Duration::from_millis(100))
 }
 
@@ -129,8 +122,7 @@ pub(super) fn double_accept(rig: &Rig) -> Outcome {
         check_err!(request.accept(end, &[]), Error::InvalidState(_), "a request answered before");
     }
     check_eq!(spare.state(), EndpointState::Idle, "state of an end that accepted nothing");
-    a.expect_connected()?;
-    b.expect_connected()?;
+    connected(&a, &b)?;
     check_err!(request.accept(&spare, &[]), Error::InvalidState(_), "a request that is connected");
 
     // An endpoint that is taken is no answer either, nor one of another domain; the request waits for a better one.
@@ -139,8 +131,7 @@ pub(super) fn double_accept(rig: &Rig) -> Outcome {
     check_err!(request.accept(&b, &[]), Error::InvalidState(_), "accepting with a connected end");
     check_err!(request.accept(&a, &[]), Error::InvalidArgument(_), "accepting by another domain");
     request.accept(&spare, &[])?;
-    late.expect_connected()?;
-    spare.expect_connected()?;
+    connected(&late, &spare)?;
     for (i, (a, b)) in [(&a, &b), (&late, &spare)].into_iter().enumerate() {
         message(a, b, rig.pattern(i))?;
         message(b, a, rig.pattern(10 + i))?;
@@ -156,7 +147,7 @@ pub(super) fn accept_after_reject(rig: &Rig) -> Outcome {
     request.reject(b"once")?;
     check_err!(request.accept(&b, &[]), Error::InvalidState(_), "accepting what was rejected");
     check_err!(request.reject(b"twice"), Error::InvalidState(_), "rejecting once more");
-    let outcome = a.wait_connected(Some(rig.scaled(super::PATIENCE)));
+    let outcome = a.wait_connected(Some(rig.scaled(super::DEFAULT_TIMEOUT)));
     let error = check_err!(outcome, Error::Rejected(_), "the outcome of the rejected end");
     check_matches!(error, Error::Rejected(data) if ***data == *b"once", "its data");
     check_eq!(b.state(), EndpointState::Idle, "state of an end that accepted nothing");
@@ -166,8 +157,7 @@ pub(super) fn accept_after_reject(rig: &Rig) -> Outcome {
     let mut request = next_request(rig, &listener)?;
     request.accept(&b, &[])?;
     check_err!(request.reject(b"no"), Error::InvalidState(_), "rejecting what was accepted");
-    a.expect_connected()?;
-    b.expect_connected()?;
+    connected(&a, &b)?;
     check_err!(request.reject(b"no"), Error::InvalidState(_), "rejecting what is connected");
     drop(request);
     message(&a, &b, rig.pattern(0))

@@ -1,10 +1,10 @@
-//! Who speaks another protocol, or none.
+//! Peers that speak another protocol, or none.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{message, next_request, nobody_listens};
+use super::{connect_failed, connected, message, next_request, no_listener};
 use crate::prelude::*;
 
 /// What a listener of another kind does with a connection. Providers that do not go over TCP never meet it.
@@ -42,21 +42,17 @@ fn meet(rig: &Rig, stranger: Stranger) -> Outcome {
             a.recv(Slices::none(), 1)?;
             let start = Instant::now();
             a.connect(at, b"do you speak it?")?;
-            let event = a.next_event()?;
-            let taken = start.elapsed();
-            // A provider that does not go over TCP finds that nobody listens.
-            let clear = |seen: &Event| {
-                matches!(seen, Event::ConnectFailed { endpoint, error } if *endpoint == a.id()
-                    && matches!(error, Error::Unreachable(_) | Error::Refused(_) | Error::TimedOut(_)))
-            };
-            check!(
-                clear(&event),
-                "Unreachable, Refused or TimedOut of {stranger:?}, not {event:?}"
+            let (error, taken) = (connect_failed(&a)?, start.elapsed());
+            // A provider that does not go over TCP finds no listener.
+            check_matches!(
+                error,
+                Error::Unreachable(_) | Error::Refused(_) | Error::TimedOut(_),
+                "why there is no connection with {stranger:?}"
             );
             let limit = TIMER + rig.scaled(Duration::from_secs(1));
             check!(taken < limit, "the outcome within {limit:?}, not after {taken:?}");
             check_eq!(a.state(), EndpointState::Dead, "state after meeting a stranger");
-            a.expect(1, Status::Canceled)?;
+            a.expect(Done::canceled(1))?;
             a.expect_no_event_for(Duration::from_millis(50))
         };
         let outcome = met();
@@ -107,8 +103,7 @@ fn be_met(rig: &Rig) -> Outcome {
     let mut request = next_request(rig, &listener)?;
     check_bytes!(request.private_data(), b"I speak it", "the only request");
     request.accept(&b, &[])?;
-    a.expect_connected()?;
-    b.expect_connected()?;
+    connected(&a, &b)?;
     drop(strangers);
     message(&a, &b, rig.pattern(0))?;
     check!(listener.poll().is_none(), "no request of a stranger");
@@ -116,20 +111,19 @@ fn be_met(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn inward_address(rig: &Rig) -> Outcome {
-    let port = nobody_listens(rig)?.port();
-    let (from, to) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
-    rig.connect(&from, &to)?;
+    let port = no_listener(rig)?.port();
+    let (from, to) = rig.pair()?;
     for ip in [IpAddr::from(Ipv6Addr::LOCALHOST), Ipv4Addr::LOCALHOST.into()] {
         let a = rig.end(rig.domain_a())?;
         let start = Instant::now();
         match a.connect(SocketAddr::new(ip, port), &[]) {
             Ok(()) => {
-                let patience = Some(rig.patience_to_connect());
+                let patience = Some(rig.connect_timeout());
                 let outcome = a.wait_connected(patience);
                 check_err!(
                     outcome,
                     Error::Refused(_) | Error::Unreachable(_) | Error::TimedOut(_),
-                    "connecting to {ip}, where nobody listens"
+                    "connecting to {ip}, without a listener"
                 );
                 check_eq!(a.state(), EndpointState::Dead, "state after that");
             }
@@ -138,7 +132,7 @@ pub(super) fn inward_address(rig: &Rig) -> Outcome {
                 check_eq!(a.state(), EndpointState::Idle, "state after a call that failed");
             }
         }
-        let (took, limit) = (start.elapsed(), rig.patience_to_connect());
+        let (took, limit) = (start.elapsed(), rig.connect_timeout());
         check!(took < limit, "an outcome within {limit:?}, not after {took:?}");
         // Connections stay, and new ones are made.
         from.settle(&to)?;

@@ -6,6 +6,7 @@ use fabric::provider::AtomicCall;
 use fabric::{AtomicScalar, Choice, EndpointAttr, Hints, Info, ListenerAttr, MIN_INJECT};
 
 use crate::arithmetic::left_by;
+use crate::cases::check_says;
 use crate::element::{element, operation};
 use crate::prelude::*;
 use crate::sys;
@@ -21,32 +22,26 @@ pub(super) fn enum_all(rig: &Rig) -> Outcome {
     for found in &all {
         let name = format!("{}:{}", found.provider, found.device);
         check!(seen.insert(name.clone()), "{name} to be listed once");
-        let info = match &found.verdict {
+        let info = match &found.usable {
             Ok(info) => info,
             Err(reason) => {
                 check!(!reason.trim().is_empty(), "a reason why {name} is unusable");
                 continue;
             }
         };
-        check_eq!(
-            (info.provider, &info.device),
-            (found.provider, &found.device),
-            "whose info it is"
-        );
+        let named = (info.provider, &info.device);
+        check_eq!(named, (found.provider, &found.device), "whose info it is");
         check!(!info.capabilities.is_empty(), "capabilities of {name}");
         check!(!info.version.is_empty(), "a version of {name}");
         check!(!info.addresses.is_empty(), "an address of {name}");
-        for (limit, most) in info.limits.named() {
-            check!(most > 0, "a limit {limit} of {name} above zero");
+        for (limit, max) in info.limits.named() {
+            check!(max > 0, "a limit {limit} of {name} above zero");
         }
         check!(info.limits.inject >= MIN_INJECT, "{name} to inject at least {MIN_INJECT} bytes");
     }
-    let usable = all.iter().filter_map(|found| found.verdict.as_ref().ok());
-    check_eq!(
-        usable.filter(|info| *info == rig.target().info()).count(),
-        1,
-        "entries of the device under test"
-    );
+    let usable = all.iter().filter_map(|found| found.usable.as_ref().ok());
+    let entries = usable.filter(|info| *info == rig.target().info()).count();
+    check_eq!(entries, 1, "entries of the device under test");
     check_eq!(rig.domain_a().info(), rig.target().info(), "what a domain says of itself");
     Ok(())
 }
@@ -88,9 +83,9 @@ fn limit(info: &Info, name: &str) -> u64 {
 fn make_endpoint(rig: &Rig, set: Set, value: usize) -> Result<(), Error> {
     let mut attr = EndpointAttr::default();
     set(&mut attr, value);
-    let most = rig.target().info().limits.cq_capacity;
-    let sends = rig.domain_a().completion_queue(attr.send_depth.min(most))?;
-    let recvs = rig.domain_a().completion_queue(attr.recv_depth.min(most))?;
+    let max = rig.target().info().limits.cq_capacity;
+    let sends = rig.domain_a().completion_queue(attr.send_depth.min(max))?;
+    let recvs = rig.domain_a().completion_queue(attr.recv_depth.min(max))?;
     rig.domain_a().endpoint().attr(attr).build_with(&sends, &recvs).map(drop)
 }
 
@@ -118,39 +113,38 @@ pub(super) fn limits_exact(rig: &Rig) -> Outcome {
 
 pub(super) fn limits_plus1(rig: &Rig) -> Outcome {
     let info = rig.target().info();
-    let names_both =
-        |text: &str, name: &str, most: u64| text.contains(name) && text.contains(&most.to_string());
+    let names_both = |error: Error, name: &str, max: u64| {
+        check_says(&error.to_string(), &[name, &max.to_string()], name)
+    };
     for (name, ask) in ASKED {
-        let most = limit(info, name);
+        let max = limit(info, name);
         // A device without a limit declares the largest number there is.
-        let Some(more) = most.checked_add(1) else { continue };
+        let Some(more) = max.checked_add(1) else { continue };
         let mut hints = anything();
         ask(&mut hints, more);
         let opened = rig.target().catalog().open_with(&rig.target().choice(), &hints);
         let error = check_err!(opened, Error::NoProvider(_), "asking for {name} {more}");
-        let text = error.to_string();
-        check!(names_both(&text, name, most), "{name} and {most} in {text:?}");
+        names_both(error, name, max)?;
     }
     for (name, set) in SETTINGS {
-        let most = limit(info, name);
-        let made = make_endpoint(rig, set, most as usize + 1);
-        let text = check_err!(made, Error::InvalidArgument(_), "{name} {}", most + 1).to_string();
-        check!(names_both(&text, name, most), "{name} and {most} in {text:?}");
+        let max = limit(info, name);
+        let made = make_endpoint(rig, set, max as usize + 1);
+        names_both(check_err!(made, Error::InvalidArgument(_), "{name} {}", max + 1), name, max)?;
     }
-    let most = info.limits.cq_capacity;
-    let made = rig.domain_a().completion_queue(most + 1);
-    let text = check_err!(made, Error::InvalidArgument(_), "a queue for {}", most + 1).to_string();
-    check!(names_both(&text, "capacity", most as u64), "capacity and {most} in {text:?}");
+    let max = info.limits.cq_capacity;
+    let made = rig.domain_a().completion_queue(max + 1);
+    let error = check_err!(made, Error::InvalidArgument(_), "a queue for {}", max + 1);
+    names_both(error, "capacity", max as u64)?;
 
-    let most = info.limits.backlog;
-    let made = listen(rig, most + 1);
-    let text = check_err!(made, Error::InvalidArgument(_), "backlog {}", most + 1).to_string();
-    check!(names_both(&text, "backlog", most as u64), "backlog and {most} in {text:?}");
+    let max = info.limits.backlog;
+    let made = listen(rig, max + 1);
+    let error = check_err!(made, Error::InvalidArgument(_), "backlog {}", max + 1);
+    names_both(error, "backlog", max as u64)?;
 
     // Longer than the limit, and than what an address space holds where that is less.
-    let most = info.limits.region_len.min(isize::MAX as u64);
-    let made = sys::register_nowhere(rig.domain_a(), 8192, most as usize + 1, Access::LOCAL_WRITE);
-    check_err!(made, Error::InvalidArgument(_), "a region of {} bytes", most + 1);
+    let max = info.limits.region_len.min(isize::MAX as u64);
+    let made = sys::register_nowhere(rig.domain_a(), 8192, max as usize + 1, Access::LOCAL_WRITE);
+    check_err!(made, Error::InvalidArgument(_), "a region of {} bytes", max + 1);
 
     rig.end(rig.domain_a())?;
     Ok(())
@@ -164,11 +158,8 @@ pub(super) fn atomic_query(rig: &Rig) -> Outcome {
         for op in AtomicOp::ALL {
             let offered = rig.target().info().supports_atomic(op, ty);
             let hints = Hints { atomics: vec![(op, ty)], ..anything() };
-            check_eq!(
-                hints.unmet(rig.target().info()).is_empty(),
-                offered,
-                "whether hints find {op} on {ty}"
-            );
+            let found = hints.unmet(rig.target().info()).is_empty();
+            check_eq!(found, offered, "whether hints find {op} on {ty}");
             for fetch in [false, true] {
                 let what = format!("{op} on {ty}{}", if fetch { ", fetching" } else { "" });
                 // Three and two, as numbers of the type; a compare-and-swap hits.

@@ -1,8 +1,6 @@
 //! How much a queue takes, and what becomes of the rest.
 
-use fabric::EndpointAttr;
-
-use crate::cases::crowd::{Crowd, places};
+use crate::cases::crowd::{Crowd, depths, places};
 use crate::prelude::*;
 
 /// Depths that are no powers of two among them: devices round their rings up.
@@ -71,13 +69,11 @@ pub(super) fn sq_depth(rig: &Rig) -> Outcome {
         b.recv(Slices::none(), 1)?;
         b.expect_ok(1)?;
         for i in depth..2 * depth + 3 {
-            a.expect_ok((i - depth) as u64)?;
+            a.expect_ok(i - depth)?;
             post(i)?;
             check_full(&a, &local, &target)?;
         }
-        for i in depth + 3..2 * depth + 3 {
-            a.expect_ok(i as u64)?;
-        }
+        a.expect_each(depth + 3..2 * depth + 3)?;
         a.settle(&b)?;
         check_eq!(target.get::<u64>(COUNT)?, count, "the adds that were taken");
         check_eq!(target.get::<u32>(HALF)?, half, "those of 32 bits");
@@ -110,9 +106,8 @@ pub(super) fn rq_depth(rig: &Rig) -> Outcome {
                 2 => Op::inject_write(&number, target.at(0)).immediate(i as u32),
                 _ => Op::inject(&number),
             };
-            a.post(&op.context(i as u64))?;
-            a.expect_ok(i as u64)?;
-            b.expect_ok(i as u64)?;
+            a.run(op, Done::ok(i))?;
+            b.expect_ok(i)?;
             let at = if i % 3 == 2 { target.bytes(..)? } else { sink.bytes(slot(i))? };
             check_bytes!(at, number, "what operation {i} brought");
             receive(i + depth)?;
@@ -126,22 +121,17 @@ pub(super) fn cq_reserve(rig: &Rig) -> Outcome {
     const ENDS: usize = 4;
     const DEPTH: usize = 32;
     const MATCHED: usize = DEPTH / 2;
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, DEPTH);
-    let crowd = Crowd::new(rig, ENDS, depths)?;
+    let crowd = Crowd::new(rig, ENDS, depths(DEPTH, DEPTH))?;
     let Crowd { ends, peers } = &crowd;
     let queue = ends[0].cq();
     let (room, each) = (ENDS * 2 * DEPTH, 2 * DEPTH);
     check_eq!((queue.capacity(), queue.room()), (room, 0), "capacity and room of the full queue");
     check_no_room(rig, queue, (1, 1), 0)?;
 
-    // All that the queue may ever have to hold at once, half of it done, half not; nobody takes any.
+    // All that the queue may ever have to hold at once, half of it done, half not; none is taken.
     for (end, peer) in crowd.pairs() {
-        for i in 0..DEPTH as u64 {
-            end.recv(Slices::none(), i)?;
-        }
-        for i in 0..MATCHED as u64 {
-            peer.recv(Slices::none(), i)?;
-        }
+        end.recv_empty(0..DEPTH as u64)?;
+        peer.recv_empty(0..MATCHED as u64)?;
         for i in 0..DEPTH as u64 {
             end.inject(b"", i)?;
         }
@@ -176,7 +166,11 @@ pub(super) fn cq_reserve(rig: &Rig) -> Outcome {
     for [sends, receives] in seen {
         check!(sends.0 <= MATCHED as u64, "no more sends Ok than were matched, not {}", sends.0);
         let expected = (MATCHED as u64, DEPTH as u64);
-        check_eq!(receives, expected, "receives that were Ok, of which the senders know, of all");
+        check_eq!(
+            receives,
+            expected,
+            "receives: those whose senders know that they were Ok, and all"
+        );
     }
 
     // What an end had reserved is there for the next, and no more.
@@ -185,7 +179,8 @@ pub(super) fn cq_reserve(rig: &Rig) -> Outcome {
     let queue = ends[0].cq().clone();
     check_eq!(queue.room(), each, "room when one end is gone");
     check_no_room(rig, &queue, (DEPTH, DEPTH + 1), each)?;
-    let (end, peer) = (rig.end_on(rig.domain_a(), &queue, depths)?, rig.end(rig.domain_b())?);
+    let (end, peer) =
+        (rig.end_on(rig.domain_a(), &queue, depths(DEPTH, DEPTH))?, rig.end(rig.domain_b())?);
     rig.connect(&end, &peer)?;
     end.settle(&peer)?;
     drop(peers);
@@ -212,16 +207,14 @@ fn check_no_room(
 pub(super) fn again_no_effect(rig: &Rig) -> Outcome {
     const DEPTH: usize = 4;
     const ROUNDS: usize = 10;
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, DEPTH);
-    let (a, b) = rig.pair_with(depths)?;
+    let (a, b) = rig.pair_with(depths(DEPTH, DEPTH))?;
     let (target, sink) = (b.buffer(TARGET)?, b.buffer(8)?);
     let slots = a.buffer(DEPTH * 8)?;
     for round in 0..ROUNDS {
         // A send that waits, and three places behind it.
         target.fill(0)?;
         a.inject(b"accepted", 0)?;
-        let local = a.buffer(TARGET)?;
-        local.fill(0xee)?;
+        let local = a.filled(TARGET, 0xee)?;
         let adds: Vec<_> = (1..DEPTH as u64 + 3)
             .map(|i| Op::atomic(AtomicOp::Add, 1u64, target.at(COUNT)).context(i))
             .chain([Op::send(&local).context(REFUSED)])
@@ -232,17 +225,16 @@ pub(super) fn again_no_effect(rig: &Rig) -> Outcome {
             a.recv(slots.slice(i * 8..i * 8 + 8), i as u64)?;
         }
         check_err!(a.recv(&local, REFUSED), Error::Again, "a receive beyond the depth");
-        // Whatever names it was refused, so nobody uses it.
+        // Whatever names it was refused, so nothing uses it.
         local.region().close()?;
 
         b.recv(&sink, 9)?;
         b.expect_ok(9)?;
         check_bytes!(sink.bytes(..)?, b"accepted", "the message that was taken");
-        (0..DEPTH as u64).try_for_each(|i| a.expect_ok(i).map(drop))?;
+        a.expect_each(0..DEPTH as u64)?;
         for i in 0..DEPTH {
-            b.inject(&[round as u8, i as u8], i as u64)?;
-            b.expect_ok(i as u64)?;
-            a.expect_ok(i as u64)?;
+            b.run(Op::inject(&[round as u8, i as u8]), Done::ok(i))?;
+            a.expect_ok(i)?;
             let got = slots.bytes(i * 8..i * 8 + 2)?;
             check_bytes!(got, [round as u8, i as u8], "message {i} of round {round}");
         }
@@ -250,8 +242,7 @@ pub(super) fn again_no_effect(rig: &Rig) -> Outcome {
         b.recv(&sink, 10)?;
         a.expect_none_for(Duration::from_millis(5))?;
         b.expect_none_for(Duration::from_millis(1))?;
-        a.inject(b"the last", 11)?;
-        a.expect_ok(11)?;
+        a.run(Op::inject(b"the last"), Done::ok(11))?;
         b.expect_ok(10)?;
         check_bytes!(sink.bytes(..)?, b"the last", "the next message");
         check_eq!(target.get::<u64>(COUNT)?, 3, "the adds that were taken");

@@ -1,8 +1,7 @@
 //! Sends that find no receive, and what goes on beside them.
 
-use fabric::EndpointAttr;
-
-use crate::cases::crowd::{Crowd, joined};
+use crate::cases::crowd::{Crowd, depths, joined};
+use crate::cases::places::{Slots, Staggered};
 use crate::prelude::*;
 use crate::usage::Usage;
 
@@ -16,57 +15,45 @@ pub(super) fn slow_consumer(rig: &Rig) -> Outcome {
     const RECEIVES: usize = 4;
     const NAP: Duration = Duration::from_millis(5);
     // What is posted and finds no receive is far more than the memory that may be used for it.
-    const MOST_GROWTH: usize = 6 << 20;
+    const MAX_GROWTH: usize = 6 << 20;
     let len = long(rig) / 4;
     let count = rig.count(4 * DEPTH, 64 * DEPTH);
     let (a, b) = rig.pair_with(|attr| attr.send_depth = DEPTH)?;
-    // Message i is the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(len + 8 * count);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
-    let sink = b.buffer(RECEIVES * len)?;
-    let slot = |i: usize| i % RECEIVES * len..(i % RECEIVES + 1) * len;
+    let source = Staggered::new(rig, &a, len, count)?;
+    let sink = Slots::new(&b, RECEIVES, len)?;
     sink.fill(1)?;
     // Sending and receiving get their memory.
     a.settle(&b)?;
     let before = Usage::now()?.resident_bytes;
-    let mut most = 0;
+    let mut peak = 0;
     thread::scope(|scope| -> Outcome {
         let sender = scope.spawn(|| -> Outcome {
             for i in 0..count {
-                a.post_when_room(&Op::send(source.slice(8 * i..8 * i + len)).unsignaled())?;
+                a.post_when_room(&Op::send(source.slice(i, len)).unsignaled())?;
             }
             Ok(())
         });
-        for i in 0..RECEIVES {
-            b.recv(sink.slice(slot(i)), i as u64)?;
-        }
+        sink.post(&b, 0..RECEIVES)?;
         let mut next = 0;
         let mut deadline = rig.deadline(Duration::from_secs(10));
         while next < count {
             check!(Instant::now() < deadline, "message {next} of {count} within 10 s");
             thread::sleep(NAP);
-            most = most.max(Usage::now()?.resident_bytes);
+            peak = peak.max(Usage::now()?.resident_bytes);
             let mut room = [Completion::default(); RECEIVES];
             let got = b.cq().poll(&mut room)?;
             for done in &room[..got] {
-                check_eq!((done.context, done.status), (next as u64, Status::Ok), "a receive");
-                check_eq!(done.len, len, "length of message {next}");
-                let seen = sink.bytes(slot(next))?;
-                check_bytes!(seen, bytes[8 * next..8 * next + len], "message {next}");
-                b.recv(sink.slice(slot(next)), (next + RECEIVES) as u64)?;
+                Done::recv(next, len).check(done)?;
+                check_bytes!(sink.seen(next, len)?, source.bytes(next, len), "message {next}");
+                b.recv(sink.slot(next), (next + RECEIVES) as u64)?;
                 next += 1;
                 deadline = rig.deadline(Duration::from_secs(10));
             }
         }
         joined(sender)
     })?;
-    let grown = most.saturating_sub(before);
-    check!(
-        grown < MOST_GROWTH,
-        "less than {MOST_GROWTH} bytes for {} posted, not {grown}",
-        DEPTH * len
-    );
+    let (grown, posted) = (peak.saturating_sub(before), DEPTH * len);
+    check!(grown < MAX_GROWTH, "less than {MAX_GROWTH} bytes for {posted} posted, not {grown}");
     check_eq!(a.cq().poll_one()?, None, "a completion of what was unsignaled");
     Ok(())
 }
@@ -74,29 +61,24 @@ pub(super) fn slow_consumer(rig: &Rig) -> Outcome {
 pub(super) fn stalled_send_reverse(rig: &Rig) -> Outcome {
     const BEHIND: usize = 8;
     for len in [8, long(rig)] {
-        let (a, b) = rig.pair()?;
-        let (stalled, inbox) = (a.buffer(len)?, b.buffer(len)?);
-        stalled.put_pattern(.., rig.pattern(0))?;
+        let (a, b, stalled, inbox) = rig.transfer(len)?;
         let (mine, target) = (a.buffer(len + 8)?, b.buffer(len)?);
         mine.put_pattern(..len, rig.pattern(1))?;
         let (into, source, received) = (b.buffer(len + 8)?, b.buffer(len)?, a.buffer(len)?);
         source.put_pattern(.., rig.pattern(2))?;
         a.recv(&received, 50)?;
-        // Nobody receives it, and more waits behind it than any socket takes.
+        // There is no receive for it, and more waits behind it than any socket takes.
         a.send(&stalled, 0)?;
         for i in 1..=BEHIND {
             a.write(&stalled, target.at(0), i as u64)?;
         }
 
-        b.read(into.slice(..len), mine.at(0), 0)?;
-        b.expect_ok(0)?;
+        b.run(Op::read(into.slice(..len), mine.at(0)), Done::ok(0))?;
         into.check_pattern(..len, rig.pattern(1))?;
         b.write(&source, mine.at(0), 1)?;
         b.fetch_add(5u64, into.slice(len..), mine.at(len), 2)?;
         b.send(&source, 3)?;
-        for i in 1..=3 {
-            b.expect_ok(i)?;
-        }
+        b.expect_each(1..=3)?;
         a.expect_ok(50)?;
         received.check_pattern(.., rig.pattern(2))?;
         mine.check_pattern(..len, rig.pattern(2))?;
@@ -106,9 +88,7 @@ pub(super) fn stalled_send_reverse(rig: &Rig) -> Outcome {
 
         b.recv(&inbox, 4)?;
         b.expect_ok(4)?;
-        for i in 0..=BEHIND {
-            a.expect_ok(i as u64)?;
-        }
+        a.expect_each(0..=BEHIND)?;
         a.settle(&b)?;
         inbox.check_pattern(.., rig.pattern(0))?;
         target.check_pattern(.., rig.pattern(0))?;
@@ -121,13 +101,7 @@ pub(super) fn stalled_both(rig: &Rig) -> Outcome {
         let (a, b) = rig.pair()?;
         let ends = [&a, &b];
         let make = |salt: usize| -> Result<Vec<Guarded>, Failed> {
-            ends.iter()
-                .map(|end| {
-                    let buffer = end.buffer(len)?;
-                    buffer.put_pattern(.., rig.pattern(salt))?;
-                    Ok(buffer)
-                })
-                .collect()
+            ends.iter().map(|end| end.patterned(len, rig.pattern(salt))).collect()
         };
         let (shown, said) = (make(1)?, make(2)?);
         let (read, heard) = (make(3)?, make(4)?);
@@ -142,9 +116,8 @@ pub(super) fn stalled_both(rig: &Rig) -> Outcome {
         for end in ends {
             end.expect_none_for(Duration::from_millis(20))?;
         }
-        for (i, end) in ends.iter().enumerate() {
-            end.recv(&heard[i], 3)?;
-        }
+        a.recv(&heard[0], 3)?;
+        b.recv(&heard[1], 3)?;
         for (i, end) in ends.iter().enumerate() {
             // A send and a receive end in either order.
             let done = [end.next()?, end.next()?];
@@ -166,12 +139,11 @@ pub(super) fn one_slow_of_many(rig: &Rig) -> Outcome {
     const DEPTH: usize = BEHIND + 1;
     let rounds = rig.count(200, 5000);
     let len = long(rig) / 8;
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, DEPTH);
-    let crowd = Crowd::new(rig, ENDS, depths)?;
+    let crowd = Crowd::new(rig, ENDS, depths(DEPTH, DEPTH))?;
     let Crowd { ends, peers } = &crowd;
     let (slow, its_peer) = (&ends[0], &peers[0]);
-    let (source, inbox, target) = (slow.buffer(len)?, its_peer.buffer(len)?, its_peer.buffer(len)?);
-    source.put_pattern(.., rig.pattern(0))?;
+    let source = slow.patterned(len, rig.pattern(0))?;
+    let (inbox, target) = (its_peer.buffer(len)?, its_peer.buffer(len)?);
     slow.send(&source, 0)?;
     for i in 1..=BEHIND {
         slow.write(&source, target.at(0), i as u64)?;
@@ -199,11 +171,8 @@ pub(super) fn one_slow_of_many(rig: &Rig) -> Outcome {
 
     its_peer.recv(&inbox, 1)?;
     its_peer.expect_ok(1)?;
-    for i in 0..=BEHIND {
-        slow.expect_ok(i as u64)?;
-    }
+    slow.expect_each(0..=BEHIND)?;
     slow.settle(its_peer)?;
     inbox.check_pattern(.., rig.pattern(0))?;
-    target.check_pattern(.., rig.pattern(0))?;
-    Ok(())
+    target.check_pattern(.., rig.pattern(0))
 }

@@ -19,32 +19,28 @@ pub(super) fn unaligned_base(rig: &Rig) -> Outcome {
     check_eq!((region.len(), region.remote().len()), (LEN, LEN as u64), "length of the region");
 
     near.put_pattern(3..3 + LEN, rig.pattern(0))?;
-    a.write(&local, region.remote().at(0), 1)?;
-    a.expect_ok(1)?;
+    a.run(Op::write(&local, region.remote().at(0)), Done::ok(1))?;
     a.settle(&b)?;
     far.check_pattern(3..3 + LEN, rig.pattern(0))?;
     far.check_filled(..3, 0)?;
     far.check_filled(3 + LEN.., 0)?;
 
     far.put_pattern(3..3 + LEN, rig.pattern(1))?;
-    a.read(&local, region.remote().at(0), 2)?;
-    a.expect_ok(2)?;
+    a.run(Op::read(&local, region.remote().at(0)), Done::ok(2))?;
     near.check_pattern(3..3 + LEN, rig.pattern(1))?;
 
     b.recv(&region, 3)?;
     a.send(&local, 4)?;
-    check_eq!(b.expect_ok(3)?.len, LEN, "length of the receive");
+    b.expect(Done::recv(3, LEN))?;
     a.expect_ok(4)?;
     let beyond = a.write(local.slice(..1), region.remote().at(LEN as u64), 5);
     check_err!(beyond, Error::InvalidArgument(_), "a write behind the last byte");
 
-    // Not what a page or a word more would hold either: only the target can tell, the descriptor lies.
+    // Not what a page or a word more would hold either: only the target can see that the descriptor lies.
     let lie = forged_range(&region.remote(), 1, 1);
     for (what, at) in [("before the first", 0), ("behind the last", LEN as u64 + 1)] {
         let (a, b) = rig.pair()?;
-        a.write(local.slice(..1), lie.at(at), 6)?;
-        a.expect(6, Status::RemoteAccess)?;
-        b.expect_disconnected()?;
+        a.run_refused(Op::write(local.slice(..1), lie.at(at)), 6, &b)?;
         far.check_pattern(3..3 + LEN, rig.pattern(1))?;
         far.check_filled(..3, 0)?;
         check_bytes!(far.bytes(3 + LEN..)?, [0; 5], "memory after a write to the byte {what}");
@@ -88,8 +84,7 @@ pub(super) fn local_oob(rig: &Rig) -> Outcome {
     const LEN: usize = 100;
     let (a, b) = rig.pair()?;
     let local = a.domain().alloc(LEN, Access::LOCAL_WRITE)?;
-    let target = b.buffer(256)?;
-    target.fill(0x55)?;
+    let target = b.filled(256, 0x55)?;
     let (five, three) = (5, 3);
     let bad: [Slice<'_>; 6] = [
         local.slice(..LEN + 1),
@@ -122,16 +117,15 @@ pub(super) fn local_oob(rig: &Rig) -> Outcome {
     // arrive is the first that was sent.
     a.expect_ok(0)?;
     b.recv(&target, 1)?;
-    a.send(local.slice(..LEN), 2)?;
-    a.expect_ok(2)?;
-    check_eq!(b.expect_ok(1)?.len, LEN, "length of the first message");
+    a.run(Op::send(local.slice(..LEN)), Done::ok(2))?;
+    b.expect(Done::recv(1, LEN))?;
     a.settle(&b)?;
     target.check_filled(..LEN, 0)?;
     target.check_filled(LEN.., 0x55)?;
     // No receive was left behind that would take this.
     a.recv(local.slice(..LEN), 3)?;
     b.send(target.slice(LEN..LEN + 50), 4)?;
-    check_eq!(a.expect_ok(3)?.len, 50, "length of the only receive");
+    a.expect(Done::recv(3, 50))?;
     check_bytes!(local.to_vec(..50)?, [0x55; 50], "what it received");
     Ok(())
 }
@@ -141,8 +135,7 @@ pub(super) fn local_ro_dest(rig: &Rig) -> Outcome {
     let fixed = a.buffer_with(64, Access::REMOTE_READ)?;
     fixed.put_pattern(.., rig.pattern(0))?;
     let writable = a.buffer(64)?;
-    let target = b.buffer(64)?;
-    target.put_pattern(.., rig.pattern(1))?;
+    let target = b.patterned(64, rig.pattern(1))?;
     let before = target.bytes(..)?;
     // Alone, and behind one that may be written.
     for slices in [&[fixed.slice(..8)][..], &[writable.slice(..8), fixed.slice(..1)][..]] {
@@ -162,16 +155,14 @@ pub(super) fn local_ro_dest(rig: &Rig) -> Outcome {
     // Nothing of it was executed or is matched later, and what only reads the region is allowed.
     a.recv(&writable, 1)?;
     b.send(&target, 2)?;
-    check_eq!(a.expect_ok(1)?.len, 64, "length of the only receive");
+    a.expect(Done::recv(1, 64))?;
     b.expect_ok(2)?;
     writable.check_pattern(.., rig.pattern(1))?;
     check_bytes!(target.bytes(..)?, before, "the target of atomics that were refused");
-    a.write(&fixed, target.at(0), 3)?;
-    a.expect_ok(3)?;
+    a.run(Op::write(&fixed, target.at(0)), Done::ok(3))?;
     a.settle(&b)?;
     target.check_pattern(.., rig.pattern(0))?;
-    fixed.check_pattern(.., rig.pattern(0))?;
-    Ok(())
+    fixed.check_pattern(.., rig.pattern(0))
 }
 
 pub(super) fn page_cross(rig: &Rig) -> Outcome {
@@ -197,22 +188,19 @@ pub(super) fn page_cross(rig: &Rig) -> Outcome {
             // New bytes behind those that are written too, so that one too many shows.
             rng.pattern().fill(0, &mut near_model[here..here + LEN]);
             near.put(here, &near_model[here..here + LEN])?;
-            a.write(near.slice(here..here + len), far.at(there), 0)?;
-            a.expect_ok(0)?;
+            a.run(Op::write(near.slice(here..here + len), far.at(there)), Done::ok(0))?;
             far_model[there..there + len].copy_from_slice(&near_model[here..here + len]);
         }
         // Into the page before, which the writes left alone.
         let (into, from) = (near_edge - page - before, far_edge - (before + 5) % (LEN + 1));
-        a.read(near.slice(into..into + LEN), far.at(from), 1)?;
-        a.expect_ok(1)?;
+        a.run(Op::read(near.slice(into..into + LEN), far.at(from)), Done::ok(1))?;
         near_model[into..into + LEN].copy_from_slice(&far_model[from..from + LEN]);
         a.settle(&b)?;
-        check_bytes!(
-            near.bytes(..)?,
-            near_model,
-            "the initiator, {before} bytes before the boundary"
-        );
-        check_bytes!(far.bytes(..)?, far_model, "the target, {before} bytes before the boundary");
+        for (whose, buffer, model) in
+            [("the initiator", &near, &near_model), ("the target", &far, &far_model)]
+        {
+            check_bytes!(buffer.bytes(..)?, model, "{whose}, {before} bytes before the boundary");
+        }
     }
     Ok(())
 }

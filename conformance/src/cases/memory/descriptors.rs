@@ -7,36 +7,27 @@ use crate::prelude::*;
 
 pub(super) fn cross_domain(rig: &Rig) -> Outcome {
     let other = rig.extra_domain()?;
-    let elsewhere = Guarded::new(&other, 64, Access::ALL)?;
-    let own = Guarded::new(rig.domain_a(), 64, Access::ALL)?;
+    let elsewhere = rig.buffer(&other, 64, Access::ALL)?;
+    let own = rig.buffer(rig.domain_a(), 64, Access::ALL)?;
     // A third party's region, and one of the initiator's: neither is the target's.
     for (whose, foreign) in [("another domain's", &elsewhere), ("the initiator's", &own)] {
         foreign.put_pattern(.., rig.pattern(0))?;
-        let local = Guarded::new(rig.domain_a(), 64, Access::LOCAL_WRITE)?;
+        let local = rig.buffer(rig.domain_a(), 64, Access::LOCAL_WRITE)?;
         local.fill(0xee)?;
         for (what, op) in write_and_read(&local, foreign.at(0)) {
             let (a, b) = rig.pair()?;
             let bystander = b.buffer(64)?;
-            a.post(&op)?;
-            let seen = a.next()?;
-            check!(
-                a.is_refusal(seen.status),
-                "RemoteAccess of {what} by a key of {whose}, not {:?}",
-                seen.status
-            );
-            b.expect_disconnected()?;
+            let refused = a.run_refused(op, 1, &b);
+            refused.map_err(|failed| failed.of(format_args!("{what} by a key of {whose}")))?;
             foreign.check_pattern(.., rig.pattern(0))?;
             local.check_filled(.., 0xee)?;
             bystander.check_filled(.., 0)?;
         }
-        foreign.check_guards()?;
     }
     // The key is good where it belongs.
-    let (a, c) = (rig.end(rig.domain_a())?, rig.end(&other)?);
-    rig.connect(&a, &c)?;
+    let (a, _c) = rig.pair_on(rig.domain_a(), &other)?;
     let local = a.buffer(64)?;
-    a.read(&local, elsewhere.at(0), 1)?;
-    a.expect_ok(1)?;
+    a.run(Op::read(&local, elsewhere.at(0)), Done::ok(1))?;
     local.check_pattern(.., rig.pattern(0))
 }
 
@@ -50,8 +41,7 @@ pub(super) fn desc_roundtrip(rig: &Rig) -> Outcome {
     ];
     let (shipped, arrived) = (b.buffer(BYTES)?, a.buffer(BYTES)?);
     for (i, access) in rights.into_iter().enumerate() {
-        let far = b.buffer(300)?;
-        far.put_pattern(.., rig.pattern(i))?;
+        let far = b.patterned(300, rig.pattern(i))?;
         let part = far.register(b.domain(), 100..200, access)?;
         shipped.put(0, &part.remote().to_bytes())?;
         a.recv(&arrived, 1)?;
@@ -61,24 +51,21 @@ pub(super) fn desc_roundtrip(rig: &Rig) -> Outcome {
 
         let remote = RemoteRegion::from_bytes(&arrived.bytes(..)?)?;
         check_eq!(remote, part.remote(), "the descriptor that arrived");
-        check_eq!((remote.len(), remote.access()), (100, access & Access::REMOTE), "what it tells");
+        check_eq!((remote.len(), remote.access()), (100, access & Access::REMOTE), "what it says");
         let local = a.buffer(100)?;
         if access.contains(Access::REMOTE_READ) {
-            a.read(&local, remote.at(0), 3)?;
-            a.expect_ok(3)?;
+            a.run(Op::read(&local, remote.at(0)), Done::ok(3))?;
             check_bytes!(local.bytes(..)?, far.bytes(100..200)?, "bytes read through it");
         }
         if access.contains(Access::REMOTE_WRITE) {
             local.put_pattern(.., rig.pattern(100 + i))?;
-            a.write(&local, remote.at(0), 4)?;
-            a.expect_ok(4)?;
+            a.run(Op::write(&local, remote.at(0)), Done::ok(4))?;
             a.settle(&b)?;
             far.check_pattern(100..200, rig.pattern(100 + i))?;
         }
         let around = rig.pattern(i).bytes(300);
         check_bytes!(far.bytes(..100)?, around[..100], "bytes before the region");
         check_bytes!(far.bytes(200..)?, around[200..], "bytes behind the region");
-        far.check_guards()?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Regions of operations that succeed without a completion: let go in bounded time, though nobody polls and nobody posts.
+//! Regions of operations that succeed without a completion: let go in bounded time, without a poll or a post.
 
 use super::write_and_read;
 use crate::prelude::*;
@@ -67,7 +67,7 @@ pub(super) fn close_unsignaled(rig: &Rig) -> Outcome {
         run_unsignaled(rig, (&a, &b), kind, &region, &target)?;
         close_in_time(rig, &region, &format!("an unsignaled {kind}"))?;
     }
-    // Of all that nobody hears, and the endpoint is as good as before.
+    // None of it has a completion, and the endpoint is as good as before.
     a.expect_none_for(Duration::from_millis(20))?;
     a.settle(&b)
 }
@@ -84,7 +84,7 @@ pub(super) fn drop_unsignaled(rig: &Rig) -> Outcome {
         // The peer tries to get in, by turns, until it is refused.
         for i in 0.. {
             let [write, read] = write_and_read(&own, remote.at(0));
-            b.post(&[write, read][i % 2].1)?;
+            b.post(&[write, read][i % 2].1.context(1))?;
             let seen = b.next()?;
             if b.is_refusal(seen.status) {
                 break;
@@ -120,7 +120,7 @@ pub(super) fn end_unsignaled(rig: &Rig) -> Outcome {
             for region in &regions {
                 close_in_time(rig, region, &format!("an unsignaled {kind} before {end}"))?;
             }
-            // They had succeeded, so nobody hears of them now either.
+            // They had succeeded, so they have no completions now either.
             a.expect_none_for(Duration::from_millis(5))?;
         }
     }

@@ -25,7 +25,7 @@ pub(super) const CASES: &[Case] = cases! { Memory:
         .trap();
     registering::reg_overlap, Needs::SEND_RMA,
         "two regions on one buffer: each key has its own rights, range and end" .trap();
-    registering::reg_10k, Needs::SEND_RMA.least(&[("regions", 10_100)]),
+    registering::reg_10k, Needs::SEND_RMA.min_limits(&[("regions", 10_100)]),
         "10000 regions side by side: random writes and reads are all correct";
     bounds::unaligned_base, Needs::SEND_RMA,
         "a region at base + 3 with length 4099 is exact to the byte";
@@ -73,7 +73,7 @@ pub(super) const CASES: &[Case] = cases! { Memory:
         "after the end of a connection, the regions of unsignaled operations that succeeded can be closed within 2 s";
 };
 
-/// A write of the local buffer to `to`, and a read from there; the context of both is 1.
+/// A write of the local buffer to `to`, and a read from there.
 fn write_and_read<'a>(local: &'a Guarded, to: RemoteSlice) -> [(&'static str, Op<'a>); 2] {
-    [("a write", Op::write(local, to).context(1)), ("a read", Op::read(local, to).context(1))]
+    [("a write", Op::write(local, to)), ("a read", Op::read(local, to))]
 }

@@ -12,8 +12,7 @@ pub(super) fn dereg_access(rig: &Rig) -> Outcome {
     for closes in [true, false] {
         for attempt in 0..3 {
             let (a, b) = rig.pair()?;
-            let local = a.buffer(8)?;
-            local.fill(0xee)?;
+            let local = a.filled(8, 0xee)?;
             let buffer = b.buffer_with(8, Access::LOCAL_WRITE)?;
             buffer.put_pattern(.., rig.pattern(0))?;
             let region = buffer.register(b.domain(), .., Access::ALL)?;
@@ -25,27 +24,19 @@ pub(super) fn dereg_access(rig: &Rig) -> Outcome {
                 drop(region)
             }
             let [write, read] = write_and_read(&local, at);
-            let add = Op::fetch_atomic(AtomicOp::Add, 1u64, local.slice(..), at).context(1);
+            let add = Op::fetch_atomic(AtomicOp::Add, 1u64, local.slice(..), at);
             let (what, op) = [write, read, ("a fetching add", add)][attempt];
-            a.post(&op)?;
-            let seen = a.next()?;
-            check!(
-                a.is_refusal(seen.status),
-                "RemoteAccess of {what}, closed: {closes}, not {:?}",
-                seen.status
-            );
-            b.expect_disconnected()?;
+            let refused = a.run_refused(op, 1, &b);
+            refused.map_err(|failed| failed.of(format_args!("{what}, closed: {closes}")))?;
             buffer.check_pattern(.., rig.pattern(0))?;
-            buffer.check_guards()?;
             local.check_filled(.., 0xee)?;
-            local.check_guards()?;
         }
     }
     Ok(())
 }
 
 pub(super) fn stale_key(rig: &Rig) -> Outcome {
-    let buffer = Guarded::new(rig.domain_b(), 64, Access::LOCAL_WRITE)?;
+    let buffer = rig.buffer(rig.domain_b(), 64, Access::LOCAL_WRITE)?;
     let open = buffer.register(rig.domain_b(), .., Access::ALL)?;
     for attempt in 0..2 {
         let (a, b) = rig.pair()?;
@@ -58,8 +49,7 @@ pub(super) fn stale_key(rig: &Rig) -> Outcome {
             local.put_pattern(.., rig.pattern(i))?;
             end.write(&local, stale.at(0), 2)?;
             end.read(&local, stale.at(0), 3)?;
-            end.expect_ok(2)?;
-            end.expect_ok(3)?;
+            end.expect_each([2, 3])?;
         }
         a.settle(&b)?;
         buffer.check_pattern(.., rig.pattern(2))?;
@@ -69,31 +59,21 @@ pub(super) fn stale_key(rig: &Rig) -> Outcome {
         closed.close()?;
         local.fill(0xee)?;
         let (what, op) = write_and_read(&local, stale.at(0))[attempt];
-        a.post(&op)?;
-        let seen = a.next()?;
-        check!(
-            a.is_refusal(seen.status),
-            "RemoteAccess of {what} by a stale key, not {:?}",
-            seen.status
-        );
-        b.expect_disconnected()?;
+        a.run_refused(op, 1, &b).map_err(|failed| failed.of(what))?;
         buffer.check_pattern(.., rig.pattern(2))?;
         local.check_filled(.., 0xee)?;
 
         // The memory is as open as its other region says, and so is the other connection.
-        bystander.read(&local, open.remote().at(0), 5)?;
-        bystander.expect_ok(5)?;
+        bystander.run(Op::read(&local, open.remote().at(0)), Done::ok(5))?;
         local.check_pattern(.., rig.pattern(2))?;
         bystander.settle(&other_b)?;
     }
-    buffer.check_guards()
+    Ok(())
 }
 
 pub(super) fn dereg_busy(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
-    let (source, sink) = (a.buffer(64)?, b.buffer(64)?);
-    source.put_pattern(.., rig.pattern(0))?;
-    // Nobody receives: it stays pending.
+    let (a, b, source, sink) = rig.transfer(64)?;
+    // Without a receive it stays pending.
     a.send(&source, 1)?;
     for _ in 0..3 {
         check_err!(source.region().close(), Error::Busy, "closing the source of a pending send");
@@ -107,11 +87,8 @@ pub(super) fn dereg_busy(rig: &Rig) -> Outcome {
 
     b.recv(&sink, 3)?;
     check_err!(sink.region().close(), Error::Busy, "closing the sink of a pending receive");
-    a.send(&source, 4)?;
-    a.expect_ok(4)?;
+    a.run(Op::send(&source), Done::ok(4))?;
     b.expect_ok(3)?;
-    sink.check_guards()?;
-    source.check_guards()?;
     for region in [source.region(), sink.region()] {
         region.close()?;
         region.close()?;
@@ -153,7 +130,7 @@ pub(super) fn dereg_vs_write(rig: &Rig) -> Outcome {
             }
             b.expect_disconnected()?;
             check_bytes!(buffer.bytes(..)?, before, "memory when the last write has ended");
-            buffer.check_guards()
+            Ok(())
         })?;
     }
     Ok(())
@@ -209,7 +186,7 @@ pub(super) fn dereg_vs_read(rig: &Rig) -> Outcome {
         buffer.put(0, &old)?;
         let region = buffer.register(b.domain(), .., Access::REMOTE_READ)?;
         a.read(&local, region.remote().at(0), 1)?;
-        // Until the read has come so far. Nobody promises in which order the bytes come, and it may be done before
+        // Until the read has come so far. Bytes come in any order, and it may be done before
         // the region closes: the rule holds at any moment.
         let mark = quarter * len / 4..quarter * len / 4 + 64;
         let until = rig.deadline(Duration::from_secs(5));
@@ -241,8 +218,6 @@ pub(super) fn dereg_vs_read(rig: &Rig) -> Outcome {
             status => fail!("Ok, RemoteAccess, Canceled or PeerLost", "{status:?}"),
         }
         check_bytes!(buffer.bytes(..)?, new, "the target's memory");
-        local.check_guards()?;
-        buffer.check_guards()?;
     }
     Ok(())
 }
@@ -250,8 +225,7 @@ pub(super) fn dereg_vs_read(rig: &Rig) -> Outcome {
 pub(super) fn rereg_same_address(rig: &Rig) -> Outcome {
     const TIMES: usize = 1000;
     let (a, b) = rig.pair()?;
-    let local = a.buffer(64)?;
-    local.put_pattern(.., rig.pattern(0))?;
+    let local = a.patterned(64, rig.pattern(0))?;
     let buffer = b.buffer_with(64, Access::LOCAL_WRITE)?;
     let mut stale: Vec<RemoteRegion> = Vec::new();
     for _ in 0..TIMES {
@@ -266,22 +240,17 @@ pub(super) fn rereg_same_address(rig: &Rig) -> Outcome {
 
     // The same address, length and rights once more: what is stale stays so.
     let region = buffer.register(b.domain(), .., Access::ALL)?;
-    a.write(&local, region.remote().at(0), 1)?;
-    a.expect_ok(1)?;
+    a.run(Op::write(&local, region.remote().at(0)), Done::ok(1))?;
     a.settle(&b)?;
     buffer.check_pattern(.., rig.pattern(0))?;
     for at in [0, TIMES / 2, TIMES - 1] {
         let (a, b) = rig.pair()?;
         local.fill(0xee)?;
-        a.write(&local, stale[at].at(0), 1)?;
-        a.expect(1, Status::RemoteAccess)?;
-        b.expect_disconnected()?;
+        a.run_refused(Op::write(&local, stale[at].at(0)), 1, &b)?;
         buffer.check_pattern(.., rig.pattern(0))?;
     }
-    a.read(&local, region.remote().at(0), 2)?;
-    a.expect_ok(2)?;
-    local.check_pattern(.., rig.pattern(0))?;
-    buffer.check_guards()
+    a.run(Op::read(&local, region.remote().at(0)), Done::ok(2))?;
+    local.check_pattern(.., rig.pattern(0))
 }
 
 pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
@@ -294,12 +263,11 @@ pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
     let word = b.buffer(8)?;
     word.put(0, b"in write")?;
     let sink = b.buffer(len)?;
-    let local = a.buffer(64)?;
-    local.put_pattern(.., rig.pattern(99))?;
+    let local = a.patterned(64, rig.pattern(99))?;
     let before = Usage::now()?.resident_bytes;
     let mut last = None;
     for i in 0..times {
-        // The send names memory that nobody else holds on to.
+        // The send names memory without any other owner.
         let source = a.domain().alloc(piece, Access::ALL)?;
         let remote = source.remote();
         source.write_at(0, &rig.pattern(i).bytes(64))?;
@@ -309,12 +277,11 @@ pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
         // Still unmatched, so the memory is there, for peers as well.
         b.write(&word, remote.at(64), 2)?;
         b.read(sink.slice(..8), remote.at(64), 3)?;
-        b.expect_ok(2)?;
-        b.expect_ok(3)?;
+        b.expect_each([2, 3])?;
         check_bytes!(sink.bytes(..8)?, b"in write", "memory whose handle is gone");
 
         b.recv(&sink, 4)?;
-        check_eq!(b.expect_ok(4)?.len, len, "length of the message");
+        b.expect(Done::recv(4, len))?;
         check_bytes!(sink.bytes(..64)?, rig.pattern(i).bytes(64), "its first bytes");
         check_bytes!(sink.bytes(len - 64..)?, rig.pattern(i).bytes(64), "its last bytes");
         a.expect_ok(1)?;
@@ -331,17 +298,13 @@ pub(super) fn drop_region_in_flight(rig: &Rig) -> Outcome {
     let inbox = b.buffer_with(64, Access::LOCAL_WRITE)?;
     b.recv(&inbox.register(b.domain(), .., Access::LOCAL_WRITE)?, 5)?;
     a.send(&local, 6)?;
-    check_eq!(b.expect_ok(5)?.len, 64, "length of a receive without a handle");
+    b.expect(Done::recv(5, 64))?;
     a.expect_ok(6)?;
     inbox.check_pattern(.., rig.pattern(99))?;
-    inbox.check_guards()?;
-    sink.check_guards()?;
 
     // With the completion the rights have ended. (Nothing was registered there since.)
     if let Some(remote) = last {
-        b.write(&word, remote.at(0), 7)?;
-        b.expect(7, Status::RemoteAccess)?;
-        a.expect_disconnected()?;
+        b.run_refused(Op::write(&word, remote.at(0)), 7, &a)?;
     }
     Ok(())
 }

@@ -55,8 +55,7 @@ fn behind_send(
         }
         b.recv(Slices::none(), 3)?;
         b.expect_ok(3)?;
-        a.expect_ok(1)?;
-        a.expect_ok(2)?;
+        a.expect_each([1, 2])?;
         a.settle(&b)?;
         check_bytes!(target.bytes(..)?, NEW, "the target after the {what}");
         match what {
@@ -108,8 +107,7 @@ pub(super) fn read_fence_atomic(rig: &Rig) -> Outcome {
             Op::atomic(AtomicOp::Or, 1u64, target.at(word))
         };
         a.post_batch(&[Op::read(&sink, target.at(0)).context(1), add.fence().context(2)])?;
-        a.expect_ok(1)?;
-        a.expect_ok(2)?;
+        a.expect_each([1, 2])?;
         a.settle(&b)?;
         let (found, left) = (sink.get::<u64>(word)?, target.get::<u64>(word)?);
         check_eq!((found, left), (2 * round, 2 * round + 1), "what was read, and what is left");
@@ -136,10 +134,9 @@ fn behind_atomic<T: AtomicScalar>(rig: &Rig, start: T) -> Outcome {
             Op::fetch_atomic(AtomicOp::Add, start, old.slice(..), word.at(0)).context(2),
             Op::send(&old).fence().context(3),
         ])?;
-        check_eq!(b.expect_ok(1)?.len, size, "length of the message");
+        b.expect(Done::recv(1, size))?;
         check_bytes!(sink.bytes(..)?, before, "what the atomic has found, as received");
-        a.expect_ok(2)?;
-        a.expect_ok(3)?;
+        a.expect_each([2, 3])?;
     }
     Ok(())
 }
@@ -157,8 +154,7 @@ pub(super) fn atomic_fence_read(rig: &Rig) -> Outcome {
                 Op::atomic(op, operand, word.at(0)).context(1),
                 Op::read(&seen, word.at(0)).fence().context(2),
             ])?;
-            a.expect_ok(1)?;
-            a.expect_ok(2)?;
+            a.expect_each([1, 2])?;
             check_eq!(seen.get::<u64>(0)?, left, "what is read behind {op}, round {round}");
         }
     }
@@ -177,9 +173,7 @@ pub(super) fn atomic_fence_atomic(rig: &Rig) -> Outcome {
             Op::fetch_atomic(AtomicOp::Swap, 7u64, old.slice(8..16), at).fence().context(2),
             Op::fetch_atomic(AtomicOp::Add, 2u64, old.slice(16..), at).fence().context(3),
         ])?;
-        for context in 1..=3 {
-            a.expect_ok(context)?;
-        }
+        a.expect_each(1..=3)?;
         a.settle(&b)?;
         let found = [old.get::<u64>(0)?, old.get(8)?, old.get(16)?];
         check_eq!(found, [100 * round, 100 * round + 1, 7], "what they found in round {round}");

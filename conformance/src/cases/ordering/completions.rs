@@ -1,5 +1,7 @@
 //! Order of completions.
 
+use crate::cases::crowd::{Crowd, depths, places};
+use crate::cases::places::Staggered;
 use crate::prelude::*;
 
 pub(super) fn completion_order(rig: &Rig) -> Outcome {
@@ -22,23 +24,19 @@ pub(super) fn completion_order(rig: &Rig) -> Outcome {
         })
         .collect();
     let bytes = rig.pattern(0).bytes(LONG + 8 * count);
-    let (source, remote) = (a.buffer(bytes.len())?, b.buffer(bytes.len())?);
-    source.put(0, &bytes)?;
-    remote.put(0, &bytes)?;
+    let (source, remote) = (a.holding(&bytes)?, b.holding(&bytes)?);
     let (target, counter) = (b.buffer(count * SHORT)?, b.buffer(8)?);
     let (sink, inbox) = (a.buffer(AT_ONCE * LONG)?, b.buffer(AT_ONCE * SHORT)?);
     let mut counted = Vec::new();
     for i in 0..count + AT_ONCE {
         if let Some(done) = i.checked_sub(AT_ONCE) {
             let (kind, len) = plan[done];
-            let completed = a.expect_ok(done as u64)?;
-            check_eq!((completed.kind, completed.len), (kind, len), "operation {done}");
+            a.expect(Done::ok(done).kind(kind).len(len))?;
             let expected = &bytes[8 * done..8 * done + len];
             let (letter, place) = (done % AT_ONCE * SHORT, done % AT_ONCE * LONG);
             match kind {
                 OpKind::Send => {
-                    let received = b.expect_ok(done as u64)?;
-                    check_eq!(received.len, len, "length of message {done}");
+                    b.expect(Done::recv(done, len))?;
                     check_bytes!(inbox.bytes(letter..letter + len)?, expected, "message {done}");
                 }
                 OpKind::Read => {
@@ -99,9 +97,7 @@ pub(super) fn completion_order_emulated(rig: &Rig) -> Outcome {
             Op::atomic(AtomicOp::Swap, round as u32, words.at(32)).context(6),
             Op::send(&source).fence().context(7),
         ])?;
-        for i in 0..8 {
-            a.expect_ok(i)?;
-        }
+        a.expect_each(0..8)?;
         b.expect_ok(9)?;
         for buffer in [&target, &sink, &inbox] {
             buffer.check_pattern(.., rig.pattern(round))?;
@@ -119,39 +115,27 @@ pub(super) fn cross_endpoint(rig: &Rig) -> Outcome {
     const ENDS: usize = 8;
     const EACH: usize = 100;
     const LEN: usize = 3000;
-    const DEPTH: usize = EACH;
-    let cq = rig.domain_a().completion_queue(ENDS * 2 * DEPTH)?;
-    let mut pairs = Vec::new();
-    for _ in 0..ENDS {
-        let depths =
-            |attr: &mut fabric::EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, DEPTH);
-        let (a, b) = (rig.end_on(rig.domain_a(), &cq, depths)?, rig.end(rig.domain_b())?);
-        rig.connect(&a, &b)?;
-        pairs.push((a, b));
-    }
-    // Operation i of endpoint e is the pattern from byte 8 (e EACH + i) on.
-    let bytes = rig.pattern(0).bytes(LEN + 8 * ENDS * EACH);
-    let (waiting, peer) = &pairs[0];
-    let source = waiting.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
-    let target = peer.buffer(ENDS * EACH * LEN)?;
-    let inbox = peer.buffer(LEN)?;
+    let crowd = Crowd::new(rig, ENDS, depths(EACH, EACH))?;
+    let (waiting, peer) = (&crowd.ends[0], &crowd.peers[0]);
+    // Operation i of endpoint e is number e EACH + i.
+    let source = Staggered::new(rig, waiting, LEN, ENDS * EACH)?;
+    let (target, inbox) = (peer.buffer(ENDS * EACH * LEN)?, peer.buffer(LEN)?);
     // The first endpoint waits for a receive; no other waits for it.
-    waiting.send(source.slice(..LEN), 0)?;
+    waiting.send(source.slice(0, LEN), 0)?;
     for i in 0..EACH {
-        for (e, (a, _)) in pairs.iter().enumerate().filter(|(e, _)| i + e > 0) {
+        for (e, a) in crowd.ends.iter().enumerate().filter(|(e, _)| i + e > 0) {
             let at = e * EACH + i;
-            a.write(source.slice(8 * at..8 * at + LEN), target.at(at * LEN), i as u64)?;
+            a.write(source.slice(at, LEN), target.at(at * LEN), i as u64)?;
         }
     }
+    let place = places(&crowd.ends);
     let mut next = [0; ENDS];
     let mut take = |count: usize| -> Outcome {
         for done in waiting.take(count)? {
-            let Some(e) = pairs.iter().position(|(a, _)| a.id() == done.endpoint) else {
-                fail!("a completion of one of the endpoints", "one of {}", done.endpoint);
+            let Some(&e) = place.get(&done.endpoint) else {
+                fail!("a completion of one of the endpoints", "{done:?}");
             };
-            check_eq!(done.status, Status::Ok, "status of operation {} of {e}", done.context);
-            check_eq!(done.context, next[e], "context of the next completion of endpoint {e}");
+            Done::ok(next[e]).check(&done)?;
             next[e] += 1;
         }
         Ok(())
@@ -163,14 +147,12 @@ pub(super) fn cross_endpoint(rig: &Rig) -> Outcome {
     check_eq!(next, [EACH as u64; ENDS], "completions of each endpoint");
 
     peer.expect_ok(1)?;
-    check_bytes!(inbox.bytes(..)?, bytes[..LEN], "the message");
-    for (a, b) in &pairs {
-        a.settle(b)?;
-    }
+    check_bytes!(inbox.bytes(..)?, source.bytes(0, LEN), "the message");
+    crowd.pairs().try_for_each(|(a, b)| a.settle(b))?;
     target.check_filled(..LEN, 0)?;
     for at in 1..ENDS * EACH {
         let seen = target.bytes(at * LEN..(at + 1) * LEN)?;
-        check_bytes!(seen, bytes[8 * at..8 * at + LEN], "write {at}");
+        check_bytes!(seen, source.bytes(at, LEN), "write {at}");
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Fences: what must wait for reads and atomics, and what need not.
 
+use crate::cases::places::Staggered;
 use crate::prelude::*;
 
 /// Long enough that a fence that is ignored shows.
@@ -8,23 +9,18 @@ const ROUNDS: usize = 20;
 
 pub(super) fn read_fence_send(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    // Round i reads the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(LEN + 8 * ROUNDS);
-    let remote = b.buffer(bytes.len())?;
-    remote.put(0, &bytes)?;
-    let local = a.buffer(LEN)?;
-    let sink = b.buffer(LEN)?;
+    let remote = Staggered::new(rig, &b, LEN, ROUNDS)?;
+    let (local, sink) = (a.buffer(LEN)?, b.buffer(LEN)?);
     for round in 0..ROUNDS {
         let len = if round.is_multiple_of(2) { LEN } else { 100 };
         local.fill(0xdd)?;
         b.recv(&sink, 1)?;
         a.post_batch(&[
-            Op::read(local.slice(..len), remote.at(8 * round)).unsignaled(),
+            Op::read(local.slice(..len), remote.at(round)).unsignaled(),
             Op::send(local.slice(..len)).fence().context(2),
         ])?;
-        let received = b.expect_ok(1)?;
-        check_eq!(received.len, len, "length of the message");
-        let fresh = &bytes[8 * round..8 * round + len];
+        b.expect(Done::recv(1, len))?;
+        let fresh = remote.bytes(round, len);
         check_bytes!(sink.bytes(..len)?, fresh, "what was read, as received in round {round}");
         a.expect_ok(2)?;
     }
@@ -34,10 +30,8 @@ pub(super) fn read_fence_send(rig: &Rig) -> Outcome {
 pub(super) fn read_nofence_send(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let new = rig.pattern(0).bytes(LEN);
-    let remote = b.buffer(LEN)?;
-    remote.put(0, &new)?;
-    let local = a.buffer(LEN)?;
-    let sink = b.buffer(LEN)?;
+    let remote = b.holding(&new)?;
+    let (local, sink) = (a.buffer(LEN)?, b.buffer(LEN)?);
     for round in 0..ROUNDS {
         let len = if round.is_multiple_of(2) { LEN } else { 100 };
         local.fill(0xdd)?;
@@ -46,10 +40,8 @@ pub(super) fn read_nofence_send(rig: &Rig) -> Outcome {
             Op::read(local.slice(..len), remote.at(0)).context(2),
             Op::send(local.slice(..len)).context(3),
         ])?;
-        let received = b.expect_ok(1)?;
-        check_eq!(received.len, len, "length of the message");
-        a.expect_ok(2)?;
-        a.expect_ok(3)?;
+        b.expect(Done::recv(1, len))?;
+        a.expect_each([2, 3])?;
         let seen = sink.bytes(..len)?;
         let neither = (0..len).find(|&at| seen[at] != 0xdd && seen[at] != new[at]);
         check_eq!(neither, None, "byte in round {round} that is neither old nor new");
@@ -63,11 +55,9 @@ pub(super) fn atomic_fence_write(rig: &Rig) -> Outcome {
     const WORDS: usize = 10;
     let (a, b) = rig.pair()?;
     let old = a.buffer(8 * WORDS)?;
-    let source = a.buffer(8)?;
-    source.fill(0xff)?;
+    let source = a.filled(8, 0xff)?;
     // Words to add to, which are then overwritten; and where the old values are written to.
-    let words = b.buffer(8 * WORDS)?;
-    let copies = b.buffer(8 * WORDS)?;
+    let (words, copies) = (b.buffer(8 * WORDS)?, b.buffer(8 * WORDS)?);
     for round in 0..ROUNDS {
         let values: Vec<u8> =
             (0..WORDS).flat_map(|i| (1000 * round as u64 + i as u64 + 1).to_ne_bytes()).collect();
@@ -95,47 +85,36 @@ pub(super) fn atomic_fence_write(rig: &Rig) -> Outcome {
 
 pub(super) fn read_fence_write_same_addr(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    // Round i finds the pattern from byte 8 i on, and leaves that of the next round.
-    let bytes = rig.pattern(0).bytes(LEN + 8 * ROUNDS);
-    let at = |round: usize| 8 * round..8 * round + LEN;
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
-    let target = b.buffer(LEN)?;
-    target.put(0, &bytes[at(0)])?;
+    let source = Staggered::new(rig, &a, LEN, ROUNDS)?;
+    let target = b.holding(source.bytes(0, LEN))?;
     let sink = a.buffer(LEN)?;
     for round in 0..ROUNDS {
         sink.fill(0xdd)?;
         a.post_batch(&[
             Op::read(&sink, target.at(0)).context(1),
-            Op::write(source.slice(at(round + 1)), target.at(0)).fence().context(2),
+            Op::write(source.slice(round + 1, LEN), target.at(0)).fence().context(2),
         ])?;
-        a.expect_ok(1)?;
-        a.expect_ok(2)?;
-        check_bytes!(sink.bytes(..)?, bytes[at(round)], "what was read before write {round}");
+        a.expect_each([1, 2])?;
+        let before = source.bytes(round, LEN);
+        check_bytes!(sink.bytes(..)?, before, "what was read before write {round}");
     }
-    a.read(&sink, target.at(0), 3)?;
-    a.expect_ok(3)?;
-    check_bytes!(sink.bytes(..)?, bytes[at(ROUNDS)], "what the last write left");
+    a.run(Op::read(&sink, target.at(0)), Done::ok(3))?;
+    check_bytes!(sink.bytes(..)?, source.bytes(ROUNDS, LEN), "what the last write left");
     Ok(())
 }
 
 pub(super) fn fence_first(rig: &Rig) -> Outcome {
     const TIMES: usize = 101;
-    let (a, b) = rig.pair()?;
-    let source = a.buffer(8)?;
+    let (a, b, source, target) = rig.transfer(8)?;
     let sink = a.buffer(8)?;
-    let target = b.buffer(8)?;
-    source.put_pattern(.., rig.pattern(0))?;
     // The very first operation of a connection may be fenced.
-    b.recv(Slices::none(), 1)?;
-    a.post(&Op::send(Slices::none()).fence().context(2))?;
-    b.expect_ok(1)?;
+    let first = Op::send(Slices::none()).fence().context(2);
+    a.deliver(first, &b, Slices::none(), Done::recv(1, 0))?;
     a.expect_ok(2)?;
 
     let time = |op: Op<'_>| -> Result<Duration, Failed> {
         let start = Instant::now();
-        a.post(&op.context(3))?;
-        a.expect_ok(3)?;
+        a.run(op, Done::ok(3))?;
         Ok(start.elapsed())
     };
     for op in [Op::write(&source, target.at(0)), Op::read(&sink, target.at(0))] {
@@ -150,9 +129,11 @@ pub(super) fn fence_first(rig: &Rig) -> Outcome {
             times[TIMES / 2]
         });
         // Less than the tick of a thread that looks now and then whether the fence is open.
-        let most = 2 * plain + rig.scaled(Duration::from_micros(300));
-        check!(fenced <= most, "a fenced operation in {most:?}, not {fenced:?} (plain: {plain:?})");
+        let limit = 2 * plain + rig.scaled(Duration::from_micros(300));
+        check!(
+            fenced <= limit,
+            "a fenced operation in {limit:?}, not {fenced:?} (plain: {plain:?})"
+        );
     }
-    sink.check_pattern(.., rig.pattern(0))?;
-    Ok(())
+    sink.check_pattern(.., rig.pattern(0))
 }

@@ -2,6 +2,7 @@
 
 use fabric::AtomicScalar;
 
+use crate::cases::places::{Slots, Staggered};
 use crate::prelude::*;
 
 /// Operations in flight; a queue holds more by default.
@@ -10,56 +11,44 @@ const AT_ONCE: usize = 100;
 pub(super) fn waw(rig: &Rig) -> Outcome {
     const WRITES: usize = 10_000;
     let (a, b) = rig.pair()?;
-    let source = a.buffer(8 * WRITES)?;
-    let sink = a.buffer(8)?;
-    let target = b.buffer(24)?;
-    target.fill(0xee)?;
+    let (source, sink) = (Slots::new(&a, WRITES, 8)?, a.buffer(8)?);
+    let target = b.filled(24, 0xee)?;
     for i in 0..WRITES {
-        let word = 8 * i..8 * i + 8;
-        source.put(word.start, &(i as u64).to_ne_bytes())?;
-        a.write(source.slice(word), target.at(8), i as u64)?;
+        source.set(8 * i, i as u64)?;
+        a.write(source.slot(i), target.at(8), i as u64)?;
         if i >= AT_ONCE {
-            a.expect_ok((i - AT_ONCE) as u64)?;
+            a.expect_ok(i - AT_ONCE)?;
         }
     }
     a.read(&sink, target.at(8), WRITES as u64)?;
-    for i in WRITES - AT_ONCE..=WRITES {
-        a.expect_ok(i as u64)?;
-    }
+    a.expect_each(WRITES - AT_ONCE..=WRITES)?;
     let last = (WRITES as u64 - 1).to_ne_bytes();
     check_bytes!(sink.bytes(..)?, last, "the word as read behind the writes");
     a.settle(&b)?;
     check_bytes!(target.bytes(8..16)?, last, "the word as the peer sees it");
     target.check_filled(..8, 0xee)?;
-    target.check_filled(16.., 0xee)?;
-    Ok(())
+    target.check_filled(16.., 0xee)
 }
 
 pub(super) fn raw(rig: &Rig) -> Outcome {
     // Each pair has a place of its own: without a fence a read may see the write *behind* it.
     const PAIRS: usize = 500;
     const PLACES: usize = AT_ONCE / 2;
-    const MOST: usize = 20_000;
+    const MAX: usize = 20_000;
     let (a, b) = rig.pair()?;
-    // Pair i writes the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(MOST + 8 * PAIRS);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
-    let target = b.buffer(PLACES * MOST)?;
-    let sink = a.buffer(PLACES * MOST)?;
-    let len = |i: usize| [8, 1, 700, 3000, MOST][i % 5];
-    let place = |i: usize| i % PLACES * MOST..i % PLACES * MOST + len(i);
+    let source = Staggered::new(rig, &a, MAX, PAIRS)?;
+    let (target, sink) = (b.buffer(PLACES * MAX)?, Slots::new(&a, PLACES, MAX)?);
+    let len = |i: usize| [8, 1, 700, 3000, MAX][i % 5];
     for i in 0..PAIRS + PLACES {
         if let Some(done) = i.checked_sub(PLACES) {
-            a.expect_ok(2 * done as u64)?;
-            a.expect_ok(2 * done as u64 + 1)?;
-            let written = &bytes[8 * done..8 * done + len(done)];
-            check_bytes!(sink.bytes(place(done))?, written, "read {done}, of {} bytes", len(done));
+            a.expect_each([2 * done, 2 * done + 1])?;
+            let (seen, written) = (sink.seen(done, len(done))?, source.bytes(done, len(done)));
+            check_bytes!(seen, written, "read {done}, of {} bytes", len(done));
         }
         if i < PAIRS {
-            let from = source.slice(8 * i..8 * i + len(i));
-            a.write(from, target.at(place(i).start), 2 * i as u64)?;
-            a.read(sink.slice(place(i)), target.at(place(i).start), 2 * i as u64 + 1)?;
+            let start = sink.range(i).start;
+            a.write(source.slice(i, len(i)), target.at(start), 2 * i as u64)?;
+            a.read(sink.slice(start..start + len(i)), target.at(start), 2 * i as u64 + 1)?;
         }
     }
     Ok(())
@@ -70,28 +59,21 @@ pub(super) fn saw(rig: &Rig) -> Outcome {
     const PLACES: usize = 8;
     const LEN: usize = 1 << 20;
     let (a, b) = rig.pair()?;
-    // Pair i writes the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(LEN + 8 * PAIRS);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
-    let target = b.buffer(PLACES * LEN)?;
-    let sink = b.buffer(PLACES)?;
+    let source = Staggered::new(rig, &a, LEN, PAIRS)?;
+    let (target, sink) = (Slots::new(&b, PLACES, LEN)?, Slots::new(&b, PLACES, 1)?);
     for first in (0..PAIRS).step_by(PLACES) {
         let pairs = first..first + PLACES;
-        for (place, pair) in pairs.clone().enumerate() {
-            b.recv(sink.slice(place..place + 1), pair as u64)?;
-        }
-        for (place, pair) in pairs.clone().enumerate() {
-            let write = Op::write(source.slice(8 * pair..8 * pair + LEN), target.at(place * LEN));
+        sink.post(&b, pairs.clone())?;
+        for i in pairs.clone() {
+            let write = Op::write(source.slice(i, LEN), target.at(target.range(i).start));
             // Together, so that nothing but the rule keeps the short one back.
-            a.post_batch(&[write.unsignaled(), Op::inject(&[pair as u8]).context(pair as u64)])?;
+            a.post_batch(&[write.unsignaled(), Op::inject(&[i as u8]).context(i as u64)])?;
         }
-        for (place, pair) in pairs.clone().enumerate() {
-            b.expect_ok(pair as u64)?;
-            let seen = target.bytes(place * LEN..(place + 1) * LEN)?;
-            check_bytes!(seen, bytes[8 * pair..8 * pair + LEN], "write {pair} at its message");
-            check_bytes!(sink.bytes(place..place + 1)?, [pair as u8], "message {pair}");
-            a.expect_ok(pair as u64)?;
+        for i in pairs {
+            b.expect(Done::recv(i, 1))?;
+            check_bytes!(target.seen(i, LEN)?, source.bytes(i, LEN), "write {i} at its message");
+            check_bytes!(sink.seen(i, 1)?, [i as u8], "message {i}");
+            a.expect_ok(i)?;
         }
     }
     Ok(())
@@ -100,33 +82,25 @@ pub(super) fn saw(rig: &Rig) -> Outcome {
 pub(super) fn sas_mixed_size(rig: &Rig) -> Outcome {
     const MESSAGES: usize = 40;
     const SLOTS: usize = 20;
-    let most = rig.info().limits.message.min(1 << 20) as usize;
+    let max = rig.info().limits.message.min(1 << 20) as usize;
     let (a, b) = rig.pair()?;
-    // Message i is the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(most + 8 * MESSAGES);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = Staggered::new(rig, &a, max, MESSAGES)?;
     // Every receive could take any message.
-    let sink = b.buffer(SLOTS * most)?;
-    let slot = |i: usize| i % SLOTS * most..(i % SLOTS + 1) * most;
-    let len = |i: usize| if i.is_multiple_of(2) { most } else { 1 };
+    let sink = Slots::new(&b, SLOTS, max)?;
+    let len = |i: usize| if i.is_multiple_of(2) { max } else { 1 };
     for first in (0..MESSAGES).step_by(SLOTS) {
         sink.fill(0xee)?;
+        sink.post(&b, first..first + SLOTS)?;
         for i in first..first + SLOTS {
-            b.recv(sink.slice(slot(i)), i as u64)?;
+            a.send(source.slice(i, len(i)), i as u64)?;
         }
         for i in first..first + SLOTS {
-            a.send(source.slice(8 * i..8 * i + len(i)), i as u64)?;
-        }
-        for i in first..first + SLOTS {
-            let received = b.expect_ok(i as u64)?;
-            check_eq!(received.len, len(i), "length of receive {i}");
-            let seen = sink.bytes(slot(i).start..slot(i).start + len(i))?;
-            check_bytes!(seen, bytes[8 * i..8 * i + len(i)], "receive {i}");
-            a.expect_ok(i as u64)?;
+            b.expect(Done::recv(i, len(i)))?;
+            check_bytes!(sink.seen(i, len(i))?, source.bytes(i, len(i)), "receive {i}");
+            a.expect_ok(i)?;
         }
         // Behind the first short one.
-        sink.check_filled(slot(1).start + 1..slot(1).end, 0xee)?;
+        sink.check_filled(sink.range(1).start + 1..sink.range(1).end, 0xee)?;
     }
     Ok(())
 }
@@ -155,9 +129,7 @@ fn find_written<T: AtomicScalar>(
         a.write(source.slice(element.clone()), target.at(8 * i), 2 * i as u64)?;
         a.fetch_add(value(0), old.slice(element), target.at(8 * i), 2 * i as u64 + 1)?;
     }
-    for i in 0..2 * PAIRS {
-        a.expect_ok(i as u64)?;
-    }
+    a.expect_each(0..2 * PAIRS)?;
     a.settle(&b)?;
     check_bytes!(old.bytes(..)?, source.bytes(..)?, "what the atomics found");
     // The same sums as the CPU makes them.
@@ -174,13 +146,10 @@ fn find_written<T: AtomicScalar>(
 
 pub(super) fn imm_order(rig: &Rig) -> Outcome {
     const COUNT: usize = 1000;
-    const MOST: usize = 30_000;
-    let (a, b) = rig.pair()?;
-    let source = a.buffer(MOST)?;
-    source.put_pattern(.., rig.pattern(0))?;
-    let target = b.buffer(MOST)?;
-    let sink = b.buffer(MOST)?;
-    let len = |i: usize| [0, 8, 300, 5000, MOST][i % 5];
+    const MAX: usize = 30_000;
+    let (a, b, source, target) = rig.transfer(MAX)?;
+    let sink = b.buffer(MAX)?;
+    let len = |i: usize| [0, 8, 300, 5000, MAX][i % 5];
     for first in (0..COUNT).step_by(AT_ONCE) {
         let now = first..first + AT_ONCE;
         for i in now.clone() {
@@ -193,10 +162,13 @@ pub(super) fn imm_order(rig: &Rig) -> Outcome {
             a.post(&op.immediate(i as u32).context(i as u64))?;
         }
         for i in now {
-            let received = b.expect_ok(i as u64)?;
-            check_eq!(received.immediate, Some(i as u32), "immediate data of receive {i}");
-            check_eq!(received.len, len(i), "length of receive {i}");
-            a.expect_ok(i as u64)?;
+            let received = if i.is_multiple_of(3) {
+                Done::recv(i, len(i)).immediate(i as u32)
+            } else {
+                Done::recv_write(i, len(i), i as u32)
+            };
+            b.expect(received)?;
+            a.expect_ok(i)?;
         }
     }
     for buffer in [&target, &sink] {

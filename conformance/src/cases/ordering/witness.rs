@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::cases::crowd::joined;
 use crate::prelude::*;
 
 const PAIRS: usize = 1_000_000;
@@ -15,8 +16,7 @@ const TURNS: usize = 1000;
 pub(super) fn witness(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let bytes = rig.pattern(0).bytes(PART + 8 * TURNS);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     let target = b.buffer(PARTS * PART)?;
     let seed = rig.rng().next_u64();
     let seen = AtomicUsize::new(0);
@@ -24,15 +24,15 @@ pub(super) fn witness(rig: &Rig) -> Outcome {
         let looking = scope.spawn(|| {
             let outcome = look(&b, &target, &bytes, seed, &seen);
             if outcome.is_err() {
-                // Nobody should wait for what is looked at no more.
+                // The other thread should not wait for what is looked at no more.
                 b.disconnect();
                 seen.store(PAIRS, Ordering::Release);
             }
             outcome
         });
         let written = write(rig, &a, &source, &target, seed, &seen);
-        let looked = looking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        // Who looks knows better what went wrong.
+        let looked = joined(looking);
+        // The thread that looks knows better what went wrong.
         looked.and(written)
     })?;
     Ok(())
@@ -44,8 +44,8 @@ fn place(seed: u64, i: usize) -> (Range<usize>, usize) {
     let mut rng = Rng::new(seed.wrapping_add(i as u64));
     // Long ones seldom, or nothing else would be copied.
     let kinds = if i.is_multiple_of(100) { LENS.len() } else { 5 };
-    let most = LENS[rng.below(kinds)];
-    let len = 1 + rng.below(most);
+    let max = LENS[rng.below(kinds)];
+    let len = 1 + rng.below(max);
     let from = 8 * (i % TURNS);
     (from..from + len, rng.below(PART - len + 1))
 }
@@ -68,23 +68,17 @@ fn write(
         let send = Op::send(Slices::none()).immediate(i as u32).context(i as u64);
         a.post_batch(&[write.unsignaled(), send])?;
         if let Some(done) = i.checked_sub(PARTS) {
-            a.expect_ok(done as u64)?;
+            a.expect_ok(done)?;
         }
     }
-    for done in PAIRS - PARTS..PAIRS {
-        a.expect_ok(done as u64)?;
-    }
-    Ok(())
+    a.expect_each(PAIRS - PARTS..PAIRS)
 }
 
 fn look(b: &End, target: &Guarded, bytes: &[u8], seed: u64, seen: &AtomicUsize) -> Outcome {
     let mut model = vec![0; target.len()];
-    for i in 0..PARTS {
-        b.recv(Slices::none(), i as u64)?;
-    }
+    b.recv_empty(0..PARTS)?;
     for i in 0..PAIRS {
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.immediate, Some(i as u32), "immediate data of message {i}");
+        b.expect(Done::recv(i, 0).immediate(i as u32))?;
         let (from, at) = place(seed, i);
         let part = i % PARTS * PART;
         let written = part + at..part + at + from.len();

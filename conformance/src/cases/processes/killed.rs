@@ -1,11 +1,13 @@
 //! A peer whose process is killed.
 
+use crate::cases::crowd::joined;
+use crate::cases::send::acceptance::{SENDS, completed_are_received};
 use crate::prelude::*;
 
 /// How soon the living end knows, on a path that loses nothing.
 const NOTICED: Duration = Duration::from_secs(5);
 
-/// Waits for the one event that tells of the peer's end, from `start` on.
+/// Waits for the one event of the peer's end, from `start` on.
 #[track_caller]
 fn expect_end(rig: &Rig, end: &End, start: Instant) -> Outcome {
     end.expect_disconnected()?;
@@ -19,11 +21,9 @@ pub(super) fn kill9_idle(rig: &Rig) -> Outcome {
     const RECEIVES: u64 = 8;
     let mut process = rig.process()?;
     let far = process.domain()?;
-    let (a, b) = (rig.end(rig.domain_a())?, rig.end(&far)?);
-    rig.connect(&a, &b)?;
+    let (a, b) = rig.pair_on(rig.domain_a(), &far)?;
     a.settle(&b)?;
-    let sink = a.buffer(64)?;
-    sink.fill(0xee)?;
+    let sink = a.filled(64, 0xee)?;
     for context in 0..RECEIVES {
         a.recv(&sink, context)?;
     }
@@ -32,9 +32,7 @@ pub(super) fn kill9_idle(rig: &Rig) -> Outcome {
     let start = Instant::now();
     process.kill()?;
     expect_end(rig, &a, start)?;
-    for context in 0..RECEIVES {
-        a.expect(context, Status::Canceled)?;
-    }
+    a.expect_canceled(0..RECEIVES)?;
     a.expect_no_event_for(Duration::from_millis(200))?;
     a.expect_none_for(Duration::from_millis(1))?;
     sink.check_filled(.., 0xee)?;
@@ -50,8 +48,7 @@ pub(super) fn kill9_busy(rig: &Rig) -> Outcome {
     const LEN: usize = 30_000;
     let mut process = rig.process()?;
     let far = process.domain()?;
-    let (a, b) = (rig.end(rig.domain_a())?, rig.end(&far)?);
-    rig.connect(&a, &b)?;
+    let (a, b) = rig.pair_on(rig.domain_a(), &far)?;
     let (bystander, its_peer) = rig.pair()?;
     let (source, into, target) = (a.buffer(LEN)?, a.buffer(LEN)?, b.buffer(LEN)?);
     source.put_pattern(.., rig.pattern(0))?;
@@ -87,7 +84,7 @@ pub(super) fn kill9_busy(rig: &Rig) -> Outcome {
             let limit = rig.scaled(NOTICED);
             check!(start.elapsed() < limit, "an end of the operations within {limit:?}");
         }
-        death.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        joined(death)
     })?;
     expect_end(rig, &a, start)?;
     check_err!(a.write(&source, target.at(0), 0), Error::NotConnected, "a write to the dead");
@@ -101,7 +98,7 @@ pub(super) fn peer_restart(rig: &Rig) -> Outcome {
         let listener = domain.listen(addr)?;
         let (a, b) = (rig.end(rig.domain_a())?, rig.end(domain)?);
         a.connect(listener.local_addr(), &[])?;
-        listener.accept(Some(rig.patience_to_connect()))?.accept(&b, &[])?;
+        listener.accept(Some(rig.connect_timeout()))?.accept(&b, &[])?;
         a.expect_connected()?;
         b.expect_connected()?;
         a.settle(&b)?;
@@ -124,55 +121,15 @@ pub(super) fn peer_restart(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn ok_survives_kill9(rig: &Rig) -> Outcome {
-    const SENDS: usize = 12;
-    const WRITES: u64 = 4;
-    const LEN: usize = 150_000;
     const ROUNDS: usize = 4;
-    // Message i is the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(LEN + 8 * SENDS);
-    let sent = |i: usize| 8 * i..8 * i + LEN;
     for round in 0..ROUNDS {
-        let completed = round * SENDS / ROUNDS;
         let mut process = rig.process()?;
-        let far = process.domain()?;
-        let (sender, receiver) = (rig.end(&far)?, rig.end(rig.domain_a())?);
-        rig.connect(&sender, &receiver)?;
-        let source = sender.buffer(bytes.len())?;
-        source.put(0, &bytes)?;
-        let (sink, answer) = (receiver.buffer(SENDS * LEN)?, receiver.buffer(LEN)?);
-        for i in 0..SENDS {
-            receiver.recv(sink.slice(i * LEN..(i + 1) * LEN), i as u64)?;
-        }
-        // The receiver writes meanwhile: a stream that is closed with bytes unread is reset, and loses those on their
-        // way to the peer.
-        let target = sender.buffer(LEN)?;
-        for i in 0..WRITES {
-            receiver.write(&answer, target.at(0), i)?;
-        }
-        for i in 0..SENDS {
-            sender.send(source.slice(sent(i)), i as u64)?;
-        }
-        for i in 0..=completed {
-            sender.expect_ok(i as u64)?;
-        }
-        process.kill()?;
-
-        let mut received = receiver.take(SENDS + WRITES as usize)?;
-        received.retain(|seen| seen.kind == OpKind::Recv);
-        check_eq!(received.len(), SENDS, "completed receives");
-        let mut whole = true;
-        for (i, seen) in received.iter().enumerate() {
-            check_eq!(seen.context, i as u64, "context of receive {i}");
-            whole &= seen.is_ok();
-            check!(whole || i > completed, "receive {i} Ok, as its send was, not {seen:?}");
-            check!(whole || seen.status == Status::Canceled, "Ok, then Canceled, not {seen:?}");
-            if whole {
-                let at = i * LEN..i * LEN + seen.len;
-                check_bytes!(sink.bytes(at)?, bytes[sent(i)], "message {i}");
-            }
-        }
+        let (sender, receiver) = rig.pair_on(&process.domain()?, rig.domain_a())?;
+        completed_are_received(rig, sender, &receiver, 1 + round * SENDS / ROUNDS, |sender| {
+            process.kill()?;
+            Ok(Some(sender))
+        })?;
         receiver.expect_disconnected()?;
-        sink.check_guards()?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use crate::cases::crowd::joined;
 use crate::prelude::*;
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -13,7 +14,7 @@ fn pair(rig: &Rig) -> Result<(End, End), Failed> {
     rig.pair_with(|attr| attr.liveness = Some(INTERVAL))
 }
 
-/// Cuts the link while `take` runs, until both ends know, which nobody but themselves tells them; gives what it took.
+/// Cuts the link while `take` runs, until both ends know, by themselves; gives what it took.
 fn cut_and_take(
     rig: &Rig,
     a: &End,
@@ -28,7 +29,7 @@ fn cut_and_take(
         watch_end(rig, a, start)?;
         watch_end(rig, b, start)?;
         cut.mend()?;
-        let taken = taking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let taken = joined(taking)?;
         for end in [a, b] {
             check_eq!(end.state(), EndpointState::Dead, "state when the link was cut");
         }
@@ -41,7 +42,7 @@ fn limit(rig: &Rig) -> Duration {
     3 * INTERVAL + rig.scaled(Duration::from_secs(1))
 }
 
-/// The one event that tells of the cut, in time.
+/// The one event of the cut, in time.
 #[track_caller]
 fn watch_end(rig: &Rig, end: &End, start: Instant) -> Outcome {
     let limit = limit(rig);
@@ -61,14 +62,12 @@ fn works_again(rig: &Rig) -> Outcome {
 pub(super) fn link_cut_idle(rig: &Rig) -> Outcome {
     let (a, b) = pair(rig)?;
     for end in [&a, &b] {
-        for context in 0..4 {
-            end.recv(Slices::none(), context)?;
-        }
+        end.recv_empty(0..4)?;
     }
     let receives = cut_and_take(rig, &a, &b, || a.take(4))?;
     for (context, seen) in receives.iter().enumerate() {
         check_eq!((seen.context, seen.status), (context as u64, Status::Canceled), "a receive");
-        b.expect(context as u64, Status::Canceled)?;
+        b.expect(Done::canceled(context))?;
     }
     works_again(rig)
 }
@@ -105,8 +104,7 @@ pub(super) fn link_cut_busy(rig: &Rig) -> Outcome {
     const WINDOW: u64 = 32;
     const LEN: usize = 64 << 10;
     let (a, b) = pair(rig)?;
-    let (source, target) = (a.buffer(LEN)?, b.buffer(LEN)?);
-    source.put_pattern(.., rig.pattern(0))?;
+    let (source, target) = (a.patterned(LEN, rig.pattern(0))?, b.buffer(LEN)?);
     for context in 0..WINDOW {
         a.write(&source, target.at(0), context)?;
     }
@@ -118,14 +116,12 @@ pub(super) fn link_cut_busy(rig: &Rig) -> Outcome {
         check_eq!(seen.status, Status::Canceled, "what was behind it");
     }
     a.expect_none_for(Duration::from_millis(50))?;
-    target.check_guards()?;
     works_again(rig)
 }
 
 pub(super) fn link_cut_unmatched(rig: &Rig) -> Outcome {
     let (a, b) = pair(rig)?;
-    let (source, target) = (a.buffer(64)?, b.buffer(64)?);
-    source.fill(0xee)?;
+    let (source, target) = (a.filled(64, 0xee)?, b.buffer(64)?);
     a.send(&source, 1)?;
     a.write(&source, target.at(0), 2)?;
     // Stalled, and alive, for longer than the peer could be silent.
@@ -134,11 +130,10 @@ pub(super) fn link_cut_unmatched(rig: &Rig) -> Outcome {
     let seen: Vec<_> = rest.iter().map(|seen| (seen.context, seen.status)).collect();
     check_eq!(seen, [(1, Status::PeerLost), (2, Status::Canceled)], "the send and the write");
     target.check_filled(.., 0)?;
-    target.check_guards()?;
     works_again(rig)
 }
 
-/// Receives for whoever sends, until the connection ends.
+/// Receives what is sent, until the connection ends.
 fn keep_receiving(b: &End, window: u64) -> Outcome {
     loop {
         let seen = b.next()?;
@@ -174,8 +169,8 @@ pub(super) fn link_cut_each_kind(rig: &Rig) -> Outcome {
         ("send now and then", true, 20),
     ];
     let ends = KINDS.iter().map(|_| pair(rig)).collect::<Result<Vec<_>, _>>()?;
-    let source = Guarded::new(rig.domain_a(), LEN, Access::ALL)?;
-    let target = Guarded::new(rig.domain_b(), LEN, Access::ALL)?;
+    let source = rig.buffer(rig.domain_a(), LEN, Access::ALL)?;
+    let target = rig.buffer(rig.domain_b(), LEN, Access::ALL)?;
     let busy = |(a, b): &(End, End), (kind, receives, pause): (&str, bool, u64)| {
         let op = |context: u64| match kind.split(' ').next() {
             Some("read") => Op::read(&source, target.at(0)).context(context),
@@ -187,9 +182,7 @@ pub(super) fn link_cut_each_kind(rig: &Rig) -> Outcome {
         let window = if pause == 0 { WINDOW } else { 1 };
         thread::scope(|scope| -> Outcome {
             if receives {
-                for context in 0..2 * WINDOW {
-                    b.recv(Slices::none(), context)?;
-                }
+                b.recv_empty(0..2 * WINDOW)?;
             }
             let receiving =
                 scope.spawn(|| if receives { keep_receiving(b, 2 * WINDOW) } else { Ok(()) });
@@ -202,7 +195,7 @@ pub(super) fn link_cut_each_kind(rig: &Rig) -> Outcome {
             })?;
             check!(!lost.is_empty(), "something of {kind} to be lost with the link");
             check_eq!(lost[0].status, Status::PeerLost, "the oldest {kind}");
-            receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            joined(receiving)
         })
     };
     thread::scope(|scope| {
@@ -225,11 +218,8 @@ pub(super) fn link_cut_each_kind(rig: &Rig) -> Outcome {
             }
         }
         cut.mend()?;
-        running.into_iter().try_for_each(|running| {
-            running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        running.into_iter().try_for_each(|running| joined(running))
     })?;
-    target.check_guards()?;
     works_again(rig)
 }
 
@@ -253,7 +243,7 @@ pub(super) fn exactly_once_under_loss(rig: &Rig) -> Outcome {
     const WINDOW: usize = 16;
     const ENDS: usize = 4;
     let each = rig.count(500, 20_000);
-    let target = Guarded::new(rig.domain_b(), 16, Access::ALL)?;
+    let target = rig.buffer(rig.domain_b(), 16, Access::ALL)?;
     // With the default interval: who looks after one second takes what was lost a few times for a cut.
     let pairs = (0..ENDS).map(|_| rig.pair()).collect::<Result<Vec<_>, _>>()?;
     let lossy = rig.impair_link()?;
@@ -273,7 +263,7 @@ pub(super) fn exactly_once_under_loss(rig: &Rig) -> Outcome {
         }
         for ((a, _), old) in pairs.iter().zip(&old) {
             for i in round.clone() {
-                a.expect_ok(i as u64)?;
+                a.expect_ok(i)?;
                 let new = match i % 2 {
                     0 => wide.insert(old.get::<u64>(8 * (i - first))?),
                     _ => narrow.insert(old.get::<u32>(8 * (i - first))?),
@@ -288,6 +278,5 @@ pub(super) fn exactly_once_under_loss(rig: &Rig) -> Outcome {
     }
     check_eq!(target.get::<u64>(0)?, (ENDS * each.div_ceil(2)) as u64, "the sum of u64");
     check_eq!(target.get::<u32>(8)?, (ENDS * (each / 2)) as u32, "the sum of u32");
-    target.check_filled(12.., 0)?;
-    target.check_guards()
+    target.check_filled(12.., 0)
 }

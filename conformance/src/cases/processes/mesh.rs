@@ -25,8 +25,8 @@ fn place(i: usize) -> std::ops::Range<usize> {
 }
 
 impl Node {
-    fn new(domain: &Domain) -> Result<Self, Failed> {
-        let buffer = |len| Guarded::new(domain, len, Access::ALL);
+    fn new(rig: &Rig, domain: &Domain) -> Result<Self, Failed> {
+        let buffer = |len| rig.buffer(domain, len, Access::ALL);
         let [inbox, window, copies] =
             [buffer(NODES * LEN)?, buffer(NODES * LEN)?, buffer(NODES * LEN)?];
         let ends = (0..NODES).map(|_| None).collect();
@@ -42,12 +42,11 @@ pub(super) fn mesh(rig: &Rig) -> Outcome {
     let processes = (1..NODES).map(|_| rig.process()).collect::<Result<Vec<_>, _>>()?;
     let others = processes.iter().map(|process| process.domain()).collect::<Result<Vec<_>, _>>()?;
     let domains: Vec<&Domain> = [rig.domain_a()].into_iter().chain(&others).collect();
-    let mut nodes =
-        domains.iter().map(|domain| Node::new(domain)).collect::<Result<Vec<_>, _>>()?;
+    let nodes = domains.iter().map(|domain| Node::new(rig, domain));
+    let mut nodes = nodes.collect::<Result<Vec<_>, _>>()?;
     for (i, near) in domains.iter().enumerate() {
         for (j, far) in domains.iter().enumerate().skip(i + 1) {
-            let (a, b) = (rig.end(near)?, rig.end(far)?);
-            rig.connect(&a, &b)?;
+            let (a, b) = rig.pair_on(near, far)?;
             (nodes[i].ends[j], nodes[j].ends[i]) = (Some(a), Some(b));
         }
     }
@@ -94,9 +93,6 @@ pub(super) fn mesh(rig: &Rig) -> Outcome {
     }
     for node in &nodes {
         check_eq!(node.count.get::<u64>(0)?, (rounds * (NODES - 1)) as u64, "the count");
-        for buffer in [&node.own, &node.inbox, &node.window, &node.copies, &node.count] {
-            buffer.check_guards()?;
-        }
     }
     Ok(())
 }

@@ -13,25 +13,17 @@ const KILLED_FREEDOM: Freedom = Freedom::Whole(
     "how much was done when the process died, and whether a death looks like a close",
 );
 
-pub(super) const SEND: &[Case] = &[Case::new(
-    Group::Send,
-    "ok_survives_kill9",
-    Needs::SEND_RMA.process(),
-    "what has completed at the sender is received, though its process is killed at once",
-    killed::ok_survives_kill9,
-)
-.freedom(KILLED_FREEDOM)
-.limit_s(120)
-.trap()];
+pub(super) const SEND: &[Case] = cases! { Send:
+    killed::ok_survives_kill9, Needs::SEND_RMA.process(),
+        "what has completed at the sender is received, though its process is killed at once"
+        .freedom(KILLED_FREEDOM).limit_s(120).trap();
+};
 
-pub(super) const ATOMIC: &[Case] = &[Case::new(
-    Group::Atomic,
-    "exactly_once_under_loss",
-    Needs::ATOMIC.lossy_link(),
-    "over a link that loses packets, each add is executed once, and each old value returned once",
-    links::exactly_once_under_loss,
-)
-.limit_s(300)];
+pub(super) const ATOMIC: &[Case] = cases! { Atomic:
+    links::exactly_once_under_loss, Needs::ATOMIC.lossy_link(),
+        "over a link that loses packets, each add is executed once, and each old value returned once"
+        .limit_s(300);
+};
 
 pub(super) const PROGRESS: &[Case] = cases! { Progress:
     stopped::target_stopped, Needs::ALL.process(),
@@ -40,14 +32,11 @@ pub(super) const PROGRESS: &[Case] = cases! { Progress:
         "a process stopped for 6 intervals is alive, idle and with much to take: the connection stands";
 };
 
-pub(super) const SCALE: &[Case] = &[Case::new(
-    Group::Scale,
-    "mesh",
-    Needs::ALL.process(),
-    "8 processes, each connected to each, all operations at once: every byte and every count is right",
-    mesh::mesh,
-)
-.limit_s(240)];
+pub(super) const SCALE: &[Case] = cases! { Scale:
+    mesh::mesh, Needs::ALL.process(),
+        "8 processes, each connected to each, all operations at once: every byte and every count is right"
+        .limit_s(240);
+};
 
 pub(super) const TEARDOWN: &[Case] = cases! { Teardown:
     killed::kill9_idle, Needs::SEND.process(),

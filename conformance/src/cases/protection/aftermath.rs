@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::cases::crowd::{Crowd, joined};
+use crate::cases::places::Slots;
 use crate::prelude::*;
 
 /// Depth of a receive queue that is not full before the connection is dead.
@@ -9,65 +11,43 @@ pub(super) const RACE_DEPTH: usize = 1024;
 
 /// Posts a write by a key that opens nothing.
 fn write_badly(a: &End, source: &Guarded, target: &Guarded, context: u64) -> fabric::Result<()> {
-    let honest = target.region().remote();
-    a.write(source, forged_key(&honest, !honest.key()).at(target.at(0).offset()), context)
+    a.write(source, target.by_wrong_key(0), context)
 }
 
 pub(super) fn prefix_ok(rig: &Rig) -> Outcome {
     const EACH: usize = 512;
     const BAD: usize = 5;
     const WRITES: usize = 11;
-    let (a, b) = rig.pair()?;
-    let source = a.buffer(WRITES * EACH)?;
-    let target = b.buffer(WRITES * EACH)?;
-    source.put_pattern(.., rig.pattern(0))?;
+    let (a, b, source, target) = rig.transfer(WRITES * EACH)?;
     let slot = |i: usize| i * EACH..(i + 1) * EACH;
 
     // The descriptor lies about its key, so that only the target can refuse.
-    let honest = target.region().remote();
-    let lie = forged_key(&honest, !honest.key());
-    let writes: Vec<_> = (0..WRITES)
-        .map(|i| {
-            let to = target.at(i * EACH);
-            let to = if i == BAD { lie.at(to.offset()) } else { to };
-            Op::write(source.slice(slot(i)), to).context(i as u64)
-        })
-        .collect();
+    let write = |i: usize| {
+        let to = if i == BAD { target.by_wrong_key(i * EACH) } else { target.at(i * EACH) };
+        Op::write(source.slice(slot(i)), to).context(i as u64)
+    };
+    let writes: Vec<_> = (0..WRITES).map(write).collect();
     // In one batch: one by one, the last of them could be refused by the call already.
     a.post_batch(&writes)?;
 
-    for i in 0..BAD {
-        a.expect_ok(i as u64)?;
-    }
-    a.expect(BAD as u64, Status::RemoteAccess)?;
-    for i in BAD + 1..WRITES {
-        a.expect(i as u64, Status::Canceled)?;
-    }
+    a.expect_each(0..BAD)?;
+    a.expect(Done::refused(BAD))?;
+    a.expect_canceled(BAD + 1..WRITES)?;
     check_eq!(a.state(), EndpointState::Dead, "state of the initiator");
     b.expect_disconnected()?;
     check_eq!(b.state(), EndpointState::Dead, "state of the target");
 
-    // No receive tells the target's CPU that the good ones are there.
-    rig.eventually(|| {
-        target.bytes(..BAD * EACH).and_then(|seen| {
-            check_bytes!(
-                seen,
-                rig.pattern(0).bytes(BAD * EACH),
-                "the writes before the refused one"
-            );
-            Ok(())
-        })
-    })?;
-    target.check_filled(BAD * EACH.., 0)?;
-    Ok(())
+    // No receive shows the target's CPU that the good ones are there.
+    rig.eventually(|| target.check_pattern(..BAD * EACH, rig.pattern(0)))?;
+    target.check_filled(BAD * EACH.., 0)
 }
 
 pub(super) fn target_learns(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let (source, target) = (a.buffer(8)?, b.buffer(8)?);
     write_badly(&a, &source, &target, 1)?;
-    a.expect(1, Status::RemoteAccess)?;
-    // It has nothing posted and polls no queue: only the event can tell it.
+    a.expect(Done::refused(1))?;
+    // It has nothing posted and polls no queue: only the event can show it.
     b.expect_disconnected()?;
     check_eq!(b.state(), EndpointState::Dead, "state of the target");
     check_err!(b.recv(&target, 2), Error::NotConnected, "a receive of the target");
@@ -75,28 +55,24 @@ pub(super) fn target_learns(rig: &Rig) -> Outcome {
     // The initiator has its own.
     a.expect_disconnected()?;
     a.expect_no_event_for(Duration::from_millis(1))?;
-    target.check_filled(.., 0)?;
-    Ok(())
+    target.check_filled(.., 0)
 }
 
 pub(super) fn target_recv_flush(rig: &Rig) -> Outcome {
     const RECEIVES: usize = 100;
     let (a, b) = rig.pair()?;
     let (source, target) = (a.buffer(8)?, b.buffer(8)?);
-    let sink = b.buffer(RECEIVES * 8)?;
-    for i in 0..RECEIVES {
-        b.recv(sink.slice(i * 8..i * 8 + 8), i as u64)?;
-    }
+    let sink = Slots::new(&b, RECEIVES, 8)?;
+    sink.post(&b, 0..RECEIVES)?;
     // The first has a message; it is no less received for what comes then.
     source.put_pattern(.., rig.pattern(0))?;
     a.send(&source, 1)?;
     write_badly(&a, &source, &target, 2)?;
     a.expect_ok(1)?;
-    a.expect(2, Status::RemoteAccess)?;
+    a.expect(Done::refused(2))?;
     b.expect_ok(0)?;
     for i in 1..RECEIVES {
-        let canceled = b.expect(i as u64, Status::Canceled)?;
-        check_eq!(canceled.kind, OpKind::Recv, "kind of canceled receive {i}");
+        b.expect(Done::canceled(i).kind(OpKind::Recv))?;
     }
     b.expect_disconnected()?;
     b.expect_none_for(Duration::from_millis(20))?;
@@ -107,11 +83,9 @@ pub(super) fn target_recv_flush(rig: &Rig) -> Outcome {
 
 pub(super) fn post_after_error(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    let (at_a, at_b) = (a.buffer(64)?, b.buffer(64)?);
-    at_a.put_pattern(.., rig.pattern(0))?;
-    at_b.put_pattern(.., rig.pattern(1))?;
+    let (at_a, at_b) = (a.patterned(64, rig.pattern(0))?, b.patterned(64, rig.pattern(1))?);
     write_badly(&a, &at_a, &at_b, 1)?;
-    a.expect(1, Status::RemoteAccess)?;
+    a.expect(Done::refused(1))?;
     b.expect_disconnected()?;
     for (end, own, other, side) in
         [(&a, &at_a, &at_b, "the initiator"), (&b, &at_b, &at_a, "the target")]
@@ -129,8 +103,7 @@ pub(super) fn post_after_error(rig: &Rig) -> Outcome {
     a.expect_none_for(Duration::from_millis(50))?;
     b.expect_none_for(Duration::from_millis(1))?;
     at_a.check_pattern(.., rig.pattern(0))?;
-    at_b.check_pattern(.., rig.pattern(1))?;
-    Ok(())
+    at_b.check_pattern(.., rig.pattern(1))
 }
 
 pub(super) fn recv_post_race(rig: &Rig) -> Outcome {
@@ -161,13 +134,11 @@ pub(super) fn recv_post_race(rig: &Rig) -> Outcome {
                 std::hint::spin_loop();
             }
             write_badly(&a, &source, &target, 1)?;
-            a.expect(1, Status::RemoteAccess)?;
-            poster.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            a.expect(Done::refused(1))?;
+            joined(poster)
         })?;
         let posted = posted.load(Ordering::Relaxed);
-        for i in 0..posted {
-            b.expect(i as u64, Status::Canceled)?;
-        }
+        b.expect_canceled(0..posted)?;
         check_eq!(b.cq().poll_one()?, None, "a completion too many after {posted}, round {round}");
         b.expect_disconnected()?;
         sink.check_filled(.., 0)?;
@@ -179,15 +150,8 @@ pub(super) fn other_endpoint_unaffected(rig: &Rig) -> Outcome {
     const ROUNDS: usize = 40;
     const EACH: usize = 256;
     // One queue a side for the good and the bad endpoint, and one region that both reach.
-    let at_a = rig.domain_a().completion_queue(4 * 128)?;
-    let at_b = rig.domain_b().completion_queue(4 * 128)?;
-    let ends = |domain, cq| -> Result<_, Failed> {
-        Ok((rig.end_on(domain, cq, |_| ())?, rig.end_on(domain, cq, |_| ())?))
-    };
-    let (good, bad) = ends(rig.domain_a(), &at_a)?;
-    let (good_peer, bad_peer) = ends(rig.domain_b(), &at_b)?;
-    rig.connect(&good, &good_peer)?;
-    rig.connect(&bad, &bad_peer)?;
+    let Crowd { ends, peers } = Crowd::new(rig, 2, |_| ())?;
+    let [(good, good_peer), (bad, bad_peer)] = [0, 1].map(|i| (&ends[i], &peers[i]));
     let source = good.buffer(EACH)?;
     let target = good_peer.buffer(ROUNDS * EACH)?;
     let sink = good_peer.buffer(EACH)?;
@@ -198,7 +162,7 @@ pub(super) fn other_endpoint_unaffected(rig: &Rig) -> Outcome {
         good_peer.recv(&sink, context)?;
         good.write(&source, target.at(slot.start), context)?;
         if round == ROUNDS / 2 {
-            write_badly(&bad, &source, &target, u64::MAX)?;
+            write_badly(bad, &source, &target, u64::MAX)?;
         }
         good.send(&source, context)?;
         let received = good_peer.expect_ok(context)?;
@@ -226,23 +190,19 @@ pub(super) fn other_endpoint_unaffected(rig: &Rig) -> Outcome {
 
 pub(super) fn error_then_reconnect(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    let (source, target) = (a.buffer(64)?, b.buffer(64)?);
-    source.put_pattern(.., rig.pattern(0))?;
-    target.put_pattern(.., rig.pattern(1))?;
+    let (source, target) = (a.patterned(64, rig.pattern(0))?, b.patterned(64, rig.pattern(1))?);
     let descriptor = target.at(0);
     write_badly(&a, &source, &target, 1)?;
-    a.expect(1, Status::RemoteAccess)?;
+    a.expect(Done::refused(1))?;
     b.expect_disconnected()?;
     target.check_pattern(.., rig.pattern(1))?;
 
     // The old endpoints are still there, dead.
     let (c, d) = rig.pair()?;
     let back = c.buffer(64)?;
-    c.read(&back, descriptor, 2)?;
-    c.expect_ok(2)?;
+    c.run(Op::read(&back, descriptor), Done::ok(2))?;
     back.check_pattern(.., rig.pattern(1))?;
-    c.write(&source, descriptor, 3)?;
-    c.expect_ok(3)?;
+    c.run(Op::write(&source, descriptor), Done::ok(3))?;
     c.settle(&d)?;
     target.check_pattern(.., rig.pattern(0))?;
     check_err!(
@@ -267,16 +227,13 @@ pub(super) fn target_sends_in_flight(rig: &Rig) -> Outcome {
     a.expect_ok(99)?;
     b.expect_ok(0)?;
     write_badly(&a, &source, &target, 1)?;
-    a.expect(1, Status::RemoteAccess)?;
-    for i in 1..SENDS + 2 {
-        b.expect(i, Status::Canceled)?;
-    }
+    a.expect(Done::refused(1))?;
+    b.expect_canceled(1..SENDS + 2)?;
     check_eq!(b.cq().poll_one()?, None, "a completion too many");
     b.expect_disconnected()?;
     a.expect_disconnected()?;
     // What waited behind a send without a receive is never executed.
-    untouched.check_filled(.., 0)?;
-    Ok(())
+    untouched.check_filled(.., 0)
 }
 
 pub(super) fn provider_code(rig: &Rig) -> Outcome {
@@ -291,13 +248,13 @@ pub(super) fn provider_code(rig: &Rig) -> Outcome {
         check_eq!(a.expect_ok(i)?.provider_code, 0, "the code of operation {i}, which is Ok");
     }
     write_badly(&a, &source, &target, 4)?;
-    check!(a.expect(4, Status::RemoteAccess)?.provider_code != 0, "a code of what was refused");
+    check!(a.expect(Done::refused(4))?.provider_code != 0, "a code of what was refused");
 
     let (a, b) = rig.pair()?;
     b.recv(target.slice(..4), 1)?;
     a.send(&source, 1)?;
     for end in [&a, &b] {
-        let code = end.expect(1, Status::TooLong)?.provider_code;
+        let code = end.expect(Done::failed(1, Status::TooLong))?.provider_code;
         check!(code != 0, "a code of a message that was too long");
     }
     Ok(())

@@ -35,7 +35,7 @@ fn kinds(local: &Guarded, at: RemoteSlice) -> [(Access, Op<'_>); 3] {
 #[track_caller]
 fn is_refused(rig: &Rig, (a, b): (&End, &End), op: Op<'_>, memory: &Guarded) -> Outcome {
     a.post(&op.context(9))?;
-    a.expect(9, Status::RemoteAccess)?;
+    a.expect(Done::refused(9))?;
     b.expect_disconnected()?;
     memory.check_pattern(.., rig.pattern(0))
 }
@@ -413,7 +413,7 @@ pub(super) fn grant_many(rig: &Rig) -> Outcome {
         (0..8 * COUNT).map(|at| if at / 8 % 2 == 0 { new[at] } else { old[at] }).collect();
     check_bytes!(target.bytes(..)?, expected, "what the grants that are left have written");
     a.write(local.slice(..8), all[COUNT / 2 + 1].1.at(0), 1)?;
-    a.expect(1, Status::RemoteAccess)?;
+    a.expect(Done::refused(1))?;
     b.expect_disconnected()?;
     check_bytes!(target.bytes(..)?, expected, "memory behind a write by a grant that is gone");
     drop(kept);

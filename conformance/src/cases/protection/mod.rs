@@ -41,7 +41,7 @@ pub(super) const CASES: &[Case] = cases! { Protection:
         "provider_code is 0 with Ok, and not 0 with RemoteAccess and TooLong";
     aftermath::post_after_error, Needs::SEND_RMA,
         "posts to a dead endpoint are NotConnected on both queues of both sides, and have no effect";
-    aftermath::recv_post_race, Needs::SEND_RMA.least(&[("recv_depth", aftermath::RACE_DEPTH as u64)]),
+    aftermath::recv_post_race, Needs::SEND_RMA.min_limits(&[("recv_depth", aftermath::RACE_DEPTH as u64)]),
         "a receive posted while the connection dies is rejected, or Canceled once"
         .freedom(Freedom::Counts("how many receives are posted before the connection is dead is open"));
     aftermath::other_endpoint_unaffected, Needs::SEND_RMA,
@@ -69,7 +69,7 @@ pub(super) const CASES: &[Case] = cases! { Protection:
         "closing a region ends its grants; without its handle it is there as long as a grant is" .trap();
     grants::grant_ends_with_its_connection, GRANTS,
         "with its connection a grant ends for good";
-    grants::grant_many, GRANTS.least(&[("regions", 1_100)]),
+    grants::grant_many, GRANTS.min_limits(&[("regions", 1_100)]),
         "1000 grants of one region, side by side; each goes alone";
     grants::grant_guessed, GRANTS.and(Capabilities::SECRET_KEYS),
         "of 130 guessed keys none opens what was granted to another connection";

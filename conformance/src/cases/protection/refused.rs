@@ -61,94 +61,79 @@ pub(super) fn addr_wrap(rig: &Rig) -> Outcome {
 /// A write of `len` bytes to the place that `lie` gives, which only the target can refuse: `RemoteAccess` here, the
 /// end of the connection there; neither the region nor anything around it changes.
 fn write_is_refused(rig: &Rig, len: usize, lie: impl Fn(&RemoteRegion) -> RemoteSlice) -> Outcome {
+    is_refused(rig, len, lie, |local, at| Op::write(local, at))
+}
+
+/// The same of a read, which leaves the local buffer alone, too.
+fn read_is_refused(rig: &Rig, len: usize, lie: impl Fn(&RemoteRegion) -> RemoteSlice) -> Outcome {
+    is_refused(rig, len, lie, |local, at| Op::read(local, at))
+}
+
+fn is_refused(
+    rig: &Rig,
+    len: usize,
+    lie: impl Fn(&RemoteRegion) -> RemoteSlice,
+    op: for<'a> fn(&'a Guarded, RemoteSlice) -> Op<'a>,
+) -> Outcome {
     let (a, b) = rig.pair()?;
     let memory = b.buffer_with(AREA, Access::LOCAL_WRITE)?;
     let region = memory.register(b.domain(), REGION, Access::ALL)?;
-    let source = a.buffer(len)?;
+    let local = a.patterned(len, rig.pattern(1))?;
     memory.put_pattern(.., rig.pattern(0))?;
-    source.put_pattern(.., rig.pattern(1))?;
-    a.write(&source, lie(&region.remote()), 1)?;
-    a.expect(1, Status::RemoteAccess)?;
-    b.expect_disconnected()?;
+    a.run_refused(op(&local, lie(&region.remote())), 1, &b)?;
     memory.check_pattern(.., rig.pattern(0))?;
-    Ok(())
+    local.check_pattern(.., rig.pattern(1))
 }
 
 pub(super) fn no_remote_read(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
-    let secret = b.buffer_with(64, Access::ALL.difference(Access::REMOTE_READ))?;
-    let into = a.buffer(64)?;
-    secret.put_pattern(.., rig.pattern(0))?;
-    into.put_pattern(.., rig.pattern(1))?;
-    // The descriptor tells, so the call does; and nothing has happened.
-    let refused = a.read(&into, secret.at(0), 1);
-    check_err!(refused, Error::InvalidArgument(_), "a read by a descriptor that grants none");
-    check_eq!(a.state(), EndpointState::Connected, "state after the refused call");
-
-    let lie = forged_access(&secret.region().remote(), Access::ALL);
-    a.read(&into, lie.at(secret.at(0).offset()), 2)?;
-    a.expect(2, Status::RemoteAccess)?;
-    b.expect_disconnected()?;
-    into.check_pattern(.., rig.pattern(1))?;
-    Ok(())
+    is_not_granted(rig, Access::ALL.difference(Access::REMOTE_READ), |local, at| {
+        Op::read(local, at)
+    })
 }
 
 pub(super) fn no_remote_write(rig: &Rig) -> Outcome {
     for access in [Access::ALL.difference(Access::REMOTE_WRITE), Access::REMOTE_READ] {
-        let (a, b) = rig.pair()?;
-        let target = b.buffer_with(64, access)?;
-        let source = a.buffer(64)?;
-        target.put_pattern(.., rig.pattern(0))?;
-        let refused = a.write(&source, target.at(0), 1);
-        check_err!(refused, Error::InvalidArgument(_), "a write by a descriptor that grants none");
-        check_eq!(a.state(), EndpointState::Connected, "state after the refused call");
-
-        let lie = forged_access(&target.region().remote(), Access::ALL);
-        a.write(&source, lie.at(target.at(0).offset()), 2)?;
-        a.expect(2, Status::RemoteAccess)?;
-        b.expect_disconnected()?;
-        target.check_pattern(.., rig.pattern(0))?;
+        is_not_granted(rig, access, |local, at| Op::write(local, at))?;
     }
     Ok(())
 }
 
+/// Access that a region does not grant: the descriptor says so, and the call; if it lies, the target refuses.
+fn is_not_granted(
+    rig: &Rig,
+    access: Access,
+    op: for<'a> fn(&'a Guarded, RemoteSlice) -> Op<'a>,
+) -> Outcome {
+    let (a, b) = rig.pair()?;
+    let (local, target) = (a.patterned(64, rig.pattern(1))?, b.buffer_with(64, access)?);
+    target.put_pattern(.., rig.pattern(0))?;
+    let refused = a.post(&op(&local, target.at(0)).context(1));
+    check_err!(refused, Error::InvalidArgument(_), "access by a descriptor that grants none");
+    check_eq!(a.state(), EndpointState::Connected, "state after the refused call");
+
+    let lie = forged_access(&target.region().remote(), Access::ALL);
+    a.run_refused(op(&local, lie.at(target.at(0).offset())), 2, &b)?;
+    local.check_pattern(.., rig.pattern(1))?;
+    target.check_pattern(.., rig.pattern(0))
+}
+
 pub(super) fn read_bad(rig: &Rig) -> Outcome {
-    let read_is_refused = |len: usize, lie: &dyn Fn(&RemoteRegion) -> RemoteSlice| -> Outcome {
-        let (a, b) = rig.pair()?;
-        let memory = b.buffer_with(AREA, Access::LOCAL_WRITE)?;
-        let region = memory.register(b.domain(), REGION, Access::ALL)?;
-        let into = a.buffer(len)?;
-        into.put_pattern(.., rig.pattern(0))?;
-        a.read(&into, lie(&region.remote()), 1)?;
-        a.expect(1, Status::RemoteAccess)?;
-        b.expect_disconnected()?;
-        into.check_pattern(.., rig.pattern(0))?;
-        Ok(())
-    };
     for len in [1, LEN] {
-        read_is_refused(len, &|honest| forged_key(honest, !honest.key()).at(0))?;
-        read_is_refused(len, &|honest| forged_range(honest, 0, LEN as u64).at(LEN as u64))?;
-        read_is_refused(len, &|honest| forged_range(honest, 1, 0).at(0))?;
+        read_is_refused(rig, len, |honest| forged_key(honest, !honest.key()).at(0))?;
+        read_is_refused(rig, len, |honest| forged_range(honest, 0, LEN as u64).at(LEN as u64))?;
+        read_is_refused(rig, len, |honest| forged_range(honest, 1, 0).at(0))?;
     }
     // All of it is there but for the last byte.
-    read_is_refused(LEN, &|honest| forged_range(honest, 0, 1).at(1))
+    read_is_refused(rig, LEN, |honest| forged_range(honest, 0, 1).at(1))
 }
 
 pub(super) fn write_imm_bad(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
-    let target = b.buffer(64)?;
+    let (a, b, source, target) = rig.transfer(64)?;
     let receive = b.buffer(64)?;
-    let source = a.buffer(64)?;
-    source.put_pattern(.., rig.pattern(0))?;
     b.recv(&receive, 7)?;
-    let honest = target.region().remote();
-    let lie = forged_key(&honest, !honest.key()).at(target.at(0).offset());
-    a.post(&Op::write(&source, lie).immediate(0xdead_beef).context(1))?;
-    a.expect(1, Status::RemoteAccess)?;
-    b.expect_disconnected()?;
-    let canceled = b.expect(7, Status::Canceled)?;
-    check_eq!(canceled.immediate, None, "the immediate of the canceled receive");
-    check_eq!(canceled.len, 0, "its length");
+    let lie = target.by_wrong_key(0);
+    a.run_refused(Op::write(&source, lie).immediate(0xdead_beef), 1, &b)?;
+    b.expect(Done::canceled(7).len(0).immediate(None))?;
     for untouched in [&target, &receive] {
         untouched.check_filled(.., 0)?;
     }

@@ -1,94 +1,70 @@
 //! Lengths, segments, offsets and edges.
 
 use crate::cases::layout::{places, scattered, sizes, uneven};
+use crate::cases::places::Staggered;
 use crate::prelude::*;
 
-/// The largest transfer.
-fn large(rig: &Rig) -> u64 {
-    rig.bulk(rig.info().limits.message.min(64 << 20) as usize) as u64
-}
-
 pub(super) fn write_sizes(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
-    let sizes = sizes(large(rig));
-    // Write i takes the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(sizes[sizes.len() - 1] + 8 * sizes.len());
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
-    for (i, len) in sizes.into_iter().enumerate() {
-        let now = 8 * i..8 * i + len;
-        // A buffer of just this length, so that the guards begin at the very next byte.
-        let target = b.buffer(len)?;
-        a.write(source.slice(now.clone()), target.at(0), i as u64)?;
-        let done = a.expect_ok(i as u64)?;
-        check_eq!(done.kind, OpKind::Write, "kind of the write of {len} bytes");
-        check_eq!(done.len, len, "length of the write of {len} bytes");
-        // `Ok` says that the peer accepted the bytes; its CPU sees them by the next receive.
-        a.settle(&b)?;
-        check_bytes!(target.bytes(..)?, bytes[now], "the write of {len} bytes");
-    }
-    Ok(())
+    each_size(rig, OpKind::Write)
 }
 
 pub(super) fn read_sizes(rig: &Rig) -> Outcome {
+    each_size(rig, OpKind::Read)
+}
+
+/// Writes or reads of many lengths. Each fills a buffer of just its length, so that the guards begin at the very next
+/// byte.
+fn each_size(rig: &Rig, kind: OpKind) -> Outcome {
     let (a, b) = rig.pair()?;
-    let sizes = sizes(large(rig));
-    // Read i brings the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(sizes[sizes.len() - 1] + 8 * sizes.len());
-    let target = b.buffer(bytes.len())?;
-    target.put(0, &bytes)?;
+    let largest = rig.bulk(rig.info().limits.message.min(64 << 20) as usize);
+    let sizes = sizes(largest as u64);
+    let (from, to) = if kind == OpKind::Write { (&a, &b) } else { (&b, &a) };
+    let source = Staggered::new(rig, from, largest, sizes.len())?;
     for (i, len) in sizes.into_iter().enumerate() {
-        let sink = a.buffer(len)?;
-        a.read(&sink, target.at(8 * i), i as u64)?;
-        let done = a.expect_ok(i as u64)?;
-        check_eq!(done.kind, OpKind::Read, "kind of the read of {len} bytes");
-        check_eq!(done.len, len, "length of the read of {len} bytes");
-        check_bytes!(sink.bytes(..)?, bytes[8 * i..8 * i + len], "the read of {len} bytes");
+        let target = to.buffer(len)?;
+        if kind == OpKind::Write {
+            a.run(Op::write(source.slice(i, len), target.at(0)), Done::write(i, len))?;
+            // `Ok` says that the peer accepted the bytes; its CPU sees them by the next receive.
+            a.settle(&b)?;
+        } else {
+            a.run(Op::read(&target, source.at(i)), Done::read(i, len))?;
+        }
+        check_bytes!(target.bytes(..)?, source.bytes(i, len), "the {kind:?} of {len} bytes");
     }
     Ok(())
 }
 
 pub(super) fn write_gather(rig: &Rig) -> Outcome {
-    let most = rig.info().limits.send_segments;
-    let (a, b) = rig.pair_with(|attr| attr.send_segments = most)?;
-    let rounds = (1..=most).flat_map(|count| [(count, 1), (count, 700)]);
-    for (round, (count, scale)) in rounds.enumerate() {
-        let lens = uneven(count, scale);
-        let total = lens.iter().sum();
-        let bytes = rig.pattern(round).bytes(total);
-        let places = places(&lens);
-        let source = a.buffer(places[0].end)?;
-        source.put(0, &scattered(&bytes, &places))?;
-        let target = b.buffer(total)?;
-        let slices: Vec<_> = places.iter().map(|place| source.slice(place.clone())).collect();
-        a.write(&slices[..], target.at(0), round as u64)?;
-        let done = a.expect_ok(round as u64)?;
-        check_eq!(done.len, total, "length of a write of {count} segments");
-        a.settle(&b)?;
-        check_bytes!(target.bytes(..)?, bytes, "a write of {count} segments");
-    }
-    Ok(())
+    each_segment_count(rig, OpKind::Write)
 }
 
 pub(super) fn read_scatter(rig: &Rig) -> Outcome {
-    let most = rig.info().limits.send_segments;
-    let (a, b) = rig.pair_with(|attr| attr.send_segments = most)?;
-    let rounds = (1..=most).flat_map(|count| [(count, 1), (count, 700)]);
+    each_segment_count(rig, OpKind::Read)
+}
+
+/// Writes from, or reads into, as many segments as there can be, all over a buffer.
+fn each_segment_count(rig: &Rig, kind: OpKind) -> Outcome {
+    let max = rig.info().limits.send_segments;
+    let (a, b) = rig.pair_with(|attr| attr.send_segments = max)?;
+    let rounds = (1..=max).flat_map(|count| [(count, 1), (count, 700)]);
     for (round, (count, scale)) in rounds.enumerate() {
         let lens = uneven(count, scale);
-        let total = lens.iter().sum();
+        let (total, places) = (lens.iter().sum(), places(&lens));
         let bytes = rig.pattern(round).bytes(total);
-        let places = places(&lens);
-        let target = b.buffer(total)?;
-        target.put(0, &bytes)?;
-        let sink = a.buffer(places[0].end)?;
-        sink.fill(0xee)?;
-        let slices: Vec<_> = places.iter().map(|place| sink.slice(place.clone())).collect();
-        a.read(&slices[..], target.at(0), round as u64)?;
-        let done = a.expect_ok(round as u64)?;
-        check_eq!(done.len, total, "length of a read into {count} segments");
         let image = scattered(&bytes, &places);
-        check_bytes!(sink.bytes(..)?, image, "a read into {count} segments");
+        let local = a.filled(image.len(), 0xee)?;
+        let slices: Vec<_> = places.iter().map(|place| local.slice(place.clone())).collect();
+        if kind == OpKind::Write {
+            local.put(0, &image)?;
+            let target = b.buffer(total)?;
+            a.run(Op::write(&slices[..], target.at(0)), Done::write(round, total))?;
+            a.settle(&b)?;
+            check_bytes!(target.bytes(..)?, bytes, "a write of {count} segments");
+        } else {
+            let source = b.holding(&bytes)?;
+            a.run(Op::read(&slices[..], source.at(0)), Done::read(round, total))?;
+            check_bytes!(local.bytes(..)?, image, "a read into {count} segments");
+        }
     }
     Ok(())
 }
@@ -99,12 +75,10 @@ pub(super) fn write_all_offsets(rig: &Rig) -> Outcome {
     const AT_ONCE: usize = 100;
     let (a, b) = rig.pair()?;
     let bytes = rig.pattern(0).bytes(ROOM);
-    let source = a.buffer(ROOM)?;
-    source.put(0, &bytes)?;
+    let source = a.holding(&bytes)?;
     // Write i has a room of its own, that starts at a multiple of 64, and there an offset and a length.
     let writes: Vec<_> = (0..64).flat_map(|offset| LENS.map(|len| (offset, len))).collect();
-    let target = b.buffer(writes.len() * ROOM)?;
-    target.fill(0xee)?;
+    let target = b.filled(writes.len() * ROOM, 0xee)?;
     let mut image = vec![0xee; target.len()];
     for (i, &(offset, len)) in writes.iter().enumerate() {
         // From an alignment that has nothing to do with the target's.
@@ -113,12 +87,10 @@ pub(super) fn write_all_offsets(rig: &Rig) -> Outcome {
         image[to..to + len].copy_from_slice(&bytes[from..from + len]);
         a.write(source.slice(from..from + len), target.at(to), i as u64)?;
         if i >= AT_ONCE {
-            a.expect_ok((i - AT_ONCE) as u64)?;
+            a.expect_ok(i - AT_ONCE)?;
         }
     }
-    for i in writes.len() - AT_ONCE..writes.len() {
-        a.expect_ok(i as u64)?;
-    }
+    a.expect_each(writes.len() - AT_ONCE..writes.len())?;
     a.settle(&b)?;
     for (i, (offset, len)) in writes.into_iter().enumerate() {
         let room = i * ROOM..(i + 1) * ROOM;
@@ -128,22 +100,20 @@ pub(super) fn write_all_offsets(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn read_depth(rig: &Rig) -> Outcome {
-    const MOST: usize = 300;
+    const MAX: usize = 300;
     // Deeper than any device answers reads at a time.
     let depth = rig.info().limits.send_depth.min(256);
     let reads = 4 * depth;
     let (a, b) = rig.pair_with(|attr| attr.send_depth = depth)?;
-    let len = |i: usize| 1 + i * 13 % MOST;
-    let bytes = rig.pattern(0).bytes(reads + MOST);
-    let target = b.buffer(bytes.len())?;
-    target.put(0, &bytes)?;
-    let sink = a.buffer(reads * MOST)?;
-    sink.fill(0xee)?;
+    let len = |i: usize| 1 + i * 13 % MAX;
+    let bytes = rig.pattern(0).bytes(reads + MAX);
+    let target = b.holding(&bytes)?;
+    let sink = a.filled(reads * MAX, 0xee)?;
     let mut posted = 0;
     for taken in 0..reads {
         while posted < reads {
             // Read i brings the bytes from i on.
-            let into = sink.slice(posted * MOST..posted * MOST + len(posted));
+            let into = sink.slice(posted * MAX..posted * MAX + len(posted));
             match a.read(into, target.at(posted), posted as u64) {
                 Ok(()) => posted += 1,
                 Err(Error::Again) => break,
@@ -152,30 +122,26 @@ pub(super) fn read_depth(rig: &Rig) -> Outcome {
         }
         let full = (taken + depth).min(reads);
         check_eq!(posted, full, "reads that a queue of {depth} takes with {taken} taken out");
-        let done = a.expect_ok(taken as u64)?;
-        check_eq!(done.len, len(taken), "length of read {taken}");
-        let at = taken * MOST;
+        a.expect(Done::read(taken, len(taken)))?;
+        let at = taken * MAX;
         let seen = sink.bytes(at..at + len(taken))?;
         check_bytes!(seen, bytes[taken..taken + len(taken)], "read {taken}");
-        sink.check_filled(at + len(taken)..at + MOST, 0xee)?;
+        sink.check_filled(at + len(taken)..at + MAX, 0xee)?;
     }
     Ok(())
 }
 
 pub(super) fn loopback(rig: &Rig) -> Outcome {
     // Within one domain, or no region could be both.
-    let (c, d) = (rig.end(rig.domain_a())?, rig.end(rig.domain_a())?);
-    rig.connect(&c, &d)?;
+    let (c, d) = rig.pair_on(rig.domain_a(), rig.domain_a())?;
     for (round, len) in [1, 100, 5000, 300_000].into_iter().enumerate() {
         // Source, a gap, what is written, a gap, what is read.
-        let region = c.buffer(3 * len + 10)?;
-        region.fill(0xee)?;
+        let region = c.filled(3 * len + 10, 0xee)?;
         region.put_pattern(..len, rig.pattern(round))?;
         let (written, read) = (len + 5, 2 * len + 10);
         c.write(region.slice(..len), region.at(written), 1)?;
         c.read(region.slice(read..), region.at(written), 2)?;
-        c.expect_ok(1)?;
-        c.expect_ok(2)?;
+        c.expect_each([1, 2])?;
         c.settle(&d)?;
         for start in [0, written, read] {
             region.check_pattern(start..start + len, rig.pattern(round))?;
@@ -203,8 +169,7 @@ pub(super) fn write_last_byte(rig: &Rig) -> Outcome {
             let at = region.remote().at((size - len) as u64);
             a.write(source.slice(..len), at, 1)?;
             a.read(sink.slice(..len), at, 2)?;
-            a.expect_ok(1)?;
-            a.expect_ok(2)?;
+            a.expect_each([1, 2])?;
             a.settle(&b)?;
             let mut image = vec![0xee; size - len];
             image.extend(source.bytes(..len)?);

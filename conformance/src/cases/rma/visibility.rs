@@ -1,45 +1,37 @@
-//! Who sees which bytes, and when.
+//! Which bytes are seen where, and when.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
+use crate::cases::places::Staggered;
 use crate::prelude::*;
 
 pub(super) fn read_own_write(rig: &Rig) -> Outcome {
     let rounds = rig.bulk(300);
-    const MOST: usize = 300_000;
+    const MAX: usize = 300_000;
     let (a, b) = rig.pair()?;
-    // Round i writes the pattern from byte 8 i on, always to the same place.
-    let bytes = rig.pattern(0).bytes(MOST + 8 * rounds);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
-    let target = b.buffer(MOST)?;
-    let sink = a.buffer(MOST)?;
+    // Always to the same place.
+    let (source, target) = (Staggered::new(rig, &a, MAX, rounds)?, b.buffer(MAX)?);
+    let sink = a.buffer(MAX)?;
     for round in 0..rounds {
-        let len = [8, 3000, MOST][round % 3];
-        let now = 8 * round..8 * round + len;
-        a.post(&Op::write(source.slice(now.clone()), target.at(0)).unsignaled())?;
-        a.read(sink.slice(..len), target.at(0), round as u64)?;
-        a.expect_ok(round as u64)?;
-        check_bytes!(sink.bytes(..len)?, bytes[now], "{len} bytes read back");
+        let len = [8, 3000, MAX][round % 3];
+        a.post(&Op::write(source.slice(round, len), target.at(0)).unsignaled())?;
+        a.run(Op::read(sink.slice(..len), target.at(0)), Done::ok(round))?;
+        check_bytes!(sink.bytes(..len)?, source.bytes(round, len), "{len} bytes read back");
     }
     Ok(())
 }
 
 pub(super) fn delivery_complete(rig: &Rig) -> Outcome {
     const ROUNDS: usize = 60;
-    const MOST: usize = 1 << 20;
+    const MAX: usize = 1 << 20;
     let (a, b) = rig.pair()?;
-    // Round i writes the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(MOST + 8 * ROUNDS);
-    let written = |round: usize| 8 * round..8 * round + [8, 100, 5000, 300_000, MOST][round % 5];
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
-    let target = b.buffer(MOST)?;
+    let (source, target) = (Staggered::new(rig, &a, MAX, ROUNDS)?, b.buffer(MAX)?);
+    let len = |round: usize| [8, 100, 5000, 300_000, MAX][round % 5];
     let done = AtomicUsize::new(0);
     thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
-        let (done, bytes, target) = (&done, &bytes, &target);
+        let (report, reports) = mpsc::channel();
+        let (done, source, target) = (&done, &source, &target);
         // A thread of the peer that makes no call of the library for it. It spins: to be woken would take longer
         // than bytes that are late.
         scope.spawn(move || {
@@ -51,22 +43,21 @@ pub(super) fn delivery_complete(rig: &Rig) -> Outcome {
                         _ => thread::yield_now(),
                     }
                 }
-                let now = written(round);
                 let look = || {
-                    let seen = target.bytes(..now.len())?;
-                    check_bytes!(seen, bytes[now], "what the peer sees in round {round}");
+                    let (seen, sent) =
+                        (target.bytes(..len(round))?, source.bytes(round, len(round)));
+                    check_bytes!(seen, sent, "what the peer sees in round {round}");
                     Ok(())
                 };
-                // Nobody listens any more once a round has failed.
-                drop(tell.send(look()));
+                // Once a round has failed, it is not received any more.
+                drop(report.send(look()));
             }
         });
         let rounds = (0..ROUNDS).try_for_each(|round| {
-            let op = Op::write(source.slice(written(round)), target.at(0));
-            a.post(&op.delivery_complete().context(round as u64))?;
-            a.expect_ok(round as u64)?;
+            let op = Op::write(source.slice(round, len(round)), target.at(0));
+            a.run(op.delivery_complete(), Done::ok(round))?;
             done.store(round + 1, Ordering::Release);
-            told.recv().unwrap_or_else(|gone| fail!("the peer's thread to look", "{gone}"))
+            reports.recv().unwrap_or_else(|gone| fail!("the peer's thread to look", "{gone}"))
         });
         done.store(usize::MAX, Ordering::Release);
         rounds
@@ -77,14 +68,11 @@ pub(super) fn delivery_complete(rig: &Rig) -> Outcome {
 pub(super) fn dc_write_only(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     for (i, len) in [1, 8, 5000, 300_000].into_iter().enumerate() {
-        let source = a.buffer(len)?;
-        source.put_pattern(.., rig.pattern(i))?;
+        let source = a.patterned(len, rig.pattern(i))?;
         let target = b.buffer_with(len, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let op = Op::write(&source, target.at(0)).delivery_complete();
-        a.post(&op.context(i as u64))?;
-        let done = a.expect_ok(i as u64)?;
+        a.run(op, Done::write(i, len))?;
         target.check_pattern(.., rig.pattern(i))?;
-        check_eq!(done.len, len, "length of the write");
     }
     Ok(())
 }
@@ -94,27 +82,21 @@ pub(super) fn dc_covers_prior(rig: &Rig) -> Outcome {
     const WRITES: usize = 30;
     const LEN: usize = 20_000;
     let (a, b) = rig.pair()?;
-    // Round i writes the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(LEN + 8 * ROUNDS);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
-    let target = b.buffer(WRITES * LEN)?;
+    let (source, target) = (Staggered::new(rig, &a, LEN, ROUNDS)?, b.buffer(WRITES * LEN)?);
     // Another region, which has nothing to do with the first.
     let last = b.buffer_with(8, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
     for round in 0..ROUNDS {
-        let now = 8 * round..8 * round + LEN;
-        let mut ops: Vec<_> = (0..WRITES)
-            .map(|i| Op::write(source.slice(now.clone()), target.at(i * LEN)).unsignaled())
-            .collect();
-        let flag = Op::write(source.slice(now.start..now.start + 8), last.at(0));
+        let write = |i: usize| Op::write(source.slice(round, LEN), target.at(i * LEN)).unsignaled();
+        let mut ops: Vec<_> = (0..WRITES).map(write).collect();
+        let flag = Op::write(source.slice(round, 8), last.at(0));
         ops.push(flag.fence().delivery_complete().context(round as u64));
         a.post_batch(&ops)?;
-        a.expect_ok(round as u64)?;
+        a.expect_ok(round)?;
         for i in 0..WRITES {
             let seen = target.bytes(i * LEN..(i + 1) * LEN)?;
-            check_bytes!(seen, bytes[now.clone()], "plain write {i} of round {round}");
+            check_bytes!(seen, source.bytes(round, LEN), "plain write {i} of round {round}");
         }
-        check_bytes!(last.bytes(..)?, bytes[now][..8], "the last write of round {round}");
+        check_bytes!(last.bytes(..)?, source.bytes(round, 8), "the last write of round {round}");
     }
     Ok(())
 }
@@ -124,27 +106,20 @@ pub(super) fn overlap_writes(rig: &Rig) -> Outcome {
     const AREA: usize = 300_000;
     const AT_ONCE: usize = 100;
     let (a, b) = rig.pair()?;
-    // Write i takes the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(AREA + 8 * WRITES);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
-    let target = b.buffer(AREA)?;
+    let (source, target) = (Staggered::new(rig, &a, AREA, WRITES)?, b.buffer(AREA)?);
     let mut model = vec![0; AREA];
     let mut rng = rig.rng();
     for i in 0..WRITES {
-        let most = *rng.pick(&[8, 300, 5000, AREA / 4, AREA]);
-        let len = 1 + rng.below(most);
+        let max = *rng.pick(&[8, 300, 5000, AREA / 4, AREA]);
+        let len = 1 + rng.below(max);
         let at = rng.below(AREA - len + 1);
-        let now = 8 * i..8 * i + len;
-        model[at..at + len].copy_from_slice(&bytes[now.clone()]);
-        a.write(source.slice(now), target.at(at), i as u64)?;
+        model[at..at + len].copy_from_slice(source.bytes(i, len));
+        a.write(source.slice(i, len), target.at(at), i as u64)?;
         if i >= AT_ONCE {
-            a.expect_ok((i - AT_ONCE) as u64)?;
+            a.expect_ok(i - AT_ONCE)?;
         }
     }
-    for i in WRITES - AT_ONCE..WRITES {
-        a.expect_ok(i as u64)?;
-    }
+    a.expect_each(WRITES - AT_ONCE..WRITES)?;
     a.settle(&b)?;
     check_bytes!(target.bytes(..)?, model, "the area after all writes");
     Ok(())
@@ -156,61 +131,47 @@ pub(super) fn read_during_write(rig: &Rig) -> Outcome {
     const LEN: usize = 150_000;
     let (a, b) = rig.pair()?;
     let (reader, _other) = rig.pair()?;
-    // Round i writes the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(LEN + 8 * ROUNDS);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
-    let target = b.buffer(LEN)?;
-    target.put(0, &bytes[..LEN])?;
+    let source = Staggered::new(rig, &a, LEN, ROUNDS)?;
+    let target = b.holding(source.bytes(0, LEN))?;
     let sink = reader.buffer(READS * LEN)?;
     for round in 1..ROUNDS {
-        let (old, new) = (&bytes[8 * (round - 1)..], &bytes[8 * round..]);
+        let (old, new) = (source.bytes(round - 1, LEN), source.bytes(round, LEN));
         // Delivery-complete, so that the other endpoint has nothing older to see in the next round.
-        let op = Op::write(source.slice(8 * round..8 * round + LEN), target.at(0));
+        let op = Op::write(source.slice(round, LEN), target.at(0));
         a.post(&op.delivery_complete().context(round as u64))?;
         for i in 0..READS {
             reader.read(sink.slice(i * LEN..(i + 1) * LEN), target.at(0), i as u64)?;
         }
-        a.expect_ok(round as u64)?;
+        a.expect_ok(round)?;
         for i in 0..READS {
-            reader.expect_ok(i as u64)?;
+            reader.expect_ok(i)?;
             let seen = sink.bytes(i * LEN..(i + 1) * LEN)?;
             let neither = (0..LEN).find(|&at| seen[at] != old[at] && seen[at] != new[at]);
             check_eq!(neither, None, "byte of read {i} in round {round} that is neither");
         }
-        reader.read(sink.slice(..LEN), target.at(0), 99)?;
-        reader.expect_ok(99)?;
-        check_bytes!(sink.bytes(..LEN)?, new[..LEN], "what is read after the write");
+        reader.run(Op::read(sink.slice(..LEN), target.at(0)), Done::ok(99))?;
+        check_bytes!(sink.bytes(..LEN)?, new, "what is read after the write");
     }
     Ok(())
 }
 
 pub(super) fn dc_other_initiator(rig: &Rig) -> Outcome {
     const ROUNDS: usize = 40;
-    const MOST: usize = 300_000;
+    const MAX: usize = 300_000;
     let (a, b) = rig.pair()?;
     // Another endpoint of the initiator's domain, and one of another domain.
     let elsewhere = rig.extra_domain()?;
-    let (near, near_peer) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
-    let (far, far_peer) = (rig.end(&elsewhere)?, rig.end(rig.domain_b())?);
-    rig.connect(&near, &near_peer)?;
-    rig.connect(&far, &far_peer)?;
-    // Round i writes the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(MOST + 8 * ROUNDS);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
-    let target = b.buffer(MOST)?;
-    let sinks = [near.buffer(MOST)?, far.buffer(MOST)?];
+    let (near, _near_peer) = rig.pair()?;
+    let (far, _far_peer) = rig.pair_on(&elsewhere, rig.domain_b())?;
+    let (source, target) = (Staggered::new(rig, &a, MAX, ROUNDS)?, b.buffer(MAX)?);
+    let sinks = [near.buffer(MAX)?, far.buffer(MAX)?];
     for round in 0..ROUNDS {
-        let len = [8, 5000, 100, MOST][round % 4];
-        let now = 8 * round..8 * round + len;
-        let op = Op::write(source.slice(now.clone()), target.at(0));
-        a.post(&op.delivery_complete().context(round as u64))?;
-        a.expect_ok(round as u64)?;
+        let len = [8, 5000, 100, MAX][round % 4];
+        let op = Op::write(source.slice(round, len), target.at(0));
+        a.run(op.delivery_complete(), Done::ok(round))?;
         for (reader, sink) in [&near, &far].into_iter().zip(&sinks) {
-            reader.read(sink.slice(..len), target.at(0), round as u64)?;
-            reader.expect_ok(round as u64)?;
-            check_bytes!(sink.bytes(..len)?, bytes[now.clone()], "what {reader:?} reads");
+            reader.run(Op::read(sink.slice(..len), target.at(0)), Done::ok(round))?;
+            check_bytes!(sink.bytes(..len)?, source.bytes(round, len), "what {reader:?} reads");
         }
     }
     Ok(())
@@ -231,16 +192,12 @@ pub(super) fn relaxed_ordering(rig: &Rig) -> Outcome {
         let now = 8 * round..8 * round + LEN;
         let slice = source.slice(now.clone());
         // What delivery-complete says, it says of this memory as well.
-        a.post(&Op::write(slice, target.at(0)).delivery_complete().context(1))?;
-        a.expect_ok(1)?;
+        a.run(Op::write(slice, target.at(0)).delivery_complete(), Done::ok(1))?;
         check_bytes!(target.bytes(..)?, bytes[now.clone()], "what the peer's CPU sees");
-        a.read(&back, target.at(0), 2)?;
-        a.expect_ok(2)?;
+        a.run(Op::read(&back, target.at(0)), Done::ok(2))?;
         check_bytes!(back.bytes(..)?, bytes[now.clone()], "what is read back");
         // All bytes arrive, though perhaps after the completion that usually says so.
-        b.recv(&sink, 3)?;
-        a.send(slice, 4)?;
-        check_eq!(b.expect_ok(3)?.len, LEN, "length of the message");
+        a.deliver(Op::send(slice).context(4), &b, &sink, Done::recv(3, LEN))?;
         a.expect_ok(4)?;
         rig.eventually(|| {
             check_bytes!(sink.bytes(..)?, bytes[now.clone()], "the message");
@@ -250,8 +207,6 @@ pub(super) fn relaxed_ordering(rig: &Rig) -> Outcome {
     // It is no right, and takes none away.
     let closed = b.buffer_with(8, relaxed(Access::LOCAL_WRITE))?;
     let descriptor = forged_access(&closed.region().remote(), Access::ALL);
-    a.write(source.slice(..8), descriptor.at(closed.at(0).offset()), 5)?;
-    a.expect(5, Status::RemoteAccess)?;
-    closed.check_filled(.., 0)?;
-    Ok(())
+    a.run(Op::write(source.slice(..8), descriptor.at(closed.at(0).offset())), Done::refused(5))?;
+    closed.check_filled(.., 0)
 }

@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::cases::crowd::joined;
+use crate::cases::places::Slots;
 use crate::prelude::*;
 use crate::usage::Usage;
 
 /// What the process may grow by.
-const MOST_GROWTH: usize = 16 << 20;
+const MAX_GROWTH: usize = 16 << 20;
 
 pub(super) fn churn(rig: &Rig) -> Outcome {
     const WARM_UP: usize = 10;
@@ -17,7 +18,7 @@ pub(super) fn churn(rig: &Rig) -> Outcome {
     thread::scope(|scope| {
         let load = scope.spawn(|| {
             let outcome = load(&a, &b, &done);
-            // Nobody need go on if it failed.
+            // If it failed, the others need not go on.
             done.store(true, Ordering::Relaxed);
             outcome
         });
@@ -33,7 +34,7 @@ pub(super) fn churn(rig: &Rig) -> Outcome {
                 once(rig, i)?;
             }
             let before = before.map_or_else(Usage::at_rest, Ok)?;
-            before.expect_no_more(rig, |held| held.resident_bytes, MOST_GROWTH)
+            before.expect_no_more(rig, |held| held.resident_bytes, MAX_GROWTH)
         };
         let outcome = come_and_go();
         done.store(true, Ordering::Relaxed);
@@ -50,8 +51,7 @@ pub(super) fn churn(rig: &Rig) -> Outcome {
 /// Connects, sends something both ways, and ends in one of the ways there are, work in flight or not.
 fn once(rig: &Rig, i: usize) -> Outcome {
     let (a, b) = rig.pair()?;
-    let (local, remote) = (a.buffer(100)?, b.buffer(100)?);
-    local.put_pattern(.., rig.pattern(i))?;
+    let (local, remote) = (a.patterned(100, rig.pattern(i))?, b.buffer(100)?);
     b.recv(&remote, 1)?;
     a.send(&local, 1)?;
     b.expect_ok(1)?;
@@ -61,7 +61,7 @@ fn once(rig: &Rig, i: usize) -> Outcome {
         return Ok(a.shutdown(rig.scaled(Duration::from_secs(10)))?);
     }
     if i.is_multiple_of(2) {
-        // Nobody receives it.
+        // There is no receive for it.
         a.send(&local, 2)?;
     }
     match i % 5 {
@@ -73,15 +73,13 @@ fn once(rig: &Rig, i: usize) -> Outcome {
     Ok(())
 }
 
-/// Messages and writes, each checked, until it is told to end.
+/// Messages and writes, each checked, until `done`.
 fn load(a: &End, b: &End, done: &AtomicBool) -> Outcome {
     const AT_ONCE: usize = 16;
-    let (target, sink) = (b.buffer(8)?, b.buffer(AT_ONCE * 8)?);
+    let (target, sink) = (b.buffer(8)?, Slots::new(b, AT_ONCE, 8)?);
     let mut round = 0u64;
     while !done.load(Ordering::Relaxed) {
-        for i in 0..AT_ONCE {
-            b.recv(sink.slice(i * 8..i * 8 + 8), i as u64)?;
-        }
+        sink.post(b, 0..AT_ONCE)?;
         for i in 0..AT_ONCE {
             let number = (round << 8 | i as u64).to_ne_bytes();
             a.post(&Op::inject_write(&number, target.at(0)).unsignaled())?;

@@ -2,9 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use fabric::EndpointAttr;
-
-use crate::cases::crowd::{Crowd, joined, places, post_receives, slot};
+use crate::cases::crowd::{Crowd, depths, joined, places, post_receives, slot};
 use crate::prelude::*;
 use crate::sys;
 
@@ -12,8 +10,7 @@ pub(super) fn endpoints_1000(rig: &Rig) -> Outcome {
     const ENDS: usize = 1000;
     // Two sockets a connection, and some for everything else.
     sys::allow_descriptors(2 * ENDS + 200)?;
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (4, 4);
-    let crowd = Crowd::new(rig, ENDS, depths)?;
+    let crowd = Crowd::new(rig, ENDS, depths(4, 4))?;
     let Crowd { ends, peers } = &crowd;
     let (ping, pong) = (peers[0].buffer(ENDS * 8)?, ends[0].buffer(ENDS * 8)?);
     let slot = |i: usize| i * 8..i * 8 + 8;
@@ -57,13 +54,12 @@ pub(super) fn fan_in(rig: &Rig) -> Outcome {
     const SENDS: usize = 8;
     const RECEIVES: usize = 16;
     let measured = rig.bulk(rig.count(ENDS * 200, ENDS * 10_000));
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (SENDS, RECEIVES);
-    let crowd = Crowd::new(rig, ENDS, depths)?;
+    let crowd = Crowd::new(rig, ENDS, depths(SENDS, RECEIVES))?;
     let Crowd { ends, peers } = &crowd;
     let sink = peers[0].buffer(ENDS * RECEIVES * 8)?;
     post_receives(peers, &sink, RECEIVES)?;
     let (enough, sent) = (AtomicBool::new(false), AtomicUsize::new(usize::MAX));
-    // Each endpoint always has as much posted as it may: whoever gets a message through posts the next.
+    // Each endpoint always has as much posted as it may: each message that gets through is followed by another.
     let flood = || -> Outcome {
         let by_name = places(ends);
         let message = |who: usize, i: u64| ((who as u64) << 32 | i).to_ne_bytes();
@@ -122,9 +118,9 @@ pub(super) fn fan_in(rig: &Rig) -> Outcome {
         check_eq!(total, sent.load(Ordering::Relaxed), "messages received of those that were sent");
         counts.ok_or_else(|| Failed::new(format!("{measured} messages"), total.to_string()))
     })?;
-    let least = measured / ENDS / 8;
+    let min = measured / ENDS / 8;
     for (who, count) in counts.into_iter().enumerate() {
-        check!(count >= least as u64, "{least} of {measured} messages of end {who}, not {count}");
+        check!(count >= min as u64, "{min} of {measured} messages of end {who}, not {count}");
     }
     Ok(())
 }

@@ -5,10 +5,10 @@ use crate::sys::FewDescriptors;
 use crate::usage::Usage;
 
 /// More than any connection takes, domains included.
-const MOST: usize = 200;
+const MAX: usize = 200;
 
 /// What the process may grow by.
-const MOST_GROWTH: usize = 16 << 20;
+const MAX_GROWTH: usize = 16 << 20;
 
 pub(super) fn fd_exhaust(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
@@ -19,14 +19,14 @@ pub(super) fn fd_exhaust(rig: &Rig) -> Outcome {
     let before = Usage::at_rest()?;
     let mut free = 0;
     loop {
-        check!(free < MOST, "a connection with {MOST} descriptors");
+        check!(free < MAX, "a connection with {MAX} descriptors");
         let few = FewDescriptors::leave(free)?;
         let made = make_all(rig);
         // Connections that stand need none.
         a.settle(&b)?;
         drop(few);
         free += 1;
-        before.expect_no_more(rig, |held| held.resident_bytes, MOST_GROWTH)?;
+        before.expect_no_more(rig, |held| held.resident_bytes, MAX_GROWTH)?;
         match made {
             Ok(()) => break,
             // `TimedOut` if it was the other side that had none.
@@ -74,7 +74,7 @@ fn make_all(rig: &Rig) -> fabric::Result<()> {
 fn request_comes_later(rig: &Rig) -> Outcome {
     let listener = rig.listen(rig.domain_b())?;
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
-    for free in 0..MOST {
+    for free in 0..MAX {
         let few = FewDescriptors::leave(free)?;
         let called = a.connect(listener.local_addr(), &[]);
         let early = listener.accept(Some(rig.scaled(Duration::from_millis(100))));

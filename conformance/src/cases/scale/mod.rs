@@ -8,10 +8,10 @@ mod queues;
 use crate::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! { Scale:
-    crowds::endpoints_1000, Needs::SEND.least(&[("endpoints", 1000), ("cq_capacity", 8000)]),
+    crowds::endpoints_1000, Needs::SEND.min_limits(&[("endpoints", 1000), ("cq_capacity", 8000)]),
         "1000 connections at a time on one queue a side: each carries a message and its answer"
         .limit_s(180).exclusive();
-    crowds::fan_in, Needs::SEND.least(&[("cq_capacity", 64 * 24)]),
+    crowds::fan_in, Needs::SEND.min_limits(&[("cq_capacity", 64 * 24)]),
         "64 endpoints flood one target: none gets less than 1/8 of the mean through"
         .freedom(Freedom::Counts("how many messages each endpoint gets through is open")).exclusive();
     queues::completion_queues, Needs::SEND,

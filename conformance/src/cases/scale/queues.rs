@@ -2,33 +2,33 @@
 
 use std::os::fd::AsFd;
 
-use fabric::{Armed, EndpointAttr};
+use fabric::Armed;
 use fabric_util::wakeup::wait_readable;
 
+use crate::cases::crowd::depths;
 use crate::prelude::*;
-use crate::sys::{allow_descriptors, most_descriptors};
+use crate::sys::{allow_descriptors, max_descriptors};
 
 /// More than the kernel lets watch each other at will, and few enough for any machine.
-const MOST: usize = 1200;
+const MAX: usize = 1200;
 
 pub(super) fn completion_queues(rig: &Rig) -> Outcome {
     const SMALL: usize = 2;
     let domain = rig.domain_a();
     // Some descriptors each, and others for cases beside this one.
-    let room = most_descriptors()?.saturating_sub(1000) / 4;
-    let count = domain.info().limits.completion_queues.min(MOST).min(room);
+    let room = max_descriptors()?.saturating_sub(1000) / 4;
+    let count = domain.info().limits.completion_queues.min(MAX).min(room);
     check!(count > 501, "descriptors for more than 501 queues (`ulimit -Hn`), not for {count}");
     allow_descriptors(4 * count + 500)?;
     let queues =
         (0..count).map(|_| domain.completion_queue(2 * SMALL)).collect::<Result<Vec<_>, _>>()?;
     for queue in &queues {
-        for armed in [queue.arm_to_drive()?, queue.arm()?] {
-            check_eq!(armed, Armed::Waiting, "arming a queue that nobody uses");
+        for armed in [queue.arm_manual()?, queue.arm()?] {
+            check_eq!(armed, Armed::Waiting, "arming a queue that is not used");
         }
     }
-    let small = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (SMALL, SMALL);
     for queue in [queues.first(), queues.last()].into_iter().flatten() {
-        let (a, b) = (rig.end_on(domain, queue, small)?, rig.end(rig.domain_b())?);
+        let (a, b) = (rig.end_on(domain, queue, depths(SMALL, SMALL))?, rig.end(rig.domain_b())?);
         rig.connect(&a, &b)?;
         a.settle(&b)?;
         // By sleeping on it, in both ways.
@@ -48,7 +48,7 @@ pub(super) fn completion_queues(rig: &Rig) -> Outcome {
                 break seen;
             }
             check!(Instant::now() < until, "the second message within 10 s");
-            if queue.arm_to_drive()? == Armed::Waiting {
+            if queue.arm_manual()? == Armed::Waiting {
                 wait_readable(queue.as_fd(), Some(until))?;
             }
         };

@@ -1,14 +1,13 @@
 //! What the completion of a send says of the receive, and what a receive that is missing or too short does.
 
+use crate::cases::crowd::joined;
+use crate::cases::places::{Slots, Staggered};
 use crate::prelude::*;
 
 pub(super) fn no_recv_pends(rig: &Rig) -> Outcome {
     // Longer than verbs retries with the settings that programs get by default.
     const WAIT: Duration = Duration::from_secs(20);
-    let (a, b) = rig.pair()?;
-    let source = a.buffer(1000)?;
-    let sink = b.buffer(1000)?;
-    source.put_pattern(.., rig.pattern(0))?;
+    let (a, b, source, sink) = rig.transfer(1000)?;
     a.send(&source, 1)?;
     thread::sleep(WAIT);
     a.expect_none_for(Duration::from_millis(100))?;
@@ -16,70 +15,66 @@ pub(super) fn no_recv_pends(rig: &Rig) -> Outcome {
     check_eq!(b.state(), EndpointState::Connected, "state of the peer after {WAIT:?}");
 
     b.recv(&sink, 2)?;
-    let received = b.expect_ok(2)?;
-    check_eq!(received.len, 1000, "length of the receive");
+    b.expect(Done::recv(2, 1000))?;
     a.expect_ok(1)?;
-    sink.check_pattern(.., rig.pattern(0))?;
-    Ok(())
+    sink.check_pattern(.., rig.pattern(0))
 }
 
 pub(super) fn ok_implies_received(rig: &Rig) -> Outcome {
-    const SENDS: usize = 12;
-    const WRITES: usize = 4;
-    const LEN: usize = 150_000;
-    // Message i is the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(LEN + 8 * SENDS);
-    let sent = |i: usize| 8 * i..8 * i + LEN;
     for round in 0..SENDS {
         let (a, b) = rig.pair()?;
-        let source = a.buffer(bytes.len())?;
-        source.put(0, &bytes)?;
-        let sink = b.buffer(SENDS * LEN)?;
-        for i in 0..SENDS {
-            b.recv(sink.slice(i * LEN..(i + 1) * LEN), i as u64)?;
-        }
-        // The peer writes meanwhile: a stream that is closed with bytes unread is reset, and loses those on their
-        // way to the peer.
-        let target = a.buffer(LEN)?;
-        let answer = b.buffer(LEN)?;
-        for i in 0..WRITES {
-            b.write(&answer, target.at(0), i as u64)?;
-        }
-        for i in 0..SENDS {
-            a.send(source.slice(sent(i)), i as u64)?;
-        }
-        // The peer's writes complete at the peer, so all that comes here is of the sends.
-        for i in 0..=round {
-            a.expect_ok(i as u64)?;
-        }
-        // Gone, the one or the other; neither lingers.
-        if round.is_multiple_of(2) {
-            drop(a);
-        } else {
+        completed_are_received(rig, a, &b, round + 1, |a| {
+            // Gone, the one or the other; neither lingers.
+            if round.is_multiple_of(2) {
+                return Ok(None);
+            }
             b.disconnect();
-        }
+            Ok(Some(a))
+        })?;
+    }
+    Ok(())
+}
 
-        let mut receives = b.take(SENDS + WRITES)?;
-        receives.retain(|completion| completion.kind == OpKind::Recv);
-        check_eq!(receives.len(), SENDS, "completed receives");
-        let mut whole = true;
-        for (i, received) in receives.iter().enumerate() {
-            check_eq!(received.context, i as u64, "context of receive {i}");
-            if i <= round {
-                check_eq!(received.status, Status::Ok, "receive {i}, whose send had completed");
-            }
-            match received.status {
-                Status::Ok if whole => {
-                    check_eq!(received.len, LEN, "length of receive {i}");
-                    let seen = sink.bytes(i * LEN..(i + 1) * LEN)?;
-                    check_bytes!(seen, bytes[sent(i)], "receive {i} of round {round}");
-                }
-                Status::Canceled => whole = false,
-                status => fail!(
-                    "receives to be Ok up to some point, then Canceled",
-                    "{status:?} of receive {i}"
-                ),
-            }
+/// Messages of [`completed_are_received`].
+pub(in crate::cases) const SENDS: usize = 12;
+
+/// Sends messages, ends the connection when the first `completed` sends have completed, and checks that these have been
+/// received, and of the others as many as were whole. `end` gives the sender back if that is still there.
+pub(in crate::cases) fn completed_are_received(
+    rig: &Rig,
+    sender: End,
+    receiver: &End,
+    completed: usize,
+    end: impl FnOnce(End) -> Result<Option<End>, Failed>,
+) -> Outcome {
+    const WRITES: usize = 4;
+    const LEN: usize = 150_000;
+    let source = Staggered::new(rig, &sender, LEN, SENDS)?;
+    let sink = Slots::new(receiver, SENDS, LEN)?;
+    sink.post(receiver, 0..SENDS)?;
+    // The receiver writes meanwhile: a stream that is closed with bytes unread is reset, and loses those on their way to
+    // the peer. Its writes complete at the receiver, so all that comes to the sender is of the sends.
+    let (target, answer) = (sender.buffer(LEN)?, receiver.buffer(LEN)?);
+    for i in 0..WRITES {
+        receiver.write(&answer, target.at(0), i as u64)?;
+    }
+    for i in 0..SENDS {
+        sender.send(source.slice(i, LEN), i as u64)?;
+    }
+    sender.expect_each(0..completed)?;
+    let _sender = end(sender)?;
+
+    let mut receives = receiver.take(SENDS + WRITES)?;
+    receives.retain(|completion| completion.kind == OpKind::Recv);
+    check_eq!(receives.len(), SENDS, "completed receives");
+    let whole = receives.iter().take_while(|received| received.is_ok()).count();
+    check!(whole >= completed, "{completed} receives Ok, as their sends were, not {receives:?}");
+    for (i, received) in receives.iter().enumerate() {
+        if i < whole {
+            Done::recv(i, LEN).check(received)?;
+            check_bytes!(sink.seen(i, LEN)?, source.bytes(i, LEN), "message {i}");
+        } else {
+            Done::canceled(i).check(received)?;
         }
     }
     Ok(())
@@ -94,26 +89,20 @@ pub(super) fn bidir_flood(rig: &Rig) -> Outcome {
     thread::scope(|scope| {
         let other = scope.spawn(|| flood(rig, &b, total / len, len));
         let one = flood(rig, &a, total / len, len);
-        one.and(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        one.and(joined(other))
     })
 }
 
 /// Sends `count` messages as fast as the queue takes them, and receives as many.
 fn flood(rig: &Rig, end: &End, count: usize, len: usize) -> Outcome {
     const RECEIVES: usize = 8;
-    // Message i is the pattern from byte 8 i on.
-    let bytes = rig.pattern(0).bytes(len + 8 * count);
-    let source = end.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
-    let sink = end.buffer(RECEIVES * len)?;
-    let slot = |i: usize| i % RECEIVES * len..(i % RECEIVES + 1) * len;
-    for i in 0..RECEIVES.min(count) {
-        end.recv(sink.slice(slot(i)), i as u64)?;
-    }
+    let source = Staggered::new(rig, end, len, count)?;
+    let sink = Slots::new(end, RECEIVES, len)?;
+    sink.post(end, 0..RECEIVES.min(count))?;
     let (mut posted, mut sent, mut received) = (0, 0, 0);
     while sent < count || received < count {
         while posted < count {
-            match end.send(source.slice(8 * posted..8 * posted + len), posted as u64) {
+            match end.send(source.slice(posted, len), posted as u64) {
                 Ok(()) => posted += 1,
                 Err(Error::Again) => break,
                 Err(error) => return Err(error.into()),
@@ -128,10 +117,10 @@ fn flood(rig: &Rig, end: &End, count: usize, len: usize) -> Outcome {
         }
         check_eq!(done.context, received as u64, "context of completed receive {received}");
         check_eq!(done.len, len, "length of receive {received}");
-        let seen = sink.bytes(slot(received))?;
-        check_bytes!(seen, bytes[8 * received..8 * received + len], "receive {received}");
+        let seen = sink.seen(received, len)?;
+        check_bytes!(seen, source.bytes(received, len), "receive {received}");
         if received + RECEIVES < count {
-            end.recv(sink.slice(slot(received)), (received + RECEIVES) as u64)?;
+            end.recv(sink.slot(received), (received + RECEIVES) as u64)?;
         }
         received += 1;
     }
@@ -141,8 +130,7 @@ fn flood(rig: &Rig, end: &End, count: usize, len: usize) -> Outcome {
 pub(super) fn oversize_fatal(rig: &Rig) -> Outcome {
     for (room, len) in [(8, 9), (0, 1), (4096, 70_000), (5000, 5001)] {
         let (a, b) = rig.pair()?;
-        let source = a.buffer(len)?;
-        source.put_pattern(.., rig.pattern(len))?;
+        let source = a.patterned(len, rig.pattern(len))?;
         let (before, sink, behind) = (b.buffer(room)?, b.buffer(room)?, b.buffer(len)?);
         b.recv(&before, 1)?;
         b.recv(&sink, 2)?;
@@ -154,8 +142,8 @@ pub(super) fn oversize_fatal(rig: &Rig) -> Outcome {
         ])?;
         for end in [&a, &b] {
             end.expect_ok(1)?;
-            end.expect(2, Status::TooLong)?;
-            end.expect(3, Status::Canceled)?;
+            end.expect(Done::failed(2, Status::TooLong))?;
+            end.expect(Done::canceled(3))?;
             end.expect_disconnected()?;
             check_eq!(end.state(), EndpointState::Dead, "state after {len} bytes for {room}");
         }

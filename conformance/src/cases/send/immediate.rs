@@ -1,12 +1,10 @@
 //! What is sent beside or without a region: immediate data, and injected bytes.
 
+use crate::cases::places::Slots;
 use crate::prelude::*;
 
 pub(super) fn imm(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
-    let source = a.buffer(5000)?;
-    let sink = b.buffer(5000)?;
-    source.put_pattern(.., rig.pattern(0))?;
+    let (a, b, source, sink) = rig.transfer(5000)?;
     let short = rig.pattern(0).bytes(9);
     for value in [0, 1, 0x0102_0304, 1 << 31, u32::MAX] {
         let ways = [
@@ -17,16 +15,11 @@ pub(super) fn imm(rig: &Rig) -> Outcome {
         ];
         for (i, (len, op)) in ways.into_iter().enumerate() {
             sink.fill(0xee)?;
-            b.recv(&sink, i as u64)?;
-            a.post(&op.immediate(value).context(i as u64))?;
-            let received = b.expect_ok(i as u64)?;
-            check_eq!(received.kind, OpKind::Recv, "kind of a receive with immediate {value:#x}");
-            check_eq!(received.immediate, Some(value), "immediate data with {len} bytes");
-            check_eq!(received.len, len, "length of a receive with immediate {value:#x}");
+            let received = Done::recv(i, len).immediate(value);
+            a.deliver(op.immediate(value).context(i as u64), &b, &sink, received)?;
             sink.check_pattern(..len, rig.pattern(0))?;
             sink.check_filled(len.., 0xee)?;
-            let sent = a.expect_ok(i as u64)?;
-            check_eq!(sent.immediate, None, "immediate data in the sender's completion");
+            a.expect(Done::send(i, len))?;
         }
     }
     Ok(())
@@ -34,94 +27,74 @@ pub(super) fn imm(rig: &Rig) -> Outcome {
 
 pub(super) fn no_imm_flag(rig: &Rig) -> Outcome {
     const MESSAGES: usize = 64;
-    const MOST: usize = 300;
+    const MAX: usize = 300;
     let (a, b) = rig.pair()?;
-    let source = a.buffer(MOST)?;
-    let sink = b.buffer(MESSAGES * MOST)?;
-    source.put_pattern(.., rig.pattern(0))?;
-    let (len, tagged) = (|i: usize| [0, 3, MOST][i % 3], |i: usize| i.is_multiple_of(2));
-    for i in 0..MESSAGES {
-        b.recv(sink.slice(i * MOST..(i + 1) * MOST), i as u64)?;
-    }
+    let source = a.patterned(MAX, rig.pattern(0))?;
+    let sink = Slots::new(&b, MESSAGES, MAX)?;
+    let (len, tagged) = (|i: usize| [0, 3, MAX][i % 3], |i: usize| i.is_multiple_of(2));
+    sink.post(&b, 0..MESSAGES)?;
     for i in 0..MESSAGES {
         let op = Op::send(source.slice(..len(i))).context(i as u64);
         a.post(&if tagged(i) { op.immediate(i as u32) } else { op })?;
     }
     for i in 0..MESSAGES {
-        let received = b.expect_ok(i as u64)?;
-        let expected = tagged(i).then_some(i as u32);
-        check_eq!(received.immediate, expected, "immediate data of receive {i}");
-        check_eq!(received.len, len(i), "length of receive {i}");
-        sink.check_pattern(i * MOST..i * MOST + len(i), rig.pattern(0))?;
-        a.expect_ok(i as u64)?;
+        b.expect(Done::recv(i, len(i)).immediate(tagged(i).then_some(i as u32)))?;
+        sink.check_pattern(i * MAX..i * MAX + len(i), rig.pattern(0))?;
+        a.expect_ok(i)?;
     }
     Ok(())
 }
 
 pub(super) fn inject_reuse(rig: &Rig) -> Outcome {
     const INJECTS: usize = 100;
-    let most = rig.info().limits.inject;
-    let (a, b) = rig.pair_with(|attr| attr.inject = most)?;
-    let sink = b.buffer(INJECTS * most)?;
-    let len = |i: usize| most - i % most;
-    // No receive is there, so most of them wait inside while their bytes are overwritten.
-    let mut bytes = vec![0; most];
-    for i in 0..INJECTS {
-        rig.pattern(i).fill(0, &mut bytes[..len(i)]);
-        a.inject(&bytes[..len(i)], i as u64)?;
-        bytes.fill(0xdd);
-    }
-    drop(bytes);
-    for i in 0..INJECTS {
-        b.recv(sink.slice(i * most..(i + 1) * most), i as u64)?;
-    }
-    for i in 0..INJECTS {
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.len, len(i), "length of inject {i}");
-        sink.check_pattern(i * most..i * most + len(i), rig.pattern(i))?;
-        a.expect_ok(i as u64)?;
-    }
-
-    // With receives there they leave at once, and their bytes must not be read later than that.
-    let mut bytes = vec![0; most];
-    for i in 0..INJECTS {
-        b.recv(sink.slice(i * most..(i + 1) * most), i as u64)?;
-    }
-    for i in 0..INJECTS {
-        rig.pattern(INJECTS + i).fill(0, &mut bytes);
-        a.inject(&bytes, i as u64)?;
-        bytes.fill(0xdd);
-    }
-    for i in 0..INJECTS {
-        b.expect_ok(i as u64)?;
-        sink.check_pattern(i * most..(i + 1) * most, rig.pattern(INJECTS + i))?;
-        a.expect_ok(i as u64)?;
+    let max = rig.info().limits.inject;
+    let (a, b) = rig.pair_with(|attr| attr.inject = max)?;
+    let sink = Slots::new(&b, INJECTS, max)?;
+    // Without receives most of them wait inside while their bytes are overwritten; with receives there they leave at
+    // once, and their bytes must not be read later than that.
+    for (salt, early) in [(0, false), (INJECTS, true)] {
+        let len = |i: usize| if early { max } else { max - i % max };
+        let mut bytes = vec![0; max];
+        if early {
+            sink.post(&b, 0..INJECTS)?;
+        }
+        for i in 0..INJECTS {
+            rig.pattern(salt + i).fill(0, &mut bytes[..len(i)]);
+            a.inject(&bytes[..len(i)], i as u64)?;
+            bytes.fill(0xdd);
+        }
+        drop(bytes);
+        if !early {
+            sink.post(&b, 0..INJECTS)?;
+        }
+        for i in 0..INJECTS {
+            b.expect(Done::recv(i, len(i)))?;
+            check_bytes!(sink.seen(i, len(i))?, rig.pattern(salt + i).bytes(len(i)), "inject {i}");
+            a.expect_ok(i)?;
+        }
     }
     Ok(())
 }
 
 pub(super) fn inject_over(rig: &Rig) -> Outcome {
-    for most in [0, fabric::MIN_INJECT, rig.info().limits.inject] {
-        let (a, b) = rig.pair_with(|attr| attr.inject = most)?;
-        let sink = b.buffer(most + 1)?;
-        let target = b.buffer(most + 1)?;
-        let bytes = rig.pattern(most).bytes(most + 1);
+    for max in [0, fabric::MIN_INJECT, rig.info().limits.inject] {
+        let (a, b) = rig.pair_with(|attr| attr.inject = max)?;
+        let (sink, target) = (b.buffer(max + 1)?, b.buffer(max + 1)?);
+        let bytes = rig.pattern(max).bytes(max + 1);
         let posted = a.inject(&bytes, 1);
-        check_err!(posted, Error::InvalidArgument(_), "an inject of {} bytes", most + 1);
+        check_err!(posted, Error::InvalidArgument(_), "an inject of {} bytes", max + 1);
         let posted = a.post(&Op::inject_write(&bytes, target.at(0)).context(2));
-        check_err!(posted, Error::InvalidArgument(_), "an injected write of {} bytes", most + 1);
+        check_err!(posted, Error::InvalidArgument(_), "an injected write of {} bytes", max + 1);
 
         // The most itself works, and nothing of the others happens later.
         b.recv(&sink, 3)?;
-        a.post(&Op::inject_write(&bytes[..most], target.at(0)).context(4))?;
-        a.inject(&bytes[..most], 5)?;
-        let received = b.expect_ok(3)?;
-        check_eq!(received.len, most, "length of the receive");
-        a.expect_ok(4)?;
-        a.expect_ok(5)?;
+        a.post(&Op::inject_write(&bytes[..max], target.at(0)).context(4))?;
+        a.inject(&bytes[..max], 5)?;
+        b.expect(Done::recv(3, max))?;
+        a.expect_each([4, 5])?;
         for buffer in [&sink, &target] {
-            buffer.check_pattern(..most, rig.pattern(most))?;
-            buffer.check_filled(most.., 0)?;
+            buffer.check_pattern(..max, rig.pattern(max))?;
+            buffer.check_filled(max.., 0)?;
         }
     }
     Ok(())

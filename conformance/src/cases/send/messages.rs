@@ -1,6 +1,7 @@
 //! Whole messages: lengths, order, limits.
 
 use crate::cases::layout;
+use crate::cases::places::Slots;
 use crate::prelude::*;
 
 pub(super) fn sizes(rig: &Rig) -> Outcome {
@@ -11,18 +12,11 @@ pub(super) fn sizes(rig: &Rig) -> Outcome {
     sizes.extend([limits.inject - 1, limits.inject, limits.inject + 1]);
     for (i, len) in sizes.into_iter().enumerate() {
         // Buffers of just this length, so that the guards begin at the very next byte.
-        let source = a.buffer(len)?;
+        let source = a.patterned(len, rig.pattern(i))?;
         let sink = b.buffer(len)?;
-        source.put_pattern(.., rig.pattern(i))?;
-        b.recv(&sink, i as u64)?;
-        a.send(&source, i as u64)?;
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.kind, OpKind::Recv, "kind of the receive of {len} bytes");
-        check_eq!(received.len, len, "length of the receive of {len} bytes");
+        a.deliver(Op::send(&source).context(i as u64), &b, &sink, Done::recv(i, len))?;
         sink.check_pattern(.., rig.pattern(i))?;
-        let sent = a.expect_ok(i as u64)?;
-        check_eq!(sent.kind, OpKind::Send, "kind of the send of {len} bytes");
-        check_eq!(sent.len, len, "length of the send of {len} bytes");
+        a.expect(Done::send(i, len))?;
     }
     Ok(())
 }
@@ -30,19 +24,13 @@ pub(super) fn sizes(rig: &Rig) -> Outcome {
 pub(super) fn send_zero(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
     let source = a.buffer(16)?;
-    let sink = b.buffer(64)?;
-    sink.fill(0xee)?;
+    let sink = b.filled(64, 0xee)?;
     let empty = [source.slice(3..3), source.slice(16..16)];
     let ways =
         [Op::send(Slices::none()), Op::send(source.slice(5..5)), Op::send(&empty), Op::inject(&[])];
     for (i, op) in ways.into_iter().enumerate() {
-        b.recv(&sink, i as u64)?;
-        a.post(&op.context(i as u64))?;
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.kind, OpKind::Recv, "kind of empty receive {i}");
-        check_eq!(received.len, 0, "length of empty receive {i}");
-        check_eq!(received.immediate, None, "immediate data of empty receive {i}");
-        a.expect_ok(i as u64)?;
+        a.deliver(op.context(i as u64), &b, &sink, Done::recv(i, 0))?;
+        a.expect_ok(i)?;
     }
     sink.check_filled(.., 0xee)?;
 
@@ -55,20 +43,16 @@ pub(super) fn send_zero(rig: &Rig) -> Outcome {
     a.send(Slices::none(), 1)?;
     a.send(source.slice(..9), 2)?;
     for (i, len) in [7, 0, 9].into_iter().enumerate() {
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.len, len, "length of receive {i} of three");
+        b.expect(Done::recv(i, len))?;
         sink.check_pattern(i * 20..i * 20 + len, rig.pattern(0))?;
         sink.check_filled(i * 20 + len..(i + 1) * 20, 0xee)?;
-        a.expect_ok(i as u64)?;
+        a.expect_ok(i)?;
     }
     Ok(())
 }
 
 pub(super) fn recv_no_segments(rig: &Rig) -> Outcome {
-    let (a, b) = rig.pair()?;
-    let source = a.buffer(100)?;
-    let sink = b.buffer(100)?;
-    source.put_pattern(.., rig.pattern(0))?;
+    let (a, b, source, sink) = rig.transfer(100)?;
     b.recv(Slices::none(), 0)?;
     b.recv(Slices::none(), 1)?;
     b.recv(&sink, 2)?;
@@ -76,26 +60,17 @@ pub(super) fn recv_no_segments(rig: &Rig) -> Outcome {
     a.post(&Op::send(Slices::none()).immediate(77).context(1))?;
     a.send(&source, 2)?;
     for (i, (len, immediate)) in [(0, None), (0, Some(77)), (100, None)].into_iter().enumerate() {
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.kind, OpKind::Recv, "kind of receive {i}");
-        check_eq!(received.len, len, "length of receive {i}");
-        check_eq!(received.immediate, immediate, "immediate data of receive {i}");
-        a.expect_ok(i as u64)?;
+        b.expect(Done::recv(i, len).immediate(immediate))?;
+        a.expect_ok(i)?;
     }
-    sink.check_pattern(.., rig.pattern(0))?;
-    Ok(())
+    sink.check_pattern(.., rig.pattern(0))
 }
 
 pub(super) fn recv_larger(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    let source = a.buffer(10)?;
-    let sink = b.buffer(4096)?;
-    source.put_pattern(.., rig.pattern(0))?;
-    sink.fill(0xee)?;
-    b.recv(&sink, 1)?;
-    a.send(&source, 2)?;
-    let received = b.expect_ok(1)?;
-    check_eq!(received.len, 10, "length of the receive");
+    let source = a.patterned(10, rig.pattern(0))?;
+    let sink = b.filled(4096, 0xee)?;
+    a.deliver(Op::send(&source).context(2), &b, &sink, Done::recv(1, 10))?;
     sink.check_pattern(..10, rig.pattern(0))?;
     sink.check_filled(10.., 0xee)?;
     a.expect_ok(2)?;
@@ -117,10 +92,9 @@ pub(super) fn recv_exact_fit(rig: &Rig) -> Outcome {
         a.send(source, i as u64)?;
     }
     for (i, sink) in sinks.iter().enumerate() {
-        let received = b.expect_ok(i as u64)?;
-        check_eq!(received.len, sink.len(), "length of receive {i}");
+        b.expect(Done::recv(i, sink.len()))?;
         sink.check_pattern(.., rig.pattern(i))?;
-        a.expect_ok(i as u64)?;
+        a.expect_ok(i)?;
     }
     Ok(())
 }
@@ -128,28 +102,25 @@ pub(super) fn recv_exact_fit(rig: &Rig) -> Outcome {
 pub(super) fn fifo(rig: &Rig) -> Outcome {
     const SENDS: usize = 1000;
     const AT_ONCE: usize = 100;
-    const MOST: usize = 200;
+    const MAX: usize = 200;
     let (a, b) = rig.pair()?;
-    let source = a.buffer(AT_ONCE * MOST)?;
-    let sink = b.buffer(AT_ONCE * MOST)?;
+    // Message i has a length and bytes of its own, and a slot for it on either side.
+    let (source, sink) = (Slots::new(&a, AT_ONCE, MAX)?, Slots::new(&b, AT_ONCE, MAX)?);
+    let len = |i: usize| 1 + i * 7 % MAX;
+    let bytes = |i: usize| source.range(i).start..source.range(i).start + len(i);
     for first in (0..SENDS).step_by(AT_ONCE) {
         let round = first..first + AT_ONCE;
-        // Message i has a length and bytes of its own, and a slot for it on either side.
-        let len = |i: usize| 1 + i * 7 % MOST;
-        let slot = |i: usize| i % AT_ONCE * MOST..i % AT_ONCE * MOST + len(i);
+        sink.post(&b, round.clone())?;
         for i in round.clone() {
-            b.recv(sink.slice(i % AT_ONCE * MOST..(i % AT_ONCE + 1) * MOST), i as u64)?;
-            source.put_pattern(slot(i), rig.pattern(i))?;
+            source.put_pattern(bytes(i), rig.pattern(i))?;
         }
         for i in round.clone() {
-            a.send(source.slice(slot(i)), i as u64)?;
+            a.send(source.slice(bytes(i)), i as u64)?;
         }
         for i in round {
-            let received = b.expect_ok(i as u64)?;
-            check_eq!(received.kind, OpKind::Recv, "kind of receive {i}");
-            check_eq!(received.len, len(i), "length of receive {i}");
-            sink.check_pattern(slot(i), rig.pattern(i))?;
-            a.expect_ok(i as u64)?;
+            b.expect(Done::recv(i, len(i)))?;
+            sink.check_pattern(bytes(i), rig.pattern(i))?;
+            a.expect_ok(i)?;
         }
     }
     Ok(())
@@ -159,31 +130,24 @@ pub(super) fn max_message(rig: &Rig) -> Outcome {
     /// Bytes compared at a time.
     const STEP: usize = 1 << 20;
     let limits = &rig.info().limits;
-    let (most, parts) = (limits.message as usize, limits.send_segments);
+    let (max, parts) = (limits.message as usize, limits.send_segments);
     let (a, b) = rig.pair_with(|attr| attr.send_segments = parts)?;
     // Part i of the message is the pattern from byte 8 i on. So all parts differ, and the sender needs not as much
     // memory as the message has bytes.
-    let part = most.div_ceil(parts);
+    let part = max.div_ceil(parts);
     let bytes = rig.pattern(0).bytes(part + 8 * parts);
-    let source = a.buffer(bytes.len())?;
-    source.put(0, &bytes)?;
-    let starts: Vec<_> = (0..most).step_by(part).collect();
-    let len = |start: usize| part.min(most - start);
-    let slices: Vec<_> = starts
-        .iter()
-        .enumerate()
-        .map(|(i, start)| source.slice(8 * i..8 * i + len(*start)))
-        .collect();
-    let sink = b.buffer(most)?;
+    let source = a.holding(&bytes)?;
+    let starts: Vec<_> = (0..max).step_by(part).collect();
+    let len = |start: usize| part.min(max - start);
+    let slice = |(i, start): (usize, &usize)| source.slice(8 * i..8 * i + len(*start));
+    let slices: Vec<_> = starts.iter().enumerate().map(slice).collect();
+    let sink = b.buffer(max)?;
 
     b.recv(&sink, 1)?;
     a.send(&slices[..], 2)?;
     // A GiB, perhaps, over a link that loses packets.
-    let received = b.next_within(Duration::from_secs(60))?;
-    check_eq!((received.context, received.status), (1, Status::Ok), "the receive");
-    check_eq!(received.len, most, "length of the receive");
-    let sent = a.expect_ok(2)?;
-    check_eq!(sent.len, most, "length of the send");
+    Done::recv(1, max).check(&b.next_within(Duration::from_secs(60))?)?;
+    a.expect(Done::send(2, max))?;
     for (i, start) in starts.into_iter().enumerate() {
         for at in (0..len(start)).step_by(STEP) {
             let now = STEP.min(len(start) - at);
@@ -205,41 +169,36 @@ pub(super) fn over_max(rig: &Rig) -> Outcome {
     let slices: Vec<_> =
         (0..len).step_by(part).map(|start| source.slice(..part.min(len - start))).collect();
     // The descriptor claims that there is room for it.
-    let target = b.buffer(64)?;
-    target.fill(0xee)?;
+    let target = b.filled(64, 0xee)?;
     let far = forged_range(&target.region().remote(), 0, len as u64).at(0);
-    let sent = a.send(&slices[..], 1);
-    check_err!(sent, Error::InvalidArgument(_), "a send of {len} bytes");
-    let written = a.write(&slices[..], far, 2);
-    check_err!(written, Error::InvalidArgument(_), "a write of {len} bytes");
-    let read = a.read(&slices[..], far, 3);
-    check_err!(read, Error::InvalidArgument(_), "a read of {len} bytes");
+    for (what, posted) in [
+        ("a send", a.send(&slices[..], 1)),
+        ("a write", a.write(&slices[..], far, 2)),
+        ("a read", a.read(&slices[..], far, 3)),
+    ] {
+        check_err!(posted, Error::InvalidArgument(_), "{what} of {len} bytes");
+    }
 
     // The endpoint is unharmed, and nothing of it happens later.
     a.settle(&b)?;
     source.check_filled(.., 0)?;
-    target.check_filled(.., 0xee)?;
-    Ok(())
+    target.check_filled(.., 0xee)
 }
 
 pub(super) fn same_buffer(rig: &Rig) -> Outcome {
     const COPIES: usize = 32;
     let (a, b) = rig.pair()?;
     for (round, len) in [64, 5000, 100_000].into_iter().enumerate() {
-        let source = a.buffer(len)?;
-        let sink = b.buffer(COPIES * len)?;
-        source.put_pattern(.., rig.pattern(round))?;
-        for i in 0..COPIES {
-            b.recv(sink.slice(i * len..(i + 1) * len), i as u64)?;
-        }
+        let source = a.patterned(len, rig.pattern(round))?;
+        let sink = Slots::new(&b, COPIES, len)?;
+        sink.post(&b, 0..COPIES)?;
         for i in 0..COPIES {
             a.send(&source, i as u64)?;
         }
         for i in 0..COPIES {
-            let received = b.expect_ok(i as u64)?;
-            check_eq!(received.len, len, "length of copy {i}");
-            sink.check_pattern(i * len..(i + 1) * len, rig.pattern(round))?;
-            a.expect_ok(i as u64)?;
+            b.expect(Done::recv(i, len))?;
+            sink.check_pattern(sink.range(i), rig.pattern(round))?;
+            a.expect_ok(i)?;
         }
         source.check_pattern(.., rig.pattern(round))?;
     }
@@ -257,23 +216,14 @@ pub(super) fn reply_before_send_completion(rig: &Rig) -> Outcome {
         answer.put_pattern(.., rig.pattern(2 * round + 1))?;
         let (sent, received) = (2 * round as u64, 2 * round as u64 + 1);
         a.recv(&reply, received)?;
-        b.recv(&served, 1)?;
-        a.send(&request, sent)?;
-        b.expect_ok(1)?;
+        a.deliver(Op::send(&request).context(sent), &b, &served, Done::recv(1, LEN))?;
         served.check_pattern(.., rig.pattern(2 * round))?;
         b.send(&answer, 2)?;
         // Nothing says which of the two queues reports first.
         let mut both = a.take(2)?;
         both.sort_by_key(|completion| completion.context);
-        for (seen, (context, kind)) in
-            both.iter().zip([(sent, OpKind::Send), (received, OpKind::Recv)])
-        {
-            check_eq!(
-                (seen.context, seen.kind, seen.status),
-                (context, kind, Status::Ok),
-                "completion of round {round}"
-            );
-        }
+        Done::send(sent, LEN).check(&both[0])?;
+        Done::recv(received, LEN).check(&both[1])?;
         reply.check_pattern(.., rig.pattern(2 * round + 1))?;
         b.expect_ok(2)?;
     }

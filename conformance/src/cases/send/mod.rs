@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 
-mod acceptance;
+pub(super) mod acceptance;
 mod immediate;
 mod messages;
 mod segments;

@@ -1,7 +1,8 @@
 //! Connections that are closed.
 
-use super::{CLOSED, PEER_CLOSED, check_flushed, take};
+use super::{CLOSED, PEER_CLOSED, check_flushed, ends, take};
 use crate::cases::crowd::joined;
+use crate::cases::places::{Slots, Staggered};
 use crate::prelude::*;
 
 pub(super) fn close_flush(rig: &Rig) -> Outcome {
@@ -54,8 +55,8 @@ pub(super) fn close_flush(rig: &Rig) -> Outcome {
             let side = |receive| done.iter().filter(move |one| one.kind.is_receive() == receive);
             let good = check_flushed("operations of the send queue", sends, ways, side(false))?;
             // The send without a receive cannot go well, nor can what waits behind it.
-            let most = if sends == count { MATCHED } else { sends };
-            check!(good <= most, "at most {most} operations Ok, not {good}, mode {mode}");
+            let max = if sends == count { MATCHED } else { sends };
+            check!(good <= max, "at most {max} operations Ok, not {good}, mode {mode}");
             check_flushed("receives", receives, CLOSED, side(true))?;
             check!(done.iter().all(|one| one.endpoint == name), "completions of {name} alone");
             check_eq!(queue.poll_one()?, None, "a completion too many");
@@ -83,13 +84,11 @@ pub(super) fn peer_close(rig: &Rig) -> Outcome {
         let listener = rig.listen(rig.domain_a())?;
         let a = rig.end(rig.domain_a())?;
         peer.connect(listener.local_addr(), &[])?;
-        let mut request = listener.accept(Some(rig.patience_to_connect()))?;
-        for i in 0..RECEIVES {
-            a.recv(Slices::none(), i)?;
-        }
+        let mut request = listener.accept(Some(rig.connect_timeout()))?;
+        a.recv_empty(0..RECEIVES)?;
         request.accept(&a, &[])?;
         a.expect_connected()?;
-        peer.wait_connected(Some(rig.patience_to_connect()))?;
+        peer.wait_connected(Some(rig.connect_timeout()))?;
         drop(listener);
         peer.inject(b"", 1)?;
         a.expect_ok(0)?;
@@ -115,17 +114,10 @@ pub(super) fn peer_close(rig: &Rig) -> Outcome {
         check!(took < limit, "the end known within {limit:?}, not after {took:?}");
         check_eq!(a.state(), EndpointState::Dead, "state when the peer has closed");
         let done = a.take(RECEIVES as usize)?;
-        let receives = done.iter().filter(|one| one.kind.is_receive());
-        let receives: Vec<_> = receives.map(|one| (one.context, one.status)).collect();
         let expected: Vec<_> = (1..RECEIVES).map(|i| (i, Status::Canceled)).collect();
-        check_eq!(receives, expected, "the receives that were left, mode {mode}");
-        let sends = done.iter().filter(|one| !one.kind.is_receive());
-        let sends: Vec<_> = sends.map(|one| (one.context, one.status)).collect();
-        check_matches!(
-            &sends[..],
-            [(9, Status::Canceled | Status::PeerLost)],
-            "the send that was in flight, mode {mode}"
-        );
+        check_eq!(ends(&done, true), expected, "the receives that were left, mode {mode}");
+        let in_flight = &ends(&done, false)[..];
+        check_matches!(in_flight, [(9, Status::Canceled | Status::PeerLost)], "send, mode {mode}");
         check_err!(a.recv(Slices::none(), 8), Error::NotConnected, "a receive on the dead end");
         check_err!(a.inject(b"", 8), Error::NotConnected, "a send on the dead end");
         a.expect_none_for(Duration::from_millis(20))?;
@@ -140,14 +132,11 @@ pub(super) fn shutdown_drains(rig: &Rig) -> Outcome {
     let patience = rig.scaled(Duration::from_secs(10));
     for quiet in [false, true] {
         let (a, b) = rig.pair()?;
-        let bytes = rig.pattern(0).bytes(LEN + 8 * MESSAGES);
-        let (source, sink) = (a.buffer(bytes.len())?, b.buffer(MESSAGES * LEN)?);
-        source.put(0, &bytes)?;
+        let source = Staggered::new(rig, &a, LEN, MESSAGES)?;
+        let sink = Slots::new(&b, MESSAGES, LEN)?;
         let (target, old) = (b.buffer(16)?, a.buffer(8)?);
-        let sent = |i: usize| 8 * i..8 * i + LEN;
-        let slot = |i: usize| i * LEN..(i + 1) * LEN;
         a.recv(Slices::none(), 99)?;
-        let mut ops: Vec<_> = (0..MESSAGES).map(|i| Op::send(source.slice(sent(i)))).collect();
+        let mut ops: Vec<_> = (0..MESSAGES).map(|i| Op::send(source.slice(i, LEN))).collect();
         ops.push(Op::inject_write(b"written.", target.at(8)));
         ops.push(Op::fetch_atomic(AtomicOp::Add, 7u64, old.slice(..), target.at(0)));
         let count = ops.len();
@@ -155,7 +144,7 @@ pub(super) fn shutdown_drains(rig: &Rig) -> Outcome {
             let op = op.context(i);
             a.post(&if quiet { op.unsignaled() } else { op })?;
         }
-        // Nobody receives the first: it is not done, and the connection stands.
+        // There is no receive for the first: it is not done, and the connection stays.
         let refused = a.shutdown(Duration::from_millis(50));
         check_err!(refused, Error::TimedOut(_), "a shutdown while a send waits");
         check_eq!(a.state(), EndpointState::Connected, "state when shutdown gave up");
@@ -164,8 +153,8 @@ pub(super) fn shutdown_drains(rig: &Rig) -> Outcome {
         thread::scope(|scope| -> Outcome {
             let receiver = scope.spawn(|| -> Outcome {
                 for i in 0..MESSAGES {
-                    b.recv(sink.slice(slot(i)), i as u64)?;
-                    check_eq!(b.expect_ok(i as u64)?.len, LEN, "length of message {i}");
+                    b.recv(sink.slot(i), i as u64)?;
+                    b.expect(Done::recv(i, LEN))?;
                 }
                 Ok(())
             });
@@ -175,17 +164,15 @@ pub(super) fn shutdown_drains(rig: &Rig) -> Outcome {
         })?;
         check_eq!(a.expect_disconnected()?, DisconnectReason::Local, "the reason here");
         b.expect_closed_by_peer()?;
-        let told = if quiet { 0 } else { count };
-        let done = a.take(1 + told)?;
+        let signaled = if quiet { 0 } else { count };
+        let done = a.take(1 + signaled)?;
         let sends = done.iter().filter(|one| !one.kind.is_receive());
-        let good = check_flushed("operations", told, CLOSED, sends)?;
-        check_eq!(good, told, "operations that went well");
-        let receives = done.iter().filter(|one| one.kind.is_receive());
-        let receives: Vec<_> = receives.map(|one| (one.context, one.status)).collect();
-        check_eq!(receives, [(99, Status::Canceled)], "the receive that was left");
+        let good = check_flushed("operations", signaled, CLOSED, sends)?;
+        check_eq!(good, signaled, "operations that went well");
+        check_eq!(ends(&done, true), [(99, Status::Canceled)], "the receive that was left");
         check_eq!(a.cq().poll_one()?, None, "a completion too many");
         for i in 0..MESSAGES {
-            check_bytes!(sink.bytes(slot(i))?, bytes[sent(i)], "message {i}");
+            check_bytes!(sink.seen(i, LEN)?, source.bytes(i, LEN), "message {i}");
         }
         rig.eventually(|| {
             check_eq!(target.get::<u64>(0)?, 7, "the word that was added to");
@@ -213,7 +200,7 @@ pub(super) fn double_close(rig: &Rig) -> Outcome {
             "why the connection ended"
         );
     }
-    a.expect(1, Status::Canceled)?;
+    a.expect(Done::canceled(1))?;
     for _ in 0..3 {
         a.disconnect();
         b.disconnect();
@@ -234,7 +221,7 @@ pub(super) fn double_close(rig: &Rig) -> Outcome {
     idle.disconnect();
     check_eq!(idle.expect_disconnected()?, DisconnectReason::Local, "the reason before connecting");
     check_eq!(idle.state(), EndpointState::Dead, "state when disconnected before connecting");
-    idle.expect(1, Status::Canceled)?;
+    idle.expect(Done::canceled(1))?;
     idle.expect_no_event_for(Duration::from_millis(10))?;
     drop(idle);
     let connected = rig.end(rig.domain_a())?;
@@ -248,17 +235,16 @@ pub(super) fn double_close(rig: &Rig) -> Outcome {
     let listener = rig.listen(rig.domain_b())?;
     let late = rig.end(rig.domain_a())?;
     late.connect(listener.local_addr(), &[])?;
-    let mut request = listener.accept(Some(rig.patience_to_connect()))?;
+    let mut request = listener.accept(Some(rig.connect_timeout()))?;
     request.reject(b"no")?;
     check_err!(request.reject(b"no"), Error::InvalidState(_), "rejecting again");
     drop(request);
     drop(listener);
-    let refused = late.wait_connected(Some(rig.patience_to_connect()));
+    let refused = late.wait_connected(Some(rig.connect_timeout()));
     check_err!(refused, Error::Rejected(_), "the outcome of a rejected connect");
     late.disconnect();
     late.expect_no_event_for(Duration::from_millis(10))?;
-    connected.settle(&peer)?;
-    Ok(())
+    connected.settle(&peer)
 }
 
 pub(super) fn event_first(rig: &Rig) -> Outcome {
@@ -268,16 +254,13 @@ pub(super) fn event_first(rig: &Rig) -> Outcome {
         for mode in 0..4 {
             let (a, b) = rig.pair()?;
             let (source, target) = (a.buffer(8)?, b.buffer(8)?);
-            for i in 0..RECEIVES {
-                a.recv(Slices::none(), i)?;
-            }
+            a.recv_empty(0..RECEIVES)?;
             match mode {
                 0 => a.disconnect(),
                 1 => b.disconnect(),
                 2 => drop(b),
                 _ => {
-                    let honest = target.region().remote();
-                    let lie = forged_key(&honest, !honest.key()).at(target.at(0).offset());
+                    let lie = target.by_wrong_key(0);
                     a.post(&Op::write(&source, lie).context(RECEIVES))?;
                 }
             }

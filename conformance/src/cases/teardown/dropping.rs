@@ -3,18 +3,15 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fabric::EndpointAttr;
-
 use super::{CLOSED, check_flushed, take};
-use crate::cases::crowd::{Crowd, at_once, places};
+use crate::cases::crowd::{Crowd, at_once, depths, places};
 use crate::prelude::*;
 
 pub(super) fn drop_keeps_other(rig: &Rig) -> Outcome {
     const ENDS: usize = 4;
     const DEPTH: usize = 16;
     const MATCHED: usize = 8;
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, DEPTH);
-    let Crowd { ends, peers } = Crowd::new(rig, ENDS, depths)?;
+    let Crowd { ends, peers } = Crowd::new(rig, ENDS, depths(DEPTH, DEPTH))?;
     let queue = ends[0].cq().clone();
     let place = places(&ends);
     // Everybody has receives and sends that are done, untaken; the sends of the one that goes are not all matched.
@@ -40,8 +37,7 @@ pub(super) fn drop_keeps_other(rig: &Rig) -> Outcome {
     // While it is going, the others go on.
     if let Some(end) = &ends[stays] {
         end.recv(Slices::none(), MATCHED as u64)?;
-        peers[stays].inject(b"", 99)?;
-        peers[stays].expect_ok(99)?;
+        peers[stays].run(Op::inject(b""), Done::ok(99))?;
     }
     let total = ENDS * 2 * MATCHED + 2 * (DEPTH - MATCHED) + 1;
     let done = take(rig, &queue, total)?;
@@ -64,7 +60,8 @@ pub(super) fn drop_keeps_other(rig: &Rig) -> Outcome {
 
     // Its place is another's, who gets nothing of it.
     check_eq!(queue.room(), 2 * DEPTH, "room where the endpoint was");
-    let (end, peer) = (rig.end_on(rig.domain_a(), &queue, depths)?, rig.end(rig.domain_b())?);
+    let (end, peer) =
+        (rig.end_on(rig.domain_a(), &queue, depths(DEPTH, DEPTH))?, rig.end(rig.domain_b())?);
     rig.connect(&end, &peer)?;
     end.settle(&peer)
 }
@@ -73,14 +70,11 @@ pub(super) fn endpoint_drop_frees_regions(rig: &Rig) -> Outcome {
     const SENDS: usize = 6;
     const RECEIVES: usize = 6;
     let (a, b) = rig.pair()?;
-    let (queue, domain) = (a.cq().clone(), a.domain().clone());
+    let queue = a.cq().clone();
     let room = queue.capacity();
-    let buffer = || Guarded::new(&domain, 64, Access::ALL);
-    let buffers: Vec<_> = (0..3).map(|_| buffer()).collect::<Result<_, _>>()?;
-    let [source, into, sink] = &buffers[..] else { fail!("three buffers", "others") };
-    source.put_pattern(.., rig.pattern(0))?;
-    let target = b.buffer(64)?;
-    let inbox = b.buffer(64)?;
+    let buffers = [a.patterned(64, rig.pattern(0))?, a.buffer(64)?, a.buffer(64)?];
+    let [source, into, sink] = &buffers;
+    let (target, inbox) = (b.buffer(64)?, b.buffer(64)?);
     for i in 0..RECEIVES as u64 {
         a.recv(sink, i)?;
     }
@@ -94,7 +88,7 @@ pub(super) fn endpoint_drop_frees_regions(rig: &Rig) -> Outcome {
         check_err!(buffer.region().close(), Error::Busy, "closing what is in use");
     }
     drop(a);
-    // At once, and nobody has polled.
+    // At once, without a poll.
     for buffer in &buffers {
         buffer.region().close()?;
         buffer.fill(0xee)?;
@@ -114,11 +108,9 @@ pub(super) fn endpoint_drop_frees_regions(rig: &Rig) -> Outcome {
     check_eq!(queue.room(), room, "room when all are taken");
     for buffer in &buffers {
         buffer.check_filled(.., 0xee)?;
-        buffer.check_guards()?;
     }
     target.check_filled(.., 0)?;
-    inbox.check_filled(.., 0)?;
-    target.check_guards()
+    inbox.check_filled(.., 0)
 }
 
 pub(super) fn close_in_poll_loop(rig: &Rig) -> Outcome {
@@ -132,7 +124,7 @@ pub(super) fn close_in_poll_loop(rig: &Rig) -> Outcome {
         for (end, peer) in ends.iter().zip(&peers) {
             end.recv(Slices::none(), 0)?;
             end.recv(Slices::none(), 1)?;
-            // Nobody receives it.
+            // There is no receive for it.
             end.inject(b"", 0)?;
             peer.inject(b"", 0)?;
         }
@@ -187,7 +179,7 @@ pub(super) fn queue_handles_dropped(rig: &Rig) -> Outcome {
     let events = domain.events();
     let (listener, a) = (rig.listen(rig.domain_a())?, rig.end(rig.domain_a())?);
     peer.connect(listener.local_addr(), &[])?;
-    let mut request = listener.accept(Some(rig.patience_to_connect()))?;
+    let mut request = listener.accept(Some(rig.connect_timeout()))?;
     let sink = a.buffer(64)?;
     for i in 0..DEPTH as u64 {
         a.recv(&sink, i)?;
@@ -196,10 +188,10 @@ pub(super) fn queue_handles_dropped(rig: &Rig) -> Outcome {
     a.expect_connected()?;
     // No event is lost with a handle that could have taken it.
     drop(events);
-    let event = domain.events().wait(Some(rig.patience_to_connect()))?;
+    let event = domain.events().wait(Some(rig.connect_timeout()))?;
     check_matches!(&event, Event::Connected { endpoint, .. } if *endpoint == peer.id(), "the event");
 
-    // Nobody can take completions any more, so each operation keeps its place.
+    // Completions cannot be taken any more, so each operation keeps its place.
     peer.recv(&region, 1)?;
     drop(queue);
     for i in 0..DEPTH as u64 {
@@ -207,13 +199,16 @@ pub(super) fn queue_handles_dropped(rig: &Rig) -> Outcome {
         a.expect_ok(i)?;
     }
     check_err!(peer.send(&region, 9), Error::Again, "a send beyond the depth");
-    a.inject(b"received", 10)?;
-    a.expect_ok(10)?;
+    a.run(Op::inject(b"received"), Done::ok(10))?;
     rig.eventually(|| {
         check_bytes!(region.to_vec(..8)?, b"received", "what the peer has received");
         Ok(())
     })?;
-    check_err!(region.close(), Error::Busy, "closing a region whose operations nobody has taken");
+    check_err!(
+        region.close(),
+        Error::Busy,
+        "closing a region with completions that were not taken"
+    );
     drop(peer);
     region.close()?;
     a.expect_closed_by_peer()

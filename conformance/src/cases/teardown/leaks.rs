@@ -4,7 +4,7 @@ use crate::prelude::*;
 use crate::usage::Usage;
 
 /// What the process may have grown by: the runner keeps the results.
-const MOST_GROWTH: usize = 32 << 20;
+const MAX_GROWTH: usize = 32 << 20;
 
 pub(super) fn leak_check(rig: &Rig) -> Outcome {
     // Run without others, it has only its own work to look at.
@@ -17,14 +17,14 @@ pub(super) fn leak_check(rig: &Rig) -> Outcome {
     };
     work(rig)?;
     // Of what is resident, allocators keep the more the more threads there were.
-    start.expect_no_more(rig, |held| held.allocated_bytes, MOST_GROWTH)
+    start.expect_no_more(rig, |held| held.allocated_bytes, MAX_GROWTH)
 }
 
 /// Some of everything that takes descriptors, threads or memory; all of it is over when this returns.
 fn work(rig: &Rig) -> Outcome {
     const ROUNDS: usize = 8;
     const LEN: usize = 1 << 16;
-    let patience = Some(rig.patience_to_connect());
+    let patience = Some(rig.connect_timeout());
     let sends = rig.info().capabilities.contains(Capabilities::SEND);
     for round in 0..ROUNDS {
         let (one, two) = (rig.target().open()?, rig.target().open()?);

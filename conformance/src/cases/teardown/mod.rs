@@ -44,6 +44,12 @@ fn take(rig: &Rig, queue: &RecordedQueue, count: usize) -> Result<Vec<Completion
     (0..count).map(|_| Ok(queue.wait_one(patience)?)).collect()
 }
 
+/// Contexts and statuses of the receives among completions, or of the others.
+fn ends(done: &[Completion], receives: bool) -> Vec<(u64, Status)> {
+    let of_side = done.iter().filter(|one| one.kind.is_receive() == receives);
+    of_side.map(|one| (one.context, one.status)).collect()
+}
+
 /// Checks that operations completed in the order of their contexts, from 0 on: first those that went well, then those
 /// that ended with the connection, in one of these ways. Gives how many went well.
 fn check_flushed<'a>(

@@ -25,7 +25,7 @@ impl Side {
     const HANDLES: usize = 6;
 
     fn new(rig: &Rig, peer: &End, target: &Guarded) -> Result<Self, Failed> {
-        let patience = Some(rig.patience_to_connect());
+        let patience = Some(rig.connect_timeout());
         let domain = rig.target().open()?;
         let queue = domain.completion_queue(16)?;
         let endpoint = domain.endpoint().send_depth(8).recv_depth(8).build(&queue)?;
@@ -37,7 +37,7 @@ impl Side {
         endpoint.wait_connected(patience)?;
         peer.expect_connected()?;
         endpoint.recv(region.slice(..8), 0)?;
-        // Nobody receives it.
+        // There is no receive for it.
         endpoint.send(region.slice(8..16), 1)?;
         endpoint.write(&region, target.at(0), 2)?;
         let events = Some(domain.events());
@@ -80,7 +80,7 @@ impl Side {
             }
         }
         if let Some(listener) = &self.listener {
-            check!(listener.poll().is_none(), "no request of anybody");
+            check!(listener.poll().is_none(), "no request");
         }
         if let Some(events) = &self.events {
             check_matches!(events.poll(), None, "an event of what this side did itself");

@@ -2,9 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fabric::EndpointAttr;
-
-use crate::cases::crowd::{Crowd, at_once, joined, places};
+use crate::cases::crowd::{Crowd, at_once, depths, joined, places};
+use crate::cases::places::Slots;
 use crate::prelude::*;
 
 /// The context of a thread's operation: which thread, and which of its operations.
@@ -25,12 +24,8 @@ pub(super) fn mt_post(rig: &Rig) -> Outcome {
     const RECEIVES: usize = 128;
     let each = rig.bulk(rig.count(500, 50_000));
     let (a, b) = rig.pair()?;
-    let sink = b.buffer(RECEIVES * 8)?;
-    let target = b.buffer(THREADS * 8)?;
-    let slot = |i: usize| i % RECEIVES * 8..i % RECEIVES * 8 + 8;
-    for i in 0..RECEIVES {
-        b.recv(sink.slice(slot(i)), i as u64)?;
-    }
+    let (sink, target) = (Slots::new(&b, RECEIVES, 8)?, b.buffer(THREADS * 8)?);
+    sink.post(&b, 0..RECEIVES)?;
     // Each thread writes a number to its word, and then sends it.
     let post = |thread: usize| -> Outcome {
         for i in 0..each {
@@ -47,15 +42,14 @@ pub(super) fn mt_post(rig: &Rig) -> Outcome {
         let receiver = scope.spawn(|| -> Result<_, Failed> {
             let (mut order, mut next) = (Vec::new(), [0; THREADS]);
             for i in 0..THREADS * each {
-                let done = b.expect_ok(i as u64)?;
-                check_eq!(done.len, 8, "length of message {i}");
-                let message: u64 = sink.get(slot(i).start)?;
+                b.expect(Done::recv(i, 8))?;
+                let message: u64 = sink.get(sink.range(i).start)?;
                 check_next(&mut next, message, "message")?;
                 // What its thread wrote before it is there, or what it wrote since.
                 let written: u64 = target.get((message >> 32) as usize * 8)?;
                 check!(written >= message, "the write before {message:#x}, not {written:#x}");
                 order.push(message);
-                b.recv(sink.slice(slot(i)), (i + RECEIVES) as u64)?;
+                b.recv(sink.slot(i), (i + RECEIVES) as u64)?;
             }
             Ok(order)
         });
@@ -87,8 +81,7 @@ pub(super) fn mt_poll(rig: &Rig) -> Outcome {
     const ENDS: usize = 4;
     const DEPTH: usize = 64;
     let each = rig.count(2000, 100_000);
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, 1);
-    let crowd = Crowd::new(rig, ENDS, depths)?;
+    let crowd = Crowd::new(rig, ENDS, depths(DEPTH, 1))?;
     let target = crowd.peers[0].buffer(ENDS * 8)?;
     let taken = AtomicUsize::new(0);
     let deadline = || rig.deadline(Duration::from_secs(10));
@@ -100,14 +93,14 @@ pub(super) fn mt_poll(rig: &Rig) -> Outcome {
         }
         Ok(())
     };
-    // Takes what it gets, a few at a time, until nothing is left for anybody.
-    let poll = |_: usize, most: &usize| -> Result<Vec<Completion>, Failed> {
+    // Takes what it gets, a few at a time, until nothing is left.
+    let poll = |_: usize, max: &usize| -> Result<Vec<Completion>, Failed> {
         let mut list = Vec::new();
         let mut room = [Completion::default(); 8];
         // Others may get everything for a while.
         let (mut last, mut until) = (0, deadline());
         loop {
-            let got = crowd.ends[0].cq().poll(&mut room[..*most])?;
+            let got = crowd.ends[0].cq().poll(&mut room[..*max])?;
             list.extend_from_slice(&room[..got]);
             let all = taken.fetch_add(got, Ordering::Relaxed) + got;
             if all == ENDS * each {

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use fabric::EndpointAttr;
-
-use crate::cases::crowd::{Crowd, at_once, joined, places, post_receives, slot};
+use crate::cases::crowd::{Crowd, at_once, depths, joined, places, post_receives, slot};
 use crate::prelude::*;
 
 const THREADS: usize = 4;
@@ -60,8 +58,7 @@ fn own_word(thread: usize, end: usize) -> usize {
 pub(super) fn mt_everything(rig: &Rig) -> Outcome {
     const RECEIVES: usize = DEPTH;
     let each = rig.bulk(rig.count(500, 30_000));
-    let depths = |attr: &mut EndpointAttr| (attr.send_depth, attr.recv_depth) = (DEPTH, RECEIVES);
-    let crowd = Crowd::new(rig, ENDS, depths)?;
+    let crowd = Crowd::new(rig, ENDS, depths(DEPTH, RECEIVES))?;
     let target = crowd.peers[0].buffer(8 * (1 + THREADS * OWN))?;
     let sink = crowd.peers[0].buffer(ENDS * RECEIVES * 8)?;
     let stage = Stage { rig, crowd: &crowd, target: &target, mail: Default::default() };
@@ -81,8 +78,7 @@ pub(super) fn mt_everything(rig: &Rig) -> Outcome {
 
     crowd.pairs().try_for_each(|(end, peer)| {
         // The receives that are left are in the way of settling.
-        end.inject(&[], u64::MAX)?;
-        end.expect_ok(u64::MAX)?;
+        end.run(Op::inject(&[]), Done::ok(u64::MAX))?;
         peer.next().map(drop)
     })?;
     let mut expected = vec![0u64];

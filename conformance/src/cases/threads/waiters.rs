@@ -23,9 +23,7 @@ fn two_sleepers(rig: &Rig) -> Outcome {
     let mut rng = rig.rng();
     for round in 0..rounds {
         let contexts = [2 * round, 2 * round + 1];
-        for context in contexts {
-            b.recv(Slices::none(), context)?;
-        }
+        b.recv_empty(contexts)?;
         let mut pause = || {
             let until = Instant::now() + Duration::from_nanos(rng.below(200_000) as u64);
             while Instant::now() < until {
@@ -47,8 +45,7 @@ fn two_sleepers(rig: &Rig) -> Outcome {
         done.sort_by_key(|done| done.context);
         let seen: Vec<_> = done.iter().map(|done| (done.context, done.status)).collect();
         check_eq!(seen, contexts.map(|c| (c, Status::Ok)), "what the two got in round {round}");
-        a.expect_ok(contexts[0])?;
-        a.expect_ok(contexts[1])?;
+        a.expect_each([contexts[0], contexts[1]])?;
     }
     Ok(())
 }
@@ -62,8 +59,7 @@ fn armed_beside_another(rig: &Rig) -> Outcome {
     for round in 0..ROUNDS {
         b.recv(Slices::none(), round)?;
         check_eq!(b.cq().arm()?, Armed::Waiting, "arming before there is a message");
-        a.inject(b"", round)?;
-        a.expect_ok(round)?;
+        a.run(Op::inject(b""), Done::ok(round))?;
         rig.eventually(|| {
             check_eq!(b.cq().arm()?, Armed::Ready, "arming when there is a message");
             Ok(())

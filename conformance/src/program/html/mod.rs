@@ -4,8 +4,9 @@
 
 mod cases;
 
+use conformance::prelude::Group;
 use conformance::{
-    Cell, Column, Counts, Environment, Group, Matrix, ProviderEntry, Row, Status, Totals, Verdict,
+    Cell, Column, Counts, Environment, Matrix, ProviderEntry, Row, Status, Totals, Verdict,
 };
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -213,7 +214,7 @@ fn environment(matrix: &Matrix) -> Markup {
             rows[row].1[at] = value;
         }
     }
-    // What no machine tells is not shown.
+    // What is known of no machine is not shown.
     rows.retain(|(_, values)| values.iter().any(|value| !value.is_empty()));
     html! {
         section {

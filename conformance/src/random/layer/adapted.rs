@@ -8,7 +8,7 @@ pub(super) const DEPTH: usize = 32;
 pub(super) const SEGMENTS: usize = 4;
 /// Receives of one end.
 pub(super) const RECEIVES: usize = 8;
-/// Receives that one end can have as far as its peer knows: messages and notifications that nobody has taken wait apart, and
+/// Receives that one end can have as far as its peer knows: messages and notifications that were not taken wait apart, and
 /// each kind leaves the other its room.
 pub(super) const SLOTS: usize = 2 * RECEIVES;
 /// The longest message; longer ones the layer refuses before the fabric sees them.
@@ -44,7 +44,7 @@ fn operation(program: &Program, end: usize, op: &OpSpec) -> Option<OpSpec> {
     let mut op = OpSpec { unsignaled: false, ..op.clone() };
     let domain = program.connections.get(end / 2)?[end % 2].domain;
     if let What::Atomic { fetch, call, .. } = &mut op.what {
-        // The layer always tells the old value; what has no place for it gets one where little else is.
+        // The layer always gives the old value; what has no place for it gets one where little else is.
         let size = call.ty.size();
         if !std::mem::replace(fetch, true) {
             let (memory, spec) = program.memories_of(domain).next()?;

@@ -8,7 +8,7 @@
 //!   delivery-complete, an end of the connection that was noticed, the closing of the region. What is public
 //!   without being done has happened or not, or in part, for good.
 //!
-//! Who looks at a byte (the CPU, or an operation that takes its bytes from there) finds one of its *candidates*: each
+//! A look at a byte (by the CPU, or by an operation that takes its bytes from there) finds one of its *candidates*: each
 //! effect that has started, unless another one came surely later that is surely there for the one who looks. What
 //! "surely" means: [`Order`] within a queue; else only public before the other began. An operation looks at any moment
 //! between its post and its end, so what starts meanwhile is a candidate for it as well. Each byte is judged alone,
@@ -128,7 +128,7 @@ impl std::fmt::Display for ByteSet {
     }
 }
 
-/// Who looks at memory, and since when: an operation, or the CPU.
+/// What looks at memory, and since when: an operation, or the CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Who {
     pub(super) op: Option<OpId>,
@@ -276,7 +276,7 @@ impl Bytes {
         }
     }
 
-    /// Whoever takes bytes from there can find the effect.
+    /// What takes bytes from there can find the effect.
     fn show(&mut self, effect: EffectId, run: &Run, shift: isize) {
         let op = self.effects[effect].op;
         for &taker in self.taking.iter().filter(|&&taker| taker != effect) {
@@ -374,7 +374,7 @@ impl Bytes {
     }
 
     /// Says what an effect's bytes are that only the outcome could say.
-    pub(super) fn tell(&mut self, effect: EffectId, bytes: Vec<u8>) {
+    pub(super) fn set_bytes(&mut self, effect: EffectId, bytes: Vec<u8>) {
         self.effects[effect].value = Value::Known(bytes);
     }
 

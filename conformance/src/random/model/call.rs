@@ -273,7 +273,7 @@ impl Model {
                 Err(Failed::new("Busy: operations of this side use the region", "it was closed"))
             }
             Err(error) => {
-                Err(Failed::new("the region, which nobody uses, to close", format!("{error:?}")))
+                Err(Failed::new("the region, which is not in use, to close", format!("{error:?}")))
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! | rule | here |
 //! |---|---|
-//! | each operation ends once, in its queue's order; an unsignaled one that succeeds is not told | [`Model::completed`] |
+//! | each operation ends once, in its queue's order; an unsignaled one that succeeds is not reported | [`Model::completed`] |
 //! | `Ok` means that the target has executed it, and everything before it in the queue | [`Model::succeed`] |
 //! | before a refused operation all end `Ok`, it has its own status, behind it all are `Canceled` | [`Model::fail`] |
 //! | lengths and immediates are the peer's; what a send's `Ok` promised is received | [`Model::end_receive`] |
@@ -47,7 +47,7 @@ impl Model {
         if sends[index].taken {
             return Err(Failed::new(format!("{what} to end once"), show(done)));
         }
-        // Those before it that are not told have succeeded.
+        // Those before it that are not reported have succeeded.
         for earlier in 0..index {
             let op = &self.ends[at].sends[earlier];
             if op.taken {
@@ -106,7 +106,7 @@ impl Model {
         {
             let bytes: Vec<u8> = landing.iter().flat_map(|run| eyes(*run)).collect();
             let bits = crate::element::element_bits(&bytes, call.ty.size());
-            self.bytes.tell(effect, bytes);
+            self.bytes.set_bytes(effect, bytes);
             self.bytes.found(word, id, bits)?;
         }
         self.see(&landing, eyes)
@@ -163,7 +163,7 @@ impl Model {
         }
     }
 
-    /// How an operation ended that its connection's end took with it, as it tells that.
+    /// How an operation ended that its connection's end took with it, as it reports that.
     pub(in crate::random) fn status_of_end(&self, context: u64) -> Status {
         let failures = match self.contexts.get(&context) {
             Some(&Posted::Send { end, index }) => self.failures(end, index),
@@ -258,13 +258,13 @@ impl Model {
                 let forced = op.is_some_and(|op| op.fate == Fate::Good || op.fate == Fate::TooLong);
                 let own = |at: usize| self.ends[at].culprit.is_some();
                 if !end.recv_failed && promised {
-                    return expected("the message whose sender was told that it was received");
+                    return expected("the message that was reported to its sender as received");
                 }
                 if !end.recv_failed && sole && own(at ^ 1) && forced {
                     return expected("the message sent before the refused operation");
                 }
                 if !self.may_end(at) {
-                    return expected("no end: the connection stands");
+                    return expected("no end: the connection is there");
                 }
             }
             _ => return expected("Ok or Canceled, or TooLong if the message was"),
@@ -284,7 +284,7 @@ impl Model {
         runs.iter().try_for_each(|run| self.bytes.look(*run, &eyes(*run), now))
     }
 
-    /// When all that comes has come: every operation has ended, told or not.
+    /// When all that comes has come: every operation has ended, reported or not.
     pub(in crate::random) fn finished(&mut self, at: usize, eyes: Eyes<'_>) -> Outcome {
         for index in 0..self.ends[at].sends.len() {
             let op = &self.ends[at].sends[index];

@@ -83,7 +83,7 @@ impl Model {
     /// Whether an end still has to hear that its connection is over.
     pub(in crate::random) fn owes_event(&self, at: usize) -> bool {
         let end = &self.ends[at];
-        end.connected && !end.dropped && !end.told && self.must_end(at)
+        end.connected && !end.dropped && !end.reported && self.must_end(at)
     }
 
     /// Whether nothing of the connection is left: this end has heard of its end, or never had any.
@@ -108,17 +108,17 @@ impl Model {
             DisconnectReason::PeerLost => peer.closed,
             _ => false,
         };
-        if !end.connected || end.dropped || end.told || !fits {
-            let told = if end.told { ", and it was told before" } else { "" };
+        if !end.connected || end.dropped || end.reported || !fits {
+            let before = if end.reported { ", and it was reported before" } else { "" };
             return Err(Failed::new(
                 format!(
-                    "no such event: e{at} closed {}, peer closed {}, an operation refused {refusal}{told}",
+                    "no such event: e{at} closed {}, peer closed {}, an operation refused {refusal}{before}",
                     end.closed, peer.closed
                 ),
                 format!("Disconnected({reason:?}) of e{at}"),
             ));
         }
-        self.ends[at].told = true;
+        self.ends[at].reported = true;
         self.notice(at);
         Ok(())
     }

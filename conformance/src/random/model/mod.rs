@@ -1,6 +1,6 @@
 //! The contract as an executable model.
 //!
-//! The model runs beside a program and is told everything that the program does and sees: each call and what it
+//! The model runs beside a program and sees everything that the program does and sees: each call and what it
 //! returned, each completion, each event, each byte that the CPU read. It answers whether the contract allows that.
 //! Where the contract leaves freedom the model keeps all that is possible, as sets, and goes on from there. It never
 //! looks at the provider, and has no clock: *when* something must have come is for the runner, which asks
@@ -18,7 +18,7 @@
 //! | `call` | what a call returns: local mistakes, depth, `Busy`, `NotConnected` |
 //! | `completion` | how an operation ends: status, length, immediate, order, exactly once |
 //! | `unheard` | when operations without a completion let their regions go |
-//! | `ending` | how a connection ends: who is told what, and when nothing of it is to come |
+//! | `ending` | how a connection ends: what each side sees of it, and when nothing of it is to come |
 //!
 //! Three readings of the contract are worth knowing, since its text leaves them to the reader:
 //! - What was accepted but is not yet visible to everybody may be found or not, by the CPU and by other endpoints.
@@ -131,7 +131,7 @@ impl Model {
         parts.iter().filter(|part| part.len > 0).map(run).collect()
     }
 
-    /// Both ends of a connection know that it stands.
+    /// Both ends of a connection know that it is established.
     pub(super) fn connected(&mut self, connection: usize) {
         self.tick();
         self.ends[2 * connection].connected = true;
@@ -247,7 +247,7 @@ impl Model {
         Some(if writes { OpKind::RecvWrite } else { OpKind::Recv })
     }
 
-    /// Whether messages of this end wait for receives of the peer's that nobody has posted.
+    /// Whether messages of this end wait for receives of the peer's that were not posted.
     pub(super) fn wants_receives(&self, end: usize) -> bool {
         self.ends[end].messages.len() > self.ends[end ^ 1].recvs.len()
     }

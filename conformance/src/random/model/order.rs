@@ -6,7 +6,7 @@
 //! | read, atomic | fence | fence | fence | fence |
 //!
 //! The contract also keeps reads in order among themselves. That is about the moment when each looks at the target,
-//! and two looks at one place leave nothing that could tell; where their bytes land here, it promises nothing.
+//! and two looks at one place leave nothing that could show it; where their bytes land here, it promises nothing.
 
 /// An operation: the end that posted it, and its number in that end's send queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -76,7 +76,7 @@ pub(super) struct End {
     pub(super) closed: bool,
     pub(super) dropped: bool,
     /// Its `Disconnected` was taken.
-    pub(super) told: bool,
+    pub(super) reported: bool,
     pub(super) sends: Vec<Sent>,
     pub(super) recvs: Vec<Received>,
     /// Operations of the send queue that have started.
@@ -100,7 +100,7 @@ impl End {
             dead: false,
             closed: false,
             dropped: false,
-            told: false,
+            reported: false,
             sends: Vec::new(),
             recvs: Vec::new(),
             started: 0,
@@ -127,7 +127,7 @@ impl End {
         self.recvs.iter().filter(|recv| !recv.taken).count()
     }
 
-    /// Whether something ends in bounded time that tells of the unsignaled operations that use a region: the next
+    /// Whether something ends in bounded time that shows how the unsignaled operations that use a region ended: the next
     /// signaled one, else an operation of the library's own behind all.
     pub(super) fn tells_of(&self, region: usize) -> bool {
         let Some(last) = self.sends.iter().rposition(|op| op.uses(region)) else { return true };

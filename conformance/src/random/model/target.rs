@@ -21,7 +21,7 @@ impl Model {
     pub(super) fn advance(&mut self, at: usize) {
         loop {
             let (end, peer) = (&self.ends[at], &self.ends[at ^ 1]);
-            // Who has noticed the end executes nothing any more.
+            // A side that has noticed the end executes nothing any more.
             if end.culprit.is_some() || peer.dead || end.started == end.sends.len() {
                 return;
             }
@@ -94,7 +94,7 @@ impl Model {
                 let region = &self.regions[to.region].spec;
                 let address = region.start.wrapping_add_signed(to.offset() as isize);
                 let memory = region.memory;
-                let word = self.bytes.atomic(id, memory, address, call.call(), self.now);
+                let word = self.bytes.atomic(id, memory, address, call, self.now);
                 self.ends[at].sends[index].word = Some(word);
                 if fetch {
                     let effect = self.bytes.any(id);
@@ -157,7 +157,7 @@ impl Model {
         }
     }
 
-    /// The rights have ended: nobody changes a byte through them any more.
+    /// The rights have ended: no peer changes a byte through them any more.
     pub(super) fn end_region(&mut self, region: usize, life: Life) {
         self.loosen(region);
         self.regions[region].life = life;

@@ -3,11 +3,11 @@
 //!
 //! | rule | here |
 //! |---|---|
-//! | a region is free in bounded time when what uses it is unsignaled and the target has come to it, though nobody polls or posts; behind it no send waits for a receive, at least not before a signaled operation | [`Model::lets_go`] |
+//! | a region is free in bounded time when what uses it is unsignaled and the target has come to it, with no poll and no post; behind it no send waits for a receive, at least not before a signaled operation | [`Model::lets_go`] |
 //! | so it is after the end of a connection, when its completions are taken | [`Model::lets_go`], [`Model::may_be_told`] |
 //! | a region that closes says that the operations that used it have ended | [`Model::ended_unheard`] |
 //! | a dropped region is open to the peer while anything surely uses it | [`Model::gone_for`] |
-//! | the peer cannot tell when a dropped region goes, but that it does | [`Model::can_probe`] |
+//! | the peer cannot see when a dropped region goes, but that it does | [`Model::can_probe`] |
 
 use fabric::Status;
 
@@ -44,13 +44,13 @@ impl Model {
         self.regions[region].life == Life::Leaving
     }
 
-    /// Whether operations may have ended at this end that are told, and hold their regions until then.
+    /// Whether operations may have ended at this end that are reported, and hold their regions until then.
     pub(in crate::random) fn may_be_told(&self, at: usize) -> bool {
         !self.ends[at].dropped && self.may_end(at)
     }
 
     /// Whether only operations without a completion use a region, on connections that stand, and the peers are done with
-    /// it: it closes although nobody polls, and no peer notices.
+    /// it: it closes without a poll, and no peer notices.
     pub(in crate::random) fn is_held_quietly(&self, region: usize) -> bool {
         let holds = |at: usize| self.ends[at].uses(region).1 > 0;
         let reaches =
@@ -61,7 +61,7 @@ impl Model {
             && !self.ends.iter().flat_map(|end| &end.sends).any(reaches)
     }
 
-    /// A region has closed: what used it has ended. Where the connection stands, it has succeeded.
+    /// A region has closed: what used it has ended. On a connection that is there, it has succeeded.
     pub(super) fn ended_unheard(&mut self, region: usize, eyes: Eyes<'_>) -> Outcome {
         let now = self.now;
         for at in 0..self.ends.len() {

@@ -1,6 +1,6 @@
 //! Atomics on one aligned word.
 //!
-//! They are linearizable, whatever their widths and whoever their initiators, from the moment each is posted to its
+//! They are linearizable, whatever their widths and initiators, from the moment each is posted to its
 //! completion, and kept in order by fences. A word remembers its atomics since its bytes were known, and asks the
 //! checker of histories which words can be left. What it does not say: the value while plain writes and atomics
 //! meet on the word, which the contract leaves undefined.
@@ -12,7 +12,7 @@ use crate::check::{Failed, Outcome, show};
 use crate::linear::{Atomic, Linear, linearize};
 
 /// Points of the search after which a history is taken to say nothing.
-const MOST: usize = 20_000;
+const MAX_STEPS: usize = 20_000;
 
 /// The atomics on a word since its bytes were known.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Word {
 
     /// Every word that can be left.
     pub(super) fn leaves(&self) -> Linear {
-        linearize(self.base, &self.atomics(), MOST, false)
+        linearize(self.base, &self.atomics(), MAX_STEPS, false)
     }
 
     /// A byte that no atomic reaches, and so keeps its value.

@@ -21,9 +21,7 @@ fn target() -> Node {
     node.post(SendOp::Read { from }, READ, 64, SendFlags::empty());
     let call = AtomicCall { op: AtomicOp::Add, ty: AtomicType::U64, operand: 1, compare: 0 };
     node.post(SendOp::Atomic { at: from, call, fetch: true }, OLD, 8, SendFlags::empty());
-    let sent: Result<usize, Infallible> =
-        node.link.transmit(|runs| Ok(runs.iter().map(|run| run.1).sum()));
-    assert!(sent.unwrap() > 0);
+    assert!(node.link.send_to(&mut Taker::new(usize::MAX)).unwrap() > 0);
     node
 }
 

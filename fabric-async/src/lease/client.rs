@@ -1,0 +1,126 @@
+//! The holder's side of leases: what it asks for, and what it is lent unasked.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use fabric::Access;
+use fabric_util::sync::MutexGuard;
+
+use super::control::{Control, ControlState};
+use super::message::LeaseMessage;
+use super::pending::{Answer, PendingRequest, forget};
+use super::remote_state::{LeaseSource, RemoteLeaseState};
+use super::terms::nanos;
+use crate::error::{Error, Result};
+use crate::oneshot::Oneshot;
+use crate::wakers::Wakers;
+
+impl Control {
+    /// Asks the peer something, when it has taken enough of what was said before: `question`, with its number.
+    async fn ask<T>(
+        self: &Arc<Self>,
+        question: impl Fn(&mut ControlState, u64, &mut Wakers) -> (Answer<T>, LeaseMessage) + Unpin,
+    ) -> Result<T> {
+        let ask = |is_turn: bool| {
+            let mut wakers = Wakers::new();
+            let mut state = match self.begin() {
+                Ok(state) if is_turn && state.outbox.has_room() => state,
+                Ok(_) => return None,
+                Err(error) => return Some(Err(error)),
+            };
+            let id = state.next;
+            let (answer, message) = question(&mut state, id, &mut wakers);
+            self.send(&mut state, &message);
+            Some(Ok(answer))
+        };
+        self.request_waiters.wait(ask).await?.value().await
+    }
+
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        len: u64,
+        time: Duration,
+        rights: Access,
+    ) -> Result<Arc<RemoteLeaseState>> {
+        self.ask(|state, id, wakers| {
+            let answer = Oneshot::new();
+            forget(&mut state.requests, |asked| &asked.answer, wakers);
+            let asked =
+                PendingRequest { sent: Instant::now(), len, time, rights, answer: answer.clone() };
+            state.requests.insert(id, asked);
+            (answer, LeaseMessage::Request { id, len, time, rights })
+        })
+        .await
+    }
+
+    /// Says until when.
+    pub(super) async fn renew(self: &Arc<Self>, lease: u64, time: Duration) -> Result<Instant> {
+        self.ask(|state, id, wakers| {
+            let answer = Oneshot::new();
+            forget(&mut state.renewals, |(answer, _)| answer, wakers);
+            // The owner counts from a moment after this one, so this side stops no later than it.
+            state.renewals.insert(id, (answer.clone(), Instant::now()));
+            (answer, LeaseMessage::Renew { id, lease, time })
+        })
+        .await
+    }
+
+    pub(super) fn pass(&self, time: Duration, region: fabric::RemoteRegion) -> Result<()> {
+        let mut state = self.begin_offer()?;
+        self.send(&mut state, &LeaseMessage::Pass { time, region });
+        Ok(())
+    }
+
+    pub(super) fn hold(
+        &self,
+        state: &mut ControlState,
+        lease: u64,
+        region: fabric::RemoteRegion,
+        until: Instant,
+    ) -> Arc<RemoteLeaseState> {
+        let source: Weak<Control> = self.me.clone();
+        let held = Arc::new(RemoteLeaseState {
+            region,
+            lease,
+            until: nanos(until).into(),
+            ended: 0.into(),
+            source: Some(source),
+        });
+        state.held.insert(lease, Arc::downgrade(&held));
+        held
+    }
+
+    /// Something lent unasked.
+    pub(super) fn offer(
+        &self,
+        mut state: MutexGuard<'_, ControlState>,
+        held: Arc<RemoteLeaseState>,
+    ) {
+        state.offers.push_back(held);
+        drop(state);
+        self.lease_waiters.wake_first(&mut Wakers::new());
+    }
+
+    pub(super) async fn borrow(self: &Arc<Self>) -> Result<Arc<RemoteLeaseState>> {
+        self.lease_waiters.wait(|is_turn| self.next_offer(is_turn)).await
+    }
+
+    /// What the first in line for leases that are lent unasked gets, if there is anything.
+    fn next_offer(&self, is_turn: bool) -> Option<Result<Arc<RemoteLeaseState>>> {
+        let mut state = self.state();
+        let offer = if is_turn { state.offers.pop_front() } else { None };
+        let over = state.over;
+        drop(state);
+        offer.map(Ok).or_else(|| over.then(|| Err(Error::Disconnected(self.reason()))))
+    }
+}
+
+impl LeaseSource for Control {
+    fn give_back(&self, lease: u64) {
+        let mut state = self.state();
+        // The owner may have ended it and said so.
+        if state.held.remove(&lease).is_some() && !state.over {
+            self.send(&mut state, &LeaseMessage::Release { lease });
+        }
+    }
+}

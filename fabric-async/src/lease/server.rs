@@ -1,0 +1,166 @@
+//! The owner's side of leases: grants under the policy, unasked loans, and their removal.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fabric::Access;
+use fabric_util::log_line;
+
+use super::control::{Control, ControlState};
+use super::local_lease::{LocalLease, LocalLeaseState};
+use super::message::LeaseMessage;
+use super::quota::LeaseRecord;
+use super::terms::{after, whole};
+use crate::block::Loan;
+use crate::buffer::Buffer;
+use crate::error::{Error, OpError, Refusal, Result};
+
+impl Control {
+    pub(super) fn local_lease(&self, lease: u64) -> Option<LocalLease> {
+        Some(LocalLease { loan: self.state().loans.get(&lease)?.loan.clone() })
+    }
+
+    pub(super) fn lend(
+        &self,
+        buffer: Buffer,
+        time: Duration,
+        rights: Access,
+    ) -> Result<LocalLease, OpError<Buffer>> {
+        let refuse = |error, buffer| Err(OpError { error, buffer });
+        if !Access::REMOTE.contains(rights) || buffer.is_empty() {
+            let text = "a lease has at least one byte, and rights that a peer can have";
+            return refuse(fabric::Error::invalid("lend", text).into(), buffer);
+        }
+        let lease = match self.begin_offer() {
+            Ok(state) => state.next,
+            Err(error) => return refuse(error, buffer),
+        };
+        let (Some(block), len) = buffer.into_block() else {
+            return refuse(Error::NotGranted(Refusal::Nothing), Buffer::empty());
+        };
+        // Outside the lock: registering much memory takes long.
+        let loan = match Loan::new(&self.shared.domain, block, len, rights) {
+            Ok(loan) => loan,
+            Err((block, error)) => return refuse(error.into(), Buffer::new(block, len)),
+        };
+        let mut state = self.state();
+        if state.over {
+            drop(state);
+            return match loan.end() {
+                Ok(block) => refuse(Error::Disconnected(self.reason()), Buffer::new(block, len)),
+                Err((_, error)) => refuse(error.into(), Buffer::empty()),
+            };
+        }
+        let region = loan.region().remote();
+        let loan = LocalLeaseState::new(lease, len, loan, &self.shared.reactor);
+        let until = after(Instant::now(), time);
+        state.loans.insert(lease, LeaseRecord { loan: loan.clone(), until, asked: false });
+        self.send(&mut state, &LeaseMessage::Lend { lease, time, region });
+        self.log_lease(lease, format_args!("{len} bytes lent for {time:?}"));
+        drop(state);
+        // It may expire before the thread's next wake-up.
+        self.shared.reactor.wake_for_leases();
+        Ok(LocalLease { loan })
+    }
+
+    /// Grants or refuses a request.
+    pub(super) fn grant(&self, id: u64, len: u64, time: Duration, rights: Access) {
+        let rights = if rights.is_empty() { self.shared.policy.rights } else { rights };
+        let len = whole(len);
+        let (lease, loan) = match self.reserve(len, time, rights) {
+            Ok(lease) => (lease, self.make_loan(len, rights)),
+            Err(why) => {
+                log_line!(Debug, "{}: {len} bytes not granted: {why}", self.endpoint.id());
+                return self.answer(&mut self.state(), &LeaseMessage::Refuse { id, why });
+            }
+        };
+        let loan = loan.map(|(loan, size)| {
+            let region = loan.region().remote();
+            (LocalLeaseState::new(lease, size, loan, &self.shared.reactor), region)
+        });
+        // The guard is declared after the loan: if the connection is closed, the loan ends after the lock is released.
+        let mut state = self.state();
+        if state.over {
+            return;
+        }
+        let message = match &loan {
+            Ok((loan, region)) => {
+                let (loan, until) = (loan.clone(), after(Instant::now(), time));
+                state.loans.insert(lease, LeaseRecord { loan, until, asked: true });
+                self.log_lease(lease, format_args!("{len} bytes granted for {time:?}"));
+                LeaseMessage::Grant { id, lease, time, region: *region }
+            }
+            Err(why) => {
+                state.free(len, &self.shared.quota);
+                LeaseMessage::Refuse { id, why: *why }
+            }
+        };
+        self.answer(&mut state, &message);
+    }
+
+    /// Reserves room under the policy for a lease, and gives its number.
+    fn reserve(&self, len: u64, time: Duration, rights: Access) -> Result<u64, Refusal> {
+        let policy = &self.shared.policy;
+        if policy.max_bytes == 0 || policy.rights.is_empty() {
+            return Err(Refusal::Nothing);
+        }
+        if !policy.rights.contains(rights) {
+            return Err(Refusal::Rights);
+        }
+        if time > policy.max_duration {
+            return Err(Refusal::TooLong { max: policy.max_duration });
+        }
+        let mut state = self.state();
+        if state.requested.checked_add(len).is_none_or(|sum| sum > policy.max_bytes) {
+            return Err(Refusal::TooMuch { max: policy.max_bytes });
+        }
+        if state.asked >= policy.max_leases {
+            return Err(Refusal::TooMany);
+        }
+        // A closed connection has already released its reservations.
+        if state.over || !self.shared.quota.keep(len) {
+            return Err(Refusal::NoMemory);
+        }
+        state.requested += len;
+        state.asked += 1;
+        state.next += 1;
+        Ok(state.next)
+    }
+
+    /// Registers memory for a peer. Outside the lock: registering much memory takes long.
+    fn make_loan(&self, len: u64, rights: Access) -> Result<(Loan, usize), Refusal> {
+        // Zeroed: earlier contents are not for this peer.
+        let size = usize::try_from(len).map_err(|_| Refusal::NoMemory)?;
+        let buffer = self.shared.pool.alloc(size).map_err(|_| Refusal::NoMemory)?;
+        let (block, _) = buffer.into_block();
+        let block = block.ok_or(Refusal::NoMemory)?;
+        match Loan::new(&self.shared.domain, block, size, rights) {
+            Ok(loan) => Ok((loan, size)),
+            Err((block, error)) => {
+                drop(Buffer::new(block, 0));
+                self.shared
+                    .peer_log
+                    .warn(format_args!("{}: nothing lent: {error}", self.endpoint.id()));
+                Err(Refusal::NoMemory)
+            }
+        }
+    }
+
+    fn log_lease(&self, lease: u64, event: std::fmt::Arguments<'_>) {
+        log_line!(Debug, "{}: lease {lease}: {event}", self.endpoint.id());
+    }
+
+    /// Removes a lease; the caller ends it outside the lock.
+    pub(super) fn remove_lease(
+        &self,
+        state: &mut ControlState,
+        lease: u64,
+    ) -> Option<Arc<LocalLeaseState>> {
+        let LeaseRecord { loan, asked, .. } = state.loans.remove(&lease)?;
+        self.log_lease(lease, format_args!("ends"));
+        if asked {
+            state.free(loan.len as u64, &self.shared.quota);
+        }
+        Some(loan)
+    }
+}

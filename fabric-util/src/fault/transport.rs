@@ -1,0 +1,159 @@
+//! A transport that moves less than it could.
+
+use std::io::{self, ErrorKind};
+
+use smallvec::SmallVec;
+
+use crate::splitmix::SplitMix64;
+use crate::stream::{IoVec, Silence, Transport};
+
+/// The maximum number of calls in a row that find the stream full though it is not.
+const MAX_REFUSALS: usize = 8;
+
+/// A transport whose calls are cut short by the choice of a seed.
+pub struct FaultTransport<T> {
+    inner: T,
+    numbers: SplitMix64,
+    /// So many calls of `send` from now on find the stream full.
+    refusals: usize,
+    gave_up: bool,
+}
+
+impl<T> FaultTransport<T> {
+    /// Wraps a transport; each connection should have a seed of its own.
+    pub fn new(inner: T, seed: u64) -> Self {
+        FaultTransport { inner, numbers: SplitMix64::new(seed), refusals: 0, gave_up: false }
+    }
+
+    /// The transport itself.
+    pub fn inner(&self) -> &T {
+        &self.inner
+    }
+
+    /// The maximum number of bytes for the next call. Headers have up to some 70 bytes, so half of the calls cut one, or
+    /// the beginning of a payload; the others are large, or long transfers would take for ever.
+    fn max(&mut self) -> usize {
+        match self.numbers.below(8) {
+            0 => 1,
+            1..4 => 1 + self.numbers.below(70),
+            4 => 1 + self.numbers.below(5000),
+            _ => usize::MAX,
+        }
+    }
+}
+
+/// The first `max` bytes of `pieces`.
+fn within(max: usize, pieces: &[IoVec]) -> SmallVec<[IoVec; 8]> {
+    let mut left = max;
+    let cut = pieces.iter().map(|&(base, len)| {
+        let part = len.min(left);
+        left -= part;
+        (base, part)
+    });
+    cut.take_while(|&(_, part)| part > 0).collect()
+}
+
+impl<T: Transport> Transport for FaultTransport<T> {
+    unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
+        self.gave_up = self.refusals > 0;
+        if self.gave_up {
+            self.refusals -= 1;
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let max = self.max();
+        // SAFETY: the caller's promise holds for the beginning of its memory too.
+        let sent = unsafe { self.inner.send(&within(max, from)) }?;
+        if self.numbers.once_in(16) {
+            self.refusals = 1 + self.numbers.below(MAX_REFUSALS);
+        }
+        Ok(sent)
+    }
+
+    unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
+        self.gave_up = false;
+        let max = self.max();
+        // SAFETY: the caller's promise holds for the beginning of its memory too.
+        let got = unsafe { self.inner.recv(&within(max, to)) }?;
+        self.gave_up = got == max;
+        Ok(got)
+    }
+
+    fn shutdown_write(&mut self) {
+        self.inner.shutdown_write();
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.inner.has_unsent()
+    }
+
+    fn silence(&self) -> Option<Silence> {
+        self.inner.silence()
+    }
+
+    fn gave_up(&self) -> bool {
+        self.gave_up || self.inner.gave_up()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes and gives everything.
+    struct Endless;
+
+    impl Transport for Endless {
+        unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
+            Ok(from.iter().map(|piece| piece.1).sum())
+        }
+
+        unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
+            Ok(to.iter().map(|piece| piece.1).sum())
+        }
+
+        fn shutdown_write(&mut self) {}
+
+        fn has_unsent(&self) -> bool {
+            false
+        }
+    }
+
+    const PIECES: [IoVec; 2] = [(std::ptr::null_mut(), 50), (std::ptr::null_mut(), 50)];
+
+    fn received(seed: u64) -> Vec<usize> {
+        let mut transport = FaultTransport::new(Endless, seed);
+        // SAFETY: `Endless` leaves the memory alone.
+        let mut recv = || unsafe { transport.recv(&PIECES) }.unwrap();
+        (0..1000).map(|_| recv()).collect()
+    }
+
+    #[test]
+    fn choices_follow_from_the_seed() {
+        assert_eq!(received(1), received(1));
+        assert_ne!(received(1), received(2));
+        for small in 1..=70 {
+            assert!(received(1).contains(&small), "no cut at {small}");
+        }
+        assert!(received(1).contains(&100), "everything is cut");
+    }
+
+    #[test]
+    fn a_stream_that_seems_full_says_that_it_is_not_and_takes_bytes_soon() {
+        let mut transport = FaultTransport::new(Endless, 1);
+        let (mut refusals, mut in_a_row) = (0, 0);
+        for _ in 0..1000 {
+            // SAFETY: `Endless` leaves the memory alone.
+            let sent = unsafe { transport.send(&PIECES) };
+            assert_eq!(sent.is_err(), transport.gave_up());
+            match sent {
+                Ok(_) => in_a_row = 0,
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                    (refusals, in_a_row) = (refusals + 1, in_a_row + 1);
+                    assert!(in_a_row <= MAX_REFUSALS);
+                }
+            }
+        }
+        assert!(refusals > 0);
+    }
+}

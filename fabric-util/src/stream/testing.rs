@@ -1,0 +1,78 @@
+//! Transports for tests, in memory.
+
+use std::io::{self, ErrorKind};
+
+use super::io_vec::IoVec;
+use super::transport::Transport;
+
+/// Bytes on their way from one end to the other. A call moves a limited number of them.
+pub(crate) struct Pipe<'a> {
+    pub(crate) bytes: &'a mut Vec<u8>,
+    pub(crate) max: usize,
+}
+
+impl Transport for Pipe<'_> {
+    unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
+        let mut left = self.max;
+        for &(addr, len) in from {
+            let part = len.min(left);
+            // SAFETY: the caller's promise.
+            self.bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(addr, part) });
+            left -= part;
+        }
+        Ok(self.max - left)
+    }
+
+    unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
+        let mut got = 0;
+        for &(addr, len) in to {
+            let part = len.min(self.bytes.len() - got).min(self.max - got);
+            // SAFETY: the caller's promise.
+            unsafe { std::ptr::copy_nonoverlapping(self.bytes[got..].as_ptr(), addr, part) };
+            got += part;
+        }
+        self.bytes.drain(..got);
+        Ok(got)
+    }
+
+    fn shutdown_write(&mut self) {}
+
+    fn has_unsent(&self) -> bool {
+        !self.bytes.is_empty()
+    }
+}
+
+/// Takes a limited number of bytes, and has none to give.
+pub(crate) struct Taker {
+    pub(crate) bytes: Vec<u8>,
+    max: usize,
+    max_pieces: usize,
+}
+
+impl Taker {
+    pub(crate) fn new(max: usize) -> Self {
+        Taker { bytes: Vec::new(), max, max_pieces: usize::MAX }
+    }
+
+    pub(crate) fn of_pieces(max_pieces: usize) -> Self {
+        Taker { max_pieces, ..Taker::new(usize::MAX) }
+    }
+}
+
+impl Transport for Taker {
+    unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
+        let from = &from[..from.len().min(self.max_pieces)];
+        // SAFETY: the caller's promise.
+        unsafe { Pipe { bytes: &mut self.bytes, max: self.max }.send(from) }
+    }
+
+    unsafe fn recv(&mut self, _to: &[IoVec]) -> io::Result<usize> {
+        Err(ErrorKind::WouldBlock.into())
+    }
+
+    fn shutdown_write(&mut self) {}
+
+    fn has_unsent(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,59 @@
+//! What carries a link's bytes to the peer and back.
+
+use std::io;
+use std::time::Duration;
+
+use super::io_vec::IoVec;
+
+/// A reliable stream of bytes in both directions, such as a socket. No call blocks.
+///
+/// The caller learns by other means, such as a selector, when a stream that was full or dry is so no longer. Wherever
+/// `send` or `recv` takes or gives less than it could, such an event has to follow, or [`gave_up`](Transport::gave_up) is true.
+pub trait Transport {
+    /// Sends bytes; returns how many were taken. `WouldBlock`: the stream is full.
+    ///
+    /// # Errors
+    /// Any other error: the peer is gone, or takes nothing more.
+    ///
+    /// # Safety
+    /// The memory must be allocated and readable until the call returns.
+    unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize>;
+
+    /// Receives bytes; returns how many came, 0 at the end of the stream. `WouldBlock`: the stream is dry. It is so too
+    /// after a call that did not fill the memory.
+    ///
+    /// # Errors
+    /// Any other error: the peer is gone.
+    ///
+    /// # Safety
+    /// The memory must be allocated and writable until the call returns, without a reference into it.
+    unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize>;
+
+    /// Ends this side's half of the stream, behind what was sent.
+    fn shutdown_write(&mut self);
+
+    /// Whether the peer lives and has not taken all that was sent.
+    fn has_unsent(&self) -> bool;
+
+    /// How silent the peer's host is; `None` if the transport does not know, or has no connection.
+    fn silence(&self) -> Option<Silence> {
+        None
+    }
+
+    /// Whether the last `send` or `recv` did less than it could, so that no event follows and it has to be called again.
+    #[inline]
+    fn gave_up(&self) -> bool {
+        false
+    }
+}
+
+/// What this side's host knows of the peer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// How long nothing was heard from it.
+    pub lasts: Duration,
+    /// An answer to something that was sent is missing.
+    pub unanswered: bool,
+    /// Nothing is, and something cannot be sent, since the peer takes no more now.
+    pub held_back: bool,
+}

@@ -1,0 +1,93 @@
+//! Domains: an engine and its thread.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fabric_core::provider::RequestId;
+use fabric_core::{
+    Access, CqAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId,
+    ProviderCounters, Result,
+};
+use fabric_util::region_table::Registration;
+use fabric_util::service_thread::ServiceThread;
+use fabric_util::stream::Surroundings;
+
+use crate::NAME;
+use crate::cq::MemCq;
+use crate::endpoint::MemEndpoint;
+use crate::engine::Engine;
+use crate::listener::{self, MemListener};
+
+/// A domain.
+pub struct MemDomain {
+    engine: Arc<Engine>,
+    thread: ServiceThread,
+}
+
+impl MemDomain {
+    pub(crate) fn open(info: &Info, events: Arc<dyn EventSink>) -> Result<Self> {
+        let engine = Arc::new(Engine::new(info, events));
+        let thread = engine.start()?;
+        Ok(MemDomain { engine, thread })
+    }
+}
+
+// SAFETY: a registration's memory is reached only through its table entry, with range and rights checked and the entry's
+// gate held; `deregister` closes the gate.
+unsafe impl DomainOps for MemDomain {
+    type Endpoint = MemEndpoint;
+    type Cq = MemCq;
+    type Registration = Registration;
+    type Listener = MemListener;
+
+    fn completion_queue(&self, _attr: &CqAttr) -> Result<MemCq> {
+        MemCq::new(&self.engine)
+    }
+
+    unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Registration> {
+        // SAFETY: the caller's promise.
+        unsafe { Registration::new(NAME, &self.engine.regions, (addr, len), access) }
+    }
+
+    fn endpoint(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &MemCq,
+        recv_cq: &MemCq,
+    ) -> Result<MemEndpoint> {
+        let around = Surroundings {
+            id,
+            regions: self.engine.regions.clone(),
+            send_ring: send_cq.ring.clone(),
+            recv_ring: recv_cq.ring.clone(),
+            stats: self.engine.stats.clone(),
+        };
+        Ok(MemEndpoint::new(&self.engine, attr, around))
+    }
+
+    fn listen(&self, id: ListenerId, addr: SocketAddr, attr: &ListenerAttr) -> Result<MemListener> {
+        MemListener::new(&self.engine, id, addr, attr)
+    }
+
+    fn reject(&self, request: RequestId, data: &[u8]) -> Result<()> {
+        listener::reject(&self.engine, request, data)
+    }
+
+    fn counters(&self) -> ProviderCounters {
+        self.engine.stats.snapshot()
+    }
+
+    fn dump(&self) -> String {
+        self.engine.dump()
+    }
+}
+
+impl Drop for MemDomain {
+    fn drop(&mut self) {
+        self.engine.stop();
+        // In an event sink it may be the thread itself that drops the domain: it ends on its return.
+        self.thread.join();
+        self.engine.clear();
+    }
+}

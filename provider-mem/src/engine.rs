@@ -1,0 +1,186 @@
+//! What a domain has, and its thread: it reports events, ends connection attempts in time, and goes on with connections that
+//! had more to carry than one call should.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use fabric_core::{EndpointId, Error, Event, EventSink, Info, Result};
+use fabric_util::backlog::RequestTable;
+use fabric_util::log_line;
+use fabric_util::region_table::RegionTable;
+use fabric_util::reports::Reports;
+use fabric_util::service_thread::{ServiceThread, run_rounds};
+use fabric_util::stats::Stats;
+use fabric_util::sync::{Condvar, Mutex};
+use fabric_util::timers::Timers;
+
+use crate::conn::Conn;
+use crate::listener::Request;
+use crate::{NAME, network};
+
+/// A domain's state.
+pub(crate) struct Engine {
+    pub(crate) info: Info,
+    pub(crate) regions: Arc<RegionTable>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) requests: RequestTable<Arc<Request>>,
+    conns: Mutex<HashMap<EndpointId, Weak<Conn>>>,
+    reports: Reports<Option<Arc<Conn>>>,
+    work: Mutex<Work>,
+    /// There is something for the thread.
+    changed: Condvar,
+}
+
+/// What the thread has to do.
+#[derive(Default)]
+struct Work {
+    /// Connections to go on with.
+    ready: Vec<Arc<Conn>>,
+    /// When attempts to connect are over.
+    timers: Timers<EndpointId>,
+    /// Events may wait.
+    events: bool,
+    stopped: bool,
+}
+
+impl Engine {
+    pub(crate) fn new(info: &Info, events: Arc<dyn EventSink>) -> Self {
+        Engine {
+            info: info.clone(),
+            regions: Arc::default(),
+            stats: Arc::default(),
+            requests: RequestTable::default(),
+            conns: Mutex::default(),
+            reports: Reports::new(events),
+            work: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Starts the domain's thread.
+    pub(crate) fn start(self: &Arc<Self>) -> Result<ServiceThread> {
+        let engine = self.clone();
+        let run = move || {
+            run_rounds(|| engine.round(), || engine.panicked());
+            engine.report();
+        };
+        ServiceThread::start("fabric-mem", run)
+            .map_err(|cause| Error::system("open domain", NAME, cause))
+    }
+
+    /// Ends the thread.
+    pub(crate) fn stop(&self) {
+        self.tell_thread(|work| work.stopped = true);
+    }
+
+    /// Closes everything that the domain has.
+    pub(crate) fn clear(self: &Arc<Self>) {
+        for acceptor in network::all().iter().filter(|acceptor| acceptor.belongs_to(self)) {
+            acceptor.close();
+        }
+        self.requests.clear();
+        let conns: Vec<_> = self.conns.lock().drain().map(|(_, conn)| conn).collect();
+        conns.iter().filter_map(Weak::upgrade).for_each(|conn| conn.abandon());
+        self.work.lock().ready.clear();
+    }
+
+    pub(crate) fn add(&self, conn: &Arc<Conn>) {
+        self.conns.lock().insert(conn.id, Arc::downgrade(conn));
+    }
+
+    pub(crate) fn remove(&self, id: EndpointId) {
+        self.conns.lock().remove(&id);
+    }
+
+    /// Has an attempt to connect end in time.
+    pub(crate) fn deadline(&self, after: Duration, id: EndpointId) {
+        let at = Instant::now() + after;
+        self.tell_thread(|work| _ = work.timers.add(at, id));
+    }
+
+    /// Leaves a connection to the thread.
+    pub(crate) fn go_on(&self, conn: Arc<Conn>) {
+        self.tell_thread(|work| work.ready.push(conn));
+    }
+
+    /// Has the thread report an event. Locks may be held.
+    pub(crate) fn add_report(&self, event: Event, of: Option<&Arc<Conn>>) {
+        self.reports.push(event, of.cloned());
+        self.tell_thread(|work| work.events = true);
+    }
+
+    /// Reports the events that wait. No lock may be held.
+    pub(crate) fn report(&self) {
+        self.reports.flush(|conn| {
+            if let Some(conn) = conn {
+                conn.reported();
+            }
+        });
+    }
+
+    /// Reports no event of an endpoint any more.
+    pub(crate) fn retract_reports(&self, id: EndpointId) {
+        drop(self.reports.retract(id));
+    }
+
+    fn tell_thread(&self, what: impl FnOnce(&mut Work)) {
+        what(&mut self.work.lock());
+        self.changed.notify_one();
+    }
+
+    /// One round of the thread; false: it was stopped.
+    fn round(&self) -> bool {
+        let Some((ready, expired)) = self.next_work() else { return false };
+        ready.iter().for_each(Conn::drive);
+        for id in expired {
+            let conn = self.conns.lock().get(&id).and_then(Weak::upgrade);
+            if let Some(conn) = conn {
+                conn.fail(Error::TimedOut(None));
+            }
+        }
+        self.report();
+        true
+    }
+
+    /// Sleeps until there is work, and takes it; `None`: stopped.
+    fn next_work(&self) -> Option<(Vec<Arc<Conn>>, Vec<EndpointId>)> {
+        let mut work = self.work.lock();
+        loop {
+            if work.stopped {
+                return None;
+            }
+            let now = Instant::now();
+            let mut expired = Vec::new();
+            while let Some(id) = work.timers.pop_due(now, |_| Duration::ZERO) {
+                expired.push(id);
+            }
+            let ready = std::mem::take(&mut work.ready);
+            if std::mem::take(&mut work.events) || !ready.is_empty() || !expired.is_empty() {
+                return Some((ready, expired));
+            }
+            work = match work.timers.next() {
+                Some(at) => self.changed.wait_timeout(work, at.saturating_duration_since(now)),
+                None => self.changed.wait(work),
+            };
+        }
+    }
+
+    /// The thread panicked: nothing of the domain can be relied on.
+    #[cold]
+    fn panicked(&self) {
+        let conns: Vec<_> = self.conns.lock().values().filter_map(Weak::upgrade).collect();
+        conns.iter().for_each(|conn| conn.break_down());
+        let device = &self.info.device;
+        log_line!(Error, "the engine of {NAME}:{device} panicked; its endpoints end");
+        self.report();
+    }
+
+    pub(crate) fn dump(&self) -> String {
+        let conns: Vec<_> = self.conns.lock().values().filter_map(Weak::upgrade).collect();
+        let mut lines: Vec<_> = conns.iter().map(|conn| conn.try_dump()).collect();
+        lines.sort();
+        let (count, regions) = (lines.len(), self.regions.len());
+        format!("engine: {count} endpoints, {regions} regions\n{}", lines.join("\n"))
+    }
+}

@@ -1,0 +1,37 @@
+//! The provider: discovery and opening.
+
+use std::sync::Arc;
+
+use fabric_core::{Device, EventSink, Info, Provider, Result};
+
+use crate::NAME;
+use crate::device;
+use crate::domain::MemDomain;
+
+/// The provider in memory. All of its domains in a process reach each other.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct MemProvider {}
+
+impl MemProvider {
+    /// The provider.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Provider for MemProvider {
+    type Domain = MemDomain;
+
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn devices(&self) -> Vec<Device> {
+        vec![device::device()]
+    }
+
+    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<MemDomain> {
+        MemDomain::open(info, events)
+    }
+}

@@ -1,0 +1,305 @@
+//! What the objects of a domain share: its connections and identifiers, its timers, and the events for its owner.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fabric_core::{
+    Access, DisconnectReason, EndpointId, Error, Event, EventSink, GrantOps, Info, Result,
+};
+use fabric_util::backlog::RequestTable;
+use fabric_util::reports::Reports;
+use fabric_util::service_thread::ServiceThread;
+use fabric_util::sync::Mutex;
+use fabric_util::timers::Timers;
+use fabric_util::wakeup::Wakeup;
+use fabric_util::{callback, log_line};
+
+use super::timers::Timer;
+use crate::cq::Queue;
+use crate::error::NAME;
+use crate::ffi::ibv_wc_status;
+use crate::handle::{CmEvent, CmId, EventChannel};
+use crate::open_device::{OpenDevice, TestLimits};
+use crate::reject_cache::RejectCache;
+use crate::request::{Acceptor, PendingConnection};
+use crate::softroce::probes::Probes;
+use crate::softroce::refusal_scan::RefusalScan;
+
+/// How long an identifier is kept after a disconnect. If the message to the peer is lost, the kernel repeats it after some
+/// four seconds, as long as the identifier exists.
+const DISCONNECT_LINGER: Duration = Duration::from_secs(6);
+
+/// What to do once an event was reported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AfterReport {
+    Nothing,
+    /// Notify the peer of this connection, which may send then.
+    Establish(u64),
+    /// Release the held completions of this connection.
+    Release(u64),
+}
+
+/// A connection, as its domain sees it. No lock is held when these are called.
+pub(crate) trait ConnEvents: Send + Sync {
+    /// Its number in the domain.
+    fn name(&self) -> u64;
+    fn endpoint(&self) -> EndpointId;
+    fn qp_number(&self) -> u32;
+    /// Begins a grant of a range of a registration at this address, with these rights.
+    ///
+    /// # Safety
+    /// As [`RegistrationOps::grant`](fabric_core::RegistrationOps::grant).
+    unsafe fn grant(
+        self: Arc<Self>,
+        region: (u64, Access),
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<Box<dyn GrantOps>>;
+    /// An event of the connection manager; on the domain's thread.
+    fn cm_event(&self, event: CmEvent);
+    /// A timer of this connection is due; on the domain's thread.
+    fn expired(self: Arc<Self>, timer: Timer);
+    /// A probe that had a queue pair of its own came back, or did not.
+    fn probe_ended(&self, status: ibv_wc_status::Type);
+    /// Closes the connection if the device itself has put the queue pair into the error state.
+    fn check_queue_pair(&self);
+    /// The first message came before the peer's confirmation, which may be lost.
+    fn established_early(&self);
+    /// The owner knows of the connection: notifies the peer.
+    fn establish(&self);
+    /// The end was reported: held completions may be seen.
+    fn release(&self);
+    /// Ends the connection together with all others.
+    fn lose(&self, reason: DisconnectReason);
+}
+
+/// Owner of a connection-manager identifier, which gets its events.
+pub(crate) enum CmIdOwner {
+    Conn(Arc<dyn ConnEvents>),
+    Acceptor(Arc<Acceptor>),
+    Pending(Arc<PendingConnection>),
+    /// Bound to the device, so that the connection manager reports its removal to this domain.
+    RemovalWatch {
+        _id: CmId,
+    },
+    /// Its endpoint is closed; kept until the peer is notified.
+    Disconnecting {
+        _id: CmId,
+    },
+}
+
+/// What the objects of a domain share.
+pub(crate) struct DomainState {
+    pub(crate) device: Arc<OpenDevice>,
+    pub(crate) channel: Arc<EventChannel>,
+    /// Events for the domain's owner.
+    pub(crate) reports: Reports<AfterReport>,
+    pub(crate) requests: RequestTable<Arc<PendingConnection>>,
+    pub(crate) reject_cache: Mutex<RejectCache>,
+    pub(crate) probes: Probes,
+    names: AtomicU64,
+    /// Connection-manager identifiers by name.
+    pub(super) ids: Mutex<HashMap<u64, CmIdOwner>>,
+    conns: Mutex<HashMap<u64, Arc<dyn ConnEvents>>>,
+    pub(super) timers: Mutex<Timers<(u64, Timer)>>,
+    pub(super) scan: Mutex<RefusalScan>,
+    /// Queues with active soft queues.
+    pub(super) watched: Mutex<Vec<Arc<Queue>>>,
+    pub(super) wakeup: Wakeup,
+    stop: AtomicBool,
+}
+
+impl DomainState {
+    pub(crate) fn open(
+        info: &Info,
+        events: Arc<dyn EventSink>,
+        test_limits: TestLimits,
+    ) -> Result<Arc<Self>> {
+        let fail = |cause| Error::system("open domain", NAME, cause);
+        let device = OpenDevice::open(info, test_limits)?;
+        let domain = Arc::new(DomainState {
+            channel: Arc::new(EventChannel::new().map_err(fail)?),
+            reports: Reports::new(events),
+            requests: RequestTable::default(),
+            reject_cache: Mutex::default(),
+            probes: Probes::new(&device).map_err(fail)?,
+            names: AtomicU64::new(1),
+            ids: Mutex::default(),
+            conns: Mutex::default(),
+            timers: Mutex::default(),
+            scan: Mutex::default(),
+            watched: Mutex::default(),
+            wakeup: Wakeup::new().map_err(fail)?,
+            stop: AtomicBool::new(false),
+            device,
+        });
+        if let Err(cause) = domain.watch_removal() {
+            let device = &info.device;
+            log_line!(Warn, "{device}: its removal will be noticed late: {cause}");
+        }
+        Ok(domain)
+    }
+
+    /// Has the connection manager report the device's removal. It does so to the holders of an identifier there, and RXE
+    /// has no other way to say so: it does not take contexts away from processes.
+    fn watch_removal(&self) -> io::Result<()> {
+        let Some(ip) = self.device.info.addresses.first() else { return Ok(()) };
+        let name = self.next_id();
+        let id = CmId::new(&self.channel, name)?;
+        id.bind(SocketAddr::new(*ip, 0))?;
+        self.add_id(name, CmIdOwner::RemovalWatch { _id: id });
+        Ok(())
+    }
+
+    /// Ends the thread; everything that it kept goes.
+    pub(crate) fn stop(&self, thread: &mut ServiceThread) {
+        self.stop.store(true, Ordering::Release);
+        self.wakeup.set();
+        // An event sink may have dropped the domain, on this very thread: then it ends when the sink returns.
+        thread.join();
+        // Nothing is reported any more; completions that waited for an event do not wait for ever.
+        for conn in self.all_conns() {
+            drop(self.reports.retract(conn.endpoint()));
+            conn.release();
+        }
+        self.requests.clear();
+        let ids = std::mem::take(&mut *self.ids.lock());
+        let watched = std::mem::take(&mut *self.watched.lock());
+        drop((ids, watched));
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        self.names.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_id(&self, name: u64, member: CmIdOwner) {
+        self.ids.lock().insert(name, member);
+    }
+
+    pub(crate) fn forget_id(&self, name: u64) {
+        let gone = self.ids.lock().remove(&name);
+        drop(gone);
+    }
+
+    pub(crate) fn add_conn(&self, conn: Arc<dyn ConnEvents>) {
+        self.conns.lock().insert(conn.name(), conn);
+    }
+
+    pub(crate) fn remove_conn(&self, name: u64) {
+        let gone = self.conns.lock().remove(&name);
+        drop(gone);
+    }
+
+    pub(super) fn conn(&self, name: u64) -> Option<Arc<dyn ConnEvents>> {
+        self.conns.lock().get(&name).cloned()
+    }
+
+    /// One, or none; two while an earlier one with the same number is being removed.
+    pub(super) fn conns_of_qp(&self, number: u32) -> Vec<Arc<dyn ConnEvents>> {
+        self.conns.lock().values().filter(|conn| conn.qp_number() == number).cloned().collect()
+    }
+
+    /// The connection of an endpoint.
+    pub(crate) fn conn_of(&self, endpoint: EndpointId) -> Option<Arc<dyn ConnEvents>> {
+        self.conns.lock().values().find(|conn| conn.endpoint() == endpoint).cloned()
+    }
+
+    pub(super) fn all_conns(&self) -> Vec<Arc<dyn ConnEvents>> {
+        self.conns.lock().values().cloned().collect()
+    }
+
+    /// Takes the identifier of a connection that ended; the peer is notified if there is one.
+    pub(crate) fn start_disconnect(&self, name: u64, id: CmId, connected: bool) {
+        if !connected || id.disconnect().is_err() {
+            self.forget_id(name);
+            return;
+        }
+        let before = self.ids.lock().insert(name, CmIdOwner::Disconnecting { _id: id });
+        drop(before);
+        self.deadline(DISCONNECT_LINGER, name, Timer::Disconnecting);
+    }
+
+    pub(crate) fn deadline(&self, after: Duration, name: u64, timer: Timer) {
+        if self.timers.lock().add(Instant::now() + after, (name, timer)) {
+            self.wakeup.set();
+        }
+    }
+
+    /// Makes the thread take completions while no other thread polls.
+    pub(crate) fn watch(&self, queue: &Arc<Queue>) {
+        if !queue.watched.swap(true, Ordering::AcqRel) {
+            self.watched.lock().push(queue.clone());
+            self.wakeup.set();
+        }
+    }
+
+    /// A region went. Where the device does not say that it refused an access, the refusal is looked for.
+    pub(crate) fn deregistered(&self) {
+        if !self.device.quirks.silent_refusals || self.conns.lock().is_empty() {
+            return;
+        }
+        let first = self.scan.lock().restart();
+        if let Some((after, round)) = first {
+            self.deadline(after, round, Timer::RefusalScan);
+        }
+    }
+
+    /// The device is gone: so is everything on it.
+    pub(super) fn lose(&self) {
+        if self.device.set_lost() {
+            self.report(Event::DeviceLost, AfterReport::Nothing);
+            self.end_all(DisconnectReason::DeviceLost);
+            log_line!(Error, "{}: the device is gone", self.device.info.device);
+        }
+    }
+
+    pub(super) fn end_all(&self, reason: DisconnectReason) {
+        for conn in self.all_conns() {
+            // A panic in one must not keep the others from closing.
+            callback::caught(|| conn.lose(reason));
+        }
+    }
+
+    /// Reports an event, by the domain's thread or an earlier flush of the reports. Locks may be held.
+    pub(crate) fn report(&self, event: Event, then: AfterReport) {
+        self.reports.push(event, then);
+        self.wakeup.set();
+    }
+
+    /// Hands waiting events to their sink, and goes on with what waits for them; without locks.
+    pub(crate) fn flush_reports(&self) {
+        self.reports.flush(|then| {
+            // A panic in one connection must not keep other events from their sink.
+            callback::caught(|| match then {
+                AfterReport::Nothing => {}
+                AfterReport::Establish(name) => {
+                    if let Some(conn) = self.conn(name) {
+                        conn.establish();
+                    }
+                }
+                AfterReport::Release(name) => {
+                    if let Some(conn) = self.conn(name) {
+                        conn.release();
+                    }
+                }
+            });
+        });
+    }
+
+    /// Whether the domain has been dropped: its thread reports nothing.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn dump(&self) -> String {
+        let (conns, ids) = (self.all_conns().len(), self.ids.lock().len());
+        let (info, port) = (&self.device.info.device, self.device.port);
+        let timers = self.timers.lock().len();
+        format!("{info}, port {port}: {conns} connections, {ids} identifiers, {timers} timers\n")
+    }
+}

@@ -1,0 +1,214 @@
+//! The domain's thread.
+//!
+//! It blocks on the descriptors of the connection manager and of asynchronous events; it copies an event, acknowledges
+//! it, then acts on it. It also keeps the timers, asks for liveness, and takes completions where a soft queue
+//! is active and no thread polls, and before it closes a connection: a completion that was not polled may have the cause.
+//! Otherwise it never touches a completion queue.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use fabric_core::{DisconnectReason, Error, Event, Result};
+use fabric_util::service_thread::ServiceThread;
+use fabric_util::wakeup::poll_until;
+use fabric_util::{callback, log_line};
+use rustix::event::{PollFd, PollFlags};
+
+use super::state::{AfterReport, CmIdOwner, ConnEvents, DomainState};
+use super::timers::{Timer, early};
+use crate::error::NAME;
+use crate::ffi::rdma_cm_event_type as cm;
+use crate::handle::{AsyncEvent, CmEvent};
+use crate::listener;
+
+/// How often queues with active soft queues are polled.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Starts the thread, which ends by [`DomainState::stop`].
+pub(super) fn start(domain: &Arc<DomainState>) -> Result<ServiceThread> {
+    let this = domain.clone();
+    // Dropping the domain's parts may end up in user code: the event sink is.
+    ServiceThread::start("fabric-verbs", move || this.run())
+        .map_err(|cause| Error::system("open domain", NAME, cause))
+}
+
+impl DomainState {
+    /// Runs until the domain stops it. A panic ends the domain's endpoints, not the process: it is a fault of this
+    /// provider, as user code has its panics caught where it is called.
+    fn run(self: Arc<Self>) {
+        if callback::caught(|| self.serve()).is_none() {
+            // Without the thread nothing new could be served.
+            self.device.set_lost();
+            self.end_all(DisconnectReason::Internal);
+            self.flush_reports();
+            log_line!(Error, "{}: the domain's thread panicked", self.device.info.device);
+        }
+    }
+
+    fn serve(self: &Arc<Self>) {
+        self.arm_probes();
+        while !self.has_stopped() {
+            self.sleep();
+            self.wakeup.clear();
+            while let Some(event) = self.channel.next(self.next_id()) {
+                self.cm_event(event);
+            }
+            while let Some(event) = self.device.pd.context.next_event() {
+                self.async_event(event);
+            }
+            self.take_probes();
+            let now = Instant::now();
+            while let Some((name, timer)) = self.due(now) {
+                self.expired(name, timer);
+            }
+            self.tick();
+            self.flush_reports();
+        }
+    }
+
+    fn due(&self, now: Instant) -> Option<(u64, Timer)> {
+        self.timers.lock().pop_due(now, early)
+    }
+
+    fn sleep(&self) {
+        let mut until = self.timers.lock().next();
+        if !self.watched.lock().is_empty() {
+            let tick = Instant::now() + TICK;
+            until = Some(until.map_or(tick, |until| until.min(tick)));
+        }
+        let wait = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let mut fds = vec![wait(self.channel.as_fd()), wait(self.wakeup.as_fd())];
+        // The descriptors of a device that is gone may be readable for ever.
+        if !self.device.is_lost() {
+            fds.push(wait(self.device.pd.context.events()));
+            fds.extend(self.probes.fd().map(wait));
+        }
+        // Interrupted or out of memory: the caller checks every source anyway.
+        let _ = poll_until(&mut fds, until);
+    }
+
+    fn cm_event(self: &Arc<Self>, event: CmEvent) {
+        if event.kind == cm::RDMA_CM_EVENT_DEVICE_REMOVAL {
+            return self.lose();
+        }
+        match self.member(event.name) {
+            Some(CmIdOwner::Conn(conn)) => {
+                assert!(!self.device.test_limits.thread_panics, "a test asked for it");
+                conn.cm_event(event);
+            }
+            Some(CmIdOwner::Acceptor(acceptor)) => listener::on_event(self, &acceptor, event),
+            Some(CmIdOwner::Pending(pending)) => {
+                // The peer gave up before it was answered.
+                log_line!(Debug, "request from {}: event {}", pending.requester.peer, event.kind);
+                drop(pending.take());
+                self.forget_pending(event.name);
+            }
+            Some(CmIdOwner::RemovalWatch { .. } | CmIdOwner::Disconnecting { .. }) | None => {
+                let last = [cm::RDMA_CM_EVENT_DISCONNECTED, cm::RDMA_CM_EVENT_TIMEWAIT_EXIT];
+                if last.contains(&event.kind) {
+                    self.forget_id(event.name);
+                }
+            }
+        }
+    }
+
+    /// Unless an endpoint has taken the request in between.
+    fn forget_pending(&self, name: u64) {
+        let mut ids = self.ids.lock();
+        if matches!(ids.get(&name), Some(CmIdOwner::Pending(_))) {
+            ids.remove(&name);
+        }
+    }
+
+    fn member(&self, name: u64) -> Option<CmIdOwner> {
+        match self.ids.lock().get(&name)? {
+            CmIdOwner::Conn(conn) => Some(CmIdOwner::Conn(conn.clone())),
+            CmIdOwner::Acceptor(acceptor) => Some(CmIdOwner::Acceptor(acceptor.clone())),
+            CmIdOwner::Pending(pending) => Some(CmIdOwner::Pending(pending.clone())),
+            CmIdOwner::RemovalWatch { .. } | CmIdOwner::Disconnecting { .. } => None,
+        }
+    }
+
+    fn async_event(&self, event: AsyncEvent) {
+        let device = &self.device.info.device;
+        match event {
+            AsyncEvent::Fatal => self.lose(),
+            AsyncEvent::QpError(qpn) => self.with_qp(qpn, |conn| conn.check_queue_pair()),
+            AsyncEvent::Established(qpn) => self.with_qp(qpn, |conn| conn.established_early()),
+            AsyncEvent::PortActive(port) if port == self.device.port => {
+                log_line!(Info, "{device}: port {port} is active");
+                self.report(Event::PortActive, AfterReport::Nothing);
+            }
+            AsyncEvent::PortDown(port) if port == self.device.port => {
+                log_line!(Warn, "{device}: port {port} is down");
+                self.report(Event::PortDown, AfterReport::Nothing);
+            }
+            AsyncEvent::PortActive(_) | AsyncEvent::PortDown(_) => {}
+            AsyncEvent::Other(number) => log_line!(Debug, "{device}: asynchronous event {number}"),
+        }
+    }
+
+    fn with_qp(&self, number: u32, act: impl Fn(&dyn ConnEvents)) {
+        self.conns_of_qp(number).iter().for_each(|conn| act(&**conn));
+    }
+
+    fn expired(&self, name: u64, timer: Timer) {
+        match timer {
+            Timer::Disconnecting => self.forget_id(name),
+            Timer::RefusalScan => self.scan_for_refusals(name),
+            Timer::Connect | Timer::Retry | Timer::Liveness | Timer::EndMarker => {
+                if let Some(conn) = self.conn(name) {
+                    conn.expired(timer);
+                }
+            }
+        }
+    }
+
+    fn scan_for_refusals(&self, round: u64) {
+        if !self.scan.lock().begin(round) {
+            return;
+        }
+        for conn in self.all_conns() {
+            conn.check_queue_pair();
+        }
+        let next = self.scan.lock().next(round);
+        if let Some(pause) = next {
+            self.deadline(pause, round, Timer::RefusalScan);
+        }
+    }
+
+    fn arm_probes(&self) {
+        if let Err(error) = self.probes.arm() {
+            let device = &self.device.info.device;
+            log_line!(Error, "{device}: lost peers are noticed late: {error}");
+        }
+    }
+
+    fn take_probes(&self) {
+        self.probes.take(|name, status| {
+            if let Some(conn) = self.conn(name) {
+                conn.probe_ended(status);
+            }
+        });
+        self.arm_probes();
+    }
+
+    /// Drives soft queues whose completion queues no thread polls.
+    fn tick(&self) {
+        let queues = self.watched.lock().clone();
+        for queue in &queues {
+            queue.tick();
+        }
+        self.watched.lock().retain(|queue| {
+            if queue.active_soft_queues.load(Ordering::Acquire) > 0 {
+                return true;
+            }
+            queue.watched.store(false, Ordering::Release);
+            // A soft queue that became active in between found the queue watched.
+            let stay = queue.active_soft_queues.load(Ordering::Acquire) > 0;
+            stay && !queue.watched.swap(true, Ordering::AcqRel)
+        });
+    }
+}

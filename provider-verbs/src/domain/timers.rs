@@ -1,0 +1,28 @@
+//! What the domain's deadlines are for.
+
+use std::time::Duration;
+
+/// What to do when a deadline is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// Connecting or accepting took too long.
+    Connect,
+    /// The peer had not forgotten an earlier connection: ask again.
+    Retry,
+    /// Probe the peer.
+    Liveness,
+    /// Post the end marker of a connection, which was not possible at once.
+    EndMarker,
+    /// Scan for refusals that the device does not report.
+    RefusalScan,
+    /// An identifier has stayed long enough after its connection.
+    Disconnecting,
+}
+
+/// A tenth of the shortest interval of asking.
+const EARLY: Duration = Duration::from_millis(100);
+
+/// How much before its time a deadline may be taken.
+pub(super) fn early((_, timer): &(u64, Timer)) -> Duration {
+    if *timer == Timer::Liveness { EARLY } else { Duration::ZERO }
+}

@@ -1,0 +1,57 @@
+//! Reads that may have been refused though their device says that they succeeded.
+//!
+//! Soft-RoCE (seen in Linux 6.1, no longer in 6.12) takes a refusal that comes in the midst of a read's answer, which it
+//! does when a packet was lost and the region closed meanwhile, for a success: the read ends as if its bytes had come, and
+//! its queue pair is in error. So the success of a read of several packets is believed if the queue pair is not in error,
+//! or if a later completion shows that it was not then. If not, the read ends as one whose refusal got lost: `Canceled`.
+
+use fabric_core::{Side, Token};
+
+use crate::ffi::{ibv_wc, ibv_wc_opcode, ibv_wc_status as status};
+
+/// The minimum MTU (InfiniBand specification): a read of no more is answered by one packet, which has no midst.
+const ONE_PACKET: u32 = 256;
+
+/// A read that ended well by its completion, on a queue pair that is in error.
+#[derive(Clone, Copy)]
+pub(crate) struct UnverifiedRead {
+    pub(crate) qp_number: u32,
+    pub(crate) token: Token,
+}
+
+/// The unverified reads of a completion queue: of each queue pair one at most.
+#[derive(Default)]
+pub(crate) struct UnverifiedReads(Vec<UnverifiedRead>);
+
+impl UnverifiedReads {
+    /// Whether a plain success is not to be passed on as it is.
+    #[inline]
+    pub(crate) fn concern(&self, wc: &ibv_wc) -> bool {
+        is_long_read(wc) || !self.0.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, wc: &ibv_wc) {
+        self.0.push(UnverifiedRead { qp_number: wc.qp_num, token: Token::from_bits(wc.wr_id) });
+    }
+
+    /// The read that a later completion of its queue pair decides, and whether it succeeded: the queue pair was not in
+    /// error then, unless the later request was flushed.
+    pub(crate) fn settle(&mut self, wc: &ibv_wc) -> Option<(UnverifiedRead, bool)> {
+        let own = !Token::is_internal(wc.wr_id);
+        if own && Token::from_bits(wc.wr_id).side() == Side::Recv {
+            return None;
+        }
+        let at = self.0.iter().position(|read| read.qp_number == wc.qp_num)?;
+        Some((self.0.remove(at), wc.status != status::IBV_WC_WR_FLUSH_ERR))
+    }
+
+    /// Takes one that no later completion can decide.
+    pub(crate) fn pop(&mut self) -> Option<UnverifiedRead> {
+        self.0.pop()
+    }
+}
+
+/// Whether a success may be a refusal in truth.
+pub(crate) fn is_long_read(wc: &ibv_wc) -> bool {
+    wc.opcode == ibv_wc_opcode::IBV_WC_RDMA_READ && wc.byte_len > ONE_PACKET
+}

@@ -1,0 +1,200 @@
+//! The endpoints bound to a completion queue, and what a provider's completion means to them.
+
+use std::sync::Arc;
+
+use fabric_core::token::MAX_ENDPOINTS_PER_CQ;
+use fabric_core::{
+    Completion, EndpointState, Error, Event, EventSink, Failure, OpKind, RawCompletion, Result,
+    Side, Status, Token,
+};
+use fabric_util::inflight::Consumer;
+
+use crate::counters::Ends;
+use crate::eq::EventHub;
+use crate::inflight::{DeferredDrops, InFlightOp, RegionRefs, ReportMode};
+use crate::registry::EndpointShared;
+
+/// An endpoint, as the queue knows it.
+pub(super) struct BoundEndpoint {
+    pub(super) shared: Arc<EndpointShared>,
+    pub(super) send: Option<Consumer<InFlightOp>>,
+    pub(super) recv: Option<Consumer<InFlightOp>>,
+    /// What it has reserved.
+    pub(super) room: usize,
+}
+
+impl BoundEndpoint {
+    pub(super) fn side(&mut self, side: Side) -> Option<&mut Consumer<InFlightOp>> {
+        match side {
+            Side::Send => self.send.as_mut(),
+            Side::Recv => self.recv.as_mut(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct EndpointSlot {
+    generation: u32,
+    endpoint: Option<BoundEndpoint>,
+}
+
+/// The endpoints bound to the queue.
+pub(super) struct BoundEndpoints {
+    hub: Arc<EventHub>,
+    slots: Vec<EndpointSlot>,
+    free: Vec<u32>,
+    /// Completions whose token names nothing: a provider's mistake.
+    pub(super) unknown_tokens: u64,
+}
+
+impl BoundEndpoints {
+    pub(super) fn new(hub: Arc<EventHub>) -> Self {
+        BoundEndpoints { hub, slots: Vec::new(), free: Vec::new(), unknown_tokens: 0 }
+    }
+
+    /// Adds an endpoint, and gives the token of its first operation.
+    pub(super) fn add(&mut self, endpoint: BoundEndpoint) -> Result<Token> {
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None if self.slots.len() < MAX_ENDPOINTS_PER_CQ => {
+                self.slots.push(EndpointSlot::default());
+                (self.slots.len() - 1) as u32
+            }
+            None => {
+                let text =
+                    format!("the queue serves {MAX_ENDPOINTS_PER_CQ} endpoints, the most it can");
+                return Err(Error::NoMemory(Failure::new("make endpoint", text)));
+            }
+        };
+        let slot = &mut self.slots[place as usize];
+        slot.endpoint = Some(endpoint);
+        Ok(Token::new(place, slot.generation, Side::Send, 0))
+    }
+
+    /// Removes an endpoint: from now on its tokens name nothing.
+    pub(super) fn remove(&mut self, token: Token) -> Option<BoundEndpoint> {
+        self.endpoint(token)?;
+        let slot = &mut self.slots[token.slot() as usize];
+        slot.generation = Token::next_generation(slot.generation);
+        self.free.push(token.slot());
+        slot.endpoint.take()
+    }
+
+    #[inline]
+    pub(super) fn endpoint(&mut self, token: Token) -> Option<&mut BoundEndpoint> {
+        find(&mut self.slots, token)
+    }
+
+    /// Turns a provider's completion into those of the application, in order; each goes to `deliver` with
+    /// what it held on to, which gives that back if the application has the completion now. Unsignaled
+    /// operations that succeeded are retired on the way.
+    #[inline]
+    pub(super) fn resolve(
+        &mut self,
+        raw: &RawCompletion,
+        drops: &mut DeferredDrops,
+        deliver: impl FnMut(Completion, RegionRefs) -> Option<RegionRefs>,
+    ) {
+        let BoundEndpoints { hub, slots, unknown_tokens, .. } = self;
+        let token = raw.token;
+        let Some(BoundEndpoint { shared, send, recv, .. }) = find(slots, token) else {
+            *unknown_tokens += 1;
+            return;
+        };
+        let consumer = match token.side() {
+            Side::Send => send.as_mut(),
+            Side::Recv => recv.as_mut(),
+        };
+        let Some(consumer) = consumer.filter(|consumer| consumer.contains(token.sequence())) else {
+            *unknown_tokens += u64::from(!raw.flushes_earlier);
+            return;
+        };
+        let ends = &shared.counters.side(token.side()).ends;
+        let mut reporter = Reporter { shared, ends, drops, deliver, done: 0 };
+        if consumer.oldest() != token.sequence() {
+            reporter.retire_before(consumer, raw);
+        }
+        if let Some((_, op)) = consumer.pop() {
+            let mut completion = Completion::new(op.context, shared.id, op.kind, raw.status);
+            completion.provider_code = raw.provider_code;
+            if raw.status == Status::Ok {
+                completion.len = op.len;
+                if token.side() == Side::Recv {
+                    completion.len = raw.len as usize;
+                    completion.immediate = raw.immediate;
+                    if raw.remote_write {
+                        completion.kind = OpKind::RecvWrite;
+                    }
+                    ends.bytes.add(raw.len);
+                    if shared.state.get() == EndpointState::Connecting {
+                        connected_early(hub, shared);
+                    }
+                }
+            }
+            reporter.end(completion, op.report, op.regions);
+        }
+        consumer.credit(reporter.done);
+    }
+}
+
+#[inline]
+fn find(slots: &mut [EndpointSlot], token: Token) -> Option<&mut BoundEndpoint> {
+    let slot = slots.get_mut(token.slot() as usize)?;
+    if slot.generation == token.generation() { slot.endpoint.as_mut() } else { None }
+}
+
+/// A message came to an endpoint that accepts, before the `Connected` event of its provider: the thread that takes
+/// the message may answer it.
+#[cold]
+fn connected_early(hub: &EventHub, shared: &EndpointShared) {
+    hub.event(Event::Connected { endpoint: shared.id, data: Box::default() });
+}
+
+/// Reports completed operations, and counts them.
+struct Reporter<'a, F> {
+    shared: &'a EndpointShared,
+    ends: &'a Ends,
+    drops: &'a mut DeferredDrops,
+    deliver: F,
+    /// Operations that no longer count against the depth.
+    done: u32,
+}
+
+impl<F: FnMut(Completion, RegionRefs) -> Option<RegionRefs>> Reporter<'_, F> {
+    #[inline(always)] // once for each operation; the completion then never takes the way over memory
+    fn end(&mut self, completion: Completion, report: ReportMode, regions: RegionRefs) {
+        let ok = completion.status == Status::Ok;
+        if !ok {
+            // While it is connecting, an event reports how that ends.
+            self.shared.state.replace(EndpointState::Connected, EndpointState::Dead);
+        }
+        if report != ReportMode::Internal {
+            if ok { self.ends.completed.add(1) } else { self.ends.errors.add(1) }
+        }
+        let visible = report == ReportMode::Always || report == ReportMode::OnError && !ok;
+        if let Some(regions) =
+            if visible { (self.deliver)(completion, regions) } else { Some(regions) }
+        {
+            regions.release(self.drops);
+            self.done += 1;
+        }
+    }
+
+    /// Ends the operations before that of `raw`, which have no completion of their own.
+    #[inline(never)]
+    fn retire_before(&mut self, consumer: &mut Consumer<InFlightOp>, raw: &RawCompletion) {
+        while consumer.oldest() != raw.token.sequence() {
+            let Some((_, op)) = consumer.pop() else { break };
+            let status = match op.report {
+                _ if raw.flushes_earlier => raw.status,
+                // Signaled, and its own completion never came: a provider's mistake, but each is reported exactly once.
+                ReportMode::Always => Status::Internal,
+                // Unsignaled: it succeeded.
+                _ => Status::Ok,
+            };
+            let mut completion = Completion::new(op.context, self.shared.id, op.kind, status);
+            completion.provider_code = raw.provider_code;
+            self.end(completion, op.report, op.regions);
+        }
+    }
+}

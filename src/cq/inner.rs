@@ -1,0 +1,327 @@
+//! The inside of a completion queue, which its handles and the endpoints bound to it share.
+//!
+//! A queue owns the completing ends of the in-flight rings of the endpoints bound to it: a completion names
+//! its operation by token, the ring gives back what the operation holds on to, and that is let go when the
+//! application takes the completion. Completions that were reaped before the application asked for them (to find
+//! room for a post, or when an endpoint is dropped) wait in the `stash`. Room for all of them is reserved
+//! when an endpoint is bound, so nothing here overflows and nothing is counted per post.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use fabric_core::{Armed, Completion, CqAttr, Error, RawCompletion, Result, Side, Status, Token};
+use fabric_util::inflight::Consumer;
+use fabric_util::sync::{Mutex, MutexGuard};
+
+use crate::cq::bound::{BoundEndpoint, BoundEndpoints};
+use crate::dispatch::{AnyCq, CqDispatch};
+use crate::domain::{DomainInner, QueuePlace};
+use crate::inflight::{DeferredDrops, Fate, InFlightOp, RegionRefs, ReportMode};
+use crate::process::ForkChecked;
+use crate::registry::EndpointShared;
+
+/// A completion that waits for the application.
+struct PendingCompletion {
+    completion: Completion,
+    regions: RegionRefs,
+    /// Whom to credit; `None` once its endpoint is gone.
+    credit_to: Option<Token>,
+}
+
+struct CqState {
+    endpoints: BoundEndpoints,
+    reserved: usize,
+    stash: VecDeque<PendingCompletion>,
+    raw: Box<[RawCompletion]>,
+}
+
+pub(crate) struct CqInner {
+    state: Mutex<CqState>,
+    pub(super) ops: ForkChecked<AnyCq>,
+    pub(super) capacity: usize,
+    pub(crate) domain: Arc<DomainInner>,
+    /// Free when the provider's queue is gone.
+    _place: QueuePlace,
+}
+
+const BATCH: usize = 64;
+
+/// A queue's state, for `Debug`.
+pub(super) struct Snapshot {
+    pub(super) reserved: usize,
+    pub(super) stashed: usize,
+    pub(super) unknown_tokens: u64,
+}
+
+impl CqState {
+    fn snapshot(&self) -> Snapshot {
+        let (reserved, stashed) = (self.reserved, self.stash.len());
+        Snapshot { reserved, stashed, unknown_tokens: self.endpoints.unknown_tokens }
+    }
+
+    /// Hands the stash out, oldest first.
+    #[cold]
+    fn take_stashed(&mut self, out: &mut [Completion], drops: &mut DeferredDrops) -> usize {
+        let count = out.len().min(self.stash.len());
+        for (out, stashed) in out.iter_mut().zip(self.stash.drain(..count)) {
+            *out = stashed.completion;
+            stashed.regions.release(drops);
+            let Some(credit_to) = stashed.credit_to else {
+                // The room was kept for this completion alone.
+                self.reserved -= 1;
+                continue;
+            };
+            if let Some(consumer) =
+                self.endpoints.endpoint(credit_to).and_then(|t| t.side(credit_to.side()))
+            {
+                consumer.credit(1);
+            }
+        }
+        count
+    }
+
+    /// Moves everything the provider has into the stash.
+    fn reap(&mut self, ops: &AnyCq, drops: &mut DeferredDrops) {
+        let CqState { endpoints, stash, raw, .. } = self;
+        loop {
+            let got = ops.poll(raw).min(raw.len());
+            for raw in &raw[..got] {
+                endpoints.resolve(raw, drops, |completion, regions| {
+                    stash.push_back(PendingCompletion {
+                        completion,
+                        regions,
+                        credit_to: Some(raw.token),
+                    });
+                    None
+                });
+            }
+            if got < raw.len() {
+                break;
+            }
+        }
+    }
+}
+
+impl CqInner {
+    pub(super) fn new(domain: &Arc<DomainInner>, attr: &CqAttr) -> Result<Self> {
+        const OP: &str = "make completion queue";
+        domain.ops.check(OP)?;
+        attr.check(&domain.info)?;
+        let capacity = attr.capacity;
+        let place = domain.place_queue()?;
+        let ops = ForkChecked::new(domain.ops.completion_queue(attr)?.into());
+        let state = CqState {
+            endpoints: BoundEndpoints::new(domain.hub.clone()),
+            reserved: 0,
+            stash: VecDeque::new(),
+            raw: vec![RawCompletion::default(); BATCH.min(capacity)].into(),
+        };
+        let (state, domain) = (Mutex::new(state), domain.clone());
+        Ok(CqInner { state, ops, capacity, domain, _place: place })
+    }
+
+    /// Room that no endpoint has reserved.
+    pub(super) fn room(&self) -> usize {
+        self.capacity - self.lock().reserved
+    }
+
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, CqState> {
+        self.state.lock()
+    }
+
+    /// Mostly nothing has ended, and a waiting poller notices the end of its operation the sooner the less that costs:
+    /// this finds it out, and `deliver` does the rest.
+    #[inline]
+    pub(super) fn poll(&self, out: &mut [Completion]) -> usize {
+        let mut state = self.lock();
+        if !state.stash.is_empty() {
+            return self.deliver(state, 0, 0, out);
+        }
+        let want = out.len().min(state.raw.len());
+        if want == 0 {
+            return 0;
+        }
+        match self.ops.poll(&mut state.raw[..want]).min(want) {
+            0 => 0,
+            got => self.deliver(state, got, want, out),
+        }
+    }
+
+    /// Hands out the stash and then the provider's completions: the first `got`, of `want` that were asked for, are
+    /// there already.
+    #[inline(never)]
+    fn deliver(
+        &self,
+        mut guard: MutexGuard<'_, CqState>,
+        mut got: usize,
+        mut want: usize,
+        out: &mut [Completion],
+    ) -> usize {
+        let mut drops = DeferredDrops::new();
+        let state = &mut *guard;
+        let mut taken = 0;
+        if !state.stash.is_empty() {
+            taken = state.take_stashed(out, &mut drops);
+        }
+        let CqState { endpoints, stash, raw, .. } = state;
+        loop {
+            for raw in &raw[..got] {
+                endpoints.resolve(raw, &mut drops, |completion, regions| {
+                    let Some(place) = out.get_mut(taken) else {
+                        // One completion of a faulty provider may report several operations.
+                        stash.push_back(PendingCompletion {
+                            completion,
+                            regions,
+                            credit_to: Some(raw.token),
+                        });
+                        return None;
+                    };
+                    *place = completion;
+                    taken += 1;
+                    Some(regions)
+                });
+            }
+            if got < want || taken == out.len() {
+                break;
+            }
+            want = (out.len() - taken).min(raw.len());
+            got = self.ops.poll(&mut raw[..want]).min(want);
+        }
+        drop(guard);
+        drop(drops);
+        taken
+    }
+
+    /// Makes room if that can be done without waiting for another poller.
+    pub(crate) fn try_reap(&self) {
+        let mut drops = DeferredDrops::new();
+        let Some(mut state) = self.state.try_lock() else { return };
+        state.reap(&self.ops, &mut drops);
+        drop(state);
+    }
+
+    pub(crate) fn reap(&self) {
+        let mut drops = DeferredDrops::new();
+        let mut state = self.lock();
+        state.reap(&self.ops, &mut drops);
+        let waits = !state.stash.is_empty();
+        drop(state);
+        if waits {
+            self.ops.wake();
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        self.lock().snapshot()
+    }
+
+    pub(crate) fn ops(&self) -> &AnyCq {
+        &self.ops
+    }
+
+    /// Binds an endpoint's side or sides, reserving room for all they can have in flight.
+    pub(crate) fn bind(
+        &self,
+        shared: &Arc<EndpointShared>,
+        send: Option<(Consumer<InFlightOp>, usize)>,
+        recv: Option<(Consumer<InFlightOp>, usize)>,
+    ) -> Result<Token> {
+        const OP: &str = "make endpoint";
+        let depth = |side: &Option<(Consumer<InFlightOp>, usize)>| side.as_ref().map_or(0, |s| s.1);
+        let room = depth(&send).saturating_add(depth(&recv));
+        let mut state = self.lock();
+        let free = self.capacity - state.reserved;
+        if room > free {
+            let capacity = self.capacity;
+            return Err(Error::invalid(
+                OP,
+                format!(
+                    "the depths ask for room for {room} completions, the queue has {free} of {capacity} left"
+                ),
+            ));
+        }
+        let (send, recv) = (send.map(|side| side.0), recv.map(|side| side.0));
+        let token =
+            state.endpoints.add(BoundEndpoint { shared: shared.clone(), send, recv, room })?;
+        state.reserved += room;
+        Ok(token)
+    }
+
+    /// Unbinds an endpoint: what finished keeps its real status, what it still had in flight becomes `Canceled`, or has no
+    /// completion if it may still be executed. Their regions meet their fate now; says how many leaked. Room stays reserved for the completions that are left.
+    pub(crate) fn unbind(&self, token: Token, fate: Fate) -> u64 {
+        let (mut drops, mut leaked) = (DeferredDrops::new(), 0);
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        state.reap(&self.ops, &mut drops);
+        let Some(mut endpoint) = state.endpoints.remove(token) else { return 0 };
+        let shared = endpoint.shared.clone();
+        let mut left = 0;
+        let is_credited = |credit_to: &Token| {
+            (credit_to.slot(), credit_to.generation()) == (token.slot(), token.generation())
+        };
+        for stashed in
+            state.stash.iter_mut().filter(|s| s.credit_to.as_ref().is_some_and(is_credited))
+        {
+            stashed.credit_to = None;
+            std::mem::take(&mut stashed.regions).release(&mut drops);
+            left += 1;
+        }
+        for side in [Side::Send, Side::Recv] {
+            let Some(consumer) = endpoint.side(side) else { continue };
+            while let Some((_, op)) = consumer.pop() {
+                match fate {
+                    Fate::Free => op.regions.release(&mut drops),
+                    Fate::Leak => {
+                        // A completion would say that nothing touches its memory any more.
+                        leaked += op.regions.leak();
+                        continue;
+                    }
+                }
+                if op.report == ReportMode::Internal {
+                    continue;
+                }
+                let completion = Completion::new(op.context, shared.id, op.kind, Status::Canceled);
+                shared.counters.side(side).ends.errors.add(1);
+                state.stash.push_back(PendingCompletion {
+                    completion,
+                    regions: RegionRefs::default(),
+                    credit_to: None,
+                });
+                left += 1;
+            }
+        }
+        state.reserved = state.reserved - endpoint.room + left;
+        drop(guard);
+        drop(drops);
+        if left > 0 {
+            self.ops.wake();
+        }
+        leaked
+    }
+
+    /// How many operations of the side the provider still works on.
+    pub(crate) fn outstanding(&self, token: Token, side: Side) -> usize {
+        let mut state = self.lock();
+        state
+            .endpoints
+            .endpoint(token)
+            .and_then(|endpoint| endpoint.side(side))
+            .map_or(0, |c| c.len())
+    }
+
+    pub(crate) fn arm(&self, manual: bool) -> Result<Armed> {
+        // Under the lock, so that no other thread reaps between the look at the stash and the arming.
+        let state = self.lock();
+        if !state.stash.is_empty() {
+            return Ok(Armed::Ready);
+        }
+        let armed = if manual { self.ops.arm_manual()? } else { self.ops.arm()? };
+        if armed == Armed::Ready {
+            // It may have cleared what was set for another sleeper, and the caller need not take everything.
+            self.ops.wake();
+        }
+        Ok(armed)
+    }
+}
