@@ -93,8 +93,8 @@ impl Queue {
         let fail = |cause| Error::system(OP, NAME, cause);
         // An operation of two requests can fail twice; and a probe, where it goes the same way.
         let entries = attr.capacity * if device.quirks.separate_probes { 2 } else { 3 };
-        // And the end markers of closed connections, for which there is mostly room already.
-        let entries = entries + attr.capacity.min(MAX_END_MARKERS);
+        // And the end markers of closed connections and windows that are bound, for which there is mostly room already.
+        let entries = entries + 2 * attr.capacity.min(MAX_END_MARKERS);
         let entries = entries.min(device.attributes.max_cqe as usize);
         let cq = Cq::new(&device.pd.context, entries, device.vector(attr.vector))
             .map_err(|cause| failed(OP, "the queue, or the device has no more of them", cause))?;

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
-use fabric_core::{DisconnectReason, EndpointId, Error};
+use fabric_core::{Access, DisconnectReason, EndpointId, Error, GrantOps, Result};
 use fabric_util::log_line;
 
 use crate::conn::{CloseReason, Conn, ConnState, State};
@@ -25,6 +26,16 @@ impl ConnEvents for Conn {
 
     fn qp_number(&self) -> u32 {
         self.qp.number()
+    }
+
+    unsafe fn grant(
+        self: Arc<Self>,
+        region: (u64, Access),
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<Box<dyn GrantOps>> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.begin_grant(region, range, access) }
     }
 
     fn cm_event(&self, event: CmEvent) {

@@ -78,6 +78,7 @@ mod endpoint;
 mod error;
 mod events;
 mod ffi;
+mod grant;
 mod handle;
 mod header;
 mod listener;
@@ -97,6 +98,7 @@ mod softroce;
 mod status;
 mod sysfs;
 mod tokens;
+mod windows;
 
 pub use cq::VerbsCq;
 pub use domain::VerbsDomain;
