@@ -7,7 +7,7 @@ use fabric_core::{EndpointId, RawCompletion, RecvWork, Segment, SendFlags, SendO
 use fabric_core::{Side, Token};
 use fabric_util::completion_ring::CompletionRing;
 use fabric_util::stats::Stats;
-use fabric_util::stream::{AckPolicy, IoVec, Link, READS, Surroundings, Transport};
+use fabric_util::stream::{AckPolicy, IoVec, Link, LinkContext, READS, Transport};
 
 const LEN: usize = 64;
 
@@ -62,7 +62,7 @@ impl Node {
         let stats = Arc::new(Stats::default());
         let ring = || CompletionRing::new(&stats).unwrap();
         let (sends, recvs) = (ring(), ring());
-        let mut link = Link::new(Surroundings {
+        let mut link = Link::new(LinkContext {
             id: EndpointId(1),
             regions: Arc::default(),
             send_ring: sends.clone(),

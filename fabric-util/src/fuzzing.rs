@@ -12,7 +12,7 @@ use fabric_core::{
 use crate::completion_ring::CompletionRing;
 use crate::region_table::{RegionTable, Registration};
 use crate::stream::wire::{frame::Header, handshake::Handshake};
-use crate::stream::{AckPolicy, End, IoVec, Link, READS, Surroundings, Transport};
+use crate::stream::{AckPolicy, End, IoVec, Link, LinkContext, READS, Transport};
 
 /// Decodes bytes as both kinds of frame; what decodes must encode to the same bytes.
 pub fn decode(bytes: &[u8]) {
@@ -42,7 +42,7 @@ pub fn link(bytes: &[u8]) {
     let (Ok(sends), Ok(recvs)) = (CompletionRing::new(&stats), CompletionRing::new(&stats)) else {
         return;
     };
-    let mut link = Link::new(Surroundings {
+    let mut link = Link::new(LinkContext {
         id: EndpointId(1),
         regions: table,
         send_ring: sends.clone(),

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 
 use fabric_core::{EndpointAttr, EndpointId, Error};
-use fabric_util::stream::{AckPolicy, End, IoVec, Link, Phase, READS, Surroundings, Transport};
+use fabric_util::stream::{AckPolicy, End, IoVec, Link, LinkContext, Phase, READS, Transport};
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::engine::Engine;
@@ -110,9 +110,9 @@ impl Conn {
     pub(crate) fn new(
         engine: &Arc<Engine>,
         attr: &EndpointAttr,
-        around: Surroundings,
+        context: LinkContext,
     ) -> Arc<Self> {
-        let (id, link) = (around.id, Link::new(around));
+        let (id, link) = (context.id, Link::new(context));
         let state = Mutex::new(State { link, wire: None, local: None, peer: None });
         Arc::new(Conn { id, attr: attr.clone(), engine: engine.clone(), state })
     }
@@ -276,7 +276,7 @@ impl State {
     fn settle(&mut self) -> bool {
         match self.link.phase() {
             Phase::Closed => self.wire.take().is_some(),
-            Phase::Ending if self.link.said_all() => {
+            Phase::Ending if self.link.fully_sent() => {
                 self.wire.as_ref().is_some_and(|wire| wire.output.end())
             }
             _ => false,

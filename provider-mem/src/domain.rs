@@ -10,7 +10,7 @@ use fabric_core::{
 };
 use fabric_util::region_table::Registration;
 use fabric_util::service_thread::ServiceThread;
-use fabric_util::stream::Surroundings;
+use fabric_util::stream::LinkContext;
 
 use crate::NAME;
 use crate::cq::MemCq;
@@ -56,14 +56,14 @@ unsafe impl DomainOps for MemDomain {
         send_cq: &MemCq,
         recv_cq: &MemCq,
     ) -> Result<MemEndpoint> {
-        let around = Surroundings {
+        let context = LinkContext {
             id,
             regions: self.engine.regions.clone(),
             send_ring: send_cq.ring.clone(),
             recv_ring: recv_cq.ring.clone(),
             stats: self.engine.stats.clone(),
         };
-        Ok(MemEndpoint::new(&self.engine, attr, around))
+        Ok(MemEndpoint::new(&self.engine, attr, context))
     }
 
     fn listen(&self, id: ListenerId, addr: SocketAddr, attr: &ListenerAttr) -> Result<MemListener> {

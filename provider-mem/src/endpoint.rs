@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fabric_core::provider::RequestId;
 use fabric_core::{EndpointAttr, EndpointOps, Posted, RecvWork, Result, SendWork};
 use fabric_util::route;
-use fabric_util::stream::{End, READS, Surroundings};
+use fabric_util::stream::{End, LinkContext, READS};
 use fabric_util::sync::Mutex;
 
 use crate::conn::{Conn, Wire};
@@ -18,8 +18,8 @@ use crate::{device, network};
 pub struct MemEndpoint(Arc<Conn>);
 
 impl MemEndpoint {
-    pub(crate) fn new(engine: &Arc<Engine>, attr: &EndpointAttr, around: Surroundings) -> Self {
-        let conn = Conn::new(engine, attr, around);
+    pub(crate) fn new(engine: &Arc<Engine>, attr: &EndpointAttr, context: LinkContext) -> Self {
+        let conn = Conn::new(engine, attr, context);
         engine.add(&conn);
         MemEndpoint(conn)
     }

@@ -14,7 +14,7 @@ use fabric_util::progress::{Mode, Progress, ReadyFlag};
 use crate::engine::{Engine, Timer};
 use crate::transport::Stream;
 use fabric_util::stream::{
-    AckPolicy, End, Link, Look, Phase, PutOff, Surroundings, Transport, Watch,
+    AckPolicy, Deferral, End, Link, LinkContext, Look, Phase, Transport, Watch,
 };
 use fabric_util::sync::{Mutex, MutexGuard};
 
@@ -133,9 +133,9 @@ impl Conn {
         (state.local, state.peer)
     }
 
-    pub(crate) fn new(name: usize, attr: &EndpointAttr, around: Surroundings) -> Self {
+    pub(crate) fn new(name: usize, attr: &EndpointAttr, context: LinkContext) -> Self {
         let state = State {
-            link: Link::new(around),
+            link: Link::new(context),
             stage: ConnState::Idle,
             stream: None,
             local: None,
@@ -170,11 +170,11 @@ impl Conn {
         engine: &Engine,
         scratch: &mut [u8],
         mode: Mode,
-        put_off: PutOff,
+        deferral: Deferral,
     ) -> Progress {
         let mut guard = self.lock(engine);
         let state = &mut *guard;
-        state.link.put_off(put_off);
+        state.link.defer(deferral);
         match state.stage {
             ConnState::Idle => Progress::Idle,
             ConnState::Closed => {
@@ -246,7 +246,7 @@ impl Conn {
     /// The stream from the peer has ended.
     fn lost(&self, engine: &Engine, state: &mut State) {
         // The peer may still read: what was executed for it just now, or refused, is answered.
-        state.link.put_off(PutOff::default());
+        state.link.defer(Deferral::default());
         state.flush_last(engine);
         state.link.end(End::Lost);
         self.settle(engine, state);
@@ -266,7 +266,7 @@ impl Conn {
             }
             Phase::Ending => {
                 self.linger(engine, state);
-                if !state.shut && state.link.said_all() {
+                if !state.shut && state.link.fully_sent() {
                     state.shut = true;
                     if let Some(stream) = &mut state.stream {
                         stream.shutdown_write();

@@ -18,7 +18,7 @@ use crate::listener::{self, TcpListener};
 use crate::name::NAME;
 use crate::settings::Settings;
 use fabric_util::region_table::Registration;
-use fabric_util::stream::Surroundings;
+use fabric_util::stream::LinkContext;
 
 /// A domain.
 pub struct TcpDomain {
@@ -62,14 +62,14 @@ unsafe impl DomainOps for TcpDomain {
         send_cq: &TcpCq,
         recv_cq: &TcpCq,
     ) -> Result<TcpEndpoint> {
-        let around = Surroundings {
+        let context = LinkContext {
             id,
             regions: self.engine.regions.clone(),
             send_ring: send_cq.ring.clone(),
             recv_ring: recv_cq.ring.clone(),
             stats: self.engine.stats().clone(),
         };
-        Ok(TcpEndpoint::new(&self.engine, attr, around))
+        Ok(TcpEndpoint::new(&self.engine, attr, context))
     }
 
     fn listen(&self, id: ListenerId, addr: SocketAddr, attr: &ListenerAttr) -> Result<TcpListener> {

@@ -18,7 +18,7 @@ use crate::engine::{Engine, EventSource, Timer};
 use crate::name::NAME;
 use crate::{device, socket};
 use fabric_util::stream::wire::handshake::{Handshake, Kind};
-use fabric_util::stream::{AckPolicy, End, Phase, READS, Surroundings};
+use fabric_util::stream::{AckPolicy, End, LinkContext, Phase, READS};
 
 /// An endpoint.
 pub struct TcpEndpoint {
@@ -28,9 +28,9 @@ pub struct TcpEndpoint {
 }
 
 impl TcpEndpoint {
-    pub(crate) fn new(engine: &Arc<Engine>, attr: &EndpointAttr, around: Surroundings) -> Self {
-        let (id, name) = (around.id, engine.name());
-        let conn = Arc::new(Conn::new(name, attr, around));
+    pub(crate) fn new(engine: &Arc<Engine>, attr: &EndpointAttr, context: LinkContext) -> Self {
+        let (id, name) = (context.id, engine.name());
+        let conn = Arc::new(Conn::new(name, attr, context));
         TcpEndpoint { id, conn, engine: engine.clone() }
     }
 

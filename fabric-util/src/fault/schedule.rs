@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::progress::{Hold, Schedule};
 use crate::splitmix::SplitMix64;
-use crate::stream::PutOff;
+use crate::stream::Deferral;
 use crate::sync::Mutex;
 
 /// Random choices of an engine, by a seed.
@@ -30,9 +30,9 @@ impl Schedule for RandomSchedule {
         let mut numbers = self.0.lock();
         let hold = match numbers.below(24) {
             0 => Hold::Connection,
-            1 => Hold::Frames(PutOff { news: true, answers: false }),
-            2 => Hold::Frames(PutOff { news: false, answers: true }),
-            3 => Hold::Frames(PutOff { news: true, answers: true }),
+            1 => Hold::Frames(Deferral { updates: true, answers: false }),
+            2 => Hold::Frames(Deferral { updates: false, answers: true }),
+            3 => Hold::Frames(Deferral { updates: true, answers: true }),
             _ => return None,
         };
         Some((hold, Duration::from_micros(50 << numbers.below(6))))
@@ -50,19 +50,19 @@ mod tests {
     #[test]
     fn nothing_is_held_for_long_and_everything_now_and_then() {
         let schedule = RandomSchedule::new(1);
-        let (mut connections, mut news, mut answers) = (0, 0, 0);
+        let (mut connections, mut updates, mut answers) = (0, 0, 0);
         for _ in 0..1000 {
             let Some((hold, time)) = schedule.hold() else { continue };
             assert!(time <= Duration::from_millis(2));
             match hold {
                 Hold::Connection => connections += 1,
                 Hold::Frames(frames) => {
-                    news += u32::from(frames.news);
+                    updates += u32::from(frames.updates);
                     answers += u32::from(frames.answers);
                 }
             }
         }
-        assert!(connections > 0 && news > 0 && answers > 0);
+        assert!(connections > 0 && updates > 0 && answers > 0);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ready_list::Source;
-use crate::stream::PutOff;
+use crate::stream::Deferral;
 
 /// The thread that serves a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub trait EventLoop {
         source: &Arc<Self::Source>,
         scratch: &mut [u8],
         mode: Mode,
-        put_off: PutOff,
+        deferral: Deferral,
     ) -> Progress;
 
     /// Takes events from the selector, and marks their connections ready with

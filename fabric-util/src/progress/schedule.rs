@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::stream::PutOff;
+use crate::stream::Deferral;
 
 /// What is left for later, of a connection that has something to do.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +11,7 @@ pub enum Hold {
     /// Everything: it is not served.
     Connection,
     /// Some of the frames that are due.
-    Frames(PutOff),
+    Frames(Deferral),
 }
 
 /// The choices of an engine. It may make them under its locks.

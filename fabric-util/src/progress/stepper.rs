@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::event_loop::{EventLoop, Mode, Progress};
 use super::ready_list::{ReadyList, Source};
 use super::schedule::{Hold, Schedule};
-use crate::stream::PutOff;
+use crate::stream::Deferral;
 
 /// Bytes that are read at a time when they are not read where they belong.
 const SCRATCH: usize = 64 << 10;
@@ -31,7 +31,7 @@ struct Ready<S> {
 impl<S> Ready<S> {
     /// What is put off in the next step; `None`: all of it is.
     #[cold]
-    fn draw_hold(&mut self, schedule: &dyn Schedule) -> Option<PutOff> {
+    fn draw_hold(&mut self, schedule: &dyn Schedule) -> Option<Deferral> {
         if self.held.is_some_and(|(_, until)| until <= Instant::now()) {
             self.held = None;
         }
@@ -39,7 +39,7 @@ impl<S> Ready<S> {
             self.held = schedule.hold().map(|(what, time)| (what, Instant::now() + time));
         }
         match self.held {
-            None => Some(PutOff::default()),
+            None => Some(Deferral::default()),
             Some((Hold::Frames(frames), _)) => Some(frames),
             Some((Hold::Connection, _)) => None,
         }
@@ -140,18 +140,18 @@ impl<S: Source> Stepper<S> {
         schedule: Option<&dyn Schedule>,
         event_loop: &impl EventLoop<Source = S>,
     ) -> Option<Progress> {
-        let put_off = match schedule {
-            None => PutOff::default(),
+        let deferral = match schedule {
+            None => Deferral::default(),
             Some(schedule) => self.choose(at, schedule)?,
         };
         let source = &self.ready[at].source;
         source.ready_flag().begin();
-        Some(event_loop.progress(source, &mut self.scratch, mode, put_off))
+        Some(event_loop.progress(source, &mut self.scratch, mode, deferral))
     }
 
     /// Has the schedule choose which connection is served at this place, and what is put off; `None`: it is left alone.
     #[cold]
-    fn choose(&mut self, at: usize, schedule: &dyn Schedule) -> Option<PutOff> {
+    fn choose(&mut self, at: usize, schedule: &dyn Schedule) -> Option<Deferral> {
         let other = at + schedule.pick(self.ready.len() - at);
         self.ready.swap(at, other);
         self.ready[at].draw_hold(schedule)

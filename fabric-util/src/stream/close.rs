@@ -8,8 +8,8 @@
 use crate::log_line;
 use fabric_core::{DisconnectReason, Event, RawCompletion, Status};
 
-use super::link::{Link, PutOff};
-use super::phase::{End, LastWord, Phase};
+use super::link::{Deferral, Link};
+use super::phase::{End, FinalFrame, Phase};
 use super::protocol_error::{Breach, ProtocolError};
 use super::recv_queue::Receive;
 use crate::stream::wire::frame::Kind;
@@ -26,24 +26,24 @@ impl Link {
             return;
         }
         let open = self.phase == Phase::Open;
-        let word = if open { LastWord::Bye } else { LastWord::None };
+        let frame = if open { FinalFrame::Bye } else { FinalFrame::None };
         match end {
-            End::Local => self.finish(DisconnectReason::Local, Status::Canceled, word, None),
+            End::Local => self.finish(DisconnectReason::Local, Status::Canceled, frame, None),
             End::Lost => {
-                self.finish(DisconnectReason::PeerLost, Status::PeerLost, LastWord::None, None);
+                self.finish(DisconnectReason::PeerLost, Status::PeerLost, FinalFrame::None, None);
             }
             End::Internal => {
-                self.finish(DisconnectReason::Internal, Status::Internal, LastWord::None, None);
+                self.finish(DisconnectReason::Internal, Status::Internal, FinalFrame::None, None);
             }
             End::Failed(error) => {
-                let endpoint = self.around.id;
+                let endpoint = self.context.id;
                 self.report(Event::ConnectFailed { endpoint, error });
                 self.phase = Phase::Closed;
                 self.cancel(Status::Canceled, None);
             }
             End::Quiet => {
                 self.complete_finished();
-                self.leave(word);
+                self.leave(frame);
                 while self.sends.pop().is_some() {}
                 while self.recvs.cancel().is_some() {}
                 self.incoming.message = None;
@@ -61,27 +61,27 @@ impl Link {
     /// The peer broke the protocol: this connection ends, and nothing else.
     #[cold]
     pub(super) fn breach(&mut self, error: &ProtocolError) {
-        self.around.stats.protocol_errors.add(1);
-        if let Some(unsaid) = self.around.stats.peer_lines.admit() {
-            let id = self.around.id;
+        self.context.stats.protocol_errors.add(1);
+        if let Some(unsaid) = self.context.stats.peer_lines.admit() {
+            let id = self.context.id;
             log_line!(Warn, "{id}: the peer broke the protocol and is cut off: {error}{unsaid}");
         }
-        self.finish(DisconnectReason::Protocol, Status::PeerLost, LastWord::None, None);
+        self.finish(DisconnectReason::Protocol, Status::PeerLost, FinalFrame::None, None);
     }
 
     /// The target refuses a request: the peer gets a nak behind the answers to what came before, and this
     /// side is dead too. `receive` is the one that the request took, with its status.
     pub(super) fn refuse(&mut self, seq: u32, status: Status, receive: Option<(Receive, Status)>) {
-        let word = LastWord::Nak(seq, status);
-        self.finish(DisconnectReason::OperationFailed, Status::Canceled, word, receive);
+        let frame = FinalFrame::Nak(seq, status);
+        self.finish(DisconnectReason::OperationFailed, Status::Canceled, frame, receive);
     }
 
     /// As [`refuse`](Link::refuse), when the answer is already on its way; what was to be said behind it is not said.
     pub(super) fn refuse_answer(&mut self, seq: u32) {
         self.answers.forget();
         if self.phase == Phase::Ending {
-            self.last_word = LastWord::Nak(seq, Status::RemoteAccess);
-            self.say_last();
+            self.final_frame = FinalFrame::Nak(seq, Status::RemoteAccess);
+            self.queue_final_frame();
         } else {
             self.refuse(seq, Status::RemoteAccess, None);
         }
@@ -93,13 +93,13 @@ impl Link {
         if !self.sends.is_out(seq) || self.sends.first() != seq {
             return Err(Breach("a refusal of what was not asked, or before earlier answers"));
         }
-        self.finish(DisconnectReason::OperationFailed, status, LastWord::Bye, None);
+        self.finish(DisconnectReason::OperationFailed, status, FinalFrame::Bye, None);
         Ok(())
     }
 
     /// The peer ended the connection in order.
     pub(super) fn take_bye(&mut self) {
-        self.finish(DisconnectReason::Remote, Status::Canceled, LastWord::Bye, None);
+        self.finish(DisconnectReason::Remote, Status::Canceled, FinalFrame::Bye, None);
     }
 
     /// The one way down: what is finished completes well, the event, then the rest; the oldest operation of
@@ -108,7 +108,7 @@ impl Link {
         &mut self,
         reason: DisconnectReason,
         oldest: Status,
-        word: LastWord,
+        frame: FinalFrame,
         receive: Option<(Receive, Status)>,
     ) {
         if matches!(self.phase, Phase::Ending | Phase::Closed) {
@@ -119,24 +119,24 @@ impl Link {
         // finds no less than there was.
         self.deliver();
         self.report_end(reason);
-        self.leave(word);
+        self.leave(frame);
         self.cancel(oldest, receive);
     }
 
     /// Turns to what the peer must still get.
-    fn leave(&mut self, word: LastWord) {
-        self.put_off = PutOff::default();
-        match word {
-            LastWord::None => self.close(),
-            LastWord::Bye | LastWord::Nak(..) => {
+    fn leave(&mut self, frame: FinalFrame) {
+        self.deferral = Deferral::default();
+        match frame {
+            FinalFrame::None => self.close(),
+            FinalFrame::Bye | FinalFrame::Nak(..) => {
                 self.phase = Phase::Ending;
-                self.last_word = word;
-                match (self.outgoing.own(), word) {
-                    (Some(seq), LastWord::Nak(..)) => self.refuse_answer(seq),
-                    (_, LastWord::Bye) => self.answers.forget(),
+                self.final_frame = frame;
+                match (self.outgoing.own(), frame) {
+                    (Some(seq), FinalFrame::Nak(..)) => self.refuse_answer(seq),
+                    (_, FinalFrame::Bye) => self.answers.forget(),
                     _ => {}
                 }
-                self.fill();
+                self.encode_pending();
             }
         }
         self.forget_incoming();
@@ -164,18 +164,18 @@ impl Link {
     }
 
     /// Appends the last frame, once.
-    pub(super) fn say_last(&mut self) {
-        let (kind, seq) = match std::mem::take(&mut self.last_word) {
-            LastWord::None => return,
-            LastWord::Bye => (Kind::Bye, 0),
-            LastWord::Nak(seq, status) => (Kind::Nak { status }, seq),
+    pub(super) fn queue_final_frame(&mut self) {
+        let (kind, seq) = match std::mem::take(&mut self.final_frame) {
+            FinalFrame::None => return,
+            FinalFrame::Bye => (Kind::Bye, 0),
+            FinalFrame::Nak(seq, status) => (Kind::Nak { status }, seq),
         };
         let header = self.header(kind, 0, seq);
         self.outgoing.copied(|buffer| header.encode(buffer));
     }
 
     /// Whether everything that the peer must still get has been transmitted.
-    pub fn said_all(&self) -> bool {
+    pub fn fully_sent(&self) -> bool {
         self.phase == Phase::Closed
             || self.phase == Phase::Ending && !self.outgoing.has_output() && self.answers.is_empty()
     }

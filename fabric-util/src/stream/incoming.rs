@@ -253,7 +253,7 @@ impl Link {
             }
             To::Old { .. } => self.incoming.partial.extend_from_slice(bytes),
         }
-        self.around.stats.copied_bytes.add(bytes.len() as u64);
+        self.context.stats.copied_bytes.add(bytes.len() as u64);
         self.placed(bytes.len())
     }
 

@@ -16,23 +16,23 @@ use crate::stream::wire::frame::Header;
 
 use super::outgoing::Outgoing;
 use super::payload::Incoming;
-use super::phase::{LastWord, Phase};
+use super::phase::{FinalFrame, Phase};
 use super::recv_queue::RecvQueue;
 use super::requests::{READS, Responses};
 use super::sends::Sends;
 use super::transport::Transport;
 
-/// For tests: what a link puts off, as long as the contract lets it.
+/// For tests: what a link defers, as long as the contract lets it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PutOff {
+pub struct Deferral {
     /// Acknowledging accepted requests and announcing posted receives.
-    pub news: bool,
+    pub updates: bool,
     /// Answering reads and atomics.
     pub answers: bool,
 }
 
 /// What a link is part of.
-pub struct Surroundings {
+pub struct LinkContext {
     /// The endpoint, for events and log lines.
     pub id: EndpointId,
     /// What the peer may reach.
@@ -63,7 +63,7 @@ type Made = SmallVec<[RawCompletion; 8]>;
 
 /// One connection's protocol.
 pub struct Link {
-    pub(super) around: Surroundings,
+    pub(super) context: LinkContext,
     pub(super) phase: Phase,
     /// Whether the application heard `Connected`.
     pub(super) announced: bool,
@@ -72,8 +72,8 @@ pub struct Link {
     pub(super) outgoing: Outgoing,
     pub(super) incoming: Incoming,
     pub(super) answers: Responses,
-    pub(super) last_word: LastWord,
-    pub(super) put_off: PutOff,
+    pub(super) final_frame: FinalFrame,
+    pub(super) deferral: Deferral,
     pub(super) made_sends: Made,
     pub(super) made_recvs: Made,
     /// The last operation that succeeded without a completion, if it came after the last that had one.
@@ -85,9 +85,9 @@ pub struct Link {
 
 impl Link {
     /// A link without a connection.
-    pub fn new(around: Surroundings) -> Self {
+    pub fn new(context: LinkContext) -> Self {
         Link {
-            around,
+            context,
             phase: Phase::Idle,
             announced: false,
             sends: Sends::default(),
@@ -95,8 +95,8 @@ impl Link {
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             answers: Responses::default(),
-            last_word: LastWord::default(),
-            put_off: PutOff::default(),
+            final_frame: FinalFrame::default(),
+            deferral: Deferral::default(),
             made_sends: Made::new(),
             made_recvs: Made::new(),
             unsaid: None,
@@ -113,7 +113,7 @@ impl Link {
 
     /// The endpoint.
     pub fn id(&self) -> EndpointId {
-        self.around.id
+        self.context.id
     }
 
     /// The receives posted so far, for the handshake.
@@ -130,7 +130,7 @@ impl Link {
     /// Reports to the application that the connection is established.
     pub fn announce(&mut self, data: &[u8]) {
         if !std::mem::replace(&mut self.announced, true) {
-            let (endpoint, data) = (self.around.id, data.into());
+            let (endpoint, data) = (self.context.id, data.into());
             self.report(Event::Connected { endpoint, data });
         }
     }
@@ -159,7 +159,7 @@ impl Link {
         }
         let peer_busy = self.sends.awaits_ack();
         work.iter().for_each(|one| self.sends.push(one));
-        self.fill();
+        self.encode_pending();
         if !self.sends.nothing_waits() {
             self.sends.keep_injected(work.len());
         }
@@ -206,11 +206,11 @@ impl Link {
 
     fn push_made(&mut self) {
         if !self.made_recvs.is_empty() {
-            self.around.recv_ring.push(&self.made_recvs);
+            self.context.recv_ring.push(&self.made_recvs);
             self.made_recvs.clear();
         }
         if !self.made_sends.is_empty() {
-            self.around.send_ring.push(&self.made_sends);
+            self.context.send_ring.push(&self.made_sends);
             self.made_sends.clear();
         }
     }
@@ -248,7 +248,7 @@ impl Link {
     #[inline]
     pub fn owes(&self) -> bool {
         self.phase == Phase::Open
-            && !self.put_off.news
+            && !self.deferral.updates
             && self.outgoing.has_room()
             && (self.incoming.debt.is_due() || self.recvs.owes_credit())
     }
@@ -257,7 +257,7 @@ impl Link {
     pub fn dump(&self) -> String {
         format!(
             "{} {:?}: {}; {}; {}; {} answers to give; {} bytes to transmit",
-            self.around.id,
+            self.context.id,
             self.phase,
             self.sends.dump(),
             self.recvs.dump(),
@@ -297,15 +297,15 @@ impl Link {
         Header { kind, ask: false, len, ack, credit, seq }
     }
 
-    /// Tests only: puts off what may be, until the next call or the end of the connection.
-    pub fn put_off(&mut self, what: PutOff) {
+    /// Tests only: defers what may be, until the next call or the end of the connection.
+    pub fn defer(&mut self, what: Deferral) {
         if self.phase == Phase::Open {
-            self.put_off = what;
+            self.deferral = what;
         }
     }
 
     pub(super) fn report_end(&mut self, reason: DisconnectReason) {
-        let endpoint = self.around.id;
+        let endpoint = self.context.id;
         self.report(Event::Disconnected { endpoint, reason });
     }
 
@@ -333,8 +333,12 @@ impl Link {
 }
 
 /// What a request's header carries: the requests accepted and the receives posted so far.
-pub(super) fn news(incoming: &mut Incoming, recvs: &mut RecvQueue, put_off: PutOff) -> (u32, u32) {
-    if put_off.news {
+pub(super) fn ack_and_credit(
+    incoming: &mut Incoming,
+    recvs: &mut RecvQueue,
+    deferral: Deferral,
+) -> (u32, u32) {
+    if deferral.updates {
         return (incoming.debt.acked(), recvs.announced());
     }
     (incoming.debt.acknowledge(), recvs.announce())

@@ -46,7 +46,7 @@ mod transport;
 pub mod wire;
 
 pub use io_vec::{IoVec, MAX_IO_VECS};
-pub use link::{Link, Pending, PutOff, Surroundings};
+pub use link::{Deferral, Link, LinkContext, Pending};
 pub use liveness::{Look, Watch};
 pub use phase::{End, Phase};
 pub use requests::READS;

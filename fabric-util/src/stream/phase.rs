@@ -30,9 +30,9 @@ pub enum End {
     Quiet,
 }
 
-/// The last frame.
+/// The frame that ends what this side transmits.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) enum LastWord {
+pub(super) enum FinalFrame {
     #[default]
     None,
     Bye,

@@ -56,7 +56,7 @@ impl Link {
 
     /// What the key opens to this connection, if all of the range is inside and `need` is allowed.
     fn check(&self, at: RemoteAddr, len: u64, need: Access) -> Option<Arc<Entry>> {
-        let entry = self.around.regions.find(at.key, self.around.id)?;
+        let entry = self.context.regions.find(at.key, self.context.id)?;
         (entry.contains(at.addr, len) && entry.allows(need)).then_some(entry)
     }
 

@@ -16,7 +16,7 @@ use fabric_core::{
 use proptest::prelude::*;
 
 use super::testing::{Pipe, Taker};
-use super::{End, Link, Phase, READS, Surroundings, Transport};
+use super::{End, Link, LinkContext, Phase, READS, Transport};
 use crate::completion_ring::CompletionRing;
 use crate::region_table::{RegionTable, Registration};
 use crate::stream::wire::frame::{Header, Kind};
@@ -50,7 +50,7 @@ impl Node {
         unsafe { Registration::new("test", &table, (shared, half), Access::ALL) }.unwrap();
         let (sends, recvs) =
             (CompletionRing::new(&stats).unwrap(), CompletionRing::new(&stats).unwrap());
-        let link = Link::new(Surroundings {
+        let link = Link::new(LinkContext {
             id: EndpointId(1),
             regions: table,
             send_ring: sends.clone(),
@@ -167,7 +167,7 @@ fn pair() -> (Node, Node) {
 
 /// Moves at most `max` bytes from one link to the other, as one write and as many reads as it takes.
 fn carry(from: &mut Node, to: &mut Node, max: usize, pipe: &mut Vec<u8>) -> bool {
-    from.link.fill();
+    from.link.encode_pending();
     let mut pipe = Pipe { bytes: pipe, max };
     let moved = from.link.send_to(&mut pipe).unwrap();
     let mut scratch = vec![0; max.clamp(1, 64 << 10)];

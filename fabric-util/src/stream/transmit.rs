@@ -2,7 +2,7 @@
 
 use fabric_core::{SendFlags, SendOp};
 
-use super::link::{Link, news};
+use super::link::{Link, ack_and_credit};
 use super::phase::Phase;
 use super::requests::Answer;
 use super::sends::Entry;
@@ -12,7 +12,7 @@ use crate::stream::wire::frame::{Header, Kind};
 /// wait long behind it.
 const FRAGMENT: usize = 256 << 10;
 /// Payloads up to this are copied behind their header: cheaper than a run of their own.
-const COPY: usize = 2048;
+const COPY_MAX: usize = 2048;
 
 /// Which frames without a payload go, if no other frame carries what they say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Link {
     pub fn encode(&mut self, policy: AckPolicy) {
         let nothing = self.answers.is_empty() && self.sends.nothing_waits();
         if !nothing || self.phase != Phase::Open {
-            self.fill();
+            self.encode_pending();
         }
         if matches!(policy, AckPolicy::Due | AckPolicy::Now) {
             self.pay();
@@ -49,17 +49,17 @@ impl Link {
     }
 
     /// Cuts as much as may be transmitted now into the stream.
-    pub(super) fn fill(&mut self) {
+    pub(super) fn encode_pending(&mut self) {
         while self.outgoing.has_room() {
             // In turn, so that neither direction of work starves the other.
-            let answer = !self.put_off.answers && self.cut_answer();
-            let request = self.phase == Phase::Open && self.cut_request();
+            let answer = !self.deferral.answers && self.encode_answer();
+            let request = self.phase == Phase::Open && self.encode_request();
             if !answer && !request {
                 break;
             }
         }
         if self.phase == Phase::Ending && self.answers.is_empty() {
-            self.say_last();
+            self.queue_final_frame();
         }
     }
 
@@ -88,7 +88,7 @@ impl Link {
         self.outgoing.copied(|buffer| header.encode(buffer));
     }
 
-    fn cut_request(&mut self) -> bool {
+    fn encode_request(&mut self) -> bool {
         let Some((entry, seq, cut)) = self.sends.next() else { return false };
         let ask = cut == 0 && !entry.has_answer() && self.sends.all_acked(seq);
         let message = matches!(entry.op, SendOp::Send { .. } | SendOp::Write { .. });
@@ -96,12 +96,12 @@ impl Link {
         let all = !message || cut + payload == entry.len;
         let len = if message { payload } else { entry.len };
         let kind = kind_of(entry, cut, all);
-        let (ack, credit) = news(&mut self.incoming, &mut self.recvs, self.put_off);
+        let (ack, credit) = ack_and_credit(&mut self.incoming, &mut self.recvs, self.deferral);
         // Lengths fit: a message has at most `MAX_MESSAGE` bytes, an atomic none.
         let len = if matches!(kind, Kind::Atomic { .. }) { 0 } else { len as u32 };
         let header = Header { kind, ask, len, ack, credit, seq };
         self.outgoing.copied(|buffer| header.encode(buffer));
-        let copy = payload <= COPY || entry.flags.contains(SendFlags::INJECT);
+        let copy = payload <= COPY_MAX || entry.flags.contains(SendFlags::INJECT);
         let (mut skip, mut left) = (cut, payload);
         for segment in self.sends.segments.of(entry.span) {
             if left == 0 {
@@ -116,7 +116,7 @@ impl Link {
                 // SAFETY: the operation has not completed, so its segments are valid; an inject's are the
                 // caller's during the post, and the entry's own afterwards.
                 unsafe { self.outgoing.copy(addr, part) };
-                self.around.stats.copied_bytes.add(part as u64);
+                self.context.stats.copied_bytes.add(part as u64);
             } else {
                 self.outgoing.local(addr, part);
             }
@@ -126,7 +126,7 @@ impl Link {
         true
     }
 
-    fn cut_answer(&mut self) -> bool {
+    fn encode_answer(&mut self) -> bool {
         let Some(answer) = self.answers.front_mut() else { return false };
         match answer {
             Answer::Old { seq, value } => {
@@ -152,7 +152,7 @@ impl Link {
                     self.outgoing.copied(|buffer| header.encode(buffer));
                     return true;
                 };
-                if part <= COPY {
+                if part <= COPY_MAX {
                     // Copied whole or not at all, so the header can say that it is.
                     let header = self.header(Kind::ReadData { last }, part as u32, seq);
                     let Some(_pass) = entry.enter() else {
@@ -162,7 +162,7 @@ impl Link {
                     self.outgoing.copied(|buffer| header.encode(buffer));
                     // SAFETY: the range was checked when the read came, and the pass holds the region open.
                     unsafe { self.outgoing.copy(entry.at(at), part) };
-                    self.around.stats.copied_bytes.add(part as u64);
+                    self.context.stats.copied_bytes.add(part as u64);
                 } else {
                     // The region may close before its bytes are transmitted, so the good end comes behind them.
                     let header = self.header(Kind::ReadData { last: false }, part as u32, seq);

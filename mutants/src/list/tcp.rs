@@ -25,7 +25,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
                 "let _ = ack; self.credit = credit;",
             ),
             edit(
-                "Link::cut_request",
+                "Link::encode_request",
                 "self.sends.advance(payload, all.then(|| self.outgoing.end()), ask);",
                 "self.sends.advance(payload, all.then(|| self.outgoing.end()), ask); self.outgoing.own(); self.complete_finished();",
             ),
@@ -124,8 +124,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Link::refuse",
-            "self.finish(DisconnectReason::OperationFailed, Status::Canceled, word, receive);",
-            "let _ = (word, receive); let header = self.header(Kind::Nak { status }, 0, seq); self.outgoing.copied(|buffer| header.encode(buffer));",
+            "self.finish(DisconnectReason::OperationFailed, Status::Canceled, frame, receive);",
+            "let _ = (frame, receive); let header = self.header(Kind::Nak { status }, 0, seq); self.outgoing.copied(|buffer| header.encode(buffer));",
         )],
         cases: &["protection.prefix_ok"],
     },
@@ -361,9 +361,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "while a send waits for a receive, the peer's requests are not answered",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Link::fill",
-            "!self.put_off.answers && self.cut_answer()",
-            "(self.sends.nothing_waits() || self.sends.next().is_some()) && self.cut_answer()",
+            "Link::encode_pending",
+            "!self.deferral.answers && self.encode_answer()",
+            "(self.sends.nothing_waits() || self.sends.next().is_some()) && self.encode_answer()",
         )],
         cases: &["flow.stalled_send_reverse", "flow.stalled_both"],
     },
@@ -384,8 +384,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Link::end",
-            "if open { LastWord::Bye } else { LastWord::None }",
-            "LastWord::None",
+            "if open { FinalFrame::Bye } else { FinalFrame::None }",
+            "FinalFrame::None",
         )],
         cases: &["teardown.peer_close", "teardown.shutdown_drains"],
     },

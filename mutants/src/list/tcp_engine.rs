@@ -9,8 +9,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Engine::progress",
-            "conn.step(self, scratch, mode, put_off)",
-            "if mode == Mode::Unattended && conn.lock(self).link.is_announced() { Progress::Idle } else { conn.step(self, scratch, mode, put_off) }",
+            "conn.step(self, scratch, mode, deferral)",
+            "if mode == Mode::Unattended && conn.lock(self).link.is_announced() { Progress::Idle } else { conn.step(self, scratch, mode, deferral) }",
         )],
         cases: &["progress.target_sleep", "progress.target_compute"],
     },
@@ -148,8 +148,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Engine::progress",
-            "conn.step(self, scratch, mode, put_off)",
-            "if !conn.name.is_multiple_of(8) && !{ static TURN: AtomicUsize = AtomicUsize::new(0); TURN.fetch_add(1, Ordering::Relaxed) }.is_multiple_of(1 << 14) && conn.lock(self).link.is_announced() { if mode == Mode::Unattended { Progress::More } else { Progress::Drained } } else { conn.step(self, scratch, mode, put_off) }",
+            "conn.step(self, scratch, mode, deferral)",
+            "if !conn.name.is_multiple_of(8) && !{ static TURN: AtomicUsize = AtomicUsize::new(0); TURN.fetch_add(1, Ordering::Relaxed) }.is_multiple_of(1 << 14) && conn.lock(self).link.is_announced() { if mode == Mode::Unattended { Progress::More } else { Progress::Drained } } else { conn.step(self, scratch, mode, deferral) }",
         )],
         cases: &["scale.fan_in"],
     },

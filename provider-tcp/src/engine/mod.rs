@@ -21,7 +21,7 @@ use fabric_util::progress::{EventLoop, Flush, Mode, Progress, ProgressEngine, Re
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::{ServiceThread, run_rounds};
 use fabric_util::stats::Stats;
-use fabric_util::stream::{Pending, PutOff};
+use fabric_util::stream::{Deferral, Pending};
 use fabric_util::sync::Mutex;
 use fabric_util::timers::Timers;
 use fabric_util::{callback, log_line};
@@ -366,9 +366,9 @@ impl EventLoop for Engine {
         conn: &Arc<Conn>,
         scratch: &mut [u8],
         mode: Mode,
-        put_off: PutOff,
+        deferral: Deferral,
     ) -> Progress {
-        conn.step(self, scratch, mode, put_off)
+        conn.step(self, scratch, mode, deferral)
     }
 
     fn poll_events(&self, selector: &mut Selector, block: bool) -> bool {

@@ -7,7 +7,7 @@ use loom::thread;
 
 use super::*;
 use crate::progress::{Mode, Progress, ReadyFlag};
-use crate::stream::PutOff;
+use crate::stream::Deferral;
 use crate::sync::Wakeup;
 
 /// Ticks that time out at once, and such as nothing but `stop_polling` ends.
@@ -58,7 +58,7 @@ impl EventLoop for Model {
     type Waker = Arc<Edges>;
 
     /// Reads one byte at a time, so that a step may end with more to read.
-    fn progress(&self, conn: &Arc<Conn>, _: &mut [u8], _: Mode, _: PutOff) -> Progress {
+    fn progress(&self, conn: &Arc<Conn>, _: &mut [u8], _: Mode, _: Deferral) -> Progress {
         let mut state = conn.state.lock();
         let before = state.done;
         if std::mem::take(&mut state.owed) {

@@ -58,7 +58,7 @@ fn a_region_that_closes_under_an_answer_in_the_stream_ends_everything_in_flight(
     let from = RemoteAddr { key: b.key(), addr: 0 };
     a.post(SendOp::Read { from }, 0, HALF / 2, SendFlags::empty());
     carry(&mut a, &mut b, 1 << 20, &mut Vec::new());
-    b.link.fill();
+    b.link.encode_pending();
     // Its header goes, and what is next is the region's.
     assert!(b.link.send_to(&mut Taker::of_pieces(1)).unwrap() < 100 && b.link.has_output());
     b.registration.deregister().unwrap();
@@ -86,7 +86,7 @@ fn a_region_that_closes_refuses_its_read_whatever_comes_behind() {
         a.post(SendOp::Read { from }, 0, HALF / 2, SendFlags::empty());
         let mut there = Vec::new();
         carry(&mut a, &mut b, 1 << 20, &mut there);
-        b.link.fill();
+        b.link.encode_pending();
         if before {
             b.registration.deregister().unwrap();
         }
@@ -115,7 +115,7 @@ fn a_region_that_closes_refuses_its_read_whatever_comes_behind() {
     let (mut a, mut b) = pair();
     let bad_write = bad(&b);
     let long = b.at(HALF);
-    let regions = &b.link.around.regions;
+    let regions = &b.link.context.regions;
     // SAFETY: the memory outlives the registration.
     let other = unsafe { Registration::new("test", regions, (long, HALF), Access::ALL) }.unwrap();
     a.post(
@@ -147,7 +147,7 @@ fn disconnect_in_the_middle_of_a_message_lets_go_of_its_memory() {
     assert!(!b.bytes(0, HALF / 2).contains(&0xee));
     assert_eq!(statuses(&b.take_recvs()), [Status::Canceled]);
     assert_eq!(b.reasons(), [DisconnectReason::Remote]);
-    assert!(a.link.said_all());
+    assert!(a.link.fully_sent());
 }
 
 #[test]
