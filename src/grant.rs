@@ -95,26 +95,26 @@ impl Region {
         let mut pauses = Pauses::new();
         let id = endpoint.id();
         let grant = loop {
-            match core.begin_grant(id, start..end, access) {
+            let begun = core.begin_grant(|ops| {
+                let _no_posts = endpoint.lock_send();
+                // SAFETY: `Unopened` holds the core until it is revoked; once it is open, the core ends it before itself.
+                unsafe { ops.grant(id, start..end, access) }
+            });
+            match begun {
                 Err(Error::Again) if pauses.pause() => {}
                 Err(Error::Again) => return Err(domain.hub.timed_out(id)),
-                grant => break grant?,
+                grant => break Unopened::new(core.clone(), grant?),
             }
         };
-        let remote = RemoteRegion::from_parts(
-            grant.remote_key(),
-            grant.remote_base(),
-            (end - start) as u64,
-            access,
-        );
-        let unopened = Unopened::new(core.clone(), grant);
-        while !unopened.is_open()? {
+        while !grant.is_open()? {
             if !pauses.pause() {
-                endpoint.inner.keep_until_open(unopened);
+                endpoint.inner.keep_until_open(grant);
                 return Err(domain.hub.timed_out(id));
             }
         }
-        let Some(grant) = unopened.take() else { return Err(Error::Canceled) };
+        let Some(grant) = grant.take() else { return Err(Error::Canceled) };
+        let (key, base, len) = (grant.remote_key(), grant.remote_base(), end - start);
+        let remote = RemoteRegion::from_parts(key, base, len as u64, access);
         let name = core.add_grant(grant);
         Ok(Grant { core, name, endpoint: id, remote })
     }

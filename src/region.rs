@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::ops::{Range, RangeBounds};
+use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence, fence};
 
-use fabric_core::provider::RegistrationOps;
-use fabric_core::{Access, EndpointId, Error, Memory, RemoteRegion, Result, memory};
+use fabric_core::provider::{GrantOps, RegistrationOps};
+use fabric_core::{Access, Error, Memory, RemoteRegion, Result, memory};
 use fabric_util::log_line;
 use fabric_util::range::bounds;
 use fabric_util::sync::Mutex;
@@ -121,18 +121,16 @@ impl RegionCore {
         }
     }
 
-    /// Has the provider begin a grant; see [`RegistrationOps::grant`].
+    /// Has `begin` make a grant of the provider's registration.
     pub(crate) fn begin_grant(
         &self,
-        endpoint: EndpointId,
-        range: Range<usize>,
-        access: Access,
+        begin: impl FnOnce(&dyn RegistrationOps) -> Result<Box<dyn GrantOps>>,
     ) -> Result<ProviderGrant> {
         let registration = self.registration.lock();
         let Some(ops) = &registration.ops else {
             return Err(Error::state("grant", "the region is closed"));
         };
-        Ok(ForkChecked::new(ops.grant(endpoint, range, access)?))
+        Ok(ForkChecked::new(begin(&***ops)?))
     }
 
     /// Keeps a grant, for one more handle; gives its name.

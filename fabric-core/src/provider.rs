@@ -192,7 +192,11 @@ pub unsafe trait RegistrationOps: Send + Sync + 'static {
     ///   registration lacks; for atomics the range starts and ends on multiples of 8.
     /// - Never blocks. `Again`: an earlier grant of the connection is not open yet.
     /// - `NotConnected` where the connection is not established, or has ended.
-    fn grant(
+    ///
+    /// # Safety
+    /// The range must stay allocated until [`GrantOps::revoke`] has returned `Ok`, for ever if it never does. It is not
+    /// called beside a post to the endpoint's send queue.
+    unsafe fn grant(
         &self,
         endpoint: EndpointId,
         range: Range<usize>,

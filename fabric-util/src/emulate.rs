@@ -122,13 +122,17 @@ enum Running {
     },
     /// The operation that is fenced.
     Fence(Waiting),
+    /// Something of the device's own, which has to begin when all before it has ended.
+    Pause,
 }
 
 impl Running {
-    fn token(&self) -> Token {
+    /// Of the operation that it is, if it is one.
+    fn token(&self) -> Option<Token> {
         match self {
-            Running::Loop { token, .. } => *token,
-            Running::Fence(fenced) => fenced.token,
+            Running::Loop { token, .. } => Some(*token),
+            Running::Fence(fenced) => Some(fenced.token),
+            Running::Pause => None,
         }
     }
 }
@@ -174,6 +178,19 @@ impl Line {
         Ok(())
     }
 
+    /// Has what is posted from now on wait until all before it has ended: behind the answer to that, and before
+    /// [`answer`](Line::answer) takes it, the device does something of its own. Only of an idle line.
+    pub fn pause(&mut self, device: &mut impl LegDevice) -> Result<()> {
+        device.barrier()?;
+        self.running = Some(Running::Pause);
+        Ok(())
+    }
+
+    /// Whether the next answer is that to a [`pause`](Line::pause).
+    pub fn is_paused(&self) -> bool {
+        matches!(self.running, Some(Running::Pause))
+    }
+
     /// Takes the word that the leg found, or how it failed. Completions go to `deliver`, in posting order, and
     /// what waited goes to the device, up to the next loop.
     ///
@@ -190,11 +207,13 @@ impl Line {
         let word = match found {
             Ok(word) => word,
             Err(mut failed) => {
-                failed.token = running.token();
+                let Some(token) = running.token() else { return self.cancel(deliver) };
+                failed.token = token;
                 return self.fail(failed, deliver);
             }
         };
         match running {
+            Running::Pause => {}
             Running::Fence(mut fenced) => {
                 fenced.flags.remove(SendFlags::FENCE);
                 self.waiting.push_front(fenced);
@@ -236,8 +255,8 @@ impl Line {
 
     /// Ends everything that is here: the queue is dead.
     pub fn cancel(&mut self, mut deliver: impl FnMut(RawCompletion)) {
-        if let Some(running) = self.running.take() {
-            deliver(RawCompletion::new(running.token(), Status::Canceled));
+        if let Some(token) = self.running.take().and_then(|running| running.token()) {
+            deliver(RawCompletion::new(token, Status::Canceled));
         }
         for waiting in self.waiting.drain(..) {
             deliver(RawCompletion::new(waiting.token, Status::Canceled));

@@ -169,7 +169,7 @@ unsafe impl RegistrationOps for Registration {
         0
     }
 
-    fn grant(
+    unsafe fn grant(
         &self,
         endpoint: EndpointId,
         range: Range<usize>,
@@ -285,7 +285,9 @@ mod tests {
         let table = Arc::new(RegionTable::default());
         let mut memory = [0u64; 8];
         let mut registration = register(&table, &mut memory);
-        let mut grant = registration.grant(ONE, 8..24, Access::REMOTE_READ).unwrap();
+        // SAFETY: the bytes outlive the grants.
+        let grant = |range| unsafe { registration.grant(ONE, range, Access::REMOTE_READ) }.unwrap();
+        let (mut grant, other) = (grant(8..24), grant(0..1));
         let key = grant.remote_key();
         assert!(key != registration.remote_key() && table.find(key, EndpointId(2)).is_none());
         let entry = table.find(key, ONE).unwrap();
@@ -296,7 +298,7 @@ mod tests {
         assert!(table.find(key, ONE).is_none() && entry.enter().is_none());
         assert!(table.find(registration.remote_key(), EndpointId(2)).is_some());
         // Dropped as it is, it is as closed.
-        drop(registration.grant(ONE, 0..1, Access::REMOTE_READ).unwrap());
+        drop(other);
         assert_eq!(table.len(), 1);
         registration.deregister().unwrap();
         assert!(table.is_empty());

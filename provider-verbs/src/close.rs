@@ -222,6 +222,7 @@ impl Conn {
         let mut state = self.lock();
         state.soft_queue.cancel(|_| ());
         self.set_soft_queue_active(false);
+        self.free_windows(&mut state);
         // SAFETY: posts do not come beside or after `quiesce` (`EndpointOps`), and everything else takes the lock.
         let (destroyed, probe) = unsafe {
             (self.qp.destroy(), self.probe.as_ref().map_or(Ok(()), |probe| probe.destroy()))

@@ -25,6 +25,7 @@ use crate::handle::{CmId, Qp, QpAttributes};
 use crate::path;
 use crate::scratch::ScratchSlot;
 use crate::tokens::Tokens;
+use crate::windows::Windows;
 
 /// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +69,7 @@ pub(crate) struct State {
     pub(crate) last_failed: Option<Token>,
     /// The last unsignaled operation, once the end marker behind it was posted.
     pub(crate) last_unsignaled: Option<Token>,
+    pub(crate) windows: Windows,
     /// For each side: whether completions are held until the end was reported.
     pub(crate) hold_completions: [bool; 2],
     /// The completions that are held.
@@ -112,8 +114,8 @@ impl Conn {
         let fail = |cause| failed(OP, "the queues, or the device has no more of them", cause);
         let queues = (send_queue.cq(), recv_queue.cq());
         let wanted = QpAttributes {
-            // Twice, because a delivery-complete write takes two; and a probe and an end marker.
-            send_depth: 2 * attr.send_depth as u32 + 2,
+            // Twice, because a delivery-complete write takes two; and a probe, an end marker, and a window to bind.
+            send_depth: 2 * attr.send_depth as u32 + 3,
             recv_depth: attr.recv_depth as u32,
             send_segments: attr.send_segments.clamp(1, OPERATION_SEGMENTS) as u32,
             recv_segments: attr.recv_segments.max(1) as u32,
@@ -139,6 +141,7 @@ impl Conn {
             lost: false,
             last_failed: None,
             last_unsignaled: None,
+            windows: Windows::default(),
             hold_completions: [false; 2],
             held_completions: VecDeque::new(),
         };

@@ -361,6 +361,7 @@ impl Port<'_> {
             | Capabilities::PORT_EVENTS
             | Capabilities::PROCESSES;
         info.capabilities.set(Capabilities::ATOMIC, self.no_atomics().is_none());
+        info.capabilities.set(Capabilities::GRANTS, self.attributes.windows);
         if self.attributes.atomics_global {
             info.atomic_scope = AtomicScope::Cpu;
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fabric_core::{DisconnectReason, EndpointId, Error};
+use fabric_core::{DisconnectReason, EndpointId, Error, GrantOps, Result};
 use fabric_util::log_line;
 
 use crate::conn::{CloseReason, Conn, ConnState, State};
@@ -13,6 +13,7 @@ use crate::domain::state::{AfterReport, ConnEvents};
 use crate::domain::timers::Timer;
 use crate::ffi::{ibv_wc_status, rdma_cm_event_type as cm};
 use crate::handle::{CmEvent, QpState};
+use crate::windows::GrantedPart;
 
 impl ConnEvents for Conn {
     fn name(&self) -> u64 {
@@ -139,6 +140,11 @@ impl ConnEvents for Conn {
         // Sleepers wake for what the device will not complete.
         self.send_queue.drain();
         self.recv_queue.drain();
+    }
+
+    unsafe fn grant(self: Arc<Self>, part: &GrantedPart) -> Result<Box<dyn GrantOps>> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.open_window(part) }
     }
 }
 

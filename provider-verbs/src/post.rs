@@ -19,6 +19,7 @@ use crate::conn::Conn;
 use crate::error::NAME;
 use crate::ffi::{ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_wr_opcode as opcode};
 use crate::tokens::InternalWr;
+use crate::windows::Binding;
 
 /// A request with nothing in it.
 fn blank() -> ibv_send_wr {
@@ -368,6 +369,22 @@ impl Conn {
         unsafe { self.qp.post_send(&mut request) }.map_err(|(_, cause)| cause)
     }
 
+    /// Has the device bind a memory window to the queue pair.
+    pub(crate) fn post_bind(&self, binding: &Binding) -> io::Result<()> {
+        let mut request = blank();
+        request.wr_id = InternalWr::Bind.wr_id(self.name);
+        request.opcode = opcode::IBV_WR_BIND_MW;
+        request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
+        request.bind_mw_tso_union.bind_mw.mw = binding.mw.cast();
+        request.bind_mw_tso_union.bind_mw.rkey = binding.rkey;
+        request.bind_mw_tso_union.bind_mw.bind_info.mr = binding.mr;
+        request.bind_mw_tso_union.bind_mw.bind_info.addr = binding.addr;
+        request.bind_mw_tso_union.bind_mw.bind_info.length = binding.len;
+        request.bind_mw_tso_union.bind_mw.bind_info.mw_access_flags = binding.rights.0;
+        // SAFETY: window and registration stay until this has ended; the caller holds the lock that `destroy` takes.
+        unsafe { self.qp.post_send(&mut request) }.map_err(|(_, cause)| cause)
+    }
+
     /// An empty write, for which the peer checks no key.
     fn empty_write(&self, purpose: InternalWr) -> ibv_send_wr {
         let mut request = blank();
@@ -459,7 +476,7 @@ fn set_remote(request: &mut ibv_send_wr, addr: u64, rkey: u32) {
 
 /// A request that the driver did not take, though everything was checked and there is room.
 #[cold]
-fn refused(cause: io::Error) -> Error {
+pub(crate) fn refused(cause: io::Error) -> Error {
     match crate::ffi::code(&cause) {
         Some(libc::ENOTCONN) => Error::NotConnected,
         _ => Error::Internal(Failure::new("post", "the device refused").of(NAME).because(cause)),

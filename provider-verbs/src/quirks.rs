@@ -42,6 +42,9 @@ pub(crate) struct Quirks {
     /// An empty read, which needs no key, is refused for its key when it has to be repeated, since its answer was lost. It
     /// goes as an empty write.
     pub(crate) repeated_reads_need_keys: bool,
+    /// A memory window that was bound is bound once more when a request before it has to be repeated; that fails, and nothing
+    /// of the send queue ends any more. Binding waits in software until all before it has ended.
+    pub(crate) repeated_binds_hang: bool,
     /// How much of `max_qp_wr` one send request can take. Hardware counts 64-byte blocks of the queue, and
     /// ours, with 16 segments or 256 bytes inline, may take eight (rdma-core, `mlx5_calc_sq_size`).
     pub(crate) send_blocks: u32,
@@ -58,6 +61,7 @@ const SPECIFIED: Quirks = Quirks {
     acks_end_atomics: false,
     refused_reads_succeed: false,
     repeated_reads_need_keys: false,
+    repeated_binds_hang: false,
     send_blocks: 8,
 };
 
@@ -73,6 +77,7 @@ const RXE: Quirks = Quirks {
     // In 6.12 no longer.
     refused_reads_succeed: true,
     repeated_reads_need_keys: true,
+    repeated_binds_hang: true,
     // Each request has a slot of the largest size, and `max_qp_wr` counts slots.
     send_blocks: 1,
 };
@@ -145,6 +150,7 @@ pub(crate) mod fake {
             atomics: true,
             atomics_global: false,
             ports: 1,
+            windows: true,
         }
     }
 
@@ -168,6 +174,7 @@ pub(crate) mod fake {
             atomics: true,
             atomics_global: false,
             ports: 1,
+            windows: true,
         }
     }
 

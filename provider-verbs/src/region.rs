@@ -3,20 +3,23 @@
 //! A remote key has the region's own key in its low half. In the high half is the key of the domain's flush word
 //! (`scratch.rs`), which a delivery-complete write reads: the descriptor carries both to the peer.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use fabric_core::{Access, Error, RegistrationOps, Result};
+use fabric_core::{Access, EndpointId, Error, GrantOps, RegistrationOps, Result};
 use fabric_util::probe::probe;
 
 use crate::domain::state::DomainState;
 use crate::error::{NAME, register_failed};
 use crate::ffi::{self, ibv_access_flags};
 use crate::handle::Mr;
+use crate::windows::GrantedPart;
 
 /// A registration.
 pub struct VerbsRegistration {
     mr: Mr,
     base: u64,
+    access: Access,
     key: u64,
     domain: Arc<DomainState>,
 }
@@ -38,7 +41,7 @@ impl VerbsRegistration {
             Ok(()) => register_failed("register", addr, len, cause),
         })?;
         let key = u64::from(domain.device.scratch.flush_read_key()) << 32 | u64::from(mr.rkey());
-        Ok(VerbsRegistration { mr, base: addr as u64, key, domain: domain.clone() })
+        Ok(VerbsRegistration { mr, base: addr as u64, access, key, domain: domain.clone() })
     }
 }
 
@@ -55,6 +58,20 @@ unsafe impl RegistrationOps for VerbsRegistration {
 
     fn remote_base(&self) -> u64 {
         self.base
+    }
+
+    unsafe fn grant(
+        &self,
+        endpoint: EndpointId,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<Box<dyn GrantOps>> {
+        self.domain.device.check()?;
+        let conn = self.domain.conn_of(endpoint).ok_or(Error::NotConnected)?;
+        let (addr, len) = (self.base + range.start as u64, range.len());
+        let part = GrantedPart { addr, len, region: self.access, peer: access };
+        // SAFETY: the caller's promise is passed on.
+        unsafe { conn.grant(&part) }
     }
 
     fn deregister(&mut self) -> Result<()> {
@@ -74,7 +91,7 @@ unsafe impl RegistrationOps for VerbsRegistration {
     }
 }
 
-fn flags(access: Access) -> ibv_access_flags {
+pub(crate) fn flags(access: Access) -> ibv_access_flags {
     let mut flags = ibv_access_flags(0);
     let pairs = [
         (Access::LOCAL_WRITE, ibv_access_flags::IBV_ACCESS_LOCAL_WRITE),

@@ -13,6 +13,8 @@ pub(crate) enum InternalWr {
     Probe,
     /// The last request of a connection that ended.
     EndMarker,
+    /// Binds a memory window.
+    Bind,
 }
 
 /// Of a request's id: the connection's name.
@@ -27,7 +29,7 @@ impl InternalWr {
     /// What an id that is no token is for.
     pub(crate) fn parse(wr_id: u64) -> (InternalWr, u64) {
         let is = |kind: &InternalWr| wr_id >> 40 & 0xf == *kind as u64;
-        let kind = [InternalWr::Cas, InternalWr::EndMarker].into_iter().find(is);
+        let kind = [InternalWr::Cas, InternalWr::EndMarker, InternalWr::Bind].into_iter().find(is);
         (kind.unwrap_or(InternalWr::Probe), wr_id & NAME_BITS)
     }
 }

@@ -104,7 +104,7 @@ unsafe impl RegistrationOps for NullRegistration {
     fn remote_base(&self) -> u64 {
         0
     }
-    fn grant(
+    unsafe fn grant(
         &self,
         _endpoint: EndpointId,
         _range: Range<usize>,

@@ -169,7 +169,7 @@ unsafe impl RegistrationOps for RemoteRegistration {
         self.start.addr
     }
 
-    fn grant(
+    unsafe fn grant(
         &self,
         endpoint: EndpointId,
         range: Range<usize>,

@@ -249,3 +249,29 @@ fn a_queue_that_refuses_ends_the_line() {
     assert_eq!(done, [(token(1), Status::Canceled), (token(2), Status::Canceled)]);
     assert!(line.is_idle());
 }
+
+#[test]
+fn a_pause_waits_for_what_is_before_it_and_holds_up_what_is_behind() {
+    let (mut line, mut device) = (Line::default(), Fake::default());
+    line.pause(&mut device).unwrap();
+    assert!(line.is_paused() && device.barriers == 1);
+    let send = |sequence| {
+        SendWork::new(token(sequence), SendOp::Send { imm: None }, &[], SendFlags::SIGNALED)
+    };
+    // SAFETY: no segments.
+    unsafe { line.post(&send(1), &mut device) }.unwrap();
+    assert!(device.posted.is_empty());
+    // SAFETY: the barrier was this line's.
+    unsafe { line.answer(Ok(0), &mut device, |_| panic!("a completion of nothing")) };
+    assert!(line.is_idle() && device.posted.len() == 1);
+
+    line.pause(&mut device).unwrap();
+    // SAFETY: no segments.
+    unsafe { line.post(&send(2), &mut device) }.unwrap();
+    let mut ended = Vec::new();
+    let failed = RawCompletion::new(Token::default(), Status::PeerLost);
+    // SAFETY: as above.
+    unsafe { line.answer(Err(failed), &mut device, |completion| ended.push(completion)) };
+    assert_eq!((ended.len(), ended[0].token, ended[0].status), (1, token(2), Status::Canceled));
+    assert!(line.is_idle());
+}

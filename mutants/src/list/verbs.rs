@@ -4,6 +4,35 @@ use super::{Mutant, Runs, edit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
+        name: "window_stays",
+        about: "a grant that is revoked keeps its memory window, and the registration beneath",
+        runs: Runs::Verbs,
+        edits: &[edit(
+            "Window::close",
+            "Some(self.deallocate(lost).and_then(|()| self.deregister(lost)))",
+            "Some(Ok(()))",
+        )],
+        cases: &["protection.grant_revoked"],
+    },
+    Mutant {
+        name: "window_has_every_right",
+        about: "a grant has rights that were not given",
+        runs: Runs::Verbs,
+        edits: &[edit("Conn::open_window", "flags(part.peer)", "flags(Access::REMOTE)")],
+        cases: &["protection.grant_rights"],
+    },
+    Mutant {
+        name: "window_is_too_long",
+        about: "a grant reaches beyond its part",
+        runs: Runs::Verbs,
+        edits: &[edit(
+            "VerbsRegistration::grant",
+            "(self.base + range.start as u64, range.len())",
+            "(self.base + range.start as u64, range.len() + 8)",
+        )],
+        cases: &["protection.grant_range"],
+    },
+    Mutant {
         name: "loop_clobbers",
         about: "the loop for a narrow atomic zeroes the rest of the word",
         runs: Runs::Verbs,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use fabric_core::{DisconnectReason, EndpointId, Error, Event, EventSink, Info, Result};
+use fabric_core::{DisconnectReason, EndpointId, Error, Event, EventSink, GrantOps, Info, Result};
 use fabric_util::backlog::RequestTable;
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::ServiceThread;
@@ -26,6 +26,7 @@ use crate::reject_cache::RejectCache;
 use crate::request::{Acceptor, PendingConnection};
 use crate::softroce::probes::Probes;
 use crate::softroce::refusal_scan::RefusalScan;
+use crate::windows::GrantedPart;
 
 /// How long an identifier is kept after a disconnect. If the message to the peer is lost, the kernel repeats it after some
 /// four seconds, as long as the identifier exists.
@@ -63,6 +64,11 @@ pub(crate) trait ConnEvents: Send + Sync {
     fn release(&self);
     /// Ends the connection together with all others.
     fn lose(&self, reason: DisconnectReason);
+    /// Begins a grant.
+    ///
+    /// # Safety
+    /// As [`RegistrationOps::grant`](fabric_core::RegistrationOps::grant).
+    unsafe fn grant(self: Arc<Self>, part: &GrantedPart) -> Result<Box<dyn GrantOps>>;
 }
 
 /// Owner of a connection-manager identifier, which gets its events.
@@ -184,6 +190,11 @@ impl DomainState {
 
     pub(super) fn conn(&self, name: u64) -> Option<Arc<dyn ConnEvents>> {
         self.conns.lock().get(&name).cloned()
+    }
+
+    /// The connection of an endpoint.
+    pub(crate) fn conn_of(&self, endpoint: EndpointId) -> Option<Arc<dyn ConnEvents>> {
+        self.conns.lock().values().find(|conn| conn.endpoint() == endpoint).cloned()
     }
 
     /// One, or none; two while an earlier one with the same number is being removed.

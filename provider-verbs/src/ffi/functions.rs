@@ -217,6 +217,27 @@ pub(crate) unsafe fn ibv_req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -
     }
 }
 
+type AllocMw = Option<unsafe extern "C" fn(*mut ibv_pd, c_uint) -> *mut MemoryWindow>;
+type DeallocMw = Option<unsafe extern "C" fn(*mut MemoryWindow) -> c_int>;
+
+/// # Safety
+/// As ibv_alloc_mw(3) demands.
+pub(crate) unsafe fn ibv_alloc_mw(pd: *mut ibv_pd, kind: c_uint) -> *mut MemoryWindow {
+    // SAFETY: a protection domain has a context as long as it lives; the header gives the function this type, of a C enum.
+    let alloc: AllocMw = unsafe { std::mem::transmute_copy(&(*(*pd).context).ops.alloc_mw) };
+    // SAFETY: the caller's promise.
+    alloc.map_or_else(Absent::absent, |alloc| unsafe { alloc(pd, kind) })
+}
+
+/// # Safety
+/// As ibv_dealloc_mw(3) demands.
+pub(crate) unsafe fn ibv_dealloc_mw(mw: *mut MemoryWindow) -> c_int {
+    // SAFETY: as in `ibv_alloc_mw`.
+    let dealloc: DeallocMw = unsafe { std::mem::transmute_copy(&(*(*mw).context).ops.dealloc_mw) };
+    // SAFETY: the caller's promise.
+    dealloc.map_or(libc::ENOSYS, |dealloc| unsafe { dealloc(mw) })
+}
+
 /// # Safety
 /// An identifier that lives.
 pub(crate) unsafe fn rdma_get_local_addr(id: *const rdma_cm_id) -> *const sockaddr {

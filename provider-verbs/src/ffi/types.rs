@@ -15,6 +15,19 @@ pub(crate) use source::{
     rdma_port_space,
 };
 
+/// `IBV_DEVICE_MEM_WINDOW_TYPE_2B`, `infiniband/verbs.h`.
+pub(crate) const DEVICE_MEM_WINDOW_TYPE_2B: u32 = 1 << 24;
+/// `IBV_MW_TYPE_2`, `infiniband/verbs.h`.
+pub(crate) const MW_TYPE_2: u32 = 2;
+
+/// The front of `ibv_mw`, `infiniband/verbs.h`.
+#[repr(C)]
+pub(crate) struct MemoryWindow {
+    pub(crate) context: *mut ibv_context,
+    pub(crate) pd: *mut ibv_pd,
+    pub(crate) rkey: u32,
+}
+
 /// `RDMA_OPTION_ID`, `rdma/rdma_cma.h`.
 pub(crate) const RDMA_OPTION_ID: i32 = 0;
 /// `RDMA_OPTION_ID_TOS`, `rdma/rdma_cma.h`.

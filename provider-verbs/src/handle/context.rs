@@ -108,6 +108,8 @@ pub(crate) struct DeviceAttributes {
     /// They are atomic for the CPU as well.
     pub(crate) atomics_global: bool,
     pub(crate) ports: u8,
+    /// Memory windows that are bound to one queue pair (type 2B).
+    pub(crate) windows: bool,
 }
 
 /// Of ibv_query_port(3).
@@ -252,6 +254,7 @@ impl Context {
             atomics: attr.atomic_cap != ffi::ibv_atomic_cap::IBV_ATOMIC_NONE,
             atomics_global: attr.atomic_cap == global,
             ports: attr.phys_port_cnt,
+            windows: attr.device_cap_flags & ffi::DEVICE_MEM_WINDOW_TYPE_2B != 0,
         })
     }
 

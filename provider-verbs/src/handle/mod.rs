@@ -8,6 +8,7 @@ mod context;
 mod cq;
 mod destroy;
 mod mr;
+mod mw;
 mod qp;
 
 pub(crate) use cm::{CmEvent, CmId, ConnParam, EventChannel, connection_manager};
@@ -16,4 +17,5 @@ pub(crate) use context::{
 };
 pub(crate) use cq::Cq;
 pub(crate) use mr::Mr;
+pub(crate) use mw::Mw;
 pub(crate) use qp::{Qp, QpAttributes, QpState};

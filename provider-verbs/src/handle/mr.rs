@@ -42,6 +42,10 @@ impl Mr {
         Ok(Mr { mr: Some(mr), lkey, rkey, pd: pd.clone() })
     }
 
+    pub(crate) fn as_ptr(&self) -> *mut ffi::ibv_mr {
+        self.mr.map_or(std::ptr::null_mut(), NonNull::as_ptr)
+    }
+
     pub(crate) fn lkey(&self) -> u32 {
         self.lkey
     }
