@@ -12,9 +12,10 @@ use fabric_util::log_line;
 use fabric_util::progress::{Mode, Progress, ReadyFlag};
 
 use crate::engine::{Engine, Timer};
-use crate::liveness::{Look, Watch};
 use crate::transport::Stream;
-use fabric_util::stream::{AckPolicy, End, Link, Phase, PutOff, Surroundings, Transport};
+use fabric_util::stream::{
+    AckPolicy, End, Link, Look, Phase, PutOff, Surroundings, Transport, Watch,
+};
 use fabric_util::sync::{Mutex, MutexGuard};
 
 /// How long a peer may take to read the last frame.
@@ -25,17 +26,17 @@ const READS_A_STEP: usize = 16;
 const WRITES_A_TURN: usize = 16;
 
 /// How far the connection's making is.
-pub(crate) enum Stage {
+pub(crate) enum ConnState {
     /// Nobody called `connect` or `accept`.
-    New,
+    Idle,
     /// The kernel connects; the hello is ready.
     Connecting(Vec<u8>),
     /// The hello is out; what came of the answer so far.
-    Greeted(Vec<u8>),
+    AwaitingReply(Vec<u8>),
     /// The link has the socket.
-    Linked,
+    Established,
     /// The socket is closed.
-    Over,
+    Closed,
 }
 
 /// The time that the peer has for what is left for it when the connection ends.
@@ -50,7 +51,7 @@ enum Linger {
 /// What the connection's lock guards.
 pub(crate) struct State {
     pub(crate) link: Link,
-    pub(crate) stage: Stage,
+    pub(crate) stage: ConnState,
     pub(crate) stream: Option<Stream>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
@@ -135,7 +136,7 @@ impl Conn {
     pub(crate) fn new(name: usize, attr: &EndpointAttr, around: Surroundings) -> Self {
         let state = State {
             link: Link::new(around),
-            stage: Stage::New,
+            stage: ConnState::Idle,
             stream: None,
             local: None,
             peer: None,
@@ -175,17 +176,17 @@ impl Conn {
         let state = &mut *guard;
         state.link.put_off(put_off);
         match state.stage {
-            Stage::New => Progress::Idle,
-            Stage::Over => {
+            ConnState::Idle => Progress::Idle,
+            ConnState::Closed => {
                 // What was left may be taken by now.
                 if state.stream.is_some() {
                     self.settle(engine, state);
                 }
                 Progress::Closed
             }
-            Stage::Connecting(_) => self.greet(engine, state),
-            Stage::Greeted(_) => self.hear_answer(engine, state, scratch),
-            Stage::Linked => self.exchange(engine, state, scratch, mode),
+            ConnState::Connecting(_) => self.greet(engine, state),
+            ConnState::AwaitingReply(_) => self.hear_answer(engine, state, scratch),
+            ConnState::Established => self.exchange(engine, state, scratch, mode),
         }
     }
 
@@ -236,7 +237,7 @@ impl Conn {
         state.flush(engine, policy);
         self.settle(engine, state);
         match state.stage {
-            Stage::Over => Progress::Closed,
+            ConnState::Closed => Progress::Closed,
             _ if state.wants_turn() => Progress::More,
             _ => step,
         }
@@ -255,7 +256,7 @@ impl Conn {
     pub(crate) fn settle(&self, engine: &Engine, state: &mut State) {
         match state.link.phase() {
             Phase::Closed => {
-                state.stage = Stage::Over;
+                state.stage = ConnState::Closed;
                 if state.is_owed() {
                     self.linger(engine, state);
                 } else {
@@ -290,10 +291,10 @@ impl Conn {
         let state = &mut *guard;
         match timer {
             Timer::Connect => match state.stage {
-                Stage::Connecting(_) | Stage::Greeted(_) => {
+                ConnState::Connecting(_) | ConnState::AwaitingReply(_) => {
                     self.fail_connect(engine, state, Error::TimedOut(None));
                 }
-                Stage::Linked if !state.link.is_announced() => {
+                ConnState::Established if !state.link.is_announced() => {
                     if let Some(unsaid) = engine.stats().peer_lines.admit() {
                         let id = state.link.id();
                         log_line!(
@@ -354,7 +355,7 @@ impl Conn {
     pub(crate) fn fail(self: &Arc<Self>, engine: &Engine) {
         let mut state = self.lock(engine);
         state.close_socket();
-        state.stage = Stage::Over;
+        state.stage = ConnState::Closed;
         state.link.end(End::Internal);
     }
 
@@ -363,7 +364,7 @@ impl Conn {
         let mut state = self.state.lock();
         state.link.close();
         state.close_socket();
-        state.stage = Stage::Over;
+        state.stage = ConnState::Closed;
     }
 
     pub(crate) fn try_dump(&self) -> String {
@@ -427,11 +428,11 @@ impl State {
 
     fn dump(&self) -> String {
         let stage = match self.stage {
-            Stage::New => "new",
-            Stage::Connecting(_) => "connecting",
-            Stage::Greeted(_) => "waits for the listener's answer",
-            Stage::Linked => "linked",
-            Stage::Over => "over",
+            ConnState::Idle => "new",
+            ConnState::Connecting(_) => "connecting",
+            ConnState::AwaitingReply(_) => "waits for the listener's answer",
+            ConnState::Established => "linked",
+            ConnState::Closed => "over",
         };
         let full = if self.full { ", the socket is full" } else { "" };
         format!("{}; {stage} {:?} -> {:?}{full}", self.link.dump(), self.local, self.peer)

@@ -8,9 +8,10 @@ use fabric_util::log_line;
 use fabric_util::progress::Progress;
 use socket2::SockRef;
 
-use crate::conn::{Conn, Stage, State};
+use crate::conn::{Conn, ConnState, State};
 use crate::engine::Engine;
-use crate::{NAME, socket};
+use crate::name::NAME;
+use crate::socket;
 use fabric_util::stream::wire::handshake::{Handshake, Kind};
 use fabric_util::stream::{AckPolicy, End, Transport};
 
@@ -36,8 +37,8 @@ impl Conn {
         if let Some(interval) = self.attr.liveness {
             socket::ask_often(fd, interval);
         }
-        if let Stage::Connecting(hello) =
-            std::mem::replace(&mut state.stage, Stage::Greeted(Vec::new()))
+        if let ConnState::Connecting(hello) =
+            std::mem::replace(&mut state.stage, ConnState::AwaitingReply(Vec::new()))
         {
             state.link.say(&hello);
         }
@@ -64,7 +65,7 @@ impl Conn {
             }
             Err(error) => return self.fail_connect(engine, state, refusal(error)),
         };
-        let Stage::Greeted(bytes) = &mut state.stage else { return Progress::Idle };
+        let ConnState::AwaitingReply(bytes) = &mut state.stage else { return Progress::Idle };
         bytes.extend_from_slice(&scratch[..got]);
         let (answer, data, len) = match Handshake::decode(bytes) {
             Ok(Some((answer, data, len))) => (answer, data.to_vec(), len),
@@ -92,7 +93,7 @@ impl Conn {
                 return self.fail_connect(engine, state, error);
             }
         }
-        state.stage = Stage::Linked;
+        state.stage = ConnState::Established;
         state.link.open(answer.reads, answer.credit);
         // By this the acceptor knows that its answer got here.
         state.link.push_ack();

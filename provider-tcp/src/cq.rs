@@ -8,8 +8,8 @@ use fabric_core::{Armed, CqOps, Error, RawCompletion, Result};
 use fabric_util::completion_ring::CompletionRing;
 use rustix::event::epoll;
 
-use crate::NAME;
 use crate::engine::Engine;
+use crate::name::NAME;
 
 /// Queues of one domain whose sleepers drive. The kernel lets 500 of its wait sets watch one set that watches sockets, and
 /// 100 where an application watches them in a set of its own.

@@ -11,11 +11,11 @@ use fabric_core::{
 
 use fabric_util::service_thread::ServiceThread;
 
-use crate::NAME;
 use crate::cq::TcpCq;
 use crate::endpoint::TcpEndpoint;
 use crate::engine::Engine;
 use crate::listener::{self, TcpListener};
+use crate::name::NAME;
 use crate::settings::Settings;
 use fabric_util::region_table::Registration;
 use fabric_util::stream::Surroundings;

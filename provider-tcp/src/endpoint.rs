@@ -13,9 +13,10 @@ use mio::Interest;
 use mio::unix::SourceFd;
 use socket2::SockRef;
 
-use crate::conn::{Conn, Stage, State};
-use crate::engine::{Engine, Member, Timer};
-use crate::{NAME, device, socket};
+use crate::conn::{Conn, ConnState, State};
+use crate::engine::{Engine, EventSource, Timer};
+use crate::name::NAME;
+use crate::{device, socket};
 use fabric_util::stream::wire::handshake::{Handshake, Kind};
 use fabric_util::stream::{AckPolicy, End, Phase, READS, Surroundings};
 
@@ -42,7 +43,7 @@ impl TcpEndpoint {
     /// Gives the socket to the connection and to the engine.
     fn attach(&self, state: &mut State, socket: OwnedFd) -> Result<()> {
         let fd = socket.as_raw_fd();
-        let member = Member::Conn(self.conn.clone());
+        let member = EventSource::Conn(self.conn.clone());
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.engine.watch(&mut SourceFd(&fd), self.conn.name, member, interest)?;
         state.stream = Some(self.engine.settings.stream(socket, self.conn.name));
@@ -65,7 +66,8 @@ impl TcpEndpoint {
     fn leave(&self, end: End) {
         let mut guard = self.conn.lock(&self.engine);
         let state = &mut *guard;
-        let connecting = matches!(state.stage, Stage::Connecting(_) | Stage::Greeted(_));
+        let connecting =
+            matches!(state.stage, ConnState::Connecting(_) | ConnState::AwaitingReply(_));
         let end = if connecting && matches!(end, End::Local) {
             End::Failed(Error::Canceled)
         } else {
@@ -129,8 +131,8 @@ unsafe impl EndpointOps for TcpEndpoint {
         state.peer = Some(to);
         state.local = SockRef::from(&socket).local_addr().ok().and_then(|addr| addr.as_socket());
         let hello = Self::hello(&mut state, Kind::Hello, data);
-        state.stage = Stage::Connecting(hello);
-        self.attach(&mut state, socket).inspect_err(|_| state.stage = Stage::New)
+        state.stage = ConnState::Connecting(hello);
+        self.attach(&mut state, socket).inspect_err(|_| state.stage = ConnState::Idle)
     }
 
     fn accept(&self, request: RequestId, data: &[u8]) -> Result<()> {
@@ -149,7 +151,7 @@ unsafe impl EndpointOps for TcpEndpoint {
         let answer = Self::hello(state, Kind::Accept, data);
         state.link.open(hello.reads, hello.credit);
         state.link.say(&answer);
-        state.stage = Stage::Linked;
+        state.stage = ConnState::Established;
         let attached = self.attach(state, socket);
         if attached.is_err() {
             state.link.end(End::Lost);

@@ -7,7 +7,7 @@
 //! Files, from the contract inwards:
 //! - [`provider`], `device`, `domain`, `cq`, `listener`, `endpoint`: the contract's objects;
 //! - `conn`: a link and its socket; `connect`: how it comes to be;
-//! - `engine`: who drives the connections, the polling application or the domain's thread;
+//! - `engine`: the domain's sockets, timers and thread, driven by `fabric_util::progress`;
 //! - `transport`: the socket under a link; `socket`: system calls on memory that is not a Rust slice;
 //! - `settings`: what a user can set, and for tests the choice of faults (`fabric_util::fault`).
 
@@ -19,7 +19,7 @@ mod domain;
 mod endpoint;
 mod engine;
 mod listener;
-mod liveness;
+mod name;
 pub mod provider;
 mod settings;
 mod socket;
@@ -31,5 +31,4 @@ pub use endpoint::TcpEndpoint;
 pub use listener::TcpListener;
 pub use provider::TcpProvider;
 
-/// The provider's name.
-pub const NAME: &str = "tcp";
+pub use name::NAME;

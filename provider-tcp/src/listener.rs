@@ -17,8 +17,9 @@ use fabric_util::log_line;
 use mio::Interest;
 use mio::unix::SourceFd;
 
-use crate::engine::{Engine, EngineRef, Member, Timer};
-use crate::{NAME, device, socket};
+use crate::engine::{Engine, EngineRef, EventSource, Timer};
+use crate::name::NAME;
+use crate::{device, socket};
 use fabric_util::stream::wire::handshake::{self, Handshake, Kind};
 use fabric_util::sync::Mutex;
 
@@ -33,18 +34,18 @@ const AT_A_TIME: usize = 64;
 const RETRY: Duration = Duration::from_millis(50);
 
 /// A listening socket.
-pub(crate) struct Door {
+pub(crate) struct Acceptor {
     name: usize,
     id: ListenerId,
     addr: SocketAddr,
-    backlog: Backlog<std::net::TcpListener, Arc<Inbound>>,
+    backlog: Backlog<std::net::TcpListener, Arc<PendingConnection>>,
     half_open: AtomicUsize,
     most_half_open: usize,
     /// It will look again by itself.
     looks_again: AtomicBool,
 }
 
-impl Door {
+impl Acceptor {
     /// It was to look again now.
     pub(crate) fn expired(self: &Arc<Self>, engine: &Engine) {
         self.looks_again.store(false, Ordering::Relaxed);
@@ -66,7 +67,7 @@ impl Door {
             }
             let Some(accepted) = self.backlog.with(std::net::TcpListener::accept) else { return };
             match accepted {
-                Ok((stream, peer)) => Inbound::open(self, engine, stream, peer),
+                Ok((stream, peer)) => PendingConnection::open(self, engine, stream, peer),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error)
                     if matches!(
@@ -87,7 +88,7 @@ impl Door {
     }
 
     /// A hello is there: the request waits for the application, or is refused.
-    fn offer(&self, engine: &Engine, inbound: &Arc<Inbound>) {
+    fn offer(&self, engine: &Engine, inbound: &Arc<PendingConnection>) {
         match self.backlog.push(inbound.clone()) {
             Ok(()) => engine.add_report(Event::ConnectRequest { listener: self.id }, None),
             Err(inbound) => inbound.answer(Kind::Refuse, &[]),
@@ -112,22 +113,27 @@ fn most_half_open() -> usize {
 }
 
 /// A connection that came in and has no endpoint yet.
-pub(crate) struct Inbound {
+pub(crate) struct PendingConnection {
     name: usize,
-    door: Arc<Door>,
+    acceptor: Arc<Acceptor>,
     pub(crate) peer: SocketAddr,
     pub(crate) local: Option<SocketAddr>,
-    state: Mutex<InboundState>,
+    state: Mutex<PendingState>,
 }
 
-struct InboundState {
+struct PendingState {
     socket: Option<OwnedFd>,
     bytes: Vec<u8>,
     hello: Option<Handshake>,
 }
 
-impl Inbound {
-    fn open(door: &Arc<Door>, engine: &Engine, stream: std::net::TcpStream, peer: SocketAddr) {
+impl PendingConnection {
+    fn open(
+        acceptor: &Arc<Acceptor>,
+        engine: &Engine,
+        stream: std::net::TcpStream,
+        peer: SocketAddr,
+    ) {
         if stream.set_nonblocking(true).is_err() {
             return;
         }
@@ -135,11 +141,12 @@ impl Inbound {
         let socket = OwnedFd::from(stream);
         let fd = socket.as_raw_fd();
         let name = engine.name();
-        let state = InboundState { socket: Some(socket), bytes: Vec::new(), hello: None };
-        let door = door.clone();
-        door.half_open.fetch_add(1, Ordering::Relaxed);
-        let inbound = Arc::new(Inbound { name, door, peer, local, state: Mutex::new(state) });
-        let member = Member::Inbound(inbound.clone());
+        let state = PendingState { socket: Some(socket), bytes: Vec::new(), hello: None };
+        let acceptor = acceptor.clone();
+        acceptor.half_open.fetch_add(1, Ordering::Relaxed);
+        let inbound =
+            Arc::new(PendingConnection { name, acceptor, peer, local, state: Mutex::new(state) });
+        let member = EventSource::Pending(inbound.clone());
         if engine.watch(&mut SourceFd(&fd), name, member, Interest::READABLE).is_err() {
             inbound.drop_socket();
             return;
@@ -178,7 +185,7 @@ impl Inbound {
                 Err(malformed) => break Err(malformed.to_string()),
             }
         };
-        self.door.half_open.fetch_sub(1, Ordering::Relaxed);
+        self.acceptor.half_open.fetch_sub(1, Ordering::Relaxed);
         match verdict {
             Ok(hello) => {
                 state.hello = Some(hello);
@@ -186,7 +193,7 @@ impl Inbound {
                     engine.unwatch(&mut SourceFd(&fd), self.name);
                 }
                 drop(state);
-                self.door.offer(engine, self);
+                self.acceptor.offer(engine, self);
             }
             Err(why) => {
                 // Before the peer can see that it was cut off.
@@ -201,7 +208,7 @@ impl Inbound {
 
     fn tell(&self, engine: &Engine, what: &str) {
         if let Some(unsaid) = engine.stats().peer_lines.admit() {
-            let (addr, peer) = (self.door.addr, self.peer);
+            let (addr, peer) = (self.acceptor.addr, self.peer);
             log_line!(Warn, "listener {addr}: {peer} {what}{unsaid}");
         }
     }
@@ -211,7 +218,7 @@ impl Inbound {
         let mut state = self.state.lock();
         if state.hello.is_none() && state.socket.take().is_some() {
             drop(state);
-            self.door.half_open.fetch_sub(1, Ordering::Relaxed);
+            self.acceptor.half_open.fetch_sub(1, Ordering::Relaxed);
             engine.forget(self.name);
             self.tell(engine, &format!("sent no hello in {HELLO:?}"));
         }
@@ -238,7 +245,7 @@ impl Inbound {
     pub(crate) fn drop_socket(&self) {
         let mut state = self.state.lock();
         if state.socket.take().is_some() && state.hello.is_none() {
-            self.door.half_open.fetch_sub(1, Ordering::Relaxed);
+            self.acceptor.half_open.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -250,7 +257,7 @@ impl Inbound {
 
 /// A listener.
 pub struct TcpListener {
-    door: Arc<Door>,
+    acceptor: Arc<Acceptor>,
     engine: EngineRef,
 }
 
@@ -268,7 +275,7 @@ impl TcpListener {
         let name = engine.name();
         let backlog = Backlog::new(attr.backlog);
         backlog.open(|| socket);
-        let door = Arc::new(Door {
+        let acceptor = Arc::new(Acceptor {
             name,
             id,
             addr,
@@ -277,19 +284,24 @@ impl TcpListener {
             most_half_open: most_half_open(),
             looks_again: AtomicBool::new(false),
         });
-        engine.watch(&mut SourceFd(&fd), name, Member::Door(door.clone()), Interest::READABLE)?;
-        Ok(TcpListener { door, engine: Arc::downgrade(engine) })
+        engine.watch(
+            &mut SourceFd(&fd),
+            name,
+            EventSource::Acceptor(acceptor.clone()),
+            Interest::READABLE,
+        )?;
+        Ok(TcpListener { acceptor, engine: Arc::downgrade(engine) })
     }
 }
 
 impl ListenerOps for TcpListener {
     fn local_addr(&self) -> SocketAddr {
-        self.door.addr
+        self.acceptor.addr
     }
 
     fn next_request(&self) -> Option<RawRequest> {
         let engine = self.engine.upgrade()?;
-        let inbound = self.door.backlog.pop()?;
+        let inbound = self.acceptor.backlog.pop()?;
         let id = engine.requests.insert(inbound.clone());
         Some(RawRequest::new(id, inbound.peer, inbound.data()))
     }
@@ -297,9 +309,9 @@ impl ListenerOps for TcpListener {
 
 impl Drop for TcpListener {
     fn drop(&mut self) {
-        self.door.close();
+        self.acceptor.close();
         if let Some(engine) = self.engine.upgrade() {
-            engine.forget(self.door.name);
+            engine.forget(self.acceptor.name);
         }
     }
 }

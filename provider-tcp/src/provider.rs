@@ -5,9 +5,9 @@ use std::sync::Arc;
 use fabric_core::{Device, EventSink, Info, Provider, Result, Setting};
 use fabric_util::log_line;
 
-use crate::NAME;
 use crate::device;
 use crate::domain::TcpDomain;
+use crate::name::NAME;
 use crate::settings::{SETTINGS, Settings};
 
 /// The TCP provider. [`settings`](Provider::settings) has what can be set.

@@ -9,7 +9,7 @@ use fabric_util::fault::RandomSchedule;
 use fabric_util::progress::Schedule;
 use fabric_util::splitmix::mix;
 
-use crate::NAME;
+use crate::name::NAME;
 use crate::transport::Stream;
 
 /// How long a post is held back at most, unless set otherwise.

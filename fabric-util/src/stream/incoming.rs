@@ -25,6 +25,7 @@ impl Link {
     ///
     /// # Errors
     /// Those of the transport.
+    #[inline]
     pub fn recv_from(
         &mut self,
         scratch: &mut [u8],
@@ -42,6 +43,7 @@ impl Link {
     }
 
     /// As `recv_from`, with the payload where it belongs and the next header behind it.
+    #[inline(never)]
     fn recv_direct(
         &mut self,
         scratch: &mut [u8],

@@ -230,6 +230,7 @@ impl Link {
     ///
     /// # Errors
     /// Those of the transport.
+    #[inline]
     pub fn send_to(&mut self, transport: &mut impl Transport) -> io::Result<usize> {
         loop {
             if let Some(sent) = self.outgoing.send_to(transport)? {

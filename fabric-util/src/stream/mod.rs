@@ -5,7 +5,7 @@
 //!
 //! What a link consists of:
 //!
-//! - `transport`: what carries the bytes; `io_vec`: memory for one call of it;
+//! - `liveness`: whether the peer's host still answers; `transport`: what carries the bytes; `io_vec`: memory for one call of it;
 //! - `sends`: the send queue and what of it is on its way; `recv_queue`: the receive queue; `segments` of both;
 //! - `outgoing`: the stream to the peer, as runs of memory; `payload`: what of a frame from the peer is still to come;
 //! - `requests`: the peer's requests that are under way, and the answers they still get;
@@ -25,6 +25,7 @@ mod incoming;
 mod initiator;
 mod io_vec;
 mod link;
+mod liveness;
 mod outgoing;
 mod payload;
 mod phase;
@@ -46,6 +47,7 @@ pub mod wire;
 
 pub use io_vec::{IoVec, MAX_IO_VECS};
 pub use link::{Link, Pending, PutOff, Surroundings};
+pub use liveness::{Look, Watch};
 pub use phase::{End, Phase};
 pub use requests::READS;
 pub use transmit::AckPolicy;

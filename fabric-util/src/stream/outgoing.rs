@@ -120,6 +120,7 @@ impl Outgoing {
     }
 
     /// Sends what comes next; `None` if that is of a region that has closed ([`spoil`](Outgoing::spoil)).
+    #[inline]
     pub(super) fn send_to(&mut self, transport: &mut impl Transport) -> io::Result<Option<usize>> {
         if self.pieces.len() == 1
             && let Some(Piece::Copied(len)) = self.pieces.front()
@@ -131,6 +132,12 @@ impl Outgoing {
             self.spend(sent);
             return Ok(Some(sent));
         }
+        self.send_pieces(transport)
+    }
+
+    /// As `send_to`, of several pieces, or of one that is no small frame.
+    #[inline(never)]
+    fn send_pieces(&mut self, transport: &mut impl Transport) -> io::Result<Option<usize>> {
         let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
         let mut passes: SmallVec<[Pass<'_>; 2]> = SmallVec::new();
         let mut spent = self.spent;

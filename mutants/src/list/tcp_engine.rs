@@ -92,7 +92,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "private data is padded to a fixed length",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Inbound::data",
+            "PendingConnection::data",
             "state.bytes.get(handshake::LEN..).unwrap_or_default().into()",
             "{ let mut data = state.bytes.get(handshake::LEN..).unwrap_or_default().to_vec(); data.resize(data.len().next_multiple_of(16), 0); data.into() }",
         )],
@@ -125,7 +125,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a listener that closes does not refuse the requests that wait",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Door::close",
+            "Acceptor::close",
             "        for inbound in waiting {\n            inbound.answer(Kind::Refuse, &[]);\n        }",
             "        for inbound in waiting {\n            if MUTANT { std::mem::forget(inbound) } else { inbound.answer(Kind::Refuse, &[]) }\n        }",
         )],
@@ -158,7 +158,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a connection that comes while there are no descriptors is never taken",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Door::ready",
+            "Acceptor::ready",
             "return self.look_again(engine, RETRY);\n                }\n            }",
             "return if !MUTANT { self.look_again(engine, RETRY) };\n                }\n            }",
         )],

@@ -27,9 +27,9 @@ use fabric_util::timers::Timers;
 use fabric_util::{callback, log_line};
 use mio::{Interest, Registry, Token, Waker};
 
-use crate::NAME;
 use crate::conn::Conn;
-use crate::listener::{Door, Inbound};
+use crate::listener::{Acceptor, PendingConnection};
+use crate::name::NAME;
 use crate::settings::Settings;
 use fabric_util::region_table::RegionTable;
 use selector::Selector;
@@ -53,18 +53,18 @@ pub(crate) enum Timer {
 }
 
 /// What has a socket.
-pub(crate) enum Member {
+pub(crate) enum EventSource {
     Conn(Arc<Conn>),
-    Door(Arc<Door>),
-    Inbound(Arc<Inbound>),
+    Acceptor(Arc<Acceptor>),
+    Pending(Arc<PendingConnection>),
 }
 
-impl Clone for Member {
+impl Clone for EventSource {
     fn clone(&self) -> Self {
         match self {
-            Member::Conn(conn) => Member::Conn(conn.clone()),
-            Member::Door(door) => Member::Door(door.clone()),
-            Member::Inbound(inbound) => Member::Inbound(inbound.clone()),
+            EventSource::Conn(conn) => EventSource::Conn(conn.clone()),
+            EventSource::Acceptor(acceptor) => EventSource::Acceptor(acceptor.clone()),
+            EventSource::Pending(inbound) => EventSource::Pending(inbound.clone()),
         }
     }
 }
@@ -75,9 +75,9 @@ pub(crate) struct Engine {
     reports: Reports<Option<Arc<Conn>>>,
     pub(crate) regions: Arc<RegionTable>,
     stats: Arc<Stats>,
-    members: Mutex<HashMap<usize, Member>>,
+    members: Mutex<HashMap<usize, EventSource>>,
     next_member: AtomicUsize,
-    pub(crate) requests: RequestTable<Arc<Inbound>>,
+    pub(crate) requests: RequestTable<Arc<PendingConnection>>,
     progress: ProgressEngine<Engine>,
     registry: Registry,
     /// Readable while a socket has changed that nobody has been told of.
@@ -137,9 +137,9 @@ impl Engine {
         let members: Vec<_> = self.members.lock().drain().map(|(_, member)| member).collect();
         for member in members {
             match member {
-                Member::Conn(conn) => conn.abandon(),
-                Member::Door(door) => door.close(),
-                Member::Inbound(inbound) => inbound.drop_socket(),
+                EventSource::Conn(conn) => conn.abandon(),
+                EventSource::Acceptor(acceptor) => acceptor.close(),
+                EventSource::Pending(inbound) => inbound.drop_socket(),
             }
         }
         self.requests.clear();
@@ -160,7 +160,7 @@ impl Engine {
         &self,
         source: &mut impl mio::event::Source,
         name: usize,
-        member: Member,
+        member: EventSource,
         interest: Interest,
     ) -> Result<()> {
         self.members.lock().insert(name, member);
@@ -183,7 +183,7 @@ impl Engine {
         drop(gone);
     }
 
-    fn member(&self, name: usize) -> Option<Member> {
+    fn member(&self, name: usize) -> Option<EventSource> {
         self.members.lock().get(&name).cloned()
     }
 
@@ -298,9 +298,9 @@ impl Engine {
             let expired = self.timers.lock().pop_due(now, |_| Duration::ZERO);
             let Some((name, timer)) = expired else { break };
             match self.member(name) {
-                Some(Member::Conn(conn)) => conn.expired(self, timer),
-                Some(Member::Door(door)) => door.expired(self),
-                Some(Member::Inbound(inbound)) => inbound.expired(self),
+                Some(EventSource::Conn(conn)) => conn.expired(self, timer),
+                Some(EventSource::Acceptor(acceptor)) => acceptor.expired(self),
+                Some(EventSource::Pending(inbound)) => inbound.expired(self),
                 None => {}
             }
         }
@@ -311,7 +311,7 @@ impl Engine {
     fn fail(&self) {
         let members: Vec<_> = self.members.lock().values().cloned().collect();
         for member in members {
-            if let Member::Conn(conn) = member {
+            if let EventSource::Conn(conn) = member {
                 // What made the thread panic may be the state of this very connection.
                 let _ = callback::caught(|| conn.fail(self));
                 self.forget(conn.name);
@@ -324,18 +324,18 @@ impl Engine {
 
     pub(crate) fn dump(&self) -> String {
         let members = self.members.lock();
-        let (mut doors, mut inbound, mut lines) = (0, 0, Vec::new());
+        let (mut acceptors, mut inbound, mut lines) = (0, 0, Vec::new());
         for member in members.values() {
             match member {
-                Member::Conn(conn) => lines.push(conn.try_dump()),
-                Member::Door(_) => doors += 1,
-                Member::Inbound(_) => inbound += 1,
+                EventSource::Conn(conn) => lines.push(conn.try_dump()),
+                EventSource::Acceptor(_) => acceptors += 1,
+                EventSource::Pending(_) => inbound += 1,
             }
         }
         drop(members);
         lines.sort();
         format!(
-            "engine: {} connections, {doors} listeners, {inbound} half-open, {} regions, polled: {}\n{}",
+            "engine: {} connections, {acceptors} listeners, {inbound} half-open, {} regions, polled: {}\n{}",
             lines.len(),
             self.regions.len(),
             self.progress.is_polled(),
@@ -382,12 +382,12 @@ impl EventLoop for Engine {
                 continue;
             }
             match self.member(token.0) {
-                Some(Member::Conn(conn)) => {
+                Some(EventSource::Conn(conn)) => {
                     conn.note_event(ended);
                     self.progress.mark_ready_in_poll(&conn);
                 }
-                Some(Member::Door(door)) => door.ready(self),
-                Some(Member::Inbound(inbound)) => inbound.ready(self),
+                Some(EventSource::Acceptor(acceptor)) => acceptor.ready(self),
+                Some(EventSource::Pending(inbound)) => inbound.ready(self),
                 None => {}
             }
         }

@@ -6,11 +6,11 @@
 
 use std::time::{Duration, Instant};
 
-use fabric_util::stream::Silence;
+use super::transport::Silence;
 
 /// The looks at one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub struct Watch {
     /// There is a deadline for the next look.
     on: bool,
     /// Since when, at least, the peer's host owes an answer.
@@ -19,7 +19,7 @@ pub(crate) struct Watch {
 
 /// What a look found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub enum Look {
     /// Nothing is under way: the kernel takes over.
     Rest,
     /// Look again after this time.
@@ -29,12 +29,13 @@ pub(crate) enum Look {
 }
 
 impl Watch {
-    pub(crate) fn is_on(&self) -> bool {
+    /// Whether there is a deadline for the next look.
+    pub fn is_on(&self) -> bool {
         self.on
     }
 
     /// Something was sent at `now`; says after what time to look.
-    pub(crate) fn begin(&mut self, now: Instant, silence: Silence, interval: Duration) -> Duration {
+    pub fn begin(&mut self, now: Instant, silence: Silence, interval: Duration) -> Duration {
         // Where the host is silent for longer than an idle one can be, the kernel's own probe is unanswered.
         let owed = silence.lasts.saturating_sub(interval * 5 / 4);
         (self.on, self.owed) = (true, now.checked_sub(owed));
@@ -44,7 +45,7 @@ impl Watch {
     /// Looks. The host is gone when for two intervals nothing was heard from it, in the last half of an interval at least
     /// in spite of something that it had to answer and that was repeated meanwhile. Whenever the way was cut, that is
     /// within three intervals.
-    pub(crate) fn look(&mut self, now: Instant, silence: Silence, interval: Duration) -> Look {
+    pub fn look(&mut self, now: Instant, silence: Silence, interval: Duration) -> Look {
         if !silence.unanswered {
             self.owed = None;
             self.on = silence.held_back;
@@ -113,8 +114,8 @@ mod tests {
             for first in [1000, 1500, cut, cut + 100, cut + 900, cut + 1500, cut + 2300] {
                 for on_and_on in [false, true] {
                     let taken = noticed(cut, first, on_and_on) as i64 - cut as i64;
-                    let least = if on_and_on { 2000 } else { 1000 };
-                    assert!((least..=3000).contains(&taken), "{cut} {first} {on_and_on}: {taken}");
+                    let min = if on_and_on { 2000 } else { 1000 };
+                    assert!((min..=3000).contains(&taken), "{cut} {first} {on_and_on}: {taken}");
                 }
             }
         }
