@@ -8,9 +8,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a grant that is revoked keeps its memory window, and the registration beneath",
         runs: Runs::Verbs,
         edits: &[edit(
-            "Window::close",
-            "Some(self.deallocate(lost).and_then(|()| self.deregister(lost)))",
-            "Some(Ok(()))",
+            "VerbsGrant::revoke",
+            "self.window.close(self.domain.device.is_lost()).ok_or(Error::Busy)?",
+            "return Ok(())",
         )],
         cases: &["protection.grant_revoked"],
     },
