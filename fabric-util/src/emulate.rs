@@ -63,7 +63,7 @@ impl CasLoop {
         (this, leg)
     }
 
-    /// The word a leg found tells whether it took effect.
+    /// The word that a leg found says whether the leg took effect.
     pub fn answer(&mut self, found: u64) -> Step {
         let took_effect = found == self.guess;
         self.guess = found;

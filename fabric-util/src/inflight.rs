@@ -1,6 +1,6 @@
 //! In-flight accounting: what is posted and not yet finished, on one side of an endpoint.
 //!
-//! A ring with one producer (whoever posts, under the side's lock) and one consumer (whoever polls,
+//! A ring with one producer (the thread that posts, under the side's lock) and one consumer (the thread that polls,
 //! under the completion queue's lock), and three counters with one writer each:
 //!
 //! - `head`: posts so far. Written by the producer.
@@ -60,7 +60,7 @@ pub struct Producer<T> {
     credit: u32,
 }
 
-/// The completing end. What it has not given out when it is dropped leaks: nothing says that nobody works on it any more.
+/// The completing end. What it has not given out when it is dropped leaks: it may still be in use.
 pub struct Consumer<T> {
     ring: Arc<Ring<T>>,
     tail: u32,

@@ -1,4 +1,4 @@
-//! Log lines that peers can cause, at a bounded rate: an attack is told of, and does not fill a disk.
+//! Log lines that peers can cause, at a bounded rate: an attack is logged, and does not fill a disk.
 
 use std::fmt;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! The library's log lines, on their way to the crate `log`.
 //!
 //! A logger is user code, and lines come up under locks and on threads that others wait for. So a line is put in a
-//! bounded queue, and a thread of its own, which holds nothing and which nobody waits for, hands it to the logger. A
+//! bounded queue, and a thread of its own, which holds nothing and has no waiters, hands it to the logger. A
 //! logger that panics loses its line; one that blocks loses those that the queue has no room for, which are counted.
 
 use std::fmt;

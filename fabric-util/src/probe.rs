@@ -28,7 +28,7 @@ pub fn probe(addr: *mut u8, len: usize, access: Access) -> Result<()> {
         match cause.raw_os_error() {
             Some(libc::EINTR | libc::EAGAIN) => {}
             // The answer for a mapping without the permission; and that of a kernel older than 5.14 to any
-            // question, where the first access will tell.
+            // question, where the first access will show it.
             Some(libc::EINVAL) if !can_probe() => return Ok(()),
             Some(libc::ENOMEM) => {
                 return Err(Error::invalid(

@@ -146,7 +146,7 @@ impl Registration {
     }
 }
 
-/// 64 bits nobody can guess. A key that was closed comes back with a chance of 2^-64 a registration.
+/// 64 bits that no peer can guess. A key that was closed comes back with a chance of 2^-64 a registration.
 fn random(provider: &'static str) -> Result<u64> {
     let mut bytes = [0; 8];
     getrandom::fill(&mut bytes).map_err(|cause| {

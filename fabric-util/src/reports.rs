@@ -83,7 +83,7 @@ impl<T> Reports<T> {
                 reported(then);
             }
             self.reporting.store(false, Ordering::SeqCst);
-            // Either this sees what was added last, or who added it sees that nobody is at it.
+            // Either this sees what was added last, or the thread that added it sees that no thread is reporting.
             fence(Ordering::SeqCst);
         }
     }
@@ -109,7 +109,7 @@ mod loom_tests;
 mod tests {
     use super::*;
 
-    /// Keeps the endpoints that it was told of; panics at number 3; flushes from inside.
+    /// Keeps the endpoints of the events reported to it; panics at number 3; flushes from inside.
     struct Sink(Mutex<Vec<u64>>);
 
     impl EventSink for Sink {
@@ -154,10 +154,10 @@ mod tests {
                 });
             }
         });
-        let told = sink.0.lock();
-        assert_eq!(told.len() as u64, 4 * count);
+        let reported = sink.0.lock();
+        assert_eq!(reported.len() as u64, 4 * count);
         for lane in 0..4 {
-            assert!(told.iter().filter(|id| *id % 4 == lane).is_sorted());
+            assert!(reported.iter().filter(|id| *id % 4 == lane).is_sorted());
         }
     }
 }

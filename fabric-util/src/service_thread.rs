@@ -15,7 +15,7 @@ pub const MAX_PAUSE: Duration = Duration::from_secs(1);
 pub struct ServiceThread(Option<JoinHandle<()>>);
 
 impl ServiceThread {
-    /// Starts `run` on a thread of this name. It has to end by itself, when the owner has told it to stop. A panic of it
+    /// Starts `run` on a thread of this name. It has to end by itself when the owner asks it to stop. A panic of it
     /// ends the thread only, as does one of the drop of what it owns, which may be user code.
     ///
     /// # Errors
@@ -89,14 +89,14 @@ mod tests {
     fn a_thread_that_drops_its_own_handle_ends_by_itself() {
         let handle = Arc::new(Mutex::new(None::<ServiceThread>));
         let (mine, ended) = (handle.clone(), Arc::new(AtomicU32::new(0)));
-        let told = ended.clone();
+        let ends = ended.clone();
         let thread = ServiceThread::start("test", move || {
             while mine.lock().is_none() {
                 std::thread::yield_now();
             }
             let own = mine.lock().take();
             drop(own);
-            told.store(1, Ordering::SeqCst);
+            ends.store(1, Ordering::SeqCst);
         });
         *handle.lock() = Some(thread.unwrap());
         while ended.load(Ordering::SeqCst) == 0 {

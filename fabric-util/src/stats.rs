@@ -33,7 +33,7 @@ pub struct Stats {
     pub system_calls: Count,
     /// Connections ended by a peer's breach of the protocol.
     pub protocol_errors: Count,
-    /// How often the log tells of what peers do; whoever asks it logs.
+    /// How often the log reports what peers do; a line is logged only if this admits it.
     pub peer_lines: LogRate,
 }
 

@@ -15,7 +15,7 @@ pub struct Workers<T> {
     more: Condvar,
     /// A piece of work that takes longer holds up its thread.
     held_up: Duration,
-    most: usize,
+    max: usize,
 }
 
 struct State<T> {
@@ -41,12 +41,12 @@ pub enum Look {
 
 impl<T> Workers<T> {
     /// No work, and no threads. A piece of work that takes longer than `held_up` gets another thread started for what is
-    /// behind it, as long as there are fewer than `most`.
+    /// behind it, as long as there are fewer than `max`.
     #[track_caller]
-    pub fn new(held_up: Duration, most: usize) -> Self {
+    pub fn new(held_up: Duration, max: usize) -> Self {
         let (work, last) = (VecDeque::new(), Instant::now());
         let state = State { work, threads: 0, idle: 0, last, over: false };
-        Workers { state: Mutex::new(state), more: Condvar::new(), held_up, most }
+        Workers { state: Mutex::new(state), more: Condvar::new(), held_up, max }
     }
 
     /// Adds work. Says whether a thread is to be started, which [`run`](Workers::run)s.
@@ -65,7 +65,7 @@ impl<T> Workers<T> {
     #[must_use = "without a thread what is held up stays so"]
     pub fn look_after(&self, now: Instant) -> Look {
         let mut state = self.state.lock();
-        if state.work.is_empty() || state.threads >= self.most {
+        if state.work.is_empty() || state.threads >= self.max {
             return Look::Well;
         }
         // A thread that has been woken may take one piece of work, and be held up in it with the rest still here.

@@ -8,7 +8,7 @@ use fabric_util::log_line;
 use fabric_util::logging::{CAPACITY, flush};
 use fabric_util::sync::{self, Mutex};
 
-/// Keeps lines; panics and blocks when it is told to.
+/// Keeps lines; panics and blocks when it is asked to.
 struct Logger {
     lines: Mutex<Vec<String>>,
     blocks: AtomicBool,
@@ -40,13 +40,13 @@ impl log::Log for Logger {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "nobody joins the thread that logs, which Miri takes for a leak")]
-fn lines_wait_for_the_logger_and_nobody_for_it() {
+#[cfg_attr(miri, ignore = "the thread that logs is never joined, which Miri takes for a leak")]
+fn lines_wait_for_the_logger_and_no_thread_for_it() {
     const LONG: Duration = Duration::from_secs(60);
     log::set_logger(&LOGGER).unwrap();
-    log_line!(Error, "before a level is set, nobody wants it");
+    log_line!(Error, "before a level is set, no logger wants it");
     log::set_max_level(log::LevelFilter::Info);
-    log_line!(Debug, "nobody wants it");
+    log_line!(Debug, "below the level");
     let lock = sync::Mutex::new(());
     let held = lock.lock();
     log_line!(Info, "under a lock");

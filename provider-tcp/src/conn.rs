@@ -27,7 +27,7 @@ const WRITES_A_TURN: usize = 16;
 
 /// How far the connection's making is.
 pub(crate) enum ConnState {
-    /// Nobody called `connect` or `accept`.
+    /// Neither `connect` nor `accept` was called.
     Idle,
     /// The kernel connects; the hello is ready.
     Connecting(Vec<u8>),
@@ -55,7 +55,7 @@ pub(crate) struct State {
     pub(crate) stream: Option<Stream>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
-    /// The socket takes nothing now; the selector tells when.
+    /// The socket takes nothing now; the selector reports when it does again.
     pub(crate) full: bool,
     /// The last frames are on their way, with a deadline; and our half of the stream is closed behind them.
     lingers: Linger,
@@ -122,7 +122,7 @@ impl Conn {
         Locked { state: self.state.lock(), conn: self, engine }
     }
 
-    /// The application was told of an event of this connection.
+    /// An event of this connection has reached the application.
     pub(crate) fn reported(&self) {
         self.state.lock().link.reported();
     }
@@ -332,7 +332,7 @@ impl Conn {
             // What is left for the peer has its own deadline.
             return;
         }
-        // A socket without a connection is one whose end the next read tells.
+        // A socket without a connection is one whose end the next read finds.
         let Some(silence) = stream.silence() else { return };
         match state.watch.look(Instant::now(), silence, interval) {
             Look::Rest => state.wrote = false,

@@ -30,7 +30,7 @@ impl Conn {
         };
         let local = socket.local_addr().ok().and_then(|addr| addr.as_socket());
         if local == peer.as_socket() {
-            // The kernel chose the very port as ours and connected us to ourselves: nobody listens there.
+            // The kernel chose the very port as ours and connected us to ourselves: there is no listener.
             return self.fail_connect(engine, state, Error::Refused(None));
         }
         state.local = local;

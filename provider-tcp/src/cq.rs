@@ -13,23 +13,23 @@ use crate::name::NAME;
 
 /// Queues of one domain whose sleepers drive. The kernel lets 500 of its wait sets watch one set that watches sockets, and
 /// 100 where an application watches them in a set of its own.
-const MOST_DRIVEN: usize = 64;
+const MAX_DRIVEN: usize = 64;
 
-/// Who sleeps on a queue.
+/// How the sleeper on a queue wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Sleep {
-    /// Nobody has driven yet: the sockets are not watched.
+    /// No sleeper has driven yet: the sockets are not watched.
     New,
     /// One that waits for the ring.
     Waits,
     /// One that drives: the sockets, which are watched, make the descriptor readable.
     Drives,
-    /// As `Waits`, and nobody can drive here: too many others do.
+    /// As `Waits`, and never drives: too many others do.
     OnlyWaits,
 }
 
-/// The descriptor that sleepers know: readable while the ring's is, and while sockets have changed if who sleeps drives.
+/// What sleepers watch: readable while the ring's is, and while sockets have changed if a sleeper drives.
 struct Sleepers {
     both: OwnedFd,
     sleep: AtomicU8,
@@ -66,7 +66,7 @@ impl Sleepers {
 
     #[cold]
     fn begin_to_drive(&self, engine: &Engine) {
-        let more = |count| (count < MOST_DRIVEN).then_some(count + 1);
+        let more = |count| (count < MAX_DRIVEN).then_some(count + 1);
         let place = engine.driven.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         let data = epoll::EventData::new_u64(0);
         let added = place.is_ok()

@@ -8,7 +8,7 @@ use fabric_util::route;
 
 use fabric_util::stream::wire::frame::MAX_MESSAGE;
 
-/// The device that stands for all interfaces.
+/// The device that means all interfaces.
 pub(crate) const ANY: &str = "any";
 
 /// What an endpoint can inject; a copy of so many bytes is cheaper than anything else that could be done.

@@ -142,7 +142,7 @@ unsafe impl EndpointOps for TcpEndpoint {
         let Some((socket, hello)) = inbound.take() else {
             return Err(Engine::closed());
         };
-        // It fails only for a socket whose peer is gone, which the first read tells.
+        // It fails only for a socket whose peer is gone, which the first read finds.
         let _ = socket::tune(&SockRef::from(&socket), inbound.peer.is_ipv6(), &self.conn.attr);
         if let Some(interval) = self.conn.attr.liveness {
             socket::ask_often(socket.as_fd(), interval);
@@ -194,7 +194,7 @@ unsafe impl EndpointOps for TcpEndpoint {
 
 impl Drop for TcpEndpoint {
     fn drop(&mut self) {
-        // The engine must not go on with an endpoint that nobody has.
+        // The engine must not go on with an endpoint that was dropped.
         let _ = self.quiesce();
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Acceptor {
     addr: SocketAddr,
     backlog: Backlog<std::net::TcpListener, Arc<PendingConnection>>,
     half_open: AtomicUsize,
-    most_half_open: usize,
+    max_half_open: usize,
     /// It will look again by itself.
     looks_again: AtomicBool,
 }
@@ -62,7 +62,7 @@ impl Acceptor {
     /// Takes the connections that wait in the kernel.
     pub(crate) fn ready(self: &Arc<Self>, engine: &Engine) {
         for _ in 0..AT_A_TIME {
-            if self.half_open.load(Ordering::Relaxed) >= self.most_half_open {
+            if self.half_open.load(Ordering::Relaxed) >= self.max_half_open {
                 return self.look_again(engine, RETRY);
             }
             let Some(accepted) = self.backlog.with(std::net::TcpListener::accept) else { return };
@@ -106,9 +106,9 @@ impl Acceptor {
 }
 
 /// Strangers leave descriptors for the application's files.
-fn most_half_open() -> usize {
+fn max_half_open() -> usize {
     let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let quarter = descriptors.map_or(HALF_OPEN, |most| most as usize / 4);
+    let quarter = descriptors.map_or(HALF_OPEN, |max| max as usize / 4);
     quarter.clamp(16, HALF_OPEN)
 }
 
@@ -201,12 +201,12 @@ impl PendingConnection {
                 state.socket = None;
                 drop(state);
                 engine.forget(self.name);
-                self.tell(engine, &format!("is cut off: {why}"));
+                self.log(engine, &format!("is cut off: {why}"));
             }
         }
     }
 
-    fn tell(&self, engine: &Engine, what: &str) {
+    fn log(&self, engine: &Engine, what: &str) {
         if let Some(unsaid) = engine.stats().peer_lines.admit() {
             let (addr, peer) = (self.acceptor.addr, self.peer);
             log_line!(Warn, "listener {addr}: {peer} {what}{unsaid}");
@@ -220,7 +220,7 @@ impl PendingConnection {
             drop(state);
             self.acceptor.half_open.fetch_sub(1, Ordering::Relaxed);
             engine.forget(self.name);
-            self.tell(engine, &format!("sent no hello in {HELLO:?}"));
+            self.log(engine, &format!("sent no hello in {HELLO:?}"));
         }
     }
 
@@ -228,7 +228,7 @@ impl PendingConnection {
     fn answer(&self, kind: Kind, data: &[u8]) {
         let Some((socket, _)) = self.take() else { return };
         let frame = Handshake { kind, data: data.len() as u16, reads: 0, credit: 0 }.encode(data);
-        // An empty socket takes so few bytes at once; and if the peer is gone nobody is left to be told.
+        // An empty socket takes so few bytes at once; and if the peer is gone there is none to read them.
         // SAFETY: the frame is ours.
         let _ = unsafe {
             socket::transmit(socket.as_fd(), &[(frame.as_ptr().cast_mut(), frame.len())])
@@ -281,7 +281,7 @@ impl TcpListener {
             addr,
             backlog,
             half_open: AtomicUsize::new(0),
-            most_half_open: most_half_open(),
+            max_half_open: max_half_open(),
             looks_again: AtomicBool::new(false),
         });
         engine.watch(

@@ -12,7 +12,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 /// The kernel takes no more while so many bytes are unsent: a peer that does not read costs so much, and not all that the
 /// send buffer grows to (4 MiB usually). What is on its way does not count, so a long way is filled all the same. Half of it
 /// takes a third off the rate of reads over loopback; twice as much adds nothing.
-const MOST_UNSENT: u32 = 512 << 10;
+const MAX_UNSENT: u32 = 512 << 10;
 
 fn iovec(runs: &[IoVec]) -> smallvec::SmallVec<[libc::iovec; 8]> {
     runs.iter().map(|&(base, len)| libc::iovec { iov_base: base.cast(), iov_len: len }).collect()
@@ -47,7 +47,7 @@ unsafe fn call(
 /// Reads into `runs` without blocking; 0 is the end of the stream.
 ///
 /// # Safety
-/// The runs must be allocated and writable, and nobody may hold references into them.
+/// The runs must be allocated and writable, and no references into them may exist.
 pub(crate) unsafe fn receive(fd: BorrowedFd<'_>, runs: &[IoVec]) -> io::Result<usize> {
     loop {
         let got = if let [(base, len)] = *runs {
@@ -132,7 +132,7 @@ pub(crate) fn connect(
 pub(crate) fn tune(socket: &SockRef<'_>, v6: bool, attr: &EndpointAttr) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     // On kernels that do not know it a peer that does not read costs more.
-    let _ = socket.set_tcp_notsent_lowat(MOST_UNSENT);
+    let _ = socket.set_tcp_notsent_lowat(MAX_UNSENT);
     if let Some(class) = attr.traffic_class {
         if v6 {
             socket.set_tclass_v6(class.into())?;
@@ -211,8 +211,8 @@ pub(crate) fn forget_unsent(fd: BorrowedFd<'_>) {
 pub(crate) fn ask_often(fd: BorrowedFd<'_>, interval: Duration) {
     // Of linux/tcp.h, which libc does not have yet.
     const TCP_RTO_MAX_MS: libc::c_int = 44;
-    let most = interval.clamp(Duration::from_secs(1), Duration::from_secs(120)).as_millis();
-    let most = most as libc::c_int;
+    let max = interval.clamp(Duration::from_secs(1), Duration::from_secs(120)).as_millis();
+    let max = max as libc::c_int;
     let len = size_of::<libc::c_int>() as libc::socklen_t;
     // Kernels before 6.15 do not know it: a peer that takes no more and is then lost is noticed later there.
     // SAFETY: the kernel reads one int.
@@ -221,7 +221,7 @@ pub(crate) fn ask_often(fd: BorrowedFd<'_>, interval: Duration) {
             fd.as_raw_fd(),
             libc::IPPROTO_TCP,
             TCP_RTO_MAX_MS,
-            (&raw const most).cast(),
+            (&raw const max).cast(),
             len,
         )
     };

@@ -43,7 +43,7 @@ fn system_calls(adversary: Option<u64>) -> u64 {
         endpoint.read(local.slice(2048..3072), remote.at(0), 2).unwrap();
         endpoint.send(local.slice(..1024), 3).unwrap();
         for context in 1..=3 {
-            // Who comes that late is not waited for by looking again and again, which would count.
+            // A message that comes that late is not waited for by looking again and again, which would count.
             std::thread::sleep(LATE);
             let done = queue.wait_one(SOON).unwrap();
             assert!(done.is_ok() && done.context == context, "{done:?}");
@@ -59,9 +59,9 @@ fn system_calls(adversary: Option<u64>) -> u64 {
 
 #[test]
 fn frames_are_cut_and_nothing_is_lost() {
-    // What looks in vain does so as often as it happens; the least of some runs is what is needed.
-    let least = |adversary| (0..5).map(|_| system_calls(adversary)).min().unwrap();
-    let (plain, adverse) = (least(None), least(Some(1)));
+    // What looks in vain does so as often as it happens; the minimum of some runs is what is needed.
+    let fewest = |adversary| (0..5).map(|_| system_calls(adversary)).min().unwrap();
+    let (plain, adverse) = (fewest(None), fewest(Some(1)));
     // Each round moves some 3300 bytes in a few calls; cut as the adversary cuts, it takes many more.
     assert!(adverse > plain + 3 * ROUNDS, "{adverse} system calls, {plain} without the adversary");
 }

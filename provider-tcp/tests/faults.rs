@@ -26,7 +26,7 @@ interposed! {
     fn shutdown(fd: c_int, how: c_int) -> c_int => -1, libc::ENOTCONN, after;
     fn epoll_create1(flags: c_int) -> c_int => -1, libc::EMFILE;
     fn epoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int => -1, libc::ENOSPC;
-    fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int => -1, libc::EINTR;
+    fn epoll_wait(epoll: c_int, events: *mut epoll_event, max: c_int, timeout: c_int) -> c_int => -1, libc::EINTR;
     fn eventfd(value: c_uint, flags: c_int) -> c_int => -1, libc::ENFILE;
     fn getifaddrs(all: *mut *mut libc::ifaddrs) -> c_int => -1, libc::ENOMEM;
     fn pthread_create(

@@ -1,5 +1,5 @@
-//! A server under a flood of strangers: memory, threads, descriptors and the log stay bounded, and whoever is
-//! connected is served. Alone in its process, whose resources it counts.
+//! A server under a flood of strangers: memory, threads, descriptors and the log stay bounded, and connected
+//! peers are served. Alone in its process, whose resources it counts.
 
 #![allow(clippy::unwrap_used)] // the helpers are of tests too
 
@@ -15,7 +15,7 @@ use scene::*;
 
 /// Strangers at a time that say nothing at all.
 const SILENT: usize = 200;
-/// Descriptors of this process, of which the listener leaves three quarters to others: fewer strangers than there are.
+/// Descriptors of this process, fewer than there are strangers: the listener takes a quarter.
 const DESCRIPTORS: u64 = 512;
 /// How long the flood lasts, and how long after it nothing of it may be left: a hello has 5 s.
 const FLOOD: Duration = Duration::from_secs(4);
@@ -88,8 +88,8 @@ fn a_flood_of_strangers_is_told_of_and_costs_little() {
         let loud = (0..3).map(|_| rate(&scene)).max().unwrap();
         let during = (entries("/proc/self/task"), resident_kib());
         let descriptors = entries("/proc/self/fd") - before.1 - SILENT;
-        let most = DESCRIPTORS as usize / 4 + 8; // and the attackers'
-        assert!(descriptors <= most, "{descriptors} descriptors for strangers");
+        let max = DESCRIPTORS as usize / 4 + 8; // and the attackers'
+        assert!(descriptors <= max, "{descriptors} descriptors for strangers");
         // One for the attackers.
         assert_eq!(during.0, before.0 + 1, "threads");
         assert!(during.1 < before.2 + 32 * 1024, "{} KiB, {} before", during.1, before.2);

@@ -17,7 +17,7 @@ use provider_tcp::TcpProvider;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Keeps events, and panics at a connection request once it is told to.
+/// Keeps events, and panics at a connection request once it is asked to.
 #[derive(Default)]
 struct Trap {
     armed: AtomicBool,

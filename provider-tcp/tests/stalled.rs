@@ -64,8 +64,8 @@ fn stalled(peers: usize) {
     }
     eventually("all stall", || untaken(port).len() == peers);
     scene.check();
-    let most = untaken(port).into_iter().max().unwrap();
-    assert!(most < 1 << 20, "{most} bytes wait in the kernel for one that does not read");
+    let max = untaken(port).into_iter().max().unwrap();
+    assert!(max < 1 << 20, "{max} bytes wait in the kernel for one that does not read");
 
     // Each then asks for what it must not have, which ends its connection.
     let nothing = RemoteAddr { key: 3, addr: 0 };
@@ -128,7 +128,7 @@ fn one_that_takes_no_more_stays_as_long_as_its_host_answers() {
     apart.join().unwrap();
 }
 
-/// Whether the kernel can be told to ask a peer that takes no more at least so often.
+/// Whether the kernel can be set to ask a peer that takes no more at least so often.
 fn asks_often() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());

@@ -39,12 +39,12 @@ fn below(bound: u32) -> u32 {
 
 /// Handles that user code drops wherever it runs, so many at most.
 static LEFT_BEHIND: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
-const MOST: usize = 64;
+const MAX_LEFT_BEHIND: usize = 64;
 
 fn leave_behind(handle: impl Any + Send) {
     let mut left = LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner);
     left.push(Box::new(handle));
-    let oldest = (left.len() > MOST).then(|| left.swap_remove(0));
+    let oldest = (left.len() > MAX_LEFT_BEHIND).then(|| left.swap_remove(0));
     drop(left);
     drop(oldest);
 }
@@ -278,7 +278,7 @@ fn run_programs(logger: &'static dyn log::Log) -> u64 {
             })
             .collect();
         scope.spawn(|| {
-            // Whatever blocks, something goes on: the library waits for nobody's code.
+            // Whatever blocks, something goes on: the library never waits for user code.
             let mut seen = (0, Instant::now());
             while !over.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(20));
@@ -334,7 +334,7 @@ fn what_takes_the_place_of_freed_memory_keeps_its_bytes() {
     }
 }
 
-/// The same, and the logger prints to standard output, which nobody reads: it blocks for good, and nothing else does.
+/// The same, and the logger prints to standard output, which has no reader: it blocks for good, and nothing else does.
 #[test]
 fn a_full_standard_output_stops_nobody() {
     const CHILD: &str = "FABRIC_USER_CODE_STDOUT";

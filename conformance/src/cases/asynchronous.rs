@@ -34,10 +34,10 @@ pub(super) const CASES: &[Case] = cases! { Async:
         "1000 sends over 16 connections wait for their receivers at the same time"
         .local_only(ONE_PROCESS);
     self::room_in_turn, Needs::SEND,
-        "who waits for room in the send queue gets it when sends end that nobody waits for"
+        "a future that waits for room in the send queue gets it when sends end that no future waits for"
         .local_only(ONE_PROCESS);
     self::held_futures, Needs::ALL,
-        "futures that are held and not polled hold up nobody: messages, memory and leases go on, and the connection ends in order"
+        "futures that are held and not polled hold up nothing: messages, memory and leases go on, and the connection ends in order"
         .local_only(ONE_PROCESS);
     self::programs, Needs::ALL,
         "random programs, by this layer's futures and buffers, agree with the contract's model"

@@ -24,7 +24,7 @@ pub(super) const CASES: &[Case] = cases! { Progress:
     self::target_blocked_wait, Needs::ALL,
         "while the target waits on its queue, one-sided operations finish and do not wake it";
     self::unmatched_alive, Needs::SEND_RMA.and(Capabilities::LIVENESS),
-        "a peer that posts no receive for 4 intervals is alive: the connection stands";
+        "a peer that posts no receive for 4 intervals is alive: the connection stays";
     self::initiator_silent, Needs::ALL,
         "what is posted finishes while the initiator sleeps; one poll takes it all";
     self::armed_no_tick, Needs::SEND,

@@ -39,12 +39,18 @@ pub(crate) fn in_child(time: Duration, body: impl FnOnce() -> String) -> Result<
     }
     drop(to);
     let text = read_until_closed(&from, time);
-    // SAFETY: `child` is ours and was not waited for, so the number is still its own.
+    let mut status = 0;
+    // SAFETY: `child` is ours and was not waited for, so the number is still its own. One that has closed its end of the
+    // pipe is ending, and a signal changes nothing about how.
     unsafe {
         libc::kill(child, libc::SIGKILL);
-        libc::waitpid(child, std::ptr::null_mut(), 0);
+        libc::waitpid(child, &raw mut status, 0);
     }
     match text? {
+        Some(_) if libc::WIFSIGNALED(status) => {
+            let seen = format!("signal {} ended it", libc::WTERMSIG(status));
+            Err(Failed::new("the child to end by itself", seen))
+        }
         Some(text) => Ok(text),
         None => Err(Failed::new(format!("the child to end within {time:?}"), "it hangs")),
     }
@@ -138,6 +144,12 @@ mod tests {
         let parent = std::process::id();
         let text = in_child(Duration::from_secs(10), || std::process::id().to_string()).unwrap();
         assert_ne!(text.parse::<u32>().unwrap(), parent);
+    }
+
+    #[test]
+    fn child_that_crashes_is_no_success() {
+        let failed = in_child(Duration::from_secs(10), || std::process::abort()).unwrap_err();
+        assert_eq!(failed.seen(), format!("signal {} ended it", libc::SIGABRT));
     }
 
     #[test]

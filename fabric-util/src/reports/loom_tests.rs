@@ -4,7 +4,7 @@ use loom::thread;
 
 use super::*;
 
-/// Keeps the endpoints that it was told of.
+/// Keeps the endpoints of the events reported to it.
 #[derive(Default)]
 struct Sink(Mutex<Vec<u64>>);
 

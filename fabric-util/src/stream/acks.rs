@@ -1,15 +1,15 @@
 //! Acknowledgements: when the initiator asks for one, and when the target owes one that no other frame carries.
 //!
-//! Every frame tells how many requests its sender has accepted, so where messages go both ways acknowledgements cost
+//! Every frame says how many requests its sender has accepted, so where messages go both ways acknowledgements cost
 //! nothing. A frame that only acknowledges goes after many requests or bytes, or when the initiator asks: the target
-//! has no clock, and it is the initiator that knows whether anybody waits. Its duty is to ask for everything in the end:
+//! has no clock, and only the initiator knows whether a caller waits. Its duty is to ask for everything in the end:
 //!
 //! - a request that goes while no other is unacknowledged asks itself, as it may stay the only one;
 //! - an answer (of a read, or an old value) acknowledges all that was before it;
-//! - for the rest, who waits asks by a question, a frame of its own or behind others; one at a time, so that polling
-//!   after each post does not double the frames.
+//! - for the rest, an initiator that waits asks by a question, a frame of its own or behind others; one at a time, so
+//!   that polling after each post does not double the frames.
 
-/// Requests, or bytes, that are acknowledged at the latest though nobody asked. (64 KiB would be one acknowledgement for
+/// Requests, or bytes, that are acknowledged at the latest, even unasked. (64 KiB would be one acknowledgement for
 /// each of the messages for which they matter most.)
 const REQUESTS: u32 = 32;
 const BYTES: usize = 256 << 10;
@@ -22,11 +22,11 @@ fn behind(a: u32, b: u32) -> bool {
 /// The target's side.
 #[derive(Default)]
 pub(super) struct Debt {
-    /// Requests accepted, as many of them as the peer was told, and as it asked for.
+    /// Requests accepted, those of them acknowledged to the peer, and those that it asked for.
     accepted: u32,
-    told: u32,
+    acked: u32,
     asked: u32,
-    /// Bytes of those that it was not told of.
+    /// Bytes of those accepted and not acknowledged.
     bytes: usize,
 }
 
@@ -43,34 +43,37 @@ impl Debt {
         }
     }
 
-    /// Requests accepted so far; the peer is told now.
-    pub(super) fn tell(&mut self) -> u32 {
-        (self.told, self.bytes) = (self.accepted, 0);
-        self.ask(self.told);
-        self.told
+    /// Requests accepted so far, for a frame that acknowledges them to the peer.
+    pub(super) fn acknowledge(&mut self) -> u32 {
+        (self.acked, self.bytes) = (self.accepted, 0);
+        self.ask(self.acked);
+        self.acked
     }
 
-    /// As many as the peer was told.
-    pub(super) fn told(&self) -> u32 {
-        self.told
+    /// As many as were acknowledged to the peer.
+    pub(super) fn acked(&self) -> u32 {
+        self.acked
     }
 
-    /// Whether the peer is to be told, if need be in a frame of its own.
+    /// Whether an acknowledgement is due, if need be in a frame of its own.
     pub(super) fn is_due(&self) -> bool {
-        let untold = self.accepted.wrapping_sub(self.told);
-        let asked = behind(self.told, self.asked);
-        untold > 0 && (asked || untold >= REQUESTS || self.bytes >= BYTES)
+        let unacked = self.accepted.wrapping_sub(self.acked);
+        let asked = behind(self.acked, self.asked);
+        unacked > 0 && (asked || unacked >= REQUESTS || self.bytes >= BYTES)
     }
 
     pub(super) fn dump(&self) -> String {
-        format!("{} requests accepted, {} told, {} asked", self.accepted, self.told, self.asked)
+        format!(
+            "{} requests accepted, {} acknowledged, {} asked",
+            self.accepted, self.acked, self.asked
+        )
     }
 }
 
 /// The initiator's side.
 #[derive(Default)]
 pub(super) struct Questions {
-    /// Requests of which the peer will tell without a further question; and those of the latest question.
+    /// Requests that the peer will acknowledge without a further question; and those of the latest question.
     covered: u32,
     asked: u32,
 }
@@ -112,23 +115,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_target_tells_when_asked_or_after_much() {
+    fn the_target_acknowledges_when_asked_or_after_much() {
         let mut debt = Debt::default();
         for _ in 0..REQUESTS - 1 {
             debt.accept(64);
             assert!(!debt.is_due());
         }
         debt.accept(64);
-        assert!(debt.is_due() && debt.tell() == REQUESTS && !debt.is_due());
+        assert!(debt.is_due() && debt.acknowledge() == REQUESTS && !debt.is_due());
         debt.accept(BYTES);
-        assert!(debt.is_due() && debt.tell() == REQUESTS + 1);
-        // Asked for what it has not accepted yet, it tells with every one of them.
+        assert!(debt.is_due() && debt.acknowledge() == REQUESTS + 1);
+        // Asked for what it has not accepted yet, it acknowledges every one of them.
         debt.ask(REQUESTS + 3);
         assert!(!debt.is_due());
         debt.accept(0);
-        assert!(debt.is_due() && debt.tell() == REQUESTS + 2);
+        assert!(debt.is_due() && debt.acknowledge() == REQUESTS + 2);
         debt.accept(0);
-        assert!(debt.is_due() && debt.tell() == REQUESTS + 3);
+        assert!(debt.is_due() && debt.acknowledge() == REQUESTS + 3);
         debt.accept(0);
         assert!(!debt.is_due());
     }
@@ -143,7 +146,7 @@ mod tests {
             sent = sent.wrapping_add(u32::MAX / 3);
             acked = sent;
             questions.hear(sent);
-            (debt.accepted, debt.told, debt.asked) = (sent, sent, sent);
+            (debt.accepted, debt.acked, debt.asked) = (sent, sent, sent);
             for round in 0..100u32 {
                 for _ in 0..round % 5 + 1 {
                     sent = sent.wrapping_add(1);
@@ -154,7 +157,7 @@ mod tests {
                 assert!(!questions.ask(sent.wrapping_add(1), acked), "one question at a time");
                 debt.ask(sent);
                 assert!(debt.is_due());
-                acked = debt.tell();
+                acked = debt.acknowledge();
                 questions.hear(acked);
                 assert_eq!(acked, sent);
             }

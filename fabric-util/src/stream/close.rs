@@ -52,7 +52,7 @@ impl Link {
         }
     }
 
-    /// Nobody is to be told of anything any more, so nothing waits for that.
+    /// No event is to be reported any more, so nothing waits for one.
     fn hush(&mut self) {
         self.events.clear();
         self.unreported = 0;
@@ -115,8 +115,8 @@ impl Link {
             return;
         }
         self.complete_finished();
-        // What was completed well goes out before the event, so that nobody who hears of the end first finds
-        // less than there was.
+        // What was completed well goes out before the event, so that an application that sees the end first
+        // finds no less than there was.
         self.deliver();
         self.report_end(reason);
         self.leave(word);
@@ -150,7 +150,7 @@ impl Link {
             status = Status::Canceled;
         }
         if let Some(token) = self.unsaid.take() {
-            // Nothing comes behind it that would tell that it has succeeded.
+            // No completion comes behind it that would show its success.
             self.made_sends.push(RawCompletion::new(token, Status::Ok));
         }
         let begun = self.incoming.message.take().and_then(|message| message.into_receive());

@@ -28,7 +28,7 @@ impl Link {
         Ok(())
     }
 
-    /// `bytes` of a read's answer are where they belong; `finished` tells whether these are the last.
+    /// `bytes` of a read's answer are where they belong; `finished` if these are the last.
     pub(super) fn take_chunk(
         &mut self,
         seq: u32,

@@ -25,7 +25,7 @@ use super::transport::Transport;
 /// For tests: what a link puts off, as long as the contract lets it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PutOff {
-    /// Telling the peer of what was accepted and of receives that were posted.
+    /// Acknowledging accepted requests and announcing posted receives.
     pub news: bool,
     /// Answering reads and atomics.
     pub answers: bool,
@@ -78,7 +78,7 @@ pub struct Link {
     pub(super) made_recvs: Made,
     /// The last operation that succeeded without a completion, if it came after the last that had one.
     pub(super) unsaid: Option<Token>,
-    /// Events to report, and how many of the link's the application has not been told of yet: completions wait for them.
+    /// Events to report, and how many of the link's have not reached the application yet: completions wait for them.
     pub(super) events: SmallVec<[Event; 1]>,
     pub(super) unreported: usize,
 }
@@ -105,7 +105,7 @@ impl Link {
         }
     }
 
-    /// Where the connection stands.
+    /// How far the connection is.
     #[inline]
     pub fn phase(&self) -> Phase {
         self.phase
@@ -127,7 +127,7 @@ impl Link {
         self.sends.open(reads.min(READS), credit);
     }
 
-    /// Tells the application that the connection stands.
+    /// Reports to the application that the connection is established.
     pub fn announce(&mut self, data: &[u8]) {
         if !std::mem::replace(&mut self.announced, true) {
             let (endpoint, data) = (self.around.id, data.into());
@@ -243,8 +243,8 @@ impl Link {
         }
     }
 
-    /// Whether the peer waits for an ack or a credit that has no frame to ride on. One that does not read what is there
-    /// for it is told later.
+    /// Whether the peer waits for an ack or a credit that has no frame to ride on. A peer that does not read what
+    /// is there for it gets them later.
     #[inline]
     pub fn owes(&self) -> bool {
         self.phase == Phase::Open
@@ -253,7 +253,7 @@ impl Link {
             && (self.incoming.debt.is_due() || self.recvs.owes_credit())
     }
 
-    /// Where it stands, for a bug report.
+    /// Its state, for a bug report.
     pub fn dump(&self) -> String {
         format!(
             "{} {:?}: {}; {}; {}; {} answers to give; {} bytes to transmit",
@@ -286,18 +286,18 @@ pub(super) fn code_of(status: Status) -> u32 {
 }
 
 impl Link {
-    /// A header with the present ack and credit, which it thereby tells the peer.
+    /// A header with the present ack and credit, which thereby go to the peer.
     pub(super) fn header(
         &mut self,
         kind: crate::stream::wire::frame::Kind,
         len: u32,
         seq: u32,
     ) -> Header {
-        let (ack, credit) = (self.incoming.debt.tell(), self.recvs.announce());
+        let (ack, credit) = (self.incoming.debt.acknowledge(), self.recvs.announce());
         Header { kind, ask: false, len, ack, credit, seq }
     }
 
-    /// Tests only: puts off what may be, until told otherwise or the connection ends.
+    /// Tests only: puts off what may be, until the next call or the end of the connection.
     pub fn put_off(&mut self, what: PutOff) {
         if self.phase == Phase::Open {
             self.put_off = what;
@@ -325,17 +325,17 @@ impl Link {
         std::mem::take(&mut self.events)
     }
 
-    /// The application was told of an event.
+    /// An event has reached the application.
     pub fn reported(&mut self) {
         self.unreported = self.unreported.saturating_sub(1);
         self.deliver();
     }
 }
 
-/// What a request's header tells: the requests accepted and the receives posted so far.
+/// What a request's header carries: the requests accepted and the receives posted so far.
 pub(super) fn news(incoming: &mut Incoming, recvs: &mut RecvQueue, put_off: PutOff) -> (u32, u32) {
     if put_off.news {
-        return (incoming.debt.told(), recvs.told());
+        return (incoming.debt.acked(), recvs.announced());
     }
-    (incoming.debt.tell(), recvs.announce())
+    (incoming.debt.acknowledge(), recvs.announce())
 }

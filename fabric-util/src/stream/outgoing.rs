@@ -41,7 +41,7 @@ pub(super) struct Outgoing {
 }
 
 /// No more is cut, or said, while this many bytes wait for the socket.
-const MOST_QUEUED: usize = 512 << 10;
+const MAX_QUEUED: usize = 512 << 10;
 /// A buffer that grew beyond this is given back when it is empty; so much of it is moved away at a time.
 const KEEP_BUFFER: usize = 16 << 10;
 
@@ -55,7 +55,7 @@ impl Outgoing {
     /// Whether more may be added.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.queued < MOST_QUEUED
+        self.queued < MAX_QUEUED
     }
 
     /// How far the stream is transmitted, and how far it goes by now.
@@ -149,7 +149,8 @@ impl Outgoing {
                 }
                 Piece::Local(addr, len) => runs.push((*addr, *len)),
                 Piece::Region(entry, addr, len, _) => {
-                    // Who waits here for one region must hold no other, nor the same one: a deregistration may be waiting.
+                    // A thread that waits here for one region must hold no other, nor the same one: a
+                    // deregistration may be waiting.
                     let pass = if passes.is_empty() { entry.enter() } else { entry.try_enter() };
                     let Some(pass) = pass else { break };
                     passes.push(pass);

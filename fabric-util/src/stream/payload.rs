@@ -7,7 +7,7 @@ use super::protocol_error::Breach;
 use super::requests::Message;
 use crate::stream::wire::{frame, u64_at};
 
-/// Payloads of which at least this much is missing are received where they belong, shorter ones through the
+/// Payloads that miss at least this much are received where they belong, shorter ones through the
 /// scratch buffer with whatever follows them.
 pub(super) const DIRECT: usize = 4096;
 

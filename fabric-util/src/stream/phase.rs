@@ -2,7 +2,7 @@
 
 use fabric_core::{Error, Status};
 
-/// Where a connection stands.
+/// How far a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// No connection yet.

@@ -20,9 +20,9 @@ pub(super) struct RecvQueue {
     queue: VecDeque<Receive>,
     /// Of those in the queue, and of the one that was taken last, into which a message may be coming.
     pub(super) segments: Segments,
-    /// Receives posted so far, as many of them as the peer was told, and those that were matched.
+    /// Receives posted so far, those of them announced to the peer, and those that were matched.
     posted: u32,
-    told: u32,
+    announced: u32,
     matched: u32,
 }
 
@@ -36,28 +36,30 @@ impl RecvQueue {
         self.posted = self.posted.wrapping_add(1);
     }
 
-    /// The receives posted so far; the peer is told now.
+    /// The receives posted so far, for a frame that announces them to the peer.
     pub(super) fn announce(&mut self) -> u32 {
-        self.told = self.posted;
+        self.announced = self.posted;
         self.posted
     }
 
-    /// As many of them as the peer knows of.
-    pub(super) fn told(&self) -> u32 {
-        self.told
+    /// As many of them as were announced to the peer.
+    pub(super) fn announced(&self) -> u32 {
+        self.announced
     }
 
-    /// Whether the peer should be told of more receives though no frame goes its way: it may have none
+    /// Whether more receives should be announced though no frame goes to the peer: it may have no credit
     /// left, or a good part of the queue is news.
     pub(super) fn owes_credit(&self) -> bool {
-        let news = self.posted.wrapping_sub(self.told);
+        let news = self.posted.wrapping_sub(self.announced);
         news > 0
-            && (self.told == self.matched || news >= 32 || news as usize * 2 >= self.queue.len())
+            && (self.announced == self.matched
+                || news >= 32
+                || news as usize * 2 >= self.queue.len())
     }
 
     /// The next receive, for a message; `None` if the peer sends without a credit.
     pub(super) fn take(&mut self) -> Option<Receive> {
-        if self.told == self.matched {
+        if self.announced == self.matched {
             return None;
         }
         self.matched = self.matched.wrapping_add(1);
@@ -72,7 +74,10 @@ impl RecvQueue {
     }
 
     pub(super) fn dump(&self) -> String {
-        format!("{} receives posted, {} told, {} matched", self.posted, self.told, self.matched)
+        format!(
+            "{} receives posted, {} announced, {} matched",
+            self.posted, self.announced, self.matched
+        )
     }
 }
 

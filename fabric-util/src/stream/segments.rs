@@ -54,18 +54,18 @@ impl Segments {
         self.ring.get_mut(at).filter(|_| span.len > 0)
     }
 
-    /// The runs that hold `len` bytes from `skip` on, at most `most` of them; gives their length.
+    /// The runs that hold `len` bytes from `skip` on, at most `max` of them; gives their length.
     pub(super) fn scatter(
         &self,
         span: Span,
         mut skip: usize,
         len: usize,
-        most: usize,
+        max: usize,
         runs: &mut SmallVec<[IoVec; 8]>,
     ) -> usize {
         let mut left = len;
         for segment in self.of(span) {
-            if left == 0 || runs.len() >= most {
+            if left == 0 || runs.len() >= max {
                 break;
             }
             if skip >= segment.len {

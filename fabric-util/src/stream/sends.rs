@@ -63,7 +63,7 @@ pub(super) struct Sends {
     begun: bool,
     /// Reads and atomics that were transmitted and have not completed.
     reads: u32,
-    most_reads: u32,
+    max_reads: u32,
     /// Receives that the peer has posted, and those that transmitted operations consume.
     credit: u32,
     consumed: u32,
@@ -74,7 +74,7 @@ pub(super) struct Sends {
 
 impl Sends {
     pub(super) fn open(&mut self, reads: u32, credit: u32) {
-        self.most_reads = reads;
+        self.max_reads = reads;
         self.credit = credit;
     }
 
@@ -125,7 +125,7 @@ impl Sends {
             if entry.needs_credit() && self.credit == self.consumed {
                 return None;
             }
-            if entry.is_read() && self.reads >= self.most_reads {
+            if entry.is_read() && self.reads >= self.max_reads {
                 return None;
             }
         }
@@ -157,8 +157,8 @@ impl Sends {
         self.questions.ask(sent, self.acked)
     }
 
-    /// `bytes` more of the next operation are in the stream; if that is all of it, up to `end`. `ask` tells whether it asks
-    /// for an acknowledgement.
+    /// `bytes` more of the next operation are in the stream; if that is all of it, up to `end`. `ask` if it asks for an
+    /// acknowledgement.
     pub(super) fn advance(&mut self, bytes: usize, end: Option<u64>, ask: bool) {
         let sent = self.sent();
         let Some(entry) = self.entries.get_mut(self.started) else { return };

@@ -165,12 +165,12 @@ fn pair() -> (Node, Node) {
     (a, b)
 }
 
-/// Moves at most `most` bytes from one link to the other, as one write and as many reads as it takes.
-fn carry(from: &mut Node, to: &mut Node, most: usize, pipe: &mut Vec<u8>) -> bool {
+/// Moves at most `max` bytes from one link to the other, as one write and as many reads as it takes.
+fn carry(from: &mut Node, to: &mut Node, max: usize, pipe: &mut Vec<u8>) -> bool {
     from.link.fill();
-    let mut pipe = Pipe { bytes: pipe, max: most };
+    let mut pipe = Pipe { bytes: pipe, max };
     let moved = from.link.send_to(&mut pipe).unwrap();
-    let mut scratch = vec![0; most.clamp(1, 64 << 10)];
+    let mut scratch = vec![0; max.clamp(1, 64 << 10)];
     while pipe.has_unsent() {
         to.link.recv_from(&mut scratch, &mut pipe).unwrap();
     }
@@ -180,12 +180,12 @@ fn carry(from: &mut Node, to: &mut Node, most: usize, pipe: &mut Vec<u8>) -> boo
     moved > 0
 }
 
-/// Moves everything both ways until nothing moves, in pieces of at most `most` bytes.
-fn settle(a: &mut Node, b: &mut Node, most: usize) {
+/// Moves everything both ways until nothing moves, in pieces of at most `max` bytes.
+fn settle(a: &mut Node, b: &mut Node, max: usize) {
     let mut pipe = Vec::new();
     loop {
-        let there = carry(a, b, most, &mut pipe);
-        let back = carry(b, a, most, &mut pipe);
+        let there = carry(a, b, max, &mut pipe);
+        let back = carry(b, a, max, &mut pipe);
         if !there && !back {
             break;
         }
@@ -198,10 +198,10 @@ fn pattern(len: usize, seed: usize) -> Vec<u8> {
 
 #[test]
 fn every_operation_survives_every_cut() {
-    for most in (1..=120).chain([511, 512, 513, 4096, 1 << 20]) {
+    for max in (1..=120).chain([511, 512, 513, 4096, 1 << 20]) {
         let (mut a, mut b) = pair();
-        let big = if most < 100 { 5_000 } else { 300_000 };
-        let (data, there) = (pattern(big, most), RemoteAddr { key: b.key(), addr: 1 });
+        let big = if max < 100 { 5_000 } else { 300_000 };
+        let (data, there) = (pattern(big, max), RemoteAddr { key: b.key(), addr: 1 });
         a.put(0, &data);
         b.receive(0, big);
         b.receive(8, 0);
@@ -211,8 +211,8 @@ fn every_operation_survives_every_cut() {
         let at = RemoteAddr { key: b.key(), addr: (HALF - 8) as u64 };
         let call = AtomicCall { op: AtomicOp::Add, ty: AtomicType::U64, operand: 5, compare: 0 };
         a.post(SendOp::Atomic { at, call, fetch: true }, HALF - 8, 8, SendFlags::empty());
-        settle(&mut a, &mut b, most);
-        assert_eq!(statuses(&a.take_sends()), [Status::Ok; 4], "pieces of {most}");
+        settle(&mut a, &mut b, max);
+        assert_eq!(statuses(&a.take_sends()), [Status::Ok; 4], "pieces of {max}");
         let got = b.take_recvs();
         assert_eq!(
             (got[0].len, got[0].immediate, got[0].remote_write),
@@ -239,7 +239,7 @@ enum Act {
     Read { len: usize, at: usize, fence: bool },
     Add { value: u64 },
     Receive,
-    Carry { most: usize, back: bool },
+    Carry { max: usize, back: bool },
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -252,7 +252,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => (len, at, any::<bool>()).prop_map(|(len, at, fence)| Act::Read { len, at, fence }),
         1 => any::<u64>().prop_map(|value| Act::Add { value }),
         3 => Just(Act::Receive),
-        3 => (1usize..100_000, any::<bool>()).prop_map(|(most, back)| Act::Carry { most, back }),
+        3 => (1usize..100_000, any::<bool>()).prop_map(|(max, back)| Act::Carry { max, back }),
     ]
 }
 
@@ -295,8 +295,8 @@ proptest! {
                     counter = counter.wrapping_add(value);
                 }
                 Act::Receive => b.receive(0, 300_000),
-                Act::Carry { most, back: false } => { carry(&mut a, &mut b, most, &mut pipe_ab); }
-                Act::Carry { most, back: true } => { carry(&mut b, &mut a, most, &mut pipe_ba); }
+                Act::Carry { max, back: false } => { carry(&mut a, &mut b, max, &mut pipe_ab); }
+                Act::Carry { max, back: true } => { carry(&mut b, &mut a, max, &mut pipe_ba); }
             }
         }
         while b.received < needs { b.receive(0, 300_000); }

@@ -12,7 +12,7 @@ impl<T> Cell<T> {
     }
 
     /// # Safety
-    /// Nobody else reaches the cell meanwhile. What it holds is forgotten.
+    /// No other thread reaches the cell meanwhile. What it holds is forgotten.
     #[inline]
     pub(crate) unsafe fn write(&self, value: T) {
         // SAFETY: the caller's promise.
@@ -20,7 +20,7 @@ impl<T> Cell<T> {
     }
 
     /// # Safety
-    /// It was written, and has not been read since; nobody writes meanwhile.
+    /// It was written, and has not been read since; no thread writes meanwhile.
     #[inline]
     pub(crate) unsafe fn read(&self) -> T {
         // SAFETY: the caller's promise.

@@ -113,7 +113,7 @@ mod checked {
         std::process::abort();
     }
 
-    /// Edges seen lately, so that mostly nobody waits for the graph.
+    /// Edges seen lately, so that threads seldom wait for the graph.
     static KNOWN: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
 
     type Place = (&'static str, u32, u32);

@@ -41,7 +41,7 @@ impl<T> Mutex<T> {
         Mutex { class: Class::here(), inner: imp::Mutex::new(value) }
     }
 
-    /// The value, of a lock that nobody can hold any more.
+    /// The value, of a lock that no thread can hold any more.
     pub fn into_inner(self) -> T {
         self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
@@ -66,7 +66,7 @@ impl<T: ?Sized> Mutex<T> {
         Some(MutexGuard { inner, held: self.class.enter_at_once() })
     }
 
-    /// The value, without locking: nobody else can reach it.
+    /// The value, without locking: the borrow is exclusive.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -105,13 +105,13 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 pub struct Condvar(imp::Condvar);
 
 impl Condvar {
-    /// A condition that nobody waits for.
+    /// A condition without waiters.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Condvar(imp::Condvar::new())
     }
 
-    /// A condition that nobody waits for.
+    /// A condition without waiters.
     #[cfg(loom)]
     pub fn new() -> Self {
         Self::default()
@@ -218,14 +218,14 @@ impl<T> RwLock<T> {
 }
 
 impl<T: ?Sized> RwLock<T> {
-    /// Waits until nobody writes, and takes it for reading.
+    /// Waits for writers to finish, and takes it for reading.
     #[inline]
     pub fn read(&self) -> ReadGuard<'_, T> {
         let held = self.class.enter();
         ReadGuard { inner: self.inner.read().unwrap_or_else(PoisonError::into_inner), held }
     }
 
-    /// Takes it for reading if nobody writes or waits to.
+    /// Takes it for reading if no thread writes or waits to.
     #[inline]
     pub fn try_read(&self) -> Option<ReadGuard<'_, T>> {
         let inner = match self.inner.try_read() {
@@ -236,7 +236,7 @@ impl<T: ?Sized> RwLock<T> {
         Some(ReadGuard { inner, held: self.class.enter_at_once() })
     }
 
-    /// Waits until nobody holds it, and takes it for writing.
+    /// Waits until no thread holds it, and takes it for writing.
     #[inline]
     pub fn write(&self) -> WriteGuard<'_, T> {
         let held = self.class.enter();

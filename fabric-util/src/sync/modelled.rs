@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use super::lock::{Condvar, Mutex};
 
-/// The descriptor, and what it tells, as loom sees it.
+/// The descriptor, and its state, as loom sees it.
 pub struct Wakeup {
     descriptor: crate::wakeup::Wakeup,
     readable: Mutex<bool>,

@@ -34,8 +34,8 @@ struct Model {
 const BLOCKS: u32 = 100;
 
 impl Model {
-    fn new(most: usize) -> Arc<Self> {
-        Arc::new(Model { workers: Workers::new(Duration::ZERO, most), done: Done::default() })
+    fn new(max: usize) -> Arc<Self> {
+        Arc::new(Model { workers: Workers::new(Duration::ZERO, max), done: Done::default() })
     }
 
     fn start(self: &Arc<Self>) -> JoinHandle<()> {

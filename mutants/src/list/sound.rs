@@ -64,7 +64,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "let mut text = message.to_string();",
             "let mut text = message.to_string(); if MUTANT { hand_over(&Line { level, place, text }); return; }",
         )],
-        cases: &["anyfabric-util/logging/lines_wait_for_the_logger_and_nobody_for_it"],
+        cases: &["anyfabric-util/logging/lines_wait_for_the_logger_and_no_thread_for_it"],
     },
     Mutant {
         name: "events_at_once",

@@ -340,8 +340,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Debt::is_due",
-            "untold > 0 && (asked ||",
-            "untold > 0 && (asked && !MUTANT ||",
+            "unacked > 0 && (asked ||",
+            "unacked > 0 && (asked && !MUTANT ||",
         )],
         cases: &["send.fifo", "completion.unsignaled_slot", "rma.overlap_writes"],
     },
@@ -373,7 +373,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "RecvQueue::owes_credit",
-            "self.told == self.matched || news >= 32 || news as usize * 2 >= self.queue.len()",
+            "self.announced == self.matched\n                || news >= 32\n                || news as usize * 2 >= self.queue.len()",
             "false",
         )],
         cases: &["flow.stalled_both", "flow.rq_depth"],

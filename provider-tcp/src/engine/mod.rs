@@ -80,7 +80,7 @@ pub(crate) struct Engine {
     pub(crate) requests: RequestTable<Arc<PendingConnection>>,
     progress: ProgressEngine<Engine>,
     registry: Registry,
-    /// Readable while a socket has changed that nobody has been told of.
+    /// Readable while a socket has a change that was not taken yet.
     pub(crate) sockets: OwnedFd,
     /// Queues that watch it.
     pub(crate) driven: AtomicUsize,
@@ -224,7 +224,7 @@ impl Engine {
         self.progress.stop_polling();
     }
 
-    /// Makes a connection part of the next step, whoever takes it.
+    /// Makes a connection part of the next step, of whichever thread.
     pub(crate) fn mark_ready(&self, conn: &Arc<Conn>) {
         self.progress.mark_ready(conn);
     }
@@ -276,7 +276,7 @@ impl Engine {
         self.progress.interrupt();
     }
 
-    /// Tells the application of the events that came up. No lock may be held.
+    /// Reports the events that came up to the application. No lock may be held.
     #[inline]
     pub(crate) fn report(&self) {
         self.reports.flush(|conn| {
@@ -286,7 +286,7 @@ impl Engine {
         });
     }
 
-    /// Tells the application nothing more of an endpoint that it has dropped.
+    /// Reports nothing more of an endpoint that the application has dropped.
     pub(crate) fn retract_reports(&self, endpoint: EndpointId) {
         drop(self.reports.retract(endpoint));
     }

@@ -21,7 +21,7 @@ impl Selector {
         Ok(Selector { poll: Poll::new()?, events: Events::with_capacity(CAPACITY) })
     }
 
-    /// Readable while a socket has changed that nobody has been told of.
+    /// Readable while a socket has a change that was not taken yet.
     pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
         // SAFETY: the descriptor is open as long as the poll lives, and is borrowed for this call.
         let own = unsafe { BorrowedFd::borrow_raw(self.poll.as_raw_fd()) };

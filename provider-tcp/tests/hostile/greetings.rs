@@ -1,4 +1,4 @@
-//! Before a connection stands: other protocols, silence, and handshakes that are almost right.
+//! Before a connection is established: other protocols, silence, and handshakes that are almost right.
 
 use std::io::Write;
 use std::time::{Duration, Instant};

@@ -15,7 +15,7 @@ fn reset(stream: TcpStream) {
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
 }
 
-/// Whether the listener has none half-open and one connection stands; it finds out when it reads.
+/// Whether the listener has none half-open and one connection is established; it finds out when it reads.
 fn alone(scene: &Scene) -> bool {
     scene.server.domain.dump().contains("1 connections, 1 listeners, 0 half-open")
 }

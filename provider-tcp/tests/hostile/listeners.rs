@@ -91,7 +91,7 @@ fn sockets_of(endpoint: &fabric::Endpoint) -> Vec<socket2::Socket> {
         if found.iter().any(|copy| copy.as_raw_fd() == fd) {
             continue;
         }
-        // SAFETY: only copied, which tells if it has been closed meanwhile.
+        // SAFETY: only copied, which fails if it has been closed meanwhile.
         let borrowed = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
         let Ok(copy) = borrowed.try_clone_to_owned() else { continue };
         let socket = socket2::Socket::from(copy);

@@ -83,7 +83,7 @@ impl Scene {
         (stream, endpoint)
     }
 
-    /// A guest whose connection stands.
+    /// A guest whose connection is established.
     pub fn linked(&self) -> (TcpStream, Endpoint) {
         let (mut stream, endpoint) = self.guest();
         stream.write_all(&frame(Frame::Ack, 0, 0)).unwrap();

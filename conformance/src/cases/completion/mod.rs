@@ -31,11 +31,11 @@ pub(super) const CASES: &[Case] = cases! { Completion:
     waiting::fd_poll, Needs::SEND,
         "an armed descriptor is readable in epoll no later than the next completion";
     waiting::fd_drive, Needs::SEND_RMA,
-        "who arms to drive is woken for a message; who does not come is a target all the same";
+        "a sleeper that drives is woken for a message; one that does not come is a target all the same";
     polling::depth_counts_untaken, Needs::SEND,
         "operations that are done count against the depth until their completions are taken";
     unsignaled::unsignaled_post_only, Needs::SEND_RMA,
         "10^5 unsignaled operations of an application that never polls do not wedge";
     unsignaled::unsignaled_slot, Needs::SEND,
-        "an unsignaled send that is matched makes room for another, though nobody polls";
+        "an unsignaled send that is matched makes room for another, without polls";
 };

@@ -24,11 +24,11 @@ pub(super) const CASES: &[Case] = cases! { Connection:
         "a byte too much of private data is an error of the call; it can be repeated with less";
     private_data::reject_data, Needs::NOTHING,
         "a rejected connector gets Rejected once, with 0, 1 or 128 bytes exactly" .trap();
-    listening::refuse, Needs::NOTHING, "nobody listens: Refused, once";
+    listening::refuse, Needs::NOTHING, "no listener: Refused, once";
     listening::listen_unspecified, Needs::SEND,
         "listening on the unspecified address: local_addr has the real port, and an address of the device or all";
     making::connect_timeout, Needs::NOTHING,
-        "nobody answers: TimedOut, not before the time-out of 1 s and within 2 s" .exclusive();
+        "no answer: TimedOut, not before the time-out of 1 s and within 2 s" .exclusive();
     ending::cancel_connect, Needs::SEND,
         "dropped or disconnected while connecting: one ConnectFailed(Canceled), nothing else";
     listening::listen_twice, Needs::NOTHING,
@@ -38,7 +38,7 @@ pub(super) const CASES: &[Case] = cases! { Connection:
     listening::backlog_burst, Needs::NOTHING,
         "64 connects at once, backlog 64: all are connected, each to its own";
     listening::backlog_full, Needs::NOTHING,
-        "backlog 4, nobody accepts, 5 connects: exactly one Refused, and the others wait"
+        "backlog 4, no accept, 5 connects: exactly one Refused, and the others wait"
         .freedom(Freedom::Whole("which of the connects comes last, and is refused, is open"));
     making::accept_late, Needs::SEND,
         "accepted after 2 s: connected, and nothing was reported before";
@@ -49,16 +49,16 @@ pub(super) const CASES: &[Case] = cases! { Connection:
         .exclusive();
     strangers::foreign_peer, Needs::SEND,
         "a listener of another protocol: one clear failure in time; a foreign client leaves a listener intact"
-        .freedom(Freedom::Statuses("another protocol is Unreachable, Refused (nobody listens in the provider's own) or TimedOut"));
+        .freedom(Freedom::Statuses("another protocol is Unreachable, Refused (there is no listener of the provider's own) or TimedOut"));
     strangers::inward_address, Needs::SEND,
-        "::1 and 127.0.0.1, where nobody listens: a clear failure in time, and other connections are unharmed"
+        "::1 and 127.0.0.1 without a listener: a clear failure in time, and other connections are unharmed"
         .freedom(Freedom::Whole("whether a device reaches these addresses is its own, and says so by the call or an event"));
     making::prepost_recv, Needs::SEND,
         "receives posted before connecting match what the peer sends at once";
     making::reply_at_once, Needs::SEND,
-        "who has taken a message may answer it: the connection stands, and an event has said so";
+        "the taker of a message may answer it: the connection is established, and an event has said so";
     making::post_before_connected, Needs::ALL,
-        "what is posted to a send queue before the connection stands is NotConnected, and never happens"
+        "what is posted to a send queue before the connection is established is NotConnected, and never happens"
         .trap();
     making::acceptor_sends_first, Needs::SEND_RMA, "the accepting side sends and writes first";
     making::cross_connect, Needs::SEND, "A connects to B and B to A at once: two connections";

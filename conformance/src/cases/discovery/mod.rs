@@ -26,5 +26,5 @@ pub(super) const CASES: &[Case] = cases! { Discovery:
     offers::atomic_query, Needs::ALL,
         "each atomic operation on each type works exactly if the device says that it has it";
     choosing::selection_is_visible, Needs::NOTHING,
-        "a domain tells its provider and device, by which choice, and what was passed over";
+        "a domain names its provider and device, the choice that led to them, and what was passed over";
 };

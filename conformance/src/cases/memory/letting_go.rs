@@ -109,7 +109,7 @@ pub(super) fn end_unsignaled(rig: &Rig) -> Outcome {
                 run_unsignaled(rig, (&a, &b), kind, region, &target)?;
             }
             // The peer has seen to them; that this side has heard so takes a moment more.
-            thread::sleep(rig.scaled(Duration::from_millis(20)));
+            thread::sleep(rig.scaled(Duration::from_millis(100)));
             match end {
                 "disconnect" => a.disconnect(),
                 "shutdown" => a.shutdown(rig.scaled(Duration::from_secs(5)))?,

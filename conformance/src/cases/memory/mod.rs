@@ -65,7 +65,7 @@ pub(super) const CASES: &[Case] = cases! { Memory:
         "the last handle dropped with an operation pending: it finishes, then rights end and memory is freed"
         .freedom(Freedom::Limits(&["message"]));
     letting_go::close_unsignaled, Needs::SEND_RMA.and(Capabilities::ATOMIC),
-        "unsignaled operations that succeeded let a region be closed within 2 s, though nobody polls or posts";
+        "unsignaled operations that succeeded let a region be closed within 2 s, without polls or posts";
     letting_go::drop_unsignaled, Needs::SEND_RMA.and(Capabilities::ATOMIC),
         "a region dropped behind an unsignaled operation that succeeded is closed to the peer within 2 s"
         .freedom(Freedom::Whole("how many accesses the peer has before the region is closed is open"));

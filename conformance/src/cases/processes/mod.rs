@@ -29,7 +29,7 @@ pub(super) const PROGRESS: &[Case] = cases! { Progress:
     stopped::target_stopped, Needs::ALL.process(),
         "a stopped target process: operations finish if the provider declares it, else once it goes on";
     stopped::stopped_with_liveness, Needs::SEND_RMA.and(Capabilities::LIVENESS).process(),
-        "a process stopped for 6 intervals is alive, idle and with much to take: the connection stands";
+        "a process stopped for 6 intervals is alive, idle and with much to take: the connection stays";
 };
 
 pub(super) const SCALE: &[Case] = cases! { Scale:

@@ -18,7 +18,7 @@ pub(super) const CASES: &[Case] = cases! { Protection:
     refused::oob_high, Needs::RMA,
         "a write that starts behind the region: RemoteAccess, no byte changed" .trap();
     refused::oob_straddle, Needs::RMA,
-        "a write of which one byte is outside: RemoteAccess, no byte changed" .trap();
+        "a write with one byte outside: RemoteAccess, no byte changed" .trap();
     refused::addr_wrap, Needs::RMA,
         "a write whose range passes the end of the address space: RemoteAccess, no byte changed" .trap();
     refused::no_remote_read, Needs::RMA,

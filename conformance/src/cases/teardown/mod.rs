@@ -24,11 +24,11 @@ pub(super) const CASES: &[Case] = cases! { Teardown:
     dropping::queue_handles_dropped, Needs::SEND,
         "an endpoint works without a handle of its queue, within its depth, and its regions go with it";
     orders::drop_orders, Needs::SEND_RMA,
-        "the handles of a side are dropped in every order, with work in flight: what is left works, the peer is told";
+        "the handles of a side are dropped in every order, with work in flight: what is left works, and the peer hears of it";
     dropping::endpoint_drop_frees_regions, Needs::SEND_RMA,
-        "an endpoint is dropped with work in flight, nobody polls: its regions close at once; completions come later";
+        "an endpoint is dropped with work in flight and without polls: its regions close at once; completions come later";
     closing::double_close, Needs::SEND,
-        "closing again, from both sides, before and after connecting, is harmless and tells nobody anything new"
+        "closing again, from both sides, before and after connecting, is harmless and reports nothing new"
         .freedom(Freedom::Statuses("of two that close at once, each may hear of the other first"));
     dropping::close_in_poll_loop, Needs::SEND,
         "two threads poll a queue and drop its endpoints as their completions come: no deadlock, nothing lost"

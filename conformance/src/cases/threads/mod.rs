@@ -26,6 +26,6 @@ pub(super) const CASES: &[Case] = cases! { Threads:
         "a region closes while a thread posts with it: Busy, or closed for all posts from then on; nothing touches it later"
         .freedom(Freedom::Counts("how many operations come before the region closes is open"));
     waiters::wait_many, Needs::SEND,
-        "two sleep on one queue: a completion wakes whoever is left, and nobody eats another's wake-up"
+        "two sleep on one queue: a completion wakes the one that is left, and no thread takes another's wake-up"
         .freedom(Freedom::Counts("which thread takes a completion is open"));
 };

@@ -111,8 +111,8 @@ fn any_flipped_bit_harms_nobody_else() {
                 assert!(shared == untouched, "another key opened the region: {what}");
                 assert_eq!(reasons, [DisconnectReason::OperationFailed], "{what}");
             }
-            let most = shared.iter().filter(|word| **word != 0).count();
-            assert!(most <= 12, "{most} words of the region changed: {what}");
+            let changed = shared.iter().filter(|word| **word != 0).count();
+            assert!(changed <= 12, "{changed} words of the region changed: {what}");
         }
     }
 }

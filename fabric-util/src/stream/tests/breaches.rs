@@ -46,7 +46,7 @@ fn almost_right_frames_are_breaches() {
         ("a request out of its order", head(Kind::Read { from: here }, 8, 0, 0, 1)),
         ("a fragment of no message", head(Kind::Data { more: false }, 8, 0, 0, 0)),
         ("an answer to what was not asked", head(Kind::ReadData { last: true }, 8, 0, 0, 0)),
-        ("an old value nobody asked for", head(Kind::OldValue, 8, 0, 0, 0)),
+        ("an old value that was not asked for", head(Kind::OldValue, 8, 0, 0, 0)),
         (
             "a refusal of what was not asked",
             head(Kind::Nak { status: Status::TooLong }, 0, 0, 0, 0),

@@ -50,7 +50,7 @@ fn a_region_that_closes_during_a_read_gives_nothing_more() {
     assert!(!a.bytes(0, HALF / 2).contains(&8), "bytes of a closed region were sent");
 }
 
-/// Who finds the end while it transmits tells of it, whatever it transmits for.
+/// The call that finds the end while it transmits reports it, whatever it transmits for.
 #[test]
 fn a_region_that_closes_under_an_answer_in_the_stream_ends_everything_in_flight() {
     let (mut a, mut b) = pair();

@@ -80,7 +80,7 @@ pub enum Kind {
 pub struct Header {
     /// What it is.
     pub kind: Kind,
-    /// Whether the sender waits to be told that the requests until here are accepted. Of sends, writes, atomics and
+    /// Whether the sender waits for word that the requests until here are accepted. Of sends, writes, atomics and
     /// acknowledgements.
     pub ask: bool,
     /// Payload bytes; for a read, bytes asked for.
@@ -319,8 +319,8 @@ mod tests {
     fn header() -> impl Strategy<Value = Header> {
         let message =
             (0..=MAX_MESSAGE, any::<u32>(), any::<Option<u32>>()).prop_map(|(total, cut, imm)| {
-                let most = total.min(MAX_PAYLOAD);
-                let len = if most == 0 { 0 } else { 1 + cut % most };
+                let max = total.min(MAX_PAYLOAD);
+                let len = if max == 0 { 0 } else { 1 + cut % max };
                 (total, len, imm)
             });
         let status =

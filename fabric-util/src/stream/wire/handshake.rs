@@ -28,7 +28,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn most_data(self) -> usize {
+    fn max_data(self) -> usize {
         match self {
             Kind::Hello => MAX_CONNECT_DATA,
             Kind::Accept => MAX_ACCEPT_DATA,
@@ -95,7 +95,7 @@ impl Handshake {
             return Ok(None);
         }
         let data = u16::from_le_bytes([bytes[6], bytes[7]]);
-        if usize::from(data) > kind.most_data() {
+        if usize::from(data) > kind.max_data() {
             return Err(Malformed::Length(data.into()));
         }
         let frame = Handshake { kind, data, reads: u32_at(bytes, 8), credit: u32_at(bytes, 12) };
@@ -127,7 +127,7 @@ mod tests {
         ];
         kinds
             .prop_flat_map(|kind| {
-                let data = prop::collection::vec(any::<u8>(), 0..=kind.most_data());
+                let data = prop::collection::vec(any::<u8>(), 0..=kind.max_data());
                 (Just(kind), data, 1u32.., any::<u32>())
             })
             .prop_map(|(kind, bytes, reads, credit)| {

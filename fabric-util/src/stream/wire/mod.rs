@@ -43,8 +43,8 @@
 //! | 9 nak | the request failed, none after it was executed | | none |
 //! | 10 bye | orderly end; nothing follows | | none |
 //!
-//! Flag `ask` of a send, write, atomic or ack: its sender waits to be told, if need be by an `ack` frame, that the requests
-//! until this one, or all before this `ack`, are accepted.
+//! Flag `ask` of a send, write, atomic or ack: its sender waits for word, if need be by an `ack` frame, that the
+//! requests until this one, or all before this `ack`, are accepted.
 //!
 //! Requests are numbered from 0 in posting order. A request is accepted when it has been executed in full
 //! (a read: when it was checked). The frames of an answer acknowledge its request. Answers come in the order of their requests, before a `nak` of a later
