@@ -25,8 +25,8 @@ impl CqMember for Conn {
                 (_, name) if name != self.name => {}
                 (InternalWr::Cas, _) => self.on_cas_response(&mut state, ended, sink),
                 (InternalWr::Probe, _) => self.on_probe_ended(&mut state, ended),
-                (InternalWr::Bind, _) => self.bind_ended(&mut state, ended),
                 (InternalWr::EndMarker, _) => self.on_end_marker(&mut state, sink),
+                (InternalWr::Bind, _) => self.on_bind_ended(&mut state, ended),
             };
         }
         let token = Token::from_bits(wr_id);
@@ -80,7 +80,7 @@ impl Conn {
 
     fn on_cas_response(&self, state: &mut State, ended: status::Type, sink: &mut Sink<'_>) {
         if state.soft_queue.is_paused() {
-            self.go_on_binding(state, ended == status::IBV_WC_SUCCESS);
+            self.continue_binding(state, ended == status::IBV_WC_SUCCESS);
         }
         let found = if ended == status::IBV_WC_SUCCESS {
             // The device has nothing in flight: later posts wait in the soft queue.

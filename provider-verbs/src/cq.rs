@@ -23,7 +23,7 @@ use crate::handle::Cq;
 use crate::open_device::OpenDevice;
 use crate::softroce::read_verify::{UnverifiedRead, UnverifiedReads, is_long_read};
 
-/// Connections that may close at the same moment, each with an end marker.
+/// Connections that may close at the same moment, each with an end marker, or bind a window.
 const MAX_END_MARKERS: usize = 256;
 
 /// Completions taken from the device at a time.
@@ -93,7 +93,7 @@ impl Queue {
         let fail = |cause| Error::system(OP, NAME, cause);
         // An operation of two requests can fail twice; and a probe, where it goes the same way.
         let entries = attr.capacity * if device.quirks.separate_probes { 2 } else { 3 };
-        // And the end markers of closed connections and windows that are bound, for which there is mostly room already.
+        // And the end marker of a closed connection and a window that was bound, for which there is mostly room already.
         let entries = entries + 2 * attr.capacity.min(MAX_END_MARKERS);
         let entries = entries.min(device.attributes.max_cqe as usize);
         let cq = Cq::new(&device.pd.context, entries, device.vector(attr.vector))

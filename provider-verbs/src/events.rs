@@ -2,10 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::sync::Arc;
 
-use fabric_core::{Access, DisconnectReason, EndpointId, Error, GrantOps, Result};
+use fabric_core::{DisconnectReason, EndpointId, Error, GrantOps, Result};
 use fabric_util::log_line;
 
 use crate::conn::{CloseReason, Conn, ConnState, State};
@@ -14,6 +13,7 @@ use crate::domain::state::{AfterReport, ConnEvents};
 use crate::domain::timers::Timer;
 use crate::ffi::{ibv_wc_status, rdma_cm_event_type as cm};
 use crate::handle::{CmEvent, QpState};
+use crate::windows::GrantedPart;
 
 impl ConnEvents for Conn {
     fn name(&self) -> u64 {
@@ -26,16 +26,6 @@ impl ConnEvents for Conn {
 
     fn qp_number(&self) -> u32 {
         self.qp.number()
-    }
-
-    unsafe fn grant(
-        self: Arc<Self>,
-        region: (u64, Access),
-        range: Range<usize>,
-        access: Access,
-    ) -> Result<Box<dyn GrantOps>> {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { self.begin_grant(region, range, access) }
     }
 
     fn cm_event(&self, event: CmEvent) {
@@ -150,6 +140,11 @@ impl ConnEvents for Conn {
         // Sleepers wake for what the device will not complete.
         self.send_queue.drain();
         self.recv_queue.drain();
+    }
+
+    unsafe fn grant(self: Arc<Self>, part: &GrantedPart) -> Result<Box<dyn GrantOps>> {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.open_window(part) }
     }
 }
 

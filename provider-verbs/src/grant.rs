@@ -8,32 +8,67 @@
 //! the part exact on drivers that look at the registration's bounds only (rdma_rxe), leaves the region as it was, and
 //! its end is proof that the device reaches the part no more.
 
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use fabric_core::{Access, Error, GrantOps, Result};
 use fabric_util::log_line;
 
+use crate::complete::reason;
 use crate::conn::{CloseReason, Conn, ConnState, State};
 use crate::domain::state::DomainState;
 use crate::error::{NAME, failed, register_failed};
 use crate::ffi::{ibv_access_flags, ibv_wc_status as status};
 use crate::handle::{Mr, Mw};
-use crate::post::Direct;
+use crate::post::{self, Direct};
 use crate::region::flags;
-use crate::windows::{Binding, Progress, Window};
-use crate::{complete, post};
+use crate::windows::{Binding, GrantedPart, Window, WindowState};
 
 impl Conn {
-    /// The request to bind a window has ended.
-    pub(crate) fn bind_ended(&self, state: &mut State, code: status::Type) {
-        let Some((window, _)) = state.windows.binding.take() else { return };
-        let well = code == status::IBV_WC_SUCCESS;
-        window.bound(well);
-        if !well {
-            self.close(state, CloseReason::Disconnected(complete::reason(code)));
+    /// Begins a grant.
+    ///
+    /// # Safety
+    /// As [`RegistrationOps::grant`](fabric_core::RegistrationOps::grant).
+    pub(crate) unsafe fn open_window(
+        self: &Arc<Self>,
+        part: &GrantedPart,
+    ) -> Result<Box<dyn GrantOps>> {
+        const OP: &str = "grant";
+        let device = &self.domain.device;
+        let first = self.check_binding(&self.lock());
+        if matches!(first, Err(Error::Again)) {
+            self.send_queue.drain();
         }
+        first?;
+        let (at, len) = (part.addr as *mut u8, part.len);
+        let local = part.region & (Access::LOCAL_WRITE | Access::RELAXED_ORDERING);
+        let beneath = flags(local) | ibv_access_flags::IBV_ACCESS_MW_BIND;
+        // SAFETY: the caller's promise; the window keeps the registration until it is revoked.
+        let mr = unsafe { Mr::new(&device.pd, (at, len), part.addr, beneath) };
+        let mr = mr.map_err(|cause| register_failed(OP, at, len, cause))?;
+        let mw = Mw::new(&device.pd)
+            .map_err(|cause| failed(OP, "the device has no more memory windows", cause))?;
+        let rkey = mw.bound_rkey();
+        let binding = Binding {
+            mw: mw.as_ptr(),
+            mr: mr.as_ptr(),
+            rkey,
+            addr: part.addr,
+            len: len as u64,
+            rights: flags(part.peer),
+        };
+        let mut state = self.lock();
+        self.check_binding(&state)?;
+        let name = state.windows.next;
+        state.windows.next += 1;
+        let window = Window::new(name, mw, mr);
+        self.begin_binding(&mut state, &binding)?;
+        state.windows.binding = Some((window.clone(), binding));
+        state.windows.all.push(window.clone());
+        drop(state);
+        let key = u64::from(device.scratch.flush_read_key()) << 32 | u64::from(rkey);
+        let (conn, domain) = (Arc::downgrade(self), self.domain.clone());
+        Ok(Box::new(VerbsGrant { window, conn, domain, key, base: part.addr }))
     }
 
     /// Whether a window can be bound now.
@@ -50,7 +85,7 @@ impl Conn {
         }
     }
 
-    /// Posts the request to bind a window, or has it wait for what was posted before.
+    /// Posts the request to bind a window, or makes it wait for what was posted before.
     fn begin_binding(&self, state: &mut State, binding: &Binding) -> Result<()> {
         if !self.domain.device.quirks.repeated_binds_hang {
             return self.post_bind(binding).map_err(post::refused);
@@ -61,75 +96,44 @@ impl Conn {
     }
 
     /// What was posted before a window that waits has ended, well or not.
-    pub(crate) fn go_on_binding(&self, state: &mut State, well: bool) {
+    pub(crate) fn continue_binding(&self, state: &mut State, succeeded: bool) {
         let Some((window, binding)) = &state.windows.binding else { return };
-        if !well || self.post_bind(binding).is_err() {
-            window.bound(false);
+        if !succeeded || self.post_bind(binding).is_err() {
+            window.set_bound(false);
             state.windows.binding = None;
+        }
+    }
+
+    /// The request to bind a window has ended.
+    pub(crate) fn on_bind_ended(&self, state: &mut State, code: status::Type) {
+        let Some((window, _)) = state.windows.binding.take() else { return };
+        let succeeded = code == status::IBV_WC_SUCCESS;
+        window.set_bound(succeeded);
+        if !succeeded {
+            self.close(state, CloseReason::Disconnected(reason(code)));
+        }
+    }
+
+    /// Withdraws the request to bind a window, if it still waits.
+    fn cancel_binding(&self, window: &Arc<Window>) {
+        let mut state = self.lock();
+        let binding = state.windows.binding.as_ref();
+        let is_it = binding.is_some_and(|(waiting, _)| Arc::ptr_eq(waiting, window));
+        if is_it && state.soft_queue.is_paused() {
+            state.windows.binding = None;
+            window.set_bound(false);
         }
     }
 
     /// Frees the windows of a queue pair that is in error, before it is destroyed.
     pub(crate) fn free_windows(&self, state: &mut State) {
-        let (lost, windows) = (self.domain.device.is_lost(), &mut state.windows);
-        windows.binding = None;
-        for window in windows.all.drain(..) {
-            if let Err(cause) = window.unbind(lost) {
+        let lost = self.domain.device.is_lost();
+        state.windows.binding = None;
+        for window in state.windows.all.drain(..) {
+            if let Err(cause) = window.deallocate(lost) {
                 log_line!(Error, "{}: {cause}: a grant's window stays", self.id);
             }
         }
-    }
-}
-
-impl Conn {
-    /// Begins a grant of `range` of a registration that starts at `addr` and has `rights`.
-    ///
-    /// # Safety
-    /// As [`RegistrationOps::grant`](fabric_core::RegistrationOps::grant).
-    pub(crate) unsafe fn begin_grant(
-        self: &Arc<Self>,
-        (addr, rights): (u64, Access),
-        range: Range<usize>,
-        access: Access,
-    ) -> Result<Box<dyn GrantOps>> {
-        const OP: &str = "grant";
-        let (conn, device) = (self, &self.domain.device);
-        device.check()?;
-        let first = conn.check_binding(&conn.lock());
-        if matches!(first, Err(Error::Again)) {
-            look(conn, None);
-        }
-        first?;
-        let (addr, len) = (addr + range.start as u64, range.len());
-        let local = rights & (Access::LOCAL_WRITE | Access::RELAXED_ORDERING);
-        let beneath = flags(local) | ibv_access_flags::IBV_ACCESS_MW_BIND;
-        let at = addr as *mut u8;
-        // SAFETY: the caller's promise; the window keeps the registration until it is revoked.
-        let mr = unsafe { Mr::new(&device.pd, (at, len), addr, beneath) };
-        let mr = mr.map_err(|cause| register_failed(OP, at, len, cause))?;
-        let mw = Mw::new(&device.pd)
-            .map_err(|cause| failed(OP, "the device has no more memory windows", cause))?;
-        let rkey = mw.bound_rkey();
-        let binding = Binding {
-            mw: mw.as_ptr(),
-            mr: mr.as_ptr(),
-            rkey,
-            addr,
-            len: len as u64,
-            rights: flags(access),
-        };
-        let mut state = conn.lock();
-        conn.check_binding(&state)?;
-        let name = state.windows.next;
-        state.windows.next += 1;
-        let window = Window::new(name, mw, mr);
-        conn.begin_binding(&mut state, &binding)?;
-        state.windows.binding = Some((window.clone(), binding));
-        state.windows.all.push(window.clone());
-        drop(state);
-        let key = u64::from(device.scratch.flush_read_key()) << 32 | u64::from(rkey);
-        let conn = Arc::downgrade(conn);
-        Ok(Box::new(VerbsGrant { window, conn, domain: self.domain.clone(), key, base: addr }))
     }
 }
 
@@ -143,36 +147,17 @@ struct VerbsGrant {
 }
 
 impl VerbsGrant {
-    /// Whether the window is bound, or cannot be; after a look at what has completed.
-    fn progress(&self) -> Progress {
-        if self.window.progress() == Progress::Binding
+    /// How far the window is, once completions were taken. A device that was taken away completes nothing.
+    fn window_state(&self) -> WindowState {
+        if self.window.state() == WindowState::Binding
             && let Some(conn) = self.conn.upgrade()
         {
-            look(&conn, Some(&self.window));
+            conn.send_queue.drain();
+            if conn.flush_failed.load(Ordering::Acquire) {
+                self.window.set_bound(false);
+            }
         }
-        self.window.progress()
-    }
-}
-
-impl VerbsGrant {
-    /// Takes back the request to bind, if it still waits.
-    fn withdraw(&self) {
-        let Some(conn) = self.conn.upgrade() else { return };
-        let mut state = conn.lock();
-        let binding = state.windows.binding.as_ref();
-        let is_it = binding.is_some_and(|(window, _)| Arc::ptr_eq(window, &self.window));
-        if is_it && state.soft_queue.is_paused() {
-            state.windows.binding = None;
-            self.window.bound(false);
-        }
-    }
-}
-
-/// Takes what has completed; a device that was taken away completes nothing.
-fn look(conn: &Conn, window: Option<&Window>) {
-    conn.send_queue.drain();
-    if let Some(window) = window.filter(|_| conn.flush_failed.load(Ordering::Acquire)) {
-        window.bound(false);
+        self.window.state()
     }
 }
 
@@ -188,22 +173,24 @@ unsafe impl GrantOps for VerbsGrant {
     }
 
     fn is_open(&self) -> Result<bool> {
-        match self.progress() {
-            Progress::Binding => Ok(false),
-            Progress::Bound => Ok(true),
-            Progress::Shut => Err(Error::NotConnected),
+        match self.window_state() {
+            WindowState::Binding => Ok(false),
+            WindowState::Bound => Ok(true),
+            WindowState::Closed => Err(Error::NotConnected),
         }
     }
 
     fn revoke(&mut self) -> Result<()> {
-        if self.progress() == Progress::Binding {
-            self.withdraw();
+        let conn = self.conn.upgrade();
+        if self.window_state() == WindowState::Binding
+            && let Some(conn) = &conn
+        {
+            conn.cancel_binding(&self.window);
         }
-        let ended = self.window.end(self.domain.device.is_lost()).ok_or(Error::Busy)?;
+        let ended = self.window.close(self.domain.device.is_lost()).ok_or(Error::Busy)?;
         ended.map_err(|cause| Error::system("revoke", NAME, cause))?;
-        if let Some(conn) = self.conn.upgrade() {
-            let name = self.window.name;
-            conn.lock().windows.all.retain(|window| window.name != name);
+        if let Some(conn) = conn {
+            conn.lock().windows.all.retain(|window| window.name != self.window.name);
         }
         self.domain.deregistered();
         Ok(())

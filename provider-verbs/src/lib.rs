@@ -11,7 +11,8 @@
 //! - `conn`: a queue pair and its connection; `connect`: how it is made; `close`: how it ends; `events`: what the domain brings
 //!   to it; `liveness`: probes; `request`, `rejected` and `header`: connection requests, and private data;
 //! - `post`: from operations to work requests (`chain`); `complete` and `status`: completions that are no plain success;
-//!   `tokens`: what a connection remembers of its posts; `bounce` and `scratch`: registered memory of the provider's own;
+//!   `tokens`: what a connection remembers of its posts; `grant` and `windows`: parts of regions for one peer;
+//!   `bounce` and `scratch`: registered memory of the provider's own;
 //! - `sysfs`, `path`, `loaded`, `quirks`: what libibverbs does not report, the settings of a connection's path, what is loaded
 //!   here, and where drivers depart from the specification; `softroce`: what one of them needs; `error`: errors with remedies;
 //! - `handle`: libibverbs objects as values; `ffi`: all that is taken from C, and the only place that names `rdma_sys`.
@@ -27,7 +28,8 @@
 //! A region's rights are the device's: `LOCAL_WRITE`, `REMOTE_READ`, `REMOTE_WRITE`, `REMOTE_ATOMIC` and `RELAXED_ORDERING` are
 //! registered as `IBV_ACCESS_` of the same names, and no other flag ever is (`ibv_reg_mr(3)`, which also demands
 //! `IBV_ACCESS_LOCAL_WRITE` for remote writes and atomics; the core refuses what lacks it). Local reading needs none. Queue
-//! pairs allow everything remote: the regions restrict.
+//! pairs allow everything remote: the regions restrict. Only the registration beneath a grant's window has
+//! `IBV_ACCESS_MW_BIND`, and no remote right.
 //!
 //! Registered pages are locked, and count against `RLIMIT_MEMLOCK` unless the process has `CAP_IPC_LOCK`. What does not fit is
 //! `NoMemory` with the limit and the remedy in its text; `fabric info` warns beforehand.
@@ -58,6 +60,7 @@
 //! | A region that goes during a read of many packets | 6.1: in 30 of 30 tries the refusal is lost, and with `retry_cnt` 7 the reader waits in silence, until the target looks at its queue pairs' states after the deregistration and ends the connection. 6.12: none of 30. |
 //! | The same where a packet of the answer was lost | 6.1: the refusal comes in the midst of the repeated answer, and the read ends as if it had succeeded, its last bytes missing, its queue pair in error. 6.12: refused as it should. The library believes a read of several packets only if the queue pair is not in error. |
 //! | A send or write directly before an atomic, and packets lost | 6.1: the atomic's old value never comes, though it ends well (with 1 % lost and 5 % reordered one of some hundred). A write that is repeated is acknowledged by the number of what was executed last, the atomic, whose own answer was lost. The library holds an atomic back until the sends and writes before it have ended. |
+//! | A memory window bound behind a request that has to be repeated | is bound once more; that fails, and nothing of the send queue ends any more. The library binds when all before it has ended. |
 //! | A queue armed for solicited completions only | is not woken by failures either; libibverbs says it should be. The library arms for all. |
 //! | A request that cannot be sent (link down, no neighbour) | ends with `LOC_QP_OP_ERR`, as if it were malformed. |
 //! | After a link went down and up under a connection | 6.1 makes no new ones over it; `rping` of librdmacm cannot either. |

@@ -13,6 +13,7 @@ use crate::domain::state::DomainState;
 use crate::error::{NAME, register_failed};
 use crate::ffi::{self, ibv_access_flags};
 use crate::handle::Mr;
+use crate::windows::GrantedPart;
 
 /// A registration.
 pub struct VerbsRegistration {
@@ -65,10 +66,12 @@ unsafe impl RegistrationOps for VerbsRegistration {
         range: Range<usize>,
         access: Access,
     ) -> Result<Box<dyn GrantOps>> {
-        let region = (self.base, self.access);
+        self.domain.device.check()?;
         let conn = self.domain.conn_of(endpoint).ok_or(Error::NotConnected)?;
+        let (addr, len) = (self.base + range.start as u64, range.len());
+        let part = GrantedPart { addr, len, region: self.access, peer: access };
         // SAFETY: the caller's promise is passed on.
-        unsafe { conn.grant(region, range, access) }
+        unsafe { conn.grant(&part) }
     }
 
     fn deregister(&mut self) -> Result<()> {

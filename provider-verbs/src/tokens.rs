@@ -13,7 +13,7 @@ pub(crate) enum InternalWr {
     Probe,
     /// The last request of a connection that ended.
     EndMarker,
-    /// A memory window, to be bound.
+    /// Binds a memory window.
     Bind,
 }
 

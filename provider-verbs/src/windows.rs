@@ -3,19 +3,30 @@
 use std::io;
 use std::sync::Arc;
 
+use fabric_core::Access;
 use fabric_util::sync::Mutex;
 
 use crate::ffi::{self, ibv_access_flags};
 use crate::handle::{Mr, Mw};
 
-/// How far a window has come.
+/// Part of a region, to be opened to a peer.
+pub(crate) struct GrantedPart {
+    pub(crate) addr: u64,
+    pub(crate) len: usize,
+    /// The rights of the region.
+    pub(crate) region: Access,
+    /// The rights of the peer.
+    pub(crate) peer: Access,
+}
+
+/// The state of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// The request to bind it is in the send queue.
+pub(crate) enum WindowState {
+    /// The request to bind it is in the send queue, or waits to be posted.
     Binding,
     Bound,
     /// It opens nothing, and never will.
-    Shut,
+    Closed,
 }
 
 /// A window, as its grant and its connection know it.
@@ -26,7 +37,7 @@ pub(crate) struct Window {
 }
 
 struct Parts {
-    progress: Progress,
+    state: WindowState,
     // In this order: the registration is the one beneath.
     mw: Mw,
     mr: Mr,
@@ -47,49 +58,49 @@ unsafe impl Send for Binding {}
 
 impl Window {
     pub(crate) fn new(name: u64, mw: Mw, mr: Mr) -> Arc<Self> {
-        let parts = Mutex::new(Parts { progress: Progress::Binding, mw, mr });
+        let parts = Mutex::new(Parts { state: WindowState::Binding, mw, mr });
         Arc::new(Window { name, parts })
     }
 
-    pub(crate) fn progress(&self) -> Progress {
-        self.parts.lock().progress
+    pub(crate) fn state(&self) -> WindowState {
+        self.parts.lock().state
     }
 
     /// The request to bind it has ended.
-    pub(crate) fn bound(&self, well: bool) {
+    pub(crate) fn set_bound(&self, succeeded: bool) {
         let mut parts = self.parts.lock();
-        if parts.progress == Progress::Binding {
-            parts.progress = if well { Progress::Bound } else { Progress::Shut };
+        if parts.state == WindowState::Binding {
+            parts.state = if succeeded { WindowState::Bound } else { WindowState::Closed };
         }
     }
 
-    /// Its queue pair goes, and will execute nothing any more. `lost`: the device is.
-    pub(crate) fn unbind(&self, lost: bool) -> io::Result<()> {
+    /// Frees the window: its key opens nothing any more. `lost`: the device is gone.
+    pub(crate) fn deallocate(&self, lost: bool) -> io::Result<()> {
         let mut parts = self.parts.lock();
-        parts.progress = Progress::Shut;
-        settled(lost, parts.mw.deallocate())?;
+        parts.state = WindowState::Closed;
+        unless_lost(lost, parts.mw.deallocate())?;
         parts.mw.forget();
         Ok(())
     }
 
-    /// Ends it, and with it the device's reach; none while it is binding.
-    pub(crate) fn end(&self, lost: bool) -> Option<io::Result<()>> {
-        if self.progress() == Progress::Binding {
+    /// Frees the window and ends the registration beneath; `None` while it is binding.
+    pub(crate) fn close(&self, lost: bool) -> Option<io::Result<()>> {
+        if self.state() == WindowState::Binding {
             return None;
         }
-        Some(self.unbind(lost).and_then(|()| self.deregister(lost)))
+        Some(self.deallocate(lost).and_then(|()| self.deregister(lost)))
     }
 
     fn deregister(&self, lost: bool) -> io::Result<()> {
         let mut parts = self.parts.lock();
-        settled(lost, parts.mr.deregister())?;
+        unless_lost(lost, parts.mr.deregister())?;
         parts.mr.forget();
         Ok(())
     }
 }
 
 /// A device that went took its objects along: the kernel has ended them before it answers so.
-fn settled(lost: bool, ended: io::Result<()>) -> io::Result<()> {
+fn unless_lost(lost: bool, ended: io::Result<()>) -> io::Result<()> {
     ended.or_else(
         |cause| {
             if lost && ffi::code(&cause) == Some(libc::EIO) { Ok(()) } else { Err(cause) }

@@ -3,14 +3,11 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use fabric_core::{
-    Access, DisconnectReason, EndpointId, Error, Event, EventSink, GrantOps, Info, Result,
-};
+use fabric_core::{DisconnectReason, EndpointId, Error, Event, EventSink, GrantOps, Info, Result};
 use fabric_util::backlog::RequestTable;
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::ServiceThread;
@@ -29,6 +26,7 @@ use crate::reject_cache::RejectCache;
 use crate::request::{Acceptor, PendingConnection};
 use crate::softroce::probes::Probes;
 use crate::softroce::refusal_scan::RefusalScan;
+use crate::windows::GrantedPart;
 
 /// How long an identifier is kept after a disconnect. If the message to the peer is lost, the kernel repeats it after some
 /// four seconds, as long as the identifier exists.
@@ -50,16 +48,6 @@ pub(crate) trait ConnEvents: Send + Sync {
     fn name(&self) -> u64;
     fn endpoint(&self) -> EndpointId;
     fn qp_number(&self) -> u32;
-    /// Begins a grant of a range of a registration at this address, with these rights.
-    ///
-    /// # Safety
-    /// As [`RegistrationOps::grant`](fabric_core::RegistrationOps::grant).
-    unsafe fn grant(
-        self: Arc<Self>,
-        region: (u64, Access),
-        range: Range<usize>,
-        access: Access,
-    ) -> Result<Box<dyn GrantOps>>;
     /// An event of the connection manager; on the domain's thread.
     fn cm_event(&self, event: CmEvent);
     /// A timer of this connection is due; on the domain's thread.
@@ -76,6 +64,11 @@ pub(crate) trait ConnEvents: Send + Sync {
     fn release(&self);
     /// Ends the connection together with all others.
     fn lose(&self, reason: DisconnectReason);
+    /// Begins a grant.
+    ///
+    /// # Safety
+    /// As [`RegistrationOps::grant`](fabric_core::RegistrationOps::grant).
+    unsafe fn grant(self: Arc<Self>, part: &GrantedPart) -> Result<Box<dyn GrantOps>>;
 }
 
 /// Owner of a connection-manager identifier, which gets its events.
@@ -199,14 +192,14 @@ impl DomainState {
         self.conns.lock().get(&name).cloned()
     }
 
-    /// One, or none; two while an earlier one with the same number is being removed.
-    pub(super) fn conns_of_qp(&self, number: u32) -> Vec<Arc<dyn ConnEvents>> {
-        self.conns.lock().values().filter(|conn| conn.qp_number() == number).cloned().collect()
-    }
-
     /// The connection of an endpoint.
     pub(crate) fn conn_of(&self, endpoint: EndpointId) -> Option<Arc<dyn ConnEvents>> {
         self.conns.lock().values().find(|conn| conn.endpoint() == endpoint).cloned()
+    }
+
+    /// One, or none; two while an earlier one with the same number is being removed.
+    pub(super) fn conns_of_qp(&self, number: u32) -> Vec<Arc<dyn ConnEvents>> {
+        self.conns.lock().values().filter(|conn| conn.qp_number() == number).cloned().collect()
     }
 
     pub(super) fn all_conns(&self) -> Vec<Arc<dyn ConnEvents>> {
