@@ -37,7 +37,7 @@
 //! # fork
 //!
 //! A child of `fork` may use none of the parent's handles: each call is an error there, and dropping them does nothing. From
-//! Linux 5.12 on the kernel copies locked pages at the fork, and the parent's registrations stay whole. Before that they
+//! Linux 5.13 on the kernel copies locked pages at the fork, and the parent's registrations stay whole. Before that they
 //! need `ibv_fork_init(3)`, which is called before the first look at a device; registered pages are then missing in the child.
 //!
 //! # Descriptors

@@ -13,15 +13,29 @@ use super::destroy::destroyed;
 use crate::ffi::{self, errno, pointer};
 
 /// Prepares libibverbs for processes that fork, once (ibv_fork_init(3)): without it, a page that a child shares may
-/// become another page of the parent's than the one the device writes to. Kernels from 5.12 on need nothing.
+/// become another page of the parent's than the one the device writes to. It takes registered pages from the child, and
+/// what else is on them, so it is not called where the kernel copies such pages.
 fn fork_safe() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+        if release.is_ok_and(|release| copies_on_fork(&release)) {
+            return;
+        }
         // SAFETY: no arguments; it fails only if memory was registered before, by another library of the process.
         if let Err(error) = errno("ibv_fork_init", unsafe { ffi::ibv_fork_init() }) {
             log_line!(Warn, "{error}: a child made by fork may disturb registered memory");
         }
     });
+}
+
+/// Whether a kernel copies locked pages, huge ones too, when a process forks: from 5.13 on, which says so by
+/// `RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK`; see `IBV_FORK_UNNEEDED` in ibv_is_fork_initialized(3).
+fn copies_on_fork(release: &str) -> bool {
+    let mut numbers =
+        release.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok());
+    let version: (Option<u32>, Option<u32>) = (numbers.next(), numbers.next());
+    version >= (Some(5), Some(13))
 }
 
 /// The devices of this machine, each open until the list is dropped.
@@ -346,5 +360,20 @@ impl Context {
     /// Makes [`next_event`](Context::next_event) not block.
     pub(crate) fn poll_events(&self) -> io::Result<()> {
         nonblocking(self.events())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_copy_on_fork() {
+        for release in ["5.13.0", "5.15.0-91-generic", "6.1.0-56-amd64", "10.0-rc1\n"] {
+            assert!(copies_on_fork(release), "{release}");
+        }
+        for release in ["5.12.19", "5.4.0-x", "4.18.0-553.el8", "3.10", "", "unknown"] {
+            assert!(!copies_on_fork(release), "{release}");
+        }
     }
 }
