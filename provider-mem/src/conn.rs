@@ -261,6 +261,7 @@ impl State {
                     return true;
                 }
                 Ok(_) => read = true,
+                // Dry. A pipe has no other error; a stream that has ends here as at its end.
                 Err(_) => return read,
             }
         }
