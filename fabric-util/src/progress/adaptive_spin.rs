@@ -44,6 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "its clock runs by steps, each longer than what is measured here")]
     fn it_looks_only_where_that_was_worth_it() {
         let mut spin = AdaptiveSpin { idle: Instant::now(), soon: 0, alone: false };
         for _ in 0..TRUST {
