@@ -2,32 +2,13 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use fabric_core::{AtomicScope, Capabilities, Device, Error, Failure, Info, Limits, Result};
-use fabric_util::stream::wire::frame::MAX_MESSAGE;
+use fabric_core::{AtomicScope, Capabilities, Device, Error, Failure, Info, Result};
+use fabric_util::stream::limits;
 
 use crate::NAME;
 
 /// The name of the device.
 const DEVICE: &str = "process";
-/// What an endpoint can inject: a copy of so many bytes is cheaper than anything else that could be done.
-const INJECT: usize = 256;
-
-fn limits() -> Limits {
-    let mut limits = Limits::none();
-    limits.message = MAX_MESSAGE.into();
-    limits.inject = INJECT;
-    limits.send_segments = 16;
-    limits.recv_segments = 16;
-    limits.send_depth = 1 << 14;
-    limits.recv_depth = 1 << 14;
-    limits.cq_capacity = 1 << 20;
-    limits.completion_queues = 1 << 16;
-    limits.endpoints = 1 << 16;
-    limits.regions = 1 << 24;
-    limits.region_len = 1 << 40;
-    limits.backlog = 1 << 12;
-    limits
-}
 
 /// The device.
 pub(crate) fn device() -> Device {

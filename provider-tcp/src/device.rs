@@ -3,33 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use fabric_core::{AtomicScope, Capabilities, Device, Info, Limits, Result, Unusable};
+use fabric_core::{AtomicScope, Capabilities, Device, Info, Result, Unusable};
 use fabric_util::route;
-
-use fabric_util::stream::wire::frame::MAX_MESSAGE;
+use fabric_util::stream::limits;
 
 /// The device that means all interfaces.
 pub(crate) const ANY: &str = "any";
-
-/// What an endpoint can inject; a copy of so many bytes is cheaper than anything else that could be done.
-const INJECT: usize = 256;
-
-fn limits() -> Limits {
-    let mut limits = Limits::none();
-    limits.message = MAX_MESSAGE.into();
-    limits.inject = INJECT;
-    limits.send_segments = 16;
-    limits.recv_segments = 16;
-    limits.send_depth = 1 << 14;
-    limits.recv_depth = 1 << 14;
-    limits.cq_capacity = 1 << 20;
-    limits.completion_queues = 1 << 16;
-    limits.endpoints = 1 << 16;
-    limits.regions = 1 << 24;
-    limits.region_len = 1 << 40;
-    limits.backlog = 1 << 12;
-    limits
-}
 
 fn info(provider: &'static str, device: &str, description: String, addresses: Vec<IpAddr>) -> Info {
     let mut info = Info::new(provider, device);

@@ -24,6 +24,7 @@ mod close;
 mod incoming;
 mod initiator;
 mod io_vec;
+mod limits;
 mod link;
 mod liveness;
 mod outgoing;
@@ -46,6 +47,7 @@ mod transport;
 pub mod wire;
 
 pub use io_vec::{IoVec, MAX_IO_VECS};
+pub use limits::limits;
 pub use link::{Deferral, Link, LinkContext, Pending};
 pub use liveness::{Look, Watch};
 pub use phase::{End, Phase};
