@@ -8,7 +8,7 @@ mod revoking;
 
 use fabric::RemoteSlice;
 
-pub(super) use self::revoking::write_until_refused;
+pub(super) use self::revoking::{REVOKED_LEN, revoke_under_writes};
 use crate::prelude::*;
 
 pub(super) const CASES: &[Case] = cases! { Memory:

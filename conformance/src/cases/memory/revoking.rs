@@ -102,42 +102,56 @@ pub(super) fn dereg_busy(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn dereg_vs_write(rig: &Rig) -> Outcome {
-    const LEN: usize = 1 << 20;
     for round in 0..5 {
         let (a, b) = rig.pair()?;
-        // In turns, so that a late byte differs from the one it replaces.
-        let sources = [a.buffer(LEN)?, a.buffer(LEN)?];
-        sources[0].fill(0x11)?;
-        sources[1].fill(0xee)?;
-        let buffer = b.buffer_with(LEN, Access::LOCAL_WRITE)?;
+        let buffer = b.buffer_with(REVOKED_LEN, Access::LOCAL_WRITE)?;
         let open = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
         let region = buffer.register(b.domain(), .., open)?;
-        let to = region.remote().at(0);
-        let accepted = AtomicUsize::new(0);
-        thread::scope(|scope| {
-            let writer = scope.spawn(|| write_until_refused(&a, &sources, to, &accepted));
-            rig.eventually(|| {
-                let seen = accepted.load(Ordering::Relaxed);
-                check!(seen > 2 + round, "a stream of writes, not {seen} of them");
-                Ok(())
-            })?;
-            region.close()?;
-            let before = buffer.bytes(..)?;
-            check_bytes!(buffer.bytes(..)?, before, "memory right after deregistration");
-            match writer.join() {
-                Ok(outcome) => outcome?,
-                Err(_) => fail!("the writing thread to end", "its panic"),
-            }
-            b.expect_disconnected()?;
-            check_bytes!(buffer.bytes(..)?, before, "memory when the last write has ended");
-            Ok(())
-        })?;
+        let revoke = || region.close();
+        revoke_under_writes(rig, (&a, &b), (&buffer, region.remote().at(0)), 2 + round, revoke)?;
     }
     Ok(())
 }
 
+/// Bytes of the memory, and of each write, of [`revoke_under_writes`].
+pub(in crate::cases) const REVOKED_LEN: usize = 1 << 20;
+
+/// `a` writes on and on, and `revoke` takes the right from it after more than `min` writes: from then on no byte changes, and
+/// the next write is refused.
+pub(in crate::cases) fn revoke_under_writes(
+    rig: &Rig,
+    (a, b): (&End, &End),
+    (memory, to): (&Guarded, RemoteSlice),
+    min: usize,
+    revoke: impl FnOnce() -> fabric::Result<()>,
+) -> Outcome {
+    // In turns, so that a late byte differs from the one it replaces.
+    let sources = [a.buffer(REVOKED_LEN)?, a.buffer(REVOKED_LEN)?];
+    sources[0].fill(0x11)?;
+    sources[1].fill(0xee)?;
+    let accepted = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| write_until_refused(a, &sources, to, &accepted));
+        rig.eventually(|| {
+            let seen = accepted.load(Ordering::Relaxed);
+            check!(seen > min, "a stream of writes, not {seen} of them");
+            Ok(())
+        })?;
+        revoke()?;
+        let before = memory.bytes(..)?;
+        check_bytes!(memory.bytes(..)?, before, "memory right after the right was revoked");
+        match writer.join() {
+            Ok(outcome) => outcome?,
+            Err(_) => fail!("the writing thread to end", "its panic"),
+        }
+        b.expect_disconnected()?;
+        check_bytes!(memory.bytes(..)?, before, "memory when the last write has ended");
+        memory.check_guards()
+    })
+}
+
 /// Writes the sources in turns until the target refuses; `accepted` counts.
-pub(in crate::cases) fn write_until_refused(
+fn write_until_refused(
     a: &End,
     sources: &[Guarded; 2],
     to: RemoteSlice,

@@ -1,11 +1,10 @@
 //! Parts of a region that are open to one connection.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fabric::{Region, RemoteSlice};
 
-use crate::cases::memory::write_until_refused;
+use crate::cases::memory::{REVOKED_LEN, revoke_under_writes};
 use crate::prelude::*;
 
 /// The part is a piece of a region, which is a piece of a memory: what changes around it shows.
@@ -224,35 +223,13 @@ pub(super) fn grant_revoked(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn grant_revoke_vs_write(rig: &Rig) -> Outcome {
-    const LEN: usize = 1 << 20;
     for round in 0..5 {
         let (a, b) = rig.pair()?;
-        // In turns, so that a late byte differs from the one it replaces.
-        let sources = [a.buffer(LEN)?, a.buffer(LEN)?];
-        sources[0].fill(0x11)?;
-        sources[1].fill(0xee)?;
-        let target = b.buffer(LEN)?;
-        let grant = target.region().grant(&b, GUARD..GUARD + LEN, Access::REMOTE_WRITE)?;
-        let to = grant.remote().at(0);
-        let accepted = AtomicUsize::new(0);
-        thread::scope(|scope| {
-            let writer = scope.spawn(|| write_until_refused(&a, &sources, to, &accepted));
-            rig.eventually(|| {
-                let seen = accepted.load(Ordering::Relaxed);
-                check!(seen > 2 + round, "a stream of writes, not {seen} of them");
-                Ok(())
-            })?;
-            grant.revoke()?;
-            let before = target.bytes(..)?;
-            check_bytes!(target.bytes(..)?, before, "memory right after the grant was revoked");
-            match writer.join() {
-                Ok(outcome) => outcome?,
-                Err(_) => fail!("the writing thread to end", "its panic"),
-            }
-            b.expect_disconnected()?;
-            check_bytes!(target.bytes(..)?, before, "memory when the last write has ended");
-            target.check_guards()
-        })?;
+        let target = b.buffer(REVOKED_LEN)?;
+        let part = GUARD..GUARD + REVOKED_LEN;
+        let grant = target.region().grant(&b, part, Access::REMOTE_WRITE)?;
+        let revoke = || grant.revoke();
+        revoke_under_writes(rig, (&a, &b), (&target, grant.remote().at(0)), 2 + round, revoke)?;
     }
     Ok(())
 }
