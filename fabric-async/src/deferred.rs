@@ -14,10 +14,13 @@ use crate::lease::RemoteLeaseState;
 use crate::op_buffers::OpBuffers;
 use crate::wakers::Wakers;
 
+/// Operations of one batch whose buffers need no allocation.
+const INLINE: usize = 64;
+
 /// See the module.
 #[must_use = "it is done when this is dropped, which is to be where no lock is held"]
 pub(crate) struct Deferred {
-    rest: SmallVec<[DeferredDrop; 4]>,
+    rest: SmallVec<[DeferredDrop; INLINE]>,
     // Declared last: who is woken finds the rest done.
     pub(crate) wakers: Wakers,
 }
