@@ -323,7 +323,8 @@ impl Needs {
             .union(Capabilities::LOCKS_MEMORY)
             .union(Capabilities::PROGRESS_WHILE_STOPPED)
             .union(Capabilities::PROCESSES)
-            .union(Capabilities::GRANTS);
+            .union(Capabilities::GRANTS)
+            .union(Capabilities::SHARED_RECEIVES);
         self.capabilities.intersects(declared)
             || self.process
             || self.atomic_scope.is_some()

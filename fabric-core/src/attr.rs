@@ -82,11 +82,11 @@ impl EndpointAttr {
     /// `InvalidArgument` that names the setting and the limit.
     pub fn check(&self, info: &Info) -> Result<()> {
         let limits = &info.limits;
-        within("send_depth", self.send_depth, 1, limits.send_depth.min(MAX_DEPTH))?;
-        within("recv_depth", self.recv_depth, 1, limits.recv_depth.min(MAX_DEPTH))?;
-        within("send_segments", self.send_segments, 1, limits.send_segments)?;
-        within("recv_segments", self.recv_segments, 1, limits.recv_segments)?;
-        within("inject", self.inject, 0, limits.inject)?;
+        within(OP, "send_depth", self.send_depth, 1, limits.send_depth.min(MAX_DEPTH))?;
+        within(OP, "recv_depth", self.recv_depth, 1, limits.recv_depth.min(MAX_DEPTH))?;
+        within(OP, "send_segments", self.send_segments, 1, limits.send_segments)?;
+        within(OP, "recv_segments", self.recv_segments, 1, limits.recv_segments)?;
+        within(OP, "inject", self.inject, 0, limits.inject)?;
         if self.connect_timeout.is_zero() || self.connect_timeout > Duration::from_secs(3600) {
             let given = self.connect_timeout;
             return Err(Error::invalid(
@@ -157,11 +157,11 @@ impl fmt::Display for PathAttr {
 
 const OP: &str = "make endpoint";
 
-fn within(what: &str, value: usize, min: usize, max: usize) -> Result<()> {
+fn within(op: &'static str, what: &str, value: usize, min: usize, max: usize) -> Result<()> {
     if (min..=max).contains(&value) {
         return Ok(());
     }
-    Err(Error::invalid(OP, format!("{what} {value} is not in {min}..={max}")))
+    Err(Error::invalid(op, format!("{what} {value} is not in {min}..={max}")))
 }
 
 /// The most operations that a queue of an endpoint can be made for, whatever a device's limits say.
@@ -205,6 +205,40 @@ impl CqAttr {
             return Err(Error::unsupported(OP, info.provider, text));
         }
         Ok(())
+    }
+}
+
+/// How a shared receive queue is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct SharedReceiveAttr {
+    /// Receives that it holds; completions not yet taken count.
+    pub depth: usize,
+    /// Most segments of one receive.
+    pub segments: usize,
+}
+
+impl Default for SharedReceiveAttr {
+    fn default() -> Self {
+        SharedReceiveAttr { depth: 1024, segments: 4 }
+    }
+}
+
+impl SharedReceiveAttr {
+    /// Checks the settings against the device's limits.
+    ///
+    /// # Errors
+    /// `Unsupported` where the device has no shared receive queues; `InvalidArgument` that names the setting and the limit.
+    pub fn check(&self, info: &Info) -> Result<()> {
+        const OP: &str = "make shared receive queue";
+        if !info.capabilities.contains(Capabilities::SHARED_RECEIVES) {
+            let text = format!("{} does not offer shared-receives", info.device);
+            return Err(Error::unsupported(OP, info.provider, text));
+        }
+        let limits = &info.limits;
+        within(OP, "depth", self.depth, 1, limits.shared_depth.min(MAX_DEPTH))?;
+        within(OP, "segments", self.segments, 1, limits.recv_segments)
     }
 }
 

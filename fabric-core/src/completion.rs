@@ -82,7 +82,8 @@ impl fmt::Display for EndpointId {
 pub struct Completion {
     /// The value given when the operation was posted.
     pub context: u64,
-    /// The endpoint it was posted to.
+    /// The endpoint it was posted to. Of a receive from a shared queue: the endpoint whose message took it; if none did,
+    /// the queue's own name.
     pub endpoint: EndpointId,
     /// What it was.
     pub kind: OpKind,
@@ -118,13 +119,15 @@ impl Completion {
 pub struct RawCompletion {
     /// The token the operation was posted with.
     pub token: Token,
+    /// On receives of a shared queue: the endpoint whose peer's message took it; of the others the token says it.
+    pub endpoint: Option<EndpointId>,
     /// How it ended.
     pub status: Status,
     /// On receives: consumed by a write with immediate.
     pub remote_write: bool,
-    /// What was posted before on the same side, and has no completion, ended as this did. For devices that vanish
-    /// without completing each request. If this operation itself has had its completion, nothing is left to report, and this
-    /// is ignored.
+    /// What was posted before on the same side, and has no completion, ended as this did; on a shared receive queue all that
+    /// is in flight. For devices that vanish without completing each request. If this operation itself has had its
+    /// completion, nothing is left to report, and this is ignored.
     pub flushes_earlier: bool,
     /// On receives: the bytes received, or written with the immediate.
     pub len: u64,

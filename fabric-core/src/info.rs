@@ -36,6 +36,9 @@ bitflags::bitflags! {
         const GRANTS = 1 << 10;
         /// Peers may be in other processes. Without this an endpoint reaches those of its own process alone.
         const PROCESSES = 1 << 11;
+        /// Endpoints can take their receives from a queue that they share
+        /// ([`DomainOps::shared_receives`](crate::DomainOps::shared_receives)).
+        const SHARED_RECEIVES = 1 << 12;
     }
 }
 
@@ -125,6 +128,8 @@ pub struct Limits {
     pub send_depth: usize,
     /// Receives in an endpoint's receive queue.
     pub recv_depth: usize,
+    /// Receives in a shared receive queue; their segments are those of other receives. Zero where there are none.
+    pub shared_depth: usize,
     /// Completions a completion queue has room for.
     pub cq_capacity: usize,
     /// Completion queues of a domain, if the process may open as many descriptors as they take.
@@ -149,6 +154,7 @@ impl Limits {
             recv_segments: 0,
             send_depth: 0,
             recv_depth: 0,
+            shared_depth: 0,
             cq_capacity: 0,
             completion_queues: 0,
             endpoints: 0,
@@ -159,7 +165,7 @@ impl Limits {
     }
 
     /// Every limit with its name, in the order of the fields.
-    pub fn named(&self) -> [(&'static str, u64); 12] {
+    pub fn named(&self) -> [(&'static str, u64); 13] {
         [
             ("message", self.message),
             ("inject", self.inject as u64),
@@ -167,6 +173,7 @@ impl Limits {
             ("recv_segments", self.recv_segments as u64),
             ("send_depth", self.send_depth as u64),
             ("recv_depth", self.recv_depth as u64),
+            ("shared_depth", self.shared_depth as u64),
             ("cq_capacity", self.cq_capacity as u64),
             ("completion_queues", self.completion_queues as u64),
             ("endpoints", self.endpoints as u64),

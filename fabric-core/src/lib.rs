@@ -31,14 +31,14 @@ pub mod work;
 
 pub use access::Access;
 pub use atomic::{AtomicCall, AtomicOp, AtomicScalar, AtomicType, AtomicValue};
-pub use attr::{CqAttr, EndpointAttr, ListenerAttr, PathAttr};
+pub use attr::{CqAttr, EndpointAttr, ListenerAttr, PathAttr, SharedReceiveAttr};
 pub use completion::{Completion, EndpointId, OpKind, RawCompletion, Status};
 pub use error::{Error, ErrorClass, Failure, Result};
 pub use event::{Event, EventSink, ListenerId};
 pub use hints::{Hints, Unmet};
 pub use info::{AtomicScope, Capabilities, Device, Info, Limits, Unusable};
 pub use memory::Memory;
-pub use ops::{Armed, CqOps, EndpointOps};
+pub use ops::{Armed, CqOps, EndpointOps, SharedReceiveOps};
 pub use provider::{DomainOps, GrantOps, ListenerOps, Provider, ProviderCounters, RegistrationOps};
 pub use remote::{RemoteRegion, RemoteSlice};
 pub use setting::Setting;

@@ -115,6 +115,37 @@ pub unsafe trait EndpointOps: Any + Send + Sync + 'static {
     fn dump(&self) -> String;
 }
 
+/// A receive queue from which the endpoints made with it ([`DomainOps::endpoint_sharing`](crate::DomainOps::endpoint_sharing))
+/// take their receives. Where [`SHARED_RECEIVES`](crate::Capabilities::SHARED_RECEIVES) is declared.
+///
+/// - A message takes the receive that was posted first of those that are left, when its first byte is there. Messages of
+///   different endpoints end in any order; those of one end in the order of their sends.
+/// - A message for which there is none waits at its sender, as where an endpoint has posted none, and holds up only what its
+///   sender posted behind it. No endpoint holds a receive without a message for it.
+/// - The completion goes to the completion queue given with the shared queue, and names the endpoint.
+/// - A connection that ends completes the receive that a message of its has begun, `Canceled`, in [`EndpointOps::quiesce`] too.
+///   The others stay for other endpoints.
+///
+/// # Safety
+/// As at [`EndpointOps`] for receives, where [`quiesce`](SharedReceiveOps::quiesce) is meant by `quiesce`.
+pub unsafe trait SharedReceiveOps: Any + Send + Sync + 'static {
+    /// Posts receives.
+    ///
+    /// - Otherwise as [`EndpointOps::post_recv`]; also before any endpoint is made, and while none is.
+    ///
+    /// # Safety
+    /// As [`EndpointOps::post_recv`].
+    unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted;
+
+    /// Afterwards no segment of its receives is touched, and no completion of theirs comes.
+    ///
+    /// - It is called when every endpoint made with it has been quiesced and dropped.
+    /// - What has no completion yet gets none: the caller cancels it.
+    /// - An error: a device may still touch segments. The caller then leaks their memory.
+    /// - Repeating it is harmless.
+    fn quiesce(&self) -> Result<()>;
+}
+
 /// A completion queue.
 ///
 /// # Safety

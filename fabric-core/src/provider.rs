@@ -10,13 +10,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::attr::{CqAttr, EndpointAttr, ListenerAttr};
+use crate::attr::{CqAttr, EndpointAttr, ListenerAttr, SharedReceiveAttr};
 use crate::completion::EndpointId;
 use crate::error::{Error, Result};
 pub use crate::event::RequestId;
 use crate::event::{EventSink, ListenerId};
 use crate::info::{Device, Info};
-use crate::ops::{CqOps, EndpointOps};
+use crate::ops::{CqOps, EndpointOps, SharedReceiveOps};
 use crate::setting::{self, Setting};
 
 /// A connection request, in plain words.
@@ -132,6 +132,32 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
         send_cq: &Self::Cq,
         recv_cq: &Self::Cq,
     ) -> Result<Self::Endpoint>;
+
+    /// Makes a receive queue that endpoints share; the attributes have been checked.
+    ///
+    /// - Completions of its receives go to `cq`.
+    fn shared_receives(
+        &self,
+        attr: &SharedReceiveAttr,
+        cq: &Self::Cq,
+    ) -> Result<Box<dyn SharedReceiveOps>> {
+        let _ = (attr, cq);
+        Err(no_shared_receives())
+    }
+
+    /// As [`endpoint`](DomainOps::endpoint), for one that takes its receives from a shared queue of the same domain.
+    ///
+    /// - It has no receive queue: nothing is posted to that, and `attr.recv_depth` and `attr.recv_segments` mean nothing.
+    fn endpoint_sharing(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &Self::Cq,
+        receives: &dyn SharedReceiveOps,
+    ) -> Result<Self::Endpoint> {
+        let _ = (id, attr, send_cq, receives);
+        Err(no_shared_receives())
+    }
 
     /// Listens.
     ///
@@ -305,6 +331,20 @@ pub unsafe trait DynDomain: Any + Send + Sync + 'static {
         send_cq: &dyn CqOps,
         recv_cq: &dyn CqOps,
     ) -> Result<Box<dyn EndpointOps>>;
+    /// See [`DomainOps::shared_receives`]. The queue must be of this domain.
+    fn shared_receives(
+        &self,
+        attr: &SharedReceiveAttr,
+        cq: &dyn CqOps,
+    ) -> Result<Box<dyn SharedReceiveOps>>;
+    /// See [`DomainOps::endpoint_sharing`]. The queues must be of this domain.
+    fn endpoint_sharing(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &dyn CqOps,
+        receives: &dyn SharedReceiveOps,
+    ) -> Result<Box<dyn EndpointOps>>;
     /// See [`DomainOps::listen`].
     fn listen(
         &self,
@@ -359,12 +399,25 @@ unsafe impl<D: DomainOps> DynDomain for D {
         send_cq: &dyn CqOps,
         recv_cq: &dyn CqOps,
     ) -> Result<Box<dyn EndpointOps>> {
-        let (Some(send_cq), Some(recv_cq)) =
-            (downcast::<D::Cq>(send_cq), downcast::<D::Cq>(recv_cq))
-        else {
-            return Err(Error::invalid("make endpoint", "the queue is of another provider"));
-        };
+        let (send_cq, recv_cq) = (downcast::<D::Cq>(send_cq)?, downcast::<D::Cq>(recv_cq)?);
         Ok(Box::new(DomainOps::endpoint(self, id, attr, send_cq, recv_cq)?))
+    }
+    fn shared_receives(
+        &self,
+        attr: &SharedReceiveAttr,
+        cq: &dyn CqOps,
+    ) -> Result<Box<dyn SharedReceiveOps>> {
+        DomainOps::shared_receives(self, attr, downcast::<D::Cq>(cq)?)
+    }
+    fn endpoint_sharing(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &dyn CqOps,
+        receives: &dyn SharedReceiveOps,
+    ) -> Result<Box<dyn EndpointOps>> {
+        let send_cq = downcast::<D::Cq>(send_cq)?;
+        Ok(Box::new(DomainOps::endpoint_sharing(self, id, attr, send_cq, receives)?))
     }
     fn listen(
         &self,
@@ -386,8 +439,14 @@ unsafe impl<D: DomainOps> DynDomain for D {
 }
 
 /// The queue as its provider made it.
-fn downcast<Q: CqOps>(queue: &dyn CqOps) -> Option<&Q> {
-    (queue as &dyn Any).downcast_ref()
+fn downcast<Q: CqOps>(queue: &dyn CqOps) -> Result<&Q> {
+    let queue = (queue as &dyn Any).downcast_ref();
+    queue.ok_or_else(|| Error::invalid("make endpoint", "the queue is of another provider"))
+}
+
+fn no_shared_receives() -> Error {
+    let text = "the provider has no shared receive queues";
+    Error::unsupported("make shared receive queue", crate::error::SHARED, text)
 }
 
 /// What a domain's provider did so far.

@@ -150,6 +150,7 @@ fn meaning(flag: Capabilities) -> &'static str {
         Capabilities::GRANTS => "part of a region can be opened to one connection alone",
         Capabilities::PORT_EVENTS => "programs hear of links that go down and up",
         Capabilities::PROCESSES => "peers may be in other processes",
+        Capabilities::SHARED_RECEIVES => "endpoints can share a receive queue",
         _ => "",
     }
 }
@@ -163,6 +164,7 @@ fn unit(limit: &str) -> (bool, &'static str) {
         "recv_segments" => (false, "segments of one receive"),
         "send_depth" => (false, "operations in a send queue"),
         "recv_depth" => (false, "receives in a receive queue"),
+        "shared_depth" => (false, "receives in a shared receive queue"),
         "cq_capacity" => (false, "completions in a completion queue"),
         "completion_queues" => (false, "completion queues of a domain"),
         "endpoints" => (false, "endpoints of a domain"),
