@@ -157,7 +157,7 @@ fn smaller(near: &Limits, far: &Limits) -> Limits {
         ($($field:ident),*) => { $(limits.$field = near.$field.min(far.$field);)* };
     }
     min!(message, inject, send_segments, recv_segments, send_depth, recv_depth, cq_capacity);
-    min!(completion_queues, endpoints, regions, region_len, backlog);
+    min!(shared_depth, completion_queues, endpoints, regions, region_len, backlog);
     limits
 }
 
