@@ -4,11 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabric_core::{EndpointAttr, Result};
+use fabric_core::{EndpointAttr, Error, Result};
 
 use crate::cq::CompletionQueue;
 use crate::domain::DomainInner;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Receives};
+use crate::shared_receives::SharedReceiveQueue;
 
 /// Makes an [`Endpoint`]. Every setting has a default that suits most.
 ///
@@ -24,11 +25,12 @@ use crate::endpoint::Endpoint;
 pub struct EndpointBuilder<'a> {
     domain: &'a Arc<DomainInner>,
     attr: EndpointAttr,
+    receives: Option<&'a SharedReceiveQueue>,
 }
 
 impl<'a> EndpointBuilder<'a> {
     pub(crate) fn new(domain: &'a Arc<DomainInner>) -> Self {
-        EndpointBuilder { domain, attr: domain.defaults.clone() }
+        EndpointBuilder { domain, attr: domain.defaults.clone(), receives: None }
     }
 
     /// All settings at once.
@@ -46,6 +48,13 @@ impl<'a> EndpointBuilder<'a> {
     /// Receives the receive queue holds; default 128.
     pub fn recv_depth(mut self, receives: usize) -> Self {
         self.attr.recv_depth = receives;
+        self
+    }
+
+    /// Takes receives from a shared queue instead of one of its own; their completions go to the completion queue of that.
+    /// The depth and segments of a receive queue mean nothing then.
+    pub fn shared_receives(mut self, queue: &'a SharedReceiveQueue) -> Self {
+        self.receives = Some(queue);
         self
     }
 
@@ -122,9 +131,11 @@ impl<'a> EndpointBuilder<'a> {
         self
     }
 
-    /// The room it reserves of a completion queue that serves both sides: send depth plus receive depth.
+    /// The room it reserves of a completion queue that serves both sides: send depth plus receive depth, or the send depth
+    /// alone if its receives are shared.
     pub fn room(&self) -> usize {
-        self.attr.send_depth.saturating_add(self.attr.recv_depth)
+        let receives = if self.receives.is_some() { 0 } else { self.attr.recv_depth };
+        self.attr.send_depth.saturating_add(receives)
     }
 
     /// Checks every setting against the device's limits, as [`build`](EndpointBuilder::build) does.
@@ -135,20 +146,32 @@ impl<'a> EndpointBuilder<'a> {
         self.attr.check(&self.domain.info)
     }
 
-    /// Makes the endpoint, with one queue for both sides' completions.
+    /// Makes the endpoint, with one queue for both sides' completions, or for those of the send queue if its receives are
+    /// shared.
     ///
     /// # Errors
     /// `InvalidArgument` if a setting is beyond the device's limits, or if the queue has not as much room
     /// left as send depth plus receive depth (both numbers are named), or is of another domain; `NoMemory`.
     pub fn build(self, queue: &CompletionQueue) -> Result<Endpoint> {
-        self.build_with(queue, queue)
+        self.make(queue, queue)
     }
 
     /// Makes the endpoint, with a queue for each side.
     ///
     /// # Errors
-    /// As [`build`](EndpointBuilder::build).
+    /// As [`build`](EndpointBuilder::build); `InvalidArgument` if its receives are shared and `recv` is not the queue of those.
     pub fn build_with(self, send: &CompletionQueue, recv: &CompletionQueue) -> Result<Endpoint> {
-        Endpoint::new(self.domain, self.attr, send, recv)
+        if self.receives.is_some_and(|receives| !Arc::ptr_eq(&receives.inner.cq, &recv.inner)) {
+            return Err(Error::invalid(
+                "make endpoint",
+                "the completions of shared receives go to the queue given with those",
+            ));
+        }
+        self.make(send, recv)
+    }
+
+    fn make(self, send: &CompletionQueue, recv: &CompletionQueue) -> Result<Endpoint> {
+        let receives = self.receives.map_or(Receives::Own(recv), Receives::Shared);
+        Endpoint::new(self.domain, self.attr, send, receives)
     }
 }

@@ -8,7 +8,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use fabric_core::access::check_registration;
-use fabric_core::{Access, CqAttr, Error, Info, ListenerAttr, Memory, Result};
+use fabric_core::{Access, CqAttr, Error, Info, ListenerAttr, Memory, Result, SharedReceiveAttr};
 
 use crate::builder::EndpointBuilder;
 use crate::choice::Selection;
@@ -17,6 +17,7 @@ use crate::cq::CompletionQueue;
 use crate::eq::EventQueue;
 use crate::listener::Listener;
 use crate::region::Region;
+use crate::shared_receives::SharedReceiveQueue;
 pub(crate) use inner::{DomainInner, QueuePlace};
 
 /// An open device of a provider; regions, queues, endpoints and listeners are made on it and work together.
@@ -170,6 +171,32 @@ impl Domain {
     /// As [`completion_queue`](Domain::completion_queue); `Unsupported` for a vector on a device without.
     pub fn completion_queue_with(&self, attr: &CqAttr) -> Result<CompletionQueue> {
         CompletionQueue::new(&self.inner, attr)
+    }
+
+    /// Makes a receive queue for `depth` receives that endpoints share; their completions go to `queue`, which keeps room for
+    /// all of them.
+    ///
+    /// # Errors
+    /// `Unsupported` without [`SHARED_RECEIVES`](fabric_core::Capabilities::SHARED_RECEIVES). `InvalidArgument` that names the
+    /// limit, or says how much room the completion queue has left; `NoMemory`.
+    pub fn shared_receive_queue(
+        &self,
+        depth: usize,
+        queue: &CompletionQueue,
+    ) -> Result<SharedReceiveQueue> {
+        self.shared_receive_queue_with(&SharedReceiveAttr::new(depth), queue)
+    }
+
+    /// As [`shared_receive_queue`](Domain::shared_receive_queue), with all settings.
+    ///
+    /// # Errors
+    /// As [`shared_receive_queue`](Domain::shared_receive_queue).
+    pub fn shared_receive_queue_with(
+        &self,
+        attr: &SharedReceiveAttr,
+        queue: &CompletionQueue,
+    ) -> Result<SharedReceiveQueue> {
+        SharedReceiveQueue::new(&self.inner, attr, queue)
     }
 
     /// Begins to make an endpoint.

@@ -1,47 +1,30 @@
 //! Endpoints: making, connecting, closing. Posting is in `post.rs` and `recv.rs`.
 
+mod inner;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fabric_core::attr::check_private_data;
 use fabric_core::provider::RequestId;
 use fabric_core::{
-    Armed, DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error, Event, OpKind,
-    RemoteAddr, Result, Segment, SendFlags, SendOp, SendWork, Side, Token,
+    Armed, DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error, Event, Result, Side,
+    Token,
 };
-use fabric_util::inflight::{Producer, inflight};
+use fabric_util::inflight::inflight;
 use fabric_util::sync::{Mutex, MutexGuard};
 use fabric_util::wakeup::wait_readable;
-use fabric_util::{callback, log_line};
 
 use crate::counters::Counters;
 use crate::cq::{CompletionQueue, CqInner};
-use crate::dispatch::{AnyEndpoint, CqDispatch, EndpointDispatch};
+use crate::dispatch::CqDispatch;
 use crate::domain::DomainInner;
-use crate::inflight::{Fate, InFlightOp, RegionRefs, ReportMode};
+use crate::inflight::Fate;
 use crate::process::ForkChecked;
 use crate::registry::{EndpointShared, Settle};
-use crate::unopened::Unopened;
-
-/// The posting end of a queue, under its lock.
-pub(crate) struct PostState {
-    pub(crate) queue: PostQueue,
-    /// What is handed to the provider; kept for its room, so that posting allocates nothing.
-    pub(crate) segments: Vec<Segment>,
-}
-
-/// What a queue knows of its posts.
-pub(crate) struct PostQueue {
-    pub(crate) ring: Producer<InFlightOp>,
-    /// The queue's tokens, all but the sequence number.
-    pub(crate) token: Token,
-    /// Unsignaled posts since the last one that was signaled inside.
-    pub(crate) unsignaled_run: u32,
-    /// The handle is dropped: the library posts nothing of its own any more.
-    pub(crate) closed: bool,
-}
+use crate::shared_receives::SharedReceiveQueue;
+pub(crate) use inner::{EndpointInner, PostQueue, PostState};
 
 /// One end of a connection: a send queue and a receive queue.
 ///
@@ -84,19 +67,12 @@ pub struct Endpoint {
     pub(crate) inner: Arc<EndpointInner>,
 }
 
-/// What an endpoint is made of. Reclaiming regions (`reclaim.rs`) borrows it now and then, never beyond the handle's drop
-/// for long.
-pub(crate) struct EndpointInner {
-    pub(crate) ops: ForkChecked<AnyEndpoint>,
-    pub(crate) shared: Arc<EndpointShared>,
-    send: Mutex<PostState>,
-    recv: Mutex<PostState>,
-    pub(crate) send_cq: Arc<CqInner>,
-    pub(crate) recv_cq: Arc<CqInner>,
-    /// Grants that were given up before they were open, until they can be revoked.
-    late_grants: Mutex<Vec<Unopened>>,
-    pub(crate) attr: EndpointAttr,
-    pub(crate) domain: Arc<DomainInner>,
+/// Where an endpoint's receives come from.
+#[derive(Clone, Copy)]
+pub(crate) enum Receives<'a> {
+    /// Its own queue, whose completions go here.
+    Own(&'a CompletionQueue),
+    Shared(&'a SharedReceiveQueue),
 }
 
 impl Endpoint {
@@ -104,7 +80,7 @@ impl Endpoint {
         domain: &Arc<DomainInner>,
         attr: EndpointAttr,
         send: &CompletionQueue,
-        recv: &CompletionQueue,
+        receives: Receives<'_>,
     ) -> Result<Self> {
         const OP: &str = "make endpoint";
         domain.ops.check(OP)?;
@@ -112,18 +88,25 @@ impl Endpoint {
             return Err(Error::DeviceLost);
         }
         attr.check(&domain.info)?;
-        for queue in [send, recv] {
-            if !Arc::ptr_eq(&queue.inner.domain, domain) {
+        let (recv_cq, receives) = match receives {
+            Receives::Own(queue) => (&queue.inner, None),
+            Receives::Shared(receives) => (&receives.inner.cq, Some(&receives.inner)),
+        };
+        let send_cq = &send.inner;
+        for cq in [send_cq, recv_cq] {
+            if !Arc::ptr_eq(&cq.domain, domain) {
                 return Err(Error::invalid(OP, "the completion queue is of another domain"));
             }
         }
         let shared = Arc::new(EndpointShared::new(EndpointId(domain.next_id())));
         let (send_ring, send_end) = inflight(attr.send_depth);
         let (recv_ring, recv_end) = inflight(attr.recv_depth);
-        let (send_cq, recv_cq) = (&send.inner, &recv.inner);
         domain.endpoints.add(&shared)?;
         // From here on `undo` unrolls what was done.
         let undo = |tokens: &[(&Arc<CqInner>, Token)]| {
+            if let Some(receives) = receives {
+                receives.slots.lock().remove_endpoint(shared.id, Fate::Free);
+            }
             for (cq, token) in tokens {
                 cq.unbind(*token, Fate::Free);
             }
@@ -133,7 +116,13 @@ impl Endpoint {
         domain.hub.add(&shared);
         let sends = Some((send_end, attr.send_depth));
         let recvs = Some((recv_end, attr.recv_depth));
-        let (send_token, recv_token) = if Arc::ptr_eq(send_cq, recv_cq) {
+        if let Some(receives) = receives {
+            receives.slots.lock().add_endpoint(&shared);
+        }
+        let (send_token, recv_token) = if receives.is_some() {
+            let token = send_cq.bind(&shared, sends, None).inspect_err(|_| undo(&[]))?;
+            (token, token)
+        } else if Arc::ptr_eq(send_cq, recv_cq) {
             let token = send_cq.bind(&shared, sends, recvs).inspect_err(|_| undo(&[]))?;
             (token, token)
         } else {
@@ -142,10 +131,12 @@ impl Endpoint {
                 recv_cq.bind(&shared, None, recvs).inspect_err(|_| undo(&[(send_cq, send)]))?;
             (send, recv)
         };
-        let ops = domain
-            .ops
-            .endpoint(shared.id, &attr, send_cq.ops().ops(), recv_cq.ops().ops())
-            .inspect_err(|_| undo(&[(send_cq, send_token), (recv_cq, recv_token)]))?;
+        let (id, send_ops) = (shared.id, send_cq.ops().ops());
+        let ops = match receives {
+            None => domain.ops.endpoint(id, &attr, send_ops, recv_cq.ops().ops()),
+            Some(receives) => domain.ops.endpoint_sharing(id, &attr, send_ops, &**receives.ops),
+        };
+        let ops = ops.inspect_err(|_| undo(&[(send_cq, send_token), (recv_cq, recv_token)]))?;
         let side = |ring, token: Token, side| {
             let token = Token::new(token.slot(), token.generation(), side, 0);
             let queue = PostQueue { ring, token, unsignaled_run: 0, closed: false };
@@ -161,6 +152,7 @@ impl Endpoint {
             late_grants: Mutex::default(),
             attr,
             domain: domain.clone(),
+            receives: receives.cloned(),
         });
         domain.endpoints.made(shared.id, Arc::<EndpointInner>::downgrade(&inner));
         Ok(Endpoint { inner })
@@ -379,97 +371,6 @@ impl Endpoint {
     #[inline]
     pub(crate) fn lock_recv(&self) -> MutexGuard<'_, PostState> {
         self.inner.recv.lock()
-    }
-}
-
-impl EndpointInner {
-    /// Keeps a grant that is not open in time, and with it its region, until it can be revoked.
-    pub(crate) fn keep_until_open(&self, grant: Unopened) {
-        self.late_grants.lock().push(grant);
-        // After a drop of the region a thread has to look as well.
-        self.domain.reclaim.needed.store(true, Ordering::Relaxed);
-    }
-
-    /// True if none is left.
-    fn revoke_late_grants(&self) -> bool {
-        let mut late = self.late_grants.lock();
-        late.retain_mut(|grant| !grant.is_revoked());
-        late.is_empty()
-    }
-
-    /// Makes sure that the end of the unsignaled operations posted so far becomes known: unless the last post was
-    /// signaled, posts a signaled empty write whose completion is hidden. False if there is no room yet.
-    fn flush(&self, queue: &mut PostQueue) -> bool {
-        let PostQueue { ring, token, unsignaled_run, closed } = queue;
-        // A dead endpoint reports its last operation by itself.
-        if *unsignaled_run == 0 || *closed || self.shared.state.get() != EndpointState::Connected {
-            return true;
-        }
-        let token = token.with_sequence(ring.next());
-        let Some(vacancy) = ring.reserve() else { return false };
-        let (kind, report, regions) = (OpKind::Write, ReportMode::Internal, RegionRefs::default());
-        vacancy.insert(InFlightOp { context: 0, len: 0, kind, report, regions });
-        let op = SendOp::Write { to: RemoteAddr::default(), imm: None };
-        let work = [SendWork::new(token, op, &[], SendFlags::SIGNALED)];
-        // SAFETY: there are no segments.
-        let taken = unsafe { self.ops.post_send(&work) }.accepted > 0;
-        if taken {
-            *unsignaled_run = 0;
-        } else {
-            // SAFETY: the provider never completes what it refused.
-            unsafe { ring.unpush(1) };
-        }
-        taken
-    }
-
-    /// Ends all that is in flight. Its regions go only if the provider has proven that nothing touches them any more.
-    fn close(&self) {
-        let (send, recv) = {
-            let queue = &mut self.send.lock().queue;
-            // From here on the provider is asked for nothing but the end.
-            queue.closed = true;
-            (queue.token, self.recv.lock().queue.token)
-        };
-        let quiesced = callback::caught(|| self.ops.quiesce());
-        let fate = if matches!(quiesced, Some(Ok(()))) { Fate::Free } else { Fate::Leak };
-        // What cannot be revoked now stays, and says so.
-        self.late_grants.lock().clear();
-        let mut leaked = self.send_cq.unbind(send, fate);
-        if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
-            leaked += self.recv_cq.unbind(recv, fate);
-        }
-        self.domain.hub.remove(self.shared.id);
-        self.domain.endpoints.remove(&self.shared);
-        if fate == Fate::Leak {
-            let why = match quiesced {
-                Some(Err(error)) => error.to_string(),
-                _ => "the provider panicked".to_owned(),
-            };
-            self.domain.count_leaked(leaked);
-            let id = self.shared.id;
-            log_line!(
-                Error,
-                "{id}: {why}; {leaked} regions in flight stay registered until the process ends"
-            );
-        }
-    }
-}
-
-impl Settle for EndpointInner {
-    fn settle(&self) -> bool {
-        let (flushed, token) = {
-            let mut side = self.send.lock();
-            (self.flush(&mut side.queue), side.queue.token)
-        };
-        self.send_cq.reap();
-        let granted = self.revoke_late_grants();
-        flushed && granted && self.send_cq.outstanding(token, Side::Send) == 0
-    }
-
-    fn hand_over(&self) {
-        // Arming clears the descriptor, so sleepers on it look again.
-        let _ = self.send_cq.arm(false);
-        self.send_cq.ops().wake();
     }
 }
 

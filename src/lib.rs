@@ -103,6 +103,7 @@
 // docs.rs shows which items need which feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod batch;
 mod builder;
 mod catalog;
 mod check;
@@ -125,11 +126,15 @@ mod reclaim;
 mod recv;
 mod region;
 mod registry;
+mod segments;
+mod shared_receives;
 mod shorthand;
+mod slots;
 mod unopened;
 #[cfg(feature = "verbs")]
 pub mod verbs;
 
+pub use batch::BatchError;
 pub use builder::EndpointBuilder;
 pub use catalog::{Catalog, Discovered};
 pub use choice::{Choice, ProviderSpec, Selection};
@@ -145,14 +150,15 @@ pub use fabric_core::{
     Access, Armed, AtomicOp, AtomicScalar, AtomicScope, AtomicType, AtomicValue, Capabilities,
     Completion, CqAttr, DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error,
     ErrorClass, Event, Failure, Hints, Info, Limits, ListenerAttr, ListenerId, Memory, OpKind,
-    PathAttr, ProviderCounters, RemoteRegion, RemoteSlice, Result, Status, Unmet,
+    PathAttr, ProviderCounters, RemoteRegion, RemoteSlice, Result, SharedReceiveAttr, Status,
+    Unmet,
 };
 pub use fabric_util::logging::flush as flush_logs;
 pub use grant::Grant;
 pub use listener::{ConnectRequest, Listener};
 pub use op::{Op, Recv, Slices};
-pub use post::BatchError;
 pub use region::{Region, Slice};
+pub use shared_receives::SharedReceiveQueue;
 /// The crate by which regions hold plain values ([`Region::get`], [`Region::put`]). It is a part of this API: a version of this
 /// crate goes with `zerocopy` 0.8, and a change of that is a breaking change.
 pub use zerocopy;

@@ -7,41 +7,14 @@ use std::sync::atomic::Ordering;
 
 use fabric_core::{EndpointState, Error, Posted, Result, Segment, SendFlags, SendOp, SendWork};
 use fabric_util::inflight::{Producer, Vacancy};
-use smallvec::SmallVec;
 
-use crate::check::LocalSegments;
+use crate::batch::{BatchError, CHUNK, Chunk};
 use crate::cq::CqInner;
 use crate::dispatch::EndpointDispatch;
 use crate::endpoint::{Endpoint, PostQueue, PostState};
 use crate::inflight::{InFlightOp, RegionRefs, ReportMode};
 use crate::op::{Local, Op, OpCode};
-
-/// Operations that go to the provider in one call.
-pub(crate) const CHUNK: usize = 32;
-
-/// For a chunk, without a trip to the heap.
-pub(crate) type Chunk<T> = SmallVec<[T; CHUNK]>;
-
-/// A batch that stopped half-way.
-#[derive(Debug)]
-pub struct BatchError {
-    /// How many operations, from the first on, were posted.
-    pub posted: usize,
-    /// Why the next one was not. It and all after it had no effect.
-    pub error: Error,
-}
-
-impl std::fmt::Display for BatchError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} operations were posted, then: {}", self.posted, self.error)
-    }
-}
-
-impl std::error::Error for BatchError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
+use crate::segments::LocalSegments;
 
 /// One checked operation: what the provider gets, less what is in the [`Op`] and the segments themselves.
 struct CheckedOp {
@@ -240,7 +213,7 @@ impl Endpoint {
         let len = match &op.local {
             Local::Slices(slices) => {
                 let max = self.inner.attr.send_segments;
-                self.add_slices(spec.name, slices, spec.local, max, &mut local)
+                self.inner.domain.add_slices(spec.name, slices, spec.local, max, &mut local)
             }
             Local::Inject(bytes) => {
                 flags.insert(SendFlags::INJECT);

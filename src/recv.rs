@@ -2,12 +2,13 @@
 
 use fabric_core::{Access, EndpointState, Error, OpKind, Posted, RecvWork, Result, Segment};
 
-use crate::check::LocalSegments;
+use crate::batch::{BatchError, CHUNK, Chunk};
 use crate::dispatch::EndpointDispatch;
 use crate::endpoint::{Endpoint, PostQueue, PostState};
 use crate::inflight::{InFlightOp, RegionRefs, ReportMode};
 use crate::op::{Recv, Slices};
-use crate::post::{BatchError, CHUNK, Chunk, reserve};
+use crate::post::reserve;
+use crate::segments::LocalSegments;
 
 impl Endpoint {
     /// Posts one receive into `into`. Allowed from the making of the endpoint on.
@@ -35,6 +36,9 @@ impl Endpoint {
     #[inline]
     pub fn recv<'a>(&self, into: impl Into<Slices<'a>>, context: u64) -> Result<()> {
         self.inner.ops.check("post")?;
+        if self.inner.receives.is_some() {
+            return Err(self.shares_receives());
+        }
         // The conversion may be a user's, so it comes before the lock.
         let recv = Recv::new(into, context);
         let mut guard = self.lock_recv();
@@ -44,6 +48,13 @@ impl Endpoint {
             self.inner.shared.counters.recv.posts.again.add(1);
         }
         result
+    }
+
+    #[cold]
+    fn shares_receives(&self) -> Error {
+        let id = self.id();
+        let text = format!("{id} takes its receives from a shared queue: post them there");
+        Error::state("recv", text)
     }
 
     #[inline]
@@ -92,6 +103,9 @@ impl Endpoint {
         let refuse = |posted, error: Error| Err(BatchError { posted, error });
         if let Err(error) = self.inner.ops.check("post") {
             return refuse(0, error);
+        }
+        if self.inner.receives.is_some() {
+            return refuse(0, self.shares_receives());
         }
         let mut guard = self.lock_recv();
         for chunk in recvs.chunks(CHUNK) {
@@ -173,7 +187,8 @@ impl Endpoint {
         let before = segments.len();
         let mut local = LocalSegments { segments, regions: RegionRefs::default() };
         let max = self.inner.attr.recv_segments;
-        let len = self.add_slices("recv", &recv.into, Access::LOCAL_WRITE, max, &mut local);
+        let domain = &self.inner.domain;
+        let len = domain.add_slices("recv", &recv.into, Access::LOCAL_WRITE, max, &mut local);
         let LocalSegments { segments, regions } = local;
         let len = len.inspect_err(|_| segments.truncate(before))?;
         let Some(vacancy) = reserve(&mut queue.ring, &self.inner.recv_cq) else {

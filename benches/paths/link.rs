@@ -66,6 +66,7 @@ impl Node {
             id: EndpointId(1),
             regions: Arc::default(),
             send_ring: sends.clone(),
+            receives: None,
             recv_ring: recvs.clone(),
             stats: stats.clone(),
         });

@@ -219,13 +219,12 @@ pub struct SharedReceiveAttr {
     pub segments: usize,
 }
 
-impl Default for SharedReceiveAttr {
-    fn default() -> Self {
-        SharedReceiveAttr { depth: 1024, segments: 4 }
-    }
-}
-
 impl SharedReceiveAttr {
+    /// A queue of this depth, for receives of up to four segments.
+    pub fn new(depth: usize) -> Self {
+        SharedReceiveAttr { depth, segments: 4 }
+    }
+
     /// Checks the settings against the device's limits.
     ///
     /// # Errors

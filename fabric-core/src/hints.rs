@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::atomic::{AtomicOp, AtomicType};
-use crate::info::{AtomicScope, Capabilities, Info};
+use crate::info::{AtomicScope, Capabilities, Info, NAMED_LIMITS};
 
 /// What an application needs of a device. The default needs sends, RMA and atomics.
 ///
@@ -35,6 +35,8 @@ pub struct Hints {
     pub send_depth: u64,
     /// Receives in a receive queue.
     pub recv_depth: u64,
+    /// Receives in a shared receive queue.
+    pub shared_depth: u64,
     /// Room of one completion queue.
     pub cq_capacity: u64,
     /// Completion queues of the domain.
@@ -64,6 +66,7 @@ impl Default for Hints {
             recv_segments: 0,
             send_depth: 0,
             recv_depth: 0,
+            shared_depth: 0,
             cq_capacity: 0,
             completion_queues: 0,
             endpoints: 0,
@@ -128,7 +131,7 @@ impl Hints {
     }
 
     /// The numbers in the order of [`Limits::named`](crate::Limits::named).
-    fn least(&self) -> [u64; 12] {
+    fn least(&self) -> [u64; NAMED_LIMITS] {
         [
             self.message,
             self.inject,
@@ -136,6 +139,7 @@ impl Hints {
             self.recv_segments,
             self.send_depth,
             self.recv_depth,
+            self.shared_depth,
             self.cq_capacity,
             self.completion_queues,
             self.endpoints,

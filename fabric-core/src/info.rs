@@ -111,6 +111,9 @@ pub const MAX_REJECT_DATA: usize = 128;
 /// Every provider takes at least this many bytes in an inject.
 pub const MIN_INJECT: usize = 128;
 
+/// How many limits there are.
+pub(crate) const NAMED_LIMITS: usize = 13;
+
 /// The largest values a device accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -165,7 +168,7 @@ impl Limits {
     }
 
     /// Every limit with its name, in the order of the fields.
-    pub fn named(&self) -> [(&'static str, u64); 13] {
+    pub fn named(&self) -> [(&'static str, u64); NAMED_LIMITS] {
         [
             ("message", self.message),
             ("inject", self.inject as u64),

@@ -46,6 +46,7 @@ pub fn link(bytes: &[u8]) {
         id: EndpointId(1),
         regions: table,
         send_ring: sends.clone(),
+        receives: None,
         recv_ring: recvs.clone(),
         stats,
     });

@@ -6,7 +6,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
 
 use fabric_core::{EndpointAttr, EndpointId, Error};
-use fabric_util::stream::{AckPolicy, End, IoVec, Link, LinkContext, Phase, READS, Transport};
+use fabric_util::stream::{
+    AckPolicy, End, IoVec, Link, LinkContext, Phase, READS, TakesReceives, Transport,
+};
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::engine::Engine;
@@ -224,6 +226,15 @@ impl Conn {
             }
             None => "(a connection that is busy)".to_owned(),
         }
+    }
+}
+
+impl TakesReceives for Conn {
+    type Engine = Engine;
+
+    fn receives_posted(self: &Arc<Self>, _engine: &Arc<Engine>) {
+        self.lock().link.receives_posted();
+        self.drive();
     }
 }
 

@@ -23,7 +23,8 @@ pub(crate) fn device() -> Device {
         | Capabilities::LIVENESS
         | Capabilities::UNIQUE_KEYS
         | Capabilities::SECRET_KEYS
-        | Capabilities::GRANTS;
+        | Capabilities::GRANTS
+        | Capabilities::SHARED_RECEIVES;
     info.limits = limits();
     info.atomic_scope = AtomicScope::Cpu;
     Device { name: DEVICE.to_owned(), state: Ok(info) }

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use fabric_core::provider::RequestId;
 use fabric_core::{
     Access, CqAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId,
-    ProviderCounters, Result,
+    ProviderCounters, Result, SharedReceiveAttr, SharedReceiveOps,
 };
+use fabric_util::completion_ring::CompletionRing;
 use fabric_util::region_table::Registration;
 use fabric_util::service_thread::ServiceThread;
-use fabric_util::stream::LinkContext;
+use fabric_util::stream::{LinkContext, SharedReceiveQueue};
 
 use crate::NAME;
+use crate::conn::Conn;
 use crate::cq::MemCq;
 use crate::endpoint::MemEndpoint;
 use crate::engine::Engine;
@@ -29,6 +31,23 @@ impl MemDomain {
         let engine = Arc::new(Engine::new(info, events));
         let thread = engine.start()?;
         Ok(MemDomain { engine, thread })
+    }
+
+    fn context(
+        &self,
+        id: EndpointId,
+        send_cq: &MemCq,
+        recv_ring: Arc<CompletionRing>,
+    ) -> LinkContext {
+        let (regions, stats) = (self.engine.regions.clone(), self.engine.stats.clone());
+        LinkContext {
+            id,
+            regions,
+            send_ring: send_cq.ring.clone(),
+            recv_ring,
+            receives: None,
+            stats,
+        }
     }
 }
 
@@ -56,14 +75,32 @@ unsafe impl DomainOps for MemDomain {
         send_cq: &MemCq,
         recv_cq: &MemCq,
     ) -> Result<MemEndpoint> {
-        let context = LinkContext {
-            id,
-            regions: self.engine.regions.clone(),
-            send_ring: send_cq.ring.clone(),
-            recv_ring: recv_cq.ring.clone(),
-            stats: self.engine.stats.clone(),
-        };
+        let context = self.context(id, send_cq, recv_cq.ring.clone());
         Ok(MemEndpoint::new(&self.engine, attr, context))
+    }
+
+    fn shared_receives(
+        &self,
+        _attr: &SharedReceiveAttr,
+        cq: &MemCq,
+    ) -> Result<Box<dyn SharedReceiveOps>> {
+        Ok(Box::new(SharedReceiveQueue::<Conn>::new(&self.engine, &cq.ring)))
+    }
+
+    fn endpoint_sharing(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &MemCq,
+        receives: &dyn SharedReceiveOps,
+    ) -> Result<MemEndpoint> {
+        let queue = SharedReceiveQueue::<Conn>::of(receives)?;
+        let (receives, ring) = queue.parts();
+        let mut context = self.context(id, send_cq, ring);
+        context.receives = Some(receives);
+        let endpoint = MemEndpoint::new(&self.engine, attr, context);
+        queue.add(id, endpoint.conn());
+        Ok(endpoint)
     }
 
     fn listen(&self, id: ListenerId, addr: SocketAddr, attr: &ListenerAttr) -> Result<MemListener> {

@@ -23,6 +23,10 @@ impl MemEndpoint {
         engine.add(&conn);
         MemEndpoint(conn)
     }
+
+    pub(crate) fn conn(&self) -> &Arc<Conn> {
+        &self.0
+    }
 }
 
 // SAFETY: the link completes each accepted operation once (`cancel` and `complete_finished` are the only ways out of its

@@ -14,7 +14,7 @@ use fabric_util::progress::{Mode, Progress, ReadyFlag};
 use crate::engine::{Engine, Timer};
 use crate::transport::Stream;
 use fabric_util::stream::{
-    AckPolicy, Deferral, End, Link, LinkContext, Look, Phase, Transport, Watch,
+    AckPolicy, Deferral, End, Link, LinkContext, Look, Phase, TakesReceives, Transport, Watch,
 };
 use fabric_util::sync::{Mutex, MutexGuard};
 
@@ -372,6 +372,16 @@ impl Conn {
             Some(state) => state.dump(),
             None => "(a connection that is busy)".to_owned(),
         }
+    }
+}
+
+impl TakesReceives for Conn {
+    type Engine = Engine;
+
+    fn receives_posted(self: &Arc<Self>, engine: &Arc<Engine>) {
+        self.lock(engine).link.receives_posted();
+        self.note_event(false);
+        engine.mark_ready(self);
     }
 }
 

@@ -22,7 +22,8 @@ fn info(provider: &'static str, device: &str, description: String, addresses: Ve
         | Capabilities::UNIQUE_KEYS
         | Capabilities::SECRET_KEYS
         | Capabilities::PROCESSES
-        | Capabilities::GRANTS;
+        | Capabilities::GRANTS
+        | Capabilities::SHARED_RECEIVES;
     info.limits = limits();
     info.atomic_scope = AtomicScope::Cpu;
     info

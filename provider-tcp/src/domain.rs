@@ -6,19 +6,21 @@ use std::sync::Arc;
 use fabric_core::provider::RequestId;
 use fabric_core::{
     Access, CqAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId,
-    ProviderCounters, Result,
+    ProviderCounters, Result, SharedReceiveAttr, SharedReceiveOps,
 };
 
 use fabric_util::service_thread::ServiceThread;
 
+use crate::conn::Conn;
 use crate::cq::TcpCq;
 use crate::endpoint::TcpEndpoint;
 use crate::engine::Engine;
 use crate::listener::{self, TcpListener};
 use crate::name::NAME;
 use crate::settings::Settings;
+use fabric_util::completion_ring::CompletionRing;
 use fabric_util::region_table::Registration;
-use fabric_util::stream::LinkContext;
+use fabric_util::stream::{LinkContext, SharedReceiveQueue};
 
 /// A domain.
 pub struct TcpDomain {
@@ -35,6 +37,23 @@ impl TcpDomain {
         let engine = Engine::new(info, events, settings)?;
         let thread = engine.start()?;
         Ok(TcpDomain { engine, thread })
+    }
+
+    fn context(
+        &self,
+        id: EndpointId,
+        send_cq: &TcpCq,
+        recv_ring: Arc<CompletionRing>,
+    ) -> LinkContext {
+        let (regions, stats) = (self.engine.regions.clone(), self.engine.stats().clone());
+        LinkContext {
+            id,
+            regions,
+            send_ring: send_cq.ring.clone(),
+            recv_ring,
+            receives: None,
+            stats,
+        }
     }
 }
 
@@ -62,14 +81,32 @@ unsafe impl DomainOps for TcpDomain {
         send_cq: &TcpCq,
         recv_cq: &TcpCq,
     ) -> Result<TcpEndpoint> {
-        let context = LinkContext {
-            id,
-            regions: self.engine.regions.clone(),
-            send_ring: send_cq.ring.clone(),
-            recv_ring: recv_cq.ring.clone(),
-            stats: self.engine.stats().clone(),
-        };
+        let context = self.context(id, send_cq, recv_cq.ring.clone());
         Ok(TcpEndpoint::new(&self.engine, attr, context))
+    }
+
+    fn shared_receives(
+        &self,
+        _attr: &SharedReceiveAttr,
+        cq: &TcpCq,
+    ) -> Result<Box<dyn SharedReceiveOps>> {
+        Ok(Box::new(SharedReceiveQueue::<Conn>::new(&self.engine, &cq.ring)))
+    }
+
+    fn endpoint_sharing(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &TcpCq,
+        receives: &dyn SharedReceiveOps,
+    ) -> Result<TcpEndpoint> {
+        let queue = SharedReceiveQueue::<Conn>::of(receives)?;
+        let (receives, ring) = queue.parts();
+        let mut context = self.context(id, send_cq, ring);
+        context.receives = Some(receives);
+        let endpoint = TcpEndpoint::new(&self.engine, attr, context);
+        queue.add(id, endpoint.conn());
+        Ok(endpoint)
     }
 
     fn listen(&self, id: ListenerId, addr: SocketAddr, attr: &ListenerAttr) -> Result<TcpListener> {

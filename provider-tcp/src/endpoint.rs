@@ -34,6 +34,10 @@ impl TcpEndpoint {
         TcpEndpoint { id, conn, engine: engine.clone() }
     }
 
+    pub(crate) fn conn(&self) -> &Arc<Conn> {
+        &self.conn
+    }
+
     fn hello(state: &mut State, kind: Kind, data: &[u8]) -> Vec<u8> {
         let credit = state.link.credit();
         // Private data was checked to be short.

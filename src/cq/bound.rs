@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use fabric_core::token::MAX_ENDPOINTS_PER_CQ;
 use fabric_core::{
-    Completion, EndpointState, Error, Event, EventSink, Failure, OpKind, RawCompletion, Result,
-    Side, Status, Token,
+    Completion, EndpointId, EndpointState, Error, Event, EventSink, Failure, OpKind, RawCompletion,
+    Result, Side, Status, Token,
 };
 use fabric_util::inflight::Consumer;
 
@@ -13,6 +13,7 @@ use crate::counters::Ends;
 use crate::eq::EventHub;
 use crate::inflight::{DeferredDrops, InFlightOp, RegionRefs, ReportMode};
 use crate::registry::EndpointShared;
+use crate::slots::Slots;
 
 /// An endpoint, as the queue knows it.
 pub(super) struct BoundEndpoint {
@@ -32,10 +33,21 @@ impl BoundEndpoint {
     }
 }
 
+/// A shared receive queue, as the completion queue knows it.
+#[derive(Clone)]
+pub(super) struct BoundReceives {
+    pub(super) id: EndpointId,
+    pub(super) slots: Arc<Slots>,
+    /// What it has reserved.
+    pub(super) room: usize,
+}
+
+/// A slot has either.
 #[derive(Default)]
 struct EndpointSlot {
     generation: u32,
     endpoint: Option<BoundEndpoint>,
+    receives: Option<BoundReceives>,
 }
 
 /// The endpoints bound to the queue.
@@ -54,6 +66,19 @@ impl BoundEndpoints {
 
     /// Adds an endpoint, and gives the token of its first operation.
     pub(super) fn add(&mut self, endpoint: BoundEndpoint) -> Result<Token> {
+        let (token, slot) = self.vacancy()?;
+        slot.endpoint = Some(endpoint);
+        Ok(token)
+    }
+
+    /// Adds a shared receive queue, and gives its token, all but the sequence number.
+    pub(super) fn add_receives(&mut self, receives: BoundReceives) -> Result<Token> {
+        let (token, slot) = self.vacancy()?;
+        slot.receives = Some(receives);
+        Ok(Token::new(token.slot(), token.generation(), Side::Recv, 0))
+    }
+
+    fn vacancy(&mut self) -> Result<(Token, &mut EndpointSlot)> {
         let place = match self.free.pop() {
             Some(place) => place,
             None if self.slots.len() < MAX_ENDPOINTS_PER_CQ => {
@@ -67,22 +92,47 @@ impl BoundEndpoints {
             }
         };
         let slot = &mut self.slots[place as usize];
-        slot.endpoint = Some(endpoint);
-        Ok(Token::new(place, slot.generation, Side::Send, 0))
+        Ok((Token::new(place, slot.generation, Side::Send, 0), slot))
     }
 
     /// Removes an endpoint: from now on its tokens name nothing.
     pub(super) fn remove(&mut self, token: Token) -> Option<BoundEndpoint> {
         self.endpoint(token)?;
+        self.vacate(token).endpoint.take()
+    }
+
+    /// Removes a shared receive queue: from now on its tokens name nothing.
+    pub(super) fn remove_receives(&mut self, token: Token) -> Option<BoundReceives> {
+        self.receives(token)?;
+        self.vacate(token).receives.take()
+    }
+
+    fn vacate(&mut self, token: Token) -> &mut EndpointSlot {
+        self.free.push(token.slot());
         let slot = &mut self.slots[token.slot() as usize];
         slot.generation = Token::next_generation(slot.generation);
-        self.free.push(token.slot());
-        slot.endpoint.take()
+        slot
     }
 
     #[inline]
     pub(super) fn endpoint(&mut self, token: Token) -> Option<&mut BoundEndpoint> {
         find(&mut self.slots, token)
+    }
+
+    fn receives(&self, token: Token) -> Option<&BoundReceives> {
+        let slot = self.slots.get(token.slot() as usize)?;
+        if slot.generation == token.generation() { slot.receives.as_ref() } else { None }
+    }
+
+    /// An operation that was reaped before has been taken by the application.
+    pub(super) fn credit(&mut self, token: Token) {
+        if let Some(endpoint) = self.endpoint(token) {
+            if let Some(consumer) = endpoint.side(token.side()) {
+                consumer.credit(1);
+            }
+        } else if let Some(receives) = self.receives(token) {
+            receives.slots.lock().credit();
+        }
     }
 
     /// Turns a provider's completion into those of the application, in order; each goes to `deliver` with
@@ -98,8 +148,7 @@ impl BoundEndpoints {
         let BoundEndpoints { hub, slots, unknown_tokens, .. } = self;
         let token = raw.token;
         let Some(BoundEndpoint { shared, send, recv, .. }) = find(slots, token) else {
-            *unknown_tokens += 1;
-            return;
+            return self.resolve_shared(raw, drops, deliver);
         };
         let consumer = match token.side() {
             Side::Send => send.as_mut(),
@@ -135,6 +184,77 @@ impl BoundEndpoints {
         }
         consumer.credit(reporter.done);
     }
+}
+
+impl BoundEndpoints {
+    /// As `resolve`, of a receive of a shared queue.
+    #[inline(never)]
+    fn resolve_shared(
+        &mut self,
+        raw: &RawCompletion,
+        drops: &mut DeferredDrops,
+        mut deliver: impl FnMut(Completion, RegionRefs) -> Option<RegionRefs>,
+    ) {
+        let Some(BoundReceives { id, slots, .. }) = self.receives(raw.token) else {
+            self.unknown_tokens += 1;
+            return;
+        };
+        let mut slots = slots.lock();
+        let shared = raw.endpoint.and_then(|id| slots.endpoint(id));
+        // A device that vanished completes one for all.
+        let all = raw.flushes_earlier;
+        let mut next = slots.take(raw.token.sequence());
+        if next.is_none() && !all {
+            drop(slots);
+            self.unknown_tokens += 1;
+            return;
+        }
+        let (id, mut early) = (raw.endpoint.unwrap_or(*id), None);
+        while let Some(op) = next {
+            let completion = received(raw, op.context, id);
+            if let Some(shared) = &shared {
+                early = count_received(shared, &completion).then(|| shared.clone());
+            }
+            if let Some(regions) = deliver(completion, op.regions) {
+                regions.release(drops);
+                slots.credit();
+            }
+            next = if all { slots.take_any() } else { None };
+        }
+        drop(slots);
+        if let Some(shared) = early {
+            connected_early(&self.hub, &shared);
+        }
+    }
+}
+
+/// The completion of a receive, as its provider reports it.
+#[inline]
+fn received(raw: &RawCompletion, context: u64, endpoint: EndpointId) -> Completion {
+    let mut completion = Completion::new(context, endpoint, OpKind::Recv, raw.status);
+    completion.provider_code = raw.provider_code;
+    if raw.status == Status::Ok {
+        completion.len = raw.len as usize;
+        completion.immediate = raw.immediate;
+        if raw.remote_write {
+            completion.kind = OpKind::RecvWrite;
+        }
+    }
+    completion
+}
+
+/// Counts a receive of a shared queue for the endpoint whose message took it; says whether that is not known to be connected
+/// yet.
+fn count_received(shared: &EndpointShared, completion: &Completion) -> bool {
+    let ends = &shared.counters.recv.ends;
+    if !completion.is_ok() {
+        ends.errors.add(1);
+        shared.state.replace(EndpointState::Connected, EndpointState::Dead);
+        return false;
+    }
+    ends.completed.add(1);
+    ends.bytes.add(completion.len as u64);
+    shared.state.get() == EndpointState::Connecting
 }
 
 #[inline]

@@ -9,16 +9,19 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use fabric_core::{Armed, Completion, CqAttr, Error, RawCompletion, Result, Side, Status, Token};
+use fabric_core::{
+    Armed, Completion, CqAttr, EndpointId, Error, RawCompletion, Result, Side, Status, Token,
+};
 use fabric_util::inflight::Consumer;
 use fabric_util::sync::{Mutex, MutexGuard};
 
-use crate::cq::bound::{BoundEndpoint, BoundEndpoints};
+use crate::cq::bound::{BoundEndpoint, BoundEndpoints, BoundReceives};
 use crate::dispatch::{AnyCq, CqDispatch};
 use crate::domain::{DomainInner, QueuePlace};
 use crate::inflight::{DeferredDrops, Fate, InFlightOp, RegionRefs, ReportMode};
 use crate::process::ForkChecked;
 use crate::registry::EndpointShared;
+use crate::slots::Slots;
 
 /// A completion that waits for the application.
 struct PendingCompletion {
@@ -26,6 +29,13 @@ struct PendingCompletion {
     regions: RegionRefs,
     /// Whom to credit; `None` once its endpoint is gone.
     credit_to: Option<Token>,
+}
+
+impl PendingCompletion {
+    /// Of an endpoint, or a shared receive queue, that is gone.
+    fn unowned(completion: Completion) -> Self {
+        PendingCompletion { completion, regions: RegionRefs::default(), credit_to: None }
+    }
 }
 
 struct CqState {
@@ -71,13 +81,25 @@ impl CqState {
                 self.reserved -= 1;
                 continue;
             };
-            if let Some(consumer) =
-                self.endpoints.endpoint(credit_to).and_then(|t| t.side(credit_to.side()))
-            {
-                consumer.credit(1);
-            }
+            self.endpoints.credit(credit_to);
         }
         count
+    }
+
+    /// What waits here of an endpoint, or a shared receive queue, that is gone holds on to nothing; says how many they are.
+    fn let_go_of(&mut self, token: Token, drops: &mut DeferredDrops) -> usize {
+        let is_credited = |credit_to: &Token| {
+            (credit_to.slot(), credit_to.generation()) == (token.slot(), token.generation())
+        };
+        let mut left = 0;
+        for stashed in
+            self.stash.iter_mut().filter(|s| s.credit_to.as_ref().is_some_and(is_credited))
+        {
+            stashed.credit_to = None;
+            std::mem::take(&mut stashed.regions).release(drops);
+            left += 1;
+        }
+        left
     }
 
     /// Moves everything the provider has into the stash.
@@ -227,25 +249,70 @@ impl CqInner {
         send: Option<(Consumer<InFlightOp>, usize)>,
         recv: Option<(Consumer<InFlightOp>, usize)>,
     ) -> Result<Token> {
-        const OP: &str = "make endpoint";
         let depth = |side: &Option<(Consumer<InFlightOp>, usize)>| side.as_ref().map_or(0, |s| s.1);
         let room = depth(&send).saturating_add(depth(&recv));
         let mut state = self.lock();
-        let free = self.capacity - state.reserved;
-        if room > free {
-            let capacity = self.capacity;
-            return Err(Error::invalid(
-                OP,
-                format!(
-                    "the depths ask for room for {room} completions, the queue has {free} of {capacity} left"
-                ),
-            ));
-        }
+        self.check_room("make endpoint", room, &state)?;
         let (send, recv) = (send.map(|side| side.0), recv.map(|side| side.0));
         let token =
             state.endpoints.add(BoundEndpoint { shared: shared.clone(), send, recv, room })?;
         state.reserved += room;
         Ok(token)
+    }
+
+    /// Binds a shared receive queue, reserving room for all it can have in flight.
+    pub(crate) fn bind_receives(
+        &self,
+        id: EndpointId,
+        slots: &Arc<Slots>,
+        room: usize,
+    ) -> Result<Token> {
+        let mut state = self.lock();
+        self.check_room("make shared receive queue", room, &state)?;
+        let token =
+            state.endpoints.add_receives(BoundReceives { id, slots: slots.clone(), room })?;
+        state.reserved += room;
+        Ok(token)
+    }
+
+    fn check_room(&self, operation: &'static str, room: usize, state: &CqState) -> Result<()> {
+        let (capacity, free) = (self.capacity, self.capacity - state.reserved);
+        if room <= free {
+            return Ok(());
+        }
+        let text = format!(
+            "the depths ask for room for {room} completions, the queue has {free} of {capacity} left"
+        );
+        Err(Error::invalid(operation, text))
+    }
+
+    /// As [`unbind`](CqInner::unbind), of a shared receive queue.
+    pub(crate) fn unbind_receives(&self, token: Token, fate: Fate) -> u64 {
+        let (mut drops, mut leaked) = (DeferredDrops::new(), 0);
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        state.reap(&self.ops, &mut drops);
+        let Some(receives) = state.endpoints.remove_receives(token) else { return 0 };
+        let mut left = state.let_go_of(token, &mut drops);
+        while let Some(op) = receives.slots.lock().take_any() {
+            match fate {
+                Fate::Free => op.regions.release(&mut drops),
+                Fate::Leak => {
+                    leaked += op.regions.leak();
+                    continue;
+                }
+            }
+            let completion = Completion::new(op.context, receives.id, op.kind, Status::Canceled);
+            state.stash.push_back(PendingCompletion::unowned(completion));
+            left += 1;
+        }
+        state.reserved = state.reserved - receives.room + left;
+        drop(guard);
+        drop(drops);
+        if left > 0 {
+            self.ops.wake();
+        }
+        leaked
     }
 
     /// Unbinds an endpoint: what finished keeps its real status, what it still had in flight becomes `Canceled`, or has no
@@ -257,17 +324,7 @@ impl CqInner {
         state.reap(&self.ops, &mut drops);
         let Some(mut endpoint) = state.endpoints.remove(token) else { return 0 };
         let shared = endpoint.shared.clone();
-        let mut left = 0;
-        let is_credited = |credit_to: &Token| {
-            (credit_to.slot(), credit_to.generation()) == (token.slot(), token.generation())
-        };
-        for stashed in
-            state.stash.iter_mut().filter(|s| s.credit_to.as_ref().is_some_and(is_credited))
-        {
-            stashed.credit_to = None;
-            std::mem::take(&mut stashed.regions).release(&mut drops);
-            left += 1;
-        }
+        let mut left = state.let_go_of(token, &mut drops);
         for side in [Side::Send, Side::Recv] {
             let Some(consumer) = endpoint.side(side) else { continue };
             while let Some((_, op)) = consumer.pop() {
@@ -284,11 +341,7 @@ impl CqInner {
                 }
                 let completion = Completion::new(op.context, shared.id, op.kind, Status::Canceled);
                 shared.counters.side(side).ends.errors.add(1);
-                state.stash.push_back(PendingCompletion {
-                    completion,
-                    regions: RegionRefs::default(),
-                    credit_to: None,
-                });
+                state.stash.push_back(PendingCompletion::unowned(completion));
                 left += 1;
             }
         }

@@ -84,6 +84,15 @@ impl Questions {
         self.covered = count;
     }
 
+    /// The requests from `count` on are to be sent again.
+    pub(super) fn go_back(&mut self, count: u32) {
+        for known in [&mut self.covered, &mut self.asked] {
+            if behind(count, *known) {
+                *known = count;
+            }
+        }
+    }
+
     /// The peer has accepted `count` requests.
     pub(super) fn hear(&mut self, count: u32) {
         // So that neither falls so far behind that it seems ahead.

@@ -11,7 +11,7 @@ use fabric_core::{DisconnectReason, Event, RawCompletion, Status};
 use super::link::{Deferral, Link};
 use super::phase::{End, FinalFrame, Phase};
 use super::protocol_error::{Breach, ProtocolError};
-use super::recv_queue::Receive;
+use super::receives::Receive;
 use crate::stream::wire::frame::Kind;
 
 impl Link {
@@ -46,7 +46,11 @@ impl Link {
                 self.leave(frame);
                 while self.sends.pop().is_some() {}
                 while self.recvs.cancel().is_some() {}
-                self.incoming.message = None;
+                let begun = self.incoming.message.take().and_then(|message| message.into_receive());
+                if let Some(receive) = begun.filter(|_| self.recvs.is_shared()) {
+                    // Of those that are shared the application does not know which it took.
+                    self.finish_receive(&receive, Status::Canceled);
+                }
                 self.hush();
             }
         }
@@ -126,6 +130,7 @@ impl Link {
     /// Turns to what the peer must still get.
     fn leave(&mut self, frame: FinalFrame) {
         self.deferral = Deferral::default();
+        self.recvs.stop_waiting(self.context.id);
         match frame {
             FinalFrame::None => self.close(),
             FinalFrame::Bye | FinalFrame::Nak(..) => {

@@ -80,9 +80,11 @@ impl Link {
         }
         let len = match to {
             To::Message => match &self.incoming.message {
-                Some(Message { place: Place::Receive(receive), done, .. }) => {
-                    self.recvs.segments.scatter(receive.span, *done, left, MAX_IO_VECS - 1, runs)
-                }
+                Some(Message { place: Place::Receive(receive), done, .. }) => self
+                    .recvs
+                    .receives
+                    .segments
+                    .scatter(receive.span, *done, left, MAX_IO_VECS - 1, runs),
                 Some(Message { place: Place::Write { entry, addr, .. }, done, .. }) => {
                     runs.push((entry.at(addr + *done as u64), left));
                     return (left, Some(entry.clone()));
@@ -96,7 +98,7 @@ impl Link {
                 }
                 Err(_) => 0,
             },
-            To::Old { .. } => 0,
+            To::Old { .. } | To::Discard => 0,
         };
         (len, None)
     }
@@ -168,16 +170,19 @@ impl Link {
             self.announce(&[]);
         }
         let len = header.len as usize;
+        if self.incoming.discards && header.kind.is_request() {
+            return self.expect(To::Discard, header.payload() as usize);
+        }
         match header.kind {
             Kind::Send { total, imm } => {
                 self.incoming.begin(header.seq)?;
-                self.begin_send(header.seq, total, imm)?;
-                self.expect(To::Message, len)?;
+                let to = self.begin_send(header.seq, total, imm)?;
+                self.expect(to, len)?;
             }
             Kind::Write { total, imm, to } => {
                 self.incoming.begin(header.seq)?;
-                self.begin_write(header.seq, total, imm, to)?;
-                self.expect(To::Message, len)?;
+                let to = self.begin_write(header.seq, total, imm, to)?;
+                self.expect(to, len)?;
             }
             Kind::Data { more } => {
                 let Some(message) = &self.incoming.message else {
@@ -208,6 +213,16 @@ impl Link {
             Kind::Ack => {}
             Kind::Nak { status } => self.take_nak(header.seq, status)?,
             Kind::Bye => self.take_bye(),
+            Kind::NotReady => {
+                self.sends.go_back(header.seq)?;
+                self.push_plain(Kind::Resume, 0);
+            }
+            Kind::Resume => {
+                if !std::mem::take(&mut self.incoming.discards) {
+                    return Err(Breach("goes on where nothing was refused"));
+                }
+            }
+            Kind::Ready => self.sends.go_on()?,
         }
         if header.ask {
             self.incoming.debt.ask(self.incoming.begun);
@@ -221,7 +236,7 @@ impl Link {
             return Ok(());
         }
         self.incoming.payload = Some((to, len));
-        self.incoming.long = len > BEHIND + DIRECT;
+        self.incoming.long = len > BEHIND + DIRECT && to != To::Discard;
         if len == 0 { self.placed(0) } else { Ok(()) }
     }
 
@@ -232,7 +247,7 @@ impl Link {
             To::Message => match &self.incoming.message {
                 Some(Message { place: Place::Receive(receive), done, .. }) => {
                     let (span, len) = (receive.span, bytes.len());
-                    self.recvs.segments.scatter(span, *done, len, usize::MAX, &mut runs);
+                    self.recvs.receives.segments.scatter(span, *done, len, usize::MAX, &mut runs);
                     store(&runs, bytes);
                 }
                 Some(Message { place: Place::Write { entry, addr, .. }, done, seq, .. }) => {
@@ -252,6 +267,7 @@ impl Link {
                 store(&runs, bytes);
             }
             To::Old { .. } => self.incoming.partial.extend_from_slice(bytes),
+            To::Discard => return self.placed(bytes.len()),
         }
         self.context.stats.copied_bytes.add(bytes.len() as u64);
         self.placed(bytes.len())

@@ -16,6 +16,7 @@ pub fn limits() -> Limits {
     limits.recv_segments = 16;
     limits.send_depth = 1 << 14;
     limits.recv_depth = 1 << 14;
+    limits.shared_depth = 1 << 14;
     limits.cq_capacity = 1 << 20;
     limits.completion_queues = 1 << 16;
     limits.endpoints = 1 << 16;

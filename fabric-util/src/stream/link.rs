@@ -20,6 +20,7 @@ use super::phase::{FinalFrame, Phase};
 use super::recv_queue::RecvQueue;
 use super::requests::{READS, Responses};
 use super::sends::Sends;
+use super::shared_receives::SharedReceives;
 use super::transport::Transport;
 
 /// For tests: what a link defers, as long as the contract lets it.
@@ -41,6 +42,8 @@ pub struct LinkContext {
     pub send_ring: Arc<CompletionRing>,
     /// Where completions of receives go.
     pub recv_ring: Arc<CompletionRing>,
+    /// The queue that receives come from, if that is not the link's own.
+    pub receives: Option<Arc<SharedReceives>>,
     /// The domain's counters.
     pub stats: Arc<Stats>,
 }
@@ -86,12 +89,13 @@ pub struct Link {
 impl Link {
     /// A link without a connection.
     pub fn new(context: LinkContext) -> Self {
+        let recvs = context.receives.clone().map_or_else(RecvQueue::default, RecvQueue::sharing);
         Link {
             context,
             phase: Phase::Idle,
             announced: false,
             sends: Sends::default(),
-            recvs: RecvQueue::default(),
+            recvs,
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             answers: Responses::default(),
@@ -160,7 +164,7 @@ impl Link {
         let peer_busy = self.sends.awaits_ack();
         work.iter().for_each(|one| self.sends.push(one));
         self.encode_pending();
-        if !self.sends.nothing_waits() {
+        if self.sends.needs_injected() {
             self.sends.keep_injected(work.len());
         }
         let (bytes, ack_wanted) = (self.outgoing.queued(), self.sends.has_questions());
@@ -178,6 +182,12 @@ impl Link {
     pub unsafe fn post_recv(&mut self, work: &[RecvWork<'_>]) -> Result<()> {
         if !matches!(self.phase, Phase::Idle | Phase::Open) {
             return Err(Error::NotConnected);
+        }
+        if self.recvs.is_shared() {
+            return Err(Error::state(
+                "recv",
+                "the endpoint takes its receives from a shared queue",
+            ));
         }
         work.iter().for_each(|one| self.recvs.push(one));
         Ok(())

@@ -6,8 +6,9 @@
 //! What a link consists of:
 //!
 //! - `liveness`: whether the peer's host still answers; `transport`: what carries the bytes; `io_vec`: memory for one call of it;
-//! - `sends`: the send queue and what of it is on its way; `recv_queue`: the receive queue; `segments` of both;
+//! - `sends`: the send queue and what of it is on its way; `receives`: posted receives; `recv_queue`: the receive queue; `segments` of both;
 //! - `outgoing`: the stream to the peer, as runs of memory; `payload`: what of a frame from the peer is still to come;
+//! - `shared_receives`: a receive queue of several links; `shared_receive_queue`: what providers make of it;
 //! - `requests`: the peer's requests that are under way, and the answers they still get;
 //! - `acks`: when the peer is asked for acknowledgements, and when it gets them;
 //! - `phase`: from the handshake to the end; `protocol_error`: a peer that breaks the protocol;
@@ -31,10 +32,13 @@ mod outgoing;
 mod payload;
 mod phase;
 mod protocol_error;
+mod receives;
 mod recv_queue;
 mod requests;
 mod segments;
 mod sends;
+mod shared_receive_queue;
+mod shared_receives;
 mod target;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -52,5 +56,7 @@ pub use link::{Deferral, Link, LinkContext, Pending};
 pub use liveness::{Look, Watch};
 pub use phase::{End, Phase};
 pub use requests::READS;
+pub use shared_receive_queue::{SharedReceiveQueue, TakesReceives};
+pub use shared_receives::SharedReceives;
 pub use transmit::AckPolicy;
 pub use transport::{Silence, Transport};

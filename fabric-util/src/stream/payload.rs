@@ -20,6 +20,8 @@ pub(super) enum To {
     Read { seq: u32, last: bool },
     /// The old value of the atomic with this number.
     Old { seq: u32 },
+    /// Nowhere: the peer will send it again.
+    Discard,
 }
 
 /// What the latest bytes of a payload have completed, or moved on.
@@ -45,6 +47,10 @@ pub(super) struct Incoming {
     pub(super) begun: u32,
     /// As many of them as are executed.
     pub(super) debt: Debt,
+    /// A request was refused for now. Until the peer knows, what it sends is discarded: it comes again.
+    pub(super) discards: bool,
+    /// The peer waits for a receive.
+    pub(super) waits: bool,
 }
 
 impl Incoming {
@@ -57,6 +63,12 @@ impl Incoming {
         }
         self.begun = seq.wrapping_add(1);
         Ok(())
+    }
+
+    /// The request `seq` and those behind it are to come again.
+    pub(super) fn discard_from(&mut self, seq: u32) {
+        self.begun = seq;
+        (self.discards, self.waits) = (true, true);
     }
 
     /// `bytes` more of the payload are where they belong; gives what they complete.
@@ -80,6 +92,7 @@ impl Incoming {
             To::Read { seq, last } => {
                 Some(FrameDone::Chunk { seq, bytes, last: last && left == 0 })
             }
+            To::Discard => None,
             To::Old { seq } => {
                 if left > 0 {
                     return None;
@@ -93,7 +106,7 @@ impl Incoming {
 
     /// Whether receiving the rest of the payload where it belongs pays.
     pub(super) fn expects_direct(&self) -> bool {
-        self.payload.is_some_and(|(_, left)| left >= DIRECT)
+        self.payload.is_some_and(|(to, left)| left >= DIRECT && to != To::Discard)
     }
 
     pub(super) fn dump(&self) -> String {

@@ -1,38 +1,48 @@
-//! The receive queue, and the credits by which the peer knows of it.
+//! The receive queue, and the credits by which the peer knows of it; or the queue that a link shares with others.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 
-use fabric_core::work::total_len;
-use fabric_core::{RawCompletion, RecvWork, Status, Token};
+use fabric_core::{EndpointId, RecvWork};
 
-use super::segments::{Segments, Span};
+use super::protocol_error::Breach;
+use super::receives::{Receive, Receives};
+use super::shared_receives::SharedReceives;
 
-/// A posted receive.
-pub(super) struct Receive {
-    pub(super) token: Token,
-    pub(super) span: Span,
-    pub(super) len: usize,
-}
+/// The credit by which a peer knows that its messages meet a shared queue: it needs none to send.
+pub(super) const SHARED: u32 = u32::MAX;
 
 /// The receive queue.
 #[derive(Default)]
 pub(super) struct RecvQueue {
-    queue: VecDeque<Receive>,
-    /// Of those in the queue, and of the one that was taken last, into which a message may be coming.
-    pub(super) segments: Segments,
+    pub(super) receives: Receives,
     /// Receives posted so far, those of them announced to the peer, and those that were matched.
     posted: u32,
     announced: u32,
     matched: u32,
+    /// Where receives come from instead, if they are shared. Nothing is posted here then.
+    shared: Option<Arc<SharedReceives>>,
 }
 
 impl RecvQueue {
+    /// A queue that takes its receives from a shared one.
+    pub(super) fn sharing(shared: Arc<SharedReceives>) -> Self {
+        let shared = Some(shared);
+        RecvQueue { posted: SHARED, announced: SHARED, shared, ..RecvQueue::default() }
+    }
+
+    pub(super) fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// The connection has ended.
+    pub(super) fn stop_waiting(&self, id: EndpointId) {
+        if let Some(shared) = &self.shared {
+            shared.forget(id);
+        }
+    }
+
     pub(super) fn push(&mut self, work: &RecvWork<'_>) {
-        self.queue.push_back(Receive {
-            token: work.token,
-            span: self.segments.push(work.segments),
-            len: total_len(work.segments),
-        });
+        self.receives.push(work);
         self.posted = self.posted.wrapping_add(1);
     }
 
@@ -54,23 +64,26 @@ impl RecvQueue {
         news > 0
             && (self.announced == self.matched
                 || news >= 32
-                || news as usize * 2 >= self.queue.len())
+                || news as usize * 2 >= self.receives.len())
     }
 
-    /// The next receive, for a message; `None` if the peer sends without a credit.
-    pub(super) fn take(&mut self) -> Option<Receive> {
-        if self.announced == self.matched {
-            return None;
+    /// The next receive, for a message of the endpoint's peer; `None` if there is no shared one now.
+    pub(super) fn take(&mut self, id: EndpointId) -> Result<Option<Receive>, Breach> {
+        match &self.shared {
+            None => {
+                if self.announced == self.matched {
+                    return Err(Breach("a message, or immediate data, without a credit"));
+                }
+                self.matched = self.matched.wrapping_add(1);
+                Ok(self.receives.pop())
+            }
+            Some(shared) => Ok(shared.take_or_wait(id, &mut self.receives.segments)),
         }
-        self.matched = self.matched.wrapping_add(1);
-        let receive = self.queue.pop_front()?;
-        self.segments.forget_before(receive.span);
-        Some(receive)
     }
 
     /// The next receive, to cancel it.
     pub(super) fn cancel(&mut self) -> Option<Receive> {
-        self.queue.pop_front()
+        self.receives.pop()
     }
 
     pub(super) fn dump(&self) -> String {
@@ -79,18 +92,4 @@ impl RecvQueue {
             self.posted, self.announced, self.matched
         )
     }
-}
-
-/// The completion of a receive that took a message.
-pub(super) fn received(
-    token: Token,
-    len: u32,
-    imm: Option<u32>,
-    remote_write: bool,
-) -> RawCompletion {
-    let mut completion = RawCompletion::new(token, Status::Ok);
-    completion.len = len.into();
-    completion.immediate = imm;
-    completion.remote_write = remote_write;
-    completion
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::protocol_error::Breach;
-use super::recv_queue::Receive;
+use super::receives::Receive;
 use crate::region_table::Entry;
 
 /// Reads and atomics that one side answers at a time.

@@ -34,6 +34,14 @@ impl Segments {
         Span { start, len: segments.len() as u32 }
     }
 
+    /// Holds these alone, of one operation, from another queue.
+    pub(super) fn replace<'a>(&mut self, segments: impl Iterator<Item = &'a Segment>) -> Span {
+        self.first = self.first.wrapping_add(self.ring.len() as u32);
+        self.ring.clear();
+        self.ring.extend(segments);
+        Span { start: self.first, len: self.ring.len() as u32 }
+    }
+
     /// Forgets those of the operations before `span`'s.
     pub(super) fn forget_before(&mut self, span: Span) {
         let count = span.start.wrapping_sub(self.first);

@@ -10,6 +10,7 @@ use fabric_core::{SendFlags, SendOp, SendWork, Token, memory};
 
 use super::acks::Questions;
 use super::protocol_error::Breach;
+use super::recv_queue::SHARED;
 use super::segments::{Segments, Span};
 
 /// An operation of the send queue.
@@ -67,6 +68,10 @@ pub(super) struct Sends {
     /// Receives that the peer has posted, and those that transmitted operations consume.
     credit: u32,
     consumed: u32,
+    /// The peer's receives are shared: a message needs no credit, and may be refused for now.
+    peer_shares: bool,
+    /// The peer has refused the next operation for now.
+    held: bool,
     /// Requests that the peer has accepted.
     acked: u32,
     questions: Questions,
@@ -76,6 +81,7 @@ impl Sends {
     pub(super) fn open(&mut self, reads: u32, credit: u32) {
         self.max_reads = reads;
         self.credit = credit;
+        self.peer_shares = credit == SHARED;
     }
 
     pub(super) fn push(&mut self, work: &SendWork<'_>) {
@@ -96,7 +102,9 @@ impl Sends {
     /// caller's again after the post.
     pub(super) fn keep_injected(&mut self, posted: usize) {
         let earlier = self.entries.len() - posted;
-        for entry in self.entries.iter_mut().skip(earlier.max(self.started)) {
+        // Others are not needed any more.
+        let first = if self.peer_shares { earlier } else { earlier.max(self.started) };
+        for entry in self.entries.iter_mut().skip(first) {
             if !entry.flags.contains(SendFlags::INJECT) {
                 continue;
             }
@@ -108,6 +116,11 @@ impl Sends {
             }
             entry.injected = Some(bytes);
         }
+    }
+
+    /// Whether injects may be needed after their post: they wait, or the peer may refuse them for now.
+    pub(super) fn needs_injected(&self) -> bool {
+        self.peer_shares || !self.nothing_waits()
     }
 
     /// Whether every operation was transmitted.
@@ -122,7 +135,10 @@ impl Sends {
             if entry.flags.contains(SendFlags::FENCE) && self.reads > 0 {
                 return None;
             }
-            if entry.needs_credit() && self.credit == self.consumed {
+            if self.held {
+                return None;
+            }
+            if entry.needs_credit() && self.credit == self.consumed && !self.peer_shares {
                 return None;
             }
             if entry.is_read() && self.reads >= self.max_reads {
@@ -175,6 +191,27 @@ impl Sends {
             entry.end = end;
             (self.started, self.cut, self.begun) = (self.started + 1, 0, false);
         }
+    }
+
+    /// The peer has no receive for the request `seq` now, and executes none from that on: they are sent again when it is ready.
+    pub(super) fn go_back(&mut self, seq: u32) -> Result<(), Breach> {
+        let index = seq.wrapping_sub(self.first) as usize;
+        let refused = self.entries.get(index).filter(|_| self.is_out(seq));
+        if !self.peer_shares || self.held || !refused.is_some_and(Entry::needs_credit) {
+            return Err(Breach("has no receive for what needs none, or was not sent"));
+        }
+        let again =
+            self.entries.range(index..).take(self.started + usize::from(self.begun) - index);
+        self.reads -= again.filter(|entry| entry.is_read()).count() as u32;
+        (self.started, self.cut, self.begun, self.held) = (index, 0, false, true);
+        self.unanswered = self.unanswered.min(index);
+        self.questions.go_back(seq);
+        Ok(())
+    }
+
+    /// The peer is ready again.
+    pub(super) fn go_on(&mut self) -> Result<(), Breach> {
+        if std::mem::take(&mut self.held) { Ok(()) } else { Err(Breach("is ready again and was")) }
     }
 
     /// The peer has accepted `ack` requests and posted `credit` receives; the stream is transmitted up to `transmitted`.

@@ -5,37 +5,47 @@ use std::sync::Arc;
 use fabric_core::{Access, AtomicCall, RawCompletion, RemoteAddr, Status, memory};
 
 use super::link::{Link, code_of};
+use super::payload::To;
+use super::phase::Phase;
 use super::protocol_error::Breach;
-use super::recv_queue::{Receive, received};
+use super::receives::Receive;
 use super::requests::{Answer, Message, Place};
 use crate::region_table::Entry;
+use crate::stream::wire::frame::Kind;
 
 impl Link {
+    /// Begins to take a send; says where its bytes go.
     pub(super) fn begin_send(
         &mut self,
         seq: u32,
         total: u32,
         imm: Option<u32>,
-    ) -> Result<(), Breach> {
-        let receive = self.recvs.take().ok_or(Breach("a message without a credit"))?;
+    ) -> Result<To, Breach> {
+        let Some(receive) = self.take_receive()? else {
+            return Ok(self.refuse_for_now(seq));
+        };
         if total as usize > receive.len {
             self.refuse(seq, Status::TooLong, Some((receive, Status::TooLong)));
-            return Ok(());
+            return Ok(To::Discard);
         }
         let place = Place::Receive(receive);
         self.incoming.message = Some(Message { seq, total: total as usize, done: 0, imm, place });
-        Ok(())
+        Ok(To::Message)
     }
 
+    /// As `begin_send`, of a write.
     pub(super) fn begin_write(
         &mut self,
         seq: u32,
         total: u32,
         imm: Option<u32>,
         to: RemoteAddr,
-    ) -> Result<(), Breach> {
+    ) -> Result<To, Breach> {
         let receive = match imm {
-            Some(_) => Some(self.recvs.take().ok_or(Breach("an immediate without a credit"))?),
+            Some(_) => match self.take_receive()? {
+                Some(receive) => Some(receive),
+                None => return Ok(self.refuse_for_now(seq)),
+            },
             None => None,
         };
         let place = if total == 0 {
@@ -46,12 +56,34 @@ impl Link {
                 None => {
                     let receive = receive.map(|receive| (receive, Status::Canceled));
                     self.refuse(seq, Status::RemoteAccess, receive);
-                    return Ok(());
+                    return Ok(To::Discard);
                 }
             }
         };
         self.incoming.message = Some(Message { seq, total: total as usize, done: 0, imm, place });
-        Ok(())
+        Ok(To::Message)
+    }
+
+    /// The next receive; `None` if there is no shared one now.
+    fn take_receive(&mut self) -> Result<Option<Receive>, Breach> {
+        if self.incoming.waits {
+            return Err(Breach("sends again what was refused, before it may"));
+        }
+        self.recvs.take(self.context.id)
+    }
+
+    /// There is no shared receive for the request: the peer sends it again, and what it sent behind it, when there is one.
+    fn refuse_for_now(&mut self, seq: u32) -> To {
+        self.incoming.discard_from(seq);
+        self.push_plain(Kind::NotReady, seq);
+        To::Discard
+    }
+
+    /// Receives were posted to the shared queue that this link waits for.
+    pub fn receives_posted(&mut self) {
+        if self.phase == Phase::Open && std::mem::take(&mut self.incoming.waits) {
+            self.push_plain(Kind::Ready, 0);
+        }
     }
 
     /// What the key opens to this connection, if all of the range is inside and `need` is allowed.
@@ -65,14 +97,23 @@ impl Link {
         let (total, imm) = (message.total, message.imm);
         self.incoming.debt.accept(total);
         let completion = match &message.place {
-            Place::Receive(receive) => Some(received(receive.token, total as u32, imm, false)),
+            Place::Receive(receive) => Some(self.completion(receive, Status::Ok)),
             Place::Write { receive, .. } | Place::Empty(receive) => {
-                receive.as_ref().map(|receive| received(receive.token, total as u32, imm, true))
+                receive.as_ref().map(|receive| self.completion(receive, Status::Ok))
             }
         };
-        if let Some(completion) = completion {
+        if let Some(mut completion) = completion {
+            completion.len = total as u64;
+            completion.immediate = imm;
+            completion.remote_write = !matches!(message.place, Place::Receive(_));
             self.made_recvs.push(completion);
         }
+    }
+
+    fn completion(&self, receive: &Receive, status: Status) -> RawCompletion {
+        let mut completion = RawCompletion::new(receive.token, status);
+        completion.endpoint = self.recvs.is_shared().then_some(self.context.id);
+        completion
     }
 
     pub(super) fn execute_read(
@@ -123,7 +164,7 @@ impl Link {
     }
 
     pub(super) fn finish_receive(&mut self, receive: &Receive, status: Status) {
-        let mut completion = RawCompletion::new(receive.token, status);
+        let mut completion = self.completion(receive, status);
         completion.provider_code = code_of(status);
         self.made_recvs.push(completion);
     }

@@ -54,6 +54,7 @@ impl Node {
             id: EndpointId(1),
             regions: table,
             send_ring: sends.clone(),
+            receives: None,
             recv_ring: recvs.clone(),
             stats: stats.clone(),
         });

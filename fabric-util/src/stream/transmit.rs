@@ -80,7 +80,12 @@ impl Link {
 
     /// Appends a frame that only carries ack and credit.
     pub fn push_ack(&mut self) {
-        let header = self.header(Kind::Ack, 0, 0);
+        self.push_plain(Kind::Ack, 0);
+    }
+
+    /// Appends a frame that has only a header.
+    pub(super) fn push_plain(&mut self, kind: Kind, seq: u32) {
+        let header = self.header(kind, 0, seq);
         self.push(header);
     }
 

@@ -33,7 +33,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the range of a local slice is not checked",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Endpoint::add_slice",
+            "DomainInner::add_slice",
             "slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.region.len())",
             "true",
         )],
@@ -43,7 +43,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "local_rights",
         about: "the rights of a local region are not checked",
         runs: Runs::Tcp,
-        edits: &[edit("Endpoint::add_slice", "!core.access.contains(need)", "false")],
+        edits: &[edit("DomainInner::add_slice", "!core.access.contains(need)", "false")],
         cases: &["memory.local_ro_dest"],
     },
     Mutant {
@@ -82,7 +82,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "region_let_go",
         about: "an operation in flight does not keep its region",
         runs: Runs::Tcp,
-        edits: &[edit("Endpoint::add_slice", "into.regions.add(core.clone());", "")],
+        edits: &[edit("DomainInner::add_slice", "into.regions.add(core.clone());", "")],
         cases: &["memory.dereg_busy"],
     },
     Mutant {

@@ -50,13 +50,14 @@ type Ask = fn(&mut Hints, u64);
 type Set = fn(&mut EndpointAttr, usize);
 
 /// How an application asks for each limit.
-const ASKED: [(&str, Ask); 12] = [
+const ASKED: [(&str, Ask); 13] = [
     ("message", |hints, value| hints.message = value),
     ("inject", |hints, value| hints.inject = value),
     ("send_segments", |hints, value| hints.send_segments = value),
     ("recv_segments", |hints, value| hints.recv_segments = value),
     ("send_depth", |hints, value| hints.send_depth = value),
     ("recv_depth", |hints, value| hints.recv_depth = value),
+    ("shared_depth", |hints, value| hints.shared_depth = value),
     ("cq_capacity", |hints, value| hints.cq_capacity = value),
     ("completion_queues", |hints, value| hints.completion_queues = value),
     ("endpoints", |hints, value| hints.endpoints = value),

@@ -73,6 +73,27 @@ pub enum Kind {
     },
     /// Orderly end.
     Bye,
+    /// There is no shared receive for this request now: nothing of it or behind it is executed, and all of that is to be sent
+    /// again, but not before `Ready`.
+    NotReady,
+    /// The answer to `NotReady`: what comes behind is new, or comes again.
+    Resume,
+    /// There may be a receive now.
+    Ready,
+}
+
+impl Kind {
+    /// Whether it is of a request, or a part of one.
+    pub fn is_request(&self) -> bool {
+        matches!(
+            self,
+            Kind::Send { .. }
+                | Kind::Write { .. }
+                | Kind::Read { .. }
+                | Kind::Atomic { .. }
+                | Kind::Data { .. }
+        )
+    }
 }
 
 /// A frame's header.
@@ -87,7 +108,7 @@ pub struct Header {
     pub len: u32,
     /// Requests that the sender has accepted.
     pub ack: u32,
-    /// Receives that the sender has posted.
+    /// Receives that the sender has posted; all bits set if it shares a queue of them, so that no credit is needed.
     pub credit: u32,
     /// The request's number.
     pub seq: u32,
@@ -105,6 +126,9 @@ fn code(kind: &Kind) -> u8 {
         Kind::Ack => 8,
         Kind::Nak { .. } => 9,
         Kind::Bye => 10,
+        Kind::NotReady => 11,
+        Kind::Resume => 12,
+        Kind::Ready => 13,
     }
 }
 
@@ -120,7 +144,7 @@ struct Rules {
 }
 
 /// By the number of the kind, from 1 on.
-static RULES: [Rules; 10] = {
+static RULES: [Rules; 13] = {
     const fn rules(fields: usize, flags: u8, ab: [u8; 2], len: [u32; 2]) -> Rules {
         Rules { size: (BASE + fields) as u8, flags, ab, len }
     }
@@ -135,6 +159,9 @@ static RULES: [Rules; 10] = {
         rules(0, 0, [0, 0], [8, 8]),
         rules(0, ASK, [0, 0], [0, 0]),
         rules(0, 0, [ALL, 0], [0, 0]),
+        rules(0, 0, [0, 0], [0, 0]),
+        rules(0, 0, [0, 0], [0, 0]),
+        rules(0, 0, [0, 0], [0, 0]),
         rules(0, 0, [0, 0], [0, 0]),
     ]
 };
@@ -238,7 +265,10 @@ impl Header {
             7 => Kind::OldValue,
             8 => Kind::Ack,
             9 => Kind::Nak { status: nak_status(a)? },
-            _ => Kind::Bye,
+            10 => Kind::Bye,
+            11 => Kind::NotReady,
+            12 => Kind::Resume,
+            _ => Kind::Ready,
         };
         let ask = flags & ASK != 0;
         Ok(Some((Header { kind, ask, len, ack: word(8), credit: word(12), seq: word(16) }, size)))
@@ -338,6 +368,9 @@ mod tests {
             Just((Kind::Ack, 0)),
             status.prop_map(|status| (Kind::Nak { status }, 0)),
             Just((Kind::Bye, 0)),
+            Just((Kind::NotReady, 0)),
+            Just((Kind::Resume, 0)),
+            Just((Kind::Ready, 0)),
         ];
         (parts, any::<([u32; 3], bool)>()).prop_map(|((kind, len), ([ack, credit, seq], ask))| {
             Header { kind, ask: ask && matches!(code(&kind), 1 | 2 | 4 | 8), len, ack, credit, seq }
@@ -360,7 +393,7 @@ mod tests {
         }
 
         #[test]
-        fn what_decodes_encodes_to_the_same_bytes(kind in 0u8..12, bytes in prop::collection::vec(0u8..6, 56)) {
+        fn what_decodes_encodes_to_the_same_bytes(kind in 0u8..15, bytes in prop::collection::vec(0u8..6, 56)) {
             let mut bytes = bytes;
             bytes[0] = kind;
             if let Ok(Some((header, len))) = Header::decode(&bytes) {

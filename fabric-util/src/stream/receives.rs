@@ -1,0 +1,44 @@
+//! Posted receives, in order, with their segments.
+
+use std::collections::VecDeque;
+
+use fabric_core::work::total_len;
+use fabric_core::{RecvWork, Token};
+
+use super::segments::{Segments, Span};
+
+/// A posted receive.
+pub(super) struct Receive {
+    pub(super) token: Token,
+    pub(super) span: Span,
+    pub(super) len: usize,
+}
+
+/// Receives in posting order.
+#[derive(Default)]
+pub(super) struct Receives {
+    queue: VecDeque<Receive>,
+    /// Of those in the queue, and of the one that was taken last, into which a message may be coming.
+    pub(super) segments: Segments,
+}
+
+impl Receives {
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn push(&mut self, work: &RecvWork<'_>) {
+        self.queue.push_back(Receive {
+            token: work.token,
+            span: self.segments.push(work.segments),
+            len: total_len(work.segments),
+        });
+    }
+
+    /// Takes the oldest; the segments of those before it are forgotten.
+    pub(super) fn pop(&mut self) -> Option<Receive> {
+        let receive = self.queue.pop_front()?;
+        self.segments.forget_before(receive.span);
+        Some(receive)
+    }
+}

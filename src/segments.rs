@@ -1,0 +1,103 @@
+//! The local memory of an operation: its checks, and the segments for the provider.
+
+use std::sync::Arc;
+
+use fabric_core::{Access, Error, Result, Segment};
+
+use crate::domain::DomainInner;
+use crate::inflight::RegionRefs;
+use crate::op::Slices;
+use crate::region::Slice;
+
+/// What an operation's local side comes to.
+pub(crate) struct LocalSegments<'a> {
+    pub(crate) segments: &'a mut Vec<Segment>,
+    pub(crate) regions: RegionRefs,
+}
+
+impl DomainInner {
+    /// Checks local slices and appends them, with a reference to each region; gives the sum of the lengths.
+    #[inline]
+    pub(crate) fn add_slices(
+        self: &Arc<Self>,
+        name: &'static str,
+        slices: &Slices<'_>,
+        need: Access,
+        max: usize,
+        into: &mut LocalSegments<'_>,
+    ) -> Result<usize> {
+        match slices.as_slice() {
+            // Mostly; and it cannot be too many, for an endpoint takes one at least.
+            [one] => self.add_slice(name, one, need, into),
+            all => self.add_several(name, all, need, max, into),
+        }
+    }
+
+    #[inline(never)]
+    fn add_several(
+        self: &Arc<Self>,
+        name: &'static str,
+        slices: &[Slice<'_>],
+        need: Access,
+        max: usize,
+        into: &mut LocalSegments<'_>,
+    ) -> Result<usize> {
+        let mut total = 0usize;
+        let before = into.segments.len();
+        for slice in slices {
+            total = total.saturating_add(self.add_slice(name, slice, need, into)?);
+            if into.segments.len() - before > max {
+                return Err(Error::invalid(
+                    name,
+                    format!("more than {max} segments, the most that one takes"),
+                ));
+            }
+        }
+        Ok(total)
+    }
+
+    #[inline]
+    fn add_slice(
+        self: &Arc<Self>,
+        name: &'static str,
+        slice: &Slice<'_>,
+        need: Access,
+        into: &mut LocalSegments<'_>,
+    ) -> Result<usize> {
+        let core = &slice.region.core;
+        let fits = slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.region.len());
+        if !fits || !core.access.contains(need) || !Arc::ptr_eq(&core.domain, self) {
+            return Err(Self::bad_slice(name, slice, need, fits));
+        }
+        if slice.len == 0 {
+            return Ok(0);
+        }
+        if !into.regions.has(core) {
+            into.regions.add(core.clone());
+            if core.is_closed() {
+                return Err(Error::state(name, "the region is closed"));
+            }
+        }
+        let (addr, key) = (core.addr_at(slice.offset), core.local_key);
+        into.segments.push(Segment::new(addr, slice.len, key));
+        Ok(slice.len)
+    }
+
+    #[cold]
+    fn bad_slice(name: &'static str, slice: &Slice<'_>, need: Access, fits: bool) -> Error {
+        let (offset, len, size) = (slice.offset, slice.len, slice.region.len());
+        Error::invalid(
+            name,
+            if !fits && offset == usize::MAX && len == usize::MAX {
+                "the slice's range ends before it starts".to_owned()
+            } else if !fits {
+                format!("{len} bytes at offset {offset} do not fit a region of {size}")
+            } else if !slice.region.core.access.contains(need) {
+                let access = slice.region.core.access;
+                format!("the local region has {access:?}; this needs {need:?}")
+            } else {
+                "the local region is of another domain".to_owned()
+            },
+        )
+    }
+}

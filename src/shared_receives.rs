@@ -1,0 +1,276 @@
+//! Receive queues that endpoints share: the handle, and posting to it.
+
+use std::sync::Arc;
+
+use fabric_core::{
+    Access, EndpointId, Error, OpKind, Posted, RecvWork, Result, Segment, SharedReceiveAttr,
+    SharedReceiveOps, Token,
+};
+use fabric_util::sync::Mutex;
+use fabric_util::{callback, log_line};
+
+use crate::batch::{BatchError, CHUNK, Chunk};
+use crate::counters::{Posts, SideCounters};
+use crate::cq::{CompletionQueue, CqInner};
+use crate::dispatch::CqDispatch;
+use crate::domain::DomainInner;
+use crate::inflight::{Fate, InFlightOp, RegionRefs, ReportMode};
+use crate::op::{Recv, Slices};
+use crate::process::ForkChecked;
+use crate::segments::LocalSegments;
+use crate::slots::Slots;
+
+/// A receive queue that endpoints share: a server with many clients posts receives once, for whichever sends.
+///
+/// Made by [`Domain::shared_receive_queue`](crate::Domain::shared_receive_queue); an endpoint takes its receives from it if
+/// it is made with [`EndpointBuilder::shared_receives`](crate::EndpointBuilder::shared_receives), and none are posted to that
+/// endpoint then. Where [`SHARED_RECEIVES`](crate::Capabilities::SHARED_RECEIVES) is declared.
+///
+/// - A message takes the receive that was posted first of those that are left. [`Completion::endpoint`](crate::Completion)
+///   says whose message it was. Messages of one endpoint complete in the order in which they were sent; those of several
+///   in any order.
+/// - A message for which there is no receive waits at its sender, and holds up only what its sender posted behind it on that
+///   connection. Other connections, one-sided operations of other endpoints, and what goes the other way are not held up.
+/// - If a connection ends while a message is coming in, the receive that it took is `Canceled`. The others stay for the
+///   other endpoints.
+/// - The completions go to the completion queue that it was made with, which has room for all of them reserved: once, however
+///   many endpoints there are.
+/// - Dropping it lets go of it; it stays as it is for the endpoints that use it. With the last of them it closes, and what is
+///   left in it is `Canceled`, named by its own [`id`](SharedReceiveQueue::id).
+/// - Any number of threads may post.
+///
+/// ```
+/// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (a, b) = doc::pair()?;
+/// # let (domain, client) = (&a.domain, &b);
+/// # let timeout = doc::TIMEOUT;
+/// use fabric::{Access, Capabilities};
+///
+/// # if !domain.info().capabilities.contains(Capabilities::SHARED_RECEIVES) { return Ok(()) }
+/// let queue = domain.completion_queue(1024)?;
+/// let receives = domain.shared_receive_queue(64, &queue)?;
+/// let inbox = domain.alloc(64 * 256, Access::LOCAL_WRITE)?;
+/// for n in 0..64 {
+///     receives.recv(inbox.slice(n * 256..(n + 1) * 256), n as u64)?;
+/// }
+/// // As many endpoints as there are clients; this is one.
+/// let endpoint = domain.endpoint().send_depth(16).shared_receives(&receives).build(&queue)?;
+/// # let listener = domain.listen((domain.info().addresses[0], 0).into())?;
+/// # let theirs = client.domain.endpoint().build(&client.queue)?;
+/// # theirs.connect(listener.local_addr(), b"")?;
+/// # listener.accept(timeout)?.accept(&endpoint, b"")?;
+/// # theirs.wait_connected(timeout)?;
+/// # theirs.inject(b"hello", 0)?;
+///
+/// let completion = queue.wait_one(timeout)?;
+/// assert_eq!((completion.endpoint, completion.context), (endpoint.id(), 0));
+/// receives.recv(inbox.slice(..256), 0)?; // the slice is free again
+/// # Ok(()) }
+/// ```
+pub struct SharedReceiveQueue {
+    pub(crate) inner: Arc<SharedReceives>,
+}
+
+/// What the handle and the endpoints that use it share.
+pub(crate) struct SharedReceives {
+    pub(crate) ops: ForkChecked<Box<dyn SharedReceiveOps>>,
+    id: EndpointId,
+    pub(crate) cq: Arc<CqInner>,
+    pub(crate) slots: Arc<Slots>,
+    /// All but the sequence number.
+    token: Token,
+    /// Held while receives are posted, so that they go to the provider in the order of their checks.
+    segments: Mutex<Vec<Segment>>,
+    counters: SideCounters,
+    attr: SharedReceiveAttr,
+    domain: Arc<DomainInner>,
+}
+
+impl SharedReceiveQueue {
+    pub(crate) fn new(
+        domain: &Arc<DomainInner>,
+        attr: &SharedReceiveAttr,
+        queue: &CompletionQueue,
+    ) -> Result<Self> {
+        const OP: &str = "make shared receive queue";
+        domain.ops.check(OP)?;
+        attr.check(&domain.info)?;
+        if !Arc::ptr_eq(&queue.inner.domain, domain) {
+            return Err(Error::invalid(OP, "the completion queue is of another domain"));
+        }
+        let cq = &queue.inner;
+        let ops = ForkChecked::new(domain.ops.shared_receives(attr, cq.ops().ops())?);
+        let (id, slots) = (EndpointId(domain.next_id()), Arc::new(Slots::new(attr.depth)));
+        let token = cq.bind_receives(id, &slots, attr.depth)?;
+        let inner = SharedReceives {
+            ops,
+            id,
+            cq: cq.clone(),
+            slots,
+            token,
+            segments: Mutex::default(),
+            counters: SideCounters::default(),
+            attr: attr.clone(),
+            domain: domain.clone(),
+        };
+        Ok(SharedReceiveQueue { inner: Arc::new(inner) })
+    }
+
+    /// By which the completions of receives name it that no message took.
+    pub fn id(&self) -> EndpointId {
+        self.inner.id
+    }
+
+    /// The settings it was made with.
+    pub fn attr(&self) -> &SharedReceiveAttr {
+        &self.inner.attr
+    }
+
+    /// Receives that have not ended: those no message has taken, and those whose message is coming in.
+    pub fn len(&self) -> usize {
+        self.inner.slots.lock().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Receives that were posted so far.
+    pub fn posted(&self) -> u64 {
+        self.inner.counters.posts.operations.get()
+    }
+
+    /// Posts one receive into `into`.
+    ///
+    /// # Errors
+    /// As [`Endpoint::recv`](crate::Endpoint::recv); no endpoint's end is one.
+    #[inline]
+    pub fn recv<'a>(&self, into: impl Into<Slices<'a>>, context: u64) -> Result<()> {
+        self.post_recvs(&[Recv::new(into, context)]).map_err(|stopped| stopped.error)
+    }
+
+    /// Posts receives, taken in this order.
+    ///
+    /// # Errors
+    /// As [`recv`](SharedReceiveQueue::recv), with the number that was posted before the first that could not be.
+    pub fn post_recvs(&self, recvs: &[Recv<'_>]) -> Result<(), BatchError> {
+        let inner = &*self.inner;
+        let refuse = |posted, error| Err(BatchError { posted, error });
+        if let Err(error) = inner.ops.check("post") {
+            return refuse(0, error);
+        }
+        let mut segments = inner.segments.lock();
+        let mut posted = 0;
+        for chunk in recvs.chunks(CHUNK) {
+            let Posted { accepted, refusal } = inner.post(chunk, &mut segments);
+            posted += accepted;
+            let Posts { operations, again, .. } = &inner.counters.posts;
+            operations.add(accepted as u64);
+            if let Some(error) = refusal {
+                again.add(u64::from(matches!(error, Error::Again)));
+                return refuse(posted, error);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SharedReceives {
+    fn post(&self, recvs: &[Recv<'_>], segments: &mut Vec<Segment>) -> Posted {
+        segments.clear();
+        let mut checked: Chunk<(usize, Token)> = Chunk::new();
+        let mut refusal = None;
+        for recv in recvs {
+            match self.prepare(recv, segments) {
+                Ok(one) => checked.push(one),
+                Err(error) => {
+                    refusal = Some(error);
+                    break;
+                }
+            }
+        }
+        if checked.is_empty() {
+            return Posted { accepted: 0, refusal };
+        }
+        let mut rest = segments.as_slice();
+        let mut work: Chunk<RecvWork<'_>> = Chunk::new();
+        for &(count, token) in &checked {
+            let (own, others) = rest.split_at(count);
+            rest = others;
+            work.push(RecvWork::new(token, own));
+        }
+        // SAFETY: the slots just filled keep the regions registered and their memory allocated until the completions are
+        // taken, or `quiesce` has returned `Ok`.
+        let posted = unsafe { self.ops.post_recv(&work) };
+        let accepted = posted.accepted.min(work.len());
+        if accepted == work.len() {
+            return Posted { accepted, refusal };
+        }
+        let mut slots = self.slots.lock();
+        let refused: Chunk<_> = checked[accepted..]
+            .iter()
+            .map(|(_, token)| slots.take(token.sequence()).inspect(|_| slots.credit()))
+            .collect();
+        drop(slots);
+        drop(refused);
+        Posted::until(accepted, posted.refusal.unwrap_or(Error::DeviceLost))
+    }
+
+    /// Checks a receive, and gives it a slot; says how many segments it has.
+    fn prepare(&self, recv: &Recv<'_>, segments: &mut Vec<Segment>) -> Result<(usize, Token)> {
+        let before = segments.len();
+        let mut local = LocalSegments { segments, regions: RegionRefs::default() };
+        let max = self.attr.segments;
+        let len = self.domain.add_slices("recv", &recv.into, Access::LOCAL_WRITE, max, &mut local);
+        let LocalSegments { segments, regions } = local;
+        let len = len.inspect_err(|_| segments.truncate(before))?;
+        if !self.slots.lock().has_room() {
+            self.cq.try_reap();
+        }
+        let mut slots = self.slots.lock();
+        if !slots.has_room() {
+            segments.truncate(before);
+            return Err(Error::Again);
+        }
+        let (context, kind, report) = (recv.context, OpKind::Recv, ReportMode::Always);
+        let number = slots.insert(InFlightOp { context, len, kind, report, regions });
+        Ok((segments.len() - before, self.token.with_sequence(number)))
+    }
+}
+
+impl Drop for SharedReceives {
+    /// No endpoint uses it any more.
+    fn drop(&mut self) {
+        if !self.ops.is_current_process() {
+            return;
+        }
+        let quiesced = callback::caught(|| self.ops.quiesce());
+        let mut fate = self.slots.lock().fate();
+        if !matches!(quiesced, Some(Ok(()))) {
+            fate = Fate::Leak;
+        }
+        let leaked = self.cq.unbind_receives(self.token, fate);
+        if fate == Fate::Leak {
+            self.domain.count_leaked(leaked);
+            let why = match quiesced {
+                Some(Err(error)) => error.to_string(),
+                Some(Ok(())) => "an endpoint that used it could not be stopped".to_owned(),
+                None => "the provider panicked".to_owned(),
+            };
+            log_line!(
+                Error,
+                "the shared receive queue {}: {why}; {leaked} regions in flight stay registered until the process ends",
+                self.id
+            );
+        }
+    }
+}
+
+impl std::fmt::Debug for SharedReceiveQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (id, len, depth) = (self.id(), self.len(), self.inner.attr.depth);
+        write!(f, "SharedReceiveQueue({id}, {len} of {depth})")
+    }
+}

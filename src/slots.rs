@@ -1,0 +1,125 @@
+//! What is in flight of a shared receive queue. Its receives end in any order, so each has a slot with a number of its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fabric_core::EndpointId;
+use fabric_util::sync::{Mutex, MutexGuard};
+
+use crate::inflight::{Fate, InFlightOp};
+use crate::registry::EndpointShared;
+
+/// Bits of a token's sequence number that are the slot's index; those above count how often it was filled.
+const INDEX: u32 = 20;
+
+/// The slots of one queue, and the endpoints that take receives from it. Posters and the completion queue share it.
+pub(crate) struct Slots(Mutex<State>);
+
+/// See [`Slots`].
+pub(crate) struct State {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    depth: usize,
+    /// Receives that count against the depth: those in a slot, and those whose completion was not taken yet.
+    counted: usize,
+    endpoints: HashMap<EndpointId, Arc<EndpointShared>>,
+    /// What becomes of the receives that are left at the end.
+    fate: Fate,
+}
+
+#[derive(Default)]
+struct Slot {
+    fills: u32,
+    op: Option<InFlightOp>,
+}
+
+impl Slots {
+    pub(crate) fn new(depth: usize) -> Self {
+        Slots(Mutex::new(State {
+            slots: Vec::new(),
+            free: Vec::new(),
+            depth,
+            counted: 0,
+            endpoints: HashMap::new(),
+            fate: Fate::Free,
+        }))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+}
+
+impl State {
+    /// Whether there is room for one more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.counted < self.depth
+    }
+
+    /// Receives in flight.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Adds a receive, and gives its number; there must be room.
+    pub(crate) fn insert(&mut self, op: InFlightOp) -> u32 {
+        if self.slots.is_empty() {
+            self.slots.reserve_exact(self.depth);
+            self.free.reserve_exact(self.depth);
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.op = Some(op);
+        self.counted += 1;
+        slot.fills << INDEX | index
+    }
+
+    /// Takes out the receive with this number. It counts until it is [credited](State::credit).
+    pub(crate) fn take(&mut self, number: u32) -> Option<InFlightOp> {
+        let index = number & ((1 << INDEX) - 1);
+        let slot = self.slots.get_mut(index as usize)?;
+        if number >> INDEX != slot.fills << INDEX >> INDEX {
+            return None;
+        }
+        let op = slot.op.take()?;
+        slot.fills = slot.fills.wrapping_add(1);
+        self.free.push(index);
+        Some(op)
+    }
+
+    /// Takes out any receive, until none is left.
+    pub(crate) fn take_any(&mut self) -> Option<InFlightOp> {
+        let index = self.slots.iter().position(|slot| slot.op.is_some())?;
+        let number = self.slots[index].fills << INDEX | index as u32;
+        self.take(number)
+    }
+
+    /// A receive that was taken out counts no more against the depth.
+    pub(crate) fn credit(&mut self) {
+        self.counted = self.counted.saturating_sub(1);
+    }
+
+    pub(crate) fn add_endpoint(&mut self, shared: &Arc<EndpointShared>) {
+        self.endpoints.insert(shared.id, shared.clone());
+    }
+
+    /// An endpoint is gone; with [`Fate::Leak`] it may still touch any of the receives, from now on.
+    pub(crate) fn remove_endpoint(&mut self, id: EndpointId, fate: Fate) {
+        self.endpoints.remove(&id);
+        if fate == Fate::Leak {
+            self.fate = fate;
+        }
+    }
+
+    pub(crate) fn endpoint(&self, id: EndpointId) -> Option<Arc<EndpointShared>> {
+        self.endpoints.get(&id).cloned()
+    }
+
+    /// See [`State::remove_endpoint`].
+    pub(crate) fn fate(&self) -> Fate {
+        self.fate
+    }
+}
