@@ -69,6 +69,7 @@ mod remote;
 mod report;
 mod rig;
 mod runner;
+mod setup;
 #[allow(unsafe_code)] // fork, mmap: the one place for it
 mod sys;
 mod target;
