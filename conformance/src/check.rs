@@ -290,6 +290,15 @@ macro_rules! check_err {
     };
 }
 
+/// Checks that a text has all of these parts.
+#[track_caller]
+pub(crate) fn check_says(text: &str, parts: &[&str], what: impl fmt::Display) -> Outcome {
+    for part in parts {
+        check!(text.contains(part), "{part:?} in what is said of {what}, not {text:?}");
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

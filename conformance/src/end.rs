@@ -16,7 +16,7 @@ use crate::done::Done;
 use crate::guarded::Guarded;
 use crate::recorded::{RecordedEvents, RecordedQueue};
 use crate::recorder::DomainName;
-use crate::rig::Setup;
+use crate::setup::Setup;
 use crate::watch::Watch;
 
 mod shortcuts;

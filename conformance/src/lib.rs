@@ -6,8 +6,8 @@
 //! reports `unsupported`, with what is missing, for a provider that does not offer it; a case never decides that
 //! itself.
 //!
-//! The program `fabric-conformance` runs the cases on the providers of this machine. Tests of a provider run
-//! them on whatever they add to a [`Catalog`](fabric::Catalog), deliberately broken ones included:
+//! The program `fabric-conformance` runs the cases on the providers of this machine; `conformance::main` is that program for any
+//! [`Catalog`](fabric::Catalog). Tests can run single cases, on deliberately broken providers too:
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -61,6 +61,8 @@ mod merge;
 mod options;
 mod pattern;
 pub mod prelude;
+#[cfg(feature = "program")]
+mod program;
 #[doc(hidden)] // for `fabric-conformance fuzz`
 pub mod random;
 mod recorded;
@@ -69,6 +71,7 @@ mod remote;
 mod report;
 mod rig;
 mod runner;
+mod setup;
 #[allow(unsafe_code)] // fork, mmap: the one place for it
 mod sys;
 mod target;
@@ -89,6 +92,8 @@ pub use merge::MergeError;
 #[doc(hidden)] // for `fabric-conformance --list`
 pub use options::select;
 pub use options::{Options, RunError, Wanted};
+#[cfg(feature = "program")]
+pub use program::main;
 pub use remote::{Peer, Process, Server};
 pub use report::{CaseResult, Counts, FORMAT, PeerEntry, ProviderEntry, Report, Status, Summary};
 pub use runner::{Progress, run, run_case};

@@ -64,7 +64,7 @@ pub struct Options {
     /// The link between the two hosts loses packets in all cases. An operation whose refusal is lost may then be
     /// `PeerLost` or `Canceled`, as the contract says. What moves much moves an eighth of it.
     pub lossy: bool,
-    /// The program `fabric-conformance`, for cases that need a second process.
+    /// A program that calls `conformance::main` with the same catalog, for cases that need a second process.
     pub program: Option<PathBuf>,
     /// How the link between the two hosts is broken and mended.
     pub link: Option<LinkControl>,
@@ -98,7 +98,7 @@ impl Options {
     pub fn lacking(&self, needs: &Needs) -> Vec<String> {
         let mut lacking = Vec::new();
         if needs.process && self.program.is_none() {
-            lacking.push("a second process: the path of fabric-conformance".to_owned());
+            lacking.push("a second process: the path of a program that serves".to_owned());
         }
         let link = self.link.as_ref().filter(|_| self.peer.is_some());
         match (needs.link, link) {

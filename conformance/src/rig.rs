@@ -1,8 +1,6 @@
 //! What a case runs on.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,11 +12,11 @@ use crate::guarded::Guarded;
 use crate::linkcontrol::{BrokenLink, LinkControl};
 use crate::pattern::{Pattern, Rng};
 use crate::recorded::RecordedEvents;
-use crate::recorder::{DomainName, Recorder};
+use crate::recorder::DomainName;
 use crate::remote::Process;
+use crate::setup::Setup;
 use crate::target::Target;
 use crate::usage::Usage;
-use crate::watch::Watch;
 
 /// Two domains on one device, or on devices of two hosts, and what makes connected ends of them. Made anew for every
 /// case.
@@ -29,23 +27,6 @@ pub struct Rig {
     a: Domain,
     b: Domain,
     setup: Setup,
-}
-
-/// What a rig is made from.
-#[derive(Clone)]
-pub(crate) struct Setup {
-    pub(crate) target: Target,
-    pub(crate) watch: Arc<Watch>,
-    pub(crate) recorder: Arc<Recorder>,
-    pub(crate) id: String,
-    pub(crate) seed: u64,
-    pub(crate) factor: f64,
-    pub(crate) soak: bool,
-    pub(crate) connect_timeout: Option<Duration>,
-    pub(crate) lossy: bool,
-    pub(crate) program: Option<PathBuf>,
-    pub(crate) link: Option<LinkControl>,
-    pub(crate) start: Option<Usage>,
 }
 
 impl Rig {
@@ -339,6 +320,18 @@ impl Rig {
         }
     }
 
+    /// Waits until this process holds no more than it did before: not one descriptor, thread or locked byte, and less than
+    /// `max_growth` bytes of `memory`, [`allocated`](Usage::allocated_bytes) or resident.
+    pub(crate) fn expect_no_more(
+        &self,
+        before: &Usage,
+        memory: fn(&Usage) -> usize,
+        max_growth: usize,
+    ) -> Outcome {
+        // The last frames of the last connections may still be on their way.
+        self.eventually(|| Usage::at_rest()?.check_no_more(before, memory, max_growth))
+    }
+
     /// A duration, stretched by the factor of this machine; for bounds on what a case measures itself.
     pub fn scaled(&self, time: Duration) -> Duration {
         time.mul_f64(self.setup.factor)
@@ -385,11 +378,5 @@ impl Rig {
     /// Where everything the rig made stands, as text.
     pub fn dump(&self) -> String {
         self.setup.watch.dump()
-    }
-}
-
-impl std::fmt::Debug for Setup {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} on {}, seed {}, factor {}", self.id, self.target, self.seed, self.factor)
     }
 }

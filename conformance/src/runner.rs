@@ -19,7 +19,8 @@ use crate::choose::anything;
 use crate::environment::Environment;
 use crate::options::{Options, RunError, find_targets, select};
 use crate::report::{CaseResult, Counts, FORMAT, PeerEntry, Report, Summary};
-use crate::rig::{Rig, Setup};
+use crate::rig::Rig;
+use crate::setup::Setup;
 use crate::target::Target;
 use crate::usage::Usage;
 
@@ -28,22 +29,20 @@ const CLOSING: Duration = Duration::from_secs(20);
 /// How often [`Progress::waiting`] is called.
 const QUIET: Duration = Duration::from_secs(5);
 
-impl Setup {
-    fn new(target: &Target, id: &str, options: &Options, start: Option<&Usage>) -> Self {
-        Setup {
-            target: target.clone(),
-            watch: Arc::default(),
-            recorder: Arc::default(),
-            id: id.to_owned(),
-            seed: options.seed,
-            factor: options.factor(),
-            soak: options.soak,
-            start: start.cloned(),
-            connect_timeout: options.connect_timeout,
-            lossy: options.lossy,
-            program: options.program.clone(),
-            link: options.link.clone(),
-        }
+fn setup(target: &Target, id: &str, options: &Options, start: Option<&Usage>) -> Setup {
+    Setup {
+        target: target.clone(),
+        watch: Arc::default(),
+        recorder: Arc::default(),
+        id: id.to_owned(),
+        seed: options.seed,
+        factor: options.factor(),
+        soak: options.soak,
+        start: start.cloned(),
+        connect_timeout: options.connect_timeout,
+        lossy: options.lossy,
+        program: options.program.clone(),
+        link: options.link.clone(),
     }
 }
 
@@ -113,7 +112,7 @@ fn look_at_start(
     let look = |target: &Target| {
         let seen = Arc::new(OnceLock::new());
         let found = seen.clone();
-        let outcome = watched(&Setup::new(target, "start", options, None), CLOSING, move |_| {
+        let outcome = watched(&setup(target, "start", options, None), CLOSING, move |_| {
             // It is set once.
             let _ = found.set(Usage::at_rest()?);
             Ok(())
@@ -124,7 +123,7 @@ fn look_at_start(
     for target in targets {
         let connects = target.info().capabilities.contains(Capabilities::SEND);
         // A provider that fails here fails cases, too.
-        let _ = watched(&Setup::new(target, "warm-up", options, None), CLOSING, move |rig| {
+        let _ = watched(&setup(target, "warm-up", options, None), CLOSING, move |rig| {
             let catalog = rig.target().catalog();
             for found in catalog.discover_with(&Choice::Auto, &anything())? {
                 let named = ProviderSpec {
@@ -231,7 +230,7 @@ fn run_one(
     } else {
         (None, Some(GATE.read().unwrap_or_else(PoisonError::into_inner)))
     };
-    let setup = Setup::new(target, &case.id(), options, start);
+    let setup = setup(target, &case.id(), options, start);
     let began = Instant::now();
     let outcome = watched(&setup, case.limit, case.run);
     let mut result = result(began.elapsed());

@@ -3,7 +3,8 @@
 use std::fs;
 use std::io;
 
-use crate::prelude::*;
+use crate::check;
+use crate::check::Outcome;
 use crate::sys::{allocated_memory, give_back_memory};
 
 /// A snapshot of what this process holds.
@@ -49,40 +50,36 @@ impl Usage {
         Self::now()
     }
 
-    /// Waits until nothing more is held than this: not one descriptor, thread or locked byte, and less than
-    /// `max_growth` bytes of `memory`, [`allocated`](Usage::allocated_bytes) or resident. Less is no leak: a thread that
-    /// was joined is to be seen for a moment longer, and another thread of the process may have ended.
-    pub(crate) fn expect_no_more(
+    /// Checks that no more is held than before: not one descriptor, thread or locked byte, and less than `max_growth`
+    /// bytes of `memory`. Less is no leak: a thread that was joined is to be seen for a moment longer, and another thread of
+    /// the process may have ended.
+    pub(crate) fn check_no_more(
         &self,
-        rig: &Rig,
+        before: &Usage,
         memory: fn(&Usage) -> usize,
         max_growth: usize,
     ) -> Outcome {
-        // The last frames of the last connections may still be on their way.
-        rig.eventually(|| {
-            let now = Usage::at_rest()?;
-            let (before, after) = (self.descriptors.len(), now.descriptors.len());
-            check!(
-                after <= before,
-                "at most {before} open descriptors, as before, not {after}; new are {}",
-                self.new_in(&now)
-            );
-            let pairs = [
-                ("threads", self.threads, now.threads),
-                ("bytes of locked memory", self.locked_bytes, now.locked_bytes),
-            ];
-            for (what, before, after) in pairs {
-                check!(after <= before, "at most {before} {what}, as before, not {after}");
-            }
-            let grown = memory(&now).saturating_sub(memory(self));
-            check!(grown < max_growth, "less than {max_growth} bytes more in memory, not {grown}");
-            Ok(())
-        })
+        let (had, has) = (before.descriptors.len(), self.descriptors.len());
+        check!(
+            has <= had,
+            "at most {had} open descriptors, as before, not {has}; new are {}",
+            self.new_since(before)
+        );
+        let pairs = [
+            ("threads", before.threads, self.threads),
+            ("bytes of locked memory", before.locked_bytes, self.locked_bytes),
+        ];
+        for (what, had, has) in pairs {
+            check!(has <= had, "at most {had} {what}, as before, not {has}");
+        }
+        let grown = memory(self).saturating_sub(memory(before));
+        check!(grown < max_growth, "less than {max_growth} bytes more in memory, not {grown}");
+        Ok(())
     }
 
-    /// The descriptors that are there later and were not before.
-    fn new_in(&self, later: &Usage) -> String {
-        let new = later.descriptors.iter().filter(|one| !self.descriptors.contains(one));
+    /// The descriptors that were not there before.
+    fn new_since(&self, before: &Usage) -> String {
+        let new = self.descriptors.iter().filter(|one| !before.descriptors.contains(one));
         new.map(String::as_str).collect::<Vec<_>>().join(", ")
     }
 }

@@ -70,9 +70,11 @@ pub(crate) struct State {
     pub(crate) wire: Option<Wire>,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
+    /// The endpoint was dropped; the connection goes on until the peer has what is left for it.
+    pub(crate) dropped: bool,
 }
 
-/// A link and its pipes.
+/// A link and its pipes. The engine has it until the endpoint is dropped and the pipes are closed.
 pub(crate) struct Conn {
     pub(crate) id: EndpointId,
     pub(crate) attr: EndpointAttr,
@@ -105,6 +107,9 @@ impl Drop for Locked<'_> {
         for event in self.state.link.take_events() {
             self.conn.engine.add_report(event, Some(self.conn));
         }
+        if self.state.dropped && self.state.wire.is_none() {
+            self.conn.engine.remove(self.conn.id);
+        }
     }
 }
 
@@ -115,7 +120,7 @@ impl Conn {
         context: LinkContext,
     ) -> Arc<Self> {
         let (id, link) = (context.id, Link::new(context));
-        let state = Mutex::new(State { link, wire: None, local: None, peer: None });
+        let state = Mutex::new(State { link, wire: None, local: None, peer: None, dropped: false });
         Arc::new(Conn { id, attr: attr.clone(), engine: engine.clone(), state })
     }
 

@@ -125,6 +125,6 @@ unsafe impl EndpointOps for MemEndpoint {
 impl Drop for MemEndpoint {
     fn drop(&mut self) {
         let _ = self.quiesce();
-        self.0.engine.remove(self.0.id);
+        self.0.lock().dropped = true;
     }
 }

@@ -2,7 +2,7 @@
 //! had more to carry than one call should.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fabric_core::{EndpointId, Error, Event, EventSink, Info, Result};
@@ -25,7 +25,7 @@ pub(crate) struct Engine {
     pub(crate) regions: Arc<RegionTable>,
     pub(crate) stats: Arc<Stats>,
     pub(crate) requests: RequestTable<Arc<Request>>,
-    conns: Mutex<HashMap<EndpointId, Weak<Conn>>>,
+    conns: Mutex<HashMap<EndpointId, Arc<Conn>>>,
     reports: Reports<Option<Arc<Conn>>>,
     work: Mutex<Work>,
     /// There is something for the thread.
@@ -81,16 +81,17 @@ impl Engine {
         }
         self.requests.clear();
         let conns: Vec<_> = self.conns.lock().drain().map(|(_, conn)| conn).collect();
-        conns.iter().filter_map(Weak::upgrade).for_each(|conn| conn.abandon());
+        conns.iter().for_each(|conn| conn.abandon());
         self.work.lock().ready.clear();
     }
 
     pub(crate) fn add(&self, conn: &Arc<Conn>) {
-        self.conns.lock().insert(conn.id, Arc::downgrade(conn));
+        self.conns.lock().insert(conn.id, conn.clone());
     }
 
     pub(crate) fn remove(&self, id: EndpointId) {
-        self.conns.lock().remove(&id);
+        let gone = self.conns.lock().remove(&id);
+        drop(gone);
     }
 
     /// Has an attempt to connect end in time.
@@ -134,7 +135,7 @@ impl Engine {
         let Some((ready, expired)) = self.next_work() else { return false };
         ready.iter().for_each(Conn::drive);
         for id in expired {
-            let conn = self.conns.lock().get(&id).and_then(Weak::upgrade);
+            let conn = self.conns.lock().get(&id).cloned();
             if let Some(conn) = conn {
                 conn.fail(Error::TimedOut(None));
             }
@@ -169,7 +170,7 @@ impl Engine {
     /// The thread panicked: nothing of the domain can be relied on.
     #[cold]
     fn panicked(&self) {
-        let conns: Vec<_> = self.conns.lock().values().filter_map(Weak::upgrade).collect();
+        let conns: Vec<_> = self.conns.lock().values().cloned().collect();
         conns.iter().for_each(|conn| conn.break_down());
         let device = &self.info.device;
         log_line!(Error, "the engine of {NAME}:{device} panicked; its endpoints end");
@@ -177,7 +178,7 @@ impl Engine {
     }
 
     pub(crate) fn dump(&self) -> String {
-        let conns: Vec<_> = self.conns.lock().values().filter_map(Weak::upgrade).collect();
+        let conns: Vec<_> = self.conns.lock().values().cloned().collect();
         let mut lines: Vec<_> = conns.iter().map(|conn| conn.try_dump()).collect();
         lines.sort();
         let (count, regions) = (lines.len(), self.regions.len());

@@ -111,6 +111,12 @@ impl Modules {
         if module.items.contains(next) {
             return Some(name);
         }
+        let defines = |(_, (_, module)): &(_, &(_, Module))| module.macros.contains(next);
+        if at.is_empty()
+            && let Some((name, _)) = self.by_name.iter().find(defines)
+        {
+            return Some(name);
+        }
         if let Some(import) = module.imports.get(next) {
             // Of another crate, and so of no file of this one.
             return self.resolve(at, &[import, after].concat(), depth);

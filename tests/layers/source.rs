@@ -20,6 +20,8 @@ pub(crate) struct Module {
     pub(crate) globs: Vec<Segments>,
     /// The names that are defined here.
     pub(crate) items: Vec<String>,
+    /// The macros that are defined here; one that is exported belongs to the root of the crate.
+    pub(crate) macros: Vec<String>,
     /// Every path, those of `use` included.
     pub(crate) paths: Vec<Segments>,
 }
@@ -67,6 +69,13 @@ impl Module {
                     _ => 1,
                 }
             }
+            TokenTree::Ident(word) if word == "pub" => {
+                1 + usize::from(is_scope(tokens.get(at + 1)))
+            }
+            TokenTree::Ident(word) if word == "macro_rules" => {
+                self.macros.extend(tokens.get(at + 2).map(ToString::to_string));
+                1
+            }
             TokenTree::Ident(word) => {
                 if let Some(TokenTree::Ident(name)) = tokens.get(at + 1)
                     && of_module
@@ -105,9 +114,11 @@ impl Module {
                 }
                 TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
                     let inner: Vec<_> = group.stream().into_iter().collect();
-                    for tree in inner.split(|token| is_punct(token, ',')) {
-                        self.use_tree(tree, &whole);
-                    }
+                    // There may be a comma at the end.
+                    let trees = inner.split(|token| is_punct(token, ','));
+                    trees
+                        .filter(|tree| !tree.is_empty())
+                        .for_each(|tree| self.use_tree(tree, &whole));
                     return;
                 }
                 _ => {}
@@ -136,6 +147,12 @@ fn is_punct(token: &TokenTree, mark: char) -> bool {
 /// `impl Trait + use<'_>` is no import.
 fn is_precise_capture(tokens: &[TokenTree], at: usize) -> bool {
     tokens.get(at + 1).is_some_and(|next| is_punct(next, '<'))
+}
+
+/// `pub(in path)` uses nothing of that module.
+fn is_scope(next: Option<&TokenTree>) -> bool {
+    let Some(TokenTree::Group(group)) = next else { return false };
+    group.delimiter() == Delimiter::Parenthesis && group.stream().to_string().starts_with("in ")
 }
 
 /// The path at the beginning, which is an identifier.
@@ -177,20 +194,23 @@ fn item_len(tokens: &[TokenTree]) -> usize {
 #[test]
 fn a_source_is_read() {
     let module = Module::parse(
-        "mod a; mod b { use super::c; fn inner() {} } use x::{self, y::*, z as w, v::{V, U}};
+        "mod a; mod b { use super::c; fn inner() {} } use x::{self, y::*, z as w, v::{V, U,}};
          fn f() { crate::p::q(1); m!(super::r::s) } #[cfg(test)] mod tests; struct S;
+         pub(in crate::no) fn i() {} macro_rules! each { () => { $crate::s::t } }
          #[cfg(all(test, not(loom)))] fn g() { crate::no::no() } #[cfg(not(test))] fn h() -> impl Copy + use<'static> {}",
     );
     let segments = |text: &str| text.split("::").map(str::to_owned).collect::<Segments>();
     assert_eq!(module.files, ["a"]);
-    assert_eq!(module.items, ["f", "S", "h"]);
+    assert_eq!(module.items, ["f", "S", "i", "h"]);
+    assert_eq!(module.macros, ["each"]);
     assert_eq!(module.inline["b"].imports["c"], segments("super::c"));
     assert_eq!(module.imports["w"], segments("x::z"));
     assert_eq!(module.imports["x"], segments("x"));
     assert_eq!(module.imports["U"], segments("x::v::U"));
     assert_eq!(module.globs, [segments("x::y")]);
-    for path in ["crate::p::q", "super::r::s", "x::v::V"] {
+    for path in ["crate::p::q", "super::r::s", "x::v::V", "crate::s::t"] {
         assert!(module.paths.contains(&segments(path)), "{path}: {:?}", module.paths);
     }
+    assert!(!module.paths.contains(&segments("x::v")), "{:?}", module.paths);
     assert!(!module.paths.iter().flatten().any(|segment| segment == "no"));
 }

@@ -37,17 +37,6 @@ mod teardown;
 mod threads;
 
 use crate::case::Case;
-use crate::check;
-use crate::check::Outcome;
-
-/// Checks that a text has all of these parts.
-#[track_caller]
-fn check_says(text: &str, parts: &[&str], what: impl std::fmt::Display) -> Outcome {
-    for part in parts {
-        check!(text.contains(part), "{part:?} in what is said of {what}, not {text:?}");
-    }
-    Ok(())
-}
 
 const TABLES: &[&[Case]] = &[
     discovery::CASES,

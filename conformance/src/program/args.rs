@@ -1,10 +1,12 @@
 //! The command line.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
+
+use super::values::{address, factor, minutes, name_and_reason, seconds};
 
 /// Runs the fabric conformance suite: the rules that every provider keeps, each as a case.
 ///
@@ -92,8 +94,8 @@ pub(super) struct Run {
     #[arg(long, value_name = "N")]
     pub(super) seed: Option<u64>,
 
-    /// TCP takes every liberty that the contract leaves and that nature rarely takes, as this seed says: cuts,
-    /// delays, odd orders. The cases must pass all the same.
+    /// Providers that have the setting `adversary`, as TCP has, take every liberty that the contract leaves and that nature
+    /// rarely takes, as this seed says: cuts, delays, odd orders. The cases must pass all the same.
     #[arg(long, value_name = "SEED")]
     pub(super) adversary: Option<u64>,
 
@@ -177,44 +179,6 @@ pub(super) struct Merge {
     /// Print every case, not only those to look at.
     #[arg(long)]
     pub(super) all: bool,
-}
-
-/// An address with a port; names are looked up.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    let mut found = text.to_socket_addrs().map_err(|error| error.to_string())?;
-    found.next().ok_or_else(|| "the name has no address".to_owned())
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse::<u64>() {
-        Ok(seconds @ 1..=3600) => Ok(Duration::from_secs(seconds)),
-        _ => Err("a number of seconds from 1 to 3600 is expected".to_owned()),
-    }
-}
-
-pub(super) fn minutes(text: &str) -> Result<Duration, String> {
-    match text.parse::<f64>() {
-        Ok(minutes) if (0.0..=1e6).contains(&minutes) => {
-            Ok(Duration::from_secs_f64(60.0 * minutes))
-        }
-        _ => Err("minutes are expected, as 90 or 0.5".to_owned()),
-    }
-}
-
-pub(super) fn factor(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(factor) if (1.0..=100.0).contains(&factor) => Ok(factor),
-        _ => Err("a number from 1 to 100 is expected".to_owned()),
-    }
-}
-
-fn name_and_reason(text: &str) -> Result<(String, String), String> {
-    match text.split_once(':').map(|(name, reason)| (name.trim(), reason.trim())) {
-        Some((name, reason)) if !name.is_empty() && !reason.is_empty() => {
-            Ok((name.to_owned(), reason.to_owned()))
-        }
-        _ => Err("a provider's name, a colon and a reason are expected".to_owned()),
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

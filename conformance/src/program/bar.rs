@@ -4,8 +4,8 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use conformance::prelude::Case;
-use conformance::{CaseResult, Progress, Status};
+use crate::prelude::Case;
+use crate::{CaseResult, Progress, Status};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::style::{bad, faint};

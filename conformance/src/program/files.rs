@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use conformance::{FORMAT, Matrix, Report};
+use crate::{FORMAT, Matrix, Report};
 use serde::{Deserialize, Serialize};
 
 use super::{html, junit};
@@ -117,8 +117,8 @@ mod tests {
     /// A run of nothing.
     fn text() -> String {
         let catalog = std::sync::Arc::new(fabric::Catalog::empty());
-        let options = conformance::Options { factor: Some(1.0), ..Default::default() };
-        json(&conformance::run(&catalog, &options, &mut ()).unwrap()).unwrap()
+        let options = crate::Options { factor: Some(1.0), ..Default::default() };
+        json(&crate::run(&catalog, &options, &mut ()).unwrap()).unwrap()
     }
 
     #[test]

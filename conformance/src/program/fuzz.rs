@@ -5,18 +5,20 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use conformance::Target;
-use conformance::random::{Fuzz, Program, generate};
+use fabric::Catalog;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::files;
+use super::values::{factor, minutes, seed_of_now};
+use super::{files, providers};
+use crate::Target;
+use crate::random::{Fuzz, Program, generate};
 
 /// How often a program is run that is run again: what it shows may be a matter of luck.
 const AGAIN: usize = 20;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The provider to test, tcp, verbs or mem; by default tcp and verbs, where this machine has them.
+    /// The provider to test: tcp, verbs or mem; by default all that this machine has, but for mem.
     #[arg(long, value_name = "NAME", default_value = "all")]
     provider: Vec<String>,
 
@@ -33,14 +35,15 @@ pub(super) struct Args {
     programs: Option<u64>,
 
     /// For so long on each provider.
-    #[arg(long, value_name = "N", value_parser = super::args::minutes)]
+    #[arg(long, value_name = "N", value_parser = minutes)]
     minutes: Option<Duration>,
 
     /// So many programs at a time.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     jobs: u16,
 
-    /// With TCP at its worst, seeded with N: it cuts, delays and reorders all that the contract lets it.
+    /// With providers that have the setting, as TCP has, at their worst, seeded with N: they cut, delay and reorder all that
+    /// the contract lets them.
     #[arg(long, value_name = "N")]
     adversary: Option<u64>,
 
@@ -53,7 +56,7 @@ pub(super) struct Args {
     shrink: u64,
 
     /// Stretch deadlines by this, instead of by what a look at this machine's speed gives.
-    #[arg(long, value_name = "N", value_parser = super::args::factor)]
+    #[arg(long, value_name = "N", value_parser = factor)]
     factor: Option<f64>,
 
     /// Run one program again, some twenty times: a file that an earlier run wrote, or SEED:NUMBER.
@@ -69,13 +72,13 @@ pub(super) struct Args {
     out: PathBuf,
 }
 
-pub(super) fn main(args: &Args) -> Result<u8, String> {
+pub(super) fn main(catalog: &Catalog, args: &Args) -> Result<u8, String> {
     let again = args.replay.as_deref().map(program).transpose()?;
     if let (Some(program), true) = (&again, args.show) {
         files::put(None, &program.to_string())?;
         return Ok(0);
     }
-    let targets = targets(args)?;
+    let targets = targets(catalog, args)?;
     let mut fuzz = Fuzz::default();
     (fuzz.factor, fuzz.layered) = (args.factor, args.layer);
     let mut code = 0;
@@ -88,14 +91,14 @@ pub(super) fn main(args: &Args) -> Result<u8, String> {
     Ok(code)
 }
 
-fn targets(args: &Args) -> Result<Vec<Target>, String> {
-    let catalog = super::catalog(args.adversary, &args.provider)?;
+fn targets(catalog: &Catalog, args: &Args) -> Result<Vec<Target>, String> {
+    let catalog = providers::prepared(catalog, args.adversary, &args.provider)?;
     let find = |name: &str| Target::find(&catalog, name, args.device.as_deref());
     if !args.provider.iter().any(|name| name == "all") {
         let found = args.provider.iter().map(|name| find(name).map_err(|e| format!("{name}: {e}")));
         return found.collect();
     }
-    let found: Vec<_> = ["tcp", "verbs"].iter().filter_map(|name| find(name).ok()).collect();
+    let found: Vec<_> = catalog.names().into_iter().filter_map(|name| find(name).ok()).collect();
     if found.is_empty() { Err("no provider is usable here".to_owned()) } else { Ok(found) }
 }
 
@@ -127,7 +130,7 @@ fn run_again(target: &Target, program: &Program, fuzz: &Fuzz) -> Result<u8, Stri
 }
 
 fn run(target: &Target, args: &Args, mut fuzz: Fuzz) -> Result<u8, String> {
-    fuzz.seed = args.seed.unwrap_or_else(super::seed_of_now);
+    fuzz.seed = args.seed.unwrap_or_else(seed_of_now);
     fuzz.programs = args.programs.unwrap_or(if args.minutes.is_some() { u64::MAX } else { 1000 });
     fuzz.time = args.minutes;
     fuzz.jobs = usize::from(args.jobs);
@@ -153,8 +156,7 @@ fn run(target: &Target, args: &Args, mut fuzz: Fuzz) -> Result<u8, String> {
             let line =
                 format!("fuzz: {target}: {agreed} programs agree, seed {seed}, {seconds:.1} s\n");
             files::put(None, &line)?;
-            // Nothing that ran shows nothing.
-            Ok(if agreed == 0 { super::USAGE } else { 0 })
+            if agreed == 0 { Err("no program ran, so nothing is shown".to_owned()) } else { Ok(0) }
         }
         Err(found) => {
             let name = format!("{}-{seed}-{}.json", target.info().provider, found.number);

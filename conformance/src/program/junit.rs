@@ -1,6 +1,6 @@
 //! The report for CI systems: one suite a provider, and one for what shows between providers only.
 
-use conformance::{Cell, Column, Difference, Matrix, Row, Status};
+use crate::{Cell, Column, Difference, Matrix, Row, Status};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 pub(super) fn report(matrix: &Matrix) -> Result<String, String> {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use conformance::prelude::{Case, Group};
+use crate::prelude::{Case, Group};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -45,7 +45,7 @@ pub(super) struct GroupSize {
 pub(super) fn group_sizes() -> Vec<GroupSize> {
     let size = |group: Group| GroupSize {
         group: group.name(),
-        cases: conformance::cases().filter(|case| case.group == group).count(),
+        cases: crate::cases().filter(|case| case.group == group).count(),
     };
     Group::ALL.into_iter().map(size).collect()
 }

@@ -7,40 +7,57 @@ mod fuzz;
 mod html;
 mod junit;
 mod list;
+mod providers;
 mod style;
 mod table;
+mod values;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anstream::adapter::strip_str;
 use clap::Parser;
-use conformance::{LinkControl, Matrix, Options, Peer, Server, Verdict, Wanted};
 use fabric::Catalog;
-use provider_mem::MemProvider;
 
 use args::{Args, Command, Format};
 use bar::Bar;
 use files::{Output, put};
 
+use crate::{LinkControl, Matrix, Options, Peer, Server, Verdict, Wanted};
+
 /// The exit status of a usage error, and of a run that showed nothing.
 const USAGE: u8 = 2;
 
-pub(crate) fn main() -> ExitCode {
+/// The program `fabric-conformance` for the providers of a catalog, with all its arguments: the whole of a program that
+/// tests a provider. The reference provider need not be in the catalog: it runs where `--provider mem` names it.
+///
+/// ```no_run
+/// # use std::process::ExitCode;
+/// # use fabric::{Catalog, provider::Provider};
+/// # struct Yours;
+/// # impl Yours { fn new() -> impl Provider { provider_mem::MemProvider::new() } }
+/// fn main() -> ExitCode {
+///     let catalog = Catalog::builtin().add(Yours::new());
+///     conformance::main(catalog.expect("no other provider has the name"))
+/// }
+/// ```
+///
+/// Cases that need a second process start the running program again, with the arguments `--serve` and `--with-stdin`; so a
+/// program calls this first, whatever its arguments are.
+pub fn main(catalog: Catalog) -> ExitCode {
     let args = Args::parse();
     // Cases provoke errors on purpose, and providers log them: shown on request only.
     let environment = env_logger::Env::default().default_filter_or("off");
     env_logger::Builder::from_env(environment).init();
     let done = match args.command {
         Some(Command::Merge(args)) => merge(&args),
-        Some(Command::Fuzz(args)) => fuzz::main(&args),
+        Some(Command::Fuzz(args)) => fuzz::main(&catalog, &args),
         None if args.run.list => list(args.run),
         None if args.run.list_groups => list_groups(&args.run),
-        None if args.run.serve.is_some() => serve(&args.run),
-        None => run(args.run),
+        None if args.run.serve.is_some() => serve(catalog, &args.run),
+        None => run(&catalog, args.run),
     };
     match done {
         Ok(code) => ExitCode::from(code),
@@ -54,7 +71,7 @@ pub(crate) fn main() -> ExitCode {
 
 fn list(args: args::Run) -> Result<u8, String> {
     let filters = [args.cases, args.filter].concat();
-    let cases = conformance::select(&filters, true).map_err(|error| error.to_string())?;
+    let cases = crate::select(&filters, true).map_err(|error| error.to_string())?;
     let text = match args.format {
         Format::Table => list::table(&cases),
         Format::Json => list::json(&cases)?,
@@ -75,10 +92,10 @@ fn list_groups(args: &args::Run) -> Result<u8, String> {
 }
 
 /// Serves until it fails, or is killed.
-fn serve(args: &args::Run) -> Result<u8, String> {
+fn serve(catalog: Catalog, args: &args::Run) -> Result<u8, String> {
     let Some(addr) = args.serve else { return Ok(USAGE) };
     let text = |error: io::Error| format!("cannot serve on {addr}: {error}");
-    let server = Server::bind(addr, &Arc::new(Catalog::builtin())).map_err(text)?;
+    let server = Server::bind(addr, &Arc::new(catalog)).map_err(text)?;
     put(None, &format!("serving on {}\n", server.local_addr().map_err(text)?))?;
     if args.with_stdin {
         std::thread::spawn(|| {
@@ -91,22 +108,9 @@ fn serve(args: &args::Run) -> Result<u8, String> {
     Ok(0)
 }
 
-/// The providers, with TCP at its worst if there is a seed for that, and the reference provider if it is named.
-fn catalog(adversary: Option<u64>, named: &[String]) -> Result<Arc<Catalog>, String> {
-    let text = |error: fabric::Error| error.to_string();
-    let mut catalog = Catalog::builtin();
-    if named.iter().any(|name| name == provider_mem::NAME) {
-        catalog = catalog.add(MemProvider::new()).map_err(text)?;
-    }
-    if let Some(seed) = adversary {
-        catalog = catalog.configure("tcp", "adversary", &seed.to_string()).map_err(text)?;
-    }
-    Ok(Arc::new(catalog))
-}
-
-fn run(args: args::Run) -> Result<u8, String> {
+fn run(catalog: &Catalog, args: args::Run) -> Result<u8, String> {
     let peer = args.peer.map(|addr| Peer::reach(addr).map(Arc::new)).transpose()?;
-    let catalog = catalog(args.adversary, &args.provider)?;
+    let catalog = providers::prepared(catalog, args.adversary, &args.provider)?;
     let options = Options {
         wanted: if args.provider.iter().any(|name| name == "all") {
             Wanted::All
@@ -115,7 +119,7 @@ fn run(args: args::Run) -> Result<u8, String> {
         },
         device: args.device,
         filters: [args.cases, args.filter].concat(),
-        seed: args.seed.unwrap_or_else(seed_of_now),
+        seed: args.seed.unwrap_or_else(values::seed_of_now),
         strict: args.strict,
         soak: args.soak,
         budget: args.budget,
@@ -134,8 +138,7 @@ fn run(args: args::Run) -> Result<u8, String> {
     };
     let (out, record) = (Output::create(args.out)?, Output::create(args.record)?);
     let mut bar = Bar::new(options.seed);
-    let report =
-        conformance::run(&catalog, &options, &mut bar).map_err(|error| error.to_string())?;
+    let report = crate::run(&catalog, &options, &mut bar).map_err(|error| error.to_string())?;
     bar.finish();
 
     if let Some(record) = record {
@@ -188,10 +191,4 @@ fn show(
         let _ = writeln!(io::stderr(), "error: no case ran, so nothing is shown");
     }
     Ok(matrix.exit_code())
-}
-
-/// A seed that differs from run to run, short enough to be typed again.
-fn seed_of_now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::from(since.subsec_nanos() ^ since.as_secs() as u32)
 }

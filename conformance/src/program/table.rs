@@ -4,8 +4,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use conformance::prelude::{Freedom, Group};
-use conformance::{
+use crate::prelude::{Freedom, Group};
+use crate::{
     Cell, Column, Counts, Environment, Matrix, ProviderEntry, Row, Status, Totals, Verdict,
 };
 

@@ -29,7 +29,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program`, which is `fabric-conformance`, for the provider and device of `info`.
+    /// Starts `program`, which calls `conformance::main`, for the provider and device of `info`.
     pub(crate) fn start(program: &Path, info: &Info, factor: f64) -> Result<Self, Failed> {
         let serving = ["--serve", "127.0.0.1:0", "--with-stdin"];
         let mut child = Command::new(program)

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::numbers;
+use super::elements::numbers;
 use crate::cases::crowd::{at_once, joined};
 use crate::prelude::*;
 

@@ -3,9 +3,9 @@
 use fabric::provider::AtomicCall;
 use fabric::provider::atomic::is_defined;
 
-use super::{INTEGERS, element, finds, operation};
+use super::elements::{INTEGERS, finds};
 use crate::arithmetic::left_by;
-use crate::element::element_bits;
+use crate::element::{element, element_bits, operation};
 use crate::prelude::*;
 
 pub(super) fn faa(rig: &Rig) -> Outcome {

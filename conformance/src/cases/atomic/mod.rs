@@ -5,14 +5,11 @@
 
 mod contended;
 mod effect;
+mod elements;
 mod linear;
 mod queue;
 mod refused;
 
-use fabric::RemoteSlice;
-use fabric::provider::AtomicCall;
-
-use crate::element::{element, operation};
 use crate::prelude::*;
 
 /// Atomics, and sends to settle with.
@@ -69,32 +66,3 @@ pub(super) const CASES: &[Case] = cases! { Atomic:
         "the target's CPU adds at the same time: the totals are exact"
         .local_only("the target's CPU adds as fast as the initiator");
 };
-
-/// Executes the call on an element, which holds these bits, and checks what it brings back into `old`.
-#[track_caller]
-fn finds(a: &End, call: &AtomicCall, at: RemoteSlice, old: &Guarded, bits: u64) -> Outcome {
-    let size = call.ty.size();
-    let done = Done::ok(1).kind(OpKind::Atomic);
-    a.run(operation(call, Some(old.slice(..size)), at), done)?;
-    let (seen, expected) = (old.bytes(..size)?, element(call.ty, bits));
-    check_bytes!(seen, expected, "the old {} of {}", call.ty, call.op);
-    Ok(())
-}
-
-/// The integer types.
-const INTEGERS: [AtomicType; 8] = [
-    AtomicType::U8,
-    AtomicType::U16,
-    AtomicType::U32,
-    AtomicType::U64,
-    AtomicType::I8,
-    AtomicType::I16,
-    AtomicType::I32,
-    AtomicType::I64,
-];
-
-/// The numbers in bytes that hold a `u64` each, in host order.
-fn numbers(bytes: &[u8]) -> Vec<u64> {
-    let (words, _) = bytes.as_chunks();
-    words.iter().map(|word| u64::from_ne_bytes(*word)).collect()
-}

@@ -1,6 +1,6 @@
 //! Atomics among other operations: many of them, unattended, refused, of several targets.
 
-use super::numbers;
+use super::elements::numbers;
 use crate::prelude::*;
 
 /// Atomics posted at a time; more than any device has under way.

@@ -5,8 +5,8 @@ use std::ops::Range;
 use fabric::RemoteSlice;
 use fabric::provider::AtomicCall;
 
-use super::{element, finds, operation};
-use crate::element::element_bits;
+use super::elements::finds;
+use crate::element::{element, element_bits, operation};
 use crate::forge::MISALIGN;
 use crate::prelude::*;
 

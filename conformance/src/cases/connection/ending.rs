@@ -1,6 +1,7 @@
 //! Connections that end before they stand, and what is left of those that stood.
 
-use super::{ended, meet, message, next_request};
+use super::steps::{ended, meet, message, next_request};
+use crate::end::DEFAULT_TIMEOUT;
 use crate::prelude::*;
 use crate::sys::Child;
 use crate::usage::Usage;
@@ -30,7 +31,7 @@ pub(super) fn cancel_connect(rig: &Rig) -> Outcome {
             Event::ConnectFailed { endpoint, error: Error::Canceled } if *endpoint == id,
             "the event, dropped: {drops}"
         );
-        Done::canceled(1).check(&cq.wait_one(Some(rig.scaled(super::DEFAULT_TIMEOUT)))?)?;
+        Done::canceled(1).check(&cq.wait_one(Some(rig.scaled(DEFAULT_TIMEOUT)))?)?;
         drop(request);
         if let Some(a) = rest {
             a.disconnect();
@@ -121,7 +122,7 @@ pub(super) fn reconnect_1000(rig: &Rig) -> Outcome {
         message(&a, &b, rig.pattern(i))?;
         // In all the ways in which a connection ends, both sides at once included.
         match i % 4 {
-            0 => a.shutdown(rig.scaled(super::DEFAULT_TIMEOUT))?,
+            0 => a.shutdown(rig.scaled(DEFAULT_TIMEOUT))?,
             1 => a.disconnect(),
             2 => drop(a),
             _ => return Ok(()),
@@ -137,5 +138,5 @@ pub(super) fn reconnect_1000(rig: &Rig) -> Outcome {
     for i in 0..rig.bulk(1000) {
         once(i)?;
     }
-    before.expect_no_more(rig, |held| held.resident_bytes, MAX_GROWTH)
+    rig.expect_no_more(&before, |held| held.resident_bytes, MAX_GROWTH)
 }

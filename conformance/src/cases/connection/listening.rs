@@ -6,7 +6,8 @@ use std::os::fd::AsFd;
 use fabric::ListenerAttr;
 use fabric_util::wakeup::wait_readable;
 
-use super::{connect_failed, connected, meet, message, next_request, no_listener};
+use super::steps::{connect_failed, connected, meet, message, next_request, no_listener};
+use crate::end::DEFAULT_TIMEOUT;
 use crate::prelude::*;
 
 pub(super) fn refuse(rig: &Rig) -> Outcome {
@@ -75,7 +76,7 @@ pub(super) fn listen_close_pending(rig: &Rig) -> Outcome {
     waiting[1].connect(listener.local_addr(), b"third")?;
     drop(listener);
     for (i, end) in waiting.iter().enumerate() {
-        let outcome = end.wait_connected(Some(rig.scaled(super::DEFAULT_TIMEOUT)));
+        let outcome = end.wait_connected(Some(rig.scaled(DEFAULT_TIMEOUT)));
         check_err!(outcome, Error::Refused(_), "the outcome of waiting end {i}");
     }
     request.accept(&b, b"still")?;
@@ -157,7 +158,7 @@ fn is_readable(events: &RecordedEvents) -> Result<bool, Failed> {
 /// Sleeps on the queue's descriptor until it is readable.
 #[track_caller]
 fn sleep_on(rig: &Rig, events: &RecordedEvents) -> Outcome {
-    let readable = wait_readable(events.as_fd(), Some(rig.deadline(super::DEFAULT_TIMEOUT)))?;
+    let readable = wait_readable(events.as_fd(), Some(rig.deadline(DEFAULT_TIMEOUT)))?;
     check!(readable, "a readable descriptor");
     Ok(())
 }

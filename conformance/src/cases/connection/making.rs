@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{connect_failed, connected, message, next_request};
+use super::steps::{connect_failed, connected, message, next_request};
 use crate::prelude::*;
 
 pub(super) fn connect_basic(rig: &Rig) -> Outcome {

@@ -2,8 +2,9 @@
 
 use fabric::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA};
 
-use super::{connect_failed, connected, message, next_request};
-use crate::cases::check_says;
+use super::steps::{connect_failed, connected, message, next_request};
+use crate::check::check_says;
+use crate::end::DEFAULT_TIMEOUT;
 use crate::prelude::*;
 
 /// Connects with this data on both ways, and checks what arrives.
@@ -104,7 +105,7 @@ pub(super) fn reject_data(rig: &Rig) -> Outcome {
     let listener = rig.listen(rig.domain_b())?;
     a.connect(listener.local_addr(), &[])?;
     drop(next_request(rig, &listener)?);
-    let outcome = a.wait_connected(Some(rig.scaled(super::DEFAULT_TIMEOUT)));
+    let outcome = a.wait_connected(Some(rig.scaled(DEFAULT_TIMEOUT)));
     let error = check_err!(outcome, Error::Rejected(_), "a request that was dropped");
     check_matches!(error, Error::Rejected(data) if data.is_empty(), "its data");
     a.expect_canceled([1, 2])?;
@@ -147,7 +148,7 @@ pub(super) fn accept_after_reject(rig: &Rig) -> Outcome {
     request.reject(b"once")?;
     check_err!(request.accept(&b, &[]), Error::InvalidState(_), "accepting what was rejected");
     check_err!(request.reject(b"twice"), Error::InvalidState(_), "rejecting once more");
-    let outcome = a.wait_connected(Some(rig.scaled(super::DEFAULT_TIMEOUT)));
+    let outcome = a.wait_connected(Some(rig.scaled(DEFAULT_TIMEOUT)));
     let error = check_err!(outcome, Error::Rejected(_), "the outcome of the rejected end");
     check_matches!(error, Error::Rejected(data) if ***data == *b"once", "its data");
     check_eq!(b.state(), EndpointState::Idle, "state of an end that accepted nothing");

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{connect_failed, connected, message, next_request, no_listener};
+use super::steps::{connect_failed, connected, message, next_request, no_listener};
 use crate::prelude::*;
 
 /// What a listener of another kind does with a connection. Providers that do not go over TCP never meet it.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use fabric::{Choice, Discovered, ErrorClass, Hints, ProviderSpec};
 
-use crate::cases::check_says;
+use crate::check::check_says;
 use crate::choose::anything;
 use crate::prelude::*;
 

@@ -6,7 +6,7 @@ use fabric::provider::AtomicCall;
 use fabric::{AtomicScalar, Choice, EndpointAttr, Hints, Info, ListenerAttr, MIN_INJECT};
 
 use crate::arithmetic::left_by;
-use crate::cases::check_says;
+use crate::check::check_says;
 use crate::choose::anything;
 use crate::element::{element, operation};
 use crate::prelude::*;

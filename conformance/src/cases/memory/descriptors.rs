@@ -2,7 +2,7 @@
 
 use fabric::Region;
 
-use super::write_and_read;
+use super::accesses::write_and_read;
 use crate::prelude::*;
 
 pub(super) fn cross_domain(rig: &Rig) -> Outcome {

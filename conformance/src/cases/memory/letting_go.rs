@@ -1,6 +1,6 @@
 //! Regions of operations that succeed without a completion: let go in bounded time, without a poll or a post.
 
-use super::write_and_read;
+use super::accesses::write_and_read;
 use crate::prelude::*;
 
 /// How long the library may take to find out that an operation has succeeded.

@@ -1,12 +1,11 @@
 //! Registration: what can be registered, and what its end means.
 
+mod accesses;
 mod bounds;
 mod descriptors;
 mod letting_go;
 mod registering;
 mod revoking;
-
-use fabric::RemoteSlice;
 
 pub(super) use self::revoking::{REVOKED_LEN, revoke_under_writes};
 use crate::prelude::*;
@@ -72,8 +71,3 @@ pub(super) const CASES: &[Case] = cases! { Memory:
     letting_go::end_unsignaled, Needs::SEND_RMA.and(Capabilities::ATOMIC),
         "after the end of a connection, the regions of unsignaled operations that succeeded can be closed within 2 s";
 };
-
-/// A write of the local buffer to `to`, and a read from there.
-fn write_and_read<'a>(local: &'a Guarded, to: RemoteSlice) -> [(&'static str, Op<'a>); 2] {
-    [("a write", Op::write(local, to)), ("a read", Op::read(local, to))]
-}

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fabric::RemoteSlice;
 
-use super::write_and_read;
+use super::accesses::write_and_read;
 use crate::prelude::*;
 use crate::usage::Usage;
 

@@ -34,7 +34,7 @@ pub(super) fn churn(rig: &Rig) -> Outcome {
                 once(rig, i)?;
             }
             let before = before.map_or_else(Usage::at_rest, Ok)?;
-            before.expect_no_more(rig, |held| held.resident_bytes, MAX_GROWTH)
+            rig.expect_no_more(&before, |held| held.resident_bytes, MAX_GROWTH)
         };
         let outcome = come_and_go();
         done.store(true, Ordering::Relaxed);

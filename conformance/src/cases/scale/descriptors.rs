@@ -26,7 +26,7 @@ pub(super) fn fd_exhaust(rig: &Rig) -> Outcome {
         a.settle(&b)?;
         drop(few);
         free += 1;
-        before.expect_no_more(rig, |held| held.resident_bytes, MAX_GROWTH)?;
+        rig.expect_no_more(&before, |held| held.resident_bytes, MAX_GROWTH)?;
         match made {
             Ok(()) => break,
             // `TimedOut` if it was the other side that had none.

@@ -1,6 +1,6 @@
 //! Connections that are closed.
 
-use super::{CLOSED, PEER_CLOSED, check_flushed, ends, take};
+use super::flushed::{CLOSED, PEER_CLOSED, check_flushed, ends, take};
 use crate::cases::crowd::joined;
 use crate::cases::places::{Slots, Staggered};
 use crate::prelude::*;

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{CLOSED, check_flushed, take};
+use super::flushed::{CLOSED, check_flushed, take};
 use crate::cases::crowd::{Crowd, at_once, depths, places};
 use crate::prelude::*;
 

@@ -17,7 +17,7 @@ pub(super) fn leak_check(rig: &Rig) -> Outcome {
     };
     work(rig)?;
     // Of what is resident, allocators keep the more the more threads there were.
-    start.expect_no_more(rig, |held| held.allocated_bytes, MAX_GROWTH)
+    rig.expect_no_more(start, |held| held.allocated_bytes, MAX_GROWTH)
 }
 
 /// Some of everything that takes descriptors, threads or memory; all of it is over when this returns.

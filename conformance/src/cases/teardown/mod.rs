@@ -2,6 +2,7 @@
 
 mod closing;
 mod dropping;
+mod flushed;
 mod leaks;
 mod orders;
 
@@ -37,41 +38,3 @@ pub(super) const CASES: &[Case] = cases! { Teardown:
         "after the whole run, descriptors, threads and memory are back to what they were at its start"
         .exclusive().last();
 };
-
-/// The next `count` completions of a queue, whose endpoints may be gone.
-fn take(rig: &Rig, queue: &RecordedQueue, count: usize) -> Result<Vec<Completion>, Failed> {
-    let patience = Some(rig.scaled(Duration::from_secs(10)));
-    (0..count).map(|_| Ok(queue.wait_one(patience)?)).collect()
-}
-
-/// Contexts and statuses of the receives among completions, or of the others.
-fn ends(done: &[Completion], receives: bool) -> Vec<(u64, Status)> {
-    let of_side = done.iter().filter(|one| one.kind.is_receive() == receives);
-    of_side.map(|one| (one.context, one.status)).collect()
-}
-
-/// Checks that operations completed in the order of their contexts, from 0 on: first those that went well, then those
-/// that ended with the connection, in one of these ways. Gives how many went well.
-fn check_flushed<'a>(
-    what: &str,
-    count: usize,
-    ways: &[Status],
-    done: impl Iterator<Item = &'a Completion>,
-) -> Result<usize, Failed> {
-    let (mut good, mut all) = (0, 0);
-    for one in done {
-        check_eq!(one.context, all as u64, "context of the next of the {what}");
-        all += 1;
-        match one.status {
-            Status::Ok if good == all - 1 => good += 1,
-            status if ways.contains(&status) => {}
-            status => fail!(format!("{what} to be Ok, then {ways:?}"), "{status:?} of {one:?}"),
-        }
-    }
-    check_eq!(all, count, "how many {what} completed");
-    Ok(good)
-}
-
-/// How operations end that the connection's end overtakes: by this side's doing, and by the peer's.
-const CLOSED: &[Status] = &[Status::Canceled];
-const PEER_CLOSED: &[Status] = &[Status::Canceled, Status::PeerLost];

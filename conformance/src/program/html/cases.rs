@@ -1,7 +1,7 @@
 //! The cases of the page: those to look at with all that is known, and each with its results side by side.
 
-use conformance::prelude::{Freedom, Group};
-use conformance::{Cell, Difference, Matrix, Row, Status, Transcript};
+use crate::prelude::{Freedom, Group};
+use crate::{Cell, Difference, Matrix, Row, Status, Transcript};
 use maud::{Markup, html};
 
 use crate::program::table::time;

@@ -4,8 +4,8 @@
 
 mod cases;
 
-use conformance::prelude::Group;
-use conformance::{Cell, Column, Counts, Environment, Matrix, ProviderEntry, Row, Totals, Verdict};
+use crate::prelude::Group;
+use crate::{Cell, Column, Counts, Environment, Matrix, ProviderEntry, Row, Totals, Verdict};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("page.css");
@@ -305,9 +305,9 @@ mod tests {
 
     #[test]
     fn whatever_is_told_is_escaped() {
-        let options = conformance::Options { factor: Some(1.0), ..Default::default() };
+        let options = crate::Options { factor: Some(1.0), ..Default::default() };
         let catalog = std::sync::Arc::new(fabric::Catalog::empty());
-        let report = conformance::run(&catalog, &options, &mut ()).unwrap();
+        let report = crate::run(&catalog, &options, &mut ()).unwrap();
         let evil = "<script>\"&'".to_owned();
         let matrix = Matrix::merge(&[report], &[(evil.clone(), evil.clone())]).unwrap();
         let page = page(&matrix);
