@@ -114,7 +114,7 @@ impl Conn {
             LastUnsignaled::Never => None,
             LastUnsignaled::Posted(token) => Some(token),
         };
-        let Some(last) = later(posted, state.soft_queue.last_quiet()) else { return };
+        let Some(last) = later(posted, state.soft_queue.last_unsignaled()) else { return };
         state.last_unsignaled = Some(last);
         if self.post_end_marker().is_err() {
             self.domain.deadline(LATER, self.name, Timer::EndMarker);

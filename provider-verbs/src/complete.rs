@@ -100,7 +100,7 @@ impl Conn {
             ended.push(completion);
         };
         // SAFETY: the request was this soft queue's, and its operation's segments stay until its completion.
-        unsafe { state.soft_queue.answer(found, &mut Direct(self), deliver) };
+        unsafe { state.soft_queue.on_result(found, &mut Direct(self), deliver) };
         self.set_soft_queue_active(!state.soft_queue.is_idle());
         if !good {
             // A request that the device did not take closes the connection like one that failed.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fabric_core::{
     DisconnectReason, EndpointAttr, EndpointId, Error, RawCompletion, Result, SendWork, Token,
 };
-use fabric_util::emulate::Line;
+use fabric_util::emulate::SoftSendQueue;
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::bounce::Bounce;
@@ -52,7 +52,7 @@ pub(crate) enum CloseReason {
 
 pub(crate) struct State {
     pub(crate) conn_state: ConnState,
-    pub(crate) soft_queue: Line,
+    pub(crate) soft_queue: SoftSendQueue,
     /// With its name among the domain's identifiers.
     pub(crate) id: Option<(u64, CmId)>,
     /// Private data of the request, sent once the route is known.
@@ -131,7 +131,7 @@ impl Conn {
         let bounce = if carries_injects { None } else { Some(Bounce::new(&device.pd, attr)?) };
         let state = State {
             conn_state: ConnState::Idle,
-            soft_queue: Line::default(),
+            soft_queue: SoftSendQueue::default(),
             id: None,
             connect_data: Vec::new(),
             local: None,
