@@ -22,7 +22,7 @@ impl CqMember for Conn {
         let mut state = self.lock();
         if Token::is_internal(wr_id) {
             return match InternalWr::parse(wr_id) {
-                (_, name) if name != self.name => {}
+                (_, number) if number != self.number => {}
                 (InternalWr::Cas, _) => self.on_cas_response(&mut state, ended, sink),
                 (InternalWr::Probe, _) => self.on_probe_ended(&mut state, ended),
                 (InternalWr::EndMarker, _) => self.on_end_marker(&mut state, sink),

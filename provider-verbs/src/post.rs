@@ -372,7 +372,7 @@ impl Conn {
     /// Has the device bind a memory window to the queue pair.
     pub(crate) fn post_bind(&self, binding: &Binding) -> io::Result<()> {
         let mut request = blank();
-        request.wr_id = InternalWr::Bind.wr_id(self.name);
+        request.wr_id = InternalWr::Bind.wr_id(self.number);
         request.opcode = opcode::IBV_WR_BIND_MW;
         request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
         request.bind_mw_tso_union.bind_mw.mw = binding.mw.cast();
@@ -388,7 +388,7 @@ impl Conn {
     /// An empty write, for which the peer checks no key.
     fn empty_write(&self, purpose: InternalWr) -> ibv_send_wr {
         let mut request = blank();
-        request.wr_id = purpose.wr_id(self.name);
+        request.wr_id = purpose.wr_id(self.number);
         request.opcode = opcode::IBV_WR_RDMA_WRITE;
         request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
         request
@@ -425,7 +425,7 @@ impl CasDevice for Direct<'_> {
     fn compare_and_swap(&mut self, cas: &CasRequest, how: SendFlags) -> Result<()> {
         let mut chain = One::new();
         let mut request = blank();
-        request.wr_id = InternalWr::Cas.wr_id(self.0.name);
+        request.wr_id = InternalWr::Cas.wr_id(self.0.number);
         request.opcode = opcode::IBV_WR_ATOMIC_CMP_AND_SWP;
         request.send_flags = flags(how & SendFlags::FENCE | SendFlags::SIGNALED);
         request.wr.atomic.remote_addr = cas.at.addr;
