@@ -71,9 +71,12 @@ impl Conn {
             Ok(Some((answer, data, len))) => (answer, data.to_vec(), len),
             Ok(None) => return Progress::More,
             Err(malformed) => {
-                if let Some(unsaid) = engine.stats().peer_lines.admit() {
+                if let Some(suppressed) = engine.stats().peer_log.check() {
                     let (id, peer) = (state.link.id(), state.peer);
-                    log_line!(Warn, "{id}: {peer:?} is no fabric listener: {malformed}{unsaid}");
+                    log_line!(
+                        Warn,
+                        "{id}: {peer:?} is no fabric listener: {malformed}{suppressed}"
+                    );
                 }
                 let text = format!("the peer is no fabric listener: {malformed}");
                 let error = Error::Unreachable(Failure::new("connect", text).of(NAME));

@@ -76,9 +76,9 @@ impl Acceptor {
                     ) => {}
                 Err(error) => {
                     // Out of descriptors or memory.
-                    if let Some(unsaid) = engine.stats().peer_lines.admit() {
+                    if let Some(suppressed) = engine.stats().peer_log.check() {
                         let addr = self.addr;
-                        log_line!(Warn, "listener {addr}: {error}; trying again{unsaid}");
+                        log_line!(Warn, "listener {addr}: {error}; trying again{suppressed}");
                     }
                     return self.look_again(engine, RETRY);
                 }
@@ -207,9 +207,9 @@ impl PendingConnection {
     }
 
     fn log(&self, engine: &Engine, what: &str) {
-        if let Some(unsaid) = engine.stats().peer_lines.admit() {
+        if let Some(suppressed) = engine.stats().peer_log.check() {
             let (addr, peer) = (self.acceptor.addr, self.peer);
-            log_line!(Warn, "listener {addr}: {peer} {what}{unsaid}");
+            log_line!(Warn, "listener {addr}: {peer} {what}{suppressed}");
         }
     }
 

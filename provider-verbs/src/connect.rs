@@ -124,8 +124,8 @@ impl Conn {
         state.id = Some((context, id));
         if let Err(cause) = linked {
             // The peer has gone, or this side cannot: only the cause shows which, and the event is the same.
-            if let Some(unsaid) = self.domain.device.stats.peer_lines.admit() {
-                log_line!(Warn, "{}: accepting {peer} failed: {cause}{unsaid}", self.id);
+            if let Some(suppressed) = self.domain.device.stats.peer_log.check() {
+                log_line!(Warn, "{}: accepting {peer} failed: {cause}{suppressed}", self.id);
             }
             return self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost));
         }

@@ -37,8 +37,8 @@ pub(crate) fn on_event(domain: &DomainState, acceptor: &Acceptor, event: CmEvent
         Err(why) => {
             let stats = &domain.device.stats;
             stats.protocol_errors.add(1);
-            if let Some(unsaid) = stats.peer_lines.admit() {
-                log_line!(Warn, "listener {}: {peer} is refused: {why}{unsaid}", acceptor.addr);
+            if let Some(suppressed) = stats.peer_log.check() {
+                log_line!(Warn, "listener {}: {peer} is refused: {why}{suppressed}", acceptor.addr);
             }
             return refuse(&id);
         }

@@ -62,9 +62,12 @@ impl Link {
     #[cold]
     pub(super) fn breach(&mut self, error: &ProtocolError) {
         self.context.stats.protocol_errors.add(1);
-        if let Some(unsaid) = self.context.stats.peer_lines.admit() {
+        if let Some(suppressed) = self.context.stats.peer_log.check() {
             let id = self.context.id;
-            log_line!(Warn, "{id}: the peer broke the protocol and is cut off: {error}{unsaid}");
+            log_line!(
+                Warn,
+                "{id}: the peer broke the protocol and is cut off: {error}{suppressed}"
+            );
         }
         self.finish(DisconnectReason::Protocol, Status::PeerLost, FinalFrame::None, None);
     }
