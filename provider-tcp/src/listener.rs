@@ -201,7 +201,7 @@ impl PendingConnection {
                 state.socket = None;
                 drop(state);
                 engine.forget(self.name);
-                self.log(engine, &format!("is cut off: {why}"));
+                self.log(engine, &format!("sent no valid handshake: {why}"));
             }
         }
     }
