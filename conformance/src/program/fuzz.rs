@@ -15,7 +15,7 @@ use super::files;
 const AGAIN: usize = 20;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct FuzzArgs {
     /// The provider to test, tcp, verbs or mem; by default tcp and verbs, where this machine has them.
     #[arg(long, value_name = "NAME", default_value = "all")]
     provider: Vec<String>,
@@ -69,7 +69,7 @@ pub(super) struct Args {
     out: PathBuf,
 }
 
-pub(super) fn main(args: &Args) -> Result<u8, String> {
+pub(super) fn main(args: &FuzzArgs) -> Result<u8, String> {
     let again = args.replay.as_deref().map(program).transpose()?;
     if let (Some(program), true) = (&again, args.show) {
         files::put(None, &program.to_string())?;
@@ -88,7 +88,7 @@ pub(super) fn main(args: &Args) -> Result<u8, String> {
     Ok(code)
 }
 
-fn targets(args: &Args) -> Result<Vec<Target>, String> {
+fn targets(args: &FuzzArgs) -> Result<Vec<Target>, String> {
     let catalog = super::catalog(args.adversary, &args.provider)?;
     let find = |name: &str| Target::find(&catalog, name, args.device.as_deref());
     if !args.provider.iter().any(|name| name == "all") {
@@ -126,7 +126,7 @@ fn run_again(target: &Target, program: &Program, fuzz: &Fuzz) -> Result<u8, Stri
     }
 }
 
-fn run(target: &Target, args: &Args, mut fuzz: Fuzz) -> Result<u8, String> {
+fn run(target: &Target, args: &FuzzArgs, mut fuzz: Fuzz) -> Result<u8, String> {
     fuzz.seed = args.seed.unwrap_or_else(super::seed_of_now);
     fuzz.programs = args.programs.unwrap_or(if args.minutes.is_some() { u64::MAX } else { 1000 });
     fuzz.time = args.minutes;

@@ -52,7 +52,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-fn list(args: args::Run) -> Result<u8, String> {
+fn list(args: args::RunArgs) -> Result<u8, String> {
     let filters = [args.cases, args.filter].concat();
     let cases = conformance::select(&filters, true).map_err(|error| error.to_string())?;
     let text = match args.format {
@@ -64,7 +64,7 @@ fn list(args: args::Run) -> Result<u8, String> {
     Ok(0)
 }
 
-fn list_groups(args: &args::Run) -> Result<u8, String> {
+fn list_groups(args: &args::RunArgs) -> Result<u8, String> {
     let text = match args.format {
         Format::Table => list::groups(),
         Format::Json => files::json(&list::group_sizes())?,
@@ -75,7 +75,7 @@ fn list_groups(args: &args::Run) -> Result<u8, String> {
 }
 
 /// Serves until it fails, or is killed.
-fn serve(args: &args::Run) -> Result<u8, String> {
+fn serve(args: &args::RunArgs) -> Result<u8, String> {
     let Some(addr) = args.serve else { return Ok(USAGE) };
     let text = |error: io::Error| format!("cannot serve on {addr}: {error}");
     let server = Server::bind(addr, &Arc::new(Catalog::builtin())).map_err(text)?;
@@ -104,7 +104,7 @@ fn catalog(adversary: Option<u64>, named: &[String]) -> Result<Arc<Catalog>, Str
     Ok(Arc::new(catalog))
 }
 
-fn run(args: args::Run) -> Result<u8, String> {
+fn run(args: args::RunArgs) -> Result<u8, String> {
     let peer = args.peer.map(|addr| Peer::reach(addr).map(Arc::new)).transpose()?;
     let catalog = catalog(args.adversary, &args.provider)?;
     let options = Options {
