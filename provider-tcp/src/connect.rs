@@ -12,7 +12,7 @@ use crate::conn::{Conn, ConnState, State};
 use crate::engine::Engine;
 use crate::name::NAME;
 use crate::socket;
-use fabric_util::stream::wire::handshake::{Handshake, Kind};
+use fabric_util::stream::wire::handshake::{Handshake, HandshakeKind};
 use fabric_util::stream::{AckPolicy, End, Transport};
 
 impl Conn {
@@ -85,12 +85,12 @@ impl Conn {
         };
         let rest = bytes.split_off(len);
         match answer.kind {
-            Kind::Accept => {}
-            Kind::Reject => {
+            HandshakeKind::Accept => {}
+            HandshakeKind::Reject => {
                 return self.fail_connect(engine, state, Error::Rejected(Box::new(data.into())));
             }
-            Kind::Refuse => return self.fail_connect(engine, state, Error::Refused(None)),
-            Kind::Hello => {
+            HandshakeKind::Refuse => return self.fail_connect(engine, state, Error::Refused(None)),
+            HandshakeKind::Hello => {
                 let text = "the peer answered a hello with a hello";
                 let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
                 return self.fail_connect(engine, state, error);

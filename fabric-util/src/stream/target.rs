@@ -8,7 +8,7 @@ use super::link::{Link, code_of};
 use super::protocol_error::Breach;
 use super::recv_queue::{Receive, received};
 use super::requests::{Answer, Message, Place};
-use crate::region_table::Entry;
+use crate::region_table::RegionEntry;
 
 impl Link {
     pub(super) fn begin_send(
@@ -55,7 +55,7 @@ impl Link {
     }
 
     /// What the key opens to this connection, if all of the range is inside and `need` is allowed.
-    fn check(&self, at: RemoteAddr, len: u64, need: Access) -> Option<Arc<Entry>> {
+    fn check(&self, at: RemoteAddr, len: u64, need: Access) -> Option<Arc<RegionEntry>> {
         let entry = self.context.regions.find(at.key, self.context.id)?;
         (entry.contains(at.addr, len) && entry.allows(need)).then_some(entry)
     }
