@@ -20,6 +20,8 @@ pub(crate) struct Module {
     pub(crate) globs: Vec<Segments>,
     /// The names that are defined here.
     pub(crate) items: Vec<String>,
+    /// Those of types, traits and aliases.
+    pub(crate) types: Vec<String>,
     /// Every path, those of `use` included.
     pub(crate) paths: Vec<Segments>,
 }
@@ -70,10 +72,8 @@ impl Module {
             TokenTree::Ident(word) => {
                 if let Some(TokenTree::Ident(name)) = tokens.get(at + 1)
                     && of_module
-                    && ["const", "enum", "fn", "static", "struct", "trait", "type", "union"]
-                        .contains(&word.to_string().as_str())
                 {
-                    self.items.push(name.to_string());
+                    self.define(&word.to_string(), name.to_string());
                 }
                 let path = path(&tokens[at..]);
                 let len = 1 + 3 * (path.len() - 1);
@@ -87,6 +87,15 @@ impl Module {
                 1
             }
             TokenTree::Punct(_) | TokenTree::Literal(_) => 1,
+        }
+    }
+
+    fn define(&mut self, keyword: &str, name: String) {
+        if ["enum", "struct", "trait", "type", "union"].contains(&keyword) {
+            self.types.push(name.clone());
+            self.items.push(name);
+        } else if ["const", "fn", "static"].contains(&keyword) {
+            self.items.push(name);
         }
     }
 
@@ -152,16 +161,16 @@ fn path(tokens: &[TokenTree]) -> Segments {
     path
 }
 
-/// `#[cfg(test)]`, or another condition that only tests meet.
+/// `#[cfg(test)]`, `#[cfg(loom)]`, or another condition that only tests meet.
 fn is_test_attribute(tokens: &[TokenTree]) -> bool {
     let [mark, TokenTree::Group(attribute), ..] = tokens else { return false };
     let text = attribute.stream().to_string();
     let has = |word| text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == word);
+    let needs = |word| has(word) && !text.contains(&format!("not ({word}"));
     is_punct(mark, '#')
         && text.starts_with("cfg")
         && !text.starts_with("cfg_attr")
-        && has("test")
-        && !text.contains("not (test")
+        && (needs("test") || needs("loom"))
         && !has("any")
 }
 
@@ -179,11 +188,13 @@ fn a_source_is_read() {
     let module = Module::parse(
         "mod a; mod b { use super::c; fn inner() {} } use x::{self, y::*, z as w, v::{V, U}};
          fn f() { crate::p::q(1); m!(super::r::s) } #[cfg(test)] mod tests; struct S;
-         #[cfg(all(test, not(loom)))] fn g() { crate::no::no() } #[cfg(not(test))] fn h() -> impl Copy + use<'static> {}",
+         #[cfg(all(test, not(loom)))] fn g() { crate::no::no() } #[cfg(not(test))] fn h() -> impl Copy + use<'static> {}
+         #[cfg(loom)] struct Model;",
     );
     let segments = |text: &str| text.split("::").map(str::to_owned).collect::<Segments>();
     assert_eq!(module.files, ["a"]);
     assert_eq!(module.items, ["f", "S", "h"]);
+    assert_eq!(module.types, ["S"]);
     assert_eq!(module.inline["b"].imports["c"], segments("super::c"));
     assert_eq!(module.imports["w"], segments("x::z"));
     assert_eq!(module.imports["x"], segments("x"));
