@@ -31,19 +31,19 @@ unsafe impl Send for RegionEntry {}
 unsafe impl Sync for RegionEntry {}
 
 /// Leave to touch a region's memory, for as long as it is held.
-pub struct Pass<'a>(#[allow(dead_code)] ReadGuard<'a, bool>);
+pub struct RegionGuard<'a>(#[allow(dead_code)] ReadGuard<'a, bool>);
 
 impl RegionEntry {
     /// Leave to copy, unless the region is closed.
-    pub fn enter(&self) -> Option<Pass<'_>> {
+    pub fn enter(&self) -> Option<RegionGuard<'_>> {
         let gate = self.open.read();
-        if *gate { Some(Pass(gate)) } else { None }
+        if *gate { Some(RegionGuard(gate)) } else { None }
     }
 
-    /// As [`enter`](RegionEntry::enter), for who holds another pass: none either while a deregistration waits.
-    pub fn try_enter(&self) -> Option<Pass<'_>> {
+    /// As [`enter`](RegionEntry::enter), for a caller that holds another guard: none either while a deregistration waits.
+    pub fn try_enter(&self) -> Option<RegionGuard<'_>> {
         let gate = self.open.try_read()?;
-        if *gate { Some(Pass(gate)) } else { None }
+        if *gate { Some(RegionGuard(gate)) } else { None }
     }
 
     /// The place `addr` bytes into the region; the range has been checked.
@@ -257,15 +257,15 @@ mod tests {
         let mut memory = [0u64; 8];
         let mut registration = register(&table, &mut memory);
         let entry = table.find(registration.remote_key(), ONE).unwrap();
-        let pass = entry.enter();
-        assert!(pass.is_some() && entry.try_enter().is_some());
+        let guard = entry.enter();
+        assert!(guard.is_some() && entry.try_enter().is_some());
         std::thread::scope(|scope| {
             scope.spawn(|| registration.deregister().unwrap());
             // To wait here instead would be for ever.
             while entry.try_enter().is_some() {
                 std::thread::yield_now();
             }
-            drop(pass);
+            drop(guard);
         });
         assert!(entry.try_enter().is_none() && entry.enter().is_none());
     }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::io_vec::{IoVec, MAX_IO_VECS};
 use super::transport::Transport;
-use crate::region_table::{Pass, RegionEntry};
+use crate::region_table::{RegionEntry, RegionGuard};
 
 /// Where a run of the stream lies.
 enum Piece {
@@ -139,7 +139,7 @@ impl Outgoing {
     #[inline(never)]
     fn send_pieces(&mut self, transport: &mut impl Transport) -> io::Result<Option<usize>> {
         let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
-        let mut passes: SmallVec<[Pass<'_>; 2]> = SmallVec::new();
+        let mut passes: SmallVec<[RegionGuard<'_>; 2]> = SmallVec::new();
         let mut spent = self.spent;
         for piece in self.pieces.iter().take(MAX_IO_VECS) {
             match piece {
