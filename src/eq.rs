@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use fabric_core::{
     DisconnectReason, EndpointId, EndpointState, Error, Event, EventSink, ListenerId, Result,
 };
-use fabric_util::fork::Origin;
+use fabric_util::fork::ForkEpoch;
 use fabric_util::log_line;
 use fabric_util::sync::{Condvar, Mutex, MutexGuard, assert_none_held};
 use fabric_util::wakeup::Wakeup;
@@ -27,7 +27,7 @@ use crate::registry::EndpointShared;
 const MAX_DETACHED: usize = 1024;
 
 pub(crate) struct EventHub {
-    origin: Origin,
+    fork_epoch: ForkEpoch,
     state: Mutex<HubState>,
     wakeup: Wakeup,
 }
@@ -173,7 +173,7 @@ impl EventHub {
     pub(crate) fn new() -> Result<Arc<Self>> {
         let wakeup =
             Wakeup::new().map_err(|cause| Error::system("open domain", "fabric", cause))?;
-        Ok(Arc::new(EventHub { origin: Origin::here(), state: Mutex::default(), wakeup }))
+        Ok(Arc::new(EventHub { fork_epoch: ForkEpoch::current(), state: Mutex::default(), wakeup }))
     }
 
     fn lock(&self) -> MutexGuard<'_, HubState> {
@@ -434,7 +434,7 @@ pub struct EventQueue {
 impl EventQueue {
     /// Takes the oldest event, if there is one. Never blocks. In a forked child there is none.
     pub fn poll(&self) -> Option<Event> {
-        if self.hub.origin.is_here() { self.hub.take_oldest() } else { None }
+        if self.hub.fork_epoch.is_current() { self.hub.take_oldest() } else { None }
     }
 
     /// Takes the oldest event, waiting for one as long as `timeout` (`None`: for ever).
@@ -442,7 +442,7 @@ impl EventQueue {
     /// # Errors
     /// `TimedOut`; `InvalidState` in a forked child.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<Event> {
-        if !self.hub.origin.is_here() {
+        if !self.hub.fork_epoch.is_current() {
             return Err(forked_error("wait for events"));
         }
         self.hub.wait_for(Owner::Any, timeout, || self.poll()).ok_or(Error::TimedOut(None))

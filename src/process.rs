@@ -4,29 +4,29 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 
 use fabric_core::{Error, Result};
-use fabric_util::fork::Origin;
+use fabric_util::fork::ForkEpoch;
 
 /// Something of the provider's that only the process that made it drops. A child that `fork` made lacks the
 /// provider's threads, may have copied held locks, and shares its sockets with the parent: there it is
 /// left alone.
 pub(crate) struct ForkChecked<T> {
     value: ManuallyDrop<T>,
-    origin: Origin,
+    fork_epoch: ForkEpoch,
 }
 
 impl<T> ForkChecked<T> {
     pub(crate) fn new(value: T) -> Self {
-        ForkChecked { value: ManuallyDrop::new(value), origin: Origin::here() }
+        ForkChecked { value: ManuallyDrop::new(value), fork_epoch: ForkEpoch::current() }
     }
 
     pub(crate) fn is_current_process(&self) -> bool {
-        self.origin.is_here()
+        self.fork_epoch.is_current()
     }
 
     /// Refuses a call in a child.
     #[inline]
     pub(crate) fn check(&self, operation: &'static str) -> Result<()> {
-        if self.origin.is_here() { Ok(()) } else { Err(forked_error(operation)) }
+        if self.fork_epoch.is_current() { Ok(()) } else { Err(forked_error(operation)) }
     }
 }
 
@@ -53,7 +53,7 @@ impl<T> DerefMut for ForkChecked<T> {
 
 impl<T> Drop for ForkChecked<T> {
     fn drop(&mut self) {
-        if self.origin.is_here() {
+        if self.fork_epoch.is_current() {
             // SAFETY: dropped once, here, and not used afterwards.
             unsafe { ManuallyDrop::drop(&mut self.value) }
         }

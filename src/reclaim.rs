@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use fabric_util::fork::Origin;
+use fabric_util::fork::ForkEpoch;
 use fabric_util::service_thread::ServiceThread;
 use fabric_util::sync::{Condvar, Mutex};
 use fabric_util::{callback, log_line};
@@ -23,7 +23,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(64);
 
 /// What a domain's thread waits for, and the thread.
 pub(crate) struct Reclaim {
-    origin: Origin,
+    fork_epoch: ForkEpoch,
     state: Arc<ReclaimState>,
     /// Unsignaled operations were posted: without any, completions say all there is to know.
     pub(crate) needed: AtomicBool,
@@ -52,7 +52,7 @@ impl Reclaim {
     pub(crate) fn new(endpoints: Arc<EndpointRegistry>) -> Self {
         let (waiting, changed) = (Mutex::default(), Condvar::new());
         let state = Arc::new(ReclaimState { endpoints, waiting, changed });
-        Reclaim { origin: Origin::here(), state, needed: AtomicBool::new(false) }
+        Reclaim { fork_epoch: ForkEpoch::current(), state, needed: AtomicBool::new(false) }
     }
 
     /// Frees a dropped region as soon as the operations that still use it have ended.
@@ -124,7 +124,7 @@ impl ReclaimState {
 
 impl Drop for Reclaim {
     fn drop(&mut self) {
-        if !self.origin.is_here() {
+        if !self.fork_epoch.is_current() {
             return;
         }
         let mut waiting = self.state.waiting.lock();

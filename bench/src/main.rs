@@ -52,9 +52,9 @@ struct Args {
     /// The program `fabric` to measure [default: beside this one].
     #[arg(long, value_name = "FILE")]
     fabric: Option<PathBuf>,
-    /// The benchmark `post_poll`, to run and report beside it.
+    /// The benchmark `paths`: what the safe handles cost is reported beside the rest.
     #[arg(long, value_name = "FILE")]
-    post_poll: Option<PathBuf>,
+    paths: Option<PathBuf>,
     /// Where to write report.html and report.json.
     #[arg(long, value_name = "FOLDER", default_value = "target/bench")]
     out: PathBuf,
@@ -102,7 +102,7 @@ fn bench(args: &Args) -> Outcome {
         false => Vec::new(),
     };
     bar.finish_and_clear();
-    let micro = args.post_poll.as_deref().map(micro::run).transpose()?.unwrap_or_default();
+    let micro = args.paths.as_deref().map(micro::run).transpose()?.unwrap_or_default();
     let best = match setup.tries {
         1 => String::new(),
         tries => format!(", each latency the best of {tries} runs"),

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use crate::Outcome;
 use crate::run::{Case, Figure, Program, Setup};
 use crate::stats::{interval, median};
-use crate::targets::{Bar, Group, Line};
+use crate::targets::{Group, Line, Threshold};
 
 /// One line of the table, measured.
 pub(crate) struct Measured {
     pub(crate) title: &'static str,
     figure: Figure,
-    bar: Bar,
+    threshold: Threshold,
     factor: f64,
     command: String,
     pub(crate) ours: Vec<f64>,
@@ -33,7 +33,7 @@ pub(crate) fn measure(
     let start = |line: &Line| Measured {
         title: line.title,
         figure: line.case.figure,
-        bar: line.bar,
+        threshold: line.threshold,
         factor: line.factor,
         command: line.case.args.clone(),
         ours: Vec::new(),
@@ -116,9 +116,11 @@ impl Measured {
         let ours = median(&self.ours);
         match &self.base {
             None => ours,
-            Some((_, base)) => match self.bar {
+            Some((_, base)) => match self.threshold {
                 // More is better.
-                Bar::Reaches(_) if self.figure == Figure::Us => median(base) * self.factor / ours,
+                Threshold::Reaches(_) if self.figure == Figure::Us => {
+                    median(base) * self.factor / ours
+                }
                 _ => ours / (median(base) * self.factor),
             },
         }
@@ -128,7 +130,7 @@ impl Measured {
     pub(crate) fn interval(&self) -> Option<(f64, f64)> {
         let (_, base) = self.base.as_ref()?;
         let base: Vec<f64> = base.iter().map(|value| value * self.factor).collect();
-        let turned = matches!(self.bar, Bar::Reaches(_)) && self.figure == Figure::Us;
+        let turned = matches!(self.threshold, Threshold::Reaches(_)) && self.figure == Figure::Us;
         Some(if turned { interval(&base, &self.ours) } else { interval(&self.ours, &base) })
     }
 
@@ -140,19 +142,19 @@ impl Measured {
     /// None if the base, or ours, could not be measured.
     pub(crate) fn met(&self) -> Option<bool> {
         let ratio = self.ratio();
-        ratio.is_finite().then_some(match self.bar {
-            Bar::AtMost(most) | Bar::Absolute(most) => ratio <= most,
-            Bar::AtLeast(least) => ratio >= least,
-            Bar::Reaches(least) => self.interval().is_some_and(|(_, high)| high >= least),
+        ratio.is_finite().then_some(match self.threshold {
+            Threshold::AtMost(max) | Threshold::Absolute(max) => ratio <= max,
+            Threshold::AtLeast(min) => ratio >= min,
+            Threshold::Reaches(min) => self.interval().is_some_and(|(_, high)| high >= min),
         })
     }
 
     pub(crate) fn target(&self) -> String {
-        match self.bar {
-            Bar::AtMost(most) => format!("<= {most:.2} x"),
-            Bar::AtLeast(least) => format!(">= {least:.2} x"),
-            Bar::Absolute(most) => format!("<= {}", self.figure.show(most)),
-            Bar::Reaches(least) => format!("reaches {least:.2} x"),
+        match self.threshold {
+            Threshold::AtMost(max) => format!("<= {max:.2} x"),
+            Threshold::AtLeast(min) => format!(">= {min:.2} x"),
+            Threshold::Absolute(max) => format!("<= {}", self.figure.show(max)),
+            Threshold::Reaches(min) => format!("reaches {min:.2} x"),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::run::{Case, Figure, Program};
 
 /// What a line should come to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Bar {
+pub(crate) enum Threshold {
     /// At most so many times the base.
     AtMost(f64),
     AtLeast(f64),
@@ -20,7 +20,7 @@ pub(crate) struct Line {
     pub(crate) case: Case,
     /// The base counts so many times: a round trip is two halves.
     pub(crate) factor: f64,
-    pub(crate) bar: Bar,
+    pub(crate) threshold: Threshold,
     pub(crate) peers: Vec<Case>,
 }
 
@@ -49,13 +49,13 @@ fn pingpong(size: usize) -> Case {
     Case::new(Program::Libfabric, Figure::Us, &args)
 }
 
-fn line(title: &'static str, bar: Bar, case: Case, peers: Vec<Case>) -> Line {
-    Line { title, case, factor: 1.0, bar, peers }
+fn line(title: &'static str, threshold: Threshold, case: Case, peers: Vec<Case>) -> Line {
+    Line { title, case, factor: 1.0, threshold, peers }
 }
 
 /// Against a base that is half of it.
-fn round_trip(title: &'static str, bar: Bar, case: Case, peers: Vec<Case>) -> Line {
-    Line { factor: 2.0, ..line(title, bar, case, peers) }
+fn round_trip(title: &'static str, threshold: Threshold, case: Case, peers: Vec<Case>) -> Line {
+    Line { factor: 2.0, ..line(title, threshold, case, peers) }
 }
 
 fn bandwidth(titles: [&'static str; 3], size: &str, bytes: &str, min: f64) -> Group {
@@ -63,21 +63,21 @@ fn bandwidth(titles: [&'static str; 3], size: &str, bytes: &str, min: f64) -> Gr
     let at = |op: &str| fabric(BytesPerS, &format!("--op {op} --mode bandwidth --size {size}"));
     let peer = |test: &str| ucx(BytesPerS, &format!("-t {test} -s {bytes} -n 2000"));
     let [send, write, read] = titles;
-    let bar = Bar::AtLeast(min);
+    let threshold = Threshold::AtLeast(min);
     Group {
         base: Some(raw(BytesPerS, &format!("--mode bandwidth --size {size}"))),
         lines: vec![
-            line(send, bar, at("send"), vec![peer("tag_bw")]),
-            line(write, bar, at("write"), vec![peer("ucp_put_bw")]),
-            line(read, bar, at("read"), vec![peer("ucp_get")]),
+            line(send, threshold, at("send"), vec![peer("tag_bw")]),
+            line(write, threshold, at("write"), vec![peer("ucp_put_bw")]),
+            line(read, threshold, at("read"), vec![peer("ucp_get")]),
         ],
     }
 }
 
 /// TCP over loopback.
 pub(crate) fn tcp(quick: bool) -> Vec<Group> {
-    use Bar::{Absolute, AtLeast, AtMost};
     use Figure::{BytesPerS, IdleBytes, RatePerS, Us, Wakeups};
+    use Threshold::{Absolute, AtLeast, AtMost};
     let lat = |op: &str| fabric(Us, &format!("--op {op}"));
     let asleep = |op: &str| fabric(Us, &format!("--op {op} --target sleep"));
     let half = AtMost(1.10);
@@ -198,7 +198,7 @@ pub(crate) fn tcp(quick: bool) -> Vec<Group> {
 fn crowds(quick: bool) -> Vec<Line> {
     let beside = |title, idle: usize| {
         let case = fabric(Figure::Us, &format!("--op send --idle {idle}"));
-        line(title, Bar::AtMost(1.2), case, vec![])
+        line(title, Threshold::AtMost(1.2), case, vec![])
     };
     let mut lines = vec![beside("64 B send beside 1000 idle / 1", 999)];
     // Two descriptors a connection are not needed, but some are left over for everything else.
@@ -223,7 +223,7 @@ pub(crate) fn verbs(quick: bool) -> Vec<Group> {
     let perftest = |figure, args: &str| Some(Case::new(Program::Perftest, figure, args));
     let one = |base: Option<Case>, title, figure, args: String| Group {
         base,
-        lines: vec![line(title, Bar::Reaches(0.97), fabric(figure, &args), vec![])],
+        lines: vec![line(title, Threshold::Reaches(0.97), fabric(figure, &args), vec![])],
     };
     let lat = |op: &str, rest: &str| format!("--op {op} --iterations {n} --warmup 20 {rest}");
     // Where operations are one-sided perftest's server sleeps, which on few processors matters.

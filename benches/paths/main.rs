@@ -1,18 +1,19 @@
 //! The paths that need no network, one by one: post and poll over a provider that does nothing, the in-flight ring with
 //! its credits, a message from one protocol link to another, the headers of TCP.
 //!
-//! `cargo bench --bench paths` measures time, by criterion. `cargo bench --bench paths -- --instructions` counts
-//! instructions, by callgrind (Debian's package valgrind): these hold on a busy machine too, so that a regression shows.
+//! `cargo bench --bench paths` measures time, by criterion. With `-- --instructions` it counts instructions, by
+//! callgrind (Debian's package valgrind): these hold on a busy machine too, so that a regression shows. With
+//! `-- --threads`, and part of a line's name after it or not, it measures post and poll in several threads at a time.
 
 #![allow(clippy::unwrap_used)] // what fails here ends the benchmark
 
-#[path = "../post_poll/lean.rs"]
 mod lean;
 mod link;
 #[path = "../../tests/null/mod.rs"]
 mod null;
 #[path = "../../tests/rig/mod.rs"]
 mod rig;
+mod threads;
 
 use std::hint::black_box;
 use std::process::Command;
@@ -57,6 +58,9 @@ fn main() {
         PATHS[path].1(count);
     } else if args.iter().any(|arg| arg == "--instructions") {
         instructions();
+    } else if let Some(at) = args.iter().position(|arg| arg == "--threads") {
+        let only = args.get(at + 1).filter(|arg| !arg.starts_with('-'));
+        threads::times(only.map_or("", String::as_str));
     } else {
         times();
     }
@@ -108,8 +112,12 @@ fn collected(path: usize, count: u64) -> u64 {
     })
 }
 
+fn provider() -> LeanProvider {
+    LeanProvider(NullProvider::new())
+}
+
 fn rig() -> Rig {
-    let provider = LeanProvider(NullProvider::new());
+    let provider = provider();
     let control = provider.0.control();
     Rig::on(rig::domain_of(provider), control, |builder| builder)
 }

@@ -232,13 +232,13 @@ pub struct Needs {
     /// A second process on this host; see [`Rig::process`].
     pub process: bool,
     /// A link between two hosts that can be broken.
-    pub link: Option<Link>,
+    pub link: Option<LinkFault>,
 }
 
 /// How a case wants to break the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Link {
+pub enum LinkFault {
     /// Nothing comes through; see [`Rig::cut_link`].
     Cut,
     /// Packets are lost; see [`Rig::impair_link`].
@@ -305,13 +305,13 @@ impl Needs {
 
     /// Two hosts, and a link between them that can be cut.
     pub const fn cut_link(mut self) -> Self {
-        self.link = Some(Link::Cut);
+        self.link = Some(LinkFault::Cut);
         self
     }
 
     /// Two hosts, and a link between them that can be made to lose packets.
     pub const fn lossy_link(mut self) -> Self {
-        self.link = Some(Link::Lossy);
+        self.link = Some(LinkFault::Lossy);
         self
     }
 
@@ -378,8 +378,8 @@ impl fmt::Display for Needs {
             parts.push("a second process".to_owned());
         }
         parts.extend(self.link.map(|link| match link {
-            Link::Cut => "two hosts and a link that can be cut".to_owned(),
-            Link::Lossy => "two hosts and a link that can lose packets".to_owned(),
+            LinkFault::Cut => "two hosts and a link that can be cut".to_owned(),
+            LinkFault::Lossy => "two hosts and a link that can lose packets".to_owned(),
         }));
         f.pad(&if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") })
     }

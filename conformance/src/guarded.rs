@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use fabric::{Access, AtomicScalar, Domain, Region, RemoteSlice, Slice, Slices};
-use fabric_util::fork::Origin;
+use fabric_util::fork::ForkEpoch;
 
 use crate::check::{Failed, Outcome, difference};
 use crate::element::{element, element_bits};
@@ -34,7 +34,7 @@ pub struct Guarded {
     region: Region,
     home: Arc<CaseMemory>,
     len: usize,
-    origin: Origin,
+    fork_epoch: ForkEpoch,
     /// Where it was made, and what hears of damage.
     watch: Option<(&'static Location<'static>, Arc<Watch>)>,
 }
@@ -50,7 +50,7 @@ impl Guarded {
         let home = CaseMemory::new(whole)?;
         let region = domain.register(home.memory(), access)?;
         home.set_registered();
-        let guarded = Guarded { region, home, len, origin: Origin::here(), watch: None };
+        let guarded = Guarded { region, home, len, fork_epoch: ForkEpoch::current(), watch: None };
         for area in guarded.guard_areas() {
             guarded.write_at(area.start, &guard_bytes(area))?;
         }
@@ -273,7 +273,7 @@ impl Drop for Guarded {
     fn drop(&mut self) {
         let Some((place, watch)) = self.watch.take() else { return };
         // A child has no copy of memory that a device may reach (MADV_DONTFORK of madvise(2)).
-        if !self.origin.is_here() {
+        if !self.fork_epoch.is_current() {
             return;
         }
         // Memory that cannot be read any more, of a process that was killed, shows nothing.

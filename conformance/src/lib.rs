@@ -79,7 +79,7 @@ mod transcript;
 mod usage;
 mod watch;
 
-pub use case::Link;
+pub use case::LinkFault;
 pub use cases::{case, cases};
 pub use check::Place;
 #[doc(hidden)] // the macros' own

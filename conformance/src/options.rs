@@ -8,7 +8,7 @@ use fabric::{Catalog, Choice, Discovered};
 use globset::{Glob, GlobSetBuilder};
 
 use crate::calibrate;
-use crate::case::{Case, Link, Needs};
+use crate::case::{Case, LinkFault, Needs};
 use crate::cases::cases;
 use crate::choose::{anything, device};
 use crate::linkcontrol::LinkControl;
@@ -103,12 +103,12 @@ impl Options {
         let link = self.link.as_ref().filter(|_| self.peer.is_some());
         match (needs.link, link) {
             (None, _) => {}
-            (Some(Link::Cut), Some(_)) => {}
-            (Some(Link::Lossy), Some(link)) if link.impair.is_some() => {}
-            (Some(Link::Cut), _) => {
+            (Some(LinkFault::Cut), Some(_)) => {}
+            (Some(LinkFault::Lossy), Some(link)) if link.impair.is_some() => {}
+            (Some(LinkFault::Cut), _) => {
                 lacking.push("two hosts, and --cut-link and --mend-link".to_owned());
             }
-            (Some(Link::Lossy), _) => {
+            (Some(LinkFault::Lossy), _) => {
                 lacking.push("two hosts, and --impair-link and --mend-link".to_owned());
             }
         }

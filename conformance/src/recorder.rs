@@ -25,10 +25,10 @@ pub(crate) type DomainName = &'static str;
 
 /// Seen by the ends of a case, and by the runner that takes the transcript.
 #[derive(Debug, Default)]
-pub(crate) struct Recorder(Mutex<State>);
+pub(crate) struct Recorder(Mutex<RecorderState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct RecorderState {
     names: BTreeMap<(DomainName, EndpointId), String>,
     made: BTreeMap<DomainName, usize>,
     completions: BTreeMap<(DomainName, EndpointId, bool), Tape>,
@@ -96,13 +96,13 @@ impl Recorder {
         Transcript { sequences }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RecorderState> {
         // Whole between statements; a panic of a case does not spoil it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl RecorderState {
     fn event(&mut self, domain: DomainName, endpoint: Option<EndpointId>, what: &str) {
         let name = |id| self.names.get(&(domain, id)).map_or(UNNAMED, String::as_str);
         let text = endpoint.map_or(what.to_owned(), |id| format!("{} {what}", name(id)));
@@ -159,13 +159,13 @@ impl Entry {
 
 /// Neighbours that differ in their context only, which stays or goes up by one.
 #[derive(Clone, Debug)]
-struct Run {
+struct Repetition {
     first: Entry,
     step: u64,
     count: u64,
 }
 
-impl Run {
+impl Repetition {
     fn takes(&mut self, entry: &Entry) -> bool {
         let step = entry.context.wrapping_sub(self.first.context.wrapping_add(self.last_offset()));
         let fits = if self.count == 1 { step <= 1 } else { step == self.step };
@@ -214,9 +214,9 @@ struct Tape {
     operations: u64,
     /// Kinds and statuses, each once; never many.
     outcomes: Vec<(OpKind, Status)>,
-    head: Vec<Run>,
+    head: Vec<Repetition>,
     omitted: u64,
-    tail: VecDeque<Run>,
+    tail: VecDeque<Repetition>,
 }
 
 impl Tape {
@@ -232,7 +232,7 @@ impl Tape {
         if self.tail.back_mut().or(self.head.last_mut()).is_some_and(|run| run.takes(&entry)) {
             return;
         }
-        let run = Run { first: entry, step: 0, count: 1 };
+        let run = Repetition { first: entry, step: 0, count: 1 };
         if self.head.len() < HEAD {
             self.head.push(run);
             return;
@@ -245,8 +245,8 @@ impl Tape {
     }
 
     fn sequence(&self) -> Sequence {
-        let mut head: Vec<_> = self.head.iter().map(Run::text).collect();
-        let mut tail: Vec<_> = self.tail.iter().map(Run::text).collect();
+        let mut head: Vec<_> = self.head.iter().map(Repetition::text).collect();
+        let mut tail: Vec<_> = self.tail.iter().map(Repetition::text).collect();
         if self.omitted == 0 {
             head.append(&mut tail);
         }

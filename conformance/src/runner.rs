@@ -255,7 +255,7 @@ fn over(budget: Duration) -> String {
 }
 
 /// What a case's thread reports.
-enum Step {
+enum ThreadReport {
     Ended(Outcome),
     Closed,
 }
@@ -272,9 +272,9 @@ fn watched(
     let thread = thread::Builder::new().name(setup.id.clone()).spawn(move || {
         let watch = theirs.watch.clone();
         // Sending fails when the runner has given up; then its outcome is of no use.
-        let _ = send.send(Step::Ended(guarded(theirs, body)));
+        let _ = send.send(ThreadReport::Ended(guarded(theirs, body)));
         watch.clear();
-        let _ = send.send(Step::Closed);
+        let _ = send.send(ThreadReport::Closed);
     });
     let thread = match thread {
         Ok(thread) => thread,
@@ -282,8 +282,8 @@ fn watched(
     };
     let limit = limit.mul_f64(factor);
     let outcome = match receive.recv_timeout(limit) {
-        Ok(Step::Ended(outcome)) => outcome,
-        Ok(Step::Closed) | Err(RecvTimeoutError::Disconnected) => {
+        Ok(ThreadReport::Ended(outcome)) => outcome,
+        Ok(ThreadReport::Closed) | Err(RecvTimeoutError::Disconnected) => {
             return Err(Failed::nowhere("an outcome of the case", "its thread ended without"));
         }
         Err(RecvTimeoutError::Timeout) => {

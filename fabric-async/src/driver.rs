@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use fabric::{Armed, Completion, CompletionQueue};
-use fabric_util::fork::Origin;
+use fabric_util::fork::ForkEpoch;
 use fabric_util::log_line;
 use fabric_util::sync::{Mutex, MutexGuard};
 
@@ -48,7 +48,7 @@ pub(crate) struct Driver {
     /// Watchers that are awake.
     pub(crate) watching: AtomicUsize,
     spin_score: AtomicI32,
-    origin: Origin,
+    fork_epoch: ForkEpoch,
 }
 
 struct Poller {
@@ -75,13 +75,13 @@ impl Driver {
             sleepers: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
             spin_score: AtomicI32::new(MAX_SPIN_SCORE / 2),
-            origin: Origin::here(),
+            fork_epoch: ForkEpoch::current(),
         }
     }
 
     /// The error in a child made by `fork`, which has none of its parent's connections.
     pub(crate) fn refusal(&self) -> Option<Error> {
-        if self.origin.is_here() {
+        if self.fork_epoch.is_current() {
             return None;
         }
         self.queue.poll(&mut []).err().map(Error::from)
@@ -225,7 +225,7 @@ impl Driver {
         if let Some(found) = look(Some(cx.waker())) {
             return Poll::Ready(found);
         }
-        if !self.origin.is_here() {
+        if !self.fork_epoch.is_current() {
             // In a forked child: the operation is the parent's.
             return Poll::Pending;
         }
@@ -415,7 +415,7 @@ impl Drop for Driver {
         // Every endpoint is closed, and has left a completion for each operation that it had in flight.
         self.drain();
         let leaked = self.leak();
-        if leaked > 0 && self.origin.is_here() {
+        if leaked > 0 && self.fork_epoch.is_current() {
             log_line!(
                 Error,
                 "fabric-async: the memory of {leaked} operations leaks: they were not completed, so it may still be in use"

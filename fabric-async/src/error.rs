@@ -175,13 +175,13 @@ impl<B> From<OpError<B>> for io::Error {
 /// std::thread::sleep(Duration::from_millis(3));
 /// assert_eq!(remote.end(), Some(LeaseEnd::Expired));
 /// let error = Error::LeaseEnded(LeaseEnd::Expired);
-/// assert_eq!(error.to_string(), "the lease has ended (its time is over)");
+/// assert_eq!(error.to_string(), "the lease has ended (it expired)");
 /// # Ok(()) });
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaseEnd {
-    /// Its time is over.
+    /// It expired.
     Expired,
     /// This side gave it back.
     Released,
@@ -194,7 +194,7 @@ pub enum LeaseEnd {
 impl fmt::Display for LeaseEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            LeaseEnd::Expired => "its time is over",
+            LeaseEnd::Expired => "it expired",
             LeaseEnd::Released => "it was given back",
             LeaseEnd::Revoked => "its owner took it back",
             LeaseEnd::Disconnected => "its connection has ended",

@@ -1,16 +1,16 @@
 //! Log lines that peers can cause.
 
+use fabric_util::log_limiter::LogLimiter;
 use fabric_util::log_line;
-use fabric_util::log_rate::LogRate;
 
 /// Log lines that peers can cause, at a bounded rate.
 #[derive(Default)]
-pub(crate) struct PeerLog(LogRate);
+pub(crate) struct PeerLog(LogLimiter);
 
 impl PeerLog {
     pub(crate) fn warn(&self, what: std::fmt::Arguments<'_>) {
-        if let Some(unsaid) = self.0.admit() {
-            log_line!(Warn, "fabric-async: {what}{unsaid}");
+        if let Some(suppressed) = self.0.check() {
+            log_line!(Warn, "fabric-async: {what}{suppressed}");
         }
     }
 }

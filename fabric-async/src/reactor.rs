@@ -148,7 +148,7 @@ impl Run {
             }
         }
         drop(node);
-        let next_wake = self.shared.relay.look_after(Instant::now());
+        let next_wake = self.shared.relay.supervise(Instant::now());
         let until = [self.next_lease, next_timer, next_wake].into_iter().flatten().min();
         match self.control.arm() {
             Ok(Armed::Waiting) => self.queue_readable = self.sleep(until),

@@ -12,7 +12,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use fabric_util::callback;
-use fabric_util::workers::{Look, Workers};
+use fabric_util::workers::{Supervision, Workers};
 use smallvec::SmallVec;
 
 /// A call that takes longer holds up its thread.
@@ -77,11 +77,11 @@ impl Relay {
     }
 
     /// Sees whether calls are held up, and has another thread go on then; says when to look again.
-    pub(crate) fn look_after(self: &Arc<Self>, now: Instant) -> Option<Instant> {
-        match self.0.look_after(now) {
-            Look::Well => None,
-            Look::Again(at) => Some(at),
-            Look::Start(at) => {
+    pub(crate) fn supervise(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        match self.0.supervise(now) {
+            Supervision::Healthy => None,
+            Supervision::CheckAt(at) => Some(at),
+            Supervision::StartThread(at) => {
                 self.start();
                 Some(at)
             }
@@ -141,12 +141,12 @@ mod tests {
             relay.push([Call::Wake(Waker::from(count.clone()))].into_iter());
         }
         until("the others are woken", || {
-            relay.look_after(Instant::now());
+            relay.supervise(Instant::now());
             count.get() == 3
         });
         stuck.0.store(true, Ordering::Relaxed);
         until("one thread is left", || relay.0.threads() == (1, 1));
-        assert_eq!(relay.look_after(Instant::now()), None);
+        assert_eq!(relay.supervise(Instant::now()), None);
         relay.close();
         until("and then none", || relay.0.threads() == (0, 0));
         assert_eq!(Arc::strong_count(&stuck), 1);
@@ -161,12 +161,12 @@ mod tests {
         until("no more threads are started", || {
             // Later than it is: what was begun by now has been held up.
             now = now.max(Instant::now()) + 2 * HELD_UP;
-            relay.look_after(now);
+            relay.supervise(now);
             relay.0.threads() == (MAX_THREADS, 0)
         });
         for _ in 0..10 {
             now += 2 * HELD_UP;
-            assert_eq!(relay.look_after(now), None);
+            assert_eq!(relay.supervise(now), None);
             assert_eq!(relay.0.threads(), (MAX_THREADS, 0));
         }
         stuck.0.store(true, Ordering::Relaxed);

@@ -101,8 +101,9 @@ pub enum ErrorClass {
     PeerLost,
 }
 
-// Serde takes a field that is written as a reference for one that borrows from its input.
-type Name = &'static str;
+/// The name of an operation or a provider. Serde takes a field that is written as a reference for one that borrows from
+/// its input, an alias not.
+pub(crate) type Name = &'static str;
 
 /// The details of a failure: the operation, the provider, what was wrong, and the cause.
 #[derive(Debug)]

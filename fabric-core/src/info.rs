@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use crate::atomic::{self, AtomicOp, AtomicType};
+use crate::error::Name;
 
 bitflags::bitflags! {
     /// What endpoints of a device can do.
@@ -186,9 +187,6 @@ impl Limits {
         ]
     }
 }
-
-// Serde takes a field that is written as a reference for one that borrows from its input.
-type Name = &'static str;
 
 /// What a provider offers on one device.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -71,7 +71,7 @@ pub enum DisconnectReason {
     OperationFailed,
     /// The peer, or the way to it, is lost.
     PeerLost,
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Protocol,
     /// The device is gone.
     DeviceLost,
@@ -86,7 +86,7 @@ impl fmt::Display for DisconnectReason {
             DisconnectReason::Remote => "closed by the peer",
             DisconnectReason::OperationFailed => "an operation failed at its target",
             DisconnectReason::PeerLost => "the peer is lost",
-            DisconnectReason::Protocol => "the peer broke the protocol",
+            DisconnectReason::Protocol => "protocol error by the peer",
             DisconnectReason::DeviceLost => "the device is gone",
             DisconnectReason::Internal => "internal error of the provider",
         })

@@ -11,10 +11,10 @@ use crate::sync::Mutex;
 /// What listens (`L`, a socket for example), and the requests (`P`) that wait for the application, up to a number.
 pub struct Backlog<L, P> {
     max: usize,
-    state: Mutex<State<L, P>>,
+    state: Mutex<BacklogState<L, P>>,
 }
 
-struct State<L, P> {
+struct BacklogState<L, P> {
     listening: Option<L>,
     waiting: VecDeque<P>,
 }
@@ -22,7 +22,10 @@ struct State<L, P> {
 impl<L, P> Backlog<L, P> {
     /// A backlog of at most `max` requests; it takes none before it is opened.
     pub fn new(max: usize) -> Self {
-        Backlog { max, state: Mutex::new(State { listening: None, waiting: VecDeque::new() }) }
+        Backlog {
+            max,
+            state: Mutex::new(BacklogState { listening: None, waiting: VecDeque::new() }),
+        }
     }
 
     /// Begins to listen. Requests that come while `listen` runs wait until it has returned.

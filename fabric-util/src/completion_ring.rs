@@ -14,7 +14,7 @@ use crate::sync::{AtomicUsize, Mutex, Wakeup};
 /// Completions on their way from a provider to the poller. The caller of the contract never has more operations in flight than it made
 /// queues for, so the ring is bounded by that.
 pub struct CompletionRing {
-    state: Mutex<State>,
+    state: Mutex<RingState>,
     /// The ring's length, to see without the lock that it is empty.
     len: AtomicUsize,
     wakeup: Wakeup,
@@ -22,7 +22,7 @@ pub struct CompletionRing {
 }
 
 #[derive(Default)]
-struct State {
+struct RingState {
     queue: VecDeque<RawCompletion>,
     armed: bool,
 }

@@ -1,12 +1,12 @@
 //! Atomics that a device lacks, as loops of the 64-bit compare-and-swap that it has; and fences.
 //!
 //! [`CasLoop`] is the arithmetic of one operation: it says which compare-and-swap to send, and from the word that
-//! comes back whether that was it. Every leg is a compare-and-swap, the first included, so that only the right to
-//! atomics is needed; neighbouring bytes of the word never change. [`Line`] keeps the order of a send queue:
+//! comes back whether that was it. Every request is a compare-and-swap, the first included, so that only the right to
+//! atomics is needed; neighbouring bytes of the word never change. [`SoftSendQueue`] keeps the order of a send queue:
 //! what is posted behind a loop waits here until the loop is done, then goes to the device. So the device's
-//! completions, with a loop's last leg standing for its operation, come in posting order without any sorting. In the
+//! completions, a loop's last request for its operation, come in posting order without any sorting. In the
 //! same way an operation waits here that is fenced, where the device cannot be trusted with fences, or that the device would
-//! get wrong beside those before it, until a leg of no effect says that everything before it has ended.
+//! get wrong beside those before it, until a request without effect says that everything before it has ended.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ use fabric_core::work::{RemoteAddr, Segment, SendFlags, SendOp, SendWork};
 
 /// One compare-and-swap on an aligned 64-bit word; values in host order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leg {
+pub struct CasRequest {
     /// The word; its address is a multiple of 8.
     pub at: RemoteAddr,
     /// What it is compared with.
@@ -28,11 +28,11 @@ pub struct Leg {
     pub swap: u64,
 }
 
-/// What follows from the word that a leg found.
+/// What follows from the word that a request found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum CasOutcome {
     /// The word was not as guessed: send this.
-    Again(Leg),
+    Retry(CasRequest),
     /// The operation is done; this is the element's old value.
     Done(u64),
 }
@@ -43,14 +43,14 @@ pub struct CasLoop {
     call: AtomicCall,
     word: RemoteAddr,
     shift: u32,
-    /// The word that the leg on its way assumes.
+    /// The word that the request on its way assumes.
     guess: u64,
 }
 
 impl CasLoop {
-    /// An operation on the element at `at`, which is aligned to its size, and the first leg: it guesses that the
+    /// An operation on the element at `at`, which is aligned to its size, and the first request: it guesses that the
     /// word is zero, and costs nothing if it is.
-    pub fn new(at: RemoteAddr, call: AtomicCall) -> (Self, Leg) {
+    pub fn new(at: RemoteAddr, call: AtomicCall) -> (Self, CasRequest) {
         let offset = (at.addr % 8) as u32;
         let below = if cfg!(target_endian = "little") {
             offset
@@ -59,42 +59,42 @@ impl CasLoop {
         };
         let word = RemoteAddr { addr: at.addr - u64::from(offset), ..at };
         let this = CasLoop { call, word, shift: 8 * below, guess: 0 };
-        let leg = this.leg();
-        (this, leg)
+        let request = this.request();
+        (this, request)
     }
 
-    /// The word that a leg found says whether the leg took effect.
-    pub fn answer(&mut self, found: u64) -> Step {
+    /// Takes the word that a request found, which says whether it took effect.
+    pub fn on_result(&mut self, found: u64) -> CasOutcome {
         let took_effect = found == self.guess;
         self.guess = found;
-        let leg = self.leg();
+        let request = self.request();
         // What would change nothing is done once the word has been seen.
-        if took_effect || leg.swap == found {
-            return Step::Done(found >> self.shift & self.call.ty.mask());
+        if took_effect || request.swap == found {
+            return CasOutcome::Done(found >> self.shift & self.call.ty.mask());
         }
-        Step::Again(leg)
+        CasOutcome::Retry(request)
     }
 
-    fn leg(&self) -> Leg {
+    fn request(&self) -> CasRequest {
         let mask = self.call.ty.mask() << self.shift;
         let new = self.call.apply(self.guess >> self.shift & self.call.ty.mask()) << self.shift;
-        Leg { at: self.word, compare: self.guess, swap: self.guess & !mask | new & mask }
+        CasRequest { at: self.word, compare: self.guess, swap: self.guess & !mask | new & mask }
     }
 }
 
-/// What a [`Line`] needs of the device's send queue.
-pub trait LegDevice {
+/// What a [`SoftSendQueue`] needs of the device's send queue.
+pub trait CasDevice {
     /// Whether the device lacks this operation.
-    fn lacks(&self, op: &SendOp) -> bool;
+    fn must_emulate(&self, op: &SendOp) -> bool;
 
-    /// Whether an operation has to wait here until all before it has ended: a fence that the device does not keep, or what
-    /// the device would get wrong. Of no operation behind a barrier or a leg that has ended, unless it is a fence.
-    fn has_to_wait(&self, work: &SendWork<'_>) -> bool;
+    /// Whether an operation has to wait here until all before it has ended: a fence that the device does not keep, or
+    /// what the device would get wrong. Behind a barrier or a request that has ended only a fence may have to wait.
+    fn must_wait(&self, work: &SendWork<'_>) -> bool;
 
-    /// Posts a leg; its answer goes to [`Line::answer`].
-    fn leg(&mut self, leg: &Leg, flags: SendFlags) -> Result<()>;
+    /// Posts it; the word found goes to [`SoftSendQueue::on_result`].
+    fn compare_and_swap(&mut self, request: &CasRequest, flags: SendFlags) -> Result<()>;
 
-    /// Posts a leg that does nothing, and ends when all before it has ended; its answer is any number.
+    /// Posts a request without effect that ends when all before it has ended; its result is any number.
     fn barrier(&mut self) -> Result<()>;
 
     /// Posts an operation that the device has.
@@ -106,10 +106,10 @@ pub trait LegDevice {
 
 /// A send queue's loop or fence in progress, and what waits behind it. Idle most of the time.
 #[derive(Debug, Default)]
-pub struct Line {
+pub struct SoftSendQueue {
     running: Option<Running>,
     waiting: VecDeque<Waiting>,
-    last_quiet: Option<Token>,
+    last_unsignaled: Option<Token>,
 }
 
 #[derive(Debug)]
@@ -148,28 +148,28 @@ struct Waiting {
     _bytes: Vec<u8>,
 }
 
-impl Line {
+impl SoftSendQueue {
     /// Whether nothing runs and nothing waits: posts may go to the device directly.
     pub fn is_idle(&self) -> bool {
         self.running.is_none() && self.waiting.is_empty()
     }
 
     /// The last loop that ended well without a completion, since it was unsignaled.
-    pub fn last_quiet(&self) -> Option<Token> {
-        self.last_quiet
+    pub fn last_unsignaled(&self) -> Option<Token> {
+        self.last_unsignaled
     }
 
-    /// Whether an operation has to come here: while the line is idle, all others may go to the device directly.
+    /// Whether an operation has to come here: while the queue is idle, all others may go to the device directly.
     #[inline]
-    pub fn is_for(work: &SendWork<'_>, device: &impl LegDevice) -> bool {
-        device.has_to_wait(work) || device.lacks(&work.op)
+    pub fn must_take(work: &SendWork<'_>, device: &impl CasDevice) -> bool {
+        device.must_wait(work) || device.must_emulate(&work.op)
     }
 
     /// Posts an operation, behind what is here.
     ///
     /// # Safety
     /// As [`EndpointOps::post_send`](fabric_core::EndpointOps::post_send).
-    pub unsafe fn post(&mut self, work: &SendWork<'_>, device: &mut impl LegDevice) -> Result<()> {
+    pub unsafe fn post(&mut self, work: &SendWork<'_>, device: &mut impl CasDevice) -> Result<()> {
         if self.is_idle() {
             // SAFETY: the caller's promise is passed on.
             return unsafe { self.start(work, device) };
@@ -178,29 +178,29 @@ impl Line {
         Ok(())
     }
 
-    /// Has what is posted from now on wait until all before it has ended: behind the answer to that, and before
-    /// [`answer`](Line::answer) takes it, the device does something of its own. Only of an idle line.
-    pub fn pause(&mut self, device: &mut impl LegDevice) -> Result<()> {
+    /// Has what is posted from now on wait until all before it has ended: behind the result to that, and before
+    /// [`on_result`](SoftSendQueue::on_result) takes it, the device does something of its own. Only of an idle queue.
+    pub fn pause(&mut self, device: &mut impl CasDevice) -> Result<()> {
         device.barrier()?;
         self.running = Some(Running::Pause);
         Ok(())
     }
 
-    /// Whether the next answer is that to a [`pause`](Line::pause).
+    /// Whether the next result is that to a [`pause`](SoftSendQueue::pause).
     pub fn is_paused(&self) -> bool {
         matches!(self.running, Some(Running::Pause))
     }
 
-    /// Takes the word that the leg found, or how it failed. Completions go to `deliver`, in posting order, and
+    /// Takes the word that the request found, or how it failed. Completions go to `deliver`, in posting order, and
     /// what waited goes to the device, up to the next loop.
     ///
     /// # Safety
-    /// The leg was posted by this line, and the segments of its operation are as
+    /// The request was posted by this queue, and the segments of its operation are as
     /// [`EndpointOps::post_send`](fabric_core::EndpointOps::post_send) wants them.
-    pub unsafe fn answer(
+    pub unsafe fn on_result(
         &mut self,
         found: std::result::Result<u64, RawCompletion>,
-        device: &mut impl LegDevice,
+        device: &mut impl CasDevice,
         mut deliver: impl FnMut(RawCompletion),
     ) {
         let Some(running) = self.running.take() else { return };
@@ -218,14 +218,14 @@ impl Line {
                 fenced.flags.remove(SendFlags::FENCE);
                 self.waiting.push_front(fenced);
             }
-            Running::Loop { token, signaled, old, mut cas } => match cas.answer(word) {
-                Step::Again(leg) => {
-                    if device.leg(&leg, SendFlags::empty()).is_err() {
+            Running::Loop { token, signaled, old, mut cas } => match cas.on_result(word) {
+                CasOutcome::Retry(request) => {
+                    if device.compare_and_swap(&request, SendFlags::empty()).is_err() {
                         return self.fail(RawCompletion::new(token, Status::Canceled), deliver);
                     }
                     self.running = Some(Running::Loop { token, signaled, old, cas });
                 }
-                Step::Done(value) => {
+                CasOutcome::Done(value) => {
                     if let Some(segment) = old {
                         // SAFETY: the caller's promise: it is the operation's, writable and big enough.
                         unsafe { store_old(&segment, value) };
@@ -233,7 +233,7 @@ impl Line {
                     if signaled {
                         deliver(RawCompletion::new(token, Status::Ok));
                     } else {
-                        self.last_quiet = Some(token);
+                        self.last_unsignaled = Some(token);
                     }
                 }
             },
@@ -264,22 +264,22 @@ impl Line {
     }
 
     /// # Safety
-    /// As [`post`](Line::post).
-    unsafe fn start(&mut self, work: &SendWork<'_>, device: &mut impl LegDevice) -> Result<()> {
-        if device.has_to_wait(work) {
+    /// As [`post`](SoftSendQueue::post).
+    unsafe fn start(&mut self, work: &SendWork<'_>, device: &mut impl CasDevice) -> Result<()> {
+        if device.must_wait(work) {
             device.barrier()?;
             self.running = Some(Running::Fence(Waiting::copy(work)));
             return Ok(());
         }
-        if !device.lacks(&work.op) {
+        if !device.must_emulate(&work.op) {
             // SAFETY: the caller's promise is passed on.
             return unsafe { device.post(work) };
         }
         let SendOp::Atomic { at, call, fetch } = work.op else {
             return Err(Error::unsupported("post", "fabric", "only atomics can be emulated"));
         };
-        let (cas, leg) = CasLoop::new(at, call);
-        device.leg(&leg, work.flags)?;
+        let (cas, request) = CasLoop::new(at, call);
+        device.compare_and_swap(&request, work.flags)?;
         let old = work.segments.first().copied().filter(|_| fetch);
         let signaled = work.flags.contains(SendFlags::SIGNALED);
         self.running = Some(Running::Loop { token: work.token, signaled, old, cas });

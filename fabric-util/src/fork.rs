@@ -12,13 +12,13 @@ extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The process that made an object.
+/// How often the process has been forked: an object that remembers it notices that a child inherited it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Origin(u32);
+pub struct ForkEpoch(u32);
 
-impl Origin {
-    /// This process.
-    pub fn here() -> Self {
+impl ForkEpoch {
+    /// That of this process.
+    pub fn current() -> Self {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             if !cfg!(miri) {
@@ -28,12 +28,12 @@ impl Origin {
                 let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
             }
         });
-        Origin(FORKS.load(Ordering::Relaxed))
+        ForkEpoch(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether this process is still the one that made the object. A load and a compare.
+    /// Whether this is still the process that made the object. A load and a compare.
     #[inline]
-    pub fn is_here(self) -> bool {
+    pub fn is_current(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }
 }

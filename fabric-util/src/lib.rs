@@ -5,7 +5,7 @@
 //!
 //! - threads and foreign code: [`sync`] (locks that are checked), [`callback`] (the one way to call user code),
 //!   [`reports`] (events on their way to the sink), [`service_thread`], [`timers`], [`workers`] (threads for what may block),
-//!   [`logging`], [`log_rate`];
+//!   [`logging`], [`log_limiter`];
 //! - the kernel: [`wakeup`] (descriptors to wait on), [`fork`] (handles in a child process), [`probe`] (is memory mapped);
 //! - connections: [`stream`] (the protocol over any stream of bytes), [`region_table`] (memory that peers may reach),
 //!   [`completion_ring`] (completions until they are polled for), [`backlog`] (requests until they are answered);
@@ -24,7 +24,7 @@ pub mod fork;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod inflight;
-pub mod log_rate;
+pub mod log_limiter;
 pub mod logging;
 pub mod probe;
 pub mod progress;

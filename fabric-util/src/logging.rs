@@ -54,7 +54,7 @@ mod imp {
 
     use super::{CAPACITY, Level};
     use crate::callback;
-    use crate::fork::Origin;
+    use crate::fork::ForkEpoch;
     use crate::sync::{Condvar, Mutex};
 
     struct Line {
@@ -77,12 +77,12 @@ mod imp {
     static PUSHED: Condvar = Condvar::new();
     static DONE: Condvar = Condvar::new();
     /// The process and the thread that logs; no thread if none could be made.
-    static THREAD: OnceLock<(Origin, Option<ThreadId>)> = OnceLock::new();
+    static THREAD: OnceLock<(ForkEpoch, Option<ThreadId>)> = OnceLock::new();
 
-    fn thread() -> (Origin, Option<ThreadId>) {
+    fn thread() -> (ForkEpoch, Option<ThreadId>) {
         *THREAD.get_or_init(|| {
             let thread = std::thread::Builder::new().name("fabric-log".to_owned()).spawn(run);
-            (Origin::here(), thread.ok().map(|thread| thread.thread().id()))
+            (ForkEpoch::current(), thread.ok().map(|thread| thread.thread().id()))
         })
     }
 
@@ -92,8 +92,8 @@ mod imp {
         place: (&'static str, &'static str, u32),
         message: fmt::Arguments<'_>,
     ) {
-        let (origin, thread) = thread();
-        if !origin.is_here() || thread.is_none() {
+        let (fork_epoch, thread) = thread();
+        if !fork_epoch.is_current() || thread.is_none() {
             return;
         }
         let mut text = message.to_string();
@@ -143,8 +143,8 @@ mod imp {
     }
 
     pub(super) fn flush(timeout: Duration) -> bool {
-        let Some(&(origin, thread)) = THREAD.get() else { return true };
-        if !origin.is_here() || thread == Some(std::thread::current().id()) {
+        let Some(&(fork_epoch, thread)) = THREAD.get() else { return true };
+        if !fork_epoch.is_current() || thread == Some(std::thread::current().id()) {
             return false;
         }
         let deadline = Instant::now().checked_add(timeout);

@@ -14,7 +14,7 @@ use crate::probe::probe;
 use crate::sync::{ReadGuard, RwLock};
 
 /// A registered range.
-pub struct Entry {
+pub struct RegionEntry {
     key: u64,
     addr: *mut u8,
     len: u64,
@@ -26,24 +26,24 @@ pub struct Entry {
 
 // SAFETY: `addr` is only dereferenced under the gate, while the registrant keeps the range allocated, and only
 // through `fabric_core::memory` or system calls, which may run beside other accesses.
-unsafe impl Send for Entry {}
+unsafe impl Send for RegionEntry {}
 // SAFETY: as above.
-unsafe impl Sync for Entry {}
+unsafe impl Sync for RegionEntry {}
 
 /// Leave to touch a region's memory, for as long as it is held.
-pub struct Pass<'a>(#[allow(dead_code)] ReadGuard<'a, bool>);
+pub struct RegionGuard<'a>(#[allow(dead_code)] ReadGuard<'a, bool>);
 
-impl Entry {
+impl RegionEntry {
     /// Leave to copy, unless the region is closed.
-    pub fn enter(&self) -> Option<Pass<'_>> {
+    pub fn enter(&self) -> Option<RegionGuard<'_>> {
         let gate = self.open.read();
-        if *gate { Some(Pass(gate)) } else { None }
+        if *gate { Some(RegionGuard(gate)) } else { None }
     }
 
-    /// As [`enter`](Entry::enter), for who holds another pass: none either while a deregistration waits.
-    pub fn try_enter(&self) -> Option<Pass<'_>> {
+    /// As [`enter`](RegionEntry::enter), for a caller that holds another guard: none either while a deregistration waits.
+    pub fn try_enter(&self) -> Option<RegionGuard<'_>> {
         let gate = self.open.try_read()?;
-        if *gate { Some(Pass(gate)) } else { None }
+        if *gate { Some(RegionGuard(gate)) } else { None }
     }
 
     /// The place `addr` bytes into the region; the range has been checked.
@@ -71,12 +71,12 @@ impl Entry {
 /// The registrations of a domain.
 #[derive(Default)]
 pub struct RegionTable {
-    entries: RwLock<HashMap<u64, Arc<Entry>>>,
+    entries: RwLock<HashMap<u64, Arc<RegionEntry>>>,
 }
 
 impl RegionTable {
     /// What `key` opens to the peer of a connection.
-    pub fn find(&self, key: u64, connection: EndpointId) -> Option<Arc<Entry>> {
+    pub fn find(&self, key: u64, connection: EndpointId) -> Option<Arc<RegionEntry>> {
         self.entries.read().get(&key).filter(|entry| entry.is_for(connection)).cloned()
     }
 
@@ -87,7 +87,7 @@ impl RegionTable {
         (addr, len): (*mut u8, usize),
         access: Access,
         only: Option<EndpointId>,
-    ) -> Result<Arc<Entry>> {
+    ) -> Result<Arc<RegionEntry>> {
         let mut entries = self.entries.write();
         let key = loop {
             let key = random(provider)?;
@@ -96,13 +96,13 @@ impl RegionTable {
             }
         };
         let open = RwLock::new(true);
-        let entry = Arc::new(Entry { key, addr, len: len as u64, access, only, open });
+        let entry = Arc::new(RegionEntry { key, addr, len: len as u64, access, only, open });
         entries.insert(key, entry.clone());
         Ok(entry)
     }
 
     /// Takes an entry out and closes it.
-    fn remove(&self, entry: &Entry) {
+    fn remove(&self, entry: &RegionEntry) {
         self.entries.write().remove(&entry.key);
         // Waits for the copies under way: each is one system call or one memory copy long.
         *entry.open.write() = false;
@@ -123,7 +123,7 @@ impl RegionTable {
 pub struct Registration {
     provider: &'static str,
     table: Arc<RegionTable>,
-    entry: Arc<Entry>,
+    entry: Arc<RegionEntry>,
 }
 
 impl Registration {
@@ -197,7 +197,7 @@ impl Drop for Registration {
 /// opens nothing.
 struct TableGrant {
     table: Arc<RegionTable>,
-    entry: Arc<Entry>,
+    entry: Arc<RegionEntry>,
 }
 
 // SAFETY: the entry is for this connection alone (`find`); `revoke` takes it out and closes its gate, which waits for the
@@ -257,15 +257,15 @@ mod tests {
         let mut memory = [0u64; 8];
         let mut registration = register(&table, &mut memory);
         let entry = table.find(registration.remote_key(), ONE).unwrap();
-        let pass = entry.enter();
-        assert!(pass.is_some() && entry.try_enter().is_some());
+        let guard = entry.enter();
+        assert!(guard.is_some() && entry.try_enter().is_some());
         std::thread::scope(|scope| {
             scope.spawn(|| registration.deregister().unwrap());
             // To wait here instead would be for ever.
             while entry.try_enter().is_some() {
                 std::thread::yield_now();
             }
-            drop(pass);
+            drop(guard);
         });
         assert!(entry.try_enter().is_none() && entry.enter().is_none());
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::log_rate::LogRate;
+use crate::log_limiter::LogLimiter;
 use fabric_core::provider::ProviderCounters;
 
 /// A counter with many writers.
@@ -34,7 +34,7 @@ pub struct Stats {
     /// Connections ended by a peer's breach of the protocol.
     pub protocol_errors: Count,
     /// How often the log reports what peers do; a line is logged only if this admits it.
-    pub peer_lines: LogRate,
+    pub peer_log: LogLimiter,
 }
 
 impl Stats {

@@ -1,8 +1,8 @@
 //! Work for threads that it may block.
 //!
 //! There is one thread, started with the first piece of work. While that one is held up, another goes on with the rest, and
-//! so on up to a bound; those that are no longer needed end. Somebody has to look after them from time to time, as the
-//! answer of the last look says: so this has no clock of its own, and starts no thread itself.
+//! so on up to a bound; those that are no longer needed end. Their owner calls `supervise` from time to time, as the
+//! answer of the last call says: so this has no clock of its own, and starts no thread itself.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,14 +11,14 @@ use crate::sync::{Condvar, Mutex};
 
 /// Pieces of work that wait, and the threads at them.
 pub struct Workers<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<WorkState<T>>,
     more: Condvar,
     /// A piece of work that takes longer holds up its thread.
     held_up: Duration,
     max: usize,
 }
 
-struct State<T> {
+struct WorkState<T> {
     work: VecDeque<T>,
     threads: usize,
     /// Threads that wait for work.
@@ -28,15 +28,15 @@ struct State<T> {
     over: bool,
 }
 
-/// What a look finds.
+/// What a check finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Supervision {
     /// All is well until more work is added, or a piece of work ends.
-    Well,
-    /// To be looked after again then.
-    Again(Instant),
-    /// Work is held up: a thread is to be started, and they are to be looked after again at that time.
-    Start(Instant),
+    Healthy,
+    /// To be checked again then.
+    CheckAt(Instant),
+    /// Work is held up: a thread is to be started, and the check is due again at that time.
+    StartThread(Instant),
 }
 
 impl<T> Workers<T> {
@@ -45,7 +45,7 @@ impl<T> Workers<T> {
     #[track_caller]
     pub fn new(held_up: Duration, max: usize) -> Self {
         let (work, last) = (VecDeque::new(), Instant::now());
-        let state = State { work, threads: 0, idle: 0, last, over: false };
+        let state = WorkState { work, threads: 0, idle: 0, last, over: false };
         Workers { state: Mutex::new(state), more: Condvar::new(), held_up, max }
     }
 
@@ -63,25 +63,25 @@ impl<T> Workers<T> {
 
     /// Sees whether work is held up.
     #[must_use = "without a thread what is held up stays so"]
-    pub fn look_after(&self, now: Instant) -> Look {
+    pub fn supervise(&self, now: Instant) -> Supervision {
         let mut state = self.state.lock();
         if state.work.is_empty() || state.threads >= self.max {
-            return Look::Well;
+            return Supervision::Healthy;
         }
         // A thread that has been woken may take one piece of work, and be held up in it with the rest still here.
         if state.idle > 0 {
-            return Look::Again(now + self.held_up);
+            return Supervision::CheckAt(now + self.held_up);
         }
         let next = state.last + self.held_up;
         if now < next {
-            return Look::Again(next);
+            return Supervision::CheckAt(next);
         }
         state.last = now;
         state.threads += 1;
-        Look::Start(now + self.held_up)
+        Supervision::StartThread(now + self.held_up)
     }
 
-    /// The thread that was to be started could not be. The next look asks for it again.
+    /// The thread that was to be started could not be. The next check asks for it again.
     pub fn not_started(&self) {
         self.state.lock().threads -= 1;
     }
@@ -136,20 +136,24 @@ mod tests {
         assert!(workers.push(0..2));
         assert!(!workers.push(2..10));
         let mut now = Instant::now();
-        let first = workers.look_after(now);
-        assert!(matches!(first, Look::Again(at) if at > now && at <= now + HELD_UP));
+        let first = workers.supervise(now);
+        assert!(matches!(first, Supervision::CheckAt(at) if at > now && at <= now + HELD_UP));
         for threads in 2..=3 {
             now += 2 * HELD_UP;
-            assert_eq!(workers.look_after(now), Look::Start(now + HELD_UP));
+            assert_eq!(workers.supervise(now), Supervision::StartThread(now + HELD_UP));
             assert_eq!(
-                workers.look_after(now),
-                if threads < 3 { Look::Again(now + HELD_UP) } else { Look::Well }
+                workers.supervise(now),
+                if threads < 3 {
+                    Supervision::CheckAt(now + HELD_UP)
+                } else {
+                    Supervision::Healthy
+                }
             );
         }
-        assert_eq!(workers.look_after(now + 2 * HELD_UP), Look::Well);
+        assert_eq!(workers.supervise(now + 2 * HELD_UP), Supervision::Healthy);
         // What could not be started is asked for again.
         workers.not_started();
-        assert!(matches!(workers.look_after(now + 2 * HELD_UP), Look::Start(_)));
+        assert!(matches!(workers.supervise(now + 2 * HELD_UP), Supervision::StartThread(_)));
         assert_eq!(workers.threads(), (3, 0));
     }
 

@@ -6,31 +6,31 @@ use std::process::{Command, Stdio};
 
 use crate::list::Mutant;
 use crate::table;
-use crate::trial::Fate;
+use crate::trial::Verdict;
 use crate::workspace;
 
 /// How long the guest may run, in seconds; it boots in half a minute, and its processor is emulated.
 const TIME_LIMIT: &str = "3000";
 
 /// An outcome as a line of text.
-pub(crate) fn line(fate: &Fate) -> String {
-    serde_json::to_string(fate).unwrap_or_default()
+pub(crate) fn line(verdict: &Verdict) -> String {
+    serde_json::to_string(verdict).unwrap_or_default()
 }
 
 pub(crate) fn try_all(
     program: &PathBuf,
     mutants: &[(usize, &'static Mutant)],
     jobs: usize,
-    report: impl FnMut(Fate) + Send,
+    report: impl FnMut(Verdict) + Send,
 ) -> Result<(), String> {
     if mutants.is_empty() {
         return Ok(());
     }
-    let said = Command::new(workspace().join("scripts/beside-device"))
+    let said = Command::new(workspace().join("scripts/with-rdma-device"))
         .arg("--where")
         .stderr(Stdio::inherit())
         .output()
-        .map_err(|error| format!("scripts/beside-device: {error}"))?;
+        .map_err(|error| format!("scripts/with-rdma-device: {error}"))?;
     let said = String::from_utf8_lossy(&said.stdout);
     match said.trim().split_once(": ") {
         Some(("host", _)) => crate::try_all(program, mutants, jobs, report),
@@ -39,14 +39,14 @@ pub(crate) fn try_all(
             print!("{}", table::not_tried(mutants, why));
             Ok(())
         }
-        _ => Err("scripts/beside-device --where: it found no place, see above".to_owned()),
+        _ => Err("scripts/with-rdma-device --where: it found no place, see above".to_owned()),
     }
 }
 
 fn in_guest(
     program: &Path,
     mutants: &[(usize, &'static Mutant)],
-    mut report: impl FnMut(Fate),
+    mut report: impl FnMut(Verdict),
 ) -> Result<(), String> {
     let softroce = workspace().join("scripts/softroce");
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -62,9 +62,9 @@ fn in_guest(
     let mut reported = 0;
     for line in BufReader::new(child.stdout.take().ok_or("no output of the guest")?).lines() {
         // The guest's console speaks there too.
-        if let Ok(fate) = serde_json::from_str(line.map_err(|error| error.to_string())?.trim()) {
+        if let Ok(verdict) = serde_json::from_str(line.map_err(|error| error.to_string())?.trim()) {
             reported += 1;
-            report(fate);
+            report(verdict);
         }
     }
     let status = child.wait().map_err(|error| error.to_string())?;

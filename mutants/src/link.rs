@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::list::Mutant;
 use crate::table;
-use crate::trial::Fate;
+use crate::trial::Verdict;
 use crate::workspace;
 
 /// A shell of its own network and processes; all of them end with it.
@@ -26,7 +26,7 @@ pub(crate) fn try_all(
     program: &PathBuf,
     mutants: &[(usize, &'static Mutant)],
     jobs: usize,
-    report: impl FnMut(Fate) + Send,
+    report: impl FnMut(Verdict) + Send,
 ) -> Result<(), String> {
     let probe = apart().args(["ip", "link", "add", "near0", "type", "veth"]).output();
     if mutants.is_empty() || probe.is_ok_and(|probe| probe.status.success()) {

@@ -2,7 +2,7 @@
 //!
 //! A suite shows something only if it can fail. Each [`Mutant`] is a small wrong change of the
 //! providers or of what they share, of the kind that people make, with the cases that are there for it. All of them
-//! are built into one program ([`plant`]), where an environment variable chooses which is awake, so that the whole
+//! are built into one program ([`plant`]), where an environment variable chooses which is enabled, so that the whole
 //! costs one build. Then each is tried ([`trial`]): first its own cases, and if these see nothing, the whole suite.
 //! One that lives shows that a case is missing.
 //!
@@ -29,7 +29,7 @@ use clap::Parser;
 
 use args::Args;
 use list::{Mutant, Runs};
-use trial::{Fate, Trial};
+use trial::{Trial, Verdict};
 
 /// The root of the workspace that this program was built from.
 fn workspace() -> &'static Path {
@@ -63,7 +63,7 @@ fn run(args: &Args) -> Outcome {
     };
     if args.lines {
         // Beside a device, for the one who asked from elsewhere.
-        try_all(&program, &chosen, args.jobs, |fate| println!("{}", guest::line(&fate)))?;
+        try_all(&program, &chosen, args.jobs, |verdict| println!("{}", guest::line(&verdict)))?;
         return Ok(true);
     }
     if args.random {
@@ -73,46 +73,46 @@ fn run(args: &Args) -> Outcome {
     let (verbs, tcp): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|m| m.1.runs == Runs::Verbs);
     let (links, tcp): (Vec<_>, Vec<_>) = tcp.into_iter().partition(|m| m.1.runs == Runs::TcpLink);
     let (tests, tcp): (Vec<_>, Vec<_>) = tcp.into_iter().partition(|m| m.1.runs == Runs::Tests);
-    let mut fates = Vec::new();
-    let mut report = |fate| show(fate, &mut fates);
+    let mut verdicts = Vec::new();
+    let mut report = |verdict| show(verdict, &mut verdicts);
     try_all(&program, &tcp, args.jobs, &mut report)?;
     link::try_all(&program, &links, args.jobs, &mut report)?;
     tests::try_all(&tests, &mut report)?;
     guest::try_all(&program, &verbs, args.jobs, &mut report)?;
-    println!("{}", table::summary(&fates, count));
-    Ok(fates.iter().all(Fate::is_killed))
+    println!("{}", table::summary(&verdicts, count));
+    Ok(verdicts.iter().all(Verdict::is_killed))
 }
 
 /// Says whether random programs found all that they can find.
 fn try_random(program: &Path, mutants: &[(usize, &'static Mutant)], jobs: usize) -> Outcome {
     if let Some(found) = random::found(program, 0)? {
-        return Err(format!("with no mutant awake this is found:\n{found}"));
+        return Err(format!("with no mutant enabled this is found:\n{found}"));
     }
     let (left, tried): (Vec<_>, Vec<_>) =
         mutants.iter().partition(|m| random::out_of_reach(m.1).is_some());
-    let mut fates = Vec::new();
+    let mut verdicts = Vec::new();
     let attempt = |number, mutant| random::attempt(program, number, mutant);
-    each(&tried, jobs, attempt, |fate| show(fate, &mut fates));
+    each(&tried, jobs, attempt, |verdict| show(verdict, &mut verdicts));
     for (_, mutant) in left {
         print!("{}", table::out_of_reach(mutant, random::out_of_reach(mutant).unwrap_or_default()));
     }
-    println!("{}", table::summary(&fates, mutants.len()));
-    Ok(fates.iter().all(Fate::is_killed))
+    println!("{}", table::summary(&verdicts, mutants.len()));
+    Ok(verdicts.iter().all(Verdict::is_killed))
 }
 
-/// Prints a fate as soon as it is known, and keeps it.
-fn show(fate: Fate, fates: &mut Vec<Fate>) {
-    print!("{}", table::row(&fate));
+/// Prints a verdict as soon as it is known, and keeps it.
+fn show(verdict: Verdict, verdicts: &mut Vec<Verdict>) {
+    print!("{}", table::row(&verdict));
     let _ = std::io::stdout().flush();
-    fates.push(fate);
+    verdicts.push(verdict);
 }
 
-/// Tries mutants, several at a time, after a look at the program with none awake.
+/// Tries mutants, several at a time, after a look at the program with none enabled.
 fn try_all(
     program: &PathBuf,
     mutants: &[(usize, &'static Mutant)],
     jobs: usize,
-    report: impl FnMut(Fate) + Send,
+    report: impl FnMut(Verdict) + Send,
 ) -> Result<(), String> {
     if mutants.is_empty() {
         return Ok(());
@@ -122,19 +122,19 @@ fn try_all(
     Ok(())
 }
 
-/// Tries mutants, so many at a time, and reports each when its fate is known.
+/// Tries mutants, so many at a time, and reports each when its verdict is known.
 fn each(
     mutants: &[(usize, &'static Mutant)],
     jobs: usize,
-    attempt: impl Fn(usize, &'static Mutant) -> Fate + Sync,
-    report: impl FnMut(Fate) + Send,
+    attempt: impl Fn(usize, &'static Mutant) -> Verdict + Sync,
+    report: impl FnMut(Verdict) + Send,
 ) {
     let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
     let job = || {
         while let Some(&(number, mutant)) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let fate = attempt(number, mutant);
+            let verdict = attempt(number, mutant);
             if let Ok(mut report) = report.lock() {
-                report(fate);
+                report(verdict);
             }
         }
     };

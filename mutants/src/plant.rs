@@ -13,7 +13,7 @@ use crate::functions::Functions;
 use crate::list::{self, Edit};
 use crate::workspace;
 
-/// Which mutant is awake; none if it is not set.
+/// Which mutant is enabled; none if it is not set.
 pub(crate) const VARIABLE: &str = "FABRIC_MUTANT";
 
 /// What the copy of `fabric-core` gets: the question, and the name by which every crate asks it.

@@ -9,7 +9,7 @@ use conformance::random::{Program, Step};
 
 use crate::list::{Mutant, Runs};
 use crate::plant::VARIABLE;
-use crate::trial::{Fate, run};
+use crate::trial::{Verdict, run};
 
 /// Programs that must suffice.
 const PROGRAMS: &str = "600";
@@ -62,8 +62,8 @@ pub(crate) fn out_of_reach(mutant: &Mutant) -> Option<&'static str> {
     OUT_OF_REACH.iter().find(|(name, _)| *name == mutant.name).map(|(_, why)| *why)
 }
 
-/// Runs random programs while a mutant is awake.
-pub(crate) fn attempt(program: &Path, number: usize, mutant: &'static Mutant) -> Fate {
+/// Runs random programs while a mutant is enabled.
+pub(crate) fn attempt(program: &Path, number: usize, mutant: &'static Mutant) -> Verdict {
     let start = Instant::now();
     let killer = match found(program, number) {
         Ok(None) => None,
@@ -75,12 +75,12 @@ pub(crate) fn attempt(program: &Path, number: usize, mutant: &'static Mutant) ->
         }
         Err(end) => Some(end),
     };
-    Fate::new(mutant, killer.into_iter().collect(), false, start)
+    Verdict::new(mutant, killer.into_iter().collect(), false, start)
 }
 
 /// The program that the model and the mutant disagree about; the error is how the mutant died.
-pub(crate) fn found(program: &Path, awake: usize) -> Result<Option<Program>, String> {
-    let out = folder(awake);
+pub(crate) fn found(program: &Path, mutant: usize) -> Result<Option<Program>, String> {
+    let out = folder(mutant);
     // What an earlier run left there would be taken for this one's.
     let _ = std::fs::remove_dir_all(&out);
     let mut command = Command::new(program);
@@ -88,7 +88,7 @@ pub(crate) fn found(program: &Path, awake: usize) -> Result<Option<Program>, Str
         .args(["fuzz", "--provider", "tcp", "--seed", "1", "--programs", PROGRAMS])
         .args(["--shrink", SHRINK_SECONDS, "--out"])
         .arg(&out)
-        .env(VARIABLE, awake.to_string());
+        .env(VARIABLE, mutant.to_string());
     let (status, _) = run(command, LIMIT)?;
     match status.code() {
         Some(0) => return Ok(None),
@@ -103,8 +103,8 @@ pub(crate) fn found(program: &Path, awake: usize) -> Result<Option<Program>, Str
     program.map(Some).map_err(|error| format!("(no program: {error})"))
 }
 
-fn folder(awake: usize) -> PathBuf {
-    std::env::temp_dir().join(format!("fabric-mutants-{}-{awake}", std::process::id()))
+fn folder(mutant: usize) -> PathBuf {
+    std::env::temp_dir().join(format!("fabric-mutants-{}-{mutant}", std::process::id()))
 }
 
 #[cfg(test)]

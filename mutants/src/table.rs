@@ -3,17 +3,17 @@
 use std::fmt::Write;
 
 use crate::list::Mutant;
-use crate::trial::Fate;
+use crate::trial::Verdict;
 
 /// Killers named in a row; the rest is counted.
 const NAMED: usize = 4;
 
 /// One mutant's row, as soon as it is known.
-pub(crate) fn row(fate: &Fate) -> String {
-    let verdict = if fate.is_killed() { "killed" } else { "SURVIVED" };
-    let Fate { name, about, provider, killers, unexpected, seconds } = fate;
-    let mut text = format!("{verdict:8}  {name:26}  {provider:5}  {seconds:5.1} s  {about}\n");
-    if fate.is_killed() {
+pub(crate) fn row(verdict: &Verdict) -> String {
+    let outcome = if verdict.is_killed() { "killed" } else { "SURVIVED" };
+    let Verdict { name, about, provider, killers, unexpected, seconds } = verdict;
+    let mut text = format!("{outcome:8}  {name:26}  {provider:5}  {seconds:5.1} s  {about}\n");
+    if verdict.is_killed() {
         let more = killers.len().saturating_sub(NAMED);
         let named = killers.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -37,12 +37,12 @@ pub(crate) fn not_tried(mutants: &[(usize, &Mutant)], why: &str) -> String {
 }
 
 /// The last line, of so many that were chosen.
-pub(crate) fn summary(fates: &[Fate], chosen: usize) -> String {
-    let killed = fates.iter().filter(|fate| fate.is_killed()).count();
-    let mut text = format!("mutants: {killed} killed, {} survived", fates.len() - killed);
-    if chosen > fates.len() {
+pub(crate) fn summary(verdicts: &[Verdict], chosen: usize) -> String {
+    let killed = verdicts.iter().filter(|verdict| verdict.is_killed()).count();
+    let mut text = format!("mutants: {killed} killed, {} survived", verdicts.len() - killed);
+    if chosen > verdicts.len() {
         // Writing to a string does not fail.
-        let _ = write!(text, ", {} NOT TRIED", chosen - fates.len());
+        let _ = write!(text, ", {} NOT TRIED", chosen - verdicts.len());
     }
     text
 }

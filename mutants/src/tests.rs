@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use crate::list::Mutant;
 use crate::plant::{VARIABLE, cargo};
-use crate::trial::{Fate, run};
+use crate::trial::{Verdict, run};
 
 /// Building comes first.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Tries mutants by the tests that are there for each, after a look at these with none awake.
+/// Tries mutants by the tests that are there for each, after a look at these with none enabled.
 pub(crate) fn try_all(
     mutants: &[(usize, &'static Mutant)],
-    mut report: impl FnMut(Fate),
+    mut report: impl FnMut(Verdict),
 ) -> Result<(), String> {
     let copy = crate::plant::copy()?;
     for &(number, mutant) in mutants {
@@ -23,17 +23,17 @@ pub(crate) fn try_all(
         let mut killers = Vec::new();
         for test in mutant.cases {
             if let Err(end) = passes(&copy, test, 0) {
-                return Err(format!("with no mutant awake {test} fails: {end}"));
+                return Err(format!("with no mutant enabled {test} fails: {end}"));
             }
             killers.extend(passes(&copy, test, number).err());
         }
-        report(Fate::new(mutant, killers, false, start));
+        report(Verdict::new(mutant, killers, false, start));
     }
     Ok(())
 }
 
 /// Runs one test, `package/program/name`, where the program `lib` is the crate's own tests; the error says how it ended.
-fn passes(copy: &Path, test: &str, awake: usize) -> Result<(), String> {
+fn passes(copy: &Path, test: &str, mutant: usize) -> Result<(), String> {
     let parts: Vec<_> = test.split('/').collect();
     let [package, program, name] = parts[..] else { return Err(format!("{test} names no test")) };
     let mut command: Command = cargo(copy)?;
@@ -42,7 +42,7 @@ fn passes(copy: &Path, test: &str, awake: usize) -> Result<(), String> {
         "lib" => command.arg("--lib"),
         _ => command.args(["--test", program]),
     };
-    command.args(["--", "--exact", name]).env(VARIABLE, awake.to_string());
+    command.args(["--", "--exact", name]).env(VARIABLE, mutant.to_string());
     let (status, text) = run(command, LIMIT).map_err(|end| format!("{test} {end}"))?;
     // A name that fits no test passes as well.
     if status.success() && text.contains("1 passed") {

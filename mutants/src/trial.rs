@@ -23,9 +23,9 @@ pub(crate) struct Trial<'a> {
     pub(crate) mutant: &'static Mutant,
 }
 
-/// How a mutant ended.
+/// How the trial of a mutant ended.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Fate {
+pub(crate) struct Verdict {
     pub(crate) name: String,
     pub(crate) about: String,
     pub(crate) provider: String,
@@ -36,14 +36,14 @@ pub(crate) struct Fate {
     pub(crate) seconds: f64,
 }
 
-impl Fate {
+impl Verdict {
     pub(crate) fn new(
         mutant: &Mutant,
         killers: Vec<String>,
         unexpected: bool,
         start: Instant,
     ) -> Self {
-        Fate {
+        Verdict {
             name: mutant.name.to_owned(),
             about: mutant.about.to_owned(),
             provider: mutant.runs.provider().to_owned(),
@@ -59,17 +59,17 @@ impl Fate {
 }
 
 impl Trial<'_> {
-    pub(crate) fn run(&self) -> Fate {
+    pub(crate) fn run(&self) -> Verdict {
         let start = Instant::now();
         let mut killers = self.failures(self.mutant.cases, CASES_LIMIT);
         let unexpected = killers.is_empty();
         if unexpected {
             killers = self.failures(&[], SUITE_LIMIT);
         }
-        Fate::new(self.mutant, killers, unexpected, start)
+        Verdict::new(self.mutant, killers, unexpected, start)
     }
 
-    /// What of these cases, or of all, fails while the mutant is awake.
+    /// What of these cases, or of all, fails while the mutant is enabled.
     fn failures(&self, cases: &[&str], limit: Duration) -> Vec<String> {
         match suite(self.program, self.number, self.mutant.runs, cases, limit) {
             Ok(failed) => failed.into_iter().collect(),
@@ -78,7 +78,7 @@ impl Trial<'_> {
     }
 }
 
-/// With no mutant awake, the cases pass that are to kill one.
+/// With no mutant enabled, the cases pass that are to kill one.
 pub(crate) fn check_healthy(
     program: &Path,
     mutants: &[(usize, &'static Mutant)],
@@ -91,13 +91,13 @@ pub(crate) fn check_healthy(
         return Ok(());
     }
     let failed: Vec<_> = failed.into_iter().collect();
-    Err(format!("with no mutant awake these fail: {}", failed.join(", ")))
+    Err(format!("with no mutant enabled these fail: {}", failed.join(", ")))
 }
 
 /// Runs cases; the error is a program that came to no report.
 fn suite(
     program: &Path,
-    awake: usize,
+    mutant: usize,
     runs: Runs,
     cases: &[&str],
     limit: Duration,
@@ -110,7 +110,7 @@ fn suite(
     command
         .args(["--format", "json", "--seed", "1", "--jobs", "4"])
         .args(cases)
-        .env(VARIABLE, awake.to_string());
+        .env(VARIABLE, mutant.to_string());
     let (status, text) = run(command, limit)?;
     let report: Report =
         serde_json::from_str(&text).map_err(|_| format!("(the suite crashed: {status})"))?;

@@ -11,10 +11,10 @@ const CAPACITY: usize = 256 << 10;
 
 /// Bytes that were written and not read yet.
 #[derive(Default)]
-pub(crate) struct Pipe(Mutex<State>);
+pub(crate) struct Pipe(Mutex<PipeState>);
 
 #[derive(Default)]
-struct State {
+struct PipeState {
     bytes: Vec<u8>,
     /// How many of them were read.
     read: usize,

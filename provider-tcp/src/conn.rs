@@ -295,11 +295,11 @@ impl Conn {
                     self.fail_connect(engine, state, Error::TimedOut(None));
                 }
                 ConnState::Established if !state.link.is_announced() => {
-                    if let Some(unsaid) = engine.stats().peer_lines.admit() {
+                    if let Some(suppressed) = engine.stats().peer_log.check() {
                         let id = state.link.id();
                         log_line!(
                             Warn,
-                            "{id}: the peer did not finish the handshake in time{unsaid}"
+                            "{id}: the peer did not finish the handshake in time{suppressed}"
                         );
                     }
                     self.lost(engine, state);
@@ -338,11 +338,11 @@ impl Conn {
             Look::Rest => state.wrote = false,
             Look::Again(after) => engine.deadline(after, self.name, Timer::Liveness),
             Look::Lost => {
-                if let Some(unsaid) = engine.stats().peer_lines.admit() {
+                if let Some(suppressed) = engine.stats().peer_log.check() {
                     let id = state.link.id();
                     log_line!(
                         Warn,
-                        "{id}: the peer's host has not answered for {:?}{unsaid}",
+                        "{id}: the peer's host has not answered for {:?}{suppressed}",
                         silence.lasts
                     );
                 }

@@ -12,7 +12,7 @@ use crate::conn::{Conn, ConnState, State};
 use crate::engine::Engine;
 use crate::name::NAME;
 use crate::socket;
-use fabric_util::stream::wire::handshake::{Handshake, Kind};
+use fabric_util::stream::wire::handshake::{Handshake, HandshakeKind};
 use fabric_util::stream::{AckPolicy, End, Transport};
 
 impl Conn {
@@ -71,9 +71,12 @@ impl Conn {
             Ok(Some((answer, data, len))) => (answer, data.to_vec(), len),
             Ok(None) => return Progress::More,
             Err(malformed) => {
-                if let Some(unsaid) = engine.stats().peer_lines.admit() {
+                if let Some(suppressed) = engine.stats().peer_log.check() {
                     let (id, peer) = (state.link.id(), state.peer);
-                    log_line!(Warn, "{id}: {peer:?} is no fabric listener: {malformed}{unsaid}");
+                    log_line!(
+                        Warn,
+                        "{id}: {peer:?} is no fabric listener: {malformed}{suppressed}"
+                    );
                 }
                 let text = format!("the peer is no fabric listener: {malformed}");
                 let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
@@ -82,12 +85,12 @@ impl Conn {
         };
         let rest = bytes.split_off(len);
         match answer.kind {
-            Kind::Accept => {}
-            Kind::Reject => {
+            HandshakeKind::Accept => {}
+            HandshakeKind::Reject => {
                 return self.fail_connect(engine, state, Error::Rejected(Box::new(data.into())));
             }
-            Kind::Refuse => return self.fail_connect(engine, state, Error::Refused(None)),
-            Kind::Hello => {
+            HandshakeKind::Refuse => return self.fail_connect(engine, state, Error::Refused(None)),
+            HandshakeKind::Hello => {
                 let text = "the peer answered a hello with a hello";
                 let error = Error::Unreachable(Failure::new("connect", text).of(NAME));
                 return self.fail_connect(engine, state, error);

@@ -17,7 +17,7 @@ use crate::conn::{Conn, ConnState, State};
 use crate::engine::{Engine, EventSource, Timer};
 use crate::name::NAME;
 use crate::{device, socket};
-use fabric_util::stream::wire::handshake::{Handshake, Kind};
+use fabric_util::stream::wire::handshake::{Handshake, HandshakeKind};
 use fabric_util::stream::{AckPolicy, End, LinkContext, Phase, READS};
 
 /// An endpoint.
@@ -38,7 +38,7 @@ impl TcpEndpoint {
         &self.conn
     }
 
-    fn hello(state: &mut State, kind: Kind, data: &[u8]) -> Vec<u8> {
+    fn hello(state: &mut State, kind: HandshakeKind, data: &[u8]) -> Vec<u8> {
         let credit = state.link.credit();
         // Private data was checked to be short.
         Handshake { kind, data: data.len() as u16, reads: READS, credit }.encode(data)
@@ -134,7 +134,7 @@ unsafe impl EndpointOps for TcpEndpoint {
         let mut state = self.conn.lock(&self.engine);
         state.peer = Some(to);
         state.local = SockRef::from(&socket).local_addr().ok().and_then(|addr| addr.as_socket());
-        let hello = Self::hello(&mut state, Kind::Hello, data);
+        let hello = Self::hello(&mut state, HandshakeKind::Hello, data);
         state.stage = ConnState::Connecting(hello);
         self.attach(&mut state, socket).inspect_err(|_| state.stage = ConnState::Idle)
     }
@@ -152,7 +152,7 @@ unsafe impl EndpointOps for TcpEndpoint {
             socket::ask_often(socket.as_fd(), interval);
         }
         (state.peer, state.local) = (Some(inbound.peer), inbound.local);
-        let answer = Self::hello(state, Kind::Accept, data);
+        let answer = Self::hello(state, HandshakeKind::Accept, data);
         state.link.open(hello.reads, hello.credit);
         state.link.say(&answer);
         state.stage = ConnState::Established;

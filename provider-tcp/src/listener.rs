@@ -20,7 +20,7 @@ use mio::unix::SourceFd;
 use crate::engine::{Engine, EngineRef, EventSource, Timer};
 use crate::name::NAME;
 use crate::{device, socket};
-use fabric_util::stream::wire::handshake::{self, Handshake, Kind};
+use fabric_util::stream::wire::handshake::{self, Handshake, HandshakeKind};
 use fabric_util::sync::Mutex;
 
 /// How long a hello may take.
@@ -76,9 +76,9 @@ impl Acceptor {
                     ) => {}
                 Err(error) => {
                     // Out of descriptors or memory.
-                    if let Some(unsaid) = engine.stats().peer_lines.admit() {
+                    if let Some(suppressed) = engine.stats().peer_log.check() {
                         let addr = self.addr;
-                        log_line!(Warn, "listener {addr}: {error}; trying again{unsaid}");
+                        log_line!(Warn, "listener {addr}: {error}; trying again{suppressed}");
                     }
                     return self.look_again(engine, RETRY);
                 }
@@ -91,7 +91,7 @@ impl Acceptor {
     fn offer(&self, engine: &Engine, inbound: &Arc<PendingConnection>) {
         match self.backlog.push(inbound.clone()) {
             Ok(()) => engine.add_report(Event::ConnectRequest { listener: self.id }, None),
-            Err(inbound) => inbound.answer(Kind::Refuse, &[]),
+            Err(inbound) => inbound.answer(HandshakeKind::Refuse, &[]),
         }
     }
 
@@ -99,7 +99,7 @@ impl Acceptor {
     pub(crate) fn close(&self) {
         let (socket, waiting) = self.backlog.close();
         for inbound in waiting {
-            inbound.answer(Kind::Refuse, &[]);
+            inbound.answer(HandshakeKind::Refuse, &[]);
         }
         drop(socket);
     }
@@ -177,7 +177,7 @@ impl PendingConnection {
             match Handshake::decode(&state.bytes) {
                 Ok(None) => {}
                 Ok(Some((hello, _, len)))
-                    if hello.kind == Kind::Hello && len == state.bytes.len() =>
+                    if hello.kind == HandshakeKind::Hello && len == state.bytes.len() =>
                 {
                     break Ok(hello);
                 }
@@ -201,15 +201,15 @@ impl PendingConnection {
                 state.socket = None;
                 drop(state);
                 engine.forget(self.name);
-                self.log(engine, &format!("is cut off: {why}"));
+                self.log(engine, &format!("sent no valid handshake: {why}"));
             }
         }
     }
 
     fn log(&self, engine: &Engine, what: &str) {
-        if let Some(unsaid) = engine.stats().peer_lines.admit() {
+        if let Some(suppressed) = engine.stats().peer_log.check() {
             let (addr, peer) = (self.acceptor.addr, self.peer);
-            log_line!(Warn, "listener {addr}: {peer} {what}{unsaid}");
+            log_line!(Warn, "listener {addr}: {peer} {what}{suppressed}");
         }
     }
 
@@ -225,7 +225,7 @@ impl PendingConnection {
     }
 
     /// Says no, and closes.
-    fn answer(&self, kind: Kind, data: &[u8]) {
+    fn answer(&self, kind: HandshakeKind, data: &[u8]) {
         let Some((socket, _)) = self.take() else { return };
         let frame = Handshake { kind, data: data.len() as u16, reads: 0, credit: 0 }.encode(data);
         // An empty socket takes so few bytes at once; and if the peer is gone there is none to read them.
@@ -318,6 +318,6 @@ impl Drop for TcpListener {
 
 /// Rejects a request that the application took.
 pub(crate) fn reject(engine: &Engine, request: RequestId, data: &[u8]) -> Result<()> {
-    engine.requests.take("reject", request)?.answer(Kind::Reject, data);
+    engine.requests.take("reject", request)?.answer(HandshakeKind::Reject, data);
     Ok(())
 }

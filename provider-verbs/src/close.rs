@@ -60,7 +60,7 @@ impl Conn {
         if let Some(event) = event {
             // Where the domain's thread has ended, nothing else would report it.
             state.hold_completions = [!self.domain.has_stopped(); 2];
-            self.domain.report(event, AfterReport::Release(self.name));
+            self.domain.report(event, AfterReport::Release(self.number));
         }
         self.dead.store(true, Ordering::SeqCst);
         // Orders the flag before the flush: see `flush_late_receives`.
@@ -73,9 +73,9 @@ impl Conn {
             // It fails only if the device is gone.
             let _ = probe.fail();
         }
-        if let Some((name, id)) = state.id.take() {
+        if let Some((context, id)) = state.id.take() {
             self.domain.start_disconnect(
-                name,
+                context,
                 id,
                 stage == ConnState::Established || stage == ConnState::Accepting,
             );
@@ -109,15 +109,15 @@ impl Conn {
         }
         let posted = match self.tokens.last_unsignaled() {
             LastUnsignaled::Pending => {
-                return self.domain.deadline(SOON, self.name, Timer::EndMarker);
+                return self.domain.deadline(SOON, self.number, Timer::EndMarker);
             }
             LastUnsignaled::Never => None,
             LastUnsignaled::Posted(token) => Some(token),
         };
-        let Some(last) = later(posted, state.soft_queue.last_quiet()) else { return };
+        let Some(last) = later(posted, state.soft_queue.last_unsignaled()) else { return };
         state.last_unsignaled = Some(last);
         if self.post_end_marker().is_err() {
-            self.domain.deadline(LATER, self.name, Timer::EndMarker);
+            self.domain.deadline(LATER, self.number, Timer::EndMarker);
         }
     }
 
@@ -241,7 +241,7 @@ impl Conn {
         self.release_held();
         self.send_queue.remove(self);
         self.recv_queue.remove(self);
-        self.domain.remove_conn(self.name);
+        self.domain.remove_conn(self.number);
         match destroyed {
             // A device that went took its queue pairs along: the kernel has ended them before it answers so.
             Err(cause)

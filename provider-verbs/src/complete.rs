@@ -22,7 +22,7 @@ impl CqMember for Conn {
         let mut state = self.lock();
         if Token::is_internal(wr_id) {
             return match InternalWr::parse(wr_id) {
-                (_, name) if name != self.name => {}
+                (_, number) if number != self.number => {}
                 (InternalWr::Cas, _) => self.on_cas_response(&mut state, ended, sink),
                 (InternalWr::Probe, _) => self.on_probe_ended(&mut state, ended),
                 (InternalWr::EndMarker, _) => self.on_end_marker(&mut state, sink),
@@ -100,7 +100,7 @@ impl Conn {
             ended.push(completion);
         };
         // SAFETY: the request was this soft queue's, and its operation's segments stay until its completion.
-        unsafe { state.soft_queue.answer(found, &mut Direct(self), deliver) };
+        unsafe { state.soft_queue.on_result(found, &mut Direct(self), deliver) };
         self.set_soft_queue_active(!state.soft_queue.is_idle());
         if !good {
             // A request that the device did not take closes the connection like one that failed.

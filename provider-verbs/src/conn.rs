@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fabric_core::{
     DisconnectReason, EndpointAttr, EndpointId, Error, RawCompletion, Result, SendWork, Token,
 };
-use fabric_util::emulate::Line;
+use fabric_util::emulate::SoftSendQueue;
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::bounce::Bounce;
@@ -52,8 +52,8 @@ pub(crate) enum CloseReason {
 
 pub(crate) struct State {
     pub(crate) conn_state: ConnState,
-    pub(crate) soft_queue: Line,
-    /// With its name among the domain's identifiers.
+    pub(crate) soft_queue: SoftSendQueue,
+    /// With its context, by which the domain finds its owner.
     pub(crate) id: Option<(u64, CmId)>,
     /// Private data of the request, sent once the route is known.
     pub(crate) connect_data: Vec<u8>,
@@ -77,7 +77,8 @@ pub(crate) struct State {
 }
 
 pub(crate) struct Conn {
-    pub(crate) name: u64,
+    /// Its number in the domain.
+    pub(crate) number: u64,
     pub(crate) id: EndpointId,
     pub(crate) attr: EndpointAttr,
     pub(crate) domain: Arc<DomainState>,
@@ -131,7 +132,7 @@ impl Conn {
         let bounce = if carries_injects { None } else { Some(Bounce::new(&device.pd, attr)?) };
         let state = State {
             conn_state: ConnState::Idle,
-            soft_queue: Line::default(),
+            soft_queue: SoftSendQueue::default(),
             id: None,
             connect_data: Vec::new(),
             local: None,
@@ -146,7 +147,7 @@ impl Conn {
             held_completions: VecDeque::new(),
         };
         let conn = Arc::new(Conn {
-            name: domain.next_id(),
+            number: domain.next_number(),
             id,
             attr: attr.clone(),
             domain: domain.clone(),
@@ -205,18 +206,18 @@ impl Conn {
 
     /// In a few words, for a bug report.
     pub(crate) fn dump(&self) -> String {
-        let (qpn, name) = (self.qp.number(), self.name);
+        let (qpn, number) = (self.qp.number(), self.number);
         match self.state.try_lock() {
             Some(state) => {
                 let State { conn_state, peer, local, probing, .. } = &*state;
-                let line =
+                let soft_queue =
                     if state.soft_queue.is_idle() { "idle" } else { "waiting behind a loop" };
                 format!(
-                    "connection {name}, queue pair {qpn:#08x}: {conn_state:?}, {local:?} to {peer:?}, line {line}, \
+                    "connection {number}, queue pair {qpn:#08x}: {conn_state:?}, {local:?} to {peer:?}, soft queue {soft_queue}, \
                      probing {probing}"
                 )
             }
-            None => format!("connection {name}, queue pair {qpn:#08x}: busy"),
+            None => format!("connection {number}, queue pair {qpn:#08x}: busy"),
         }
     }
 }

@@ -53,7 +53,7 @@ impl Conn {
             (state.conn_state, state.peer) = (ConnState::Idle, None);
             unreachable(cause)
         })?;
-        self.domain.deadline(self.attr.connect_timeout, self.name, Timer::Connect);
+        self.domain.deadline(self.attr.connect_timeout, self.number, Timer::Connect);
         Ok(())
     }
 
@@ -79,15 +79,15 @@ impl Conn {
         from: SocketAddr,
         to: SocketAddr,
     ) -> io::Result<()> {
-        let name = self.domain.next_id();
-        let id = CmId::new(&self.domain.channel, name)?;
+        let context = self.domain.next_number();
+        let id = CmId::new(&self.domain.channel, context)?;
         if let Some(class) = self.attr.traffic_class {
             id.set_tos(class)?;
         }
-        self.domain.add_id(name, CmIdOwner::Conn(self.clone()));
+        self.domain.add_id(context, CmIdOwner::Conn(self.clone()));
         id.resolve_addr(from, to, self.attr.connect_timeout)
-            .inspect_err(|_| self.domain.forget_id(name))?;
-        if let Some((old, id)) = state.id.replace((name, id)) {
+            .inspect_err(|_| self.domain.forget_id(context))?;
+        if let Some((old, id)) = state.id.replace((context, id)) {
             self.domain.start_disconnect(old, id, false);
         }
         Ok(())
@@ -101,11 +101,11 @@ impl Conn {
             return;
         }
         state.conn_state = ConnState::Accepting;
-        let Some(ConnectOffer { name, id, params, peer, local, resources }) = offer else {
+        let Some(ConnectOffer { context, id, params, peer, local, resources }) = offer else {
             return self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost));
         };
         (state.peer, state.local) = (Some(peer), local);
-        self.domain.add_id(name, CmIdOwner::Conn(self.clone()));
+        self.domain.add_id(context, CmIdOwner::Conn(self.clone()));
         let (hold, flight) = self.resources();
         let (responder_resources, initiator_depth) =
             (hold.min(resources.0), flight.min(resources.1));
@@ -121,15 +121,15 @@ impl Conn {
             .and_then(|()| id.accept(&param))
             // A peer that is still there need not wait for its own time-out.
             .inspect_err(|_| refuse(&id));
-        state.id = Some((name, id));
+        state.id = Some((context, id));
         if let Err(cause) = linked {
             // The peer has gone, or this side cannot: only the cause shows which, and the event is the same.
-            if let Some(unsaid) = self.domain.device.stats.peer_lines.admit() {
-                log_line!(Warn, "{}: accepting {peer} failed: {cause}{unsaid}", self.id);
+            if let Some(suppressed) = self.domain.device.stats.peer_log.check() {
+                log_line!(Warn, "{}: accepting {peer} failed: {cause}{suppressed}", self.id);
             }
             return self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost));
         }
-        self.domain.deadline(self.attr.connect_timeout, self.name, Timer::Connect);
+        self.domain.deadline(self.attr.connect_timeout, self.number, Timer::Connect);
     }
 
     /// Moves the queue pair to RTS.
@@ -208,7 +208,7 @@ impl Conn {
     }
 
     pub(crate) fn on_connect_response(&self, state: &mut State, event: &CmEvent) {
-        let Some((name, id)) = state.id.take() else { return };
+        let Some((context, id)) = state.id.take() else { return };
         let (hold, flight) = self.resources();
         let resources = (hold.min(event.responder_resources), flight.min(event.initiator_depth));
         let linked = match header::parse_accept(&event.data) {
@@ -222,10 +222,10 @@ impl Conn {
                 Err(Error::Internal(Failure::new("connect", text).of(NAME)))
             }
         };
-        state.id = Some((name, id));
+        state.id = Some((context, id));
         match linked {
             // The owner is notified first: the peer may send as soon as it is.
-            Ok(data) => self.set_established(state, data, AfterReport::Establish(self.name)),
+            Ok(data) => self.set_established(state, data, AfterReport::Establish(self.number)),
             Err(error) => self.close(state, CloseReason::ConnectFailed(error)),
         }
     }
@@ -234,7 +234,7 @@ impl Conn {
         state.conn_state = ConnState::Established;
         self.domain.report(Event::Connected { endpoint: self.id, data }, then);
         if let Some(interval) = self.attr.liveness {
-            self.domain.deadline(interval, self.name, Timer::Liveness);
+            self.domain.deadline(interval, self.number, Timer::Liveness);
         }
     }
 
@@ -245,7 +245,7 @@ impl Conn {
                 Rejection::Refused => Error::Refused(None),
             },
             ffi::REJ_STALE_CONN => {
-                return self.domain.deadline(STALE, self.name, Timer::Retry);
+                return self.domain.deadline(STALE, self.number, Timer::Retry);
             }
             ffi::REJ_INVALID_SERVICE_ID => Error::Refused(None),
             reason => {

@@ -16,8 +16,8 @@ use crate::handle::{CmEvent, QpState};
 use crate::windows::GrantedPart;
 
 impl ConnEvents for Conn {
-    fn name(&self) -> u64 {
-        self.name
+    fn number(&self) -> u64 {
+        self.number
     }
 
     fn endpoint(&self) -> EndpointId {
@@ -30,7 +30,7 @@ impl ConnEvents for Conn {
 
     fn cm_event(&self, event: CmEvent) {
         let mut state = self.lock();
-        let is_current = state.id.as_ref().is_some_and(|(name, _)| *name == event.name);
+        let is_current = state.id.as_ref().is_some_and(|(context, _)| *context == event.context);
         if !is_current {
             return;
         }

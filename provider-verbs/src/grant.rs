@@ -59,9 +59,9 @@ impl Conn {
         };
         let mut state = self.lock();
         self.check_binding(&state)?;
-        let name = state.windows.next;
+        let number = state.windows.next;
         state.windows.next += 1;
-        let window = Window::new(name, mw, mr);
+        let window = Window::new(number, mw, mr);
         self.begin_binding(&mut state, &binding)?;
         state.windows.binding = Some((window.clone(), binding));
         state.windows.all.push(window.clone());
@@ -190,7 +190,7 @@ unsafe impl GrantOps for VerbsGrant {
         let ended = self.window.close(self.domain.device.is_lost()).ok_or(Error::Busy)?;
         ended.map_err(|cause| Error::system("revoke", NAME, cause))?;
         if let Some(conn) = conn {
-            conn.lock().windows.all.retain(|window| window.name != self.window.name);
+            conn.lock().windows.all.retain(|window| window.number != self.window.number);
         }
         self.domain.deregistered();
         Ok(())

@@ -25,7 +25,7 @@ pub(crate) fn on_event(domain: &DomainState, acceptor: &Acceptor, event: CmEvent
         }
         return;
     };
-    let name = id.name();
+    let context = id.context();
     let Some(peer) = id.peer_addr() else { return };
     let requester = RequesterId { peer, queue_pair: event.queue_pair };
     if let Some(answer) = domain.reject_cache.lock().answer(Instant::now(), requester) {
@@ -37,8 +37,8 @@ pub(crate) fn on_event(domain: &DomainState, acceptor: &Acceptor, event: CmEvent
         Err(why) => {
             let stats = &domain.device.stats;
             stats.protocol_errors.add(1);
-            if let Some(unsaid) = stats.peer_lines.admit() {
-                log_line!(Warn, "listener {}: {peer} is refused: {why}{unsaid}", acceptor.addr);
+            if let Some(suppressed) = stats.peer_log.check() {
+                log_line!(Warn, "listener {}: {peer} is refused: {why}{suppressed}", acceptor.addr);
             }
             return refuse(&id);
         }
@@ -46,10 +46,10 @@ pub(crate) fn on_event(domain: &DomainState, acceptor: &Acceptor, event: CmEvent
     let resources = (event.responder_resources, event.initiator_depth);
     let local = id.local_addr();
     let pending = PendingConnection::new(
-        ConnectOffer { name, id, params, peer, local, resources },
+        ConnectOffer { context, id, params, peer, local, resources },
         requester,
     );
-    domain.add_id(name, CmIdOwner::Pending(pending.clone()));
+    domain.add_id(context, CmIdOwner::Pending(pending.clone()));
     match acceptor.backlog.push(pending) {
         Ok(()) => {
             domain.report(Event::ConnectRequest { listener: acceptor.id }, AfterReport::Nothing)
@@ -66,7 +66,7 @@ fn answer(domain: &DomainState, pending: &PendingConnection, rejection: &Rejecti
         if matches!(rejection, Rejection::Rejected(_)) {
             domain.reject_cache.lock().add(Instant::now(), pending.requester, answer);
         }
-        domain.forget_id(offer.name);
+        domain.forget_id(offer.context);
     }
 }
 
@@ -86,15 +86,16 @@ impl VerbsListener {
         domain.device.check()?;
         let addr = route::listen_addr(&domain.device.info, addr)?;
         let fail = |cause| Error::system("listen", NAME, cause);
-        let name = domain.next_id();
-        let cm_id = CmId::new(&domain.channel, name).map_err(fail)?;
+        let context = domain.next_number();
+        let cm_id = CmId::new(&domain.channel, context).map_err(fail)?;
         if addr.is_ipv6() {
             cm_id.set_only_own_family().map_err(fail)?;
         }
         cm_id.bind(addr).map_err(fail)?;
         let addr = cm_id.local_addr().unwrap_or(addr);
-        let acceptor = Arc::new(Acceptor { name, id, addr, backlog: Backlog::new(attr.backlog) });
-        domain.add_id(name, CmIdOwner::Acceptor(acceptor.clone()));
+        let acceptor =
+            Arc::new(Acceptor { context, id, addr, backlog: Backlog::new(attr.backlog) });
+        domain.add_id(context, CmIdOwner::Acceptor(acceptor.clone()));
         let mut listening = Ok(());
         acceptor.backlog.open(|| {
             listening = cm_id.listen().map_err(fail);
@@ -126,7 +127,7 @@ impl Drop for VerbsListener {
         for pending in waiting {
             answer(&domain, &pending, &Rejection::Refused);
         }
-        domain.forget_id(self.acceptor.name);
+        domain.forget_id(self.acceptor.context);
     }
 }
 

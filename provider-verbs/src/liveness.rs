@@ -36,7 +36,7 @@ impl Conn {
             self.end_if_failed();
         }
         if let Some(interval) = self.attr.liveness {
-            self.domain.deadline(interval, self.name, Timer::Liveness);
+            self.domain.deadline(interval, self.number, Timer::Liveness);
         }
     }
 

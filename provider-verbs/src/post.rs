@@ -1,7 +1,7 @@
 //! From operations to work requests.
 //!
 //! The usual post goes straight to the device. An operation that is emulated, and everything posted behind one, goes
-//! through the connection's soft queue ([`Line`](fabric_util::emulate::Line)).
+//! through the connection's soft queue ([`SoftSendQueue`](fabric_util::emulate::SoftSendQueue)).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -12,7 +12,7 @@ use fabric_core::work::total_len;
 use fabric_core::{
     AtomicOp, Error, Failure, Posted, RecvWork, Result, SendFlags, SendOp, SendWork,
 };
-use fabric_util::emulate::{Leg, LegDevice, Line};
+use fabric_util::emulate::{CasDevice, CasRequest, SoftSendQueue};
 
 use crate::chain::{Chain, Many, One};
 use crate::conn::Conn;
@@ -28,7 +28,7 @@ fn blank() -> ibv_send_wr {
 }
 
 /// Whether no device has the operation.
-pub(crate) fn lacks(op: &SendOp) -> bool {
+pub(crate) fn must_emulate(op: &SendOp) -> bool {
     match op {
         SendOp::Atomic { call, .. } => {
             let native = match call.op {
@@ -81,10 +81,10 @@ impl Conn {
     /// Whether an operation can go to the device at once, while the soft queue is empty.
     #[inline]
     fn can_post_directly(&self, work: &SendWork<'_>) -> bool {
-        !Line::is_for(work, &Direct(self))
+        !SoftSendQueue::must_take(work, &Direct(self))
     }
 
-    /// An atomic behind a send or a write may have to wait for it; see [`Direct::has_to_wait`].
+    /// An atomic behind a send or a write may have to wait for it; see [`Direct::must_wait`].
     #[inline]
     fn note_unacked_send(&self, work: &SendWork<'_>) {
         let message = matches!(work.op, SendOp::Send { .. } | SendOp::Write { .. });
@@ -259,7 +259,7 @@ impl Conn {
                     chain.segment(self.scratch_slot.discard(), 8, self.scratch_slot.lkey);
                 }
             }
-            // `lacks` keeps it from here; a write with key 0 reaches no memory.
+            // `must_emulate` keeps it from here; a write with key 0 reaches no memory.
             _ => {}
         }
         (request.sg_list, request.num_sge) = chain.list(first);
@@ -372,7 +372,7 @@ impl Conn {
     /// Has the device bind a memory window to the queue pair.
     pub(crate) fn post_bind(&self, binding: &Binding) -> io::Result<()> {
         let mut request = blank();
-        request.wr_id = InternalWr::Bind.wr_id(self.name);
+        request.wr_id = InternalWr::Bind.wr_id(self.number);
         request.opcode = opcode::IBV_WR_BIND_MW;
         request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
         request.bind_mw_tso_union.bind_mw.mw = binding.mw.cast();
@@ -388,7 +388,7 @@ impl Conn {
     /// An empty write, for which the peer checks no key.
     fn empty_write(&self, purpose: InternalWr) -> ibv_send_wr {
         let mut request = blank();
-        request.wr_id = purpose.wr_id(self.name);
+        request.wr_id = purpose.wr_id(self.number);
         request.opcode = opcode::IBV_WR_RDMA_WRITE;
         request.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
         request
@@ -398,14 +398,14 @@ impl Conn {
 /// The device, for the soft queue of a connection whose lock is held.
 pub(crate) struct Direct<'a>(pub(crate) &'a Conn);
 
-impl LegDevice for Direct<'_> {
+impl CasDevice for Direct<'_> {
     #[inline]
-    fn lacks(&self, op: &SendOp) -> bool {
-        lacks(op)
+    fn must_emulate(&self, op: &SendOp) -> bool {
+        must_emulate(op)
     }
 
     #[inline]
-    fn has_to_wait(&self, work: &SendWork<'_>) -> bool {
+    fn must_wait(&self, work: &SendWork<'_>) -> bool {
         let (conn, quirks) = (self.0, &self.0.domain.device.quirks);
         let fenced = work.flags.contains(SendFlags::FENCE);
         fenced && quirks.fences_hang
@@ -422,16 +422,16 @@ impl LegDevice for Direct<'_> {
         unsafe { self.0.submit(&mut chain) }.map_err(|(_, error)| error)
     }
 
-    fn leg(&mut self, leg: &Leg, how: SendFlags) -> Result<()> {
+    fn compare_and_swap(&mut self, cas: &CasRequest, how: SendFlags) -> Result<()> {
         let mut chain = One::new();
         let mut request = blank();
-        request.wr_id = InternalWr::Cas.wr_id(self.0.name);
+        request.wr_id = InternalWr::Cas.wr_id(self.0.number);
         request.opcode = opcode::IBV_WR_ATOMIC_CMP_AND_SWP;
         request.send_flags = flags(how & SendFlags::FENCE | SendFlags::SIGNALED);
-        request.wr.atomic.remote_addr = leg.at.addr;
-        request.wr.atomic.rkey = leg.at.key as u32;
-        request.wr.atomic.compare_add = leg.compare;
-        request.wr.atomic.swap = leg.swap;
+        request.wr.atomic.remote_addr = cas.at.addr;
+        request.wr.atomic.rkey = cas.at.key as u32;
+        request.wr.atomic.compare_add = cas.compare;
+        request.wr.atomic.swap = cas.swap;
         chain.segment(self.0.scratch_slot.result(), 8, self.0.scratch_slot.lkey);
         (request.sg_list, request.num_sge) = chain.list(0);
         chain.push(request);

@@ -13,7 +13,7 @@ use crate::reject_cache::RequesterId;
 
 /// A listening identifier.
 pub(crate) struct Acceptor {
-    pub(crate) name: u64,
+    pub(crate) context: u64,
     pub(crate) id: ListenerId,
     pub(crate) addr: SocketAddr,
     pub(crate) backlog: Backlog<CmId, Arc<PendingConnection>>,
@@ -30,7 +30,7 @@ pub(crate) struct PendingConnection {
 /// What it takes to answer a request.
 pub(crate) struct ConnectOffer {
     /// The identifier's.
-    pub(crate) name: u64,
+    pub(crate) context: u64,
     pub(crate) id: CmId,
     pub(crate) params: ConnectParams,
     pub(crate) peer: SocketAddr,

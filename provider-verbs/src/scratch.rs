@@ -103,7 +103,7 @@ impl Scratch {
         Ok(ScratchSlot {
             addr,
             lkey: mr.lkey(),
-            name: (slab, slot),
+            index: (slab, slot),
             kept: AtomicBool::new(false),
             scratch: self.clone(),
         })
@@ -114,7 +114,7 @@ impl Scratch {
 pub(crate) struct ScratchSlot {
     addr: *mut u8,
     pub(crate) lkey: u32,
-    name: (usize, usize),
+    index: (usize, usize),
     kept: AtomicBool,
     scratch: Arc<Scratch>,
 }
@@ -152,7 +152,7 @@ impl ScratchSlot {
 impl Drop for ScratchSlot {
     fn drop(&mut self) {
         if !*self.kept.get_mut() {
-            self.scratch.lock().free.push(self.name);
+            self.scratch.lock().free.push(self.index);
         }
     }
 }

@@ -17,20 +17,20 @@ pub(crate) enum InternalWr {
     Bind,
 }
 
-/// Of a request's id: the connection's name.
-const NAME_BITS: u64 = (1 << 40) - 1;
+/// Of a request's id: the connection's number.
+const NUMBER_BITS: u64 = (1 << 40) - 1;
 
 impl InternalWr {
-    /// The request's id; `conn` is the connection's name.
+    /// The request's id; `conn` is the connection's number.
     pub(crate) fn wr_id(self, conn: u64) -> u64 {
-        Token::internal((self as u64) << 40 | conn & NAME_BITS)
+        Token::internal((self as u64) << 40 | conn & NUMBER_BITS)
     }
 
     /// What an id that is no token is for.
     pub(crate) fn parse(wr_id: u64) -> (InternalWr, u64) {
         let is = |kind: &InternalWr| wr_id >> 40 & 0xf == *kind as u64;
         let kind = [InternalWr::Cas, InternalWr::EndMarker, InternalWr::Bind].into_iter().find(is);
-        (kind.unwrap_or(InternalWr::Probe), wr_id & NAME_BITS)
+        (kind.unwrap_or(InternalWr::Probe), wr_id & NUMBER_BITS)
     }
 }
 

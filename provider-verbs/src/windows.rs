@@ -32,7 +32,7 @@ pub(crate) enum WindowState {
 /// A window, as its grant and its connection know it.
 pub(crate) struct Window {
     /// Among those of the connection.
-    pub(crate) name: u64,
+    pub(crate) number: u64,
     parts: Mutex<Parts>,
 }
 
@@ -57,9 +57,9 @@ pub(crate) struct Binding {
 unsafe impl Send for Binding {}
 
 impl Window {
-    pub(crate) fn new(name: u64, mw: Mw, mr: Mr) -> Arc<Self> {
+    pub(crate) fn new(number: u64, mw: Mw, mr: Mr) -> Arc<Self> {
         let parts = Mutex::new(Parts { state: WindowState::Binding, mw, mr });
-        Arc::new(Window { name, parts })
+        Arc::new(Window { number, parts })
     }
 
     pub(crate) fn state(&self) -> WindowState {

@@ -1,5 +1,5 @@
 //! How the code is laid out: crates use only those below them, the files of a library use each other in no circle that
-//! is not known, and no file is long without a reason.
+//! is not known, the name of a type means one thing in a crate, and no file is long without a reason.
 
 #![cfg(not(miri))] // it reads the whole workspace
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests, which clippy does not take for tests
@@ -155,6 +155,21 @@ fn circles_are_known() {
         "circles that tests/layers/circles.txt does not list:\n{new}\nlisted, but no more there:\n{gone}\n\
          a circle that got smaller replaces its line; one that grew or is new has to go",
     );
+}
+
+#[test]
+fn a_type_name_means_one_thing_in_a_crate() {
+    let mut wrong = Vec::new();
+    for (folder, _, _) in PACKAGES {
+        for root in roots(folder) {
+            let modules = Modules::read(&root);
+            let types = modules.types();
+            assert!(!types.is_empty(), "{folder}: no file defines a type");
+            let twice = types.into_iter().filter(|(_, files)| files.len() > 1);
+            wrong.extend(twice.map(|(name, files)| format!("{folder}: {name} in {files:?}")));
+        }
+    }
+    assert!(wrong.is_empty(), "types of one name in two files of a crate: {wrong:#?}");
 }
 
 #[test]

@@ -62,6 +62,20 @@ impl Modules {
         .collect()
     }
 
+    /// The files that define a type of each name; what a file keeps in a module within itself does not count.
+    pub(crate) fn types(&self) -> BTreeMap<&str, BTreeSet<&Path>> {
+        let mut types = BTreeMap::<_, BTreeSet<_>>::new();
+        for (name, (file, module)) in &self.by_name {
+            let outer = name.split_last().map(|(_, outer)| &self.by_name[outer].0);
+            if outer != Some(file) {
+                for name in &module.types {
+                    types.entry(name.as_str()).or_default().insert(file.as_path());
+                }
+            }
+        }
+        types
+    }
+
     /// Which file uses which other: `(from, to)`.
     pub(crate) fn uses(&self) -> BTreeSet<(&Path, &Path)> {
         let mut uses = BTreeSet::new();

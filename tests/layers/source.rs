@@ -22,6 +22,8 @@ pub(crate) struct Module {
     pub(crate) items: Vec<String>,
     /// The macros that are defined here; one that is exported belongs to the root of the crate.
     pub(crate) macros: Vec<String>,
+    /// Those of types, traits and aliases.
+    pub(crate) types: Vec<String>,
     /// Every path, those of `use` included.
     pub(crate) paths: Vec<Segments>,
 }
@@ -79,10 +81,8 @@ impl Module {
             TokenTree::Ident(word) => {
                 if let Some(TokenTree::Ident(name)) = tokens.get(at + 1)
                     && of_module
-                    && ["const", "enum", "fn", "static", "struct", "trait", "type", "union"]
-                        .contains(&word.to_string().as_str())
                 {
-                    self.items.push(name.to_string());
+                    self.define(&word.to_string(), name.to_string());
                 }
                 let path = path(&tokens[at..]);
                 let len = 1 + 3 * (path.len() - 1);
@@ -96,6 +96,15 @@ impl Module {
                 1
             }
             TokenTree::Punct(_) | TokenTree::Literal(_) => 1,
+        }
+    }
+
+    fn define(&mut self, keyword: &str, name: String) {
+        if ["enum", "struct", "trait", "type", "union"].contains(&keyword) {
+            self.types.push(name.clone());
+            self.items.push(name);
+        } else if ["const", "fn", "static"].contains(&keyword) {
+            self.items.push(name);
         }
     }
 
@@ -169,16 +178,16 @@ fn path(tokens: &[TokenTree]) -> Segments {
     path
 }
 
-/// `#[cfg(test)]`, or another condition that only tests meet.
+/// `#[cfg(test)]`, `#[cfg(loom)]`, or another condition that only tests meet.
 fn is_test_attribute(tokens: &[TokenTree]) -> bool {
     let [mark, TokenTree::Group(attribute), ..] = tokens else { return false };
     let text = attribute.stream().to_string();
     let has = |word| text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == word);
+    let needs = |word| has(word) && !text.contains(&format!("not ({word}"));
     is_punct(mark, '#')
         && text.starts_with("cfg")
         && !text.starts_with("cfg_attr")
-        && has("test")
-        && !text.contains("not (test")
+        && (needs("test") || needs("loom"))
         && !has("any")
 }
 
@@ -197,12 +206,14 @@ fn a_source_is_read() {
         "mod a; mod b { use super::c; fn inner() {} } use x::{self, y::*, z as w, v::{V, U,}};
          fn f() { crate::p::q(1); m!(super::r::s) } #[cfg(test)] mod tests; struct S;
          pub(in crate::no) fn i() {} macro_rules! each { () => { $crate::s::t } }
-         #[cfg(all(test, not(loom)))] fn g() { crate::no::no() } #[cfg(not(test))] fn h() -> impl Copy + use<'static> {}",
+         #[cfg(all(test, not(loom)))] fn g() { crate::no::no() } #[cfg(not(test))] fn h() -> impl Copy + use<'static> {}
+         #[cfg(loom)] struct Model;",
     );
     let segments = |text: &str| text.split("::").map(str::to_owned).collect::<Segments>();
     assert_eq!(module.files, ["a"]);
     assert_eq!(module.items, ["f", "S", "i", "h"]);
     assert_eq!(module.macros, ["each"]);
+    assert_eq!(module.types, ["S"]);
     assert_eq!(module.inline["b"].imports["c"], segments("super::c"));
     assert_eq!(module.imports["w"], segments("x::z"));
     assert_eq!(module.imports["x"], segments("x"));

@@ -53,7 +53,7 @@ struct LinkState {
     /// Operations taken so far, and how many posts brought them.
     posted: (usize, usize),
     /// The last operation that succeeded without a completion, unless one came behind it.
-    unsaid: Option<Token>,
+    last_unsignaled: Option<Token>,
 }
 
 /// An operation that was taken and has not ended.
@@ -114,11 +114,11 @@ impl Link {
             if !failed {
                 pending.touch();
             }
-            state.unsaid = None;
+            state.last_unsignaled = None;
             if failed || pending.signaled {
                 completions.push(RawCompletion::new(pending.token, status));
             } else {
-                state.unsaid = Some(pending.token);
+                state.last_unsignaled = Some(pending.token);
             }
             if failed {
                 break;
@@ -145,8 +145,8 @@ impl Link {
             return; // as a device that does not stop
         }
         let canceled = |pending: Pending| RawCompletion::new(pending.token, Status::Canceled);
-        if let Some(unsaid) = state.unsaid.take().filter(|_| state.sends.is_empty()) {
-            self.send_queue.push([RawCompletion::new(unsaid, Status::Ok)]);
+        if let Some(token) = state.last_unsignaled.take().filter(|_| state.sends.is_empty()) {
+            self.send_queue.push([RawCompletion::new(token, Status::Ok)]);
         }
         self.send_queue.push(state.sends.drain(..).map(canceled));
         self.recv_queue.push(state.recvs.drain(..).map(canceled));

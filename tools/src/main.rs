@@ -63,15 +63,15 @@ struct InfoArgs {
 }
 
 /// What went wrong, and with which exit code to say so.
-struct Problem {
+struct Failure {
     text: String,
     code: u8,
 }
 
-impl From<Error> for Problem {
+impl From<Error> for Failure {
     /// Discovery fails only for what the environment says wrongly; that nothing is usable is no error there.
     fn from(error: Error) -> Self {
-        Problem { text: error.to_string(), code: 2 }
+        Failure { text: error.to_string(), code: 2 }
     }
 }
 
@@ -104,7 +104,7 @@ fn run() -> ExitCode {
     }
     match problem {
         None => ExitCode::SUCCESS,
-        Some(Problem { text, code }) => {
+        Some(Failure { text, code }) => {
             anstream::eprintln!("{}error:{:#} {text}", report::ERROR, report::ERROR);
             ExitCode::from(code)
         }
@@ -112,22 +112,22 @@ fn run() -> ExitCode {
 }
 
 /// The text to show, and a problem to report below it.
-fn info(args: &InfoArgs) -> Result<(String, Option<Problem>), Problem> {
+fn info(args: &InfoArgs) -> Result<(String, Option<Failure>), Failure> {
     let width = terminal_size::terminal_size_of(std::io::stdout())
         .map_or(usize::MAX, |(width, _)| width.0.into());
     let survey = Survey::take();
     if args.env {
         let text = if args.json { json::variables() } else { variables::report(width) };
-        return Ok((text, survey.err().map(Problem::from)));
+        return Ok((text, survey.err().map(Failure::from)));
     }
     let mut survey = survey?;
     let problem = survey.chosen.is_none().then(|| {
         let text =
             format!("no device is usable (FABRIC_PROVIDER is {:?})", survey.choice.to_string());
-        Problem { text, code: 1 }
+        Failure { text, code: 1 }
     });
     if let Some(only) = &args.only {
-        survey.restrict(only).map_err(|text| Problem { text, code: 2 })?;
+        survey.restrict(only).map_err(|text| Failure { text, code: 2 })?;
     }
     let text =
         if args.json { json::survey(&survey) } else { report::survey(&survey, args.brief, width) };

@@ -26,7 +26,7 @@ pub(super) struct Args {
     pub(super) command: Option<Command>,
 
     #[command(flatten)]
-    pub(super) run: Run,
+    pub(super) run: RunArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -39,11 +39,11 @@ pub(super) enum Command {
     /// Run random programs beside a model of the contract, and show where a provider does what it does not allow.
     ///
     /// A program that disagrees is made as small as possible, printed and saved; then the exit status is 1.
-    Fuzz(super::fuzz::Args),
+    Fuzz(super::fuzz::FuzzArgs),
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Run {
+pub(super) struct RunArgs {
     /// Run the cases that fit, such as 'send.*' or '*.*imm*'; of several patterns, those that fit one.
     #[arg(value_name = "GLOB")]
     pub(super) cases: Vec<String>,

@@ -17,7 +17,7 @@ use crate::random::{Fuzz, Program, generate};
 const AGAIN: usize = 20;
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct FuzzArgs {
     /// The provider to test: tcp, verbs or mem; by default all that this machine has, but for mem.
     #[arg(long, value_name = "NAME", default_value = "all")]
     provider: Vec<String>,
@@ -72,7 +72,7 @@ pub(super) struct Args {
     out: PathBuf,
 }
 
-pub(super) fn main(catalog: &Catalog, args: &Args) -> Result<u8, String> {
+pub(super) fn main(catalog: &Catalog, args: &FuzzArgs) -> Result<u8, String> {
     let again = args.replay.as_deref().map(program).transpose()?;
     if let (Some(program), true) = (&again, args.show) {
         files::put(None, &program.to_string())?;
@@ -91,7 +91,7 @@ pub(super) fn main(catalog: &Catalog, args: &Args) -> Result<u8, String> {
     Ok(code)
 }
 
-fn targets(catalog: &Catalog, args: &Args) -> Result<Vec<Target>, String> {
+fn targets(catalog: &Catalog, args: &FuzzArgs) -> Result<Vec<Target>, String> {
     let catalog = providers::prepared(catalog, args.adversary, &args.provider)?;
     let find = |name: &str| Target::find(&catalog, name, args.device.as_deref());
     if !args.provider.iter().any(|name| name == "all") {
@@ -129,7 +129,7 @@ fn run_again(target: &Target, program: &Program, fuzz: &Fuzz) -> Result<u8, Stri
     }
 }
 
-fn run(target: &Target, args: &Args, mut fuzz: Fuzz) -> Result<u8, String> {
+fn run(target: &Target, args: &FuzzArgs, mut fuzz: Fuzz) -> Result<u8, String> {
     fuzz.seed = args.seed.unwrap_or_else(seed_of_now);
     fuzz.programs = args.programs.unwrap_or(if args.minutes.is_some() { u64::MAX } else { 1000 });
     fuzz.time = args.minutes;

@@ -69,7 +69,7 @@ pub fn main(catalog: Catalog) -> ExitCode {
     }
 }
 
-fn list(args: args::Run) -> Result<u8, String> {
+fn list(args: args::RunArgs) -> Result<u8, String> {
     let filters = [args.cases, args.filter].concat();
     let cases = crate::select(&filters, true).map_err(|error| error.to_string())?;
     let text = match args.format {
@@ -81,7 +81,7 @@ fn list(args: args::Run) -> Result<u8, String> {
     Ok(0)
 }
 
-fn list_groups(args: &args::Run) -> Result<u8, String> {
+fn list_groups(args: &args::RunArgs) -> Result<u8, String> {
     let text = match args.format {
         Format::Table => list::groups(),
         Format::Json => files::json(&list::group_sizes())?,
@@ -92,7 +92,7 @@ fn list_groups(args: &args::Run) -> Result<u8, String> {
 }
 
 /// Serves until it fails, or is killed.
-fn serve(catalog: Catalog, args: &args::Run) -> Result<u8, String> {
+fn serve(catalog: Catalog, args: &args::RunArgs) -> Result<u8, String> {
     let Some(addr) = args.serve else { return Ok(USAGE) };
     let text = |error: io::Error| format!("cannot serve on {addr}: {error}");
     let server = Server::bind(addr, &Arc::new(catalog)).map_err(text)?;
@@ -108,7 +108,7 @@ fn serve(catalog: Catalog, args: &args::Run) -> Result<u8, String> {
     Ok(0)
 }
 
-fn run(catalog: &Catalog, args: args::Run) -> Result<u8, String> {
+fn run(catalog: &Catalog, args: args::RunArgs) -> Result<u8, String> {
     let peer = args.peer.map(|addr| Peer::reach(addr).map(Arc::new)).transpose()?;
     let catalog = providers::prepared(catalog, args.adversary, &args.provider)?;
     let options = Options {

@@ -55,7 +55,7 @@ impl Default for Fuzz {
 /// A program that the contract and the provider disagree about.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Found {
+pub struct Counterexample {
     /// Its number; with the seed it makes the program as it was drawn.
     pub number: u64,
     /// The program, made as small as it was possible.
@@ -64,7 +64,7 @@ pub struct Found {
     pub disagreement: Disagreement,
 }
 
-impl std::fmt::Display for Found {
+impl std::fmt::Display for Counterexample {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -80,7 +80,11 @@ impl Fuzz {
     ///
     /// # Errors
     /// The first program that disagrees.
-    pub fn run(&self, target: &Target, progress: impl Fn(u64) + Sync) -> Result<u64, Box<Found>> {
+    pub fn run(
+        &self,
+        target: &Target,
+        progress: impl Fn(u64) + Sync,
+    ) -> Result<u64, Box<Counterexample>> {
         let until = self.time.map(|time| Instant::now() + time);
         let (next, agreed, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
         let found = Mutex::new(None);
@@ -111,7 +115,7 @@ impl Fuzz {
                 let (program, disagreement) = shrink(program, seen, self.shrink, |program| {
                     self.attempt(target, &mut None, program)
                 });
-                Err(Box::new(Found { number, program, disagreement }))
+                Err(Box::new(Counterexample { number, program, disagreement }))
             }
         }
     }

@@ -39,7 +39,7 @@ pub(super) fn execute(
 ) -> Outcome {
     let program = adapted(program);
     let run = Running::new(bench, &program, trace)?;
-    let sides = (0..run.ends()).map(|_| Side::default()).collect();
+    let sides = (0..run.ends()).map(|_| LayerEnd::default()).collect();
     Layered { run, nodes, sides, held: Vec::new() }.execute()
 }
 
@@ -76,7 +76,7 @@ struct Flying {
 
 /// One end of a connection.
 #[derive(Default)]
-struct Side {
+struct LayerEnd {
     conn: Option<Connection>,
     flying: VecDeque<Flying>,
     /// The receives that the layer has, as the model knows them: their contexts, and where each message lands. It is not
@@ -96,7 +96,7 @@ type Landed = (OpKind, usize, Option<u32>);
 struct Layered<'a> {
     run: Running<'a>,
     nodes: &'a [Node],
-    sides: Vec<Side>,
+    sides: Vec<LayerEnd>,
     /// Futures that are not polled any more.
     held: Vec<Pin<Box<dyn Future<Output = ()>>>>,
 }

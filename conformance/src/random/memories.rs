@@ -2,7 +2,7 @@
 
 use fabric::{Access, Domain, Memory, Region, RemoteRegion, RemoteSlice, Slice};
 
-use super::model::{Model, Run};
+use super::model::{ByteRange, Model};
 use super::program::{Part, Program, Remote};
 use crate::check::{Failed, Outcome};
 use crate::pattern::Pattern;
@@ -104,7 +104,7 @@ impl<'a> Memories<'a> {
     /// The CPU looks at every byte of a memory.
     pub(super) fn look(&self, model: &mut Model, memory: usize) -> Outcome {
         let Some(spec) = self.program.memories.get(memory) else { return Ok(()) };
-        let run = Run { memory, start: 0, len: spec.len };
+        let run = ByteRange { memory, start: 0, len: spec.len };
         model.looked(run, &self.read(run))
     }
 
@@ -118,7 +118,7 @@ impl<'a> Memories<'a> {
         all.try_for_each(|(memory, _)| self.look(model, memory))
     }
 
-    pub(super) fn read(&self, run: Run) -> Vec<u8> {
+    pub(super) fn read(&self, run: ByteRange) -> Vec<u8> {
         // The region of a whole memory is there as long as the program runs, and every run lies in it.
         let own = self.own(run.memory);
         own.and_then(|own| own.to_vec(run.start..run.start + run.len).ok()).unwrap_or_default()

@@ -35,7 +35,7 @@ mod rename;
 mod shrink;
 mod testbed;
 
-pub use fuzz::{Found, Fuzz};
+pub use fuzz::{Counterexample, Fuzz};
 pub use generate::generate;
 pub use program::{
     EndSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote, Step, What,

@@ -27,14 +27,14 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(120);
 /// One connection to a server, which is one domain there. Any thread may call; each call waits for its answer.
 pub(super) struct Link {
     stream: TcpStream,
-    state: Arc<State>,
+    state: Arc<LinkState>,
     ids: AtomicU64,
     reader: Option<JoinHandle<()>>,
 }
 
 /// What the reading thread shares with the callers.
 #[derive(Default)]
-struct State {
+struct LinkState {
     sending: Mutex<()>,
     waiting: Mutex<Waiting>,
 }
@@ -46,7 +46,7 @@ struct Waiting {
     queues: HashMap<u64, Weak<Wakeup>>,
 }
 
-impl State {
+impl LinkState {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         // Whole between statements.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
@@ -60,7 +60,7 @@ impl Link {
         let stream = TcpStream::connect_timeout(&addr, CONNECT_TIMEOUT).map_err(text)?;
         frame::greet(&stream)?;
         stream.set_write_timeout(Some(CALL_TIMEOUT)).map_err(text)?;
-        let state = Arc::new(State::default());
+        let state = Arc::new(LinkState::default());
         let (theirs, reading) = (state.clone(), stream.try_clone().map_err(text)?);
         let reader = thread::Builder::new().name("remote".to_owned());
         let reader = reader.spawn(move || theirs.read(&reading, &*events)).map_err(text)?;
@@ -131,7 +131,7 @@ impl Drop for Link {
     }
 }
 
-impl State {
+impl LinkState {
     fn read(&self, stream: &TcpStream, events: &dyn EventSink) {
         while let Ok(Some(message)) = frame::read::<Message>(stream) {
             match message {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use fabric::provider::{RemoteAddr, SendFlags, SendOp};
 use fabric::{Access, Error, Op, Region, RemoteRegion, RemoteSlice, Result, Slice};
 
-use super::protocol::{Local, Piece, SendMsg};
+use super::protocol::{LocalBytes, Piece, SendMsg};
 use crate::element::operation;
 
 /// A region, and the address by which the near end knows its first byte.
@@ -37,16 +37,16 @@ pub(super) fn slices<'a>(
 /// What is to be posted. Its context is the near end's token.
 pub(super) fn op<'a>(work: &'a SendMsg, slices: &'a [Slice<'a>]) -> Result<Op<'a>> {
     let len = match &work.local {
-        Local::Pieces(pieces) => pieces.iter().map(|piece| piece.len).sum(),
-        Local::Inject(bytes) => bytes.len() as u64,
+        LocalBytes::Pieces(pieces) => pieces.iter().map(|piece| piece.len).sum(),
+        LocalBytes::Inject(bytes) => bytes.len() as u64,
     };
     let op = match (work.op, &work.local) {
-        (SendOp::Send { imm }, Local::Pieces(_)) => with_immediate(Op::send(slices), imm),
-        (SendOp::Send { imm }, Local::Inject(bytes)) => with_immediate(Op::inject(bytes), imm),
-        (SendOp::Write { to, imm }, Local::Pieces(_)) => {
+        (SendOp::Send { imm }, LocalBytes::Pieces(_)) => with_immediate(Op::send(slices), imm),
+        (SendOp::Send { imm }, LocalBytes::Inject(bytes)) => with_immediate(Op::inject(bytes), imm),
+        (SendOp::Write { to, imm }, LocalBytes::Pieces(_)) => {
             with_immediate(Op::write(slices, slice_at(to, len)), imm)
         }
-        (SendOp::Write { to, imm }, Local::Inject(bytes)) => {
+        (SendOp::Write { to, imm }, LocalBytes::Inject(bytes)) => {
             with_immediate(Op::inject_write(bytes, slice_at(to, len)), imm)
         }
         (SendOp::Read { from }, _) => Op::read(slices, slice_at(from, len)),

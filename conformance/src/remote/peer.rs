@@ -9,7 +9,7 @@ use fabric::{Catalog, Choice, Discovered, Info};
 
 use super::link::Link;
 use super::protocol::{Call, Survey};
-use super::provider::Remote;
+use super::provider::RemoteProvider;
 use crate::choose::{self, anything};
 use crate::environment::Environment;
 
@@ -111,7 +111,7 @@ fn catalog(addr: SocketAddr, survey: &Survey) -> fabric::Result<Catalog> {
     }
     names.into_iter().try_fold(Catalog::empty(), |catalog, name| {
         let of_it = survey.devices.iter().filter(|found| found.provider == name);
-        catalog.add(Remote { name, addr, devices: of_it.cloned().collect() })
+        catalog.add(RemoteProvider { name, addr, devices: of_it.cloned().collect() })
     })
 }
 

@@ -197,12 +197,12 @@ pub(super) struct SendMsg {
     pub(super) token: Token,
     pub(super) flags: u32,
     pub(super) op: SendOp,
-    pub(super) local: Local,
+    pub(super) local: LocalBytes,
 }
 
 /// Where an operation's bytes come from or go to.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Local {
+pub(super) enum LocalBytes {
     Pieces(Vec<Piece>),
     Inject(ByteBuf),
 }
@@ -255,10 +255,10 @@ mod tests {
         let call = AtomicCall { op, ty, operand: u64::MAX, compare: 3 };
         let piece = Piece { region: 4, start: 1 << 47, len: 5 };
         [
-            (SendOp::Send { imm: Some(6) }, Local::Inject(vec![7; 200].into())),
-            (SendOp::Write { to: at, imm: None }, Local::Pieces(vec![piece, piece])),
-            (SendOp::Read { from: at }, Local::Pieces(vec![piece])),
-            (SendOp::Atomic { at, call, fetch: true }, Local::Pieces(Vec::new())),
+            (SendOp::Send { imm: Some(6) }, LocalBytes::Inject(vec![7; 200].into())),
+            (SendOp::Write { to: at, imm: None }, LocalBytes::Pieces(vec![piece, piece])),
+            (SendOp::Read { from: at }, LocalBytes::Pieces(vec![piece])),
+            (SendOp::Atomic { at, call, fetch: true }, LocalBytes::Pieces(Vec::new())),
         ]
         .map(|(op, local)| SendMsg { token: Token::from_bits(8), flags: 9, op, local })
         .into()

@@ -25,17 +25,17 @@ use serde_bytes::ByteBuf;
 use super::case_memory::{CaseMemory, RemoteAlloc};
 use super::link::Link;
 use super::protocol::{
-    Call, EndpointCall, ListenerCall, Local, MemoryCall, Piece, QueueCall, RecvMsg, SendMsg,
+    Call, EndpointCall, ListenerCall, LocalBytes, MemoryCall, Piece, QueueCall, RecvMsg, SendMsg,
 };
 
 /// One provider of a server.
-pub(super) struct Remote {
+pub(super) struct RemoteProvider {
     pub(super) name: &'static str,
     pub(super) addr: SocketAddr,
     pub(super) devices: Vec<Discovered>,
 }
 
-impl Provider for Remote {
+impl Provider for RemoteProvider {
     type Domain = RemoteDomain;
 
     fn name(&self) -> &'static str {
@@ -309,9 +309,9 @@ unsafe fn message(work: &SendWork<'_>) -> SendMsg {
             // SAFETY: the caller answers for the segment, until the post returns.
             unsafe { memory::load(segment.addr, &mut bytes[from..]) };
         }
-        Local::Inject(ByteBuf::from(bytes))
+        LocalBytes::Inject(ByteBuf::from(bytes))
     } else {
-        Local::Pieces(work.segments.iter().map(piece).collect())
+        LocalBytes::Pieces(work.segments.iter().map(piece).collect())
     };
     SendMsg { token: work.token, flags: work.flags.bits(), op: work.op, local }
 }

@@ -16,7 +16,7 @@ use serde_bytes::ByteBuf;
 use super::ops::{self, Hosted, known};
 use super::outbox::Outbox;
 use super::protocol::{
-    Call, EndpointCall, ListenerCall, Local, MemoryCall, QueueCall, RecvMsg, SendMsg, Survey,
+    Call, EndpointCall, ListenerCall, LocalBytes, MemoryCall, QueueCall, RecvMsg, SendMsg, Survey,
 };
 use crate::calibrate;
 use crate::choose::anything;
@@ -294,8 +294,8 @@ impl Session {
     fn post_send(&self, endpoint: u64, work: &[SendMsg]) -> Result<Posted> {
         let endpoint = self.endpoint(endpoint)?;
         let local = |work: &SendMsg| match &work.local {
-            Local::Pieces(pieces) => ops::slices(&self.regions, pieces),
-            Local::Inject(_) => Ok(Vec::new()),
+            LocalBytes::Pieces(pieces) => ops::slices(&self.regions, pieces),
+            LocalBytes::Inject(_) => Ok(Vec::new()),
         };
         let slices = work.iter().map(local).collect::<Result<Vec<_>>>()?;
         let ops = work.iter().zip(&slices).map(|(work, slices)| ops::op(work, slices));

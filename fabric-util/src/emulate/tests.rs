@@ -10,19 +10,19 @@ use fabric_core::atomic::{AtomicOp, AtomicType, is_defined};
 struct Fake {
     word: u64,
     /// Legs on their way, and what each of the others was.
-    legs: VecDeque<Leg>,
+    requests: VecDeque<CasRequest>,
     posted: Vec<(Token, Vec<u8>)>,
     refuse: bool,
     no_fences: bool,
     barriers: usize,
 }
 
-impl LegDevice for Fake {
-    fn lacks(&self, op: &SendOp) -> bool {
+impl CasDevice for Fake {
+    fn must_emulate(&self, op: &SendOp) -> bool {
         matches!(op, SendOp::Atomic { .. })
     }
 
-    fn has_to_wait(&self, work: &SendWork<'_>) -> bool {
+    fn must_wait(&self, work: &SendWork<'_>) -> bool {
         self.no_fences && work.flags.contains(SendFlags::FENCE)
     }
 
@@ -34,12 +34,12 @@ impl LegDevice for Fake {
         Ok(())
     }
 
-    fn leg(&mut self, leg: &Leg, flags: SendFlags) -> Result<()> {
+    fn compare_and_swap(&mut self, request: &CasRequest, flags: SendFlags) -> Result<()> {
         assert!(!self.no_fences || !flags.contains(SendFlags::FENCE));
         if self.refuse {
             return Err(Error::NotConnected);
         }
-        self.legs.push_back(*leg);
+        self.requests.push_back(*request);
         Ok(())
     }
 
@@ -59,13 +59,13 @@ impl LegDevice for Fake {
 }
 
 impl Fake {
-    /// Executes the oldest leg.
+    /// Executes the oldest request.
     fn execute(&mut self) -> u64 {
-        let leg = self.legs.pop_front().expect("a leg");
-        assert!(leg.at.addr.is_multiple_of(8));
+        let request = self.requests.pop_front().expect("a leg");
+        assert!(request.at.addr.is_multiple_of(8));
         let found = self.word;
-        if found == leg.compare {
-            self.word = leg.swap;
+        if found == request.compare {
+            self.word = request.swap;
         }
         found
     }
@@ -102,17 +102,17 @@ proptest! {
         let size = ty.size() as u64;
         let offset = place / size * size;
         let call = AtomicCall { op, ty, operand, compare };
-        let (mut cas, mut leg) = CasLoop::new(RemoteAddr { key: 1, addr: 8192 + offset }, call);
+        let (mut cas, mut request) = CasLoop::new(RemoteAddr { key: 1, addr: 8192 + offset }, call);
         let mut others = others.into_iter();
-        let mut legs = 0;
+        let mut requests = 0;
         loop {
-            legs += 1;
-            prop_assert_eq!(leg.at, RemoteAddr { key: 1, addr: 8192 });
+            requests += 1;
+            prop_assert_eq!(request.at, RemoteAddr { key: 1, addr: 8192 });
             let before = word.to_ne_bytes();
-            if word == leg.compare { word = leg.swap }
-            match cas.answer(u64::from_ne_bytes(before)) {
-                Step::Again(next) => leg = next,
-                Step::Done(old) => {
+            if word == request.compare { word = request.swap }
+            match cas.on_result(u64::from_ne_bytes(before)) {
+                CasOutcome::Retry(next) => request = next,
+                CasOutcome::Done(old) => {
                     let at = offset as usize..(offset + size) as usize;
                     let number = |bytes: &[u8]| {
                         let mut wide = [0; 8];
@@ -130,7 +130,7 @@ proptest! {
                 }
             }
             if let Some(other) = others.next() { word = other }
-            prop_assert!(legs < 12);
+            prop_assert!(requests < 12);
         }
     }
 }
@@ -140,12 +140,13 @@ fn a_loop_that_changes_nothing_is_done_when_the_word_was_seen() {
     let call = AtomicCall { op: AtomicOp::Max, ty: AtomicType::U8, operand: 3, compare: 0 };
     let (mut cas, first) = CasLoop::new(RemoteAddr { key: 1, addr: 8 }, call);
     assert_eq!((first.compare, first.swap & 0xff), (0, 3));
-    assert_eq!(cas.answer(u64::from_ne_bytes([9; 8])), Step::Done(9));
+    assert_eq!(cas.on_result(u64::from_ne_bytes([9; 8])), CasOutcome::Done(9));
 }
 
 #[test]
 fn what_is_behind_a_loop_waits_and_keeps_its_bytes() {
-    let (mut line, mut device) = (Line::default(), Fake { word: 1 << 40, ..Fake::default() });
+    let (mut queue, mut device) =
+        (SoftSendQueue::default(), Fake { word: 1 << 40, ..Fake::default() });
     let mut old = [0u8; 4];
     let mut done = Vec::new();
     let segment = |bytes: &mut [u8]| Segment::new(bytes.as_mut_ptr(), bytes.len(), 0);
@@ -153,24 +154,25 @@ fn what_is_behind_a_loop_waits_and_keeps_its_bytes() {
     let mut text = *b"inject";
     let inject = [segment(&mut text)];
     let send = SendOp::Send { imm: None };
-    let post = |line: &mut Line, device: &mut Fake, seq, op, segments: &[Segment], flags| {
-        let work = SendWork::new(token(seq), op, segments, flags);
-        // SAFETY: the segments live until the end of the test.
-        unsafe { line.post(&work, device) }.unwrap();
-    };
-    let quiet = SendFlags::empty();
-    post(&mut line, &mut device, 0, send, &[], quiet);
-    assert!(line.is_idle());
-    post(&mut line, &mut device, 1, atomic(ADD, true), &fetch, SendFlags::SIGNALED);
-    post(&mut line, &mut device, 2, send, &inject, SendFlags::INJECT);
-    post(&mut line, &mut device, 3, atomic(ADD, false), &[], quiet);
-    post(&mut line, &mut device, 4, send, &[], quiet);
+    let post =
+        |queue: &mut SoftSendQueue, device: &mut Fake, seq, op, segments: &[Segment], flags| {
+            let work = SendWork::new(token(seq), op, segments, flags);
+            // SAFETY: the segments live until the end of the test.
+            unsafe { queue.post(&work, device) }.unwrap();
+        };
+    let unsignaled = SendFlags::empty();
+    post(&mut queue, &mut device, 0, send, &[], unsignaled);
+    assert!(queue.is_idle());
+    post(&mut queue, &mut device, 1, atomic(ADD, true), &fetch, SendFlags::SIGNALED);
+    post(&mut queue, &mut device, 2, send, &inject, SendFlags::INJECT);
+    post(&mut queue, &mut device, 3, atomic(ADD, false), &[], unsignaled);
+    post(&mut queue, &mut device, 4, send, &[], unsignaled);
     text.fill(0);
-    while let Some(found) = (!device.legs.is_empty()).then(|| device.execute()) {
+    while let Some(found) = (!device.requests.is_empty()).then(|| device.execute()) {
         // SAFETY: as above.
-        unsafe { line.answer(Ok(found), &mut device, |c| done.push((c.token, c.status))) };
+        unsafe { queue.on_result(Ok(found), &mut device, |c| done.push((c.token, c.status))) };
     }
-    assert!(line.is_idle());
+    assert!(queue.is_idle());
     let posted: Vec<_> = device.posted.iter().map(|(t, b)| (t.sequence(), &b[..])).collect();
     assert_eq!(posted, [(0, &b""[..]), (2, b"inject"), (4, b"")]);
     assert_eq!(done, [(token(1), Status::Ok)]);
@@ -180,36 +182,36 @@ fn what_is_behind_a_loop_waits_and_keeps_its_bytes() {
 
 #[test]
 fn what_is_fenced_waits_where_the_device_has_no_fences() {
-    let mut line = Line::default();
+    let mut queue = SoftSendQueue::default();
     let mut device = Fake { no_fences: true, ..Fake::default() };
-    let post = |line: &mut Line, device: &mut Fake, seq, op, flags| {
+    let post = |queue: &mut SoftSendQueue, device: &mut Fake, seq, op, flags| {
         let work = SendWork::new(token(seq), op, &[], flags);
         // SAFETY: there are no segments.
-        unsafe { line.post(&work, device) }.unwrap();
+        unsafe { queue.post(&work, device) }.unwrap();
     };
     let posted =
         |device: &Fake| device.posted.iter().map(|(t, _)| t.sequence()).collect::<Vec<_>>();
-    let (send, quiet) = (SendOp::Send { imm: None }, SendFlags::empty());
-    post(&mut line, &mut device, 0, send, quiet);
-    post(&mut line, &mut device, 1, send, SendFlags::FENCE);
-    post(&mut line, &mut device, 2, send, quiet);
-    post(&mut line, &mut device, 3, atomic(ADD, false), SendFlags::FENCE | SendFlags::SIGNALED);
-    post(&mut line, &mut device, 4, send, SendFlags::FENCE);
+    let (send, unsignaled) = (SendOp::Send { imm: None }, SendFlags::empty());
+    post(&mut queue, &mut device, 0, send, unsignaled);
+    post(&mut queue, &mut device, 1, send, SendFlags::FENCE);
+    post(&mut queue, &mut device, 2, send, unsignaled);
+    post(&mut queue, &mut device, 3, atomic(ADD, false), SendFlags::FENCE | SendFlags::SIGNALED);
+    post(&mut queue, &mut device, 4, send, SendFlags::FENCE);
     assert_eq!((posted(&device), device.barriers), (vec![0], 1));
     let mut done = Vec::new();
-    let mut answer = |line: &mut Line, device: &mut Fake, found| {
+    let mut on_result = |queue: &mut SoftSendQueue, device: &mut Fake, found| {
         // SAFETY: there are no segments.
-        unsafe { line.answer(found, device, |c| done.push((c.token.sequence(), c.status))) };
+        unsafe { queue.on_result(found, device, |c| done.push((c.token.sequence(), c.status))) };
     };
-    answer(&mut line, &mut device, Ok(0));
+    on_result(&mut queue, &mut device, Ok(0));
     assert_eq!((posted(&device), device.barriers), (vec![0, 1, 2], 2));
-    answer(&mut line, &mut device, Ok(0));
-    assert_eq!((device.legs.len(), device.barriers), (1, 2));
+    on_result(&mut queue, &mut device, Ok(0));
+    assert_eq!((device.requests.len(), device.barriers), (1, 2));
     let found = device.execute();
-    answer(&mut line, &mut device, Ok(found));
+    on_result(&mut queue, &mut device, Ok(found));
     assert_eq!((posted(&device), device.barriers), (vec![0, 1, 2], 3));
-    answer(&mut line, &mut device, Err(RawCompletion::new(Token::default(), Status::Canceled)));
-    assert!(line.is_idle());
+    on_result(&mut queue, &mut device, Err(RawCompletion::new(Token::default(), Status::Canceled)));
+    assert!(queue.is_idle());
     assert_eq!(
         (posted(&device), done),
         (vec![0, 1, 2], vec![(3, Status::Ok), (4, Status::Canceled)])
@@ -218,60 +220,60 @@ fn what_is_fenced_waits_where_the_device_has_no_fences() {
 
 #[test]
 fn after_a_failure_everything_that_waits_is_canceled() {
-    let (mut line, mut device, mut done) = (Line::default(), Fake::default(), Vec::new());
+    let (mut queue, mut device, mut done) = (SoftSendQueue::default(), Fake::default(), Vec::new());
     for seq in 0..3 {
         let (op, segments, flags) = (atomic(ADD, false), &[][..], SendFlags::empty());
         let work = SendWork::new(token(seq), op, segments, flags);
         // SAFETY: there are no segments.
-        unsafe { line.post(&work, &mut device) }.unwrap();
+        unsafe { queue.post(&work, &mut device) }.unwrap();
     }
     let refused = RawCompletion::new(Token::default(), Status::RemoteAccess);
     // SAFETY: there are no segments.
-    unsafe { line.answer(Err(refused), &mut device, |c| done.push((c.token, c.status))) };
+    unsafe { queue.on_result(Err(refused), &mut device, |c| done.push((c.token, c.status))) };
     let canceled = |seq| (token(seq), Status::Canceled);
     assert_eq!(done, [(token(0), Status::RemoteAccess), canceled(1), canceled(2)]);
-    assert!(line.is_idle() && device.legs.len() == 1);
+    assert!(queue.is_idle() && device.requests.len() == 1);
 }
 
 #[test]
-fn a_queue_that_refuses_ends_the_line() {
-    let (mut line, mut device, mut done) = (Line::default(), Fake::default(), Vec::new());
+fn a_device_that_refuses_ends_the_queue() {
+    let (mut queue, mut device, mut done) = (SoftSendQueue::default(), Fake::default(), Vec::new());
     for seq in 0..3 {
         let (op, segments, flags) = (atomic(ADD, false), &[][..], SendFlags::empty());
         let work = SendWork::new(token(seq), op, segments, flags);
         // SAFETY: there are no segments.
-        unsafe { line.post(&work, &mut device) }.unwrap();
+        unsafe { queue.post(&work, &mut device) }.unwrap();
     }
     let found = device.execute();
     device.refuse = true;
     // SAFETY: there are no segments.
-    unsafe { line.answer(Ok(found), &mut device, |c| done.push((c.token, c.status))) };
+    unsafe { queue.on_result(Ok(found), &mut device, |c| done.push((c.token, c.status))) };
     assert_eq!(done, [(token(1), Status::Canceled), (token(2), Status::Canceled)]);
-    assert!(line.is_idle());
+    assert!(queue.is_idle());
 }
 
 #[test]
 fn a_pause_waits_for_what_is_before_it_and_holds_up_what_is_behind() {
-    let (mut line, mut device) = (Line::default(), Fake::default());
-    line.pause(&mut device).unwrap();
-    assert!(line.is_paused() && device.barriers == 1);
+    let (mut queue, mut device) = (SoftSendQueue::default(), Fake::default());
+    queue.pause(&mut device).unwrap();
+    assert!(queue.is_paused() && device.barriers == 1);
     let send = |sequence| {
         SendWork::new(token(sequence), SendOp::Send { imm: None }, &[], SendFlags::SIGNALED)
     };
     // SAFETY: no segments.
-    unsafe { line.post(&send(1), &mut device) }.unwrap();
+    unsafe { queue.post(&send(1), &mut device) }.unwrap();
     assert!(device.posted.is_empty());
-    // SAFETY: the barrier was this line's.
-    unsafe { line.answer(Ok(0), &mut device, |_| panic!("a completion of nothing")) };
-    assert!(line.is_idle() && device.posted.len() == 1);
+    // SAFETY: the barrier was this queue's.
+    unsafe { queue.on_result(Ok(0), &mut device, |_| panic!("a completion of nothing")) };
+    assert!(queue.is_idle() && device.posted.len() == 1);
 
-    line.pause(&mut device).unwrap();
+    queue.pause(&mut device).unwrap();
     // SAFETY: no segments.
-    unsafe { line.post(&send(2), &mut device) }.unwrap();
+    unsafe { queue.post(&send(2), &mut device) }.unwrap();
     let mut ended = Vec::new();
     let failed = RawCompletion::new(Token::default(), Status::PeerLost);
     // SAFETY: as above.
-    unsafe { line.answer(Err(failed), &mut device, |completion| ended.push(completion)) };
+    unsafe { queue.on_result(Err(failed), &mut device, |completion| ended.push(completion)) };
     assert_eq!((ended.len(), ended[0].token, ended[0].status), (1, token(2), Status::Canceled));
-    assert!(line.is_idle());
+    assert!(queue.is_idle());
 }

@@ -62,13 +62,13 @@ impl Link {
         self.unreported = 0;
     }
 
-    /// The peer broke the protocol: this connection ends, and nothing else.
+    /// The peer violated the protocol: this connection ends, and nothing else.
     #[cold]
     pub(super) fn breach(&mut self, error: &ProtocolError) {
         self.context.stats.protocol_errors.add(1);
-        if let Some(unsaid) = self.context.stats.peer_lines.admit() {
+        if let Some(suppressed) = self.context.stats.peer_log.check() {
             let id = self.context.id;
-            log_line!(Warn, "{id}: the peer broke the protocol and is cut off: {error}{unsaid}");
+            log_line!(Warn, "{id}: protocol error by the peer: {error}{suppressed}");
         }
         self.finish(DisconnectReason::Protocol, Status::PeerLost, FinalFrame::None, None);
     }

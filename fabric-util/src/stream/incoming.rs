@@ -13,7 +13,7 @@ use super::phase::Phase;
 use super::protocol_error::{Breach, ProtocolError};
 use super::requests::{Message, Place};
 use super::transport::Transport;
-use crate::region_table::Entry;
+use crate::region_table::RegionEntry;
 use crate::stream::wire::frame::{self, Header, Kind};
 
 /// How much may come into the scratch buffer where payloads are received where they belong: the next header, and
@@ -73,7 +73,7 @@ impl Link {
     }
 
     /// The memory that the present payload belongs into; gives its length, and the region that must be held open.
-    fn direct(&mut self, runs: &mut SmallVec<[IoVec; 8]>) -> (usize, Option<Arc<Entry>>) {
+    fn direct(&mut self, runs: &mut SmallVec<[IoVec; 8]>) -> (usize, Option<Arc<RegionEntry>>) {
         let Some((to, left)) = self.incoming.payload else { return (0, None) };
         if self.phase != Phase::Open {
             return (0, None);

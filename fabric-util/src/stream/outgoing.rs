@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use super::io_vec::{IoVec, MAX_IO_VECS};
 use super::transport::Transport;
-use crate::region_table::{Entry, Pass};
+use crate::region_table::{RegionEntry, RegionGuard};
 
 /// Where a run of the stream lies.
 enum Piece {
@@ -22,7 +22,7 @@ enum Piece {
     /// Memory of an operation of this side.
     Local(*mut u8, usize),
     /// Memory of a region that answers the read with this number.
-    Region(Arc<Entry>, u64, usize, u32),
+    Region(Arc<RegionEntry>, u64, usize, u32),
 }
 
 // SAFETY: the addresses are those of segments, which may go from thread to thread.
@@ -100,7 +100,7 @@ impl Outgoing {
     }
 
     /// Appends memory of a region, which answers the read `seq`.
-    pub(super) fn region(&mut self, entry: &Arc<Entry>, addr: u64, len: usize, seq: u32) {
+    pub(super) fn region(&mut self, entry: &Arc<RegionEntry>, addr: u64, len: usize, seq: u32) {
         self.queued += len;
         self.pieces.push_back(Piece::Region(entry.clone(), addr, len, seq));
     }
@@ -139,7 +139,7 @@ impl Outgoing {
     #[inline(never)]
     fn send_pieces(&mut self, transport: &mut impl Transport) -> io::Result<Option<usize>> {
         let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
-        let mut passes: SmallVec<[Pass<'_>; 2]> = SmallVec::new();
+        let mut passes: SmallVec<[RegionGuard<'_>; 2]> = SmallVec::new();
         let mut spent = self.spent;
         for piece in self.pieces.iter().take(MAX_IO_VECS) {
             match piece {

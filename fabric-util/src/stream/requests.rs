@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::protocol_error::Breach;
 use super::receives::Receive;
-use crate::region_table::Entry;
+use crate::region_table::RegionEntry;
 
 /// Reads and atomics that one side answers at a time.
 pub const READS: u32 = 128;
@@ -24,7 +24,7 @@ pub(super) enum Place {
     /// Into a receive.
     Receive(Receive),
     /// Into a region; with immediate data it consumes a receive.
-    Write { entry: Arc<Entry>, addr: u64, receive: Option<Receive> },
+    Write { entry: Arc<RegionEntry>, addr: u64, receive: Option<Receive> },
     /// It has no bytes; with immediate data it consumes a receive.
     Empty(Option<Receive>),
 }
@@ -42,7 +42,7 @@ impl Message {
 /// An answer that is still to be given.
 pub(super) enum Answer {
     /// Bytes of a region; none of any region if the read is empty.
-    Read { seq: u32, from: Option<Arc<Entry>>, addr: u64, left: usize },
+    Read { seq: u32, from: Option<Arc<RegionEntry>>, addr: u64, left: usize },
     /// The old value of an atomic.
     Old { seq: u32, value: u64 },
 }

@@ -10,7 +10,7 @@ use super::phase::Phase;
 use super::protocol_error::Breach;
 use super::receives::Receive;
 use super::requests::{Answer, Message, Place};
-use crate::region_table::Entry;
+use crate::region_table::RegionEntry;
 use crate::stream::wire::frame::Kind;
 
 impl Link {
@@ -87,7 +87,7 @@ impl Link {
     }
 
     /// What the key opens to this connection, if all of the range is inside and `need` is allowed.
-    fn check(&self, at: RemoteAddr, len: u64, need: Access) -> Option<Arc<Entry>> {
+    fn check(&self, at: RemoteAddr, len: u64, need: Access) -> Option<Arc<RegionEntry>> {
         let entry = self.context.regions.find(at.key, self.context.id)?;
         (entry.contains(at.addr, len) && entry.allows(need)).then_some(entry)
     }

@@ -55,13 +55,13 @@ impl Model {
     }
 
     /// Looks after the workers as often as they ask for it, at times when all that has begun is held up.
-    fn look_after(self: &Arc<Self>, threads: &mut Vec<JoinHandle<()>>) {
+    fn supervise(self: &Arc<Self>, threads: &mut Vec<JoinHandle<()>>) {
         loop {
             // No clock: a model takes the same turn each time.
-            match self.workers.look_after(Instant::now() + Duration::from_secs(3600)) {
-                Look::Well => return,
-                Look::Again(_) => thread::yield_now(),
-                Look::Start(_) => threads.push(self.start()),
+            match self.workers.supervise(Instant::now() + Duration::from_secs(3600)) {
+                Supervision::Healthy => return,
+                Supervision::CheckAt(_) => thread::yield_now(),
+                Supervision::StartThread(_) => threads.push(self.start()),
             }
         }
     }
@@ -114,7 +114,7 @@ fn held_up_just_after_a_look() {
         let mut threads = Vec::from_iter(model.push([1]));
         model.done.wait_for(1);
         threads.extend(model.push([BLOCKS + 2, 2]));
-        model.look_after(&mut threads);
+        model.supervise(&mut threads);
         model.done.wait_for(BLOCKS + 2);
         model.finish(threads, &[1, 2, BLOCKS + 2]);
     });
@@ -126,7 +126,7 @@ fn ending_beside_work() {
     loom::model(|| {
         let model = Model::new(2);
         let mut threads = Vec::from_iter(model.push([BLOCKS + 1, 1]));
-        model.look_after(&mut threads);
+        model.supervise(&mut threads);
         model.done.wait_for(BLOCKS + 1);
         threads.extend(model.push([2]));
         model.done.wait_for(2);

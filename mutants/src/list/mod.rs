@@ -51,7 +51,7 @@ pub(crate) struct Edit {
     pub(crate) function: &'static str,
     /// The text in it, found exactly once: an expression, or a statement with its semicolon.
     pub(crate) find: &'static str,
-    /// What takes its place while the mutant is awake. If it names `MUTANT`, which is true then, it is there as it
+    /// What takes its place while the mutant is enabled. If it names `MUTANT`, which is true then, it is there as it
     /// is at all times.
     pub(crate) wrong: &'static str,
 }

@@ -37,7 +37,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the end of a remote range is not checked",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Entry::contains",
+            "RegionEntry::contains",
             "addr.checked_add(len).is_some_and(|end| end <= self.len)",
             "addr <= self.len",
         )],
@@ -48,7 +48,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a remote range may start behind the region",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Entry::contains",
+            "RegionEntry::contains",
             "addr.checked_add(len).is_some_and(|end| end <= self.len)",
             "addr <= self.len + 64",
         )],
@@ -59,7 +59,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the end of a remote range is computed with a wrap",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Entry::contains",
+            "RegionEntry::contains",
             "addr.checked_add(len).is_some_and(|end| end <= self.len)",
             "addr.wrapping_add(len) <= self.len",
         )],
@@ -86,7 +86,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "grant_for_all",
         about: "the key of a grant opens it to every connection",
         runs: Runs::Tcp,
-        edits: &[edit("Entry::is_for", "self.only.is_none_or(|only| only == connection)", "true")],
+        edits: &[edit(
+            "RegionEntry::is_for",
+            "self.only.is_none_or(|only| only == connection)",
+            "true",
+        )],
         cases: &["protection.grant_other_connection", "protection.grant_ends_with_its_connection"],
     },
     Mutant {

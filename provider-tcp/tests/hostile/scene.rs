@@ -11,7 +11,7 @@ use fabric::{
     Access, Catalog, Choice, Completion, CompletionQueue, Domain, Endpoint, Hints, Listener, Region,
 };
 use fabric_util::stream::wire::frame::{Header, Kind as Frame};
-use fabric_util::stream::wire::handshake::{Handshake, Kind};
+use fabric_util::stream::wire::handshake::{Handshake, HandshakeKind};
 use provider_tcp::TcpProvider;
 
 pub const SOON: Option<Duration> = Some(Duration::from_secs(10));
@@ -107,7 +107,7 @@ impl Scene {
 }
 
 pub fn hello(data: u16) -> Vec<u8> {
-    let frame = Handshake { kind: Kind::Hello, data, reads: 8, credit: 0 };
+    let frame = Handshake { kind: HandshakeKind::Hello, data, reads: 8, credit: 0 };
     frame.encode(&vec![7; data.into()])
 }
 

@@ -45,7 +45,7 @@ pub(crate) enum AfterReport {
 /// A connection, as its domain sees it. No lock is held when these are called.
 pub(crate) trait ConnEvents: Send + Sync {
     /// Its number in the domain.
-    fn name(&self) -> u64;
+    fn number(&self) -> u64;
     fn endpoint(&self) -> EndpointId;
     fn qp_number(&self) -> u32;
     /// An event of the connection manager; on the domain's thread.
@@ -95,8 +95,9 @@ pub(crate) struct DomainState {
     pub(crate) requests: RequestTable<Arc<PendingConnection>>,
     pub(crate) reject_cache: Mutex<RejectCache>,
     pub(crate) probes: Probes,
-    names: AtomicU64,
-    /// Connection-manager identifiers by name.
+    /// The next connection's or identifier's.
+    next_number: AtomicU64,
+    /// Connection-manager identifiers by context.
     pub(super) ids: Mutex<HashMap<u64, CmIdOwner>>,
     conns: Mutex<HashMap<u64, Arc<dyn ConnEvents>>>,
     pub(super) timers: Mutex<Timers<(u64, Timer)>>,
@@ -121,7 +122,7 @@ impl DomainState {
             requests: RequestTable::default(),
             reject_cache: Mutex::default(),
             probes: Probes::new(&device).map_err(fail)?,
-            names: AtomicU64::new(1),
+            next_number: AtomicU64::new(1),
             ids: Mutex::default(),
             conns: Mutex::default(),
             timers: Mutex::default(),
@@ -142,10 +143,10 @@ impl DomainState {
     /// has no other way to say so: it does not take contexts away from processes.
     fn watch_removal(&self) -> io::Result<()> {
         let Some(ip) = self.device.info.addresses.first() else { return Ok(()) };
-        let name = self.next_id();
-        let id = CmId::new(&self.channel, name)?;
+        let context = self.next_number();
+        let id = CmId::new(&self.channel, context)?;
         id.bind(SocketAddr::new(*ip, 0))?;
-        self.add_id(name, CmIdOwner::RemovalWatch { _id: id });
+        self.add_id(context, CmIdOwner::RemovalWatch { _id: id });
         Ok(())
     }
 
@@ -166,30 +167,30 @@ impl DomainState {
         drop((ids, watched));
     }
 
-    pub(crate) fn next_id(&self) -> u64 {
-        self.names.fetch_add(1, Ordering::Relaxed)
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn add_id(&self, name: u64, member: CmIdOwner) {
-        self.ids.lock().insert(name, member);
+    pub(crate) fn add_id(&self, context: u64, owner: CmIdOwner) {
+        self.ids.lock().insert(context, owner);
     }
 
-    pub(crate) fn forget_id(&self, name: u64) {
-        let gone = self.ids.lock().remove(&name);
+    pub(crate) fn forget_id(&self, context: u64) {
+        let gone = self.ids.lock().remove(&context);
         drop(gone);
     }
 
     pub(crate) fn add_conn(&self, conn: Arc<dyn ConnEvents>) {
-        self.conns.lock().insert(conn.name(), conn);
+        self.conns.lock().insert(conn.number(), conn);
     }
 
-    pub(crate) fn remove_conn(&self, name: u64) {
-        let gone = self.conns.lock().remove(&name);
+    pub(crate) fn remove_conn(&self, number: u64) {
+        let gone = self.conns.lock().remove(&number);
         drop(gone);
     }
 
-    pub(super) fn conn(&self, name: u64) -> Option<Arc<dyn ConnEvents>> {
-        self.conns.lock().get(&name).cloned()
+    pub(super) fn conn(&self, number: u64) -> Option<Arc<dyn ConnEvents>> {
+        self.conns.lock().get(&number).cloned()
     }
 
     /// The connection of an endpoint.
@@ -207,18 +208,18 @@ impl DomainState {
     }
 
     /// Takes the identifier of a connection that ended; the peer is notified if there is one.
-    pub(crate) fn start_disconnect(&self, name: u64, id: CmId, connected: bool) {
+    pub(crate) fn start_disconnect(&self, context: u64, id: CmId, connected: bool) {
         if !connected || id.disconnect().is_err() {
-            self.forget_id(name);
+            self.forget_id(context);
             return;
         }
-        let before = self.ids.lock().insert(name, CmIdOwner::Disconnecting { _id: id });
+        let before = self.ids.lock().insert(context, CmIdOwner::Disconnecting { _id: id });
         drop(before);
-        self.deadline(DISCONNECT_LINGER, name, Timer::Disconnecting);
+        self.deadline(DISCONNECT_LINGER, context, Timer::Disconnecting);
     }
 
-    pub(crate) fn deadline(&self, after: Duration, name: u64, timer: Timer) {
-        if self.timers.lock().add(Instant::now() + after, (name, timer)) {
+    pub(crate) fn deadline(&self, after: Duration, number: u64, timer: Timer) {
+        if self.timers.lock().add(Instant::now() + after, (number, timer)) {
             self.wakeup.set();
         }
     }
@@ -270,13 +271,13 @@ impl DomainState {
             // A panic in one connection must not keep other events from their sink.
             callback::caught(|| match then {
                 AfterReport::Nothing => {}
-                AfterReport::Establish(name) => {
-                    if let Some(conn) = self.conn(name) {
+                AfterReport::Establish(number) => {
+                    if let Some(conn) = self.conn(number) {
                         conn.establish();
                     }
                 }
-                AfterReport::Release(name) => {
-                    if let Some(conn) = self.conn(name) {
+                AfterReport::Release(number) => {
+                    if let Some(conn) = self.conn(number) {
                         conn.release();
                     }
                 }

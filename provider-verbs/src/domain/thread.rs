@@ -52,7 +52,7 @@ impl DomainState {
         while !self.has_stopped() {
             self.sleep();
             self.wakeup.clear();
-            while let Some(event) = self.channel.next(self.next_id()) {
+            while let Some(event) = self.channel.next(self.next_number()) {
                 self.cm_event(event);
             }
             while let Some(event) = self.device.pd.context.next_event() {
@@ -60,8 +60,8 @@ impl DomainState {
             }
             self.take_probes();
             let now = Instant::now();
-            while let Some((name, timer)) = self.due(now) {
-                self.expired(name, timer);
+            while let Some((number, timer)) = self.due(now) {
+                self.expired(number, timer);
             }
             self.tick();
             self.flush_reports();
@@ -93,7 +93,7 @@ impl DomainState {
         if event.kind == cm::RDMA_CM_EVENT_DEVICE_REMOVAL {
             return self.lose();
         }
-        match self.member(event.name) {
+        match self.owner(event.context) {
             Some(CmIdOwner::Conn(conn)) => {
                 assert!(!self.device.test_limits.thread_panics, "a test asked for it");
                 conn.cm_event(event);
@@ -103,27 +103,27 @@ impl DomainState {
                 // The peer gave up before it was answered.
                 log_line!(Debug, "request from {}: event {}", pending.requester.peer, event.kind);
                 drop(pending.take());
-                self.forget_pending(event.name);
+                self.forget_pending(event.context);
             }
             Some(CmIdOwner::RemovalWatch { .. } | CmIdOwner::Disconnecting { .. }) | None => {
                 let last = [cm::RDMA_CM_EVENT_DISCONNECTED, cm::RDMA_CM_EVENT_TIMEWAIT_EXIT];
                 if last.contains(&event.kind) {
-                    self.forget_id(event.name);
+                    self.forget_id(event.context);
                 }
             }
         }
     }
 
     /// Unless an endpoint has taken the request in between.
-    fn forget_pending(&self, name: u64) {
+    fn forget_pending(&self, context: u64) {
         let mut ids = self.ids.lock();
-        if matches!(ids.get(&name), Some(CmIdOwner::Pending(_))) {
-            ids.remove(&name);
+        if matches!(ids.get(&context), Some(CmIdOwner::Pending(_))) {
+            ids.remove(&context);
         }
     }
 
-    fn member(&self, name: u64) -> Option<CmIdOwner> {
-        match self.ids.lock().get(&name)? {
+    fn owner(&self, context: u64) -> Option<CmIdOwner> {
+        match self.ids.lock().get(&context)? {
             CmIdOwner::Conn(conn) => Some(CmIdOwner::Conn(conn.clone())),
             CmIdOwner::Acceptor(acceptor) => Some(CmIdOwner::Acceptor(acceptor.clone())),
             CmIdOwner::Pending(pending) => Some(CmIdOwner::Pending(pending.clone())),
@@ -154,12 +154,12 @@ impl DomainState {
         self.conns_of_qp(number).iter().for_each(|conn| act(&**conn));
     }
 
-    fn expired(&self, name: u64, timer: Timer) {
+    fn expired(&self, number: u64, timer: Timer) {
         match timer {
-            Timer::Disconnecting => self.forget_id(name),
-            Timer::RefusalScan => self.scan_for_refusals(name),
+            Timer::Disconnecting => self.forget_id(number),
+            Timer::RefusalScan => self.scan_for_refusals(number),
             Timer::Connect | Timer::Retry | Timer::Liveness | Timer::EndMarker => {
-                if let Some(conn) = self.conn(name) {
+                if let Some(conn) = self.conn(number) {
                     conn.expired(timer);
                 }
             }
@@ -187,8 +187,8 @@ impl DomainState {
     }
 
     fn take_probes(&self) {
-        self.probes.take(|name, status| {
-            if let Some(conn) = self.conn(name) {
+        self.probes.take(|number, status| {
+            if let Some(conn) = self.conn(number) {
                 conn.probe_ended(status);
             }
         });

@@ -30,8 +30,8 @@ unsafe impl Sync for EventChannel {}
 
 /// An event, copied out and acknowledged.
 pub(crate) struct CmEvent {
-    /// The identifier's name; for a connection request, the listener's.
-    pub(crate) name: u64,
+    /// Of the identifier; for a connection request, of the listener's.
+    pub(crate) context: u64,
     pub(crate) kind: rdma_cm_event_type::Type,
     pub(crate) status: i32,
     /// Private data as it came: padded with zeroes.
@@ -61,7 +61,7 @@ impl EventChannel {
         Ok(this)
     }
 
-    /// Takes the oldest event, if there is one; a request's identifier gets the name `fresh`.
+    /// Takes the oldest event, if there is one; a request's identifier gets the context `fresh`.
     pub(crate) fn next(self: &Arc<Self>, fresh: u64) -> Option<CmEvent> {
         let mut event = ptr::null_mut();
         // SAFETY: `event` is written if it returns 0 (rdma_get_cm_event(3)).
@@ -81,7 +81,7 @@ impl EventChannel {
     unsafe fn copy(self: &Arc<Self>, event: &ffi::rdma_cm_event, fresh: u64) -> CmEvent {
         let is_request = event.event == rdma_cm_event_type::RDMA_CM_EVENT_CONNECT_REQUEST;
         // SAFETY: an event has an identifier, and a request's has a listener too.
-        let name = unsafe {
+        let context = unsafe {
             let of = if is_request { event.listen_id } else { event.id };
             (*of).context as u64
         };
@@ -105,7 +105,7 @@ impl EventChannel {
             CmId { id, _channel: self.clone() }
         });
         CmEvent {
-            name,
+            context,
             kind: event.event,
             status: event.status,
             data,
@@ -168,9 +168,9 @@ unsafe impl Send for CmId {}
 unsafe impl Sync for CmId {}
 
 impl CmId {
-    /// An identifier whose events carry `name`.
-    pub(crate) fn new(channel: &Arc<EventChannel>, name: u64) -> io::Result<Self> {
-        let (mut id, context) = (ptr::null_mut(), name as *mut _);
+    /// An identifier whose events carry `context`.
+    pub(crate) fn new(channel: &Arc<EventChannel>, context: u64) -> io::Result<Self> {
+        let (mut id, context) = (ptr::null_mut(), context as *mut _);
         let space = ffi::rdma_port_space::RDMA_PS_TCP;
         // SAFETY: the channel lives as long as the identifier, which holds it (rdma_create_id(3)).
         minus_one("rdma_create_id", unsafe {
@@ -183,8 +183,8 @@ impl CmId {
         self.id.as_ptr()
     }
 
-    /// The name that its events carry.
-    pub(crate) fn name(&self) -> u64 {
+    /// What its events carry.
+    pub(crate) fn context(&self) -> u64 {
         // SAFETY: set when it was made, and constant.
         unsafe { self.id.as_ref() }.context as u64
     }

@@ -72,7 +72,7 @@ impl Probes {
         self.cq.as_ref().map_or(Ok(()), |cq| cq.arm(false))
     }
 
-    /// Takes the probes that ended: the names of their connections, and how.
+    /// Takes the probes that ended: the numbers of their connections, and how.
     pub(crate) fn take(&self, mut ended: impl FnMut(u64, ibv_wc_status::Type)) {
         let Some(cq) = &self.cq else { return };
         cq.channel.clear();
@@ -80,8 +80,8 @@ impl Probes {
         loop {
             let got = cq.poll(&mut room);
             for wc in got {
-                let (_, name) = InternalWr::parse(wc.wr_id);
-                ended(name, wc.status);
+                let (_, number) = InternalWr::parse(wc.wr_id);
+                ended(number, wc.status);
             }
             if got.len() < BATCH {
                 return;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::control::{Control, Done, Ready, Reply, Request};
 use super::initiator::{self, Shared};
-use super::moves::Player;
 use super::plan::{Mode, Plan};
 use super::progress::Live;
 use super::results::Measured;
@@ -14,6 +13,7 @@ use super::server::{first_failure, idle, join};
 use super::side::{PATIENCE, Side, remote};
 use super::tally::Tally;
 use super::waiter::Waiter;
+use super::worker::Worker;
 use super::{Outcome, Problem, raw};
 
 /// When this end has failed, the other one may know why.
@@ -103,8 +103,8 @@ impl Client {
             let tally = in_threads(plan, |thread, shared| {
                 let lane = &side.lanes[thread];
                 let waiter = Waiter::new(&lane.queue, plan.wait, patience, &shared.failed);
-                let mut player = Player::new((plan, &side, lane), remote, waiter, false);
-                initiator::run(&mut player, shared)
+                let mut worker = Worker::new((plan, &side, lane), remote, waiter, false);
+                initiator::run(&mut worker, shared)
             })?;
             measured.tally = Some(tally);
             self.done()?;

@@ -6,11 +6,11 @@ use std::time::Instant;
 use fabric::{BatchError, Error, Op};
 
 use super::Outcome;
-use super::moves::Player;
 use super::plan::{Limit, Mode, Plan};
 use super::tally::Tally;
-use super::turns::{STRETCH, bounds, turns};
+use super::turns::{REPORT_EVERY, bounds, turns};
 use super::waiter::GIVEN_UP;
+use super::worker::Worker;
 
 /// What the threads of the initiator share.
 #[derive(Default)]
@@ -22,11 +22,11 @@ pub(crate) struct Shared {
 }
 
 /// Warms up, measures when all threads have warmed up, and ends the other end's part.
-pub(crate) fn run(player: &mut Player<'_>, shared: &Shared) -> Outcome<Tally> {
-    let plan = player.plan;
+pub(crate) fn run(worker: &mut Worker<'_>, shared: &Shared) -> Outcome<Tally> {
+    let plan = worker.plan;
     if plan.warmup > 0 {
         let idle = Shared::default();
-        measure(player, Limit::Iterations(plan.warmup), &idle)?;
+        measure(worker, Limit::Iterations(plan.warmup), &idle)?;
     }
     shared.ready.fetch_add(1, Ordering::AcqRel);
     while shared.ready.load(Ordering::Acquire) < plan.threads {
@@ -35,47 +35,47 @@ pub(crate) fn run(player: &mut Player<'_>, shared: &Shared) -> Outcome<Tally> {
         }
         std::thread::yield_now();
     }
-    let tally = measure(player, plan.limit, shared)?;
-    player.stop()?;
+    let tally = measure(worker, plan.limit, shared)?;
+    worker.stop()?;
     Ok(tally)
 }
 
-fn measure(player: &mut Player<'_>, limit: Limit, shared: &Shared) -> Outcome<Tally> {
-    let plan = player.plan;
+fn measure(worker: &mut Worker<'_>, limit: Limit, shared: &Shared) -> Outcome<Tally> {
+    let plan = worker.plan;
     match plan.mode {
-        Mode::Latency if plan.op.is_one_way() => ping_pong(player, limit, shared),
-        _ if plan.verify => super::verified::windows(player, limit, shared),
-        Mode::Latency => round_trips(player, limit, shared),
-        _ => Stream::new(player).run(player, limit, shared),
+        Mode::Latency if plan.op.is_one_way() => ping_pong(worker, limit, shared),
+        _ if plan.verify => super::verified::windows(worker, limit, shared),
+        Mode::Latency => round_trips(worker, limit, shared),
+        _ => Stream::new(worker).run(worker, limit, shared),
     }
 }
 
 /// There and back again, on one endpoint after the other.
-fn ping_pong(player: &mut Player<'_>, limit: Limit, shared: &Shared) -> Outcome<Tally> {
-    let tally = turns(limit, player.lane.ends.len(), shared, |pace| {
-        for place in 0..player.lane.ends.len() {
-            player.play(place)?;
+fn ping_pong(worker: &mut Worker<'_>, limit: Limit, shared: &Shared) -> Outcome<Tally> {
+    let tally = turns(limit, worker.lane.ends.len(), shared, |pace| {
+        for place in 0..worker.lane.ends.len() {
+            worker.play(place)?;
             // While the other end is at work, what is left of the turn before.
-            player.repost()?;
-            if !player.await_move(place)? {
+            worker.repost()?;
+            if !worker.await_move(place)? {
                 return Err("the other end stopped in the middle".into());
             }
             pace.ended();
         }
         Ok(())
     })?;
-    player.repost()?;
+    worker.repost()?;
     Ok(tally)
 }
 
 /// Reads and atomics, one after the other.
-fn round_trips(player: &mut Player<'_>, limit: Limit, shared: &Shared) -> Outcome<Tally> {
-    let lane = player.lane;
-    turns(limit, player.lane.ends.len(), shared, |pace| {
-        player.rounds += 1;
+fn round_trips(worker: &mut Worker<'_>, limit: Limit, shared: &Shared) -> Outcome<Tally> {
+    let lane = worker.lane;
+    turns(limit, worker.lane.ends.len(), shared, |pace| {
+        worker.rounds += 1;
         for (place, end) in lane.ends.iter().enumerate() {
-            player.post(place, &player.operation(end, 0, toggle(player.rounds - 1), &[]))?;
-            player.drain(place)?;
+            worker.post(place, &worker.operation(end, 0, toggle(worker.rounds - 1), &[]))?;
+            worker.drain(place)?;
             pace.ended();
         }
         Ok(())
@@ -107,11 +107,11 @@ struct Feed<'a> {
 }
 
 impl<'a> Stream<'a> {
-    fn new(player: &Player<'a>) -> Self {
-        let plan: &Plan = player.plan;
+    fn new(worker: &Worker<'a>) -> Self {
+        let plan: &Plan = worker.plan;
         let feed = |(place, end)| {
             let op = |at: usize| {
-                let op = player.operation(end, 0, toggle(at as u64), &player.side.injected);
+                let op = worker.operation(end, 0, toggle(at as u64), &worker.side.injected);
                 let op = op.context((place as u64) << 32 | plan.signal as u64);
                 if (at + 1).is_multiple_of(plan.signal) { op } else { op.unsignaled() }
             };
@@ -119,14 +119,14 @@ impl<'a> Stream<'a> {
             let (room, signal) = (plan.window(), plan.signal as u64);
             Feed { ops, next: 0, room, left: 0, quiet: 0, signal }
         };
-        let feeds = player.lane.ends.iter().enumerate().map(feed).collect();
+        let feeds = worker.lane.ends.iter().enumerate().map(feed).collect();
         Stream { feeds, batch: plan.batch }
     }
 
-    fn run(mut self, player: &mut Player<'a>, limit: Limit, shared: &Shared) -> Outcome<Tally> {
+    fn run(mut self, worker: &mut Worker<'a>, limit: Limit, shared: &Shared) -> Outcome<Tally> {
         let (count, time) = bounds(limit);
         self.feeds.iter_mut().for_each(|feed| feed.left = count);
-        let lane = player.lane;
+        let lane = worker.lane;
         let mut tally = Tally::start()?;
         let deadline = time.map(|time| tally.begin + time);
         let (mut posted, mut done) = (0_u64, 0_u64);
@@ -149,14 +149,14 @@ impl<'a> Stream<'a> {
             if over && done == posted {
                 break;
             }
-            for completion in player.waiter.take()? {
+            for completion in worker.waiter.take()? {
                 let answers = completion.context as u32;
                 self.feeds[(completion.context >> 32) as usize].room += answers as usize;
                 done += u64::from(answers);
             }
-            if done - at_last >= STRETCH {
+            if done - at_last >= REPORT_EVERY {
                 let now = Instant::now();
-                tally.record_stretch(now - last, done - at_last);
+                tally.record_average(now - last, done - at_last);
                 shared.done.fetch_add(done - at_last, Ordering::Relaxed);
                 (last, at_last) = (now, done);
                 let given_up = shared.failed.load(Ordering::Relaxed);
@@ -167,7 +167,7 @@ impl<'a> Stream<'a> {
         }
         tally.end = Instant::now();
         if done > at_last {
-            tally.record_stretch(tally.end - last, done - at_last);
+            tally.record_average(tally.end - last, done - at_last);
         }
         tally.operations = done;
         Ok(tally)

@@ -1,7 +1,7 @@
 //! `fabric perf`: how fast it is.
 //!
 //! `args` are the options; each size makes a `plan`. The `client` sends the `server` the plan over `control`, both make
-//! a `side`, and of each side's threads every one has a `Player` (`moves`). The `initiator` has the measured loops,
+//! a `side`, and of each side's threads every one has a `Worker` (`worker`). The `initiator` has the measured loops,
 //! `raw` those of plain sockets, both by `turns`, `verified` those that look at each byte. A `tally` is what a thread measured, and
 //! `results` show it.
 
@@ -9,7 +9,6 @@ mod args;
 mod client;
 mod control;
 mod initiator;
-mod moves;
 mod pattern;
 mod plan;
 mod process;
@@ -22,6 +21,7 @@ mod tally;
 mod turns;
 mod verified;
 mod waiter;
+mod worker;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -47,8 +47,8 @@ fn describe(problem: &Problem) -> String {
 }
 
 /// Runs it; the exit code says whether the options are to blame.
-pub(crate) fn run(args: &PerfArgs) -> Result<(), crate::Problem> {
-    let with = |code| move |problem: Problem| crate::Problem { text: describe(&problem), code };
+pub(crate) fn run(args: &PerfArgs) -> Result<(), crate::Failure> {
+    let with = |code| move |problem: Problem| crate::Failure { text: describe(&problem), code };
     let role = args.role().map_err(with(2))?;
     if let Role::Serve { address, once } = role {
         return server::serve(address, once).map_err(with(1));

@@ -15,10 +15,10 @@ use super::plan::{Limit, Mode, Plan, Wait};
 use super::server::{first_failure, join};
 use super::side::PATIENCE;
 use super::tally::Tally;
-use super::turns::{STRETCH, bounds, turns};
+use super::turns::{REPORT_EVERY, bounds, turns};
 
 /// Reads in a row that found nothing, after which it looks at the clock.
-const LULL: u32 = 1 << 16;
+const EMPTY_READS: u32 = 1 << 16;
 
 struct Socket {
     stream: TcpStream,
@@ -69,7 +69,7 @@ impl Socket {
                 Ok(n) => got += n,
                 Err(error) if self.goes_on(&error) => {
                     empty += 1;
-                    if empty == LULL {
+                    if empty == EMPTY_READS {
                         empty = 0;
                         if since.get_or_insert_with(Instant::now).elapsed() > self.patience {
                             return Err(format!("nothing came for {:?}", self.patience).into());
@@ -197,14 +197,14 @@ fn stream(socket: &mut Socket, limit: Limit, shared: &Shared) -> Outcome<Tally> 
     let deadline = time.map(|time| tally.begin + time);
     let mut last = tally.begin;
     while tally.operations < count {
-        let stretch = STRETCH.min(count - tally.operations);
-        for _ in 0..stretch {
+        let interval = REPORT_EVERY.min(count - tally.operations);
+        for _ in 0..interval {
             socket.send()?;
         }
-        tally.operations += stretch;
+        tally.operations += interval;
         let now = Instant::now();
-        tally.record_stretch(now - last, stretch);
-        shared.done.fetch_add(stretch, Ordering::Relaxed);
+        tally.record_average(now - last, interval);
+        shared.done.fetch_add(interval, Ordering::Relaxed);
         last = now;
         if deadline.is_some_and(|deadline| now >= deadline) {
             break;

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::control::{Control, Done, Ready, Reply, Request};
-use super::moves::Player;
 use super::plan::{Limit, Mode, Plan};
 use super::side::{Lane, PATIENCE, Side, remote};
 use super::waiter::{GIVEN_UP, Waiter};
+use super::worker::Worker;
 use super::{Outcome, Problem, process, raw};
 
 /// A client may be that slow between two plans.
@@ -107,10 +107,10 @@ fn run(plan: &Plan, region: &[u8], control: &mut Control) -> Outcome<(Done, Side
     let failed = AtomicBool::new(false);
     let work = |lane: &Lane| {
         let waiter = Waiter::new(&lane.queue, plan.target, None, &failed);
-        let mut player = Player::new((plan, &side, lane), remote, waiter, true);
+        let mut worker = Worker::new((plan, &side, lane), remote, waiter, true);
         let outcome = match plan.mode {
-            Mode::Latency if plan.op.is_one_way() => player.echo(),
-            _ => player.sink(),
+            Mode::Latency if plan.op.is_one_way() => worker.echo(),
+            _ => worker.sink(),
         };
         outcome.inspect_err(|_| failed.store(true, Ordering::Relaxed))
     };

@@ -11,7 +11,7 @@ const LONGEST_NS: u64 = 60_000_000_000;
 const CLOCK_READS: usize = 1001;
 
 pub(crate) struct Tally {
-    /// Nanoseconds: of each operation, or round trip; of streams, of an operation on the average of a stretch.
+    /// Nanoseconds: of each operation, or round trip; of streams, of an operation on the average of an interval.
     pub(crate) times: Histogram<u64>,
     pub(crate) operations: u64,
     pub(crate) begin: Instant,
@@ -35,7 +35,7 @@ impl Tally {
     }
 
     /// Counts `operations` that took `time` together.
-    pub(crate) fn record_stretch(&mut self, time: Duration, operations: u64) {
+    pub(crate) fn record_average(&mut self, time: Duration, operations: u64) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(LONGEST_NS) / operations.max(1);
         self.times.saturating_record(ns.max(1));
     }
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!((one.times.min(), one.times.len()), (1, 3));
         assert!(one.times.max() >= LONGEST_NS);
         let mut other = Tally::start().unwrap();
-        other.record_stretch(Duration::from_micros(64), 64);
+        other.record_average(Duration::from_micros(64), 64);
         other.operations = 64;
         other.join(&one).unwrap();
         assert_eq!((other.times.len(), other.operations), (4, 64));

@@ -9,7 +9,7 @@ use super::plan::Limit;
 use super::tally::Tally;
 
 /// Operations after which the live line is updated, and a stream looks at the clock.
-pub(crate) const STRETCH: u64 = 64;
+pub(crate) const REPORT_EVERY: u64 = 64;
 
 /// The number of operations of an endpoint, and the latest moment.
 pub(crate) fn bounds(limit: Limit) -> (u64, Option<Duration>) {
@@ -21,7 +21,7 @@ pub(crate) fn bounds(limit: Limit) -> (u64, Option<Duration>) {
 
 /// Times one operation after the other.
 pub(crate) struct Pace {
-    /// When the operations of this stretch ended, and the one before them.
+    /// When the operations of this interval ended, and the one before them.
     ends: Vec<Instant>,
 }
 
@@ -32,7 +32,7 @@ impl Pace {
         self.ends.push(Instant::now());
     }
 
-    /// Counts the stretch; the next one begins now.
+    /// Counts the interval; the next one begins now.
     fn count(&mut self, tally: &mut Tally) {
         for pair in self.ends.windows(2) {
             tally.record(pair[1] - pair[0]);
@@ -53,13 +53,13 @@ pub(crate) fn turns(
     let (count, time) = bounds(limit);
     let mut tally = Tally::start()?;
     let deadline = time.map(|time| tally.begin + time);
-    let mut pace = Pace { ends: Vec::with_capacity(STRETCH as usize * operations + 1) };
+    let mut pace = Pace { ends: Vec::with_capacity(REPORT_EVERY as usize * operations + 1) };
     pace.ends.push(tally.begin);
     for number in 0..count {
         turn(&mut pace)?;
         tally.end = pace.ends.last().copied().unwrap_or(tally.end);
-        if (number + 1) % STRETCH == 0 {
-            shared.done.fetch_add(STRETCH, Ordering::Relaxed);
+        if (number + 1) % REPORT_EVERY == 0 {
+            shared.done.fetch_add(REPORT_EVERY, Ordering::Relaxed);
             pace.count(&mut tally);
         }
         if deadline.is_some_and(|deadline| tally.end >= deadline) {

@@ -11,7 +11,7 @@ use super::plan::Wait;
 /// Completions that are taken at a time.
 pub(crate) const TAKE: usize = 32;
 /// After so many polls in a row that found nothing, it looks at the clock, and lets others run.
-const LULL: u32 = 1024;
+const EMPTY_POLLS: u32 = 1024;
 
 pub(crate) struct Waiter<'a> {
     queue: &'a CompletionQueue,
@@ -45,8 +45,8 @@ impl<'a> Waiter<'a> {
         };
         if got == 0 {
             self.empty += 1;
-            if self.empty == LULL {
-                self.lull()?;
+            if self.empty == EMPTY_POLLS {
+                self.idle()?;
             }
             return Ok(&[]);
         }
@@ -66,7 +66,7 @@ impl<'a> Waiter<'a> {
     }
 
     #[cold]
-    fn lull(&mut self) -> Outcome {
+    fn idle(&mut self) -> Outcome {
         self.empty = 0;
         if self.failed.load(Ordering::Relaxed) {
             return Err(GIVEN_UP.into());

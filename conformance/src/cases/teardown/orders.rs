@@ -10,7 +10,7 @@ const LEN: usize = 64;
 const PENDING: usize = 3;
 
 /// All that one side has of a connection, with work in flight. Whatever is gone, the rest is used.
-struct Side {
+struct Handles {
     domain: Option<Domain>,
     queue: Option<CompletionQueue>,
     endpoint: Option<Endpoint>,
@@ -21,8 +21,8 @@ struct Side {
     taken: usize,
 }
 
-impl Side {
-    const HANDLES: usize = 6;
+impl Handles {
+    const COUNT: usize = 6;
 
     fn new(rig: &Rig, peer: &End, target: &Guarded) -> Result<Self, Failed> {
         let patience = Some(rig.connect_timeout());
@@ -41,7 +41,7 @@ impl Side {
         endpoint.send(region.slice(8..16), 1)?;
         endpoint.write(&region, target.at(0), 2)?;
         let events = Some(domain.events());
-        Ok(Side {
+        Ok(Handles {
             domain: Some(domain),
             queue: Some(queue),
             endpoint: Some(endpoint),
@@ -98,7 +98,7 @@ impl Side {
 
 pub(super) fn drop_orders(rig: &Rig) -> Outcome {
     let mut rng = rig.rng();
-    let mut all = orders(Side::HANDLES);
+    let mut all = orders(Handles::COUNT);
     check_eq!(all.len(), 720, "orders of six handles");
     if rig.count(0, 1) == 0 {
         // A share of them, another with every seed.
@@ -108,7 +108,7 @@ pub(super) fn drop_orders(rig: &Rig) -> Outcome {
     for order in all {
         let peer = rig.end(rig.domain_b())?;
         let target = peer.buffer(LEN)?;
-        let mut side = Side::new(rig, &peer, &target)?;
+        let mut side = Handles::new(rig, &peer, &target)?;
         side.check()?;
         for which in &order {
             side.drop_one(*which);

@@ -25,15 +25,15 @@ use crate::check::Outcome;
 
 pub(super) type EffectId = usize;
 
-/// A run of bytes in a memory.
+/// Neighbouring bytes in a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::random) struct Run {
+pub(in crate::random) struct ByteRange {
     pub(in crate::random) memory: usize,
     pub(in crate::random) start: usize,
     pub(in crate::random) len: usize,
 }
 
-impl Run {
+impl ByteRange {
     fn end(&self) -> usize {
         self.start + self.len
     }
@@ -69,7 +69,7 @@ pub(super) enum Value {
     Sets(Vec<ByteSet>),
     /// Taken from memory, until the effect is done.
     Taken {
-        from: Vec<Run>,
+        from: Vec<ByteRange>,
         since: u64,
         seen: Vec<Seen>,
     },
@@ -89,7 +89,7 @@ pub(super) struct Effect {
     /// Unless it is done, anything may be in its places.
     pub(super) torn: bool,
     pub(super) value: Value,
-    places: Vec<Run>,
+    places: Vec<ByteRange>,
 }
 
 /// Values that a byte can have.
@@ -181,7 +181,7 @@ impl Bytes {
     }
 
     /// The effect of an operation that takes its bytes from `from`, at any moment from now until it is done.
-    pub(super) fn taken(&mut self, op: OpId, from: Vec<Run>, now: u64) -> EffectId {
+    pub(super) fn taken(&mut self, op: OpId, from: Vec<ByteRange>, now: u64) -> EffectId {
         let who = Who { op: Some(op), since: now };
         let mut seen = Vec::new();
         let mut at = 0;
@@ -199,7 +199,7 @@ impl Bytes {
     }
 
     /// The runs of equal candidates in `run`.
-    pub(super) fn segments(&self, run: &Run) -> Vec<(Range<usize>, &[Candidate])> {
+    pub(super) fn segments(&self, run: &ByteRange) -> Vec<(Range<usize>, &[Candidate])> {
         let map = &self.memories[run.memory];
         let from = map.range(..=run.start).next_back().map_or(run.start, |(at, _)| *at);
         map.range(from..run.end())
@@ -248,7 +248,7 @@ impl Bytes {
     }
 
     /// The effect can happen from now on, in these places one after the other.
-    pub(super) fn start(&mut self, effect: EffectId, places: &[Run], now: u64) {
+    pub(super) fn start(&mut self, effect: EffectId, places: &[ByteRange], now: u64) {
         self.effects[effect].started = now;
         let mut at = 0;
         for run in places {
@@ -277,7 +277,7 @@ impl Bytes {
     }
 
     /// What takes bytes from there can find the effect.
-    fn show(&mut self, effect: EffectId, run: &Run, shift: isize) {
+    fn show(&mut self, effect: EffectId, run: &ByteRange, shift: isize) {
         let op = self.effects[effect].op;
         for &taker in self.taking.iter().filter(|&&taker| taker != effect) {
             let own = self.effects[taker].op;
@@ -299,7 +299,7 @@ impl Bytes {
     }
 
     /// Makes runs begin and end where `run` does.
-    fn split(&mut self, run: &Run) {
+    fn split(&mut self, run: &ByteRange) {
         let map = &mut self.memories[run.memory];
         for cut in [run.start, run.end()] {
             let Some((&at, (len, candidates))) = map.range_mut(..cut).next_back() else { continue };
@@ -312,7 +312,7 @@ impl Bytes {
     }
 
     /// The CPU stores bytes.
-    pub(super) fn store(&mut self, run: Run, bytes: Vec<u8>, now: u64) {
+    pub(super) fn store(&mut self, run: ByteRange, bytes: Vec<u8>, now: u64) {
         let effect = self.effect(None, Value::Known(bytes));
         self.start(effect, &[run], now);
         self.done(effect, now);
@@ -387,7 +387,7 @@ impl Bytes {
         call: AtomicCall,
         now: u64,
     ) -> EffectId {
-        let run = Run { memory, start: address & !7, len: 8 };
+        let run = ByteRange { memory, start: address & !7, len: 8 };
         let who = Who { op: Some(op), since: now };
         let candidates: Vec<_> =
             self.segments(&run).into_iter().map(|(_, found)| self.live(found, who)).collect();
@@ -411,7 +411,7 @@ impl Bytes {
     }
 
     /// A word that begins with what is there.
-    fn word(&mut self, run: Run, candidates: &[Vec<Candidate>], who: Who) -> EffectId {
+    fn word(&mut self, run: ByteRange, candidates: &[Vec<Candidate>], who: Who) -> EffectId {
         // Nor is known what an operation under way takes from memory that may change meanwhile.
         let settled = candidates.iter().flatten().all(|one| {
             let taking = matches!(self.effects[one.effect].value, Value::Taken { .. });
@@ -474,7 +474,7 @@ impl Bytes {
 
 impl Bytes {
     /// What is in a run is known, whatever the candidates were.
-    pub(super) fn replace(&mut self, run: Run, bytes: Vec<u8>, now: u64) {
+    pub(super) fn replace(&mut self, run: ByteRange, bytes: Vec<u8>, now: u64) {
         let effect = self.effect(None, Value::Known(bytes));
         let (done, public) = (Some(now), Some(now));
         let old = &mut self.effects[effect];

@@ -39,12 +39,12 @@ impl Mistake {
 /// What a post may return: the mistakes in it, each a reason to refuse; and whether it may be taken all the same,
 /// since it depends on what this side has noticed or not.
 #[derive(Debug, Default)]
-pub(super) struct Verdict {
+pub(super) struct Refusals {
     sure: Vec<Mistake>,
     open: Vec<Mistake>,
 }
 
-impl Verdict {
+impl Refusals {
     /// Whether the post must be taken.
     pub(super) fn is_none(&self) -> bool {
         self.sure.is_empty() && self.open.is_empty()
@@ -106,45 +106,45 @@ impl Model {
 
     /// Whether a post cannot be taken.
     pub(in crate::random) fn refuses(&self, at: usize, op: &OpSpec) -> bool {
-        !self.send_verdict(at, op).sure.is_empty()
+        !self.send_refusals(at, op).sure.is_empty()
     }
 
     /// What is wrong with a post to the send queue.
-    pub(super) fn send_verdict(&self, at: usize, op: &OpSpec) -> Verdict {
+    pub(super) fn send_refusals(&self, at: usize, op: &OpSpec) -> Refusals {
         let end = &self.ends[at];
-        let mut verdict = self.state_verdict(at);
+        let mut refusals = self.state_refusals(at);
         if !end.connected {
-            verdict.sure.push(Mistake::NotConnected);
+            refusals.sure.push(Mistake::NotConnected);
         }
         let (sure, most) = end.send_load();
         if sure >= end.spec.send_depth {
-            verdict.sure.push(Mistake::Again);
+            refusals.sure.push(Mistake::Again);
         } else if most >= end.spec.send_depth {
-            verdict.open.push(Mistake::Again);
+            refusals.open.push(Mistake::Again);
         }
-        verdict.sure.extend(self.mistakes(at, op));
-        verdict
+        refusals.sure.extend(self.mistakes(at, op));
+        refusals
     }
 
     /// What is wrong with a receive.
-    pub(super) fn recv_verdict(&self, at: usize, parts: &[Part]) -> Verdict {
+    pub(super) fn recv_refusals(&self, at: usize, parts: &[Part]) -> Refusals {
         let end = &self.ends[at];
-        let mut verdict = self.state_verdict(at);
+        let mut refusals = self.state_refusals(at);
         if end.recv_load() >= end.spec.recv_depth {
-            verdict.sure.push(Mistake::Again);
+            refusals.sure.push(Mistake::Again);
         }
-        verdict.sure.extend(self.part_mistakes(at, parts, Access::LOCAL_WRITE));
-        verdict
+        refusals.sure.extend(self.part_mistakes(at, parts, Access::LOCAL_WRITE));
+        refusals
     }
 
-    fn state_verdict(&self, at: usize) -> Verdict {
-        let mut verdict = Verdict::default();
+    fn state_refusals(&self, at: usize) -> Refusals {
+        let mut refusals = Refusals::default();
         if self.ends[at].dead {
-            verdict.sure.push(Mistake::NotConnected);
+            refusals.sure.push(Mistake::NotConnected);
         } else if self.may_end(at) {
-            verdict.open.push(Mistake::NotConnected);
+            refusals.open.push(Mistake::NotConnected);
         }
-        verdict
+        refusals
     }
 
     fn mistakes(&self, at: usize, op: &OpSpec) -> Vec<Mistake> {

@@ -12,7 +12,7 @@ use fabric::{Completion, OpKind, Status};
 
 use super::queue::Fate;
 use super::target::first;
-use super::{Eyes, Model, Posted, Run};
+use super::{ByteRange, Eyes, Model, Posted};
 use crate::check::{Failed, Outcome, show};
 use crate::random::program::What;
 
@@ -279,7 +279,7 @@ impl Model {
     }
 
     /// Looks at what has landed here.
-    fn see(&mut self, runs: &[Run], eyes: Eyes<'_>) -> Outcome {
+    fn see(&mut self, runs: &[ByteRange], eyes: Eyes<'_>) -> Outcome {
         let now = self.now;
         runs.iter().try_for_each(|run| self.bytes.look(*run, &eyes(*run), now))
     }

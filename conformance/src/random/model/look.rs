@@ -1,6 +1,6 @@
 //! Looking at bytes: which values they can have, and whether those that were seen are among them.
 
-use super::bytes::{ByteSet, Bytes, Candidate, EffectId, Run, Value, Who};
+use super::bytes::{ByteRange, ByteSet, Bytes, Candidate, EffectId, Value, Who};
 use crate::check::{Failed, Outcome};
 use crate::linear::Linear;
 
@@ -29,7 +29,7 @@ impl Bytes {
     }
 
     /// Whether the CPU can find nothing but this effect in a run.
-    pub(super) fn is_alone(&self, effect: EffectId, run: &Run, now: u64) -> bool {
+    pub(super) fn is_alone(&self, effect: EffectId, run: &ByteRange, now: u64) -> bool {
         let cpu = Who { op: None, since: now };
         self.segments(run).into_iter().all(
             |(_, found)| matches!(self.live(found, cpu).as_slice(), [one] if one.effect == effect),
@@ -37,7 +37,7 @@ impl Bytes {
     }
 
     /// The bytes of a run, if `who` can find only one value in each.
-    pub(super) fn single(&self, run: &Run, who: Who) -> Option<[u8; 8]> {
+    pub(super) fn single(&self, run: &ByteRange, who: Who) -> Option<[u8; 8]> {
         let mut bytes = [0; 8];
         for (range, candidates) in self.segments(run) {
             let candidates = self.live(candidates, who);
@@ -142,7 +142,7 @@ impl Bytes {
     }
 
     /// The CPU sees these bytes in a run. What cannot change any more is known from now on.
-    pub(super) fn look(&mut self, run: Run, seen: &[u8], now: u64) -> Outcome {
+    pub(super) fn look(&mut self, run: ByteRange, seen: &[u8], now: u64) -> Outcome {
         let cpu = Who { op: None, since: now };
         let mut fixed = Vec::new();
         for (range, all) in self.segments(&run) {
@@ -165,7 +165,7 @@ impl Bytes {
         }
         for (range, bytes) in fixed {
             self.replace(
-                Run { memory: run.memory, start: range.start, len: range.len() },
+                ByteRange { memory: run.memory, start: range.start, len: range.len() },
                 bytes,
                 now,
             );
@@ -173,7 +173,13 @@ impl Bytes {
         Ok(())
     }
 
-    fn compare(&self, run: &Run, start: usize, seen: &[u8], candidates: &[Candidate]) -> Outcome {
+    fn compare(
+        &self,
+        run: &ByteRange,
+        start: usize,
+        seen: &[u8],
+        candidates: &[Candidate],
+    ) -> Outcome {
         if let [one] = candidates {
             match &self.effects[one.effect].value {
                 Value::Known(bytes)

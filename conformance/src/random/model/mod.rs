@@ -42,9 +42,9 @@ use std::collections::BTreeMap;
 
 use fabric::{Error, OpKind};
 
+pub(super) use bytes::ByteRange;
 use bytes::Bytes;
-pub(super) use bytes::Run;
-use queue::{End, Fate, Received, Sent};
+use queue::{EndModel, Fate, Received, Sent};
 
 use super::program::{Local, OpSpec, Part, Program, RegionSpec, What};
 use crate::check::{Failed, Outcome};
@@ -80,14 +80,14 @@ pub(super) enum Posted {
 }
 
 /// How the CPU reads memory when the model wants to know a byte at once.
-pub(super) type Eyes<'a> = &'a dyn Fn(Run) -> Vec<u8>;
+pub(super) type Eyes<'a> = &'a dyn Fn(ByteRange) -> Vec<u8>;
 
 /// The model of one run of one program.
 #[derive(Debug)]
 pub(super) struct Model {
     now: u64,
     regions: Vec<Region>,
-    ends: Vec<End>,
+    ends: Vec<EndModel>,
     bytes: Bytes,
     contexts: BTreeMap<u64, Posted>,
     unique_keys: bool,
@@ -111,7 +111,7 @@ impl Model {
         });
         let regions = own.chain(whole).collect();
         let ends: Vec<_> =
-            program.connections.iter().flatten().map(|spec| End::new(*spec)).collect();
+            program.connections.iter().flatten().map(|spec| EndModel::new(*spec)).collect();
         let bytes = Bytes::new(initial, ends.len());
         Model { now: 1, regions, ends, bytes, contexts: BTreeMap::new(), unique_keys }
     }
@@ -123,10 +123,10 @@ impl Model {
     }
 
     /// Where in their memories the parts of regions are.
-    pub(super) fn runs(&self, parts: &[Part]) -> Vec<Run> {
+    pub(super) fn runs(&self, parts: &[Part]) -> Vec<ByteRange> {
         let run = |part: &Part| {
             let spec = &self.regions[part.region].spec;
-            Run { memory: spec.memory, start: spec.start + part.at, len: part.len }
+            ByteRange { memory: spec.memory, start: spec.start + part.at, len: part.len }
         };
         parts.iter().filter(|part| part.len > 0).map(run).collect()
     }
@@ -141,11 +141,11 @@ impl Model {
     /// The CPU has stored bytes.
     pub(super) fn stored(&mut self, memory: usize, at: usize, bytes: Vec<u8>) {
         let now = self.tick();
-        self.bytes.store(Run { memory, start: at, len: bytes.len() }, bytes, now);
+        self.bytes.store(ByteRange { memory, start: at, len: bytes.len() }, bytes, now);
     }
 
     /// The CPU sees these bytes.
-    pub(super) fn looked(&mut self, run: Run, seen: &[u8]) -> Outcome {
+    pub(super) fn looked(&mut self, run: ByteRange, seen: &[u8]) -> Outcome {
         let now = self.tick();
         self.bytes.look(run, seen, now)
     }
@@ -160,7 +160,7 @@ impl Model {
         result: Result<(), &Error>,
     ) -> Result<bool, Failed> {
         let now = self.tick();
-        if !self.send_verdict(end, spec).check(&format!("e{end}: {spec}"), result)? {
+        if !self.send_refusals(end, spec).check(&format!("e{end}: {spec}"), result)? {
             self.refused(end, result);
             return Ok(false);
         }
@@ -208,7 +208,7 @@ impl Model {
         result: Result<(), &Error>,
     ) -> Result<bool, Failed> {
         self.tick();
-        if !self.recv_verdict(end, parts).check(&format!("a receive of e{end}"), result)? {
+        if !self.recv_refusals(end, parts).check(&format!("a receive of e{end}"), result)? {
             self.refused(end, result);
             return Ok(false);
         }

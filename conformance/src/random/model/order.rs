@@ -17,7 +17,7 @@ pub(super) struct OpId {
 
 /// What decides the order of an operation.
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct OrderRule {
     /// It takes effect before whatever follows: a send or a write.
     first: bool,
     /// It waits for every earlier read and atomic.
@@ -26,7 +26,7 @@ struct Link {
 
 /// The send queues of all ends, as far as order goes.
 #[derive(Debug, Default)]
-pub(super) struct Order(Vec<Vec<Link>>);
+pub(super) struct Order(Vec<Vec<OrderRule>>);
 
 impl Order {
     pub(super) fn new(ends: usize) -> Self {
@@ -34,7 +34,7 @@ impl Order {
     }
 
     pub(super) fn push(&mut self, end: usize, first: bool, fence: bool) -> OpId {
-        self.0[end].push(Link { first, fence });
+        self.0[end].push(OrderRule { first, fence });
         OpId { end, index: self.0[end].len() - 1 }
     }
 

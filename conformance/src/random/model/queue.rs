@@ -4,7 +4,7 @@
 //! in the queue has started, and nothing before it is refused; one that needs a receive starts when that is posted.
 //! Only a write with immediate is let in earlier: while it waits for its receive, any of its bytes may be there.
 
-use super::bytes::{EffectId, Run};
+use super::bytes::{ByteRange, EffectId};
 use super::order::OpId;
 use crate::random::program::{EndSpec, OpSpec};
 
@@ -37,7 +37,7 @@ pub(super) struct Sent {
     /// The word that an atomic is of.
     pub(super) word: Option<EffectId>,
     /// Where its result lands on this side.
-    pub(super) landing: Vec<Run>,
+    pub(super) landing: Vec<ByteRange>,
     /// The target has executed it.
     pub(super) done: bool,
     /// Its completion was taken, or it is known to have none.
@@ -54,7 +54,7 @@ impl Sent {
 /// A receive.
 #[derive(Debug)]
 pub(super) struct Received {
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<ByteRange>,
     pub(super) regions: Vec<usize>,
     pub(super) taken: bool,
 }
@@ -67,7 +67,7 @@ impl Received {
 
 /// An end of a connection.
 #[derive(Debug)]
-pub(super) struct End {
+pub(super) struct EndModel {
     pub(super) spec: EndSpec,
     pub(super) connected: bool,
     /// This side has noticed that the connection is over: no post is taken, and nothing of the peer's executes here.
@@ -92,9 +92,9 @@ pub(super) struct End {
     pub(super) asked: bool,
 }
 
-impl End {
+impl EndModel {
     pub(super) fn new(spec: EndSpec) -> Self {
-        End {
+        EndModel {
             spec,
             connected: false,
             dead: false,

@@ -10,7 +10,7 @@
 //! | a message longer than its receive: no byte beyond the receive's memory changes | [`Model::begin`] |
 //! | when a region has closed no peer changes a byte of it; operations under way end well or are refused, and then a read may leave anything in its memory | [`Model::end_region`] |
 
-use super::bytes::Run;
+use super::bytes::ByteRange;
 use super::queue::Fate;
 use super::{Life, Model};
 use crate::random::program::{Lie, OpSpec, What};
@@ -47,20 +47,20 @@ impl Model {
     }
 
     /// Where a write goes.
-    fn there(&self, at: usize, index: usize) -> Vec<Run> {
+    fn there(&self, at: usize, index: usize) -> Vec<ByteRange> {
         let spec = &self.ends[at].sends[index].spec;
         match spec.remote() {
             Some(to) if spec.len() > 0 => {
                 let region = &self.regions[to.region].spec;
                 // It was judged to lie in the region.
                 let start = region.start.wrapping_add_signed(to.offset() as isize);
-                vec![Run { memory: region.memory, start, len: self.bytes_there(spec) }]
+                vec![ByteRange { memory: region.memory, start, len: self.bytes_there(spec) }]
             }
             _ => Vec::new(),
         }
     }
 
-    fn place(&mut self, at: usize, index: usize, places: &[Run]) {
+    fn place(&mut self, at: usize, index: usize, places: &[ByteRange]) {
         if let Some(effect) = self.ends[at].sends[index].effect {
             self.bytes.start(effect, places, self.now);
         }
@@ -198,14 +198,14 @@ impl Model {
 }
 
 /// The first `len` bytes of some runs.
-pub(super) fn first(runs: &[Run], len: usize) -> Vec<Run> {
+pub(super) fn first(runs: &[ByteRange], len: usize) -> Vec<ByteRange> {
     let mut left = len;
     let mut cut = Vec::new();
     for run in runs {
         let len = run.len.min(left);
         left -= len;
         if len > 0 {
-            cut.push(Run { len, ..*run });
+            cut.push(ByteRange { len, ..*run });
         }
     }
     cut

@@ -114,6 +114,6 @@ impl Model {
             && self.regions[region].domain == self.ends[at ^ 1].spec.domain
             && self.ends[at].started == self.ends[at].sends.len()
             && !self.may_end(at)
-            && self.send_verdict(at, access).is_none()
+            && self.send_refusals(at, access).is_none()
     }
 }

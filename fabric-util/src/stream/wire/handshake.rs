@@ -16,7 +16,7 @@ pub const MAX: usize = LEN + MAX_ACCEPT_DATA;
 /// What a handshake frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum HandshakeKind {
     /// The connecting side's request.
     Hello = 1,
     /// The application accepted.
@@ -27,13 +27,13 @@ pub enum Kind {
     Refuse = 4,
 }
 
-impl Kind {
+impl HandshakeKind {
     fn max_data(self) -> usize {
         match self {
-            Kind::Hello => MAX_CONNECT_DATA,
-            Kind::Accept => MAX_ACCEPT_DATA,
-            Kind::Reject => MAX_REJECT_DATA,
-            Kind::Refuse => 0,
+            HandshakeKind::Hello => MAX_CONNECT_DATA,
+            HandshakeKind::Accept => MAX_ACCEPT_DATA,
+            HandshakeKind::Reject => MAX_REJECT_DATA,
+            HandshakeKind::Refuse => 0,
         }
     }
 }
@@ -42,7 +42,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handshake {
     /// What it is.
-    pub kind: Kind,
+    pub kind: HandshakeKind,
     /// Bytes of private data that follow.
     pub data: u16,
     /// Reads and atomics that the sender answers at a time.
@@ -85,10 +85,10 @@ impl Handshake {
         }
         let kind = match bytes.get(5) {
             None => return Ok(None),
-            Some(1) => Kind::Hello,
-            Some(2) => Kind::Accept,
-            Some(3) => Kind::Reject,
-            Some(4) => Kind::Refuse,
+            Some(1) => HandshakeKind::Hello,
+            Some(2) => HandshakeKind::Accept,
+            Some(3) => HandshakeKind::Reject,
+            Some(4) => HandshakeKind::Refuse,
             Some(&other) => return Err(Malformed::Kind(other)),
         };
         if bytes.len() < LEN {
@@ -99,7 +99,7 @@ impl Handshake {
             return Err(Malformed::Length(data.into()));
         }
         let frame = Handshake { kind, data, reads: u32_at(bytes, 8), credit: u32_at(bytes, 12) };
-        let opens = matches!(kind, Kind::Hello | Kind::Accept);
+        let opens = matches!(kind, HandshakeKind::Hello | HandshakeKind::Accept);
         if opens && frame.reads == 0 || !opens && (frame.reads, frame.credit) != (0, 0) {
             return Err(Malformed::Field("reads"));
         }
@@ -120,10 +120,10 @@ mod tests {
 
     fn frame() -> impl Strategy<Value = (Handshake, Vec<u8>)> {
         let kinds = prop_oneof![
-            Just(Kind::Hello),
-            Just(Kind::Accept),
-            Just(Kind::Reject),
-            Just(Kind::Refuse)
+            Just(HandshakeKind::Hello),
+            Just(HandshakeKind::Accept),
+            Just(HandshakeKind::Reject),
+            Just(HandshakeKind::Refuse)
         ];
         kinds
             .prop_flat_map(|kind| {
@@ -131,7 +131,7 @@ mod tests {
                 (Just(kind), data, 1u32.., any::<u32>())
             })
             .prop_map(|(kind, bytes, reads, credit)| {
-                let opens = matches!(kind, Kind::Hello | Kind::Accept);
+                let opens = matches!(kind, HandshakeKind::Hello | HandshakeKind::Accept);
                 let (reads, credit) = if opens { (reads, credit) } else { (0, 0) };
                 (Handshake { kind, data: bytes.len() as u16, reads, credit }, bytes)
             })

@@ -20,7 +20,7 @@ const STOP: u32 = u32::MAX;
 const SETTLE: Duration = Duration::from_secs(5);
 
 /// One thread's part of one end.
-pub(crate) struct Player<'a> {
+pub(crate) struct Worker<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) side: &'a Side,
     pub(crate) lane: &'a Lane,
@@ -49,14 +49,14 @@ struct Rally {
     outstanding: u64,
 }
 
-impl<'a> Player<'a> {
+impl<'a> Worker<'a> {
     pub(crate) fn new(
         (plan, side, lane): (&'a Plan, &'a Side, &'a Lane),
         remote: RemoteRegion,
         waiter: Waiter<'a>,
         is_server: bool,
     ) -> Self {
-        Player {
+        Worker {
             plan,
             side,
             lane,

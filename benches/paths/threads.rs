@@ -1,16 +1,8 @@
-//! What the safe handles cost: post and poll over a provider that does nothing.
+//! What the safe handles cost beside a `Mutex`: post and poll over a provider that does nothing, in threads of their own.
 //!
-//! `cargo bench --bench post_poll`. Each line is the median of many runs, in nanoseconds an operation, and as
-//! a multiple of one uncontended `Mutex` lock and unlock measured in the same run, which compares machines
-//! and their moods apart. "Provider alone" is the provider's own part of the lines below it.
-
-#![allow(clippy::unwrap_used)] // what fails here ends the benchmark
-
-mod lean;
-#[path = "../../tests/null/mod.rs"]
-mod null;
-#[path = "../../tests/rig/mod.rs"]
-mod rig;
+//! Each line is the median of many runs, in nanoseconds an operation, and as a multiple of one uncontended `Mutex` lock
+//! and unlock measured in the same run, which compares machines and their moods apart. "Provider alone" is the
+//! provider's own part of the lines below it.
 
 use std::hint::black_box;
 use std::sync::{Arc, Barrier, Mutex};
@@ -22,13 +14,12 @@ use fabric_core::{
     CqAttr, CqOps, EndpointAttr, EndpointId, EndpointOps, Event, EventSink, RawCompletion,
     RemoteAddr, Segment, SendFlags, SendOp, SendWork, Side, Token,
 };
-use lean::LeanProvider;
-use null::NullProvider;
-use rig::Rig;
+
+use crate::rig::{NOWHERE, Rig};
 
 const RUNS: usize = 31;
 const OPERATIONS: usize = 32_000;
-const BATCH: usize = 16;
+const BATCH: usize = crate::BATCH as usize;
 
 /// The median of several runs, in nanoseconds an operation.
 fn median(mut run: impl FnMut() -> f64) -> f64 {
@@ -50,9 +41,7 @@ fn time(each: usize, mut step: impl FnMut()) -> f64 {
 fn time_threads(threads: usize, each: usize, step: impl Fn(&Rig) + Sync) -> f64 {
     let barrier = Barrier::new(threads);
     let one = || {
-        let provider = LeanProvider(NullProvider::new());
-        let control = provider.0.control();
-        let rig = Rig::on(rig::domain_of(provider), control, |builder| builder);
+        let rig = crate::rig();
         barrier.wait();
         time(each, || step(&rig))
     };
@@ -78,11 +67,11 @@ fn post_poll_batch(rig: &Rig) {
     poll_all(rig, &mut [Completion::default(); BATCH]);
 }
 
-fn post_quiet(rig: &Rig) {
+fn post_unsignaled(rig: &Rig) {
     rig.endpoint.post(&rig.write(black_box(7)).unsignaled()).unwrap();
 }
 
-fn post_quiet_batch(rig: &Rig) {
+fn post_unsignaled_batch(rig: &Rig) {
     rig.endpoint.post_batch(&[rig.write(black_box(7)).unsignaled(); BATCH]).unwrap();
 }
 
@@ -93,13 +82,13 @@ impl EventSink for Deaf {
 
 /// Post and poll of the provider's own traits.
 fn provider_alone(batch: usize) -> f64 {
-    let provider = LeanProvider(NullProvider::new());
+    let provider = crate::provider();
     let info = provider.devices().remove(0).state.unwrap();
     let domain = provider.open(&info, Arc::new(Deaf)).unwrap();
     let queue = domain.completion_queue(&CqAttr::new(1024)).unwrap();
     let attr = EndpointAttr::default();
     let endpoint = domain.endpoint(EndpointId(1), &attr, &queue, &queue).unwrap();
-    endpoint.connect(rig::NOWHERE, &[]).unwrap();
+    endpoint.connect(NOWHERE, &[]).unwrap();
     let mut bytes = [0u8; 8];
     let segments = [Segment::new(bytes.as_mut_ptr(), bytes.len(), 1)];
     let op = SendOp::Write { to: RemoteAddr { key: 1, addr: 64 }, imm: None };
@@ -123,29 +112,25 @@ fn provider_alone(batch: usize) -> f64 {
 /// A line's name, the operations of one step, and the step.
 type Case = (&'static str, usize, fn(&Rig));
 
-fn main() {
+const CASES: [Case; 4] = [
+    ("post + poll(1)", 1, post_poll),
+    ("post + poll, batches of 16", BATCH, post_poll_batch),
+    ("unsignaled post, never polled", 1, post_unsignaled),
+    ("unsignaled post, batches of 16", BATCH, post_unsignaled_batch),
+];
+
+/// Prints the lines; of those of the handles, the ones whose name contains `only`.
+pub(crate) fn times(only: &str) {
     let mutex = Mutex::new(0u64);
     let pair = median(|| time(1, || *black_box(&mutex).lock().unwrap() += 1));
     let line = |what: &str, ns: f64| println!("{what:<44} {ns:7.1} ns  {:5.2} pairs", ns / pair);
     line("mutex lock and unlock", pair);
     line("provider alone, one by one", provider_alone(1));
     line("provider alone, batches of 16", provider_alone(BATCH));
-    let only = std::env::args().nth(1).filter(|arg| !arg.starts_with('-'));
-    let cases: [Case; 4] = [
-        ("post + poll(1)", 1, post_poll),
-        ("post + poll, batches of 16", BATCH, post_poll_batch),
-        ("unsignaled post, never polled", 1, post_quiet),
-        ("unsignaled post, batches of 16", BATCH, post_quiet_batch),
-    ];
     for threads in 1..=3 {
-        for (what, each, step) in cases {
-            if only.as_ref().is_some_and(|only| !what.contains(only.as_str())) {
-                continue;
-            }
-            line(
-                &format!("{what}, {threads} threads"),
-                median(|| time_threads(threads, each, step)),
-            );
+        for (what, each, step) in CASES.into_iter().filter(|case| case.0.contains(only)) {
+            let ns = median(|| time_threads(threads, each, step));
+            line(&format!("{what}, {threads} threads"), ns);
         }
     }
 }

@@ -25,13 +25,13 @@ const SLOTS: usize = 256;
 /// Tokens on their way from the one poster to the one poller.
 struct Ring {
     tokens: [AtomicU64; SLOTS],
-    head: Line,
-    tail: Line,
+    head: CachePadded,
+    tail: CachePadded,
 }
 
 /// An index on a cache line of its own.
 #[repr(align(128))]
-struct Line(AtomicU64);
+struct CachePadded(AtomicU64);
 
 pub struct LeanProvider(pub NullProvider);
 pub struct LeanDomain(NullDomain);
@@ -59,9 +59,9 @@ unsafe impl DomainOps for LeanDomain {
     type Listener = NullListener;
 
     fn completion_queue(&self, attr: &CqAttr) -> Result<LeanCq> {
-        let line = || Line(AtomicU64::new(0));
+        let index = || CachePadded(AtomicU64::new(0));
         let tokens = std::array::from_fn(|_| AtomicU64::new(0));
-        let ring = Ring { tokens, head: line(), tail: line() };
+        let ring = Ring { tokens, head: index(), tail: index() };
         Ok(LeanCq(self.0.completion_queue(attr)?, Arc::new(ring)))
     }
     unsafe fn register(
