@@ -272,12 +272,6 @@ impl Endpoint {
         Err(Error::state(operation, format!("the endpoint is {state:?}; it connects once")))
     }
 
-    /// What a call gets that only a living endpoint can serve.
-    #[cold]
-    pub(crate) fn not_connected(&self) -> Error {
-        if self.inner.domain.hub.device_lost() { Error::DeviceLost } else { Error::NotConnected }
-    }
-
     /// Waits until the connection is established; gives the private data of the peer's `accept`.
     ///
     /// It takes this endpoint's `Connected` or `ConnectFailed` event, which then does not appear in the
@@ -308,7 +302,7 @@ impl Endpoint {
                 EndpointState::Connected => {
                     Some(Err(Error::state(OP, "the outcome was taken before")))
                 }
-                _ => Some(Err(self.not_connected())),
+                _ => Some(Err(self.inner.not_connected())),
             }
         };
         hub.wait_for(self.id(), timeout, look).unwrap_or_else(|| Err(hub.timed_out(self.id())))
@@ -352,7 +346,7 @@ impl Endpoint {
         let cq = &self.inner.send_cq;
         loop {
             if self.state() != EndpointState::Connected {
-                return Err(self.not_connected());
+                return Err(self.inner.not_connected());
             }
             if self.inner.settle() {
                 return Ok(());
@@ -372,17 +366,30 @@ impl Endpoint {
     }
 
     #[inline]
-    pub(crate) fn lock_send(&self) -> MutexGuard<'_, PostState> {
-        self.inner.send.lock()
-    }
-
-    #[inline]
     pub(crate) fn lock_recv(&self) -> MutexGuard<'_, PostState> {
         self.inner.recv.lock()
     }
 }
 
 impl EndpointInner {
+    #[inline]
+    pub(crate) fn lock_send(&self) -> MutexGuard<'_, PostState> {
+        self.send.lock()
+    }
+
+    /// What a call gets that only a living endpoint can serve.
+    #[cold]
+    pub(crate) fn not_connected(&self) -> Error {
+        if self.domain.hub.device_lost() { Error::DeviceLost } else { Error::NotConnected }
+    }
+
+    pub(crate) fn check_connected(&self) -> Result<()> {
+        match self.shared.state.get() {
+            EndpointState::Connected => Ok(()),
+            _ => Err(self.not_connected()),
+        }
+    }
+
     /// Keeps a grant that is not open in time, and with it its region, until it can be revoked.
     pub(crate) fn keep_until_open(&self, grant: Unopened) {
         self.late_grants.lock().push(grant);
