@@ -9,6 +9,7 @@ use common::{between, eventually, node, pair};
 use fabric::{Access, Capabilities, Region, RemoteRegion};
 use fabric_async::{Buffer, Connection, Error, Node, block_on};
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 const RIGHTS: Access = Access::REMOTE;
@@ -77,6 +78,31 @@ fn its_own_connection_alone() {
         }
         a.write(filled(&a, 8, 7), grant.remote().at(0)).delivered().await.unwrap();
         assert_eq!(region.to_vec(..16).unwrap(), [[7; 8], [0; 8]].concat());
+    });
+}
+
+#[test]
+fn many_at_once() {
+    const COUNT: usize = 16;
+    let (user, owner) = (node(|b| b), node(|b| b));
+    let Some(region) = memory(&owner, 64 * COUNT) else { return };
+    block_on(async {
+        let (a, b) = between(&user, &owner).await;
+        // Where a device opens one after the other, each waits its turn; those that are given up do not hold up others.
+        let part = |i: usize| 64 * i..64 * (i + 1);
+        drop(join_all((0..COUNT).map(|i| b.grant(&region, part(i), RIGHTS))).now_or_never());
+        let grants = join_all((0..COUNT).map(|i| b.grant(&region, part(i), RIGHTS))).await;
+        let mut grants: Vec<_> = grants.into_iter().map(Result::unwrap).collect();
+        for (i, grant) in grants.iter().enumerate() {
+            let byte = i as u8 + 1;
+            a.write(filled(&a, 64, byte), grant.remote().at(0)).delivered().await.unwrap();
+            assert_eq!(region.to_vec(part(i)).unwrap(), [byte; 64]);
+        }
+        grants.sort_by_key(|grant| grant.remote().key());
+        grants.dedup_by_key(|grant| grant.remote().key());
+        assert_eq!(grants.len(), COUNT);
+        drop(grants);
+        eventually("the region closes", || region.close().is_ok());
     });
 }
 
