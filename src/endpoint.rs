@@ -264,12 +264,6 @@ impl Endpoint {
         Err(Error::state(operation, format!("the endpoint is {state:?}; it connects once")))
     }
 
-    /// What a call gets that only a living endpoint can serve.
-    #[cold]
-    pub(crate) fn not_connected(&self) -> Error {
-        if self.inner.domain.hub.device_lost() { Error::DeviceLost } else { Error::NotConnected }
-    }
-
     /// Waits until the connection is established; gives the private data of the peer's `accept`.
     ///
     /// It takes this endpoint's `Connected` or `ConnectFailed` event, which then does not appear in the
@@ -300,7 +294,7 @@ impl Endpoint {
                 EndpointState::Connected => {
                     Some(Err(Error::state(OP, "the outcome was taken before")))
                 }
-                _ => Some(Err(self.not_connected())),
+                _ => Some(Err(self.inner.not_connected())),
             }
         };
         hub.wait_for(self.id(), timeout, look).unwrap_or_else(|| Err(hub.timed_out(self.id())))
@@ -344,7 +338,7 @@ impl Endpoint {
         let cq = &self.inner.send_cq;
         loop {
             if self.state() != EndpointState::Connected {
-                return Err(self.not_connected());
+                return Err(self.inner.not_connected());
             }
             if self.inner.settle() {
                 return Ok(());
@@ -361,11 +355,6 @@ impl Endpoint {
                     .map_err(|cause| Error::system("shutdown", provider, cause))?;
             }
         }
-    }
-
-    #[inline]
-    pub(crate) fn lock_send(&self) -> MutexGuard<'_, PostState> {
-        self.inner.send.lock()
     }
 
     #[inline]

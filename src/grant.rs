@@ -1,21 +1,23 @@
 //! Grants: part of a region, opened to the peer of one connection.
 //!
 //! A grant that is open is kept by its region (`region.rs`), whose end revokes it. One that is not open yet
-//! (`unopened.rs`) is an operation in flight: it holds the region, and where it takes too long it is left to its endpoint,
+//! (`unopened.rs`) is an operation in flight: it holds the region, and where it is given up it is left to its endpoint,
 //! until it can be revoked.
 
 use std::fmt;
-use std::ops::RangeBounds;
-use std::sync::Arc;
+use std::ops::{Range, RangeBounds};
+use std::sync::{Arc, Weak};
 
 use fabric_core::access::check_grant;
-use fabric_core::{Access, Capabilities, EndpointId, EndpointState, Error, RemoteRegion, Result};
+use fabric_core::{Access, Capabilities, EndpointId, Error, RemoteRegion, Result};
 use fabric_util::log_line;
 use fabric_util::range::bounds;
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, EndpointInner};
 use crate::region::{Region, RegionCore};
 use crate::unopened::{Pauses, Unopened};
+
+const OP: &str = "grant";
 
 /// The right of one connection's peer to part of a region, made by [`Region::grant`].
 ///
@@ -72,7 +74,48 @@ impl Region {
         range: impl RangeBounds<usize>,
         access: Access,
     ) -> Result<Grant> {
-        const OP: &str = "grant";
+        let mut pending = self.begin_grant(endpoint, range, access)?;
+        let mut pauses = Pauses::new();
+        loop {
+            match pending.poll()? {
+                Some(grant) => return Ok(grant),
+                None if pauses.pause() => {}
+                None => return Err(self.core.domain.hub.timed_out(endpoint.id())),
+            }
+        }
+    }
+
+    /// Begins a grant as [`grant`](Region::grant), and does not wait: for an event loop, or a future.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/pair.rs")); }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (a, b) = doc::pair()?;
+    /// # let (domain, endpoint) = (&a.domain, &a.endpoint);
+    /// use fabric::{Access, Capabilities};
+    ///
+    /// let region = domain.alloc(4096, Access::ALL)?;
+    /// if domain.info().capabilities.contains(Capabilities::GRANTS) {
+    ///     let mut pending = region.begin_grant(endpoint, ..64, Access::REMOTE_READ)?;
+    ///     let grant = loop {
+    ///         match pending.poll()? {
+    ///             Some(grant) => break grant,
+    ///             None => {} // time for something else
+    ///         }
+    ///     };
+    ///     assert_eq!(grant.remote().len(), 64);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`grant`](Region::grant), never `TimedOut`.
+    pub fn begin_grant(
+        &self,
+        endpoint: &Endpoint,
+        range: impl RangeBounds<usize>,
+        access: Access,
+    ) -> Result<PendingGrant> {
         let domain = &self.core.domain;
         let (start, end) = bounds(range, self.len());
         domain.ops.check(OP)?;
@@ -89,34 +132,92 @@ impl Region {
         if core.is_closed() {
             return Err(Error::state(OP, "the region is closed"));
         }
-        if endpoint.state() != EndpointState::Connected {
-            return Err(endpoint.not_connected());
-        }
-        let mut pauses = Pauses::new();
-        let id = endpoint.id();
-        let grant = loop {
-            let begun = core.begin_grant(|ops| {
-                let _no_posts = endpoint.lock_send();
-                // SAFETY: `Unopened` holds the core until it is revoked; once it is open, the core ends it before itself.
-                unsafe { ops.grant(id, start..end, access) }
-            });
-            match begun {
-                Err(Error::Again) if pauses.pause() => {}
-                Err(Error::Again) => return Err(domain.hub.timed_out(id)),
-                grant => break Unopened::new(core.clone(), grant?),
-            }
+        let (range, id) = (start..end, endpoint.id());
+        let (endpoint, begun) = (Arc::downgrade(&endpoint.inner), None);
+        let mut pending =
+            PendingGrant { core: Some(core.clone()), endpoint, id, range, access, begun };
+        pending.begin(&core)?;
+        Ok(pending)
+    }
+}
+
+/// A grant that the peer cannot use yet, made by [`Region::begin_grant`].
+///
+/// It uses its region as an operation in flight does. Dropped before it is open, it opens nothing: it ends at once, or when
+/// what was posted before it has finished, and until then the region cannot be closed.
+pub struct PendingGrant {
+    /// Nothing once it was given out.
+    core: Option<Arc<RegionCore>>,
+    endpoint: Weak<EndpointInner>,
+    id: EndpointId,
+    range: Range<usize>,
+    access: Access,
+    /// Nothing while it waits for an earlier grant of the connection.
+    begun: Option<Unopened>,
+}
+
+impl PendingGrant {
+    /// The grant, if the peer can use it by now. It needs no poll of the endpoint's completion queue.
+    ///
+    /// # Errors
+    /// `NotConnected` when the connection has ended; `NoMemory`, after which it can be polled again; `InvalidState` once
+    /// the grant was given out.
+    pub fn poll(&mut self) -> Result<Option<Grant>> {
+        let Some(core) = self.core.clone() else {
+            return Err(Error::state(OP, "it was given out"));
         };
-        while !grant.is_open()? {
-            if !pauses.pause() {
-                endpoint.inner.keep_until_open(grant);
-                return Err(domain.hub.timed_out(id));
-            }
+        core.domain.ops.check(OP)?;
+        self.begin(&core)?;
+        match &self.begun {
+            Some(grant) if grant.is_open()? => {}
+            _ => return Ok(None),
         }
-        let Some(grant) = grant.take() else { return Err(Error::Canceled) };
-        let (key, base, len) = (grant.remote_key(), grant.remote_base(), end - start);
-        let remote = RemoteRegion::from_parts(key, base, len as u64, access);
+        let Some(grant) = self.begun.take().and_then(Unopened::take) else { return Ok(None) };
+        self.core = None;
+        let (key, base, len) = (grant.remote_key(), grant.remote_base(), self.range.len());
+        let remote = RemoteRegion::from_parts(key, base, len as u64, self.access);
         let name = core.add_grant(grant);
-        Ok(Grant { core, name, endpoint: id, remote })
+        Ok(Some(Grant { core, name, endpoint: self.id, remote }))
+    }
+
+    /// Has the provider begin, if it has not.
+    fn begin(&mut self, core: &Arc<RegionCore>) -> Result<()> {
+        if self.begun.is_some() {
+            return Ok(());
+        }
+        let (id, range, access) = (self.id, self.range.clone(), self.access);
+        let endpoint = self.endpoint.upgrade().ok_or(Error::NotConnected)?;
+        endpoint.check_connected()?;
+        let begun = core.begin_grant(|ops| {
+            let _no_posts = endpoint.lock_send();
+            // SAFETY: `Unopened` holds the core until it is revoked; once it is open, the core ends it before itself.
+            unsafe { ops.grant(id, range, access) }
+        });
+        match begun {
+            Err(Error::Again) => {}
+            begun => self.begun = Some(Unopened::new(core.clone(), begun?)),
+        }
+        Ok(())
+    }
+}
+
+impl Drop for PendingGrant {
+    fn drop(&mut self) {
+        let (Some(core), Some(mut grant)) = (self.core.take(), self.begun.take()) else { return };
+        if core.domain.ops.is_current_process()
+            && !grant.is_revoked()
+            && let Some(endpoint) = self.endpoint.upgrade()
+        {
+            endpoint.keep_until_open(grant);
+            core.look_after();
+        }
+    }
+}
+
+impl fmt::Debug for PendingGrant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (PendingGrant { id, access, .. }, len) = (self, self.range.len());
+        write!(f, "PendingGrant({len} bytes to the peer of {id}, {access:?})")
     }
 }
 

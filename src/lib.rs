@@ -154,7 +154,7 @@ pub use fabric_core::{
     Unmet,
 };
 pub use fabric_util::logging::flush as flush_logs;
-pub use grant::Grant;
+pub use grant::{Grant, PendingGrant};
 pub use listener::{ConnectRequest, Listener};
 pub use op::{Op, Recv, Slices};
 pub use region::{Region, Slice};

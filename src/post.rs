@@ -59,7 +59,7 @@ impl Endpoint {
     #[inline]
     pub fn post(&self, op: &Op<'_>) -> Result<()> {
         self.inner.ops.check("post")?;
-        let mut guard = self.lock_send();
+        let mut guard = self.inner.lock_send();
         let PostState { queue, segments } = &mut *guard;
         let result = self.post_one(queue, op, segments);
         if matches!(result, Err(Error::Again)) {
@@ -76,7 +76,7 @@ impl Endpoint {
         segments: &mut Vec<Segment>,
     ) -> Result<()> {
         if self.inner.shared.state.get() != EndpointState::Connected {
-            return Err(self.not_connected());
+            return Err(self.inner.not_connected());
         }
         segments.clear();
         let unsignaled_run = queue.unsignaled_run;
@@ -124,10 +124,10 @@ impl Endpoint {
         if let Err(error) = self.inner.ops.check("post") {
             return refuse(0, error);
         }
-        let mut guard = self.lock_send();
+        let mut guard = self.inner.lock_send();
         for chunk in ops.chunks(CHUNK) {
             if self.inner.shared.state.get() != EndpointState::Connected {
-                return refuse(posted, self.not_connected());
+                return refuse(posted, self.inner.not_connected());
             }
             let PostState { queue, segments } = &mut *guard;
             let Posted { accepted, refusal } = self.post_sends(queue, chunk, segments);

@@ -65,7 +65,7 @@ impl Endpoint {
         segments: &mut Vec<Segment>,
     ) -> Result<()> {
         if self.inner.shared.state.get() == EndpointState::Dead {
-            return Err(self.not_connected());
+            return Err(self.inner.not_connected());
         }
         segments.clear();
         let token = queue.token.with_sequence(queue.ring.next());
@@ -110,7 +110,7 @@ impl Endpoint {
         let mut guard = self.lock_recv();
         for chunk in recvs.chunks(CHUNK) {
             if self.inner.shared.state.get() == EndpointState::Dead {
-                return refuse(posted, self.not_connected());
+                return refuse(posted, self.inner.not_connected());
             }
             let PostState { queue, segments } = &mut *guard;
             let Posted { accepted, refusal } = self.post_receives(queue, chunk, segments);

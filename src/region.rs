@@ -121,6 +121,13 @@ impl RegionCore {
         }
     }
 
+    /// Something is left of an operation that will end by itself. Behind the last handle the library looks when it has.
+    pub(crate) fn look_after(self: &Arc<Self>) {
+        if self.handles.load(Ordering::Acquire) == 0 {
+            self.domain.reclaim.add(self);
+        }
+    }
+
     /// Has `begin` make a grant of the provider's registration.
     pub(crate) fn begin_grant(
         &self,

@@ -166,6 +166,11 @@ impl InFlight {
 }
 
 /// A block that peers may reach: it has a registration of its own, with their rights, and no references to its bytes.
+///
+/// It is not a grant to one connection. A holder may pass its lease on, and the third peer uses it over a connection of
+/// its own. A grant is open only when what the application has posted before has finished, and the thread that answers
+/// requests and ends leases in time cannot wait for that. And a grant needs a registration with the rights beneath it,
+/// which a pool's extent must not have: it would be one more thing to make and to end, not one instead of another.
 pub(crate) struct Loan {
     // Declared first: the peers' rights end before the memory is released.
     region: Region,

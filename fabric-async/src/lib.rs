@@ -119,6 +119,7 @@ mod driver;
 #[forbid(unsafe_code)]
 mod error;
 #[forbid(unsafe_code)]
+mod grant;
 mod handshake;
 #[forbid(unsafe_code)]
 mod lease;

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use common::{exposed, node, pair};
+use fabric::{Access, Capabilities};
 #[cfg(feature = "tokio")]
 use fabric_async::Stream;
 use fabric_async::{WaitStrategy, block_on};
@@ -78,7 +79,7 @@ fn operations() {
         let node = node(|b| b.wait(wait));
         block_on(async {
             let (a, b) = pair(&node).await;
-            let (_region, remote) = exposed(&node, 4096);
+            let (region, remote) = exposed(&node, 4096);
             allocates_nothing("messages", async || {
                 drop(a.send(a.alloc(100).unwrap()).await.unwrap());
                 drop(b.recv().await.unwrap());
@@ -93,6 +94,16 @@ fn operations() {
                 a.fetch_add(remote.at(0), 1).await.unwrap();
             })
             .await;
+            if node.domain().info().capabilities.contains(Capabilities::GRANTS) {
+                let grant = b.grant(&region, 64..128, Access::REMOTE).await.unwrap();
+                let part = grant.remote();
+                allocates_nothing("a grant", async || {
+                    let buffer = a.write(a.alloc(64).unwrap(), part.at(0)).await.unwrap();
+                    drop(a.read(buffer, part.at(0)).await.unwrap());
+                    a.fetch_add(part.at(0), 1).await.unwrap();
+                })
+                .await;
+            }
             allocates_nothing("notifications", async || {
                 drop(a.write_notify(a.alloc(8).unwrap(), remote.at(8), 7).await.unwrap());
                 b.notified().await.unwrap();

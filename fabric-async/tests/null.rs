@@ -337,3 +337,58 @@ fn receives_that_never_end_keep_their_memory() {
         }
     }
 }
+
+#[test]
+fn a_grant_is_waited_for_or_given_up() {
+    let rig = Rig::new();
+    let region = rig.node.domain().alloc(64, Access::ALL).unwrap();
+    let grant = ready(Box::pin(rig.conn.grant(&region, 8..24, Access::REMOTE_READ))).unwrap();
+    assert_eq!((grant.remote().len(), rig.control.grants()), (16, 1));
+    drop(grant);
+    assert_eq!(rig.control.grants(), 0);
+
+    // Behind what was posted before it; the node's thread has the future polled again.
+    rig.control.stay_shut(true);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| block_on(rig.conn.grant(&region, .., Access::REMOTE)));
+        while rig.control.grants() == 0 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        let is_early = waiting.is_finished();
+        rig.control.stay_shut(false);
+        assert!(!is_early);
+        drop(waiting.join().unwrap().unwrap());
+    });
+    assert_eq!(rig.control.grants(), 0);
+
+    // Given up while it waits, it opens nothing, and its region is free once it can be ended.
+    rig.control.stay_shut(true);
+    let mut given_up = Box::pin(rig.conn.grant(&region, .., Access::REMOTE));
+    assert!(poll(&mut given_up).is_pending());
+    drop(given_up);
+    assert!(matches!(region.close(), Err(fabric::Error::Busy)));
+    rig.control.stay_shut(false);
+    region.close().unwrap();
+    assert_eq!(rig.control.grants(), 0);
+
+    // Forgotten, it keeps what it has.
+    let region = rig.node.domain().alloc(64, Access::ALL).unwrap();
+    rig.control.stay_shut(true);
+    let mut held = Box::pin(rig.conn.grant(&region, .., Access::REMOTE));
+    assert!(poll(&mut held).is_pending());
+    rig.control.stay_shut(false);
+    assert!(matches!(region.close(), Err(fabric::Error::Busy)));
+    drop(ready(held).unwrap());
+    region.close().unwrap();
+}
+
+#[test]
+fn a_connection_that_has_ended_grants_nothing() {
+    let rig = Rig::new();
+    let region = rig.node.domain().alloc(64, Access::ALL).unwrap();
+    rig.conn.close();
+    let refused = ready(Box::pin(rig.conn.grant(&region, .., Access::REMOTE)));
+    assert!(matches!(refused, Err(Error::Disconnected(DisconnectReason::Local))), "{refused:?}");
+    region.close().unwrap();
+}

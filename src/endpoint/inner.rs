@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use fabric_core::{
-    EndpointAttr, EndpointState, OpKind, RemoteAddr, Segment, SendFlags, SendOp, SendWork, Side,
-    Token,
+    EndpointAttr, EndpointState, Error, OpKind, RemoteAddr, Result, Segment, SendFlags, SendOp,
+    SendWork, Side, Token,
 };
 use fabric_util::inflight::Producer;
-use fabric_util::sync::Mutex;
+use fabric_util::sync::{Mutex, MutexGuard};
 use fabric_util::{callback, log_line};
 
 use crate::cq::CqInner;
@@ -56,6 +56,24 @@ pub(crate) struct EndpointInner {
 }
 
 impl EndpointInner {
+    #[inline]
+    pub(crate) fn lock_send(&self) -> MutexGuard<'_, PostState> {
+        self.send.lock()
+    }
+
+    /// What a call gets that only a living endpoint can serve.
+    #[cold]
+    pub(crate) fn not_connected(&self) -> Error {
+        if self.domain.hub.device_lost() { Error::DeviceLost } else { Error::NotConnected }
+    }
+
+    pub(crate) fn check_connected(&self) -> Result<()> {
+        match self.shared.state.get() {
+            EndpointState::Connected => Ok(()),
+            _ => Err(self.not_connected()),
+        }
+    }
+
     /// Keeps a grant that is not open in time, and with it its region, until it can be revoked.
     pub(crate) fn keep_until_open(&self, grant: Unopened) {
         self.late_grants.lock().push(grant);

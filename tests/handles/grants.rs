@@ -100,3 +100,66 @@ fn what_cannot_be_revoked_keeps_its_region() {
     assert_eq!((rig.control.grants(), rig.control.registrations()), (1, before));
     assert_eq!(rig.domain.counters().leaked_regions, 1);
 }
+
+#[test]
+fn a_pending_grant_is_polled_until_it_is_open() {
+    let rig = Rig::new();
+    let region = rig.domain.alloc(64, Access::ALL).unwrap();
+    let before = rig.control.registrations();
+    rig.control.stay_shut(true);
+    let mut pending = region.begin_grant(&rig.endpoint, 8..24, READ).unwrap();
+    assert!(pending.poll().unwrap().is_none() && pending.poll().unwrap().is_none());
+    assert!(matches!(region.close(), Err(Error::Busy)));
+    drop(region);
+    rig.control.stay_shut(false);
+    let grant = pending.poll().unwrap().unwrap();
+    assert_eq!((grant.remote().len(), grant.endpoint()), (16, rig.endpoint.id()));
+    assert!(matches!(pending.poll(), Err(Error::InvalidState(_))));
+    // The grant alone keeps the region.
+    assert_eq!((rig.control.grants(), rig.control.registrations()), (1, before));
+    drop(grant);
+    assert_eq!((rig.control.grants(), rig.control.registrations()), (0, before - 1));
+}
+
+#[test]
+fn a_pending_grant_that_is_dropped_ends_when_it_can() {
+    let rig = Rig::new();
+    let [closed, dropped, open] = [(); 3].map(|()| rig.domain.alloc(64, Access::ALL).unwrap());
+    let before = rig.control.registrations();
+    let begin = |region: &fabric::Region| region.begin_grant(&rig.endpoint, .., READ).unwrap();
+    drop(begin(&open));
+    assert_eq!(rig.control.grants(), 0);
+    open.close().unwrap();
+
+    rig.control.stay_shut(true);
+    drop(begin(&closed));
+    // The handle goes first.
+    let pending = begin(&dropped);
+    drop(dropped);
+    drop(pending);
+    assert!(matches!(closed.close(), Err(Error::Busy)));
+    assert_eq!((rig.control.grants(), rig.control.registrations()), (2, before - 1));
+    rig.control.stay_shut(false);
+    let until = Instant::now() + Duration::from_secs(10);
+    while rig.control.registrations() > before - 2 {
+        assert!(Instant::now() < until, "a dropped region is there for ever");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    closed.close().unwrap();
+    assert_eq!(rig.control.grants(), 0);
+}
+
+#[test]
+fn a_pending_grant_outlives_its_endpoint() {
+    let rig = Rig::new();
+    let region = rig.domain.alloc(64, Access::ALL).unwrap();
+    rig.control.stay_shut(true);
+    let pending = region.begin_grant(&rig.endpoint, .., READ).unwrap();
+    let Rig { endpoint, control, .. } = rig;
+    drop(endpoint);
+    assert_eq!(control.grants(), 1);
+    control.stay_shut(false);
+    drop(pending);
+    assert_eq!(control.grants(), 0);
+    region.close().unwrap();
+}

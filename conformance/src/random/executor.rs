@@ -102,6 +102,9 @@ pub(super) trait Executor<'a> {
     /// Executes a step that is not of memory alone.
     fn act(&mut self, step: &Step) -> Outcome;
 
+    /// Opens a grant.
+    fn grant(&mut self, at: usize) -> Outcome;
+
     /// Takes what has come, at this end or at all. Says whether there was anything.
     fn progress(&mut self, end: usize) -> Result<bool, Failed>;
 
@@ -127,8 +130,9 @@ pub(super) trait Executor<'a> {
     }
 
     fn step(&mut self, step: &Step) -> Outcome {
-        let Running { memories, model, .. } = self.running();
+        let Running { program, memories, model, .. } = self.running();
         match step {
+            Step::Register(at) if program.is_grant(*at) => self.grant(*at),
             Step::Register(at) => memories.register(model, *at),
             Step::Close(at) => memories.close(model, *at),
             Step::Forget(at) => {

@@ -5,6 +5,8 @@
 //! right. The rest is what it does not care about, and mistakes on purpose. Nothing here says what is correct; that is
 //! the model's.
 
+mod grants;
+
 use fabric::provider::AtomicCall;
 use fabric::provider::atomic::is_defined;
 use fabric::{Access, AtomicOp, AtomicType};
@@ -82,6 +84,7 @@ impl Generator {
         for connection in 0..self.program.connections.len() {
             self.program.steps.push(Step::Connect(connection));
         }
+        self.grants();
         for _ in 0..steps {
             self.step();
         }
@@ -120,18 +123,18 @@ impl Generator {
         for memory in 0..self.program.memories.len() {
             let len = self.program.memories[memory].len;
             // The first one is for everything; the others lie somewhere in it, with some rights.
-            self.region(RegionSpec { memory, start: 0, len, access: Access::ALL });
+            self.region(RegionSpec { memory, start: 0, len, access: Access::ALL, grant: None });
             for _ in 0..self.rng.below(3) {
                 let start = 8 * self.rng.below(len / 16);
                 let len = 8 * (1 + self.rng.below((len - start) / 8));
-                let spec = RegionSpec { memory, start, len, access: self.access() };
+                let spec = RegionSpec { memory, start, len, access: self.access(), grant: None };
                 self.region(spec);
             }
             if self.one_in(4) {
                 let start = 1 + self.rng.below(len / 2);
                 let len = 1 + self.rng.below(len - start);
                 let access = self.access().difference(Access::REMOTE_ATOMIC);
-                self.region(RegionSpec { memory, start, len, access });
+                self.region(RegionSpec { memory, start, len, access, grant: None });
             }
         }
     }
@@ -166,7 +169,8 @@ impl Generator {
             82..87 => self.store(),
             87..91 => Step::Look(self.rng.below(self.program.memories.len())),
             91..93 => return self.registration(),
-            93..95 => return self.letting_go(end),
+            93 => return self.letting_go(end),
+            94 => return self.ending_a_grant(),
             95..97 if self.faults > 0 => {
                 self.faults -= 1;
                 if self.one_in(2) { Step::Disconnect(end) } else { Step::Drop(end) }
@@ -251,13 +255,14 @@ impl Generator {
         len.min(max)
     }
 
-    /// Regions of a domain, those that are not registered at the moment included now and then.
+    /// A region of a domain, those that are not registered at the moment included now and then.
     fn region_of(&mut self, domain: usize, need: Access) -> Option<usize> {
         let any = self.one_in(40);
         let fits = |region: &usize| {
             let spec = &self.program.regions[*region];
             let own = self.program.memories[spec.memory].domain == domain;
-            any || own && self.live[*region] && spec.access.contains(need)
+            let local = spec.grant.is_none();
+            local && (any || own && self.live[*region] && spec.access.contains(need))
         };
         let fitting: Vec<_> = (0..self.program.regions.len()).filter(fits).collect();
         if fitting.is_empty() { None } else { Some(*self.rng.pick(&fitting)) }
@@ -360,9 +365,14 @@ impl Generator {
 
     /// A place of `len` bytes at the peer, with a right, or a lie about it; and the length that fits.
     fn place(&mut self, end: usize, len: usize, need: Access) -> Option<(Remote, usize)> {
-        let domain = self.end(end ^ 1).domain;
         let wrong = self.fault(12);
-        let region = self.region_of(domain, if wrong { Access::empty() } else { need })?;
+        let useless = if wrong && self.one_in(3) { self.useless_grant(end, need) } else { None };
+        if let Some(region) = useless {
+            let size = self.program.regions[region].len;
+            let len = len.min(size);
+            return Some((Remote { region, at: self.offset(size - len), lie: None }, len));
+        }
+        let region = self.region_for(end, if wrong { Access::empty() } else { need })?;
         let size = self.program.regions[region].len;
         let len = len.min(size);
         let mut remote = Remote { region, at: self.offset(size - len), lie: None };

@@ -130,6 +130,25 @@ impl<'a> Executor<'a> for Layered<'a> {
         }
     }
 
+    fn grant(&mut self, at: usize) -> Outcome {
+        let Some(part) = self.run.memories.grantable(&self.run.model, at) else { return Ok(()) };
+        let end = part.end;
+        let Some(conn) = self.sides.get(end).and_then(|side| side.conn.as_ref()) else {
+            return Ok(());
+        };
+        let result = match block_on(conn.grant(part.region, part.range, part.access)) {
+            Ok(grant) => Ok(grant),
+            Err(Error::Fabric(refusal)) => Err(refusal),
+            Err(Error::Disconnected(_)) => {
+                self.land_all(end)?;
+                Err(fabric::Error::NotConnected)
+            }
+            Err(error) => return Err(Failed::new("a reason that fits", error.to_string())),
+        };
+        let Running { memories, model, .. } = &mut self.run;
+        memories.granted(model, at, result)
+    }
+
     /// At all ends: a side that waits for room at its peer waits for that application.
     fn progress(&mut self, _end: usize) -> Result<bool, Failed> {
         (0..self.sides.len()).try_fold(false, |any, end| Ok(self.take(end)? || any))

@@ -1,9 +1,11 @@
 //! The memories of a program that runs, and its regions in them; the model hears of all that happens to them.
 
-use fabric::{Access, Domain, Memory, Region, RemoteRegion, RemoteSlice, Slice};
+use std::ops::Range;
+
+use fabric::{Access, Domain, Grant, Memory, Region, RemoteRegion, RemoteSlice, Slice};
 
 use super::model::{ByteRange, Model};
-use super::program::{Part, Program, Remote};
+use super::program::{GrantSpec, Part, Program, Remote};
 use crate::check::{Failed, Outcome};
 use crate::pattern::Pattern;
 
@@ -13,7 +15,17 @@ pub(super) struct Memories<'a> {
     domains: &'a [Domain],
     /// The program's, and one for the whole of each memory, without remote rights.
     regions: Vec<Option<Region>>,
+    /// Those of the program's regions that are grants.
+    grants: Vec<Option<Grant>>,
     remotes: Vec<Option<RemoteRegion>>,
+}
+
+/// A grant that may be opened now.
+pub(super) struct Grantable<'a> {
+    pub(super) region: &'a Region,
+    pub(super) range: Range<usize>,
+    pub(super) access: Access,
+    pub(super) end: usize,
 }
 
 impl<'a> Memories<'a> {
@@ -33,7 +45,8 @@ impl<'a> Memories<'a> {
             initial.push(bytes);
         }
         let remotes = regions.iter().map(|_| None).collect();
-        Ok((Memories { program, domains, regions, remotes }, initial))
+        let grants = program.regions.iter().map(|_| None).collect();
+        Ok((Memories { program, domains, regions, grants, remotes }, initial))
     }
 
     /// The region of a whole memory.
@@ -62,14 +75,39 @@ impl<'a> Memories<'a> {
         Ok(())
     }
 
-    pub(super) fn close(&self, model: &mut Model, at: usize) -> Outcome {
-        match self.regions.get(at).and_then(Option::as_ref) {
-            Some(region) if at < self.program.regions.len() => {
-                let result = region.close();
-                model.close(at, result.as_ref().copied(), &|run| self.read(run))
-            }
-            _ => Ok(()),
+    /// A grant that may be opened now.
+    pub(super) fn grantable(&self, model: &Model, at: usize) -> Option<Grantable<'_>> {
+        let spec = self.program.regions.get(at).filter(|_| self.remotes[at].is_none())?;
+        let GrantSpec { region, end } = spec.grant.filter(|_| model.can_grant(at))?;
+        let of = self.program.regions.get(region)?;
+        let start = spec.start.checked_sub(of.start)?;
+        let (region, range) = (self.regions[region].as_ref()?, start..start + spec.len);
+        Some(Grantable { region, range, access: spec.access, end })
+    }
+
+    /// A grant was opened, or not.
+    pub(super) fn granted(
+        &mut self,
+        model: &mut Model,
+        at: usize,
+        result: fabric::Result<Grant>,
+    ) -> Outcome {
+        model.granted(at, result.as_ref().map(drop))?;
+        if let Ok(grant) = result {
+            self.remotes[at] = Some(grant.remote());
+            self.grants[at] = Some(grant);
         }
+        Ok(())
+    }
+
+    pub(super) fn close(&self, model: &mut Model, at: usize) -> Outcome {
+        let Some(grant) = self.grants.get(at) else { return Ok(()) };
+        let result = match (grant, &self.regions[at]) {
+            (Some(grant), _) => grant.revoke(),
+            (None, Some(region)) => region.close(),
+            (None, None) => return Ok(()),
+        };
+        model.close(at, result.as_ref().copied(), &|run| self.read(run))
     }
 
     pub(super) fn close_all(&self, model: &mut Model) -> Outcome {
@@ -77,7 +115,8 @@ impl<'a> Memories<'a> {
     }
 
     pub(super) fn forget(&mut self, model: &mut Model, at: usize) {
-        if at < self.program.regions.len() && self.regions[at].take().is_some() {
+        let Some(grant) = self.grants.get_mut(at) else { return };
+        if grant.take().is_some() || self.regions[at].take().is_some() {
             model.forget(at);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Cases show the rules that somebody thought of, one at a time. Here programs are drawn at random: endpoints between
 //! three domains, regions that overlap and have different rights, all operations, lengths at every threshold, faults,
-//! disconnects, drops, registrations that come and go. Each runs on a provider and, step by step, beside a *model*: an
+//! disconnects, drops, registrations and grants that come and go. Each runs on a provider and, step by step, beside a *model*: an
 //! executable statement of the contract that accepts exactly what the contract allows. A run in which call, completion,
 //! event or byte is not allowed is a disagreement, and then one of the two is wrong.
 //!
@@ -38,7 +38,8 @@ mod testbed;
 pub use fuzz::{Counterexample, Fuzz};
 pub use generate::generate;
 pub use program::{
-    EndSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote, Step, What,
+    EndSpec, GrantSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote, Step,
+    What,
 };
 pub use shrink::shrink;
 pub use testbed::Disagreement;

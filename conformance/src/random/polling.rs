@@ -63,6 +63,14 @@ impl<'a> Executor<'a> for Polling<'a> {
         Ok(())
     }
 
+    fn grant(&mut self, at: usize) -> Outcome {
+        let Running { memories, model, .. } = &mut self.run;
+        let Some(part) = memories.grantable(model, at) else { return Ok(()) };
+        let Some(Some(endpoint)) = self.ends.get(part.end) else { return Ok(()) };
+        let result = part.region.grant(endpoint, part.range, part.access);
+        memories.granted(model, at, result)
+    }
+
     fn progress(&mut self, end: usize) -> Result<bool, Failed> {
         self.poll(end, usize::MAX)
     }

@@ -21,7 +21,7 @@ pub(super) const DOMAINS: usize = 3;
 pub struct Program {
     /// Memories, each of one domain. Bytes that nothing is allowed to change are guard bytes.
     pub memories: Vec<MemorySpec>,
-    /// Regions; none is there before its [`Step::Register`].
+    /// Regions, and grants behind those that they are of; none is there before its [`Step::Register`].
     pub regions: Vec<RegionSpec>,
     /// Connections; each has two ends, numbered `2 * connection` and one more.
     pub connections: Vec<[EndSpec; 2]>,
@@ -38,7 +38,7 @@ pub struct MemorySpec {
     pub len: usize,
 }
 
-/// A region, before it is registered.
+/// A region, before it is registered; or a grant, which is a part of a region with a key of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegionSpec {
     /// The memory that it is part of.
@@ -50,6 +50,18 @@ pub struct RegionSpec {
     /// Its rights.
     #[serde(with = "rights")]
     pub access: Access,
+    /// What it is a grant of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<GrantSpec>,
+}
+
+/// What a grant is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantSpec {
+    /// The region, of the same memory.
+    pub region: usize,
+    /// The end to whose peer it is open.
+    pub end: usize,
 }
 
 /// One end of a connection.
@@ -72,13 +84,13 @@ pub struct EndSpec {
 pub enum Step {
     /// Connects the two ends of a connection.
     Connect(usize),
-    /// Registers a region.
+    /// Registers a region, or opens a grant.
     Register(usize),
-    /// Closes a region.
+    /// Closes a region, or revokes a grant.
     Close(usize),
     /// Closes a region that operations without a completion may still use, until it is closed.
     Free(usize),
-    /// Drops the handle of a region.
+    /// Drops the handle of a region or grant.
     Forget(usize),
     /// Has an end access a region of the peer's whose handle was dropped, until that is refused.
     Probe { end: usize, region: usize },
@@ -188,6 +200,10 @@ pub enum Lie {
 }
 
 impl Program {
+    pub(super) fn is_grant(&self, region: usize) -> bool {
+        self.regions.get(region).is_some_and(|spec| spec.grant.is_some())
+    }
+
     /// The memories of a domain, with their numbers.
     pub(super) fn memories_of(&self, domain: usize) -> impl Iterator<Item = (usize, &MemorySpec)> {
         self.memories.iter().enumerate().filter(move |memory| memory.1.domain == domain)
@@ -302,9 +318,14 @@ impl fmt::Display for Program {
         for (i, MemorySpec { domain, len }) in self.memories.iter().enumerate() {
             writeln!(f, "memory m{i}: {len} bytes of domain {domain}")?;
         }
-        for (i, RegionSpec { memory, start, len, access }) in self.regions.iter().enumerate() {
-            let rights = rights::letters(*access);
-            writeln!(f, "region r{i}: m{memory}[{start}..{}] rights {rights:?}", start + len)?;
+        for (i, RegionSpec { memory, start, len, access, grant }) in self.regions.iter().enumerate()
+        {
+            let (rights, end) = (rights::letters(*access), start + len);
+            write!(f, "region r{i}: m{memory}[{start}..{end}] rights {rights:?}")?;
+            match grant {
+                Some(GrantSpec { region, end }) => writeln!(f, ", a grant of r{region} to e{end}")?,
+                None => writeln!(f)?,
+            }
         }
         for (i, end) in self.connections.iter().flatten().enumerate() {
             let EndSpec { domain, send_depth, recv_depth, segments, inject } = end;

@@ -1,6 +1,6 @@
 //! Leaving out what no step names, and numbering the rest anew.
 
-use super::program::{Local, OpSpec, Part, Program, Step, What};
+use super::program::{GrantSpec, Local, OpSpec, Part, Program, Step, What};
 
 /// Old numbers and new ones.
 #[derive(Debug)]
@@ -16,6 +16,13 @@ impl Names {
         if let Some(Some(new)) = self.0.get(*name) {
             *name = *new;
         }
+    }
+
+    /// As of connections, an end of one.
+    fn rename_end(&self, end: &mut usize) {
+        let mut connection = *end / 2;
+        self.rename(&mut connection);
+        *end = 2 * connection + *end % 2;
     }
 
     fn keep<T>(&self, list: &mut Vec<T>) {
@@ -41,6 +48,12 @@ impl Program {
                 });
             }
         }
+        for at in (0..regions.len()).filter(|at| regions[*at]).collect::<Vec<_>>() {
+            if let Some(GrantSpec { region, end }) = self.regions[at].grant {
+                regions[region] = true;
+                connections[end / 2] = true;
+            }
+        }
         for (region, used) in self.regions.iter().zip(&regions) {
             memories[region.memory] |= used;
         }
@@ -55,14 +68,14 @@ impl Program {
                 Name::Memory => memories.rename(name),
                 Name::Region => regions.rename(name),
                 Name::Connection => connections.rename(name),
-                Name::End => {
-                    let mut connection = *name / 2;
-                    connections.rename(&mut connection);
-                    *name = 2 * connection + *name % 2;
-                }
+                Name::End => connections.rename_end(name),
             });
         }
         regions.keep(&mut self.regions);
+        for grant in self.regions.iter_mut().filter_map(|spec| spec.grant.as_mut()) {
+            regions.rename(&mut grant.region);
+            connections.rename_end(&mut grant.end);
+        }
         self.regions.iter_mut().for_each(|region| memories.rename(&mut region.memory));
         memories.keep(&mut self.memories);
         connections.keep(&mut self.connections);

@@ -26,7 +26,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a grant may have rights that its region lacks",
         runs: Runs::Tcp,
         edits: &[edit("check_grant", "!rights.contains(access)", "false")],
-        cases: &["protection.grant_arguments"],
+        cases: &["protection.grant_arguments", "protection.grant_of_reads"],
     },
     Mutant {
         name: "local_range",

@@ -33,6 +33,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["protection.grant_range"],
     },
     Mutant {
+        name: "window_over_read_only_pages",
+        about: "a grant of pages that the device cannot write to is a failure of the system",
+        runs: Runs::Verbs,
+        edits: &[edit(
+            "Conn::open_window",
+            "register_failed(OP, at, len, cause)",
+            "failed(OP, \"no registration\", cause)",
+        )],
+        cases: &["protection.grant_of_read_only_pages"],
+    },
+    Mutant {
         name: "loop_clobbers",
         about: "the loop for a narrow atomic zeroes the rest of the word",
         runs: Runs::Verbs,

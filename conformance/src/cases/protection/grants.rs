@@ -9,8 +9,8 @@ use crate::prelude::*;
 
 /// The part is a piece of a region, which is a piece of a memory: what changes around it shows.
 const AREA: usize = 3 * 4096;
-const REGION: Range<usize> = 1024..11 * 1024;
-const PART: Range<usize> = 4096..8192;
+pub(super) const REGION: Range<usize> = 1024..11 * 1024;
+pub(super) const PART: Range<usize> = 4096..8192;
 
 /// A memory at `b` that holds a pattern, and its region, which has every right.
 fn memory(rig: &Rig, b: &End) -> Result<(Guarded, Region), Failed> {
@@ -21,7 +21,7 @@ fn memory(rig: &Rig, b: &End) -> Result<(Guarded, Region), Failed> {
 }
 
 /// An operation of each kind that needs a right at the target, of 8 bytes.
-fn kinds(local: &Guarded, at: RemoteSlice) -> [(Access, Op<'_>); 3] {
+pub(super) fn kinds(local: &Guarded, at: RemoteSlice) -> [(Access, Op<'_>); 3] {
     let slice = || local.slice(..8);
     [
         (Access::REMOTE_READ, Op::read(slice(), at)),
@@ -32,7 +32,7 @@ fn kinds(local: &Guarded, at: RemoteSlice) -> [(Access, Op<'_>); 3] {
 
 /// The target refuses the operation: its connection ends, and the memory is as it was.
 #[track_caller]
-fn is_refused(rig: &Rig, (a, b): (&End, &End), op: Op<'_>, memory: &Guarded) -> Outcome {
+pub(super) fn is_refused(rig: &Rig, (a, b): (&End, &End), op: Op<'_>, memory: &Guarded) -> Outcome {
     a.post(&op.context(9))?;
     a.expect(Done::refused(9))?;
     b.expect_disconnected()?;

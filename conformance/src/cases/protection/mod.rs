@@ -3,6 +3,7 @@
 mod aftermath;
 mod foreign;
 mod grants;
+mod read_only;
 mod refused;
 
 use crate::prelude::*;
@@ -76,6 +77,11 @@ pub(super) const CASES: &[Case] = cases! { Protection:
     grants::grant_behind_send, GRANTS,
         "behind a send that waits a grant is made or TimedOut, without effect; revoking waits for nothing"
         .freedom(Freedom::Whole("whether it is made is open"));
+    read_only::grant_of_reads, GRANTS,
+        "of a region for reads alone a grant opens reads; a right that it lacks is refused" .trap();
+    read_only::grant_of_read_only_pages, GRANTS,
+        "of pages that cannot be written to, reads are granted, or InvalidArgument"
+        .freedom(Freedom::Whole("whether they are granted is open"));
     foreign::fork_child, Needs::SEND_RMA,
         "every handle refuses its calls in a forked child, whose end the parent does not notice";
     foreign::unsupported_inverse, Needs::NOTHING,

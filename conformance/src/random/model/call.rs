@@ -40,7 +40,7 @@ impl Mistake {
 /// since it depends on what this side has noticed or not.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    sure: Vec<Mistake>,
+    pub(super) sure: Vec<Mistake>,
     open: Vec<Mistake>,
 }
 
@@ -100,8 +100,10 @@ impl Model {
             && parts.iter().all(|part| self.has_handle(part.region))
     }
 
-    fn has_handle(&self, region: usize) -> bool {
-        self.regions.get(region).is_some_and(|r| matches!(r.life, Life::Open | Life::Closed))
+    /// Whether there is a region that operations of this side can name; a grant they cannot.
+    pub(super) fn has_handle(&self, region: usize) -> bool {
+        let named = |life: Life| matches!(life, Life::Open | Life::Closed);
+        self.regions.get(region).is_some_and(|r| r.spec.grant.is_none() && named(r.life))
     }
 
     /// Whether a post cannot be taken.
@@ -137,7 +139,7 @@ impl Model {
         refusals
     }
 
-    fn state_refusals(&self, at: usize) -> Refusals {
+    pub(super) fn state_refusals(&self, at: usize) -> Refusals {
         let mut refusals = Refusals::default();
         if self.ends[at].dead {
             refusals.sure.push(Mistake::NotConnected);
@@ -239,11 +241,7 @@ impl Model {
             check_registration(4096 + spec.start as u64, spec.len as u64, spec.access).is_ok();
         match result {
             Ok(()) if fits => {
-                let domain = self.regions[at].domain;
-                let mates = self.regions.iter_mut().filter(|region| region.domain == domain);
-                mates.for_each(|mate| mate.key_may_return |= mate.life != Life::Open);
-                self.regions[at].life = Life::Open;
-                self.regions[at].key_may_return = false;
+                self.has_key(at);
                 Ok(())
             }
             Ok(()) => Err(Failed::new("the registration to be refused", "it was taken")),
@@ -252,7 +250,16 @@ impl Model {
         }
     }
 
-    /// A region was closed.
+    /// A region or grant is open, by a key that may be one of those that have closed.
+    pub(super) fn has_key(&mut self, at: usize) {
+        let domain = self.regions[at].domain;
+        let mates = self.regions.iter_mut().filter(|region| region.domain == domain);
+        mates.for_each(|mate| mate.key_may_return |= mate.life != Life::Open);
+        self.regions[at].life = Life::Open;
+        self.regions[at].key_may_return = false;
+    }
+
+    /// A region was closed, or a grant revoked.
     pub(in crate::random) fn close(
         &mut self,
         at: usize,
@@ -278,7 +285,7 @@ impl Model {
         }
     }
 
-    /// The handle of a region was dropped.
+    /// The handle of a region or grant was dropped.
     pub(in crate::random) fn forget(&mut self, at: usize) {
         self.tick();
         self.ask(at);

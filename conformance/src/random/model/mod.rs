@@ -14,6 +14,7 @@
 //! | `bytes`, `look` | which values a byte of memory can have: what has happened, what may have, who sees it when |
 //! | `word` | atomics: one after the other, with their results |
 //! | `queue` | when an operation can begin: behind unmatched sends nothing does |
+//! | `grant` | parts of regions that are open to one connection |
 //! | `target` | what the target does with it: range, key and rights; too long a message; regions that close |
 //! | `call` | what a call returns: local mistakes, depth, `Busy`, `NotConnected` |
 //! | `completion` | how an operation ends: status, length, immediate, order, exactly once |
@@ -31,6 +32,7 @@ mod bytes;
 mod call;
 mod completion;
 mod ending;
+mod grant;
 mod look;
 mod order;
 mod queue;
@@ -106,8 +108,8 @@ impl Model {
         };
         let own = program.regions.iter().map(|spec| region(*spec, Life::Absent));
         let whole = initial.iter().enumerate().map(|(memory, bytes)| {
-            let access = fabric::Access::LOCAL_WRITE;
-            region(RegionSpec { memory, start: 0, len: bytes.len(), access }, Life::Open)
+            let (start, len, access) = (0, bytes.len(), fabric::Access::LOCAL_WRITE);
+            region(RegionSpec { memory, start, len, access, grant: None }, Life::Open)
         });
         let regions = own.chain(whole).collect();
         let ends: Vec<_> =

@@ -129,6 +129,7 @@ impl Model {
         };
         let fits = to.offset() >= 0 && to.offset() + len as i64 <= region.spec.len as i64;
         let opens = to.lie != Some(Lie::Key)
+            && self.is_for(to.region, at)
             && region.domain == self.ends[at ^ 1].spec.domain
             && matches!(region.life, Life::Open | Life::Leaving);
         if !fits || !opens || !region.spec.access.contains(need) {
@@ -170,6 +171,7 @@ impl Model {
                 }
             }
         }
+        self.end_grants(region);
     }
 
     /// Nothing of what an operation does to the target's memory is to come.
@@ -187,10 +189,12 @@ impl Model {
         }
     }
 
-    /// Regions whose handles were dropped end with the last operation that uses them.
+    /// Regions whose handles were dropped end with the last operation that uses them, and the last grant.
     pub(super) fn let_go(&mut self) {
-        for region in 0..self.regions.len() {
-            if self.regions[region].life == Life::Leaving && self.uses(region).1 == 0 {
+        // Grants before their regions.
+        for region in (0..self.regions.len()).rev() {
+            let is_used = self.uses(region).1 > 0 || self.has_grants(region);
+            if self.regions[region].life == Life::Leaving && !is_used {
                 self.end_region(region, Life::Gone);
             }
         }

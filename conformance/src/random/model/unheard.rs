@@ -6,7 +6,7 @@
 //! | a region is free in bounded time when what uses it is unsignaled and the target has come to it, with no poll and no post; behind it no send waits for a receive, at least not before a signaled operation | [`Model::lets_go`] |
 //! | so it is after the end of a connection, when its completions are taken | [`Model::lets_go`], [`Model::may_be_told`] |
 //! | a region that closes says that the operations that used it have ended | [`Model::ended_unheard`] |
-//! | a dropped region is open to the peer while anything surely uses it | [`Model::gone_for`] |
+//! | a dropped region is open to the peer while anything surely uses it, or a grant keeps it | [`Model::gone_for`] |
 //! | the peer cannot see when a dropped region goes, but that it does | [`Model::can_probe`] |
 
 use fabric::Status;
@@ -53,8 +53,10 @@ impl Model {
     /// it: it closes without a poll, and no peer notices.
     pub(in crate::random) fn is_held_quietly(&self, region: usize) -> bool {
         let holds = |at: usize| self.ends[at].uses(region).1 > 0;
-        let reaches =
-            |op: &Sent| !op.done && op.spec.remote().is_some_and(|to| to.region == region);
+        let is_it = |of: usize| {
+            of == region || self.regions[of].spec.grant.is_some_and(|grant| grant.region == region)
+        };
+        let reaches = |op: &Sent| !op.done && op.spec.remote().is_some_and(|to| is_it(to.region));
         self.must_close(region)
             && (0..self.ends.len()).any(holds)
             && (0..self.ends.len()).all(|at| !holds(at) || !self.may_end(at))
@@ -94,8 +96,8 @@ impl Model {
         if op.fate != Fate::Uncertain || !self.is_leaving(region) {
             return Ok(());
         }
-        if self.uses(region).0 > 0 {
-            let open = format!("r{region}, which operations still use, to be open to the peer");
+        if self.uses(region).0 > 0 || self.is_kept(region) {
+            let open = format!("r{region}, which is still used, to be open to the peer");
             return Err(Failed::new(open, "it was refused"));
         }
         self.end_region(region, Life::Gone);
@@ -107,7 +109,7 @@ impl Model {
     pub(in crate::random) fn can_probe(&self, at: usize, region: usize, access: &OpSpec) -> bool {
         let goes = match self.regions[region].life {
             Life::Absent | Life::Open => false,
-            Life::Leaving => self.lets_go(region),
+            Life::Leaving => self.lets_go(region) && !self.has_grants(region),
             Life::Closed | Life::Gone => true,
         };
         goes && self.can_post(at, access)
