@@ -149,6 +149,8 @@ pub enum Group {
     Random,
     /// What fits, and who waits for whom.
     Flow,
+    /// Receive queues that endpoints share.
+    Shared,
     /// Many threads at the same handles.
     Threads,
     /// Many endpoints, and what runs out.
@@ -161,7 +163,7 @@ pub enum Group {
 
 impl Group {
     /// Every group, in the order of reports.
-    pub const ALL: [Group; 16] = [
+    pub const ALL: [Group; 17] = [
         Group::Discovery,
         Group::Memory,
         Group::Connection,
@@ -174,6 +176,7 @@ impl Group {
         Group::Progress,
         Group::Random,
         Group::Flow,
+        Group::Shared,
         Group::Threads,
         Group::Scale,
         Group::Async,
@@ -195,6 +198,7 @@ impl Group {
             Group::Progress => "progress",
             Group::Random => "random",
             Group::Flow => "flow",
+            Group::Shared => "shared",
             Group::Threads => "threads",
             Group::Scale => "scale",
             Group::Async => "async",

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fabric::{
     Access, Completion, CompletionQueue, DisconnectReason, Domain, Endpoint, EndpointAttr,
-    EndpointState, Error, Event, Op, Status,
+    EndpointState, Error, Event, Op, SharedReceiveQueue, Status,
 };
 
 use crate::check::{Failed, Outcome, show};
@@ -44,12 +44,17 @@ impl End {
     pub(crate) fn new(
         domain: &Domain,
         cq: &CompletionQueue,
+        receives: Option<&SharedReceiveQueue>,
         attr: EndpointAttr,
         setup: &Setup,
         place: DomainName,
     ) -> fabric::Result<Self> {
         let Setup { watch, recorder, factor, lossy, .. } = setup;
-        let endpoint = Arc::new(domain.endpoint().attr(attr).build(cq)?);
+        let mut builder = domain.endpoint().attr(attr);
+        if let Some(receives) = receives {
+            builder = builder.shared_receives(receives);
+        }
+        let endpoint = Arc::new(builder.build(cq)?);
         recorder.add_endpoint(place, endpoint.id());
         watch.add_endpoint(&format!("domain {place}"), &endpoint);
         let cq = RecordedQueue::new(cq, place, recorder);

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabric::{Access, CompletionQueue, Domain, EndpointAttr, Info, Listener};
+use fabric::{Access, CompletionQueue, Domain, EndpointAttr, Info, Listener, SharedReceiveQueue};
 
 use crate::check::{Failed, Outcome};
 use crate::end::{DEFAULT_TIMEOUT, End};
@@ -224,7 +224,7 @@ impl Rig {
         let mut attr = self.attr();
         settings(&mut attr);
         let cq = domain.completion_queue(attr.send_depth + attr.recv_depth)?;
-        self.make_end(domain, &cq, attr)
+        self.make_end(domain, &cq, None, attr)
     }
 
     /// An end that shares a completion queue, not yet connected.
@@ -240,7 +240,24 @@ impl Rig {
     ) -> Result<End, Failed> {
         let mut attr = self.attr();
         settings(&mut attr);
-        self.make_end(domain, cq, attr)
+        self.make_end(domain, cq, None, attr)
+    }
+
+    /// An end that takes its receives from a shared queue, not yet connected. `cq` is the completion queue of that.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    #[track_caller]
+    pub fn end_sharing(
+        &self,
+        domain: &Domain,
+        cq: &CompletionQueue,
+        receives: &SharedReceiveQueue,
+        settings: impl FnOnce(&mut EndpointAttr),
+    ) -> Result<End, Failed> {
+        let mut attr = self.attr();
+        settings(&mut attr);
+        self.make_end(domain, cq, Some(receives), attr)
     }
 
     /// The default settings, the connect time-out as the run wants it, or else stretched as all deadlines are.
@@ -256,9 +273,10 @@ impl Rig {
         &self,
         domain: &Domain,
         cq: &CompletionQueue,
+        receives: Option<&SharedReceiveQueue>,
         attr: EndpointAttr,
     ) -> Result<End, Failed> {
-        Ok(End::new(domain, cq, attr, &self.setup, self.place(domain))?)
+        Ok(End::new(domain, cq, receives, attr, &self.setup, self.place(domain))?)
     }
 
     /// The name of a domain. Domains have none; those of the rig are distinguished by where they are.

@@ -164,7 +164,10 @@ fn a_type_name_means_one_thing_in_a_crate() {
         for root in roots(folder) {
             let modules = Modules::read(&root);
             let types = modules.types();
-            assert!(!types.is_empty(), "{folder}: no file defines a type");
+            assert!(
+                root.ends_with("main.rs") || !types.is_empty(),
+                "{folder}: no file defines a type"
+            );
             let twice = types.into_iter().filter(|(_, files)| files.len() > 1);
             wrong.extend(twice.map(|(name, files)| format!("{folder}: {name} in {files:?}")));
         }

@@ -33,6 +33,7 @@ mod random;
 mod rma;
 mod scale;
 mod send;
+mod shared;
 mod teardown;
 mod threads;
 
@@ -54,6 +55,7 @@ const TABLES: &[&[Case]] = &[
     processes::PROGRESS,
     random::CASES,
     flow::CASES,
+    shared::CASES,
     threads::CASES,
     scale::CASES,
     processes::SCALE,

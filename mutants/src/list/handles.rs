@@ -50,7 +50,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "segment_too_many",
         about: "more segments than the endpoint takes are taken",
         runs: Runs::Tcp,
-        edits: &[edit("Endpoint::add_several", "into.segments.len() - before > max", "false")],
+        edits: &[edit("DomainInner::add_several", "into.segments.len() - before > max", "false")],
         cases: &["send.segments_plus1"],
     },
     Mutant {
@@ -147,9 +147,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "endpoints are bound to a completion queue beyond its room",
         runs: Runs::Tcp,
         edits: &[edit(
-            "CqInner::bind",
-            "if room > free {",
-            "if room > free + usize::from(MUTANT) * room {",
+            "CqInner::check_room",
+            "if room <= free {",
+            "if room <= free + usize::from(MUTANT) * room {",
         )],
         cases: &["completion.shared_queue", "flow.cq_reserve"],
     },
@@ -196,8 +196,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "CqInner::unbind",
-            "        let mut left = 0;\n",
-            "        if MUTANT { state.stash.clear(); }\n        let mut left = 0;\n",
+            "        let mut left = state.let_go_of(token, &mut drops);\n",
+            "        if MUTANT { state.stash.clear(); }\n        let mut left = state.let_go_of(token, &mut drops);\n",
         )],
         cases: &["teardown.drop_keeps_other"],
     },
