@@ -13,10 +13,10 @@ use crate::registry::EndpointShared;
 const INDEX: u32 = 20;
 
 /// The slots of one queue, and the endpoints that take receives from it. Posters and the completion queue share it.
-pub(crate) struct Slots(Mutex<State>);
+pub(crate) struct Slots(Mutex<SlotsState>);
 
 /// See [`Slots`].
-pub(crate) struct State {
+pub(crate) struct SlotsState {
     slots: Vec<Slot>,
     free: Vec<u32>,
     depth: usize,
@@ -35,7 +35,7 @@ struct Slot {
 
 impl Slots {
     pub(crate) fn new(depth: usize) -> Self {
-        Slots(Mutex::new(State {
+        Slots(Mutex::new(SlotsState {
             slots: Vec::new(),
             free: Vec::new(),
             depth,
@@ -45,12 +45,12 @@ impl Slots {
         }))
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, SlotsState> {
         self.0.lock()
     }
 }
 
-impl State {
+impl SlotsState {
     /// Whether there is room for one more.
     pub(crate) fn has_room(&self) -> bool {
         self.counted < self.depth
@@ -77,7 +77,7 @@ impl State {
         slot.fills << INDEX | index
     }
 
-    /// Takes out the receive with this number. It counts until it is [credited](State::credit).
+    /// Takes out the receive with this number. It counts until it is [credited](SlotsState::credit).
     pub(crate) fn take(&mut self, number: u32) -> Option<InFlightOp> {
         let index = number & ((1 << INDEX) - 1);
         let slot = self.slots.get_mut(index as usize)?;
@@ -118,7 +118,7 @@ impl State {
         self.endpoints.get(&id).cloned()
     }
 
-    /// See [`State::remove_endpoint`].
+    /// See [`SlotsState::remove_endpoint`].
     pub(crate) fn fate(&self) -> Fate {
         self.fate
     }

@@ -50,7 +50,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "segment_too_many",
         about: "more segments than the endpoint takes are taken",
         runs: Runs::Tcp,
-        edits: &[edit("Endpoint::add_several", "into.segments.len() - before > max", "false")],
+        edits: &[edit("DomainInner::add_several", "into.segments.len() - before > max", "false")],
         cases: &["send.segments_plus1"],
     },
     Mutant {
