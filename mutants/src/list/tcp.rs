@@ -320,13 +320,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "Link::take_frame",
-                "self.begin_send(header.seq, total, imm)?;",
-                "self.incoming.debt.accept(0); self.begin_send(header.seq, total, imm)?;",
+                "self.begin_send(header.seq, total, imm)?",
+                "{ self.incoming.debt.accept(0); self.begin_send(header.seq, total, imm)? }",
             ),
             edit(
                 "Link::take_frame",
-                "self.begin_write(header.seq, total, imm, to)?;",
-                "self.incoming.debt.accept(0); self.begin_write(header.seq, total, imm, to)?;",
+                "self.begin_write(header.seq, total, imm, to)?",
+                "{ self.incoming.debt.accept(0); self.begin_write(header.seq, total, imm, to)? }",
             ),
             edit("Link::finish_message", "self.incoming.debt.accept(total);", ""),
         ],
