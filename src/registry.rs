@@ -40,11 +40,11 @@ pub(crate) trait Settle: Send + Sync {
 pub(crate) struct EndpointRegistry {
     provider: &'static str,
     max: usize,
-    state: Mutex<State>,
+    state: Mutex<RegistryState>,
 }
 
 #[derive(Default)]
-struct State {
+struct RegistryState {
     endpoints: HashMap<EndpointId, Entry>,
     /// What the closed ones had counted.
     closed_totals: Counters,

@@ -146,11 +146,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "overbooked_queue",
         about: "endpoints are bound to a completion queue beyond its room",
         runs: Runs::Tcp,
-        edits: &[edit(
-            "CqInner::check_room",
-            "if room <= free {",
-            "if room <= free + usize::from(MUTANT) * room {",
-        )],
+        edits: &[edit("CqInner::check_room", "if room <= free {", "if room <= free || MUTANT {")],
         cases: &["completion.shared_queue", "flow.cq_reserve"],
     },
     Mutant {
@@ -196,8 +192,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "CqInner::unbind",
-            "        let mut left = state.let_go_of(token, &mut drops);\n",
-            "        if MUTANT { state.stash.clear(); }\n        let mut left = state.let_go_of(token, &mut drops);\n",
+            "let shared = endpoint.shared.clone();",
+            "if MUTANT { state.stash.clear(); } let shared = endpoint.shared.clone();",
         )],
         cases: &["teardown.drop_keeps_other"],
     },

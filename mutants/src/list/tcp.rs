@@ -159,7 +159,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "flush_backwards",
         about: "a dead endpoint's receives are canceled from the last to the first",
         runs: Runs::Tcp,
-        edits: &[edit("RecvQueue::cancel", "self.queue.pop_front()", "self.queue.pop_back()")],
+        edits: &[edit(
+            "Link::cancel",
+            "while let Some(receive) = self.recvs.cancel() {",
+            "let mut canceled: Vec<_> = std::iter::from_fn(|| self.recvs.cancel()).collect();
+             if MUTANT { canceled.reverse(); } for receive in canceled {",
+        )],
         cases: &["protection.target_recv_flush"],
     },
     Mutant {
@@ -190,8 +195,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Link::begin_write",
-            "Some(self.recvs.take().ok_or(Breach(\"an immediate without a credit\"))?)",
-            "None",
+            "let receive = match imm {",
+            "let receive = match imm.filter(|_| !MUTANT) {",
         )],
         cases: &["rma.write_imm", "rma.mixed_imm_send"],
     },
@@ -315,13 +320,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[
             edit(
                 "Link::take_frame",
-                "self.begin_send(header.seq, total, imm)?;",
-                "self.incoming.debt.accept(0); self.begin_send(header.seq, total, imm)?;",
+                "self.begin_send(header.seq, total, imm)?",
+                "{ self.incoming.debt.accept(0); self.begin_send(header.seq, total, imm)? }",
             ),
             edit(
                 "Link::take_frame",
-                "self.begin_write(header.seq, total, imm, to)?;",
-                "self.incoming.debt.accept(0); self.begin_write(header.seq, total, imm, to)?;",
+                "self.begin_write(header.seq, total, imm, to)?",
+                "{ self.incoming.debt.accept(0); self.begin_write(header.seq, total, imm, to)? }",
             ),
             edit("Link::finish_message", "self.incoming.debt.accept(total);", ""),
         ],
@@ -377,7 +382,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "RecvQueue::owes_credit",
-            "self.announced == self.matched\n                || news >= 32\n                || news as usize * 2 >= self.queue.len()",
+            "self.announced == self.matched\n                || news >= 32\n                || news as usize * 2 >= self.receives.len()",
             "false",
         )],
         cases: &["flow.stalled_both", "flow.rq_depth"],

@@ -126,8 +126,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Acceptor::close",
-            "        for inbound in waiting {\n            inbound.answer(Kind::Refuse, &[]);\n        }",
-            "        for inbound in waiting {\n            if MUTANT { std::mem::forget(inbound) } else { inbound.answer(Kind::Refuse, &[]) }\n        }",
+            "        for inbound in waiting {\n            inbound.answer(HandshakeKind::Refuse, &[]);\n        }",
+            "        for inbound in waiting {\n            if MUTANT { std::mem::forget(inbound) } else { inbound.answer(HandshakeKind::Refuse, &[]) }\n        }",
         )],
         cases: &["connection.listen_close_pending"],
     },
