@@ -88,6 +88,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["atomic.oob", "atomic.no_perm"],
     },
     Mutant {
+        name: "closed_when_full",
+        about: "a connection that is ended while its socket is full is closed without a word to the peer",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "TcpEndpoint::leave",
+            "state.flush_last(&self.engine);",
+            "if MUTANT && state.full { state.link.close(); }\n        state.flush_last(&self.engine);",
+        )],
+        cases: &["teardown.close_unsent", "teardown.refused_unsent"],
+    },
+    Mutant {
+        name: "refusal_dropped",
+        about: "with its endpoint goes what an ended connection still has to send, a refusal too",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "Link::end",
+            "End::Quiet => self.hush(),",
+            "End::Quiet => { self.hush(); if MUTANT { self.close(); } }",
+        )],
+        cases: &["teardown.close_unsent", "teardown.refused_unsent"],
+    },
+    Mutant {
         name: "padded_data",
         about: "private data is padded to a fixed length",
         runs: Runs::Tcp,

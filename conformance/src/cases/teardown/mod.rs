@@ -5,6 +5,7 @@ mod dropping;
 mod flushed;
 mod leaks;
 mod orders;
+mod unsent;
 
 use crate::prelude::*;
 
@@ -15,6 +16,11 @@ pub(super) const CASES: &[Case] = cases! { Teardown:
     closing::peer_close, Needs::SEND,
         "the peer disconnects, shuts down, or drops its endpoint or all it has: one Disconnected(Remote), receives canceled"
         .freedom(Freedom::Statuses("a send that the peer's end overtakes is canceled, or its peer lost"));
+    unsent::close_unsent, Needs::SEND_RMA,
+        "closed or dropped while more is due to the peer than the transport holds: Disconnected(Remote), what arrived is there"
+        .freedom(Freedom::Statuses("what is on its way when the connection ends completes Ok, canceled, or with its peer lost"));
+    unsent::refused_unsent, Needs::SEND_RMA,
+        "the target leaves when it hears of a refusal, behind answers that are not sent yet: they come, and the refusal";
     closing::event_first, Needs::SEND_RMA,
         "when a completion says Canceled, the event of the connection's end is in its queue";
     dropping::drop_keeps_other, Needs::SEND,
