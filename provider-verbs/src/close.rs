@@ -6,7 +6,7 @@
 //! of them: a request without effect behind them, which the device flushes like all others.
 
 use std::sync::atomic::{Ordering, fence};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fabric_core::{DisconnectReason, Error, Event, Failure, RawCompletion, Result, Side, Status};
 use fabric_util::log_line;
@@ -23,6 +23,12 @@ use crate::tokens::{LastUnsignaled, later};
 const SOON: Duration = Duration::from_millis(2);
 const LATER: Duration = Duration::from_millis(100);
 
+/// How long a device may take to complete the receive that a failed queue pair had begun; and one that does not say that it has.
+const LAST_RECEIVE: Duration = Duration::from_secs(1);
+const SILENT_LAST_RECEIVE: Duration = Duration::from_millis(20);
+/// How often to look whether it has.
+const LOOK: Duration = Duration::from_micros(100);
+
 pub(crate) fn index(side: Side) -> usize {
     usize::from(side == Side::Recv)
 }
@@ -34,6 +40,7 @@ impl Conn {
         if stage == ConnState::Closed {
             return;
         }
+        state.closed = Some(Instant::now());
         let event = match end {
             CloseReason::Quiesced => None,
             CloseReason::ConnectFailed(error) if stage == ConnState::Connecting => {
@@ -166,8 +173,10 @@ impl Conn {
         }
         let State { held_completions, hold_completions, .. } = &mut *state;
         held_completions.retain(|one| {
-            let stays = hold_completions[index(one.token.side())];
-            if !stays {
+            let side = one.token.side();
+            let stays = hold_completions[index(side)];
+            let was_reported = side == Side::Recv && self.receives_are_canceled();
+            if !stays && !was_reported {
                 take(*one);
             }
             stays
@@ -211,11 +220,35 @@ impl Conn {
         }
     }
 
+    /// Whether its shared receive queue has reported all that was in flight.
+    pub(crate) fn receives_are_canceled(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.is_canceled())
+    }
+
+    /// Waits until the device has completed the receive of a shared queue that a message had begun, or is overdue: with the queue
+    /// pair it would go, and others wait for it in vain.
+    fn await_last_receive(&self) {
+        let state = self.lock();
+        let (was_ready, closed) = (state.was_ready, state.closed);
+        drop(state);
+        let Some(closed) = closed.filter(|_| self.shared.is_some() && was_ready) else { return };
+        if self.flush_failed.load(Ordering::Acquire) {
+            return;
+        }
+        let silent = self.domain.device.quirks.last_receive_is_silent;
+        let patience = if silent { SILENT_LAST_RECEIVE } else { LAST_RECEIVE };
+        while !self.last_receive.load(Ordering::Acquire) && closed.elapsed() < patience {
+            std::thread::sleep(LOOK);
+            self.domain.take_async_events();
+        }
+    }
+
     /// Ends the connection because its owner lets it go. `Ok`: the device touches no segment any more.
     pub(crate) fn quiesce(&self) -> Result<()> {
         let mut state = self.lock();
         self.close(&mut state, CloseReason::Quiesced);
         drop(state);
+        self.await_last_receive();
         // A device may discard the completions of a queue pair that it destroys: take them first.
         self.send_queue.drain();
         self.recv_queue.drain();
@@ -241,6 +274,9 @@ impl Conn {
         self.release_held();
         self.send_queue.remove(self);
         self.recv_queue.remove(self);
+        if self.shared.is_some() {
+            self.recv_queue.remove_sharer(self.qp.number(), self.id);
+        }
         self.domain.remove_conn(self.number);
         match destroyed {
             // A device that went took its queue pairs along: the kernel has ended them before it answers so.

@@ -30,7 +30,8 @@ impl CqMember for Conn {
             };
         }
         let token = Token::from_bits(wr_id);
-        if !self.tokens.owns(token) {
+        let shared = token.side() == Side::Recv && self.shared.is_some();
+        if !shared && !self.tokens.owns(token) || shared && self.receives_are_canceled() {
             return;
         }
         let (code, status) = match token.side() {
@@ -42,6 +43,7 @@ impl CqMember for Conn {
         };
         let mut completion = RawCompletion::new(token, status);
         completion.provider_code = ended;
+        completion.endpoint = shared.then_some(self.id);
         self.on_failure(&mut state, code, &mut completion);
         if token.side() == Side::Send && state.last_failed.replace(token) == Some(token) {
             return;

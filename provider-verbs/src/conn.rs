@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use fabric_core::{
     DisconnectReason, EndpointAttr, EndpointId, Error, RawCompletion, Result, SendWork, Token,
@@ -24,6 +25,7 @@ use crate::error::failed;
 use crate::handle::{CmId, Qp, QpAttributes};
 use crate::path;
 use crate::scratch::ScratchSlot;
+use crate::shared_queue::SharedQueue;
 use crate::tokens::Tokens;
 use crate::windows::Windows;
 
@@ -52,6 +54,10 @@ pub(crate) enum CloseReason {
 
 pub(crate) struct State {
     pub(crate) conn_state: ConnState,
+    /// When it was closed.
+    pub(crate) closed: Option<Instant>,
+    /// Whether the peer's messages could reach the queue pair.
+    pub(crate) was_ready: bool,
     pub(crate) soft_queue: SoftSendQueue,
     /// With its context, by which the domain finds its owner.
     pub(crate) id: Option<(u64, CmId)>,
@@ -84,6 +90,8 @@ pub(crate) struct Conn {
     pub(crate) domain: Arc<DomainState>,
     pub(crate) send_queue: Arc<Queue>,
     pub(crate) recv_queue: Arc<Queue>,
+    /// The queue of its receives, where that is not its own.
+    pub(crate) shared: Option<Arc<SharedQueue>>,
     pub(crate) qp: Qp,
     /// The queue pair for probes, on devices that need one.
     pub(crate) probe: Option<Qp>,
@@ -93,6 +101,8 @@ pub(crate) struct Conn {
     /// Whether a send or write was posted since a request of the soft queue ended.
     pub(crate) unacked_send: AtomicBool,
     pub(crate) dead: AtomicBool,
+    /// The queue pair holds no receive of a shared queue any more.
+    pub(crate) last_receive: AtomicBool,
     /// The queue pair could not be flushed: the device will not complete what is in flight.
     pub(crate) flush_failed: AtomicBool,
     state: Mutex<State>,
@@ -107,6 +117,7 @@ impl Conn {
         id: EndpointId,
         attr: &EndpointAttr,
         (send_queue, recv_queue): (&Arc<Queue>, &Arc<Queue>),
+        shared: Option<&Arc<SharedQueue>>,
     ) -> Result<Arc<Self>> {
         const OP: &str = "make endpoint";
         let device = &domain.device;
@@ -117,12 +128,13 @@ impl Conn {
         let wanted = QpAttributes {
             // Twice, because a delivery-complete write takes two; and a probe, an end marker, and a window to bind.
             send_depth: 2 * attr.send_depth as u32 + 3,
-            recv_depth: attr.recv_depth as u32,
+            recv_depth: if shared.is_some() { 0 } else { attr.recv_depth as u32 },
             send_segments: attr.send_segments.clamp(1, OPERATION_SEGMENTS) as u32,
-            recv_segments: attr.recv_segments.max(1) as u32,
+            recv_segments: if shared.is_some() { 0 } else { attr.recv_segments.max(1) as u32 },
             inline: if device.test_limits.no_inline { 0 } else { attr.inject as u32 },
         };
-        let make = |wanted: &QpAttributes| Qp::new(&device.pd, queues, wanted, device.port);
+        let srq = shared.map(|shared| &shared.srq);
+        let make = |wanted: &QpAttributes| Qp::new(&device.pd, queues, srq, wanted, device.port);
         let qp = make(&wanted)
             // Injects are copied to registered memory then.
             .or_else(|_| make(&QpAttributes { inline: 0, ..wanted }))
@@ -132,6 +144,8 @@ impl Conn {
         let bounce = if carries_injects { None } else { Some(Bounce::new(&device.pd, attr)?) };
         let state = State {
             conn_state: ConnState::Idle,
+            closed: None,
+            was_ready: false,
             soft_queue: SoftSendQueue::default(),
             id: None,
             connect_data: Vec::new(),
@@ -153,12 +167,14 @@ impl Conn {
             domain: domain.clone(),
             send_queue: send_queue.clone(),
             recv_queue: recv_queue.clone(),
+            shared: shared.cloned(),
             qp,
             probe,
             tokens: Tokens::new(attr.send_depth),
             soft_queue_active: AtomicBool::new(false),
             unacked_send: AtomicBool::new(false),
             dead: AtomicBool::new(false),
+            last_receive: AtomicBool::new(false),
             flush_failed: AtomicBool::new(false),
             state: Mutex::new(state),
             bounce,
@@ -166,6 +182,9 @@ impl Conn {
         });
         conn.send_queue.add(conn.clone());
         conn.recv_queue.add(conn.clone());
+        if let Some(shared) = shared {
+            conn.recv_queue.add_sharer(conn.qp.number(), shared.sharer(id));
+        }
         domain.add_conn(conn.clone());
         if let Err(lost) = device.check() {
             // The thread that closed all others may not have seen this one.

@@ -113,6 +113,7 @@ impl Conn {
         let param = ConnParam {
             data: &bytes,
             qp_num: self.qp.number(),
+            shares: self.shared.is_some(),
             responder_resources,
             initiator_depth,
         };
@@ -143,6 +144,7 @@ impl Conn {
         let probe = self.probe.as_ref().filter(|_| peer_probe != 0);
         let (init, _) = id.path(ibv_qp_state::IBV_QPS_INIT)?;
         self.qp.init(init.pkey_index)?;
+        state.was_ready = true;
         let (mut attr, bits) = id.path(ibv_qp_state::IBV_QPS_RTR)?;
         path::set_path(&mut attr, &self.attr);
         attr.max_dest_rd_atomic = responder.max(1);
@@ -199,6 +201,7 @@ impl Conn {
         let param = ConnParam {
             data: &state.connect_data,
             qp_num: self.qp.number(),
+            shares: self.shared.is_some(),
             responder_resources,
             initiator_depth,
         };

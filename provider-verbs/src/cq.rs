@@ -12,7 +12,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use fabric_core::{Armed, CqAttr, CqOps, Error, RawCompletion, Result, Status, Token};
+use fabric_core::{
+    Armed, CqAttr, CqOps, EndpointId, Error, RawCompletion, Result, Side, Status, Token,
+};
 use fabric_util::sync::{Mutex, MutexGuard};
 use fabric_util::wakeup::Wakeup;
 use rustix::event::epoll;
@@ -58,10 +60,19 @@ pub(crate) struct Queue {
     device: Arc<OpenDevice>,
 }
 
+/// A connection that takes its receives from a shared queue.
+pub(crate) struct Sharer {
+    pub(crate) endpoint: EndpointId,
+    /// All that was in flight has been reported, and the device is not listened to any more.
+    pub(crate) canceled: Arc<AtomicBool>,
+}
+
 #[derive(Default)]
 struct QueueState {
     ring: VecDeque<RawCompletion>,
     unverified: UnverifiedReads,
+    /// By queue pair number, those whose receives complete here.
+    sharers: HashMap<u32, Sharer>,
     armed: bool,
 }
 
@@ -71,6 +82,7 @@ pub(crate) struct Sink<'a> {
     taken: usize,
     ring: &'a mut VecDeque<RawCompletion>,
     unverified: &'a mut UnverifiedReads,
+    sharers: &'a HashMap<u32, Sharer>,
 }
 
 impl Sink<'_> {
@@ -83,6 +95,26 @@ impl Sink<'_> {
             }
             _ => self.ring.push_back(completion),
         }
+    }
+
+    /// Passes on what ended well.
+    #[inline]
+    fn succeed(&mut self, wc: &ibv_wc) {
+        let mut completion = success(wc);
+        if self.sharers.is_empty() || self.name(wc, &mut completion) {
+            self.push(completion);
+        }
+    }
+
+    /// Names the endpoint whose message took a receive of a shared queue. Gives whether the completion is still awaited.
+    #[inline]
+    fn name(&self, wc: &ibv_wc, completion: &mut RawCompletion) -> bool {
+        if completion.token.side() == Side::Send {
+            return true;
+        }
+        let Some(sharer) = self.sharers.get(&wc.qp_num) else { return true };
+        completion.endpoint = Some(sharer.endpoint);
+        !sharer.canceled.load(Ordering::Relaxed)
     }
 }
 
@@ -143,6 +175,20 @@ impl Queue {
         drop(gone);
     }
 
+    /// Has the receives of a queue pair name its endpoint, which takes them from a shared queue.
+    pub(crate) fn add_sharer(&self, number: u32, sharer: Sharer) {
+        self.lock().sharers.insert(number, sharer);
+    }
+
+    pub(crate) fn remove_sharer(&self, number: u32, endpoint: EndpointId) {
+        let mut state = self.lock();
+        // The number may belong to a newer queue pair already.
+        let is_it = state.sharers.get(&number).is_some_and(|found| found.endpoint == endpoint);
+        let gone = is_it.then(|| state.sharers.remove(&number));
+        drop(state);
+        drop(gone);
+    }
+
     #[inline]
     fn poll(&self, out: &mut [RawCompletion]) -> usize {
         let mut state = self.lock();
@@ -153,8 +199,8 @@ impl Queue {
         if taken == out.len() {
             return taken;
         }
-        let QueueState { ring, unverified, .. } = &mut *state;
-        let mut sink = Sink { out, taken, ring, unverified };
+        let QueueState { ring, unverified, sharers, .. } = &mut *state;
+        let mut sink = Sink { out, taken, ring, unverified, sharers };
         self.reap(&mut sink, false);
         sink.taken
     }
@@ -184,9 +230,17 @@ impl Queue {
         self.wake_sleeper(&mut state);
     }
 
+    /// Puts a completion behind all that the device has; `put` runs under the lock.
+    pub(crate) fn append(&self, put: impl FnOnce() -> Option<RawCompletion>) {
+        let mut state = self.lock();
+        self.drain_locked(&mut state);
+        state.ring.extend(put());
+        self.wake_sleeper(&mut state);
+    }
+
     fn drain_locked(&self, state: &mut QueueState) {
-        let QueueState { ring, unverified, .. } = state;
-        self.reap(&mut Sink { out: &mut [], taken: 0, ring, unverified }, true);
+        let QueueState { ring, unverified, sharers, .. } = state;
+        self.reap(&mut Sink { out: &mut [], taken: 0, ring, unverified, sharers }, true);
     }
 
     /// A tick of the domain's thread: takes completions so that soft queues progress, unless the application polls.
@@ -214,7 +268,7 @@ impl Queue {
                 } else if self.device.quirks.refused_reads_succeed && sink.unverified.concern(wc) {
                     self.verify_read(wc, sink);
                 } else {
-                    sink.push(success(wc));
+                    sink.succeed(wc);
                 }
             }
             if got.len() < want {
@@ -246,7 +300,7 @@ impl Queue {
         if is_long_read(wc) && is_broken() {
             sink.unverified.add(wc);
         } else {
-            sink.push(success(wc));
+            sink.succeed(wc);
         }
     }
 

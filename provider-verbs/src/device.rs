@@ -12,7 +12,9 @@ use fabric_core::info::NO_DEVICE;
 use fabric_core::{AtomicScope, Capabilities, Device, Info, Unusable};
 
 use crate::error::{NAME, locks_freely, memlock, memlock_warning};
-use crate::handle::{self, Context, DeviceAttributes, PortAttributes, PortState, Transport};
+use crate::handle::{
+    self, Context, DeviceAttributes, KernelVersion, PortAttributes, PortState, Transport,
+};
 use crate::quirks::Quirks;
 use crate::sysfs::{Gid, Sysfs, is_connectable};
 use crate::{ffi, loaded};
@@ -34,6 +36,7 @@ struct Machine {
     query: fn(&str) -> io::Result<Answers>,
     warning: Option<String>,
     libraries: String,
+    kernel: KernelVersion,
 }
 
 /// Every port of every device, the best first.
@@ -59,6 +62,7 @@ pub(crate) fn devices() -> Vec<Device> {
         query,
         warning: memlock_warning(memlock(), locks_freely()),
         libraries: loaded::libraries(),
+        kernel: handle::kernel_version(),
     };
     machine.devices()
 }
@@ -141,7 +145,7 @@ impl Machine {
             Err(why) => return vec![(false, Device { name: name.to_owned(), state: Err(why) })],
         };
         let driver = self.sysfs.driver(name);
-        let quirks = Quirks::of(&attributes);
+        let quirks = Quirks::of(&attributes, self.kernel);
         let port = |(number, port): (u8, &PortAttributes)| {
             let port = Port {
                 machine: self,
@@ -362,6 +366,8 @@ impl Port<'_> {
             | Capabilities::PROCESSES;
         info.capabilities.set(Capabilities::ATOMIC, self.no_atomics().is_none());
         info.capabilities.set(Capabilities::GRANTS, self.attributes.windows);
+        let shares = self.quirks.shares_receives(self.attributes);
+        info.capabilities.set(Capabilities::SHARED_RECEIVES, shares);
         if self.attributes.atomics_global {
             info.atomic_scope = AtomicScope::Cpu;
         }

@@ -11,6 +11,7 @@ use fabric_core::{
 use crate::conn::{CloseReason, Conn};
 use crate::cq::VerbsCq;
 use crate::domain::state::DomainState;
+use crate::shared_queue::SharedQueue;
 
 /// An endpoint.
 pub struct VerbsEndpoint {
@@ -24,7 +25,20 @@ impl VerbsEndpoint {
         attr: &EndpointAttr,
         (send, recv): (&VerbsCq, &VerbsCq),
     ) -> Result<Self> {
-        Ok(VerbsEndpoint { conn: Conn::new(domain, id, attr, (&send.queue, &recv.queue))? })
+        let queues = (&send.queue, &recv.queue);
+        Ok(VerbsEndpoint { conn: Conn::new(domain, id, attr, queues, None)? })
+    }
+
+    /// One that takes its receives from a shared queue.
+    pub(crate) fn sharing(
+        domain: &Arc<DomainState>,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send: &VerbsCq,
+        shared: &Arc<SharedQueue>,
+    ) -> Result<Self> {
+        let queues = (&send.queue, &shared.queue);
+        Ok(VerbsEndpoint { conn: Conn::new(domain, id, attr, queues, Some(shared))? })
     }
 }
 

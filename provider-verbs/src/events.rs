@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use fabric_core::{DisconnectReason, EndpointId, Error, GrantOps, Result};
 use fabric_util::log_line;
@@ -102,6 +103,10 @@ impl ConnEvents for Conn {
 
     fn probe_ended(&self, status: ibv_wc_status::Type) {
         self.on_probe_ended(&mut self.lock(), status);
+    }
+
+    fn last_receive(&self) {
+        self.last_receive.store(true, Ordering::Release);
     }
 
     fn check_queue_pair(&self) {

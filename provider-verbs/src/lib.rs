@@ -4,14 +4,14 @@
 //! software what is left: atomics that devices lack, exact private data, time-outs, liveness, orderly ends.
 //!
 //! Files, from the contract inwards:
-//! - [`provider`], `device`, `domain`, `region`, `cq`, `listener`, `endpoint`: the contract's objects; [`raw`]: the way out, to
+//! - [`provider`], `device`, `domain`, `region`, `cq`, `shared_receives`, `listener`, `endpoint`: the contract's objects; [`raw`]: the way out, to
 //!   libibverbs itself;
 //! - `domain/state`: what a domain's objects share; `domain/thread` and `domain/timers`: its thread; `open_device`: the device
 //!   below them;
 //! - `conn`: a queue pair and its connection; `connect`: how it is made; `close`: how it ends; `events`: what the domain brings
 //!   to it; `liveness`: probes; `request`, `rejected` and `header`: connection requests, and private data;
-//! - `post`: from operations to work requests (`chain`); `complete` and `status`: completions that are no plain success;
-//!   `tokens`: what a connection remembers of its posts; `grant` and `windows`: parts of regions for one peer;
+//! - `post` and `receive`: from operations to work requests (`chain`); `complete` and `status`: completions that are no plain success;
+//!   `tokens`: what a connection remembers of its posts; `shared_queue`: what it knows of a shared receive queue; `grant` and `windows`: parts of regions for one peer;
 //!   `bounce` and `scratch`: registered memory of the provider's own;
 //! - `sysfs`, `path`, `loaded`, `quirks`: what libibverbs does not report, the settings of a connection's path, what is loaded
 //!   here, and where drivers depart from the specification; `softroce`: what one of them needs; `error`: errors with remedies;
@@ -93,10 +93,13 @@ mod post;
 pub mod provider;
 mod quirks;
 pub mod raw;
+mod receive;
 mod region;
 mod reject_cache;
 mod request;
 mod scratch;
+mod shared_queue;
+mod shared_receives;
 mod softroce;
 mod status;
 mod sysfs;
@@ -115,3 +118,4 @@ pub use listener::VerbsListener;
 pub use open_device::TestLimits;
 pub use provider::VerbsProvider;
 pub use region::VerbsRegistration;
+pub use shared_receives::VerbsSharedReceives;

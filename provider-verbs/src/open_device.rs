@@ -8,7 +8,7 @@ use fabric_util::stats::Stats;
 
 use crate::device;
 use crate::error::NAME;
-use crate::handle::{Context, DeviceAttributes, Pd};
+use crate::handle::{Context, DeviceAttributes, Pd, kernel_version};
 use crate::quirks::Quirks;
 use crate::scratch::Scratch;
 
@@ -48,7 +48,7 @@ impl OpenDevice {
         let pd = Arc::new(Pd::new(&context).map_err(fail)?);
         Ok(Arc::new(OpenDevice {
             info: info.clone(),
-            quirks: Quirks::of(&attributes),
+            quirks: Quirks::of(&attributes, kernel_version()),
             test_limits,
             attributes,
             port,

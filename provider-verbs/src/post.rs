@@ -1,23 +1,20 @@
-//! From operations to work requests.
+//! From operations of the send queue to work requests.
 //!
 //! The usual post goes straight to the device. An operation that is emulated, and everything posted behind one, goes
 //! through the connection's soft queue ([`SoftSendQueue`](fabric_util::emulate::SoftSendQueue)).
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::atomic::Ordering;
 
 use fabric_core::work::total_len;
-use fabric_core::{
-    AtomicOp, Error, Failure, Posted, RecvWork, Result, SendFlags, SendOp, SendWork,
-};
+use fabric_core::{AtomicOp, Error, Failure, Posted, Result, SendFlags, SendOp, SendWork};
 use fabric_util::emulate::{CasDevice, CasRequest, SoftSendQueue};
 
 use crate::chain::{Chain, Many, One};
 use crate::conn::Conn;
 use crate::error::NAME;
-use crate::ffi::{ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_wr_opcode as opcode};
+use crate::ffi::{ibv_send_flags, ibv_send_wr, ibv_wr_opcode as opcode};
 use crate::tokens::InternalWr;
 use crate::windows::Binding;
 
@@ -44,7 +41,7 @@ pub(crate) fn must_emulate(op: &SendOp) -> bool {
 }
 
 /// Posts all of the work, as much at a time as `post` takes, which is something.
-fn in_turn<W>(work: &[W], mut post: impl FnMut(&[W]) -> Posted) -> Posted {
+pub(crate) fn in_turn<W>(work: &[W], mut post: impl FnMut(&[W]) -> Posted) -> Posted {
     let mut accepted = 0;
     while accepted < work.len() {
         let posted = post(&work[accepted..]);
@@ -293,66 +290,6 @@ impl Conn {
             && settled
             && !work.segments.is_empty()
             && total_len(work.segments) <= self.qp.inline() as usize
-    }
-
-    /// Posts receives.
-    ///
-    /// # Safety
-    /// As [`EndpointOps::post_recv`](fabric_core::EndpointOps::post_recv).
-    #[inline]
-    pub(crate) unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted {
-        // SAFETY: the caller's promise is passed on.
-        let posted = unsafe {
-            match work {
-                [one] => self.post_recv_chain(One::new(), std::slice::from_ref(one)),
-                _ => self.post_recvs(work),
-            }
-        };
-        if posted.accepted > 0 {
-            self.flush_late_receives();
-        }
-        posted
-    }
-
-    /// # Safety
-    /// As [`post_recv`](Conn::post_recv).
-    #[inline(never)]
-    unsafe fn post_recvs(&self, work: &[RecvWork<'_>]) -> Posted {
-        // SAFETY: the caller's promise is passed on.
-        in_turn(work, |rest| unsafe { self.post_recv_chain(Many::new(), rest) })
-    }
-
-    /// Posts as many receives as a chain has room for.
-    ///
-    /// # Safety
-    /// As [`post_recv`](Conn::post_recv).
-    #[inline]
-    unsafe fn post_recv_chain<const R: usize, const S: usize>(
-        &self,
-        mut chain: Chain<ibv_recv_wr, R, S>,
-        work: &[RecvWork<'_>],
-    ) -> Posted {
-        for one in work {
-            if !chain.has_room() {
-                break;
-            }
-            self.tokens.note_recv(one.token);
-            let first = chain.segments_len();
-            chain.local(one.segments);
-            let (sg_list, num_sge) = chain.list(first);
-            let wr_id = one.token.to_bits();
-            chain.push(ibv_recv_wr { wr_id, next: ptr::null_mut(), sg_list, num_sge });
-            chain.end_operation();
-        }
-        let operations = usize::from(chain.operations());
-        let Some(head) = chain.link(|request, next| request.next = next) else {
-            return Posted::all(0);
-        };
-        // SAFETY: the caller's promise; the chain is on this stack until the call returns.
-        match unsafe { self.qp.post_recv(head) } {
-            Ok(()) => Posted::all(operations),
-            Err((bad, cause)) => Posted::until(chain.taken_before(bad), refused(cause)),
-        }
     }
 
     /// Posts a liveness probe: an empty write, which needs no right at the peer.

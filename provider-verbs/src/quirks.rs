@@ -1,9 +1,11 @@
 //! Peculiarities of drivers, as one table with the reason beside each, and the limits that follow from them.
 //! A driver that is not in it is taken for hardware that keeps the InfiniBand specification.
 
+use std::ops::RangeInclusive;
+
 use fabric_core::Limits;
 
-use crate::handle::{DeviceAttributes, PortAttributes};
+use crate::handle::{DeviceAttributes, KernelVersion, PortAttributes};
 
 /// Bytes of one inject: inline where the device can, else copied.
 const INJECT: usize = 256;
@@ -45,6 +47,11 @@ pub(crate) struct Quirks {
     /// A memory window that was bound is bound once more when a request before it has to be repeated; that fails, and nothing
     /// of the send queue ends any more. Binding waits in software until all before it has ended.
     pub(crate) repeated_binds_hang: bool,
+    /// A receive of a shared queue that a message has begun is never completed if its queue pair fails; no call says which it
+    /// was. There are no shared receive queues then.
+    pub(crate) begun_receives_get_lost: bool,
+    /// No event reports that a queue pair in error has completed what it had taken from its shared receive queue.
+    pub(crate) last_receive_is_silent: bool,
     /// How much of `max_qp_wr` one send request can take. Hardware counts 64-byte blocks of the queue, and
     /// ours, with 16 segments or 256 bytes inline, may take eight (rdma-core, `mlx5_calc_sq_size`).
     pub(crate) send_blocks: u32,
@@ -62,6 +69,8 @@ const SPECIFIED: Quirks = Quirks {
     refused_reads_succeed: false,
     repeated_reads_need_keys: false,
     repeated_binds_hang: false,
+    begun_receives_get_lost: false,
+    last_receive_is_silent: false,
     send_blocks: 8,
 };
 
@@ -78,6 +87,8 @@ const RXE: Quirks = Quirks {
     refused_reads_succeed: true,
     repeated_reads_need_keys: true,
     repeated_binds_hang: true,
+    begun_receives_get_lost: true,
+    last_receive_is_silent: true,
     // Each request has a slot of the largest size, and `max_qp_wr` counts slots.
     send_blocks: 1,
 };
@@ -86,14 +97,29 @@ const RXE: Quirks = Quirks {
 /// anything, is the network device beneath.
 const RXE_VENDOR: u32 = 0xff_ffff;
 
+/// Soft-RoCE completes the receive of a shared queue that its queue pair had begun, until Linux 6.4 made a new function of the
+/// flush, which looks at a queue pair's own receives only (rxe_resp.c). Seen in 6.1; kernels of distributions that are older by
+/// their number may have the newer driver.
+const RXE_FLUSHES_BEGUN_RECEIVES: RangeInclusive<KernelVersion> = (6, 1)..=(6, 3);
+
 impl Quirks {
     /// Those of a device, by what it says itself.
-    pub(crate) fn of(attributes: &DeviceAttributes) -> Quirks {
+    pub(crate) fn of(attributes: &DeviceAttributes, kernel: KernelVersion) -> Quirks {
         match attributes.vendor_id {
+            RXE_VENDOR if RXE_FLUSHES_BEGUN_RECEIVES.contains(&kernel) => {
+                Quirks { begun_receives_get_lost: false, ..RXE }
+            }
             RXE_VENDOR => RXE,
             _ => SPECIFIED,
         }
     }
+
+    /// Whether a device has shared receive queues of use here.
+    pub(crate) fn shares_receives(self, device: &DeviceAttributes) -> bool {
+        let counts = [device.max_srq, device.max_srq_wr, device.max_srq_sge];
+        !self.begun_receives_get_lost && !counts.contains(&0)
+    }
+
     /// What endpoints on a port may ask for: less than the device's own limits, by what the provider needs
     /// for itself.
     pub(crate) fn limits(self, device: &DeviceAttributes, port: &PortAttributes) -> Limits {
@@ -114,6 +140,10 @@ impl Quirks {
         let depth = |requests: u32| size((requests / 2).saturating_sub(16)).min(max);
         limits.send_depth = depth(device.max_qp_wr / self.send_blocks);
         limits.recv_depth = depth(device.max_qp_wr);
+        if self.shares_receives(device) {
+            limits.shared_depth = depth(device.max_srq_wr);
+            limits.recv_segments = segments.min(size(device.max_srq_sge));
+        }
         let pairs = if self.separate_probes { 2 } else { 1 };
         limits.endpoints = size(device.max_qp / pairs).min(1 << 16);
         limits.regions = size(device.max_mr.saturating_sub(OWN_REGIONS));
@@ -145,6 +175,9 @@ pub(crate) mod fake {
             max_cqe: 4_194_303,
             max_mr: 1 << 24,
             max_mr_size: u64::MAX,
+            max_srq: 8_388_608,
+            max_srq_wr: 32_767,
+            max_srq_sge: 31,
             max_qp_rd_atom: 16,
             max_qp_init_rd_atom: 16,
             atomics: true,
@@ -169,6 +202,9 @@ pub(crate) mod fake {
             max_cqe: 32_767,
             max_mr: 524_287,
             max_mr_size: u64::MAX,
+            max_srq: 917_503,
+            max_srq_wr: 1_048_576,
+            max_srq_sge: 27,
             max_qp_rd_atom: 128,
             max_qp_init_rd_atom: 128,
             atomics: true,
@@ -192,11 +228,12 @@ mod tests {
 
     #[test]
     fn hardware_has_room_for_the_largest_requests() {
-        let quirks = Quirks::of(&mlx5());
+        let quirks = Quirks::of(&mlx5(), (6, 12));
         assert_eq!(quirks, SPECIFIED);
         let limits = quirks.limits(&mlx5(), &roce(PortState::Active));
         assert_eq!(limits.message, 1 << 30);
         assert_eq!((limits.send_segments, limits.recv_segments), (16, 16));
+        assert_eq!(limits.shared_depth, 16_367);
         // Twice this many requests of eight blocks, and a few of the provider's own, fill the queue.
         assert_eq!((limits.send_depth, limits.recv_depth), (2032, 16_368));
         assert_eq!((limits.endpoints, limits.regions), (65_536, (1 << 24) - 64));
@@ -205,21 +242,26 @@ mod tests {
 
     #[test]
     fn soft_roce_is_known_by_what_it_says() {
-        let quirks = Quirks::of(&rxe());
+        let quirks = Quirks::of(&rxe(), (6, 12));
         assert_eq!(quirks, RXE);
         let port = PortAttributes { max_msg_sz: 8 << 20, ..roce(PortState::Active) };
         let limits = quirks.limits(&rxe(), &port);
         assert_eq!(limits.message, 8 << 20);
         assert_eq!((limits.send_depth, limits.recv_depth), (16_319, 16_319));
         assert_eq!((limits.cq_capacity, limits.endpoints), (16_319, 65_536));
-        assert_eq!(limits.regions, 524_223);
+        assert_eq!((limits.regions, limits.shared_depth), (524_223, 0));
+        // Some of its kernels complete what a message has begun of a shared queue.
+        let older = Quirks::of(&rxe(), (6, 1));
+        assert!(older.shares_receives(&rxe()) && !quirks.shares_receives(&rxe()));
+        assert_eq!(older.limits(&rxe(), &port).shared_depth, 16_319);
     }
 
     #[test]
     fn a_tiny_device_has_no_negative_limits() {
         let tiny = DeviceAttributes { max_qp_wr: 8, max_cqe: 1, max_mr: 0, max_sge: 1, ..mlx5() };
+        let tiny = DeviceAttributes { max_srq: 0, ..tiny };
         let limits = SPECIFIED.limits(&tiny, &roce(PortState::Active));
         assert_eq!((limits.send_depth, limits.cq_capacity, limits.regions), (0, 0, 0));
-        assert_eq!(limits.recv_segments, 1);
+        assert_eq!((limits.recv_segments, limits.shared_depth), (1, 0));
     }
 }

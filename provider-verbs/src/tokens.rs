@@ -47,7 +47,7 @@ pub(crate) struct Tokens {
 }
 
 /// What no token is.
-const NO_TOKEN: u64 = u64::MAX;
+pub(crate) const NO_TOKEN: u64 = u64::MAX;
 
 /// The last unsignaled post of a send queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,6 +33,8 @@ mod port;
 mod refusals;
 #[path = "device/rig.rs"]
 mod rig;
+#[path = "device/shared.rs"]
+mod shared;
 #[path = "device/signals.rs"]
 mod signals;
 #[path = "device/sinks.rs"]
@@ -64,7 +66,7 @@ const fn software(name: &'static str, run: fn()) -> Case {
     Case { name, run, software: true }
 }
 
-const CASES: [Case; 29] = [
+const CASES: [Case; 33] = [
     case("a_killed_idle_peer_is_noticed", peers::killed_idle),
     case("a_killed_busy_peer_is_noticed", peers::killed_busy),
     case("a_stopped_peer_is_not_lost", peers::stopped),
@@ -86,6 +88,10 @@ const CASES: [Case; 29] = [
     case("a_sink_may_call_back", sinks::may_call_back),
     case("a_sink_may_drop_the_domain", sinks::may_drop_the_domain),
     case("a_fault_of_the_thread_ends_the_domain", sinks::a_fault_ends_the_domain),
+    case("a_disconnect_ends_a_begun_shared_receive", shared::disconnect_ends_what_was_begun),
+    case("a_peer_ends_a_begun_shared_receive", shared::peer_ends_what_was_begun),
+    case("an_endpoint_that_goes_ends_a_begun_shared_receive", shared::quiesce_ends_what_was_begun),
+    case("shared_receives_outlive_endpoints", shared::ends_leave_the_rest),
     case("every_call_may_fail", calls::may_fail),
     case("a_queue_pair_that_stays_keeps_its_memory", stays::keeps_its_memory),
     software("a_port_that_is_down_is_told", discovery::a_port_that_is_down),

@@ -82,6 +82,8 @@ compare! {
     struct ibv_mr { context, pd, addr, length, handle, lkey, rkey }
     struct ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data }
     struct ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all }
+    struct ibv_srq_attr { max_wr, max_sge, srq_limit }
+    struct ibv_srq_init_attr { srq_context, attr }
     struct ibv_qp_attr {
         qp_state, cur_qp_state, path_mtu, path_mig_state, qkey, rq_psn, sq_psn, dest_qp_num, qp_access_flags,
         cap, ah_attr, alt_ah_attr, pkey_index, alt_pkey_index, en_sqd_async_notify, sq_draining,
@@ -93,6 +95,9 @@ compare! {
     struct ibv_qp {
         context, qp_context, pd, send_cq, recv_cq, srq, handle, qp_num, state, qp_type, mutex: untyped,
         cond: untyped, events_completed
+    }
+    struct ibv_srq {
+        context, srq_context, pd, handle, mutex: untyped, cond: untyped, events_completed
     }
     struct ibv_comp_channel { context, fd, refcnt }
     struct ibv_cq {
@@ -108,7 +113,7 @@ compare! {
         _compat_create_cq: untyped, poll_cq, req_notify_cq, _compat_cq_event: untyped,
         _compat_resize_cq: untyped, _compat_destroy_cq: untyped, _compat_create_srq: untyped,
         _compat_modify_srq: untyped, _compat_query_srq: untyped, _compat_destroy_srq: untyped,
-        post_srq_recv: untyped, _compat_create_qp: untyped, _compat_query_qp: untyped,
+        post_srq_recv, _compat_create_qp: untyped, _compat_query_qp: untyped,
         _compat_modify_qp: untyped, _compat_destroy_qp: untyped, post_send, post_recv,
         _compat_create_ah: untyped, _compat_destroy_ah: untyped, _compat_attach_mcast: untyped,
         _compat_detach_mcast: untyped, _compat_async_event: untyped

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use fabric::{
-    Access, Completion, CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointState, Error,
-    Listener, Region, Result, Status,
+    Access, Capabilities, Completion, CompletionQueue, ConnectRequest, Domain, Endpoint,
+    EndpointBuilder, EndpointState, Error, Listener, Region, Result, Status,
 };
 
 /// So long something may take that waits for the other end.
@@ -36,13 +36,17 @@ impl End {
 
     /// The next completion, which is to be a good one.
     fn take(&self) -> Result<Completion> {
-        let one = self.queue.wait_one(Some(SOON))?;
-        match one.status {
-            Status::Ok => Ok(one),
-            status => {
-                assert_eq!(self.endpoint.state(), EndpointState::Dead, "behind {status:?}");
-                Err(Error::state("take a completion", format!("{status:?}")))
-            }
+        take(&self.queue, &self.endpoint)
+    }
+}
+
+fn take(queue: &CompletionQueue, endpoint: &Endpoint) -> Result<Completion> {
+    let one = queue.wait_one(Some(SOON))?;
+    match one.status {
+        Status::Ok => Ok(one),
+        status => {
+            assert_eq!(endpoint.state(), EndpointState::Dead, "behind {status:?}");
+            Err(Error::state("take a completion", format!("{status:?}")))
         }
     }
 }
@@ -78,6 +82,7 @@ pub(super) fn play(open: &impl Fn() -> Result<Domain>) -> Result<()> {
     let listener = b.domain.listen(address(&b.domain))?;
     join(&listener, &a.endpoint, &b.endpoint)?;
     exchange(&a, &b)?;
+    share(&a, &b, &listener)?;
     let builder = a.domain.endpoint().send_depth(2).recv_depth(2);
     let other = builder.connect_timeout(Duration::from_secs(3)).build(&a.queue)?;
     other.connect(listener.local_addr(), &[])?;
@@ -118,6 +123,26 @@ fn exchange(a: &End, b: &End) -> Result<()> {
         assert_eq!(a.take()?.context, 5);
         assert_eq!(a.region.get::<u64>(0)?, 5 * turn);
     }
+    Ok(())
+}
+
+/// A message to an endpoint that takes its receives from a shared queue.
+fn share(a: &End, b: &End, listener: &Listener) -> Result<()> {
+    if !b.domain.info().capabilities.contains(Capabilities::SHARED_RECEIVES) {
+        return Ok(());
+    }
+    let receives = b.domain.shared_receive_queue(2, &b.queue)?;
+    fn builder(end: &End) -> EndpointBuilder<'_> {
+        end.domain.endpoint().send_depth(2).connect_timeout(Duration::from_secs(3))
+    }
+    let from = builder(a).recv_depth(2).build(&a.queue)?;
+    let to = builder(b).shared_receives(&receives).build(&b.queue)?;
+    receives.recv(b.region.slice(..64), 6)?;
+    join(listener, &from, &to)?;
+    from.send(a.region.slice(..64), 7)?;
+    assert_eq!(take(&a.queue, &from)?.context, 7);
+    let received = take(&b.queue, &to)?;
+    assert_eq!((received.context, received.endpoint, received.len), (6, to.id(), 64));
     Ok(())
 }
 

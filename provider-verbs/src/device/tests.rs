@@ -19,6 +19,7 @@ fn machine(tree: &Tree, listed: &[&str], query: fn(&str) -> io::Result<Answers>)
         query,
         warning: None,
         libraries: String::new(),
+        kernel: (6, 1),
     }
 }
 

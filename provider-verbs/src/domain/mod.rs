@@ -4,13 +4,14 @@ pub(crate) mod state;
 mod thread;
 pub(crate) mod timers;
 
+use std::any::Any;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fabric_core::provider::RequestId;
 use fabric_core::{
-    Access, CqAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId,
-    ProviderCounters, Result,
+    Access, CqAttr, DomainOps, EndpointAttr, EndpointId, Error, EventSink, Info, ListenerAttr,
+    ListenerId, ProviderCounters, Result, SharedReceiveAttr, SharedReceiveOps,
 };
 
 use fabric_util::service_thread::ServiceThread;
@@ -21,6 +22,7 @@ use crate::endpoint::VerbsEndpoint;
 use crate::listener::{self, VerbsListener};
 use crate::open_device::TestLimits;
 use crate::region::VerbsRegistration;
+use crate::shared_receives::VerbsSharedReceives;
 
 /// A domain.
 pub struct VerbsDomain {
@@ -70,6 +72,28 @@ unsafe impl DomainOps for VerbsDomain {
         recv_cq: &VerbsCq,
     ) -> Result<VerbsEndpoint> {
         VerbsEndpoint::new(&self.domain, id, attr, (send_cq, recv_cq))
+    }
+
+    fn shared_receives(
+        &self,
+        attr: &SharedReceiveAttr,
+        cq: &VerbsCq,
+    ) -> Result<Box<dyn SharedReceiveOps>> {
+        Ok(Box::new(VerbsSharedReceives::new(&self.domain, attr, cq)?))
+    }
+
+    fn endpoint_sharing(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &VerbsCq,
+        receives: &dyn SharedReceiveOps,
+    ) -> Result<VerbsEndpoint> {
+        let receives: &dyn Any = receives;
+        let Some(receives) = receives.downcast_ref::<VerbsSharedReceives>() else {
+            return Err(Error::invalid("make endpoint", "the queue is of another provider"));
+        };
+        VerbsEndpoint::sharing(&self.domain, id, attr, send_cq, &receives.shared)
     }
 
     fn listen(

@@ -1,6 +1,6 @@
 //! What the objects of a domain share: its connections and identifiers, its timers, and the events for its owner.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,10 +20,11 @@ use super::timers::Timer;
 use crate::cq::Queue;
 use crate::error::NAME;
 use crate::ffi::ibv_wc_status;
-use crate::handle::{CmEvent, CmId, EventChannel};
+use crate::handle::{AsyncEvent, CmEvent, CmId, EventChannel};
 use crate::open_device::{OpenDevice, TestLimits};
 use crate::reject_cache::RejectCache;
 use crate::request::{Acceptor, PendingConnection};
+use crate::shared_queue::SharedQueue;
 use crate::softroce::probes::Probes;
 use crate::softroce::refusal_scan::RefusalScan;
 use crate::windows::GrantedPart;
@@ -31,6 +32,9 @@ use crate::windows::GrantedPart;
 /// How long an identifier is kept after a disconnect. If the message to the peer is lost, the kernel repeats it after some
 /// four seconds, as long as the identifier exists.
 const DISCONNECT_LINGER: Duration = Duration::from_secs(6);
+
+/// How long a queue pair that was moved to the error state may go on with the packet at hand.
+pub(super) const LAST_PACKET: Duration = Duration::from_millis(100);
 
 /// What to do once an event was reported.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +58,8 @@ pub(crate) trait ConnEvents: Send + Sync {
     fn expired(self: Arc<Self>, timer: Timer);
     /// A probe that had a queue pair of its own came back, or did not.
     fn probe_ended(&self, status: ibv_wc_status::Type);
+    /// What it had taken from a shared receive queue has completed.
+    fn last_receive(&self);
     /// Closes the connection if the device itself has put the queue pair into the error state.
     fn check_queue_pair(&self);
     /// The first message came before the peer's confirmation, which may be lost.
@@ -100,8 +106,11 @@ pub(crate) struct DomainState {
     /// Connection-manager identifiers by context.
     pub(super) ids: Mutex<HashMap<u64, CmIdOwner>>,
     conns: Mutex<HashMap<u64, Arc<dyn ConnEvents>>>,
+    pub(crate) shared: Mutex<Vec<Arc<SharedQueue>>>,
     pub(super) timers: Mutex<Timers<(u64, Timer)>>,
     pub(super) scan: Mutex<RefusalScan>,
+    /// Events of the device that wait for the thread.
+    async_events: Mutex<VecDeque<AsyncEvent>>,
     /// Queues with active soft queues.
     pub(super) watched: Mutex<Vec<Arc<Queue>>>,
     pub(super) wakeup: Wakeup,
@@ -125,8 +134,10 @@ impl DomainState {
             next_number: AtomicU64::new(1),
             ids: Mutex::default(),
             conns: Mutex::default(),
+            shared: Mutex::default(),
             timers: Mutex::default(),
             scan: Mutex::default(),
+            async_events: Mutex::default(),
             watched: Mutex::default(),
             wakeup: Wakeup::new().map_err(fail)?,
             stop: AtomicBool::new(false),
@@ -199,7 +210,7 @@ impl DomainState {
     }
 
     /// One, or none; two while an earlier one with the same number is being removed.
-    pub(super) fn conns_of_qp(&self, number: u32) -> Vec<Arc<dyn ConnEvents>> {
+    fn conns_of_qp(&self, number: u32) -> Vec<Arc<dyn ConnEvents>> {
         self.conns.lock().values().filter(|conn| conn.qp_number() == number).cloned().collect()
     }
 
@@ -248,6 +259,7 @@ impl DomainState {
         if self.device.set_lost() {
             self.report(Event::DeviceLost, AfterReport::Nothing);
             self.end_all(DisconnectReason::DeviceLost);
+            self.deadline(LAST_PACKET, 0, Timer::SharedReceives);
             log_line!(Error, "{}: the device is gone", self.device.info.device);
         }
     }
@@ -257,6 +269,32 @@ impl DomainState {
             // A panic in one must not keep the others from closing.
             callback::caught(|| conn.lose(reason));
         }
+    }
+
+    /// Cancels what is in flight of shared receive queues, whose queue pairs have all failed.
+    pub(super) fn cancel_shared_receives(&self) {
+        // Under the lock, so that a queue that goes is not canceled afterwards.
+        self.shared.lock().iter().for_each(|shared| shared.cancel());
+    }
+
+    /// Takes events of the device: any thread that waits for one of a connection may, and leaves the others to the domain's.
+    pub(crate) fn take_async_events(&self) {
+        while let Some(event) = self.device.pd.context.next_event() {
+            if let AsyncEvent::LastReceive(number) = event {
+                self.with_qp(number, |conn| conn.last_receive());
+            } else {
+                self.async_events.lock().push_back(event);
+                self.wakeup.set();
+            }
+        }
+    }
+
+    pub(super) fn next_async_event(&self) -> Option<AsyncEvent> {
+        self.async_events.lock().pop_front()
+    }
+
+    pub(super) fn with_qp(&self, number: u32, act: impl Fn(&dyn ConnEvents)) {
+        self.conns_of_qp(number).iter().for_each(|conn| act(&**conn));
     }
 
     /// Reports an event, by the domain's thread or an earlier flush of the reports. Locks may be held.

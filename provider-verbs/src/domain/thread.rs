@@ -16,7 +16,7 @@ use fabric_util::wakeup::poll_until;
 use fabric_util::{callback, log_line};
 use rustix::event::{PollFd, PollFlags};
 
-use super::state::{AfterReport, CmIdOwner, ConnEvents, DomainState};
+use super::state::{AfterReport, CmIdOwner, DomainState, LAST_PACKET};
 use super::timers::{Timer, early};
 use crate::error::NAME;
 use crate::ffi::rdma_cm_event_type as cm;
@@ -43,6 +43,8 @@ impl DomainState {
             self.device.set_lost();
             self.end_all(DisconnectReason::Internal);
             self.flush_reports();
+            std::thread::sleep(LAST_PACKET);
+            self.cancel_shared_receives();
             log_line!(Error, "{}: the domain's thread panicked", self.device.info.device);
         }
     }
@@ -55,7 +57,8 @@ impl DomainState {
             while let Some(event) = self.channel.next(self.next_number()) {
                 self.cm_event(event);
             }
-            while let Some(event) = self.device.pd.context.next_event() {
+            self.take_async_events();
+            while let Some(event) = self.next_async_event() {
                 self.async_event(event);
             }
             self.take_probes();
@@ -146,17 +149,16 @@ impl DomainState {
                 self.report(Event::PortDown, AfterReport::Nothing);
             }
             AsyncEvent::PortActive(_) | AsyncEvent::PortDown(_) => {}
+            // It is acted on where it is taken.
+            AsyncEvent::LastReceive(_) => {}
             AsyncEvent::Other(number) => log_line!(Debug, "{device}: asynchronous event {number}"),
         }
-    }
-
-    fn with_qp(&self, number: u32, act: impl Fn(&dyn ConnEvents)) {
-        self.conns_of_qp(number).iter().for_each(|conn| act(&**conn));
     }
 
     fn expired(&self, number: u64, timer: Timer) {
         match timer {
             Timer::Disconnecting => self.forget_id(number),
+            Timer::SharedReceives => self.cancel_shared_receives(),
             Timer::RefusalScan => self.scan_for_refusals(number),
             Timer::Connect | Timer::Retry | Timer::Liveness | Timer::EndMarker => {
                 if let Some(conn) = self.conn(number) {

@@ -15,6 +15,8 @@ pub(crate) enum Timer {
     EndMarker,
     /// Scan for refusals that the device does not report.
     RefusalScan,
+    /// The device is lost: no queue pair touches a shared receive any more.
+    SharedReceives,
     /// An identifier has stayed long enough after its connection.
     Disconnecting,
 }

@@ -89,6 +89,8 @@ functions! {
     fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int;
     fn ibv_get_cq_event(channel: *mut ibv_comp_channel, cq: *mut *mut ibv_cq, name: *mut *mut c_void) -> c_int;
     fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint);
+    fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq;
+    fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
     fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp;
     fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int;
     fn ibv_query_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init: *mut ibv_qp_init_attr) -> c_int;
@@ -197,6 +199,18 @@ pub(crate) unsafe fn ibv_post_recv(
 ) -> c_int {
     // SAFETY: as in `ibv_post_send`.
     unsafe { (*(*qp).context).ops.post_recv.map_or(libc::ENOSYS, |post| post(qp, wr, bad)) }
+}
+
+/// # Safety
+/// As ibv_post_srq_recv(3) demands.
+#[inline]
+pub(crate) unsafe fn ibv_post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: as in `ibv_post_send`.
+    unsafe { (*(*srq).context).ops.post_srq_recv.map_or(libc::ENOSYS, |post| post(srq, wr, bad)) }
 }
 
 /// # Safety

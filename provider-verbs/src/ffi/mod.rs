@@ -33,6 +33,12 @@ pub(crate) fn errno(verb: &'static str, returned: i32) -> io::Result<()> {
     }
 }
 
+/// The error of a post that was refused.
+#[cold]
+pub(crate) fn refused(verb: &'static str, code: i32) -> io::Error {
+    errno(verb, code).err().unwrap_or_else(|| io::Error::from_raw_os_error(libc::EIO))
+}
+
 /// A call of librdmacm, which returns 0, or -1 and sets `errno`.
 pub(crate) fn minus_one(verb: &'static str, returned: i32) -> io::Result<()> {
     if returned == 0 { Ok(()) } else { Err(named(verb, io::Error::last_os_error())) }

@@ -136,6 +136,8 @@ impl Drop for EventChannel {
 pub(crate) struct ConnParam<'a> {
     pub(crate) data: &'a [u8],
     pub(crate) qp_num: u32,
+    /// Whether the queue pair takes its receives from a shared queue.
+    pub(crate) shares: bool,
     pub(crate) responder_resources: u8,
     pub(crate) initiator_depth: u8,
 }
@@ -150,7 +152,7 @@ impl ConnParam<'_> {
             flow_control: 1,
             retry_count: 7,
             rnr_retry_count: 7,
-            srq: 0,
+            srq: self.shares.into(),
             qp_num: self.qp_num,
         }
     }

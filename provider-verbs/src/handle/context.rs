@@ -18,8 +18,7 @@ use crate::ffi::{self, errno, pointer};
 fn fork_safe() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
-        if release.is_ok_and(|release| copies_on_fork(&release)) {
+        if copies_on_fork(kernel_version()) {
             return;
         }
         // SAFETY: no arguments; it fails only if memory was registered before, by another library of the process.
@@ -29,13 +28,24 @@ fn fork_safe() {
     });
 }
 
-/// Whether a kernel copies locked pages, huge ones too, when a process forks: from 5.13 on, which says so by
-/// `RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK`; see `IBV_FORK_UNNEEDED` in ibv_is_fork_initialized(3).
-fn copies_on_fork(release: &str) -> bool {
+/// The first two numbers of a kernel's release.
+pub(crate) type KernelVersion = (u32, u32);
+
+/// That of the running kernel; zero where it is not known.
+pub(crate) fn kernel_version() -> KernelVersion {
+    version(&std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default())
+}
+
+fn version(release: &str) -> KernelVersion {
     let mut numbers =
         release.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse().ok());
-    let version: (Option<u32>, Option<u32>) = (numbers.next(), numbers.next());
-    version >= (Some(5), Some(13))
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// Whether a kernel copies locked pages, huge ones too, when a process forks: from 5.13 on, which says so by
+/// `RDMA_NLDEV_SYS_ATTR_COPY_ON_FORK`; see `IBV_FORK_UNNEEDED` in ibv_is_fork_initialized(3).
+fn copies_on_fork(kernel: KernelVersion) -> bool {
+    kernel >= (5, 13)
 }
 
 /// The devices of this machine, each open until the list is dropped.
@@ -115,6 +125,10 @@ pub(crate) struct DeviceAttributes {
     pub(crate) max_cqe: u32,
     pub(crate) max_mr: u32,
     pub(crate) max_mr_size: u64,
+    /// Shared receive queues, and what one has room for.
+    pub(crate) max_srq: u32,
+    pub(crate) max_srq_wr: u32,
+    pub(crate) max_srq_sge: u32,
     pub(crate) max_qp_rd_atom: u32,
     pub(crate) max_qp_init_rd_atom: u32,
     /// 64-bit atomics.
@@ -153,12 +167,14 @@ pub(crate) struct PortAttributes {
 /// Something that happened to the device, of ibv_get_async_event(3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AsyncEvent {
-    /// The device or a completion queue is lost.
+    /// The device, a completion queue or a shared receive queue is lost.
     Fatal,
     /// An error of this queue pair that no completion reports.
     QpError(u32),
     /// The first message came before the connection manager's last one.
     Established(u32),
+    /// This queue pair is in error, and holds no receive of its shared queue any more: their completions are there.
+    LastReceive(u32),
     PortActive(u8),
     PortDown(u8),
     Other(u32),
@@ -214,7 +230,12 @@ impl Context {
         // SAFETY: for events of a port the element is its number.
         let port = || unsafe { (*at).element.port_num } as u8;
         let seen = match kind {
-            _ if is(T::IBV_EVENT_DEVICE_FATAL) || is(T::IBV_EVENT_CQ_ERR) => AsyncEvent::Fatal,
+            _ if is(T::IBV_EVENT_DEVICE_FATAL)
+                || is(T::IBV_EVENT_CQ_ERR)
+                || is(T::IBV_EVENT_SRQ_ERR) =>
+            {
+                AsyncEvent::Fatal
+            }
             _ if is(T::IBV_EVENT_QP_FATAL)
                 || is(T::IBV_EVENT_QP_REQ_ERR)
                 || is(T::IBV_EVENT_QP_ACCESS_ERR) =>
@@ -222,6 +243,7 @@ impl Context {
                 AsyncEvent::QpError(qpn())
             }
             _ if is(T::IBV_EVENT_COMM_EST) => AsyncEvent::Established(qpn()),
+            _ if is(T::IBV_EVENT_QP_LAST_WQE_REACHED) => AsyncEvent::LastReceive(qpn()),
             _ if is(T::IBV_EVENT_PORT_ACTIVE) => AsyncEvent::PortActive(port()),
             _ if is(T::IBV_EVENT_PORT_ERR) => AsyncEvent::PortDown(port()),
             other => AsyncEvent::Other(other),
@@ -263,6 +285,9 @@ impl Context {
             max_cqe: number(attr.max_cqe),
             max_mr: number(attr.max_mr),
             max_mr_size: attr.max_mr_size,
+            max_srq: number(attr.max_srq),
+            max_srq_wr: number(attr.max_srq_wr),
+            max_srq_sge: number(attr.max_srq_sge),
             max_qp_rd_atom: number(attr.max_qp_rd_atom),
             max_qp_init_rd_atom: number(attr.max_qp_init_rd_atom),
             atomics: attr.atomic_cap != ffi::ibv_atomic_cap::IBV_ATOMIC_NONE,
@@ -370,10 +395,10 @@ mod tests {
     #[test]
     fn kernels_that_copy_on_fork() {
         for release in ["5.13.0", "5.15.0-91-generic", "6.1.0-56-amd64", "10.0-rc1\n"] {
-            assert!(copies_on_fork(release), "{release}");
+            assert!(copies_on_fork(version(release)), "{release}");
         }
         for release in ["5.12.19", "5.4.0-x", "4.18.0-553.el8", "3.10", "", "unknown"] {
-            assert!(!copies_on_fork(release), "{release}");
+            assert!(!copies_on_fork(version(release)), "{release}");
         }
     }
 }

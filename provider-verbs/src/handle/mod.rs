@@ -10,12 +10,15 @@ mod destroy;
 mod mr;
 mod mw;
 mod qp;
+mod srq;
 
 pub(crate) use cm::{CmEvent, CmId, ConnParam, EventChannel, connection_manager};
 pub(crate) use context::{
-    AsyncEvent, Context, DeviceAttributes, Pd, PortAttributes, PortState, Transport, device_names,
+    AsyncEvent, Context, DeviceAttributes, KernelVersion, Pd, PortAttributes, PortState, Transport,
+    device_names, kernel_version,
 };
 pub(crate) use cq::Cq;
 pub(crate) use mr::Mr;
 pub(crate) use mw::Mw;
 pub(crate) use qp::{Qp, QpAttributes, QpState};
+pub(crate) use srq::Srq;

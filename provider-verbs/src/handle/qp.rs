@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use super::context::Pd;
 use super::cq::Cq;
 use super::destroy::log_failure;
+use super::srq::Srq;
 use crate::ffi::{
     self, errno, ibv_access_flags, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_state, ibv_recv_wr,
-    ibv_send_wr, pointer,
+    ibv_send_wr, pointer, refused,
 };
 
 /// What a queue pair has room for.
@@ -44,13 +45,15 @@ pub(crate) struct Qp {
     pd: Arc<Pd>,
     send_cq: Arc<Cq>,
     recv_cq: Arc<Cq>,
+    srq: Option<Arc<Srq>>,
 }
 
 impl Qp {
-    /// A queue pair in the state INIT: receives can be posted.
+    /// A queue pair in the state INIT: receives can be posted. With a shared receive queue it has none of its own.
     pub(crate) fn new(
         pd: &Arc<Pd>,
         (send_cq, recv_cq): (&Arc<Cq>, &Arc<Cq>),
+        srq: Option<&Arc<Srq>>,
         wanted: &QpAttributes,
         port: u8,
     ) -> io::Result<Self> {
@@ -58,6 +61,7 @@ impl Qp {
         // SAFETY: plain numbers and pointers; zero is a value of each.
         let init = unsafe { init.assume_init_mut() };
         (init.send_cq, init.recv_cq) = (send_cq.as_ptr(), recv_cq.as_ptr());
+        init.srq = srq.map_or(ptr::null_mut(), |srq| srq.as_ptr());
         init.cap.max_send_wr = wanted.send_depth;
         init.cap.max_recv_wr = wanted.recv_depth;
         init.cap.max_send_sge = wanted.send_segments;
@@ -79,6 +83,7 @@ impl Qp {
             pd: pd.clone(),
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
+            srq: srq.cloned(),
         };
         this.init(0)?;
         Ok(this)
@@ -209,6 +214,7 @@ impl Qp {
         if destroyed.is_err() {
             self.stays.store(true, Ordering::Release);
             std::mem::forget((self.pd.clone(), self.send_cq.clone(), self.recv_cq.clone()));
+            std::mem::forget(self.srq.clone());
         }
         destroyed
     }
@@ -221,11 +227,6 @@ impl Drop for Qp {
             log_failure(unsafe { self.destroy() });
         }
     }
-}
-
-#[cold]
-fn refused(verb: &'static str, code: i32) -> io::Error {
-    errno(verb, code).err().unwrap_or_else(|| io::Error::from_raw_os_error(libc::EIO))
 }
 
 /// Attributes to fill in.

@@ -44,7 +44,7 @@ impl Probes {
             recv_segments: 1,
             inline: 0,
         };
-        Qp::new(&device.pd, (cq, cq), &small, device.port).map(Some)
+        Qp::new(&device.pd, (cq, cq), None, &small, device.port).map(Some)
     }
 
     /// Whether one more probe has room, which it then takes until `release`; if not, the next round asks.

@@ -6,8 +6,8 @@ use libc::{c_int, c_uint, c_void, size_t, sockaddr};
 
 use crate::bindings::{
     ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_mr, ibv_pd, ibv_qp,
-    ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, rdma_cm_event, rdma_cm_event_type,
-    rdma_cm_id, rdma_conn_param, rdma_event_channel,
+    ibv_qp_attr, ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_srq_init_attr,
+    rdma_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_conn_param, rdma_event_channel,
 };
 use crate::faults::{interposed, strikes, sweep};
 use crate::rig::open_builtin;
@@ -24,6 +24,8 @@ interposed! {
         -> *mut ibv_cq => std::ptr::null_mut(), libc::ENOMEM;
     fn ibv_reg_mr_iova2(pd: *mut ibv_pd, addr: *mut c_void, len: size_t, iova: u64, access: c_uint)
         -> *mut ibv_mr => std::ptr::null_mut(), libc::ENOMEM;
+    fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq => std::ptr::null_mut(), libc::ENOMEM;
+    fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int => libc::EBUSY, 0;
     fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp => std::ptr::null_mut(), libc::ENOMEM;
     fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int => libc::EINVAL, 0;
     fn ibv_query_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init: *mut ibv_qp_init_attr) -> c_int => libc::EIO, 0;
@@ -87,6 +89,11 @@ operations! {
         unsafe { *bad = wr };
         libc::ENOMEM
     };
+    post_srq_recv: POST_SRQ_RECV, "ibv_post_srq_recv", (srq: *mut ibv_srq, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr), {
+        // SAFETY: as above.
+        unsafe { *bad = wr };
+        libc::ENOMEM
+    };
     req_notify_cq: REQ_NOTIFY_CQ, "ibv_req_notify_cq", (cq: *mut ibv_cq, only: c_int), libc::EIO;
 }
 
@@ -145,5 +152,6 @@ pub(crate) fn may_fail() {
         "ibv_close_device",
         "rdma_destroy_id",
     ];
-    sweep(open_builtin, &[&after[..], &["rdma_get_cm_event"]].concat(), &["ibv_destroy_qp"]);
+    let quiet = [&after[..], &["ibv_destroy_srq", "rdma_get_cm_event"]].concat();
+    sweep(open_builtin, &quiet, &["ibv_destroy_qp", "ibv_destroy_srq"]);
 }

@@ -5,7 +5,10 @@ use std::process::{Child, Command};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use fabric::{Access, DisconnectReason, Domain, Error, Status};
+use fabric::{
+    Access, Capabilities, CompletionQueue, DisconnectReason, Domain, Endpoint, Error, Listener,
+    Region, SharedReceiveQueue, Status,
+};
 
 use crate::held::Held;
 use crate::rig::{
@@ -55,6 +58,54 @@ fn is_lost<T>(what: &str, result: fabric::Result<T>) {
     assert!(matches!(error, Some(Error::DeviceLost)), "{what}: {error:?}");
 }
 
+/// A shared receive queue, an endpoint that takes its receives from it, and the peer's.
+struct Sharing {
+    peer: Side,
+    endpoint: Endpoint,
+    receives: SharedReceiveQueue,
+    queue: CompletionQueue,
+}
+
+impl Sharing {
+    /// With three receives, of which a message has taken the first. `None` where the device has no such queues.
+    fn new(domain: &Domain, listener: &Listener, room: &Region) -> Option<Self> {
+        if !domain.info().capabilities.contains(Capabilities::SHARED_RECEIVES) {
+            return None;
+        }
+        let queue = domain.completion_queue(1024).unwrap();
+        let receives = domain.shared_receive_queue(16, &queue).unwrap();
+        let endpoint = domain.endpoint().shared_receives(&receives).build(&queue).unwrap();
+        let peer = Side::on(domain, Duration::from_secs(10));
+        join(listener, &peer.endpoint, &endpoint);
+        for context in 200..203 {
+            receives.recv(room, context).unwrap();
+        }
+        peer.endpoint.inject(b"first", 0).unwrap();
+        let first = take(&queue, 1)[0];
+        assert_eq!((first.context, first.endpoint), (200, endpoint.id()));
+        Some(Sharing { peer, endpoint, receives, queue })
+    }
+
+    /// The others were taken by none.
+    fn ends(&self) {
+        let left = take(&self.queue, 2);
+        let mut contexts: Vec<_> = left.iter().map(|one| one.context).collect();
+        contexts.sort_unstable();
+        assert_eq!(contexts, [201, 202]);
+        for one in left {
+            assert_eq!((one.status, one.endpoint), (Status::Canceled, self.receives.id()));
+        }
+    }
+
+    fn is_over(&self, room: &Region) {
+        is_lost("shared receive", self.receives.recv(room, 0));
+        assert!(self.queue.poll_one().unwrap().is_none());
+        assert!(!has_strays(&self.queue), "{:?}", self.queue);
+        assert_eq!(end_of(&self.endpoint, KNOWN), DisconnectReason::DeviceLost);
+        assert_eq!(end_of(&self.peer.endpoint, KNOWN), DisconnectReason::DeviceLost);
+    }
+}
+
 pub(crate) fn lose() {
     let before = {
         let (a, b) = (Side::new(Duration::from_secs(10)), Side::new(Duration::from_secs(10)));
@@ -90,9 +141,11 @@ pub(crate) fn lose() {
     assert!(take(&busy.0.queue, 6).iter().all(|one| one.status == Status::Ok));
     assert!(take(&busy.1.queue, 3).iter().all(|one| one.status == Status::Ok));
 
+    let sharing = Sharing::new(&domain, &listener, &there);
     let sleeper = std::thread::scope(|scope| {
         // Somebody sleeps on a queue.
         let sleeper = scope.spawn(|| take(&busy.0.queue, 9));
+        let other = scope.spawn(|| sharing.as_ref().map(Sharing::ends));
         std::thread::sleep(Duration::from_millis(200));
         let start = Instant::now();
         let mut command = delete();
@@ -107,8 +160,12 @@ pub(crate) fn lose() {
         }
         println!("all knew after {:.2?}", start.elapsed());
         println!("the command has returned: {:?}", command.try_wait().unwrap());
+        other.join().unwrap();
         sleeper.join().unwrap()
     });
+    if let Some(sharing) = &sharing {
+        sharing.is_over(&there);
+    }
     // In order: the sends and writes of the send queue, the receives.
     let contexts = |range: fn(u64) -> bool| -> Vec<u64> {
         sleeper.iter().map(|one| one.context).filter(|context| range(*context)).collect()
@@ -133,7 +190,7 @@ pub(crate) fn lose() {
         assert!(!has_strays(queue), "{queue:?}");
     }
     costs_no_time();
-    soon("dropping endpoints", || drop((idle, busy, unused, listener, domain)));
+    soon("dropping endpoints", || drop((idle, busy, unused, sharing, listener, domain)));
     soon("dropping what is bare", || drop((bare_queue, bare_region, bare)));
     drop((room, there));
     before.is_all();

@@ -40,6 +40,7 @@ const _: () = {
     assert!(size_of::<ibv_context>() == 288 + MUTEX);
     assert!(size_of::<ibv_cq>() == 88 + MUTEX);
     assert!(size_of::<ibv_qp>() == 120 + MUTEX);
+    assert!(size_of::<ibv_srq>() == 88 + MUTEX);
     assert!(size_of::<ibv_device_attr>() == 232);
     assert!(size_of::<ibv_port_attr>() == 52);
     assert!(size_of::<ibv_qp_attr>() == 144);

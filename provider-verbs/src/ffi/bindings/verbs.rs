@@ -16,7 +16,7 @@ macro_rules! opaque {
     )*};
 }
 
-opaque! { _compat_ibv_port_attr ibv_ah ibv_mw ibv_srq ibv_wq }
+opaque! { _compat_ibv_port_attr ibv_ah ibv_mw ibv_wq }
 
 /// A function that is not called from here.
 pub type Unused = Option<unsafe extern "C" fn() -> *mut c_void>;
@@ -135,6 +135,21 @@ pub struct ibv_qp_init_attr {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_srq_attr {
+    pub max_wr: u32,
+    pub max_sge: u32,
+    pub srq_limit: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_srq_init_attr {
+    pub srq_context: *mut c_void,
+    pub attr: ibv_srq_attr,
+}
+
+#[repr(C)]
 pub struct ibv_qp_attr {
     pub qp_state: ibv_qp_state::Type,
     pub cur_qp_state: ibv_qp_state::Type,
@@ -194,6 +209,18 @@ pub struct ibv_qp {
     pub qp_num: u32,
     pub state: ibv_qp_state::Type,
     pub qp_type: ibv_qp_type::Type,
+    pub mutex: pthread_mutex_t,
+    pub cond: pthread_cond_t,
+    pub events_completed: u32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ibv_srq {
+    pub context: *mut ibv_context,
+    pub srq_context: *mut c_void,
+    pub pd: *mut ibv_pd,
+    pub handle: u32,
     pub mutex: pthread_mutex_t,
     pub cond: pthread_cond_t,
     pub events_completed: u32,
@@ -265,7 +292,13 @@ pub struct ibv_context_ops {
     pub _compat_modify_srq: Unused,
     pub _compat_query_srq: Unused,
     pub _compat_destroy_srq: Unused,
-    pub post_srq_recv: Unused,
+    pub post_srq_recv: Option<
+        unsafe extern "C" fn(
+            srq: *mut ibv_srq,
+            recv_wr: *mut ibv_recv_wr,
+            bad_recv_wr: *mut *mut ibv_recv_wr,
+        ) -> c_int,
+    >,
     pub _compat_create_qp: Unused,
     pub _compat_query_qp: Unused,
     pub _compat_modify_qp: Unused,
