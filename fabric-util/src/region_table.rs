@@ -4,7 +4,7 @@
 //! when that has returned, no copy is under way and none will begin. A grant is an entry of its own, which only one
 //! connection finds.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -72,9 +72,21 @@ impl RegionEntry {
 #[derive(Default)]
 pub struct RegionTable {
     entries: RwLock<HashMap<u64, Arc<RegionEntry>>>,
+    /// Those that something can be granted to.
+    connections: RwLock<HashSet<EndpointId>>,
 }
 
 impl RegionTable {
+    /// A connection is established.
+    pub fn begin_connection(&self, connection: EndpointId) {
+        self.connections.write().insert(connection);
+    }
+
+    /// A connection has ended, if it was there.
+    pub fn end_connection(&self, connection: EndpointId) {
+        self.connections.write().remove(&connection);
+    }
+
     /// What `key` opens to the peer of a connection.
     pub fn find(&self, key: u64, connection: EndpointId) -> Option<Arc<RegionEntry>> {
         self.entries.read().get(&key).filter(|entry| entry.is_for(connection)).cloned()
@@ -175,6 +187,9 @@ unsafe impl RegistrationOps for Registration {
         range: Range<usize>,
         access: Access,
     ) -> Result<Box<dyn GrantOps>> {
+        if !self.table.connections.read().contains(&endpoint) {
+            return Err(Error::NotConnected);
+        }
         let part = (self.entry.at(range.start as u64), range.len());
         let entry = self.table.add(self.provider, part, access, Some(endpoint))?;
         Ok(Box::new(TableGrant { table: self.table.clone(), entry }))
@@ -286,15 +301,19 @@ mod tests {
         let mut memory = [0u64; 8];
         let mut registration = register(&table, &mut memory);
         // SAFETY: the bytes outlive the grants.
-        let grant = |range| unsafe { registration.grant(ONE, range, Access::REMOTE_READ) }.unwrap();
-        let (mut grant, other) = (grant(8..24), grant(0..1));
-        let key = grant.remote_key();
+        let grant = |range| unsafe { registration.grant(ONE, range, Access::REMOTE_READ) };
+        assert!(matches!(grant(0..1), Err(Error::NotConnected)));
+        table.begin_connection(ONE);
+        let (mut first, other) = (grant(8..24).unwrap(), grant(0..1).unwrap());
+        table.end_connection(ONE);
+        assert!(matches!(grant(0..1), Err(Error::NotConnected)));
+        let key = first.remote_key();
         assert!(key != registration.remote_key() && table.find(key, EndpointId(2)).is_none());
         let entry = table.find(key, ONE).unwrap();
         assert_eq!(entry.at(0), memory.as_mut_ptr().wrapping_add(1).cast());
         assert!(entry.contains(0, 16) && !entry.contains(0, 17) && !entry.contains(16, 1));
         assert!(entry.allows(Access::REMOTE_READ) && !entry.allows(Access::REMOTE_WRITE));
-        grant.revoke().unwrap();
+        first.revoke().unwrap();
         assert!(table.find(key, ONE).is_none() && entry.enter().is_none());
         assert!(table.find(registration.remote_key(), EndpointId(2)).is_some());
         // Dropped as it is, it is as closed.

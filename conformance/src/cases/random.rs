@@ -25,6 +25,7 @@ const REGRESSIONS: &[(&str, &str)] = &[
     regression!("fenced_read_behind_send"),
     regression!("write_behind_read_of_closing_region"),
     regression!("atomics_that_meet_a_write"),
+    regression!("grant_behind_the_end"),
 ];
 
 fn regressions(rig: &Rig) -> Outcome {

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use fabric::{Access, Domain, Grant, Memory, Region, RemoteRegion, RemoteSlice, Slice};
+use fabric::{
+    Access, Capabilities, Domain, Grant, Memory, Region, RemoteRegion, RemoteSlice, Slice,
+};
 
 use super::model::{ByteRange, Model};
 use super::program::{GrantSpec, Part, Program, Remote};
@@ -81,6 +83,10 @@ impl<'a> Memories<'a> {
         let GrantSpec { region, end } = spec.grant.filter(|_| model.can_grant(at))?;
         let of = self.program.regions.get(region)?;
         let start = spec.start.checked_sub(of.start)?;
+        let domain = &self.domains[self.program.memories[spec.memory].domain];
+        if !domain.info().capabilities.contains(Capabilities::GRANTS) {
+            return None;
+        }
         let (region, range) = (self.regions[region].as_ref()?, start..start + spec.len);
         Some(Grantable { region, range, access: spec.access, end })
     }

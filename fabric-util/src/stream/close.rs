@@ -130,6 +130,7 @@ impl Link {
     /// Turns to what the peer must still get.
     fn leave(&mut self, frame: FinalFrame) {
         self.deferral = Deferral::default();
+        self.context.regions.end_connection(self.context.id);
         self.recvs.stop_waiting(self.context.id);
         match frame {
             FinalFrame::None => self.close(),

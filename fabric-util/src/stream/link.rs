@@ -128,6 +128,7 @@ impl Link {
     /// The handshake is over; the peer answers `reads` at a time and has posted `credit` receives.
     pub fn open(&mut self, reads: u32, credit: u32) {
         self.phase = Phase::Open;
+        self.context.regions.begin_connection(self.context.id);
         self.sends.open(reads.min(READS), credit);
     }
 
