@@ -12,7 +12,6 @@
 //! - `settings`: what a user can set, and for tests the choice of faults (`fabric_util::fault`).
 
 mod conn;
-mod connect;
 mod cq;
 mod device;
 mod domain;

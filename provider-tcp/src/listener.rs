@@ -5,7 +5,7 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,8 +19,10 @@ use mio::unix::SourceFd;
 
 use crate::engine::{Engine, EngineRef, EventSource, Timer};
 use crate::name::NAME;
+use crate::transport::TcpTransport;
 use crate::{device, socket};
-use fabric_util::stream::wire::handshake::{self, Handshake, HandshakeKind};
+use fabric_util::stream::wire::handshake::HandshakeKind;
+use fabric_util::stream::{Greeting, decline};
 use fabric_util::sync::Mutex;
 
 /// How long a hello may take.
@@ -122,9 +124,8 @@ pub(crate) struct PendingConnection {
 }
 
 struct PendingState {
-    socket: Option<OwnedFd>,
-    bytes: Vec<u8>,
-    hello: Option<Handshake>,
+    transport: Option<TcpTransport>,
+    greeting: Greeting,
 }
 
 impl PendingConnection {
@@ -141,7 +142,8 @@ impl PendingConnection {
         let socket = OwnedFd::from(stream);
         let fd = socket.as_raw_fd();
         let name = engine.name();
-        let state = PendingState { socket: Some(socket), bytes: Vec::new(), hello: None };
+        let transport = Some(TcpTransport::accepted(socket, engine.stats()));
+        let state = PendingState { transport, greeting: Greeting::default() };
         let acceptor = acceptor.clone();
         acceptor.half_open.fetch_add(1, Ordering::Relaxed);
         let inbound =
@@ -151,55 +153,34 @@ impl PendingConnection {
             inbound.drop_socket();
             return;
         }
-        engine.deadline(HELLO, name, Timer::Connect);
+        engine.deadline(HELLO, name, Timer::Hello);
         // What came before the socket was watched is no edge.
         inbound.ready(engine);
     }
 
     /// Reads the hello.
     pub(crate) fn ready(self: &Arc<Self>, engine: &Engine) {
-        let mut state = self.state.lock();
-        let mut buffer = [0; handshake::MAX];
-        let verdict = loop {
-            let Some(socket) = &state.socket else { return };
-            if state.hello.is_some() {
-                // It waits for the application; if the peer leaves, the endpoint that accepts it finds out.
-                return;
-            }
-            let run = (buffer.as_mut_ptr(), buffer.len());
-            // SAFETY: the buffer is ours.
-            match unsafe { socket::receive(socket.as_fd(), &[run]) } {
-                Ok(0) => break Err("it closed before its hello".to_owned()),
-                Ok(got) => state.bytes.extend_from_slice(&buffer[..got]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                Err(error) => break Err(error.to_string()),
-            }
-            match Handshake::decode(&state.bytes) {
-                Ok(None) => {}
-                Ok(Some((hello, _, len)))
-                    if hello.kind == HandshakeKind::Hello && len == state.bytes.len() =>
-                {
-                    break Ok(hello);
-                }
-                Ok(Some(_)) => break Err("its first frame is no hello, or not alone".to_owned()),
-                Err(malformed) => break Err(malformed.to_string()),
-            }
-        };
-        self.acceptor.half_open.fetch_sub(1, Ordering::Relaxed);
-        match verdict {
-            Ok(hello) => {
-                state.hello = Some(hello);
-                if let Some(fd) = state.socket.as_ref().map(AsRawFd::as_raw_fd) {
-                    engine.unwatch(&mut SourceFd(&fd), self.name);
-                }
-                drop(state);
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let Some(transport) = &mut state.transport else { return };
+        if state.greeting.is_whole() {
+            // It waits for the application; if the peer leaves, the endpoint that accepts it finds out.
+            return;
+        }
+        match state.greeting.read(transport) {
+            Ok(false) => {}
+            Ok(true) => {
+                engine.unwatch(&mut SourceFd(&transport.as_raw_fd()), self.name);
+                drop(guard);
+                self.acceptor.half_open.fetch_sub(1, Ordering::Relaxed);
                 self.acceptor.offer(engine, self);
             }
             Err(why) => {
                 // Before the peer can see that it was cut off.
                 engine.stats().protocol_errors.add(1);
-                state.socket = None;
-                drop(state);
+                state.transport = None;
+                drop(guard);
+                self.acceptor.half_open.fetch_sub(1, Ordering::Relaxed);
                 engine.forget(self.name);
                 self.log(engine, &format!("sent no valid handshake: {why}"));
             }
@@ -216,7 +197,7 @@ impl PendingConnection {
     /// The hello's time is over.
     pub(crate) fn expired(&self, engine: &Engine) {
         let mut state = self.state.lock();
-        if state.hello.is_none() && state.socket.take().is_some() {
+        if !state.greeting.is_whole() && state.transport.take().is_some() {
             drop(state);
             self.acceptor.half_open.fetch_sub(1, Ordering::Relaxed);
             engine.forget(self.name);
@@ -226,32 +207,29 @@ impl PendingConnection {
 
     /// Says no, and closes.
     fn answer(&self, kind: HandshakeKind, data: &[u8]) {
-        let Some((socket, _)) = self.take() else { return };
-        let frame = Handshake { kind, data: data.len() as u16, reads: 0, credit: 0 }.encode(data);
-        // An empty socket takes so few bytes at once; and if the peer is gone there is none to read them.
-        // SAFETY: the frame is ours.
-        let _ = unsafe {
-            socket::transmit(socket.as_fd(), &[(frame.as_ptr().cast_mut(), frame.len())])
-        };
+        if let Some((mut transport, _)) = self.take() {
+            decline(&mut transport, kind, data);
+        }
     }
 
     /// Takes the socket and the hello.
-    pub(crate) fn take(&self) -> Option<(OwnedFd, Handshake)> {
+    pub(crate) fn take(&self) -> Option<(TcpTransport, Greeting)> {
         let mut state = self.state.lock();
-        let hello = state.hello?;
-        state.socket.take().map(|socket| (socket, hello))
+        if !state.greeting.is_whole() {
+            return None;
+        }
+        state.transport.take().map(|transport| (transport, std::mem::take(&mut state.greeting)))
     }
 
     pub(crate) fn drop_socket(&self) {
         let mut state = self.state.lock();
-        if state.socket.take().is_some() && state.hello.is_none() {
+        if state.transport.take().is_some() && !state.greeting.is_whole() {
             self.acceptor.half_open.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     fn data(&self) -> Box<[u8]> {
-        let state = self.state.lock();
-        state.bytes.get(handshake::LEN..).unwrap_or_default().into()
+        self.state.lock().greeting.data().into()
     }
 }
 

@@ -38,7 +38,7 @@ impl Link {
             End::Failed(error) => {
                 let endpoint = self.context.id;
                 self.report(Event::ConnectFailed { endpoint, error });
-                self.phase = Phase::Closed;
+                self.close();
                 self.cancel(Status::Canceled, None);
             }
             End::Quiet => {

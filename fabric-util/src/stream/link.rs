@@ -120,6 +120,11 @@ impl Link {
         self.context.id
     }
 
+    /// The domain's counters.
+    pub(super) fn stats(&self) -> &Stats {
+        &self.context.stats
+    }
+
     /// The receives posted so far, for the handshake.
     pub fn credit(&mut self) -> u32 {
         self.recvs.announce()

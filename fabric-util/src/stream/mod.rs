@@ -22,6 +22,8 @@
 
 mod acks;
 mod close;
+mod conn;
+mod greeting;
 mod incoming;
 mod initiator;
 mod io_vec;
@@ -50,6 +52,8 @@ mod transmit;
 mod transport;
 pub mod wire;
 
+pub use conn::{Conn, Host, Locked, State, Timer};
+pub use greeting::{Declined, Greeting, Initiator, decline};
 pub use io_vec::{IoVec, MAX_IO_VECS};
 pub use limits::limits;
 pub use link::{Deferral, Link, LinkContext, Pending};

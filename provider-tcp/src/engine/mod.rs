@@ -1,6 +1,6 @@
 //! The engine of a domain: what has a socket, the thread that serves it, and what both need.
 //!
-//! Which thread drives the connections, and when, is `fabric_util::progress`; what a step is, `conn`. Locks, in order: those
+//! Which thread drives the connections, and when, is `fabric_util::progress`; what a turn of one is, `fabric_util::stream`. Locks, in order: those
 //! of `progress` (its `drive`, a connection, then leaves), tables, the event sink.
 
 mod selector;
@@ -17,17 +17,17 @@ use std::time::{Duration, Instant};
 
 use fabric_core::{EndpointId, Error, Event, EventSink, Failure, Info, Result};
 use fabric_util::backlog::RequestTable;
-use fabric_util::progress::{EventLoop, Flush, Mode, Progress, ProgressEngine, ReadyFlag, Source};
+use fabric_util::progress::{EventLoop, Flush, Mode, Progress, ProgressEngine};
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::{ServiceThread, run_rounds};
 use fabric_util::stats::Stats;
-use fabric_util::stream::{Deferral, Pending};
+use fabric_util::stream::{self, Deferral, Host, Locked, Pending, TakesReceives};
 use fabric_util::sync::Mutex;
 use fabric_util::timers::Timers;
 use fabric_util::{callback, log_line};
 use mio::{Interest, Registry, Token, Waker};
 
-use crate::conn::Conn;
+use crate::conn::{Conn, Stream};
 use crate::listener::{Acceptor, PendingConnection};
 use crate::name::NAME;
 use crate::settings::Settings;
@@ -42,14 +42,45 @@ const WAKE: Token = Token(0);
 /// What a deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// The connection must stand by now, or the handshake be over.
-    Connect,
-    /// The peer had its time to read the last frame.
-    Linger,
-    /// Look whether the peer's host still answers.
-    Liveness,
+    /// As the connection says.
+    Conn(stream::Timer),
+    /// The hello must have come by now.
+    Hello,
     /// Try to accept again after running out of descriptors.
     Accept,
+}
+
+/// A connection whose lock is held.
+pub(crate) type LockedConn<'a> = Locked<'a, Stream, ConnHost<'a>>;
+
+/// What the engine is to a connection.
+pub(crate) struct ConnHost<'a> {
+    engine: &'a Engine,
+    conn: &'a Arc<Conn>,
+    /// It is a poll's turn: what is due may wait for the next one.
+    polled: bool,
+}
+
+impl Host for ConnHost<'_> {
+    fn deadline(&self, after: Duration, timer: stream::Timer) {
+        self.engine.deadline(after, self.conn.name, Timer::Conn(timer));
+    }
+
+    fn closed(&self) {
+        self.engine.forget(self.conn.name);
+    }
+
+    fn report(&self, event: Event) {
+        self.engine.add_report(event, Some(self.conn));
+    }
+
+    fn may_defer(&self) -> bool {
+        self.polled && self.engine.progress.can_defer()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.conn.has_ended()
+    }
 }
 
 /// What has a socket.
@@ -137,7 +168,7 @@ impl Engine {
         let members: Vec<_> = self.members.lock().drain().map(|(_, member)| member).collect();
         for member in members {
             match member {
-                EventSource::Conn(conn) => conn.abandon(),
+                EventSource::Conn(conn) => drop(conn.stream.abandon()),
                 EventSource::Acceptor(acceptor) => acceptor.close(),
                 EventSource::Pending(inbound) => inbound.drop_socket(),
             }
@@ -196,10 +227,10 @@ impl Engine {
         }
     }
 
-    /// Whether what is due can wait for a frame to ride on.
+    /// Locks a connection.
     #[inline]
-    pub(crate) fn can_defer(&self) -> bool {
-        self.progress.can_defer()
+    pub(crate) fn lock<'a>(&'a self, conn: &'a Arc<Conn>) -> LockedConn<'a> {
+        conn.stream.lock(ConnHost { engine: self, conn, polled: false })
     }
 
     /// An application polls.
@@ -281,7 +312,7 @@ impl Engine {
     pub(crate) fn report(&self) {
         self.reports.flush(|conn| {
             if let Some(conn) = conn {
-                conn.reported();
+                conn.stream.reported();
             }
         });
     }
@@ -298,7 +329,11 @@ impl Engine {
             let expired = self.timers.lock().pop_due(now, |_| Duration::ZERO);
             let Some((name, timer)) = expired else { break };
             match self.member(name) {
-                Some(EventSource::Conn(conn)) => conn.expired(self, timer),
+                Some(EventSource::Conn(conn)) => {
+                    if let Timer::Conn(timer) = timer {
+                        self.lock(&conn).expired(timer);
+                    }
+                }
                 Some(EventSource::Acceptor(acceptor)) => acceptor.expired(self),
                 Some(EventSource::Pending(inbound)) => inbound.expired(self),
                 None => {}
@@ -313,7 +348,7 @@ impl Engine {
         for member in members {
             if let EventSource::Conn(conn) = member {
                 // What made the thread panic may be the state of this very connection.
-                let _ = callback::caught(|| conn.fail(self));
+                let _ = callback::caught(|| self.lock(&conn).fail());
                 self.forget(conn.name);
             }
         }
@@ -327,7 +362,7 @@ impl Engine {
         let (mut acceptors, mut inbound, mut lines) = (0, 0, Vec::new());
         for member in members.values() {
             match member {
-                EventSource::Conn(conn) => lines.push(conn.try_dump()),
+                EventSource::Conn(conn) => lines.push(conn.stream.try_dump()),
                 EventSource::Acceptor(_) => acceptors += 1,
                 EventSource::Pending(_) => inbound += 1,
             }
@@ -348,10 +383,13 @@ impl Engine {
     }
 }
 
-impl Source for Conn {
-    #[inline]
-    fn ready_flag(&self) -> &ReadyFlag {
-        &self.ready
+impl TakesReceives for Conn {
+    type Engine = Engine;
+
+    fn receives_posted(self: &Arc<Self>, engine: &Arc<Engine>) {
+        engine.lock(self).link.receives_posted();
+        self.note_event(false);
+        engine.mark_ready(self);
     }
 }
 
@@ -368,7 +406,10 @@ impl EventLoop for Engine {
         mode: Mode,
         deferral: Deferral,
     ) -> Progress {
-        conn.step(self, scratch, mode, deferral)
+        let host = ConnHost { engine: self, conn, polled: mode == Mode::Polled };
+        let mut conn = conn.stream.lock(host);
+        conn.link.defer(deferral);
+        conn.turn(scratch)
     }
 
     fn poll_events(&self, selector: &mut Selector, block: bool) -> bool {
