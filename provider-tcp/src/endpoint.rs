@@ -9,13 +9,12 @@ use fabric_core::{
     EndpointAttr, EndpointId, EndpointOps, Error, Posted, RecvWork, Result, SendWork,
 };
 use fabric_util::progress::Flush;
-use fabric_util::stream::{AckPolicy, End, LinkContext};
+use fabric_util::stream::{AckPolicy, End, LinkContext, TakesReceives};
 use mio::Interest;
-use mio::unix::SourceFd;
 use socket2::SockRef;
 
 use crate::conn::{Conn, Stream};
-use crate::engine::{Engine, EventSource, LockedConn};
+use crate::engine::{Engine, LockedConn};
 use crate::name::NAME;
 use crate::transport::TcpTransport;
 use crate::{device, socket};
@@ -47,9 +46,8 @@ impl TcpEndpoint {
     /// Has the engine watch the socket, which the connection is about to get.
     fn watch(&self, transport: TcpTransport) -> Result<Stream> {
         let fd = transport.as_raw_fd();
-        let member = EventSource::Conn(self.conn.clone());
         let interest = Interest::READABLE | Interest::WRITABLE;
-        self.engine.watch(&mut SourceFd(&fd), self.conn.name, member, interest)?;
+        self.engine.watch(fd, self.conn.name, self.conn.clone(), interest)?;
         Ok(self.engine.settings.stream(transport, self.conn.name))
     }
 
@@ -69,8 +67,9 @@ impl TcpEndpoint {
 
     fn end(&self, end: End) {
         let mut conn = self.lock();
-        conn.end(end);
-        self.go_on(&mut conn);
+        if conn.end(end) {
+            self.take_turn();
+        }
     }
 }
 
@@ -168,6 +167,16 @@ unsafe impl EndpointOps for TcpEndpoint {
 
     fn dump(&self) -> String {
         self.conn.stream.try_dump()
+    }
+}
+
+impl TakesReceives for Conn {
+    type Engine = Engine;
+
+    fn receives_posted(self: &Arc<Self>, engine: &Arc<Engine>) {
+        engine.lock(self).link.receives_posted();
+        self.note_event(false);
+        engine.mark_ready(self);
     }
 }
 

@@ -10,25 +10,27 @@ mod panic_tests;
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use enum_dispatch::enum_dispatch;
 use fabric_core::{EndpointId, Error, Event, EventSink, Failure, Info, Result};
 use fabric_util::backlog::RequestTable;
 use fabric_util::progress::{EventLoop, Flush, Mode, Progress, ProgressEngine};
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::{ServiceThread, run_rounds};
 use fabric_util::stats::Stats;
-use fabric_util::stream::{self, Deferral, Host, Locked, Pending, TakesReceives};
+use fabric_util::stream::{self, Deferral, Host, Locked, Pending};
 use fabric_util::sync::Mutex;
 use fabric_util::timers::Timers;
 use fabric_util::{callback, log_line};
+use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token, Waker};
 
+use crate::acceptor::{Acceptor, AcceptorHost, PendingConnection};
 use crate::conn::{Conn, Stream};
-use crate::listener::{Acceptor, PendingConnection};
 use crate::name::NAME;
 use crate::settings::Settings;
 use fabric_util::region_table::RegionTable;
@@ -44,10 +46,8 @@ const WAKE: Token = Token(0);
 pub(crate) enum Timer {
     /// As the connection says.
     Conn(stream::Timer),
-    /// The hello must have come by now.
-    Hello,
-    /// Try to accept again after running out of descriptors.
-    Accept,
+    /// The one that an acceptor has, or a connection without an endpoint.
+    Acceptor,
 }
 
 /// A connection whose lock is held.
@@ -83,20 +83,99 @@ impl Host for ConnHost<'_> {
     }
 }
 
-/// What has a socket.
-pub(crate) enum EventSource {
+/// What has a socket that the engine watches.
+#[enum_dispatch]
+trait EventSource {
+    /// The selector named its socket; `ended`: as one whose stream has ended.
+    fn on_ready(&self, engine: &Engine, ended: bool);
+    /// A deadline has come.
+    fn on_timer(&self, engine: &Engine, timer: Timer);
+    /// The domain closes.
+    fn close(&self);
+}
+
+#[enum_dispatch(EventSource)]
+#[derive(Clone)]
+pub(crate) enum Source {
     Conn(Arc<Conn>),
     Acceptor(Arc<Acceptor>),
     Pending(Arc<PendingConnection>),
 }
 
-impl Clone for EventSource {
-    fn clone(&self) -> Self {
-        match self {
-            EventSource::Conn(conn) => EventSource::Conn(conn.clone()),
-            EventSource::Acceptor(acceptor) => EventSource::Acceptor(acceptor.clone()),
-            EventSource::Pending(inbound) => EventSource::Pending(inbound.clone()),
+impl EventSource for Arc<Conn> {
+    fn on_ready(&self, engine: &Engine, ended: bool) {
+        self.note_event(ended);
+        engine.progress.mark_ready_in_poll(self);
+    }
+
+    fn on_timer(&self, engine: &Engine, timer: Timer) {
+        if let Timer::Conn(timer) = timer {
+            engine.lock(self).expired(timer);
         }
+    }
+
+    fn close(&self) {
+        drop(self.stream.abandon());
+    }
+}
+
+impl EventSource for Arc<Acceptor> {
+    fn on_ready(&self, engine: &Engine, _ended: bool) {
+        self.ready(engine);
+    }
+
+    fn on_timer(&self, engine: &Engine, _timer: Timer) {
+        self.expired(engine);
+    }
+
+    fn close(&self) {
+        Acceptor::close(self);
+    }
+}
+
+impl EventSource for Arc<PendingConnection> {
+    fn on_ready(&self, engine: &Engine, _ended: bool) {
+        self.ready(engine);
+    }
+
+    fn on_timer(&self, engine: &Engine, _timer: Timer) {
+        self.expired(engine);
+    }
+
+    fn close(&self) {
+        self.drop_socket();
+    }
+}
+
+impl AcceptorHost for Engine {
+    fn name(&self) -> usize {
+        self.next_member.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn watch(&self, fd: RawFd, pending: &Arc<PendingConnection>) -> Result<()> {
+        Engine::watch(self, fd, pending.name, pending.clone(), Interest::READABLE)
+    }
+
+    fn unwatch(&self, fd: RawFd, name: usize) {
+        // It fails only for a socket that is not watched.
+        let _ = self.registry.deregister(&mut SourceFd(&fd));
+        self.forget(name);
+    }
+
+    fn forget(&self, name: usize) {
+        Engine::forget(self, name);
+    }
+
+    fn deadline(&self, after: Duration, name: usize) {
+        Engine::deadline(self, after, name, Timer::Acceptor);
+    }
+
+    fn report(&self, event: Event) {
+        self.add_report(event, None);
+    }
+
+    fn stats(&self) -> &Arc<Stats> {
+        &self.stats
     }
 }
 
@@ -106,7 +185,7 @@ pub(crate) struct Engine {
     reports: Reports<Option<Arc<Conn>>>,
     pub(crate) regions: Arc<RegionTable>,
     stats: Arc<Stats>,
-    members: Mutex<HashMap<usize, EventSource>>,
+    members: Mutex<HashMap<usize, Source>>,
     next_member: AtomicUsize,
     pub(crate) requests: RequestTable<Arc<PendingConnection>>,
     progress: ProgressEngine<Engine>,
@@ -167,11 +246,7 @@ impl Engine {
     pub(crate) fn clear(&self) {
         let members: Vec<_> = self.members.lock().drain().map(|(_, member)| member).collect();
         for member in members {
-            match member {
-                EventSource::Conn(conn) => drop(conn.stream.abandon()),
-                EventSource::Acceptor(acceptor) => acceptor.close(),
-                EventSource::Pending(inbound) => inbound.drop_socket(),
-            }
+            member.close();
         }
         self.requests.clear();
         self.progress.clear();
@@ -189,23 +264,16 @@ impl Engine {
     /// Watches a socket, edge-triggered, in the name of a member.
     pub(crate) fn watch(
         &self,
-        source: &mut impl mio::event::Source,
+        fd: RawFd,
         name: usize,
-        member: EventSource,
+        member: impl Into<Source>,
         interest: Interest,
     ) -> Result<()> {
-        self.members.lock().insert(name, member);
-        self.registry.register(source, Token(name), interest).map_err(|cause| {
+        self.members.lock().insert(name, member.into());
+        self.registry.register(&mut SourceFd(&fd), Token(name), interest).map_err(|cause| {
             self.forget(name);
             Error::system("watch socket", NAME, cause)
         })
-    }
-
-    /// Stops watching a socket that stays open.
-    pub(crate) fn unwatch(&self, source: &mut impl mio::event::Source, name: usize) {
-        // It fails only for a socket that is not watched.
-        let _ = self.registry.deregister(source);
-        self.forget(name);
     }
 
     /// Forgets a member whose socket is closed.
@@ -214,7 +282,7 @@ impl Engine {
         drop(gone);
     }
 
-    fn member(&self, name: usize) -> Option<EventSource> {
+    fn member(&self, name: usize) -> Option<Source> {
         self.members.lock().get(&name).cloned()
     }
 
@@ -328,15 +396,8 @@ impl Engine {
         loop {
             let expired = self.timers.lock().pop_due(now, |_| Duration::ZERO);
             let Some((name, timer)) = expired else { break };
-            match self.member(name) {
-                Some(EventSource::Conn(conn)) => {
-                    if let Timer::Conn(timer) = timer {
-                        self.lock(&conn).expired(timer);
-                    }
-                }
-                Some(EventSource::Acceptor(acceptor)) => acceptor.expired(self),
-                Some(EventSource::Pending(inbound)) => inbound.expired(self),
-                None => {}
+            if let Some(member) = self.member(name) {
+                member.on_timer(self, timer);
             }
         }
     }
@@ -346,7 +407,7 @@ impl Engine {
     fn fail(&self) {
         let members: Vec<_> = self.members.lock().values().cloned().collect();
         for member in members {
-            if let EventSource::Conn(conn) = member {
+            if let Source::Conn(conn) = member {
                 // What made the thread panic may be the state of this very connection.
                 let _ = callback::caught(|| self.lock(&conn).fail());
                 self.forget(conn.name);
@@ -362,9 +423,9 @@ impl Engine {
         let (mut acceptors, mut inbound, mut lines) = (0, 0, Vec::new());
         for member in members.values() {
             match member {
-                EventSource::Conn(conn) => lines.push(conn.stream.try_dump()),
-                EventSource::Acceptor(_) => acceptors += 1,
-                EventSource::Pending(_) => inbound += 1,
+                Source::Conn(conn) => lines.push(conn.stream.try_dump()),
+                Source::Acceptor(_) => acceptors += 1,
+                Source::Pending(_) => inbound += 1,
             }
         }
         drop(members);
@@ -380,16 +441,6 @@ impl Engine {
 
     pub(crate) fn closed() -> Error {
         Error::InvalidState(Failure::new("use domain", "the domain is closing").of(NAME))
-    }
-}
-
-impl TakesReceives for Conn {
-    type Engine = Engine;
-
-    fn receives_posted(self: &Arc<Self>, engine: &Arc<Engine>) {
-        engine.lock(self).link.receives_posted();
-        self.note_event(false);
-        engine.mark_ready(self);
     }
 }
 
@@ -422,14 +473,8 @@ impl EventLoop for Engine {
             if token == WAKE {
                 continue;
             }
-            match self.member(token.0) {
-                Some(EventSource::Conn(conn)) => {
-                    conn.note_event(ended);
-                    self.progress.mark_ready_in_poll(&conn);
-                }
-                Some(EventSource::Acceptor(acceptor)) => acceptor.ready(self),
-                Some(EventSource::Pending(inbound)) => inbound.ready(self),
-                None => {}
+            if let Some(member) = self.member(token.0) {
+                member.on_ready(self, ended);
             }
         }
         any

@@ -16,14 +16,15 @@ const LINGER: Duration = Duration::from_secs(2);
 
 impl<T: Transport, H: Host> Locked<'_, T, H> {
     /// Ends the connection from this side. What the peer must still get is written; if not all of it goes at once, the
-    /// connection outlives its endpoint until it has gone, but not for long.
-    pub fn end(&mut self, end: End) {
+    /// connection outlives its endpoint until it has gone, but not for long. True: the connection wants a turn.
+    pub fn end(&mut self, end: End) -> bool {
         let end = match end {
             End::Local if self.state.is_connecting() => End::Failed(Error::Canceled),
             end => end,
         };
         self.state.link.end(end);
         self.state.flush_last();
+        self.follow_up()
     }
 
     /// The stream from the peer has ended.
