@@ -126,7 +126,7 @@ impl Link {
     }
 
     /// The receives posted so far, for the handshake.
-    pub fn credit(&mut self) -> u32 {
+    pub(super) fn credit(&mut self) -> u32 {
         self.recvs.announce()
     }
 
@@ -231,7 +231,7 @@ impl Link {
     }
 
     /// Appends bytes of the handshake.
-    pub fn say(&mut self, bytes: &[u8]) {
+    pub(super) fn say(&mut self, bytes: &[u8]) {
         self.outgoing.copied(|buffer| buffer.extend_from_slice(bytes));
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fabric_core::Error;
 
-use super::{Host, Linger, Locked, Stage, State, Timer};
+use super::{ConnState, Host, Linger, Locked, Stage, Timer};
 use crate::log_line;
 use crate::stream::link::Deferral;
 use crate::stream::liveness::Look;
@@ -149,7 +149,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     }
 }
 
-impl<T: Transport> State<T> {
+impl<T: Transport> ConnState<T> {
     /// Whether a peer that said all that it had to say has not taken yet what was said to it, and has time left.
     fn is_owed(&self) -> bool {
         self.read_all

@@ -75,7 +75,7 @@ enum Linger {
 }
 
 /// What the lock of a connection guards.
-pub struct State<T> {
+pub struct ConnState<T> {
     /// The protocol.
     pub link: Link,
     /// The address of this end, for the application.
@@ -100,23 +100,23 @@ pub struct State<T> {
 }
 
 /// A connection.
-pub struct Conn<T>(Mutex<State<T>>);
+pub struct Conn<T>(Mutex<ConnState<T>>);
 
 /// A connection whose lock is held. When it is released, completions go to their rings, and events to the host.
 pub struct Locked<'a, T: Transport, H: Host> {
-    state: MutexGuard<'a, State<T>>,
+    state: MutexGuard<'a, ConnState<T>>,
     host: H,
 }
 
 impl<T: Transport, H: Host> Deref for Locked<'_, T, H> {
-    type Target = State<T>;
-    fn deref(&self) -> &State<T> {
+    type Target = ConnState<T>;
+    fn deref(&self) -> &ConnState<T> {
         &self.state
     }
 }
 
 impl<T: Transport, H: Host> DerefMut for Locked<'_, T, H> {
-    fn deref_mut(&mut self) -> &mut State<T> {
+    fn deref_mut(&mut self) -> &mut ConnState<T> {
         &mut self.state
     }
 }
@@ -143,7 +143,7 @@ impl<T: Transport, H: Host> Drop for Locked<'_, T, H> {
 impl<T: Transport> Conn<T> {
     /// An endpoint's part of a connection, which is not made yet.
     pub fn new(provider: &'static str, attr: &EndpointAttr, context: LinkContext) -> Self {
-        Conn(Mutex::new(State {
+        Conn(Mutex::new(ConnState {
             link: Link::new(context),
             local: None,
             peer: None,
@@ -195,7 +195,7 @@ impl<T: Transport> Conn<T> {
     }
 }
 
-impl<T: Transport> State<T> {
+impl<T: Transport> ConnState<T> {
     /// What carries its bytes, as long as that is open.
     pub fn transport(&mut self) -> Option<&mut T> {
         self.transport.as_mut()

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use super::{Host, Locked, Stage, State};
+use super::{ConnState, Host, Locked, Stage};
 use crate::progress::Progress;
 use crate::stream::transmit::AckPolicy;
 use crate::stream::transport::Transport;
@@ -79,7 +79,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     }
 }
 
-impl<T: Transport> State<T> {
+impl<T: Transport> ConnState<T> {
     /// Whether the transport is full: an event follows when it is so no longer.
     #[inline]
     pub fn is_full(&self) -> bool {
