@@ -1,16 +1,18 @@
-//! Connections: a link and its two pipes.
+//! Connections: two pipes, and the turns by which two ends carry their bytes.
 
 use std::io;
-use std::net::SocketAddr;
-use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
-use fabric_core::{EndpointAttr, EndpointId, Error};
+use fabric_core::{EndpointAttr, EndpointId, Event};
+use fabric_util::progress::Progress;
+use fabric_util::stream::wire::handshake::HandshakeKind;
 use fabric_util::stream::{
-    AckPolicy, End, IoVec, Link, LinkContext, Phase, READS, TakesReceives, Transport,
+    self, End, Host, IoVec, LinkContext, Locked, TakesReceives, Timer, Transport, decline,
 };
-use fabric_util::sync::{Mutex, MutexGuard};
 
+use crate::NAME;
 use crate::engine::Engine;
 use crate::pipe::Pipe;
 
@@ -23,37 +25,68 @@ const SCRATCH: usize = 4096;
 pub(crate) struct Wire {
     output: Arc<Pipe>,
     input: Arc<Pipe>,
-    /// The other end, which is to read what is written here.
-    peer: Weak<Conn>,
+    /// The connection of this end, once it has one, and of the other, which is to read what is written here.
+    here: Arc<OnceLock<Weak<Conn>>>,
+    there: Arc<OnceLock<Weak<Conn>>>,
+    /// Bytes have moved, or this end was closed, since the other had its turn.
+    moved: bool,
 }
 
 impl Wire {
-    /// Two ends; the first learns its peer when that accepts.
-    pub(crate) fn pair(initiator: &Arc<Conn>) -> (Wire, Wire) {
-        let (out, back) = (Arc::new(Pipe::default()), Arc::new(Pipe::default()));
-        let near = Wire { output: out.clone(), input: back.clone(), peer: Weak::new() };
-        (near, Wire { output: back, input: out, peer: Arc::downgrade(initiator) })
+    /// Two ends.
+    pub(crate) fn pair() -> (Wire, Wire) {
+        let (out, back) = (Arc::<Pipe>::default(), Arc::<Pipe>::default());
+        let (here, there) = (Arc::<OnceLock<_>>::default(), Arc::<OnceLock<_>>::default());
+        let near = Wire {
+            output: out.clone(),
+            input: back.clone(),
+            here: here.clone(),
+            there: there.clone(),
+            moved: false,
+        };
+        let far = Wire { output: back, input: out, here: there, there: here, moved: false };
+        (near, far)
+    }
+
+    /// A connection gets this end.
+    pub(crate) fn belongs_to(&self, conn: &Arc<Conn>) {
+        let _ = self.here.set(Arc::downgrade(conn));
+    }
+
+    /// Declines the connection to the other end, which hears of it.
+    pub(crate) fn decline(mut self, kind: HandshakeKind, data: &[u8]) {
+        decline(&mut self, kind, data);
+        self.close();
+    }
+
+    /// Closes this end, and has the other find that.
+    pub(crate) fn close(self) {
+        let other = self.other();
+        drop(self);
+        if let Some(other) = other {
+            other.drive();
+        }
+    }
+
+    fn other(&self) -> Option<Arc<Conn>> {
+        self.there.get().and_then(Weak::upgrade)
     }
 }
 
 impl Transport for Wire {
     unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
         // SAFETY: the caller's promise.
-        unsafe { self.output.write(from) }
+        unsafe { self.output.write(from) }.inspect(|_| self.moved = true)
     }
 
     unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
         // SAFETY: the caller's promise.
-        unsafe { self.input.read(to) }
+        unsafe { self.input.read(to) }.inspect(|_| self.moved = true)
     }
 
     fn shutdown_write(&mut self) {
         self.output.end();
-    }
-
-    fn has_unsent(&self) -> bool {
-        // What was written stays in the pipe until it is read, even if this end is dropped.
-        false
+        self.moved = true;
     }
 }
 
@@ -64,52 +97,39 @@ impl Drop for Wire {
     }
 }
 
-/// What the connection's lock guards. While it connects it has pipes, and the link is idle.
-pub(crate) struct State {
-    pub(crate) link: Link,
-    pub(crate) wire: Option<Wire>,
-    pub(crate) local: Option<SocketAddr>,
-    pub(crate) peer: Option<SocketAddr>,
-    /// The endpoint was dropped; the connection goes on until the peer has what is left for it.
-    pub(crate) dropped: bool,
-}
-
-/// A link and its pipes. The engine has it until the endpoint is dropped and the pipes are closed.
+/// A connection. The engine has it until the endpoint is dropped and the pipes are closed.
 pub(crate) struct Conn {
     pub(crate) id: EndpointId,
-    pub(crate) attr: EndpointAttr,
     pub(crate) engine: Arc<Engine>,
-    state: Mutex<State>,
+    pub(crate) stream: stream::Conn<Wire>,
+    /// The endpoint was dropped; the connection goes on until the peer has what is left for it.
+    dropped: AtomicBool,
 }
 
-/// A connection whose lock is held. When it is released, completions go to their rings, and events to the engine.
-pub(crate) struct Locked<'a> {
-    state: MutexGuard<'a, State>,
-    conn: &'a Arc<Conn>,
-}
+/// What the domain is to a connection.
+pub(crate) struct ConnHost<'a>(&'a Arc<Conn>);
 
-impl Deref for Locked<'_> {
-    type Target = State;
-    fn deref(&self) -> &State {
-        &self.state
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        &mut self.state
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        self.state.link.deliver();
-        for event in self.state.link.take_events() {
-            self.conn.engine.add_report(event, Some(self.conn));
+impl Host for ConnHost<'_> {
+    fn deadline(&self, after: Duration, timer: Timer) {
+        // What was written stays in the pipe until it is read, even if this end is closed. And there is no host to look at.
+        if timer == Timer::Connect {
+            self.0.engine.deadline(after, self.0.id);
         }
-        if self.state.dropped && self.state.wire.is_none() {
-            self.conn.engine.remove(self.conn.id);
+    }
+
+    fn closed(&self) {
+        if self.0.dropped.load(Ordering::Relaxed) {
+            self.0.engine.remove(self.0.id);
         }
+    }
+
+    fn report(&self, event: Event) {
+        self.0.engine.add_report(event, Some(self.0));
+    }
+
+    fn has_ended(&self) -> bool {
+        // Perhaps: a pipe may have been read to its end.
+        true
     }
 }
 
@@ -119,13 +139,13 @@ impl Conn {
         attr: &EndpointAttr,
         context: LinkContext,
     ) -> Arc<Self> {
-        let (id, link) = (context.id, Link::new(context));
-        let state = Mutex::new(State { link, wire: None, local: None, peer: None, dropped: false });
-        Arc::new(Conn { id, attr: attr.clone(), engine: engine.clone(), state })
+        let (id, engine) = (context.id, engine.clone());
+        let stream = stream::Conn::new(NAME, attr, context);
+        Arc::new(Conn { id, engine, stream, dropped: AtomicBool::new(false) })
     }
 
-    pub(crate) fn lock(self: &Arc<Self>) -> Locked<'_> {
-        Locked { state: self.state.lock(), conn: self }
+    pub(crate) fn lock(self: &Arc<Self>) -> Locked<'_, Wire, ConnHost<'_>> {
+        self.stream.lock(ConnHost(self))
     }
 
     /// Carries bytes to the other end and back until there are none, each end under its own lock. An end that moved
@@ -134,7 +154,7 @@ impl Conn {
         let mut conn = self.clone();
         for _ in 0..TURNS {
             match conn.turn() {
-                Some(peer) => conn = peer,
+                Some(next) => conn = next,
                 None => return,
             }
         }
@@ -142,94 +162,37 @@ impl Conn {
         engine.go_on(conn);
     }
 
-    /// Writes what is due and reads what came; gives the other end if there is something for it now.
+    /// Has a turn; gives the end that is to have the next.
     fn turn(self: &Arc<Self>) -> Option<Arc<Conn>> {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        let peer = state.wire.as_ref()?.peer.clone();
-        if state.link.phase() == Phase::Idle {
-            return None;
+        let mut conn = self.lock();
+        let other = conn.transport()?.there.clone();
+        let found = conn.turn(&mut [0; SCRATCH]);
+        if found == Progress::More {
+            return Some(self.clone());
         }
-        let wrote = state.flush();
-        let read = state.receive();
-        let answered = state.flush();
-        let closed = state.settle();
-        (wrote || read || answered || closed).then(|| peer.upgrade()).flatten()
-    }
-
-    /// The listener's application has accepted: the connection is established, unless this end has given up.
-    pub(crate) fn accepted(self: &Arc<Self>, by: &Arc<Conn>, credit: u32, data: &[u8]) -> bool {
-        let mut state = self.lock();
-        if !state.is_connecting() {
-            return false;
-        }
-        if let Some(wire) = &mut state.wire {
-            wire.peer = Arc::downgrade(by);
-        }
-        state.link.open(READS, credit);
-        state.link.announce(data);
-        true
-    }
-
-    /// The attempt to connect has failed, unless it is over.
-    pub(crate) fn fail(self: &Arc<Self>, error: Error) {
-        let mut state = self.lock();
-        if state.is_connecting() {
-            state.link.end(End::Failed(error));
-            state.settle();
-        }
+        let moved = conn.transport().is_none_or(|wire| std::mem::take(&mut wire.moved));
+        moved.then(|| other.get().and_then(Weak::upgrade)).flatten()
     }
 
     /// Ends the connection from this side.
     pub(crate) fn end(self: &Arc<Self>, end: End) {
-        let mut state = self.lock();
-        let end = match end {
-            End::Local if state.is_connecting() => End::Failed(Error::Canceled),
-            end => end,
-        };
-        state.link.end(end);
-        drop(state);
+        self.lock().end(end);
         self.drive();
-        // Of a connection that was never established nothing was driven.
-        self.lock().settle();
     }
 
-    /// The application has heard of an event of this connection.
-    pub(crate) fn reported(&self) {
-        self.state.lock().link.reported();
-    }
-
-    /// The engine panicked.
-    pub(crate) fn break_down(self: &Arc<Self>) {
-        let mut state = self.lock();
-        state.link.end(End::Internal);
-        state.settle();
-    }
-
-    /// The domain closes: nothing more is completed or reported. The other end finds the connection lost.
-    pub(crate) fn abandon(&self) {
-        let mut state = self.state.lock();
-        state.link.close();
-        let wire = state.wire.take();
-        drop(state);
-        let peer = wire.as_ref().and_then(|wire| wire.peer.upgrade());
-        drop(wire);
-        if let Some(peer) = peer {
-            peer.drive();
+    /// The endpoint was dropped.
+    pub(crate) fn let_go(self: &Arc<Self>) {
+        let mut conn = self.lock();
+        self.dropped.store(true, Ordering::Relaxed);
+        if conn.transport().is_none() {
+            self.engine.remove(self.id);
         }
     }
 
-    pub(crate) fn addrs(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
-        let state = self.state.lock();
-        (state.local, state.peer)
-    }
-
-    pub(crate) fn try_dump(&self) -> String {
-        match self.state.try_lock() {
-            Some(state) => {
-                format!("{} {:?} -> {:?}", state.link.dump(), state.local, state.peer)
-            }
-            None => "(a connection that is busy)".to_owned(),
+    /// The domain closes. The other end finds the connection lost.
+    pub(crate) fn abandon(&self) {
+        if let Some(wire) = self.stream.abandon() {
+            wire.close();
         }
     }
 }
@@ -240,63 +203,5 @@ impl TakesReceives for Conn {
     fn receives_posted(self: &Arc<Self>, _engine: &Arc<Engine>) {
         self.lock().link.receives_posted();
         self.drive();
-    }
-}
-
-impl State {
-    fn is_connecting(&self) -> bool {
-        self.wire.is_some() && self.link.phase() == Phase::Idle
-    }
-
-    /// Encodes and writes what waits, as long as there is room; says whether anything went.
-    fn flush(&mut self) -> bool {
-        let Some(wire) = &mut self.wire else { return false };
-        let mut wrote = false;
-        loop {
-            self.link.encode(AckPolicy::Now);
-            if !self.link.has_output() {
-                return wrote;
-            }
-            match self.link.send_to(wire) {
-                Ok(_) => wrote = true,
-                // Full; or the other end has closed, which reading finds.
-                Err(_) => return wrote,
-            }
-        }
-    }
-
-    /// Reads what came, and executes it; says whether there was anything.
-    fn receive(&mut self) -> bool {
-        let Some(wire) = &mut self.wire else { return false };
-        let mut scratch = [0; SCRATCH];
-        let mut read = false;
-        loop {
-            match self.link.recv_from(&mut scratch, wire) {
-                Ok((0, _)) => {
-                    self.lose();
-                    return true;
-                }
-                Ok(_) => read = true,
-                // Dry. A pipe has no other error; a stream that has ends here as at its end.
-                Err(_) => return read,
-            }
-        }
-    }
-
-    /// The other end has closed. It may still read: what was executed for it, or refused, is answered.
-    fn lose(&mut self) {
-        self.flush();
-        self.link.end(End::Lost);
-    }
-
-    /// Does what the link's phase asks of the pipes; says whether that closed any.
-    fn settle(&mut self) -> bool {
-        match self.link.phase() {
-            Phase::Closed => self.wire.take().is_some(),
-            Phase::Ending if self.link.fully_sent() => {
-                self.wire.as_ref().is_some_and(|wire| wire.output.end())
-            }
-            _ => false,
-        }
     }
 }

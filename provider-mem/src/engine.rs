@@ -12,6 +12,7 @@ use fabric_util::region_table::RegionTable;
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::{ServiceThread, run_rounds};
 use fabric_util::stats::Stats;
+use fabric_util::stream::Timer;
 use fabric_util::sync::{Condvar, Mutex};
 use fabric_util::timers::Timers;
 
@@ -115,7 +116,7 @@ impl Engine {
     pub(crate) fn report(&self) {
         self.reports.flush(|conn| {
             if let Some(conn) = conn {
-                conn.reported();
+                conn.stream.reported();
             }
         });
     }
@@ -137,7 +138,7 @@ impl Engine {
         for id in expired {
             let conn = self.conns.lock().get(&id).cloned();
             if let Some(conn) = conn {
-                conn.fail(Error::TimedOut(None));
+                conn.lock().expired(Timer::Connect);
             }
         }
         self.report();
@@ -171,7 +172,7 @@ impl Engine {
     #[cold]
     fn panicked(&self) {
         let conns: Vec<_> = self.conns.lock().values().cloned().collect();
-        conns.iter().for_each(|conn| conn.break_down());
+        conns.iter().for_each(|conn| conn.lock().fail());
         let device = &self.info.device;
         log_line!(Error, "the engine of {NAME}:{device} panicked; its endpoints end");
         self.report();
@@ -179,7 +180,7 @@ impl Engine {
 
     pub(crate) fn dump(&self) -> String {
         let conns: Vec<_> = self.conns.lock().values().cloned().collect();
-        let mut lines: Vec<_> = conns.iter().map(|conn| conn.try_dump()).collect();
+        let mut lines: Vec<_> = conns.iter().map(|conn| conn.stream.try_dump()).collect();
         lines.sort();
         let (count, regions) = (lines.len(), self.regions.len());
         format!("engine: {count} endpoints, {regions} regions\n{}", lines.join("\n"))

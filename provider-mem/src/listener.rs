@@ -7,9 +7,11 @@ use fabric_core::provider::{RawRequest, RequestId};
 use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result};
 use fabric_util::backlog::Backlog;
 use fabric_util::route;
+use fabric_util::stream::Greeting;
+use fabric_util::stream::wire::handshake::HandshakeKind;
 use fabric_util::sync::Mutex;
 
-use crate::conn::{Conn, Wire};
+use crate::conn::Wire;
 use crate::engine::Engine;
 use crate::{NAME, network};
 
@@ -22,10 +24,16 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// A request has come: it waits for the application, or is refused.
-    pub(crate) fn offer(&self, request: Request) {
+    /// A connection has come, with its hello: it waits for the application, or is refused.
+    pub(crate) fn offer(&self, mut wire: Wire, from: SocketAddr) {
+        let mut greeting = Greeting::default();
+        if !matches!(greeting.read(&mut wire), Ok(true)) {
+            return wire.close();
+        }
+        let wire = Mutex::new(Some(wire));
+        let request = Arc::new(Request { from, to: self.addr, greeting, wire });
         if let Some(engine) = self.engine.upgrade()
-            && self.backlog.push(Arc::new(request)).is_ok()
+            && self.backlog.push(request).is_ok()
         {
             engine.add_report(Event::ConnectRequest { listener: self.id }, None);
         }
@@ -44,21 +52,17 @@ impl Acceptor {
 
 /// A connection that has no endpoint here yet. Dropped without an answer, it is refused.
 pub(crate) struct Request {
-    /// The end that connects.
-    pub(crate) initiator: Arc<Conn>,
     pub(crate) from: SocketAddr,
     pub(crate) to: SocketAddr,
-    pub(crate) data: Box<[u8]>,
-    /// Receives that the initiator had posted.
-    pub(crate) credit: u32,
-    /// The pipes of this end, until an endpoint takes them.
+    pub(crate) greeting: Greeting,
+    /// This end of the bytes, until an endpoint takes it.
     pub(crate) wire: Mutex<Option<Wire>>,
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        if self.wire.get_mut().is_some() {
-            self.initiator.fail(Error::Refused(None));
+        if let Some(wire) = self.wire.get_mut().take() {
+            wire.decline(HandshakeKind::Refuse, &[]);
         }
     }
 }
@@ -95,7 +99,7 @@ impl ListenerOps for MemListener {
         let engine = self.acceptor.engine.upgrade()?;
         let request = self.acceptor.backlog.pop()?;
         let id = engine.requests.insert(request.clone());
-        Some(RawRequest::new(id, request.from, request.data.clone()))
+        Some(RawRequest::new(id, request.from, request.greeting.data().into()))
     }
 }
 
@@ -109,7 +113,8 @@ impl Drop for MemListener {
 pub(crate) fn reject(engine: &Engine, request: RequestId, data: &[u8]) -> Result<()> {
     let request = engine.requests.take("reject", request)?;
     let wire = request.wire.lock().take();
-    request.initiator.fail(Error::Rejected(Box::new(data.into())));
-    drop(wire);
+    if let Some(wire) = wire {
+        wire.decline(HandshakeKind::Reject, data);
+    }
     Ok(())
 }

@@ -11,8 +11,8 @@
 //! - `transport`: the socket under a link; `socket`: system calls on memory that is not a Rust slice;
 //! - `settings`: what a user can set, and for tests the choice of faults (`fabric_util::fault`).
 
+mod acceptor;
 mod conn;
-mod connect;
 mod cq;
 mod device;
 mod domain;

@@ -1,6 +1,5 @@
 //! How a provider is set.
 
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use fabric_core::setting::{number, unknown};
@@ -9,8 +8,9 @@ use fabric_util::fault::RandomSchedule;
 use fabric_util::progress::Schedule;
 use fabric_util::splitmix::mix;
 
+use crate::conn::Stream;
 use crate::name::NAME;
-use crate::transport::Stream;
+use crate::transport::TcpTransport;
 
 /// How long a post is held back at most, unless set otherwise.
 const HOLD: Duration = Duration::from_micros(50);
@@ -66,8 +66,8 @@ impl Settings {
     }
 
     /// The transport of the connection with this name.
-    pub(crate) fn stream(&self, socket: OwnedFd, name: usize) -> Stream {
-        Stream::new(socket, self.adversary.map(|seed| mix(seed ^ mix(name as u64))))
+    pub(crate) fn stream(&self, transport: TcpTransport, name: usize) -> Stream {
+        Stream::new(transport, self.adversary.map(|seed| mix(seed ^ mix(name as u64))))
     }
 
     /// The order in which connections are served, if it is not the usual one.

@@ -1,127 +1,106 @@
-//! What carries a connection's bytes: its socket, plain or with faults injected.
+//! What carries a connection's bytes: its socket.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
 
-use fabric_util::fault::FaultTransport;
+use fabric_core::EndpointAttr;
+use fabric_util::stats::Stats;
 use fabric_util::stream::{IoVec, Silence, Transport};
 use socket2::SockRef;
 
 use crate::socket;
 
 /// A connected or connecting socket.
-pub(crate) struct TcpTransport(OwnedFd);
+pub(crate) struct TcpTransport {
+    socket: OwnedFd,
+    stats: Arc<Stats>,
+    /// The connection is lost when the peer's host is silent for this long.
+    liveness: Option<Duration>,
+}
+
+impl TcpTransport {
+    /// The socket of a connection that came in.
+    pub(crate) fn accepted(socket: OwnedFd, stats: &Arc<Stats>) -> Self {
+        TcpTransport { socket, stats: stats.clone(), liveness: None }
+    }
+
+    /// A socket that is connecting.
+    pub(crate) fn connecting(socket: OwnedFd, stats: &Arc<Stats>, attr: &EndpointAttr) -> Self {
+        TcpTransport { socket, stats: stats.clone(), liveness: attr.liveness }
+    }
+
+    /// An endpoint takes a connection that came in.
+    pub(crate) fn belongs_to(&mut self, v6: bool, attr: &EndpointAttr) {
+        // It fails only for a socket whose peer is gone, which the first read finds.
+        let _ = socket::tune(&SockRef::from(&self.socket), v6, attr);
+        self.liveness = attr.liveness;
+        self.ask_often();
+    }
+
+    fn ask_often(&self) {
+        if let Some(interval) = self.liveness {
+            socket::ask_often(self.socket.as_fd(), interval);
+        }
+    }
+}
+
+impl AsRawFd for TcpTransport {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
 
 impl Transport for TcpTransport {
     #[inline]
     unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
+        self.stats.system_calls.add(1);
         // SAFETY: the caller's promise.
-        unsafe { socket::transmit(self.0.as_fd(), from) }
+        unsafe { socket::transmit(self.socket.as_fd(), from) }
     }
 
     #[inline]
     unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
+        self.stats.system_calls.add(1);
         // SAFETY: the caller's promise.
-        unsafe { socket::receive(self.0.as_fd(), to) }
+        unsafe { socket::receive(self.socket.as_fd(), to) }
     }
 
     fn shutdown_write(&mut self) {
         // It fails only when the peer is gone, which the next read reports.
-        let _ = SockRef::from(&self.0).shutdown(Shutdown::Write);
+        let _ = SockRef::from(&self.socket).shutdown(Shutdown::Write);
+    }
+
+    fn finish_connect(&mut self) -> io::Result<bool> {
+        socket::take_error(self.socket.as_fd())?;
+        let socket = SockRef::from(&self.socket);
+        let peer = match socket.peer_addr() {
+            Ok(peer) => peer,
+            Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if socket.local_addr()?.as_socket() == peer.as_socket() {
+            // The kernel chose the very port as ours and connected us to ourselves: there is no listener.
+            return Err(ErrorKind::ConnectionRefused.into());
+        }
+        self.ask_often();
+        Ok(true)
     }
 
     fn has_unsent(&self) -> bool {
-        let fd = self.0.as_fd();
+        let fd = self.socket.as_fd();
         socket::unsent(fd) > 0 && socket::take_error(fd).is_ok()
     }
 
     fn silence(&self) -> Option<Silence> {
-        socket::silence(self.0.as_fd())
+        socket::silence(self.socket.as_fd())
     }
 }
 
 impl Drop for TcpTransport {
     fn drop(&mut self) {
-        socket::forget_unsent(self.0.as_fd());
-    }
-}
-
-/// A connection's transport.
-pub(crate) enum Stream {
-    Plain(TcpTransport),
-    Faulty(FaultTransport<TcpTransport>),
-}
-
-impl Stream {
-    /// With a seed, faults are injected.
-    pub(crate) fn new(socket: OwnedFd, faults: Option<u64>) -> Self {
-        let transport = TcpTransport(socket);
-        match faults {
-            None => Stream::Plain(transport),
-            Some(seed) => Stream::Faulty(FaultTransport::new(transport, seed)),
-        }
-    }
-}
-
-impl AsFd for Stream {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Stream::Plain(transport) => transport.0.as_fd(),
-            Stream::Faulty(transport) => transport.inner().0.as_fd(),
-        }
-    }
-}
-
-impl Transport for Stream {
-    #[inline]
-    unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self {
-                Stream::Plain(transport) => transport.send(from),
-                Stream::Faulty(transport) => transport.send(from),
-            }
-        }
-    }
-
-    #[inline]
-    unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
-        // SAFETY: the caller's promise.
-        unsafe {
-            match self {
-                Stream::Plain(transport) => transport.recv(to),
-                Stream::Faulty(transport) => transport.recv(to),
-            }
-        }
-    }
-
-    fn shutdown_write(&mut self) {
-        match self {
-            Stream::Plain(transport) => transport.shutdown_write(),
-            Stream::Faulty(transport) => transport.shutdown_write(),
-        }
-    }
-
-    fn has_unsent(&self) -> bool {
-        match self {
-            Stream::Plain(transport) => transport.has_unsent(),
-            Stream::Faulty(transport) => transport.has_unsent(),
-        }
-    }
-
-    fn silence(&self) -> Option<Silence> {
-        match self {
-            Stream::Plain(transport) => transport.silence(),
-            Stream::Faulty(transport) => transport.silence(),
-        }
-    }
-
-    #[inline]
-    fn gave_up(&self) -> bool {
-        match self {
-            Stream::Plain(_) => false,
-            Stream::Faulty(transport) => transport.gave_up(),
-        }
+        socket::forget_unsent(self.socket.as_fd());
     }
 }

@@ -25,11 +25,6 @@ impl<T> FaultTransport<T> {
         FaultTransport { inner, numbers: SplitMix64::new(seed), refusals: 0, gave_up: false }
     }
 
-    /// The transport itself.
-    pub fn inner(&self) -> &T {
-        &self.inner
-    }
-
     /// The maximum number of bytes for the next call. Headers have up to some 70 bytes, so half of the calls cut one, or
     /// the beginning of a payload; the others are large, or long transfers would take for ever.
     fn max(&mut self) -> usize {
@@ -82,6 +77,10 @@ impl<T: Transport> Transport for FaultTransport<T> {
         self.inner.shutdown_write();
     }
 
+    fn finish_connect(&mut self) -> io::Result<bool> {
+        self.inner.finish_connect()
+    }
+
     fn has_unsent(&self) -> bool {
         self.inner.has_unsent()
     }
@@ -92,6 +91,86 @@ impl<T: Transport> Transport for FaultTransport<T> {
 
     fn gave_up(&self) -> bool {
         self.gave_up || self.inner.gave_up()
+    }
+}
+
+/// A transport as it is, or with faults injected, as a setting of the provider says.
+pub enum MaybeFaulty<T> {
+    /// It does its best.
+    Plain(T),
+    /// Its calls are cut short.
+    Faulty(FaultTransport<T>),
+}
+
+impl<T> MaybeFaulty<T> {
+    /// Wraps a transport; with a seed, faults are injected.
+    pub fn new(inner: T, seed: Option<u64>) -> Self {
+        match seed {
+            None => MaybeFaulty::Plain(inner),
+            Some(seed) => MaybeFaulty::Faulty(FaultTransport::new(inner, seed)),
+        }
+    }
+
+    fn inner(&self) -> &T {
+        match self {
+            MaybeFaulty::Plain(inner) => inner,
+            MaybeFaulty::Faulty(faulty) => &faulty.inner,
+        }
+    }
+
+    fn inner_mut(&mut self) -> &mut T {
+        match self {
+            MaybeFaulty::Plain(inner) => inner,
+            MaybeFaulty::Faulty(faulty) => &mut faulty.inner,
+        }
+    }
+}
+
+impl<T: Transport> Transport for MaybeFaulty<T> {
+    #[inline]
+    unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                MaybeFaulty::Plain(inner) => inner.send(from),
+                MaybeFaulty::Faulty(faulty) => faulty.send(from),
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                MaybeFaulty::Plain(inner) => inner.recv(to),
+                MaybeFaulty::Faulty(faulty) => faulty.recv(to),
+            }
+        }
+    }
+
+    fn shutdown_write(&mut self) {
+        self.inner_mut().shutdown_write();
+    }
+
+    fn finish_connect(&mut self) -> io::Result<bool> {
+        self.inner_mut().finish_connect()
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.inner().has_unsent()
+    }
+
+    fn silence(&self) -> Option<Silence> {
+        self.inner().silence()
+    }
+
+    #[inline]
+    fn gave_up(&self) -> bool {
+        match self {
+            MaybeFaulty::Plain(inner) => inner.gave_up(),
+            MaybeFaulty::Faulty(faulty) => faulty.gave_up(),
+        }
     }
 }
 
@@ -112,10 +191,6 @@ mod tests {
         }
 
         fn shutdown_write(&mut self) {}
-
-        fn has_unsent(&self) -> bool {
-            false
-        }
     }
 
     const PIECES: [IoVec; 2] = [(std::ptr::null_mut(), 50), (std::ptr::null_mut(), 50)];

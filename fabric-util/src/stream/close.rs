@@ -38,7 +38,7 @@ impl Link {
             End::Failed(error) => {
                 let endpoint = self.context.id;
                 self.report(Event::ConnectFailed { endpoint, error });
-                self.phase = Phase::Closed;
+                self.close();
                 self.cancel(Status::Canceled, None);
             }
             End::Quiet => {
@@ -181,13 +181,13 @@ impl Link {
     }
 
     /// Whether everything that the peer must still get has been transmitted.
-    pub fn fully_sent(&self) -> bool {
+    pub(super) fn fully_sent(&self) -> bool {
         self.phase == Phase::Closed
             || self.phase == Phase::Ending && !self.outgoing.has_output() && self.answers.is_empty()
     }
 
     /// Nothing goes in or out any more.
-    pub fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         self.phase = Phase::Closed;
         self.outgoing.clear();
         self.answers.forget();

@@ -104,7 +104,7 @@ impl Link {
     }
 
     /// Processes bytes that came into the scratch buffer, and completes what is finished then.
-    pub fn consume(&mut self, bytes: &[u8]) {
+    pub(crate) fn consume(&mut self, bytes: &[u8]) {
         self.process(Ok(()), bytes);
     }
 
@@ -285,7 +285,7 @@ impl Link {
     }
 
     /// The peer's stream has ended.
-    pub fn forget_incoming(&mut self) {
+    pub(super) fn forget_incoming(&mut self) {
         self.incoming.payload = None;
         self.incoming.partial.clear();
     }

@@ -120,8 +120,13 @@ impl Link {
         self.context.id
     }
 
+    /// The domain's counters.
+    pub(super) fn stats(&self) -> &Stats {
+        &self.context.stats
+    }
+
     /// The receives posted so far, for the handshake.
-    pub fn credit(&mut self) -> u32 {
+    pub(super) fn credit(&mut self) -> u32 {
         self.recvs.announce()
     }
 
@@ -227,7 +232,7 @@ impl Link {
     }
 
     /// Appends bytes of the handshake.
-    pub fn say(&mut self, bytes: &[u8]) {
+    pub(super) fn say(&mut self, bytes: &[u8]) {
         self.outgoing.copied(|buffer| buffer.extend_from_slice(bytes));
     }
 

@@ -10,7 +10,7 @@ use super::transport::Silence;
 
 /// The looks at one connection.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub(super) struct Watch {
     /// There is a deadline for the next look.
     on: bool,
     /// Since when, at least, the peer's host owes an answer.
@@ -19,7 +19,7 @@ pub struct Watch {
 
 /// What a look found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub(super) enum Look {
     /// Nothing is under way: the kernel takes over.
     Rest,
     /// Look again after this time.
@@ -30,12 +30,12 @@ pub enum Look {
 
 impl Watch {
     /// Whether there is a deadline for the next look.
-    pub fn is_on(&self) -> bool {
+    pub(super) fn is_on(&self) -> bool {
         self.on
     }
 
     /// Something was sent at `now`; says after what time to look.
-    pub fn begin(&mut self, now: Instant, silence: Silence, interval: Duration) -> Duration {
+    pub(super) fn begin(&mut self, now: Instant, silence: Silence, interval: Duration) -> Duration {
         // Where the host is silent for longer than an idle one can be, the kernel's own probe is unanswered.
         let owed = silence.lasts.saturating_sub(interval * 5 / 4);
         (self.on, self.owed) = (true, now.checked_sub(owed));
@@ -45,7 +45,7 @@ impl Watch {
     /// Looks. The host is gone when for two intervals nothing was heard from it, in the last half of an interval at least
     /// in spite of something that it had to answer and that was repeated meanwhile. Whenever the way was cut, that is
     /// within three intervals.
-    pub fn look(&mut self, now: Instant, silence: Silence, interval: Duration) -> Look {
+    pub(super) fn look(&mut self, now: Instant, silence: Silence, interval: Duration) -> Look {
         if !silence.unanswered {
             self.owed = None;
             self.on = silence.held_back;

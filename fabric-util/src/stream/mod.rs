@@ -14,14 +14,36 @@
 //! - `phase`: from the handshake to the end; `protocol_error`: a peer that breaks the protocol;
 //! - [`wire`]: the format of the bytes.
 //!
-//! And what [`Link`], in `link`, does with them:
+//! What [`Link`], in `link`, does with them:
 //!
 //! - `transmit`: cutting requests and answers into frames;
 //! - `incoming`: frames from the peer; `target`: executing its requests; `initiator`: taking its answers;
 //! - `close`: how a connection ends.
+//!
+//! And how a stream carries it:
+//!
+//! - `conn`: a link and its transport under one lock; `greeting`: the bytes by which both ends come to an open link.
+//!
+//! A provider calls a [`Conn`], and that calls the link in this order:
+//!
+//! ```text
+//!  provider                        Conn                                 Link
+//!  connect, an initiator's    ──▶  hello, sent ahead of all    ──▶  say
+//!  accept, an acceptor's      ──▶  answer                      ──▶  say, open
+//!  turn, on an event          ──▶  until established: answer   ──▶  open, push_ack, announce, consume
+//!                                  then: write, read, write    ──▶  (encode, send_to)*, recv_from*, (encode, send_to)*
+//!                                  the phase: Ending, and fully_sent: shut down; Closed: close
+//!  post_send, post_recv       ─────────────────────────────────▶  post_send, post_recv
+//!  flush, follow_up           ──▶  write; the phase            ──▶  (encode, send_to)*
+//!  end                        ──▶  write; the phase            ──▶  end, (encode, send_to)*
+//!  drop of the lock           ──▶  completions, events         ──▶  deliver, take_events
+//!  reported, without the lock ─────────────────────────────────▶  reported
+//! ```
 
 mod acks;
 mod close;
+mod conn;
+mod greeting;
 mod incoming;
 mod initiator;
 mod io_vec;
@@ -50,10 +72,11 @@ mod transmit;
 mod transport;
 pub mod wire;
 
+pub use conn::{Conn, ConnState, Host, Locked, Timer};
+pub use greeting::{Declined, Greeting, Initiator, decline};
 pub use io_vec::{IoVec, MAX_IO_VECS};
 pub use limits::limits;
 pub use link::{Deferral, Link, LinkContext, Pending};
-pub use liveness::{Look, Watch};
 pub use phase::{End, Phase};
 pub use requests::READS;
 pub use shared_receive_queue::{SharedReceiveQueue, TakesReceives};

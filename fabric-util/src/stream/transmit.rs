@@ -79,7 +79,7 @@ impl Link {
     }
 
     /// Appends a frame that only carries ack and credit.
-    pub fn push_ack(&mut self) {
+    pub(super) fn push_ack(&mut self) {
         self.push_plain(Kind::Ack, 0);
     }
 

@@ -32,8 +32,18 @@ pub trait Transport {
     /// Ends this side's half of the stream, behind what was sent.
     fn shutdown_write(&mut self);
 
-    /// Whether the peer lives and has not taken all that was sent.
-    fn has_unsent(&self) -> bool;
+    /// Whether the connection of a transport that was connecting is made by now.
+    ///
+    /// # Errors
+    /// Why it never will be.
+    fn finish_connect(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    /// Whether the peer lives and has not taken all that was sent, and loses it if the transport is dropped now.
+    fn has_unsent(&self) -> bool {
+        false
+    }
 
     /// How silent the peer's host is; `None` if the transport does not know, or has no connection.
     fn silence(&self) -> Option<Silence> {

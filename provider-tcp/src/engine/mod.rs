@@ -1,6 +1,6 @@
 //! The engine of a domain: what has a socket, the thread that serves it, and what both need.
 //!
-//! Which thread drives the connections, and when, is `fabric_util::progress`; what a step is, `conn`. Locks, in order: those
+//! Which thread drives the connections, and when, is `fabric_util::progress`; what a turn of one is, `fabric_util::stream`. Locks, in order: those
 //! of `progress` (its `drive`, a connection, then leaves), tables, the event sink.
 
 mod selector;
@@ -10,25 +10,27 @@ mod panic_tests;
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use enum_dispatch::enum_dispatch;
 use fabric_core::{EndpointId, Error, Event, EventSink, Failure, Info, Result};
 use fabric_util::backlog::RequestTable;
-use fabric_util::progress::{EventLoop, Flush, Mode, Progress, ProgressEngine, ReadyFlag, Source};
+use fabric_util::progress::{EventLoop, Flush, Mode, Progress, ProgressEngine};
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::{ServiceThread, run_rounds};
 use fabric_util::stats::Stats;
-use fabric_util::stream::{Deferral, Pending};
+use fabric_util::stream::{self, Deferral, Host, Locked, Pending};
 use fabric_util::sync::Mutex;
 use fabric_util::timers::Timers;
 use fabric_util::{callback, log_line};
+use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token, Waker};
 
-use crate::conn::Conn;
-use crate::listener::{Acceptor, PendingConnection};
+use crate::acceptor::{Acceptor, AcceptorHost, PendingConnection};
+use crate::conn::{Conn, Stream};
 use crate::name::NAME;
 use crate::settings::Settings;
 use fabric_util::region_table::RegionTable;
@@ -42,30 +44,138 @@ const WAKE: Token = Token(0);
 /// What a deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// The connection must stand by now, or the handshake be over.
-    Connect,
-    /// The peer had its time to read the last frame.
-    Linger,
-    /// Look whether the peer's host still answers.
-    Liveness,
-    /// Try to accept again after running out of descriptors.
-    Accept,
+    /// As the connection says.
+    Conn(stream::Timer),
+    /// The one that an acceptor has, or a connection without an endpoint.
+    Acceptor,
 }
 
-/// What has a socket.
-pub(crate) enum EventSource {
+/// A connection whose lock is held.
+pub(crate) type LockedConn<'a> = Locked<'a, Stream, ConnHost<'a>>;
+
+/// What the engine is to a connection.
+pub(crate) struct ConnHost<'a> {
+    engine: &'a Engine,
+    conn: &'a Arc<Conn>,
+    /// It is a poll's turn: what is due may wait for the next one.
+    polled: bool,
+}
+
+impl Host for ConnHost<'_> {
+    fn deadline(&self, after: Duration, timer: stream::Timer) {
+        self.engine.deadline(after, self.conn.name, Timer::Conn(timer));
+    }
+
+    fn closed(&self) {
+        self.engine.forget(self.conn.name);
+    }
+
+    fn report(&self, event: Event) {
+        self.engine.add_report(event, Some(self.conn));
+    }
+
+    fn may_defer(&self) -> bool {
+        self.polled && self.engine.progress.can_defer()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.conn.has_ended()
+    }
+}
+
+/// What has a socket that the engine watches.
+#[enum_dispatch]
+trait EventSource {
+    /// The selector named its socket; `ended`: as one whose stream has ended.
+    fn on_ready(&self, engine: &Engine, ended: bool);
+    /// A deadline has come.
+    fn on_timer(&self, engine: &Engine, timer: Timer);
+    /// The domain closes.
+    fn close(&self);
+}
+
+#[enum_dispatch(EventSource)]
+#[derive(Clone)]
+pub(crate) enum Source {
     Conn(Arc<Conn>),
     Acceptor(Arc<Acceptor>),
     Pending(Arc<PendingConnection>),
 }
 
-impl Clone for EventSource {
-    fn clone(&self) -> Self {
-        match self {
-            EventSource::Conn(conn) => EventSource::Conn(conn.clone()),
-            EventSource::Acceptor(acceptor) => EventSource::Acceptor(acceptor.clone()),
-            EventSource::Pending(inbound) => EventSource::Pending(inbound.clone()),
+impl EventSource for Arc<Conn> {
+    fn on_ready(&self, engine: &Engine, ended: bool) {
+        self.note_event(ended);
+        engine.progress.mark_ready_in_poll(self);
+    }
+
+    fn on_timer(&self, engine: &Engine, timer: Timer) {
+        if let Timer::Conn(timer) = timer {
+            engine.lock(self).expired(timer);
         }
+    }
+
+    fn close(&self) {
+        drop(self.stream.abandon());
+    }
+}
+
+impl EventSource for Arc<Acceptor> {
+    fn on_ready(&self, engine: &Engine, _ended: bool) {
+        self.ready(engine);
+    }
+
+    fn on_timer(&self, engine: &Engine, _timer: Timer) {
+        self.expired(engine);
+    }
+
+    fn close(&self) {
+        Acceptor::close(self);
+    }
+}
+
+impl EventSource for Arc<PendingConnection> {
+    fn on_ready(&self, engine: &Engine, _ended: bool) {
+        self.ready(engine);
+    }
+
+    fn on_timer(&self, engine: &Engine, _timer: Timer) {
+        self.expired(engine);
+    }
+
+    fn close(&self) {
+        self.drop_socket();
+    }
+}
+
+impl AcceptorHost for Engine {
+    fn name(&self) -> usize {
+        self.next_member.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn watch(&self, fd: RawFd, pending: &Arc<PendingConnection>) -> Result<()> {
+        Engine::watch(self, fd, pending.name, pending.clone(), Interest::READABLE)
+    }
+
+    fn unwatch(&self, fd: RawFd, name: usize) {
+        // It fails only for a socket that is not watched.
+        let _ = self.registry.deregister(&mut SourceFd(&fd));
+        self.forget(name);
+    }
+
+    fn forget(&self, name: usize) {
+        Engine::forget(self, name);
+    }
+
+    fn deadline(&self, after: Duration, name: usize) {
+        Engine::deadline(self, after, name, Timer::Acceptor);
+    }
+
+    fn report(&self, event: Event) {
+        self.add_report(event, None);
+    }
+
+    fn stats(&self) -> &Arc<Stats> {
+        &self.stats
     }
 }
 
@@ -75,7 +185,7 @@ pub(crate) struct Engine {
     reports: Reports<Option<Arc<Conn>>>,
     pub(crate) regions: Arc<RegionTable>,
     stats: Arc<Stats>,
-    members: Mutex<HashMap<usize, EventSource>>,
+    members: Mutex<HashMap<usize, Source>>,
     next_member: AtomicUsize,
     pub(crate) requests: RequestTable<Arc<PendingConnection>>,
     progress: ProgressEngine<Engine>,
@@ -136,11 +246,7 @@ impl Engine {
     pub(crate) fn clear(&self) {
         let members: Vec<_> = self.members.lock().drain().map(|(_, member)| member).collect();
         for member in members {
-            match member {
-                EventSource::Conn(conn) => conn.abandon(),
-                EventSource::Acceptor(acceptor) => acceptor.close(),
-                EventSource::Pending(inbound) => inbound.drop_socket(),
-            }
+            member.close();
         }
         self.requests.clear();
         self.progress.clear();
@@ -158,23 +264,16 @@ impl Engine {
     /// Watches a socket, edge-triggered, in the name of a member.
     pub(crate) fn watch(
         &self,
-        source: &mut impl mio::event::Source,
+        fd: RawFd,
         name: usize,
-        member: EventSource,
+        member: impl Into<Source>,
         interest: Interest,
     ) -> Result<()> {
-        self.members.lock().insert(name, member);
-        self.registry.register(source, Token(name), interest).map_err(|cause| {
+        self.members.lock().insert(name, member.into());
+        self.registry.register(&mut SourceFd(&fd), Token(name), interest).map_err(|cause| {
             self.forget(name);
             Error::system("watch socket", NAME, cause)
         })
-    }
-
-    /// Stops watching a socket that stays open.
-    pub(crate) fn unwatch(&self, source: &mut impl mio::event::Source, name: usize) {
-        // It fails only for a socket that is not watched.
-        let _ = self.registry.deregister(source);
-        self.forget(name);
     }
 
     /// Forgets a member whose socket is closed.
@@ -183,7 +282,7 @@ impl Engine {
         drop(gone);
     }
 
-    fn member(&self, name: usize) -> Option<EventSource> {
+    fn member(&self, name: usize) -> Option<Source> {
         self.members.lock().get(&name).cloned()
     }
 
@@ -196,10 +295,10 @@ impl Engine {
         }
     }
 
-    /// Whether what is due can wait for a frame to ride on.
+    /// Locks a connection.
     #[inline]
-    pub(crate) fn can_defer(&self) -> bool {
-        self.progress.can_defer()
+    pub(crate) fn lock<'a>(&'a self, conn: &'a Arc<Conn>) -> LockedConn<'a> {
+        conn.stream.lock(ConnHost { engine: self, conn, polled: false })
     }
 
     /// An application polls.
@@ -281,7 +380,7 @@ impl Engine {
     pub(crate) fn report(&self) {
         self.reports.flush(|conn| {
             if let Some(conn) = conn {
-                conn.reported();
+                conn.stream.reported();
             }
         });
     }
@@ -297,11 +396,8 @@ impl Engine {
         loop {
             let expired = self.timers.lock().pop_due(now, |_| Duration::ZERO);
             let Some((name, timer)) = expired else { break };
-            match self.member(name) {
-                Some(EventSource::Conn(conn)) => conn.expired(self, timer),
-                Some(EventSource::Acceptor(acceptor)) => acceptor.expired(self),
-                Some(EventSource::Pending(inbound)) => inbound.expired(self),
-                None => {}
+            if let Some(member) = self.member(name) {
+                member.on_timer(self, timer);
             }
         }
     }
@@ -311,9 +407,9 @@ impl Engine {
     fn fail(&self) {
         let members: Vec<_> = self.members.lock().values().cloned().collect();
         for member in members {
-            if let EventSource::Conn(conn) = member {
+            if let Source::Conn(conn) = member {
                 // What made the thread panic may be the state of this very connection.
-                let _ = callback::caught(|| conn.fail(self));
+                let _ = callback::caught(|| self.lock(&conn).fail());
                 self.forget(conn.name);
             }
         }
@@ -327,9 +423,9 @@ impl Engine {
         let (mut acceptors, mut inbound, mut lines) = (0, 0, Vec::new());
         for member in members.values() {
             match member {
-                EventSource::Conn(conn) => lines.push(conn.try_dump()),
-                EventSource::Acceptor(_) => acceptors += 1,
-                EventSource::Pending(_) => inbound += 1,
+                Source::Conn(conn) => lines.push(conn.stream.try_dump()),
+                Source::Acceptor(_) => acceptors += 1,
+                Source::Pending(_) => inbound += 1,
             }
         }
         drop(members);
@@ -348,13 +444,6 @@ impl Engine {
     }
 }
 
-impl Source for Conn {
-    #[inline]
-    fn ready_flag(&self) -> &ReadyFlag {
-        &self.ready
-    }
-}
-
 impl EventLoop for Engine {
     type Source = Conn;
     type Selector = Selector;
@@ -368,7 +457,10 @@ impl EventLoop for Engine {
         mode: Mode,
         deferral: Deferral,
     ) -> Progress {
-        conn.step(self, scratch, mode, deferral)
+        let host = ConnHost { engine: self, conn, polled: mode == Mode::Polled };
+        let mut conn = conn.stream.lock(host);
+        conn.link.defer(deferral);
+        conn.turn(scratch)
     }
 
     fn poll_events(&self, selector: &mut Selector, block: bool) -> bool {
@@ -381,14 +473,8 @@ impl EventLoop for Engine {
             if token == WAKE {
                 continue;
             }
-            match self.member(token.0) {
-                Some(EventSource::Conn(conn)) => {
-                    conn.note_event(ended);
-                    self.progress.mark_ready_in_poll(&conn);
-                }
-                Some(EventSource::Acceptor(acceptor)) => acceptor.ready(self),
-                Some(EventSource::Pending(inbound)) => inbound.ready(self),
-                None => {}
+            if let Some(member) = self.member(token.0) {
+                member.on_ready(self, ended);
             }
         }
         any

@@ -21,7 +21,7 @@ fn greetings_of_other_protocols_are_cut_off() {
         vec![0xff; 100],
         version,
         oversize,
-        Handshake { kind: HandshakeKind::Accept, data: 0, reads: 1, credit: 0 }.encode(&[]),
+        Handshake { kind: HandshakeKind::Accept, reads: 1, credit: 0 }.encode(&[]),
         [hello(0), vec![1]].concat(),
     ];
     let count = greetings.len() as u64;

@@ -107,7 +107,7 @@ impl Scene {
 }
 
 pub fn hello(data: u16) -> Vec<u8> {
-    let frame = Handshake { kind: HandshakeKind::Hello, data, reads: 8, credit: 0 };
+    let frame = Handshake { kind: HandshakeKind::Hello, reads: 8, credit: 0 };
     frame.encode(&vec![7; data.into()])
 }
 

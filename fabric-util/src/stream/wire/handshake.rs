@@ -43,8 +43,6 @@ impl HandshakeKind {
 pub struct Handshake {
     /// What it is.
     pub kind: HandshakeKind,
-    /// Bytes of private data that follow.
-    pub data: u16,
     /// Reads and atomics that the sender answers at a time.
     pub reads: u32,
     /// Receives that the sender has posted.
@@ -55,12 +53,12 @@ pub struct Handshake {
 pub type Decoded<'a> = (Handshake, &'a [u8], usize);
 
 impl Handshake {
-    /// The bytes of the frame with its private data.
+    /// The bytes of the frame with its private data, which the handles have checked to be short enough.
     pub fn encode(&self, data: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(LEN + data.len());
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&[VERSION, self.kind as u8]);
-        bytes.extend_from_slice(&self.data.to_le_bytes());
+        bytes.extend_from_slice(&(data.len() as u16).to_le_bytes());
         bytes.extend_from_slice(&self.reads.to_le_bytes());
         bytes.extend_from_slice(&self.credit.to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
@@ -98,7 +96,7 @@ impl Handshake {
         if usize::from(data) > kind.max_data() {
             return Err(Malformed::Length(data.into()));
         }
-        let frame = Handshake { kind, data, reads: u32_at(bytes, 8), credit: u32_at(bytes, 12) };
+        let frame = Handshake { kind, reads: u32_at(bytes, 8), credit: u32_at(bytes, 12) };
         let opens = matches!(kind, HandshakeKind::Hello | HandshakeKind::Accept);
         if opens && frame.reads == 0 || !opens && (frame.reads, frame.credit) != (0, 0) {
             return Err(Malformed::Field("reads"));
@@ -133,7 +131,7 @@ mod tests {
             .prop_map(|(kind, bytes, reads, credit)| {
                 let opens = matches!(kind, HandshakeKind::Hello | HandshakeKind::Accept);
                 let (reads, credit) = if opens { (reads, credit) } else { (0, 0) };
-                (Handshake { kind, data: bytes.len() as u16, reads, credit }, bytes)
+                (Handshake { kind, reads, credit }, bytes)
             })
     }
 

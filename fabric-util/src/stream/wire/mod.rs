@@ -1,6 +1,6 @@
 //! The wire format, version 1. Pure: bytes to values and back, no I/O, no panics on any input.
 //!
-//! All numbers are little-endian. A connection is one TCP stream in each direction. It begins with one
+//! All numbers are little-endian. A connection is one stream of bytes in each direction. It begins with one
 //! handshake frame each way ([`handshake`]), then come data frames ([`frame`]).
 //!
 //! # Handshake frame: 20 bytes, then private data

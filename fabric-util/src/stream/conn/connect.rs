@@ -1,0 +1,120 @@
+//! How a connection begins: the transport connects, the hello goes out, the acceptor answers.
+
+use std::io::{self, ErrorKind};
+
+use fabric_core::{Error, Failure};
+
+use super::{Host, Locked, Stage, Timer};
+use crate::log_line;
+use crate::progress::Progress;
+use crate::stream::greeting::{Declined, Greeting, Initiator};
+use crate::stream::phase::End;
+use crate::stream::transmit::AckPolicy;
+use crate::stream::transport::Transport;
+
+impl<T: Transport, H: Host> Locked<'_, T, H> {
+    /// Begins as the initiator, over a transport that is connected or becomes so.
+    pub fn connect(&mut self, transport: T, data: &[u8]) {
+        self.state.stage = Stage::Connecting(Initiator::begin(&mut self.state.link, data));
+        self.attach(transport);
+    }
+
+    /// Begins as the acceptor of a hello, over the transport that it came from. What came behind it is read by the next turn,
+    /// for which no event follows.
+    pub fn accept(&mut self, transport: T, greeting: &Greeting, data: &[u8]) {
+        if greeting.accept(&mut self.state.link, data) {
+            self.state.stage = Stage::Established;
+            self.attach(transport);
+            self.flush(AckPolicy::Piggyback);
+        }
+    }
+
+    fn attach(&mut self, transport: T) {
+        self.state.transport = Some(transport);
+        self.host.deadline(self.state.connect_timeout, Timer::Connect);
+    }
+
+    /// The transport has connected, or not.
+    pub(super) fn finish_connect(&mut self, scratch: &mut [u8]) -> Progress {
+        let state = &mut *self.state;
+        let Some(transport) = &mut state.transport else { return Progress::Closed };
+        match transport.finish_connect() {
+            Ok(true) => {}
+            Ok(false) => return Progress::Idle,
+            Err(cause) => {
+                let error = self.refusal(cause);
+                return self.fail_connect(error);
+            }
+        }
+        if let Stage::Connecting(initiator) = &mut state.stage {
+            state.stage = Stage::AwaitingReply(std::mem::take(initiator));
+        }
+        self.receive_answer(scratch)
+    }
+
+    /// Writes what is left of the hello, and reads the acceptor's answer.
+    pub(super) fn receive_answer(&mut self, scratch: &mut [u8]) -> Progress {
+        self.flush(AckPolicy::Piggyback);
+        let state = &mut *self.state;
+        let Some(transport) = &mut state.transport else { return Progress::Closed };
+        // SAFETY: the scratch buffer is ours.
+        let got = match unsafe { transport.recv(&[(scratch.as_mut_ptr(), scratch.len())]) } {
+            Ok(0) => return self.fail_connect(Error::Refused(None)),
+            Ok(got) => got,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                // A hello that the transport did not take, though it is not full.
+                return if state.wants_turn() { Progress::More } else { Progress::Idle };
+            }
+            Err(cause) => {
+                let error = self.refusal(cause);
+                return self.fail_connect(error);
+            }
+        };
+        let Stage::AwaitingReply(initiator) = &mut state.stage else { return Progress::Idle };
+        match initiator.receive(&mut state.link, &scratch[..got]) {
+            Ok(false) => {}
+            Ok(true) => {
+                state.stage = Stage::Established;
+                self.flush(AckPolicy::Piggyback);
+                self.settle();
+            }
+            Err(declined) => return self.declined(declined),
+        }
+        Progress::More
+    }
+
+    fn declined(&mut self, declined: Declined) -> Progress {
+        let error = match declined {
+            Declined::Refused => Error::Refused(None),
+            Declined::Rejected(data) => Error::Rejected(Box::new(data)),
+            Declined::Malformed(text) => {
+                if let Some(suppressed) = self.state.link.stats().peer_log.check() {
+                    let (id, peer) = (self.state.link.id(), self.state.peer);
+                    log_line!(Warn, "{id}: {peer:?}: {text}{suppressed}");
+                }
+                Error::Unreachable(Failure::new("connect", text).of(self.state.provider))
+            }
+        };
+        self.fail_connect(error)
+    }
+
+    pub(super) fn fail_connect(&mut self, error: Error) -> Progress {
+        self.state.link.end(End::Failed(error));
+        self.settle();
+        Progress::Closed
+    }
+
+    /// Why the transport did not connect.
+    fn refusal(&self, cause: io::Error) -> Error {
+        match cause.kind() {
+            ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+                Error::Refused(None)
+            }
+            ErrorKind::TimedOut => Error::TimedOut(None),
+            _ => {
+                let failure = Failure::new("connect", "no way to the address");
+                Error::Unreachable(failure.of(self.state.provider).because(cause))
+            }
+        }
+    }
+}

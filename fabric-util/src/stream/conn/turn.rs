@@ -1,0 +1,127 @@
+//! A connection's turn: reads what came, executes it, and writes what is due.
+
+use std::io::ErrorKind;
+
+use super::{ConnState, Host, Locked, Stage};
+use crate::progress::Progress;
+use crate::stream::transmit::AckPolicy;
+use crate::stream::transport::Transport;
+
+/// Reads of one turn, so that one connection does not keep the others waiting.
+const READS_A_TURN: usize = 16;
+/// Writes that follow each other before others have their turn, as a peer could read as fast as this side writes.
+const WRITES_A_TURN: usize = 16;
+
+impl<T: Transport, H: Host> Locked<'_, T, H> {
+    /// Reads what came, executes it, writes what is due; before the connection is established, what makes it so. To be
+    /// called when the transport has changed, and again if it returns `More`.
+    pub fn turn(&mut self, scratch: &mut [u8]) -> Progress {
+        match self.state.stage {
+            Stage::Idle => Progress::Idle,
+            Stage::Closed => {
+                // What was left may be taken by now.
+                if self.state.transport.is_some() {
+                    self.settle();
+                }
+                Progress::Closed
+            }
+            Stage::Connecting(_) => self.finish_connect(scratch),
+            Stage::AwaitingReply(_) => self.receive_answer(scratch),
+            Stage::Established => self.exchange(scratch),
+        }
+    }
+
+    fn exchange(&mut self, scratch: &mut [u8]) -> Progress {
+        // An acknowledgement from the last turn that no frame has carried since.
+        let wrote = self.flush(AckPolicy::Due);
+        let mut found = if wrote { Progress::Drained } else { Progress::Idle };
+        for turn in 0.. {
+            if turn == READS_A_TURN {
+                found = Progress::More;
+                break;
+            }
+            let state = &mut *self.state;
+            let Some(transport) = &mut state.transport else { return Progress::Closed };
+            match state.link.recv_from(scratch, transport) {
+                Ok((0, _)) => {
+                    state.read_all = true;
+                    self.lose();
+                    return Progress::Closed;
+                }
+                Ok((_, more)) => {
+                    found = Progress::Drained;
+                    if !more && !self.host.has_ended() {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    self.lose();
+                    return Progress::Closed;
+                }
+            }
+        }
+        let policy = if !self.host.may_defer() {
+            // Nothing else would send it. If the transport is full, an event leads back here.
+            AckPolicy::Now
+        } else if found == Progress::Idle {
+            AckPolicy::Ask
+        } else {
+            AckPolicy::Piggyback
+        };
+        self.flush(policy);
+        self.settle();
+        match self.state.stage {
+            Stage::Closed => Progress::Closed,
+            _ if self.wants_turn() => Progress::More,
+            _ => found,
+        }
+    }
+}
+
+impl<T: Transport> ConnState<T> {
+    /// Whether the transport is full: an event follows when it is so no longer.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Whether it could write more, if it had its turn.
+    #[inline]
+    pub fn wants_turn(&self) -> bool {
+        !self.full && self.transport.is_some() && self.link.has_output()
+    }
+
+    /// Encodes and writes what waits, as long as the transport takes it, but not for ever; says whether anything went.
+    pub fn flush(&mut self, policy: AckPolicy) -> bool {
+        let mut wrote = false;
+        self.full = false;
+        self.link.encode(policy);
+        for _ in 0..WRITES_A_TURN {
+            if !self.link.has_output() {
+                break;
+            }
+            let Some(transport) = &mut self.transport else { return wrote };
+            match self.link.send_to(transport) {
+                Ok(_) => (wrote, self.wrote) = (true, true),
+                // Full, or the peer is gone. What it sent before is still to be read, and then the read reports that.
+                Err(_) => {
+                    self.full = !transport.gave_up();
+                    return wrote;
+                }
+            }
+            self.link.encode(policy);
+        }
+        wrote
+    }
+
+    /// Writes what is left for the peer, which gets no other turn for it.
+    pub(super) fn flush_last(&mut self) {
+        for _ in 0..WRITES_A_TURN {
+            self.flush(AckPolicy::Piggyback);
+            if !self.transport.as_ref().is_some_and(T::gave_up) {
+                break;
+            }
+        }
+    }
+}
