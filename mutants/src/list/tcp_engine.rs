@@ -177,8 +177,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Acceptor::ready",
-            "return self.look_again(engine, RETRY);\n                }\n            }",
-            "return if !MUTANT { self.look_again(engine, RETRY) };\n                }\n            }",
+            "return self.look_again(host, RETRY);\n                }\n            }",
+            "return if !MUTANT { self.look_again(host, RETRY) };\n                }\n            }",
         )],
         cases: &["scale.fd_exhaust"],
     },
