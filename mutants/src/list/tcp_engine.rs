@@ -92,9 +92,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a connection that is ended while its socket is full is closed without a word to the peer",
         runs: Runs::Tcp,
         edits: &[edit(
-            "TcpEndpoint::leave",
-            "state.flush_last(&self.engine);",
-            "if MUTANT && state.full { state.link.close(); }\n        state.flush_last(&self.engine);",
+            "Locked::end",
+            "self.state.flush_last();",
+            "if MUTANT && self.state.full { self.state.link.close(); }\n        self.state.flush_last();",
         )],
         cases: &["teardown.close_unsent", "teardown.refused_unsent"],
     },

@@ -67,7 +67,7 @@ struct Sharing {
 }
 
 impl Sharing {
-    /// With three receives, of which a message has taken the first. `None` where the device has no such queues.
+    /// With three receives; a message has taken the first. `None` where the device has no such queues.
     fn new(domain: &Domain, listener: &Listener, room: &Region) -> Option<Self> {
         if !domain.info().capabilities.contains(Capabilities::SHARED_RECEIVES) {
             return None;

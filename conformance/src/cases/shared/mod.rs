@@ -12,7 +12,7 @@ const SHARED: Needs = Needs::ALL.and(Capabilities::SHARED_RECEIVES);
 
 pub(super) const CASES: &[Case] = cases! { Shared:
     taking::oldest_first, SHARED,
-        "each message takes the receive that was posted first, whoever sends it, and its completion names the endpoint";
+        "each message takes the receive that was posted first, from every sender, and its completion names the endpoint";
     taking::all_sizes, SHARED,
         "messages of 0 B to the longest, in several segments, with immediate data, injected: into the receive they took";
     taking::write_imm, SHARED,
