@@ -92,9 +92,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a connection that is ended while its socket is full is closed without a word to the peer",
         runs: Runs::Tcp,
         edits: &[edit(
-            "TcpEndpoint::leave",
-            "state.flush_last(&self.engine);",
-            "if MUTANT && state.full { state.link.close(); }\n        state.flush_last(&self.engine);",
+            "Locked::end",
+            "self.state.flush_last();",
+            "if MUTANT && self.state.full { self.state.link.close(); }\n        self.state.flush_last();",
         )],
         cases: &["teardown.close_unsent", "teardown.refused_unsent"],
     },
@@ -177,8 +177,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Acceptor::ready",
-            "return self.look_again(engine, RETRY);\n                }\n            }",
-            "return if !MUTANT { self.look_again(engine, RETRY) };\n                }\n            }",
+            "return self.look_again(host, RETRY);\n                }\n            }",
+            "return if !MUTANT { self.look_again(host, RETRY) };\n                }\n            }",
         )],
         cases: &["scale.fd_exhaust"],
     },
