@@ -17,7 +17,7 @@ pub(crate) struct LocalSegments<'a> {
 
 impl DomainInner {
     /// Checks local slices and appends them, with a reference to each region; gives the sum of the lengths.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add_slices(
         self: &Arc<Self>,
         name: &'static str,

@@ -171,18 +171,18 @@ impl Link {
         }
         let len = header.len as usize;
         if self.incoming.discards && header.kind.is_request() {
-            return self.expect(To::Discard, header.payload() as usize);
+            return self.expect(To::Message, header.payload() as usize);
         }
         match header.kind {
             Kind::Send { total, imm } => {
                 self.incoming.begin(header.seq)?;
-                let to = self.begin_send(header.seq, total, imm)?;
-                self.expect(to, len)?;
+                self.begin_send(header.seq, total, imm)?;
+                self.expect(To::Message, len)?;
             }
             Kind::Write { total, imm, to } => {
                 self.incoming.begin(header.seq)?;
-                let to = self.begin_write(header.seq, total, imm, to)?;
-                self.expect(to, len)?;
+                self.begin_write(header.seq, total, imm, to)?;
+                self.expect(To::Message, len)?;
             }
             Kind::Data { more } => {
                 let Some(message) = &self.incoming.message else {
@@ -231,9 +231,12 @@ impl Link {
     }
 
     /// The frame has `len` bytes of payload, for `to`.
-    fn expect(&mut self, to: To, len: usize) -> Result<(), Breach> {
+    fn expect(&mut self, mut to: To, len: usize) -> Result<(), Breach> {
         if self.phase != Phase::Open {
             return Ok(());
+        }
+        if self.incoming.discards && to == To::Message {
+            to = To::Discard;
         }
         self.incoming.payload = Some((to, len));
         self.incoming.long = len > BEHIND + DIRECT && to != To::Discard;

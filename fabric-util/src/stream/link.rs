@@ -222,6 +222,10 @@ impl Link {
 
     fn push_made(&mut self) {
         if !self.made_recvs.is_empty() {
+            if self.recvs.is_shared() {
+                let id = Some(self.context.id);
+                self.made_recvs.iter_mut().for_each(|completion| completion.endpoint = id);
+            }
             self.context.recv_ring.push(&self.made_recvs);
             self.made_recvs.clear();
         }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use fabric_core::{EndpointId, RecvWork};
 
-use super::protocol_error::Breach;
 use super::receives::{Receive, Receives};
 use super::shared_receives::SharedReceives;
 
@@ -27,7 +26,13 @@ impl RecvQueue {
     /// A queue that takes its receives from a shared one.
     pub(super) fn sharing(shared: Arc<SharedReceives>) -> Self {
         let shared = Some(shared);
-        RecvQueue { posted: SHARED, announced: SHARED, shared, ..RecvQueue::default() }
+        RecvQueue {
+            posted: SHARED,
+            announced: SHARED,
+            matched: SHARED,
+            shared,
+            ..RecvQueue::default()
+        }
     }
 
     pub(super) fn is_shared(&self) -> bool {
@@ -67,18 +72,19 @@ impl RecvQueue {
                 || news as usize * 2 >= self.receives.len())
     }
 
-    /// The next receive, for a message of the endpoint's peer; `None` if there is no shared one now.
-    pub(super) fn take(&mut self, id: EndpointId) -> Result<Option<Receive>, Breach> {
-        match &self.shared {
-            None => {
-                if self.announced == self.matched {
-                    return Err(Breach("a message, or immediate data, without a credit"));
-                }
-                self.matched = self.matched.wrapping_add(1);
-                Ok(self.receives.pop())
-            }
-            Some(shared) => Ok(shared.take_or_wait(id, &mut self.receives.segments)),
+    /// The next receive, for a message; `None` if the peer sends without a credit, or the receives are shared.
+    #[inline]
+    pub(super) fn take(&mut self) -> Option<Receive> {
+        if self.announced == self.matched {
+            return None;
         }
+        self.matched = self.matched.wrapping_add(1);
+        self.receives.pop()
+    }
+
+    /// As `take`, from the shared queue; if that is empty, the endpoint waits.
+    pub(super) fn take_shared(&mut self, id: EndpointId) -> Option<Receive> {
+        self.shared.as_ref()?.take_or_wait(id, &mut self.receives.segments)
     }
 
     /// The next receive, to cancel it.

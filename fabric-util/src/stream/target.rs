@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use fabric_core::{Access, AtomicCall, RawCompletion, RemoteAddr, Status, memory};
+use fabric_core::{Access, AtomicCall, RawCompletion, RemoteAddr, Status, Token, memory};
 
 use super::link::{Link, code_of};
-use super::payload::To;
 use super::phase::Phase;
 use super::protocol_error::Breach;
 use super::receives::Receive;
@@ -14,23 +13,21 @@ use crate::region_table::RegionEntry;
 use crate::stream::wire::frame::Kind;
 
 impl Link {
-    /// Begins to take a send; says where its bytes go.
+    /// Begins to take a send, or refuses it for now: then its bytes are discarded.
     pub(super) fn begin_send(
         &mut self,
         seq: u32,
         total: u32,
         imm: Option<u32>,
-    ) -> Result<To, Breach> {
-        let Some(receive) = self.take_receive()? else {
-            return Ok(self.refuse_for_now(seq));
-        };
+    ) -> Result<(), Breach> {
+        let Some(receive) = self.take_receive(seq)? else { return Ok(()) };
         if total as usize > receive.len {
             self.refuse(seq, Status::TooLong, Some((receive, Status::TooLong)));
-            return Ok(To::Discard);
+            return Ok(());
         }
         let place = Place::Receive(receive);
         self.incoming.message = Some(Message { seq, total: total as usize, done: 0, imm, place });
-        Ok(To::Message)
+        Ok(())
     }
 
     /// As `begin_send`, of a write.
@@ -40,14 +37,14 @@ impl Link {
         total: u32,
         imm: Option<u32>,
         to: RemoteAddr,
-    ) -> Result<To, Breach> {
-        let receive = match imm {
-            Some(_) => match self.take_receive()? {
-                Some(receive) => Some(receive),
-                None => return Ok(self.refuse_for_now(seq)),
-            },
-            None => None,
-        };
+    ) -> Result<(), Breach> {
+        let mut receive = None;
+        if imm.is_some() {
+            receive = self.take_receive(seq)?;
+            if receive.is_none() {
+                return Ok(());
+            }
+        }
         let place = if total == 0 {
             Place::Empty(receive)
         } else {
@@ -56,27 +53,38 @@ impl Link {
                 None => {
                     let receive = receive.map(|receive| (receive, Status::Canceled));
                     self.refuse(seq, Status::RemoteAccess, receive);
-                    return Ok(To::Discard);
+                    return Ok(());
                 }
             }
         };
         self.incoming.message = Some(Message { seq, total: total as usize, done: 0, imm, place });
-        Ok(To::Message)
+        Ok(())
     }
 
-    /// The next receive; `None` if there is no shared one now.
-    fn take_receive(&mut self) -> Result<Option<Receive>, Breach> {
+    /// The next receive, for the request `seq`; `None` if that is refused for now.
+    #[inline]
+    fn take_receive(&mut self, seq: u32) -> Result<Option<Receive>, Breach> {
+        match self.recvs.take() {
+            None => self.take_shared(seq),
+            receive => Ok(receive),
+        }
+    }
+
+    #[cold]
+    fn take_shared(&mut self, seq: u32) -> Result<Option<Receive>, Breach> {
+        if !self.recvs.is_shared() {
+            return Err(Breach("a message, or immediate data, without a credit"));
+        }
         if self.incoming.waits {
             return Err(Breach("sends again what was refused, before it may"));
         }
-        self.recvs.take(self.context.id)
-    }
-
-    /// There is no shared receive for the request: the peer sends it again, and what it sent behind it, when there is one.
-    fn refuse_for_now(&mut self, seq: u32) -> To {
-        self.incoming.discard_from(seq);
-        self.push_plain(Kind::NotReady, seq);
-        To::Discard
+        let receive = self.recvs.take_shared(self.context.id);
+        if receive.is_none() {
+            // The peer sends the request again, and what it sent behind it, when there is a receive.
+            self.incoming.discard_from(seq);
+            self.push_plain(Kind::NotReady, seq);
+        }
+        Ok(receive)
     }
 
     /// Receives were posted to the shared queue that this link waits for.
@@ -97,23 +105,14 @@ impl Link {
         let (total, imm) = (message.total, message.imm);
         self.incoming.debt.accept(total);
         let completion = match &message.place {
-            Place::Receive(receive) => Some(self.completion(receive, Status::Ok)),
+            Place::Receive(receive) => Some(received(receive.token, total, imm, false)),
             Place::Write { receive, .. } | Place::Empty(receive) => {
-                receive.as_ref().map(|receive| self.completion(receive, Status::Ok))
+                receive.as_ref().map(|receive| received(receive.token, total, imm, true))
             }
         };
-        if let Some(mut completion) = completion {
-            completion.len = total as u64;
-            completion.immediate = imm;
-            completion.remote_write = !matches!(message.place, Place::Receive(_));
+        if let Some(completion) = completion {
             self.made_recvs.push(completion);
         }
-    }
-
-    fn completion(&self, receive: &Receive, status: Status) -> RawCompletion {
-        let mut completion = RawCompletion::new(receive.token, status);
-        completion.endpoint = self.recvs.is_shared().then_some(self.context.id);
-        completion
     }
 
     pub(super) fn execute_read(
@@ -164,8 +163,18 @@ impl Link {
     }
 
     pub(super) fn finish_receive(&mut self, receive: &Receive, status: Status) {
-        let mut completion = self.completion(receive, status);
+        let mut completion = RawCompletion::new(receive.token, status);
         completion.provider_code = code_of(status);
         self.made_recvs.push(completion);
     }
+}
+
+/// The completion of a receive that took a message.
+#[inline]
+fn received(token: Token, len: usize, imm: Option<u32>, remote_write: bool) -> RawCompletion {
+    let mut completion = RawCompletion::new(token, Status::Ok);
+    completion.len = len as u64;
+    completion.immediate = imm;
+    completion.remote_write = remote_write;
+    completion
 }
