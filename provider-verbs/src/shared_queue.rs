@@ -44,7 +44,7 @@ impl SharedQueue {
     /// Reports all that is in flight, which the device will not complete: no queue pair takes a message any more.
     pub(crate) fn cancel(&self) {
         self.queue.append(|| {
-            self.canceled.store(true, Ordering::SeqCst);
+            self.canceled.store(true, Ordering::Relaxed);
             // Orders the flag before the look at the last post: see `note`.
             fence(Ordering::SeqCst);
             let last = self.last.swap(NO_TOKEN, Ordering::Relaxed);

@@ -47,8 +47,8 @@ impl VerbsSharedReceives {
 unsafe impl SharedReceiveOps for VerbsSharedReceives {
     #[inline]
     unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted {
-        if let Err(lost) = self.domain.device.check() {
-            return Posted::until(0, lost);
+        if self.domain.device.is_lost() {
+            return Posted::until(0, Error::DeviceLost);
         }
         let posted = post_receives(work, |chain, _| {
             // SAFETY: the caller's promise; the chain is on the stack until the call returns.

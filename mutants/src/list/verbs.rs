@@ -155,4 +155,22 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[edit("Conn::close", "self.mark_end(state);", "")],
         cases: &["memory.end_unsignaled"],
     },
+    Mutant {
+        name: "shared_receive_unnamed",
+        about: "the completion of a shared receive does not say whose message it was",
+        runs: Runs::Verbs,
+        edits: &[edit("Sink::name", "completion.endpoint = Some(sharer.endpoint);", "")],
+        cases: &["shared.oldest_first"],
+    },
+    Mutant {
+        name: "begun_receive_lost",
+        about: "the shared receive of a message that was cut off never ends",
+        runs: Runs::Verbs,
+        edits: &[edit(
+            "Conn::complete",
+            "!shared && !self.tokens.owns(token)",
+            "!self.tokens.owns(token)",
+        )],
+        cases: &["shared.in_the_middle"],
+    },
 ];

@@ -65,6 +65,10 @@ fn soft_roce() {
     assert_eq!(info.addresses, [IpAddr::from([10, 77, 0, 1])]);
     assert!(info.capabilities.contains(Capabilities::ATOMIC | Capabilities::LOCKS_MEMORY));
     assert!(!info.capabilities.contains(Capabilities::UNIQUE_KEYS));
+    assert!(info.capabilities.contains(Capabilities::SHARED_RECEIVES));
+    machine.kernel = (6, 12);
+    let newer = one(&machine).unwrap();
+    assert!(!newer.capabilities.contains(Capabilities::SHARED_RECEIVES));
     assert_eq!(info.atomic_scope, AtomicScope::Fabric);
     assert_eq!(info.limits.message, 8 << 20);
     let detail = |name| info.details.iter().find(|d| d.0 == name).map(|d| d.1.as_str());
