@@ -44,21 +44,21 @@ pub(crate) trait CqDispatch {
 /// An endpoint of any provider.
 #[enum_dispatch(EndpointDispatch)]
 pub(crate) enum AnyEndpoint {
+    Other(OtherEndpoint),
     #[cfg(feature = "tcp")]
     Tcp(provider_tcp::TcpEndpoint),
     #[cfg(feature = "verbs")]
     Verbs(provider_verbs::VerbsEndpoint),
-    Other(OtherEndpoint),
 }
 
 /// A completion queue of any provider.
 #[enum_dispatch(CqDispatch)]
 pub(crate) enum AnyCq {
+    Other(OtherCq),
     #[cfg(feature = "tcp")]
     Tcp(provider_tcp::TcpCq),
     #[cfg(feature = "verbs")]
     Verbs(provider_verbs::VerbsCq),
-    Other(OtherCq),
 }
 
 /// Of a provider that is not compiled in.

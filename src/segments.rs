@@ -1,7 +1,5 @@
 //! The local memory of an operation: its checks, and the segments for the provider.
 
-use std::sync::Arc;
-
 use fabric_core::{Access, Error, Result, Segment};
 
 use crate::domain::DomainInner;
@@ -19,7 +17,7 @@ impl DomainInner {
     /// Checks local slices and appends them, with a reference to each region; gives the sum of the lengths.
     #[inline(always)]
     pub(crate) fn add_slices(
-        self: &Arc<Self>,
+        &self,
         name: &'static str,
         slices: &Slices<'_>,
         need: Access,
@@ -35,7 +33,7 @@ impl DomainInner {
 
     #[inline(never)]
     fn add_several(
-        self: &Arc<Self>,
+        &self,
         name: &'static str,
         slices: &[Slice<'_>],
         need: Access,
@@ -58,7 +56,7 @@ impl DomainInner {
 
     #[inline]
     fn add_slice(
-        self: &Arc<Self>,
+        &self,
         name: &'static str,
         slice: &Slice<'_>,
         need: Access,
@@ -66,7 +64,7 @@ impl DomainInner {
     ) -> Result<usize> {
         let core = &slice.region.core;
         let fits = slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.region.len());
-        if !fits || !core.access.contains(need) || !Arc::ptr_eq(&core.domain, self) {
+        if !fits || !core.access.contains(need) || !std::ptr::eq(&*core.domain, self) {
             return Err(Self::bad_slice(name, slice, need, fits));
         }
         if slice.len == 0 {

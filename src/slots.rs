@@ -20,6 +20,7 @@ pub(crate) struct SlotTable {
     slots: Vec<Slot>,
     free: Vec<u32>,
     depth: usize,
+    posted: u64,
     /// Receives that count against the depth: those in a slot, and those whose completion was not taken yet.
     counted: usize,
     endpoints: HashMap<EndpointId, Arc<EndpointShared>>,
@@ -30,7 +31,8 @@ pub(crate) struct SlotTable {
 #[derive(Default)]
 struct Slot {
     fills: u32,
-    op: Option<InFlightOp>,
+    /// The receive, and how many were posted before it.
+    op: Option<(u64, InFlightOp)>,
 }
 
 impl Slots {
@@ -39,6 +41,7 @@ impl Slots {
             slots: Vec::new(),
             free: Vec::new(),
             depth,
+            posted: 0,
             counted: 0,
             endpoints: HashMap::new(),
             fate: Fate::Free,
@@ -72,7 +75,8 @@ impl SlotTable {
             (self.slots.len() - 1) as u32
         });
         let slot = &mut self.slots[index as usize];
-        slot.op = Some(op);
+        slot.op = Some((self.posted, op));
+        self.posted += 1;
         self.counted += 1;
         slot.fills << INDEX | index
     }
@@ -84,17 +88,24 @@ impl SlotTable {
         if number >> INDEX != slot.fills << INDEX >> INDEX {
             return None;
         }
-        let op = slot.op.take()?;
+        let (_, op) = slot.op.take()?;
         slot.fills = slot.fills.wrapping_add(1);
         self.free.push(index);
         Some(op)
     }
 
-    /// Takes out any receive, until none is left.
-    pub(crate) fn take_any(&mut self) -> Option<InFlightOp> {
-        let index = self.slots.iter().position(|slot| slot.op.is_some())?;
-        let number = self.slots[index].fills << INDEX | index as u32;
-        self.take(number)
+    /// Takes out all of them, in the order in which they were posted.
+    pub(crate) fn take_all(&mut self) -> Vec<InFlightOp> {
+        let mut all = Vec::new();
+        for (index, slot) in self.slots.iter_mut().enumerate() {
+            if let Some(op) = slot.op.take() {
+                slot.fills = slot.fills.wrapping_add(1);
+                self.free.push(index as u32);
+                all.push(op);
+            }
+        }
+        all.sort_by_key(|(before, _)| *before);
+        all.into_iter().map(|(_, op)| op).collect()
     }
 
     /// A receive that was taken out counts no more against the depth.

@@ -127,7 +127,7 @@ pub struct RawCompletion {
     pub remote_write: bool,
     /// What was posted before on the same side, and has no completion, ended as this did; on a shared receive queue all that
     /// is in flight. For devices that vanish without completing each request. If this operation itself has had its
-    /// completion, nothing is left to report, and this is ignored.
+    /// completion, nothing is left to report but on a shared queue, and this is ignored.
     pub flushes_earlier: bool,
     /// On receives: the bytes received, or written with the immediate.
     pub len: u64,

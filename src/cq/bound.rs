@@ -137,18 +137,19 @@ impl BoundEndpoints {
 
     /// Turns a provider's completion into those of the application, in order; each goes to `deliver` with
     /// what it held on to, which gives that back if the application has the completion now. Unsignaled
-    /// operations that succeeded are retired on the way.
+    /// operations that succeeded are retired on the way. False: it is not of an endpoint
+    /// ([`resolve_shared`](BoundEndpoints::resolve_shared)).
     #[inline]
     pub(super) fn resolve(
         &mut self,
         raw: &RawCompletion,
         drops: &mut DeferredDrops,
         deliver: impl FnMut(Completion, RegionRefs) -> Option<RegionRefs>,
-    ) {
+    ) -> bool {
         let BoundEndpoints { hub, slots, unknown_tokens, .. } = self;
         let token = raw.token;
         let Some(BoundEndpoint { shared, send, recv, .. }) = find(slots, token) else {
-            return self.resolve_shared(raw, drops, deliver);
+            return false;
         };
         let consumer = match token.side() {
             Side::Send => send.as_mut(),
@@ -156,7 +157,7 @@ impl BoundEndpoints {
         };
         let Some(consumer) = consumer.filter(|consumer| consumer.contains(token.sequence())) else {
             *unknown_tokens += u64::from(!raw.flushes_earlier);
-            return;
+            return true;
         };
         let ends = &shared.counters.side(token.side()).ends;
         let mut reporter = Reporter { shared, ends, drops, deliver, done: 0 };
@@ -183,17 +184,18 @@ impl BoundEndpoints {
             reporter.end(completion, op.report, op.regions);
         }
         consumer.credit(reporter.done);
+        true
     }
 }
 
 impl BoundEndpoints {
     /// As `resolve`, of a receive of a shared queue.
-    #[inline(never)]
-    fn resolve_shared(
+    #[cold]
+    pub(super) fn resolve_shared(
         &mut self,
         raw: &RawCompletion,
         drops: &mut DeferredDrops,
-        mut deliver: impl FnMut(Completion, RegionRefs) -> Option<RegionRefs>,
+        deliver: &mut dyn FnMut(Completion, RegionRefs) -> Option<RegionRefs>,
     ) {
         let Some(BoundReceives { id, slots, .. }) = self.receives(raw.token) else {
             self.unknown_tokens += 1;
@@ -201,16 +203,16 @@ impl BoundEndpoints {
         };
         let mut slots = slots.lock();
         let shared = raw.endpoint.and_then(|id| slots.endpoint(id));
+        let op = slots.take(raw.token.sequence());
         // A device that vanished completes one for all.
-        let all = raw.flushes_earlier;
-        let mut next = slots.take(raw.token.sequence());
-        if next.is_none() && !all {
+        let others = if raw.flushes_earlier { slots.take_all() } else { Vec::new() };
+        if op.is_none() && !raw.flushes_earlier {
             drop(slots);
             self.unknown_tokens += 1;
             return;
         }
         let (id, mut early) = (raw.endpoint.unwrap_or(*id), None);
-        while let Some(op) = next {
+        for op in others.into_iter().chain(op) {
             let completion = received(raw, op.context, id);
             if let Some(shared) = &shared {
                 early = count_received(shared, &completion).then(|| shared.clone());
@@ -219,7 +221,6 @@ impl BoundEndpoints {
                 regions.release(drops);
                 slots.credit();
             }
-            next = if all { slots.take_any() } else { None };
         }
         drop(slots);
         if let Some(shared) = early {

@@ -108,14 +108,14 @@ impl CqState {
         loop {
             let got = ops.poll(raw).min(raw.len());
             for raw in &raw[..got] {
-                endpoints.resolve(raw, drops, |completion, regions| {
-                    stash.push_back(PendingCompletion {
-                        completion,
-                        regions,
-                        credit_to: Some(raw.token),
-                    });
+                let mut put = |completion, regions| {
+                    let credit_to = Some(raw.token);
+                    stash.push_back(PendingCompletion { completion, regions, credit_to });
                     None
-                });
+                };
+                if !endpoints.resolve(raw, drops, &mut put) {
+                    endpoints.resolve_shared(raw, drops, &mut put);
+                }
             }
             if got < raw.len() {
                 break;
@@ -189,20 +189,14 @@ impl CqInner {
         let CqState { endpoints, stash, raw, .. } = state;
         loop {
             for raw in &raw[..got] {
-                endpoints.resolve(raw, &mut drops, |completion, regions| {
-                    let Some(place) = out.get_mut(taken) else {
-                        // One completion of a faulty provider may report several operations.
-                        stash.push_back(PendingCompletion {
-                            completion,
-                            regions,
-                            credit_to: Some(raw.token),
-                        });
-                        return None;
-                    };
-                    *place = completion;
-                    taken += 1;
-                    Some(regions)
+                let of_endpoint = endpoints.resolve(raw, &mut drops, |completion, regions| {
+                    hand_out(completion, regions, raw.token, out, &mut taken, stash)
                 });
+                if !of_endpoint {
+                    endpoints.resolve_shared(raw, &mut drops, &mut |completion, regions| {
+                        hand_out(completion, regions, raw.token, out, &mut taken, stash)
+                    });
+                }
             }
             if got < want || taken == out.len() {
                 break;
@@ -294,7 +288,7 @@ impl CqInner {
         state.reap(&self.ops, &mut drops);
         let Some(receives) = state.endpoints.remove_receives(token) else { return 0 };
         let mut left = state.let_go_of(token, &mut drops);
-        while let Some(op) = receives.slots.lock().take_any() {
+        for op in receives.slots.lock().take_all() {
             match fate {
                 Fate::Free => op.regions.release(&mut drops),
                 Fate::Leak => {
@@ -377,4 +371,24 @@ impl CqInner {
         }
         Ok(armed)
     }
+}
+
+/// Gives a completion to the application, and its regions back; it waits in the stash if there is no room.
+#[inline(always)] // once for each operation
+fn hand_out(
+    completion: Completion,
+    regions: RegionRefs,
+    token: Token,
+    out: &mut [Completion],
+    taken: &mut usize,
+    stash: &mut VecDeque<PendingCompletion>,
+) -> Option<RegionRefs> {
+    let Some(place) = out.get_mut(*taken) else {
+        // One completion of a faulty provider may report several operations.
+        stash.push_back(PendingCompletion { completion, regions, credit_to: Some(token) });
+        return None;
+    };
+    *place = completion;
+    *taken += 1;
+    Some(regions)
 }
