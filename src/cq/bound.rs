@@ -203,16 +203,18 @@ impl BoundEndpoints {
         };
         let mut slots = slots.lock();
         let shared = raw.endpoint.and_then(|id| slots.endpoint(id));
-        let op = slots.take(raw.token.sequence());
         // A device that vanished completes one for all.
-        let others = if raw.flushes_earlier { slots.take_all() } else { Vec::new() };
+        let (op, all) = match raw.flushes_earlier {
+            true => (None, slots.take_all()),
+            false => (slots.take(raw.token.sequence()), Vec::new()),
+        };
         if op.is_none() && !raw.flushes_earlier {
             drop(slots);
             self.unknown_tokens += 1;
             return;
         }
         let (id, mut early) = (raw.endpoint.unwrap_or(*id), None);
-        for op in others.into_iter().chain(op) {
+        for op in all.into_iter().chain(op) {
             let completion = received(raw, op.context, id);
             if let Some(shared) = &shared {
                 early = count_received(shared, &completion).then(|| shared.clone());

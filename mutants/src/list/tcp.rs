@@ -195,8 +195,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Link::begin_write",
-            "let receive = match imm {",
-            "let receive = match imm.filter(|_| !MUTANT) {",
+            "if imm.is_some() {",
+            "if imm.is_some() && !MUTANT {",
         )],
         cases: &["rma.write_imm", "rma.mixed_imm_send"],
     },
