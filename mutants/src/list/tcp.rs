@@ -193,11 +193,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "free_immediate",
         about: "a write with immediate consumes no receive, and its immediate is lost",
         runs: Runs::Tcp,
-        edits: &[edit(
-            "Link::begin_write",
-            "if imm.is_some() {",
-            "if imm.is_some() && !MUTANT {",
-        )],
+        edits: &[edit("Link::begin_write", "if imm.is_some() {", "if imm.is_some() && !MUTANT {")],
         cases: &["rma.write_imm", "rma.mixed_imm_send"],
     },
     Mutant {
