@@ -39,7 +39,8 @@ fn report(flaw: Flaw, cases: &[&str]) -> Report {
     run(&catalog, &options, &mut ()).unwrap()
 }
 
-const KEPT: [&str; 3] = ["send.fifo", "rma.write_sizes", "protection.prefix_ok"];
+const KEPT: [&str; 4] =
+    ["send.fifo", "rma.write_sizes", "protection.prefix_ok", "shared.oldest_first"];
 
 #[test]
 fn cases_see_the_same_from_one_process_and_from_two() {
@@ -52,6 +53,16 @@ fn cases_see_the_same_from_one_process_and_from_two() {
         let [far, near] =
             [far, near].map(|result| serde_json::to_value(&result.transcript).unwrap());
         assert_eq!(far, near);
+    }
+}
+
+#[test]
+fn shared_receives_are_named_and_end_as_near_ones() {
+    let report =
+        report(Flaw::None, &["shared.rest_stays", "shared.in_the_middle", "shared.last_of_all"]);
+    assert_eq!(report.cases.len(), 3);
+    for case in &report.cases {
+        assert_eq!(case.status, Status::Pass, "{}: {}", case.id, case.detail);
     }
 }
 

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 
 use fabric::provider::{Event, SendOp, Token};
-use fabric::{CqAttr, Discovered, EndpointAttr, Error, ListenerAttr};
+use fabric::{CqAttr, Discovered, EndpointAttr, Error, ListenerAttr, SharedReceiveAttr};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -50,6 +50,7 @@ pub(super) enum Call {
     },
     Memory(MemoryCall),
     Queue(QueueCall),
+    Shared(SharedCall),
     Listener(ListenerCall),
     Endpoint(EndpointCall),
 }
@@ -121,6 +122,25 @@ pub(super) enum QueueCall {
     },
 }
 
+/// Of a receive queue that endpoints share.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum SharedCall {
+    Make {
+        receives: u64,
+        attr: SharedReceiveAttr,
+        queue: u64,
+    },
+    /// No endpoint uses it any more.
+    Drop {
+        receives: u64,
+    },
+    /// [`Posted`](fabric::provider::Posted)
+    PostRecv {
+        receives: u64,
+        work: Vec<RecvMsg>,
+    },
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ListenerCall {
     /// `SocketAddr`
@@ -148,7 +168,7 @@ pub(super) enum EndpointCall {
         endpoint: u64,
         attr: EndpointAttr,
         send_queue: u64,
-        recv_queue: u64,
+        receives: Receives,
     },
     Drop {
         endpoint: u64,
@@ -180,6 +200,14 @@ pub(super) enum EndpointCall {
         endpoint: u64,
         work: Vec<RecvMsg>,
     },
+}
+
+/// Where an endpoint's receives come from.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) enum Receives {
+    /// A queue of its own, with the completions in this completion queue.
+    Own(u64),
+    Shared(u64),
 }
 
 /// What there is at the far end.
@@ -287,22 +315,30 @@ mod tests {
             QueueCall::Poll { queue, max: usize::MAX },
             QueueCall::Arm { queue },
         ];
+        let receive = || RecvMsg { token: Token::from_bits(13), pieces: Vec::new() };
+        let shared = [
+            SharedCall::Make { receives: 19, attr: SharedReceiveAttr::new(20), queue },
+            SharedCall::Drop { receives: 19 },
+            SharedCall::PostRecv { receives: 19, work: vec![receive()] },
+        ];
         let listeners = [
             ListenerCall::Listen { listener, addr, attr: ListenerAttr::default() },
             ListenerCall::NextRequest { listener },
             ListenerCall::Drop { listener },
             ListenerCall::Reject { request, data: data() },
         ];
-        let receive = RecvMsg { token: Token::from_bits(13), pieces: Vec::new() };
+        let made =
+            |receives| EndpointCall::Make { endpoint, attr: attr(), send_queue: queue, receives };
         let endpoints = [
-            EndpointCall::Make { endpoint, attr: attr(), send_queue: queue, recv_queue: 14 },
+            made(Receives::Own(14)),
+            made(Receives::Shared(19)),
             EndpointCall::Drop { endpoint },
             EndpointCall::Connect { endpoint, to: addr, data: data() },
             EndpointCall::Accept { endpoint, request, data: data() },
             EndpointCall::Disconnect { endpoint },
             EndpointCall::Addresses { endpoint },
             EndpointCall::PostSend { endpoint, work: sends() },
-            EndpointCall::PostRecv { endpoint, work: vec![receive] },
+            EndpointCall::PostRecv { endpoint, work: vec![receive()] },
         ];
         let open = Call::Open { provider: "tcp".to_owned(), device: "lo".to_owned() };
         let dump = Call::Dump { endpoint: Some(endpoint) };
@@ -310,6 +346,7 @@ mod tests {
             .into_iter()
             .chain(memories.map(Call::Memory))
             .chain(queues.map(Call::Queue))
+            .chain(shared.map(Call::Shared))
             .chain(listeners.map(Call::Listener))
             .chain(endpoints.map(Call::Endpoint))
             .collect()
@@ -350,6 +387,7 @@ mod tests {
         messages().iter().for_each(survives);
         let mut raw = RawCompletion::new(Token::from_bits(1), Status::RemoteAccess);
         (raw.remote_write, raw.len, raw.immediate, raw.provider_code) = (true, 2, Some(3), 4);
+        raw.endpoint = Some(EndpointId(5));
         survives(&vec![raw]);
         let addr = SocketAddr::from(([127, 0, 0, 1], 5));
         survives(&Some(RawRequest::new(RequestId(6), addr, Box::new([7]))));

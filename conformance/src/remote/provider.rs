@@ -3,6 +3,7 @@
 //! The memory that is registered here only lends its addresses; the bytes are there. Cases reach them by
 //! [`Guarded`](crate::Guarded), which knows where its bytes are.
 
+use std::any::Any;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,13 +11,13 @@ use std::sync::Arc;
 
 use fabric::provider::{
     Armed, CqOps, Device, DomainOps, EndpointOps, EventSink, Failure, Posted, Provider,
-    ProviderCounters, RawCompletion, RecvWork, RemoteAddr, Segment, SendFlags, SendWork, Unusable,
-    memory,
+    ProviderCounters, RawCompletion, RecvWork, RemoteAddr, Segment, SendFlags, SendWork,
+    SharedReceiveOps, Unusable, memory,
 };
 use fabric::provider::{GrantOps, ListenerOps, RawRequest, RegistrationOps, RequestId};
 use fabric::{
     Access, CqAttr, Discovered, EndpointAttr, EndpointId, Error, Info, ListenerAttr, ListenerId,
-    Result,
+    Result, SharedReceiveAttr,
 };
 use fabric_util::wakeup::Wakeup;
 use serde::de::DeserializeOwned;
@@ -25,7 +26,8 @@ use serde_bytes::ByteBuf;
 use super::case_memory::{CaseMemory, RemoteAlloc};
 use super::link::Link;
 use super::protocol::{
-    Call, EndpointCall, ListenerCall, LocalBytes, MemoryCall, Piece, QueueCall, RecvMsg, SendMsg,
+    Call, EndpointCall, ListenerCall, LocalBytes, MemoryCall, Piece, QueueCall, Receives, RecvMsg,
+    SendMsg, SharedCall,
 };
 
 /// One provider of a server.
@@ -110,13 +112,31 @@ unsafe impl DomainOps for RemoteDomain {
         send_cq: &RemoteQueue,
         recv_cq: &RemoteQueue,
     ) -> Result<RemoteEndpoint> {
-        self.link.call::<()>(Call::Endpoint(EndpointCall::Make {
-            endpoint: id.0,
-            attr: attr.clone(),
-            send_queue: send_cq.queue,
-            recv_queue: recv_cq.queue,
-        }))?;
-        Ok(RemoteEndpoint { endpoint: id.0, link: self.link.clone() })
+        self.make_endpoint(id, attr, send_cq, Receives::Own(recv_cq.queue))
+    }
+
+    fn shared_receives(
+        &self,
+        attr: &SharedReceiveAttr,
+        cq: &RemoteQueue,
+    ) -> Result<Box<dyn SharedReceiveOps>> {
+        let receives = self.link.next_id();
+        let (attr, queue) = (attr.clone(), cq.queue);
+        self.link.call::<()>(Call::Shared(SharedCall::Make { receives, attr, queue }))?;
+        Ok(Box::new(RemoteReceives { receives, link: self.link.clone() }))
+    }
+
+    fn endpoint_sharing(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &RemoteQueue,
+        receives: &dyn SharedReceiveOps,
+    ) -> Result<RemoteEndpoint> {
+        let shared = (receives as &dyn Any).downcast_ref::<RemoteReceives>();
+        let other = || Error::invalid("make endpoint", "the queue is of another provider");
+        let receives = Receives::Shared(shared.ok_or_else(other)?.receives);
+        self.make_endpoint(id, attr, send_cq, receives)
     }
 
     fn listen(
@@ -141,6 +161,21 @@ unsafe impl DomainOps for RemoteDomain {
 
     fn dump(&self) -> String {
         text(self.link.call(Call::Dump { endpoint: None }))
+    }
+}
+
+impl RemoteDomain {
+    fn make_endpoint(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &RemoteQueue,
+        receives: Receives,
+    ) -> Result<RemoteEndpoint> {
+        let (endpoint, attr, send_queue) = (id.0, attr.clone(), send_cq.queue);
+        let call = EndpointCall::Make { endpoint, attr, send_queue, receives };
+        self.link.call::<()>(Call::Endpoint(call))?;
+        Ok(RemoteEndpoint { endpoint, link: self.link.clone() })
     }
 }
 
@@ -287,6 +322,26 @@ impl Drop for RemoteQueue {
     }
 }
 
+struct RemoteReceives {
+    receives: u64,
+    link: Arc<Link>,
+}
+
+// SAFETY: as for an endpoint.
+unsafe impl SharedReceiveOps for RemoteReceives {
+    unsafe fn post_recv(&self, batch: &[RecvWork<'_>]) -> Posted {
+        let call = SharedCall::PostRecv { receives: self.receives, work: receives(batch) };
+        self.link.call(Call::Shared(call)).unwrap_or_else(|error| Posted::until(0, error))
+    }
+
+    fn quiesce(&self) -> Result<()> {
+        // As for an endpoint.
+        let call = SharedCall::Drop { receives: self.receives };
+        let _ = self.link.call::<()>(Call::Shared(call));
+        Ok(())
+    }
+}
+
 pub(super) struct RemoteEndpoint {
     endpoint: u64,
     link: Arc<Link>,
@@ -294,6 +349,14 @@ pub(super) struct RemoteEndpoint {
 
 fn piece(segment: &Segment) -> Piece {
     Piece { region: segment.key, start: segment.addr.addr() as u64, len: segment.len as u64 }
+}
+
+fn receives(batch: &[RecvWork<'_>]) -> Vec<RecvMsg> {
+    let message = |work: &RecvWork<'_>| RecvMsg {
+        token: work.token,
+        pieces: work.segments.iter().map(piece).collect(),
+    };
+    batch.iter().map(message).collect()
 }
 
 /// The operation for the far end.
@@ -326,12 +389,7 @@ unsafe impl EndpointOps for RemoteEndpoint {
     }
 
     unsafe fn post_recv(&self, batch: &[RecvWork<'_>]) -> Posted {
-        let message = |work: &RecvWork<'_>| RecvMsg {
-            token: work.token,
-            pieces: work.segments.iter().map(piece).collect(),
-        };
-        let work = batch.iter().map(message).collect();
-        self.post(EndpointCall::PostRecv { endpoint: self.endpoint, work })
+        self.post(EndpointCall::PostRecv { endpoint: self.endpoint, work: receives(batch) })
     }
 
     fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {

@@ -8,7 +8,7 @@ use fabric::provider::{Posted, RawCompletion, RawRequest, RemoteAddr, RequestId,
 use fabric::{
     Access, Armed, BatchError, Catalog, Choice, Completion, CompletionQueue, ConnectRequest,
     Domain, Endpoint, EndpointAttr, EndpointId, Error, Grant, Listener, ListenerAttr, Memory,
-    OpKind, ProviderSpec, Recv, Result,
+    OpKind, ProviderSpec, Recv, Result, SharedReceiveQueue,
 };
 use serde::Serialize;
 use serde_bytes::ByteBuf;
@@ -16,7 +16,8 @@ use serde_bytes::ByteBuf;
 use super::ops::{self, Hosted, known};
 use super::outbox::Outbox;
 use super::protocol::{
-    Call, EndpointCall, ListenerCall, LocalBytes, MemoryCall, QueueCall, RecvMsg, SendMsg, Survey,
+    Call, EndpointCall, ListenerCall, LocalBytes, MemoryCall, QueueCall, Receives, RecvMsg,
+    SendMsg, SharedCall, Survey,
 };
 use crate::calibrate;
 use crate::choose::anything;
@@ -38,11 +39,22 @@ pub(super) struct Session {
     regions: HashMap<u64, Hosted>,
     grants: HashMap<u64, Grant>,
     queues: HashMap<u64, CompletionQueue>,
+    receives: HashMap<u64, SharedReceiveQueue>,
     listeners: HashMap<u64, Listener>,
     requests: HashMap<u64, ConnectRequest>,
     endpoints: HashMap<u64, Endpoint>,
     names: HashMap<EndpointId, u64>,
+    takers: HashMap<EndpointId, Taker>,
     next_request: u64,
+}
+
+/// What a completion of a shared receive names. An endpoint counts also when it is gone: it completes the receive that it had
+/// begun.
+struct Taker {
+    /// The shared queue.
+    receives: u64,
+    /// The endpoint; without one it is the queue itself.
+    endpoint: Option<u64>,
 }
 
 fn size(value: u64) -> usize {
@@ -60,10 +72,12 @@ impl Session {
             regions: HashMap::new(),
             grants: HashMap::new(),
             queues: HashMap::new(),
+            receives: HashMap::new(),
             listeners: HashMap::new(),
             requests: HashMap::new(),
             endpoints: HashMap::new(),
             names: HashMap::new(),
+            takers: HashMap::new(),
             next_request: 1,
         }
     }
@@ -79,6 +93,7 @@ impl Session {
             Call::Dump { endpoint: Some(name) } => answer(&self.endpoint(name)?.dump()),
             Call::Memory(call) => self.execute_memory(call),
             Call::Queue(call) => self.execute_queue(call),
+            Call::Shared(call) => self.execute_shared(call),
             Call::Listener(call) => self.execute_listener(call),
             Call::Endpoint(call) => self.execute_endpoint(call),
         }
@@ -156,6 +171,28 @@ impl Session {
         }
     }
 
+    fn execute_shared(&mut self, call: SharedCall) -> Result<ByteBuf> {
+        match call {
+            SharedCall::Make { receives, attr, queue } => {
+                let queue = known(&self.queues, queue, "queue")?;
+                let made = self.domain()?.shared_receive_queue_with(&attr, queue)?;
+                self.takers.insert(made.id(), Taker { receives, endpoint: None });
+                self.receives.insert(receives, made);
+                answer(&())
+            }
+            SharedCall::Drop { receives } => {
+                // First its names, as for an endpoint.
+                self.takers.retain(|_, taker| taker.receives != receives);
+                self.receives.remove(&receives);
+                answer(&())
+            }
+            SharedCall::PostRecv { receives, work } => {
+                let receives = known(&self.receives, receives, "shared receive queue")?;
+                answer(&self.post_recvs(&work, |recvs| receives.post_recvs(recvs))?)
+            }
+        }
+    }
+
     fn execute_listener(&mut self, call: ListenerCall) -> Result<ByteBuf> {
         match call {
             ListenerCall::Listen { listener, addr, attr } => {
@@ -188,8 +225,8 @@ impl Session {
 
     fn execute_endpoint(&mut self, call: EndpointCall) -> Result<ByteBuf> {
         match call {
-            EndpointCall::Make { endpoint, attr, send_queue, recv_queue } => {
-                answer(&self.make_endpoint(endpoint, attr, [send_queue, recv_queue])?)
+            EndpointCall::Make { endpoint, attr, send_queue, receives } => {
+                answer(&self.make_endpoint(endpoint, attr, send_queue, receives)?)
             }
             EndpointCall::Drop { endpoint } => {
                 // First its name: at the near end nothing is left to get its events and completions.
@@ -218,7 +255,10 @@ impl Session {
                 answer(&(endpoint.local_addr(), endpoint.peer_addr()))
             }
             EndpointCall::PostSend { endpoint, work } => answer(&self.post_send(endpoint, &work)?),
-            EndpointCall::PostRecv { endpoint, work } => answer(&self.post_recv(endpoint, &work)?),
+            EndpointCall::PostRecv { endpoint, work } => {
+                let endpoint = self.endpoint(endpoint)?;
+                answer(&self.post_recvs(&work, |recvs| endpoint.post_recvs(recvs))?)
+            }
         }
     }
 
@@ -266,25 +306,39 @@ impl Session {
         Ok(addr)
     }
 
-    fn make_endpoint(&mut self, name: u64, attr: EndpointAttr, queues: [u64; 2]) -> Result<()> {
-        let [send, recv] = queues;
+    fn make_endpoint(
+        &mut self,
+        name: u64,
+        attr: EndpointAttr,
+        send: u64,
+        receives: Receives,
+    ) -> Result<()> {
         let send = known(&self.queues, send, "queue")?;
-        let recv = known(&self.queues, recv, "queue")?;
-        let made = self.domain()?.endpoint().attr(attr).build_with(send, recv)?;
+        let builder = self.domain()?.endpoint().attr(attr);
+        let made = match receives {
+            Receives::Own(queue) => {
+                builder.build_with(send, known(&self.queues, queue, "queue")?)?
+            }
+            Receives::Shared(receives) => {
+                let shared = known(&self.receives, receives, "shared receive queue")?;
+                let made = builder.shared_receives(shared).build(send)?;
+                self.takers.insert(made.id(), Taker { receives, endpoint: Some(name) });
+                made
+            }
+        };
         self.outbox.name_endpoint(name, made.id());
         self.names.insert(made.id(), name);
         self.endpoints.insert(name, made);
         Ok(())
     }
 
-    /// Takes completions, those of endpoints that are gone left out: the near end has canceled what they had.
+    /// Takes completions, those of endpoints that are gone left out: the near end has canceled what they had of their own.
     fn poll(&mut self, queue: u64, max: usize) -> Result<Vec<RawCompletion>> {
         let queue = known(&self.queues, queue, "queue")?;
         let mut polled = vec![Completion::default(); max.min(MAX_POLLED)];
         loop {
             let count = queue.poll(&mut polled)?;
-            let alive = |done: &&Completion| self.names.contains_key(&done.endpoint);
-            let raw: Vec<_> = polled[..count].iter().filter(alive).map(raw).collect();
+            let raw: Vec<_> = polled[..count].iter().filter_map(|done| self.raw(done)).collect();
             if count == 0 || !raw.is_empty() {
                 return Ok(raw);
             }
@@ -302,25 +356,33 @@ impl Session {
         Ok(posted(work.len(), endpoint.post_batch(&ops.collect::<Result<Vec<_>>>()?)))
     }
 
-    fn post_recv(&self, endpoint: u64, work: &[RecvMsg]) -> Result<Posted> {
-        let endpoint = self.endpoint(endpoint)?;
+    fn post_recvs(
+        &self,
+        work: &[RecvMsg],
+        post: impl FnOnce(&[Recv<'_>]) -> Result<(), BatchError>,
+    ) -> Result<Posted> {
         let local = |work: &RecvMsg| ops::slices(&self.regions, &work.pieces);
         let slices = work.iter().map(local).collect::<Result<Vec<_>>>()?;
         let receives = work.iter().zip(&slices);
         let receives: Vec<_> = receives
             .map(|(work, slices)| Recv::new(slices.as_slice(), work.token.to_bits()))
             .collect();
-        Ok(posted(work.len(), endpoint.post_recvs(&receives)))
+        Ok(posted(work.len(), post(&receives)))
     }
-}
 
-/// As the near end's provider reports it.
-fn raw(completion: &Completion) -> RawCompletion {
-    let mut raw = RawCompletion::new(Token::from_bits(completion.context), completion.status);
-    raw.remote_write = completion.kind == OpKind::RecvWrite;
-    (raw.len, raw.immediate) = (completion.len as u64, completion.immediate);
-    raw.provider_code = completion.provider_code;
-    raw
+    /// As the near end's provider reports it.
+    fn raw(&self, done: &Completion) -> Option<RawCompletion> {
+        let mut raw = RawCompletion::new(Token::from_bits(done.context), done.status);
+        match self.takers.get(&done.endpoint).filter(|_| done.kind.is_receive()) {
+            Some(taker) => raw.endpoint = taker.endpoint.map(EndpointId),
+            None if self.names.contains_key(&done.endpoint) => {}
+            None => return None,
+        }
+        raw.remote_write = done.kind == OpKind::RecvWrite;
+        (raw.len, raw.immediate) = (done.len as u64, done.immediate);
+        raw.provider_code = done.provider_code;
+        Some(raw)
+    }
 }
 
 fn posted(all: usize, result: Result<(), BatchError>) -> Posted {

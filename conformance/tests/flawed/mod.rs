@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex};
 use fabric::provider::{
     Armed, CqOps, Device, DomainOps, EndpointOps, Event, EventSink, Posted, Provider,
     ProviderCounters, RawCompletion, RecvWork, RequestId, Segment, SendFlags, SendOp, SendWork,
-    Side, Token,
+    SharedReceiveOps, Side, Token,
 };
 use fabric::{
     Access, Capabilities, CqAttr, DisconnectReason, EndpointAttr, EndpointId, Error, Info,
-    ListenerAttr, ListenerId, Result, Status,
+    ListenerAttr, ListenerId, Result, SharedReceiveAttr, Status,
 };
 use provider_mem::{MemCq, MemDomain, MemEndpoint, MemListener, MemProvider};
 
@@ -132,6 +132,25 @@ unsafe impl DomainOps for FlawedDomain {
     ) -> Result<FlawedEndpoint> {
         let queues = (&send_cq.inner, &recv_cq.inner);
         let inner = DomainOps::endpoint(&self.inner, id, attr, queues.0, queues.1)?;
+        Ok(FlawedEndpoint { inner, flaw: self.flaw, held: Mutex::default() })
+    }
+
+    fn shared_receives(
+        &self,
+        attr: &SharedReceiveAttr,
+        cq: &FlawedCq,
+    ) -> Result<Box<dyn SharedReceiveOps>> {
+        DomainOps::shared_receives(&self.inner, attr, &cq.inner)
+    }
+
+    fn endpoint_sharing(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &FlawedCq,
+        receives: &dyn SharedReceiveOps,
+    ) -> Result<FlawedEndpoint> {
+        let inner = DomainOps::endpoint_sharing(&self.inner, id, attr, &send_cq.inner, receives)?;
         Ok(FlawedEndpoint { inner, flaw: self.flaw, held: Mutex::default() })
     }
 
