@@ -12,7 +12,7 @@ use fabric_core::{
 use crate::completion_ring::CompletionRing;
 use crate::region_table::{RegionTable, Registration};
 use crate::stream::wire::{frame::Header, handshake::Handshake};
-use crate::stream::{AckPolicy, End, IoVec, Link, LinkContext, READS, Transport};
+use crate::stream::{AckPolicy, End, IoVec, Link, LinkContext, READS, SharedReceives, Transport};
 
 /// Decodes bytes as both kinds of frame; what decodes must encode to the same bytes.
 pub fn decode(bytes: &[u8]) {
@@ -26,10 +26,16 @@ pub fn decode(bytes: &[u8]) {
     }
 }
 
-/// Feeds bytes to a link that has receives, reads and sends in flight, in pieces that the first byte
-/// chooses. Afterwards everything must have completed exactly once.
+/// In the first byte: the link's receives are shared; the peer's are; and how long the pieces are.
+const SHARES: u8 = 0x80;
+const PEER_SHARES: u8 = 0x40;
+const PIECES: u8 = 0x3f;
+
+/// Feeds bytes to a link that has receives, reads and sends in flight, as the first byte says. Afterwards everything must
+/// have completed exactly once.
 pub fn link(bytes: &[u8]) {
-    let Some((&pieces, bytes)) = bytes.split_first() else { return };
+    let Some((&mode, bytes)) = bytes.split_first() else { return };
+    let shared = (mode & SHARES != 0).then(|| Arc::new(SharedReceives::default()));
     let stats = Arc::new(Stats::default());
     let table = Arc::new(RegionTable::default());
     let mut memory = vec![0u64; 1024];
@@ -46,19 +52,30 @@ pub fn link(bytes: &[u8]) {
         id: EndpointId(1),
         regions: table,
         send_ring: sends.clone(),
-        receives: None,
+        receives: shared.clone(),
         recv_ring: recvs.clone(),
         stats,
     });
-    link.open(READS, 2);
+    link.open(READS, if mode & PEER_SHARES != 0 { u32::MAX } else { 2 });
     link.announce(&[]);
     link.take_events();
     link.reported();
     let segment = [Segment::new(addr.wrapping_add(4096), 64, 0)];
-    for sequence in 0..4 {
-        let token = Token::new(0, 0, Side::Recv, sequence);
-        // SAFETY: the memory outlives the link.
-        let _ = unsafe { link.post_recv(&[RecvWork::new(token, &segment)]) };
+    let mut receives = 0;
+    let mut receive = |link: &mut Link| {
+        let work = [RecvWork::new(Token::new(0, 0, Side::Recv, receives), &segment)];
+        receives += 1;
+        match &shared {
+            // SAFETY: the memory outlives the link, and the queue.
+            Some(shared) => {
+                unsafe { shared.post(&work) }.iter().for_each(|_| link.receives_posted())
+            }
+            // SAFETY: as above.
+            None => drop(unsafe { link.post_recv(&work) }),
+        }
+    };
+    if shared.is_none() {
+        (0..4).for_each(|_| receive(&mut link));
     }
     let from = RemoteAddr { key: 1, addr: 0 };
     let ops = [
@@ -74,8 +91,11 @@ pub fn link(bytes: &[u8]) {
     }
     // The fuzzer cannot guess the key, so it writes a marker where the key belongs.
     let bytes = with_key(bytes, registration.remote_key());
-    for piece in bytes.chunks(usize::from(pieces).max(1)) {
+    for (at, piece) in bytes.chunks(usize::from(mode & PIECES).max(1)).enumerate() {
         link.consume(piece);
+        if shared.is_some() && at < 4 {
+            receive(&mut link); // late
+        }
         link.encode(AckPolicy::Piggyback);
         let _ = link.send_to(&mut Sink);
         link.deliver();
@@ -86,7 +106,10 @@ pub fn link(bytes: &[u8]) {
     }
     let mut out = [RawCompletion::default(); 16];
     assert_eq!(sends.take(&mut out), 3, "each operation completes once");
-    assert_eq!(recvs.take(&mut out), 4, "each receive completes once");
+    let ended = recvs.take(&mut out);
+    // What no message took is in the queue still.
+    let left = shared.map_or(0, |shared| shared.len());
+    assert_eq!(ended + left, receives as usize, "each receive completes once");
     drop(registration);
 }
 

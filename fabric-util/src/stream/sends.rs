@@ -197,8 +197,12 @@ impl Sends {
     pub(super) fn go_back(&mut self, seq: u32) -> Result<(), Breach> {
         let index = seq.wrapping_sub(self.first) as usize;
         let refused = self.entries.get(index).filter(|_| self.is_out(seq));
-        if !self.peer_shares || self.held || !refused.is_some_and(Entry::needs_credit) {
-            return Err(Breach("has no receive for what needs none, or was not sent"));
+        // What it has accepted ends, and its memory is the application's then: none of it may be sent again.
+        let accepted = (seq.wrapping_sub(self.acked) as i32) < 0;
+        if !self.peer_shares || self.held || accepted || !refused.is_some_and(Entry::needs_credit) {
+            return Err(Breach(
+                "has no receive for what needs none, was not sent, or was accepted",
+            ));
         }
         let again =
             self.entries.range(index..).take(self.started + usize::from(self.begun) - index);

@@ -33,6 +33,12 @@ impl SharedReceives {
         std::mem::take(&mut state.waiting)
     }
 
+    /// How many receives no message has taken.
+    #[cfg(fuzzing)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().queue.len()
+    }
+
     /// Forgets all receives.
     pub fn clear(&self) {
         let queue = std::mem::take(&mut self.0.lock().queue);

@@ -1,9 +1,10 @@
 //! Two links against each other, without sockets: every way to cut the streams into pieces. In `ends`, what
-//! ends a connection; in `breaches` and `bits`, a peer that is almost right.
+//! ends a connection; in `shared`, receives that links share; in `breaches` and `bits`, a peer that is almost right.
 
 mod bits;
 mod breaches;
 mod ends;
+mod shared;
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use fabric_core::{
 use proptest::prelude::*;
 
 use super::testing::{Pipe, Taker};
-use super::{End, Link, LinkContext, Phase, READS, Transport};
+use super::{End, Link, LinkContext, Phase, READS, SharedReceives, Transport};
 use crate::completion_ring::CompletionRing;
 use crate::region_table::{RegionTable, Registration};
 use crate::stream::wire::frame::{Header, Kind};
@@ -42,6 +43,10 @@ impl Node {
     }
 
     fn with_half(half: usize) -> Self {
+        Node::taking_from(None, EndpointId(1), half)
+    }
+
+    fn taking_from(receives: Option<Arc<SharedReceives>>, id: EndpointId, half: usize) -> Self {
         let stats = Arc::new(Stats::default());
         let (table, reasons) = (Arc::new(RegionTable::default()), Vec::new());
         let mut memory = vec![0u64; 2 * half / 8];
@@ -51,10 +56,10 @@ impl Node {
         let (sends, recvs) =
             (CompletionRing::new(&stats).unwrap(), CompletionRing::new(&stats).unwrap());
         let link = Link::new(LinkContext {
-            id: EndpointId(1),
+            id,
             regions: table,
             send_ring: sends.clone(),
-            receives: None,
+            receives,
             recv_ring: recvs.clone(),
             stats: stats.clone(),
         });
@@ -156,8 +161,12 @@ fn statuses(completions: &[RawCompletion]) -> Vec<Status> {
 }
 
 fn pair() -> (Node, Node) {
-    let (mut a, mut b) = (Node::new(), Node::new());
-    a.link.open(READS, 0);
+    connect(Node::new(), Node::new())
+}
+
+fn connect(mut a: Node, mut b: Node) -> (Node, Node) {
+    let credit = b.link.credit();
+    a.link.open(READS, credit);
     b.link.open(READS, 0);
     a.link.announce(&[]);
     b.link.announce(&[]);
