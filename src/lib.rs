@@ -73,6 +73,10 @@
 //! - *Many clients, one queue.* Accept with [`Listener::poll`] or on [`Event::ConnectRequest`]; both report the
 //!   same requests; keep the endpoints in a map by [`Endpoint::id`], which [`Completion::endpoint`] names; remove one on
 //!   its [`Event::Disconnected`], else it keeps its room in the queue. [`Listener`] and [`EventQueue`] have examples.
+//! - *Buffers for many clients.* Receives of its own for each client are memory that mostly waits. Where
+//!   [`SHARED_RECEIVES`](Capabilities::SHARED_RECEIVES) is declared, the endpoints can take them from one [`SharedReceiveQueue`]:
+//!   post as many as messages may come at a time, and post each again when its message is dealt with. When there is none left, the
+//!   senders wait; a client that floods can take them all, so bound what each may send before it is answered.
 //! - *Size of the queue.* The sum of the depths of its endpoints, 128 + 128 each by default:
 //!   [`Domain::completion_queue`].
 //! - *Threads.* Any thread may use any handle, and the calls that share a queue take its lock. For throughput, give each

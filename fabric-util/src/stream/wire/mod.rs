@@ -42,6 +42,12 @@
 //! | 8 ack | only carries ack and credit | | none |
 //! | 9 nak | the request failed, none after it was executed | | none |
 //! | 10 bye | orderly end; nothing follows | | none |
+//! | 11 not ready | no shared receive is left for the request `sequence`: that and the requests behind it are discarded, until `resume` | | none |
+//! | 12 resume | the answer to `not ready`; no request before `ready` | | none |
+//! | 13 ready | requests again, from the first that was discarded on | | none |
+//!
+//! Credit 2^32 - 1, in the handshake and in every frame, says that the receives are shared with other connections: no request
+//! needs a credit then, and one that needs a receive may be answered by `not ready`.
 //!
 //! Flag `ask` of a send, write, atomic or ack: its sender waits for word, if need be by an `ack` frame, that the
 //! requests until this one, or all before this `ack`, are accepted.
