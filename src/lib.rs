@@ -76,7 +76,7 @@
 //! - *Buffers for many clients.* Receives of its own for each client are memory that mostly waits. Where
 //!   [`SHARED_RECEIVES`](Capabilities::SHARED_RECEIVES) is declared, the endpoints can take them from one [`SharedReceiveQueue`]:
 //!   post as many as messages may come at a time, and post each again when its message is dealt with. When there is none left, the
-//!   senders wait; a client that floods can take them all, so bound what each may send before it is answered.
+//!   senders wait; a client that floods can take them all, so bound what each may send before it is answered. The example `inbox` is such a server.
 //! - *Size of the queue.* The sum of the depths of its endpoints, 128 + 128 each by default:
 //!   [`Domain::completion_queue`].
 //! - *Threads.* Any thread may use any handle, and the calls that share a queue take its lock. For throughput, give each

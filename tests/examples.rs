@@ -212,6 +212,20 @@ fn event_loop() {
 }
 
 #[test]
+fn inbox() {
+    for receives in ["1", "16"] {
+        let server =
+            start("inbox", &["serve", "--clients", "20", "--receives", receives, "--at", ANY_PORT]);
+        let at = server.address();
+        let clients = ["send", "--clients", "10", "--count", "200", "--at", &at];
+        let clients = [start("inbox", &clients), start("inbox", &clients)];
+        clients.into_iter().for_each(|client| _ = client.succeed());
+        let out = server.succeed();
+        assert_eq!(out, format!("4000 messages of 20 clients, {receives} receives"));
+    }
+}
+
+#[test]
 fn clients_wait_for_the_server() {
     let at = free_port();
     let blocking = start("pingpong", &["connect", "--count", "1", "--at", &at]);
@@ -349,7 +363,7 @@ fn mistakes_are_told() {
 
 #[test]
 fn help_teaches() {
-    for name in ["pingpong", "counter", "kv", "copy", "event_loop"] {
+    for name in ["pingpong", "counter", "kv", "copy", "event_loop", "inbox"] {
         let out = start(name, &["--help"]).succeed();
         assert!(out.contains("Examples:") && out.contains("Commands:"), "{out}");
         let (_, examples) = out.split_once("Examples:").unwrap();
