@@ -134,3 +134,59 @@ impl SlotTable {
         self.fate
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fabric_core::OpKind;
+
+    use super::*;
+    use crate::inflight::{RegionRefs, ReportMode};
+
+    fn op(context: u64) -> InFlightOp {
+        let (kind, report, regions) = (OpKind::Recv, ReportMode::Always, RegionRefs::default());
+        InFlightOp { context, len: 0, kind, report, regions }
+    }
+
+    fn context(op: Option<InFlightOp>) -> Option<u64> {
+        op.map(|op| op.context)
+    }
+
+    #[test]
+    fn the_number_of_an_earlier_fill_names_nothing_also_when_they_wrap() {
+        let slots = Slots::new(1);
+        let mut slots = slots.lock();
+        let mut before = None;
+        // More often than a number can count.
+        for fill in 0..2u64 << (32 - INDEX) {
+            assert!(slots.has_room() && slots.len() == 0);
+            let number = slots.insert(op(fill));
+            assert!(!slots.has_room() && slots.len() == 1);
+            assert_ne!(before, Some(number));
+            assert!(before.is_none_or(|before| slots.take(before).is_none()));
+            assert_eq!(context(slots.take(number)), Some(fill));
+            assert!(slots.take(number).is_none(), "it is taken once");
+            assert!(!slots.has_room(), "it counts until its completion is taken");
+            slots.credit();
+            before = Some(number);
+        }
+    }
+
+    #[test]
+    fn receives_end_in_any_order_and_all_at_once_in_that_of_their_posts() {
+        let slots = Slots::new(4);
+        let mut slots = slots.lock();
+        let numbers: Vec<_> = (0..4).map(|context| slots.insert(op(context))).collect();
+        for at in [2, 0] {
+            assert_eq!(context(slots.take(numbers[at])), Some(at as u64));
+            slots.credit();
+        }
+        assert!(slots.take(4).is_none() && slots.take(u32::MAX).is_none(), "no slot is there");
+        let again: Vec<_> = (4..6).map(|context| slots.insert(op(context))).collect();
+        assert!(!slots.has_room());
+        let all: Vec<_> = slots.take_all().iter().map(|op| op.context).collect();
+        assert_eq!((all, slots.len()), (vec![1, 3, 4, 5], 0));
+        for number in numbers.into_iter().chain(again) {
+            assert!(slots.take(number).is_none());
+        }
+    }
+}

@@ -18,6 +18,7 @@ mod model;
 mod regions;
 mod selection;
 mod settings;
+mod shared;
 mod sharing;
 mod teardown;
 mod unsignaled;

@@ -11,11 +11,13 @@ use fabric_core::provider::{
 };
 use fabric_core::{
     Access, CqAttr, EndpointAttr, EndpointId, Error, EventSink, ListenerAttr, ListenerId, Result,
+    SharedReceiveAttr, SharedReceiveOps,
 };
 
 use super::Control;
 use super::cq::NullCq;
 use super::endpoint::{Link, NullEndpoint};
+use super::shared::{NullReceives, Receives};
 
 pub struct NullDomain {
     pub(super) control: Arc<Control>,
@@ -59,6 +61,27 @@ unsafe impl DomainOps for NullDomain {
         let link = Arc::new(Link::new(id, control, events, [send_cq, recv_cq]));
         self.control.links.lock().unwrap().insert(id, link.clone());
         Ok(NullEndpoint(link))
+    }
+
+    fn shared_receives(
+        &self,
+        _attr: &SharedReceiveAttr,
+        cq: &NullCq,
+    ) -> Result<Box<dyn SharedReceiveOps>> {
+        let receives = Receives::new(&self.control, cq);
+        *self.control.receives.lock().unwrap() = Some(receives.clone());
+        Ok(Box::new(NullReceives(receives)))
+    }
+
+    fn endpoint_sharing(
+        &self,
+        id: EndpointId,
+        attr: &EndpointAttr,
+        send_cq: &NullCq,
+        _receives: &dyn SharedReceiveOps,
+    ) -> Result<NullEndpoint> {
+        // It has no receives of its own, so their queue does not matter.
+        self.endpoint(id, attr, send_cq, send_cq)
     }
 
     fn listen(

@@ -57,7 +57,7 @@ struct LinkState {
 }
 
 /// An operation that was taken and has not ended.
-struct Pending {
+pub(super) struct Pending {
     token: Token,
     /// Operations borrow their segments only for the post.
     segments: SmallVec<[Segment; 8]>,
@@ -68,8 +68,21 @@ struct Pending {
 }
 
 impl Pending {
+    pub(super) fn receive(work: &RecvWork<'_>) -> Self {
+        let (token, segments) = (work.token, SmallVec::from_slice(work.segments));
+        Pending { token, segments, places: true, signaled: true, own: false }
+    }
+
+    pub(super) fn token(&self) -> Token {
+        self.token
+    }
+
+    pub(super) fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
     /// Does to memory what the wire would do: bytes go out, or come in.
-    fn touch(&self) {
+    pub(super) fn touch(&self) {
         for segment in &self.segments {
             let mut scratch = [FILL; 64];
             for offset in (0..segment.len).step_by(scratch.len()) {
@@ -289,13 +302,7 @@ unsafe impl EndpointOps for NullEndpoint {
         if state.phase == Phase::Dead {
             return Posted::until(0, Error::NotConnected);
         }
-        state.recvs.extend(work.iter().map(|one| Pending {
-            token: one.token,
-            segments: SmallVec::from_slice(one.segments),
-            places: true,
-            signaled: true,
-            own: false,
-        }));
+        state.recvs.extend(work.iter().map(Pending::receive));
         Posted::all(work.len())
     }
 

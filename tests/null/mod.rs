@@ -16,6 +16,7 @@
 pub mod cq;
 pub mod domain;
 pub mod endpoint;
+pub mod shared;
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -29,6 +30,7 @@ use fabric_core::setting::{self, Setting};
 use fabric_core::{
     Capabilities, Device, EndpointId, Event, EventSink, Info, Limits, ListenerId, Result, Segment,
 };
+pub use shared::Receives;
 
 /// What reads and fetching atomics bring.
 pub const FILL: u8 = 0xA5;
@@ -51,6 +53,8 @@ pub struct Control {
     registered: Mutex<HashMap<u64, (usize, usize)>>,
     /// By key: the registration of each.
     grants: Mutex<HashMap<u64, u64>>,
+    /// The shared receive queue that was made last.
+    receives: Mutex<Option<Arc<Receives>>>,
     listeners: Mutex<HashMap<ListenerId, Arc<Backlog>>>,
     rejected: Mutex<Vec<(RequestId, Vec<u8>)>>,
     next: AtomicU64,
@@ -135,6 +139,11 @@ impl Control {
     /// The inside of an endpoint.
     pub fn link(&self, endpoint: EndpointId) -> Arc<Link> {
         self.links.lock().unwrap()[&endpoint].clone()
+    }
+
+    /// The inside of the shared receive queue that was made last.
+    pub fn receives(&self) -> Arc<Receives> {
+        self.receives.lock().unwrap().clone().unwrap()
     }
 
     /// How many endpoints there are.
