@@ -3,6 +3,7 @@
 mod core;
 mod handles;
 mod layer;
+mod shared;
 mod sound;
 mod tcp;
 mod tcp_engine;
@@ -66,6 +67,7 @@ pub(crate) fn all() -> impl Iterator<Item = (usize, &'static Mutant)> {
         core::MUTANTS,
         handles::MUTANTS,
         layer::MUTANTS,
+        shared::MUTANTS,
         sound::MUTANTS,
         tcp::MUTANTS,
         tcp_engine::MUTANTS,

@@ -128,7 +128,8 @@ pub(super) fn behind_is_executed_once(rig: &Rig) -> Outcome {
         client.fetch_add(1u64, local.slice(..8), target.at(0), 2)?;
         client.post(&Op::inject_write(&round.to_ne_bytes(), target.at(8)).unsignaled())?;
         client.post(&Op::inject(&(!round).to_ne_bytes()).unsignaled())?;
-        client.read(local.slice(8..16), target.at(8), 3)?;
+        // The fence waits for both additions, and for no more than those.
+        client.post(&Op::read(local.slice(8..16), target.at(8)).fence().context(3))?;
         if round % 2 == 0 {
             client.expect_none_for(Duration::from_millis(5))?;
         }
