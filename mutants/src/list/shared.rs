@@ -84,15 +84,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "quiet_receive_lost",
         about: "the shared receive whose message was coming in never ends if the endpoint is dropped",
-        runs: Runs::Tests,
+        runs: Runs::Tcp,
         edits: &[edit(
             "Link::end",
             "begun.filter(|_| self.recvs.is_shared())",
             "begun.filter(|_| false)",
         )],
-        cases: &[
-            "anyfabric-util/lib/stream::tests::shared::an_end_in_the_middle_of_a_message_ends_its_receive_alone",
-        ],
+        cases: &["shared.in_the_middle"],
     },
     Mutant {
         name: "waits_for_ever",

@@ -49,7 +49,7 @@ pub(super) fn too_long(rig: &Rig) -> Outcome {
 }
 
 pub(super) fn in_the_middle(rig: &Rig) -> Outcome {
-    const ROUNDS: usize = 12;
+    const ROUNDS: usize = 16;
     let len = rig.info().limits.message.min(8 << 20) as usize;
     let mut server = SharedServer::new(rig, 1, 2)?;
     let inbox = server.inbox(2, len)?;
@@ -66,15 +66,18 @@ pub(super) fn in_the_middle(rig: &Rig) -> Outcome {
         let source = server.clients[client].patterned(len, rig.pattern(round))?;
         server.clients[client].send(&source, 1)?;
         thread::sleep(Duration::from_micros(200 * round as u64));
-        match round % 3 {
+        let (name, cq) = (server.ends[end].id(), server.ends[end].cq().clone());
+        match round % 4 {
             0 => server.clients[client].disconnect(),
             1 => server.ends[end].disconnect(),
-            _ => drop(server.clients.pop()),
+            2 => drop(server.clients.pop()),
+            _ => drop(server.ends.pop()),
         }
-        server.ends[end].expect_disconnected()?;
-        let (name, cq) = (server.ends[end].id(), server.ends[end].cq().clone());
+        if let Some(end) = server.ends.get(end) {
+            end.expect_disconnected()?;
+        }
         // Then all that there will ever be of it has come.
-        drop(server.ends.pop());
+        server.ends.truncate(end);
         server.clients.truncate(1);
         let mut seen = Vec::new();
         while let Some(done) = cq.poll_one()? {
