@@ -69,7 +69,7 @@ unsafe impl DomainOps for NullDomain {
         cq: &NullCq,
     ) -> Result<Box<dyn SharedReceiveOps>> {
         let receives = Receives::new(&self.control, cq);
-        *self.control.receives.lock().unwrap() = Some(receives.clone());
+        *self.control.receives.lock().unwrap() = Arc::downgrade(&receives);
         Ok(Box::new(NullReceives(receives)))
     }
 

@@ -21,7 +21,7 @@ pub mod shared;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use domain::{Backlog, NullDomain};
 pub use endpoint::Link;
@@ -54,7 +54,7 @@ pub struct Control {
     /// By key: the registration of each.
     grants: Mutex<HashMap<u64, u64>>,
     /// The shared receive queue that was made last.
-    receives: Mutex<Option<Arc<Receives>>>,
+    receives: Mutex<Weak<Receives>>,
     listeners: Mutex<HashMap<ListenerId, Arc<Backlog>>>,
     rejected: Mutex<Vec<(RequestId, Vec<u8>)>>,
     next: AtomicU64,
@@ -143,7 +143,7 @@ impl Control {
 
     /// The inside of the shared receive queue that was made last.
     pub fn receives(&self) -> Arc<Receives> {
-        self.receives.lock().unwrap().clone().unwrap()
+        self.receives.lock().unwrap().upgrade().unwrap()
     }
 
     /// How many endpoints there are.
