@@ -31,11 +31,12 @@ struct PendingCompletion {
     credit_to: Option<Token>,
 }
 
-impl PendingCompletion {
-    /// Of an endpoint, or a shared receive queue, that is gone.
-    fn unowned(completion: Completion) -> Self {
-        PendingCompletion { completion, regions: RegionRefs::default(), credit_to: None }
-    }
+/// What is left of an endpoint, or a shared receive queue, that is gone.
+#[derive(Default)]
+struct Left {
+    completions: usize,
+    /// Regions that stay registered.
+    leaked: u64,
 }
 
 struct CqState {
@@ -87,19 +88,44 @@ impl CqState {
     }
 
     /// What waits here of an endpoint, or a shared receive queue, that is gone holds on to nothing; says how many they are.
-    fn let_go_of(&mut self, token: Token, drops: &mut DeferredDrops) -> usize {
+    fn let_go_of(&mut self, token: Token, drops: &mut DeferredDrops) -> Left {
         let is_credited = |credit_to: &Token| {
             (credit_to.slot(), credit_to.generation()) == (token.slot(), token.generation())
         };
-        let mut left = 0;
+        let mut left = Left::default();
         for stashed in
             self.stash.iter_mut().filter(|s| s.credit_to.as_ref().is_some_and(is_credited))
         {
             stashed.credit_to = None;
             std::mem::take(&mut stashed.regions).release(drops);
-            left += 1;
+            left.completions += 1;
         }
         left
+    }
+
+    /// Cancels an operation of an endpoint, or a shared receive queue, that is gone; true if its completion waits here.
+    fn cancel(
+        &mut self,
+        op: InFlightOp,
+        id: EndpointId,
+        fate: Fate,
+        left: &mut Left,
+        drops: &mut DeferredDrops,
+    ) -> bool {
+        if fate == Fate::Leak {
+            // A completion would say that nothing touches its memory any more.
+            left.leaked += op.regions.leak();
+            return false;
+        }
+        op.regions.release(drops);
+        if op.report == ReportMode::Internal {
+            return false;
+        }
+        let completion = Completion::new(op.context, id, op.kind, Status::Canceled);
+        let regions = RegionRefs::default();
+        self.stash.push_back(PendingCompletion { completion, regions, credit_to: None });
+        left.completions += 1;
+        true
     }
 
     /// Moves everything the provider has into the stash.
@@ -282,37 +308,22 @@ impl CqInner {
 
     /// As [`unbind`](CqInner::unbind), of a shared receive queue.
     pub(crate) fn unbind_receives(&self, token: Token, fate: Fate) -> u64 {
-        let (mut drops, mut leaked) = (DeferredDrops::new(), 0);
+        let mut drops = DeferredDrops::new();
         let mut guard = self.lock();
         let state = &mut *guard;
         state.reap(&self.ops, &mut drops);
         let Some(receives) = state.endpoints.remove_receives(token) else { return 0 };
         let mut left = state.let_go_of(token, &mut drops);
         for op in receives.slots.lock().take_all() {
-            match fate {
-                Fate::Free => op.regions.release(&mut drops),
-                Fate::Leak => {
-                    leaked += op.regions.leak();
-                    continue;
-                }
-            }
-            let completion = Completion::new(op.context, receives.id, op.kind, Status::Canceled);
-            state.stash.push_back(PendingCompletion::unowned(completion));
-            left += 1;
+            state.cancel(op, receives.id, fate, &mut left, &mut drops);
         }
-        state.reserved = state.reserved - receives.room + left;
-        drop(guard);
-        drop(drops);
-        if left > 0 {
-            self.ops.wake();
-        }
-        leaked
+        self.end_unbinding(guard, receives.room, left, drops)
     }
 
     /// Unbinds an endpoint: what finished keeps its real status, what it still had in flight becomes `Canceled`, or has no
     /// completion if it may still be executed. Their regions meet their fate now; says how many leaked. Room stays reserved for the completions that are left.
     pub(crate) fn unbind(&self, token: Token, fate: Fate) -> u64 {
-        let (mut drops, mut leaked) = (DeferredDrops::new(), 0);
+        let mut drops = DeferredDrops::new();
         let mut guard = self.lock();
         let state = &mut *guard;
         state.reap(&self.ops, &mut drops);
@@ -322,30 +333,29 @@ impl CqInner {
         for side in [Side::Send, Side::Recv] {
             let Some(consumer) = endpoint.side(side) else { continue };
             while let Some((_, op)) = consumer.pop() {
-                match fate {
-                    Fate::Free => op.regions.release(&mut drops),
-                    Fate::Leak => {
-                        // A completion would say that nothing touches its memory any more.
-                        leaked += op.regions.leak();
-                        continue;
-                    }
+                if state.cancel(op, shared.id, fate, &mut left, &mut drops) {
+                    shared.counters.side(side).ends.errors.add(1);
                 }
-                if op.report == ReportMode::Internal {
-                    continue;
-                }
-                let completion = Completion::new(op.context, shared.id, op.kind, Status::Canceled);
-                shared.counters.side(side).ends.errors.add(1);
-                state.stash.push_back(PendingCompletion::unowned(completion));
-                left += 1;
             }
         }
-        state.reserved = state.reserved - endpoint.room + left;
-        drop(guard);
+        self.end_unbinding(guard, endpoint.room, left, drops)
+    }
+
+    /// Keeps room for the completions that are left, of what it had before; says how many regions leaked.
+    fn end_unbinding(
+        &self,
+        mut state: MutexGuard<'_, CqState>,
+        room: usize,
+        left: Left,
+        drops: DeferredDrops,
+    ) -> u64 {
+        state.reserved = state.reserved - room + left.completions;
+        drop(state);
         drop(drops);
-        if left > 0 {
+        if left.completions > 0 {
             self.ops.wake();
         }
-        leaked
+        left.leaked
     }
 
     /// How many operations of the side the provider still works on.

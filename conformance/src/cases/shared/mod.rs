@@ -10,6 +10,8 @@ use crate::prelude::*;
 /// What the cases need.
 const SHARED: Needs = Needs::ALL.and(Capabilities::SHARED_RECEIVES);
 
+const ANY_SENDER: Freedom = Freedom::Whole("which sender's message takes a receive is open");
+
 pub(super) const CASES: &[Case] = cases! { Shared:
     taking::oldest_first, SHARED,
         "each message takes the receive that was posted first, from every sender, and its completion names the endpoint";
@@ -25,13 +27,13 @@ pub(super) const CASES: &[Case] = cases! { Shared:
         "what cannot be made or posted is an error of the call, without effect" .trap();
     waiting::waits_at_sender, SHARED,
         "a message without a receive waits, and holds up only what its sender posted behind it"
-        .freedom(Freedom::Whole("which sender's message takes a receive is open"));
+        .freedom(ANY_SENDER);
     waiting::posted_one_by_one, SHARED,
         "as receives come, one at a time, the messages of all senders are taken, each whole and in its sender's order"
-        .freedom(Freedom::Whole("which sender's message takes a receive is open"));
+        .freedom(ANY_SENDER);
     waiting::scarce, SHARED,
         "8 senders, 2 receives at a time: every message comes once, whole, in its sender's order, and nothing behind overtakes"
-        .freedom(Freedom::Whole("which sender's message takes a receive is open"));
+        .freedom(ANY_SENDER);
     waiting::behind_is_executed_once, SHARED,
         "writes, atomics and unsignaled injects behind a message that waits are executed once, after it";
     ending::rest_stays, SHARED,
@@ -43,7 +45,7 @@ pub(super) const CASES: &[Case] = cases! { Shared:
         .freedom(Freedom::Whole("how much of the message had come is open"));
     ending::while_waiting, SHARED,
         "a sender that waits and ends takes no receive; the others that wait get theirs"
-        .freedom(Freedom::Whole("which sender's message takes a receive is open"));
+        .freedom(ANY_SENDER);
     ending::last_of_all, SHARED,
         "without its handle the queue is there as long as an endpoint; then what is left is Canceled, by the queue's name";
 };
