@@ -194,8 +194,12 @@ impl PendingGrant {
             unsafe { ops.grant(id, range, access) }
         });
         match begun {
+            Ok(begun) => self.begun = Some(Unopened::new(core.clone(), begun)),
             Err(Error::Again) => {}
-            begun => self.begun = Some(Unopened::new(core.clone(), begun?)),
+            Err(error) => {
+                endpoint.shared.note_refusal(&error);
+                return Err(error);
+            }
         }
         Ok(())
     }

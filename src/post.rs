@@ -186,7 +186,9 @@ impl Endpoint {
         // completions are taken, or `quiesce` has returned `Ok`; injected bytes are borrowed for this call.
         let posted = unsafe { self.inner.ops.post_send(work) };
         if posted.accepted < work.len() {
-            return unpush_refused(queue, work, posted, unsignaled_run);
+            let posted = unpush_refused(queue, work, posted, unsignaled_run);
+            posted.refusal.iter().for_each(|refusal| self.inner.shared.note_refusal(refusal));
+            return posted;
         }
         Posted::all(work.len())
     }

@@ -169,6 +169,7 @@ impl Endpoint {
             // SAFETY: the provider never completes what it refused.
             unsafe { queue.ring.unpush((work.len() - posted.accepted) as u32) };
             let refusal = posted.refusal.unwrap_or(Error::NotConnected);
+            self.inner.shared.note_refusal(&refusal);
             posted = Posted::until(posted.accepted, refusal);
         } else {
             posted = Posted::all(work.len());

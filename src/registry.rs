@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use fabric_core::state::StateCell;
-use fabric_core::{EndpointId, Error, Failure, Info, Result};
+use fabric_core::{EndpointId, EndpointState, Error, Failure, Info, Result};
 use fabric_util::sync::Mutex;
 
 use crate::counters::{Counters, EndpointCounters};
@@ -24,6 +24,15 @@ impl EndpointShared {
     pub(crate) fn new(id: EndpointId) -> Self {
         let (state, counters) = (StateCell::new(), EndpointCounters::default());
         EndpointShared { id, state, ended: AtomicBool::new(false), counters }
+    }
+
+    /// The provider refused a post. If it knows that the connection is over, so does the endpoint: a later post could
+    /// reach a device that still takes it, and would be taken after one that was not.
+    #[cold]
+    pub(crate) fn note_refusal(&self, refusal: &Error) {
+        if matches!(refusal, Error::NotConnected | Error::DeviceLost) {
+            self.state.replace(EndpointState::Connected, EndpointState::Dead);
+        }
     }
 }
 

@@ -182,6 +182,32 @@ fn what_follows_a_failure_is_canceled_in_order() {
     assert_eq!(reason, DisconnectReason::OperationFailed);
 }
 
+/// As over a device whose queue pair has failed: it takes what the provider, which knows, would refuse.
+#[test]
+fn nothing_is_taken_behind_a_post_that_found_the_connection_over() {
+    for found_by_receive in [false, true] {
+        let rig = Rig::new();
+        rig.link.refuse_next(Error::NotConnected);
+        let found = match found_by_receive {
+            true => rig.endpoint.recv(&rig.region, 1),
+            false => rig.endpoint.post(&rig.write(1)),
+        };
+        assert!(matches!(found, Err(Error::NotConnected)), "{found:?}");
+        assert_eq!(rig.endpoint.state(), EndpointState::Dead);
+        assert!(matches!(rig.endpoint.post(&rig.write(2)), Err(Error::NotConnected)));
+        assert!(matches!(rig.endpoint.recv(&rig.region, 3), Err(Error::NotConnected)));
+        assert_eq!(rig.drain(), []);
+        rig.link.lose(DisconnectReason::Remote);
+        assert_eq!(rig.endpoint.wait_disconnected(None).unwrap(), DisconnectReason::Remote);
+    }
+    // A refusal for another reason leaves the endpoint as it was.
+    let rig = Rig::new();
+    rig.link.refuse_next(Error::Again);
+    assert!(matches!(rig.endpoint.post(&rig.write(1)), Err(Error::Again)));
+    rig.endpoint.post(&rig.write(2)).unwrap();
+    assert_eq!(rig.drain(), [(2, Status::Ok)]);
+}
+
 #[test]
 fn a_failed_completion_ends_the_endpoint_even_before_the_event() {
     let rig = Rig::new();

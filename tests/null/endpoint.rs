@@ -50,6 +50,8 @@ struct LinkState {
     failure: Option<Status>,
     /// Most operations that one post takes.
     max: Option<usize>,
+    /// Why the next post is refused.
+    refusal: Option<Error>,
     /// Operations taken so far, and how many posts brought them.
     posted: (usize, usize),
     /// The last operation that succeeded without a completion, unless one came behind it.
@@ -192,6 +194,11 @@ impl Link {
         self.lock().max = Some(max);
     }
 
+    /// The next post to the send queue, or the next receive, is refused; those behind it are not.
+    pub fn refuse_next(&self, error: Error) {
+        self.lock().refusal = Some(error);
+    }
+
     /// Operations taken so far, and the number of posts that brought them.
     pub fn posted(&self) -> (usize, usize) {
         self.lock().posted
@@ -274,6 +281,9 @@ unsafe impl EndpointOps for NullEndpoint {
         if state.phase != Phase::Connected {
             return Posted::until(0, Error::NotConnected);
         }
+        if let Some(refusal) = state.refusal.take() {
+            return Posted::until(0, refusal);
+        }
         let taken = state.max.unwrap_or(work.len()).min(work.len());
         for one in &work[..taken] {
             let mut pending = Pending {
@@ -301,6 +311,9 @@ unsafe impl EndpointOps for NullEndpoint {
         let mut state = self.0.lock();
         if state.phase == Phase::Dead {
             return Posted::until(0, Error::NotConnected);
+        }
+        if let Some(refusal) = state.refusal.take() {
+            return Posted::until(0, refusal);
         }
         state.recvs.extend(work.iter().map(Pending::receive));
         Posted::all(work.len())
