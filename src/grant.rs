@@ -167,10 +167,15 @@ impl PendingGrant {
             return Err(Error::state(OP, "it was given out"));
         };
         core.domain.ops.check(OP)?;
-        self.begin(&core)?;
-        match &self.begun {
-            Some(grant) if grant.is_open()? => {}
-            _ => return Ok(None),
+        let is_open = self.begin(&core).and_then(|()| match &self.begun {
+            Some(grant) => grant.is_open(),
+            None => Ok(false),
+        });
+        if let (Err(refusal), Some(endpoint)) = (&is_open, self.endpoint.upgrade()) {
+            endpoint.shared.note_refusal(refusal);
+        }
+        if !is_open? {
+            return Ok(None);
         }
         let Some(grant) = self.begun.take().and_then(Unopened::take) else { return Ok(None) };
         self.core = None;
@@ -194,12 +199,8 @@ impl PendingGrant {
             unsafe { ops.grant(id, range, access) }
         });
         match begun {
-            Ok(begun) => self.begun = Some(Unopened::new(core.clone(), begun)),
             Err(Error::Again) => {}
-            Err(error) => {
-                endpoint.shared.note_refusal(&error);
-                return Err(error);
-            }
+            begun => self.begun = Some(Unopened::new(core.clone(), begun?)),
         }
         Ok(())
     }

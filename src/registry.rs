@@ -26,7 +26,7 @@ impl EndpointShared {
         EndpointShared { id, state, ended: AtomicBool::new(false), counters }
     }
 
-    /// The provider refused a post. If it knows that the connection is over, so does the endpoint: a later post could
+    /// The provider refused a post or a grant. If it knows that the connection is over, so does the endpoint: a later post could
     /// reach a device that still takes it, and would be taken after one that was not.
     #[cold]
     pub(crate) fn note_refusal(&self, refusal: &Error) {

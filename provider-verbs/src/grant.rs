@@ -11,7 +11,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use fabric_core::{Access, Error, GrantOps, Result};
+use fabric_core::{Access, DisconnectReason, Error, GrantOps, Result};
 use fabric_util::log_line;
 
 use crate::complete::reason;
@@ -98,9 +98,15 @@ impl Conn {
     /// What was posted before a window that waits has ended, well or not.
     pub(crate) fn continue_binding(&self, state: &mut State, succeeded: bool) {
         let Some((window, binding)) = &state.windows.binding else { return };
-        if !succeeded || self.post_bind(binding).is_err() {
-            window.set_bound(false);
-            state.windows.binding = None;
+        let posted = succeeded && self.post_bind(binding).is_ok();
+        if posted {
+            return;
+        }
+        window.set_bound(false);
+        state.windows.binding = None;
+        if succeeded {
+            // The device refused what it has room for. The grant reports that the connection is over.
+            self.close(state, CloseReason::Disconnected(DisconnectReason::Internal));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Error, Status};
+use fabric::{Access, EndpointState, Error, Status};
 
 use crate::rig::Rig;
 
@@ -119,6 +119,21 @@ fn a_pending_grant_is_polled_until_it_is_open() {
     assert_eq!((rig.control.grants(), rig.control.registrations()), (1, before));
     drop(grant);
     assert_eq!((rig.control.grants(), rig.control.registrations()), (0, before - 1));
+}
+
+#[test]
+fn nothing_is_taken_behind_a_grant_that_found_the_connection_over() {
+    let rig = Rig::new();
+    let region = rig.domain.alloc(64, Access::ALL).unwrap();
+    rig.control.stay_shut(true);
+    let mut pending = region.begin_grant(&rig.endpoint, .., READ).unwrap();
+    assert!(pending.poll().unwrap().is_none());
+    rig.control.never_open();
+    assert!(matches!(pending.poll(), Err(Error::NotConnected)));
+    assert_eq!(rig.endpoint.state(), EndpointState::Dead);
+    assert!(matches!(rig.endpoint.post(&rig.write(1)), Err(Error::NotConnected)));
+    assert!(matches!(rig.endpoint.recv(&rig.region, 2), Err(Error::NotConnected)));
+    rig.control.stay_shut(false);
 }
 
 #[test]

@@ -166,10 +166,15 @@ unsafe impl GrantOps for NullGrant {
         0
     }
     fn is_open(&self) -> Result<bool> {
+        if self.control.never_opens.load(Ordering::Relaxed) {
+            return Err(Error::NotConnected);
+        }
         Ok(!self.control.stays_shut.load(Ordering::Relaxed))
     }
     fn revoke(&mut self) -> Result<()> {
-        if self.control.holds_on.load(Ordering::Relaxed) || !self.is_open()? {
+        if self.control.holds_on.load(Ordering::Relaxed)
+            || self.control.stays_shut.load(Ordering::Relaxed)
+        {
             return Err(Error::Busy);
         }
         self.control.grants.lock().unwrap().remove(&self.key);

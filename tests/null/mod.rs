@@ -64,6 +64,8 @@ pub struct Control {
     holds_on: AtomicBool,
     /// Whether grants do not open.
     stays_shut: AtomicBool,
+    /// Whether a grant never opens, since its connection is over.
+    never_opens: AtomicBool,
     /// Whether what is in flight cannot be stopped.
     goes_on: AtomicBool,
 }
@@ -174,6 +176,11 @@ impl Control {
     /// Whether grants wait until they open.
     pub fn stay_shut(&self, shut: bool) {
         self.stays_shut.store(shut, Ordering::Relaxed);
+    }
+
+    /// No grant opens any more: its connection is over.
+    pub fn never_open(&self) {
+        self.never_opens.store(true, Ordering::Relaxed);
     }
 
     /// How many grants are alive.
