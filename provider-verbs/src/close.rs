@@ -89,6 +89,14 @@ impl Conn {
         }
     }
 
+    /// Takes the completions of reads while the queue pair shows that they are what they seem (`softroce/read_verify.rs`):
+    /// before it is closed. The lock is not held.
+    pub(crate) fn settle_reads(&self) {
+        if self.domain.device.quirks.refused_reads_succeed && !self.is_dead() {
+            self.send_queue.drain();
+        }
+    }
+
     fn disconnected(&self, reason: DisconnectReason) -> Event {
         Event::Disconnected { endpoint: self.id, reason }
     }
@@ -131,7 +139,8 @@ impl Conn {
     /// The end marker was flushed: operations without a completion by now have succeeded.
     pub(crate) fn on_end_marker(&self, state: &mut State, sink: &mut Sink<'_>) {
         let Some(last) = state.last_unsignaled.take() else { return };
-        let mut ended = RawCompletion::new(last, Status::Ok);
+        let status = if state.doubts_reads { Status::Canceled } else { Status::Ok };
+        let mut ended = RawCompletion::new(last, status);
         ended.flushes_earlier = true;
         self.deliver(state, ended, sink);
     }
@@ -245,6 +254,7 @@ impl Conn {
 
     /// Ends the connection because its owner lets it go. `Ok`: the device touches no segment any more.
     pub(crate) fn quiesce(&self) -> Result<()> {
+        self.settle_reads();
         let mut state = self.lock();
         self.close(&mut state, CloseReason::Quiesced);
         drop(state);

@@ -48,7 +48,13 @@ impl CqMember for Conn {
         if token.side() == Side::Send && state.last_failed.replace(token) == Some(token) {
             return;
         }
+        completion.flushes_earlier = state.doubts_reads && token.side() == Side::Send;
         self.deliver(&mut state, completion, sink);
+    }
+
+    fn cancel_read(&self, read: Token, sink: &mut Sink<'_>) {
+        self.complete(read.to_bits(), status::IBV_WC_WR_FLUSH_ERR, sink);
+        self.lock().doubts_reads = true;
     }
 
     fn cancel_in_flight(&self, queue: &Queue, sink: &mut Sink<'_>) {

@@ -73,6 +73,8 @@ pub(crate) struct State {
     pub(crate) lost: bool,
     /// The last send-queue operation that failed: one of two requests reports its end twice.
     pub(crate) last_failed: Option<Token>,
+    /// A read was canceled whose device said that it succeeded: what succeeded behind it, unsignaled, is canceled too.
+    pub(crate) doubts_reads: bool,
     /// The last unsignaled operation, once the end marker behind it was posted.
     pub(crate) last_unsignaled: Option<Token>,
     pub(crate) windows: Windows,
@@ -155,6 +157,7 @@ impl Conn {
             probing: false,
             lost: false,
             last_failed: None,
+            doubts_reads: false,
             last_unsignaled: None,
             windows: Windows::default(),
             hold_completions: [false; 2],

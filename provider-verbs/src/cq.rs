@@ -36,6 +36,8 @@ pub(crate) trait CqMember: Send + Sync {
     fn qp_number(&self) -> u32;
     /// Takes how a request ended, unless it is an operation's plain success.
     fn complete(&self, wr_id: u64, ended: ibv_wc_status::Type, sink: &mut Sink<'_>);
+    /// Cancels a read that cannot be proven to have succeeded, as its device says.
+    fn cancel_read(&self, read: Token, sink: &mut Sink<'_>);
     /// Cancels what this queue has in flight and a device that was taken away will never complete; after everything
     /// that the device did complete.
     fn cancel_in_flight(&self, queue: &Queue, sink: &mut Sink<'_>);
@@ -315,9 +317,8 @@ impl Queue {
 
     #[cold]
     fn fail_read(&self, read: UnverifiedRead, sink: &mut Sink<'_>) {
-        let flushed = ibv_wc_status::IBV_WC_WR_FLUSH_ERR;
         match self.conn(read.qp_number) {
-            Some(conn) => conn.complete(read.token.to_bits(), flushed, sink),
+            Some(conn) => conn.cancel_read(read.token, sink),
             None => sink.push(RawCompletion::new(read.token, Status::Canceled)),
         }
     }

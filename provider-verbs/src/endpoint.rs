@@ -70,6 +70,7 @@ unsafe impl EndpointOps for VerbsEndpoint {
     }
 
     fn disconnect(&self) {
+        self.conn.settle_reads();
         let mut state = self.conn.lock();
         self.conn.close(&mut state, CloseReason::Disconnected(DisconnectReason::Local));
         drop(state);

@@ -73,6 +73,7 @@ impl ConnEvents for Conn {
             ) => self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost)),
             (ConnState::Established, cm::RDMA_CM_EVENT_DISCONNECTED) => {
                 drop(state);
+                self.settle_reads();
                 self.on_peer_disconnected();
             }
             _ => {}

@@ -15,6 +15,7 @@ use crate::chain::{Chain, Many, One};
 use crate::conn::Conn;
 use crate::error::NAME;
 use crate::ffi::{ibv_send_flags, ibv_send_wr, ibv_wr_opcode as opcode};
+use crate::softroce::read_verify::may_be_long_read;
 use crate::tokens::InternalWr;
 use crate::windows::Binding;
 
@@ -165,7 +166,7 @@ impl Conn {
                 break;
             }
             self.tokens.note_send(one.token, matches!(one.op, SendOp::Send { .. }));
-            if !one.flags.contains(SendFlags::SIGNALED) {
+            if !self.is_signaled(one) {
                 self.tokens.note_unsignaled(one.token);
                 quiet = true;
             }
@@ -201,6 +202,13 @@ impl Conn {
             .map_err(|(bad, cause)| (chain.taken_before(bad), refused(cause)))
     }
 
+    /// Whether the device is to complete an operation that succeeds.
+    #[inline]
+    fn is_signaled(&self, work: &SendWork<'_>) -> bool {
+        work.flags.contains(SendFlags::SIGNALED)
+            || self.domain.device.quirks.refused_reads_succeed && may_be_long_read(work)
+    }
+
     /// Turns an operation into one work request, or two.
     #[inline]
     fn lower<const R: usize, const S: usize>(
@@ -211,6 +219,9 @@ impl Conn {
         let mut request = blank();
         request.wr_id = work.token.to_bits();
         request.send_flags = flags(work.flags);
+        if self.is_signaled(work) {
+            request.send_flags |= ibv_send_flags::IBV_SEND_SIGNALED.0;
+        }
         let first = chain.segments_len();
         if self.goes_inline(work) {
             request.send_flags |= ibv_send_flags::IBV_SEND_INLINE.0;

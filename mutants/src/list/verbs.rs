@@ -33,6 +33,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["protection.grant_range"],
     },
     Mutant {
+        name: "end_doubts_reads",
+        about: "reads that were done before the connection ended, and not polled for, are canceled (Soft-RoCE)",
+        runs: Runs::Verbs,
+        edits: &[edit("Conn::settle_reads", "self.send_queue.drain();", "")],
+        cases: &["completion.late_poll"],
+    },
+    Mutant {
         name: "window_over_read_only_pages",
         about: "a grant of pages that the device cannot write to is a failure of the system",
         runs: Runs::Verbs,

@@ -3,9 +3,12 @@
 //! Soft-RoCE (seen in Linux 6.1, no longer in 6.12) takes a refusal that comes in the midst of a read's answer, which it
 //! does when a packet was lost and the region closed meanwhile, for a success: the read ends as if its bytes had come, and
 //! its queue pair is in error. So the success of a read of several packets is believed if the queue pair is not in error,
-//! or if a later completion shows that it was not then. If not, the read ends as one whose refusal got lost: `Canceled`.
+//! or if a later completion shows that it was not then. If not, the read ends as one whose refusal got lost: `Canceled`, and
+//! so does what is behind it. Such a read is always signaled; and before this side puts a queue pair in error, it takes
+//! the completions that are there.
 
-use fabric_core::{Side, Token};
+use fabric_core::work::total_len;
+use fabric_core::{SendOp, SendWork, Side, Token};
 
 use crate::ffi::{ibv_wc, ibv_wc_opcode, ibv_wc_status as status};
 
@@ -54,4 +57,9 @@ impl UnverifiedReads {
 /// Whether a success may be a refusal in truth.
 pub(crate) fn is_long_read(wc: &ibv_wc) -> bool {
     wc.opcode == ibv_wc_opcode::IBV_WC_RDMA_READ && wc.byte_len > ONE_PACKET
+}
+
+/// Whether an operation may end by such a success.
+pub(crate) fn may_be_long_read(work: &SendWork<'_>) -> bool {
+    matches!(work.op, SendOp::Read { .. }) && total_len(work.segments) > ONE_PACKET as usize
 }

@@ -32,6 +32,8 @@ pub(super) const CASES: &[Case] = cases! { Completion:
         "an armed descriptor is readable in epoll no later than the next completion";
     waiting::fd_drive, Needs::SEND_RMA,
         "a sleeper that drives is woken for a message; one that does not come is a target all the same";
+    polling::late_poll, Needs::RMA,
+        "what was done before the connection ended is reported so, though polled for afterwards";
     polling::depth_counts_untaken, Needs::SEND,
         "operations that are done count against the depth until their completions are taken";
     unsignaled::unsignaled_post_only, Needs::SEND_RMA,

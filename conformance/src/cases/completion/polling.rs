@@ -248,3 +248,30 @@ pub(super) fn depth_counts_untaken(rig: &Rig) -> Outcome {
     }
     Ok(())
 }
+
+pub(super) fn late_poll(rig: &Rig) -> Outcome {
+    const LEN: usize = 4096;
+    for end in ["disconnect", "the peer's disconnect", "the peer's drop"] {
+        let (a, b) = rig.pair()?;
+        let (sink, source) = (a.buffer(LEN)?, b.patterned(LEN, rig.pattern(0))?);
+        let cell = b.buffer(8)?;
+        a.post(&Op::read(&sink, source.at(0)).context(0))?;
+        a.post(&Op::inject_write(&1u64.to_ne_bytes(), cell.at(0)).context(1).unsignaled())?;
+        rig.eventually(|| sink.check_pattern(.., rig.pattern(0)))?;
+        rig.eventually(|| {
+            check_bytes!(cell.bytes(..)?, 1u64.to_ne_bytes(), "the write behind the read");
+            Ok(())
+        })?;
+        // That this side has heard so takes a moment more.
+        thread::sleep(rig.scaled(Duration::from_millis(100)));
+        match end {
+            "disconnect" => a.disconnect(),
+            "the peer's disconnect" => b.disconnect(),
+            _ => drop(b),
+        }
+        a.expect_disconnected()?;
+        a.expect_ok(0)?;
+        a.expect_none_for(Duration::from_millis(5))?;
+    }
+    Ok(())
+}
