@@ -32,8 +32,13 @@ impl RegionRefs {
         } else if self.two.is_none() {
             self.two = Some(core);
         } else {
-            self.more.get_or_insert_default().push(core);
+            self.add_more(core);
         }
+    }
+
+    #[cold]
+    fn add_more(&mut self, core: Arc<RegionCore>) {
+        self.more.get_or_insert_default().push(core);
     }
 
     /// Lets go; the caller drops those without another holder, outside all locks.
