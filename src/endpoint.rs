@@ -150,6 +150,7 @@ impl Endpoint {
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
             late_grants: Mutex::default(),
+            max_unsignaled_run: (attr.send_depth / 4).clamp(1, 64) as u32,
             attr,
             domain: domain.clone(),
             receives: receives.cloned(),

@@ -32,19 +32,27 @@ impl RegionRefs {
         } else if self.two.is_none() {
             self.two = Some(core);
         } else {
-            self.more.get_or_insert_default().push(core);
+            self.add_more(core);
         }
     }
 
+    #[cold]
+    fn add_more(&mut self, core: Arc<RegionCore>) {
+        self.more.get_or_insert_default().push(core);
+    }
+
     /// Lets go; the caller drops those without another holder, outside all locks.
-    #[inline]
+    #[inline(always)] // once for each operation; the references then never take the way over memory
     pub(crate) fn release(self, drops: &mut DeferredDrops) {
         let RegionRefs { one, two, more } = self;
         if let Some(one) = one {
             let_go(one, drops);
         }
-        if two.is_some() || more.is_some() {
-            release_more(two, more, drops);
+        if let Some(two) = two {
+            let_go(two, drops);
+        }
+        if let Some(more) = more {
+            more.into_iter().for_each(|core| let_go(core, drops));
         }
     }
 
@@ -63,17 +71,6 @@ pub(crate) enum Fate {
     Free,
     /// Something may.
     Leak,
-}
-
-#[inline(never)]
-#[allow(clippy::box_collection)]
-fn release_more(
-    two: Option<Arc<RegionCore>>,
-    more: Option<Box<Vec<Arc<RegionCore>>>>,
-    drops: &mut DeferredDrops,
-) {
-    let more = more.into_iter().flat_map(|more| *more);
-    two.into_iter().chain(more).for_each(|core| let_go(core, drops));
 }
 
 #[inline]

@@ -14,7 +14,6 @@ use crate::dispatch::EndpointDispatch;
 use crate::endpoint::{Endpoint, PostQueue, PostState};
 use crate::inflight::{InFlightOp, RegionRefs, ReportMode};
 use crate::op::{Local, Op, OpCode};
-use crate::segments::LocalSegments;
 
 /// One checked operation: what the provider gets, less what is in the [`Op`] and the segments themselves.
 struct CheckedOp {
@@ -211,19 +210,19 @@ impl Endpoint {
         let spec = op.code.spec();
         let before = segments.len();
         let mut flags = op.flags;
-        let mut local = LocalSegments { segments, regions: RegionRefs::default() };
+        let mut regions = RegionRefs::default();
         let len = match &op.local {
             Local::Slices(slices) => {
                 let max = self.inner.attr.send_segments;
-                self.inner.domain.add_slices(spec.name, slices, spec.local, max, &mut local)
+                let domain = &self.inner.domain;
+                domain.add_slices(spec.name, slices, spec.local, max, segments, &mut regions)
             }
             Local::Inject(bytes) => {
                 flags.insert(SendFlags::INJECT);
-                self.add_inject(spec.name, bytes, local.segments)
+                self.add_inject(spec.name, bytes, segments)
             }
         }
         .and_then(|len| self.check_send(op, spec, len).map(|()| len));
-        let LocalSegments { segments, regions } = local;
         let len = len.inspect_err(|_| segments.truncate(before))?;
         let signaled = flags.contains(SendFlags::SIGNALED);
         let report = if signaled { ReportMode::Always } else { ReportMode::OnError };
@@ -231,7 +230,7 @@ impl Endpoint {
         if !signaled && !needed.load(Ordering::Relaxed) {
             needed.store(true, Ordering::Relaxed);
         }
-        if !signaled && queue.unsignaled_run + 1 >= self.max_unsignaled_run() {
+        if !signaled && queue.unsignaled_run + 1 >= self.inner.max_unsignaled_run {
             flags.insert(SendFlags::SIGNALED);
         }
         let Some(vacancy) = reserve(&mut queue.ring, &self.inner.send_cq) else {
@@ -242,14 +241,6 @@ impl Endpoint {
         queue.unsignaled_run =
             if flags.contains(SendFlags::SIGNALED) { 0 } else { queue.unsignaled_run + 1 };
         Ok(CheckedOp { flags, segments: segments.len() - before, len })
-    }
-
-    /// How many unsignaled operations go by before one is signaled inside, so that a queue whose owner never
-    /// asks for completions retires its operations: a quarter of the depth, so that a small queue notices
-    /// each, and a large one need not wait for half of it.
-    #[inline]
-    fn max_unsignaled_run(&self) -> u32 {
-        (self.inner.attr.send_depth / 4).clamp(1, 64) as u32
     }
 }
 

@@ -8,7 +8,6 @@ use crate::endpoint::{Endpoint, PostQueue, PostState};
 use crate::inflight::{InFlightOp, RegionRefs, ReportMode};
 use crate::op::{Recv, Slices};
 use crate::post::reserve;
-use crate::segments::LocalSegments;
 
 impl Endpoint {
     /// Posts one receive into `into`. Allowed from the making of the endpoint on.
@@ -186,11 +185,10 @@ impl Endpoint {
         segments: &mut Vec<Segment>,
     ) -> Result<usize> {
         let before = segments.len();
-        let mut local = LocalSegments { segments, regions: RegionRefs::default() };
+        let (into, mut regions) = (&recv.into, RegionRefs::default());
         let max = self.inner.attr.recv_segments;
         let domain = &self.inner.domain;
-        let len = domain.add_slices("recv", &recv.into, Access::LOCAL_WRITE, max, &mut local);
-        let LocalSegments { segments, regions } = local;
+        let len = domain.add_slices("recv", into, Access::LOCAL_WRITE, max, segments, &mut regions);
         let len = len.inspect_err(|_| segments.truncate(before))?;
         let Some(vacancy) = reserve(&mut queue.ring, &self.inner.recv_cq) else {
             segments.truncate(before);

@@ -7,12 +7,6 @@ use crate::inflight::RegionRefs;
 use crate::op::Slices;
 use crate::region::Slice;
 
-/// What an operation's local side comes to.
-pub(crate) struct LocalSegments<'a> {
-    pub(crate) segments: &'a mut Vec<Segment>,
-    pub(crate) regions: RegionRefs,
-}
-
 impl DomainInner {
     /// Checks local slices and appends them, with a reference to each region; gives the sum of the lengths.
     #[inline(always)]
@@ -22,12 +16,13 @@ impl DomainInner {
         slices: &Slices<'_>,
         need: Access,
         max: usize,
-        into: &mut LocalSegments<'_>,
+        segments: &mut Vec<Segment>,
+        regions: &mut RegionRefs,
     ) -> Result<usize> {
         match slices.as_slice() {
             // Mostly; and it cannot be too many, for an endpoint takes one at least.
-            [one] => self.add_slice(name, one, need, into),
-            all => self.add_several(name, all, need, max, into),
+            [one] => self.add_slice(name, one, need, segments, regions),
+            all => self.add_several(name, all, need, max, segments, regions),
         }
     }
 
@@ -38,13 +33,14 @@ impl DomainInner {
         slices: &[Slice<'_>],
         need: Access,
         max: usize,
-        into: &mut LocalSegments<'_>,
+        segments: &mut Vec<Segment>,
+        regions: &mut RegionRefs,
     ) -> Result<usize> {
         let mut total = 0usize;
-        let before = into.segments.len();
+        let before = segments.len();
         for slice in slices {
-            total = total.saturating_add(self.add_slice(name, slice, need, into)?);
-            if into.segments.len() - before > max {
+            total = total.saturating_add(self.add_slice(name, slice, need, segments, regions)?);
+            if segments.len() - before > max {
                 return Err(Error::invalid(
                     name,
                     format!("more than {max} segments, the most that one takes"),
@@ -60,7 +56,8 @@ impl DomainInner {
         name: &'static str,
         slice: &Slice<'_>,
         need: Access,
-        into: &mut LocalSegments<'_>,
+        segments: &mut Vec<Segment>,
+        regions: &mut RegionRefs,
     ) -> Result<usize> {
         let core = &slice.region.core;
         let fits = slice.offset.checked_add(slice.len).is_some_and(|end| end <= slice.region.len());
@@ -70,14 +67,14 @@ impl DomainInner {
         if slice.len == 0 {
             return Ok(0);
         }
-        if !into.regions.has(core) {
-            into.regions.add(core.clone());
+        if !regions.has(core) {
+            regions.add(core.clone());
             if core.is_closed() {
                 return Err(Error::state(name, "the region is closed"));
             }
         }
         let (addr, key) = (core.addr_at(slice.offset), core.local_key);
-        into.segments.push(Segment::new(addr, slice.len, key));
+        segments.push(Segment::new(addr, slice.len, key));
         Ok(slice.len)
     }
 

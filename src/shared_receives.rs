@@ -17,7 +17,6 @@ use crate::domain::DomainInner;
 use crate::inflight::{Fate, InFlightOp, RegionRefs, ReportMode};
 use crate::op::{Recv, Slices};
 use crate::process::ForkChecked;
-use crate::segments::LocalSegments;
 use crate::slots::Slots;
 
 /// A receive queue that endpoints share: a server with many clients posts receives once, for whichever sends.
@@ -221,10 +220,10 @@ impl SharedReceives {
     /// Checks a receive, and gives it a slot; says how many segments it has.
     fn prepare(&self, recv: &Recv<'_>, segments: &mut Vec<Segment>) -> Result<(usize, Token)> {
         let before = segments.len();
-        let mut local = LocalSegments { segments, regions: RegionRefs::default() };
+        let (into, mut regions) = (&recv.into, RegionRefs::default());
         let max = self.attr.segments;
-        let len = self.domain.add_slices("recv", &recv.into, Access::LOCAL_WRITE, max, &mut local);
-        let LocalSegments { segments, regions } = local;
+        let len =
+            self.domain.add_slices("recv", into, Access::LOCAL_WRITE, max, segments, &mut regions);
         let len = len.inspect_err(|_| segments.truncate(before))?;
         if !self.slots.lock().has_room() {
             self.cq.try_reap();

@@ -136,15 +136,15 @@ impl BoundEndpoints {
     }
 
     /// Turns a provider's completion into those of the application, in order; each goes to `deliver` with
-    /// what it held on to, which gives that back if the application has the completion now. Unsignaled
-    /// operations that succeeded are retired on the way. False: it is not of an endpoint
+    /// what it held on to and the provider's token. `deliver` gives back what it held on to if the application has
+    /// the completion now. Unsignaled operations that succeeded are retired on the way. False: it is not of an endpoint
     /// ([`resolve_shared`](BoundEndpoints::resolve_shared)).
     #[inline]
     pub(super) fn resolve(
         &mut self,
         raw: &RawCompletion,
         drops: &mut DeferredDrops,
-        deliver: impl FnMut(Completion, RegionRefs) -> Option<RegionRefs>,
+        deliver: &mut impl FnMut(Completion, RegionRefs, Token) -> Option<RegionRefs>,
     ) -> bool {
         let BoundEndpoints { hub, slots, unknown_tokens, .. } = self;
         let token = raw.token;
@@ -160,15 +160,17 @@ impl BoundEndpoints {
             return true;
         };
         let ends = &shared.counters.side(token.side()).ends;
-        let mut reporter = Reporter { shared, ends, drops, deliver, done: 0 };
+        let reporter = Reporter { shared, ends, token };
+        let mut done = 0;
         if consumer.oldest() != token.sequence() {
-            reporter.retire_before(consumer, raw);
+            done = reporter.retire_before(consumer, raw, drops, deliver);
         }
         if let Some((_, op)) = consumer.pop() {
-            let mut completion = Completion::new(op.context, shared.id, op.kind, raw.status);
+            let InFlightOp { context, len, kind, report, regions } = op;
+            let mut completion = Completion::new(context, shared.id, kind, raw.status);
             completion.provider_code = raw.provider_code;
             if raw.status == Status::Ok {
-                completion.len = op.len;
+                completion.len = len;
                 if token.side() == Side::Recv {
                     completion.len = raw.len as usize;
                     completion.immediate = raw.immediate;
@@ -181,9 +183,9 @@ impl BoundEndpoints {
                     }
                 }
             }
-            reporter.end(completion, op.report, op.regions);
+            done += reporter.end(completion, report, regions, drops, deliver);
         }
-        consumer.credit(reporter.done);
+        consumer.credit(done);
         true
     }
 }
@@ -195,7 +197,7 @@ impl BoundEndpoints {
         &mut self,
         raw: &RawCompletion,
         drops: &mut DeferredDrops,
-        deliver: &mut dyn FnMut(Completion, RegionRefs) -> Option<RegionRefs>,
+        deliver: &mut dyn FnMut(Completion, RegionRefs, Token) -> Option<RegionRefs>,
     ) {
         let Some(BoundReceives { id, slots, .. }) = self.receives(raw.token) else {
             self.unknown_tokens += 1;
@@ -219,7 +221,7 @@ impl BoundEndpoints {
             if let Some(shared) = &shared {
                 early = count_received(shared, &completion).then(|| shared.clone());
             }
-            if let Some(regions) = deliver(completion, op.regions) {
+            if let Some(regions) = deliver(completion, op.regions, raw.token) {
                 regions.release(drops);
                 slots.credit();
             }
@@ -273,19 +275,25 @@ fn connected_early(hub: &EventHub, shared: &EndpointShared) {
     hub.event(Event::Connected { endpoint: shared.id, data: Box::default() });
 }
 
-/// Reports completed operations, and counts them.
-struct Reporter<'a, F> {
+/// Reports completed operations of one side, and counts them.
+#[derive(Clone, Copy)]
+struct Reporter<'a> {
     shared: &'a EndpointShared,
     ends: &'a Ends,
-    drops: &'a mut DeferredDrops,
-    deliver: F,
-    /// Operations that no longer count against the depth.
-    done: u32,
+    token: Token,
 }
 
-impl<F: FnMut(Completion, RegionRefs) -> Option<RegionRefs>> Reporter<'_, F> {
+impl Reporter<'_> {
+    /// Says how many operations no longer count against the depth: one or none.
     #[inline(always)] // once for each operation; the completion then never takes the way over memory
-    fn end(&mut self, completion: Completion, report: ReportMode, regions: RegionRefs) {
+    fn end(
+        self,
+        completion: Completion,
+        report: ReportMode,
+        regions: RegionRefs,
+        drops: &mut DeferredDrops,
+        deliver: &mut impl FnMut(Completion, RegionRefs, Token) -> Option<RegionRefs>,
+    ) -> u32 {
         let ok = completion.status == Status::Ok;
         if !ok {
             // While it is connecting, an event reports how that ends.
@@ -295,17 +303,23 @@ impl<F: FnMut(Completion, RegionRefs) -> Option<RegionRefs>> Reporter<'_, F> {
             if ok { self.ends.completed.add(1) } else { self.ends.errors.add(1) }
         }
         let visible = report == ReportMode::Always || report == ReportMode::OnError && !ok;
-        if let Some(regions) =
-            if visible { (self.deliver)(completion, regions) } else { Some(regions) }
-        {
-            regions.release(self.drops);
-            self.done += 1;
-        }
+        let regions =
+            if visible { deliver(completion, regions, self.token) } else { Some(regions) };
+        let Some(regions) = regions else { return 0 };
+        regions.release(drops);
+        1
     }
 
     /// Ends the operations before that of `raw`, which have no completion of their own.
     #[inline(never)]
-    fn retire_before(&mut self, consumer: &mut Consumer<InFlightOp>, raw: &RawCompletion) {
+    fn retire_before(
+        self,
+        consumer: &mut Consumer<InFlightOp>,
+        raw: &RawCompletion,
+        drops: &mut DeferredDrops,
+        deliver: &mut impl FnMut(Completion, RegionRefs, Token) -> Option<RegionRefs>,
+    ) -> u32 {
+        let mut done = 0;
         while consumer.oldest() != raw.token.sequence() {
             let Some((_, op)) = consumer.pop() else { break };
             let status = match op.report {
@@ -317,7 +331,8 @@ impl<F: FnMut(Completion, RegionRefs) -> Option<RegionRefs>> Reporter<'_, F> {
             };
             let mut completion = Completion::new(op.context, self.shared.id, op.kind, status);
             completion.provider_code = raw.provider_code;
-            self.end(completion, op.report, op.regions);
+            done += self.end(completion, op.report, op.regions, drops, deliver);
         }
+        done
     }
 }

@@ -131,14 +131,13 @@ impl CqState {
     /// Moves everything the provider has into the stash.
     fn reap(&mut self, ops: &AnyCq, drops: &mut DeferredDrops) {
         let CqState { endpoints, stash, raw, .. } = self;
+        let mut put = |completion, regions, token| {
+            stash.push_back(PendingCompletion { completion, regions, credit_to: Some(token) });
+            None
+        };
         loop {
             let got = ops.poll(raw).min(raw.len());
             for raw in &raw[..got] {
-                let mut put = |completion, regions| {
-                    let credit_to = Some(raw.token);
-                    stash.push_back(PendingCompletion { completion, regions, credit_to });
-                    None
-                };
                 if !endpoints.resolve(raw, drops, &mut put) {
                     endpoints.resolve_shared(raw, drops, &mut put);
                 }
@@ -214,14 +213,12 @@ impl CqInner {
         }
         let CqState { endpoints, stash, raw, .. } = state;
         loop {
+            let mut give = |completion, regions, token| {
+                hand_out(completion, regions, token, out, &mut taken, stash)
+            };
             for raw in &raw[..got] {
-                let of_endpoint = endpoints.resolve(raw, &mut drops, |completion, regions| {
-                    hand_out(completion, regions, raw.token, out, &mut taken, stash)
-                });
-                if !of_endpoint {
-                    endpoints.resolve_shared(raw, &mut drops, &mut |completion, regions| {
-                        hand_out(completion, regions, raw.token, out, &mut taken, stash)
-                    });
+                if !endpoints.resolve(raw, &mut drops, &mut give) {
+                    endpoints.resolve_shared(raw, &mut drops, &mut give);
                 }
             }
             if got < want || taken == out.len() {

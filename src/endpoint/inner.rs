@@ -50,6 +50,10 @@ pub(crate) struct EndpointInner {
     /// Grants that were given up before they were open, until they can be revoked.
     pub(super) late_grants: Mutex<Vec<Unopened>>,
     pub(crate) attr: EndpointAttr,
+    /// How many unsignaled operations go by before one is signaled inside, so that a queue whose owner never
+    /// asks for completions retires its operations: a quarter of the depth, so that a small queue notices
+    /// each, and a large one need not wait for half of it.
+    pub(crate) max_unsignaled_run: u32,
     pub(crate) domain: Arc<DomainInner>,
     /// The queue that its receives come from, if that is not its own. It goes after `ops`.
     pub(crate) receives: Option<Arc<SharedReceives>>,

@@ -50,7 +50,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "segment_too_many",
         about: "more segments than the endpoint takes are taken",
         runs: Runs::Tcp,
-        edits: &[edit("DomainInner::add_several", "into.segments.len() - before > max", "false")],
+        edits: &[edit("DomainInner::add_several", "segments.len() - before > max", "false")],
         cases: &["send.segments_plus1"],
     },
     Mutant {
@@ -82,7 +82,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "region_let_go",
         about: "an operation in flight does not keep its region",
         runs: Runs::Tcp,
-        edits: &[edit("DomainInner::add_slice", "into.regions.add(core.clone());", "")],
+        edits: &[edit("DomainInner::add_slice", "regions.add(core.clone());", "")],
         cases: &["memory.dereg_busy"],
     },
     Mutant {
@@ -119,7 +119,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Endpoint::prepare_send",
-            "queue.unsignaled_run + 1 >= self.max_unsignaled_run()",
+            "queue.unsignaled_run + 1 >= self.inner.max_unsignaled_run",
             "false",
         )],
         cases: &["completion.all_unsignaled", "completion.unsignaled_post_only"],
