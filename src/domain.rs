@@ -22,7 +22,9 @@ pub(crate) use inner::{DomainInner, QueuePlace};
 
 /// An open device of a provider; regions, queues, endpoints and listeners are made on it and work together.
 ///
-/// Clones are the same domain. It closes when the last handle made on it is gone; the order does not matter.
+/// Clones are the same domain. It closes when the last handle made on it is gone; the order does not matter. What endpoints
+/// that were just dropped still owe their peers is sent first: where a peer takes nothing, that holds up the last drop
+/// for 2 s at most.
 /// Any thread may use it. A child made by `fork` may not: every call there is `InvalidState`.
 ///
 /// Peers that are connected to one domain share its trust: on providers without

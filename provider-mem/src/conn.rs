@@ -111,9 +111,9 @@ pub(crate) struct ConnHost<'a>(&'a Arc<Conn>);
 
 impl Host for ConnHost<'_> {
     fn deadline(&self, after: Duration, timer: Timer) {
-        // What was written stays in the pipe until it is read, even if this end is closed. And there is no host to look at.
-        if timer == Timer::Connect {
-            self.0.engine.deadline(after, self.0.id);
+        // There is no host to look at.
+        if timer != Timer::Liveness {
+            self.0.engine.deadline(after, self.0.id, timer);
         }
     }
 

@@ -20,6 +20,12 @@ use crate::conn::Conn;
 use crate::listener::Request;
 use crate::{NAME, network};
 
+/// How often a thread that is to end looks whether anything still lingers.
+const TICK: Duration = Duration::from_millis(1);
+
+/// What a deadline is for.
+type Deadline = (EndpointId, Timer);
+
 /// A domain's state.
 pub(crate) struct Engine {
     pub(crate) info: Info,
@@ -38,8 +44,8 @@ pub(crate) struct Engine {
 struct Work {
     /// Connections to go on with.
     ready: Vec<Arc<Conn>>,
-    /// When attempts to connect are over.
-    timers: Timers<EndpointId>,
+    /// When attempts to connect are over, and what peers did not take.
+    timers: Timers<Deadline>,
     /// Events may wait.
     events: bool,
     stopped: bool,
@@ -65,18 +71,25 @@ impl Engine {
         let run = move || {
             run_rounds(|| engine.round(), || engine.panicked());
             engine.report();
+            engine.clear();
         };
         ServiceThread::start("fabric-mem", run)
             .map_err(|cause| Error::system("open domain", NAME, cause))
     }
 
-    /// Ends the thread.
+    /// Has the thread end: behind what its connections still owe their peers.
     pub(crate) fn stop(&self) {
         self.tell_thread(|work| work.stopped = true);
     }
 
+    /// Whether a peer has not taken yet what a connection left for it, and has time left for that.
+    fn lingers(&self) -> bool {
+        let conns: Vec<_> = self.conns.lock().values().cloned().collect();
+        conns.iter().any(|conn| conn.stream.lingers())
+    }
+
     /// Closes everything that the domain has.
-    pub(crate) fn clear(self: &Arc<Self>) {
+    fn clear(self: &Arc<Self>) {
         for acceptor in network::all().iter().filter(|acceptor| acceptor.belongs_to(self)) {
             acceptor.close();
         }
@@ -95,10 +108,10 @@ impl Engine {
         drop(gone);
     }
 
-    /// Has an attempt to connect end in time.
-    pub(crate) fn deadline(&self, after: Duration, id: EndpointId) {
+    /// Sets a deadline for a connection.
+    pub(crate) fn deadline(&self, after: Duration, id: EndpointId, timer: Timer) {
         let at = Instant::now() + after;
-        self.tell_thread(|work| _ = work.timers.add(at, id));
+        self.tell_thread(|work| _ = work.timers.add(at, (id, timer)));
     }
 
     /// Leaves a connection to the thread.
@@ -131,35 +144,44 @@ impl Engine {
         self.changed.notify_one();
     }
 
-    /// One round of the thread; false: it was stopped.
+    /// One round of the thread; false: it was stopped, and nothing lingers.
     fn round(&self) -> bool {
-        let Some((ready, expired)) = self.next_work() else { return false };
+        let Some((ready, expired)) = self.next_work() else { return self.await_lingering() };
         ready.iter().for_each(Conn::drive);
-        for id in expired {
+        for (id, timer) in expired {
             let conn = self.conns.lock().get(&id).cloned();
             if let Some(conn) = conn {
-                conn.lock().expired(Timer::Connect);
+                conn.lock().expired(timer);
             }
         }
         self.report();
         true
     }
 
-    /// Sleeps until there is work, and takes it; `None`: stopped.
-    fn next_work(&self) -> Option<(Vec<Arc<Conn>>, Vec<EndpointId>)> {
+    /// The thread was stopped: sleeps for a moment if anything lingers, until the peer's turns have taken it.
+    fn await_lingering(&self) -> bool {
+        let lingers = self.lingers();
+        if lingers {
+            std::thread::sleep(TICK);
+        }
+        lingers
+    }
+
+    /// Sleeps until there is work, and takes it; `None`: there is none, and the thread was stopped.
+    fn next_work(&self) -> Option<(Vec<Arc<Conn>>, Vec<Deadline>)> {
         let mut work = self.work.lock();
         loop {
-            if work.stopped {
-                return None;
-            }
             let now = Instant::now();
             let mut expired = Vec::new();
-            while let Some(id) = work.timers.pop_due(now, |_| Duration::ZERO) {
-                expired.push(id);
+            while let Some(timer) = work.timers.pop_due(now, |_| Duration::ZERO) {
+                expired.push(timer);
             }
             let ready = std::mem::take(&mut work.ready);
             if std::mem::take(&mut work.events) || !ready.is_empty() || !expired.is_empty() {
                 return Some((ready, expired));
+            }
+            if work.stopped {
+                return None;
             }
             work = match work.timers.next() {
                 Some(at) => self.changed.wait_timeout(work, at.saturating_duration_since(now)),

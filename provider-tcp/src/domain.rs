@@ -131,6 +131,5 @@ impl Drop for TcpDomain {
         self.engine.stop();
         // In an event sink it may be the thread itself that drops the domain: it ends on its return.
         self.thread.join();
-        self.engine.clear();
     }
 }

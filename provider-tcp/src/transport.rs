@@ -90,8 +90,8 @@ impl Transport for TcpTransport {
     }
 
     fn has_unsent(&self) -> bool {
-        let fd = self.socket.as_fd();
-        socket::unsent(fd) > 0 && socket::take_error(fd).is_ok()
+        // A socket that was reset has no peer any more, but the kernel goes on counting.
+        socket::unsent(self.socket.as_fd()) > 0 && SockRef::from(&self.socket).peer_addr().is_ok()
     }
 
     fn silence(&self) -> Option<Silence> {

@@ -46,6 +46,16 @@ impl Crowd {
         count: usize,
         settings: impl Fn(&mut EndpointAttr),
     ) -> Result<Self, Failed> {
+        Crowd::on(rig, rig.domain_a(), count, settings)
+    }
+
+    /// As [`new`](Crowd::new), with the initiators on this domain.
+    pub(super) fn on(
+        rig: &Rig,
+        domain: &fabric::Domain,
+        count: usize,
+        settings: impl Fn(&mut EndpointAttr),
+    ) -> Result<Self, Failed> {
         let mut attr = EndpointAttr::default();
         settings(&mut attr);
         let room = count * (attr.send_depth + attr.recv_depth);
@@ -53,7 +63,7 @@ impl Crowd {
             let queue = domain.completion_queue(room)?;
             (0..count).map(|_| rig.end_on(domain, &queue, &settings)).collect()
         };
-        let crowd = Crowd { ends: side(rig.domain_a())?, peers: side(rig.domain_b())? };
+        let crowd = Crowd { ends: side(domain)?, peers: side(rig.domain_b())? };
         crowd.connect(rig)?;
         Ok(crowd)
     }

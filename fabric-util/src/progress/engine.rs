@@ -234,18 +234,15 @@ impl<L: EventLoop> ProgressEngine<L> {
     fn await_work(&self, event_loop: &L) {
         let (mut selector, mut spin) = (self.selector.lock(), self.spin.lock());
         let until = spin.begin();
-        while until.is_some_and(|until| Instant::now() < until) {
-            let stays = !self.is_stopped() && !self.is_polled();
-            if !stays || event_loop.poll_events(&mut selector, false) {
+        while !self.is_stopped() && until.is_some_and(|until| Instant::now() < until) {
+            if self.is_polled() || event_loop.poll_events(&mut selector, false) {
                 spin.end();
                 return;
             }
             std::hint::spin_loop();
         }
-        if !self.is_stopped() {
-            event_loop.poll_events(&mut selector, true);
-            spin.end();
-        }
+        event_loop.poll_events(&mut selector, !self.is_stopped());
+        spin.end();
     }
 
     /// Sleeps for a tick if an application polls; false: none does, and the thread has taken over.
@@ -286,7 +283,7 @@ impl<L: EventLoop> ProgressEngine<L> {
         self.wake();
     }
 
-    /// Asks the thread to end.
+    /// Asks the thread to end. From now on it does not sleep in the selector.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.stop_polling();

@@ -110,6 +110,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["teardown.close_unsent", "teardown.refused_unsent"],
     },
     Mutant {
+        name: "domain_in_haste",
+        about: "with its domain goes what an ended connection still has to send",
+        runs: Runs::Tcp,
+        edits: &[edit("Engine::turn", "if !self.lingers()", "if MUTANT || !self.lingers()")],
+        cases: &["teardown.domain_unsent"],
+    },
+    Mutant {
         name: "padded_data",
         about: "private data is padded to a fixed length",
         runs: Runs::Tcp,
@@ -155,8 +162,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "ProgressEngine::await_work",
-            "event_loop.poll_events(&mut selector, true)",
-            "event_loop.poll_events(&mut selector, !MUTANT)",
+            "event_loop.poll_events(&mut selector, !self.is_stopped())",
+            "event_loop.poll_events(&mut selector, !MUTANT && !self.is_stopped())",
         )],
         cases: &["progress.idle_is_free"],
     },

@@ -3,6 +3,7 @@
 //! Which thread drives the connections, and when, is `fabric_util::progress`; what a turn of one is, `fabric_util::stream`. Locks, in order: those
 //! of `progress` (its `drive`, a connection, then leaves), tables, the event sink.
 
+mod ending;
 mod selector;
 
 #[cfg(test)]
@@ -25,7 +26,6 @@ use fabric_util::stats::Stats;
 use fabric_util::stream::{self, Deferral, Host, Locked, Pending};
 use fabric_util::sync::Mutex;
 use fabric_util::timers::Timers;
-use fabric_util::{callback, log_line};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token, Waker};
 
@@ -238,20 +238,6 @@ impl Engine {
             .map_err(|cause| Error::system("open domain", NAME, cause))
     }
 
-    /// Ends the thread and closes every socket.
-    pub(crate) fn stop(&self) {
-        self.progress.stop();
-    }
-
-    pub(crate) fn clear(&self) {
-        let members: Vec<_> = self.members.lock().drain().map(|(_, member)| member).collect();
-        for member in members {
-            member.close();
-        }
-        self.requests.clear();
-        self.progress.clear();
-    }
-
     pub(crate) fn stats(&self) -> &Arc<Stats> {
         &self.stats
     }
@@ -354,12 +340,17 @@ impl Engine {
         }
         run_rounds(|| self.turn(), || self.fail());
         self.report();
+        self.clear();
     }
 
-    /// One turn of the thread; false: it was stopped.
+    /// One turn of the thread; false: it was stopped, and nothing lingers.
     fn turn(&self) -> bool {
         if self.progress.is_stopped() {
-            return false;
+            if !self.lingers() {
+                return false;
+            }
+            // No event says that the kernel has sent everything.
+            std::thread::sleep(TICK);
         }
         #[cfg(test)]
         assert!(!self.panics.swap(false, Ordering::Relaxed), "as a bug of the engine would");
@@ -400,22 +391,6 @@ impl Engine {
                 member.on_timer(self, timer);
             }
         }
-    }
-
-    /// The thread panicked: nothing of the domain can be relied on.
-    #[cold]
-    fn fail(&self) {
-        let members: Vec<_> = self.members.lock().values().cloned().collect();
-        for member in members {
-            if let Source::Conn(conn) = member {
-                // What made the thread panic may be the state of this very connection.
-                let _ = callback::caught(|| self.lock(&conn).fail());
-                self.forget(conn.name);
-            }
-        }
-        let device = &self.info.device;
-        log_line!(Error, "the engine of {NAME}:{device} panicked; its endpoints end");
-        let _ = callback::caught(|| self.report());
     }
 
     pub(crate) fn dump(&self) -> String {

@@ -19,6 +19,9 @@ pub(super) const CASES: &[Case] = cases! { Teardown:
     unsent::close_unsent, Needs::SEND_RMA,
         "closed or dropped while more is due to the peer than the transport holds: Disconnected(Remote), what arrived is there"
         .freedom(Freedom::Statuses("what is on its way when the connection ends completes Ok, canceled, or with its peer lost"));
+    unsent::domain_unsent, Needs::SEND_RMA,
+        "endpoints and their domain are dropped while more is due to the peers than the transport holds: Disconnected(Remote)"
+        .freedom(Freedom::Statuses("what is on its way when the connection ends completes Ok, canceled, or with its peer lost"));
     unsent::refused_unsent, Needs::SEND_RMA,
         "the target leaves when it hears of a refusal, behind answers that are not sent yet: they come, and the refusal";
     closing::event_first, Needs::SEND_RMA,

@@ -96,6 +96,53 @@ fn check_pair(done: &[Vec<Completion>; 2], names: [EndpointId; 2], counts: [usiz
     Ok(())
 }
 
+pub(super) fn domain_unsent(rig: &Rig) -> Outcome {
+    let rounds = rig.count(4, 40);
+    for round in 0..rounds {
+        for reads in [false, true] {
+            let failed = |failed: Failed| failed.of(format!("reads: {reads}, round {round}"));
+            drop_domain(rig, reads).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// All that is on a domain is dropped in the middle of its long writes, or of the answers to its peers' long reads, and the
+/// domain at once behind it.
+fn drop_domain(rig: &Rig, reads: bool) -> Outcome {
+    let len = rig.bulk(rig.info().limits.message.min(1 << 19) as usize);
+    let domain = rig.target().open()?;
+    let Crowd { ends, peers } = Crowd::on(rig, &domain, PAIRS, depths(OPS, RECEIVES))?;
+    let (own, far) = (ends[0].patterned(len, rig.pattern(0))?, peers[0].buffer(len)?);
+    let op =
+        |i| if reads { Op::read(&far, own.at(0)) } else { Op::write(&own, far.at(0)) }.context(i);
+    let ops: Vec<_> = (0..OPS as u64).map(op).collect();
+    for (end, peer) in ends.iter().zip(&peers) {
+        peer.recv_empty(0..RECEIVES)?;
+        let busy = if reads { peer } else { end };
+        busy.post_batch(&ops)?;
+    }
+
+    let start = Instant::now();
+    drop((ends, own, domain));
+    for peer in &peers {
+        peer.expect_closed_by_peer()?;
+    }
+    let (took, limit) = (start.elapsed(), rig.scaled(BOUND));
+    check!(took < limit, "all ends known within {limit:?}, not after {took:?}");
+    let count = RECEIVES + if reads { OPS } else { 0 };
+    let done = peers[0].take(PAIRS * count)?;
+    for peer in &peers {
+        let of = |receives: bool| {
+            let mine = (peer.id(), receives);
+            done.iter().filter(move |one| (one.endpoint, one.kind.is_receive()) == mine)
+        };
+        check_flushed("operations of the peer", count - RECEIVES, PEER_CLOSED, of(false))?;
+        check_flushed("receives", RECEIVES, CLOSED, of(true))?;
+    }
+    Ok(())
+}
+
 pub(super) fn refused_unsent(rig: &Rig) -> Outcome {
     const READS: usize = 16;
     let len = rig.bulk(rig.info().limits.message.min(1 << 20) as usize);

@@ -150,6 +150,15 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
 }
 
 impl<T: Transport> ConnState<T> {
+    /// Whether the peer would lose some of the last frames if the transport were dropped now, and has time left.
+    pub(super) fn lingers(&self) -> bool {
+        self.lingers == Linger::Runs
+            && self
+                .transport
+                .as_ref()
+                .is_some_and(|transport| !self.link.fully_sent() || transport.has_unsent())
+    }
+
     /// Whether a peer that said all that it had to say has not taken yet what was said to it, and has time left.
     fn is_owed(&self) -> bool {
         self.read_all

@@ -180,6 +180,11 @@ impl<T: Transport> Conn<T> {
         state.transport.take()
     }
 
+    /// Whether it was ended from here, and the peer has still to take some of the last frames, and has time left for that.
+    pub fn lingers(&self) -> bool {
+        self.0.lock().lingers()
+    }
+
     /// The addresses of this end and of the other.
     pub fn addrs(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
         let state = self.0.lock();
