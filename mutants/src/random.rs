@@ -35,7 +35,8 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("shutdown_of_the_signaled", NO_SHUTDOWN),
     ("silent_close", "a peer that closes in haste may be taken for lost"),
     ("close_beside_a_copy", "it takes a close within microseconds of a write"),
-    ("stop_reading", "programs have little in flight, and sockets have room for it"),
+    ("stop_reading", LITTLE),
+    ("quiet_receive_lost", LITTLE),
     ("leaked_socket", "that shows when there are many"),
     ("padded_data", NO_CONNECT),
     ("backlog_too_long", NO_CONNECT),
@@ -47,6 +48,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
 ];
 
 const NO_CPU: &str = "programs have one thread, which does not compute beside an atomic";
+const LITTLE: &str = "programs have little in flight, and sockets have room for it";
 const NO_WAIT: &str = "programs poll and do not sleep";
 const NO_SHUTDOWN: &str = "programs disconnect and drop, and do not shut down";
 const NO_CONNECT: &str = "programs connect in one way, and always successfully";

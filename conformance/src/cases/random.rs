@@ -26,6 +26,7 @@ const REGRESSIONS: &[(&str, &str)] = &[
     regression!("write_behind_read_of_closing_region"),
     regression!("atomics_that_meet_a_write"),
     regression!("grant_behind_the_end"),
+    regression!("unsignaled_send_to_shared_queue"),
 ];
 
 fn regressions(rig: &Rig) -> Outcome {

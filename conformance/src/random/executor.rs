@@ -7,7 +7,7 @@ use std::time::Instant;
 use fabric::{Completion, Error};
 
 use super::memories::Memories;
-use super::model::Model;
+use super::model::{CompletionOf, Model};
 use super::program::{Program, Step};
 use super::testbed::Bench;
 use crate::check::{Failed, Outcome};
@@ -75,8 +75,8 @@ impl<'a> Running<'a> {
         }
     }
 
-    pub(super) fn completed(&mut self, done: &Completion) -> Outcome {
-        self.model.completed(done, &|run| self.memories.read(run))
+    pub(super) fn completed(&mut self, done: &Completion, name: CompletionOf) -> Outcome {
+        self.model.completed(done, name, &|run| self.memories.read(run))
     }
 
     /// Nothing is under way at any end.
@@ -84,7 +84,12 @@ impl<'a> Running<'a> {
         for end in 0..self.ends() {
             self.model.finished(end, &|run| self.memories.read(run))?;
         }
-        Ok(())
+        match (0..self.program.shared.len()).find(|queue| self.model.owed_left(*queue) > 0) {
+            Some(queue) => {
+                Err(Failed::new(format!("every receive of s{queue} to end"), "one never did"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Looks at every byte, before all regions are closed and after.

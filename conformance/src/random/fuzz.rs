@@ -172,6 +172,10 @@ impl Runner {
     /// Runs a program to its end. If it disagrees, what it made may still be there: the runner is not to be used again.
     fn run(&self, program: &Program) -> Result<(), Disagreement> {
         let mut trace = Vec::new();
+        // The layer shares no receives, and not every provider does.
+        let without = program.without_shared();
+        let shares = self.bench.shared_receives && self.nodes.is_none();
+        let program = if shares { program } else { &without };
         let outcome = match &self.nodes {
             None => {
                 Polling::new(&self.bench, program, &mut trace).and_then(|mut run| run.execute())

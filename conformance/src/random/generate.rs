@@ -5,7 +5,9 @@
 //! right. The rest is what it does not care about, and mistakes on purpose. Nothing here says what is correct; that is
 //! the model's.
 
+mod endpoints;
 mod grants;
+mod receives;
 
 use fabric::provider::AtomicCall;
 use fabric::provider::atomic::is_defined;
@@ -58,7 +60,7 @@ struct Generator {
     /// Mistakes that end connections, still to be made.
     faults: usize,
     live: Vec<bool>,
-    /// By end: lengths of its messages without a receive, and of the peer's receives without a message.
+    /// By where messages meet receives: lengths of the messages that have none, and of the receives that have none.
     messages: Vec<Vec<usize>>,
     receives: Vec<Vec<usize>>,
 }
@@ -89,27 +91,6 @@ impl Generator {
             self.step();
         }
         self.program
-    }
-
-    fn endpoints(&mut self) {
-        let connections = 1 + self.rng.below(3);
-        for _ in 0..connections {
-            let near = self.rng.below(DOMAINS);
-            let far = (near + 1 + self.rng.below(DOMAINS - 1)) % DOMAINS;
-            let ends = [near, far].map(|domain| {
-                let depths = [1, 2, 4, 8, 16, 64];
-                EndSpec {
-                    domain,
-                    send_depth: *self.rng.pick(&depths),
-                    recv_depth: *self.rng.pick(&depths),
-                    segments: 1 + self.rng.below(4),
-                    inject: *self.rng.pick(&[0, 64, 128, 128]),
-                }
-            });
-            self.program.connections.push(ends);
-        }
-        let ends = 2 * connections;
-        (self.messages, self.receives) = (vec![Vec::new(); ends], vec![Vec::new(); ends]);
     }
 
     fn memory(&mut self) {
@@ -173,7 +154,7 @@ impl Generator {
             94 => return self.ending_a_grant(),
             95..97 if self.faults > 0 => {
                 self.faults -= 1;
-                if self.one_in(2) { Step::Disconnect(end) } else { Step::Drop(end) }
+                self.ending(end)
             }
             _ => Step::Poll { end, max: 16 },
         };
@@ -270,13 +251,17 @@ impl Generator {
 
     /// Parts of regions with `len` bytes together, or about so.
     fn parts(&mut self, end: usize, len: usize, need: Access) -> Vec<Part> {
-        let spec = self.end(end);
-        let count = if self.one_in(2) { 1 } else { 1 + self.rng.below(spec.segments) };
-        let count = if self.one_in(60) { spec.segments + 1 } else { count };
+        let EndSpec { domain, segments, .. } = self.end(end);
+        self.parts_of(domain, segments, len, need)
+    }
+
+    fn parts_of(&mut self, domain: usize, segments: usize, len: usize, need: Access) -> Vec<Part> {
+        let count = if self.one_in(2) { 1 } else { 1 + self.rng.below(segments) };
+        let count = if self.one_in(60) { segments + 1 } else { count };
         let mut left = len;
         let mut parts = Vec::new();
         for i in 0..count {
-            let Some(region) = self.region_of(spec.domain, need) else { continue };
+            let Some(region) = self.region_of(domain, need) else { continue };
             let size = self.program.regions[region].len;
             let take = if i + 1 == count { left } else { self.rng.below(left + 1) }.min(size);
             let at = self.offset(size - take);
@@ -330,17 +315,8 @@ impl Generator {
         Some(op)
     }
 
-    /// Keeps account: which message meets which receive.
-    fn message(&mut self, end: usize, len: usize, placed: bool) {
-        if self.receives[end].is_empty() {
-            self.messages[end].push(if placed { len } else { 0 });
-        } else {
-            self.receives[end].remove(0);
-        }
-    }
-
     fn send(&mut self, end: usize) -> OpSpec {
-        let room = self.receives[end].first().copied().unwrap_or(usize::MAX);
+        let room = self.receives[self.meeting(end)].first().copied().unwrap_or(usize::MAX);
         let max = if self.fault(30) { usize::MAX } else { room };
         let len = self.len(max);
         let local = self.local(end, len);
@@ -448,38 +424,5 @@ impl Generator {
         let len = self.program.regions[region].len;
         let at = self.offset(len.saturating_sub(size));
         Some(vec![Part { region, at, len: size }])
-    }
-
-    fn receive(&mut self) {
-        let ends = 2 * self.program.connections.len();
-        // Rather where messages wait.
-        let waiting: Vec<_> = (0..ends).filter(|&end| !self.messages[end ^ 1].is_empty()).collect();
-        let end = if waiting.is_empty() || self.one_in(4) {
-            self.rng.below(ends)
-        } else {
-            *self.rng.pick(&waiting)
-        };
-        let count = if self.one_in(3) { 2 + self.rng.below(4) } else { 1 };
-        let mut recvs = Vec::new();
-        for _ in 0..count {
-            let next_len = self.messages[end ^ 1].first().copied().unwrap_or(0);
-            let short = self.fault(20);
-            // Posts may be refused, so the account is a rough one: much room keeps most connections alive.
-            let len = if short || self.one_in(3) { self.len(usize::MAX) } else { 100_000 };
-            let len = if short { len } else { len.max(next_len) };
-            let parts = self.parts(end, len, Access::LOCAL_WRITE);
-            let len = parts.iter().map(|part| part.len).sum();
-            // Too short where memory is short; then the message waits for another one.
-            if len < next_len && !short {
-                continue;
-            }
-            if self.messages[end ^ 1].is_empty() {
-                self.receives[end ^ 1].push(len);
-            } else {
-                self.messages[end ^ 1].remove(0);
-            }
-            recvs.push(parts);
-        }
-        self.program.steps.push(Step::Receive { end, recvs });
     }
 }

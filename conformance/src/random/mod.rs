@@ -1,10 +1,10 @@
 //! Random programs, and the contract as a model that says whether what they saw is allowed.
 //!
 //! Cases show the rules that somebody thought of, one at a time. Here programs are drawn at random: endpoints between
-//! three domains, regions that overlap and have different rights, all operations, lengths at every threshold, faults,
-//! disconnects, drops, registrations and grants that come and go. Each runs on a provider and, step by step, beside a *model*: an
-//! executable statement of the contract that accepts exactly what the contract allows. A run in which call, completion,
-//! event or byte is not allowed is a disagreement, and then one of the two is wrong.
+//! three domains, receive queues that they share, regions that overlap and have different rights, all operations, lengths at
+//! every threshold, faults, disconnects, drops, registrations and grants that come and go. Each runs on a provider and,
+//! step by step, beside a *model*: an executable statement of the contract that accepts exactly what the contract allows. A
+//! run in which call, completion, event or byte is not allowed is a disagreement, and then one of the two is wrong.
 //!
 //! | file | what is in it |
 //! |---|---|
@@ -38,8 +38,8 @@ mod testbed;
 pub use fuzz::{Counterexample, Fuzz};
 pub use generate::generate;
 pub use program::{
-    EndSpec, GrantSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote, Step,
-    What,
+    EndSpec, GrantSpec, Lie, Local, MemorySpec, OpSpec, Part, Program, RegionSpec, Remote,
+    SharedSpec, Step, What,
 };
 pub use shrink::shrink;
 pub use testbed::Disagreement;
@@ -58,6 +58,22 @@ mod tests {
         assert_eq!(generate(1, 7), generate(1, 7));
         assert_ne!(generate(1, 7), generate(1, 8));
         assert_ne!(generate(1, 7), generate(2, 7));
+    }
+
+    #[test]
+    fn some_programs_share_receives_and_can_do_without() {
+        let shares = |program: &Program| {
+            let posts = |step: &Step| matches!(step, Step::Share { .. });
+            let ends = (0..2 * program.connections.len()).filter_map(|end| program.shared_by(end));
+            ends.count() > 1 && program.steps.iter().any(posts)
+        };
+        let programs: Vec<_> = (0..300).map(|number| generate(1, number)).collect();
+        assert!((50..200).contains(&programs.iter().filter(|program| shares(program)).count()));
+        for program in &programs {
+            let without = program.without_shared();
+            assert!(without.shared.is_empty() && !shares(&without), "{without}");
+            assert_eq!(without == *program, program.shared.is_empty(), "{program}");
+        }
     }
 
     #[test]

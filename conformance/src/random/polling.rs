@@ -12,10 +12,14 @@ mod regions;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-use fabric::{CompletionQueue, Endpoint, EndpointAttr, EndpointId, Op, Recv, Slice, Slices};
+use fabric::{
+    BatchError, CompletionQueue, Endpoint, EndpointAttr, EndpointBuilder, EndpointId, Error, Op,
+    Recv, SharedReceiveAttr, SharedReceiveQueue, Slice, Slices,
+};
 
 use super::executor::{Executor, Running};
-use super::program::{DOMAINS, Local, OpSpec, Part, Program, Step, What};
+use super::model::CompletionOf;
+use super::program::{DOMAINS, Local, OpSpec, Part, Program, SharedSpec, Step, What};
 use super::testbed::Bench;
 use crate::check::{Failed, Outcome};
 use crate::element::operation;
@@ -27,7 +31,8 @@ pub(super) struct Polling<'a> {
     /// By domain.
     queues: Vec<CompletionQueue>,
     ends: Vec<Option<Endpoint>>,
-    names: HashMap<(usize, EndpointId), usize>,
+    shared: Vec<Option<SharedReceiveQueue>>,
+    names: HashMap<(usize, EndpointId), CompletionOf>,
 }
 
 impl<'a> Executor<'a> for Polling<'a> {
@@ -42,6 +47,7 @@ impl<'a> Executor<'a> for Polling<'a> {
             Step::Probe { end, region } => return self.probe(*end, *region),
             Step::Post { end, ops } => return self.post(*end, ops),
             Step::Receive { end, recvs } => return self.receive(*end, recvs),
+            Step::Share { queue, recvs } => return self.share(*queue, recvs),
             Step::Poll { end, max } => return self.poll(*end, *max).map(drop),
             Step::Disconnect(end) => {
                 if let Some(Some(endpoint)) = self.ends.get(*end)
@@ -55,6 +61,12 @@ impl<'a> Executor<'a> for Polling<'a> {
                 if let Some(endpoint) = self.ends.get_mut(*end).and_then(Option::take) {
                     drop(endpoint);
                     self.run.model.dropped(*end);
+                }
+            }
+            Step::DropShared(queue) => {
+                if let Some(receives) = self.shared.get_mut(*queue).and_then(Option::take) {
+                    drop(receives);
+                    self.run.model.shared_dropped(*queue);
                 }
             }
             // Executed already.
@@ -98,24 +110,36 @@ impl<'a> Polling<'a> {
     ) -> Result<Self, Failed> {
         let run = Running::new(bench, program, trace)?;
         let mut rooms = [1; DOMAINS];
-        for end in program.connections.iter().flatten() {
-            rooms[end.domain] += end.send_depth + end.recv_depth;
+        for (at, end) in program.connections.iter().flatten().enumerate() {
+            let recv_depth = if program.shared_by(at).is_some() { 0 } else { end.recv_depth };
+            rooms[end.domain] += end.send_depth + recv_depth;
         }
+        program.shared.iter().for_each(|queue| rooms[queue.domain] += queue.depth);
         let queues = bench.domains.iter().zip(rooms);
         let queues: Vec<_> =
             queues.map(|(domain, room)| domain.completion_queue(room)).collect::<Result<_, _>>()?;
-        let (mut ends, mut names) = (Vec::new(), HashMap::new());
+        let (mut shared, mut ends, mut names) = (Vec::new(), Vec::new(), HashMap::new());
+        for (at, SharedSpec { domain, depth, segments }) in program.shared.iter().enumerate() {
+            let mut attr = SharedReceiveAttr::new(*depth);
+            attr.segments = *segments;
+            let receives =
+                bench.domains[*domain].shared_receive_queue_with(&attr, &queues[*domain])?;
+            names.insert((*domain, receives.id()), CompletionOf::Shared(at));
+            shared.push(Some(receives));
+        }
         for (at, spec) in program.connections.iter().flatten().enumerate() {
             let mut attr = EndpointAttr::default();
             (attr.send_depth, attr.recv_depth) = (spec.send_depth, spec.recv_depth);
             (attr.send_segments, attr.recv_segments) = (spec.segments, spec.segments);
             (attr.inject, attr.connect_timeout) = (spec.inject, bench.timeout());
-            let endpoint = bench.domains[spec.domain].endpoint().attr(attr);
-            let endpoint = endpoint.build(&queues[spec.domain])?;
-            names.insert((spec.domain, endpoint.id()), at);
+            let receives = program.shared_by(at).and_then(|queue| shared[queue].as_ref());
+            let builder = bench.domains[spec.domain].endpoint().attr(attr);
+            let builder = receives.into_iter().fold(builder, EndpointBuilder::shared_receives);
+            let endpoint = builder.build(&queues[spec.domain])?;
+            names.insert((spec.domain, endpoint.id()), CompletionOf::End(at));
             ends.push(Some(endpoint));
         }
-        Ok(Polling { run, queues, ends, names })
+        Ok(Polling { run, queues, ends, shared, names })
     }
 
     fn connect(&mut self, connection: usize) -> Outcome {
@@ -188,17 +212,36 @@ impl<'a> Polling<'a> {
             recvs.iter().filter(|parts| self.run.model.can_receive(end, parts)).collect();
         let Some(Some(endpoint)) = self.ends.get(end) else { return Ok(()) };
         let first = self.run.next_contexts(lists.len());
-        let parts: Vec<Vec<Slice<'_>>> =
-            lists.iter().map(|parts| self.run.memories.slices(parts)).collect();
-        let posts: Vec<Recv<'_>> = parts
-            .iter()
-            .enumerate()
-            .map(|(i, parts)| Recv::new(Slices::from(parts.as_slice()), first + i as u64))
-            .collect();
-        let result = endpoint.post_recvs(&posts).map_err(|batch| (batch.posted, batch.error));
+        let result = self.post_recvs(&lists, first, |posts| endpoint.post_recvs(posts));
         self.run.posted(result, lists.len(), |model, i, result| {
             model.received(end, lists[i], first + i as u64, result)
         })
+    }
+
+    fn share(&mut self, queue: usize, recvs: &[Vec<Part>]) -> Outcome {
+        let lists: Vec<_> =
+            recvs.iter().filter(|parts| self.run.model.can_share(queue, parts)).collect();
+        let Some(Some(receives)) = self.shared.get(queue) else { return Ok(()) };
+        let first = self.run.next_contexts(lists.len());
+        let result = self.post_recvs(&lists, first, |posts| receives.post_recvs(posts));
+        self.run.posted(result, lists.len(), |model, i, result| {
+            model.shared_received(queue, lists[i], first + i as u64, result)
+        })
+    }
+
+    fn post_recvs(
+        &self,
+        lists: &[&Vec<Part>],
+        first: u64,
+        post: impl FnOnce(&[Recv<'_>]) -> Result<(), BatchError>,
+    ) -> Result<(), (usize, Error)> {
+        let parts: Vec<Vec<Slice<'_>>> =
+            lists.iter().map(|parts| self.run.memories.slices(parts)).collect();
+        let posts: Vec<Recv<'_>> = (first..)
+            .zip(&parts)
+            .map(|(context, parts)| Recv::new(Slices::from(parts.as_slice()), context))
+            .collect();
+        post(&posts).map_err(|batch| (batch.posted, batch.error))
     }
 }
 

@@ -23,6 +23,9 @@ pub struct Program {
     pub memories: Vec<MemorySpec>,
     /// Regions, and grants behind those that they are of; none is there before its [`Step::Register`].
     pub regions: Vec<RegionSpec>,
+    /// Receive queues that ends share.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<SharedSpec>,
     /// Connections; each has two ends, numbered `2 * connection` and one more.
     pub connections: Vec<[EndSpec; 2]>,
     /// What happens.
@@ -64,6 +67,17 @@ pub struct GrantSpec {
     pub end: usize,
 }
 
+/// A receive queue that ends share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedSpec {
+    /// Its domain.
+    pub domain: usize,
+    /// Receives that it holds.
+    pub depth: usize,
+    /// Most segments of a receive.
+    pub segments: usize,
+}
+
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndSpec {
@@ -77,6 +91,9 @@ pub struct EndSpec {
     pub segments: usize,
     /// Most bytes of an inject.
     pub inject: usize,
+    /// The queue that it takes receives from, instead of one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<usize>,
 }
 
 /// One step.
@@ -102,6 +119,8 @@ pub enum Step {
     Post { end: usize, ops: Vec<OpSpec> },
     /// Posts receives, each a list of local slices.
     Receive { end: usize, recvs: Vec<Vec<Part>> },
+    /// Posts receives to a shared queue.
+    Share { queue: usize, recvs: Vec<Vec<Part>> },
     /// Takes up to so many completions, if they are there.
     Poll {
         end: usize,
@@ -114,6 +133,8 @@ pub enum Step {
     Disconnect(usize),
     /// Drops an endpoint.
     Drop(usize),
+    /// Drops the handle of a shared queue.
+    DropShared(usize),
 }
 
 /// Part of a region.
@@ -202,6 +223,21 @@ pub enum Lie {
 impl Program {
     pub(super) fn is_grant(&self, region: usize) -> bool {
         self.regions.get(region).is_some_and(|spec| spec.grant.is_some())
+    }
+
+    /// The shared queue that an end takes its receives from.
+    pub(super) fn shared_by(&self, end: usize) -> Option<usize> {
+        let EndSpec { domain, shared, .. } = self.connections.get(end / 2)?[end % 2];
+        shared.filter(|queue| self.shared.get(*queue).is_some_and(|spec| spec.domain == domain))
+    }
+
+    /// The program without shared queues: each end has receives of its own, and those of the queues are gone.
+    pub(super) fn without_shared(&self) -> Program {
+        let mut new = self.clone();
+        new.shared.clear();
+        new.connections.iter_mut().flatten().for_each(|end| end.shared = None);
+        new.steps.retain(|step| !matches!(step, Step::Share { .. } | Step::DropShared(_)));
+        new
     }
 
     /// The memories of a domain, with their numbers.
@@ -327,14 +363,21 @@ impl fmt::Display for Program {
                 None => writeln!(f)?,
             }
         }
+        for (i, SharedSpec { domain, depth, segments }) in self.shared.iter().enumerate() {
+            writeln!(f, "shared queue s{i}: domain {domain}, depth {depth}, {segments} segments")?;
+        }
         for (i, end) in self.connections.iter().flatten().enumerate() {
-            let EndSpec { domain, send_depth, recv_depth, segments, inject } = end;
-            writeln!(
+            let EndSpec { domain, send_depth, recv_depth, segments, inject, .. } = end;
+            write!(
                 f,
                 "end e{i} of connection {}: domain {domain}, depths {send_depth} and {recv_depth}, \
                  {segments} segments, inject {inject}",
                 i / 2
             )?;
+            match self.shared_by(i) {
+                Some(queue) => writeln!(f, ", receives of s{queue}")?,
+                None => writeln!(f)?,
+            }
         }
         for (i, step) in self.steps.iter().enumerate() {
             writeln!(f, "{i:3}  {step}")?;
@@ -360,17 +403,20 @@ impl fmt::Display for Step {
                 let ops: Vec<_> = ops.iter().map(ToString::to_string).collect();
                 write!(f, "e{end}: {}", ops.join("; "))
             }
-            Step::Receive { end, recvs } => {
-                let recvs: Vec<_> =
-                    recvs.iter().map(|parts| format!("receive {}", list(parts))).collect();
-                write!(f, "e{end}: {}", recvs.join("; "))
-            }
+            Step::Receive { end, recvs } => write!(f, "e{end}: {}", receives(recvs)),
+            Step::Share { queue, recvs } => write!(f, "s{queue}: {}", receives(recvs)),
             Step::Poll { end, max } => write!(f, "e{end}: poll {max}"),
             Step::Wait(end) => write!(f, "e{end}: wait"),
             Step::Disconnect(end) => write!(f, "e{end}: disconnect"),
             Step::Drop(end) => write!(f, "e{end}: drop"),
+            Step::DropShared(queue) => write!(f, "s{queue}: drop"),
         }
     }
+}
+
+fn receives(recvs: &[Vec<Part>]) -> String {
+    let recvs: Vec<_> = recvs.iter().map(|parts| format!("receive {}", list(parts))).collect();
+    recvs.join("; ")
 }
 
 fn list(parts: &[Part]) -> String {

@@ -37,6 +37,7 @@ impl Program {
         let mut memories = vec![false; self.memories.len()];
         let mut regions = vec![false; self.regions.len()];
         let mut connections = vec![false; self.connections.len()];
+        let mut shared = vec![false; self.shared.len()];
         for step in &mut self.steps {
             // To register it is no use.
             if !matches!(step, Step::Register(_)) {
@@ -45,6 +46,7 @@ impl Program {
                     Name::Region => regions[*name] = true,
                     Name::End => connections[*name / 2] = true,
                     Name::Connection => connections[*name] = true,
+                    Name::Shared => shared[*name] = true,
                 });
             }
         }
@@ -54,11 +56,14 @@ impl Program {
                 connections[end / 2] = true;
             }
         }
+        for end in (0..2 * connections.len()).filter(|end| connections[end / 2]) {
+            self.shared_by(end).into_iter().for_each(|queue| shared[queue] = true);
+        }
         for (region, used) in self.regions.iter().zip(&regions) {
             memories[region.memory] |= used;
         }
-        let [memories, regions, connections] =
-            [memories, regions, connections].map(|u| Names::new(&u));
+        let [memories, regions, connections, shared] =
+            [memories, regions, connections, shared].map(|u| Names::new(&u));
         self.steps.retain(|step| match step {
             Step::Register(region) => regions.0[*region].is_some(),
             _ => true,
@@ -69,6 +74,7 @@ impl Program {
                 Name::Region => regions.rename(name),
                 Name::Connection => connections.rename(name),
                 Name::End => connections.rename_end(name),
+                Name::Shared => shared.rename(name),
             });
         }
         regions.keep(&mut self.regions);
@@ -79,6 +85,9 @@ impl Program {
         self.regions.iter_mut().for_each(|region| memories.rename(&mut region.memory));
         memories.keep(&mut self.memories);
         connections.keep(&mut self.connections);
+        let ends = self.connections.iter_mut().flatten();
+        ends.filter_map(|end| end.shared.as_mut()).for_each(|queue| shared.rename(queue));
+        shared.keep(&mut self.shared);
     }
 }
 
@@ -88,6 +97,7 @@ enum Name {
     Region,
     End,
     Connection,
+    Shared,
 }
 
 /// Shows every name in a step.
@@ -123,6 +133,11 @@ fn visit(step: &mut Step, see: &mut dyn FnMut(Name, &mut usize)) {
             see(Name::End, end);
             recvs.iter_mut().for_each(|list| parts(list, see));
         }
+        Step::Share { queue, recvs } => {
+            see(Name::Shared, queue);
+            recvs.iter_mut().for_each(|list| parts(list, see));
+        }
+        Step::DropShared(queue) => see(Name::Shared, queue),
         Step::Poll { end, .. } | Step::Wait(end) | Step::Disconnect(end) | Step::Drop(end) => {
             see(Name::End, end);
         }

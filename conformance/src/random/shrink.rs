@@ -28,6 +28,7 @@ pub fn shrink(
         search.leave_out_unused();
         search.parts_of_steps();
         search.operations();
+        search.ends();
         search.leave_out_unused();
         if search.best == before || Instant::now() >= until {
             return (search.best, search.seen);
@@ -86,13 +87,15 @@ impl<F: FnMut(&Program) -> Result<(), Disagreement>> Search<F> {
         for at in (0..self.best.steps.len()).rev() {
             let count = match &self.best.steps[at] {
                 Step::Post { ops, .. } => ops.len(),
-                Step::Receive { recvs, .. } => recvs.len(),
+                Step::Receive { recvs, .. } | Step::Share { recvs, .. } => recvs.len(),
                 _ => 0,
             };
             for part in (0..count).rev().filter(|_| count > 1) {
                 let candidate = self.changed(|program| match &mut program.steps[at] {
                     Step::Post { ops, .. } => _ = ops.remove(part),
-                    Step::Receive { recvs, .. } => _ = recvs.remove(part),
+                    Step::Receive { recvs, .. } | Step::Share { recvs, .. } => {
+                        _ = recvs.remove(part)
+                    }
                     _ => {}
                 });
                 self.take(candidate);
@@ -105,7 +108,7 @@ impl<F: FnMut(&Program) -> Result<(), Disagreement>> Search<F> {
         for at in 0..self.best.steps.len() {
             let count = match &self.best.steps[at] {
                 Step::Post { ops, .. } => ops.len(),
-                Step::Receive { recvs, .. } => recvs.len(),
+                Step::Receive { recvs, .. } | Step::Share { recvs, .. } => recvs.len(),
                 _ => 0,
             };
             for part in 0..count {
@@ -114,7 +117,9 @@ impl<F: FnMut(&Program) -> Result<(), Disagreement>> Search<F> {
                     for _ in 0..24 {
                         let candidate = self.changed(|program| match &mut program.steps[at] {
                             Step::Post { ops, .. } => simpler(Item::Op(&mut ops[part])),
-                            Step::Receive { recvs, .. } => simpler(Item::Recv(&mut recvs[part])),
+                            Step::Receive { recvs, .. } | Step::Share { recvs, .. } => {
+                                simpler(Item::Recv(&mut recvs[part]))
+                            }
                             _ => {}
                         });
                         if !self.take(candidate) {
@@ -123,6 +128,16 @@ impl<F: FnMut(&Program) -> Result<(), Disagreement>> Search<F> {
                     }
                 }
             }
+        }
+    }
+
+    /// Gives ends receives of their own.
+    fn ends(&mut self) {
+        for end in 0..2 * self.best.connections.len() {
+            let change =
+                |program: &mut Program| program.connections[end / 2][end % 2].shared = None;
+            let candidate = self.changed(change);
+            self.take(candidate);
         }
     }
 

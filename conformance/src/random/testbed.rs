@@ -34,6 +34,7 @@ pub(super) struct Bench {
     pub(super) domains: Vec<Domain>,
     pub(super) ip: IpAddr,
     pub(super) unique_keys: bool,
+    pub(super) shared_receives: bool,
     factor: f64,
 }
 
@@ -44,8 +45,10 @@ impl Bench {
     /// If the provider refuses.
     pub(super) fn new(target: &Target, factor: f64) -> fabric::Result<Self> {
         let domains = (0..DOMAINS).map(|_| target.open()).collect::<fabric::Result<_>>()?;
-        let unique_keys = target.info().capabilities.contains(Capabilities::UNIQUE_KEYS);
-        Ok(Bench { domains, ip: target.ip(), unique_keys, factor })
+        let has = |capability| target.info().capabilities.contains(capability);
+        let unique_keys = has(Capabilities::UNIQUE_KEYS);
+        let shared_receives = has(Capabilities::SHARED_RECEIVES);
+        Ok(Bench { domains, ip: target.ip(), unique_keys, shared_receives, factor })
     }
 
     /// How long anything that should happen may take here.

@@ -19,9 +19,9 @@ pub(super) const MESSAGE: usize = 8 << 10;
 pub(super) fn adapted(program: &Program) -> Program {
     let mut new = program.clone();
     for end in new.connections.iter_mut().flatten() {
-        let EndSpec { domain, .. } = *end;
+        let EndSpec { domain, shared, .. } = *end;
         let (send_depth, recv_depth, inject) = (DEPTH, SLOTS, usize::MAX);
-        *end = EndSpec { domain, send_depth, recv_depth, segments: SEGMENTS, inject };
+        *end = EndSpec { domain, send_depth, recv_depth, segments: SEGMENTS, inject, shared };
         new.memories.push(MemorySpec { domain, len: SLOTS * MESSAGE });
     }
     for step in &mut new.steps {

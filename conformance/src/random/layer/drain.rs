@@ -11,6 +11,7 @@ use fabric_async::{Connection, Error, Node};
 use super::{Flying, Layered, poll};
 use crate::check::{Failed, Outcome};
 use crate::random::executor::Executor;
+use crate::random::model::CompletionOf;
 use crate::random::program::{Local, OpSpec, What};
 
 impl Layered<'_> {
@@ -71,7 +72,7 @@ impl Layered<'_> {
         let mut done = Completion::default();
         (done.context, done.kind, done.status) = (context, kind, status);
         (done.len, done.immediate) = (len, immediate);
-        self.run.completed(&done)
+        self.run.completed(&done, CompletionOf::End(end))
     }
 
     /// Has land what has arrived, in the order in which it was sent.

@@ -180,6 +180,18 @@ impl Bytes {
         self.effect(Some(op), Value::Any)
     }
 
+    /// From now on anything may be in these places.
+    pub(super) fn unknown(&mut self, places: &[ByteRange], now: u64) -> EffectId {
+        let effect = self.effect(None, Value::Any);
+        self.start(effect, places, now);
+        effect
+    }
+
+    /// Since when an effect can have happened.
+    pub(super) fn started(&self, effect: EffectId) -> u64 {
+        self.effects[effect].started
+    }
+
     /// The effect of an operation that takes its bytes from `from`, at any moment from now until it is done.
     pub(super) fn taken(&mut self, op: OpId, from: Vec<ByteRange>, now: u64) -> EffectId {
         let who = Who { op: Some(op), since: now };

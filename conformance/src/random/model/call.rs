@@ -10,6 +10,7 @@
 use fabric::provider::{access::check_registration, atomic};
 use fabric::{Access, Error};
 
+use super::queue::QueueSpec;
 use super::{Eyes, Life, Model};
 use crate::check::{Failed, Outcome};
 use crate::random::program::{Lie, Local, OpSpec, Part, What};
@@ -132,10 +133,12 @@ impl Model {
     pub(super) fn recv_refusals(&self, at: usize, parts: &[Part]) -> Refusals {
         let end = &self.ends[at];
         let mut refusals = self.state_refusals(at);
-        if end.recv_load() >= end.spec.recv_depth {
+        if end.shared.is_some() {
+            refusals.sure.push(Mistake::InvalidState);
+        } else if end.recv_load() >= end.spec.recv_depth {
             refusals.sure.push(Mistake::Again);
         }
-        refusals.sure.extend(self.part_mistakes(at, parts, Access::LOCAL_WRITE));
+        refusals.sure.extend(self.part_mistakes(&end.spec.into(), parts, Access::LOCAL_WRITE));
         refusals
     }
 
@@ -154,7 +157,7 @@ impl Model {
         let need = if lands { Access::LOCAL_WRITE } else { Access::empty() };
         let mut mistakes = match (&op.local, &op.what) {
             (_, What::Atomic { fetch: false, .. }) => Vec::new(),
-            (Local::Parts(parts), _) => self.part_mistakes(at, parts, need),
+            (Local::Parts(parts), _) => self.part_mistakes(&self.ends[at].spec.into(), parts, need),
             (Local::Inject { len, .. }, _) if *len > self.ends[at].spec.inject => {
                 vec![Mistake::InvalidArgument]
             }
@@ -210,20 +213,24 @@ impl Model {
         }
     }
 
-    fn part_mistakes(&self, at: usize, parts: &[Part], need: Access) -> Vec<Mistake> {
-        let end = &self.ends[at];
+    pub(super) fn part_mistakes(
+        &self,
+        queue: &QueueSpec,
+        parts: &[Part],
+        need: Access,
+    ) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         for part in parts {
             let region = &self.regions[part.region];
             let fits = part.at + part.len <= region.spec.len;
-            if !fits || !region.spec.access.contains(need) || region.domain != end.spec.domain {
+            if !fits || !region.spec.access.contains(need) || region.domain != queue.domain {
                 mistakes.push(Mistake::InvalidArgument);
             }
             if region.life == Life::Closed && part.len > 0 {
                 mistakes.push(Mistake::InvalidState);
             }
         }
-        if parts.iter().filter(|part| part.len > 0).count() > end.spec.segments {
+        if parts.iter().filter(|part| part.len > 0).count() > queue.segments {
             mistakes.push(Mistake::InvalidArgument);
         }
         mistakes
@@ -300,6 +307,7 @@ impl Model {
 
     pub(super) fn uses(&self, region: usize) -> (usize, usize) {
         let sum = |(a, b), (c, d)| (a + c, b + d);
-        self.ends.iter().map(|end| end.uses(region)).fold((0, 0), sum)
+        let shared = self.shared_uses(region);
+        self.ends.iter().map(|end| end.uses(region)).fold((shared, shared), sum)
     }
 }

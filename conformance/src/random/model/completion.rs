@@ -5,35 +5,43 @@
 //! | each operation ends once, in its queue's order; an unsignaled one that succeeds is not reported | [`Model::completed`] |
 //! | `Ok` means that the target has executed it, and everything before it in the queue | [`Model::succeed`] |
 //! | before a refused operation all end `Ok`, it has its own status, behind it all are `Canceled` | [`Model::fail`] |
-//! | lengths and immediates are the peer's; what a send's `Ok` promised is received | [`Model::end_receive`] |
+//! | lengths and immediates are the peer's; what a send's `Ok` promised is received | [`Model::end_message`] |
 //! | a receive makes everything before its message visible, a delivery-complete its write | [`Model::publish_before`] |
 
 use fabric::{Completion, OpKind, Status};
 
 use super::queue::Fate;
 use super::target::first;
-use super::{ByteRange, Eyes, Model, Posted};
+use super::{ByteRange, CompletionOf, Eyes, Model, Posted};
 use crate::check::{Failed, Outcome, show};
 use crate::random::program::What;
 
 impl Model {
     /// A completion was taken.
-    pub(in crate::random) fn completed(&mut self, done: &Completion, eyes: Eyes<'_>) -> Outcome {
+    pub(in crate::random) fn completed(
+        &mut self,
+        done: &Completion,
+        name: CompletionOf,
+        eyes: Eyes<'_>,
+    ) -> Outcome {
         self.tick();
-        match self.contexts.get(&done.context).copied() {
+        let posted = self.contexts.get(&done.context).copied();
+        if let Some(Posted::Send { end, .. } | Posted::Recv { end, .. }) = posted
+            && name != CompletionOf::End(end)
+        {
+            return Err(Failed::new(format!("a completion of e{end} by context"), show(done)));
+        }
+        match posted {
             Some(Posted::Send { end, index }) => self.end_send(end, index, done, eyes)?,
             Some(Posted::Recv { end, index }) => self.end_receive(end, index, done, eyes)?,
+            Some(Posted::Shared { queue, index }) => {
+                self.end_shared(queue, index, done, name, eyes)?;
+            }
             None => return Err(Failed::new("a completion of something posted", show(done))),
         }
+        self.cover_shared();
         self.let_go();
         Ok(())
-    }
-
-    /// The end whose operation has this context.
-    pub(in crate::random) fn end_of(&self, context: u64) -> Option<usize> {
-        match *self.contexts.get(&context)? {
-            Posted::Send { end, .. } | Posted::Recv { end, .. } => Some(end),
-        }
     }
 
     fn end_send(&mut self, at: usize, index: usize, done: &Completion, eyes: Eyes<'_>) -> Outcome {
@@ -71,9 +79,10 @@ impl Model {
 
     pub(super) fn succeed(&mut self, at: usize, index: usize, eyes: Eyes<'_>) -> Outcome {
         let now = self.now;
+        self.confirm(at, index);
         let end = &self.ends[at];
         let op = &end.sends[index];
-        let good = matches!(op.fate, Fate::Good | Fate::Uncertain);
+        let good = matches!(op.fate, Fate::Good | Fate::Uncertain) && self.can_fit(at, index);
         if !op.started || !good || end.send_failed {
             let why = if end.send_failed {
                 "one before it failed"
@@ -147,6 +156,7 @@ impl Model {
             Fate::Refused => vec![Status::RemoteAccess],
             Fate::TooLong => vec![Status::TooLong],
             Fate::Uncertain => vec![Status::RemoteAccess, Status::PeerLost],
+            Fate::Good if self.may_be_too_long(at, index) => vec![Status::TooLong],
             Fate::Good => Vec::new(),
         };
         if end.send_failed {
@@ -183,6 +193,12 @@ impl Model {
             return Err(Failed::new(what, format!("{status:?}")));
         }
         let refused = status == Status::RemoteAccess;
+        if refused || status == Status::TooLong {
+            self.confirm(at, index);
+        }
+        if status == Status::TooLong {
+            self.is_too_long(at, index);
+        }
         self.ends[at].send_failed = true;
         self.ends[at].sends[index].taken = true;
         self.leave_alone(at, index, now);
@@ -225,8 +241,23 @@ impl Model {
         if end.recvs[..index].iter().any(|recv| !recv.taken) || end.recvs[index].taken {
             return Err(Failed::new(format!("{what} to end once, and in order"), show(done)));
         }
-        let peer = &self.ends[at ^ 1];
-        let sender = peer.messages.get(index).copied();
+        let sender = self.ends[at ^ 1].messages.get(index).copied();
+        let runs = end.recvs[index].runs.clone();
+        self.ends[at].recvs[index].taken = true;
+        self.end_message(at, &what, sender, &runs, done, eyes)
+    }
+
+    /// The receive of a message ended, with what the message is to be: an operation of the peer's.
+    pub(super) fn end_message(
+        &mut self,
+        at: usize,
+        what: &str,
+        sender: Option<usize>,
+        runs: &[ByteRange],
+        done: &Completion,
+        eyes: Eyes<'_>,
+    ) -> Outcome {
+        let (end, peer) = (&self.ends[at], &self.ends[at ^ 1]);
         let op = sender.map(|sender| &peer.sends[sender]).filter(|op| op.started);
         let expected = |text: &str| Err(Failed::new(format!("{what}: {text}"), show(done)));
         match (done.status, op) {
@@ -240,9 +271,8 @@ impl Model {
                     let immediate = op.spec.immediate;
                     return expected(&format!("{kind:?} of {len} bytes, immediate {immediate:?}"));
                 }
-                let runs = if writes { Vec::new() } else { first(&end.recvs[index].runs, len) };
+                let runs = if writes { Vec::new() } else { first(runs, len) };
                 let sender = op.id.index;
-                self.ends[at].recvs[index].taken = true;
                 let now = self.now;
                 self.publish_before(at ^ 1, sender, now);
                 self.executed(at ^ 1, sender, now);
@@ -272,8 +302,7 @@ impl Model {
         if done.kind != OpKind::Recv || done.len != 0 || done.immediate.is_some() {
             return expected("a receive that failed, without length and immediate");
         }
-        let end = &mut self.ends[at];
-        (end.recvs[index].taken, end.recv_failed) = (true, true);
+        self.ends[at].recv_failed = true;
         self.notice(at);
         Ok(())
     }

@@ -26,11 +26,13 @@ impl Model {
 
     /// Whether one of the end's operations may have been refused, or not.
     fn wavers(&self, at: usize) -> bool {
-        self.ends[at].sends.iter().any(|op| {
-            let uncertain = op.fate == Fate::Uncertain
-                || matches!(op.early, Some(Fate::Refused | Fate::Uncertain));
-            uncertain && !op.done
-        })
+        let too_long = self.messages_coming(at ^ 1).any(|op| self.may_be_too_long(at, op));
+        too_long
+            || self.ends[at].sends.iter().any(|op| {
+                let uncertain = op.fate == Fate::Uncertain
+                    || matches!(op.early, Some(Fate::Refused | Fate::Uncertain));
+                uncertain && !op.done
+            })
     }
 
     /// Whether something but the end's own refused operation may have ended the connection.

@@ -20,10 +20,11 @@ impl Model {
     /// back.
     pub(in crate::random) fn can_grant(&self, at: usize) -> bool {
         let Some(GrantSpec { region, end }) = self.regions[at].spec.grant else { return false };
-        let (Some(of), Some(end)) = (self.regions.get(region), self.ends.get(end)) else {
+        let (at_end, of) = (end, self.regions.get(region));
+        let (Some(of), Some(end)) = (of, self.ends.get(end)) else {
             return false;
         };
-        let comes_to_it = end.dead || end.started == end.sends.len();
+        let comes_to_it = end.dead || self.due(at_end) == end.sends.len();
         self.has_handle(region)
             && of.spec.memory == self.regions[at].spec.memory
             && !end.dropped

@@ -13,6 +13,7 @@
 //! | `order` | which operations of one queue take effect in order, and what fences do |
 //! | `bytes`, `look` | which values a byte of memory can have: what has happened, what may have, who sees it when |
 //! | `word` | atomics: one after the other, with their results |
+//! | `shared` | receives for several ends: which messages may take one, and must |
 //! | `queue` | when an operation can begin: behind unmatched sends nothing does |
 //! | `grant` | parts of regions that are open to one connection |
 //! | `target` | what the target does with it: range, key and rights; too long a message; regions that close |
@@ -36,6 +37,7 @@ mod grant;
 mod look;
 mod order;
 mod queue;
+mod shared;
 mod target;
 mod unheard;
 mod word;
@@ -46,9 +48,9 @@ use fabric::{Error, OpKind};
 
 pub(super) use bytes::ByteRange;
 use bytes::Bytes;
-use queue::{EndModel, Fate, Received, Sent};
+use queue::{EndModel, Fate, Received, Sent, SharedModel};
 
-use super::program::{Local, OpSpec, Part, Program, RegionSpec, What};
+use super::program::{EndSpec, Local, OpSpec, Part, Program, RegionSpec, What};
 use crate::check::{Failed, Outcome};
 
 /// Where a region stands.
@@ -79,6 +81,23 @@ struct Region {
 pub(super) enum Posted {
     Send { end: usize, index: usize },
     Recv { end: usize, index: usize },
+    Shared { queue: usize, index: usize },
+}
+
+/// Whose completion it is, by its own words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CompletionOf {
+    End(usize),
+    Shared(usize),
+}
+
+impl std::fmt::Display for CompletionOf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CompletionOf::End(end) => write!(f, "e{end}"),
+            CompletionOf::Shared(queue) => write!(f, "s{queue}"),
+        }
+    }
 }
 
 /// How the CPU reads memory when the model wants to know a byte at once.
@@ -90,6 +109,7 @@ pub(super) struct Model {
     now: u64,
     regions: Vec<Region>,
     ends: Vec<EndModel>,
+    shared: Vec<SharedModel>,
     bytes: Bytes,
     contexts: BTreeMap<u64, Posted>,
     unique_keys: bool,
@@ -112,10 +132,12 @@ impl Model {
             region(RegionSpec { memory, start, len, access, grant: None }, Life::Open)
         });
         let regions = own.chain(whole).collect();
-        let ends: Vec<_> =
-            program.connections.iter().flatten().map(|spec| EndModel::new(*spec)).collect();
+        let specs = program.connections.iter().flatten().enumerate();
+        let end = |(at, spec): (usize, &EndSpec)| EndModel::new(*spec, program.shared_by(at));
+        let ends: Vec<_> = specs.map(end).collect();
+        let shared = SharedModel::all(program);
         let bytes = Bytes::new(initial, ends.len());
-        Model { now: 1, regions, ends, bytes, contexts: BTreeMap::new(), unique_keys }
+        Model { now: 1, regions, ends, shared, bytes, contexts: BTreeMap::new(), unique_keys }
     }
 
     /// A moment has passed; gives the new one.
@@ -182,12 +204,15 @@ impl Model {
         queue.messages.extend(message.map(|_| id.index));
         let spec = spec.clone();
         let (started, early, word, landing) = (false, None, None, Vec::new());
+        let may_have_started = false;
         let (fate, done, taken) = (Fate::Good, false, false);
         queue.sends.push(Sent {
             id,
+            posted: now,
             spec,
             message,
             started,
+            may_have_started,
             fate,
             early,
             effect,
@@ -198,6 +223,7 @@ impl Model {
         });
         self.contexts.insert(context, Posted::Send { end, index: id.index });
         self.advance(end);
+        self.cover_shared();
         Ok(true)
     }
 
@@ -251,12 +277,13 @@ impl Model {
 
     /// Whether messages of this end wait for receives of the peer's that were not posted.
     pub(super) fn wants_receives(&self, end: usize) -> bool {
-        self.ends[end].messages.len() > self.ends[end ^ 1].recvs.len()
+        self.ends[end ^ 1].shared.is_none()
+            && self.ends[end].messages.len() > self.ends[end ^ 1].recvs.len()
     }
 
-    /// Whether the peer has posted a receive that no message of this end has taken.
+    /// Whether a receive is there for the next message of this end.
     pub(super) fn has_receive(&self, end: usize) -> bool {
-        self.ends[end].messages.len() < self.ends[end ^ 1].recvs.len()
+        self.surely_takes(end, self.ends[end].messages.len())
     }
 
     /// How many completions must come at this end, whatever else happens.
@@ -264,11 +291,13 @@ impl Model {
         let end = &self.ends[at];
         let all = end.dropped || self.must_end(at);
         let sends = end.sends.iter().filter(|op| !op.taken && !op.spec.unsignaled);
-        let sends = sends.filter(|op| all || op.started).count();
+        let due = self.due(at);
+        let sends = sends.filter(|op| all || op.id.index < due).count();
         let peer = &self.ends[at ^ 1];
         let matched =
             |index: usize| peer.messages.get(index).is_some_and(|&op| peer.sends[op].started);
         let recvs = end.recvs.iter().enumerate().filter(|(_, recv)| !recv.taken);
-        sends + recvs.filter(|(index, _)| all || matched(*index)).count()
+        let recvs = recvs.filter(|(index, _)| all || matched(*index)).count();
+        sends + recvs + self.owed_shared(at)
     }
 }

@@ -1,4 +1,4 @@
-//! The two queues of an end: what was posted, and how far each operation can have come.
+//! The two queues of an end, and those that ends share: what was posted, and how far each operation can have come.
 //!
 //! An operation of a send queue *starts*, which means that it may take effect from now on, when everything before it
 //! in the queue has started, and nothing before it is refused; one that needs a receive starts when that is posted.
@@ -6,7 +6,7 @@
 
 use super::bytes::{ByteRange, EffectId};
 use super::order::OpId;
-use crate::random::program::{EndSpec, OpSpec};
+use crate::random::program::{EndSpec, OpSpec, Program, SharedSpec};
 
 /// What the target makes of an operation that has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +25,16 @@ pub(super) enum Fate {
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) id: OpId,
+    pub(super) posted: u64,
     pub(super) spec: OpSpec,
     /// Its number among the operations of the queue that take a receive.
     pub(super) message: Option<usize>,
     pub(super) started: bool,
+    /// It may have started: it, or one before it, takes a shared receive if no other message does.
+    pub(super) may_have_started: bool,
     pub(super) fate: Fate,
-    /// It waits for its receive, and its bytes may be there already; or it may be refused already.
+    /// It has not surely started, and its bytes may be there already, or it may be refused already: it waits for its receive,
+    /// or may have started.
     pub(super) early: Option<Fate>,
     /// What it does to memory: to the target's, or to its own (reads and results of atomics).
     pub(super) effect: Option<EffectId>,
@@ -69,6 +73,13 @@ impl Received {
 #[derive(Debug)]
 pub(super) struct EndModel {
     pub(super) spec: EndSpec,
+    /// The shared queue that its receives are of.
+    pub(super) shared: Option<usize>,
+    /// Messages whose shared receive has ended, and the last of those receives.
+    pub(super) arrived: usize,
+    pub(super) last_shared: Option<usize>,
+    /// It was dropped, and all its completions were taken.
+    pub(super) heard: bool,
     pub(super) connected: bool,
     /// This side has noticed that the connection is over: no post is taken, and nothing of the peer's executes here.
     pub(super) dead: bool,
@@ -93,9 +104,13 @@ pub(super) struct EndModel {
 }
 
 impl EndModel {
-    pub(super) fn new(spec: EndSpec) -> Self {
+    pub(super) fn new(spec: EndSpec, shared: Option<usize>) -> Self {
         EndModel {
             spec,
+            shared,
+            arrived: 0,
+            last_shared: None,
+            heard: false,
             connected: false,
             dead: false,
             closed: false,
@@ -117,7 +132,7 @@ impl EndModel {
     /// operation of its own behind each.
     pub(super) fn send_load(&self) -> (usize, usize) {
         let left = || self.sends.iter().filter(|op| !op.taken);
-        let sure = |op: &&Sent| !op.spec.unsignaled || !op.started;
+        let sure = |op: &&Sent| !op.spec.unsignaled || !op.may_have_started;
         let own = left().filter(|op| self.asked && op.spec.unsignaled).count();
         (left().filter(sure).count(), left().count() + own)
     }
@@ -128,12 +143,12 @@ impl EndModel {
     }
 
     /// Whether something ends in bounded time that shows how the unsignaled operations that use a region ended: the next
-    /// signaled one, else an operation of the library's own behind all.
-    pub(super) fn tells_of(&self, region: usize) -> bool {
+    /// signaled one, else an operation of the library's own behind all. So many operations end in bounded time.
+    pub(super) fn tells_of(&self, region: usize, due: usize) -> bool {
         let Some(last) = self.sends.iter().rposition(|op| op.uses(region)) else { return true };
         let next = self.sends[last..].iter().position(|op| !op.spec.unsignaled);
         let teller = next.map_or(self.sends.len(), |ahead| last + ahead + 1);
-        self.started >= teller
+        due >= teller
     }
 
     /// How many operations use a region: surely, and at most.
@@ -142,9 +157,68 @@ impl EndModel {
             return (0, 0);
         }
         let sends = || self.sends.iter().filter(|op| op.uses(region));
-        let sure = sends().filter(|op| !op.spec.unsignaled || !op.started).count();
+        let sure = sends().filter(|op| !op.spec.unsignaled || !op.may_have_started).count();
         let used = |recv: &&Received| !recv.taken && recv.regions.contains(&region);
         let recvs = self.recvs.iter().filter(used).count();
         (sure + recvs, sends().count() + recvs)
+    }
+}
+
+/// A receive of a shared queue.
+#[derive(Debug)]
+pub(super) struct SharedReceive {
+    pub(super) runs: Vec<ByteRange>,
+    pub(super) regions: Vec<usize>,
+    pub(super) ended: bool,
+    /// What messages that may take it may have left in its memory.
+    pub(super) cover: Option<EffectId>,
+    /// A later receive was taken first, so this one had been: by one of the messages that there were then, so many for
+    /// each end.
+    pub(super) takers: Option<Vec<usize>>,
+}
+
+impl SharedReceive {
+    pub(super) fn len(&self) -> usize {
+        self.runs.iter().map(|run| run.len).sum()
+    }
+}
+
+/// A shared queue.
+#[derive(Debug)]
+pub(super) struct SharedModel {
+    pub(super) spec: SharedSpec,
+    pub(super) ends: Vec<usize>,
+    pub(super) recvs: Vec<SharedReceive>,
+    pub(super) dropped: bool,
+}
+
+impl SharedModel {
+    /// Those of a program.
+    pub(super) fn all(program: &Program) -> Vec<Self> {
+        let ends = 2 * program.connections.len();
+        let queue = |(queue, spec): (usize, &SharedSpec)| SharedModel {
+            spec: *spec,
+            ends: (0..ends).filter(|end| program.shared_by(*end) == Some(queue)).collect(),
+            recvs: Vec::new(),
+            dropped: false,
+        };
+        program.shared.iter().enumerate().map(queue).collect()
+    }
+
+    /// Receives that have not ended, in the order of their posts.
+    pub(super) fn left(&self) -> impl Iterator<Item = &SharedReceive> {
+        self.recvs.iter().filter(|recv| !recv.ended)
+    }
+}
+
+/// What decides which slices a queue takes.
+pub(super) struct QueueSpec {
+    pub(super) domain: usize,
+    pub(super) segments: usize,
+}
+
+impl From<EndSpec> for QueueSpec {
+    fn from(EndSpec { domain, segments, .. }: EndSpec) -> Self {
+        QueueSpec { domain, segments }
     }
 }

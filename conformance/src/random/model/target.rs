@@ -8,6 +8,7 @@
 //! | behind a refused operation nothing is ever executed, unless it had begun when its region closed | [`Model::advance`] |
 //! | a write with immediate that waits for its receive may be there already, its key unchecked or refused | [`Model::advance`] |
 //! | a message longer than its receive: no byte beyond the receive's memory changes | [`Model::begin`] |
+//! | behind a message that takes a shared receive if no other does, all may have happened or not | [`Model::reach`] |
 //! | when a region has closed no peer changes a byte of it; operations under way end well or are refused, and then a read may leave anything in its memory | [`Model::end_region`] |
 
 use super::bytes::ByteRange;
@@ -28,22 +29,47 @@ impl Model {
             let index = end.started;
             let op = &end.sends[index];
             let waits = op.message.is_some_and(|message| message >= peer.recvs.len());
-            if waits && op.spec.what == What::Send {
-                return;
-            }
             if waits {
-                if op.early.is_none() {
-                    let fate = self.judge(at, &op.spec.clone());
-                    self.ends[at].sends[index].early = Some(fate);
-                    if fate != Fate::Refused {
-                        self.place(at, index, &self.there(at, index));
-                    }
-                }
-                return;
+                return self.reach(at, index);
             }
             self.ends[at].started += 1;
             self.begin(at, index);
         }
+    }
+
+    /// What may have started though it is not sure: from one on that waits for its receive.
+    fn reach(&mut self, at: usize, from: usize) {
+        for index in from..self.ends[at].sends.len() {
+            let op = &self.ends[at].sends[index];
+            let waits = op.message.is_some_and(|message| !self.can_take(at, message));
+            if waits && op.spec.what == What::Send {
+                return;
+            }
+            let fate = op.early.unwrap_or_else(|| self.enter(at, index));
+            self.ends[at].sends[index].early = Some(fate);
+            if waits {
+                return;
+            }
+            self.ends[at].sends[index].may_have_started = true;
+            if fate == Fate::Refused {
+                return;
+            }
+        }
+    }
+
+    /// Something was seen that shows that the target has come to an operation: so it had to those before.
+    pub(super) fn confirm(&mut self, at: usize, index: usize) {
+        while self.ends[at].started <= index && self.ends[at].culprit.is_none() {
+            let next = self.ends[at].started;
+            let op = &self.ends[at].sends[next];
+            let waits = op.message.is_some_and(|message| !self.can_take(at, message));
+            if waits || op.early.is_none() {
+                return;
+            }
+            self.ends[at].started += 1;
+            self.begin(at, next);
+        }
+        self.advance(at);
     }
 
     /// Where a write goes.
@@ -69,20 +95,31 @@ impl Model {
     /// The operation can take effect from now on, or is refused.
     fn begin(&mut self, at: usize, index: usize) {
         let op = &self.ends[at].sends[index];
-        let (spec, id) = (op.spec.clone(), op.id);
-        let mut fate = op.early.unwrap_or_else(|| self.judge(at, &spec));
-        match spec.what {
-            What::Send => {
-                let message = op.message.unwrap_or_default();
-                let recv = &self.ends[at ^ 1].recvs[message];
-                if spec.len() > recv.len() {
-                    fate = Fate::TooLong;
-                }
-                let places = first(&recv.runs, spec.len());
-                self.place(at, index, &places);
+        let (send, len, message) = (op.spec.what == What::Send, op.spec.len(), op.message);
+        let mut fate = op.early.unwrap_or_else(|| self.enter(at, index));
+        // A shared receive is known when it ends.
+        if send && let Some(recv) = self.ends[at ^ 1].recvs.get(message.unwrap_or_default()) {
+            if len > recv.len() {
+                fate = Fate::TooLong;
             }
+            let places = first(&recv.runs, len);
+            self.place(at, index, &places);
+        }
+        let op = &mut self.ends[at].sends[index];
+        (op.started, op.may_have_started, op.fate) = (true, true, fate);
+        if matches!(fate, Fate::Refused | Fate::TooLong) {
+            self.ends[at].culprit = Some(index);
+        }
+    }
+
+    /// Whatever an operation does, but for a message, can be there from now on, unless it is refused.
+    fn enter(&mut self, at: usize, index: usize) -> Fate {
+        let op = &self.ends[at].sends[index];
+        let (spec, id) = (op.spec.clone(), op.id);
+        let fate = self.judge(at, &spec);
+        match spec.what {
+            What::Send => {}
             _ if fate == Fate::Refused => {}
-            What::Write(_) if op.early.is_some() => {}
             What::Write(_) => self.place(at, index, &self.there(at, index)),
             What::Read(_) => {
                 let from = self.there(at, index);
@@ -107,11 +144,8 @@ impl Model {
             What::Read(_) | What::Atomic { fetch: true, .. } => self.runs(spec.parts()),
             _ => Vec::new(),
         };
-        let op = &mut self.ends[at].sends[index];
-        (op.started, op.fate, op.landing) = (true, fate, landing);
-        if matches!(fate, Fate::Refused | Fate::TooLong) {
-            self.ends[at].culprit = Some(index);
-        }
+        self.ends[at].sends[index].landing = landing;
+        fate
     }
 
     /// Whether the target allows an access.

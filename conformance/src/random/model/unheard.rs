@@ -11,7 +11,7 @@
 
 use fabric::Status;
 
-use super::queue::Fate;
+use super::queue::{EndModel, Fate};
 use super::{Eyes, Life, Model, Sent};
 use crate::check::{Failed, Outcome};
 use crate::random::program::OpSpec;
@@ -28,10 +28,11 @@ impl Model {
 
     /// Whether whatever uses a region is known to have ended in bounded time, without another post.
     pub(super) fn lets_go(&self, region: usize) -> bool {
-        self.ends.iter().enumerate().all(|(at, end)| {
-            let quiet = end.uses(region).0 == 0 && end.tells_of(region);
+        let lets_go = |(at, end): (usize, &EndModel)| {
+            let quiet = end.uses(region).0 == 0 && end.tells_of(region, self.due(at));
             end.dropped || quiet || self.must_end(at)
-        })
+        };
+        self.shared_uses(region) == 0 && self.ends.iter().enumerate().all(lets_go)
     }
 
     /// Whether a region whose `close` was `Busy` must close in bounded time.
@@ -114,7 +115,7 @@ impl Model {
         };
         goes && self.can_post(at, access)
             && self.regions[region].domain == self.ends[at ^ 1].spec.domain
-            && self.ends[at].started == self.ends[at].sends.len()
+            && self.due(at) == self.ends[at].sends.len()
             && !self.may_end(at)
             && self.send_refusals(at, access).is_none()
     }

@@ -7,6 +7,7 @@ use fabric::{Completion, Event, OpKind};
 use super::Polling;
 use crate::check::{Failed, Outcome, show};
 use crate::random::executor::Executor;
+use crate::random::model::CompletionOf;
 use crate::random::program::{Local, MemorySpec, OpSpec, Part, What};
 
 impl Polling<'_> {
@@ -22,6 +23,9 @@ impl Polling<'_> {
         for done in &taken[..count] {
             self.take(domain, done)?;
         }
+        if count == 0 && max > 0 {
+            self.run.model.heard_all(domain)?;
+        }
         let mut any = count > 0;
         while let Some(event) = self.run.bench.domains[domain].events().poll() {
             any = true;
@@ -31,17 +35,14 @@ impl Polling<'_> {
     }
 
     fn take(&mut self, domain: usize, done: &Completion) -> Outcome {
-        let end = self.names.get(&(domain, done.endpoint)).copied();
-        let name = end.map_or("an unknown end".to_owned(), |end| format!("e{end}"));
+        let Some(&name) = self.names.get(&(domain, done.endpoint)) else {
+            return Err(Failed::new("a completion of an endpoint that was made", show(done)));
+        };
         let immediate =
             done.immediate.map_or(String::new(), |value| format!(" immediate {value:#x}"));
         let Completion { context, kind, status, len, .. } = done;
         self.run.note(format!("{name}: {kind:?} {status:?} {len} B{immediate}, context {context}"));
-        if end.is_none() || self.run.model.end_of(*context) != end {
-            let own = self.run.model.end_of(*context);
-            return Err(Failed::new(format!("a completion of {own:?} by context"), show(done)));
-        }
-        self.run.completed(done)?;
+        self.run.completed(done, name)?;
         // At once: a moment later what was promised too early may be there.
         if done.is_ok() && done.kind == OpKind::Recv {
             self.run.memories.look_at_domain(&mut self.run.model, domain)?;
@@ -54,7 +55,7 @@ impl Polling<'_> {
             // A listener of this program that is gone has no more requests.
             return Err(Failed::new("no event but Disconnected", show(event)));
         };
-        let Some(&end) = self.names.get(&(domain, *endpoint)) else {
+        let Some(&CompletionOf::End(end)) = self.names.get(&(domain, *endpoint)) else {
             return Err(Failed::new("an event of an endpoint that is there", show(event)));
         };
         self.run.note(format!("e{end}: Disconnected({reason:?})"));
@@ -63,13 +64,16 @@ impl Polling<'_> {
 
     /// Everything that can end ends, everything that can be known is known, and every byte is looked at.
     pub(super) fn drain_all(&mut self) -> Outcome {
+        for queue in 0..self.shared.len() {
+            self.rest_shared(queue)?;
+        }
         for end in 0..self.ends.len() {
             while self.ends[end ^ 1].is_some()
                 && !self.run.model.is_over(end)
                 && self.run.model.wants_receives(end)
             {
                 self.wait(end ^ 1)?;
-                self.receive(end ^ 1, &[self.largest(end ^ 1)])?;
+                self.receive(end ^ 1, &[self.largest(self.run.domain_of(end ^ 1))])?;
             }
             self.wait(end)?;
         }
@@ -89,9 +93,36 @@ impl Polling<'_> {
         self.run.memories.look_at_all(&mut self.run.model)
     }
 
-    /// All of the largest memory on an end's side: room for whatever comes.
-    fn largest(&self, end: usize) -> Vec<Part> {
-        let domain = self.run.domain_of(end);
+    /// Posts receives to a shared queue until no message waits.
+    fn rest_shared(&mut self, queue: usize) -> Outcome {
+        let domain = self.run.program.shared[queue].domain;
+        let Some(end) = (0..self.ends.len()).find(|end| self.run.domain_of(*end) == domain) else {
+            return Ok(());
+        };
+        loop {
+            self.wait_until(end, &|model| {
+                (!model.is_at_rest(queue)).then(|| format!("the messages that come to s{queue}"))
+            })?;
+            if !self.run.model.wants_shared(queue) {
+                return Ok(());
+            }
+            self.share(queue, &[self.largest(domain)])?;
+        }
+    }
+
+    /// Posts a receive for the next message of an end; says whether that is possible.
+    fn post_largest(&mut self, end: usize) -> Result<bool, Failed> {
+        let largest = self.largest(self.run.domain_of(end ^ 1));
+        match self.run.model.shared_by(end ^ 1) {
+            None => self.receive(end ^ 1, &[largest])?,
+            Some(queue) if self.run.model.has_place(queue) => self.share(queue, &[largest])?,
+            Some(_) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// All of the largest memory of a domain: room for whatever comes.
+    fn largest(&self, domain: usize) -> Vec<Part> {
         let largest = self.run.program.memories_of(domain).max_by_key(|memory| memory.1.len);
         let part = |(memory, spec): (usize, &MemorySpec)| Part {
             region: self.run.memories.whole(memory),
@@ -114,7 +145,9 @@ impl Polling<'_> {
             }
             // Earlier messages may still wait, where the connection seemed to be over before.
             if !self.run.model.has_receive(end) {
-                self.receive(end ^ 1, &[self.largest(end ^ 1)])?;
+                if !self.post_largest(end)? {
+                    return Ok(());
+                }
                 continue;
             }
             let before = self.run.model.owed(end);
@@ -145,6 +178,12 @@ impl Polling<'_> {
             }
             self.wait(end)?;
             self.wait_for_end(end ^ 1)?;
+        }
+        for queue in 0..self.shared.len() {
+            if let Some(receives) = self.shared[queue].take() {
+                drop(receives);
+                self.run.model.shared_dropped(queue);
+            }
         }
         for end in 0..self.ends.len() {
             // What is dropped has all its completions there.
