@@ -353,7 +353,8 @@ impl Generator {
         let len = len.min(size);
         let mut remote = Remote { region, at: self.offset(size - len), lie: None };
         if wrong {
-            let bytes = 1 + self.rng.below(16);
+            // Rather by a word: what reaches a little too far is easily overlooked.
+            let bytes = if self.one_in(2) { 1 } else { 1 + self.rng.below(16) };
             remote.lie = Some(match self.rng.below(4) {
                 0 => Lie::Key,
                 1 => Lie::Before(8 * bytes),

@@ -11,7 +11,7 @@
 //! | whichever end it is of: its completion names that | [`Model::end_shared`] |
 //! | a message that finds none waits, and what is behind it; as many are taken as there are receives | [`Model::can_take`], [`Model::surely_takes`] |
 //! | the receive that a message has begun ends with the connection, by the end's name; no other does | [`Model::end_shared`] |
-//! | what was reported to a sender as received is there, though the end was dropped | [`Model::heard_all`] |
+//! | what was reported to a sender as received, or too long, ends a receive, though the end was dropped | [`Model::heard_all`] |
 //! | depth; no post to an end that shares | [`Model::shared_received`], [`Model::recv_refusals`] |
 //! | the queue is there as long as its handle or an end; then what is left is `Canceled`, by its own name | [`Model::end_left`] |
 
@@ -39,9 +39,11 @@ impl Model {
         messages.iter().copied().filter(comes)
     }
 
-    /// Of these, those that have surely taken one.
+    /// Of these, those that have surely taken one: their senders know that they were received, or too long.
     fn messages_held(&self, at: usize) -> impl Iterator<Item = usize> {
-        self.messages_coming(at).filter(move |index| self.ends[at ^ 1].sends[*index].done)
+        let sends = &self.ends[at ^ 1].sends;
+        let holds = |index: &usize| sends[*index].done || sends[*index].fate == Fate::TooLong;
+        self.messages_coming(at).filter(holds)
     }
 
     /// Messages of the other ends of the queue that an end shares.
@@ -93,9 +95,11 @@ impl Model {
 
     /// Completions of shared receives that must come by this end's name.
     pub(super) fn owed_shared(&self, at: usize) -> usize {
-        let due = if self.may_end(at) { 0 } else { self.due(at ^ 1) };
-        let sends = &self.ends[at ^ 1].sends;
-        self.messages_coming(at).filter(|index| sends[*index].done || *index < due).count()
+        if self.may_end(at) {
+            return self.messages_held(at).count();
+        }
+        let due = self.due(at ^ 1);
+        self.messages_coming(at).filter(|index| *index < due).count()
     }
 
     /// Whether the receive that a message takes may be too short for it.
@@ -325,7 +329,8 @@ impl Model {
             if let Some(index) = self.messages_held(at).next() {
                 let op = &self.ends[at ^ 1].sends[index];
                 let what = format!("e{}, operation {index} ({})", at ^ 1, op.spec);
-                let text = format!("{what}, which was reported as received, to be there");
+                let text =
+                    format!("{what}, which its sender knows to have taken a receive, to end that");
                 return Err(Failed::new(text, "nothing more comes"));
             }
             self.ends[at].heard = true;
