@@ -79,11 +79,9 @@ struct Flying {
 struct LayerEnd {
     conn: Option<Connection>,
     flying: VecDeque<Flying>,
-    /// The receives that the layer has, as the model knows them: their contexts, and where each message lands. It is not
-    /// read before it is reported.
+    /// The receives that the layer has, as the model knows them: their contexts, and where each message lands.
     receives: VecDeque<(u64, Part)>,
-    /// What has landed and was not reported yet; and that nothing more will.
-    landed: VecDeque<Landed>,
+    /// Nothing more arrives.
     over: bool,
     /// The end of the connection was reported.
     end_reported: bool,
@@ -140,7 +138,7 @@ impl<'a> Executor<'a> for Layered<'a> {
             Ok(grant) => Ok(grant),
             Err(Error::Fabric(refusal)) => Err(refusal),
             Err(Error::Disconnected(_)) => {
-                self.land_all(end)?;
+                self.take_all(end)?;
                 Err(fabric::Error::NotConnected)
             }
             Err(error) => return Err(Failed::new("a reason that fits", error.to_string())),
@@ -218,7 +216,7 @@ impl Layered<'_> {
     fn close_end(&mut self, end: usize) -> Outcome {
         if let Some(Some(conn)) = self.sides.get(end).map(|side| &side.conn) {
             conn.close();
-            self.land_all(end)?;
+            self.take_all(end)?;
             self.run.model.disconnected(end);
         }
         Ok(())
@@ -242,7 +240,7 @@ impl Layered<'_> {
             }
             // Else it may have been posted, and have come to its end at once.
             Poll::Ready(Err(Error::Disconnected(_))) if self.run.model.refuses(end, &spec) => {
-                self.land_all(end)?;
+                self.take_all(end)?;
                 let refusal = fabric::Error::NotConnected;
                 return self.run.model.posted(end, &spec, &bytes, context, Err(&refusal)).map(drop);
             }

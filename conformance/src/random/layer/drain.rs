@@ -8,7 +8,7 @@ use std::time::Instant;
 use fabric::{Completion, OpKind, Status};
 use fabric_async::{Connection, Error, Node};
 
-use super::{Flying, Layered, poll};
+use super::{Flying, Landed, Layered, poll};
 use crate::check::{Failed, Outcome};
 use crate::random::executor::Executor;
 use crate::random::model::CompletionOf;
@@ -21,7 +21,10 @@ impl Layered<'_> {
         if self.sides.get(end).is_none_or(|side| side.conn.is_none()) {
             return Ok(false);
         }
-        Ok(self.take_sent(end)? || self.take_arrived(end)? || self.take_end(end)?)
+        Ok(self.take_sent(end)?
+            || self.take_arrived(end)?
+            || self.cancel_receives(end)?
+            || self.take_end(end)?)
     }
 
     fn take_sent(&mut self, end: usize) -> Result<bool, Failed> {
@@ -37,7 +40,7 @@ impl Layered<'_> {
             return Ok(false);
         };
         if ended.is_err() {
-            self.land_all(end)?;
+            self.take_all(end)?;
         }
         let status = match ended {
             Ok(bytes) => {
@@ -75,64 +78,46 @@ impl Layered<'_> {
         self.run.completed(&done, CompletionOf::End(end))
     }
 
-    /// Has land what has arrived, in the order in which it was sent.
-    fn land(&mut self, end: usize) -> Outcome {
-        loop {
-            let side = &mut self.sides[end];
-            let behind = side.landed.len();
-            let place = side.receives.get(behind).map(|receive| receive.1);
-            let (Some(conn), false) = (&side.conn, side.over) else { return Ok(()) };
-            let arrived = match self.run.model.arrival(end, behind) {
-                Some(OpKind::RecvWrite) => poll(conn.notified()).map_ok(|notified| {
-                    ((OpKind::RecvWrite, notified.len, Some(notified.immediate)), Vec::new())
-                }),
-                _ => poll(conn.recv()).map_ok(|message| {
-                    ((OpKind::Recv, message.len(), message.immediate), message.to_vec())
-                }),
-            };
-            match arrived {
-                Poll::Pending => return Ok(()),
-                Poll::Ready(Ok((landed, bytes))) => {
-                    side.landed.push_back(landed);
-                    place.map_or(Ok(()), |place| self.run.memories.put(&place, &bytes))?;
-                }
-                Poll::Ready(Err(Error::Disconnected(_))) => side.over = true,
-                Poll::Ready(Err(error)) => {
-                    return Err(Failed::new("a message, or a reason that fits", error.to_string()));
-                }
+    /// The next of what has arrived, in the order in which it was sent.
+    fn land(&mut self, end: usize) -> Result<Option<Landed>, Failed> {
+        let side = &mut self.sides[end];
+        let place = side.receives.front().map(|receive| receive.1);
+        let (Some(conn), false) = (&side.conn, side.over) else { return Ok(None) };
+        let arrived = match self.run.model.arrival(end) {
+            Some(OpKind::RecvWrite) => poll(conn.notified()).map_ok(|notified| {
+                ((OpKind::RecvWrite, notified.len, Some(notified.immediate)), Vec::new())
+            }),
+            _ => poll(conn.recv()).map_ok(|message| {
+                ((OpKind::Recv, message.len(), message.immediate), message.to_vec())
+            }),
+        };
+        match arrived {
+            Poll::Pending => Ok(None),
+            Poll::Ready(Ok((landed, bytes))) => {
+                place.map_or(Ok(()), |place| self.run.memories.put(&place, &bytes))?;
+                Ok(Some(landed))
+            }
+            Poll::Ready(Err(Error::Disconnected(_))) => {
+                side.over = true;
+                Ok(None)
+            }
+            Poll::Ready(Err(error)) => {
+                Err(Failed::new("a message, or a reason that fits", error.to_string()))
             }
         }
-    }
-
-    /// As [`land`](Layered::land), of a connection that has ended, all that ever will: before this side is known to have
-    /// noticed the end.
-    pub(super) fn land_all(&mut self, end: usize) -> Outcome {
-        let deadline = Instant::now() + self.run.bench.timeout();
-        while !self.sides[end].over {
-            self.land(end)?;
-            if Instant::now() > deadline {
-                return Err(Failed::new(format!("the end of what e{end} receives"), "none came"));
-            }
-        }
-        Ok(())
     }
 
     /// Takes a message or a notification.
     fn take_arrived(&mut self, end: usize) -> Result<bool, Failed> {
-        self.land(end)?;
-        let side = &mut self.sides[end];
-        let Some((kind, len, immediate)) = side.landed.pop_front() else {
-            let canceled =
-                if side.over { std::mem::take(&mut side.receives) } else { VecDeque::new() };
-            for (context, _) in &canceled {
-                self.completed(end, *context, OpKind::Recv, Status::Canceled, 0, None)?;
-            }
-            return Ok(!canceled.is_empty());
-        };
-        let Some((context, place)) = side.receives.pop_front() else {
+        let Some((kind, len, immediate)) = self.land(end)? else { return Ok(false) };
+        let Some((context, place)) = self.sides[end].receives.pop_front() else {
             return Err(Failed::new("a message for each receive, at most", "one more"));
         };
         self.completed(end, context, kind, Status::Ok, len, immediate)?;
+        // The layer posted the next receive before it handed this message over: what waited for that may be there.
+        if !self.run.model.is_dead(end) {
+            self.expect(end, place)?;
+        }
         // At once: a moment later what was promised too early may be there.
         let domain = self.run.domain_of(end);
         let inboxes = self.run.program.memories.len() - self.sides.len();
@@ -140,10 +125,28 @@ impl Layered<'_> {
         {
             self.run.memories.look(&mut self.run.model, memory)?;
         }
-        if !self.run.model.is_dead(end) {
-            self.expect(end, place)?;
-        }
         Ok(true)
+    }
+
+    /// Takes all that will ever arrive on a connection that has ended: before this side is known to have noticed the end.
+    pub(super) fn take_all(&mut self, end: usize) -> Outcome {
+        let deadline = Instant::now() + self.run.bench.timeout();
+        while !self.sides[end].over {
+            if !self.take_arrived(end)? && Instant::now() > deadline {
+                return Err(Failed::new(format!("the end of what e{end} receives"), "none came"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the receives that are left when nothing more arrives.
+    fn cancel_receives(&mut self, end: usize) -> Result<bool, Failed> {
+        let side = &mut self.sides[end];
+        let canceled = if side.over { std::mem::take(&mut side.receives) } else { VecDeque::new() };
+        for (context, _) in &canceled {
+            self.completed(end, *context, OpKind::Recv, Status::Canceled, 0, None)?;
+        }
+        Ok(!canceled.is_empty())
     }
 
     fn take_end(&mut self, end: usize) -> Result<bool, Failed> {
@@ -154,7 +157,7 @@ impl Layered<'_> {
             return Ok(false);
         };
         side.end_reported = true;
-        self.land_all(end)?;
+        self.take_all(end)?;
         self.run.note(format!("e{end}: ended, {reason:?}"));
         self.run.model.event(end, reason)?;
         Ok(true)

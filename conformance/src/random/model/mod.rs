@@ -267,10 +267,10 @@ impl Model {
         self.ends[end].dead
     }
 
-    /// What comes to this end next, behind so many others, if its peer has sent it: `Recv` or `RecvWrite`.
-    pub(super) fn arrival(&self, end: usize, behind: usize) -> Option<OpKind> {
+    /// What comes to this end next, if its peer has sent it: `Recv` or `RecvWrite`.
+    pub(super) fn arrival(&self, end: usize) -> Option<OpKind> {
         let peer = &self.ends[end ^ 1];
-        let index = self.ends[end].recvs.iter().position(|recv| !recv.taken)? + behind;
+        let index = self.ends[end].recvs.iter().position(|recv| !recv.taken)?;
         let writes = peer.sends[*peer.messages.get(index)?].spec.what != What::Send;
         Some(if writes { OpKind::RecvWrite } else { OpKind::Recv })
     }
