@@ -3,6 +3,7 @@
 
 mod bits;
 mod breaches;
+mod conn;
 mod ends;
 mod shared;
 

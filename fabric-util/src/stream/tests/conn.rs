@@ -1,0 +1,443 @@
+//! Connections over a stream in memory; each test decides what the stream takes and when it ends. How connections begin
+//! and end, what their deadlines do, and when a turn asks for another.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::rc::Rc;
+use std::time::Duration;
+
+use fabric_core::{EndpointAttr, Error};
+
+use super::*;
+use crate::progress::Progress;
+use crate::stream::{AckPolicy, Conn, Greeting, Host, IoVec, Locked, Silence, Timer};
+use crate::stream::{decline, wire::handshake::HandshakeKind};
+
+/// One direction of a stream.
+#[derive(Default)]
+struct Half {
+    bytes: VecDeque<u8>,
+    /// Bytes that it holds.
+    capacity: Option<usize>,
+    /// Bytes of one read.
+    read_max: Option<usize>,
+    ended: bool,
+    broken: Option<ErrorKind>,
+}
+
+/// One end of a stream.
+#[derive(Clone, Default)]
+struct Wire {
+    out: Rc<RefCell<Half>>,
+    back: Rc<RefCell<Half>>,
+    connects: Rc<RefCell<Option<io::Result<bool>>>>,
+    silence: Rc<Cell<Option<Silence>>>,
+}
+
+impl Wire {
+    fn pair() -> (Wire, Wire) {
+        let near = Wire::default();
+        let far = Wire { out: near.back.clone(), back: near.out.clone(), ..Wire::default() };
+        (near, far)
+    }
+}
+
+impl Transport for Wire {
+    unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
+        let mut out = self.out.borrow_mut();
+        if let Some(kind) = out.broken {
+            return Err(kind.into());
+        }
+        let mut left = out.capacity.map_or(usize::MAX, |max| max.saturating_sub(out.bytes.len()));
+        let before = out.bytes.len();
+        for &(addr, len) in from {
+            // SAFETY: the caller's promise.
+            out.bytes.extend(unsafe { std::slice::from_raw_parts(addr, len.min(left)) });
+            left -= len.min(left);
+        }
+        match out.bytes.len() - before {
+            0 => Err(ErrorKind::WouldBlock.into()),
+            sent => Ok(sent),
+        }
+    }
+
+    unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
+        let mut back = self.back.borrow_mut();
+        if back.bytes.is_empty() {
+            return match (back.broken, back.ended) {
+                (Some(kind), _) => Err(kind.into()),
+                (None, true) => Ok(0),
+                (None, false) => Err(ErrorKind::WouldBlock.into()),
+            };
+        }
+        let mut got = 0;
+        for &(addr, len) in to {
+            let max = back.read_max.unwrap_or(usize::MAX) - got;
+            let part: Vec<u8> = {
+                let len = len.min(max).min(back.bytes.len());
+                back.bytes.drain(..len).collect()
+            };
+            // SAFETY: the caller's promise.
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), addr, part.len()) };
+            got += part.len();
+        }
+        Ok(got)
+    }
+
+    fn shutdown_write(&mut self) {
+        self.out.borrow_mut().ended = true;
+    }
+
+    fn finish_connect(&mut self) -> io::Result<bool> {
+        self.connects.borrow_mut().take().unwrap_or(Ok(true))
+    }
+
+    fn has_unsent(&self) -> bool {
+        !self.out.borrow().bytes.is_empty()
+    }
+
+    fn silence(&self) -> Option<Silence> {
+        self.silence.get()
+    }
+}
+
+/// What a connection asked of its provider.
+#[derive(Default)]
+struct Log {
+    deadlines: RefCell<Vec<Timer>>,
+    closed: Cell<usize>,
+    events: RefCell<Vec<Event>>,
+    has_ended: Cell<bool>,
+}
+
+impl Host for &Log {
+    fn deadline(&self, _after: Duration, timer: Timer) {
+        self.deadlines.borrow_mut().push(timer);
+    }
+
+    fn closed(&self) {
+        self.closed.set(self.closed.get() + 1);
+    }
+
+    fn report(&self, event: Event) {
+        self.events.borrow_mut().push(event);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.get()
+    }
+}
+
+/// An end of a connection, with what its provider knows of it.
+struct Peer {
+    conn: Conn<Wire>,
+    log: Log,
+    wire: Wire,
+    memory: Vec<u64>,
+    sends: Arc<CompletionRing>,
+}
+
+impl Peer {
+    fn new(wire: Wire) -> Self {
+        let stats = Arc::new(Stats::default());
+        let ring = || CompletionRing::new(&stats).unwrap();
+        let sends = ring();
+        let context = LinkContext {
+            id: EndpointId(1),
+            regions: Arc::default(),
+            send_ring: sends.clone(),
+            recv_ring: ring(),
+            receives: None,
+            stats: stats.clone(),
+        };
+        let mut attr = EndpointAttr::default();
+        attr.liveness = Some(Duration::from_secs(1));
+        let conn = Conn::new("test", &attr, context);
+        Peer { conn, log: Log::default(), wire, memory: vec![0; 4096], sends }
+    }
+
+    fn lock(&self) -> Locked<'_, Wire, &Log> {
+        self.conn.lock(&self.log)
+    }
+
+    fn connect(&self) {
+        self.lock().connect(self.wire.clone(), b"hello");
+    }
+
+    fn accept(&self) {
+        let mut greeting = Greeting::default();
+        assert_eq!(greeting.read(&mut self.wire.clone()), Ok(true));
+        assert_eq!(greeting.data(), b"hello");
+        self.lock().accept(self.wire.clone(), &greeting, b"welcome");
+    }
+
+    fn turn(&self) -> Progress {
+        self.lock().turn(&mut [0; 4096])
+    }
+
+    /// Sends so many bytes, as the peer can take them.
+    fn send(&mut self, number: u32, len: usize) {
+        let addr = self.memory.as_mut_ptr().cast::<u8>();
+        let segments = [Segment::new(addr, len, 0)];
+        let token = Token::new(0, 0, Side::Send, number);
+        let work = SendWork::new(token, SendOp::Send { imm: None }, &segments, SendFlags::SIGNALED);
+        let mut conn = self.lock();
+        // SAFETY: the memory is kept as long as the connection.
+        unsafe { conn.link.post_send(&[work]) }.unwrap();
+        conn.flush(AckPolicy::Piggyback);
+        conn.follow_up();
+    }
+
+    /// Has room for so many messages, and says so.
+    fn receive(&mut self, count: u32) {
+        let addr = self.memory.as_mut_ptr().cast::<u8>();
+        let segments = [Segment::new(addr, 8 * self.memory.len(), 0)];
+        let mut conn = self.lock();
+        for number in 0..count {
+            let work = RecvWork::new(Token::new(0, 0, Side::Recv, number), &segments);
+            // SAFETY: the memory is kept as long as the connection.
+            unsafe { conn.link.post_recv(&[work]) }.unwrap();
+        }
+        conn.flush(AckPolicy::Now);
+    }
+
+    fn deadlines(&self) -> Vec<Timer> {
+        std::mem::take(&mut *self.log.deadlines.borrow_mut())
+    }
+
+    fn ended(&self) -> Option<DisconnectReason> {
+        self.log.events.borrow().iter().find_map(|event| match event {
+            Event::Disconnected { reason, .. } => Some(*reason),
+            _ => None,
+        })
+    }
+
+    fn refusal(&self) -> Error {
+        let mut events = self.log.events.borrow_mut();
+        match events.pop() {
+            Some(Event::ConnectFailed { error, .. }) if events.is_empty() => error,
+            other => panic!("{other:?} behind {events:?}"),
+        }
+    }
+}
+
+fn linked() -> (Peer, Peer) {
+    let (near, far) = Wire::pair();
+    let (near, mut far) = (Peer::new(near), Peer::new(far));
+    near.connect();
+    assert_eq!(near.turn(), Progress::Idle, "no answer has come");
+    far.accept();
+    assert_eq!(near.turn(), Progress::More, "the answer came, and more may have");
+    far.receive(100);
+    rest(&near, &far);
+    near.conn.reported();
+    far.conn.reported();
+    assert_eq!((near.deadlines(), far.deadlines()), (vec![Timer::Connect], vec![Timer::Connect]));
+    (near, far)
+}
+
+/// Gives both ends turns until nothing moves.
+fn rest(near: &Peer, far: &Peer) {
+    while [near, far].map(Peer::turn).iter().any(|found| *found != Progress::Idle) {
+        if near.log.closed.get() + far.log.closed.get() == 2 {
+            return;
+        }
+    }
+}
+
+#[test]
+fn both_ends_hear_of_the_connection_once() {
+    let (near, far) = linked();
+    let data = |side: &Peer| match &side.log.events.borrow()[..] {
+        [Event::Connected { data, .. }] => data.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((data(&near), data(&far)), (b"welcome".to_vec(), Vec::new()));
+    // The handshake is done: its deadline has nothing to say.
+    near.lock().expired(Timer::Connect);
+    far.lock().expired(Timer::Connect);
+    assert_eq!((near.ended(), far.ended()), (None, None));
+}
+
+#[test]
+fn a_connect_fails_with_the_reason_that_the_stream_gives() {
+    let refusal = |prepare: &dyn Fn(&mut Wire)| {
+        let (near, mut far) = Wire::pair();
+        let near = Peer::new(near);
+        near.connect();
+        prepare(&mut far);
+        assert_eq!(near.turn(), Progress::Closed);
+        assert_eq!((near.log.closed.get(), near.turn()), (1, Progress::Closed));
+        near.refusal()
+    };
+    let ended = |far: &mut Wire| far.out.borrow_mut().ended = true;
+    let reset = |far: &mut Wire| far.out.borrow_mut().broken = Some(ErrorKind::ConnectionReset);
+    let garbage = |far: &mut Wire| far.out.borrow_mut().bytes.extend(b"SSH-2.0-OpenSSH_9.2");
+    assert!(matches!(refusal(&ended), Error::Refused(None)));
+    assert!(matches!(refusal(&reset), Error::Refused(None)));
+    assert!(matches!(
+        refusal(&|far| decline(far, HandshakeKind::Refuse, b"")),
+        Error::Refused(None)
+    ));
+    let rejected = refusal(&|far| decline(far, HandshakeKind::Reject, b"no"));
+    assert!(matches!(rejected, Error::Rejected(data) if **data == *b"no"));
+    let unreachable = refusal(&garbage);
+    assert!(unreachable.to_string().contains("no fabric listener"), "{unreachable}");
+}
+
+#[test]
+fn a_transport_that_never_connects_says_why() {
+    let refusal = |kind: ErrorKind| {
+        let near = Peer::new(Wire::default());
+        near.connect();
+        *near.wire.connects.borrow_mut() = Some(Ok(false));
+        assert_eq!(near.turn(), Progress::Idle, "not yet");
+        *near.wire.connects.borrow_mut() = Some(Err(kind.into()));
+        assert_eq!(near.turn(), Progress::Closed);
+        near.refusal()
+    };
+    assert!(matches!(refusal(ErrorKind::ConnectionRefused), Error::Refused(None)));
+    assert!(matches!(refusal(ErrorKind::TimedOut), Error::TimedOut(None)));
+    let unreachable = refusal(ErrorKind::NetworkUnreachable);
+    assert!(unreachable.to_string().contains("no way to the address"), "{unreachable}");
+}
+
+#[test]
+fn deadlines_end_a_handshake_that_does_not() {
+    let (near, far) = Wire::pair();
+    let (near, far) = (Peer::new(near), Peer::new(far));
+    near.connect();
+    near.turn();
+    far.accept();
+    // The initiator's time is over before the answer is read; the acceptor never hears that its answer got there.
+    near.lock().expired(Timer::Connect);
+    assert!(matches!(near.refusal(), Error::TimedOut(None)));
+    far.lock().expired(Timer::Connect);
+    assert_eq!(far.ended(), Some(DisconnectReason::PeerLost));
+    assert_eq!((near.log.closed.get(), far.log.closed.get()), (1, 1));
+}
+
+#[test]
+fn an_application_that_ends_a_connect_cancels_it() {
+    let near = Peer::new(Wire::default());
+    near.connect();
+    near.turn();
+    near.lock().end(End::Local);
+    assert!(matches!(near.refusal(), Error::Canceled));
+    assert_eq!(near.log.closed.get(), 1);
+}
+
+#[test]
+fn a_full_stream_waits_for_its_event_and_a_turn_goes_on() {
+    let (mut near, far) = linked();
+    near.wire.out.borrow_mut().capacity = Some(1000);
+    near.send(0, 20_000);
+    assert!(near.lock().is_full() && !near.lock().wants_turn(), "an event follows");
+    assert_eq!(near.turn(), Progress::Idle, "it is still full");
+    far.turn();
+    // Such an event.
+    assert_eq!(near.turn(), Progress::Drained);
+    near.wire.out.borrow_mut().capacity = None;
+    rest(&near, &far);
+    assert!(!near.lock().is_full() && near.wire.out.borrow().bytes.is_empty());
+}
+
+#[test]
+fn one_turn_reads_a_bounded_number_of_times() {
+    let (mut near, far) = linked();
+    for number in 0..100 {
+        near.send(number, 64);
+    }
+    far.wire.back.borrow_mut().read_max = Some(8);
+    far.log.has_ended.set(true);
+    let before = far.wire.back.borrow().bytes.len();
+    assert_eq!(far.turn(), Progress::More);
+    assert_eq!(before - far.wire.back.borrow().bytes.len(), 16 * 8);
+}
+
+#[test]
+fn the_last_words_get_their_time_and_no_more() {
+    let (mut near, far) = linked();
+    near.send(0, 64);
+    near.wire.out.borrow_mut().capacity = Some(0);
+    near.deadlines();
+    near.lock().end(End::Local);
+    assert_eq!((near.deadlines(), near.log.closed.get()), (vec![Timer::Linger], 0));
+    assert!(near.conn.lingers(), "the peer has not taken all");
+    // It takes it, and hears that this end was closed.
+    near.wire.out.borrow_mut().capacity = None;
+    near.turn();
+    assert!(near.wire.out.borrow().ended);
+    far.turn();
+    assert_eq!(far.ended(), Some(DisconnectReason::Remote));
+    assert_eq!(near.ended(), Some(DisconnectReason::Local));
+    near.conn.reported();
+    assert_eq!(take(&near.sends).len(), 1);
+
+    let (near, _far) = linked();
+    near.wire.out.borrow_mut().capacity = Some(0);
+    near.lock().end(End::Local);
+    near.lock().expired(Timer::Linger);
+    assert_eq!((near.log.closed.get(), near.conn.lingers()), (1, false), "its time is over");
+    assert_eq!(near.turn(), Progress::Closed);
+}
+
+#[test]
+fn a_stream_that_ends_without_a_word_is_a_lost_peer() {
+    for broken in [None, Some(ErrorKind::ConnectionReset)] {
+        let (mut near, far) = linked();
+        near.send(0, 64);
+        (far.wire.out.borrow_mut().ended, far.wire.out.borrow_mut().broken) = (true, broken);
+        assert_eq!(near.turn(), Progress::Closed);
+        assert_eq!(near.ended(), Some(DisconnectReason::PeerLost));
+        assert!(take(&near.sends).is_empty(), "before the application has heard of the end");
+        near.conn.reported();
+        assert_eq!(statuses(&take(&near.sends)), [Status::PeerLost]);
+    }
+}
+
+#[test]
+fn liveness_watches_what_is_unanswered_and_rests_when_nothing_is() {
+    let silence = |unanswered, seconds| {
+        let lasts = Duration::from_secs(seconds);
+        Some(Silence { lasts, unanswered, held_back: false })
+    };
+    let (mut near, _far) = linked();
+    near.wire.silence.set(silence(true, 0));
+    near.send(0, 64);
+    assert_eq!(near.deadlines(), [Timer::Liveness]);
+    near.wire.silence.set(silence(false, 0));
+    near.lock().expired(Timer::Liveness);
+    assert_eq!(near.deadlines(), [], "all is answered");
+
+    near.wire.silence.set(silence(true, 9));
+    near.send(1, 64);
+    assert_eq!(near.deadlines(), [Timer::Liveness], "it wrote again");
+    near.lock().expired(Timer::Liveness);
+    assert_eq!(near.ended(), Some(DisconnectReason::PeerLost));
+    assert_eq!(near.log.closed.get(), 1);
+}
+
+#[test]
+fn what_a_domain_leaves_behind_says_nothing_more() {
+    let (mut near, far) = linked();
+    near.send(0, 64);
+    let before = near.log.events.borrow().len();
+    assert!(near.conn.abandon().is_some_and(|wire| Rc::ptr_eq(&wire.out, &near.wire.out)));
+    far.turn();
+    assert_eq!(near.turn(), Progress::Closed);
+    assert_eq!((near.log.events.borrow().len(), take(&near.sends).len()), (before, 0));
+    assert!(near.conn.try_dump().contains("over"));
+}
+
+#[test]
+fn a_panic_of_the_provider_ends_it_as_internal() {
+    let (mut near, _far) = linked();
+    near.send(0, 64);
+    near.lock().fail();
+    let reason = near.ended();
+    assert_eq!(reason, Some(DisconnectReason::Internal));
+    assert_eq!(near.turn(), Progress::Closed);
+    assert!(!near.lock().wants_turn());
+}
