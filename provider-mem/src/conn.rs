@@ -8,12 +8,9 @@ use std::time::Duration;
 use fabric_core::{EndpointAttr, EndpointId, Event};
 use fabric_util::progress::Progress;
 use fabric_util::stream::wire::handshake::HandshakeKind;
-use fabric_util::stream::{
-    self, End, Host, IoVec, LinkContext, Locked, TakesReceives, Timer, Transport, decline,
-};
+use fabric_util::stream::{self, End, Host, IoVec, LinkContext, Locked, Timer, Transport, decline};
 
-use crate::NAME;
-use crate::engine::Engine;
+use crate::name::NAME;
 use crate::pipe::Pipe;
 
 /// Turns of one call: enough for any short operation and its answer. The thread goes on with a long one.
@@ -97,10 +94,25 @@ impl Drop for Wire {
     }
 }
 
+/// What connections and acceptors need of their domain.
+pub(crate) trait DomainHost: Send + Sync {
+    /// Sets a deadline for a connection.
+    fn deadline(&self, after: Duration, id: EndpointId, timer: Timer);
+
+    /// Goes on with a connection that has more to carry than one call should.
+    fn go_on(&self, conn: Arc<Conn>);
+
+    /// Has an event reported, of a connection or none. Locks may be held.
+    fn add_report(&self, event: Event, of: Option<&Arc<Conn>>);
+
+    /// Forgets a connection whose pipes are closed and whose endpoint is dropped.
+    fn forget(&self, id: EndpointId);
+}
+
 /// A connection. The engine has it until the endpoint is dropped and the pipes are closed.
 pub(crate) struct Conn {
     pub(crate) id: EndpointId,
-    pub(crate) engine: Arc<Engine>,
+    host: Arc<dyn DomainHost>,
     pub(crate) stream: stream::Conn<Wire>,
     /// The endpoint was dropped; the connection goes on until the peer has what is left for it.
     dropped: AtomicBool,
@@ -113,18 +125,18 @@ impl Host for ConnHost<'_> {
     fn deadline(&self, after: Duration, timer: Timer) {
         // There is no host to look at.
         if timer != Timer::Liveness {
-            self.0.engine.deadline(after, self.0.id, timer);
+            self.0.host.deadline(after, self.0.id, timer);
         }
     }
 
     fn closed(&self) {
         if self.0.dropped.load(Ordering::Relaxed) {
-            self.0.engine.remove(self.0.id);
+            self.0.host.forget(self.0.id);
         }
     }
 
     fn report(&self, event: Event) {
-        self.0.engine.add_report(event, Some(self.0));
+        self.0.host.add_report(event, Some(self.0));
     }
 
     fn has_ended(&self) -> bool {
@@ -135,13 +147,13 @@ impl Host for ConnHost<'_> {
 
 impl Conn {
     pub(crate) fn new(
-        engine: &Arc<Engine>,
+        host: Arc<dyn DomainHost>,
         attr: &EndpointAttr,
         context: LinkContext,
     ) -> Arc<Self> {
-        let (id, engine) = (context.id, engine.clone());
+        let id = context.id;
         let stream = stream::Conn::new(NAME, attr, context);
-        Arc::new(Conn { id, engine, stream, dropped: AtomicBool::new(false) })
+        Arc::new(Conn { id, host, stream, dropped: AtomicBool::new(false) })
     }
 
     pub(crate) fn lock(self: &Arc<Self>) -> Locked<'_, Wire, ConnHost<'_>> {
@@ -158,8 +170,8 @@ impl Conn {
                 None => return,
             }
         }
-        let engine = conn.engine.clone();
-        engine.go_on(conn);
+        let host = conn.host.clone();
+        host.go_on(conn);
     }
 
     /// Has a turn; gives the end that is to have the next.
@@ -185,7 +197,7 @@ impl Conn {
         let mut conn = self.lock();
         self.dropped.store(true, Ordering::Relaxed);
         if conn.transport().is_none() {
-            self.engine.remove(self.id);
+            self.host.forget(self.id);
         }
     }
 
@@ -194,14 +206,5 @@ impl Conn {
         if let Some(wire) = self.stream.abandon() {
             wire.close();
         }
-    }
-}
-
-impl TakesReceives for Conn {
-    type Engine = Engine;
-
-    fn receives_posted(self: &Arc<Self>, _engine: &Arc<Engine>) {
-        self.lock().link.receives_posted();
-        self.drive();
     }
 }

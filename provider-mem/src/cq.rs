@@ -6,8 +6,8 @@ use std::sync::Arc;
 use fabric_core::{Armed, CqOps, Error, RawCompletion, Result};
 use fabric_util::completion_ring::CompletionRing;
 
-use crate::NAME;
 use crate::engine::Engine;
+use crate::name::NAME;
 
 /// A completion queue.
 pub struct MemCq {

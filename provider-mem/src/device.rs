@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use fabric_core::{AtomicScope, Capabilities, Device, Error, Failure, Info, Result};
 use fabric_util::stream::limits;
 
-use crate::NAME;
+use crate::name::NAME;
 
 /// The name of the device.
 const DEVICE: &str = "process";

@@ -13,12 +13,12 @@ use fabric_util::region_table::Registration;
 use fabric_util::service_thread::ServiceThread;
 use fabric_util::stream::{LinkContext, SharedReceiveQueue};
 
-use crate::NAME;
 use crate::conn::Conn;
 use crate::cq::MemCq;
 use crate::endpoint::MemEndpoint;
 use crate::engine::Engine;
 use crate::listener::{self, MemListener};
+use crate::name::NAME;
 
 /// A domain.
 pub struct MemDomain {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fabric_core::provider::RequestId;
 use fabric_core::{EndpointAttr, EndpointOps, Posted, RecvWork, Result, SendWork};
 use fabric_util::route;
-use fabric_util::stream::{End, LinkContext};
+use fabric_util::stream::{End, LinkContext, TakesReceives};
 
 use crate::conn::{Conn, Wire};
 use crate::engine::Engine;
@@ -14,15 +14,17 @@ use crate::{device, network};
 
 /// An endpoint.
 pub struct MemEndpoint {
+    engine: Arc<Engine>,
     conn: Arc<Conn>,
     attr: EndpointAttr,
 }
 
 impl MemEndpoint {
     pub(crate) fn new(engine: &Arc<Engine>, attr: &EndpointAttr, context: LinkContext) -> Self {
-        let conn = Conn::new(engine, attr, context);
+        let engine = engine.clone();
+        let conn = Conn::new(engine.clone(), attr, context);
         engine.add(&conn);
-        MemEndpoint { conn, attr: attr.clone() }
+        MemEndpoint { engine, conn, attr: attr.clone() }
     }
 
     pub(crate) fn conn(&self) -> &Arc<Conn> {
@@ -59,7 +61,7 @@ unsafe impl EndpointOps for MemEndpoint {
     }
 
     fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
-        let info = &self.conn.engine.info;
+        let info = &self.engine.info;
         device::check_peer(info, to)?;
         let source = route::source_addr(info, to, self.attr.source)?;
         let from = SocketAddr::new(source, network::next_port());
@@ -78,7 +80,7 @@ unsafe impl EndpointOps for MemEndpoint {
     }
 
     fn accept(&self, request: RequestId, data: &[u8]) -> Result<()> {
-        let request = self.conn.engine.requests.take("accept", request)?;
+        let request = self.engine.requests.take("accept", request)?;
         let wire = request.wire.lock().take();
         if let Some(wire) = wire {
             wire.belongs_to(&self.conn);
@@ -87,18 +89,18 @@ unsafe impl EndpointOps for MemEndpoint {
             conn.accept(wire, &request.greeting, data);
         }
         self.conn.drive();
-        self.conn.engine.report();
+        self.engine.report();
         Ok(())
     }
 
     fn disconnect(&self) {
         self.conn.end(End::Local);
-        self.conn.engine.report();
+        self.engine.report();
     }
 
     fn quiesce(&self) -> Result<()> {
         self.conn.end(End::Quiet);
-        self.conn.engine.retract_reports(self.conn.id);
+        self.engine.retract_reports(self.conn.id);
         Ok(())
     }
 
@@ -112,6 +114,15 @@ unsafe impl EndpointOps for MemEndpoint {
 
     fn dump(&self) -> String {
         self.conn.stream.try_dump()
+    }
+}
+
+impl TakesReceives for Conn {
+    type Engine = Engine;
+
+    fn receives_posted(self: &Arc<Self>, _engine: &Arc<Engine>) {
+        self.lock().link.receives_posted();
+        self.drive();
     }
 }
 

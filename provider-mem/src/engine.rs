@@ -16,9 +16,10 @@ use fabric_util::stream::Timer;
 use fabric_util::sync::{Condvar, Mutex};
 use fabric_util::timers::Timers;
 
-use crate::conn::Conn;
-use crate::listener::Request;
-use crate::{NAME, network};
+use crate::acceptor::Request;
+use crate::conn::{Conn, DomainHost};
+use crate::name::NAME;
+use crate::network;
 
 /// How often a thread that is to end looks whether anything still lingers.
 const TICK: Duration = Duration::from_millis(1);
@@ -49,6 +50,27 @@ struct Work {
     /// Events may wait.
     events: bool,
     stopped: bool,
+}
+
+impl DomainHost for Engine {
+    fn deadline(&self, after: Duration, id: EndpointId, timer: Timer) {
+        let at = Instant::now() + after;
+        self.tell_thread(|work| _ = work.timers.add(at, (id, timer)));
+    }
+
+    fn go_on(&self, conn: Arc<Conn>) {
+        self.tell_thread(|work| work.ready.push(conn));
+    }
+
+    fn add_report(&self, event: Event, of: Option<&Arc<Conn>>) {
+        self.reports.push(event, of.cloned());
+        self.tell_thread(|work| work.events = true);
+    }
+
+    fn forget(&self, id: EndpointId) {
+        let gone = self.conns.lock().remove(&id);
+        drop(gone);
+    }
 }
 
 impl Engine {
@@ -91,7 +113,7 @@ impl Engine {
     /// Closes everything that the domain has.
     fn clear(self: &Arc<Self>) {
         for acceptor in network::all().iter().filter(|acceptor| acceptor.belongs_to(self)) {
-            acceptor.close();
+            network::close(acceptor);
         }
         self.requests.clear();
         let conns: Vec<_> = self.conns.lock().drain().map(|(_, conn)| conn).collect();
@@ -101,28 +123,6 @@ impl Engine {
 
     pub(crate) fn add(&self, conn: &Arc<Conn>) {
         self.conns.lock().insert(conn.id, conn.clone());
-    }
-
-    pub(crate) fn remove(&self, id: EndpointId) {
-        let gone = self.conns.lock().remove(&id);
-        drop(gone);
-    }
-
-    /// Sets a deadline for a connection.
-    pub(crate) fn deadline(&self, after: Duration, id: EndpointId, timer: Timer) {
-        let at = Instant::now() + after;
-        self.tell_thread(|work| _ = work.timers.add(at, (id, timer)));
-    }
-
-    /// Leaves a connection to the thread.
-    pub(crate) fn go_on(&self, conn: Arc<Conn>) {
-        self.tell_thread(|work| work.ready.push(conn));
-    }
-
-    /// Has the thread report an event. Locks may be held.
-    pub(crate) fn add_report(&self, event: Event, of: Option<&Arc<Conn>>) {
-        self.reports.push(event, of.cloned());
-        self.tell_thread(|work| work.events = true);
     }
 
     /// Reports the events that wait. No lock may be held.

@@ -5,12 +5,15 @@
 //! every provider over a stream of bytes needs is in `fabric_util`: the protocol, regions, completions, requests.
 //!
 //! Files, from the contract inwards:
-//! - [`provider`], `device`, `domain`, `cq`, `listener`, `endpoint`: the contract's objects;
-//! - `conn`: a link and its two pipes; `pipe`: bytes in one direction;
+//! - [`provider`], `domain`, `cq`, `listener`, `endpoint`, `device`: the contract's objects;
 //! - `engine`: what a domain has, and its thread, for events and time limits;
-//! - `network`: the addresses of this process that are listened on.
+//! - `network`: the addresses of this process that are listened on; `acceptor`: the requests that come to one;
+//! - `conn`: a link and its two pipes; `pipe`: bytes in one direction.
+//!
+//! Uses go down this list. What connections and acceptors need of the engine, above them, is `conn::DomainHost`.
 #![doc = include_str!("../README.md")]
 
+mod acceptor;
 mod conn;
 mod cq;
 mod device;
@@ -18,6 +21,7 @@ mod domain;
 mod endpoint;
 mod engine;
 mod listener;
+mod name;
 mod network;
 mod pipe;
 pub mod provider;
@@ -28,5 +32,4 @@ pub use endpoint::MemEndpoint;
 pub use listener::MemListener;
 pub use provider::MemProvider;
 
-/// The provider's name.
-pub const NAME: &str = "mem";
+pub use name::NAME;

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use fabric_util::sync::Mutex;
 
-use crate::listener::Acceptor;
+use crate::acceptor::Acceptor;
 
 /// The first port that is given out; IANA leaves those from here on to such use (RFC 6335, section 6).
 const FIRST_PORT: u16 = 49_152;
@@ -49,10 +49,11 @@ pub(crate) fn find(addr: SocketAddr) -> Option<Arc<Acceptor>> {
     LISTENERS.lock().get(&addr).cloned()
 }
 
-/// Removes a listener.
-pub(crate) fn remove(addr: SocketAddr) {
-    let removed = LISTENERS.lock().remove(&addr);
+/// Closes a listener, which is not found from now on.
+pub(crate) fn close(acceptor: &Acceptor) {
+    let removed = LISTENERS.lock().remove(&acceptor.addr);
     drop(removed);
+    acceptor.close();
 }
 
 /// All listeners.

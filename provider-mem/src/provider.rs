@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use fabric_core::{Device, EventSink, Info, Provider, Result};
 
-use crate::NAME;
 use crate::device;
 use crate::domain::MemDomain;
+use crate::name::NAME;
 
 /// The provider in memory. All of its domains in a process reach each other.
 #[derive(Clone, Copy, Debug, Default)]
