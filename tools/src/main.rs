@@ -1,8 +1,10 @@
 //! The program `fabric`: what providers and devices this machine has, what they offer, and how fast they are.
 //!
 //! `fabric info` only asks the library and shows the answers: `survey` collects them, `report` writes them for people,
-//! `table` does the layout, `json` writes them for programs, `variables` is `--env`. `fabric perf` is `perf`.
+//! `table` does the layout, `json` writes them for programs, `variables` is `--env`. `fabric perf` is `perf`. What went
+//! wrong with either is a `failure`.
 
+mod failure;
 mod json;
 mod perf;
 mod report;
@@ -15,7 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use fabric::Error;
+use failure::Failure;
 use survey::Survey;
 
 /// Look at the fabric providers and devices of this machine, and measure them.
@@ -60,19 +62,6 @@ struct InfoArgs {
     /// Show the environment variables that the library reads, with meaning, default and present value.
     #[arg(long)]
     env: bool,
-}
-
-/// What went wrong, and with which exit code to say so.
-struct Failure {
-    text: String,
-    code: u8,
-}
-
-impl From<Error> for Failure {
-    /// Discovery fails only for what the environment says wrongly; that nothing is usable is no error there.
-    fn from(error: Error) -> Self {
-        Failure { text: error.to_string(), code: 2 }
-    }
 }
 
 fn main() -> ExitCode {

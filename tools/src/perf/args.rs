@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 use clap::{ArgGroup, Args};
 
-use super::Outcome;
 use super::plan::{ATOMIC_SIZE, Limit, Mode, Operation, Plan, Wait};
+use super::problem::Outcome;
 
 /// Where a server listens unless it says otherwise.
 pub(crate) const PORT: u16 = 7472;

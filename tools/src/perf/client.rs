@@ -5,16 +5,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::control::{Control, Done, Ready, Reply, Request};
-use super::initiator::{self, Shared};
+use super::initiator;
 use super::plan::{Mode, Plan};
+use super::problem::{Outcome, Problem, describe};
 use super::progress::Live;
 use super::results::Measured;
-use super::server::{first_failure, idle, join};
 use super::side::{PATIENCE, Side, remote};
 use super::tally::Tally;
+use super::threads::{Shared, first_failure, join};
 use super::waiter::Waiter;
 use super::worker::Worker;
-use super::{Outcome, Problem, raw};
+use super::{process, raw};
 
 /// When this end has failed, the other one may know why.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -94,7 +95,7 @@ impl Client {
             measured.idle_bytes = Some(side.idle_bytes.max(their_bytes));
         }
         if plan.mode == Mode::Idle {
-            let (here, there) = (idle(plan), self.done()?);
+            let (here, there) = (process::idle(plan), self.done()?);
             measured.wakeups = Some(here.wakeups + there.wakeups);
             measured.idle_cpu_s = Some(here.cpu_s + there.cpu_s);
         } else {
@@ -141,7 +142,7 @@ fn in_threads(
             scope.spawn(move || {
                 work(thread, shared).map_err(|error| {
                     shared.failed.store(true, Ordering::Relaxed);
-                    super::describe(&error)
+                    describe(&error)
                 })
             })
         };

@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::Outcome;
 use super::plan::Plan;
+use super::problem::Outcome;
 
 /// Raised whenever the two ends of an older version would misunderstand each other.
 const PROTOCOL: u32 = 1;

@@ -1,25 +1,16 @@
 //! The end that measures: the loops, in which nothing is allocated and the clock is read no oftener than needed.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use fabric::{BatchError, Error, Op};
 
-use super::Outcome;
 use super::plan::{Limit, Mode, Plan};
+use super::problem::Outcome;
 use super::tally::Tally;
+use super::threads::Shared;
 use super::turns::{REPORT_EVERY, bounds, turns};
-use super::waiter::GIVEN_UP;
 use super::worker::Worker;
-
-/// What the threads of the initiator share.
-#[derive(Default)]
-pub(crate) struct Shared {
-    /// Operations measured so far: for the live line.
-    pub(crate) done: AtomicU64,
-    pub(crate) failed: AtomicBool,
-    ready: AtomicUsize,
-}
 
 /// Warms up, measures when all threads have warmed up, and ends the other end's part.
 pub(crate) fn run(worker: &mut Worker<'_>, shared: &Shared) -> Outcome<Tally> {
@@ -28,13 +19,7 @@ pub(crate) fn run(worker: &mut Worker<'_>, shared: &Shared) -> Outcome<Tally> {
         let idle = Shared::default();
         measure(worker, Limit::Iterations(plan.warmup), &idle)?;
     }
-    shared.ready.fetch_add(1, Ordering::AcqRel);
-    while shared.ready.load(Ordering::Acquire) < plan.threads {
-        if shared.failed.load(Ordering::Relaxed) {
-            return Err(GIVEN_UP.into());
-        }
-        std::thread::yield_now();
-    }
+    shared.meet(plan.threads)?;
     let tally = measure(worker, plan.limit, shared)?;
     worker.stop()?;
     Ok(tally)

@@ -1,9 +1,9 @@
 //! `fabric perf`: how fast it is.
 //!
 //! `args` are the options; each size makes a `plan`. The `client` sends the `server` the plan over `control`, both make
-//! a `side`, and of each side's threads every one has a `Worker` (`worker`). The `initiator` has the measured loops,
+//! a `side`, and of each side's `threads` every one has a `Worker` (`worker`). The `initiator` has the measured loops,
 //! `raw` those of plain sockets, both by `turns`, `verified` those that look at each byte. A `tally` is what a thread measured, and
-//! `results` show it.
+//! `results` show it. What goes wrong is a `problem`.
 
 mod args;
 mod client;
@@ -11,6 +11,7 @@ mod control;
 mod initiator;
 mod pattern;
 mod plan;
+mod problem;
 mod process;
 mod progress;
 mod raw;
@@ -18,6 +19,7 @@ mod results;
 mod server;
 mod side;
 mod tally;
+mod threads;
 mod turns;
 mod verified;
 mod waiter;
@@ -30,25 +32,15 @@ use std::time::{Duration, Instant};
 
 use args::Role;
 use client::Client;
+use problem::{Outcome, Problem, describe};
+
+use crate::failure::Failure;
 
 pub(crate) use args::PerfArgs;
 
-/// What went wrong is shown to a person, so one type for all of it will do.
-type Problem = Box<dyn std::error::Error + Send + Sync>;
-type Outcome<T = ()> = Result<T, Problem>;
-
-/// The text for a person. That the connection has ended shows in a completion or, a moment later, in the next post.
-fn describe(problem: &Problem) -> String {
-    let batch = problem.downcast_ref::<fabric::BatchError>().map(|batch| &batch.error);
-    match batch.or_else(|| problem.downcast_ref::<fabric::Error>()) {
-        Some(fabric::Error::NotConnected) => waiter::GONE.to_owned(),
-        _ => problem.to_string(),
-    }
-}
-
 /// Runs it; the exit code says whether the options are to blame.
-pub(crate) fn run(args: &PerfArgs) -> Result<(), crate::Failure> {
-    let with = |code| move |problem: Problem| crate::Failure { text: describe(&problem), code };
+pub(crate) fn run(args: &PerfArgs) -> Result<(), Failure> {
+    let with = |code| move |problem: Problem| Failure { text: describe(&problem), code };
     let role = args.role().map_err(with(2))?;
     if let Role::Serve { address, once } = role {
         return server::serve(address, once).map_err(with(1));

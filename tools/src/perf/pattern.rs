@@ -2,7 +2,7 @@
 
 use fabric::Region;
 
-use super::Outcome;
+use super::problem::Outcome;
 
 /// Which bytes: the endpoint's, the operation's, from which end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

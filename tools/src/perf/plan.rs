@@ -4,7 +4,7 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::Outcome;
+use super::problem::Outcome;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,8 +1,12 @@
 //! What this process costs, as the kernel counts it. Zero where it does not.
 
 use std::fs;
+use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
+
+use super::control::Done;
+use super::plan::{Limit, Plan};
 
 /// Bytes of memory that are in use.
 pub(crate) fn resident_bytes() -> u64 {
@@ -23,6 +27,20 @@ pub(crate) fn wakeups() -> u64 {
 pub(crate) fn cpu_s() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// What it costs to do nothing, for as long as the plan says.
+pub(crate) fn idle(plan: &Plan) -> Done {
+    // What connecting has left over gets done first.
+    std::thread::sleep(Duration::from_millis(500));
+    let (wakeups_before, cpu_before) = (wakeups(), cpu_s());
+    if let Limit::Seconds(seconds) = plan.limit {
+        std::thread::sleep(Duration::from_secs_f64(seconds));
+    }
+    let cpu_s = cpu_s() - cpu_before;
+    // One of them is the end of this very sleep.
+    let wakeups = (wakeups() - wakeups_before).saturating_sub(1);
+    Done { wakeups, cpu_s }
 }
 
 #[cfg(test)]

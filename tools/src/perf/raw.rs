@@ -8,13 +8,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Outcome;
 use super::control::{Control, Done, Ready, Reply};
-use super::initiator::Shared;
 use super::plan::{Limit, Mode, Plan, Wait};
-use super::server::{first_failure, join};
+use super::problem::{Outcome, Problem};
 use super::side::PATIENCE;
 use super::tally::Tally;
+use super::threads::{Shared, first_failure, join};
 use super::turns::{REPORT_EVERY, bounds, turns};
 
 /// Reads in a row that found nothing, after which it looks at the clock.
@@ -97,7 +96,7 @@ impl Socket {
     }
 }
 
-fn gone(error: std::io::Error) -> super::Problem {
+fn gone(error: std::io::Error) -> Problem {
     match error.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
             "the other end is gone".into()

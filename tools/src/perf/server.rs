@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::control::{Control, Done, Ready, Reply, Request};
-use super::plan::{Limit, Mode, Plan};
+use super::plan::{Mode, Plan};
+use super::problem::{Outcome, Problem, describe};
 use super::side::{Lane, PATIENCE, Side, remote};
-use super::waiter::{GIVEN_UP, Waiter};
+use super::threads::{first_failure, join};
+use super::waiter::Waiter;
 use super::worker::Worker;
-use super::{Outcome, Problem, process, raw};
+use super::{process, raw};
 
 /// A client may be that slow between two plans.
 const BETWEEN: Duration = Duration::from_secs(300);
@@ -78,7 +80,7 @@ fn client(mut control: Control) -> Outcome {
             }
             Err(error) => {
                 // It may be gone, which may be the very error.
-                let _ = control.say(&Reply::Failed(super::describe(&error)));
+                let _ = control.say(&Reply::Failed(describe(&error)));
                 return Err(error);
             }
         }
@@ -101,7 +103,7 @@ fn run(plan: &Plan, region: &[u8], control: &mut Control) -> Outcome<(Done, Side
     drop(listener);
     control.say(&Reply::Connected { idle_bytes: side.idle_bytes })?;
     if plan.mode == Mode::Idle {
-        return Ok((idle(plan), side));
+        return Ok((process::idle(plan), side));
     }
     let remote = remote(plan, region)?;
     let failed = AtomicBool::new(false);
@@ -118,42 +120,10 @@ fn run(plan: &Plan, region: &[u8], control: &mut Control) -> Outcome<(Done, Side
         let threads: Vec<_> = side
             .lanes
             .iter()
-            .map(|lane| scope.spawn(|| work(lane).map_err(|problem| super::describe(&problem))))
+            .map(|lane| scope.spawn(|| work(lane).map_err(|problem| describe(&problem))))
             .collect();
         threads.into_iter().map(join).collect()
     });
     first_failure(outcomes)?;
     Ok((Done::default(), side))
-}
-
-/// What a thread came to.
-pub(crate) fn join<T>(
-    thread: std::thread::ScopedJoinHandle<'_, Result<T, String>>,
-) -> Result<T, String> {
-    thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()))
-}
-
-/// All that came out, or why not: of several reasons the one that made the others give up.
-pub(crate) fn first_failure<T>(outcomes: Vec<Result<T, String>>) -> Outcome<Vec<T>> {
-    let failure = |outcome: &Result<T, String>| outcome.as_ref().err().cloned();
-    let mut failures = outcomes.iter().filter_map(failure).collect::<Vec<_>>();
-    failures.sort_by_key(|failure| failure == GIVEN_UP);
-    match failures.into_iter().next() {
-        Some(first) => Err(first.into()),
-        None => Ok(outcomes.into_iter().flatten().collect()),
-    }
-}
-
-/// What it costs to do nothing.
-pub(crate) fn idle(plan: &Plan) -> Done {
-    // What connecting has left over gets done first.
-    std::thread::sleep(Duration::from_millis(500));
-    let (wakeups, cpu_s) = (process::wakeups(), process::cpu_s());
-    if let Limit::Seconds(seconds) = plan.limit {
-        std::thread::sleep(Duration::from_secs_f64(seconds));
-    }
-    let cpu_s = process::cpu_s() - cpu_s;
-    // One of them is the end of this very sleep.
-    let wakeups = (process::wakeups() - wakeups).saturating_sub(1);
-    Done { wakeups, cpu_s }
 }

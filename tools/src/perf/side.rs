@@ -8,8 +8,8 @@ use fabric::{
     Recv, Region, RemoteRegion,
 };
 
-use super::Outcome;
 use super::plan::{Mode, Plan, SPARE};
+use super::problem::Outcome;
 use super::process;
 
 /// How long anything may take that goes on before and after the measurement; guests and loaded machines are slow.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::Outcome;
+use super::problem::Outcome;
 
 /// Longer times count as so long.
 const LONGEST_NS: u64 = 60_000_000_000;

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Outcome;
-use super::initiator::Shared;
 use super::plan::Limit;
+use super::problem::Outcome;
 use super::tally::Tally;
+use super::threads::Shared;
 
 /// Operations after which the live line is updated, and a stream looks at the clock.
 pub(crate) const REPORT_EVERY: u64 = 64;

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use fabric::Op;
 
-use super::Outcome;
-use super::initiator::Shared;
 use super::pattern::Pattern;
 use super::plan::{Limit, Operation};
+use super::problem::Outcome;
 use super::side::End;
 use super::tally::Tally;
+use super::threads::Shared;
 use super::turns::bounds;
 use super::worker::Worker;
 

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use fabric::{Completion, CompletionQueue, Error, Status};
 
-use super::Outcome;
 use super::plan::Wait;
+use super::problem::{GONE, Outcome, Problem};
+use super::threads::GIVEN_UP;
 
 /// Completions that are taken at a time.
 pub(crate) const TAKE: usize = 32;
@@ -79,17 +80,11 @@ impl<'a> Waiter<'a> {
         Ok(())
     }
 
-    fn impatient(&self) -> super::Problem {
+    fn impatient(&self) -> Problem {
         let patience = self.patience.unwrap_or_default();
         format!("nothing has completed for {patience:?} (--timeout): the other end hangs").into()
     }
 }
-
-/// What a thread says that ends because of another one.
-pub(crate) const GIVEN_UP: &str = "another thread failed";
-
-/// The connection has ended.
-pub(crate) const GONE: &str = "the connection ended: the other end is gone";
 
 fn failure(bad: &Completion) -> String {
     let what = format!("{:?}", bad.kind).to_lowercase();

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use fabric::{AtomicOp, BatchError, Error, Op, OpKind, RemoteRegion, Slices};
 
-use super::Outcome;
 use super::pattern::Pattern;
 use super::plan::{Operation, Plan};
+use super::problem::Outcome;
 use super::side::{End, Lane, Side};
 use super::waiter::Waiter;
 
