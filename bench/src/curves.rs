@@ -6,7 +6,7 @@ use std::time::Instant;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::run::{Case, Figure, Program, Setup};
 use crate::stats::median;
 

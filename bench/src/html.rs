@@ -5,10 +5,10 @@ use std::fmt::Write;
 use crate::curves::{Axis, Chart, Curve};
 use crate::machine::Machine;
 use crate::micro;
+use crate::outcome::Outcome;
 use crate::plots;
-use crate::rounds::Measured;
+use crate::rounds::{DEBUG_BUILD, Measured};
 use crate::run::Program;
-use crate::{DEBUG_BUILD, Outcome};
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:1060px;margin:2em auto;padding:0 1em;color:#222}\
 h1{font-size:1.6em}h2{font-size:1.2em;margin-top:2em}table{border-collapse:collapse;width:100%;font-size:13.5px}\

@@ -7,6 +7,7 @@ mod curves;
 mod html;
 mod machine;
 mod micro;
+mod outcome;
 mod plots;
 mod rounds;
 mod run;
@@ -21,9 +22,9 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use machine::Machine;
+use outcome::Outcome;
+use rounds::DEBUG_BUILD;
 use run::{Case, Figure, Program, Setup};
-
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Measure fabric beside plain sockets, libfabric, UCX and perftest, and report.
 ///
@@ -139,10 +140,6 @@ fn bench(args: &Args) -> Outcome {
     }
     Ok(())
 }
-
-/// Over the figures of a program that was not optimised.
-pub(crate) const DEBUG_BUILD: &str =
-    "The program measured is a debug build: these figures say nothing about the targets.";
 
 fn minutes(time: Duration) -> String {
     match (time.as_secs_f64() / 60.0).round() {

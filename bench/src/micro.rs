@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// A line of it with a target: nanoseconds, and uncontended mutex pairs of the same run, at most.
 struct Goal {

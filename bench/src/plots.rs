@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use plotters::coord::ranged1d::{KeyPointHint, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
-use crate::Outcome;
 use crate::curves::{Axis, Chart};
+use crate::outcome::Outcome;
 use crate::run::Program;
 
 const SIZE: (u32, u32) = (960, 430);

@@ -4,7 +4,7 @@
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::run::{Case, Figure, Program, Setup};
 use crate::stats::{interval, median};
 use crate::targets::{Group, Line, Threshold};
@@ -104,6 +104,10 @@ fn run(
     }
     Ok(())
 }
+
+/// Over the figures of a program that was not optimised.
+pub(crate) const DEBUG_BUILD: &str =
+    "The program measured is a debug build: these figures say nothing about the targets.";
 
 /// Whether any line was measured with a debug build.
 pub(crate) fn debug_build(lines: &[Measured]) -> bool {

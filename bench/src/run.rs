@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// What is the same for every run.
 pub(crate) struct Setup {

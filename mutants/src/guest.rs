@@ -1,13 +1,13 @@
 //! Mutants of the verbs provider, beside a device: this host's, else all of them in one guest.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::list::Mutant;
+use crate::mutant::Mutant;
 use crate::table;
-use crate::trial::Verdict;
-use crate::workspace;
+use crate::trial::{self, Verdict};
+use crate::workspace::workspace;
 
 /// How long the guest may run, in seconds; it boots in half a minute, and its processor is emulated.
 const TIME_LIMIT: &str = "3000";
@@ -18,7 +18,7 @@ pub(crate) fn line(verdict: &Verdict) -> String {
 }
 
 pub(crate) fn try_all(
-    program: &PathBuf,
+    program: &Path,
     mutants: &[(usize, &'static Mutant)],
     jobs: usize,
     report: impl FnMut(Verdict) + Send,
@@ -33,7 +33,7 @@ pub(crate) fn try_all(
         .map_err(|error| format!("scripts/with-rdma-device: {error}"))?;
     let said = String::from_utf8_lossy(&said.stdout);
     match said.trim().split_once(": ") {
-        Some(("host", _)) => crate::try_all(program, mutants, jobs, report),
+        Some(("host", _)) => trial::try_all(program, mutants, jobs, report),
         Some(("guest", _)) => in_guest(program, mutants, report),
         Some(("nowhere", why)) => {
             print!("{}", table::not_tried(mutants, why));

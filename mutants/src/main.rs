@@ -13,29 +13,23 @@ mod functions;
 mod guest;
 mod link;
 mod list;
+mod mutant;
 mod plant;
 mod random;
 mod table;
 mod tests;
 mod trial;
+mod workspace;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Parser;
 
 use args::Args;
-use list::{Mutant, Runs};
-use trial::{Trial, Verdict};
-
-/// The root of the workspace that this program was built from.
-fn workspace() -> &'static Path {
-    // `CARGO_MANIFEST_DIR` is a folder of it.
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(""))
-}
+use mutant::{Mutant, Runs};
+use trial::{Verdict, each, try_all};
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -76,7 +70,11 @@ fn run(args: &Args) -> Outcome {
     let mut verdicts = Vec::new();
     let mut report = |verdict| show(verdict, &mut verdicts);
     try_all(&program, &tcp, args.jobs, &mut report)?;
-    link::try_all(&program, &links, args.jobs, &mut report)?;
+    if links.is_empty() || link::can_be_made() {
+        try_all(&program, &links, args.jobs, &mut report)?;
+    } else {
+        print!("{}", table::not_tried(&links, "no network namespaces here"));
+    }
     tests::try_all(&tests, &mut report)?;
     guest::try_all(&program, &verbs, args.jobs, &mut report)?;
     println!("{}", table::summary(&verdicts, count));
@@ -105,38 +103,4 @@ fn show(verdict: Verdict, verdicts: &mut Vec<Verdict>) {
     print!("{}", table::row(&verdict));
     let _ = std::io::stdout().flush();
     verdicts.push(verdict);
-}
-
-/// Tries mutants, several at a time, after a look at the program with none enabled.
-fn try_all(
-    program: &PathBuf,
-    mutants: &[(usize, &'static Mutant)],
-    jobs: usize,
-    report: impl FnMut(Verdict) + Send,
-) -> Result<(), String> {
-    if mutants.is_empty() {
-        return Ok(());
-    }
-    trial::check_healthy(program, mutants)?;
-    each(mutants, jobs, |number, mutant| Trial { program, number, mutant }.run(), report);
-    Ok(())
-}
-
-/// Tries mutants, so many at a time, and reports each when its verdict is known.
-fn each(
-    mutants: &[(usize, &'static Mutant)],
-    jobs: usize,
-    attempt: impl Fn(usize, &'static Mutant) -> Verdict + Sync,
-    report: impl FnMut(Verdict) + Send,
-) {
-    let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
-    let job = || {
-        while let Some(&(number, mutant)) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let verdict = attempt(number, mutant);
-            if let Ok(mut report) = report.lock() {
-                report(verdict);
-            }
-        }
-    };
-    std::thread::scope(|scope| (0..jobs).for_each(|_| _ = scope.spawn(job)));
 }

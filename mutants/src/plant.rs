@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::functions::Functions;
-use crate::list::{self, Edit};
-use crate::workspace;
+use crate::list;
+use crate::mutant::Edit;
+use crate::workspace::workspace;
 
 /// Which mutant is enabled; none if it is not set.
 pub(crate) const VARIABLE: &str = "FABRIC_MUTANT";

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use conformance::random::{Program, Step};
 
-use crate::list::{Mutant, Runs};
+use crate::mutant::{Mutant, Runs};
 use crate::plant::VARIABLE;
 use crate::trial::{Verdict, run};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::list::Mutant;
+use crate::mutant::Mutant;
 use crate::trial::Verdict;
 
 /// Killers named in a row; the rest is counted.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::list::Mutant;
+use crate::mutant::Mutant;
 use crate::plant::{VARIABLE, cargo};
 use crate::trial::{Verdict, run};
 

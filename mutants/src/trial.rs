@@ -1,15 +1,17 @@
-//! One mutant against the suite.
+//! Mutants against the suite.
 
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use conformance::{Report, Status};
 
 use crate::link;
-use crate::list::{Mutant, Runs};
+use crate::mutant::{Mutant, Runs};
 use crate::plant::VARIABLE;
 
 /// A suite that takes longer hangs, which is a way of noticing.
@@ -17,10 +19,10 @@ const CASES_LIMIT: Duration = Duration::from_secs(300);
 const SUITE_LIMIT: Duration = Duration::from_secs(1500);
 
 /// A mutant, and what it is planted in.
-pub(crate) struct Trial<'a> {
-    pub(crate) program: &'a Path,
-    pub(crate) number: usize,
-    pub(crate) mutant: &'static Mutant,
+struct Trial<'a> {
+    program: &'a Path,
+    number: usize,
+    mutant: &'static Mutant,
 }
 
 /// How the trial of a mutant ended.
@@ -59,7 +61,7 @@ impl Verdict {
 }
 
 impl Trial<'_> {
-    pub(crate) fn run(&self) -> Verdict {
+    fn run(&self) -> Verdict {
         let start = Instant::now();
         let mut killers = self.failures(self.mutant.cases, CASES_LIMIT);
         let unexpected = killers.is_empty();
@@ -78,11 +80,42 @@ impl Trial<'_> {
     }
 }
 
-/// With no mutant enabled, the cases pass that are to kill one.
-pub(crate) fn check_healthy(
+/// Tries mutants, several at a time, after a look at the program with none enabled.
+pub(crate) fn try_all(
     program: &Path,
     mutants: &[(usize, &'static Mutant)],
+    jobs: usize,
+    report: impl FnMut(Verdict) + Send,
 ) -> Result<(), String> {
+    if mutants.is_empty() {
+        return Ok(());
+    }
+    check_healthy(program, mutants)?;
+    each(mutants, jobs, |number, mutant| Trial { program, number, mutant }.run(), report);
+    Ok(())
+}
+
+/// Tries mutants, so many at a time, and reports each when its verdict is known.
+pub(crate) fn each(
+    mutants: &[(usize, &'static Mutant)],
+    jobs: usize,
+    attempt: impl Fn(usize, &'static Mutant) -> Verdict + Sync,
+    report: impl FnMut(Verdict) + Send,
+) {
+    let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
+    let job = || {
+        while let Some(&(number, mutant)) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let verdict = attempt(number, mutant);
+            if let Ok(mut report) = report.lock() {
+                report(verdict);
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..jobs).for_each(|_| _ = scope.spawn(job)));
+}
+
+/// With no mutant enabled, the cases pass that are to kill one.
+fn check_healthy(program: &Path, mutants: &[(usize, &'static Mutant)]) -> Result<(), String> {
     let cases: BTreeSet<_> = mutants.iter().flat_map(|m| m.1.cases).copied().collect();
     let cases: Vec<_> = cases.into_iter().collect();
     let runs = mutants.first().map_or(Runs::Tcp, |m| m.1.runs);

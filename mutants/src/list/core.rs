@@ -1,6 +1,6 @@
 //! Mutants of `fabric-core`: what all providers share.
 
-use super::{Mutant, Runs, edit};
+use crate::mutant::{Mutant, Runs, edit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {

@@ -1,6 +1,6 @@
 //! Mutants of `fabric`: the checks, the queues and the handles that every program uses.
 
-use super::{Mutant, Runs, edit};
+use crate::mutant::{Mutant, Runs, edit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {

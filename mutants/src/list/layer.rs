@@ -1,6 +1,6 @@
 //! Mutants of the asynchronous layer, which is the same for every provider.
 
-use super::{Mutant, Runs, edit};
+use crate::mutant::{Mutant, Runs, edit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {

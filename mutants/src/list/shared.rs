@@ -1,6 +1,6 @@
 //! Mutants of receives that links share, and of what the handles make of them.
 
-use super::{Mutant, Runs, edit};
+use crate::mutant::{Mutant, Runs, edit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {

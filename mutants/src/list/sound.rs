@@ -1,7 +1,7 @@
 //! Mutants of what keeps safe programs sound: memory goes only on proof, and user code is called with nothing held, by
 //! threads that survive it. User code that misbehaves is not of the suite, so tests find most of them.
 
-use super::{Mutant, Runs, edit};
+use crate::mutant::{Mutant, Runs, edit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {

@@ -1,6 +1,6 @@
 //! Mutants of the TCP provider's protocol: what a naive emulation does.
 
-use super::{Mutant, Runs, edit};
+use crate::mutant::{Mutant, Runs, edit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {

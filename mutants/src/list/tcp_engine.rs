@@ -1,6 +1,6 @@
 //! Mutants of the TCP provider's engine: sockets, threads, wake-ups, connections.
 
-use super::{Mutant, Runs, edit};
+use crate::mutant::{Mutant, Runs, edit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {

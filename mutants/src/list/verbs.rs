@@ -1,6 +1,6 @@
 //! Mutants of the verbs provider, and of what the core does for devices; they run on a device.
 
-use super::{Mutant, Runs, edit};
+use crate::mutant::{Mutant, Runs, edit};
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
