@@ -140,21 +140,27 @@ impl<S: Source> Stepper<S> {
         schedule: Option<&dyn Schedule>,
         event_loop: &impl EventLoop<Source = S>,
     ) -> Option<Progress> {
-        let deferral = match schedule {
-            None => Deferral::default(),
-            Some(schedule) => self.choose(at, schedule)?,
-        };
+        if schedule.is_some_and(|schedule| !self.choose(at, schedule, event_loop)) {
+            return None;
+        }
         let source = &self.ready[at].source;
         source.ready_flag().begin();
-        Some(event_loop.progress(source, &mut self.scratch, mode, deferral))
+        Some(event_loop.progress(source, &mut self.scratch, mode))
     }
 
-    /// Has the schedule choose which connection is served at this place, and what is put off; `None`: it is left alone.
+    /// Has the schedule choose which connection is served at this place, and what is put off; false: it is left alone.
     #[cold]
-    fn choose(&mut self, at: usize, schedule: &dyn Schedule) -> Option<Deferral> {
+    fn choose(
+        &mut self,
+        at: usize,
+        schedule: &dyn Schedule,
+        event_loop: &impl EventLoop<Source = S>,
+    ) -> bool {
         let other = at + schedule.pick(self.ready.len() - at);
         self.ready.swap(at, other);
-        self.ready[at].draw_hold(schedule)
+        let Some(deferral) = self.ready[at].draw_hold(schedule) else { return false };
+        event_loop.defer(&self.ready[at].source, deferral);
+        true
     }
 
     /// Takes a connection from the list. If something came up meanwhile it becomes ready again; says whether it did.

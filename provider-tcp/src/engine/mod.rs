@@ -381,17 +381,14 @@ impl EventLoop for Engine {
     type Waker = Waker;
 
     #[inline]
-    fn progress(
-        &self,
-        conn: &Arc<Conn>,
-        scratch: &mut [u8],
-        mode: Mode,
-        deferral: Deferral,
-    ) -> Progress {
+    fn progress(&self, conn: &Arc<Conn>, scratch: &mut [u8], mode: Mode) -> Progress {
         let host = ConnHost { engine: self, conn, polled: mode == Mode::Polled };
         let mut conn = conn.stream.lock(host);
-        conn.link.defer(deferral);
         conn.turn(scratch)
+    }
+
+    fn defer(&self, conn: &Arc<Conn>, what: Deferral) {
+        self.lock(conn).link.defer(what);
     }
 
     fn poll_events(&self, selector: &mut Selector, block: bool) -> bool {
