@@ -38,7 +38,7 @@ impl Link {
         let room = if self.incoming.long { BEHIND.min(scratch.len()) } else { scratch.len() };
         // SAFETY: the scratch buffer is ours during the call.
         let got = unsafe { transport.recv(&[(scratch.as_mut_ptr(), room)]) }?;
-        self.consume(&scratch[..got]);
+        self.consume(0, &scratch[..got]);
         Ok((got, got == room || transport.gave_up()))
     }
 
@@ -67,8 +67,7 @@ impl Link {
         let got = unsafe { transport.recv(&runs) }?;
         drop(pass);
         let placed = got.min(direct);
-        let result = if placed > 0 { self.placed(placed) } else { Ok(()) };
-        self.process(result, &scratch[..got - placed]);
+        self.consume(placed, &scratch[..got - placed]);
         Ok((got, got == direct + behind || transport.gave_up()))
     }
 
@@ -103,32 +102,24 @@ impl Link {
         (len, None)
     }
 
-    /// Processes bytes that came into the scratch buffer, and completes what is finished then.
-    pub(crate) fn consume(&mut self, bytes: &[u8]) {
-        self.process(Ok(()), bytes);
-    }
-
-    /// As `consume`, behind something that went as `result` says. The one place where a link fails for what the peer sent.
-    fn process(&mut self, result: Result<(), Breach>, bytes: &[u8]) {
-        let result = result.map_err(ProtocolError::from);
-        if let Err(error) = result.and_then(|()| self.take_bytes(bytes)) {
-            self.breach(&error);
-        }
-        self.complete_finished();
-    }
-
-    fn take_bytes(&mut self, mut bytes: &[u8]) -> Result<(), ProtocolError> {
-        while !bytes.is_empty() && self.phase == Phase::Open {
-            match self.incoming.payload {
+    /// Processes `placed` bytes of payload that came where they belong, and those in the scratch buffer behind them; completes
+    /// what is finished then. The one place where a link fails for what the peer sent.
+    pub(crate) fn consume(&mut self, placed: usize, mut bytes: &[u8]) {
+        let mut result = if placed > 0 { self.placed(placed) } else { Ok(()) }.map_err(Into::into);
+        while result.is_ok() && !bytes.is_empty() && self.phase == Phase::Open {
+            result = match self.incoming.payload {
                 Some((to, left)) => {
                     let (now, rest) = bytes.split_at(left.min(bytes.len()));
                     bytes = rest;
-                    self.place(to, now)?;
+                    self.place(to, now).map_err(Into::into)
                 }
-                None => self.take_header(&mut bytes)?,
-            }
+                None => self.take_header(&mut bytes),
+            };
         }
-        Ok(())
+        if let Err(error) = result {
+            self.breach(&error);
+        }
+        self.complete_finished();
     }
 
     fn take_header(&mut self, bytes: &mut &[u8]) -> Result<(), ProtocolError> {
