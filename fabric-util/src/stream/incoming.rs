@@ -1,7 +1,6 @@
 //! The stream from the peer: frames, and where their payload goes.
 
 use std::io;
-use std::sync::Arc;
 
 use fabric_core::memory;
 use smallvec::SmallVec;
@@ -49,17 +48,18 @@ impl Link {
         scratch: &mut [u8],
         transport: &mut impl Transport,
     ) -> io::Result<(usize, bool)> {
+        let long = self.incoming.long;
         let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
         let (mut direct, region) = self.direct(&mut runs);
         // Holds the region open during the read. If it has closed, what comes goes through the scratch buffer,
         // and is refused from there.
-        let pass = region.as_ref().and_then(|entry| entry.enter());
+        let pass = region.and_then(RegionEntry::enter);
         if region.is_some() && pass.is_none() {
             runs.clear();
             direct = 0;
         }
         // Little more than a header, as in `recv_from`.
-        let short = direct > 0 || self.incoming.long;
+        let short = direct > 0 || long;
         let behind = if short { BEHIND.min(scratch.len()) } else { scratch.len() };
         runs.push((scratch.as_mut_ptr(), behind));
         // SAFETY: the memory is of operations that have not completed, or of a region that the pass holds open; and the
@@ -72,7 +72,7 @@ impl Link {
     }
 
     /// The memory that the present payload belongs into; gives its length, and the region that must be held open.
-    fn direct(&mut self, runs: &mut SmallVec<[IoVec; 8]>) -> (usize, Option<Arc<RegionEntry>>) {
+    fn direct(&mut self, runs: &mut SmallVec<[IoVec; 8]>) -> (usize, Option<&RegionEntry>) {
         let Some((to, left)) = self.incoming.payload else { return (0, None) };
         if self.phase != Phase::Open {
             return (0, None);
@@ -86,7 +86,7 @@ impl Link {
                     .scatter(receive.span, *done, left, MAX_IO_VECS - 1, runs),
                 Some(Message { place: Place::Write { entry, addr, .. }, done, .. }) => {
                     runs.push((entry.at(addr + *done as u64), left));
-                    return (left, Some(entry.clone()));
+                    return (left, Some(entry));
                 }
                 _ => 0,
             },
