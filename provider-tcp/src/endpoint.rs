@@ -89,8 +89,10 @@ unsafe impl EndpointOps for TcpEndpoint {
             return Posted::all(work.len());
         }
         if !conn.is_full() {
-            let policy = if flush == Flush::Alone { AckPolicy::Ask } else { AckPolicy::Piggyback };
-            conn.flush(policy);
+            match flush {
+                Flush::Alone => conn.flush(AckPolicy::Ask),
+                _ => conn.write_out(AckPolicy::Piggyback),
+            };
         }
         self.go_on(&mut conn);
         drop(conn);
