@@ -29,6 +29,10 @@ struct Ready<S> {
 }
 
 impl<S> Ready<S> {
+    fn new(source: Arc<S>) -> Self {
+        Ready { source, misses: 0, held: None }
+    }
+
     /// What is put off in the next step; `None`: all of it is.
     #[cold]
     fn draw_hold(&mut self, schedule: &dyn Schedule) -> Option<Deferral> {
@@ -78,7 +82,7 @@ impl<S: Source> Stepper<S> {
         schedule: Option<&dyn Schedule>,
         event_loop: &impl EventLoop<Source = S>,
     ) -> bool {
-        self.absorb(list);
+        list.take(|source| self.ready.push(Ready::new(source)));
         if schedule.is_some_and(|schedule| schedule.skips_poll()) {
             return false;
         }
@@ -111,7 +115,7 @@ impl<S: Source> Stepper<S> {
         schedule: Option<&dyn Schedule>,
         event_loop: &impl EventLoop<Source = S>,
     ) -> bool {
-        self.absorb(list);
+        list.take(|source| self.ready.push(Ready::new(source)));
         let (mut at, mut all_held) = (0, schedule.is_some());
         while at < self.ready.len() {
             match self.serve(at, Mode::Unattended, schedule, event_loop) {
@@ -124,11 +128,6 @@ impl<S: Source> Stepper<S> {
             std::thread::sleep(HELD_PAUSE);
         }
         at > 0 || !list.is_empty()
-    }
-
-    #[inline]
-    fn absorb(&mut self, list: &ReadyList<S>) {
-        list.take(|source| self.ready.push(Ready { source, misses: 0, held: None }));
     }
 
     /// Serves one connection; `None`: it is left alone.
