@@ -10,7 +10,6 @@ use fabric_util::inflight::{Producer, Vacancy};
 
 use crate::batch::{BatchError, CHUNK, Chunk};
 use crate::cq::CqInner;
-use crate::dispatch::EndpointDispatch;
 use crate::endpoint::{Endpoint, PostQueue, PostState};
 use crate::inflight::{InFlightOp, RegionRefs, ReportMode};
 use crate::op::{Local, Op};
