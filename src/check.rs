@@ -1,13 +1,21 @@
 //! Checks of what is posted: everything that can be known here is refused here, the same for all providers.
 
-use fabric_core::{Access, AtomicCall, AtomicOp, Error, RemoteSlice, Result, Segment, atomic};
+use fabric_core::{
+    Access, AtomicCall, AtomicOp, Error, RemoteSlice, Result, Segment, SendOp, atomic,
+};
 
 use crate::endpoint::Endpoint;
 use crate::op::{Op, OpCode, OpSpec};
 
 impl Endpoint {
+    /// Checks an operation of `len` bytes; gives what the provider is to do.
     #[inline]
-    pub(crate) fn check_send(&self, op: &Op<'_>, spec: &'static OpSpec, len: usize) -> Result<()> {
+    pub(crate) fn check_send(
+        &self,
+        op: &Op<'_>,
+        spec: &'static OpSpec,
+        len: usize,
+    ) -> Result<SendOp> {
         let info = &self.inner.domain.info;
         let fits = len as u64 <= info.limits.message;
         let taken = !op.flags.intersects(spec.forbidden_flags)
@@ -15,21 +23,31 @@ impl Endpoint {
         if !fits || !info.capabilities.contains(spec.required_caps) || !taken {
             return Err(self.bad_send(op, spec, len));
         }
-        match &op.code {
-            OpCode::Send => Ok(()),
+        match op.code {
+            OpCode::Send => Ok(SendOp::Send { imm: op.immediate }),
             // Without bytes there is no access, and no peer checks one.
-            OpCode::Write(_) | OpCode::Read(_) if len == 0 => Ok(()),
-            OpCode::Write(to) => to.check(spec.name, len as u64, Access::REMOTE_WRITE),
-            OpCode::Read(from) => from.check(spec.name, len as u64, Access::REMOTE_READ),
+            OpCode::Write(to) => {
+                if len > 0 {
+                    to.check(spec.name, len as u64, Access::REMOTE_WRITE)?;
+                }
+                Ok(SendOp::Write { to: to.addr(), imm: op.immediate })
+            }
+            OpCode::Read(from) => {
+                if len > 0 {
+                    from.check(spec.name, len as u64, Access::REMOTE_READ)?;
+                }
+                Ok(SendOp::Read { from: from.addr() })
+            }
             OpCode::Atomic { at, call, fetch, compares } => {
-                if (call.op == AtomicOp::CompareSwap) != *compares {
+                if (call.op == AtomicOp::CompareSwap) != compares {
                     return Err(Error::invalid(
                         spec.name,
                         "compare_swap needs a value to compare with: make it by Op::compare_swap or \
                          Op::fetch_compare_swap",
                     ));
                 }
-                self.check_atomic(at, call, *fetch, len)
+                self.check_atomic(&at, &call, fetch, len)?;
+                Ok(SendOp::Atomic { at: at.addr(), call, fetch })
             }
         }
     }

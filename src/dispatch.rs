@@ -5,46 +5,16 @@
 //! handles'. That is worth a seventh of the instructions of a poll of TCP that finds nothing (docs/performance.md). What is
 //! not hot goes through the trait object that the enum derefs to.
 
-#![allow(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)] // the code that enum_dispatch writes
-
 #[cfg(any(feature = "tcp", feature = "verbs"))]
 use std::any::Any;
 use std::ops::Deref;
 
-use enum_dispatch::enum_dispatch;
 use fabric_core::{CqOps, EndpointOps, Posted, RawCompletion, RecvWork, SendWork};
 
-/// What is hot of [`EndpointOps`].
-#[enum_dispatch]
-pub(crate) trait EndpointDispatch {
-    /// See [`EndpointOps::post_send`].
-    ///
-    /// # Safety
-    /// As [`EndpointOps::post_send`].
-    unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted;
-
-    /// See [`EndpointOps::post_recv`].
-    ///
-    /// # Safety
-    /// As [`EndpointOps::post_recv`].
-    unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted;
-
-    fn ops(&self) -> &dyn EndpointOps;
-}
-
-/// What is hot of [`CqOps`].
-#[enum_dispatch]
-pub(crate) trait CqDispatch {
-    /// See [`CqOps::poll`].
-    fn poll(&self, out: &mut [RawCompletion]) -> usize;
-
-    fn ops(&self) -> &dyn CqOps;
-}
-
 /// An endpoint of any provider.
-#[enum_dispatch(EndpointDispatch)]
 pub(crate) enum AnyEndpoint {
-    Other(OtherEndpoint),
+    /// Of one that is not compiled in.
+    Other(Box<dyn EndpointOps>),
     #[cfg(feature = "tcp")]
     Tcp(provider_tcp::TcpEndpoint),
     #[cfg(feature = "verbs")]
@@ -52,86 +22,81 @@ pub(crate) enum AnyEndpoint {
 }
 
 /// A completion queue of any provider.
-#[enum_dispatch(CqDispatch)]
 pub(crate) enum AnyCq {
-    Other(OtherCq),
+    /// Of one that is not compiled in.
+    Other(Box<dyn CqOps>),
     #[cfg(feature = "tcp")]
     Tcp(provider_tcp::TcpCq),
     #[cfg(feature = "verbs")]
     Verbs(provider_verbs::VerbsCq),
 }
 
-/// Of a provider that is not compiled in.
-pub(crate) struct OtherEndpoint(Box<dyn EndpointOps>);
+/// The same code for each type that the enum has.
+macro_rules! branch {
+    ($self:expr, $ops:ident => $code:expr) => {
+        match $self {
+            Self::Other($ops) => $code,
+            #[cfg(feature = "tcp")]
+            Self::Tcp($ops) => $code,
+            #[cfg(feature = "verbs")]
+            Self::Verbs($ops) => $code,
+        }
+    };
+}
 
-/// Of a provider that is not compiled in.
-pub(crate) struct OtherCq(Box<dyn CqOps>);
-
-impl<T: EndpointOps> EndpointDispatch for T {
+impl AnyEndpoint {
+    /// See [`EndpointOps::post_send`].
+    ///
+    /// # Safety
+    /// As [`EndpointOps::post_send`].
     #[inline]
-    unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
-        EndpointOps::post_send(self, work)
+    pub(crate) unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
+        // SAFETY: the caller's promise.
+        unsafe { branch!(self, ops => ops.post_send(work)) }
     }
 
+    /// See [`EndpointOps::post_recv`].
+    ///
+    /// # Safety
+    /// As [`EndpointOps::post_recv`].
     #[inline]
-    unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted {
-        EndpointOps::post_recv(self, work)
-    }
-
-    fn ops(&self) -> &dyn EndpointOps {
-        self
+    pub(crate) unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted {
+        // SAFETY: the caller's promise.
+        unsafe { branch!(self, ops => ops.post_recv(work)) }
     }
 }
 
-impl EndpointDispatch for OtherEndpoint {
+impl AnyCq {
+    /// See [`CqOps::poll`].
     #[inline]
-    unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
-        self.0.post_send(work)
-    }
-
-    #[inline]
-    unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted {
-        self.0.post_recv(work)
-    }
-
-    fn ops(&self) -> &dyn EndpointOps {
-        &*self.0
-    }
-}
-
-impl<T: CqOps> CqDispatch for T {
-    #[inline]
-    fn poll(&self, out: &mut [RawCompletion]) -> usize {
-        CqOps::poll(self, out)
-    }
-
-    fn ops(&self) -> &dyn CqOps {
-        self
-    }
-}
-
-impl CqDispatch for OtherCq {
-    #[inline]
-    fn poll(&self, out: &mut [RawCompletion]) -> usize {
-        self.0.poll(out)
-    }
-
-    fn ops(&self) -> &dyn CqOps {
-        &*self.0
+    pub(crate) fn poll(&self, out: &mut [RawCompletion]) -> usize {
+        branch!(self, ops => ops.poll(out))
     }
 }
 
 impl Deref for AnyEndpoint {
     type Target = dyn EndpointOps;
     fn deref(&self) -> &Self::Target {
-        self.ops()
+        match self {
+            Self::Other(ops) => &**ops,
+            #[cfg(feature = "tcp")]
+            Self::Tcp(ops) => ops,
+            #[cfg(feature = "verbs")]
+            Self::Verbs(ops) => ops,
+        }
     }
 }
 
 impl Deref for AnyCq {
     type Target = dyn CqOps;
     fn deref(&self) -> &Self::Target {
-        self.ops()
+        match self {
+            Self::Other(ops) => &**ops,
+            #[cfg(feature = "tcp")]
+            Self::Tcp(ops) => ops,
+            #[cfg(feature = "verbs")]
+            Self::Verbs(ops) => ops,
+        }
     }
 }
 
@@ -154,7 +119,7 @@ impl From<Box<dyn EndpointOps>> for AnyEndpoint {
         return_as!(AnyEndpoint::Tcp, provider_tcp::TcpEndpoint, ops);
         #[cfg(feature = "verbs")]
         return_as!(AnyEndpoint::Verbs, provider_verbs::VerbsEndpoint, ops);
-        AnyEndpoint::Other(OtherEndpoint(ops))
+        AnyEndpoint::Other(ops)
     }
 }
 
@@ -164,6 +129,6 @@ impl From<Box<dyn CqOps>> for AnyCq {
         return_as!(AnyCq::Tcp, provider_tcp::TcpCq, ops);
         #[cfg(feature = "verbs")]
         return_as!(AnyCq::Verbs, provider_verbs::VerbsCq, ops);
-        AnyCq::Other(OtherCq(ops))
+        AnyCq::Other(ops)
     }
 }

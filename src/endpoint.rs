@@ -18,7 +18,6 @@ use fabric_util::wakeup::wait_readable;
 
 use crate::counters::Counters;
 use crate::cq::{CompletionQueue, CqInner};
-use crate::dispatch::CqDispatch;
 use crate::domain::DomainInner;
 use crate::inflight::Fate;
 use crate::process::ForkChecked;
@@ -131,9 +130,9 @@ impl Endpoint {
                 recv_cq.bind(&shared, None, recvs).inspect_err(|_| undo(&[(send_cq, send)]))?;
             (send, recv)
         };
-        let (id, send_ops) = (shared.id, send_cq.ops().ops());
+        let (id, send_ops) = (shared.id, send_cq.ops());
         let ops = match receives {
-            None => domain.ops.endpoint(id, &attr, send_ops, recv_cq.ops().ops()),
+            None => domain.ops.endpoint(id, &attr, send_ops, recv_cq.ops()),
             Some(receives) => domain.ops.endpoint_sharing(id, &attr, send_ops, &**receives.ops),
         };
         let ops = ops.inspect_err(|_| undo(&[(send_cq, send_token), (recv_cq, recv_token)]))?;

@@ -10,13 +10,13 @@ use fabric_util::inflight::{Producer, Vacancy};
 
 use crate::batch::{BatchError, CHUNK, Chunk};
 use crate::cq::CqInner;
-use crate::dispatch::EndpointDispatch;
 use crate::endpoint::{Endpoint, PostQueue, PostState};
 use crate::inflight::{InFlightOp, RegionRefs, ReportMode};
-use crate::op::{Local, Op, OpCode};
+use crate::op::{Local, Op};
 
-/// One checked operation: what the provider gets, less what is in the [`Op`] and the segments themselves.
+/// One checked operation: what the provider gets, less the segments themselves.
 struct CheckedOp {
+    op: SendOp,
     flags: SendFlags,
     segments: usize,
     len: usize,
@@ -80,15 +80,16 @@ impl Endpoint {
         segments.clear();
         let unsignaled_run = queue.unsignaled_run;
         let token = queue.token.with_sequence(queue.ring.next());
-        let CheckedOp { flags, len, .. } = self.prepare_send(queue, op, segments)?;
-        let work = [SendWork::new(token, lower(op), segments, flags)];
-        match self.submit(queue, &work, unsignaled_run) {
-            Posted { refusal: Some(error), .. } => Err(error),
-            _ => {
-                self.count(1, len);
-                Ok(())
-            }
+        let one = self.prepare_send(queue, op, segments)?;
+        let work = [SendWork::new(token, one.op, segments, one.flags)];
+        // SAFETY: the slot just pushed keeps the regions registered and their memory allocated until the completion is taken,
+        // or `quiesce` has returned `Ok`; injected bytes are borrowed for this call.
+        let posted = unsafe { self.inner.ops.post_send(&work) };
+        if posted.accepted == 0 {
+            return Err(self.unpush_refused(queue, &work, posted, unsignaled_run));
         }
+        self.count(1, one.len);
+        Ok(())
     }
 
     /// Posts operations in order; they go out together, which costs less than one by one.
@@ -166,30 +167,43 @@ impl Endpoint {
         }
         let mut work: Chunk<SendWork<'_>> = Chunk::new();
         let mut rest = segments.as_slice();
-        for (i, (one, op)) in checked.iter().zip(ops).enumerate() {
+        for (i, one) in checked.iter().enumerate() {
             let (own, others) = rest.split_at(one.segments);
             rest = others;
             let token = queue.token.with_sequence(first.wrapping_add(i as u32));
-            work.push(SendWork::new(token, lower(op), own, one.flags));
+            work.push(SendWork::new(token, one.op, own, one.flags));
         }
-        let posted = self.submit(queue, &work, unsignaled_run);
-        self.count(posted.accepted, checked[..posted.accepted].iter().map(|one| one.len).sum());
-        Posted { accepted: posted.accepted, refusal: posted.refusal.or(refusal) }
+        // SAFETY: as in `post_one`, of each.
+        let posted = unsafe { self.inner.ops.post_send(&work) };
+        // A provider accepts no more than it was given.
+        let accepted = posted.accepted.min(work.len());
+        if accepted < work.len() {
+            refusal = Some(self.unpush_refused(queue, &work, posted, unsignaled_run));
+        }
+        self.count(accepted, checked[..accepted].iter().map(|one| one.len).sum());
+        Posted { accepted, refusal }
     }
 
-    /// Hands work to the provider, and takes back what that refuses; `unsignaled_run` is as it was before the work. A provider
-    /// accepts no more than it was given.
-    #[inline]
-    fn submit(&self, queue: &mut PostQueue, work: &[SendWork<'_>], unsignaled_run: u32) -> Posted {
-        // SAFETY: the slots just pushed keep the regions registered and their memory allocated until the
-        // completions are taken, or `quiesce` has returned `Ok`; injected bytes are borrowed for this call.
-        let posted = unsafe { self.inner.ops.post_send(work) };
-        if posted.accepted < work.len() {
-            let posted = unpush_refused(queue, work, posted, unsignaled_run);
-            posted.refusal.iter().for_each(|refusal| self.inner.shared.note_refusal(refusal));
-            return posted;
+    /// Takes back what the provider refused, and says why it did; `unsignaled_run` is as it was before the work.
+    #[cold]
+    fn unpush_refused(
+        &self,
+        queue: &mut PostQueue,
+        work: &[SendWork<'_>],
+        posted: Posted,
+        mut unsignaled_run: u32,
+    ) -> Error {
+        let (taken, refused) = work.split_at(posted.accepted);
+        // SAFETY: the provider never completes what it refused.
+        unsafe { queue.ring.unpush(refused.len() as u32) };
+        for one in taken {
+            unsignaled_run =
+                if one.flags.contains(SendFlags::SIGNALED) { 0 } else { unsignaled_run + 1 };
         }
-        Posted::all(work.len())
+        queue.unsignaled_run = unsignaled_run;
+        let refusal = posted.refusal.unwrap_or(Error::NotConnected);
+        self.inner.shared.note_refusal(&refusal);
+        refusal
     }
 
     #[inline]
@@ -199,7 +213,8 @@ impl Endpoint {
         counters.operations.add(operations as u64);
     }
 
-    /// Checks an operation, appends its segments and puts it in the ring.
+    /// Checks an operation, appends its segments and puts it in the ring. The segments of one that is refused stay
+    /// behind the others, unused.
     #[inline]
     fn prepare_send(
         &self,
@@ -221,9 +236,8 @@ impl Endpoint {
                 flags.insert(SendFlags::INJECT);
                 self.add_inject(spec.name, bytes, segments)
             }
-        }
-        .and_then(|len| self.check_send(op, spec, len).map(|()| len));
-        let len = len.inspect_err(|_| segments.truncate(before))?;
+        }?;
+        let code = self.check_send(op, spec, len)?;
         let signaled = flags.contains(SendFlags::SIGNALED);
         let report = if signaled { ReportMode::Always } else { ReportMode::OnError };
         let needed = &self.inner.domain.reclaim.needed;
@@ -234,13 +248,12 @@ impl Endpoint {
             flags.insert(SendFlags::SIGNALED);
         }
         let Some(vacancy) = reserve(&mut queue.ring, &self.inner.send_cq) else {
-            segments.truncate(before);
             return Err(Error::Again);
         };
         vacancy.insert(InFlightOp { context: op.context, len, kind: spec.kind, report, regions });
         queue.unsignaled_run =
             if flags.contains(SendFlags::SIGNALED) { 0 } else { queue.unsignaled_run + 1 };
-        Ok(CheckedOp { flags, segments: segments.len() - before, len })
+        Ok(CheckedOp { op: code, flags, segments: segments.len() - before, len })
     }
 }
 
@@ -254,30 +267,4 @@ pub(crate) fn reserve<'a>(
         cq.try_reap();
     }
     ring.reserve()
-}
-
-#[cold]
-fn unpush_refused(
-    queue: &mut PostQueue,
-    work: &[SendWork<'_>],
-    posted: Posted,
-    unsignaled_run: u32,
-) -> Posted {
-    let (taken, refused) = work.split_at(posted.accepted);
-    // SAFETY: the provider never completes what it refused.
-    unsafe { queue.ring.unpush(refused.len() as u32) };
-    queue.unsignaled_run = taken.iter().fold(unsignaled_run, |unsignaled_run, one| {
-        if one.flags.contains(SendFlags::SIGNALED) { 0 } else { unsignaled_run + 1 }
-    });
-    Posted::until(taken.len(), posted.refusal.unwrap_or(Error::NotConnected))
-}
-
-#[inline]
-fn lower(op: &Op<'_>) -> SendOp {
-    match op.code {
-        OpCode::Send => SendOp::Send { imm: op.immediate },
-        OpCode::Write(to) => SendOp::Write { to: to.addr(), imm: op.immediate },
-        OpCode::Read(from) => SendOp::Read { from: from.addr() },
-        OpCode::Atomic { at, call, fetch, .. } => SendOp::Atomic { at: at.addr(), call, fetch },
-    }
 }

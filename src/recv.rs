@@ -3,7 +3,6 @@
 use fabric_core::{Access, EndpointState, Error, OpKind, Posted, RecvWork, Result, Segment};
 
 use crate::batch::{BatchError, CHUNK, Chunk};
-use crate::dispatch::EndpointDispatch;
 use crate::endpoint::{Endpoint, PostQueue, PostState};
 use crate::inflight::{InFlightOp, RegionRefs, ReportMode};
 use crate::op::{Recv, Slices};

@@ -12,7 +12,6 @@ use fabric_util::{callback, log_line};
 use crate::batch::{BatchError, CHUNK, Chunk};
 use crate::counters::{Posts, SideCounters};
 use crate::cq::{CompletionQueue, CqInner};
-use crate::dispatch::CqDispatch;
 use crate::domain::DomainInner;
 use crate::inflight::{Fate, InFlightOp, RegionRefs, ReportMode};
 use crate::op::{Recv, Slices};
@@ -99,7 +98,7 @@ impl SharedReceiveQueue {
             return Err(Error::invalid(OP, "the completion queue is of another domain"));
         }
         let cq = &queue.inner;
-        let ops = ForkChecked::new(domain.ops.shared_receives(attr, cq.ops().ops())?);
+        let ops = ForkChecked::new(domain.ops.shared_receives(attr, cq.ops())?);
         let (id, slots) = (EndpointId(domain.next_id()), Arc::new(Slots::new(attr.depth)));
         let token = cq.bind_receives(id, &slots, attr.depth)?;
         let inner = SharedReceives {

@@ -92,7 +92,7 @@ pub fn link(bytes: &[u8]) {
     // The fuzzer cannot guess the key, so it writes a marker where the key belongs.
     let bytes = with_key(bytes, registration.remote_key());
     for (at, piece) in bytes.chunks(usize::from(mode & PIECES).max(1)).enumerate() {
-        link.consume(piece);
+        link.consume(0, piece);
         if shared.is_some() && at < 4 {
             receive(&mut link); // late
         }

@@ -123,15 +123,15 @@ unsafe impl CqOps for TcpCq {
         self.sleepers.wait(&self.engine);
         let taken = self.ring.take(out);
         if taken > 0 {
-            if self.engine.has_deferred_posts() {
+            if self.engine.progress.has_deferred_posts() {
                 // What is held waits for a poll, and this is one.
-                self.engine.poll();
+                self.engine.progress.poll(&self.engine);
             } else {
-                self.engine.note_poll();
+                self.engine.progress.note_poll();
             }
             return taken;
         }
-        self.engine.poll();
+        self.engine.progress.poll(&self.engine);
         self.ring.take(out)
     }
 
@@ -139,13 +139,13 @@ unsafe impl CqOps for TcpCq {
         self.sleepers.wait(&self.engine);
         let armed = self.ring.arm();
         if armed == Armed::Waiting {
-            self.engine.stop_polling();
+            self.engine.progress.stop_polling();
         }
         Ok(armed)
     }
 
     fn arm_manual(&self) -> Result<Armed, Error> {
-        if !self.engine.arm_manual() || !self.sleepers.drive(&self.engine) {
+        if !self.engine.progress.arm_manual(&self.engine) || !self.sleepers.drive(&self.engine) {
             return self.arm();
         }
         Ok(self.ring.arm())

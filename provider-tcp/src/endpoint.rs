@@ -62,7 +62,7 @@ impl TcpEndpoint {
     fn take_turn(&self) {
         // Noted first: a step that is over just now may be about to cool.
         self.conn.note_event(false);
-        self.engine.mark_ready(&self.conn);
+        self.engine.progress.mark_ready(&self.conn);
     }
 
     fn end(&self, end: End) {
@@ -84,18 +84,20 @@ unsafe impl EndpointOps for TcpEndpoint {
             Ok(pending) => pending,
             Err(error) => return Posted::until(0, error),
         };
-        let flush = self.engine.schedule(&self.conn, &pending);
+        let flush = self.engine.progress.schedule(&self.conn, &pending);
         if flush == Flush::Deferred {
             return Posted::all(work.len());
         }
         if !conn.is_full() {
-            let policy = if flush == Flush::Alone { AckPolicy::Ask } else { AckPolicy::Piggyback };
-            conn.flush(policy);
+            match flush {
+                Flush::Alone => conn.flush(AckPolicy::Ask),
+                _ => conn.write_out(AckPolicy::Piggyback),
+            };
         }
         self.go_on(&mut conn);
         drop(conn);
         if flush == Flush::Polled {
-            self.engine.mark_ready(&self.conn);
+            self.engine.progress.mark_ready(&self.conn);
         }
         Posted::all(work.len())
     }
@@ -107,7 +109,7 @@ unsafe impl EndpointOps for TcpEndpoint {
             return Posted::until(0, error);
         }
         // The credit rides on what is sent next, or goes with the next step; or now.
-        if conn.link.owes() && !self.engine.leave_to_step(&self.conn) {
+        if conn.link.owes() && !self.engine.progress.leave_to_step(&self.conn) {
             conn.flush(AckPolicy::Due);
             self.go_on(&mut conn);
         }
@@ -176,7 +178,7 @@ impl TakesReceives for Conn {
     fn receives_posted(self: &Arc<Self>, engine: &Arc<Engine>) {
         engine.lock(self).link.receives_posted();
         self.note_event(false);
-        engine.mark_ready(self);
+        engine.progress.mark_ready(self);
     }
 }
 

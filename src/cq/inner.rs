@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use fabric_core::{
-    Armed, Completion, CqAttr, EndpointId, Error, RawCompletion, Result, Side, Status, Token,
+    Armed, Completion, CqAttr, CqOps, EndpointId, Error, RawCompletion, Result, Side, Status, Token,
 };
 use fabric_util::inflight::Consumer;
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::cq::bound::{BoundEndpoint, BoundEndpoints, BoundReceives};
-use crate::dispatch::{AnyCq, CqDispatch};
+use crate::dispatch::AnyCq;
 use crate::domain::{DomainInner, QueuePlace};
 use crate::inflight::{DeferredDrops, Fate, InFlightOp, RegionRefs, ReportMode};
 use crate::process::ForkChecked;
@@ -255,8 +255,8 @@ impl CqInner {
         self.lock().snapshot()
     }
 
-    pub(crate) fn ops(&self) -> &AnyCq {
-        &self.ops
+    pub(crate) fn ops(&self) -> &dyn CqOps {
+        &**self.ops
     }
 
     /// Binds an endpoint's side or sides, reserving room for all they can have in flight.

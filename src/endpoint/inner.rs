@@ -12,7 +12,7 @@ use fabric_util::sync::{Mutex, MutexGuard};
 use fabric_util::{callback, log_line};
 
 use crate::cq::CqInner;
-use crate::dispatch::{AnyEndpoint, EndpointDispatch};
+use crate::dispatch::AnyEndpoint;
 use crate::domain::DomainInner;
 use crate::inflight::{Fate, InFlightOp, RegionRefs, ReportMode};
 use crate::process::ForkChecked;

@@ -109,8 +109,12 @@ impl<L: EventLoop> ProgressEngine<L> {
 
     fn step_polled(&self, stepper: &mut Stepper<L::Source>, event_loop: &L) {
         self.batch.clear_posts();
-        if stepper.wants_events() {
-            self.try_poll_events(event_loop);
+        // While the thread sleeps in the selector, the events are its own.
+        if stepper.wants_events()
+            && self.can_defer()
+            && let Some(mut selector) = self.selector.try_lock()
+        {
+            event_loop.poll_events(&mut selector, false);
         }
         if stepper.poll(&self.ready, self.schedule_seam(), event_loop) {
             self.wake_if_it_took_over();
@@ -210,15 +214,6 @@ impl<L: EventLoop> ProgressEngine<L> {
     #[inline]
     pub fn has_deferred_posts(&self) -> bool {
         self.batch.has_posts()
-    }
-
-    /// For a poller: takes events, unless they are the thread's.
-    fn try_poll_events(&self, event_loop: &L) {
-        if self.can_defer()
-            && let Some(mut selector) = self.selector.try_lock()
-        {
-            event_loop.poll_events(&mut selector, false);
-        }
     }
 
     /// One round of the thread. Where an application polls it sleeps for a `tick`.

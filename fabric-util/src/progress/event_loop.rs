@@ -38,13 +38,10 @@ pub trait EventLoop {
     type Waker;
 
     /// A step of one connection, with a buffer for its use: reads, executes, and writes what is due but for what is put off.
-    fn progress(
-        &self,
-        source: &Arc<Self::Source>,
-        scratch: &mut [u8],
-        mode: Mode,
-        deferral: Deferral,
-    ) -> Progress;
+    fn progress(&self, source: &Arc<Self::Source>, scratch: &mut [u8], mode: Mode) -> Progress;
+
+    /// What the next steps of a connection put off, as a [`Schedule`](super::Schedule) says; nothing without one.
+    fn defer(&self, source: &Arc<Self::Source>, what: Deferral);
 
     /// Takes events from the selector, and marks their connections ready with
     /// [`mark_ready_in_poll`](super::ProgressEngine::mark_ready_in_poll). `block`: sleeps until there is one. Returns

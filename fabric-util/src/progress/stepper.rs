@@ -29,6 +29,10 @@ struct Ready<S> {
 }
 
 impl<S> Ready<S> {
+    fn new(source: Arc<S>) -> Self {
+        Ready { source, misses: 0, held: None }
+    }
+
     /// What is put off in the next step; `None`: all of it is.
     #[cold]
     fn draw_hold(&mut self, schedule: &dyn Schedule) -> Option<Deferral> {
@@ -78,7 +82,7 @@ impl<S: Source> Stepper<S> {
         schedule: Option<&dyn Schedule>,
         event_loop: &impl EventLoop<Source = S>,
     ) -> bool {
-        self.absorb(list);
+        list.take(|source| self.ready.push(Ready::new(source)));
         if schedule.is_some_and(|schedule| schedule.skips_poll()) {
             return false;
         }
@@ -111,7 +115,7 @@ impl<S: Source> Stepper<S> {
         schedule: Option<&dyn Schedule>,
         event_loop: &impl EventLoop<Source = S>,
     ) -> bool {
-        self.absorb(list);
+        list.take(|source| self.ready.push(Ready::new(source)));
         let (mut at, mut all_held) = (0, schedule.is_some());
         while at < self.ready.len() {
             match self.serve(at, Mode::Unattended, schedule, event_loop) {
@@ -126,11 +130,6 @@ impl<S: Source> Stepper<S> {
         at > 0 || !list.is_empty()
     }
 
-    #[inline]
-    fn absorb(&mut self, list: &ReadyList<S>) {
-        list.take(|source| self.ready.push(Ready { source, misses: 0, held: None }));
-    }
-
     /// Serves one connection; `None`: it is left alone.
     #[inline]
     fn serve(
@@ -140,21 +139,27 @@ impl<S: Source> Stepper<S> {
         schedule: Option<&dyn Schedule>,
         event_loop: &impl EventLoop<Source = S>,
     ) -> Option<Progress> {
-        let deferral = match schedule {
-            None => Deferral::default(),
-            Some(schedule) => self.choose(at, schedule)?,
-        };
+        if schedule.is_some_and(|schedule| !self.choose(at, schedule, event_loop)) {
+            return None;
+        }
         let source = &self.ready[at].source;
         source.ready_flag().begin();
-        Some(event_loop.progress(source, &mut self.scratch, mode, deferral))
+        Some(event_loop.progress(source, &mut self.scratch, mode))
     }
 
-    /// Has the schedule choose which connection is served at this place, and what is put off; `None`: it is left alone.
+    /// Has the schedule choose which connection is served at this place, and what is put off; false: it is left alone.
     #[cold]
-    fn choose(&mut self, at: usize, schedule: &dyn Schedule) -> Option<Deferral> {
+    fn choose(
+        &mut self,
+        at: usize,
+        schedule: &dyn Schedule,
+        event_loop: &impl EventLoop<Source = S>,
+    ) -> bool {
         let other = at + schedule.pick(self.ready.len() - at);
         self.ready.swap(at, other);
-        self.ready[at].draw_hold(schedule)
+        let Some(deferral) = self.ready[at].draw_hold(schedule) else { return false };
+        event_loop.defer(&self.ready[at].source, deferral);
+        true
     }
 
     /// Takes a connection from the list. If something came up meanwhile it becomes ready again; says whether it did.

@@ -54,7 +54,7 @@ impl Initiator {
         // By this the acceptor knows that its answer got here.
         link.push_ack();
         link.announce(data);
-        link.consume(&self.0[len..]);
+        link.consume(0, &self.0[len..]);
         Ok(true)
     }
 }
@@ -189,7 +189,7 @@ mod tests {
         assert!(matches!(event, Event::Connected { data, .. } if &data[..] == b"from there"));
 
         assert!(!accepting.is_announced());
-        accepting.consume(&sent(&mut initiating));
+        accepting.consume(0, &sent(&mut initiating));
         assert!(accepting.is_announced(), "by the first frame");
     }
 

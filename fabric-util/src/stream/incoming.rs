@@ -1,7 +1,6 @@
 //! The stream from the peer: frames, and where their payload goes.
 
 use std::io;
-use std::sync::Arc;
 
 use fabric_core::memory;
 use smallvec::SmallVec;
@@ -38,7 +37,7 @@ impl Link {
         let room = if self.incoming.long { BEHIND.min(scratch.len()) } else { scratch.len() };
         // SAFETY: the scratch buffer is ours during the call.
         let got = unsafe { transport.recv(&[(scratch.as_mut_ptr(), room)]) }?;
-        self.consume(&scratch[..got]);
+        self.consume(0, &scratch[..got]);
         Ok((got, got == room || transport.gave_up()))
     }
 
@@ -49,17 +48,18 @@ impl Link {
         scratch: &mut [u8],
         transport: &mut impl Transport,
     ) -> io::Result<(usize, bool)> {
+        let long = self.incoming.long;
         let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
         let (mut direct, region) = self.direct(&mut runs);
         // Holds the region open during the read. If it has closed, what comes goes through the scratch buffer,
         // and is refused from there.
-        let pass = region.as_ref().and_then(|entry| entry.enter());
+        let pass = region.and_then(RegionEntry::enter);
         if region.is_some() && pass.is_none() {
             runs.clear();
             direct = 0;
         }
         // Little more than a header, as in `recv_from`.
-        let short = direct > 0 || self.incoming.long;
+        let short = direct > 0 || long;
         let behind = if short { BEHIND.min(scratch.len()) } else { scratch.len() };
         runs.push((scratch.as_mut_ptr(), behind));
         // SAFETY: the memory is of operations that have not completed, or of a region that the pass holds open; and the
@@ -67,13 +67,12 @@ impl Link {
         let got = unsafe { transport.recv(&runs) }?;
         drop(pass);
         let placed = got.min(direct);
-        let result = if placed > 0 { self.placed(placed) } else { Ok(()) };
-        self.process(result, &scratch[..got - placed]);
+        self.consume(placed, &scratch[..got - placed]);
         Ok((got, got == direct + behind || transport.gave_up()))
     }
 
     /// The memory that the present payload belongs into; gives its length, and the region that must be held open.
-    fn direct(&mut self, runs: &mut SmallVec<[IoVec; 8]>) -> (usize, Option<Arc<RegionEntry>>) {
+    fn direct(&mut self, runs: &mut SmallVec<[IoVec; 8]>) -> (usize, Option<&RegionEntry>) {
         let Some((to, left)) = self.incoming.payload else { return (0, None) };
         if self.phase != Phase::Open {
             return (0, None);
@@ -87,7 +86,7 @@ impl Link {
                     .scatter(receive.span, *done, left, MAX_IO_VECS - 1, runs),
                 Some(Message { place: Place::Write { entry, addr, .. }, done, .. }) => {
                     runs.push((entry.at(addr + *done as u64), left));
-                    return (left, Some(entry.clone()));
+                    return (left, Some(entry));
                 }
                 _ => 0,
             },
@@ -103,32 +102,24 @@ impl Link {
         (len, None)
     }
 
-    /// Processes bytes that came into the scratch buffer, and completes what is finished then.
-    pub(crate) fn consume(&mut self, bytes: &[u8]) {
-        self.process(Ok(()), bytes);
-    }
-
-    /// As `consume`, behind something that went as `result` says. The one place where a link fails for what the peer sent.
-    fn process(&mut self, result: Result<(), Breach>, bytes: &[u8]) {
-        let result = result.map_err(ProtocolError::from);
-        if let Err(error) = result.and_then(|()| self.take_bytes(bytes)) {
-            self.breach(&error);
-        }
-        self.complete_finished();
-    }
-
-    fn take_bytes(&mut self, mut bytes: &[u8]) -> Result<(), ProtocolError> {
-        while !bytes.is_empty() && self.phase == Phase::Open {
-            match self.incoming.payload {
+    /// Processes `placed` bytes of payload that came where they belong, and those in the scratch buffer behind them; completes
+    /// what is finished then. The one place where a link fails for what the peer sent.
+    pub(crate) fn consume(&mut self, placed: usize, mut bytes: &[u8]) {
+        let mut result = if placed > 0 { self.placed(placed) } else { Ok(()) }.map_err(Into::into);
+        while result.is_ok() && !bytes.is_empty() && self.phase == Phase::Open {
+            result = match self.incoming.payload {
                 Some((to, left)) => {
                     let (now, rest) = bytes.split_at(left.min(bytes.len()));
                     bytes = rest;
-                    self.place(to, now)?;
+                    self.place(to, now).map_err(Into::into)
                 }
-                None => self.take_header(&mut bytes)?,
-            }
+                None => self.take_header(&mut bytes),
+            };
         }
-        Ok(())
+        if let Err(error) = result {
+            self.breach(&error);
+        }
+        self.complete_finished();
     }
 
     fn take_header(&mut self, bytes: &mut &[u8]) -> Result<(), ProtocolError> {

@@ -145,7 +145,7 @@ impl Node {
 
     /// Feeds bytes as if they came from the peer.
     fn feed(&mut self, bytes: &[u8]) {
-        self.link.consume(bytes);
+        self.link.consume(0, bytes);
         self.link.deliver();
     }
 }

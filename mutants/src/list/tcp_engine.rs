@@ -51,7 +51,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "no_hand_over",
         about: "an application that stops polling says so to no thread",
         runs: Runs::Tcp,
-        edits: &[edit("TcpCq::arm", "self.engine.stop_polling();", "")],
+        edits: &[edit("TcpCq::arm", "self.engine.progress.stop_polling();", "")],
         cases: &["progress.armed_no_tick"],
     },
     Mutant {

@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 use enum_dispatch::enum_dispatch;
 use fabric_core::{EndpointId, Error, Event, EventSink, Failure, Info, Result};
 use fabric_util::backlog::RequestTable;
-use fabric_util::progress::{EventLoop, Flush, Mode, Progress, ProgressEngine};
+use fabric_util::progress::{EventLoop, Mode, Progress, ProgressEngine};
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::{ServiceThread, run_rounds};
 use fabric_util::stats::Stats;
-use fabric_util::stream::{self, Deferral, Host, Locked, Pending};
+use fabric_util::stream::{self, Deferral, Host, Locked};
 use fabric_util::sync::Mutex;
 use fabric_util::timers::Timers;
 use mio::unix::SourceFd;
@@ -188,7 +188,7 @@ pub(crate) struct Engine {
     members: Mutex<HashMap<usize, Source>>,
     next_member: AtomicUsize,
     pub(crate) requests: RequestTable<Arc<PendingConnection>>,
-    progress: ProgressEngine<Engine>,
+    pub(crate) progress: ProgressEngine<Engine>,
     registry: Registry,
     /// Readable while a socket has a change that was not taken yet.
     pub(crate) sockets: OwnedFd,
@@ -287,50 +287,6 @@ impl Engine {
         conn.stream.lock(ConnHost { engine: self, conn, polled: false })
     }
 
-    /// An application polls.
-    #[inline]
-    pub(crate) fn note_poll(&self) {
-        self.progress.note_poll();
-    }
-
-    /// An application polls and found nothing: run a step.
-    #[inline]
-    pub(crate) fn poll(&self) {
-        self.progress.poll(self);
-    }
-
-    /// An application sleeps until a socket changes, and polls then. False: there is so much to do that the thread is to.
-    pub(crate) fn arm_manual(&self) -> bool {
-        self.progress.arm_manual(self)
-    }
-
-    /// The application stops polling: the thread takes over now.
-    pub(crate) fn stop_polling(&self) {
-        self.progress.stop_polling();
-    }
-
-    /// Makes a connection part of the next step, of whichever thread.
-    pub(crate) fn mark_ready(&self, conn: &Arc<Conn>) {
-        self.progress.mark_ready(conn);
-    }
-
-    /// Leaves what is due on a connection to its next step; false: it is to be done now.
-    pub(crate) fn leave_to_step(&self, conn: &Arc<Conn>) -> bool {
-        self.progress.leave_to_step(conn)
-    }
-
-    /// When what a connection has to transmit after a post goes; the one place that decides it. Under the connection's lock.
-    #[inline]
-    pub(crate) fn schedule(&self, conn: &Arc<Conn>, pending: &Pending) -> Flush {
-        self.progress.schedule(conn, pending)
-    }
-
-    /// Whether posts are held.
-    #[inline]
-    pub(crate) fn has_deferred_posts(&self) -> bool {
-        self.progress.has_deferred_posts()
-    }
-
     fn run(&self) {
         if let Some(hold) = self.settings.hold {
             // Naps are as short as a post may be held, and by default the kernel adds 50 us (PR_SET_TIMERSLACK(2const)).
@@ -425,17 +381,14 @@ impl EventLoop for Engine {
     type Waker = Waker;
 
     #[inline]
-    fn progress(
-        &self,
-        conn: &Arc<Conn>,
-        scratch: &mut [u8],
-        mode: Mode,
-        deferral: Deferral,
-    ) -> Progress {
+    fn progress(&self, conn: &Arc<Conn>, scratch: &mut [u8], mode: Mode) -> Progress {
         let host = ConnHost { engine: self, conn, polled: mode == Mode::Polled };
         let mut conn = conn.stream.lock(host);
-        conn.link.defer(deferral);
         conn.turn(scratch)
+    }
+
+    fn defer(&self, conn: &Arc<Conn>, what: Deferral) {
+        self.lock(conn).link.defer(what);
     }
 
     fn poll_events(&self, selector: &mut Selector, block: bool) -> bool {

@@ -58,7 +58,7 @@ impl EventLoop for Model {
     type Waker = Arc<Edges>;
 
     /// Reads one byte at a time, so that a step may end with more to read.
-    fn progress(&self, conn: &Arc<Conn>, _: &mut [u8], _: Mode, _: Deferral) -> Progress {
+    fn progress(&self, conn: &Arc<Conn>, _: &mut [u8], _: Mode) -> Progress {
         let mut state = conn.state.lock();
         let before = state.done;
         if std::mem::take(&mut state.owed) {
@@ -77,6 +77,8 @@ impl EventLoop for Model {
             _ => Progress::Drained,
         }
     }
+
+    fn defer(&self, _: &Arc<Conn>, _: Deferral) {}
 
     fn poll_events(&self, edges: &mut Arc<Edges>, block: bool) -> bool {
         if block {
