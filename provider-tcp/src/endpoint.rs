@@ -89,10 +89,8 @@ unsafe impl EndpointOps for TcpEndpoint {
             return Posted::all(work.len());
         }
         if !conn.is_full() {
-            match flush {
-                Flush::Alone => conn.flush(AckPolicy::Ask),
-                _ => conn.write_out(AckPolicy::Piggyback),
-            };
+            let policy = if flush == Flush::Alone { AckPolicy::Ask } else { AckPolicy::Piggyback };
+            conn.flush(policy);
         }
         self.go_on(&mut conn);
         drop(conn);

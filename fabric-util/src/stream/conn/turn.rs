@@ -94,14 +94,9 @@ impl<T: Transport> ConnState<T> {
 
     /// Encodes and writes what waits, as long as the transport takes it, but not for ever; says whether anything went.
     pub fn flush(&mut self, policy: AckPolicy) -> bool {
-        self.link.encode(policy);
-        self.write_out(policy)
-    }
-
-    /// As `flush`, behind a post, which has encoded what it could.
-    pub fn write_out(&mut self, policy: AckPolicy) -> bool {
         let mut wrote = false;
         self.full = false;
+        self.link.encode(policy);
         for _ in 0..WRITES_A_TURN {
             if !self.link.has_output() {
                 break;
