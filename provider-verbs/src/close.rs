@@ -8,7 +8,9 @@
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-use fabric_core::{DisconnectReason, Error, Event, Failure, RawCompletion, Result, Side, Status};
+use fabric_core::{
+    DisconnectReason, Error, Event, Failure, RawCompletion, Result, Side, Status, Token,
+};
 use fabric_util::log_line;
 
 use crate::conn::{CloseReason, Conn, ConnState, State};
@@ -138,7 +140,13 @@ impl Conn {
 
     /// The end marker was flushed: operations without a completion by now have succeeded.
     pub(crate) fn on_end_marker(&self, state: &mut State, sink: &mut Sink<'_>) {
-        let Some(last) = state.last_unsignaled.take() else { return };
+        if let Some(last) = state.last_unsignaled.take() {
+            self.end_unsignaled(state, last, sink);
+        }
+    }
+
+    /// The connection has ended, and this unsignaled operation and those before it have no completion: they succeeded.
+    pub(crate) fn end_unsignaled(&self, state: &mut State, last: Token, sink: &mut Sink<'_>) {
         let status = if state.doubts_reads { Status::Canceled } else { Status::Ok };
         let mut ended = RawCompletion::new(last, status);
         ended.flushes_earlier = true;

@@ -101,6 +101,7 @@ impl Conn {
             self.on_failure(state, code, &mut failed);
             Err(failed)
         };
+        let before = state.soft_queue.last_unsignaled();
         let mut good = true;
         let mut ended = SmallVec::<[RawCompletion; 4]>::new();
         let deliver = |completion: RawCompletion| {
@@ -113,6 +114,11 @@ impl Conn {
         if !good {
             // A request that the device did not take closes the connection like one that failed.
             self.close(state, CloseReason::Disconnected(DisconnectReason::Internal));
+        }
+        // No end marker reports what is known to have succeeded only now.
+        let quiet = state.soft_queue.last_unsignaled().filter(|last| Some(*last) != before);
+        if let Some(last) = quiet.filter(|_| self.is_dead()) {
+            self.end_unsignaled(state, last, sink);
         }
         for completion in ended {
             self.deliver(state, completion, sink);

@@ -126,3 +126,26 @@ pub(super) fn end_unsignaled(rig: &Rig) -> Outcome {
     }
     Ok(())
 }
+
+/// An operation that is executed while its connection ends has no completion, if it succeeds; its region is let go as
+/// well. The end comes a little later each time, so that it meets each stage.
+pub(super) fn end_amid_unsignaled(rig: &Rig) -> Outcome {
+    for round in 0..200 {
+        let (a, b) = rig.pair()?;
+        let (target, region) = (b.buffer(8)?, a.domain().alloc(8, Access::LOCAL_WRITE)?);
+        let at = target.at(0);
+        let op = match round % 2 {
+            0 => Op::fetch_atomic(AtomicOp::Swap, 5f32, region.slice(..4), at),
+            _ => Op::write(&region, at),
+        };
+        a.post(&op.unsignaled())?;
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_micros(round) {
+            std::hint::spin_loop();
+        }
+        a.disconnect();
+        a.expect_disconnected()?;
+        close_in_time(rig, &region, &format!("round {round}: what was posted before the end"))?;
+    }
+    Ok(())
+}

@@ -70,4 +70,7 @@ pub(super) const CASES: &[Case] = cases! { Memory:
         .freedom(Freedom::Whole("how many accesses the peer has before the region is closed is open"));
     letting_go::end_unsignaled, Needs::SEND_RMA.and(Capabilities::ATOMIC),
         "after the end of a connection, the regions of unsignaled operations that succeeded can be closed within 2 s";
+    letting_go::end_amid_unsignaled, Needs::RMA.and(Capabilities::ATOMIC),
+        "the region of an unsignaled operation that is executed while its connection ends can be closed within 2 s"
+        .freedom(Freedom::Whole("whether the operation is executed before the end is open"));
 };
