@@ -46,10 +46,16 @@ fn run_unsignaled(
     })
 }
 
-/// Closes a region that unsignaled operations used, as often as it takes.
-fn close_in_time(rig: &Rig, region: &fabric::Region, what: &str) -> Outcome {
+/// Closes a region that unsignaled operations used, as often as it takes; `between` happens before each attempt.
+fn close_in_time(
+    rig: &Rig,
+    region: &fabric::Region,
+    what: &str,
+    between: impl Fn() -> Outcome,
+) -> Outcome {
     let until = rig.deadline(BOUND);
     loop {
+        between()?;
         match region.close() {
             Ok(()) => return Ok(()),
             Err(Error::Busy) => check!(Instant::now() < until, "{what} to let its region go"),
@@ -65,7 +71,7 @@ pub(super) fn close_unsignaled(rig: &Rig) -> Outcome {
     for kind in KINDS {
         let region = a.domain().alloc(8, Access::LOCAL_WRITE)?;
         run_unsignaled(rig, (&a, &b), kind, &region, &target)?;
-        close_in_time(rig, &region, &format!("an unsignaled {kind}"))?;
+        close_in_time(rig, &region, &format!("an unsignaled {kind}"), || Ok(()))?;
     }
     // None of it has a completion, and the endpoint is as good as before.
     a.expect_none_for(Duration::from_millis(20))?;
@@ -118,7 +124,8 @@ pub(super) fn end_unsignaled(rig: &Rig) -> Outcome {
             }
             a.expect_disconnected()?;
             for region in &regions {
-                close_in_time(rig, region, &format!("an unsignaled {kind} before {end}"))?;
+                let what = format!("an unsignaled {kind} before {end}");
+                close_in_time(rig, region, &what, || Ok(()))?;
             }
             // They had succeeded, so they have no completions now either.
             a.expect_none_for(Duration::from_millis(5))?;
@@ -127,16 +134,17 @@ pub(super) fn end_unsignaled(rig: &Rig) -> Outcome {
     Ok(())
 }
 
-/// An operation that is executed while its connection ends has no completion, if it succeeds; its region is let go as
-/// well. The end comes a little later each time, so that it meets each stage.
+/// An operation that is executed while its connection ends has no completion, if it succeeds, and lets its region go; one
+/// that is canceled does so when its completion is taken. The end comes a little later each time, so that it meets each
+/// stage.
 pub(super) fn end_amid_unsignaled(rig: &Rig) -> Outcome {
     for round in 0..200 {
         let (a, b) = rig.pair()?;
         let (target, region) = (b.buffer(8)?, a.domain().alloc(8, Access::LOCAL_WRITE)?);
-        let at = target.at(0);
+        target.set(0, 0u64)?;
         let op = match round % 2 {
-            0 => Op::fetch_atomic(AtomicOp::Swap, 5f32, region.slice(..4), at),
-            _ => Op::write(&region, at),
+            0 => Op::fetch_atomic(AtomicOp::Swap, 5f32, region.slice(..4), target.at(0)),
+            _ => Op::write(&region, target.at(0)),
         };
         a.post(&op.unsignaled())?;
         let start = Instant::now();
@@ -145,7 +153,19 @@ pub(super) fn end_amid_unsignaled(rig: &Rig) -> Outcome {
         }
         a.disconnect();
         a.expect_disconnected()?;
-        close_in_time(rig, &region, &format!("round {round}: what was posted before the end"))?;
+        let take = || match a.cq().poll_one()? {
+            Some(done) => {
+                check_eq!(done.status, Status::Canceled, "round {round}: an unsignaled operation");
+                Ok(())
+            }
+            None => Ok(()),
+        };
+        close_in_time(
+            rig,
+            &region,
+            &format!("round {round}: what was posted before the end"),
+            take,
+        )?;
     }
     Ok(())
 }
