@@ -31,11 +31,14 @@ pub(crate) enum AnyCq {
     Verbs(provider_verbs::VerbsCq),
 }
 
-/// The same code for each type that the enum has.
+/// The same code for each type that the enum has; or other code for what is not compiled in.
 macro_rules! branch {
     ($self:expr, $ops:ident => $code:expr) => {
+        branch!($self, $ops => $code, $ops => $code)
+    };
+    ($self:expr, $other:ident => $of_other:expr, $ops:ident => $code:expr) => {
         match $self {
-            Self::Other($ops) => $code,
+            Self::Other($other) => $of_other,
             #[cfg(feature = "tcp")]
             Self::Tcp($ops) => $code,
             #[cfg(feature = "verbs")]
@@ -77,26 +80,14 @@ impl AnyCq {
 impl Deref for AnyEndpoint {
     type Target = dyn EndpointOps;
     fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Other(ops) => &**ops,
-            #[cfg(feature = "tcp")]
-            Self::Tcp(ops) => ops,
-            #[cfg(feature = "verbs")]
-            Self::Verbs(ops) => ops,
-        }
+        branch!(self, other => &**other, ops => ops)
     }
 }
 
 impl Deref for AnyCq {
     type Target = dyn CqOps;
     fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Other(ops) => &**ops,
-            #[cfg(feature = "tcp")]
-            Self::Tcp(ops) => ops,
-            #[cfg(feature = "verbs")]
-            Self::Verbs(ops) => ops,
-        }
+        branch!(self, other => &**other, ops => ops)
     }
 }
 

@@ -56,24 +56,23 @@ impl Model {
         self.ends[at].shared.map_or(0, |queue| self.shared[queue].left().count())
     }
 
-    /// Whether a message of an end may take a receive now.
-    pub(super) fn can_take(&self, at: usize, message: usize) -> bool {
+    /// Whether a message of an end finds a receive, if each other end of the queue takes so many before.
+    fn finds_receive(&self, at: usize, message: usize, before: impl Fn(usize) -> usize) -> bool {
         let peer = &self.ends[at ^ 1];
         if peer.shared.is_none() {
             return message < peer.recvs.len();
         }
-        let held = self.others(at ^ 1, |end| self.messages_held(end).count());
-        message < peer.arrived + self.left(at ^ 1).saturating_sub(held)
+        message < peer.arrived + self.left(at ^ 1).saturating_sub(self.others(at ^ 1, before))
+    }
+
+    /// Whether a message of an end may take a receive now.
+    pub(super) fn can_take(&self, at: usize, message: usize) -> bool {
+        self.finds_receive(at, message, |end| self.messages_held(end).count())
     }
 
     /// Whether it takes one in bounded time, whichever other messages do.
     pub(super) fn surely_takes(&self, at: usize, message: usize) -> bool {
-        let peer = &self.ends[at ^ 1];
-        if peer.shared.is_none() {
-            return message < peer.recvs.len();
-        }
-        let others = self.others(at ^ 1, |end| self.messages_coming(end).count());
-        message < peer.arrived + self.left(at ^ 1).saturating_sub(others)
+        self.finds_receive(at, message, |end| self.messages_coming(end).count())
     }
 
     /// How many operations of a send queue end in bounded time, if nothing more is posted.
