@@ -153,7 +153,7 @@ mod tests {
         assert_eq!((push(1, 1), push(2, 1), push(3, 1)), (Ok(None), Ok(None), Ok(None)));
         assert_eq!(push(4, 1), Err(4), "its own do not leave");
         assert_eq!((push(5, 2), push(6, 3)), (Ok(Some(1)), Ok(Some(2))));
-        assert_eq!(push(7, 4), Err(7), "nobody has more than one");
+        assert_eq!(push(7, 4), Err(7), "none has more than one");
         assert_eq!((backlog.remove(5), backlog.remove(5)), (Some(5), None));
         assert_eq!(push(8, 4), Ok(None));
         assert_eq!([backlog.pop(), backlog.pop(), backlog.pop()], [Some(3), Some(6), Some(8)]);

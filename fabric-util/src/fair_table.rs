@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The network that counts as one peer: an IPv4 address, or the first 64 bits of an IPv6 address, of which a site has that
-/// many at least (RFC 6177) and a host may use any (RFC 4941).
+/// The network that counts as one peer: an IPv4 address, or the first 64 bits of an IPv6 address. A site has a /64 at least
+/// (RFC 6177), and a host may use any address of it (RFC 4941).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Network(IpAddr);
 
@@ -226,8 +226,8 @@ mod tests {
                     }
                     _ => {
                         let count = |of| list.iter().filter(|(_, from)| *from == of).count();
-                        let most = list.iter().map(|(_, from)| count(*from)).max();
-                        let place = list.iter().position(|(_, from)| Some(count(*from)) == most);
+                        let max = list.iter().map(|(_, from)| count(*from)).max();
+                        let place = list.iter().position(|(_, from)| Some(count(*from)) == max);
                         let gone = place.map(|place| list.remove(place).0);
                         assert_eq!(table.displace().map(|(_, key)| key), gone);
                     }
