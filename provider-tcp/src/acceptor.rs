@@ -6,10 +6,10 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fabric_core::{Event, ListenerId, Result};
 use fabric_util::backlog::Backlog;
@@ -20,6 +20,7 @@ use fabric_util::stats::Stats;
 use fabric_util::stream::wire::handshake::HandshakeKind;
 use fabric_util::stream::{Greeting, decline};
 use fabric_util::sync::Mutex;
+use fabric_util::wakeup::wait_readable;
 
 use crate::descriptors::Descriptors;
 use crate::transport::TcpTransport;
@@ -124,13 +125,22 @@ impl Acceptor {
                         let addr = self.addr;
                         log_line!(Warn, "listener {addr}: {error}; trying again{suppressed}");
                     }
-                    if !self.displace(host) {
+                    // The error comes whether a connection waits or not.
+                    if !self.has_waiting() || !self.displace(host) {
                         return self.look_again(host, RETRY);
                     }
                 }
             }
         }
         self.look_again(host, Duration::ZERO);
+    }
+
+    /// Whether a connection waits in the kernel.
+    fn has_waiting(&self) -> bool {
+        let now = Some(Instant::now());
+        self.backlog
+            .with(|socket| wait_readable(socket.as_fd(), now))
+            .is_some_and(|is| is.unwrap_or(false))
     }
 
     /// A half-open connection has come; another may have to leave for it.
