@@ -19,7 +19,7 @@ use crate::reject_cache::RequesterId;
 use crate::request::{Acceptor, ConnectOffer, PendingConnection, refuse};
 
 /// A request comes, or something else of a listening identifier; on the domain's thread.
-pub(crate) fn on_event(domain: &DomainState, acceptor: &Arc<Acceptor>, event: CmEvent) {
+pub(crate) fn on_event(domain: &DomainState, acceptor: &Acceptor, event: CmEvent) {
     let Some(id) = event.request else {
         if event.kind != cm::RDMA_CM_EVENT_ADDR_CHANGE {
             log_line!(Debug, "listener {}: event {}", acceptor.addr, event.kind);
@@ -48,7 +48,6 @@ pub(crate) fn on_event(domain: &DomainState, acceptor: &Arc<Acceptor>, event: Cm
     let resources = (event.responder_resources, event.initiator_depth);
     let local = id.local_addr();
     let pending = PendingConnection::new(
-        acceptor,
         ConnectOffer { context, id, params, peer, local, resources },
         requester,
     );

@@ -1,7 +1,7 @@
 //! Connection requests, from their arrival to their answer, and the identifiers that listen for them.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use fabric_core::ListenerId;
 use fabric_util::backlog::Backlog;
@@ -23,8 +23,6 @@ pub(crate) struct Acceptor {
 pub(crate) struct PendingConnection {
     /// `None` once it is answered, or the peer is gone.
     offer: Mutex<Option<ConnectOffer>>,
-    /// Where it waits for the application.
-    acceptor: Weak<Acceptor>,
     pub(crate) requester: RequesterId,
     pub(crate) data: Box<[u8]>,
 }
@@ -42,19 +40,9 @@ pub(crate) struct ConnectOffer {
 }
 
 impl PendingConnection {
-    pub(crate) fn new(
-        acceptor: &Arc<Acceptor>,
-        offer: ConnectOffer,
-        requester: RequesterId,
-    ) -> Arc<Self> {
-        let (acceptor, data) = (Arc::downgrade(acceptor), offer.params.data.clone());
-        Arc::new(PendingConnection { offer: Mutex::new(Some(offer)), acceptor, requester, data })
-    }
-
-    /// The peer has left: the application is not asked any more.
-    pub(crate) fn leave(&self, context: u64) {
-        let waited = self.acceptor.upgrade().and_then(|acceptor| acceptor.backlog.remove(context));
-        drop((waited, self.take()));
+    pub(crate) fn new(offer: ConnectOffer, requester: RequesterId) -> Arc<Self> {
+        let data = offer.params.data.clone();
+        Arc::new(PendingConnection { offer: Mutex::new(Some(offer)), requester, data })
     }
 
     /// What it takes to answer, once.

@@ -105,7 +105,7 @@ impl DomainState {
             Some(CmIdOwner::Pending(pending)) => {
                 // The peer gave up before it was answered.
                 log_line!(Debug, "request from {}: event {}", pending.requester.peer, event.kind);
-                pending.leave(event.context);
+                drop(pending.take());
                 self.forget_pending(event.context);
             }
             Some(CmIdOwner::RemovalWatch { .. } | CmIdOwner::Disconnecting { .. }) | None => {
