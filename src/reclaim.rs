@@ -48,6 +48,15 @@ struct Waiting {
     stop: bool,
 }
 
+impl Waiting {
+    /// Forgets the regions that are gone; false: there is none left, and the thread ends.
+    fn prune(&mut self) -> bool {
+        self.regions.retain(|region| region.strong_count() > 0);
+        self.runs = !self.regions.is_empty();
+        self.runs
+    }
+}
+
 impl Reclaim {
     pub(crate) fn new(endpoints: Arc<EndpointRegistry>) -> Self {
         let (waiting, changed) = (Mutex::default(), Condvar::new());
@@ -109,12 +118,18 @@ impl ReclaimState {
 
     /// One look; false: there is nothing left to wait for.
     fn look(&self) -> bool {
+        // To settle takes a place in send queues: not for regions that are gone.
+        if !self.waiting.lock().prune() {
+            return false;
+        }
         let settled = self.endpoints.settle();
         let mut waiting = self.waiting.lock();
-        waiting.regions.retain(|region| region.strong_count() > 0);
+        if !waiting.prune() {
+            return false;
+        }
         // Where nothing is in flight, only completions that the application has not taken hold a region.
         let more = std::mem::take(&mut waiting.more);
-        waiting.runs = !waiting.regions.is_empty() && (!settled || more);
+        waiting.runs = !settled || more;
         if !waiting.runs {
             waiting.regions.clear();
         }

@@ -328,7 +328,8 @@ impl Needs {
             .union(Capabilities::PROGRESS_WHILE_STOPPED)
             .union(Capabilities::PROCESSES)
             .union(Capabilities::GRANTS)
-            .union(Capabilities::SHARED_RECEIVES);
+            .union(Capabilities::SHARED_RECEIVES)
+            .union(Capabilities::REQUEST_CANCEL);
         self.capabilities.intersects(declared)
             || self.process
             || self.atomic_scope.is_some()

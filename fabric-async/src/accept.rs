@@ -8,26 +8,35 @@ use std::task::{Context, Poll};
 
 use crate::connection::Connection;
 use crate::error::{Error, Result};
-use crate::request::{ListenerInner, NextRequest, Open};
+use crate::peer_log::PeerEvent;
+use crate::request::{ListenerInner, NextRequest, Open, Request};
+use crate::timers::Timer;
 
 /// The next connection that is established.
 pub(crate) struct AcceptFuture {
     name: u64,
     listener: Arc<ListenerInner>,
     next: NextRequest,
+    /// When one that takes its time makes room.
+    timer: Timer,
 }
 
 impl AcceptFuture {
     pub(crate) fn new(listener: &Arc<ListenerInner>) -> Self {
         let name = listener.acceptors.join();
-        AcceptFuture { name, listener: listener.clone(), next: NextRequest::new(listener) }
+        let (next, timer) = (NextRequest::admitted(listener), listener.node.reactor.timer());
+        AcceptFuture { name, listener: listener.clone(), next, timer }
     }
 
     /// The result of `accept`, if this is one. A peer that cannot be accepted is skipped.
     fn outcome(&self, done: Result<Connection>) -> Option<Result<Connection>> {
         match done {
             Err(error) if !is_fatal(&error) => {
-                self.listener.node.peer_log.warn(format_args!("a peer was not accepted: {error}"));
+                self.listener.node.peer_log.warn(
+                    PeerEvent::Admission,
+                    None,
+                    format_args!("a peer was not accepted: {error}"),
+                );
                 None
             }
             done => Some(done),
@@ -47,12 +56,10 @@ impl AcceptFuture {
     /// Starts to accept waiting requests; `Pending` if there are none, or enough are being accepted.
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connection>> {
         let acceptors = self.listener.acceptors.clone();
-        while !acceptors.is_full() {
-            let request = std::task::ready!(Pin::new(&mut self.next).poll(cx))?;
-            self.next = NextRequest::new(&self.listener);
-            if let Some(done) = acceptors.begin(Box::pin(request.accept()))
-                && let Some(outcome) = self.outcome(done)
-            {
+        while let Poll::Ready(request) = Pin::new(&mut self.next).poll(cx) {
+            let request = request?;
+            self.next = NextRequest::admitted(&self.listener);
+            if let Some(outcome) = self.begin(request) {
                 return Poll::Ready(outcome);
             }
             // The new one may have been woken while it was polled.
@@ -60,9 +67,31 @@ impl AcceptFuture {
                 return Poll::Ready(outcome);
             }
         }
-        // Leaves the wait queue, so that other futures get the requests.
-        self.next = NextRequest::new(&self.listener);
+        if acceptors.is_full() {
+            // Leaves the wait queue, so that other futures get the requests.
+            self.next = NextRequest::admitted(&self.listener);
+            if self.listener.has_waiting()
+                && let Some(late) = acceptors.next_late()
+            {
+                self.timer.wake_at(late, cx.waker());
+            }
+        }
         Poll::Pending
+    }
+
+    /// Starts to accept a request.
+    fn begin(&self, request: Request) -> Option<Result<Connection>> {
+        let from = request.peer_addr().ip();
+        let accept = Box::pin(request.accept());
+        let (displaced, done) = self.listener.acceptors.begin(from, accept);
+        if displaced {
+            self.listener.node.peer_log.warn(
+                PeerEvent::Admission,
+                None,
+                format_args!("a peer that had not finished its set-up made room for another"),
+            );
+        }
+        done.and_then(|done| self.outcome(done))
     }
 }
 

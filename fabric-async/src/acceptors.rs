@@ -1,14 +1,19 @@
-//! Connections that are being accepted, several at a time: a peer that does not finish its set-up delays no other.
+//! Connections that are being accepted, several at a time: a peer that does not finish its set-up delays no other. When there
+//! are as many as may be, the network that has most of them loses its oldest for a peer from elsewhere, and one that takes
+//! its time makes room for anyone.
 //!
 //! They belong to the listener, and every accepting future polls all of them: so it does not matter whether the future
 //! that started one is polled again, dropped or forgotten.
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
+use fabric_util::fair_table::{FairTable, Network};
 use fabric_util::sync::Mutex;
 
 use crate::connection::Connection;
@@ -17,6 +22,10 @@ use crate::wakers::Wakers;
 
 /// Maximum number at a time; further requests wait at the listener.
 const MAX_PENDING: usize = 64;
+
+/// So long a peer may take for its part when others wait: a packet of it may be lost, and sent again after a second
+/// (RFC 6298).
+const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// A connection that is being accepted.
 type PendingAccept = Pin<Box<dyn Future<Output = Result<Connection>> + Send>>;
@@ -27,18 +36,41 @@ pub(crate) struct Acceptors(Mutex<AcceptorsState>);
 
 #[derive(Default)]
 struct AcceptorsState {
-    /// By name; `None` while it is polled.
-    pending: HashMap<u64, Option<PendingAccept>>,
+    /// By name.
+    pending: FairTable<SetUp>,
     /// Woken and to be polled, in the order of wake-ups.
     ready: Vec<u64>,
     asleep: HashMap<u64, Waker>,
     named: u64,
 }
 
+struct SetUp {
+    begun: Instant,
+    /// `None` while it is polled.
+    accept: Option<PendingAccept>,
+}
+
 impl AcceptorsState {
     fn name(&mut self) -> u64 {
         self.named += 1;
         self.named
+    }
+
+    fn is_full(&self) -> bool {
+        self.pending.len() >= MAX_PENDING
+    }
+
+    /// Whether the oldest has taken its time.
+    fn is_late(&self, now: Instant) -> bool {
+        self.pending.oldest().is_some_and(|oldest| oldest.begun + PATIENCE <= now)
+    }
+
+    fn displace_for(&mut self, from: IpAddr, now: Instant) -> Option<SetUp> {
+        match self.pending.displace_for(from) {
+            Some((_, displaced)) => Some(displaced),
+            None if self.is_late(now) => self.pending.pop_oldest(),
+            None => None,
+        }
     }
 
     fn wake_all(&mut self, wakers: &mut Wakers) {
@@ -67,21 +99,46 @@ impl Wake for Progress {
 impl Acceptors {
     /// Takes all pending accepts.
     pub(crate) fn take_all(&self) -> Vec<PendingAccept> {
-        let mut state = self.0.lock();
-        state.pending.drain().filter_map(|(_, one)| one).collect()
+        self.0.lock().pending.take_all().filter_map(|set_up| set_up.accept).collect()
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.0.lock().pending.len() >= MAX_PENDING
+        self.0.lock().is_full()
     }
 
-    /// Starts one.
-    pub(crate) fn begin(self: &Arc<Self>, one: PendingAccept) -> Option<Result<Connection>> {
+    /// Whether one from this network may begin: there is room, or another leaves for it.
+    pub(crate) fn admit(&self, from: Network) -> bool {
+        let state = self.0.lock();
+        !state.is_full() || state.pending.may_displace_for(from) || state.is_late(Instant::now())
+    }
+
+    /// When one will have taken its time.
+    pub(crate) fn next_late(&self) -> Option<Instant> {
+        self.0.lock().pending.oldest().map(|set_up| set_up.begun + PATIENCE)
+    }
+
+    /// Starts one. Gives whether another had to leave for it, and the connection, if that is made already.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        from: IpAddr,
+        one: PendingAccept,
+    ) -> (bool, Option<Result<Connection>>) {
+        let begun = Instant::now();
         let mut state = self.0.lock();
+        let displaced = if state.is_full() { state.displace_for(from, begun) } else { None };
         let name = state.name();
-        state.pending.insert(name, None);
+        state.pending.insert(name, from, SetUp { begun, accept: None });
         drop(state);
-        self.poll_one(name, one)
+        (displaced.is_some(), self.poll_one(name, one))
+    }
+
+    /// There is a request more. Accepting futures that wait for room do not wait for requests, and it may be from a network
+    /// that there is room for.
+    pub(crate) fn wake_if_full(&self, wakers: &mut Wakers) {
+        let mut state = self.0.lock();
+        if state.is_full() {
+            state.wake_all(wakers);
+        }
     }
 
     /// Polls the woken ones until one is done.
@@ -97,12 +154,13 @@ impl Acceptors {
     fn next_ready(&self) -> Option<(u64, PendingAccept)> {
         let mut state = self.0.lock();
         let AcceptorsState { pending, ready, .. } = &mut *state;
-        ready.retain(|name| pending.contains_key(name));
+        ready.retain(|name| pending.get_mut(*name).is_some());
         // One that is being polled elsewhere is polled again there.
-        let is_here = |name: &u64| matches!(pending.get(name), Some(Some(_)));
-        let index = ready.iter().position(is_here)?;
+        let index = ready.iter().position(|name| {
+            pending.get_mut(*name).is_some_and(|set_up| set_up.accept.is_some())
+        })?;
         let name = ready.remove(index);
-        Some((name, pending.get_mut(&name)?.take()?))
+        Some((name, pending.get_mut(name)?.accept.take()?))
     }
 
     fn poll_one(self: &Arc<Self>, name: u64, mut one: PendingAccept) -> Option<Result<Connection>> {
@@ -112,16 +170,17 @@ impl Acceptors {
         let mut state = self.0.lock();
         match polled {
             Poll::Ready(done) => {
-                if state.pending.len() >= MAX_PENDING {
+                if state.is_full() {
                     state.wake_all(&mut wakers);
                 }
-                state.pending.remove(&name);
+                state.pending.remove(name);
                 drop(state);
                 Some(done)
             }
             Poll::Pending => {
-                if let Some(place) = state.pending.get_mut(&name) {
-                    *place = Some(one);
+                // Unless it was displaced meanwhile.
+                if let Some(set_up) = state.pending.get_mut(name) {
+                    set_up.accept = Some(one);
                 }
                 None
             }

@@ -1,6 +1,5 @@
 //! Peers that ask to be let in.
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -8,7 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use fabric::ConnectRequest;
-use fabric_util::sync::{Mutex, MutexGuard};
+use fabric_util::fair_table::FairTable;
+use fabric_util::sync::Mutex;
 
 use crate::acceptors::Acceptors;
 use crate::conn::Conn;
@@ -16,6 +16,7 @@ use crate::connection::Connection;
 use crate::error::Result;
 use crate::handshake::{Handshake, Kind, reject};
 use crate::node::NodeInner;
+use crate::peer_log::PeerEvent;
 use crate::router::ListenerEvents;
 use crate::wait_queue::{WaitQueue, Waiter};
 use crate::wakers::Wakers;
@@ -26,9 +27,39 @@ pub(crate) struct Open(Arc<ListenerInner>);
 pub(crate) struct ListenerInner {
     listener: fabric::Listener,
     pub(crate) node: Arc<NodeInner>,
-    waiting: Mutex<VecDeque<(ConnectRequest, Handshake)>>,
+    waiting: Mutex<Waiting>,
     queue: Arc<WaitQueue>,
     pub(crate) acceptors: Arc<Acceptors>,
+}
+
+/// The requests that wait for a future.
+#[derive(Default)]
+struct Waiting {
+    requests: FairTable<(ConnectRequest, Handshake)>,
+    /// The key of the next one.
+    next: u64,
+}
+
+impl Waiting {
+    /// Adds a request, of at most `max`; gives the one that has no room.
+    fn add(
+        &mut self,
+        request: ConnectRequest,
+        handshake: Handshake,
+        max: usize,
+    ) -> Option<ConnectRequest> {
+        let from = request.peer_addr().ip();
+        let mut displaced = None;
+        if self.requests.len() >= max {
+            displaced = self.requests.displace_for(from).map(|(_, (request, _))| request);
+            if displaced.is_none() {
+                return Some(request);
+            }
+        }
+        self.next += 1;
+        self.requests.insert(self.next, from, (request, handshake));
+        displaced
+    }
 }
 
 impl ListenerInner {
@@ -42,8 +73,14 @@ impl ListenerInner {
         self.listener.local_addr()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<(ConnectRequest, Handshake)>> {
-        self.waiting.lock()
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.lock().requests.is_empty()
+    }
+
+    /// The oldest request; `admitted`: that there is room to accept.
+    fn next(&self, admitted: bool) -> Option<(ConnectRequest, Handshake)> {
+        let is_admitted = |from| !admitted || self.acceptors.admit(from);
+        self.waiting.lock().requests.pop_oldest_from(is_admitted)
     }
 }
 
@@ -53,22 +90,24 @@ impl ListenerEvents for ListenerInner {
             let peer = request.peer_addr();
             match Handshake::from_bytes(request.private_data()) {
                 Err(error) => {
-                    self.node.peer_log.warn(format_args!("{peer} is refused: {error}"));
+                    self.node.peer_log.warn(
+                        PeerEvent::Admission,
+                        Some(peer),
+                        format_args!("{peer} is refused: {error}"),
+                    );
                     reject(&mut request, "this listener is one of fabric-async, version 1");
                 }
                 Ok(handshake) if handshake.kind == Kind::Control => {
                     self.node.leases.take_control(request, &handshake, wakers);
                 }
                 Ok(handshake) => {
-                    let mut waiting = self.waiting();
-                    if waiting.len() >= self.node.options.backlog {
-                        drop(waiting);
-                        reject(&mut request, "too many peers wait to be let in");
-                        continue;
+                    let max = self.node.options.backlog;
+                    let refused = self.waiting.lock().add(request, handshake, max);
+                    if let Some(mut refused) = refused {
+                        reject(&mut refused, "too many peers wait to be let in");
                     }
-                    waiting.push_back((request, handshake));
-                    drop(waiting);
                     self.queue.wake_first(wakers);
+                    self.acceptors.wake_if_full(wakers);
                 }
             }
         }
@@ -115,11 +154,20 @@ impl Drop for ListenerInner {
 pub struct NextRequest {
     listener: Arc<ListenerInner>,
     waiter: Waiter,
+    /// Only one that there is room to accept.
+    admitted: bool,
 }
 
 impl NextRequest {
     pub(crate) fn new(listener: &Arc<ListenerInner>) -> Self {
-        NextRequest { listener: listener.clone(), waiter: Waiter::default() }
+        NextRequest { listener: listener.clone(), waiter: Waiter::default(), admitted: false }
+    }
+
+    /// The next one that there is room to accept.
+    pub(crate) fn admitted(listener: &Arc<ListenerInner>) -> Self {
+        let mut next = NextRequest::new(listener);
+        next.admitted = true;
+        next
     }
 }
 
@@ -127,10 +175,10 @@ impl Future for NextRequest {
     type Output = Result<Request>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let NextRequest { listener, waiter } = &mut *self;
+        let NextRequest { listener, waiter, admitted } = &mut *self;
         let queue = &listener.queue;
         queue.poll(waiter, cx, |is_turn| {
-            let next = if is_turn { listener.waiting().pop_front() } else { None };
+            let next = if is_turn { listener.next(*admitted) } else { None };
             if let Some((request, handshake)) = next {
                 return Some(Ok(Request { listener: listener.clone(), request, handshake }));
             }
@@ -220,7 +268,11 @@ impl Request {
             Err(error) => {
                 // The reason is logged here, and not sent to the peer.
                 let peer = self.peer_addr();
-                node.peer_log.warn(format_args!("{peer} is refused: {error}"));
+                node.peer_log.warn(
+                    PeerEvent::Resources,
+                    Some(peer),
+                    format_args!("{peer} is refused: {error}"),
+                );
                 reject(&mut self.request, "no room for another connection");
                 return Err(error);
             }

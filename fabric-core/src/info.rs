@@ -40,6 +40,9 @@ bitflags::bitflags! {
         /// Endpoints can take their receives from a queue that they share
         /// ([`DomainOps::shared_receives`](crate::DomainOps::shared_receives)).
         const SHARED_RECEIVES = 1 << 12;
+        /// A connection request whose peer leaves while it waits gives up its place in the backlog, and is not given to the
+        /// application.
+        const REQUEST_CANCEL = 1 << 13;
     }
 }
 

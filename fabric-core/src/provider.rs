@@ -462,4 +462,7 @@ pub struct ProviderCounters {
     pub system_calls: u64,
     /// Connections that a peer's breach of the protocol ended.
     pub protocol_errors: u64,
+    /// Connections that came in and were closed before the application heard of them: no valid hello came in time, or the
+    /// backlog was full, or they made room for others.
+    pub peers_refused: u64,
 }

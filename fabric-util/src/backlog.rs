@@ -1,14 +1,19 @@
 //! Connection requests: those that wait at a listener, and those that the application took and has not answered.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use fabric_core::Error;
 use fabric_core::provider::RequestId;
-use fabric_core::{Error, Result};
 
+use crate::fair_table::FairTable;
 use crate::sync::Mutex;
 
 /// What listens (`L`, a socket for example), and the requests (`P`) that wait for the application, up to a number.
+///
+/// They are shared by the network that they come from: where one has most of a full backlog, a request from elsewhere takes
+/// the place of its oldest.
 pub struct Backlog<L, P> {
     max: usize,
     state: Mutex<BacklogState<L, P>>,
@@ -16,7 +21,7 @@ pub struct Backlog<L, P> {
 
 struct BacklogState<L, P> {
     listening: Option<L>,
-    waiting: VecDeque<P>,
+    waiting: FairTable<P>,
 }
 
 impl<L, P> Backlog<L, P> {
@@ -24,7 +29,7 @@ impl<L, P> Backlog<L, P> {
     pub fn new(max: usize) -> Self {
         Backlog {
             max,
-            state: Mutex::new(BacklogState { listening: None, waiting: VecDeque::new() }),
+            state: Mutex::new(BacklogState { listening: None, waiting: FairTable::default() }),
         }
     }
 
@@ -38,28 +43,46 @@ impl<L, P> Backlog<L, P> {
         self.state.lock().listening.as_ref().map(f)
     }
 
-    /// Adds a request.
+    /// Adds a request, under a key that no other has: the least one is the oldest. Gives the request that had to leave for
+    /// it, to be refused.
     ///
     /// # Errors
-    /// The request itself, to be refused: the backlog is full or closed.
-    pub fn push(&self, request: P) -> std::result::Result<(), P> {
+    /// The request itself, to be refused: the backlog is closed, or full, and no network has more of it than this one would.
+    pub fn push(&self, key: u64, from: SocketAddr, request: P) -> Result<Option<P>, P> {
         let mut state = self.state.lock();
-        if state.listening.is_none() || state.waiting.len() >= self.max {
+        if state.listening.is_none() {
             return Err(request);
         }
-        state.waiting.push_back(request);
-        Ok(())
+        let mut displaced = None;
+        if state.waiting.len() >= self.max {
+            displaced = state.waiting.displace_for(from.ip()).map(|(_, request)| request);
+            if displaced.is_none() {
+                return Err(request);
+            }
+        }
+        state.waiting.insert(key, from.ip(), request);
+        Ok(displaced)
     }
 
     /// Takes the oldest request.
     pub fn pop(&self) -> Option<P> {
-        self.state.lock().waiting.pop_front()
+        self.state.lock().waiting.pop_oldest()
+    }
+
+    /// Takes a request out, since its peer has left; `None`: the application took it, or it was refused.
+    pub fn remove(&self, key: u64) -> Option<P> {
+        self.state.lock().waiting.remove(key)
+    }
+
+    /// Takes out the requests whose peers have left, where no event says so.
+    pub fn extract_if(&self, has_left: impl Fn(&P) -> bool) -> Vec<P> {
+        self.state.lock().waiting.extract_if(has_left)
     }
 
     /// Takes no more requests; gives what listened, and the requests that wait, to be refused.
-    pub fn close(&self) -> (Option<L>, VecDeque<P>) {
+    pub fn close(&self) -> (Option<L>, impl ExactSizeIterator<Item = P> + use<L, P>) {
         let mut state = self.state.lock();
-        (state.listening.take(), std::mem::take(&mut state.waiting))
+        (state.listening.take(), state.waiting.take_all())
     }
 }
 
@@ -87,7 +110,7 @@ impl<P> RequestTable<P> {
     ///
     /// # Errors
     /// `InvalidState`: it was answered before.
-    pub fn take(&self, call: &'static str, id: RequestId) -> Result<P> {
+    pub fn take(&self, call: &'static str, id: RequestId) -> Result<P, Error> {
         let request = self.requests.lock().remove(&id);
         request.ok_or_else(|| Error::state(call, "the request was answered before"))
     }
@@ -103,18 +126,37 @@ impl<P> RequestTable<P> {
 mod tests {
     use super::*;
 
+    fn from(host: u8) -> SocketAddr {
+        ([192, 0, 2, host], 7471).into()
+    }
+
     #[test]
     fn a_backlog_takes_requests_while_it_is_open_and_has_room() {
         let backlog = Backlog::new(2);
-        assert_eq!(backlog.push(0), Err(0), "not open yet");
+        let push = |number| backlog.push(number, from(1), number);
+        assert_eq!(push(0), Err(0), "not open yet");
         backlog.open(|| "socket");
-        assert_eq!((backlog.push(1), backlog.push(2), backlog.push(3)), (Ok(()), Ok(()), Err(3)));
+        assert_eq!((push(1), push(2), push(3)), (Ok(None), Ok(None), Err(3)));
         assert_eq!(backlog.pop(), Some(1));
-        assert_eq!((backlog.push(4), backlog.with(|socket| socket.len())), (Ok(()), Some(6)));
+        assert_eq!((push(4), backlog.with(|socket| socket.len())), (Ok(None), Some(6)));
         let (socket, waiting) = backlog.close();
-        assert_eq!((socket, Vec::from(waiting)), (Some("socket"), vec![2, 4]));
-        assert_eq!((backlog.push(5), backlog.pop()), (Err(5), None));
+        assert_eq!((socket, waiting.collect()), (Some("socket"), vec![2, 4]));
+        assert_eq!((push(5), backlog.pop()), (Err(5), None));
         assert!(backlog.with(|_| ()).is_none());
+    }
+
+    #[test]
+    fn a_crowd_from_one_place_makes_room_for_others() {
+        let backlog = Backlog::new(3);
+        backlog.open(|| ());
+        let push = |number, host| backlog.push(number, from(host), number);
+        assert_eq!((push(1, 1), push(2, 1), push(3, 1)), (Ok(None), Ok(None), Ok(None)));
+        assert_eq!(push(4, 1), Err(4), "its own do not leave");
+        assert_eq!((push(5, 2), push(6, 3)), (Ok(Some(1)), Ok(Some(2))));
+        assert_eq!(push(7, 4), Err(7), "none has more than one");
+        assert_eq!((backlog.remove(5), backlog.remove(5)), (Some(5), None));
+        assert_eq!(push(8, 4), Ok(None));
+        assert_eq!([backlog.pop(), backlog.pop(), backlog.pop()], [Some(3), Some(6), Some(8)]);
     }
 
     #[test]

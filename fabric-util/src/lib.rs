@@ -8,7 +8,8 @@
 //!   [`logging`], [`log_limiter`];
 //! - the kernel: [`wakeup`] (descriptors to wait on), [`fork`] (handles in a child process), [`probe`] (is memory mapped);
 //! - connections: [`stream`] (the protocol over any stream of bytes), [`region_table`] (memory that peers may reach),
-//!   [`completion_ring`] (completions until they are polled for), [`backlog`] (requests until they are answered);
+//!   [`completion_ring`] (completions until they are polled for), [`backlog`] (requests until they are answered),
+//!   [`fair_table`] (what strangers take, shared by where they come from);
 //! - progress: [`progress`] (which connections are served when), [`fault`] (both at their worst, for tests);
 //! - queues: [`inflight`] (operations in flight and their depth), [`emulate`] (atomics that a device lacks);
 //! - small things: [`stats`] (counters), [`route`] (the address to connect from), [`range`] (bounds of a slice),
@@ -18,6 +19,7 @@ pub mod backlog;
 pub mod callback;
 pub mod completion_ring;
 pub mod emulate;
+pub mod fair_table;
 pub mod fault;
 pub mod fork;
 #[cfg(fuzzing)]

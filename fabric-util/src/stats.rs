@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::log_limiter::LogLimiter;
+use crate::log_limiter::PeerLog;
 use fabric_core::provider::ProviderCounters;
 
 /// A counter with many writers.
@@ -33,8 +33,10 @@ pub struct Stats {
     pub system_calls: Count,
     /// Connections ended by a peer's breach of the protocol.
     pub protocol_errors: Count,
+    /// Connections that came in and were closed before the application heard of them.
+    pub peers_refused: Count,
     /// How often the log reports what peers do; a line is logged only if this admits it.
-    pub peer_log: LogLimiter,
+    pub peer_log: PeerLog,
 }
 
 impl Stats {
@@ -45,6 +47,7 @@ impl Stats {
         counters.wakeups = self.wakeups.get();
         counters.system_calls = self.system_calls.get();
         counters.protocol_errors = self.protocol_errors.get();
+        counters.peers_refused = self.peers_refused.get();
         counters
     }
 }

@@ -1,50 +1,67 @@
 //! Deadlines, the nearest first.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Deadlines of a service thread. One that no longer matters stays until it has come; its owner then finds that there is
-/// nothing to do.
-pub struct Timers<K>(BinaryHeap<Reverse<(Instant, K)>>);
+/// Deadlines of a service thread: each is some owner's (`O`), for something (`T`), and goes with its owner.
+pub struct Timers<O, T> {
+    deadlines: BTreeSet<(Instant, O, T)>,
+    owners: BTreeMap<O, BTreeSet<(Instant, T)>>,
+}
 
-impl<K: Ord> Default for Timers<K> {
+impl<O: Ord + Copy, T: Ord + Copy> Default for Timers<O, T> {
     fn default() -> Self {
-        Timers(BinaryHeap::new())
+        Timers { deadlines: BTreeSet::new(), owners: BTreeMap::new() }
     }
 }
 
-impl<K: Ord> Timers<K> {
+impl<O: Ord + Copy, T: Ord + Copy> Timers<O, T> {
     /// Adds a deadline. True if it is the nearest now: a thread that sleeps until a later one has to be woken.
-    pub fn add(&mut self, at: Instant, what: K) -> bool {
+    pub fn add(&mut self, at: Instant, owner: O, what: T) -> bool {
         let nearest = self.next().is_none_or(|next| at < next);
-        self.0.push(Reverse((at, what)));
+        self.deadlines.insert((at, owner, what));
+        self.owners.entry(owner).or_default().insert((at, what));
         nearest
     }
 
     /// The nearest deadline.
     pub fn next(&self) -> Option<Instant> {
-        self.0.peek().map(|Reverse((at, _))| *at)
+        self.deadlines.first().map(|(at, ..)| *at)
     }
 
     /// Takes a deadline that has come. `early` is how much before its time it may be taken: deadlines of many connections
     /// that may be early soon come together, and wake the thread once.
-    pub fn pop_due(&mut self, now: Instant, early: impl Fn(&K) -> Duration) -> Option<K> {
-        let Reverse((at, what)) = self.0.peek()?;
-        if *at > now + early(what) {
+    pub fn pop_due(&mut self, now: Instant, early: impl Fn(&T) -> Duration) -> Option<(O, T)> {
+        let (at, owner, what) = *self.deadlines.first()?;
+        if at > now + early(&what) {
             return None;
         }
-        self.0.pop().map(|Reverse((_, what))| what)
+        self.deadlines.pop_first();
+        if let Entry::Occupied(mut own) = self.owners.entry(owner) {
+            own.get_mut().remove(&(at, what));
+            if own.get().is_empty() {
+                own.remove();
+            }
+        }
+        Some((owner, what))
+    }
+
+    /// Forgets the deadlines of an owner that is gone: a peer cannot fill memory with those of connections that it ended.
+    pub fn cancel(&mut self, owner: O) {
+        for (at, what) in self.owners.remove(&owner).unwrap_or_default() {
+            self.deadlines.remove(&(at, owner, what));
+        }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.deadlines.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.deadlines.is_empty()
     }
 }
 
@@ -58,12 +75,12 @@ mod tests {
     fn nearest_first_and_none_early() {
         let (mut timers, now) = (Timers::default(), Instant::now());
         let at = |ms| now + Duration::from_millis(ms);
-        assert!(timers.add(at(20), 2));
-        assert!(timers.add(at(10), 1));
-        assert!(!timers.add(at(30), 3));
+        assert!(timers.add(at(20), 'a', 2));
+        assert!(timers.add(at(10), 'a', 1));
+        assert!(!timers.add(at(30), 'a', 3));
         assert_eq!(timers.pop_due(at(9), NEVER_EARLY), None);
-        assert_eq!(timers.pop_due(at(20), NEVER_EARLY), Some(1));
-        assert_eq!(timers.pop_due(at(20), NEVER_EARLY), Some(2));
+        assert_eq!(timers.pop_due(at(20), NEVER_EARLY), Some(('a', 1)));
+        assert_eq!(timers.pop_due(at(20), NEVER_EARLY), Some(('a', 2)));
         assert_eq!(timers.pop_due(at(20), NEVER_EARLY), None);
         assert_eq!((timers.next(), timers.len()), (Some(at(30)), 1));
     }
@@ -74,15 +91,32 @@ mod tests {
         let at = |ms| now + Duration::from_millis(ms);
         let early = |what: &u32| Duration::from_millis(if *what == 3 { 0 } else { 100 });
         for (ms, what) in [(1000, 1), (1050, 2), (1060, 3), (1070, 4)] {
-            timers.add(at(ms), what);
+            timers.add(at(ms), 'a', what);
         }
-        assert_eq!(timers.pop_due(at(899), early), None);
-        assert_eq!(timers.pop_due(at(1000), early), Some(1));
-        assert_eq!(timers.pop_due(at(1000), early), Some(2));
+        let pop = |timers: &mut Timers<char, u32>, ms| {
+            timers.pop_due(at(ms), early).map(|(_, what)| what)
+        };
+        assert_eq!(pop(&mut timers, 899), None);
+        assert_eq!(pop(&mut timers, 1000), Some(1));
+        assert_eq!(pop(&mut timers, 1000), Some(2));
         // Not before its time, nor what is behind it.
-        assert_eq!(timers.pop_due(at(1000), early), None);
-        assert_eq!(timers.pop_due(at(1100), early), Some(3));
-        assert_eq!(timers.pop_due(at(1100), early), Some(4));
-        assert!(timers.pop_due(at(9000), early).is_none() && timers.is_empty());
+        assert_eq!(pop(&mut timers, 1000), None);
+        assert_eq!(pop(&mut timers, 1100), Some(3));
+        assert_eq!(pop(&mut timers, 1100), Some(4));
+        assert!(pop(&mut timers, 9000).is_none() && timers.is_empty());
+    }
+
+    #[test]
+    fn deadlines_go_with_their_owner() {
+        let (mut timers, now) = (Timers::default(), Instant::now());
+        let at = |ms| now + Duration::from_millis(ms);
+        for (ms, owner, what) in [(10, 'a', 1), (20, 'b', 1), (30, 'a', 2), (30, 'a', 2)] {
+            timers.add(at(ms), owner, what);
+        }
+        timers.cancel('c');
+        timers.cancel('a');
+        assert_eq!((timers.next(), timers.len()), (Some(at(20)), 1));
+        assert_eq!(timers.pop_due(at(99), NEVER_EARLY), Some(('b', 1)));
+        assert!(timers.is_empty() && timers.owners.is_empty());
     }
 }

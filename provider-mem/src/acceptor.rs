@@ -1,6 +1,7 @@
 //! Acceptors, and the requests that come to them.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use fabric_core::{Event, ListenerId};
@@ -15,7 +16,9 @@ use crate::conn::{DomainHost, Wire};
 pub(crate) struct Acceptor {
     id: ListenerId,
     pub(crate) addr: SocketAddr,
-    pub(crate) backlog: Backlog<(), Arc<Request>>,
+    backlog: Backlog<(), Arc<Request>>,
+    /// The key of the next request.
+    next: AtomicU64,
     host: Weak<dyn DomainHost>,
 }
 
@@ -28,7 +31,7 @@ impl Acceptor {
     ) -> Arc<Self> {
         let backlog = Backlog::new(max_waiting);
         backlog.open(|| ());
-        Arc::new(Acceptor { id, addr, backlog, host })
+        Arc::new(Acceptor { id, addr, backlog, next: AtomicU64::new(0), host })
     }
 
     /// A connection has come, with its hello: it waits for the application, or is refused.
@@ -39,11 +42,27 @@ impl Acceptor {
         }
         let wire = Mutex::new(Some(wire));
         let request = Arc::new(Request { from, to: self.addr, greeting, wire });
-        if let Some(host) = self.host.upgrade()
-            && self.backlog.push(request).is_ok()
-        {
+        let Some(host) = self.host.upgrade() else { return };
+        self.drop_left();
+        let key = self.next.fetch_add(1, Ordering::Relaxed);
+        let refused = self.backlog.push(key, from, request);
+        if !matches!(refused, Ok(None)) {
+            host.count_refused();
+        }
+        if refused.is_ok() {
             host.add_report(Event::ConnectRequest { listener: self.id }, None);
         }
+    }
+
+    /// The oldest request.
+    pub(crate) fn next_request(&self) -> Option<Arc<Request>> {
+        self.drop_left();
+        self.backlog.pop()
+    }
+
+    /// Drops the requests whose peers have left.
+    fn drop_left(&self) {
+        drop(self.backlog.extract_if(|request| request.has_left()));
     }
 
     pub(crate) fn belongs_to(&self, host: &Arc<impl DomainHost>) -> bool {
@@ -63,6 +82,12 @@ pub(crate) struct Request {
     pub(crate) greeting: Greeting,
     /// This end of the bytes, until an endpoint takes it.
     pub(crate) wire: Mutex<Option<Wire>>,
+}
+
+impl Request {
+    fn has_left(&self) -> bool {
+        self.wire.lock().as_ref().is_some_and(Wire::has_ended)
+    }
 }
 
 impl Drop for Request {

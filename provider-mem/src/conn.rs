@@ -65,6 +65,11 @@ impl Wire {
         }
     }
 
+    /// Whether the other end is closed, and all that it said is read.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.input.has_ended()
+    }
+
     fn other(&self) -> Option<Arc<Conn>> {
         self.there.get().and_then(Weak::upgrade)
     }
@@ -104,6 +109,9 @@ pub(crate) trait DomainHost: Send + Sync {
 
     /// Has an event reported, of a connection or none. Locks may be held.
     fn add_report(&self, event: Event, of: Option<&Arc<Conn>>);
+
+    /// Counts a connection that was refused before the application heard of it.
+    fn count_refused(&self);
 
     /// Forgets a connection whose pipes are closed and whose endpoint is dropped.
     fn forget(&self, id: EndpointId);

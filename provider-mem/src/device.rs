@@ -24,7 +24,8 @@ pub(crate) fn device() -> Device {
         | Capabilities::UNIQUE_KEYS
         | Capabilities::SECRET_KEYS
         | Capabilities::GRANTS
-        | Capabilities::SHARED_RECEIVES;
+        | Capabilities::SHARED_RECEIVES
+        | Capabilities::REQUEST_CANCEL;
     info.limits = limits();
     info.atomic_scope = AtomicScope::Cpu;
     Device { name: DEVICE.to_owned(), state: Ok(info) }

@@ -24,7 +24,7 @@ use crate::network;
 /// How often a thread that is to end looks whether anything still lingers.
 const TICK: Duration = Duration::from_millis(1);
 
-/// What a deadline is for.
+/// Whose a deadline is, and what for.
 type Deadline = (EndpointId, Timer);
 
 /// A domain's state.
@@ -46,7 +46,7 @@ struct Work {
     /// Connections to go on with.
     ready: Vec<Arc<Conn>>,
     /// When attempts to connect are over, and what peers did not take.
-    timers: Timers<Deadline>,
+    timers: Timers<EndpointId, Timer>,
     /// Events may wait.
     events: bool,
     stopped: bool,
@@ -55,7 +55,7 @@ struct Work {
 impl DomainHost for Engine {
     fn deadline(&self, after: Duration, id: EndpointId, timer: Timer) {
         let at = Instant::now() + after;
-        self.tell_thread(|work| _ = work.timers.add(at, (id, timer)));
+        self.tell_thread(|work| _ = work.timers.add(at, id, timer));
     }
 
     fn go_on(&self, conn: Arc<Conn>) {
@@ -67,9 +67,14 @@ impl DomainHost for Engine {
         self.tell_thread(|work| work.events = true);
     }
 
+    fn count_refused(&self) {
+        self.stats.peers_refused.add(1);
+    }
+
     fn forget(&self, id: EndpointId) {
         let gone = self.conns.lock().remove(&id);
         drop(gone);
+        self.work.lock().timers.cancel(id);
     }
 }
 

@@ -42,7 +42,7 @@ impl ListenerOps for MemListener {
 
     fn next_request(&self) -> Option<RawRequest> {
         let engine = self.engine.upgrade()?;
-        let request = self.acceptor.backlog.pop()?;
+        let request = self.acceptor.next_request()?;
         let id = engine.requests.insert(request.clone());
         Some(RawRequest::new(id, request.from, request.greeting.data().into()))
     }

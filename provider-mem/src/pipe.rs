@@ -83,6 +83,12 @@ impl Pipe {
         self.0.lock().ended = true;
     }
 
+    /// Whether nothing will come any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        let state = self.0.lock();
+        state.ended && state.bytes.is_empty()
+    }
+
     /// The reader closes. What was written and not read is lost.
     pub(crate) fn break_off(&self) {
         let mut state = self.0.lock();

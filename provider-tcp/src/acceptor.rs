@@ -1,29 +1,34 @@
 //! The connections that come to a listener.
 //!
-//! A connection is half-open until its hello is there; half-open ones are bounded in number and time. A
-//! request then waits for the application, at most as many as the backlog says.
+//! A connection is half-open until its hello is there; half-open ones are bounded in number and time, and shared by the network
+//! that they come from. A request then waits for the application, at most as many as the backlog says, and as long as
+//! its peer does.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use fabric_core::{Event, ListenerId, Result};
 use fabric_util::backlog::Backlog;
+use fabric_util::fair_table::FairTable;
+use fabric_util::log_limiter::PeerEvent;
 use fabric_util::log_line;
 use fabric_util::stats::Stats;
 use fabric_util::stream::wire::handshake::HandshakeKind;
 use fabric_util::stream::{Greeting, decline};
 use fabric_util::sync::Mutex;
+use fabric_util::wakeup::wait_readable;
 
+use crate::descriptors::Descriptors;
 use crate::transport::TcpTransport;
 
 /// How long a hello may take.
 const HELLO: Duration = Duration::from_secs(5);
-/// Half-open connections of one listener, and of all that this process may open a quarter at most; the next ones wait in
-/// the kernel.
+/// Half-open connections of one listener, and of all that this process may open an eighth at most; for the next ones the
+/// oldest of the network that has most is closed.
 const HALF_OPEN: usize = 1024;
 /// Connections taken at a time, before others have their turn.
 const AT_A_TIME: usize = 64;
@@ -35,7 +40,7 @@ pub(crate) trait AcceptorHost {
     /// A new name for something with a socket.
     fn name(&self) -> usize;
 
-    /// Has the hello of a connection read when there is some of it.
+    /// Has [`PendingConnection::ready`] called when something has come.
     fn watch(&self, fd: RawFd, pending: &Arc<PendingConnection>) -> Result<()>;
 
     /// Stops watching a socket that stays open.
@@ -60,8 +65,9 @@ pub(crate) struct Acceptor {
     id: ListenerId,
     pub(crate) addr: SocketAddr,
     pub(crate) backlog: Backlog<std::net::TcpListener, Arc<PendingConnection>>,
-    half_open: AtomicUsize,
+    half_open: Mutex<FairTable<Weak<PendingConnection>>>,
     max_half_open: usize,
+    descriptors: Descriptors,
     /// It will look again by itself.
     looks_again: AtomicBool,
 }
@@ -73,13 +79,15 @@ impl Acceptor {
         addr: SocketAddr,
         backlog: Backlog<std::net::TcpListener, Arc<PendingConnection>>,
     ) -> Arc<Self> {
+        let descriptors = Descriptors::of_process();
         Arc::new(Acceptor {
             name,
             id,
             addr,
             backlog,
-            half_open: AtomicUsize::new(0),
-            max_half_open: max_half_open(),
+            half_open: Mutex::default(),
+            max_half_open: descriptors.half_open(HALF_OPEN),
+            descriptors,
             looks_again: AtomicBool::new(false),
         })
     }
@@ -100,9 +108,6 @@ impl Acceptor {
     /// Takes the connections that wait in the kernel.
     pub(crate) fn ready(self: &Arc<Self>, host: &impl AcceptorHost) {
         for _ in 0..AT_A_TIME {
-            if self.half_open.load(Ordering::Relaxed) >= self.max_half_open {
-                return self.look_again(host, RETRY);
-            }
             let Some(accepted) = self.backlog.with(std::net::TcpListener::accept) else { return };
             match accepted {
                 Ok((stream, peer)) => PendingConnection::open(self, host, stream, peer),
@@ -114,40 +119,98 @@ impl Acceptor {
                     ) => {}
                 Err(error) => {
                     // Out of descriptors or memory.
-                    if let Some(suppressed) = host.stats().peer_log.check() {
+                    if let Some(suppressed) =
+                        host.stats().peer_log.check(PeerEvent::Resources, None)
+                    {
                         let addr = self.addr;
                         log_line!(Warn, "listener {addr}: {error}; trying again{suppressed}");
                     }
-                    return self.look_again(host, RETRY);
+                    // The error comes whether a connection waits or not.
+                    if !self.has_waiting() || !self.displace(host) {
+                        return self.look_again(host, RETRY);
+                    }
                 }
             }
         }
         self.look_again(host, Duration::ZERO);
     }
 
-    /// A hello is there: the request waits for the application, or is refused.
-    fn offer(&self, host: &impl AcceptorHost, inbound: &Arc<PendingConnection>) {
-        match self.backlog.push(inbound.clone()) {
-            Ok(()) => host.report(Event::ConnectRequest { listener: self.id }),
-            Err(inbound) => inbound.answer(HandshakeKind::Refuse, &[]),
+    /// Whether a connection waits in the kernel.
+    fn has_waiting(&self) -> bool {
+        let now = Some(Instant::now());
+        self.backlog
+            .with(|socket| wait_readable(socket.as_fd(), now))
+            .is_some_and(|is| is.unwrap_or(false))
+    }
+
+    /// A half-open connection has come; another may have to leave for it.
+    fn add_half_open(&self, host: &impl AcceptorHost, pending: &Arc<PendingConnection>) {
+        let mut half_open = self.half_open.lock();
+        half_open.insert(pending.key(), pending.peer.ip(), Arc::downgrade(pending));
+        let is_over = half_open.len() > self.max_half_open;
+        drop(half_open);
+        if is_over || self.descriptors.are_short() {
+            self.displace(host);
         }
     }
 
-    /// Closes the socket and refuses what waits.
-    pub(crate) fn close(&self) {
+    /// Connections whose hello is not whole yet.
+    pub(crate) fn half_open(&self) -> usize {
+        self.half_open.lock().len()
+    }
+
+    fn remove_half_open(&self, pending: &PendingConnection) {
+        self.half_open.lock().remove(pending.key());
+    }
+
+    /// Closes the oldest half-open connection of the network that has most; false: there is none.
+    fn displace(&self, host: &impl AcceptorHost) -> bool {
+        let displaced = self.half_open.lock().displace();
+        let Some((network, pending)) = displaced else { return false };
+        if let Some(pending) = pending.upgrade() {
+            pending.abort(host, &format!("of {network}, which has most, made room for others"));
+        }
+        true
+    }
+
+    /// A hello is there: the request waits for the application. Gives the request that is to be refused for it, which may be
+    /// this one.
+    fn offer(
+        &self,
+        host: &impl AcceptorHost,
+        pending: &Arc<PendingConnection>,
+    ) -> Option<Arc<PendingConnection>> {
+        if self.descriptors.are_short() {
+            if let Some(suppressed) = host.stats().peer_log.check(PeerEvent::Resources, None) {
+                let (addr, peer, limit) = (self.addr, pending.peer, self.descriptors.limit);
+                log_line!(
+                    Warn,
+                    "listener {addr}: {peer} is refused: connections have three quarters of this process's {limit} \
+                     descriptors (RLIMIT_NOFILE){suppressed}"
+                );
+            }
+            return Some(pending.clone());
+        }
+        match self.backlog.push(pending.key(), pending.peer, pending.clone()) {
+            Ok(displaced) => {
+                host.report(Event::ConnectRequest { listener: self.id });
+                displaced
+            }
+            Err(pending) => Some(pending),
+        }
+    }
+
+    /// Closes the socket and refuses what waits; gives the names of that.
+    pub(crate) fn close(&self) -> Vec<usize> {
         let (socket, waiting) = self.backlog.close();
-        for inbound in waiting {
-            inbound.answer(HandshakeKind::Refuse, &[]);
-        }
         drop(socket);
+        waiting
+            .map(|pending| {
+                pending.answer(HandshakeKind::Refuse, &[]);
+                pending.name
+            })
+            .collect()
     }
-}
-
-/// Strangers leave descriptors for the application's files.
-fn max_half_open() -> usize {
-    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let quarter = descriptors.map_or(HALF_OPEN, |max| max as usize / 4);
-    quarter.clamp(16, HALF_OPEN)
 }
 
 /// A connection that came in and has no endpoint yet.
@@ -179,64 +242,84 @@ impl PendingConnection {
         let fd = socket.as_raw_fd();
         let name = host.name();
         let transport = Some(TcpTransport::accepted(socket, host.stats()));
-        let state = PendingState { transport, greeting: Greeting::default() };
-        let acceptor = acceptor.clone();
-        acceptor.half_open.fetch_add(1, Ordering::Relaxed);
-        let inbound =
-            Arc::new(PendingConnection { name, acceptor, peer, local, state: Mutex::new(state) });
-        if host.watch(fd, &inbound).is_err() {
-            inbound.drop_socket();
+        let state = Mutex::new(PendingState { transport, greeting: Greeting::default() });
+        let pending =
+            Arc::new(PendingConnection { name, acceptor: acceptor.clone(), peer, local, state });
+        acceptor.add_half_open(host, &pending);
+        if host.watch(fd, &pending).is_err() {
+            pending.drop_socket();
             return;
         }
         host.deadline(HELLO, name);
         // What came before the socket was watched is no edge.
-        inbound.ready(host);
+        pending.ready(host);
     }
 
-    /// Reads the hello.
+    /// The least is the oldest.
+    fn key(&self) -> u64 {
+        self.name as u64
+    }
+
+    /// Something has come: the hello, or the end.
     pub(crate) fn ready(self: &Arc<Self>, host: &impl AcceptorHost) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let Some(transport) = &mut state.transport else { return };
-        if state.greeting.is_whole() {
-            // It waits for the application; if the peer leaves, the endpoint that accepts it finds out.
-            return;
+        let mut refused = None;
+        if !state.greeting.is_whole() {
+            match state.greeting.read(transport) {
+                Ok(false) => return,
+                Ok(true) => {
+                    self.acceptor.remove_half_open(self);
+                    transport.keep_alive();
+                    refused = self.acceptor.offer(host, self);
+                }
+                Err(why) => {
+                    drop(guard);
+                    // Before the peer can see that it was cut off.
+                    host.stats().protocol_errors.add(1);
+                    return self.abort(host, &format!("sent no valid handshake: {why}"));
+                }
+            }
         }
-        match state.greeting.read(transport) {
-            Ok(false) => {}
-            Ok(true) => {
-                host.unwatch(transport.as_raw_fd(), self.name);
-                drop(guard);
-                self.acceptor.half_open.fetch_sub(1, Ordering::Relaxed);
-                self.acceptor.offer(host, self);
-            }
-            Err(why) => {
-                // Before the peer can see that it was cut off.
-                host.stats().protocol_errors.add(1);
-                state.transport = None;
-                drop(guard);
-                self.acceptor.half_open.fetch_sub(1, Ordering::Relaxed);
-                host.forget(self.name);
-                self.log(host, &format!("sent no valid handshake: {why}"));
-            }
+        // While it waits for the application; behind that the endpoint finds out.
+        if !transport.is_quiet() && self.acceptor.backlog.remove(self.key()).is_some() {
+            state.transport = None;
+            host.forget(self.name);
+        }
+        drop(guard);
+        if let Some(refused) = refused {
+            host.stats().peers_refused.add(1);
+            refused.answer(HandshakeKind::Refuse, &[]);
+            host.forget(refused.name);
         }
     }
 
-    fn log(&self, host: &impl AcceptorHost, what: &str) {
-        if let Some(suppressed) = host.stats().peer_log.check() {
-            let (addr, peer) = (self.acceptor.addr, self.peer);
-            log_line!(Warn, "listener {addr}: {peer} {what}{suppressed}");
+    /// Closes a half-open connection.
+    fn abort(&self, host: &impl AcceptorHost, why: &str) {
+        let mut state = self.state.lock();
+        if state.greeting.is_whole() || state.transport.take().is_none() {
+            return;
+        }
+        drop(state);
+        self.acceptor.remove_half_open(self);
+        host.forget(self.name);
+        let (addr, peer, stats) = (self.acceptor.addr, self.peer, host.stats());
+        stats.peers_refused.add(1);
+        if let Some(suppressed) = stats.peer_log.check(PeerEvent::Admission, Some(peer)) {
+            log_line!(Warn, "listener {addr}: {peer} {why}{suppressed}");
         }
     }
 
     /// The hello's time is over.
     pub(crate) fn expired(&self, host: &impl AcceptorHost) {
-        let mut state = self.state.lock();
-        if !state.greeting.is_whole() && state.transport.take().is_some() {
-            drop(state);
-            self.acceptor.half_open.fetch_sub(1, Ordering::Relaxed);
-            host.forget(self.name);
-            self.log(host, &format!("sent no hello in {HELLO:?}"));
+        self.abort(host, &format!("sent no hello in {HELLO:?}"));
+    }
+
+    /// The application took the request: whether the peer is still there is found by the endpoint that accepts it.
+    pub(crate) fn taken(&self, host: &impl AcceptorHost) {
+        if let Some(transport) = &self.state.lock().transport {
+            host.unwatch(transport.as_raw_fd(), self.name);
         }
     }
 
@@ -257,10 +340,9 @@ impl PendingConnection {
     }
 
     pub(crate) fn drop_socket(&self) {
-        let mut state = self.state.lock();
-        if state.transport.take().is_some() && !state.greeting.is_whole() {
-            self.acceptor.half_open.fetch_sub(1, Ordering::Relaxed);
-        }
+        let socket = self.state.lock().transport.take();
+        drop(socket);
+        self.acceptor.remove_half_open(self);
     }
 
     pub(crate) fn data(&self) -> Box<[u8]> {

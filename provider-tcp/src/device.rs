@@ -23,7 +23,8 @@ fn info(provider: &'static str, device: &str, description: String, addresses: Ve
         | Capabilities::SECRET_KEYS
         | Capabilities::PROCESSES
         | Capabilities::GRANTS
-        | Capabilities::SHARED_RECEIVES;
+        | Capabilities::SHARED_RECEIVES
+        | Capabilities::REQUEST_CANCEL;
     info.limits = limits();
     info.atomic_scope = AtomicScope::Cpu;
     info

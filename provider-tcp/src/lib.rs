@@ -6,7 +6,7 @@
 //!
 //! Files, from the contract inwards:
 //! - [`provider`], `device`, `domain`, `cq`, `listener`, `endpoint`: the contract's objects;
-//! - `conn`: a link and its socket; `acceptor`: connections that strangers ask for;
+//! - `conn`: a link and its socket; `acceptor`: connections that strangers ask for; `descriptors`: how many of them;
 //! - `engine`: the domain's sockets, timers and thread, driven by `fabric_util::progress`;
 //! - `transport`: the socket under a link; `socket`: system calls on memory that is not a Rust slice;
 //! - `settings`: what a user can set, and for tests the choice of faults (`fabric_util::fault`).
@@ -14,6 +14,7 @@
 mod acceptor;
 mod conn;
 mod cq;
+mod descriptors;
 mod device;
 mod domain;
 mod endpoint;

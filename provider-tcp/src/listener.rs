@@ -49,6 +49,7 @@ impl ListenerOps for TcpListener {
     fn next_request(&self) -> Option<RawRequest> {
         let engine = self.engine.upgrade()?;
         let inbound = self.acceptor.backlog.pop()?;
+        inbound.taken(&*engine);
         let id = engine.requests.insert(inbound.clone());
         Some(RawRequest::new(id, inbound.peer, inbound.data()))
     }
@@ -56,8 +57,9 @@ impl ListenerOps for TcpListener {
 
 impl Drop for TcpListener {
     fn drop(&mut self) {
-        self.acceptor.close();
+        let refused = self.acceptor.close();
         if let Some(engine) = self.engine.upgrade() {
+            refused.into_iter().for_each(|name| engine.forget(name));
             engine.forget(self.acceptor.name);
         }
     }

@@ -140,15 +140,16 @@ pub(crate) fn tune(socket: &SockRef<'_>, v6: bool, attr: &EndpointAttr) -> io::R
             socket.set_tos_v4(class.into())?;
         }
     }
-    if let Some(interval) = attr.liveness {
-        // An idle connection: a probe after one interval, lost when two stay unanswered, which with the least
-        // interval of 1 s is three intervals. The kernel does so only while nothing is under way: see `liveness`.
-        let probe = (interval * 2 / 3).max(Duration::from_secs(1));
-        let keepalive =
-            TcpKeepalive::new().with_time(interval).with_interval(probe).with_retries(2);
-        socket.set_tcp_keepalive(&keepalive)?;
-    }
-    Ok(())
+    keep_alive(socket, attr.liveness)
+}
+
+/// Has the kernel look whether the peer's host is there, while nothing is under way: see `liveness` for when something is.
+pub(crate) fn keep_alive(socket: &SockRef<'_>, interval: Option<Duration>) -> io::Result<()> {
+    let Some(interval) = interval else { return socket.set_keepalive(false) };
+    // A probe after one interval, lost when two stay unanswered, which with the least interval of 1 s is three intervals.
+    let probe = (interval * 2 / 3).max(Duration::from_secs(1));
+    let keepalive = TcpKeepalive::new().with_time(interval).with_interval(probe).with_retries(2);
+    socket.set_tcp_keepalive(&keepalive)
 }
 
 /// The error by which a connecting socket ended, or none.

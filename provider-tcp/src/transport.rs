@@ -11,6 +11,7 @@ use fabric_util::stats::Stats;
 use fabric_util::stream::{IoVec, Silence, Transport};
 use socket2::SockRef;
 
+use crate::descriptors::Accepted;
 use crate::socket;
 
 /// A connected or connecting socket.
@@ -19,17 +20,20 @@ pub(crate) struct TcpTransport {
     stats: Arc<Stats>,
     /// The connection is lost when the peer's host is silent for this long.
     liveness: Option<Duration>,
+    _accepted: Option<Accepted>,
 }
 
 impl TcpTransport {
     /// The socket of a connection that came in.
     pub(crate) fn accepted(socket: OwnedFd, stats: &Arc<Stats>) -> Self {
-        TcpTransport { socket, stats: stats.clone(), liveness: None }
+        let _accepted = Some(Accepted::new());
+        TcpTransport { socket, stats: stats.clone(), liveness: None, _accepted }
     }
 
     /// A socket that is connecting.
     pub(crate) fn connecting(socket: OwnedFd, stats: &Arc<Stats>, attr: &EndpointAttr) -> Self {
-        TcpTransport { socket, stats: stats.clone(), liveness: attr.liveness }
+        let (stats, liveness) = (stats.clone(), attr.liveness);
+        TcpTransport { socket, stats, liveness, _accepted: None }
     }
 
     /// An endpoint takes a connection that came in.
@@ -38,6 +42,19 @@ impl TcpTransport {
         let _ = socket::tune(&SockRef::from(&self.socket), v6, attr);
         self.liveness = attr.liveness;
         self.ask_often();
+    }
+
+    /// The peer waits for an answer: the kernel looks now and then whether its host is still there.
+    pub(crate) fn keep_alive(&self) {
+        // As for `belongs_to`.
+        let interval = EndpointAttr::default().liveness;
+        let _ = socket::keep_alive(&SockRef::from(&self.socket), interval);
+    }
+
+    /// Whether nothing has come, and the peer is still there.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let peeked = SockRef::from(&self.socket).peek(&mut [std::mem::MaybeUninit::uninit()]);
+        peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
     fn ask_often(&self) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fabric_core::{DisconnectReason, Error, Event, Failure, Result};
+use fabric_util::log_limiter::PeerEvent;
 use fabric_util::{log_line, route};
 
 use crate::conn::{CloseReason, Conn, ConnState, State};
@@ -125,7 +126,8 @@ impl Conn {
         state.id = Some((context, id));
         if let Err(cause) = linked {
             // The peer has gone, or this side cannot: only the cause shows which, and the event is the same.
-            if let Some(suppressed) = self.domain.device.stats.peer_log.check() {
+            let log = &self.domain.device.stats.peer_log;
+            if let Some(suppressed) = log.check(PeerEvent::Admission, Some(peer)) {
                 log_line!(Warn, "{}: accepting {peer} failed: {cause}{suppressed}", self.id);
             }
             return self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost));

@@ -7,6 +7,7 @@ use std::time::Instant;
 use fabric_core::provider::{RawRequest, RequestId};
 use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result};
 use fabric_util::backlog::Backlog;
+use fabric_util::log_limiter::PeerEvent;
 use fabric_util::{log_line, route};
 
 use crate::domain::state::{AfterReport, CmIdOwner, DomainState};
@@ -37,7 +38,8 @@ pub(crate) fn on_event(domain: &DomainState, acceptor: &Acceptor, event: CmEvent
         Err(why) => {
             let stats = &domain.device.stats;
             stats.protocol_errors.add(1);
-            if let Some(suppressed) = stats.peer_log.check() {
+            stats.peers_refused.add(1);
+            if let Some(suppressed) = stats.peer_log.check(PeerEvent::Admission, Some(peer)) {
                 log_line!(Warn, "listener {}: {peer} is refused: {why}{suppressed}", acceptor.addr);
             }
             return refuse(&id);
@@ -50,11 +52,16 @@ pub(crate) fn on_event(domain: &DomainState, acceptor: &Acceptor, event: CmEvent
         requester,
     );
     domain.add_id(context, CmIdOwner::Pending(pending.clone()));
-    match acceptor.backlog.push(pending) {
-        Ok(()) => {
-            domain.report(Event::ConnectRequest { listener: acceptor.id }, AfterReport::Nothing)
+    let refused = match acceptor.backlog.push(context, peer, pending) {
+        Ok(displaced) => {
+            domain.report(Event::ConnectRequest { listener: acceptor.id }, AfterReport::Nothing);
+            displaced
         }
-        Err(pending) => answer(domain, &pending, &Rejection::Refused),
+        Err(pending) => Some(pending),
+    };
+    if let Some(pending) = refused {
+        domain.device.stats.peers_refused.add(1);
+        answer(domain, &pending, &Rejection::Refused);
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fabric::{Access, DisconnectReason, Error, Op, Status};
 
-use crate::rig::{Rig, rounds, run};
+use crate::rig::{Rig, connect, rounds, run};
 
 #[test]
 fn success_has_no_completion() {
@@ -138,6 +138,27 @@ fn a_region_that_is_dropped_behind_them_goes_without_the_applications_help() {
     rig.link.release(2);
     only_the_rigs(&rig);
     assert_eq!(rig.drain(), []);
+}
+
+/// It was an operation of an endpoint that went as well: others have no place of their depth taken for it.
+#[test]
+fn a_dropped_region_that_is_gone_asks_nothing_of_others() {
+    let rig = Rig::with(|b| b.send_depth(8));
+    let other = rig.domain.endpoint().build(&rig.queue).unwrap();
+    connect(&other);
+    rig.control.link(other.id()).hold();
+    let region = rig.domain.alloc(64, Access::ALL).unwrap();
+    other.post(&Op::read(&region, region.remote().at(0)).unsignaled()).unwrap();
+    drop(region);
+    // Long enough for the looks after it to be far between.
+    std::thread::sleep(Duration::from_millis(50));
+    drop(other);
+    only_the_rigs(&rig);
+    rig.link.hold();
+    rig.endpoint.post(&rig.write(1).unsignaled()).unwrap();
+    std::thread::sleep(Duration::from_millis(150));
+    (2..9).for_each(|context| rig.endpoint.post(&rig.write(context).unsignaled()).unwrap());
+    rig.link.release(8);
 }
 
 #[test]

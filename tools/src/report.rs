@@ -151,6 +151,9 @@ fn meaning(flag: Capabilities) -> &'static str {
         Capabilities::PORT_EVENTS => "programs hear of links that go down and up",
         Capabilities::PROCESSES => "peers may be in other processes",
         Capabilities::SHARED_RECEIVES => "endpoints can share a receive queue",
+        Capabilities::REQUEST_CANCEL => {
+            "a request whose peer leaves gives up its place at the listener"
+        }
         _ => "",
     }
 }

@@ -8,10 +8,12 @@
 //! Locks: a control's state, then its endpoint's. Loans begin and end, and wakers run, outside of it (`wakers`).
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Weak};
+use std::net::Ipv4Addr;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use fabric::{DisconnectReason, Domain, Endpoint};
+use fabric_util::fair_table::Network;
 use fabric_util::log_line;
 use fabric_util::sync::{Mutex, MutexGuard};
 
@@ -24,7 +26,7 @@ use super::receives::Receives;
 use super::remote_state::RemoteLeaseState;
 use crate::conn_state::ConnState;
 use crate::error::{Error, LeaseEnd, Result};
-use crate::peer_log::PeerLog;
+use crate::peer_log::{PeerEvent, PeerLog};
 use crate::pool::Pool;
 use crate::reactor::ReactorHandle;
 use crate::router::Router;
@@ -58,6 +60,8 @@ pub(crate) struct Control {
     pub(super) lease_waiters: Arc<WaitQueue>,
     /// Futures that wait for room to ask the peer something.
     pub(super) request_waiters: Arc<WaitQueue>,
+    /// Where the peer is.
+    network: OnceLock<Network>,
     pub(super) me: Weak<Control>,
 }
 
@@ -76,15 +80,6 @@ pub(super) struct ControlState {
     pub(super) renewals: HashMap<u64, (Answer<Instant>, Instant)>,
     pub(super) offers: VecDeque<Arc<RemoteLeaseState>>,
     pub(super) over: bool,
-}
-
-impl ControlState {
-    /// A lease that the peer asked for is no more, or was never made.
-    pub(super) fn free(&mut self, len: u64, quota: &LeaseQuota) {
-        self.requested -= len;
-        self.asked -= 1;
-        quota.give_back(len);
-    }
 }
 
 impl Control {
@@ -106,6 +101,7 @@ impl Control {
             state: Mutex::default(),
             lease_waiters: WaitQueue::new(timers),
             request_waiters: WaitQueue::new(timers),
+            network: OnceLock::new(),
             me: me.clone(),
         })
     }
@@ -117,6 +113,14 @@ impl Control {
             self.receives.post(&self.endpoint, context, buffer)?;
         }
         Ok(())
+    }
+
+    /// Where the peer is, by which its leases count.
+    pub(super) fn network(&self) -> Network {
+        *self.network.get_or_init(|| {
+            let addr = self.endpoint.peer_addr().map(|addr| addr.ip());
+            addr.unwrap_or(Ipv4Addr::UNSPECIFIED.into()).into()
+        })
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, ControlState> {
@@ -143,7 +147,11 @@ impl Control {
     }
 
     pub(super) fn disconnect_peer(&self, why: &str) {
-        self.shared.peer_log.warn(format_args!("{} {why}: disconnected", self.endpoint.id()));
+        self.shared.peer_log.warn(
+            PeerEvent::Protocol,
+            self.endpoint.peer_addr(),
+            format_args!("{} {why}: disconnected", self.endpoint.id()),
+        );
         self.endpoint.disconnect();
     }
 
@@ -172,7 +180,7 @@ impl Control {
         let all = std::mem::take(&mut *state);
         state.over = true;
         drop(state);
-        self.shared.quota.give_back(all.requested);
+        self.shared.quota.give_back(self.network(), all.requested);
         if !all.loans.is_empty() {
             let (id, count) = (self.endpoint.id(), all.loans.len());
             log_line!(Debug, "{id}: the connection ends, and with it its leases ({count})");

@@ -35,6 +35,10 @@ pub struct LeasePolicy {
     /// Maximum bytes that all connections of the node have at a time; `None`, the default, is half of the pool's bound, so
     /// that peers leave memory for messages.
     pub max_total_bytes: Option<u64>,
+    /// Maximum bytes that all connections from one address (of IPv6: from one /64) have at a time; `None`, the default, is a
+    /// quarter of the total, so that a greedy host leaves some for others. Of the last tenth of the total only requests for at
+    /// most 64 KiB are granted.
+    pub max_bytes_per_address: Option<u64>,
     /// Maximum leases that one connection has at a time; default 256.
     pub max_leases: usize,
     /// Maximum duration of a lease and of a renewal; default 10 minutes.
@@ -48,6 +52,7 @@ impl Default for LeasePolicy {
         LeasePolicy {
             max_bytes: 64 << 20,
             max_total_bytes: None,
+            max_bytes_per_address: None,
             max_leases: 256,
             max_duration: Duration::from_secs(600),
             rights: Access::REMOTE,

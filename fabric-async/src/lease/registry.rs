@@ -108,11 +108,12 @@ impl Leases {
             false => domain.completion_queue(1)?,
         };
         let policy = options.policy.clone();
-        let half = options.pool.bytes as u64 / 2;
+        let total = policy.max_total_bytes.unwrap_or(options.pool.bytes as u64 / 2);
+        let of_one = policy.max_bytes_per_address.unwrap_or(total / 4);
         let context = LeaseContext {
             domain: domain.clone(),
             pool: pool.clone(),
-            quota: LeaseQuota::new(policy.max_total_bytes.unwrap_or(half)),
+            quota: LeaseQuota::new(total, of_one),
             policy,
             router: router.clone(),
             reactor: reactor.clone(),

@@ -14,6 +14,7 @@ use super::terms::{after, whole};
 use crate::block::Loan;
 use crate::buffer::Buffer;
 use crate::error::{Error, OpError, Refusal, Result};
+use crate::peer_log::PeerEvent;
 
 impl Control {
     pub(super) fn local_lease(&self, lease: u64) -> Option<LocalLease> {
@@ -91,7 +92,7 @@ impl Control {
                 LeaseMessage::Grant { id, lease, time, region: *region }
             }
             Err(why) => {
-                state.free(len, &self.shared.quota);
+                self.free(&mut state, len);
                 LeaseMessage::Refuse { id, why: *why }
             }
         };
@@ -118,13 +119,20 @@ impl Control {
             return Err(Refusal::TooMany);
         }
         // A closed connection has already released its reservations.
-        if state.over || !self.shared.quota.keep(len) {
+        if state.over || !self.shared.quota.reserve(self.network(), len) {
             return Err(Refusal::NoMemory);
         }
         state.requested += len;
         state.asked += 1;
         state.next += 1;
         Ok(state.next)
+    }
+
+    /// A lease that the peer asked for is no more, or was never made.
+    fn free(&self, state: &mut ControlState, len: u64) {
+        state.requested -= len;
+        state.asked -= 1;
+        self.shared.quota.give_back(self.network(), len);
     }
 
     /// Registers memory for a peer. Outside the lock: registering much memory takes long.
@@ -138,9 +146,11 @@ impl Control {
             Ok(loan) => Ok((loan, size)),
             Err((block, error)) => {
                 drop(Buffer::new(block, 0));
-                self.shared
-                    .peer_log
-                    .warn(format_args!("{}: nothing lent: {error}", self.endpoint.id()));
+                self.shared.peer_log.warn(
+                    PeerEvent::Resources,
+                    self.endpoint.peer_addr(),
+                    format_args!("{}: nothing lent: {error}", self.endpoint.id()),
+                );
                 Err(Refusal::NoMemory)
             }
         }
@@ -159,7 +169,7 @@ impl Control {
         let LeaseRecord { loan, asked, .. } = state.loans.remove(&lease)?;
         self.log_lease(lease, format_args!("ends"));
         if asked {
-            state.free(loan.len as u64, &self.shared.quota);
+            self.free(state, loan.len as u64);
         }
         Some(loan)
     }

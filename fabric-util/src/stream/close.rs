@@ -5,6 +5,7 @@
 //! everything in flight completes, in order. What the peer must still get is copied out of the operations'
 //! memory before they complete, and goes on its way behind them.
 
+use crate::log_limiter::PeerEvent;
 use crate::log_line;
 use fabric_core::{DisconnectReason, Event, RawCompletion, Status};
 
@@ -66,7 +67,7 @@ impl Link {
     #[cold]
     pub(super) fn breach(&mut self, error: &ProtocolError) {
         self.context.stats.protocol_errors.add(1);
-        if let Some(suppressed) = self.context.stats.peer_log.check() {
+        if let Some(suppressed) = self.context.stats.peer_log.check(PeerEvent::Protocol, None) {
             let id = self.context.id;
             log_line!(Warn, "{id}: protocol error by the peer: {error}{suppressed}");
         }

@@ -117,6 +117,30 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["teardown.domain_unsent"],
     },
     Mutant {
+        name: "left_keeps_place",
+        about: "a request whose peer has left waits on",
+        runs: Runs::Tcp,
+        edits: &[edit("PendingConnection::ready", "!transport.is_quiet()", "false")],
+        cases: &["connection.backlog_left"],
+    },
+    Mutant {
+        name: "first_come_first_served",
+        about: "of what strangers share, none loses anything to another",
+        runs: Runs::Tests,
+        edits: &[edit("FairTable::may_displace_for", "most > self.count(of) + 1", "false")],
+        cases: &[
+            "anyfabric-tcp/hostile/crowds::in_a_full_backlog_the_address_that_has_most_makes_room",
+            "anyfabric-async/hostile/a_crowd_that_does_not_finish_its_set_ups_keeps_nobody_out",
+        ],
+    },
+    Mutant {
+        name: "smallest_makes_room",
+        about: "the network that has the fewest loses its oldest",
+        runs: Runs::Tests,
+        edits: &[edit("FairTable::displace", "self.ranking.last()?", "self.ranking.first()?")],
+        cases: &["anyfabric-util/lib/fair_table::tests::who_has_most_loses_its_oldest"],
+    },
+    Mutant {
         name: "padded_data",
         about: "private data is padded to a fixed length",
         runs: Runs::Tcp,
@@ -151,8 +175,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Acceptor::close",
-            "        for inbound in waiting {\n            inbound.answer(HandshakeKind::Refuse, &[]);\n        }",
-            "        for inbound in waiting {\n            if MUTANT { std::mem::forget(inbound) } else { inbound.answer(HandshakeKind::Refuse, &[]) }\n        }",
+            "pending.answer(HandshakeKind::Refuse, &[]);",
+            "if MUTANT { std::mem::forget(pending.clone()) } else { pending.answer(HandshakeKind::Refuse, &[]) }",
         )],
         cases: &["connection.listen_close_pending"],
     },
@@ -184,8 +208,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Acceptor::ready",
-            "return self.look_again(host, RETRY);\n                }\n            }",
-            "return if !MUTANT { self.look_again(host, RETRY) };\n                }\n            }",
+            "return self.look_again(host, RETRY);",
+            "return if !MUTANT { self.look_again(host, RETRY) };",
         )],
         cases: &["scale.fd_exhaust"],
     },

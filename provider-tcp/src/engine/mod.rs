@@ -129,7 +129,8 @@ impl EventSource for Arc<Acceptor> {
     }
 
     fn close(&self) {
-        Acceptor::close(self);
+        // The domain forgets all at once.
+        let _ = Acceptor::close(self);
     }
 }
 
@@ -195,7 +196,7 @@ pub(crate) struct Engine {
     /// Queues that watch it.
     pub(crate) driven: AtomicUsize,
     pub(crate) settings: Settings,
-    timers: Mutex<Timers<(usize, Timer)>>,
+    timers: Mutex<Timers<usize, Timer>>,
     /// The thread is to panic in its next turn.
     #[cfg(test)]
     panics: std::sync::atomic::AtomicBool,
@@ -266,6 +267,7 @@ impl Engine {
     pub(crate) fn forget(&self, name: usize) {
         let gone = self.members.lock().remove(&name);
         drop(gone);
+        self.timers.lock().cancel(name);
     }
 
     fn member(&self, name: usize) -> Option<Source> {
@@ -274,7 +276,7 @@ impl Engine {
 
     /// Sets a deadline for a member.
     pub(crate) fn deadline(&self, after: Duration, name: usize, timer: Timer) {
-        let nearest = self.timers.lock().add(Instant::now() + after, (name, timer));
+        let nearest = self.timers.lock().add(Instant::now() + after, name, timer);
         if nearest {
             // The thread may be asleep in the selector until a later deadline.
             self.progress.wake();
@@ -351,19 +353,23 @@ impl Engine {
 
     pub(crate) fn dump(&self) -> String {
         let members = self.members.lock();
-        let (mut acceptors, mut inbound, mut lines) = (0, 0, Vec::new());
+        let (mut acceptors, mut pending, mut half_open, mut lines) = (0, 0, 0, Vec::new());
         for member in members.values() {
             match member {
                 Source::Conn(conn) => lines.push(conn.stream.try_dump()),
-                Source::Acceptor(_) => acceptors += 1,
-                Source::Pending(_) => inbound += 1,
+                Source::Acceptor(acceptor) => {
+                    acceptors += 1;
+                    half_open += acceptor.half_open();
+                }
+                Source::Pending(_) => pending += 1,
             }
         }
         drop(members);
         lines.sort();
         format!(
-            "engine: {} connections, {acceptors} listeners, {inbound} half-open, {} regions, polled: {}\n{}",
+            "engine: {} connections, {acceptors} listeners, {half_open} half-open, {} requests, {} regions, polled: {}\n{}",
             lines.len(),
+            pending - half_open.min(pending),
             self.regions.len(),
             self.progress.is_polled(),
             lines.join("\n")

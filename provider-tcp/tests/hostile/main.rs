@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // the helpers are of tests too
 
+mod crowds;
 mod frames;
 mod greetings;
 mod hangups;

@@ -16,7 +16,7 @@ use fabric_util::timers::Timers;
 use fabric_util::wakeup::Wakeup;
 use fabric_util::{callback, log_line};
 
-use super::timers::Timer;
+use super::timers::{DOMAIN, Timer};
 use crate::cq::Queue;
 use crate::error::NAME;
 use crate::ffi::ibv_wc_status;
@@ -107,7 +107,7 @@ pub(crate) struct DomainState {
     pub(super) ids: Mutex<HashMap<u64, CmIdOwner>>,
     conns: Mutex<HashMap<u64, Arc<dyn ConnEvents>>>,
     pub(crate) shared: Mutex<Vec<Arc<SharedQueue>>>,
-    pub(super) timers: Mutex<Timers<(u64, Timer)>>,
+    pub(super) timers: Mutex<Timers<u64, Timer>>,
     pub(super) scan: Mutex<RefusalScan>,
     /// Events of the device that wait for the thread.
     async_events: Mutex<VecDeque<AsyncEvent>>,
@@ -198,6 +198,7 @@ impl DomainState {
     pub(crate) fn remove_conn(&self, number: u64) {
         let gone = self.conns.lock().remove(&number);
         drop(gone);
+        self.timers.lock().cancel(number);
     }
 
     pub(super) fn conn(&self, number: u64) -> Option<Arc<dyn ConnEvents>> {
@@ -230,7 +231,7 @@ impl DomainState {
     }
 
     pub(crate) fn deadline(&self, after: Duration, number: u64, timer: Timer) {
-        if self.timers.lock().add(Instant::now() + after, (number, timer)) {
+        if self.timers.lock().add(Instant::now() + after, number, timer) {
             self.wakeup.set();
         }
     }
@@ -250,7 +251,7 @@ impl DomainState {
         }
         let first = self.scan.lock().restart();
         if let Some((after, round)) = first {
-            self.deadline(after, round, Timer::RefusalScan);
+            self.deadline(after, DOMAIN, Timer::RefusalScan { round });
         }
     }
 
@@ -259,7 +260,7 @@ impl DomainState {
         if self.device.set_lost() {
             self.report(Event::DeviceLost, AfterReport::Nothing);
             self.end_all(DisconnectReason::DeviceLost);
-            self.deadline(LAST_PACKET, 0, Timer::SharedReceives);
+            self.deadline(LAST_PACKET, DOMAIN, Timer::SharedReceives);
             log_line!(Error, "{}: the device is gone", self.device.info.device);
         }
     }

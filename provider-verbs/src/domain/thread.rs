@@ -17,7 +17,7 @@ use fabric_util::{callback, log_line};
 use rustix::event::{PollFd, PollFlags};
 
 use super::state::{AfterReport, CmIdOwner, DomainState, LAST_PACKET};
-use super::timers::{Timer, early};
+use super::timers::{DOMAIN, Timer, early};
 use crate::error::NAME;
 use crate::ffi::rdma_cm_event_type as cm;
 use crate::handle::{AsyncEvent, CmEvent};
@@ -159,7 +159,7 @@ impl DomainState {
         match timer {
             Timer::Disconnecting => self.forget_id(number),
             Timer::SharedReceives => self.cancel_shared_receives(),
-            Timer::RefusalScan => self.scan_for_refusals(number),
+            Timer::RefusalScan { round } => self.scan_for_refusals(round),
             Timer::Connect | Timer::Retry | Timer::Liveness | Timer::EndMarker => {
                 if let Some(conn) = self.conn(number) {
                     conn.expired(timer);
@@ -177,7 +177,7 @@ impl DomainState {
         }
         let next = self.scan.lock().next(round);
         if let Some(pause) = next {
-            self.deadline(pause, round, Timer::RefusalScan);
+            self.deadline(pause, DOMAIN, Timer::RefusalScan { round });
         }
     }
 

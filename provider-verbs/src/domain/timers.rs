@@ -1,4 +1,4 @@
-//! What the domain's deadlines are for.
+//! What the domain's deadlines are for. Each is a connection's or an identifier's, by its number, or the domain's.
 
 use std::time::Duration;
 
@@ -13,18 +13,21 @@ pub(crate) enum Timer {
     Liveness,
     /// Post the end marker of a connection, which was not possible at once.
     EndMarker,
-    /// Scan for refusals that the device does not report.
-    RefusalScan,
+    /// Scan for refusals that the device does not report; a later round replaces an earlier one.
+    RefusalScan { round: u64 },
     /// The device is lost: no queue pair touches a shared receive any more.
     SharedReceives,
     /// An identifier has stayed long enough after its connection.
     Disconnecting,
 }
 
+/// The number of the domain itself, which no connection has.
+pub(super) const DOMAIN: u64 = 0;
+
 /// A tenth of the shortest interval of asking.
 const EARLY: Duration = Duration::from_millis(100);
 
 /// How much before its time a deadline may be taken.
-pub(super) fn early((_, timer): &(u64, Timer)) -> Duration {
+pub(super) fn early(timer: &Timer) -> Duration {
     if *timer == Timer::Liveness { EARLY } else { Duration::ZERO }
 }

@@ -150,6 +150,42 @@ pub(super) fn backlog_full(rig: &Rig) -> Outcome {
     Ok(())
 }
 
+/// Whether the request of a connector comes to wait at B's listener, or is refused.
+fn waits(rig: &Rig, a: &End, until: Instant) -> Result<bool, Failed> {
+    let events = rig.events(rig.domain_b());
+    loop {
+        match a.wait_connected(Some(Duration::from_millis(10))) {
+            Err(Error::Refused(_)) => return Ok(false),
+            Err(Error::TimedOut(_)) if events.poll().is_some() => return Ok(true),
+            Err(Error::TimedOut(_)) if Instant::now() < until => {}
+            outcome => fail!("Refused, or a request", "{outcome:?}"),
+        }
+    }
+}
+
+pub(super) fn backlog_left(rig: &Rig) -> Outcome {
+    let listener = rig.domain_b().listen_with(rig.addr(rig.domain_b()), &backlog(1))?;
+    let (gone, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+    gone.connect(listener.local_addr(), b"gone")?;
+    check_matches!(b.next_event()?, Event::ConnectRequest { .. }, "the event of the first request");
+    drop(gone);
+    // Refused until its leaving is known.
+    let until = rig.deadline(DEFAULT_TIMEOUT);
+    let a = loop {
+        let a = rig.end(rig.domain_a())?;
+        a.connect(listener.local_addr(), b"here")?;
+        if waits(rig, &a, until)? {
+            break a;
+        }
+    };
+    let mut request = next_request(rig, &listener)?;
+    check_bytes!(request.private_data(), b"here", "who asks");
+    request.accept(&b, &[])?;
+    connected(&a, &b)?;
+    check!(listener.poll().is_none(), "no other request");
+    a.settle(&b)
+}
+
 /// Whether the queue's descriptor is readable now.
 fn is_readable(events: &RecordedEvents) -> Result<bool, Failed> {
     Ok(wait_readable(events.as_fd(), Some(Instant::now()))?)

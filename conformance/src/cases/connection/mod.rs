@@ -36,6 +36,9 @@ pub(super) const CASES: &[Case] = cases! { Connection:
     listening::backlog_full, Needs::NOTHING,
         "backlog 4, no accept, 5 connects: exactly one Refused, and the others wait"
         .freedom(Freedom::Whole("which of the connects comes last, and is refused, is open"));
+    listening::backlog_left, Needs::NOTHING.and(Capabilities::REQUEST_CANCEL),
+        "backlog 1: a connector that leaves while its request waits gives up its place, and is not asked about"
+        .freedom(Freedom::Whole("how many connects are refused until its leaving is known is open"));
     making::accept_late, Needs::SEND,
         "accepted after 2 s: connected, and nothing was reported before";
     ending::accept_gone, Needs::NOTHING,

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 use fabric_core::{Error, Failure};
 
 use super::{Host, Locked, Stage, Timer};
+use crate::log_limiter::PeerEvent;
 use crate::log_line;
 use crate::progress::Progress;
 use crate::stream::greeting::{Declined, Greeting, Initiator};
@@ -88,8 +89,9 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
             Declined::Refused => Error::Refused(None),
             Declined::Rejected(data) => Error::Rejected(Box::new(data)),
             Declined::Malformed(text) => {
-                if let Some(suppressed) = self.state.link.stats().peer_log.check() {
-                    let (id, peer) = (self.state.link.id(), self.state.peer);
+                let (log, peer) = (&self.state.link.stats().peer_log, self.state.peer);
+                if let Some(suppressed) = log.check(PeerEvent::Protocol, peer) {
+                    let id = self.state.link.id();
                     log_line!(Warn, "{id}: {peer:?}: {text}{suppressed}");
                 }
                 Error::Unreachable(Failure::new("connect", text).of(self.state.provider))

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use fabric_core::Error;
 
 use super::{ConnState, Host, Linger, Locked, Stage, Timer};
+use crate::log_limiter::PeerEvent;
 use crate::log_line;
 use crate::stream::link::Deferral;
 use crate::stream::liveness::Look;
@@ -104,7 +105,8 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
             self.fail_connect(Error::TimedOut(None));
         } else if matches!(self.state.stage, Stage::Established) && !self.state.link.is_announced()
         {
-            if let Some(suppressed) = self.state.link.stats().peer_log.check() {
+            let (log, peer) = (&self.state.link.stats().peer_log, self.state.peer);
+            if let Some(suppressed) = log.check(PeerEvent::Admission, peer) {
                 let id = self.state.link.id();
                 log_line!(Warn, "{id}: the peer did not finish the handshake in time{suppressed}");
             }
@@ -136,7 +138,8 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
             Look::Rest => state.wrote = false,
             Look::Again(after) => self.host.deadline(after, Timer::Liveness),
             Look::Lost => {
-                if let Some(suppressed) = state.link.stats().peer_log.check() {
+                let log = &state.link.stats().peer_log;
+                if let Some(suppressed) = log.check(PeerEvent::Liveness, state.peer) {
                     let (id, lasts) = (state.link.id(), silence.lasts);
                     log_line!(
                         Warn,

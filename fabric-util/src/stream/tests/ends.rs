@@ -171,6 +171,8 @@ fn what_an_end_cancels_waits_until_the_end_was_reported() {
     a.receive(0, 64);
     a.post(SendOp::Send { imm: None }, 0, 8, SendFlags::empty());
     a.link.end(End::Local);
+    // As where its lock is released.
+    a.link.deliver();
     assert!(take(&a.sends).is_empty() && take(&a.recvs).is_empty());
     assert_eq!(a.reasons(), [DisconnectReason::Local]);
     assert_eq!(statuses(&take(&a.sends)), [Status::Canceled]);

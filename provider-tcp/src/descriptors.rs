@@ -1,0 +1,50 @@
+//! The descriptors that connections from peers take of this process: a quarter of all stays for the application's own files.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::process::{Resource, getrlimit};
+
+/// Connections of this process that came in and whose sockets are open.
+static ACCEPTED: AtomicUsize = AtomicUsize::new(0);
+
+/// One of them.
+pub(crate) struct Accepted(());
+
+impl Accepted {
+    pub(crate) fn new() -> Self {
+        ACCEPTED.fetch_add(1, Ordering::Relaxed);
+        Accepted(())
+    }
+}
+
+impl Drop for Accepted {
+    fn drop(&mut self) {
+        ACCEPTED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many descriptors a process may have (RLIMIT_NOFILE, getrlimit(2)), and how many of these peers may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Descriptors {
+    pub(crate) limit: usize,
+}
+
+impl Descriptors {
+    /// As the limit is now.
+    pub(crate) fn of_process() -> Self {
+        let limit = getrlimit(Resource::Nofile).current;
+        Descriptors {
+            limit: limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Half-open connections of one listener, of at most `max`.
+    pub(crate) fn half_open(self, max: usize) -> usize {
+        (self.limit / 8).clamp(16, max)
+    }
+
+    /// Whether peers have so many that no other may have one for long.
+    pub(crate) fn are_short(self) -> bool {
+        ACCEPTED.load(Ordering::Relaxed) > self.limit - self.limit / 4
+    }
+}
