@@ -30,8 +30,11 @@ const HELLO: Duration = Duration::from_secs(5);
 /// Half-open connections of one listener, and of all that this process may open an eighth at most; for the next ones the
 /// oldest of the network that has most is closed.
 const HALF_OPEN: usize = 1024;
-/// Connections taken at a time, before others have their turn.
-const AT_A_TIME: usize = 64;
+/// Connections taken at a time.
+const AT_A_TIME: usize = 16;
+/// While more of them wait, others have the time between: so many times what it took to take these, and at most [`RETRY`]. A
+/// crowd has a quarter of the thread.
+const REST: u32 = 3;
 /// How long to wait when descriptors have run out.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -95,7 +98,15 @@ impl Acceptor {
     /// It was to look again now.
     pub(crate) fn expired(self: &Arc<Self>, host: &impl AcceptorHost) {
         self.looks_again.store(false, Ordering::Relaxed);
-        self.ready(host);
+        self.take(host);
+    }
+
+    /// Connections have come.
+    pub(crate) fn ready(self: &Arc<Self>, host: &impl AcceptorHost) {
+        // Else it takes them when it looks again.
+        if !self.looks_again.load(Ordering::Relaxed) {
+            self.take(host);
+        }
     }
 
     /// No edge comes for what waits in the kernel already. Once, however many edges come for others meanwhile.
@@ -106,7 +117,8 @@ impl Acceptor {
     }
 
     /// Takes the connections that wait in the kernel.
-    pub(crate) fn ready(self: &Arc<Self>, host: &impl AcceptorHost) {
+    fn take(self: &Arc<Self>, host: &impl AcceptorHost) {
+        let begun = Instant::now();
         for _ in 0..AT_A_TIME {
             let Some(accepted) = self.backlog.with(std::net::TcpListener::accept) else { return };
             match accepted {
@@ -132,7 +144,7 @@ impl Acceptor {
                 }
             }
         }
-        self.look_again(host, Duration::ZERO);
+        self.look_again(host, (begun.elapsed() * REST).min(RETRY));
     }
 
     /// Whether a connection waits in the kernel.

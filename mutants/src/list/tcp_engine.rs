@@ -207,7 +207,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a connection that comes while there are no descriptors is never taken",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Acceptor::ready",
+            "Acceptor::take",
             "return self.look_again(host, RETRY);",
             "return if !MUTANT { self.look_again(host, RETRY) };",
         )],

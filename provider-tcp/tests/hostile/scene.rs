@@ -101,6 +101,10 @@ impl Scene {
         assert_eq!(self.client.region.get::<u64>(0).unwrap(), before);
     }
 
+    pub fn refused(&self) -> u64 {
+        self.server.domain.counters().provider.peers_refused
+    }
+
     pub fn breaches(&self) -> u64 {
         self.server.domain.counters().provider.protocol_errors
     }
