@@ -207,7 +207,9 @@ mod tests {
     proptest::proptest! {
         // Miri is slow, and this has no unsafe code.
         #![proptest_config(proptest::prelude::ProptestConfig {
-            cases: if cfg!(miri) { 4 } else { 256 }, ..Default::default()
+            cases: if cfg!(miri) { 4 } else { 256 },
+            failure_persistence: None,
+            ..Default::default()
         })]
         /// Beside a list of all entries.
         #[test]
