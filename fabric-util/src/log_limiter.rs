@@ -41,8 +41,17 @@ pub struct PeerLog([LogLimiter; 4]);
 impl PeerLog {
     /// Leave to log a line now, about an event that this peer caused, if the peer is known.
     pub fn check(&self, event: PeerEvent, peer: Option<SocketAddr>) -> Option<Suppressed> {
+        self.check_at(Instant::now(), event, peer)
+    }
+
+    fn check_at(
+        &self,
+        now: Instant,
+        event: PeerEvent,
+        peer: Option<SocketAddr>,
+    ) -> Option<Suppressed> {
         let from = peer.map(|peer| Network::from(peer.ip()));
-        self.0[event as usize].check_at(Instant::now(), from)
+        self.0[event as usize].check_at(now, from)
     }
 }
 
@@ -109,15 +118,15 @@ mod tests {
 
     #[test]
     fn one_network_has_half_of_the_lines_and_one_kind_of_event_its_own() {
-        let log = PeerLog::default();
+        let (log, now) = (PeerLog::default(), Instant::now());
         let admitted = |event, host| {
             let peer = (Ipv4Addr::new(192, 0, 2, host), 7471).into();
-            (0..1000).filter(|_| log.check(event, Some(peer)).is_some()).count()
+            (0..1000).filter(|_| log.check_at(now, event, Some(peer)).is_some()).count()
         };
         assert_eq!(admitted(PeerEvent::Admission, 1), LINES_OF_ONE);
         assert_eq!(admitted(PeerEvent::Admission, 2), LINES - LINES_OF_ONE);
         assert_eq!(admitted(PeerEvent::Admission, 3), 0);
         assert_eq!(admitted(PeerEvent::Liveness, 1), LINES_OF_ONE);
-        assert!(log.check(PeerEvent::Liveness, None).is_some());
+        assert!(log.check_at(now, PeerEvent::Liveness, None).is_some());
     }
 }
