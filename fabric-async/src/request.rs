@@ -49,16 +49,9 @@ impl Waiting {
         max: usize,
     ) -> Option<ConnectRequest> {
         let from = request.peer_addr().ip();
-        let mut displaced = None;
-        if self.requests.len() >= max {
-            displaced = self.requests.displace_for(from).map(|(_, (request, _))| request);
-            if displaced.is_none() {
-                return Some(request);
-            }
-        }
         self.next += 1;
-        self.requests.insert(self.next, from, (request, handshake));
-        displaced
+        let added = self.requests.insert_up_to(max, self.next, from, (request, handshake));
+        added.unwrap_or_else(Some).map(|(refused, _)| refused)
     }
 }
 

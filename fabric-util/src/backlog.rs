@@ -53,15 +53,7 @@ impl<L, P> Backlog<L, P> {
         if state.listening.is_none() {
             return Err(request);
         }
-        let mut displaced = None;
-        if state.waiting.len() >= self.max {
-            displaced = state.waiting.displace_for(from.ip()).map(|(_, request)| request);
-            if displaced.is_none() {
-                return Err(request);
-            }
-        }
-        state.waiting.insert(key, from.ip(), request);
-        Ok(displaced)
+        state.waiting.insert_up_to(self.max, key, from.ip(), request)
     }
 
     /// Takes the oldest request.

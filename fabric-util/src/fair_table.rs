@@ -51,6 +51,29 @@ impl<T> FairTable<T> {
         self.entries.insert(key, (from, entry));
     }
 
+    /// Adds an entry to a table of at most `max`; gives the one that had to leave for it.
+    ///
+    /// # Errors
+    /// The entry itself: the table is full, and no network has more of it than this one would.
+    pub fn insert_up_to(
+        &mut self,
+        max: usize,
+        key: u64,
+        from: impl Into<Network>,
+        entry: T,
+    ) -> Result<Option<T>, T> {
+        let from = from.into();
+        let mut displaced = None;
+        if self.len() >= max {
+            displaced = self.displace_for(from).map(|(_, entry)| entry);
+            if displaced.is_none() {
+                return Err(entry);
+            }
+        }
+        self.insert(key, from, entry);
+        Ok(displaced)
+    }
+
     /// Takes an entry.
     pub fn remove(&mut self, key: u64) -> Option<T> {
         let (from, entry) = self.entries.remove(&key)?;

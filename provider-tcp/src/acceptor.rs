@@ -4,6 +4,7 @@
 //! that they come from. A request then waits for the application, at most as many as the backlog says, and as long as
 //! its peer does.
 
+use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -180,7 +181,7 @@ impl Acceptor {
         let displaced = self.half_open.lock().displace();
         let Some((network, pending)) = displaced else { return false };
         if let Some(pending) = pending.upgrade() {
-            pending.abort(host, &format!("of {network}, which has most, made room for others"));
+            pending.abort(host, format_args!("of {network}, which has most, made room for others"));
         }
         true
     }
@@ -251,20 +252,25 @@ impl PendingConnection {
         }
         let local = stream.local_addr().ok();
         let socket = OwnedFd::from(stream);
-        let fd = socket.as_raw_fd();
         let name = host.name();
         let transport = Some(TcpTransport::accepted(socket, host.stats()));
         let state = Mutex::new(PendingState { transport, greeting: Greeting::default() });
         let pending =
             Arc::new(PendingConnection { name, acceptor: acceptor.clone(), peer, local, state });
         acceptor.add_half_open(host, &pending);
-        if host.watch(fd, &pending).is_err() {
-            pending.drop_socket();
-            return;
+        if !pending.watch(host) {
+            return pending.drop_socket();
         }
         host.deadline(HELLO, name);
         // What came before the socket was watched is no edge.
         pending.ready(host);
+    }
+
+    /// Has its socket watched; false: it cannot be, or it had to make room itself.
+    fn watch(self: &Arc<Self>, host: &impl AcceptorHost) -> bool {
+        // Under the lock, with which the socket could be closed, and its number be another's.
+        let state = self.state.lock();
+        state.transport.as_ref().is_some_and(|socket| host.watch(socket.as_raw_fd(), self).is_ok())
     }
 
     /// The least is the oldest.
@@ -290,7 +296,7 @@ impl PendingConnection {
                     drop(guard);
                     // Before the peer can see that it was cut off.
                     host.stats().protocol_errors.add(1);
-                    return self.abort(host, &format!("sent no valid handshake: {why}"));
+                    return self.abort(host, format_args!("sent no valid handshake: {why}"));
                 }
             }
         }
@@ -308,7 +314,7 @@ impl PendingConnection {
     }
 
     /// Closes a half-open connection.
-    fn abort(&self, host: &impl AcceptorHost, why: &str) {
+    fn abort(&self, host: &impl AcceptorHost, why: fmt::Arguments<'_>) {
         let mut state = self.state.lock();
         if state.greeting.is_whole() || state.transport.take().is_none() {
             return;
@@ -325,7 +331,7 @@ impl PendingConnection {
 
     /// The hello's time is over.
     pub(crate) fn expired(&self, host: &impl AcceptorHost) {
-        self.abort(host, &format!("sent no hello in {HELLO:?}"));
+        self.abort(host, format_args!("sent no hello in {HELLO:?}"));
     }
 
     /// The application took the request: whether the peer is still there is found by the endpoint that accepts it.

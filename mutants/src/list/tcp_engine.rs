@@ -155,11 +155,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "backlog_too_long",
         about: "one request more than the backlog waits",
         runs: Runs::Tcp,
-        edits: &[edit(
-            "Backlog::push",
-            "state.waiting.len() >= self.max",
-            "state.waiting.len() > self.max",
-        )],
+        edits: &[edit("FairTable::insert_up_to", "self.len() >= max", "self.len() > max")],
         cases: &["connection.backlog_full"],
     },
     Mutant {

@@ -369,7 +369,7 @@ impl Engine {
         format!(
             "engine: {} connections, {acceptors} listeners, {half_open} half-open, {} requests, {} regions, polled: {}\n{}",
             lines.len(),
-            pending - half_open.min(pending),
+            usize::saturating_sub(pending, half_open),
             self.regions.len(),
             self.progress.is_polled(),
             lines.join("\n")
