@@ -62,7 +62,7 @@ impl AcceptorsState {
 
     /// Whether the oldest has taken its time.
     fn is_late(&self, now: Instant) -> bool {
-        self.pending.oldest().is_some_and(|oldest| oldest.begun + PATIENCE <= now)
+        self.pending.oldest().is_some_and(|(_, oldest)| oldest.begun + PATIENCE <= now)
     }
 
     fn displace_for(&mut self, from: IpAddr, now: Instant) -> Option<SetUp> {
@@ -114,7 +114,7 @@ impl Acceptors {
 
     /// When one will have taken its time.
     pub(crate) fn next_late(&self) -> Option<Instant> {
-        self.0.lock().pending.oldest().map(|set_up| set_up.begun + PATIENCE)
+        self.0.lock().pending.oldest().map(|(_, set_up)| set_up.begun + PATIENCE)
     }
 
     /// Starts one. Gives whether another had to leave for it, and the connection, if that is made already.

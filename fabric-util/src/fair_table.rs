@@ -86,9 +86,15 @@ impl<T> FairTable<T> {
         self.entries.get_mut(&key).map(|(_, entry)| entry)
     }
 
-    /// The oldest entry of all.
-    pub fn oldest(&self) -> Option<&T> {
-        self.entries.first_key_value().map(|(_, (_, entry))| entry)
+    /// The oldest entry of all, and its key.
+    pub fn oldest(&self) -> Option<(u64, &T)> {
+        self.entries.first_key_value().map(|(key, (_, entry))| (*key, entry))
+    }
+
+    /// The oldest entry from a network, and its key.
+    pub fn oldest_of(&self, from: impl Into<Network>) -> Option<(u64, &T)> {
+        let key = *self.keys.get(&from.into())?.first()?;
+        self.entries.get(&key).map(|(_, entry)| (key, entry))
     }
 
     /// Takes the oldest entry of all.
@@ -220,8 +226,9 @@ mod tests {
         assert_eq!(table.pop_oldest(), Some(2));
         table.insert(3, host(7), 0);
         *table.get_mut(3).unwrap() = 3;
-        assert_eq!(table.oldest(), Some(&3));
+        assert_eq!((table.oldest(), table.oldest_of(host(8))), (Some((3, &3)), None));
         (4..8).for_each(|key| table.insert(key, host(9), key));
+        assert_eq!(table.oldest_of(host(9)), Some((4, &4)));
         assert_eq!(table.extract_if(|key| key % 2 == 1), [3, 5, 7]);
         assert_eq!(table.take_all().collect::<Vec<_>>(), [4, 6]);
         assert!(table.is_empty() && table.ranking.is_empty() && table.pop_oldest().is_none());

@@ -9,12 +9,14 @@
 //! - the kernel: [`wakeup`] (descriptors to wait on), [`fork`] (handles in a child process), [`probe`] (is memory mapped);
 //! - connections: [`stream`] (the protocol over any stream of bytes), [`region_table`] (memory that peers may reach),
 //!   [`completion_ring`] (completions until they are polled for), [`backlog`] (requests until they are answered),
-//!   [`fair_table`] (what strangers take, shared by where they come from);
+//!   [`fair_table`] (what strangers take, shared by where they come from), [`admission`] (which of them are connected),
+//!   [`introductions`] (of those that come to a tool);
 //! - progress: [`progress`] (which connections are served when), [`fault`] (both at their worst, for tests);
 //! - queues: [`inflight`] (operations in flight and their depth), [`emulate`] (atomics that a device lacks);
 //! - small things: [`stats`] (counters), [`route`] (the address to connect from), [`range`] (bounds of a slice),
 //!   [`splitmix`] (random numbers for tests).
 
+pub mod admission;
 pub mod backlog;
 pub mod callback;
 pub mod completion_ring;
@@ -26,6 +28,7 @@ pub mod fork;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod inflight;
+pub mod introductions;
 pub mod log_limiter;
 pub mod logging;
 pub mod probe;
