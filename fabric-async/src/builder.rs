@@ -1,4 +1,6 @@
-//! How a node is made: a setter for every setting.
+//! How a node is made: a setter for every setting. What peers may take is in `peers`.
+
+mod peers;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -7,7 +9,6 @@ use fabric::{Catalog, Choice, Domain, EndpointAttr, Hints};
 use fabric_util::sync::Mutex;
 
 use crate::error::Result;
-use crate::lease::LeasePolicy;
 use crate::node::{Node, NodeInner};
 use crate::options::{Options, WaitStrategy};
 
@@ -291,61 +292,6 @@ impl NodeBuilder {
     /// ```
     pub fn endpoint(mut self, attr: EndpointAttr) -> Self {
         self.options.attr = Some(attr);
-        self
-    }
-
-    /// Peers that may wait at a listener; default 128.
-    ///
-    /// ```
-    /// use fabric_async::{Node, block_on};
-    ///
-    /// let node = Node::builder().backlog(1).build()?;
-    /// assert!(block_on(node.listen("127.0.0.1:0")).is_ok());
-    /// assert!(Node::builder().backlog(usize::MAX).build().is_err()); // no device has as many
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
-    pub fn backlog(mut self, peers: usize) -> Self {
-        self.options.backlog = peers;
-        self
-    }
-
-    /// What peers may borrow of this process's memory.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// use fabric_async::{LeasePolicy, Node};
-    ///
-    /// let mut policy = LeasePolicy::default();
-    /// policy.max_bytes = 4096;
-    /// let node = Node::builder().lend(policy).build()?;
-    /// # doc::pair_on(&node, async |conn, peer| {
-    /// # let time = std::time::Duration::from_secs(30);
-    /// assert!(conn.request_lease(4097, time).await.is_err());
-    /// assert!(conn.request_lease(4096, time).await.is_ok());
-    /// # Ok(()) });
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
-    pub fn lend(mut self, policy: LeasePolicy) -> Self {
-        self.options.policy = policy;
-        self
-    }
-
-    /// Whether connections carry leases at all; default yes. Without, one endpoint a connection is enough, and memory is
-    /// only reached by descriptors of the poll API that applications ship themselves.
-    ///
-    /// ```
-    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
-    /// use fabric_async::{Error, Node, Refusal};
-    ///
-    /// let node = Node::builder().leases(false).build()?;
-    /// # doc::pair_on(&node, async |conn, peer| {
-    /// let refused = conn.request_lease(64, std::time::Duration::from_secs(30)).await;
-    /// assert!(matches!(refused, Err(Error::NotGranted(Refusal::Disabled))));
-    /// # Ok(()) });
-    /// # Ok::<(), fabric_async::Error>(())
-    /// ```
-    pub fn leases(mut self, on: bool) -> Self {
-        self.options.leases = on;
         self
     }
 

@@ -1,11 +1,13 @@
 //! The inside of a connection: its endpoint, and its receives.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use fabric::{DisconnectReason, Endpoint, EndpointState, Recv};
+use fabric_util::admission::{Admitted, Permit};
 use smallvec::SmallVec;
 
+use crate::admission::is_unused;
 use crate::buffer::Buffer;
 use crate::conn_state::{ConnState, Inbox};
 use crate::error::{Error, Result};
@@ -15,6 +17,7 @@ use crate::node::NodeInner;
 use crate::op_buffers::{BufferRange, OpBuffers};
 use crate::op_slab::Phase;
 use crate::options::ConnSettings;
+use crate::peer_log::PeerEvent;
 
 /// Receives that are posted in one call.
 const BATCH: usize = 16;
@@ -35,8 +38,10 @@ pub(crate) struct Conn {
     /// What the peer said when the connection was made.
     pub(crate) peer: OnceLock<Handshake>,
     pub(crate) control: OnceLock<Arc<Control>>,
-    // Declared last.
+    // After all that uses room of the queue.
     _drain: DrainOnDrop,
+    /// Of one that the peer made. Declared last: the next one has room when this is gone.
+    permit: OnceLock<Permit>,
 }
 
 /// Takes the completions that dropping an endpoint leaves, so that its buffers return at once, and gives back the slots
@@ -67,6 +72,7 @@ impl Conn {
             settings,
             peer: OnceLock::new(),
             control: OnceLock::new(),
+            permit: OnceLock::new(),
         };
         conn.refill()?;
         Ok(Arc::new(conn))
@@ -74,6 +80,12 @@ impl Conn {
 
     pub(crate) fn is_alive(&self) -> bool {
         self.endpoint.state() == EndpointState::Connected
+    }
+
+    /// The peer made it, and it is established.
+    pub(crate) fn admitted(self: &Arc<Self>, permit: Permit) {
+        let me: Weak<Conn> = Arc::downgrade(self);
+        self.permit.get_or_init(|| permit).established(me);
     }
 
     /// Why it can do nothing more.
@@ -209,6 +221,22 @@ impl Conn {
             other => other.into(),
         });
         refusal.or(failure).map_or(Ok(()), |error| Err((posted, error)))
+    }
+}
+
+impl Admitted for Conn {
+    fn is_unused(&self) -> bool {
+        is_unused(&self.endpoint) && self.control.get().is_none_or(|control| control.is_unused())
+    }
+
+    fn displace(&self) {
+        let peer = self.endpoint.peer_addr();
+        self.node.peer_log.warn(
+            PeerEvent::Admission,
+            peer,
+            format_args!("{}: never used, so it makes room for another peer", self.endpoint.id()),
+        );
+        self.endpoint.disconnect();
     }
 }
 

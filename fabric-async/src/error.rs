@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use fabric::{DisconnectReason, Status};
@@ -77,6 +77,21 @@ pub enum Error {
         /// The most that may be.
         bound: usize,
     },
+    /// The node accepts no more connections from there now: see [`NodeBuilder::connections`](crate::NodeBuilder::connections).
+    #[error(
+        "no place for another connection from {from}: it has {of_it}, and {taken} of {max} are taken \
+         (NodeBuilder::connections, connections_per_address)"
+    )]
+    TooManyConnections {
+        /// Where the peer is.
+        from: IpAddr,
+        /// Connections that came from there; of IPv6 from its /64.
+        of_it: usize,
+        /// Connections that came from anywhere.
+        taken: usize,
+        /// The most of them.
+        max: usize,
+    },
     /// The peer rejected the connection; its words, if it gave any.
     #[error("the peer rejected the connection{}", words(.0))]
     Rejected(Vec<u8>),
@@ -119,6 +134,7 @@ impl fmt::Debug for Error {
             Error::LeaseEnded(_) => "LeaseEnded",
             Error::NotGranted(_) => "NotGranted",
             Error::PoolExhausted { .. } => "PoolExhausted",
+            Error::TooManyConnections { .. } => "TooManyConnections",
             Error::Rejected(_) => "Rejected",
             Error::Protocol(_) => "Protocol",
             Error::TimedOut(_) => "TimedOut",
@@ -139,6 +155,7 @@ impl Error {
             Error::RemoteAccess | Error::NotGranted(_) => io::ErrorKind::PermissionDenied,
             Error::TooLong { .. } => io::ErrorKind::InvalidInput,
             Error::PoolExhausted { .. } => io::ErrorKind::OutOfMemory,
+            Error::TooManyConnections { .. } => io::ErrorKind::QuotaExceeded,
             Error::Rejected(_) => io::ErrorKind::ConnectionRefused,
             Error::Protocol(_) => io::ErrorKind::InvalidData,
             Error::TimedOut(_) => io::ErrorKind::TimedOut,
@@ -235,8 +252,10 @@ pub enum Refusal {
     Rights,
     /// More leases at a time than it grants to one peer.
     TooMany,
-    /// It has no memory left.
+    /// It has no memory left for this peer.
     NoMemory,
+    /// Its application does not grant it ([`NodeBuilder::decide_leases`](crate::NodeBuilder::decide_leases)).
+    Denied,
     /// It knows no such lease, or it has ended.
     Unknown,
     /// It lent the memory unasked, for a time that it chose: it is not renewed.
@@ -253,7 +272,8 @@ impl fmt::Display for Refusal {
             Refusal::TooLong { max } => write!(f, "it lends for at most {max:?}"),
             Refusal::Rights => f.write_str("it does not give these rights"),
             Refusal::TooMany => f.write_str("this connection has as many leases as it grants"),
-            Refusal::NoMemory => f.write_str("it has no memory left"),
+            Refusal::NoMemory => f.write_str("it has no memory left for this peer"),
+            Refusal::Denied => f.write_str("its application does not grant it"),
             Refusal::Unknown => f.write_str("it knows no such lease"),
             Refusal::Fixed => f.write_str("it lent this unasked, for a time that it chose"),
             Refusal::Disabled => f.write_str("leases are turned off on this connection"),

@@ -96,6 +96,10 @@ mod acceptors;
 #[forbid(unsafe_code)]
 mod address;
 #[forbid(unsafe_code)]
+mod admission;
+#[forbid(unsafe_code)]
+mod agenda;
+#[forbid(unsafe_code)]
 mod atomic;
 mod block;
 #[forbid(unsafe_code)]
@@ -190,7 +194,7 @@ pub use conn_state::{Message, Notification};
 pub use connection::Connection;
 pub use error::{Error, LeaseEnd, OpError, Refusal, Result};
 pub use handshake::{MAX_ACCEPT_BYTES, MAX_CONNECT_BYTES};
-pub use lease::{LeasePolicy, LocalLease, RemoteLease, RemoteTarget};
+pub use lease::{LeasePolicy, LeaseRequest, LocalLease, RemoteLease, RemoteTarget};
 pub use listener::Listener;
 pub use node::Node;
 pub use op_buffers::{Payload, RecvPayload};

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use fabric::{Domain, Endpoint};
+use fabric_util::admission::Admission;
 
 use crate::driver::Driver;
 use crate::error::{Error, Result};
@@ -48,6 +49,7 @@ pub(crate) struct NodeInner {
     pub(crate) router: Arc<Router>,
     pub(crate) reactor: Arc<ReactorHandle>,
     pub(crate) leases: Arc<Leases>,
+    pub(crate) admission: Arc<Admission>,
     reactor_thread: ReactorThread,
     pub(crate) peer_log: Arc<PeerLog>,
     #[cfg(feature = "tokio")]
@@ -68,6 +70,7 @@ impl Node {
         let inner = Arc::new(NodeInner {
             driver: Driver::new(queue, options.wait),
             pool,
+            admission: Admission::new(options.admission(domain, leases.max_connections())),
             domain: domain.clone(),
             options,
             router,
@@ -177,8 +180,8 @@ impl ReactorClient for NodeInner {
         self.router.take_events();
     }
 
-    fn serve_leases(&self, changed: bool, next: Option<Instant>) -> Option<Instant> {
-        self.leases.serve(changed, next)
+    fn serve_leases(&self) -> Option<Instant> {
+        self.leases.serve()
     }
 }
 

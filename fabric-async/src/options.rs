@@ -5,9 +5,10 @@ use std::time::Duration;
 use fabric::{
     CompletionQueue, CqAttr, Domain, Endpoint, EndpointAttr, EndpointBuilder, ListenerAttr,
 };
+use fabric_util::admission::AdmissionLimits;
 
 use crate::error::Result;
-use crate::lease::LeasePolicy;
+use crate::lease::{LeaseDecision, LeasePolicy};
 
 /// What a node and its connections are made with.
 #[derive(Clone, Debug)]
@@ -15,9 +16,14 @@ pub(crate) struct Options {
     pub(crate) pool: PoolOptions,
     pub(crate) conn: ConnSettings,
     pub(crate) policy: LeasePolicy,
+    pub(crate) lease_decision: LeaseDecision,
     /// Whether connections get a second one, for leases.
     pub(crate) leases: bool,
     pub(crate) backlog: usize,
+    /// Most connections that peers make; `None`: as many as there is room for.
+    pub(crate) connections: Option<usize>,
+    pub(crate) connections_per_address: Option<usize>,
+    pub(crate) first_use: Option<Duration>,
     pub(crate) wait: WaitStrategy,
     /// Whether tokio runtimes may be asked to watch the completion queue.
     #[cfg_attr(not(feature = "tokio"), allow(dead_code))]
@@ -36,8 +42,12 @@ impl Default for Options {
             pool: PoolOptions::default(),
             conn: ConnSettings { receives: 16, max_message: 64 << 10, notifications: 1024 },
             policy: LeasePolicy::default(),
+            lease_decision: LeaseDecision::default(),
             leases: true,
             backlog: 128,
+            connections: None,
+            connections_per_address: None,
+            first_use: Some(Duration::from_secs(10)),
             wait: WaitStrategy::default(),
             tokio_io: true,
             capacity: None,
@@ -119,6 +129,9 @@ impl Options {
                 "{receives} receives and {notifications} notifications: there must be as many"
             ));
         }
+        if self.connections == Some(0) || self.connections_per_address == Some(0) {
+            return bad("connections and connections_per_address are at least 1".to_owned());
+        }
         self.endpoint(domain).check().map_err(in_our_words)?;
         self.listener().check(domain.info())?;
         self.queue(domain).check(domain.info()).map_err(in_our_words)?;
@@ -152,6 +165,17 @@ impl Options {
         let mut attr = ListenerAttr::default();
         attr.backlog = self.backlog;
         attr
+    }
+
+    /// What bounds the connections that peers make; `with_leases`: how many can carry leases.
+    pub(crate) fn admission(&self, domain: &Domain, with_leases: usize) -> AdmissionLimits {
+        let room = self.queue(domain).capacity / self.endpoint(domain).room().max(1);
+        let room = if self.leases { room.min(with_leases) } else { room };
+        AdmissionLimits {
+            connections: self.connections.unwrap_or(room),
+            per_network: self.connections_per_address,
+            first_use: self.first_use,
+        }
     }
 
     /// What the completion queue is made with.

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use fabric::{Armed, CompletionQueue, EventQueue};
+use fabric::{Armed, CompletionQueue, EndpointId, EventQueue};
 use fabric_util::log_line;
 use fabric_util::service_thread::{ServiceThread, run_rounds};
 use fabric_util::sync::Mutex;
 
+use crate::agenda::{Agenda, LeaseName};
 use crate::driver::Driver;
 use crate::error::Result;
 use crate::relay::Relay;
@@ -28,9 +29,8 @@ pub(crate) trait ReactorClient: Send + Sync {
     /// Delivers the connection events that there are.
     fn take_events(&self);
 
-    /// Does what is due about leases. `changed`: one began or ended; `next`: what the last call returned, the time at
-    /// which the next lease ends.
-    fn serve_leases(&self, changed: bool, next: Option<Instant>) -> Option<Instant>;
+    /// Does what is due about leases; returns when the next one ends.
+    fn serve_leases(&self) -> Option<Instant>;
 }
 
 /// Owns the thread.
@@ -46,15 +46,15 @@ pub(crate) struct ReactorHandle {
     stop: AtomicBool,
     /// The thread watches the completion queue.
     watching: AtomicBool,
-    /// A lease began or ended, or the connection of one.
-    leases: AtomicBool,
+    /// What is due about leases.
+    pub(crate) agenda: Agenda,
 }
 
 impl ReactorHandle {
     pub(crate) fn new() -> Result<Arc<Self>> {
         let (timers, relay) = (Timers::new()?, Relay::new());
-        let (stop, watching, leases) = Default::default();
-        Ok(Arc::new(ReactorHandle { timers, relay, stop, watching, leases }))
+        let (stop, watching, agenda) = Default::default();
+        Ok(Arc::new(ReactorHandle { timers, relay, stop, watching, agenda }))
     }
 
     /// Has the thread watch the completion queue, which is armed.
@@ -70,9 +70,22 @@ impl ReactorHandle {
         self.timers.timer()
     }
 
-    /// A lease began or ended, or the connection of one: has the thread serve leases.
-    pub(crate) fn wake_for_leases(&self) {
-        self.leases.store(true, Ordering::Release);
+    /// A lease of this side ends then.
+    pub(crate) fn add_lease_end(&self, until: Instant, lease: LeaseName) {
+        if self.agenda.add(until, lease) {
+            self.timers.kick();
+        }
+    }
+
+    /// The application took back what it lent.
+    pub(crate) fn lease_revoked(&self, lease: LeaseName) {
+        self.agenda.revoked(lease);
+        self.timers.kick();
+    }
+
+    /// A connection has ended, and with it its leases.
+    pub(crate) fn disconnected(&self, endpoint: EndpointId) {
+        self.agenda.disconnected(endpoint);
         self.timers.kick();
     }
 }
@@ -91,8 +104,7 @@ impl ReactorThread {
         queue: CompletionQueue,
     ) -> Result<()> {
         let shared = self.handle.clone();
-        let (queue_readable, next_lease) = (false, None);
-        let run = Run { shared, node, events, control, queue, queue_readable, next_lease };
+        let run = Run { shared, node, events, control, queue, queue_readable: false };
         let thread = ServiceThread::start("fabric-async", move || run.run())
             .map_err(|cause| fabric::Error::system("make node", "fabric-async", cause))?;
         *self.thread.lock() = Some(thread);
@@ -117,7 +129,6 @@ struct Run {
     control: CompletionQueue,
     queue: CompletionQueue,
     queue_readable: bool,
-    next_lease: Option<Instant>,
 }
 
 impl Run {
@@ -137,8 +148,7 @@ impl Run {
         self.shared.timers.clear();
         let Some(node) = self.node.upgrade() else { return false };
         node.take_events();
-        let changed = self.shared.leases.swap(false, Ordering::AcqRel);
-        self.next_lease = node.serve_leases(changed, self.next_lease);
+        let next_lease = node.serve_leases();
         let next_timer = self.shared.timers.run(Instant::now(), &mut Wakers::new());
         if self.queue_readable && !node.driver().on_readable() {
             self.shared.watching.store(false, Ordering::Release);
@@ -149,7 +159,7 @@ impl Run {
         }
         drop(node);
         let next_wake = self.shared.relay.supervise(Instant::now());
-        let until = [self.next_lease, next_timer, next_wake].into_iter().flatten().min();
+        let until = [next_lease, next_timer, next_wake].into_iter().flatten().min();
         match self.control.arm() {
             Ok(Armed::Waiting) => self.queue_readable = self.sleep(until),
             // There is more to hear about leases; the completion queue is looked at all the same.

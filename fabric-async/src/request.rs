@@ -11,9 +11,10 @@ use fabric_util::fair_table::FairTable;
 use fabric_util::sync::Mutex;
 
 use crate::acceptors::Acceptors;
+use crate::admission::admit;
 use crate::conn::Conn;
 use crate::connection::Connection;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::handshake::{Handshake, Kind, reject};
 use crate::node::NodeInner;
 use crate::peer_log::PeerEvent;
@@ -232,8 +233,8 @@ impl Request {
     /// ```
     ///
     /// # Errors
-    /// The fabric's: `NotConnected` if the peer is gone, `NoMemory`, `InvalidArgument` if the completion queue has no
-    /// room for another connection.
+    /// `TooManyConnections` by [`NodeBuilder::connections`](crate::NodeBuilder::connections). The fabric's: `NotConnected` if
+    /// the peer is gone, `NoMemory`, `InvalidArgument` if the completion queue has no room for another connection.
     pub async fn accept(self) -> Result<Connection> {
         self.accept_with(&[]).await
     }
@@ -255,26 +256,16 @@ impl Request {
     /// # Errors
     /// As [`accept`](Request::accept), and the fabric's `InvalidArgument` for too many bytes.
     pub async fn accept_with(mut self, data: &[u8]) -> Result<Connection> {
-        let node = &self.listener.node;
-        let conn = match Conn::new(node, node.connect_timeout()) {
-            Ok(conn) => conn,
-            Err(error) => {
-                // The reason is logged here, and not sent to the peer.
-                let peer = self.peer_addr();
-                node.peer_log.warn(
-                    PeerEvent::Resources,
-                    Some(peer),
-                    format_args!("{peer} is refused: {error}"),
-                );
-                reject(&mut self.request, "no room for another connection");
-                return Err(error);
-            }
-        };
+        let node = self.listener.node.clone();
+        let (from, patience) = (self.peer_addr().ip(), node.connect_timeout());
+        // Declared before the connection: the place is free when that is gone.
+        let admitted = admit(&node.admission, from, patience, node.reactor.timer()).await;
+        let permit = admitted.map_err(|error| self.refuse(error))?;
+        let conn = Conn::new(&node, patience).map_err(|error| self.refuse(error))?;
         // The token is the connecting side's.
         let mut handshake = node.handshake(Kind::User, data, 0);
         // Before it can come.
         let wanted = handshake.leases && self.handshake.leases;
-        let from = self.peer_addr().ip();
         let expected = if wanted { node.leases.expect(self.handshake.token, from) } else { None };
         handshake.leases = expected.is_some();
         self.request.accept(&conn.endpoint, &handshake.to_bytes())?;
@@ -283,7 +274,20 @@ impl Request {
             conn.accept_control(expected).await?;
         }
         let _ = conn.peer.set(self.handshake.clone());
+        conn.admitted(permit);
         Ok(Connection::new(conn))
+    }
+
+    /// There is no room for it. The reason is logged here, and not sent to the peer.
+    fn refuse(&mut self, error: Error) -> Error {
+        let peer = self.peer_addr();
+        self.listener.node.peer_log.warn(
+            PeerEvent::Resources,
+            Some(peer),
+            format_args!("{peer} is refused: {error}"),
+        );
+        reject(&mut self.request, "no room for another connection");
+        error
     }
 
     /// Rejects it, with up to 128 bytes of text for the peer ([`Error::Rejected`](crate::Error::Rejected)).

@@ -105,10 +105,10 @@ impl Router {
             (Event::ConnectFailed { error, .. }, Some(conn_state)) => {
                 conn_state.connected(Err(error), wakers)
             }
-            (Event::Disconnected { reason, .. }, Some(conn_state)) => {
+            (Event::Disconnected { endpoint, reason, .. }, Some(conn_state)) => {
                 conn_state.ended(reason, wakers);
                 // Leases end with their connection, and this may be any thread.
-                self.reactor.wake_for_leases();
+                self.reactor.disconnected(endpoint);
             }
             (Event::ConnectRequest { listener }, _) => asked.extend(self.listener(listener)),
             (Event::DeviceLost, _) => {

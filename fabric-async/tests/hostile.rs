@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use common::{address, between, eventually, node};
 use fabric::{Access, CompletionQueue, Domain, Endpoint, Hints, Region, RemoteRegion};
 use fabric_async::{Connection, Error, Node, block_on};
-use fabric_util::stream::wire::handshake::{Handshake, HandshakeKind};
 
 const LONG: Duration = Duration::from_secs(60);
 const SOON: Option<Duration> = Some(Duration::from_secs(30));
@@ -150,57 +149,6 @@ fn one_that_does_not_finish_its_set_up_holds_up_nobody() {
     let again = std::thread::spawn(move || block_on(Connection::connect(to)));
     let second = block_on(listener.accept()).unwrap();
     assert_eq!(again.join().unwrap().unwrap().local_addr(), second.peer_addr());
-}
-
-/// Asks a listener to be let in, from this address, and says nothing more.
-fn unfinished(from: [u8; 4], to: SocketAddr, token: u64) -> socket2::Socket {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
-    socket.connect(&to.into()).unwrap();
-    let frame = Handshake { kind: HandshakeKind::Hello, reads: 8, credit: 0 };
-    socket.send(&frame.encode(&hello(false, token))).unwrap();
-    socket
-}
-
-#[test]
-fn a_crowd_that_does_not_finish_its_set_ups_keeps_nobody_out() {
-    let server = node(|b| b.connect_timeout(LONG));
-    if server.domain().provider() != "tcp" {
-        println!("NOT RUN: only loopback has addresses enough");
-        return;
-    }
-    let listener = block_on(server.listen("127.0.0.1:0")).unwrap();
-    let to = listener.local_addr();
-    // More than are set up at a time, and than may wait.
-    let crowd: Vec<_> = (0..250).map(|token| unfinished([127, 0, 0, 2], to, token)).collect();
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let server = scope.spawn(|| {
-            let mut let_in = Vec::new();
-            while !over.load(Ordering::Relaxed) {
-                let mut accept = std::pin::pin!(listener.accept());
-                let mut cx = Context::from_waker(Waker::noop());
-                let soon = Instant::now() + Duration::from_millis(20);
-                while Instant::now() < soon {
-                    if let Poll::Ready(conn) = accept.as_mut().poll(&mut cx) {
-                        let_in.push(conn.unwrap());
-                        break;
-                    }
-                    std::thread::yield_now();
-                }
-            }
-            let_in
-        });
-        let client = node(|b| b.connect_timeout(Duration::from_secs(1)));
-        let honest = [(); 4].map(|()| block_on(client.connect(to)));
-        over.store(true, Ordering::Relaxed);
-        let let_in = server.join().unwrap();
-        for conn in &honest {
-            assert!(conn.is_ok(), "{conn:?}");
-        }
-        assert_eq!(let_in.len(), honest.len(), "{let_in:?}");
-    });
-    drop(crowd);
 }
 
 /// A token goes over the network in clear, so it alone does not make a connection somebody's.

@@ -12,7 +12,7 @@ use crate::handshake::Kind;
 impl Conn {
     /// Connects the connection for leases too, to the listener that let this one in.
     pub(crate) async fn connect_control(&self, to: std::net::SocketAddr, token: u64) -> Result<()> {
-        let control = self.node.leases.add_control(&self.conn_state)?;
+        let control = self.node.leases.add_control((self.endpoint.id(), &self.conn_state))?;
         let handshake = self.node.handshake(Kind::Control, &[], token);
         control.endpoint.connect(to, &handshake.to_bytes())?;
         control.conn_state.outcome().await?;
@@ -40,7 +40,7 @@ impl Conn {
             Poll::Pending
         })
         .await?;
-        let control = self.node.leases.add_control(&self.conn_state)?;
+        let control = self.node.leases.add_control((self.endpoint.id(), &self.conn_state))?;
         let handshake = self.node.handshake(Kind::Control, &[], 0);
         request.accept(&control.endpoint, &handshake.to_bytes())?;
         control.conn_state.outcome().await?;

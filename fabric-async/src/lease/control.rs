@@ -12,11 +12,12 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
-use fabric::{DisconnectReason, Domain, Endpoint};
+use fabric::{DisconnectReason, Domain, Endpoint, EndpointId};
 use fabric_util::fair_table::Network;
 use fabric_util::log_line;
 use fabric_util::sync::{Mutex, MutexGuard};
 
+use super::decision::LeaseDecision;
 use super::message::{LeaseMessage, MAX_LEN};
 use super::outbox::Outbox;
 use super::pending::{Answer, PendingRequest};
@@ -24,6 +25,8 @@ use super::policy::LeasePolicy;
 use super::quota::{LeaseQuota, LeaseRecord};
 use super::receives::Receives;
 use super::remote_state::RemoteLeaseState;
+use crate::admission::is_unused;
+use crate::agenda::LeaseName;
 use crate::conn_state::ConnState;
 use crate::error::{Error, LeaseEnd, Result};
 use crate::peer_log::{PeerEvent, PeerLog};
@@ -42,6 +45,7 @@ pub(crate) struct LeaseContext {
     pub(super) domain: Domain,
     pub(super) pool: Pool,
     pub(super) policy: LeasePolicy,
+    pub(super) decision: LeaseDecision,
     pub(super) quota: Arc<LeaseQuota>,
     pub(super) router: Arc<Router>,
     pub(super) reactor: Arc<ReactorHandle>,
@@ -54,6 +58,7 @@ pub(crate) struct Control {
     pub(super) conn_state: Arc<ConnState>,
     /// Of the application's connection.
     pub(super) user: Arc<ConnState>,
+    pub(super) user_id: EndpointId,
     pub(super) shared: Arc<LeaseContext>,
     state: Mutex<ControlState>,
     /// Futures that wait for a lease that is lent unasked.
@@ -87,7 +92,7 @@ impl Control {
     pub(super) fn new(
         shared: &Arc<LeaseContext>,
         endpoint: Endpoint,
-        user: &Arc<ConnState>,
+        (user_id, user): (EndpointId, &Arc<ConnState>),
     ) -> Arc<Control> {
         let timers = &shared.reactor.timers;
         let conn_state = ConnState::new(timers);
@@ -97,6 +102,7 @@ impl Control {
             receives: Arc::default(),
             conn_state,
             user: user.clone(),
+            user_id,
             shared: shared.clone(),
             state: Mutex::default(),
             lease_waiters: WaitQueue::new(timers),
@@ -104,6 +110,11 @@ impl Control {
             network: OnceLock::new(),
             me: me.clone(),
         })
+    }
+
+    /// Whether nothing was said over it yet.
+    pub(crate) fn is_unused(&self) -> bool {
+        is_unused(&self.endpoint)
     }
 
     /// Posts its receives.
@@ -125,6 +136,11 @@ impl Control {
 
     pub(super) fn state(&self) -> MutexGuard<'_, ControlState> {
         self.state.lock()
+    }
+
+    /// By which the node's thread knows a lease.
+    pub(super) fn lease_name(&self, lease: u64) -> LeaseName {
+        (self.endpoint.id(), lease)
     }
 
     pub(super) fn reason(&self) -> DisconnectReason {
@@ -185,7 +201,10 @@ impl Control {
             let (id, count) = (self.endpoint.id(), all.loans.len());
             log_line!(Debug, "{id}: the connection ends, and with it its leases ({count})");
         }
-        all.loans.into_values().for_each(|granted| granted.loan.end_by_itself());
+        for (lease, record) in all.loans {
+            self.shared.reactor.agenda.remove(record.until, self.lease_name(lease));
+            record.loan.end_by_itself();
+        }
         for held in all.held.into_values().filter_map(|held| held.upgrade()) {
             held.set_end(LeaseEnd::Disconnected);
         }
@@ -207,7 +226,5 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.finish();
         self.shared.router.unregister(self.endpoint.id());
-        // Its endpoint goes behind this, and leaves completions of the receives.
-        self.shared.reactor.wake_for_leases();
     }
 }

@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use super::control::Control;
 use super::message::LeaseMessage;
+use super::quota::LeaseRecord;
 use super::remote_state::RemoteLeaseState;
 use super::terms::{after, nanos};
-use crate::error::{Error, LeaseEnd, Refusal};
+use crate::error::{Error, LeaseEnd};
 use crate::wakers::Wakers;
 
 /// Maximum number of leases that were lent unasked and wait for the application.
@@ -27,25 +28,8 @@ impl Control {
                 self.grant(id, len, time, rights);
             }
             LeaseMessage::Renew { id, lease, time } => {
-                let max = self.shared.policy.max_duration;
-                let answer = match state.loans.get_mut(&lease) {
-                    None => LeaseMessage::Refuse { id, why: Refusal::Unknown },
-                    Some(one) if now >= one.until => {
-                        LeaseMessage::Refuse { id, why: Refusal::Unknown }
-                    }
-                    // Lent unasked, for a time that its owner chose.
-                    Some(granted) if !granted.asked => {
-                        LeaseMessage::Refuse { id, why: Refusal::Fixed }
-                    }
-                    Some(_) if time > max => {
-                        LeaseMessage::Refuse { id, why: Refusal::TooLong { max } }
-                    }
-                    Some(granted) => {
-                        granted.until = after(now, time);
-                        LeaseMessage::Renewed { id, time }
-                    }
-                };
-                self.answer(&mut state, &answer);
+                drop(state);
+                self.prolong(id, lease, time, now);
             }
             LeaseMessage::Release { lease } => {
                 let ended = self.remove_lease(&mut state, lease);
@@ -113,29 +97,28 @@ impl Control {
         }
     }
 
-    /// Ends expired leases; returns when the next one expires.
-    pub(super) fn tick(&self, now: Instant) -> Option<Instant> {
-        if self.user.end().is_some() || self.conn_state.end().is_some() {
-            self.finish();
-            return None;
-        }
+    /// The endpoint has room for more messages.
+    pub(super) fn on_room(&self) {
         let mut state = self.state();
         state.outbox.flush(&self.endpoint);
         let has_room = state.outbox.has_room();
-        let due: Vec<u64> = (state.loans.iter())
-            .filter(|(_, granted)| granted.until <= now || !granted.loan.is_active())
-            .map(|(lease, _)| *lease)
-            .collect();
-        let ended: Vec<_> = due.iter().filter_map(|l| self.remove_lease(&mut state, *l)).collect();
-        let next = state.loans.values().map(|granted| granted.until).min();
         drop(state);
         if has_room {
             self.request_waiters.wake_first(&mut Wakers::new());
         }
-        ended.iter().for_each(|loan| loan.end_by_itself());
-        // Sent after the leases have ended.
+    }
+
+    /// Ends a lease that has expired, or that the application took back.
+    pub(super) fn end_lease(&self, lease: u64, now: Instant) {
         let mut state = self.state();
-        due.into_iter().for_each(|lease| self.send(&mut state, &LeaseMessage::Ended { lease }));
-        next
+        let is_over = |record: &LeaseRecord| record.until <= now || !record.loan.is_active();
+        if !state.loans.get(&lease).is_some_and(is_over) {
+            return;
+        }
+        let ended = self.remove_lease(&mut state, lease);
+        drop(state);
+        ended.iter().for_each(|loan| loan.end_by_itself());
+        // Sent after the lease has ended.
+        self.send(&mut self.state(), &LeaseMessage::Ended { lease });
     }
 }

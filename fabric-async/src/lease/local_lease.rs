@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use fabric::Access;
 use fabric_util::log_line;
 use fabric_util::sync::{Mutex, MutexGuard};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use crate::agenda::LeaseName;
 use crate::block::{Block, Loan};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
@@ -45,8 +47,9 @@ pub struct LocalLease {
 }
 
 pub(crate) struct LocalLeaseState {
-    lease: u64,
+    name: LeaseName,
     pub(super) len: usize,
+    pub(super) rights: Access,
     /// Its thread ends leases in time.
     reactor: Arc<ReactorHandle>,
     /// Whether it has not ended; read without the lock, which a copy or an ending lease holds.
@@ -62,13 +65,14 @@ enum LeaseMemory {
 
 impl LocalLeaseState {
     pub(super) fn new(
-        lease: u64,
+        name: LeaseName,
         len: usize,
+        rights: Access,
         loan: Loan,
         reactor: &Arc<ReactorHandle>,
     ) -> Arc<Self> {
         let (memory, reactor) = (Mutex::new(LeaseMemory::Leased(loan)), reactor.clone());
-        Arc::new(LocalLeaseState { lease, len, reactor, active: true.into(), memory })
+        Arc::new(LocalLeaseState { name, len, rights, reactor, active: true.into(), memory })
     }
 
     fn memory(&self) -> MutexGuard<'_, LeaseMemory> {
@@ -105,7 +109,7 @@ impl LocalLeaseState {
             if matches!(error, Error::Fabric(fabric::Error::InvalidState(_))) {
                 return;
             }
-            log_line!(Error, "lease {}, {} bytes, stays out: {error}", self.lease, self.len);
+            log_line!(Error, "lease {}, {} bytes, stays out: {error}", self.name.1, self.len);
         }
     }
 }
@@ -124,7 +128,7 @@ impl Drop for LocalLeaseState {
 impl LocalLease {
     /// By which the peer names it: [`RemoteLease::id`](super::RemoteLease::id).
     pub fn id(&self) -> u64 {
-        self.loan.lease
+        self.loan.name.1
     }
 
     /// Bytes.
@@ -256,7 +260,7 @@ impl LocalLease {
     pub fn take(&self) -> Result<Buffer> {
         self.loan.end()?;
         // The node's thread takes the lease out of the books, and reports that to the holder.
-        self.loan.reactor.wake_for_leases();
+        self.loan.reactor.lease_revoked(self.loan.name);
         let memory = std::mem::replace(&mut *self.loan.memory(), LeaseMemory::Taken);
         match memory {
             LeaseMemory::Returned(block) => Ok(Buffer::new(block, self.loan.len)),

@@ -63,6 +63,7 @@ impl LeaseMessage {
                     Refusal::NoMemory => (5, 0),
                     Refusal::Unknown | Refusal::Disabled => (6, 0),
                     Refusal::Fixed => (7, 0),
+                    Refusal::Denied => (8, 0),
                 };
                 put(3, &[*id, why, value], None);
             }
@@ -127,6 +128,7 @@ impl LeaseMessage {
                     5 => Refusal::NoMemory,
                     6 => Refusal::Unknown,
                     7 => Refusal::Fixed,
+                    8 => Refusal::Denied,
                     _ => return None,
                 };
                 LeaseMessage::Refuse { id, why }
@@ -158,6 +160,7 @@ mod tests {
             LeaseMessage::Refuse { id, why: Refusal::TooMuch { max: 9 } },
             LeaseMessage::Refuse { id, why: Refusal::TooLong { max: time } },
             LeaseMessage::Refuse { id, why: Refusal::Fixed },
+            LeaseMessage::Refuse { id, why: Refusal::Denied },
             LeaseMessage::Renew { id, lease, time },
             LeaseMessage::Renewed { id, time },
             LeaseMessage::Release { lease },

@@ -4,7 +4,7 @@
 //! - the holder's side: `remote_lease`, the handle of a lease, and `remote_state`, what it knows of it; `client`: how leases
 //!   are asked for; `pending`: requests that wait for their answer;
 //! - the owner's side: `local_lease`, the memory of a lease; `server`: how requests are granted; `quota`: how much is lent in
-//!   all;
+//!   all; `decision`: the application's own word;
 //! - `control`: the connection over which both talk; `message`: its messages; `outbox`: those that wait to be sent;
 //!   `receives`: its memory; `incoming`: how its messages are handled;
 //!   `connect`: how it is made; `registry`: all of these connections of a node.
@@ -13,6 +13,7 @@ mod api;
 mod client;
 mod connect;
 mod control;
+mod decision;
 mod incoming;
 mod local_lease;
 mod message;
@@ -28,6 +29,8 @@ mod server;
 mod terms;
 
 pub(crate) use control::Control;
+pub(crate) use decision::LeaseDecision;
+pub use decision::LeaseRequest;
 pub use local_lease::LocalLease;
 pub use policy::LeasePolicy;
 pub(crate) use registry::Leases;

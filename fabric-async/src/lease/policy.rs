@@ -35,14 +35,15 @@ pub struct LeasePolicy {
     /// Maximum bytes that all connections of the node have at a time; `None`, the default, is half of the pool's bound, so
     /// that peers leave memory for messages.
     pub max_total_bytes: Option<u64>,
-    /// Maximum bytes that all connections from one address (of IPv6: from one /64) have at a time; `None`, the default, is a
-    /// quarter of the total, so that a greedy host leaves some for others. Of the last tenth of the total only requests for at
-    /// most 64 KiB are granted.
+    /// Maximum bytes that all connections from one address (of IPv6: from one /64) have at a time; `None`, the default: at most
+    /// a third of what is left for others then. So one address has a quarter of the total, and ten leave a twentieth of it.
     pub max_bytes_per_address: Option<u64>,
     /// Maximum leases that one connection has at a time; default 256.
     pub max_leases: usize,
     /// Maximum duration of a lease and of a renewal; default 10 minutes.
     pub max_duration: Duration,
+    /// Maximum duration of a lease with all its renewals; `None`, the default: it is renewed as long as its connection lives.
+    pub max_lifetime: Option<Duration>,
     /// The rights that can be asked for; default all of [`Access::REMOTE`].
     pub rights: Access,
 }
@@ -55,6 +56,7 @@ impl Default for LeasePolicy {
             max_bytes_per_address: None,
             max_leases: 256,
             max_duration: Duration::from_secs(600),
+            max_lifetime: None,
             rights: Access::REMOTE,
         }
     }

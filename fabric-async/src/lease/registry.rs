@@ -51,35 +51,51 @@ impl Drop for ExpectedControl {
 
 /// The connections for leases of a node, and receives of some that are gone.
 #[derive(Default)]
-struct Controls(HashMap<EndpointId, (Weak<Control>, Arc<Receives>)>);
+struct Controls {
+    by_id: HashMap<EndpointId, KnownControl>,
+    /// By the application's connection.
+    of_user: HashMap<EndpointId, EndpointId>,
+}
+
+struct KnownControl {
+    control: Weak<Control>,
+    receives: Arc<Receives>,
+    user: EndpointId,
+}
 
 impl Controls {
-    fn add(&mut self, id: EndpointId, control: &Arc<Control>, receives: &Arc<Receives>) {
-        self.0.insert(id, (Arc::downgrade(control), receives.clone()));
+    fn add(&mut self, control: &Arc<Control>) {
+        let (id, user) = (control.endpoint.id(), control.user_id);
+        let receives = control.receives.clone();
+        self.of_user.insert(user, id);
+        self.by_id.insert(id, KnownControl { control: Arc::downgrade(control), receives, user });
     }
 
     fn get(&self, id: EndpointId) -> Option<(Option<Arc<Control>>, Arc<Receives>)> {
-        let (control, receives) = self.0.get(&id)?;
-        Some((control.upgrade(), receives.clone()))
+        let known = self.by_id.get(&id)?;
+        Some((known.control.upgrade(), known.receives.clone()))
     }
 
-    fn all(&self) -> Vec<Arc<Control>> {
-        self.0.values().filter_map(|(control, _)| control.upgrade()).collect()
+    /// That of an endpoint, or beside it.
+    fn control(&self, id: EndpointId) -> Option<Arc<Control>> {
+        let id = self.of_user.get(&id).unwrap_or(&id);
+        self.by_id.get(id)?.control.upgrade()
     }
 
     /// Forgets a connection that is gone, if its receives are over.
     fn forget(&mut self, id: EndpointId) {
-        let is_gone = |(control, receives): &(Weak<Control>, Arc<Receives>)| {
-            control.strong_count() == 0 && receives.are_over()
-        };
-        if self.0.get(&id).is_some_and(is_gone) {
-            self.0.remove(&id);
+        let is_gone =
+            |known: &KnownControl| known.control.strong_count() == 0 && known.receives.are_over();
+        if self.by_id.get(&id).is_some_and(is_gone)
+            && let Some(known) = self.by_id.remove(&id)
+        {
+            self.of_user.remove(&known.user);
         }
     }
 
     /// Gives up the receives that have not ended, with their buffers; says how many.
     fn leak(&self) -> usize {
-        self.0.values().map(|(_, receives)| receives.leak()).sum()
+        self.by_id.values().map(|known| known.receives.leak()).sum()
     }
 }
 
@@ -109,12 +125,12 @@ impl Leases {
         };
         let policy = options.policy.clone();
         let total = policy.max_total_bytes.unwrap_or(options.pool.bytes as u64 / 2);
-        let of_one = policy.max_bytes_per_address.unwrap_or(total / 4);
         let context = LeaseContext {
             domain: domain.clone(),
             pool: pool.clone(),
-            quota: LeaseQuota::new(total, of_one),
+            quota: LeaseQuota::new(total, policy.max_bytes_per_address),
             policy,
+            decision: options.lease_decision.clone(),
             router: router.clone(),
             reactor: reactor.clone(),
             peer_log: peer_log.clone(),
@@ -133,6 +149,11 @@ impl Leases {
         &self.queue
     }
 
+    /// How many connections can carry leases.
+    pub(crate) fn max_connections(&self) -> usize {
+        self.queue.capacity() / ROOM
+    }
+
     /// An endpoint for leases.
     fn endpoint(&self) -> Result<Endpoint> {
         let builder = control_endpoint(self.options.any_endpoint(&self.context.domain));
@@ -146,12 +167,14 @@ impl Leases {
     }
 
     /// A connection for leases that is not connected, beside the application's.
-    pub(super) fn add_control(&self, user: &Arc<ConnState>) -> Result<Arc<Control>> {
+    pub(super) fn add_control(&self, user: (EndpointId, &Arc<ConnState>)) -> Result<Arc<Control>> {
         let control = Control::new(&self.context, self.endpoint()?, user);
-        self.controls.lock().add(control.endpoint.id(), &control, &control.receives);
+        self.controls.lock().add(&control);
         control.post_receives()?;
-        // The connection may have ended before the thread knew of this.
-        self.context.reactor.wake_for_leases();
+        if control.user.end().is_some() {
+            // It ended before the thread knew of this.
+            control.finish();
+        }
         Ok(control)
     }
 
@@ -182,33 +205,34 @@ impl Leases {
         }
     }
 
-    /// Handles messages and ends expired leases; returns when the next one expires. The node's thread calls it: with whether one
-    /// has changed, and the last result.
-    pub(crate) fn serve(&self, mut changed: bool, next: Option<Instant>) -> Option<Instant> {
+    /// Handles messages and ends leases that are over; returns when the next one expires.
+    pub(crate) fn serve(&self) -> Option<Instant> {
         // Remaining messages are handled in the next round: arming the queue reports them.
         let begun = Instant::now();
         while let Ok(Some(completion)) = self.queue.poll_one() {
             self.complete(&completion);
-            changed = true;
             if begun.elapsed() >= MAX_SERVE_TIME {
                 break;
             }
         }
         let now = Instant::now();
-        // The thread is mostly woken for something else, and there may be many connections.
-        if !changed && next.is_none_or(|next| now < next) {
-            return next;
+        let due = self.context.reactor.agenda.take_due(now);
+        let control = |id| self.controls.lock().control(id);
+        for id in due.disconnected {
+            control(id).iter().for_each(|control| control.finish());
         }
-        let controls = self.controls.lock().all();
-        controls.iter().filter_map(|control| control.tick(now)).min()
+        for (id, lease) in due.leases {
+            control(id).iter().for_each(|control| control.end_lease(lease, now));
+        }
+        due.next
     }
 
     fn complete(&self, completion: &Completion) {
-        if !completion.kind.is_receive() {
-            return; // there is room again, which the next tick uses
-        }
         let known = self.controls.lock().get(completion.endpoint);
         let Some((control, receives)) = known else { return };
+        if !completion.kind.is_receive() {
+            return control.iter().for_each(|control| control.on_room());
+        }
         let context = completion.context as usize;
         let Some(buffer) = receives.ended(context) else { return };
         let Some(control) = control.filter(|_| completion.is_ok()) else {

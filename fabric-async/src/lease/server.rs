@@ -7,6 +7,7 @@ use fabric::Access;
 use fabric_util::log_line;
 
 use super::control::{Control, ControlState};
+use super::decision::LeaseRequest;
 use super::local_lease::{LocalLease, LocalLeaseState};
 use super::message::LeaseMessage;
 use super::quota::LeaseRecord;
@@ -53,14 +54,15 @@ impl Control {
             };
         }
         let region = loan.region().remote();
-        let loan = LocalLeaseState::new(lease, len, loan, &self.shared.reactor);
+        let loan =
+            LocalLeaseState::new(self.lease_name(lease), len, rights, loan, &self.shared.reactor);
         let until = after(Instant::now(), time);
-        state.loans.insert(lease, LeaseRecord { loan: loan.clone(), until, asked: false });
+        let record = LeaseRecord { loan: loan.clone(), until, latest: None, asked: false };
+        state.loans.insert(lease, record);
         self.send(&mut state, &LeaseMessage::Lend { lease, time, region });
         self.log_lease(lease, format_args!("{len} bytes lent for {time:?}"));
+        self.shared.reactor.add_lease_end(until, self.lease_name(lease));
         drop(state);
-        // It may expire before the thread's next wake-up.
-        self.shared.reactor.wake_for_leases();
         Ok(LocalLease { loan })
     }
 
@@ -77,7 +79,16 @@ impl Control {
         };
         let loan = loan.map(|(loan, size)| {
             let region = loan.region().remote();
-            (LocalLeaseState::new(lease, size, loan, &self.shared.reactor), region)
+            (
+                LocalLeaseState::new(
+                    self.lease_name(lease),
+                    size,
+                    rights,
+                    loan,
+                    &self.shared.reactor,
+                ),
+                region,
+            )
         });
         // The guard is declared after the loan: if the connection is closed, the loan ends after the lock is released.
         let mut state = self.state();
@@ -86,8 +97,11 @@ impl Control {
         }
         let message = match &loan {
             Ok((loan, region)) => {
-                let (loan, until) = (loan.clone(), after(Instant::now(), time));
-                state.loans.insert(lease, LeaseRecord { loan, until, asked: true });
+                let (loan, now) = (loan.clone(), Instant::now());
+                let latest = self.shared.policy.max_lifetime.map(|time| after(now, time));
+                let until = after(now, time);
+                state.loans.insert(lease, LeaseRecord { loan, until, latest, asked: true });
+                self.shared.reactor.add_lease_end(until, self.lease_name(lease));
                 self.log_lease(lease, format_args!("{len} bytes granted for {time:?}"));
                 LeaseMessage::Grant { id, lease, time, region: *region }
             }
@@ -99,6 +113,60 @@ impl Control {
         self.answer(&mut state, &message);
     }
 
+    /// Renews a lease, or refuses that.
+    pub(super) fn prolong(&self, id: u64, lease: u64, time: Duration, now: Instant) {
+        let asked = self.may_prolong(lease, time, now).and_then(|(len, rights)| {
+            match self.is_granted(len, time, rights, Some(lease)) {
+                true => Ok(()),
+                false => Err(Refusal::Denied),
+            }
+        });
+        let mut state = self.state();
+        // It may have ended meanwhile.
+        let record = state.loans.get_mut(&lease).ok_or(Refusal::Unknown);
+        let answer = match asked.and(record) {
+            Ok(record) => {
+                let (name, until) = (self.lease_name(lease), after(now, time));
+                self.shared.reactor.agenda.remove(record.until, name);
+                self.shared.reactor.add_lease_end(until, name);
+                record.until = until;
+                LeaseMessage::Renewed { id, time }
+            }
+            Err(why) => LeaseMessage::Refuse { id, why },
+        };
+        self.answer(&mut state, &answer);
+    }
+
+    /// Whether the policy lets a lease last for this time from now; gives its length and rights.
+    fn may_prolong(
+        &self,
+        lease: u64,
+        time: Duration,
+        now: Instant,
+    ) -> Result<(u64, Access), Refusal> {
+        let state = self.state();
+        let record = state.loans.get(&lease).filter(|record| now < record.until);
+        let record = record.ok_or(Refusal::Unknown)?;
+        if !record.asked {
+            // Lent unasked, for a time that its owner chose.
+            return Err(Refusal::Fixed);
+        }
+        let left = record.latest.map(|latest| latest.saturating_duration_since(now));
+        let max = left.unwrap_or(Duration::MAX).min(self.shared.policy.max_duration);
+        if time > max {
+            return Err(Refusal::TooLong { max });
+        }
+        Ok((record.loan.len as u64, record.loan.rights))
+    }
+
+    /// Whether the application grants it. The caller holds no lock.
+    fn is_granted(&self, len: u64, time: Duration, rights: Access, renews: Option<u64>) -> bool {
+        self.shared.decision.grants(|| {
+            let (connection, peer) = (self.user_id, self.endpoint.peer_addr());
+            LeaseRequest { connection, peer, len, time, rights, renews }
+        })
+    }
+
     /// Reserves room under the policy for a lease, and gives its number.
     fn reserve(&self, len: u64, time: Duration, rights: Access) -> Result<u64, Refusal> {
         let policy = &self.shared.policy;
@@ -108,8 +176,12 @@ impl Control {
         if !policy.rights.contains(rights) {
             return Err(Refusal::Rights);
         }
-        if time > policy.max_duration {
-            return Err(Refusal::TooLong { max: policy.max_duration });
+        let max = policy.max_lifetime.map_or(policy.max_duration, |it| it.min(policy.max_duration));
+        if time > max {
+            return Err(Refusal::TooLong { max });
+        }
+        if !self.is_granted(len, time, rights, None) {
+            return Err(Refusal::Denied);
         }
         let mut state = self.state();
         if state.requested.checked_add(len).is_none_or(|sum| sum > policy.max_bytes) {
@@ -166,7 +238,8 @@ impl Control {
         state: &mut ControlState,
         lease: u64,
     ) -> Option<Arc<LocalLeaseState>> {
-        let LeaseRecord { loan, asked, .. } = state.loans.remove(&lease)?;
+        let LeaseRecord { loan, until, asked, .. } = state.loans.remove(&lease)?;
+        self.shared.reactor.agenda.remove(until, self.lease_name(lease));
         self.log_lease(lease, format_args!("ends"));
         if asked {
             self.free(state, loan.len as u64);

@@ -90,7 +90,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "endless_lease",
         about: "a lease does not end by its time at its owner",
         runs: Runs::Tcp,
-        edits: &[edit("Control::tick", "granted.until <= now", "false")],
+        edits: &[edit("Control::end_lease", "record.until <= now", "false")],
         cases: &["async.lease_ends"],
     },
 ];

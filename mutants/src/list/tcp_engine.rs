@@ -20,8 +20,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Locked::exchange",
-            "turn == READS_A_TURN",
-            "turn == READS_A_TURN || self.full",
+            "reads == READS_A_TURN",
+            "reads == READS_A_TURN || self.full",
         )],
         cases: &["send.bidir_flood"],
     },
@@ -130,7 +130,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[edit("FairTable::may_displace_for", "most > self.count(of) + 1", "false")],
         cases: &[
             "anyfabric-tcp/hostile/crowds::in_a_full_backlog_the_address_that_has_most_makes_room",
-            "anyfabric-async/hostile/a_crowd_that_does_not_finish_its_set_ups_keeps_nobody_out",
+            "anyfabric-async/crowds/a_crowd_that_does_not_finish_its_set_ups_keeps_nobody_out",
+        ],
+    },
+    Mutant {
+        name: "all_for_one",
+        about: "one network may have all places for connections",
+        runs: Runs::Tests,
+        edits: &[edit("Admission::take", "state.count(from) >= share", "false")],
+        cases: &["anyfabric-async/crowds/a_crowd_of_connections_leaves_places_for_others"],
+    },
+    Mutant {
+        name: "place_is_snatched",
+        about: "a place that one makes room for goes to any that asks first",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "Permit::drop",
+            "state.taken -= usize::from(next.is_none());",
+            "state.taken -= 1;",
+        )],
+        cases: &[
+            "anyfabric-util/lib/admission::tests::who_has_most_unused_ones_makes_room_for_others",
         ],
     },
     Mutant {
