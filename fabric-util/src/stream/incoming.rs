@@ -19,8 +19,19 @@ use crate::stream::wire::frame::{self, Header, Kind};
 /// little of its payload.
 const BEHIND: usize = 512;
 
+/// What came in one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes; 0: the stream has ended.
+    pub bytes: usize,
+    /// Those of them that came into the scratch buffer: frames, which take time to process, and short payloads.
+    pub scratched: usize,
+    /// Whether more may wait.
+    pub more: bool,
+}
+
 impl Link {
-    /// Receives once, and processes what came. Returns how many bytes that were, and whether more may wait.
+    /// Receives once, and processes what came.
     ///
     /// # Errors
     /// Those of the transport.
@@ -29,7 +40,7 @@ impl Link {
         &mut self,
         scratch: &mut [u8],
         transport: &mut impl Transport,
-    ) -> io::Result<(usize, bool)> {
+    ) -> io::Result<Received> {
         if self.incoming.expects_direct() {
             return self.recv_direct(scratch, transport);
         }
@@ -38,7 +49,8 @@ impl Link {
         // SAFETY: the scratch buffer is ours during the call.
         let got = unsafe { transport.recv(&[(scratch.as_mut_ptr(), room)]) }?;
         self.consume(0, &scratch[..got]);
-        Ok((got, got == room || transport.gave_up()))
+        let more = got == room || transport.gave_up();
+        Ok(Received { bytes: got, scratched: got, more })
     }
 
     /// As `recv_from`, with the payload where it belongs and the next header behind it.
@@ -47,7 +59,7 @@ impl Link {
         &mut self,
         scratch: &mut [u8],
         transport: &mut impl Transport,
-    ) -> io::Result<(usize, bool)> {
+    ) -> io::Result<Received> {
         let long = self.incoming.long;
         let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
         let (mut direct, region) = self.direct(&mut runs);
@@ -67,8 +79,10 @@ impl Link {
         let got = unsafe { transport.recv(&runs) }?;
         drop(pass);
         let placed = got.min(direct);
-        self.consume(placed, &scratch[..got - placed]);
-        Ok((got, got == direct + behind || transport.gave_up()))
+        let scratched = got - placed;
+        self.consume(placed, &scratch[..scratched]);
+        let more = got == direct + behind || transport.gave_up();
+        Ok(Received { bytes: got, scratched, more })
     }
 
     /// The memory that the present payload belongs into; gives its length, and the region that must be held open.

@@ -4,10 +4,12 @@ use std::io::ErrorKind;
 
 use super::{ConnState, Host, Locked, Stage};
 use crate::progress::Progress;
+use crate::stream::incoming::Received;
 use crate::stream::transmit::AckPolicy;
 use crate::stream::transport::Transport;
 
-/// Reads of one turn, so that one connection does not keep the others waiting.
+/// Reads of one turn, so that one connection does not keep the others waiting. A turn also ends once a scratch buffer of frames
+/// came: those small ones are as much work.
 const READS_A_TURN: usize = 16;
 /// Writes that follow each other before others have their turn, as a peer could read as fast as this side writes.
 const WRITES_A_TURN: usize = 16;
@@ -35,22 +37,24 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
         // An acknowledgement from the last turn that no frame has carried since.
         let wrote = self.flush(AckPolicy::Due);
         let mut found = if wrote { Progress::Drained } else { Progress::Idle };
-        for turn in 0.. {
-            if turn == READS_A_TURN {
+        let (mut reads, mut scratched) = (0, 0);
+        loop {
+            if reads == READS_A_TURN || scratched >= scratch.len() {
                 found = Progress::More;
                 break;
             }
             let state = &mut *self.state;
             let Some(transport) = &mut state.transport else { return Progress::Closed };
             match state.link.recv_from(scratch, transport) {
-                Ok((0, _)) => {
+                Ok(Received { bytes: 0, .. }) => {
                     state.read_all = true;
                     self.lose();
                     return Progress::Closed;
                 }
-                Ok((_, more)) => {
+                Ok(received) => {
+                    (reads, scratched) = (reads + 1, scratched + received.scratched);
                     found = Progress::Drained;
-                    if !more && !self.host.has_ended() {
+                    if !received.more && !self.host.has_ended() {
                         break;
                     }
                 }
