@@ -25,9 +25,9 @@ const PACKAGES: &[(&str, &str, &[&str])] = &[
     ("", "fabric", &["fabric_core", "fabric_util", "provider_tcp", "provider_verbs"]),
     ("fabric-async", "fabric_async", &["fabric", "fabric_util"]),
     ("conformance", "conformance", &["fabric", "fabric_async", "fabric_util", "provider_mem"]),
-    ("tools", "fabric_tools", &["fabric"]),
+    ("tools", "fabric_tools", &["fabric", "fabric_util"]),
     ("mutants", "mutants", &["conformance"]),
-    ("bench", "bench", &[]),
+    ("bench", "bench", &["fabric", "fabric_async", "fabric_util"]),
 ];
 
 /// A file may have so many lines; a longer one says why within its first lines.

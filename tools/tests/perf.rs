@@ -247,6 +247,19 @@ fn a_server_serves_one_after_the_other() {
 }
 
 /// Starts a measurement that would take long, kills one end in the middle and gives what the other end said.
+/// Strangers that say nothing, more than may wait, keep no client waiting, and do not fill the terminal.
+#[test]
+fn silent_strangers_keep_no_client_waiting() {
+    let server = Server::start();
+    let stranger = |_| std::net::TcpStream::connect(&server.address).unwrap();
+    let strangers: Vec<_> = (0..100).map(stranger).collect();
+    let begin = std::time::Instant::now();
+    results(&format!("--connect {} --op send --iterations 10", server.address));
+    // Each would have had five seconds.
+    assert!(begin.elapsed() < std::time::Duration::from_secs(60), "{:?}", begin.elapsed());
+    drop(strangers);
+}
+
 #[test]
 fn a_server_that_is_killed_ends_it() {
     for shape in

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
+use fabric_util::introductions::ReadUntil;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -15,29 +16,39 @@ const MAX_FRAME: usize = 16 << 20;
 pub(super) const CHUNK: usize = 1 << 20;
 /// No line is longer.
 const MAX_LINE: usize = 256;
-/// How long the other end may take to send its line: it may be a guest on a busy machine.
+/// How long the other end may take for its whole line: it may be a guest on a busy machine.
 const GREET_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What each end says first. A word size or byte order of its own would make memory mean something else there.
-fn own_line() -> String {
+pub(super) fn own_line() -> String {
     let order = if cfg!(target_endian = "little") { "little" } else { "big" };
     let version = env!("CARGO_PKG_VERSION");
     format!("fabric-conformance {version} protocol {PROTOCOL} {order}-endian {}", usize::BITS)
 }
 
-/// Introduces both ends to each other. The error is for people.
+/// The near end's introduction, and the server's answer. The error is for people.
 pub(super) fn greet(stream: &TcpStream) -> Result<(), String> {
-    let own = own_line();
+    say_own_line(stream)?;
+    hear_line(stream)
+}
+
+/// Says who this is. The server does that when it lets the other end in.
+pub(super) fn say_own_line(stream: &TcpStream) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     stream.set_nodelay(true).map_err(text)?;
-    stream.set_read_timeout(Some(GREET_TIMEOUT)).map_err(text)?;
-    write_line(stream, &own).map_err(text)?;
+    stream.set_write_timeout(Some(GREET_TIMEOUT)).map_err(text)?;
+    write_line(stream, &own_line()).map_err(text)
+}
+
+/// Hears who the other end is: the same program, or the reason why not.
+pub(super) fn hear_line(stream: &TcpStream) -> Result<(), String> {
     let silent = |error: io::Error| match error.kind() {
-        ErrorKind::WouldBlock => format!("it did not say who it is within {GREET_TIMEOUT:?}"),
+        ErrorKind::TimedOut => format!("it did not say who it is within {GREET_TIMEOUT:?}"),
         _ => format!("it did not say who it is: {error}"),
     };
-    let theirs = read_line(stream).map_err(silent)?;
-    stream.set_read_timeout(None).map_err(text)?;
+    let theirs = read_line(ReadUntil::new(stream, GREET_TIMEOUT)).map_err(silent)?;
+    stream.set_read_timeout(None).map_err(|error| error.to_string())?;
+    let own = own_line();
     if theirs == own {
         return Ok(());
     }
@@ -55,15 +66,15 @@ pub(super) fn refuse(stream: &TcpStream, reason: &str) -> io::Result<()> {
     write_line(stream, &format!("error: {reason}"))?;
     // What it has sent and was not read would turn the close into a reset, which overtakes the reason.
     stream.shutdown(Shutdown::Write)?;
-    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-    io::copy(&mut stream.take(64 << 10), &mut io::sink()).map(drop)
+    let rest = ReadUntil::new(stream, Duration::from_secs(1));
+    io::copy(&mut rest.take(64 << 10), &mut io::sink()).map(drop)
 }
 
 fn write_line(mut stream: &TcpStream, line: &str) -> io::Result<()> {
     stream.write_all(format!("{line}\n").as_bytes())
 }
 
-fn read_line(mut stream: &TcpStream) -> io::Result<String> {
+fn read_line(mut stream: impl Read) -> io::Result<String> {
     let mut line = Vec::new();
     let mut byte = [0];
     // Byte by byte: what follows the line is not for this reader.

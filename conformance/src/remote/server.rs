@@ -3,19 +3,25 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use fabric::Catalog;
+use fabric_util::admission::{Admission, AdmissionLimits};
+use fabric_util::introductions::{Introduction, Introductions};
+use fabric_util::log_limiter::{PeerEvent, PeerLog};
 
 use super::frame;
 use super::outbox::Outbox;
 use super::protocol::Request;
 use super::session::Session;
 
-/// Connections at a time: domains, since each has one.
-const MAX_SESSIONS: usize = 64;
+/// Connections at a time: domains, since each has one. One host has three quarters of them at most.
+const MAX_SESSIONS: usize = 128;
+/// Connections that have not said yet who they are.
+const MAX_INTRODUCTIONS: usize = 64;
+/// A run that calls nothing for so long is over.
+const MAX_IDLE: Duration = Duration::from_secs(3600);
 /// How long the near end may leave unread what it is sent.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -25,8 +31,15 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
 /// connection is one domain, which closes with it.
 pub struct Server {
     listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+/// What the threads of all connections share.
+struct Shared {
     catalog: Arc<Catalog>,
-    sessions: Arc<AtomicUsize>,
+    introductions: Introductions,
+    sessions: Arc<Admission>,
+    log: PeerLog,
 }
 
 impl Server {
@@ -35,8 +48,15 @@ impl Server {
     /// # Errors
     /// As `bind(2)`.
     pub fn bind(addr: SocketAddr, catalog: &Arc<Catalog>) -> io::Result<Self> {
-        let (listener, sessions) = (TcpListener::bind(addr)?, Arc::default());
-        Ok(Server { listener, catalog: catalog.clone(), sessions })
+        let sessions =
+            AdmissionLimits { connections: MAX_SESSIONS, per_network: None, first_use: None };
+        let shared = Shared {
+            catalog: catalog.clone(),
+            introductions: Introductions::new(MAX_INTRODUCTIONS),
+            sessions: Admission::new(sessions),
+            log: PeerLog::default(),
+        };
+        Ok(Server { listener: TcpListener::bind(addr)?, shared: Arc::new(shared) })
     }
 
     /// The address it listens on, with the real port.
@@ -63,24 +83,48 @@ impl Server {
     }
 
     fn admit(&self, stream: TcpStream, peer: SocketAddr) {
-        let seat = Seat::take(&self.sessions);
-        let catalog = self.catalog.clone();
-        let session = move || {
-            let Some(_seat) = seat else {
-                log::warn!("{peer} is sent away: {MAX_SESSIONS} connections already");
-                // It may be gone already.
-                let _ = frame::refuse(&stream, &format!("{MAX_SESSIONS} connections already"));
-                return;
-            };
-            if let Err(reason) = frame::greet(&stream) {
-                log::warn!("{peer} is sent away: {reason}");
-                let _ = frame::refuse(&stream, &reason);
-            } else if let Err(error) = serve(stream, &catalog) {
-                log::warn!("{peer} is lost: {error}");
-            }
+        let shared = self.shared.clone();
+        let introduction = match shared.introductions.begin(&stream, peer) {
+            Ok(introduction) => introduction,
+            Err(error) => return shared.warn(peer, &format!("is sent away: {error}")),
         };
+        let session = move || shared.serve(stream, peer, introduction);
         if let Err(error) = thread::Builder::new().name(format!("for {peer}")).spawn(session) {
-            log::warn!("no thread for {peer}: {error}");
+            self.shared.warn(peer, &format!("has no thread: {error}"));
+        }
+    }
+}
+
+impl Shared {
+    fn warn(&self, peer: SocketAddr, what: &str) {
+        if let Some(suppressed) = self.log.check(PeerEvent::Admission, Some(peer)) {
+            log::warn!("{peer} {what}{suppressed}");
+        }
+    }
+
+    /// What the thread of one connection does.
+    fn serve(&self, stream: TcpStream, peer: SocketAddr, introduction: Introduction) {
+        let heard = frame::hear_line(&stream);
+        let seat = heard.and_then(|()| {
+            let seat = self.sessions.take(peer.ip());
+            seat.ok_or_else(|| {
+                let (own, all) = self.sessions.counts(peer.ip());
+                format!("{all} of {MAX_SESSIONS} connections already, {own} of them from there")
+            })
+        });
+        match seat {
+            Err(reason) => {
+                self.warn(peer, &format!("is sent away: {reason}"));
+                // It may be gone already.
+                let _ = frame::refuse(&stream, &reason);
+            }
+            Ok(_seat) => {
+                drop(introduction);
+                let welcomed = frame::say_own_line(&stream).map_err(io::Error::other);
+                if let Err(error) = welcomed.and_then(|()| serve(stream, &self.catalog)) {
+                    self.warn(peer, &format!("is lost: {error}"));
+                }
+            }
         }
     }
 }
@@ -92,26 +136,10 @@ fn passes(error: &io::Error) -> bool {
         || error.raw_os_error().is_some_and(|errno| exhausted.contains(&errno))
 }
 
-/// One of the connections that may be.
-struct Seat(Arc<AtomicUsize>);
-
-impl Seat {
-    fn take(taken: &Arc<AtomicUsize>) -> Option<Self> {
-        let seat = Seat(taken.clone());
-        // The seat gives back what it took, too late or not.
-        (taken.fetch_add(1, Ordering::Relaxed) < MAX_SESSIONS).then_some(seat)
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Executes the calls of one connection, in their order, until it is closed.
 fn serve(stream: TcpStream, catalog: &Arc<Catalog>) -> io::Result<()> {
     stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+    stream.set_read_timeout(Some(MAX_IDLE))?;
     let outbox = Outbox::new(stream.try_clone()?)?;
     thread::scope(|scope| {
         let sender = scope.spawn(|| outbox.send_all());
@@ -179,22 +207,41 @@ mod tests {
         let reply = reply_to(addr, b"fabric-conformance 0.0.0 protocol 0\n");
         assert!(reply.contains("run the same program at both ends"), "{reply}");
         // A client that sends the line and then nonsense is cut off.
-        let mut line = reply_to(addr, b"\n").lines().next().unwrap().to_owned();
-        line.push('\n');
+        let line = format!("{}\n", frame::own_line());
         assert_eq!(reply_to(addr, &[line.as_bytes(), &[0xff; 64]].concat()), line);
         link(addr).unwrap().call::<()>(Call::Echo).unwrap();
     }
 
+    /// One host has three quarters of the seats.
     #[test]
     fn seats_are_bounded_and_given_back() {
         let addr = server();
-        let links: Vec<_> = (0..MAX_SESSIONS).map(|_| link(addr).unwrap()).collect();
-        assert_eq!(link(addr).err().unwrap(), format!("{MAX_SESSIONS} connections already"));
+        let links: Vec<_> = (0..MAX_SESSIONS / 4 * 3).map(|_| link(addr).unwrap()).collect();
+        let refused = link(addr).err().unwrap();
+        assert!(refused.contains("96 of 128 connections already, 96 of them"), "{refused}");
         drop(links);
         let until = Instant::now() + Duration::from_secs(10);
         while link(addr).is_err() {
             assert!(Instant::now() < until, "no seat is free again");
         }
+    }
+
+    /// More silent connections from one address than may wait: a run from another one is served.
+    #[test]
+    fn silent_strangers_keep_no_run_out() {
+        let addr = server();
+        let from = |host: u8| {
+            let kind = socket2::Type::STREAM;
+            let socket = socket2::Socket::new(socket2::Domain::IPV4, kind, None).unwrap();
+            socket.bind(&SocketAddr::from(([127, 0, 0, host], 0)).into()).unwrap();
+            socket.connect(&addr.into()).unwrap();
+            TcpStream::from(socket)
+        };
+        let crowd: Vec<_> = (0..2 * MAX_INTRODUCTIONS).map(|_| from(2)).collect();
+        let start = Instant::now();
+        link(addr).unwrap().call::<()>(Call::Echo).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        drop(crowd);
     }
 
     #[test]

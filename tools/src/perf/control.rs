@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use fabric_util::introductions::ReadUntil;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -138,14 +139,15 @@ impl Control {
             Ok(_) => {}
             Err(error) => return Err(gone(error).into()),
         }
-        self.stream.set_read_timeout(Some(HELLO))?;
-        self.stream.read_exact(&mut length[1..]).map_err(gone)?;
+        // Once it has begun, for all of the message.
+        let mut rest = ReadUntil::new(&self.stream, HELLO);
+        rest.read_exact(&mut length[1..]).map_err(gone)?;
         let length = u32::from_le_bytes(length) as usize;
         if length > LONGEST {
             return Err("what it sends is no message of this protocol".into());
         }
         let mut body = vec![0; length];
-        self.stream.read_exact(&mut body).map_err(gone)?;
+        rest.read_exact(&mut body).map_err(gone)?;
         serde_json::from_slice(&body)
             .map(Some)
             .map_err(|error| format!("a message that cannot be understood: {error}").into())

@@ -3,8 +3,13 @@
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use fabric_util::fair_table::FairTable;
+use fabric_util::introductions::Introductions;
+use fabric_util::log_limiter::{PeerEvent, PeerLog};
 
 use super::control::{Control, Done, Ready, Reply, Request};
 use super::plan::{Mode, Plan};
@@ -16,7 +21,11 @@ use super::worker::Worker;
 use super::{process, raw};
 
 /// A client may be that slow between two plans.
-const BETWEEN: Duration = Duration::from_secs(300);
+const BETWEEN: Duration = Duration::from_secs(60);
+/// Connections that have not said yet who they are.
+const MAX_INTRODUCTIONS: usize = 16;
+/// Clients that wait for their turn.
+const MAX_CLIENTS: usize = 16;
 
 /// Serves until it is killed, or one client.
 pub(crate) fn serve(address: SocketAddr, once: bool) -> Outcome {
@@ -26,18 +35,96 @@ pub(crate) fn serve(address: SocketAddr, once: bool) -> Outcome {
     if once {
         return client(wait_for_one(&listener)?);
     }
+    let door = Arc::new(Door::default());
+    let admitting = door.clone();
+    std::thread::Builder::new().name("door".to_owned()).spawn(move || admitting.run(&listener))?;
     loop {
-        let served = listener.accept().map_err(Problem::from).and_then(|(stream, peer)| {
-            eprintln!("{peer} came");
-            client(Control::over(stream)?)
-        });
-        match served {
+        let (peer, control) = door.next();
+        eprintln!("{peer} came");
+        match client(control) {
             Ok(()) => eprintln!("it left"),
-            Err(error) => {
-                eprintln!("error: {error}");
-                // Where descriptors have run out the next one fails as well, for a while.
-                std::thread::sleep(Duration::from_millis(50));
+            Err(error) => eprintln!("error: {error}"),
+        }
+    }
+}
+
+/// Where clients introduce themselves, and wait for their turn. A stranger that says nothing keeps none waiting.
+struct Door {
+    introductions: Introductions,
+    clients: Mutex<FairTable<(SocketAddr, Control)>>,
+    came: Condvar,
+    numbered: AtomicU64,
+    log: PeerLog,
+}
+
+impl Default for Door {
+    fn default() -> Self {
+        let (introductions, log) = (Introductions::new(MAX_INTRODUCTIONS), PeerLog::default());
+        let (clients, came, numbered) = Default::default();
+        Door { introductions, clients, came, numbered, log }
+    }
+}
+
+impl Door {
+    fn run(self: Arc<Self>, listener: &TcpListener) {
+        loop {
+            let (stream, peer) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    self.warn(None, &error.into());
+                    // Where descriptors have run out the next one fails as well, for a while.
+                    std::thread::sleep(Duration::from_millis(50));
+                    continue;
+                }
+            };
+            let introduction = match self.introductions.begin(&stream, peer) {
+                Ok(introduction) => introduction,
+                Err(error) => {
+                    self.warn(Some(peer), &error.into());
+                    continue;
+                }
+            };
+            let door = self.clone();
+            let introduce = move || {
+                let _introduction = introduction;
+                match Control::over(stream) {
+                    Ok(control) => door.add(peer, control),
+                    Err(error) => door.warn(Some(peer), &error),
+                }
+            };
+            if let Err(error) = std::thread::Builder::new().spawn(introduce) {
+                self.warn(Some(peer), &error.into());
             }
+        }
+    }
+
+    fn warn(&self, peer: Option<SocketAddr>, error: &Problem) {
+        if let Some(suppressed) = self.log.check(PeerEvent::Admission, peer) {
+            let peer = peer.map(|peer| format!("{peer}: ")).unwrap_or_default();
+            eprintln!("error: {peer}{error}{suppressed}");
+        }
+    }
+
+    fn add(&self, peer: SocketAddr, control: Control) {
+        let number = self.numbered.fetch_add(1, Ordering::Relaxed);
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = clients.insert_up_to(MAX_CLIENTS, number, peer.ip(), (peer, control));
+        drop(clients);
+        if let Some((_, mut control)) = refused.unwrap_or_else(Some) {
+            let busy = format!("{MAX_CLIENTS} clients wait already");
+            let _ = control.say(&Reply::Failed(busy));
+        }
+        self.came.notify_one();
+    }
+
+    /// The next client, when there is one.
+    fn next(&self) -> (SocketAddr, Control) {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(client) = clients.pop_oldest() {
+                return client;
+            }
+            clients = self.came.wait(clients).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
