@@ -154,6 +154,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no memory is touched")]
     fn misspelt_variables_are_named() {
         let mut known = VARIABLES.to_vec();
         known.push(Variable::of("tcp", &Setting::new("gather_us", "", "")));

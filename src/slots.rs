@@ -152,6 +152,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "so many fills take Miri long, and show it nothing new")]
     fn the_number_of_an_earlier_fill_names_nothing_also_when_they_wrap() {
         let slots = Slots::new(1);
         let mut slots = slots.lock();
