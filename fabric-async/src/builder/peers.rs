@@ -31,8 +31,9 @@ impl NodeBuilder {
     /// let listener = block_on(node.listen("127.0.0.1:0"))?;
     /// let to = listener.local_addr();
     /// let clients = [(), ()].map(|()| std::thread::spawn(move || block_on(Connection::connect(to))));
-    /// let conn = block_on(listener.accept())?;
-    /// let error = block_on(async { listener.request().await?.accept().await }).unwrap_err();
+    /// let let_in = async || listener.request().await?.accept().await;
+    /// let conn = block_on(let_in())?;
+    /// let error = block_on(let_in()).unwrap_err();
     /// assert!(matches!(error, Error::TooManyConnections { max: 1, .. }), "{error}");
     /// # let connected = clients.map(|client| client.join().unwrap());
     /// # assert_eq!(connected.iter().filter(|client| client.is_ok()).count(), 1);
