@@ -2,15 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fabric::Endpoint;
 use fabric_util::admission::{Admission, Permit};
 
 use crate::error::{Error, Result};
 use crate::oneshot::Oneshot;
-use crate::timers::Timer;
+use crate::timers::{Timer, within};
 use crate::wakers::Wakers;
 
 /// Whether nothing was sent over an endpoint yet, in either direction.
@@ -28,7 +27,7 @@ pub(crate) async fn admit(
     places: &Arc<Admission>,
     from: IpAddr,
     patience: Duration,
-    mut timer: Timer,
+    timer: Timer,
 ) -> Result<Permit> {
     if let Some(permit) = places.take(from) {
         return Ok(permit);
@@ -37,22 +36,11 @@ pub(crate) async fn admit(
         let ((of_it, taken), max) = (places.counts(from), places.limits().connections);
         return Err(Error::TooManyConnections { from, of_it, taken, max });
     }
-    let (place, deadline) = (Oneshot::new(), Instant::now() + patience);
+    let place = Oneshot::new();
     let send = place.clone();
     let (permit, has_place) = places.take_in_turn(from, move || send.send((), &mut Wakers::new()));
-    if has_place {
-        return Ok(permit);
+    if !has_place {
+        within(timer, patience, |cx| place.poll(cx).map(Ok)).await?;
     }
-    std::future::poll_fn(|cx| {
-        if place.poll(cx).is_ready() {
-            return Poll::Ready(Ok(()));
-        }
-        if Instant::now() >= deadline {
-            return Poll::Ready(Err(Error::TimedOut(patience)));
-        }
-        timer.wake_at(deadline, cx.waker());
-        Poll::Pending
-    })
-    .await?;
     Ok(permit)
 }

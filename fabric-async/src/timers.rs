@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
-use std::time::Instant;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use fabric_util::sync::Mutex;
 use fabric_util::wakeup::Wakeup;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::wakers::Wakers;
 
 /// A time, and which of those that wait for it.
@@ -140,6 +140,29 @@ impl Timer {
     }
 }
 
+/// What `poll` gives, if that is within this time.
+///
+/// # Errors
+/// Those of `poll`; `TimedOut`.
+pub(crate) async fn within<T>(
+    mut timer: Timer,
+    time: Duration,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<Result<T>>,
+) -> Result<T> {
+    let deadline = Instant::now() + time;
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(outcome) = poll(cx) {
+            return Poll::Ready(outcome);
+        }
+        if Instant::now() >= deadline {
+            return Poll::Ready(Err(Error::TimedOut(time)));
+        }
+        timer.wake_at(deadline, cx.waker());
+        Poll::Pending
+    })
+    .await
+}
+
 impl Drop for Timer {
     fn drop(&mut self) {
         if let Some(moment) = self.moment {
@@ -155,7 +178,6 @@ impl Drop for Timer {
 mod tests {
     use super::*;
     use crate::wakers::tests::Count;
-    use std::time::Duration;
 
     #[test]
     fn a_timer_wakes_the_last_one_that_set_it_and_is_forgotten_with_it() {

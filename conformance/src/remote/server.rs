@@ -1,5 +1,6 @@
 //! The server: lends this process's domains to runs on other hosts.
 
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -86,17 +87,17 @@ impl Server {
         let shared = self.shared.clone();
         let introduction = match shared.introductions.begin(&stream, peer) {
             Ok(introduction) => introduction,
-            Err(error) => return shared.warn(peer, &format!("is sent away: {error}")),
+            Err(error) => return shared.warn(peer, format_args!("is sent away: {error}")),
         };
         let session = move || shared.serve(stream, peer, introduction);
         if let Err(error) = thread::Builder::new().name(format!("for {peer}")).spawn(session) {
-            self.shared.warn(peer, &format!("has no thread: {error}"));
+            self.shared.warn(peer, format_args!("has no thread: {error}"));
         }
     }
 }
 
 impl Shared {
-    fn warn(&self, peer: SocketAddr, what: &str) {
+    fn warn(&self, peer: SocketAddr, what: fmt::Arguments<'_>) {
         if let Some(suppressed) = self.log.check(PeerEvent::Admission, Some(peer)) {
             log::warn!("{peer} {what}{suppressed}");
         }
@@ -114,7 +115,7 @@ impl Shared {
         });
         match seat {
             Err(reason) => {
-                self.warn(peer, &format!("is sent away: {reason}"));
+                self.warn(peer, format_args!("is sent away: {reason}"));
                 // It may be gone already.
                 let _ = frame::refuse(&stream, &reason);
             }
@@ -122,7 +123,7 @@ impl Shared {
                 drop(introduction);
                 let welcomed = frame::say_own_line(&stream).map_err(io::Error::other);
                 if let Err(error) = welcomed.and_then(|()| serve(stream, &self.catalog)) {
-                    self.warn(peer, &format!("is lost: {error}"));
+                    self.warn(peer, format_args!("is lost: {error}"));
                 }
             }
         }

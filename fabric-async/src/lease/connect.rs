@@ -1,13 +1,12 @@
 //! How the connection for leases comes to be: who connects makes it too, with a token by which the listener knows whose it is.
 
 use std::task::Poll;
-use std::time::Instant;
 
 use super::registry::ExpectedControl;
-use super::terms::after;
 use crate::conn::Conn;
 use crate::error::{Error, Result};
 use crate::handshake::Kind;
+use crate::timers::within;
 
 impl Conn {
     /// Connects the connection for leases too, to the listener that let this one in.
@@ -23,21 +22,15 @@ impl Conn {
     /// Lets in the connection for leases, which the peer makes now.
     pub(crate) async fn accept_control(&self, expected: ExpectedControl) -> Result<()> {
         let patience = self.endpoint.attr().connect_timeout;
-        let deadline = after(Instant::now(), patience);
         let conn_state = &self.conn_state;
-        let mut timer = self.node.reactor.timer();
-        let mut request = std::future::poll_fn(|cx| {
+        let mut request = within(self.node.reactor.timer(), patience, |cx| {
             if let Poll::Ready(request) = expected.oneshot.poll(cx) {
                 return Poll::Ready(Ok(request));
             }
-            if let Some(reason) = conn_state.poll_end(cx.waker()) {
-                return Poll::Ready(Err(Error::Disconnected(reason)));
+            match conn_state.poll_end(cx.waker()) {
+                Some(reason) => Poll::Ready(Err(Error::Disconnected(reason))),
+                None => Poll::Pending,
             }
-            if Instant::now() >= deadline {
-                return Poll::Ready(Err(Error::TimedOut(patience)));
-            }
-            timer.wake_at(deadline, cx.waker());
-            Poll::Pending
         })
         .await?;
         let control = self.node.leases.add_control((self.endpoint.id(), &self.conn_state))?;

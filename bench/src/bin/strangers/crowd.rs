@@ -1,4 +1,4 @@
-//! The strangers. Those that break the protocol write its bytes themselves, as any program can.
+//! The strangers. Those that break the protocol write its frames themselves, as any program can.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,6 +10,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fabric_async::{Connection, Node, RemoteLease, block_on};
+use fabric_util::stream::wire::frame::{Header, Kind};
+use fabric_util::stream::wire::handshake::{self, Handshake, HandshakeKind};
 
 use crate::Outcome;
 
@@ -145,11 +147,7 @@ fn hello(leases: bool, token: u64) -> Vec<u8> {
     let mut greeting = vec![b'f', b'A', 1, u8::from(leases) << 1];
     greeting.extend((1u32 << 16).to_le_bytes());
     greeting.extend(token.to_le_bytes());
-    let mut bytes = b"FBRC\x01\x01".to_vec();
-    bytes.extend((greeting.len() as u16).to_le_bytes());
-    bytes.extend([8u32, 0, 0].map(u32::to_le_bytes).concat());
-    bytes.extend(greeting);
-    bytes
+    Handshake { kind: HandshakeKind::Hello, reads: 8, credit: 0 }.encode(&greeting)
 }
 
 fn unfinished(to: SocketAddr, per_second: u32, over: &AtomicBool) -> usize {
@@ -178,23 +176,17 @@ fn unused(to: SocketAddr) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(to).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
     stream.write_all(&hello(false, 0)).ok()?;
-    let mut answer = [0; 20];
+    let mut answer = [0; handshake::LEN];
     stream.read_exact(&mut answer).ok()?;
-    let (accepted, data) = (answer[5] == 2, u16::from_le_bytes([answer[6], answer[7]]));
+    let is_accepted = answer[5] == HandshakeKind::Accept as u8;
+    let data = u16::from_le_bytes([answer[6], answer[7]]);
     stream.read_exact(&mut vec![0; data.into()]).ok()?;
     // A frame that only acknowledges, as the first one.
-    let ack = fabric_util::stream::wire::frame::Header {
-        kind: fabric_util::stream::wire::frame::Kind::Ack,
-        ask: false,
-        len: 0,
-        ack: 0,
-        credit: 0,
-        seq: 0,
-    };
+    let ack = Header { kind: Kind::Ack, ask: false, len: 0, ack: 0, credit: 0, seq: 0 };
     let mut frame = Vec::new();
     ack.encode(&mut frame);
     stream.write_all(&frame).ok()?;
-    accepted.then_some(stream)
+    is_accepted.then_some(stream)
 }
 
 fn greedy(
