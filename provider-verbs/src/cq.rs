@@ -274,7 +274,9 @@ impl Queue {
                 }
             }
             if got.len() < want {
-                // No later completion can follow: the cause is reported before the queue pair enters the error state.
+                if sink.unverified.ask_again() {
+                    continue;
+                }
                 while let Some(read) = sink.unverified.pop() {
                     self.fail_read(read, sink);
                 }

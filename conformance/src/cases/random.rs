@@ -23,6 +23,7 @@ const REGRESSIONS: &[(&str, &str)] = &[
     regression!("connection_that_seemed_over"),
     regression!("fenced_send_before_read"),
     regression!("fenced_read_behind_send"),
+    regression!("long_read_before_refused_read"),
     regression!("write_behind_read_of_closing_region"),
     regression!("atomics_that_meet_a_write"),
     regression!("grant_behind_the_end"),
