@@ -1,11 +1,12 @@
 //! Each case as a test of its own, over TCP: `cargo test -p anyfabric-conformance --test suite -- rma.write`. Those of the kind
-//! `remote` have the peer's end at a server.
+//! `remote` have the peer's end at a server: all that can, since with both ends here they run in `make conformance`.
 
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
+use conformance::prelude::Case;
 use conformance::{Options, Peer, Server, Status, Target, cases, run_case};
 use fabric::Catalog;
 use libtest_mimic::{Arguments, Trial};
@@ -18,7 +19,7 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(THREADS);
     let trials = match targets() {
-        Ok([here, far]) => trials("", &here).into_iter().chain(trials("remote", &far)).collect(),
+        Ok([here, far]) => cases().map(|case| trial(case, &here, &far)).collect(),
         // Without the provider nothing is shown, and that is not a success.
         Err(reason) => vec![Trial::test("tcp.is_available", move || Err(reason.into()))],
     };
@@ -37,24 +38,19 @@ fn targets() -> Result<[Target; 2], String> {
     Ok([here, far])
 }
 
-fn trials(kind: &str, target: &Target) -> Vec<Trial> {
-    let trial = |case: &'static conformance::prelude::Case| {
-        let program = option_env!("CARGO_BIN_EXE_fabric-conformance").map(Into::into);
-        let options = Options { program, ..Options::default() };
-        let mut missing = case.needs.missing(target.common(), false);
-        missing.extend(options.lacking(&case.needs));
-        let supported = missing.is_empty();
-        let target = target.clone();
-        let test = Trial::test(case.id(), move || {
-            let result = run_case(&target, case, &options);
-            if result.status == Status::Pass { Ok(()) } else { Err(result.detail.into()) }
-        });
-        let kind = if supported { kind } else { "unsupported" };
-        test.with_ignored_flag(!supported || case.soak).with_kind(kind)
-    };
-    // What has no end at the server would only be the same once more.
-    let differs = |case: &&conformance::prelude::Case| {
-        target.peer().is_none() || case.local_only.is_empty() && !case.needs.process
-    };
-    cases().filter(differs).map(trial).collect()
+fn trial(case: &'static Case, here: &Target, far: &Target) -> Trial {
+    let can_be_far = case.local_only.is_empty() && !case.needs.process;
+    let (kind, target) = if can_be_far { ("remote", far) } else { ("", here) };
+    let program = option_env!("CARGO_BIN_EXE_fabric-conformance").map(Into::into);
+    let options = Options { program, ..Options::default() };
+    let mut missing = case.needs.missing(target.common(), false);
+    missing.extend(options.lacking(&case.needs));
+    let supported = missing.is_empty();
+    let kind = if supported { kind } else { "unsupported" };
+    let target = target.clone();
+    let test = Trial::test(case.id(), move || {
+        let result = run_case(&target, case, &options);
+        if result.status == Status::Pass { Ok(()) } else { Err(result.detail.into()) }
+    });
+    test.with_ignored_flag(!supported || case.soak).with_kind(kind)
 }

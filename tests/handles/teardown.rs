@@ -61,7 +61,7 @@ fn every_order_of_drops() {
     let mut count = 0;
     orders(|order| {
         count += 1;
-        if cfg!(miri) && count % 45 != 0 {
+        if cfg!(miri) && count % 90 != 0 {
             return;
         }
         let All { mut handles, control, queue } = all();
@@ -81,7 +81,7 @@ fn every_order_of_drops_after_the_completions_were_taken() {
     let mut count = 0;
     orders(|order| {
         count += 1;
-        if count % if cfg!(miri) { 45 } else { 16 } != 0 {
+        if count % if cfg!(miri) { 90 } else { 16 } != 0 {
             return;
         }
         let All { mut handles, control, queue } = all();

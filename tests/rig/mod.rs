@@ -118,5 +118,5 @@ pub fn invalid<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
 
 /// Few rounds where each is slow.
 pub const fn rounds(many: usize) -> usize {
-    if cfg!(miri) { many / 500 + 2 } else { many }
+    if cfg!(miri) { many / 2000 + 2 } else { many }
 }
