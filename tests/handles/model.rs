@@ -352,7 +352,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => (0..6usize).prop_map(|room| Step::Poll { room }),
         2 => slot().prop_map(|of| Step::Drop { of }),
     ];
-    prop::collection::vec(step, 0..if cfg!(miri) { 40 } else { 120 })
+    prop::collection::vec(step, 0..if cfg!(miri) { 25 } else { 120 })
 }
 
 proptest! {
