@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fabric_core::info::NO_DEVICE;
 use fabric_core::provider::DynProvider;
-use fabric_core::{Device, Error, Failure, Hints, Info, Provider, Result, Unusable};
+use fabric_core::{Device, DomainAttr, Error, Failure, Hints, Info, Provider, Result, Unusable};
 use fabric_util::log_line;
 use fabric_util::sync::assert_none_held;
 
@@ -164,7 +164,8 @@ impl Catalog {
     /// # Errors
     /// As [`open`](Catalog::open), for what is wrong with the request itself.
     pub fn discover(&self, hints: &Hints) -> Result<Vec<Discovered>> {
-        self.discover_with(&Settings::from(env::value)?.choice, hints)
+        let settings = Settings::from(env::value)?;
+        self.set_by_env()?.search(&settings.choice, &settings.secured(hints))
     }
 
     /// As [`discover`](Catalog::discover), with a choice of the program's own.
@@ -172,11 +173,13 @@ impl Catalog {
     /// # Errors
     /// As [`open`](Catalog::open), for what is wrong with the request itself.
     pub fn discover_with(&self, choice: &Choice, hints: &Hints) -> Result<Vec<Discovered>> {
-        self.set_by_env()?.search(choice, hints)
+        let settings = Settings::from(env::value)?;
+        self.set_by_env()?.search(choice, &settings.secured(hints))
     }
 
     fn search(&self, choice: &Choice, hints: &Hints) -> Result<Vec<Discovered>> {
         self.check_names(choice)?;
+        DomainAttr::of(hints)?;
         let mut found = Vec::new();
         match choice {
             Choice::Auto => {
@@ -232,6 +235,8 @@ impl Catalog {
 
     fn open_settings(&self, settings: Settings, hints: &Hints) -> Result<Domain> {
         let choice = &settings.choice;
+        let hints = &settings.secured(hints);
+        let attr = DomainAttr::of(hints)?;
         let found = self.search(choice, hints)?;
         let (mut passed_over, mut unusable) = (Vec::new(), false);
         for Discovered { provider: name, device, usable } in found {
@@ -250,8 +255,9 @@ impl Catalog {
                     }
                     let hub = EventHub::new()?;
                     assert_none_held("a provider is called");
-                    let ops = provider.open(&info, hub.clone())?;
-                    let inner = DomainInner::new(ops, hub, info, selection, settings.endpoint);
+                    let ops = provider.open(&info, &attr, hub.clone())?;
+                    let inner =
+                        DomainInner::new(ops, hub, info, attr, selection, settings.endpoint);
                     return Ok(Domain { inner: Arc::new(inner) });
                 }
                 Err(reason) if device.is_empty() => passed_over.push(format!("{name}: {reason}")),

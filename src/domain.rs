@@ -8,7 +8,9 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use fabric_core::access::check_registration;
-use fabric_core::{Access, CqAttr, Error, Info, ListenerAttr, Memory, Result, SharedReceiveAttr};
+use fabric_core::{
+    Access, CqAttr, Error, Info, ListenerAttr, Memory, Result, Security, SharedReceiveAttr,
+};
 
 use crate::builder::EndpointBuilder;
 use crate::choice::Selection;
@@ -71,6 +73,12 @@ impl Domain {
     /// Which provider and device were chosen, and why.
     pub fn selection(&self) -> &Selection {
         &self.inner.selection
+    }
+
+    /// How much its connections are protected: what the hints and the environment ask for, and not what the device could do
+    /// beyond that.
+    pub fn security(&self) -> Security {
+        self.inner.security
     }
 
     /// The domain's connection events.

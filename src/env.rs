@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fabric_core::{EndpointAttr, Error, Result, Setting};
+use fabric_core::{EndpointAttr, Error, Hints, Result, Secret, Security, Setting};
 use fabric_util::log_line;
 use fabric_util::sync::Mutex;
 
@@ -24,7 +24,7 @@ pub struct Variable {
 }
 
 /// Those that concern every provider.
-pub(crate) const VARIABLES: [Variable; 3] = [
+pub(crate) const VARIABLES: [Variable; 5] = [
     Variable {
         name: Cow::Borrowed(PROVIDER),
         meaning: "which provider to use: names in order of preference (`verbs,tcp`), each with a device if \
@@ -42,11 +42,24 @@ pub(crate) const VARIABLES: [Variable; 3] = [
                   three of these; 0 turns it off",
         default: "10",
     },
+    Variable {
+        name: Cow::Borrowed(SECURITY),
+        meaning: "how much connections are to be protected, at least: `open`, or `authenticated`, which takes a secret",
+        default: "what the application asks for",
+    },
+    Variable {
+        name: Cow::Borrowed(SECRET_FILE),
+        meaning: "the file with the secret that both ends of every connection have: 32 to 64 bytes that only its owner may touch \
+                  (`(umask 077; openssl rand -hex 32 >job.secret)`). Connections are authenticated then",
+        default: "none; an application's own secret goes before",
+    },
 ];
 
 const PROVIDER: &str = "FABRIC_PROVIDER";
 const CONNECT_TIMEOUT: &str = "FABRIC_CONNECT_TIMEOUT_MS";
 const LIVENESS: &str = "FABRIC_LIVENESS_S";
+const SECURITY: &str = "FABRIC_SECURITY";
+const SECRET_FILE: &str = "FABRIC_SECRET_FILE";
 
 impl Variable {
     /// The one that sets `setting` of `provider`.
@@ -73,6 +86,8 @@ pub(crate) fn bad(detail: String) -> Error {
 pub(crate) struct Settings {
     pub(crate) choice: Choice,
     pub(crate) endpoint: EndpointAttr,
+    pub(crate) security: Security,
+    pub(crate) secret: Option<Secret>,
 }
 
 impl Settings {
@@ -87,7 +102,23 @@ impl Settings {
         if let Some(s) = number(&get, LIVENESS, 0, 3600)? {
             settings.endpoint.liveness = (s > 0).then(|| Duration::from_secs(s));
         }
+        if let Some(value) = get(SECURITY) {
+            settings.security = level(&value)?;
+        }
+        if let Some(path) = get(SECRET_FILE) {
+            let secret = Secret::from_file(&path);
+            settings.secret = Some(secret.map_err(|error| bad(format!("{SECRET_FILE}: {error}")))?);
+        }
         Ok(settings)
+    }
+
+    /// The application's hints, with what the user wants of security: never less than the application, and its secret if it has
+    /// one.
+    pub(crate) fn secured(&self, hints: &Hints) -> Hints {
+        let mut hints = hints.clone();
+        hints.security = hints.security.max(self.security);
+        hints.secret = hints.secret.or_else(|| self.secret.clone());
+        hints
     }
 }
 
@@ -121,6 +152,13 @@ fn mistakes(
     })
 }
 
+fn level(value: &str) -> Result<Security> {
+    Security::parse(value.trim()).ok_or_else(|| {
+        let levels = Security::ALL.map(|level| level.to_string()).join(", ");
+        bad(format!("{SECURITY}={value:?} is none of: {levels}"))
+    })
+}
+
 fn number(
     get: &impl Fn(&str) -> Option<String>,
     name: &str,
@@ -151,6 +189,33 @@ mod tests {
             let text = with(CONNECT_TIMEOUT, bad).unwrap_err().to_string();
             assert!(text.contains(CONNECT_TIMEOUT) && text.contains("1..=3600000"), "{text}");
         }
+    }
+
+    #[test]
+    fn the_environment_raises_security_and_never_lowers_it() {
+        let secret = Secret::new(&[1; 32]).unwrap();
+        let authenticated = Hints { security: Security::Authenticated, ..Hints::default() };
+        let raised = with(SECURITY, "authenticated").unwrap().secured(&Hints::default());
+        assert_eq!(raised.security, Security::Authenticated);
+        let kept = with(SECURITY, "open").unwrap().secured(&authenticated);
+        assert_eq!(kept.security, Security::Authenticated);
+        let with_secret = Hints { secret: Some(secret.clone()), ..Hints::default() };
+        let other = Secret::new(&[2; 32]).unwrap();
+        let settings = Settings { secret: Some(other.clone()), ..Settings::default() };
+        assert_eq!(settings.secured(&with_secret).secret, Some(secret), "the program's own");
+        assert_eq!(settings.secured(&Hints::default()).secret, Some(other));
+        let text = with(SECURITY, "some").unwrap_err().to_string();
+        assert!(
+            text.contains("FABRIC_SECURITY=\"some\"") && text.contains("authenticated"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no files")]
+    fn a_secret_file_that_is_none_is_named() {
+        let text = with(SECRET_FILE, "/dev/null").unwrap_err().to_string();
+        assert!(text.contains("FABRIC_SECRET_FILE") && text.contains("/dev/null"), "{text}");
     }
 
     #[test]

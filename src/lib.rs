@@ -154,8 +154,8 @@ pub use fabric_core::{
     Access, Armed, AtomicOp, AtomicScalar, AtomicScope, AtomicType, AtomicValue, Capabilities,
     Completion, CqAttr, DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error,
     ErrorClass, Event, Failure, Hints, Info, Limits, ListenerAttr, ListenerId, Memory, OpKind,
-    PathAttr, ProviderCounters, RemoteRegion, RemoteSlice, Result, SharedReceiveAttr, Status,
-    Unmet,
+    PathAttr, ProviderCounters, RemoteRegion, RemoteSlice, Result, Secret, Security,
+    SharedReceiveAttr, Status, Unmet,
 };
 pub use fabric_util::logging::flush as flush_logs;
 pub use grant::{Grant, PendingGrant};
@@ -179,3 +179,6 @@ pub mod contract {}
 
 #[doc = include_str!("../docs/safety.md")]
 pub mod safety {}
+
+#[doc = include_str!("../docs/security.md")]
+pub mod security {}

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fabric_core::provider::{DomainOps, Provider, ProviderCounters, RequestId};
 use fabric_core::{
-    Access, Armed, CqAttr, CqOps, Device, EndpointAttr, EndpointId, EndpointOps, Error, EventSink,
-    Info, ListenerAttr, ListenerId, Posted, RawCompletion, RecvWork, Result, SendFlags, SendWork,
-    Status, Token,
+    Access, Armed, CqAttr, CqOps, Device, DomainAttr, EndpointAttr, EndpointId, EndpointOps, Error,
+    EventSink, Info, ListenerAttr, ListenerId, Posted, RawCompletion, RecvWork, Result, SendFlags,
+    SendWork, Status, Token,
 };
 
 use crate::null::NullProvider;
@@ -46,8 +46,13 @@ impl Provider for LeanProvider {
     fn devices(&self) -> Vec<Device> {
         self.0.devices()
     }
-    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<LeanDomain> {
-        self.0.open(info, events).map(LeanDomain)
+    fn open(
+        &self,
+        info: &Info,
+        attr: &DomainAttr,
+        events: Arc<dyn EventSink>,
+    ) -> Result<LeanDomain> {
+        self.0.open(info, attr, events).map(LeanDomain)
     }
 }
 

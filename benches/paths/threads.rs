@@ -11,8 +11,8 @@ use std::time::Instant;
 use fabric::Completion;
 use fabric_core::provider::{DomainOps, Provider};
 use fabric_core::{
-    CqAttr, CqOps, EndpointAttr, EndpointId, EndpointOps, Event, EventSink, RawCompletion,
-    RemoteAddr, Segment, SendFlags, SendOp, SendWork, Side, Token,
+    CqAttr, CqOps, DomainAttr, EndpointAttr, EndpointId, EndpointOps, Event, EventSink,
+    RawCompletion, RemoteAddr, Segment, SendFlags, SendOp, SendWork, Side, Token,
 };
 
 use crate::rig::{NOWHERE, Rig};
@@ -84,7 +84,7 @@ impl EventSink for Deaf {
 fn provider_alone(batch: usize) -> f64 {
     let provider = crate::provider();
     let info = provider.devices().remove(0).state.unwrap();
-    let domain = provider.open(&info, Arc::new(Deaf)).unwrap();
+    let domain = provider.open(&info, &DomainAttr::default(), Arc::new(Deaf)).unwrap();
     let queue = domain.completion_queue(&CqAttr::new(1024)).unwrap();
     let attr = EndpointAttr::default();
     let endpoint = domain.endpoint(EndpointId(1), &attr, &queue, &queue).unwrap();

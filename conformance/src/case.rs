@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use fabric::{AtomicScope, Capabilities, Hints, Info};
+use fabric::{AtomicScope, Capabilities, Hints, Info, Security};
 
 use crate::check::Outcome;
 use crate::freedom::Freedom;
@@ -131,6 +131,8 @@ pub enum Group {
     Memory,
     /// Connecting, rejecting, listening.
     Connection,
+    /// Connections between ends with a secret.
+    Security,
     /// Sends and receives.
     Send,
     /// One-sided reads and writes.
@@ -163,10 +165,11 @@ pub enum Group {
 
 impl Group {
     /// Every group, in the order of reports.
-    pub const ALL: [Group; 17] = [
+    pub const ALL: [Group; 18] = [
         Group::Discovery,
         Group::Memory,
         Group::Connection,
+        Group::Security,
         Group::Send,
         Group::Rma,
         Group::Atomic,
@@ -189,6 +192,7 @@ impl Group {
             Group::Discovery => "discovery",
             Group::Memory => "memory",
             Group::Connection => "connection",
+            Group::Security => "security",
             Group::Send => "send",
             Group::Rma => "rma",
             Group::Atomic => "atomic",
@@ -237,6 +241,8 @@ pub struct Needs {
     pub process: bool,
     /// A link between two hosts that can be broken.
     pub link: Option<LinkFault>,
+    /// How much connections can be protected, at least.
+    pub security: Security,
 }
 
 /// How a case wants to break the link.
@@ -259,6 +265,7 @@ impl Needs {
         forged_wire: false,
         process: false,
         link: None,
+        security: Security::Open,
     };
     /// Sends.
     pub const SEND: Needs = Needs::NOTHING.and(Capabilities::SEND);
@@ -319,6 +326,12 @@ impl Needs {
         self
     }
 
+    /// Connections that are protected so.
+    pub const fn secured(mut self, security: Security) -> Self {
+        self.security = security;
+        self
+    }
+
     /// Whether the contract leaves it to each device to offer what this names beyond sends, RMA and atomics; so
     /// that a case may be unsupported on one provider and pass on another.
     pub const fn is_optional(&self) -> bool {
@@ -334,6 +347,7 @@ impl Needs {
             || self.process
             || self.atomic_scope.is_some()
             || self.forged_wire
+            || !matches!(self.security, Security::Open)
     }
 
     /// What of it a device lacks; empty if the case can run. `forges` says whether the provider under test
@@ -343,7 +357,8 @@ impl Needs {
         if self.process {
             capabilities |= Capabilities::PROCESSES;
         }
-        let hints = Hints { capabilities, atomic_scope: self.atomic_scope, ..Hints::default() };
+        let Needs { atomic_scope, security, .. } = *self;
+        let hints = Hints { capabilities, atomic_scope, security, ..Hints::default() };
         let mut missing: Vec<_> = hints.unmet(info).iter().map(ToString::to_string).collect();
         let limits = info.limits.named();
         for &(name, wanted) in self.min_limits {
@@ -373,6 +388,9 @@ impl fmt::Display for Needs {
             parts.push(format!("atomic scope {scope}"));
         }
         parts.extend(self.min_limits.iter().map(|(name, min)| format!("{name} >= {min}")));
+        if self.security > Security::Open {
+            parts.push(format!("security {}", self.security));
+        }
         if self.ipv6 {
             parts.push("ipv6".to_owned());
         }

@@ -1,10 +1,11 @@
 //! What to run, and how: the options, and the cases and devices that they choose.
 
+use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabric::{Catalog, Choice, Discovered};
+use fabric::{Catalog, Choice, Discovered, Security};
 use globset::{Glob, GlobSetBuilder};
 
 use crate::calibrate;
@@ -15,6 +16,9 @@ use crate::linkcontrol::LinkControl;
 use crate::remote::Peer;
 use crate::report::ProviderEntry;
 use crate::target::Target;
+
+/// With one of these no domain is without a secret.
+const SECURED: [&str; 2] = ["FABRIC_SECRET_FILE", "FABRIC_SECURITY"];
 
 /// A round trip to another host that stretches no deadline.
 const NEAR: Duration = Duration::from_millis(5);
@@ -99,6 +103,13 @@ impl Options {
         let mut lacking = Vec::new();
         if needs.process && self.program.is_none() {
             lacking.push("a second process: the path of a program that serves".to_owned());
+        }
+        if needs.security > Security::Open && SECURED.iter().any(|name| env::var_os(name).is_some())
+        {
+            lacking.push(format!(
+                "an environment without {}, for domains without a secret",
+                SECURED.join(" and ")
+            ));
         }
         let link = self.link.as_ref().filter(|_| self.peer.is_some());
         match (needs.link, link) {

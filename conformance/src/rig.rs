@@ -4,7 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabric::{Access, CompletionQueue, Domain, EndpointAttr, Info, Listener, SharedReceiveQueue};
+use fabric::{
+    Access, CompletionQueue, Domain, EndpointAttr, Info, Listener, Secret, SharedReceiveQueue,
+};
 
 use crate::check::{Failed, Outcome};
 use crate::end::{DEFAULT_TIMEOUT, End};
@@ -54,6 +56,18 @@ impl Rig {
     #[track_caller]
     pub fn extra_domain(&self) -> Result<Domain, Failed> {
         let domain = self.setup.target.open()?;
+        let name = format!("extra {}", self.setup.watch.domains() - 1);
+        self.setup.watch.add_domain(&name, &domain);
+        Ok(domain)
+    }
+
+    /// A domain on the device of this host with this secret, or none. The rig keeps it open until the case ends.
+    ///
+    /// # Errors
+    /// If the provider refuses.
+    #[track_caller]
+    pub fn secured_domain(&self, secret: Option<&Secret>) -> Result<Domain, Failed> {
+        let domain = self.setup.target.open_secured(secret)?;
         let name = format!("extra {}", self.setup.watch.domains() - 1);
         self.setup.watch.add_domain(&name, &domain);
         Ok(domain)

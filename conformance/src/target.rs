@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use fabric::{AtomicScope, Catalog, Choice, Domain, Info, Limits, ProviderSpec};
+use fabric::{AtomicScope, Catalog, Choice, Domain, Hints, Info, Limits, ProviderSpec, Secret};
 
 use crate::choose::{anything, best};
 use crate::remote::Peer;
@@ -102,6 +102,14 @@ impl Target {
         self.catalog.open_with(&self.choice(), &anything())
     }
 
+    /// Opens it with a secret, or none.
+    ///
+    /// # Errors
+    /// What the provider says.
+    pub fn open_secured(&self, secret: Option<&Secret>) -> fabric::Result<Domain> {
+        self.catalog.open_with(&self.choice(), &Hints { secret: secret.cloned(), ..anything() })
+    }
+
     /// Opens the peer's device: the one on the other host, or the same once more.
     ///
     /// # Errors
@@ -141,6 +149,7 @@ fn common(near: &Info, far: &Info, own_ip: IpAddr) -> Info {
     let mut common = near.clone();
     common.capabilities &= far.capabilities;
     common.limits = smaller(&near.limits, &far.limits);
+    common.security = near.security.min(far.security);
     if far.atomic_scope != AtomicScope::Cpu {
         common.atomic_scope = far.atomic_scope;
     }

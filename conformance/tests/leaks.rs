@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use conformance::{CaseResult, Options, Status as Ended, Wanted, run};
 use fabric::provider::Provider;
-use fabric::provider::{Device, EventSink};
+use fabric::provider::{Device, DomainAttr, EventSink};
 use fabric::{Catalog, Info, Result};
 use flawed::{Flaw, Flawed};
 
@@ -31,12 +31,17 @@ impl Provider for Keeper {
         Flawed::named("keeper", Flaw::None).devices()
     }
 
-    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<Self::Domain> {
+    fn open(
+        &self,
+        info: &Info,
+        attr: &DomainAttr,
+        events: Arc<dyn EventSink>,
+    ) -> Result<Self::Domain> {
         let mut kept = self.kept.lock().unwrap();
         if kept.len() < self.max {
             kept.push(File::open("/dev/zero").unwrap());
         }
-        Flawed::named("keeper", Flaw::None).open(info, events)
+        Flawed::named("keeper", Flaw::None).open(info, attr, events)
     }
 }
 

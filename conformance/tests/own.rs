@@ -6,7 +6,7 @@
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-use fabric::provider::{Device, EventSink, Info, Provider};
+use fabric::provider::{Device, DomainAttr, EventSink, Info, Provider};
 use fabric::{Catalog, Result};
 use provider_tcp::TcpProvider;
 
@@ -27,8 +27,13 @@ impl Provider for Own {
         devices
     }
 
-    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<Self::Domain> {
-        self.0.open(info, events)
+    fn open(
+        &self,
+        info: &Info,
+        attr: &DomainAttr,
+        events: Arc<dyn EventSink>,
+    ) -> Result<Self::Domain> {
+        self.0.open(info, attr, events)
     }
 }
 

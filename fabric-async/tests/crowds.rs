@@ -33,7 +33,7 @@ fn asking(from: [u8; 4], to: SocketAddr, leases: bool, token: u64) -> TcpStream 
     socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
     socket.connect(&to.into()).unwrap();
     let mut stream = TcpStream::from(socket);
-    let frame = Handshake { kind: HandshakeKind::Hello, reads: 8, credit: 0 };
+    let frame = Handshake::new(HandshakeKind::Hello, 8, 0);
     stream.write_all(&frame.encode(&hello(leases, token))).unwrap();
     stream
 }

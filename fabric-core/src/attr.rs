@@ -1,11 +1,40 @@
-//! Settings of endpoints and listeners, and their checks.
+//! Settings of domains, endpoints and listeners, and their checks.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::hints::Hints;
 use crate::info::{Capabilities, Info, MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA};
+use crate::security::{Secret, Security};
+
+/// How a domain is opened. `Default` protects nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DomainAttr {
+    /// How much its connections are protected; the device offers that ([`Info::security`]).
+    pub security: Security,
+    /// What both ends prove to have, from [`Security::Authenticated`] on.
+    pub secret: Option<Secret>,
+}
+
+impl DomainAttr {
+    /// What the hints ask for. A secret asks for [`Security::Authenticated`] by itself.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where the level takes a secret and there is none.
+    pub fn of(hints: &Hints) -> Result<Self> {
+        let security = hints.level();
+        if security > Security::Open && hints.secret.is_none() {
+            let text = format!(
+                "security {security} takes a secret, and there is none: name its file by FABRIC_SECRET_FILE, or set Hints::secret"
+            );
+            return Err(Error::invalid("open domain", text));
+        }
+        Ok(DomainAttr { security, secret: hints.secret.clone() })
+    }
+}
 
 /// How an endpoint is made. `Default` is a good start for most.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -290,6 +319,19 @@ pub fn check_private_data(operation: &'static str, data: &[u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_level_takes_a_secret_and_a_secret_a_level() {
+        let secret = Secret::new(&[1; 32]).unwrap();
+        let of = |security, secret| {
+            DomainAttr::of(&Hints { security, secret, ..Hints::default() })
+                .map(|attr| attr.security)
+        };
+        assert_eq!(of(Security::Open, None).unwrap(), Security::Open);
+        assert_eq!(of(Security::Open, Some(secret)).unwrap(), Security::Authenticated);
+        let text = of(Security::Authenticated, None).unwrap_err().to_string();
+        assert!(text.contains("authenticated") && text.contains("FABRIC_SECRET_FILE"), "{text}");
+    }
 
     #[test]
     fn path_settings_are_for_devices_that_have_them() {

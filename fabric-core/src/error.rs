@@ -50,6 +50,10 @@ pub enum Error {
     /// The peer's application rejected the connection, with this private data.
     #[error("the peer rejected the connection ({} bytes of private data)", .0.len())]
     Rejected(Box<Box<[u8]>>), // boxed twice: a fat pointer would make the whole enum wider
+    /// The two ends do not have the same [`Secret`](crate::Secret), or one has none; or somebody between them changed what
+    /// they said.
+    #[error("{0}")]
+    Unauthenticated(Box<Failure>),
     /// No route, no such address, or the address cannot be used from here.
     #[error("{0}")]
     Unreachable(Box<Failure>),
@@ -261,7 +265,8 @@ impl Error {
             Error::Refused(addr) | Error::TimedOut(addr) => {
                 addr.get_or_insert_with(|| Box::new(to));
             }
-            Error::Unreachable(f)
+            Error::Unauthenticated(f)
+            | Error::Unreachable(f)
             | Error::AddrInUse(f)
             | Error::InvalidArgument(f)
             | Error::NoMemory(f)
@@ -289,7 +294,8 @@ impl Error {
     /// The details, where the variant carries them.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
-            Error::Unreachable(f)
+            Error::Unauthenticated(f)
+            | Error::Unreachable(f)
             | Error::AddrInUse(f)
             | Error::InvalidArgument(f)
             | Error::InvalidState(f)
@@ -311,6 +317,7 @@ impl Error {
             Error::Canceled => "Canceled",
             Error::DeviceLost => "DeviceLost",
             Error::Rejected(_) => "Rejected",
+            Error::Unauthenticated(_) => "Unauthenticated",
             Error::Unreachable(_) => "Unreachable",
             Error::AddrInUse(_) => "AddrInUse",
             Error::InvalidArgument(_) => "InvalidArgument",
@@ -340,6 +347,7 @@ impl Error {
             Error::Canceled => K::ConnectionAborted,
             Error::DeviceLost => K::NetworkDown,
             Error::Unreachable(_) => K::HostUnreachable,
+            Error::Unauthenticated(_) => K::PermissionDenied,
             Error::AddrInUse(_) => K::AddrInUse,
             Error::InvalidArgument(_) => K::InvalidInput,
             Error::Unsupported(_) | Error::NoProvider(_) => K::Unsupported,

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use crate::atomic::{AtomicOp, AtomicType};
 use crate::info::{AtomicScope, Capabilities, Info, NAMED_LIMITS};
+use crate::security::{Secret, Security};
 
 /// What an application needs of a device. The default needs sends, RMA and atomics.
 ///
@@ -49,6 +50,11 @@ pub struct Hints {
     pub region_len: u64,
     /// Connection requests waiting at one listener.
     pub backlog: u64,
+    /// How much connections are to be protected, at least; `FABRIC_SECURITY` can raise it.
+    pub security: Security,
+    /// The secret that both ends of every connection have. With one, an end without it is refused: the level is at least
+    /// [`Security::Authenticated`]. Where there is none, `FABRIC_SECRET_FILE` names the file of one.
+    pub secret: Option<Secret>,
 }
 
 impl Default for Hints {
@@ -73,6 +79,8 @@ impl Default for Hints {
             regions: 0,
             region_len: 0,
             backlog: 0,
+            security: Security::Open,
+            secret: None,
         }
     }
 }
@@ -122,12 +130,21 @@ impl Hints {
                 miss("atomics", format!("{op} on {ty}"), "no such operation".to_owned());
             }
         }
+        if self.level() > info.security {
+            miss("security", self.level().to_string(), info.security.to_string());
+        }
         for ((what, offered), wanted) in info.limits.named().into_iter().zip(self.least()) {
             if wanted > offered {
                 miss(what, wanted.to_string(), format!("at most {offered}"));
             }
         }
         unmet
+    }
+
+    /// How much the connections of a domain with these hints are protected.
+    pub fn level(&self) -> Security {
+        let implied = if self.secret.is_some() { Security::Authenticated } else { Security::Open };
+        self.security.max(implied)
     }
 
     /// The numbers in the order of [`Limits::named`](crate::Limits::named).
@@ -178,15 +195,27 @@ mod tests {
             address: Some([10, 0, 0, 1].into()),
             atomic_scope: Some(AtomicScope::Cpu),
             atomics: vec![(AtomicOp::Add, AtomicType::U64)],
+            secret: Some(Secret::new(&[0; 32]).unwrap()),
             ..Hints::default()
         };
         let what: Vec<_> = hints.unmet(&device()).iter().map(|u| u.what).collect();
         assert_eq!(
             what,
-            ["provider", "device", "address", "capabilities", "atomic scope", "atomics", "inject"]
+            [
+                "provider",
+                "device",
+                "address",
+                "capabilities",
+                "atomic scope",
+                "atomics",
+                "security",
+                "inject"
+            ]
         );
+        let security = hints.unmet(&device())[6].to_string();
+        assert_eq!(security, "security: wanted authenticated, offered open");
         assert!(
-            hints.unmet(&device())[6]
+            hints.unmet(&device())[7]
                 .to_string()
                 .contains("wanted 1099511627776, offered at most 128")
         );

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use crate::atomic::{self, AtomicOp, AtomicType};
 use crate::error::Name;
+use crate::security::Security;
 
 bitflags::bitflags! {
     /// What endpoints of a device can do.
@@ -213,6 +214,9 @@ pub struct Info {
     pub limits: Limits,
     /// With what else its atomics are atomic.
     pub atomic_scope: AtomicScope,
+    /// How much it can protect connections, at most.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub security: Security,
     /// Further details for people, as names and values: ports, links, GIDs. No program needs it.
     pub details: Vec<(String, String)>,
 }
@@ -229,6 +233,7 @@ impl Info {
             capabilities: Capabilities::empty(),
             limits: Limits::none(),
             atomic_scope: AtomicScope::Fabric,
+            security: Security::Open,
             details: Vec::new(),
         }
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::attr::{CqAttr, EndpointAttr, ListenerAttr, SharedReceiveAttr};
+use crate::attr::{CqAttr, DomainAttr, EndpointAttr, ListenerAttr, SharedReceiveAttr};
 use crate::completion::EndpointId;
 use crate::error::{Error, Result};
 pub use crate::event::RequestId;
@@ -75,12 +75,19 @@ pub trait Provider: Send + Sync + 'static {
         Err(setting::unknown(self.name(), name, self.settings()))
     }
 
-    /// Opens a device that [`devices`](Provider::devices) listed.
+    /// Opens a device that [`devices`](Provider::devices) listed; the attributes have been checked.
     ///
+    /// - From [`Security::Authenticated`](crate::Security::Authenticated) on both ends prove that they have the secret before
+    ///   either has an event of the other; who does not is closed, and a connection attempt ends with `Unauthenticated`.
     /// - Events of the domain go to `events`, from now until the domain is dropped.
     /// - A device that has gone meanwhile, or lacks resources, is an error that says which.
     /// - Dropping the domain ends its threads and closes its descriptors before the drop returns.
-    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<Self::Domain>;
+    fn open(
+        &self,
+        info: &Info,
+        attr: &DomainAttr,
+        events: Arc<dyn EventSink>,
+    ) -> Result<Self::Domain>;
 }
 
 /// An open device: queues, endpoints, registrations and listeners that work together.
@@ -303,7 +310,12 @@ pub trait DynProvider: Send + Sync + 'static {
     /// See [`Provider::configure`].
     fn configure(&self, name: &str, value: &str) -> Result<Box<dyn DynProvider>>;
     /// See [`Provider::open`].
-    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<Box<dyn DynDomain>>;
+    fn open(
+        &self,
+        info: &Info,
+        attr: &DomainAttr,
+        events: Arc<dyn EventSink>,
+    ) -> Result<Box<dyn DynDomain>>;
 }
 
 /// The object-safe twin of [`DomainOps`].
@@ -373,8 +385,13 @@ impl<P: Provider> DynProvider for P {
     fn configure(&self, name: &str, value: &str) -> Result<Box<dyn DynProvider>> {
         Ok(Box::new(Provider::configure(self, name, value)?))
     }
-    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<Box<dyn DynDomain>> {
-        Ok(Box::new(Provider::open(self, info, events)?))
+    fn open(
+        &self,
+        info: &Info,
+        attr: &DomainAttr,
+        events: Arc<dyn EventSink>,
+    ) -> Result<Box<dyn DynDomain>> {
+        Ok(Box::new(Provider::open(self, info, attr, events)?))
     }
 }
 
@@ -465,4 +482,6 @@ pub struct ProviderCounters {
     /// Connections that came in and were closed before the application heard of them: no valid hello came in time, or the
     /// backlog was full, or they made room for others.
     pub peers_refused: u64,
+    /// Of these, those that did not prove to have the domain's secret.
+    pub peers_unauthenticated: u64,
 }

@@ -21,8 +21,11 @@ pub fn decode(bytes: &[u8]) {
         header.encode(&mut again);
         assert_eq!(again, &bytes[..len]);
     }
-    if let Ok(Some((frame, data, len))) = Handshake::decode(bytes) {
-        assert_eq!(frame.encode(data), &bytes[..len]);
+    if let Ok(Some(decoded)) = Handshake::decode(bytes) {
+        let mut again = decoded.frame.encode(decoded.data);
+        assert_eq!(again.len(), decoded.unsealed());
+        again.extend(decoded.seal.into_iter().flatten());
+        assert_eq!(again, &bytes[..decoded.len]);
     }
 }
 

@@ -35,6 +35,8 @@ pub struct Stats {
     pub protocol_errors: Count,
     /// Connections that came in and were closed before the application heard of them.
     pub peers_refused: Count,
+    /// Of these, those that did not prove to have the secret.
+    pub peers_unauthenticated: Count,
     /// How often the log reports what peers do; a line is logged only if this admits it.
     pub peer_log: PeerLog,
 }
@@ -48,6 +50,7 @@ impl Stats {
         counters.system_calls = self.system_calls.get();
         counters.protocol_errors = self.protocol_errors.get();
         counters.peers_refused = self.peers_refused.get();
+        counters.peers_unauthenticated = self.peers_unauthenticated.get();
         counters
     }
 }

@@ -7,7 +7,6 @@ use std::sync::{Arc, Weak};
 use fabric_core::{Event, ListenerId};
 use fabric_util::backlog::Backlog;
 use fabric_util::stream::Greeting;
-use fabric_util::stream::wire::handshake::HandshakeKind;
 use fabric_util::sync::Mutex;
 
 use crate::conn::{DomainHost, Wire};
@@ -93,7 +92,7 @@ impl Request {
 impl Drop for Request {
     fn drop(&mut self) {
         if let Some(wire) = self.wire.get_mut().take() {
-            wire.decline(HandshakeKind::Refuse, &[]);
+            wire.refuse();
         }
     }
 }

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use fabric_core::{EndpointAttr, EndpointId, Event};
 use fabric_util::progress::Progress;
-use fabric_util::stream::wire::handshake::HandshakeKind;
-use fabric_util::stream::{self, End, Host, IoVec, LinkContext, Locked, Timer, Transport, decline};
+use fabric_util::stream::wire::handshake::RefuseReason;
+use fabric_util::stream::{
+    self, End, Greeting, Host, IoVec, LinkContext, Locked, Timer, Transport, refuse,
+};
 
 use crate::name::NAME;
 use crate::pipe::Pipe;
@@ -50,9 +52,15 @@ impl Wire {
         let _ = self.here.set(Arc::downgrade(conn));
     }
 
-    /// Declines the connection to the other end, which hears of it.
-    pub(crate) fn decline(mut self, kind: HandshakeKind, data: &[u8]) {
-        decline(&mut self, kind, data);
+    /// Refuses the connection to the other end, which hears of it.
+    pub(crate) fn refuse(mut self) {
+        refuse(&mut self, RefuseReason::Full);
+        self.close();
+    }
+
+    /// Says the application's no to the other end.
+    pub(crate) fn reject(mut self, greeting: &Greeting, data: &[u8]) {
+        greeting.reject(&mut self, data);
         self.close();
     }
 

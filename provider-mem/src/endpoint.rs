@@ -69,7 +69,7 @@ unsafe impl EndpointOps for MemEndpoint {
         near.belongs_to(&self.conn);
         let mut conn = self.conn.lock();
         (conn.local, conn.peer) = (Some(from), Some(to));
-        conn.connect(near, data);
+        conn.connect(near, data, None);
         drop(conn);
         self.conn.drive();
         match network::find(to) {

@@ -6,7 +6,6 @@ use std::sync::{Arc, Weak};
 use fabric_core::provider::{RawRequest, RequestId};
 use fabric_core::{Error, ListenerAttr, ListenerId, ListenerOps, Result};
 use fabric_util::route;
-use fabric_util::stream::wire::handshake::HandshakeKind;
 
 use crate::acceptor::Acceptor;
 use crate::engine::Engine;
@@ -59,7 +58,7 @@ pub(crate) fn reject(engine: &Engine, request: RequestId, data: &[u8]) -> Result
     let request = engine.requests.take("reject", request)?;
     let wire = request.wire.lock().take();
     if let Some(wire) = wire {
-        wire.decline(HandshakeKind::Reject, data);
+        wire.reject(&request.greeting, data);
     }
     Ok(())
 }

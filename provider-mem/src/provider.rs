@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabric_core::{Device, EventSink, Info, Provider, Result};
+use fabric_core::{Device, DomainAttr, EventSink, Info, Provider, Result};
 
 use crate::device;
 use crate::domain::MemDomain;
@@ -31,7 +31,13 @@ impl Provider for MemProvider {
         vec![device::device()]
     }
 
-    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<MemDomain> {
+    fn open(
+        &self,
+        info: &Info,
+        _attr: &DomainAttr,
+        events: Arc<dyn EventSink>,
+    ) -> Result<MemDomain> {
+        // Both ends are in this process: no level is offered.
         MemDomain::open(info, events)
     }
 }

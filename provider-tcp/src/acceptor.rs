@@ -1,6 +1,6 @@
 //! The connections that come to a listener.
 //!
-//! A connection is half-open until its hello is there; half-open ones are bounded in number and time, and shared by the network
+//! A connection is half-open until its hello is there and its peer has proved the domain's secret, where there is one; half-open ones are bounded in number and time, and shared by the network
 //! that they come from. A request then waits for the application, at most as many as the backlog says, and as long as
 //! its peer does.
 
@@ -12,21 +12,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use fabric_core::{Event, ListenerId, Result};
+use fabric_core::{Event, ListenerId, Result, Secret};
 use fabric_util::backlog::Backlog;
 use fabric_util::fair_table::FairTable;
 use fabric_util::log_limiter::PeerEvent;
 use fabric_util::log_line;
 use fabric_util::stats::Stats;
-use fabric_util::stream::wire::handshake::HandshakeKind;
-use fabric_util::stream::{Greeting, decline};
+use fabric_util::stream::wire::handshake::RefuseReason;
+use fabric_util::stream::{Greeting, refuse};
 use fabric_util::sync::Mutex;
 use fabric_util::wakeup::wait_readable;
 
 use crate::descriptors::Descriptors;
 use crate::transport::TcpTransport;
 
-/// How long a hello may take.
+/// How long a hello may take, with the proof.
 const HELLO: Duration = Duration::from_secs(5);
 /// Half-open connections of one listener, and of all that this process may open an eighth at most; for the next ones the
 /// oldest of the network that has most is closed.
@@ -72,6 +72,8 @@ pub(crate) struct Acceptor {
     half_open: Mutex<FairTable<Weak<PendingConnection>>>,
     max_half_open: usize,
     descriptors: Descriptors,
+    /// What peers have to prove that they have.
+    secret: Option<Secret>,
     /// It will look again by itself.
     looks_again: AtomicBool,
 }
@@ -82,6 +84,7 @@ impl Acceptor {
         id: ListenerId,
         addr: SocketAddr,
         backlog: Backlog<std::net::TcpListener, Arc<PendingConnection>>,
+        secret: Option<Secret>,
     ) -> Arc<Self> {
         let descriptors = Descriptors::of_process();
         Arc::new(Acceptor {
@@ -92,6 +95,7 @@ impl Acceptor {
             half_open: Mutex::default(),
             max_half_open: descriptors.half_open(HALF_OPEN),
             descriptors,
+            secret,
             looks_again: AtomicBool::new(false),
         })
     }
@@ -219,7 +223,7 @@ impl Acceptor {
         drop(socket);
         waiting
             .map(|pending| {
-                pending.answer(HandshakeKind::Refuse, &[]);
+                pending.refuse();
                 pending.name
             })
             .collect()
@@ -254,7 +258,8 @@ impl PendingConnection {
         let socket = OwnedFd::from(stream);
         let name = host.name();
         let transport = Some(TcpTransport::accepted(socket, host.stats()));
-        let state = Mutex::new(PendingState { transport, greeting: Greeting::default() });
+        let greeting = Greeting::new(acceptor.secret.as_ref());
+        let state = Mutex::new(PendingState { transport, greeting });
         let pending =
             Arc::new(PendingConnection { name, acceptor: acceptor.clone(), peer, local, state });
         acceptor.add_half_open(host, &pending);
@@ -292,11 +297,16 @@ impl PendingConnection {
                     transport.keep_alive();
                     refused = self.acceptor.offer(host, self);
                 }
-                Err(why) => {
+                Err(unwelcome) => {
                     drop(guard);
                     // Before the peer can see that it was cut off.
-                    host.stats().protocol_errors.add(1);
-                    return self.abort(host, format_args!("sent no valid handshake: {why}"));
+                    let stats = host.stats();
+                    if unwelcome.is_unauthenticated {
+                        stats.peers_unauthenticated.add(1);
+                    } else {
+                        stats.protocol_errors.add(1);
+                    }
+                    return self.abort(host, format_args!("{}", unwelcome.why));
                 }
             }
         }
@@ -308,7 +318,7 @@ impl PendingConnection {
         drop(guard);
         if let Some(refused) = refused {
             host.stats().peers_refused.add(1);
-            refused.answer(HandshakeKind::Refuse, &[]);
+            refused.refuse();
             host.forget(refused.name);
         }
     }
@@ -331,7 +341,7 @@ impl PendingConnection {
 
     /// The hello's time is over.
     pub(crate) fn expired(&self, host: &impl AcceptorHost) {
-        self.abort(host, format_args!("sent no hello in {HELLO:?}"));
+        self.abort(host, format_args!("sent no whole hello in {HELLO:?}"));
     }
 
     /// The application took the request: whether the peer is still there is found by the endpoint that accepts it.
@@ -341,10 +351,17 @@ impl PendingConnection {
         }
     }
 
-    /// Says no, and closes.
-    pub(crate) fn answer(&self, kind: HandshakeKind, data: &[u8]) {
+    /// Says that there is no place, and closes.
+    pub(crate) fn refuse(&self) {
         if let Some((mut transport, _)) = self.take() {
-            decline(&mut transport, kind, data);
+            refuse(&mut transport, RefuseReason::Full);
+        }
+    }
+
+    /// Says the application's no, and closes.
+    pub(crate) fn reject(&self, data: &[u8]) {
+        if let Some((mut transport, greeting)) = self.take() {
+            greeting.reject(&mut transport, data);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use fabric_core::{AtomicScope, Capabilities, Device, Info, Result, Unusable};
+use fabric_core::{AtomicScope, Capabilities, Device, Info, Result, Security, Unusable};
 use fabric_util::route;
 use fabric_util::stream::limits;
 
@@ -27,6 +27,7 @@ fn info(provider: &'static str, device: &str, description: String, addresses: Ve
         | Capabilities::REQUEST_CANCEL;
     info.limits = limits();
     info.atomic_scope = AtomicScope::Cpu;
+    info.security = Security::Authenticated;
     info
 }
 

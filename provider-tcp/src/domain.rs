@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fabric_core::provider::RequestId;
 use fabric_core::{
-    Access, CqAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr, ListenerId,
-    ProviderCounters, Result, SharedReceiveAttr, SharedReceiveOps,
+    Access, CqAttr, DomainAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr,
+    ListenerId, ProviderCounters, Result, SharedReceiveAttr, SharedReceiveOps,
 };
 
 use fabric_util::service_thread::ServiceThread;
@@ -31,10 +31,11 @@ pub struct TcpDomain {
 impl TcpDomain {
     pub(crate) fn open(
         info: &Info,
+        attr: &DomainAttr,
         events: Arc<dyn EventSink>,
         settings: Settings,
     ) -> Result<Self> {
-        let engine = Engine::new(info, events, settings)?;
+        let engine = Engine::new(info, attr, events, settings)?;
         let thread = engine.start()?;
         Ok(TcpDomain { engine, thread })
     }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use fabric_core::provider::{RawRequest, RequestId};
 use fabric_core::{Error, ListenerAttr, ListenerId, ListenerOps, Result};
 use fabric_util::backlog::Backlog;
-use fabric_util::stream::wire::handshake::HandshakeKind;
 use mio::Interest;
 
 use crate::acceptor::Acceptor;
@@ -35,7 +34,7 @@ impl TcpListener {
         let name = engine.name();
         let backlog = Backlog::new(attr.backlog);
         backlog.open(|| socket);
-        let acceptor = Acceptor::new(name, id, addr, backlog);
+        let acceptor = Acceptor::new(name, id, addr, backlog, engine.secret.clone());
         engine.watch(fd, name, acceptor.clone(), Interest::READABLE)?;
         Ok(TcpListener { acceptor, engine: Arc::downgrade(engine) })
     }
@@ -67,6 +66,6 @@ impl Drop for TcpListener {
 
 /// Rejects a request that the application took.
 pub(crate) fn reject(engine: &Engine, request: RequestId, data: &[u8]) -> Result<()> {
-    engine.requests.take("reject", request)?.answer(HandshakeKind::Reject, data);
+    engine.requests.take("reject", request)?.reject(data);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabric_core::{Device, EventSink, Info, Provider, Result, Setting};
+use fabric_core::{Device, DomainAttr, EventSink, Info, Provider, Result, Setting};
 use fabric_util::log_line;
 
 use crate::device;
@@ -49,10 +49,15 @@ impl Provider for TcpProvider {
         Ok(TcpProvider { settings })
     }
 
-    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<TcpDomain> {
+    fn open(
+        &self,
+        info: &Info,
+        attr: &DomainAttr,
+        events: Arc<dyn EventSink>,
+    ) -> Result<TcpDomain> {
         if let Some(seed) = self.settings.adversary {
             log_line!(Warn, "{NAME}:{}: the adversary is on, seed {seed}", info.device);
         }
-        TcpDomain::open(info, events, self.settings)
+        TcpDomain::open(info, attr, events, self.settings)
     }
 }

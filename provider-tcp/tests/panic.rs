@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fabric::provider::{
-    CqOps, EndpointOps, EventSink, ListenerAttr, ListenerId, RawCompletion, RecvWork, Side, Token,
+    CqOps, DomainAttr, EndpointOps, EventSink, ListenerAttr, ListenerId, RawCompletion, RecvWork,
+    Side, Token,
 };
 use fabric::provider::{DomainOps, ListenerOps, Provider};
 use fabric::{
@@ -54,7 +55,7 @@ fn what_a_sink_that_panics_loses_is_its_own() {
     let provider = TcpProvider::new();
     let info = provider.devices().into_iter().find_map(|device| device.state.ok()).unwrap();
     let trap = Arc::new(Trap::default());
-    let domain = provider.open(&info, trap.clone()).unwrap();
+    let domain = provider.open(&info, &DomainAttr::default(), trap.clone()).unwrap();
     let queue = domain.completion_queue(&CqAttr::new(64)).unwrap();
     let mine = EndpointId(1);
     let endpoint = domain.endpoint(mine, &EndpointAttr::default(), &queue, &queue).unwrap();

@@ -21,7 +21,7 @@ use fabric::{
     Access, Catalog, Choice, Completion, CompletionQueue, Domain, Endpoint, Event, Hints, Info,
     Listener, Memory, Op,
 };
-use fabric_core::Device;
+use fabric_core::{Device, DomainAttr};
 use fabric_util::logging;
 use fastrand::Rng;
 use provider_tcp::{TcpDomain, TcpProvider};
@@ -107,8 +107,13 @@ impl Provider for Hooked {
     fn devices(&self) -> Vec<Device> {
         self.0.devices()
     }
-    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> fabric::Result<TcpDomain> {
-        self.0.open(info, Arc::new(Sink(events)))
+    fn open(
+        &self,
+        info: &Info,
+        attr: &DomainAttr,
+        events: Arc<dyn EventSink>,
+    ) -> fabric::Result<TcpDomain> {
+        self.0.open(info, attr, Arc::new(Sink(events)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabric_core::{Device, EventSink, Info, Provider, Result};
+use fabric_core::{Device, DomainAttr, EventSink, Info, Provider, Result};
 
 use crate::device;
 use crate::domain::VerbsDomain;
@@ -39,7 +39,12 @@ impl Provider for VerbsProvider {
         device::devices()
     }
 
-    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<VerbsDomain> {
+    fn open(
+        &self,
+        info: &Info,
+        _attr: &DomainAttr,
+        events: Arc<dyn EventSink>,
+    ) -> Result<VerbsDomain> {
         VerbsDomain::open(info, events, self.test_limits)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use fabric_core::provider::DynDomain;
-use fabric_core::{EndpointAttr, Error, Failure, Info, Result};
+use fabric_core::{DomainAttr, EndpointAttr, Error, Failure, Info, Result, Security};
 
 use crate::choice::Selection;
 use crate::counters::Counters;
@@ -18,6 +18,7 @@ pub(crate) struct DomainInner {
     pub(crate) ops: ForkChecked<Box<dyn DynDomain>>,
     pub(crate) hub: Arc<EventHub>,
     pub(crate) info: Info,
+    pub(crate) security: Security,
     pub(crate) selection: Selection,
     /// What an endpoint is made with unless its builder says otherwise.
     pub(crate) defaults: EndpointAttr,
@@ -34,6 +35,7 @@ impl DomainInner {
         ops: Box<dyn DynDomain>,
         hub: Arc<EventHub>,
         info: Info,
+        attr: DomainAttr,
         selection: Selection,
         defaults: EndpointAttr,
     ) -> Self {
@@ -42,6 +44,7 @@ impl DomainInner {
             ops: ForkChecked::new(ops),
             hub,
             info,
+            security: attr.security,
             selection,
             defaults,
             reclaim: Reclaim::new(endpoints.clone()),

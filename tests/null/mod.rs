@@ -28,7 +28,8 @@ pub use endpoint::Link;
 use fabric_core::provider::{Provider, RawRequest, RequestId};
 use fabric_core::setting::{self, Setting};
 use fabric_core::{
-    Capabilities, Device, EndpointId, Event, EventSink, Info, Limits, ListenerId, Result, Segment,
+    Capabilities, Device, DomainAttr, EndpointId, Event, EventSink, Info, Limits, ListenerId,
+    Result, Segment,
 };
 pub use shared::Receives;
 
@@ -132,7 +133,12 @@ impl Provider for NullProvider {
         Ok(self.clone().edit(|info| info.limits.message = bytes))
     }
 
-    fn open(&self, _info: &Info, events: Arc<dyn EventSink>) -> Result<NullDomain> {
+    fn open(
+        &self,
+        _info: &Info,
+        _attr: &DomainAttr,
+        events: Arc<dyn EventSink>,
+    ) -> Result<NullDomain> {
         Ok(NullDomain { control: self.control.clone(), events })
     }
 }

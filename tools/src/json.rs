@@ -48,6 +48,8 @@ struct Offer<'a> {
     limits: BTreeMap<&'a str, u64>,
     /// `fabric`: atomic with other fabric atomics; `cpu`: with the target's CPU as well.
     atomic_scope: &'a str,
+    /// The most that connections can be protected: `open`, `authenticated`.
+    security: String,
     /// The types of each operation.
     atomics: BTreeMap<&'a str, Vec<&'a str>>,
     /// For people: names and values may change.
@@ -101,6 +103,7 @@ fn offer(info: &Info) -> Offer<'_> {
         capabilities: flags.iter().map(has).collect(),
         limits: info.limits.named().into(),
         atomic_scope: if info.atomic_scope == AtomicScope::Cpu { "cpu" } else { "fabric" },
+        security: info.security.to_string(),
         atomics: AtomicOp::ALL.into_iter().map(types).collect(),
         details: info.details.iter().map(|(name, value)| Detail { name, value }).collect(),
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
-use fabric::{AtomicOp, AtomicScope, AtomicType, Capabilities, Info};
+use fabric::{AtomicOp, AtomicScope, AtomicType, Capabilities, Info, Security};
 
 use crate::survey::{Entry, Status, Survey};
 use crate::table::{self, Cell};
@@ -65,8 +65,8 @@ pub(crate) fn addresses(info: &Info) -> Vec<String> {
 /// Devices that offer the same, together.
 fn groups(entries: &[Entry]) -> Vec<Vec<&Info>> {
     let same = |a: &Info, b: &Info| {
-        (a.provider, &a.version, a.capabilities, &a.limits, a.atomic_scope)
-            == (b.provider, &b.version, b.capabilities, &b.limits, b.atomic_scope)
+        (a.provider, &a.version, a.capabilities, &a.limits, a.atomic_scope, a.security)
+            == (b.provider, &b.version, b.capabilities, &b.limits, b.atomic_scope, b.security)
     };
     let mut groups: Vec<Vec<&Info>> = Vec::new();
     for info in entries.iter().filter_map(|entry| entry.info.as_ref()) {
@@ -101,6 +101,14 @@ fn offer(out: &mut String, info: &Info, width: usize) {
     for flag in Capabilities::all().iter() {
         let has = info.capabilities.contains(flag);
         rows.push(vec![flag.names().into(), yes(has), meaning(flag).into()]);
+    }
+    for level in Security::ALL.into_iter().filter(|level| *level > Security::Open) {
+        let has = yes(info.security >= level);
+        rows.push(vec![
+            level.to_string().into(),
+            has,
+            "both ends prove that they have the same secret".into(),
+        ]);
     }
     table::rows(out, 2, width, &rows);
 

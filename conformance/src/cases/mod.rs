@@ -32,6 +32,7 @@ mod protection;
 mod random;
 mod rma;
 mod scale;
+mod security;
 mod send;
 mod shared;
 mod teardown;
@@ -43,6 +44,7 @@ const TABLES: &[&[Case]] = &[
     discovery::CASES,
     memory::CASES,
     connection::CASES,
+    security::CASES,
     send::CASES,
     processes::SEND,
     rma::CASES,

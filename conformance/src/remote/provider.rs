@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use fabric::provider::{
-    Armed, CqOps, Device, DomainOps, EndpointOps, EventSink, Failure, Posted, Provider,
+    Armed, CqOps, Device, DomainAttr, DomainOps, EndpointOps, EventSink, Failure, Posted, Provider,
     ProviderCounters, RawCompletion, RecvWork, RemoteAddr, Segment, SendFlags, SendWork,
     SharedReceiveOps, Unusable, memory,
 };
@@ -55,7 +55,13 @@ impl Provider for RemoteProvider {
         self.devices.iter().map(device).collect()
     }
 
-    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<RemoteDomain> {
+    fn open(
+        &self,
+        info: &Info,
+        _attr: &DomainAttr,
+        events: Arc<dyn EventSink>,
+    ) -> Result<RemoteDomain> {
+        // Its security is that of the server's environment: no secret goes over this link.
         let lost = |text: String| {
             let text = format!("no connection to {}: {text}", self.addr);
             Error::Unreachable(Failure::new("open domain", text).of(self.name))

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
 use fabric::provider::{
-    Armed, CqOps, Device, DomainOps, EndpointOps, Event, EventSink, Posted, Provider,
+    Armed, CqOps, Device, DomainAttr, DomainOps, EndpointOps, Event, EventSink, Posted, Provider,
     ProviderCounters, RawCompletion, RecvWork, RequestId, Segment, SendFlags, SendOp, SendWork,
     SharedReceiveOps, Side, Token,
 };
@@ -73,9 +73,14 @@ impl Provider for Flawed {
         devices
     }
 
-    fn open(&self, info: &Info, events: Arc<dyn EventSink>) -> Result<FlawedDomain> {
+    fn open(
+        &self,
+        info: &Info,
+        attr: &DomainAttr,
+        events: Arc<dyn EventSink>,
+    ) -> Result<FlawedDomain> {
         let events = Arc::new(FlawedSink { events, flaw: self.flaw });
-        let inner = Provider::open(&MemProvider::new(), info, events)?;
+        let inner = Provider::open(&MemProvider::new(), info, attr, events)?;
         Ok(FlawedDomain { inner, flaw: self.flaw })
     }
 }

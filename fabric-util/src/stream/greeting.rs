@@ -1,16 +1,26 @@
-//! How a connection is made over a stream: the initiator's hello, and the acceptor's answer. The rest of the handshake is
-//! frames: with the first of the initiator's the acceptor knows that its answer got there.
+//! How a connection is made over a stream: the initiator's hello, and the acceptor's answer; between them, where both have a
+//! secret, challenge and proof. The rest of the handshake is frames: with the first of the initiator's the acceptor knows that
+//! its answer got there.
 
 use std::io::ErrorKind;
 
+use fabric_core::{Result, Secret};
+
 use super::link::Link;
+use super::proof::{self, Prover, Transcript};
 use super::requests::READS;
 use super::transport::Transport;
-use super::wire::handshake::{self, Handshake, HandshakeKind};
+use super::wire::handshake::{self, Decoded, Handshake, HandshakeKind, RefuseReason};
 
 /// The initiator's part: what came of the answer so far.
-#[derive(Debug, Default)]
-pub struct Initiator(Vec<u8>);
+#[derive(Default)]
+pub struct Initiator {
+    bytes: Vec<u8>,
+    /// What was said, where there is a secret.
+    transcript: Option<Transcript>,
+    /// The acceptor's challenge was answered.
+    proved: bool,
+}
 
 /// Why an answer made no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,116 +29,297 @@ pub enum Declined {
     Refused,
     /// The application at the other end rejected it, with this private data.
     Rejected(Box<[u8]>),
+    /// The two ends do not have the same secret; the text says what is known.
+    Unauthenticated(&'static str),
     /// It is no answer of this protocol's.
     Malformed(String),
 }
 
 impl Initiator {
     /// Puts the hello in front of everything that the link transmits.
-    pub fn begin(link: &mut Link, data: &[u8]) -> Self {
-        greet(link, HandshakeKind::Hello, data);
-        Initiator::default()
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub fn begin(link: &mut Link, data: &[u8], secret: Option<&Secret>) -> Result<Self> {
+        let mut transcript = secret.map(Transcript::new);
+        let mut hello = opening(link, HandshakeKind::Hello, data, transcript.is_some());
+        if let Some(transcript) = &mut transcript {
+            hello.extend(proof::random()?);
+            transcript.add(&hello);
+        }
+        link.say(&hello);
+        Ok(Initiator { bytes: Vec::new(), transcript, proved: false })
     }
 
-    /// Takes bytes that came. With the last of a good answer the link opens, and true is returned.
+    /// Takes bytes that came, and says what is to be said to them. With the last of a good answer the link opens, and true is
+    /// returned.
     ///
     /// # Errors
     /// The answer is whole, and not a good one.
-    pub fn receive(&mut self, link: &mut Link, bytes: &[u8]) -> Result<bool, Declined> {
-        self.0.extend_from_slice(bytes);
-        let decoded = Handshake::decode(&self.0).map_err(|malformed| {
-            Declined::Malformed(format!("the peer is no fabric listener: {malformed}"))
-        })?;
-        let Some((answer, data, len)) = decoded else { return Ok(false) };
-        match answer.kind {
-            HandshakeKind::Accept => {}
-            HandshakeKind::Reject => return Err(Declined::Rejected(data.into())),
-            HandshakeKind::Refuse => return Err(Declined::Refused),
-            HandshakeKind::Hello => {
+    pub fn receive(
+        &mut self,
+        link: &mut Link,
+        bytes: &[u8],
+    ) -> std::result::Result<bool, Declined> {
+        self.bytes.extend_from_slice(bytes);
+        loop {
+            let decoded = Handshake::decode(&self.bytes).map_err(|malformed| {
+                Declined::Malformed(format!("the peer is no fabric listener: {malformed}"))
+            })?;
+            let Some(answer) = decoded else { return Ok(false) };
+            if answer.frame.kind != HandshakeKind::Challenge {
+                self.check(&answer)?;
+                link.open(answer.frame.reads, answer.frame.credit);
+                // By this the acceptor knows that its answer got here.
+                link.push_ack();
+                link.announce(answer.data);
+                link.consume(0, &self.bytes[answer.len..]);
+                return Ok(true);
+            }
+            let len = answer.len;
+            let Some(transcript) = self.transcript.as_mut().filter(|_| !self.proved) else {
                 return Err(Declined::Malformed(
-                    "the peer answered a hello with a hello".to_owned(),
+                    "the peer challenges who has no secret, or has proved it".to_owned(),
                 ));
+            };
+            transcript.add(&self.bytes[..len]);
+            link.say(&sealed(HandshakeKind::Proof, transcript, Prover::Initiator));
+            self.bytes.drain(..len);
+            self.proved = true;
+        }
+    }
+
+    /// Whether the answer is an accept of who has the secret, if this side has one.
+    fn check(&self, answer: &Decoded<'_>) -> std::result::Result<(), Declined> {
+        let malformed = |text: &str| Err(Declined::Malformed(text.to_owned()));
+        let is_proven = match (&self.transcript, answer.seal) {
+            (None, None) => true,
+            (None, Some(_)) => {
+                return malformed("the peer proves a secret that it was not asked for");
+            }
+            (Some(_), None) => false,
+            (Some(transcript), Some(seal)) => {
+                let frame = &self.bytes[..answer.unsealed()];
+                self.proved && transcript.is_sealed(Prover::Acceptor, frame, seal)
+            }
+        };
+        match answer.frame.kind {
+            HandshakeKind::Refuse => Err(match answer.frame.reason {
+                RefuseReason::Full => Declined::Refused,
+                RefuseReason::SecretWanted => Declined::Unauthenticated(SECRET_WANTED),
+                RefuseReason::NoSecret => Declined::Unauthenticated(NO_SECRET),
+                RefuseReason::OtherSecret => Declined::Unauthenticated(OTHER_SECRET),
+            }),
+            HandshakeKind::Accept | HandshakeKind::Reject if !is_proven => {
+                Err(Declined::Unauthenticated(NOT_PROVEN))
+            }
+            HandshakeKind::Accept => Ok(()),
+            HandshakeKind::Reject => Err(Declined::Rejected(answer.data.into())),
+            HandshakeKind::Hello | HandshakeKind::Challenge | HandshakeKind::Proof => {
+                malformed("the peer answered a hello with a hello")
             }
         }
-        link.open(answer.reads, answer.credit);
-        // By this the acceptor knows that its answer got here.
-        link.push_ack();
-        link.announce(data);
-        link.consume(0, &self.0[len..]);
-        Ok(true)
     }
 }
+
+const SECRET_WANTED: &str = "the listener wants the proof of its secret, and this side has none: name its file by \
+                             FABRIC_SECRET_FILE, or set Hints::secret";
+const NO_SECRET: &str = "the listener has no secret, and this side connects to none without";
+const OTHER_SECRET: &str = "the listener has another secret, or somebody changed what was said";
+const NOT_PROVEN: &str =
+    "the listener did not prove that it has the secret, or somebody changed what it said";
 
 /// The acceptor's part: what came of a hello so far. Connections from strangers are to be bounded in number, and in time
 /// until the hello is whole.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Greeting {
+    /// The hello.
     bytes: Vec<u8>,
     hello: Option<Handshake>,
+    /// What was said, where there is a secret.
+    transcript: Option<Transcript>,
+    /// What came of the proof.
+    proof: Vec<u8>,
+    is_proven: bool,
+}
+
+/// Why there will be no hello. Where the peer can make use of the reason, it was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unwelcome {
+    /// In words, after the peer's name.
+    pub why: String,
+    /// It did not prove to have the secret.
+    pub is_unauthenticated: bool,
+}
+
+impl Unwelcome {
+    fn because(why: impl Into<String>) -> Self {
+        Unwelcome { why: why.into(), is_unauthenticated: false }
+    }
 }
 
 impl Greeting {
-    /// Reads what there is of the hello; true: it is whole.
+    /// Of a hello to who has this secret, or none.
+    pub fn new(secret: Option<&Secret>) -> Self {
+        Greeting { transcript: secret.map(Transcript::new), ..Greeting::default() }
+    }
+
+    /// Reads what there is of the hello, and has the peer prove the secret; true: it is whole.
     ///
     /// # Errors
     /// Why there will be none.
-    pub fn read(&mut self, transport: &mut impl Transport) -> Result<bool, String> {
+    pub fn read(&mut self, transport: &mut impl Transport) -> std::result::Result<bool, Unwelcome> {
         let mut buffer = [0; handshake::MAX];
-        while self.hello.is_none() {
+        while !self.is_whole() {
             // SAFETY: the buffer is ours.
             match unsafe { transport.recv(&[(buffer.as_mut_ptr(), buffer.len())]) } {
-                Ok(0) => return Err("it closed before its hello".to_owned()),
-                Ok(got) => self.receive(&buffer[..got])?,
+                Ok(0) => return Err(Unwelcome::because("closed before its hello was whole")),
+                Ok(got) => self.receive(&buffer[..got], transport)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(Unwelcome::because(error.to_string())),
             }
         }
         Ok(true)
     }
 
-    fn receive(&mut self, bytes: &[u8]) -> Result<(), String> {
+    fn receive(
+        &mut self,
+        bytes: &[u8],
+        transport: &mut impl Transport,
+    ) -> std::result::Result<(), Unwelcome> {
+        if self.hello.is_some() {
+            self.proof.extend_from_slice(bytes);
+            return self.check_proof(transport);
+        }
         self.bytes.extend_from_slice(bytes);
-        match Handshake::decode(&self.bytes) {
-            Ok(None) => Ok(()),
-            Ok(Some((hello, _, len)))
-                if hello.kind == HandshakeKind::Hello && len == self.bytes.len() =>
-            {
-                self.hello = Some(hello);
+        let Some(hello) = alone(&self.bytes, HandshakeKind::Hello, "first")? else { return Ok(()) };
+        self.hello = Some(hello.frame);
+        let is_sealed = hello.seal.is_some();
+        match &mut self.transcript {
+            None if is_sealed => {
+                refuse(transport, RefuseReason::NoSecret);
+                Err(unauthenticated("has a secret, and this side has none"))
+            }
+            Some(_) if !is_sealed => {
+                refuse(transport, RefuseReason::SecretWanted);
+                Err(unauthenticated("has no secret"))
+            }
+            Some(transcript) => {
+                transcript.add(&self.bytes);
+                let mut challenge = frame(HandshakeKind::Challenge, true).encode(&[]);
+                challenge.extend(proof::random().map_err(|e| Unwelcome::because(e.to_string()))?);
+                transcript.add(&challenge);
+                say(transport, &challenge);
                 Ok(())
             }
-            Ok(Some(_)) => Err("its first frame is no hello, or not alone".to_owned()),
-            Err(malformed) => Err(malformed.to_string()),
+            None => Ok(()),
         }
     }
 
-    /// Whether the hello is whole.
+    fn check_proof(
+        &mut self,
+        transport: &mut impl Transport,
+    ) -> std::result::Result<(), Unwelcome> {
+        let Some(proof) = alone(&self.proof, HandshakeKind::Proof, "second")? else {
+            return Ok(());
+        };
+        let (Some(transcript), Some(seal)) = (&mut self.transcript, proof.seal) else {
+            return Err(Unwelcome::because("proves what it was not asked for"));
+        };
+        if !transcript.is_sealed(Prover::Initiator, &self.proof[..proof.unsealed()], seal) {
+            refuse(transport, RefuseReason::OtherSecret);
+            return Err(unauthenticated("has another secret, or somebody changed what was said"));
+        }
+        transcript.add(&self.proof);
+        self.is_proven = true;
+        Ok(())
+    }
+
+    /// Whether the hello is whole, and the secret is proven where there is one.
     pub fn is_whole(&self) -> bool {
-        self.hello.is_some()
+        self.hello.is_some() && (self.transcript.is_none() || self.is_proven)
     }
 
     /// The initiator's private data.
     pub fn data(&self) -> &[u8] {
-        self.bytes.get(handshake::LEN..).unwrap_or_default()
+        let sealed = self.hello.is_some_and(|hello| hello.is_sealed);
+        let end = self.bytes.len().saturating_sub(if sealed { handshake::SEAL } else { 0 });
+        self.bytes.get(handshake::LEN..end).unwrap_or_default()
     }
 
     /// Opens a link for it, whose transmissions begin with the answer. False: the hello is not whole.
     pub fn accept(&self, link: &mut Link, data: &[u8]) -> bool {
-        let Some(hello) = self.hello else { return false };
-        greet(link, HandshakeKind::Accept, data);
+        let Some(hello) = self.hello.filter(|_| self.is_whole()) else { return false };
+        let answer = opening(link, HandshakeKind::Accept, data, self.transcript.is_some());
+        link.say(&self.seal(answer));
         link.open(hello.reads, hello.credit);
         true
     }
+
+    /// Answers a hello that is whole with the application's no. The transport is to be closed then.
+    pub fn reject(&self, transport: &mut impl Transport, data: &[u8]) {
+        let frame = frame(HandshakeKind::Reject, self.transcript.is_some());
+        say(transport, &self.seal(frame.encode(data)));
+    }
+
+    /// A frame with the proof that it takes.
+    fn seal(&self, mut frame: Vec<u8>) -> Vec<u8> {
+        if let Some(transcript) = &self.transcript {
+            let seal = transcript.seal(Prover::Acceptor, &frame);
+            frame.extend(seal);
+        }
+        frame
+    }
 }
 
-/// Appends a handshake frame to what a link transmits.
-fn greet(link: &mut Link, kind: HandshakeKind, data: &[u8]) {
-    let frame = Handshake { kind, reads: READS, credit: link.credit() };
-    link.say(&frame.encode(data));
+/// The one frame that came, once it is whole.
+fn alone<'a>(
+    bytes: &'a [u8],
+    kind: HandshakeKind,
+    which: &str,
+) -> std::result::Result<Option<Decoded<'a>>, Unwelcome> {
+    match Handshake::decode(bytes) {
+        Ok(None) => Ok(None),
+        Ok(Some(decoded)) if decoded.frame.kind == kind && decoded.len == bytes.len() => {
+            Ok(Some(decoded))
+        }
+        Ok(Some(_)) => {
+            let kind = format!("{kind:?}").to_lowercase();
+            Err(Unwelcome::because(format!("sent a {which} frame that is no {kind}, or not alone")))
+        }
+        Err(malformed) => Err(Unwelcome::because(format!("sent no valid handshake: {malformed}"))),
+    }
 }
 
-/// Answers a hello with [`HandshakeKind::Refuse`] or [`HandshakeKind::Reject`]. The transport is to be closed then.
-pub fn decline(transport: &mut impl Transport, kind: HandshakeKind, data: &[u8]) {
-    let frame = Handshake { kind, reads: 0, credit: 0 }.encode(data);
+fn unauthenticated(why: &str) -> Unwelcome {
+    Unwelcome { why: why.to_owned(), is_unauthenticated: true }
+}
+
+fn frame(kind: HandshakeKind, is_sealed: bool) -> Handshake {
+    Handshake { is_sealed, ..Handshake::new(kind, 0, 0) }
+}
+
+/// A frame that opens a link; its seal is to follow.
+fn opening(link: &mut Link, kind: HandshakeKind, data: &[u8], is_sealed: bool) -> Vec<u8> {
+    Handshake { is_sealed, ..Handshake::new(kind, READS, link.credit()) }.encode(data)
+}
+
+/// A frame that is nothing but a proof, which becomes part of what was said.
+fn sealed(kind: HandshakeKind, transcript: &mut Transcript, by: Prover) -> Vec<u8> {
+    let mut bytes = frame(kind, true).encode(&[]);
+    let seal = transcript.seal(by, &bytes);
+    bytes.extend(seal);
+    transcript.add(&bytes);
+    bytes
+}
+
+/// Answers a hello with [`HandshakeKind::Refuse`]. The transport is to be closed then.
+pub fn refuse(transport: &mut impl Transport, reason: RefuseReason) {
+    let refusal = Handshake { reason, ..Handshake::new(HandshakeKind::Refuse, 0, 0) };
+    say(transport, &refusal.encode(&[]));
+}
+
+fn say(transport: &mut impl Transport, frame: &[u8]) {
     // An empty stream takes so few bytes at once; and if the peer is gone there is none to read them.
     // SAFETY: the frame is ours.
     let _ = unsafe { transport.send(&[(frame.as_ptr().cast_mut(), frame.len())]) };
@@ -137,86 +328,4 @@ pub fn decline(transport: &mut impl Transport, kind: HandshakeKind, data: &[u8])
 // Links have registrations, which probe by madvise(2).
 #[cfg(not(miri))]
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::stream::Phase;
-    use crate::stream::testing::{Taker, link};
-    use fabric_core::Event;
-
-    fn begin(data: &[u8]) -> (Link, Initiator, Vec<u8>) {
-        let mut link = link();
-        let initiator = Initiator::begin(&mut link, data);
-        let hello = sent(&mut link);
-        (link, initiator, hello)
-    }
-
-    fn sent(link: &mut Link) -> Vec<u8> {
-        let mut taker = Taker::new(usize::MAX);
-        while link.has_output() {
-            link.send_to(&mut taker).unwrap();
-        }
-        taker.bytes
-    }
-
-    fn answer(data: &[u8], answer: impl FnOnce(&mut Taker)) -> Declined {
-        let (mut link, mut initiator, _) = begin(data);
-        let mut taker = Taker::new(usize::MAX);
-        answer(&mut taker);
-        let declined = initiator.receive(&mut link, &taker.bytes).unwrap_err();
-        assert_eq!(link.phase(), Phase::Idle);
-        declined
-    }
-
-    #[test]
-    fn two_ends_come_to_an_open_link_byte_by_byte() {
-        let (mut initiating, mut initiator, hello) = begin(b"from here");
-        let mut greeting = Greeting::default();
-        for (at, byte) in hello.iter().enumerate() {
-            assert!(!greeting.is_whole(), "{at}");
-            greeting.receive(&[*byte]).unwrap();
-        }
-        assert_eq!((greeting.is_whole(), greeting.data()), (true, &b"from here"[..]));
-
-        let mut accepting = link();
-        assert!(greeting.accept(&mut accepting, b"from there"));
-        let answer = sent(&mut accepting);
-        for (at, byte) in answer.iter().enumerate() {
-            let whole = initiator.receive(&mut initiating, &[*byte]).unwrap();
-            assert_eq!(whole, at + 1 == answer.len());
-        }
-        assert_eq!(initiating.phase(), Phase::Open);
-        let event = &initiating.take_events()[0];
-        assert!(matches!(event, Event::Connected { data, .. } if &data[..] == b"from there"));
-
-        assert!(!accepting.is_announced());
-        accepting.consume(0, &sent(&mut initiating));
-        assert!(accepting.is_announced(), "by the first frame");
-    }
-
-    #[test]
-    fn other_answers_make_no_connection() {
-        let no = |kind, data: &'static [u8]| answer(b"", |to| decline(to, kind, data));
-        assert_eq!(no(HandshakeKind::Refuse, b""), Declined::Refused);
-        assert_eq!(no(HandshakeKind::Reject, b"no"), Declined::Rejected(b"no"[..].into()));
-        let (_, _, hello) = begin(b"");
-        let malformed = |bytes: &[u8]| match answer(b"", |to| to.bytes = bytes.to_vec()) {
-            Declined::Malformed(why) => why,
-            other => panic!("{other:?}"),
-        };
-        assert!(malformed(&hello).contains("a hello with a hello"));
-        assert!(malformed(b"HTTP/1.1").contains("no fabric listener"));
-    }
-
-    #[test]
-    fn what_is_no_hello_says_why() {
-        let why = |bytes: &[u8]| Greeting::default().receive(bytes).unwrap_err();
-        let (_, _, mut hello) = begin(b"");
-        hello.push(0);
-        assert!(why(&hello).contains("not alone"));
-        hello[4] += 1;
-        assert!(why(&hello).contains("version"));
-        let mut greeting = Greeting::default();
-        assert_eq!(greeting.read(&mut Taker::new(0)), Ok(false), "nothing has come");
-        assert!(!greeting.accept(&mut link(), b""));
-    }
-}
+mod tests;

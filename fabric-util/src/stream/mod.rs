@@ -22,7 +22,8 @@
 //!
 //! And how a stream carries it:
 //!
-//! - `conn`: a link and its transport under one lock; `greeting`: the bytes by which both ends come to an open link.
+//! - `conn`: a link and its transport under one lock; `greeting`: the bytes by which both ends come to an open link, and `proof`:
+//!   by what they prove in them that they have the same secret.
 //!
 //! A provider calls a [`Conn`], and that calls the link in this order:
 //!
@@ -53,6 +54,7 @@ mod liveness;
 mod outgoing;
 mod payload;
 mod phase;
+mod proof;
 mod protocol_error;
 mod receives;
 mod recv_queue;
@@ -73,7 +75,7 @@ mod transport;
 pub mod wire;
 
 pub use conn::{Conn, ConnState, Host, Locked, Timer};
-pub use greeting::{Declined, Greeting, Initiator, decline};
+pub use greeting::{Declined, Greeting, Initiator, Unwelcome, refuse};
 pub use io_vec::{IoVec, MAX_IO_VECS};
 pub use limits::limits;
 pub use link::{Deferral, Link, LinkContext, Pending};

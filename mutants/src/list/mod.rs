@@ -3,6 +3,7 @@
 mod core;
 mod handles;
 mod layer;
+mod security;
 mod shared;
 mod sound;
 mod tcp;
@@ -17,6 +18,7 @@ pub(crate) fn all() -> impl Iterator<Item = (usize, &'static Mutant)> {
         core::MUTANTS,
         handles::MUTANTS,
         layer::MUTANTS,
+        security::MUTANTS,
         shared::MUTANTS,
         sound::MUTANTS,
         tcp::MUTANTS,

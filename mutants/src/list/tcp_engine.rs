@@ -191,8 +191,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Acceptor::close",
-            "pending.answer(HandshakeKind::Refuse, &[]);",
-            "if MUTANT { std::mem::forget(pending.clone()) } else { pending.answer(HandshakeKind::Refuse, &[]) }",
+            "pending.refuse();",
+            "if MUTANT { std::mem::forget(pending.clone()) } else { pending.refuse() }",
         )],
         cases: &["connection.listen_close_pending"],
     },

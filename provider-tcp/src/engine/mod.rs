@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use enum_dispatch::enum_dispatch;
-use fabric_core::{EndpointId, Error, Event, EventSink, Failure, Info, Result};
+use fabric_core::{DomainAttr, EndpointId, Error, Event, EventSink, Failure, Info, Result, Secret};
 use fabric_util::backlog::RequestTable;
 use fabric_util::progress::{EventLoop, Mode, Progress, ProgressEngine};
 use fabric_util::reports::Reports;
@@ -196,6 +196,8 @@ pub(crate) struct Engine {
     /// Queues that watch it.
     pub(crate) driven: AtomicUsize,
     pub(crate) settings: Settings,
+    /// What both ends of every connection have.
+    pub(crate) secret: Option<Secret>,
     timers: Mutex<Timers<usize, Timer>>,
     /// The thread is to panic in its next turn.
     #[cfg(test)]
@@ -205,6 +207,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(
         info: &Info,
+        attr: &DomainAttr,
         events: Arc<dyn EventSink>,
         settings: Settings,
     ) -> Result<Arc<Self>> {
@@ -226,6 +229,7 @@ impl Engine {
             sockets,
             driven: AtomicUsize::new(0),
             settings,
+            secret: attr.secret.clone(),
             timers: Mutex::default(),
             #[cfg(test)]
             panics: std::sync::atomic::AtomicBool::new(false),

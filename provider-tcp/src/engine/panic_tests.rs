@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use fabric::{Catalog, Choice, Hints};
 use fabric_core::provider::Provider;
 use fabric_core::{
-    CqAttr, CqOps, DisconnectReason, DomainOps, EndpointAttr, EndpointId, EndpointOps, Event,
-    EventSink, ListenerAttr, ListenerId, ListenerOps, RawCompletion, RecvWork, Side, Status, Token,
+    CqAttr, CqOps, DisconnectReason, DomainAttr, DomainOps, EndpointAttr, EndpointId, EndpointOps,
+    Event, EventSink, ListenerAttr, ListenerId, ListenerOps, RawCompletion, RecvWork, Side, Status,
+    Token,
 };
 
 use crate::TcpProvider;
@@ -45,7 +46,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 fn open(events: &Arc<Kept>) -> TcpDomain {
     let provider = TcpProvider::new();
     let info = provider.devices().into_iter().find_map(|device| device.state.ok()).unwrap();
-    provider.open(&info, events.clone()).unwrap()
+    provider.open(&info, &DomainAttr::default(), events.clone()).unwrap()
 }
 
 /// Accepts a connection of a program's.

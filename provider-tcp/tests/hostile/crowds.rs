@@ -45,7 +45,7 @@ fn is_refused(stream: &mut TcpStream) -> bool {
     let mut answer = Vec::new();
     std::io::Read::read_to_end(stream, &mut answer).unwrap();
     let decoded = Handshake::decode(&answer).unwrap();
-    matches!(decoded, Some((Handshake { kind: HandshakeKind::Refuse, .. }, ..)))
+    decoded.is_some_and(|decoded| decoded.frame.kind == HandshakeKind::Refuse)
 }
 
 #[test]

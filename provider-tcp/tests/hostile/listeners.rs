@@ -34,7 +34,7 @@ fn connect_to(answer: impl FnOnce(&mut TcpStream) + Send + 'static) -> Error {
 
 #[test]
 fn answers_of_other_protocols_are_unreachable_and_say_so() {
-    let mut version = Handshake { kind: HandshakeKind::Accept, reads: 8, credit: 0 }.encode(&[]);
+    let mut version = Handshake::new(HandshakeKind::Accept, 8, 0).encode(&[]);
     version[4] = 9;
     let answers = [b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), vec![0xff; 64], version];
     for answer in answers {
@@ -54,7 +54,7 @@ fn a_hello_is_no_answer_to_a_hello() {
 #[test]
 fn silence_and_half_an_answer_time_out() {
     assert!(matches!(connect_to(|_| ()), Error::TimedOut(_)));
-    let accept = Handshake { kind: HandshakeKind::Accept, reads: 8, credit: 0 }.encode(&[7; 9]);
+    let accept = Handshake::new(HandshakeKind::Accept, 8, 0).encode(&[7; 9]);
     assert!(matches!(
         connect_to(move |stream| stream.write_all(&accept[..25]).unwrap()),
         Error::TimedOut(_)

@@ -8,3 +8,4 @@ mod greetings;
 mod hangups;
 mod listeners;
 mod scene;
+mod secrets;

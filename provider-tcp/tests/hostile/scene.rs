@@ -8,7 +8,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use fabric::{
-    Access, Catalog, Choice, Completion, CompletionQueue, Domain, Endpoint, Hints, Listener, Region,
+    Access, Catalog, Choice, Completion, CompletionQueue, Domain, Endpoint, Hints, Listener,
+    Region, Secret,
 };
 use fabric_util::stream::wire::frame::{Header, Kind as Frame};
 use fabric_util::stream::wire::handshake::{Handshake, HandshakeKind};
@@ -24,8 +25,13 @@ pub struct Side {
 
 impl Side {
     pub fn new() -> Self {
+        Side::with(None)
+    }
+
+    pub fn with(secret: Option<&Secret>) -> Self {
         let catalog = Catalog::empty().add(TcpProvider::new()).unwrap();
-        let domain = catalog.open_with(&Choice::Auto, &Hints::default()).unwrap();
+        let hints = Hints { secret: secret.cloned(), ..Hints::default() };
+        let domain = catalog.open_with(&Choice::Auto, &hints).unwrap();
         let queue = domain.completion_queue(4096).unwrap();
         let region = domain.alloc(4096, Access::ALL).unwrap();
         Side { domain, queue, region }
@@ -111,7 +117,7 @@ impl Scene {
 }
 
 pub fn hello(data: u16) -> Vec<u8> {
-    let frame = Handshake { kind: HandshakeKind::Hello, reads: 8, credit: 0 };
+    let frame = Handshake::new(HandshakeKind::Hello, 8, 0);
     frame.encode(&vec![7; data.into()])
 }
 

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fabric_core::{
-    Access, Capabilities, CqAttr, CqOps, Device, DomainOps, EndpointAttr, EndpointId, EndpointOps,
-    Event, EventSink, Info, ListenerAttr, ListenerId, ListenerOps, Provider, RawCompletion,
-    RecvWork, RegistrationOps, Segment, SendFlags, SendOp, SendWork, SharedReceiveAttr,
-    SharedReceiveOps, Side, Status, Token,
+    Access, Capabilities, CqAttr, CqOps, Device, DomainAttr, DomainOps, EndpointAttr, EndpointId,
+    EndpointOps, Event, EventSink, Info, ListenerAttr, ListenerId, ListenerOps, Provider,
+    RawCompletion, RecvWork, RegistrationOps, Segment, SendFlags, SendOp, SendWork,
+    SharedReceiveAttr, SharedReceiveOps, Side, Status, Token,
 };
 use provider_verbs::{VerbsCq, VerbsDomain, VerbsEndpoint, VerbsListener, VerbsProvider};
 
@@ -68,7 +68,9 @@ impl Bed {
             return None;
         }
         let (sender, events) = channel();
-        let domain = VerbsProvider::new().open(&info, Arc::new(Sink(Mutex::new(sender)))).unwrap();
+        let domain = VerbsProvider::new()
+            .open(&info, &DomainAttr::default(), Arc::new(Sink(Mutex::new(sender))))
+            .unwrap();
         let memory = Vec::leak(vec![0; ROOM * (posted as usize + 2)]);
         // SAFETY: it is never freed.
         let region = unsafe {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use fabric_core::provider::RawRequest;
 use fabric_core::{
-    CqAttr, CqOps, DisconnectReason, DomainOps, EndpointAttr, EndpointId, EndpointOps, Error,
-    Event, EventSink, Info, ListenerAttr, ListenerId, ListenerOps, Provider, RawCompletion,
+    CqAttr, CqOps, DisconnectReason, DomainAttr, DomainOps, EndpointAttr, EndpointId, EndpointOps,
+    Error, Event, EventSink, Info, ListenerAttr, ListenerId, ListenerOps, Provider, RawCompletion,
     RecvWork, Side, Status, Token,
 };
 use provider_verbs::TestLimits;
@@ -61,7 +61,7 @@ fn info(provider: &VerbsProvider) -> Info {
 
 fn open(test_limits: TestLimits, sink: &Arc<Sink>) -> VerbsDomain {
     let provider = VerbsProvider::with_test_limits(test_limits);
-    provider.open(&info(&provider), sink.clone()).unwrap()
+    provider.open(&info(&provider), &DomainAttr::default(), sink.clone()).unwrap()
 }
 
 /// Two endpoints of a domain, number 1 and 2.

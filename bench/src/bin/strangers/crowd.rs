@@ -147,7 +147,7 @@ fn hello(leases: bool, token: u64) -> Vec<u8> {
     let mut greeting = vec![b'f', b'A', 1, u8::from(leases) << 1];
     greeting.extend((1u32 << 16).to_le_bytes());
     greeting.extend(token.to_le_bytes());
-    Handshake { kind: HandshakeKind::Hello, reads: 8, credit: 0 }.encode(&greeting)
+    Handshake::new(HandshakeKind::Hello, 8, 0).encode(&greeting)
 }
 
 fn unfinished(to: SocketAddr, per_second: u32, over: &AtomicBool) -> usize {

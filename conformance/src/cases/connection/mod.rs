@@ -4,7 +4,7 @@ mod ending;
 mod listening;
 mod making;
 mod private_data;
-mod steps;
+pub(super) mod steps;
 mod strangers;
 
 use crate::prelude::*;

@@ -8,13 +8,16 @@ use crate::prelude::*;
 
 /// The next request.
 #[track_caller]
-pub(super) fn next_request(rig: &Rig, listener: &Listener) -> Result<ConnectRequest, Failed> {
+pub(in crate::cases) fn next_request(
+    rig: &Rig,
+    listener: &Listener,
+) -> Result<ConnectRequest, Failed> {
     Ok(listener.accept(Some(rig.connect_timeout()))?)
 }
 
 /// Connects `a` by a listener, which accepts it with `b`.
 #[track_caller]
-pub(super) fn meet(rig: &Rig, listener: &Listener, a: &End, b: &End) -> Outcome {
+pub(in crate::cases) fn meet(rig: &Rig, listener: &Listener, a: &End, b: &End) -> Outcome {
     a.connect(listener.local_addr(), &[])?;
     next_request(rig, listener)?.accept(b, &[])?;
     connected(a, b)
@@ -22,14 +25,14 @@ pub(super) fn meet(rig: &Rig, listener: &Listener, a: &End, b: &End) -> Outcome 
 
 /// Both are connected.
 #[track_caller]
-pub(super) fn connected(a: &End, b: &End) -> Outcome {
+pub(in crate::cases) fn connected(a: &End, b: &End) -> Outcome {
     a.expect_connected()?;
     b.expect_connected().map(drop)
 }
 
 /// The next event of `end` is that its attempt to connect failed; gives the error.
 #[track_caller]
-pub(super) fn connect_failed(end: &End) -> Result<Error, Failed> {
+pub(in crate::cases) fn connect_failed(end: &End) -> Result<Error, Failed> {
     match end.next_event()? {
         Event::ConnectFailed { endpoint, error } if endpoint == end.id() => Ok(error),
         event => fail!(format!("ConnectFailed of {}", end.id()), "{event:?}"),
@@ -38,7 +41,7 @@ pub(super) fn connect_failed(end: &End) -> Result<Error, Failed> {
 
 /// The next event of `end` is that its connection ended.
 #[track_caller]
-pub(super) fn ended(end: &End) -> Outcome {
+pub(in crate::cases) fn ended(end: &End) -> Outcome {
     let event = end.next_event()?;
     check_matches!(&event, Event::Disconnected { endpoint, .. } if *endpoint == end.id(), "an end");
     Ok(())
@@ -46,13 +49,13 @@ pub(super) fn ended(end: &End) -> Outcome {
 
 /// An address without a listener: the one that was there is gone.
 #[track_caller]
-pub(super) fn no_listener(rig: &Rig) -> Result<SocketAddr, Failed> {
+pub(in crate::cases) fn no_listener(rig: &Rig) -> Result<SocketAddr, Failed> {
     Ok(rig.listen(rig.domain_b())?.local_addr())
 }
 
 /// One message from `a` to `b`, with bytes of this pattern; neither may have anything else pending.
 #[track_caller]
-pub(super) fn message(a: &End, b: &End, pattern: Pattern) -> Outcome {
+pub(in crate::cases) fn message(a: &End, b: &End, pattern: Pattern) -> Outcome {
     let (source, sink) = (a.patterned(100, pattern)?, b.buffer(200)?);
     a.deliver(Op::send(&source).context(12), b, &sink, Done::recv(11, 100))?;
     a.expect_ok(12)?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
-use fabric_core::{Error, Failure};
+use fabric_core::{Error, Failure, Secret};
 
 use super::{Host, Locked, Stage, Timer};
 use crate::log_limiter::PeerEvent;
@@ -14,10 +14,17 @@ use crate::stream::transmit::AckPolicy;
 use crate::stream::transport::Transport;
 
 impl<T: Transport, H: Host> Locked<'_, T, H> {
-    /// Begins as the initiator, over a transport that is connected or becomes so.
-    pub fn connect(&mut self, transport: T, data: &[u8]) {
-        self.state.stage = Stage::Connecting(Initiator::begin(&mut self.state.link, data));
-        self.attach(transport);
+    /// Begins as the initiator, over a transport that is connected or becomes so. With a secret the acceptor has to have it, too.
+    pub fn connect(&mut self, transport: T, data: &[u8], secret: Option<&Secret>) {
+        match Initiator::begin(&mut self.state.link, data, secret) {
+            Ok(initiator) => {
+                self.state.stage = Stage::Connecting(initiator);
+                self.attach(transport);
+            }
+            Err(error) => {
+                self.fail_connect(error);
+            }
+        }
     }
 
     /// Begins as the acceptor of a hello, over the transport that it came from. What came behind it is read by the next turn,
@@ -88,6 +95,9 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
         let error = match declined {
             Declined::Refused => Error::Refused(None),
             Declined::Rejected(data) => Error::Rejected(Box::new(data)),
+            Declined::Unauthenticated(text) => {
+                Error::Unauthenticated(Failure::new("connect", text).of(self.state.provider))
+            }
             Declined::Malformed(text) => {
                 let (log, peer) = (&self.state.link.stats().peer_log, self.state.peer);
                 if let Some(suppressed) = log.check(PeerEvent::Protocol, peer) {

@@ -12,7 +12,7 @@ use fabric_core::{EndpointAttr, Error};
 use super::*;
 use crate::progress::Progress;
 use crate::stream::{AckPolicy, Conn, Greeting, Host, IoVec, Locked, Silence, Timer};
-use crate::stream::{decline, wire::handshake::HandshakeKind};
+use crate::stream::{refuse, wire::handshake::RefuseReason};
 
 /// One direction of a stream.
 #[derive(Default)]
@@ -162,7 +162,7 @@ impl Peer {
     }
 
     fn connect(&self) {
-        self.lock().connect(self.wire.clone(), b"hello");
+        self.lock().connect(self.wire.clone(), b"hello", None);
     }
 
     fn accept(&self) {
@@ -276,11 +276,8 @@ fn a_connect_fails_with_the_reason_that_the_stream_gives() {
     let garbage = |far: &mut Wire| far.out.borrow_mut().bytes.extend(b"SSH-2.0-OpenSSH_9.2");
     assert!(matches!(refusal(&ended), Error::Refused(None)));
     assert!(matches!(refusal(&reset), Error::Refused(None)));
-    assert!(matches!(
-        refusal(&|far| decline(far, HandshakeKind::Refuse, b"")),
-        Error::Refused(None)
-    ));
-    let rejected = refusal(&|far| decline(far, HandshakeKind::Reject, b"no"));
+    assert!(matches!(refusal(&|far| refuse(far, RefuseReason::Full)), Error::Refused(None)));
+    let rejected = refusal(&|far| Greeting::default().reject(far, b"no"));
     assert!(matches!(rejected, Error::Rejected(data) if **data == *b"no"));
     let unreachable = refusal(&garbage);
     assert!(unreachable.to_string().contains("no fabric listener"), "{unreachable}");

@@ -10,8 +10,10 @@ pub const VERSION: u8 = 1;
 pub const MAGIC: [u8; 4] = *b"FBRC";
 /// Bytes before the private data.
 pub const LEN: usize = 20;
+/// Bytes of a random number or of a proof, behind the private data.
+pub const SEAL: usize = 32;
 /// The most bytes a handshake frame has.
-pub const MAX: usize = LEN + MAX_ACCEPT_DATA;
+pub const MAX: usize = LEN + MAX_ACCEPT_DATA + SEAL;
 
 /// What a handshake frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +25,27 @@ pub enum HandshakeKind {
     Accept = 2,
     /// The application rejected.
     Reject = 3,
-    /// The backlog is full, or the listener closed.
+    /// No, and why: [`RefuseReason`].
     Refuse = 4,
+    /// The listening side's random number: the connecting side is to prove that it has the secret.
+    Challenge = 5,
+    /// That proof.
+    Proof = 6,
+}
+
+/// Why the listening side refuses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RefuseReason {
+    /// The backlog is full, or the listener closed.
+    #[default]
+    Full = 0,
+    /// The listening side wants the proof of its secret.
+    SecretWanted = 1,
+    /// The listening side has no secret, and the connecting side connects to none without.
+    NoSecret = 2,
+    /// The proof is none.
+    OtherSecret = 3,
 }
 
 impl HandshakeKind {
@@ -33,12 +54,26 @@ impl HandshakeKind {
             HandshakeKind::Hello => MAX_CONNECT_DATA,
             HandshakeKind::Accept => MAX_ACCEPT_DATA,
             HandshakeKind::Reject => MAX_REJECT_DATA,
-            HandshakeKind::Refuse => 0,
+            HandshakeKind::Refuse | HandshakeKind::Challenge | HandshakeKind::Proof => 0,
+        }
+    }
+
+    /// Whether such a frame opens a link.
+    fn opens(self) -> bool {
+        matches!(self, HandshakeKind::Hello | HandshakeKind::Accept)
+    }
+
+    /// Whether a frame may end with a seal, or be without.
+    fn allows(self, sealed: bool) -> bool {
+        match self {
+            HandshakeKind::Hello | HandshakeKind::Accept | HandshakeKind::Reject => true,
+            HandshakeKind::Refuse => !sealed,
+            HandshakeKind::Challenge | HandshakeKind::Proof => sealed,
         }
     }
 }
 
-/// A handshake frame, less its private data.
+/// A handshake frame, less its private data and its seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handshake {
     /// What it is.
@@ -47,27 +82,53 @@ pub struct Handshake {
     pub reads: u32,
     /// Receives that the sender has posted.
     pub credit: u32,
+    /// Whether a random number or a proof is behind the private data.
+    pub is_sealed: bool,
+    /// Of a refusal.
+    pub reason: RefuseReason,
 }
 
-/// A frame, its private data, and the bytes that both have together.
-pub type Decoded<'a> = (Handshake, &'a [u8], usize);
+/// A frame with all that belongs to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decoded<'a> {
+    /// The frame.
+    pub frame: Handshake,
+    /// Its private data.
+    pub data: &'a [u8],
+    /// Its seal, where it is sealed.
+    pub seal: Option<&'a [u8; SEAL]>,
+    /// The bytes of all three.
+    pub len: usize,
+}
+
+impl Decoded<'_> {
+    /// The bytes before the seal.
+    pub fn unsealed(&self) -> usize {
+        self.len - if self.seal.is_some() { SEAL } else { 0 }
+    }
+}
 
 impl Handshake {
-    /// The bytes of the frame with its private data, which the handles have checked to be short enough.
+    /// A frame without seal. One that opens a link has numbers, others have zeroes.
+    pub fn new(kind: HandshakeKind, reads: u32, credit: u32) -> Self {
+        let (reads, credit) = if kind.opens() { (reads, credit) } else { (0, 0) };
+        Handshake { kind, reads, credit, is_sealed: false, reason: RefuseReason::Full }
+    }
+
+    /// The bytes of the frame with its private data, which the handles have checked to be short enough; its seal is to follow.
     pub fn encode(&self, data: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(LEN + data.len());
+        let mut bytes = Vec::with_capacity(LEN + data.len() + SEAL);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&[VERSION, self.kind as u8]);
         bytes.extend_from_slice(&(data.len() as u16).to_le_bytes());
         bytes.extend_from_slice(&self.reads.to_le_bytes());
         bytes.extend_from_slice(&self.credit.to_le_bytes());
-        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&[u8::from(self.is_sealed), self.reason as u8, 0, 0]);
         bytes.extend_from_slice(data);
         bytes
     }
 
-    /// Reads a frame from the start of `bytes`: `None` if it is not all there yet, else the frame, its private
-    /// data and its length. Wrong bytes are noticed as soon as they are there.
+    /// Reads a frame from the start of `bytes`: `None` if it is not all there yet. Wrong bytes are noticed as soon as they are there.
     ///
     /// # Errors
     /// What is wrong with the bytes.
@@ -87,6 +148,8 @@ impl Handshake {
             Some(2) => HandshakeKind::Accept,
             Some(3) => HandshakeKind::Reject,
             Some(4) => HandshakeKind::Refuse,
+            Some(5) => HandshakeKind::Challenge,
+            Some(6) => HandshakeKind::Proof,
             Some(&other) => return Err(Malformed::Kind(other)),
         };
         if bytes.len() < LEN {
@@ -96,16 +159,37 @@ impl Handshake {
         if usize::from(data) > kind.max_data() {
             return Err(Malformed::Length(data.into()));
         }
-        let frame = Handshake { kind, reads: u32_at(bytes, 8), credit: u32_at(bytes, 12) };
-        let opens = matches!(kind, HandshakeKind::Hello | HandshakeKind::Accept);
-        if opens && frame.reads == 0 || !opens && (frame.reads, frame.credit) != (0, 0) {
+        let (reads, credit) = (u32_at(bytes, 8), u32_at(bytes, 12));
+        if kind.opens() && reads == 0 || !kind.opens() && (reads, credit) != (0, 0) {
             return Err(Malformed::Field("reads"));
         }
-        if u32_at(bytes, 16) != 0 {
+        let is_sealed = match bytes[16] {
+            flag @ 0..=1 if kind.allows(flag == 1) => flag == 1,
+            _ => return Err(Malformed::Field("sealed")),
+        };
+        let reason = match bytes[17] {
+            0 => RefuseReason::Full,
+            1 => RefuseReason::SecretWanted,
+            2 => RefuseReason::NoSecret,
+            3 => RefuseReason::OtherSecret,
+            _ => return Err(Malformed::Field("reason")),
+        };
+        if kind != HandshakeKind::Refuse && reason != RefuseReason::Full {
+            return Err(Malformed::Field("reason"));
+        }
+        if bytes[18..LEN] != [0, 0] {
             return Err(Malformed::Field("reserved"));
         }
-        let len = LEN + usize::from(data);
-        Ok(bytes.get(LEN..len).map(|data| (frame, data, len)))
+        let frame = Handshake { kind, reads, credit, is_sealed, reason };
+        Ok(frame.rest(&bytes[LEN..], data.into()))
+    }
+
+    /// Takes what follows, as far as it is all there.
+    fn rest(self, bytes: &[u8], data: usize) -> Option<Decoded<'_>> {
+        let (data, rest) = bytes.split_at_checked(data)?;
+        let seal = if self.is_sealed { Some(rest.first_chunk::<SEAL>()?) } else { None };
+        let len = LEN + data.len() + seal.map_or(0, |seal| seal.len());
+        Some(Decoded { frame: self, data, seal, len })
     }
 }
 
@@ -117,34 +201,48 @@ mod tests {
     use proptest::prelude::*;
 
     fn frame() -> impl Strategy<Value = (Handshake, Vec<u8>)> {
-        let kinds = prop_oneof![
-            Just(HandshakeKind::Hello),
-            Just(HandshakeKind::Accept),
-            Just(HandshakeKind::Reject),
-            Just(HandshakeKind::Refuse)
-        ];
-        kinds
-            .prop_flat_map(|kind| {
+        let kinds = prop::sample::select(vec![
+            HandshakeKind::Hello,
+            HandshakeKind::Accept,
+            HandshakeKind::Reject,
+            HandshakeKind::Refuse,
+            HandshakeKind::Challenge,
+            HandshakeKind::Proof,
+        ]);
+        let reasons = prop::sample::select(vec![
+            RefuseReason::Full,
+            RefuseReason::SecretWanted,
+            RefuseReason::NoSecret,
+            RefuseReason::OtherSecret,
+        ]);
+        (kinds, reasons, any::<bool>())
+            .prop_flat_map(|(kind, reason, sealed)| {
                 let data = prop::collection::vec(any::<u8>(), 0..=kind.max_data());
-                (Just(kind), data, 1u32.., any::<u32>())
+                (Just((kind, reason, sealed)), data, 1u32.., any::<u32>())
             })
-            .prop_map(|(kind, bytes, reads, credit)| {
-                let opens = matches!(kind, HandshakeKind::Hello | HandshakeKind::Accept);
-                let (reads, credit) = if opens { (reads, credit) } else { (0, 0) };
-                (Handshake { kind, reads, credit }, bytes)
+            .prop_map(|((kind, reason, sealed), bytes, reads, credit)| {
+                let mut frame = Handshake::new(kind, reads, credit);
+                frame.is_sealed = if kind.allows(sealed) { sealed } else { !sealed };
+                if kind == HandshakeKind::Refuse {
+                    frame.reason = reason;
+                }
+                (frame, bytes)
             })
     }
 
     proptest! {
         #[test]
-        fn survives_and_every_prefix_is_incomplete((frame, data) in frame(), more: Vec<u8>) {
+        fn survives_and_every_prefix_is_incomplete((frame, data) in frame(), seal: [u8; SEAL], more: Vec<u8>) {
             let mut bytes = frame.encode(&data);
+            let seal = frame.is_sealed.then_some(&seal);
+            bytes.extend(seal.into_iter().flatten());
             let len = bytes.len();
             for cut in 0..len {
                 prop_assert_eq!(Handshake::decode(&bytes[..cut]), Ok(None));
             }
             bytes.extend(more);
-            prop_assert_eq!(Handshake::decode(&bytes), Ok(Some((frame, &data[..], len))));
+            let decoded = Decoded { frame, data: &data, seal, len };
+            prop_assert_eq!(Handshake::decode(&bytes), Ok(Some(decoded)));
         }
 
         #[test]
@@ -164,5 +262,20 @@ mod tests {
             Err(Malformed::Version { theirs: 2, ours: VERSION })
         );
         assert_eq!(Handshake::decode(b"FBRC\x01\x09"), Err(Malformed::Kind(9)));
+        let hello = Handshake::new(HandshakeKind::Hello, 1, 0).encode(b"");
+        let wrong = |kind, at: usize, value| {
+            let mut bytes = hello.clone();
+            (bytes[5], bytes[at]) = (kind as u8, value);
+            if !matches!(kind, HandshakeKind::Hello) {
+                bytes[8] = 0;
+            }
+            Handshake::decode(&bytes).unwrap_err()
+        };
+        assert_eq!(wrong(HandshakeKind::Hello, 16, 2), Malformed::Field("sealed"));
+        assert_eq!(wrong(HandshakeKind::Refuse, 16, 1), Malformed::Field("sealed"));
+        assert_eq!(wrong(HandshakeKind::Proof, 16, 0), Malformed::Field("sealed"));
+        assert_eq!(wrong(HandshakeKind::Hello, 17, 1), Malformed::Field("reason"));
+        assert_eq!(wrong(HandshakeKind::Refuse, 17, 4), Malformed::Field("reason"));
+        assert_eq!(wrong(HandshakeKind::Hello, 19, 1), Malformed::Field("reserved"));
     }
 }

@@ -1,21 +1,29 @@
 //! The wire format, version 1. Pure: bytes to values and back, no I/O, no panics on any input.
 //!
-//! All numbers are little-endian. A connection is one stream of bytes in each direction. It begins with one
-//! handshake frame each way ([`handshake`]), then come data frames ([`frame`]).
+//! All numbers are little-endian. A connection is one stream of bytes in each direction. It begins with
+//! handshake frames ([`handshake`]), then come data frames ([`frame`]).
 //!
-//! # Handshake frame: 20 bytes, then private data
+//! # Handshake frame: 20 bytes, then private data, then 32 bytes if it is sealed
 //! | at | size | field | |
 //! |---|---|---|---|
 //! | 0 | 4 | magic | `FBRC` |
 //! | 4 | 1 | version | 1 |
-//! | 5 | 1 | kind | 1 hello, 2 accept, 3 reject, 4 refuse |
-//! | 6 | 2 | data | bytes of private data that follow: hello 0..=48, accept 0..=192, reject 0..=128, refuse 0 |
-//! | 8 | 4 | reads | reads and atomics the sender answers at a time, at least 1; 0 in reject and refuse |
-//! | 12 | 4 | credit | receives the sender has posted; 0 in reject and refuse |
-//! | 16 | 4 | reserved | 0 |
+//! | 5 | 1 | kind | 1 hello, 2 accept, 3 reject, 4 refuse, 5 challenge, 6 proof |
+//! | 6 | 2 | data | bytes of private data that follow: hello 0..=48, accept 0..=192, reject 0..=128, others 0 |
+//! | 8 | 4 | reads | hello and accept: reads and atomics the sender answers at a time, at least 1; others 0 |
+//! | 12 | 4 | credit | hello and accept: receives the sender has posted; others 0 |
+//! | 16 | 1 | sealed | 1: 32 bytes follow the private data; always in challenge and proof, never in refuse |
+//! | 17 | 1 | reason | refuse: 0 the backlog is full, or the listener closed; 1 the listening side wants the proof of a secret; 2 it has no secret; 3 the proof is none. Others 0 |
+//! | 18 | 2 | reserved | 0 |
 //!
-//! The connecting side sends hello, the listening side answers with one of the others. After accept the
+//! The connecting side sends hello, the listening side answers with accept, reject or refuse. After accept the
 //! connecting side sends an `ack` frame at once, by which the other side knows that it got there.
+//!
+//! Where both have a secret, hello is sealed with a random number; the listening side answers with challenge, sealed with
+//! another; and the connecting side with proof. Proof, accept and reject are sealed with HMAC-SHA-256 over all handshake frames
+//! that either side has sent, in their order, and over the frame itself as far as its seal. The key is 64 bytes by HKDF-SHA-256,
+//! with the salt `anyfabric` and the info `handshake 1, initiator` or `handshake 1, acceptor`, from the secret. What is not sealed
+//! so, or wrongly, ends the connection, and the application does not hear of it.
 //!
 //! # Data frame: 24 bytes, then fields by kind, then payload
 //! | at | size | field | |
