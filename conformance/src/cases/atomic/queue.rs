@@ -88,16 +88,20 @@ pub(super) fn emulated_blocks_write(rig: &Rig) -> Outcome {
 
 pub(super) fn emulated_single_posts(rig: &Rig) -> Outcome {
     let (a, b) = rig.pair()?;
-    let (target, source) = (b.buffer(8)?, a.patterned(8, rig.pattern(0))?);
+    let (target, beside) = (b.buffer(8)?, b.buffer(8)?);
+    let source = a.patterned(8, rig.pattern(0))?;
     for _ in 0..50 {
         // A device that makes up the add has to look first, and to try again.
         target.fill(0xff)?;
         // Not in one batch: the second post meets a first one that is under way.
         a.post(&Op::atomic(AtomicOp::Add, 1u32, target.at(0)).context(1))?;
         a.post(&Op::write(&source, target.at(0)).fence().context(2))?;
-        a.expect_each([1, 2])?;
+        // Without a fence: its bytes may be there before, its completion not.
+        a.post(&Op::write(&source, beside.at(0)).context(3))?;
+        a.expect_each([1, 2, 3])?;
         a.settle(&b)?;
         target.check_pattern(.., rig.pattern(0))?;
+        beside.check_pattern(.., rig.pattern(0))?;
     }
     Ok(())
 }
