@@ -271,6 +271,7 @@ mod tests {
     const HOUR: Option<Duration> = Some(Duration::from_secs(3600));
 
     #[test]
+    #[cfg_attr(miri, ignore = "no memory is touched")]
     fn each_network_leaves_a_quarter_of_what_was_left() {
         let places = places(112, None, None);
         let one = connect_all(&places, 1);

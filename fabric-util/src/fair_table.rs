@@ -237,7 +237,7 @@ mod tests {
     proptest::proptest! {
         // Miri is slow, and this has no unsafe code.
         #![proptest_config(proptest::prelude::ProptestConfig {
-            cases: if cfg!(miri) { 4 } else { 256 },
+            cases: if cfg!(miri) { 1 } else { 256 },
             failure_persistence: None,
             ..Default::default()
         })]

@@ -230,8 +230,10 @@ float_checks!(check_f64, f64, u64, 0x0008_0000_0000_0000, 0x7FF8_0000_0000_0000)
 
 #[test]
 fn special_floats_in_all_combinations() {
-    for a in 0..17 {
-        for b in 0..17 {
+    // Miri chooses other NaNs each time.
+    let step = if cfg!(miri) { 3 } else { 1 };
+    for a in (0..17).step_by(step) {
+        for b in (0..17).step_by(step) {
             check_f32(SPECIAL_32[a], SPECIAL_32[b]);
             check_f64(SPECIAL_64[a], SPECIAL_64[b]);
         }

@@ -48,6 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "no memory is touched")]
     fn nothing_is_held_for_long_and_everything_now_and_then() {
         let schedule = RandomSchedule::new(1);
         let (mut connections, mut updates, mut answers) = (0, 0, 0);
@@ -66,6 +67,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no memory is touched")]
     fn choices_follow_from_the_seed() {
         let drawn = |seed| {
             let schedule = RandomSchedule::new(seed);

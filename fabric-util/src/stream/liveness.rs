@@ -109,6 +109,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "no memory is touched")]
     fn whenever_it_is_cut_off_that_is_noticed_within_three_intervals() {
         for cut in (5000..9000).step_by(37) {
             for first in [1000, 1500, cut, cut + 100, cut + 900, cut + 1500, cut + 2300] {
