@@ -9,7 +9,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 pub(crate) use child::{Child, in_child};
-pub(crate) use limits::{FewDescriptors, allow_descriptors, limit_locked_memory, max_descriptors};
+pub(crate) use limits::{
+    FewDescriptors, allow_descriptors, limit_locked_memory, max_descriptors, physical_memory,
+};
 pub(crate) use pages::{
     Pages, Protection, load, page_size, register_nowhere, register_unmapped, store,
 };

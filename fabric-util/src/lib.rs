@@ -10,7 +10,7 @@
 //! - connections: [`stream`] (the protocol over any stream of bytes), [`region_table`] (memory that peers may reach),
 //!   [`completion_ring`] (completions until they are polled for), [`backlog`] (requests until they are answered),
 //!   [`fair_table`] (what strangers take, shared by where they come from), [`admission`] (which of them are connected),
-//!   [`introductions`] (of those that come to a tool);
+//!   [`byte_quota`] (how much memory they have), [`introductions`] (of those that come to a tool);
 //! - progress: [`progress`] (which connections are served when), [`fault`] (both at their worst, for tests);
 //! - queues: [`inflight`] (operations in flight and their depth), [`emulate`] (atomics that a device lacks);
 //! - small things: [`stats`] (counters), [`route`] (the address to connect from), [`range`] (bounds of a slice),
@@ -18,6 +18,7 @@
 
 pub mod admission;
 pub mod backlog;
+pub mod byte_quota;
 pub mod callback;
 pub mod completion_ring;
 pub mod emulate;

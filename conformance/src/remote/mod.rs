@@ -16,6 +16,7 @@
 //!   that an idle program would not.
 //! - Bytes are where the domain is: [`Guarded`](crate::Guarded) reads and writes them there ([`case_memory`]).
 
+mod allocation;
 pub(crate) mod case_memory;
 mod frame;
 mod link;

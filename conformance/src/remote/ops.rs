@@ -1,10 +1,12 @@
 //! Operations of the near end, made anew with the regions of this one.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use fabric::provider::{RemoteAddr, SendFlags, SendOp};
 use fabric::{Access, Error, Op, Region, RemoteRegion, RemoteSlice, Result, Slice};
 
+use super::allocation::Reserved;
 use super::protocol::{LocalBytes, Piece, SendMsg};
 use crate::element::operation;
 
@@ -12,6 +14,8 @@ use crate::element::operation;
 pub(super) struct Hosted {
     pub(super) region: Region,
     pub(super) start: u64,
+    /// The region keeps its memory.
+    pub(super) _reserved: Arc<Reserved>,
 }
 
 /// An object of the session, or the near end's mistake.
@@ -25,7 +29,7 @@ pub(super) fn slices<'a>(
     pieces: &[Piece],
 ) -> Result<Vec<Slice<'a>>> {
     let slice = |piece: &Piece| {
-        let Hosted { region, start } = known(regions, piece.region, "region")?;
+        let Hosted { region, start, .. } = known(regions, piece.region, "region")?;
         // A range that does not fit is refused by the post.
         let from = usize::try_from(piece.start.wrapping_sub(*start)).unwrap_or(usize::MAX);
         let len = usize::try_from(piece.len).unwrap_or(usize::MAX);

@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use fabric::Catalog;
 use fabric_util::admission::{Admission, AdmissionLimits};
+use fabric_util::byte_quota::ByteQuota;
 use fabric_util::introductions::{Introduction, Introductions};
 use fabric_util::log_limiter::{PeerEvent, PeerLog};
 
+use super::allocation;
 use super::frame;
 use super::outbox::Outbox;
 use super::protocol::Request;
@@ -40,6 +42,7 @@ struct Shared {
     catalog: Arc<Catalog>,
     introductions: Introductions,
     sessions: Arc<Admission>,
+    memory: Arc<ByteQuota>,
     log: PeerLog,
 }
 
@@ -55,6 +58,7 @@ impl Server {
             catalog: catalog.clone(),
             introductions: Introductions::new(MAX_INTRODUCTIONS),
             sessions: Admission::new(sessions),
+            memory: allocation::quota(),
             log: PeerLog::default(),
         };
         Ok(Server { listener: TcpListener::bind(addr)?, shared: Arc::new(shared) })
@@ -122,11 +126,27 @@ impl Shared {
             Ok(_seat) => {
                 drop(introduction);
                 let welcomed = frame::say_own_line(&stream).map_err(io::Error::other);
-                if let Err(error) = welcomed.and_then(|()| serve(stream, &self.catalog)) {
+                if let Err(error) = welcomed.and_then(|()| self.execute(stream, peer)) {
                     self.warn(peer, format_args!("is lost: {error}"));
                 }
             }
         }
+    }
+
+    /// Executes the calls of one connection, in their order, until it is closed.
+    fn execute(&self, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
+        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
+        stream.set_read_timeout(Some(MAX_IDLE))?;
+        let outbox = Outbox::new(stream.try_clone()?)?;
+        thread::scope(|scope| {
+            let sender = scope.spawn(|| outbox.send_all());
+            let mut session = Session::new(&self.catalog, &self.memory, peer, &outbox);
+            let executed = execute(&stream, &outbox, &mut session);
+            outbox.close();
+            drop(session);
+            let sent = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            executed.and(sent)
+        })
     }
 }
 
@@ -135,22 +155,6 @@ fn passes(error: &io::Error) -> bool {
     let exhausted = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
     matches!(error.kind(), K::ConnectionAborted | K::Interrupted)
         || error.raw_os_error().is_some_and(|errno| exhausted.contains(&errno))
-}
-
-/// Executes the calls of one connection, in their order, until it is closed.
-fn serve(stream: TcpStream, catalog: &Arc<Catalog>) -> io::Result<()> {
-    stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-    stream.set_read_timeout(Some(MAX_IDLE))?;
-    let outbox = Outbox::new(stream.try_clone()?)?;
-    thread::scope(|scope| {
-        let sender = scope.spawn(|| outbox.send_all());
-        let mut session = Session::new(catalog, &outbox);
-        let executed = execute(&stream, &outbox, &mut session);
-        outbox.close();
-        drop(session);
-        let sent = sender.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        executed.and(sent)
-    })
 }
 
 fn execute(stream: &TcpStream, outbox: &Outbox, session: &mut Session) -> io::Result<()> {

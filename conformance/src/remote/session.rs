@@ -10,9 +10,12 @@ use fabric::{
     Domain, Endpoint, EndpointAttr, EndpointId, Error, Grant, Listener, ListenerAttr, Memory,
     OpKind, ProviderSpec, Recv, Result, SharedReceiveQueue,
 };
+use fabric_util::byte_quota::ByteQuota;
+use fabric_util::fair_table::Network;
 use serde::Serialize;
 use serde_bytes::ByteBuf;
 
+use super::allocation::Allocation;
 use super::ops::{self, Hosted, known};
 use super::outbox::Outbox;
 use super::protocol::{
@@ -24,8 +27,6 @@ use crate::choose::anything;
 use crate::environment::Environment;
 use crate::sys;
 
-/// What one connection may allocate. Pages that are not touched cost nothing.
-const MAX_MEMORY: u64 = 16 << 30;
 /// Completions of one poll.
 const MAX_POLLED: usize = 1024;
 
@@ -34,8 +35,9 @@ pub(super) struct Session {
     catalog: Arc<Catalog>,
     outbox: Arc<Outbox>,
     domain: Option<Domain>,
-    memories: HashMap<u64, Memory>,
-    memory_bytes: u64,
+    quota: Arc<ByteQuota>,
+    network: Network,
+    memories: HashMap<u64, Allocation>,
     regions: HashMap<u64, Hosted>,
     grants: HashMap<u64, Grant>,
     queues: HashMap<u64, CompletionQueue>,
@@ -62,13 +64,19 @@ fn size(value: u64) -> usize {
 }
 
 impl Session {
-    pub(super) fn new(catalog: &Arc<Catalog>, outbox: &Arc<Outbox>) -> Self {
+    pub(super) fn new(
+        catalog: &Arc<Catalog>,
+        quota: &Arc<ByteQuota>,
+        peer: SocketAddr,
+        outbox: &Arc<Outbox>,
+    ) -> Self {
         Session {
             catalog: catalog.clone(),
             outbox: outbox.clone(),
             domain: None,
+            quota: quota.clone(),
+            network: peer.ip().into(),
             memories: HashMap::new(),
-            memory_bytes: 0,
             regions: HashMap::new(),
             grants: HashMap::new(),
             queues: HashMap::new(),
@@ -103,26 +111,26 @@ impl Session {
         match call {
             MemoryCall::Allocate { memory, len } => answer(&self.allocate(memory, len)?),
             MemoryCall::Free { memory } => {
-                let freed = self.memories.remove(&memory).map_or(0, |memory| memory.len());
-                self.memory_bytes -= freed as u64;
+                self.memories.remove(&memory);
                 answer(&())
             }
             MemoryCall::Store { memory, at, bytes } => {
-                answer(&sys::store(known(&self.memories, memory, "memory")?, size(at), &bytes)?)
+                answer(&sys::store(self.memory(memory)?, size(at), &bytes)?)
             }
             MemoryCall::Load { memory, at, len } => {
-                let memory = known(&self.memories, memory, "memory")?;
+                let memory = self.memory(memory)?;
                 let mut bytes = vec![0; size(len).min(memory.len())];
                 sys::load(memory, size(at), &mut bytes)?;
                 answer(&ByteBuf::from(bytes))
             }
             MemoryCall::Register { region, memory, at, len, access, start } => {
-                let memory = known(&self.memories, memory, "memory")?;
+                let Allocation { memory, reserved } = known(&self.memories, memory, "memory")?;
+                let reserved = reserved.clone();
                 let range = size(at)..size(at.saturating_add(len));
                 let access = Access::from_bits_retain(access);
                 let made = self.domain()?.register_part(memory, range, access)?;
                 let (key, addr) = (made.remote().key(), made.remote().base());
-                self.regions.insert(region, Hosted { region: made, start });
+                self.regions.insert(region, Hosted { region: made, start, _reserved: reserved });
                 answer(&RemoteAddr { key, addr })
             }
             MemoryCall::Deregister { region } => {
@@ -287,14 +295,12 @@ impl Session {
     }
 
     fn allocate(&mut self, name: u64, len: u64) -> Result<()> {
-        let sum = self.memory_bytes.saturating_add(len);
-        if sum > MAX_MEMORY {
-            let text = format!("{sum} bytes; one connection may allocate {MAX_MEMORY}");
-            return Err(Error::invalid("allocate", text));
-        }
-        self.memories.insert(name, Memory::zeroed(size(len))?);
-        self.memory_bytes = sum;
+        self.memories.insert(name, Allocation::new(&self.quota, self.network, len)?);
         Ok(())
+    }
+
+    fn memory(&self, name: u64) -> Result<&Memory> {
+        known(&self.memories, name, "memory").map(|allocation| &allocation.memory)
     }
 
     fn listen(&mut self, name: u64, addr: SocketAddr, attr: &ListenerAttr) -> Result<SocketAddr> {

@@ -1,4 +1,4 @@
-//! What this process may have: descriptors and locked memory.
+//! What this process may have: descriptors, memory and locked memory.
 
 use std::io;
 
@@ -18,6 +18,13 @@ fn limit_descriptors(limits: &libc::rlimit) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Bytes of memory that the machine has.
+pub(crate) fn physical_memory() -> u64 {
+    // SAFETY: it only asks (sysconf(3)).
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    u64::try_from(pages).unwrap_or_default() * super::page_size() as u64
 }
 
 /// How many descriptors this process may have at most.

@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use fabric::{DisconnectReason, Domain, Endpoint, EndpointId};
+use fabric_util::byte_quota::ByteQuota;
 use fabric_util::fair_table::Network;
 use fabric_util::log_line;
 use fabric_util::sync::{Mutex, MutexGuard};
@@ -22,8 +23,8 @@ use super::message::{LeaseMessage, MAX_LEN};
 use super::outbox::Outbox;
 use super::pending::{Answer, PendingRequest};
 use super::policy::LeasePolicy;
-use super::quota::{LeaseQuota, LeaseRecord};
 use super::receives::Receives;
+use super::record::LeaseRecord;
 use super::remote_state::RemoteLeaseState;
 use crate::admission::is_unused;
 use crate::agenda::LeaseName;
@@ -46,7 +47,7 @@ pub(crate) struct LeaseContext {
     pub(super) pool: Pool,
     pub(super) policy: LeasePolicy,
     pub(super) decision: LeaseDecision,
-    pub(super) quota: Arc<LeaseQuota>,
+    pub(super) quota: Arc<ByteQuota>,
     pub(super) router: Arc<Router>,
     pub(super) reactor: Arc<ReactorHandle>,
     pub(super) peer_log: Arc<PeerLog>,

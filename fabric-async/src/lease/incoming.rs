@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::control::Control;
 use super::message::LeaseMessage;
-use super::quota::LeaseRecord;
+use super::record::LeaseRecord;
 use super::remote_state::RemoteLeaseState;
 use super::terms::{after, nanos};
 use crate::error::{Error, LeaseEnd};

@@ -3,8 +3,8 @@
 //! - `api`: what connections offer; `policy`: what they lend on request; `terms`: times and lengths;
 //! - the holder's side: `remote_lease`, the handle of a lease, and `remote_state`, what it knows of it; `client`: how leases
 //!   are asked for; `pending`: requests that wait for their answer;
-//! - the owner's side: `local_lease`, the memory of a lease; `server`: how requests are granted; `quota`: how much is lent in
-//!   all; `decision`: the application's own word;
+//! - the owner's side: `local_lease`, the memory of a lease; `server`: how requests are granted; `record`: what the
+//!   books have of it; `decision`: the application's own word;
 //! - `control`: the connection over which both talk; `message`: its messages; `outbox`: those that wait to be sent;
 //!   `receives`: its memory; `incoming`: how its messages are handled;
 //!   `connect`: how it is made; `registry`: all of these connections of a node.
@@ -20,8 +20,8 @@ mod message;
 mod outbox;
 mod pending;
 mod policy;
-mod quota;
 mod receives;
+mod record;
 mod registry;
 mod remote_lease;
 mod remote_state;

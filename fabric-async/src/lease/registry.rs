@@ -9,12 +9,12 @@ use fabric::{
     Completion, CompletionQueue, ConnectRequest, Domain, Endpoint, EndpointBuilder, EndpointId,
     OpKind,
 };
+use fabric_util::byte_quota::ByteQuota;
 use fabric_util::log_line;
 use fabric_util::sync::Mutex;
 
 use super::control::{Control, DEPTH, LeaseContext, ROOM};
 use super::message::MAX_LEN;
-use super::quota::LeaseQuota;
 use super::receives::Receives;
 use crate::conn_state::ConnState;
 use crate::error::Result;
@@ -128,7 +128,7 @@ impl Leases {
         let context = LeaseContext {
             domain: domain.clone(),
             pool: pool.clone(),
-            quota: LeaseQuota::new(total, policy.max_bytes_per_address),
+            quota: ByteQuota::new(total, policy.max_bytes_per_address),
             policy,
             decision: options.lease_decision.clone(),
             router: router.clone(),

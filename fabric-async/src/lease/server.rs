@@ -10,7 +10,7 @@ use super::control::{Control, ControlState};
 use super::decision::LeaseRequest;
 use super::local_lease::{LocalLease, LocalLeaseState};
 use super::message::LeaseMessage;
-use super::quota::LeaseRecord;
+use super::record::LeaseRecord;
 use super::terms::{after, whole};
 use crate::block::Loan;
 use crate::buffer::Buffer;

@@ -1,71 +1,59 @@
-//! What this side lends.
+//! How many bytes peers may have of something, and that one network does not take all of it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
-use fabric_util::fair_table::Network;
-use fabric_util::sync::Mutex;
-
-use super::local_lease::LocalLeaseState;
-
-/// A lease in the books.
-pub(super) struct LeaseRecord {
-    pub(super) loan: Arc<LocalLeaseState>,
-    pub(super) until: Instant,
-    /// Until when it can be renewed, if that is bounded.
-    pub(super) latest: Option<Instant>,
-    /// Counts against the policy.
-    pub(super) asked: bool,
-}
+use crate::fair_table::Network;
+use crate::sync::Mutex;
 
 /// A network may have so much of what is left for the others: a quarter if it is alone (dynamic thresholds, as of
-/// `admission`).
+/// [`admission`](crate::admission)).
 const FREE_PER_SHARE: u64 = 3;
 
-/// Bytes that peers asked for and have, all connections of a node together, and of each network.
-pub(crate) struct LeaseQuota {
-    lent: Mutex<Lent>,
+/// Bytes that peers asked for and have: all together, and those of each network.
+pub struct ByteQuota {
+    taken: Mutex<Taken>,
     max: u64,
     max_of_one: Option<u64>,
 }
 
 #[derive(Default)]
-struct Lent {
+struct Taken {
     bytes: u64,
     /// Of those that have some.
     of_each: HashMap<Network, u64>,
 }
 
-impl LeaseQuota {
+impl ByteQuota {
     /// At most `max` bytes in all, and `max_of_one` for one network, or so much that others get some.
-    pub(crate) fn new(max: u64, max_of_one: Option<u64>) -> Arc<Self> {
-        Arc::new(LeaseQuota { lent: Mutex::default(), max, max_of_one })
+    pub fn new(max: u64, max_of_one: Option<u64>) -> Arc<Self> {
+        Arc::new(ByteQuota { taken: Mutex::default(), max, max_of_one })
     }
 
     /// Reserves room for so many; false if there is none.
-    pub(super) fn reserve(&self, from: Network, len: u64) -> bool {
-        let mut lent = self.lent.lock();
-        let of_one = lent.of_each.get(&from).copied().unwrap_or_default();
-        let Some(left) = self.max.checked_sub(lent.bytes).and_then(|free| free.checked_sub(len))
+    pub fn reserve(&self, from: Network, len: u64) -> bool {
+        let mut taken = self.taken.lock();
+        let of_one = taken.of_each.get(&from).copied().unwrap_or_default();
+        let Some(left) = self.max.checked_sub(taken.bytes).and_then(|free| free.checked_sub(len))
         else {
             return false;
         };
         if of_one + len > self.max_of_one.unwrap_or(left / FREE_PER_SHARE) {
             return false;
         }
-        lent.bytes += len;
-        lent.of_each.insert(from, of_one + len);
+        taken.bytes += len;
+        taken.of_each.insert(from, of_one + len);
         true
     }
 
-    pub(super) fn give_back(&self, from: Network, len: u64) {
-        let mut lent = self.lent.lock();
-        lent.bytes -= len;
-        if let Some(of_one) = lent.of_each.get_mut(&from) {
+    /// Gives back what was reserved.
+    pub fn give_back(&self, from: Network, len: u64) {
+        let mut taken = self.taken.lock();
+        taken.bytes -= len;
+        if let Some(of_one) = taken.of_each.get_mut(&from) {
             *of_one -= len;
             if *of_one == 0 {
-                lent.of_each.remove(&from);
+                taken.of_each.remove(&from);
             }
         }
     }
@@ -82,23 +70,23 @@ mod tests {
 
     #[test]
     fn a_network_has_no_more_than_the_setting() {
-        let quota = LeaseQuota::new(10, Some(4));
+        let quota = ByteQuota::new(10, Some(4));
         assert!(quota.reserve(host(1), 4) && !quota.reserve(host(1), 1));
         assert!(quota.reserve(host(2), 4) && !quota.reserve(host(3), 3));
-        assert!(quota.reserve(host(3), 2) && !quota.reserve(host(4), 1), "all is lent");
+        assert!(quota.reserve(host(3), 2) && !quota.reserve(host(4), 1), "all is taken");
         assert!(!quota.reserve(host(4), u64::MAX));
         quota.give_back(host(1), 4);
         assert!(quota.reserve(host(4), 4));
         for (from, len) in [(2, 4), (3, 2), (4, 4)] {
             quota.give_back(host(from), len);
         }
-        assert!(quota.lent.lock().of_each.is_empty() && quota.lent.lock().bytes == 0);
+        assert!(quota.taken.lock().of_each.is_empty() && quota.taken.lock().bytes == 0);
     }
 
     #[test]
     fn each_network_leaves_three_quarters_of_what_was_left() {
         const TOTAL: u64 = 1 << 20;
-        let quota = LeaseQuota::new(TOTAL, None);
+        let quota = ByteQuota::new(TOTAL, None);
         assert!(!quota.reserve(host(0), TOTAL / 4 + 1), "alone it has a quarter");
         for from in 0..10 {
             let mut len = TOTAL;
@@ -108,7 +96,7 @@ mod tests {
                 }
             }
         }
-        let left = TOTAL - quota.lent.lock().bytes;
+        let left = TOTAL - quota.taken.lock().bytes;
         assert!((TOTAL / 20..TOTAL / 15).contains(&left), "{left}");
     }
 }

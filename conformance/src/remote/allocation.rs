@@ -1,0 +1,80 @@
+//! Memory that another host had allocated here, and how much of it all hosts may have.
+
+use std::sync::Arc;
+
+use fabric::{Error, Memory, Result};
+use fabric_util::byte_quota::ByteQuota;
+use fabric_util::fair_table::Network;
+
+use crate::sys;
+
+/// What all connections of a server may allocate together: three quarters of the machine's memory. One network has two thirds
+/// of that at most.
+pub(super) fn quota() -> Arc<ByteQuota> {
+    let memory = sys::physical_memory();
+    ByteQuota::new(memory / 4 * 3, Some(memory / 2))
+}
+
+/// Memory, with its place in the quota.
+pub(super) struct Allocation {
+    pub(super) memory: Memory,
+    /// Regions of it have it, too: with them it stays.
+    pub(super) reserved: Arc<Reserved>,
+}
+
+/// So many bytes of the quota, until this is dropped.
+pub(super) struct Reserved {
+    quota: Arc<ByteQuota>,
+    network: Network,
+    len: u64,
+}
+
+impl Allocation {
+    /// `len` zero bytes for a host of this network.
+    ///
+    /// # Errors
+    /// `NoMemory` if others have it, or its network has its share; or as [`Memory::zeroed`].
+    pub(super) fn new(quota: &Arc<ByteQuota>, network: Network, len: u64) -> Result<Self> {
+        if !quota.reserve(network, len) {
+            let text = format!(
+                "{len} more bytes: all hosts together have three quarters of this machine's memory, and one half of it"
+            );
+            return Err(Error::NoMemory(fabric::Failure::new("allocate", text)));
+        }
+        let reserved = Arc::new(Reserved { quota: quota.clone(), network, len });
+        let memory = Memory::zeroed(usize::try_from(len).unwrap_or(usize::MAX))?;
+        Ok(Allocation { memory, reserved })
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.quota.give_back(self.network, self.len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    #[test]
+    fn memory_counts_as_long_as_a_region_of_it_is_there() {
+        let quota = ByteQuota::new(1 << 20, Some(1 << 19));
+        let network = Network::from(IpAddr::from(Ipv4Addr::LOCALHOST));
+        let refused = |len| match Allocation::new(&quota, network, len) {
+            Err(Error::NoMemory(failure)) => failure.to_string(),
+            other => panic!("{:?}", other.map(|made| made.memory.len())),
+        };
+        let made = Allocation::new(&quota, network, 1 << 19).unwrap();
+        let of_a_region = made.reserved.clone();
+        assert!(refused(1).contains("three quarters"));
+        drop(made);
+        refused(1);
+        drop(of_a_region);
+        // What cannot be had takes no place.
+        refused(u64::MAX);
+        assert_eq!(Allocation::new(&quota, network, 1 << 19).unwrap().memory.len(), 1 << 19);
+    }
+}
