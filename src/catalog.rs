@@ -164,8 +164,7 @@ impl Catalog {
     /// # Errors
     /// As [`open`](Catalog::open), for what is wrong with the request itself.
     pub fn discover(&self, hints: &Hints) -> Result<Vec<Discovered>> {
-        let settings = Settings::from(env::value)?;
-        self.set_by_env()?.search(&settings.choice, &settings.secured(hints))
+        self.set_by_env()?.discover_settings(&Settings::from(env::value)?, hints)
     }
 
     /// As [`discover`](Catalog::discover), with a choice of the program's own.
@@ -173,13 +172,18 @@ impl Catalog {
     /// # Errors
     /// As [`open`](Catalog::open), for what is wrong with the request itself.
     pub fn discover_with(&self, choice: &Choice, hints: &Hints) -> Result<Vec<Discovered>> {
-        let settings = Settings::from(env::value)?;
-        self.set_by_env()?.search(choice, &settings.secured(hints))
+        let settings = Settings { choice: choice.clone(), ..Settings::from(env::value)? };
+        self.set_by_env()?.discover_settings(&settings, hints)
+    }
+
+    fn discover_settings(&self, settings: &Settings, hints: &Hints) -> Result<Vec<Discovered>> {
+        let hints = settings.secured(hints);
+        DomainAttr::of(&hints)?;
+        self.search(&settings.choice, &hints)
     }
 
     fn search(&self, choice: &Choice, hints: &Hints) -> Result<Vec<Discovered>> {
         self.check_names(choice)?;
-        DomainAttr::of(hints)?;
         let mut found = Vec::new();
         match choice {
             Choice::Auto => {

@@ -55,10 +55,7 @@ impl Rig {
     /// If the provider refuses.
     #[track_caller]
     pub fn extra_domain(&self) -> Result<Domain, Failed> {
-        let domain = self.setup.target.open()?;
-        let name = format!("extra {}", self.setup.watch.domains() - 1);
-        self.setup.watch.add_domain(&name, &domain);
-        Ok(domain)
+        self.secured_domain(None)
     }
 
     /// A domain on the device of this host with this secret, or none. The rig keeps it open until the case ends.

@@ -99,7 +99,7 @@ impl Target {
     /// # Errors
     /// What the provider says.
     pub fn open(&self) -> fabric::Result<Domain> {
-        self.catalog.open_with(&self.choice(), &anything())
+        self.open_secured(None)
     }
 
     /// Opens it with a secret, or none.

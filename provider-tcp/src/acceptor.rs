@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use fabric_core::{Event, ListenerId, Result, Secret};
+use fabric_core::{Event, ListenerId, Result};
 use fabric_util::backlog::Backlog;
 use fabric_util::fair_table::FairTable;
 use fabric_util::log_limiter::PeerEvent;
 use fabric_util::log_line;
 use fabric_util::stats::Stats;
 use fabric_util::stream::wire::handshake::RefuseReason;
-use fabric_util::stream::{Greeting, refuse};
+use fabric_util::stream::{Greeting, HandshakeKeys, refuse};
 use fabric_util::sync::Mutex;
 use fabric_util::wakeup::wait_readable;
 
@@ -72,8 +72,8 @@ pub(crate) struct Acceptor {
     half_open: Mutex<FairTable<Weak<PendingConnection>>>,
     max_half_open: usize,
     descriptors: Descriptors,
-    /// What peers have to prove that they have.
-    secret: Option<Secret>,
+    /// Of the secret that peers have to prove.
+    keys: Option<HandshakeKeys>,
     /// It will look again by itself.
     looks_again: AtomicBool,
 }
@@ -84,7 +84,7 @@ impl Acceptor {
         id: ListenerId,
         addr: SocketAddr,
         backlog: Backlog<std::net::TcpListener, Arc<PendingConnection>>,
-        secret: Option<Secret>,
+        keys: Option<HandshakeKeys>,
     ) -> Arc<Self> {
         let descriptors = Descriptors::of_process();
         Arc::new(Acceptor {
@@ -95,7 +95,7 @@ impl Acceptor {
             half_open: Mutex::default(),
             max_half_open: descriptors.half_open(HALF_OPEN),
             descriptors,
-            secret,
+            keys,
             looks_again: AtomicBool::new(false),
         })
     }
@@ -258,7 +258,7 @@ impl PendingConnection {
         let socket = OwnedFd::from(stream);
         let name = host.name();
         let transport = Some(TcpTransport::accepted(socket, host.stats()));
-        let greeting = Greeting::new(acceptor.secret.as_ref());
+        let greeting = Greeting::new(acceptor.keys.as_ref());
         let state = Mutex::new(PendingState { transport, greeting });
         let pending =
             Arc::new(PendingConnection { name, acceptor: acceptor.clone(), peer, local, state });

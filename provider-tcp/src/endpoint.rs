@@ -123,7 +123,7 @@ unsafe impl EndpointOps for TcpEndpoint {
         let mut conn = self.lock();
         let stream = self.watch(transport)?;
         (conn.local, conn.peer) = (local, Some(to));
-        conn.connect(stream, data, self.engine.secret.as_ref());
+        conn.connect(stream, data, self.engine.keys.as_ref());
         Ok(())
     }
 

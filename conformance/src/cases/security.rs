@@ -6,7 +6,7 @@ use fabric::{
     Domain, Hints, Listener, ListenerAttr, MAX_ACCEPT_DATA, MAX_CONNECT_DATA, Secret, Security,
 };
 
-use super::connection::steps::{connect_failed, connected, meet, message, next_request};
+use super::connection::steps::{connect_failed, connected, exchange, meet, message, next_request};
 use crate::check::check_says;
 use crate::prelude::*;
 
@@ -82,12 +82,7 @@ fn same_secret(rig: &Rig) -> Outcome {
     {
         let (a, b) = (rig.end(&here)?, rig.end(&there)?);
         let (asks, answers) = (rig.pattern(i).bytes(asks), rig.pattern(10 + i).bytes(answers));
-        a.connect(listener.local_addr(), &asks)?;
-        let mut request = next_request(rig, &listener)?;
-        check_bytes!(request.private_data(), asks, "{} bytes of connect data", asks.len());
-        request.accept(&b, &answers)?;
-        check_bytes!(a.expect_connected()?, answers, "{} bytes of accept data", answers.len());
-        b.expect_connected()?;
+        exchange(rig, &listener, [&a, &b], [&asks, &answers])?;
         message(&a, &b, rig.pattern(i))?;
         message(&b, &a, rig.pattern(20 + i))?;
     }

@@ -4,10 +4,10 @@
 
 use std::io::ErrorKind;
 
-use fabric_core::{Result, Secret};
+use fabric_core::Result;
 
 use super::link::Link;
-use super::proof::{self, Prover, Transcript};
+use super::proof::{self, HandshakeKeys, Prover, Transcript};
 use super::requests::READS;
 use super::transport::Transport;
 use super::wire::handshake::{self, Decoded, Handshake, HandshakeKind, RefuseReason};
@@ -40,8 +40,8 @@ impl Initiator {
     ///
     /// # Errors
     /// The system gives no random numbers.
-    pub fn begin(link: &mut Link, data: &[u8], secret: Option<&Secret>) -> Result<Self> {
-        let mut transcript = secret.map(Transcript::new);
+    pub fn begin(link: &mut Link, data: &[u8], keys: Option<&HandshakeKeys>) -> Result<Self> {
+        let mut transcript = keys.map(HandshakeKeys::transcript);
         let mut hello = opening(link, HandshakeKind::Hello, data, transcript.is_some());
         if let Some(transcript) = &mut transcript {
             hello.extend(proof::random()?);
@@ -83,7 +83,7 @@ impl Initiator {
                 ));
             };
             transcript.add(&self.bytes[..len]);
-            link.say(&sealed(HandshakeKind::Proof, transcript, Prover::Initiator));
+            link.say(&prove(transcript));
             self.bytes.drain(..len);
             self.proved = true;
         }
@@ -159,9 +159,9 @@ impl Unwelcome {
 }
 
 impl Greeting {
-    /// Of a hello to who has this secret, or none.
-    pub fn new(secret: Option<&Secret>) -> Self {
-        Greeting { transcript: secret.map(Transcript::new), ..Greeting::default() }
+    /// Of a hello to an end with the secret of these keys, or with none.
+    pub fn new(keys: Option<&HandshakeKeys>) -> Self {
+        Greeting { transcript: keys.map(HandshakeKeys::transcript), ..Greeting::default() }
     }
 
     /// Reads what there is of the hello, and has the peer prove the secret; true: it is whole.
@@ -176,7 +176,7 @@ impl Greeting {
                 Ok(0) => return Err(Unwelcome::because("closed before its hello was whole")),
                 Ok(got) => self.receive(&buffer[..got], transport)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(Unwelcome::because(error.to_string())),
+                Err(error) => return Err(Unwelcome::because(format!("is lost: {error}"))),
             }
         }
         Ok(true)
@@ -304,10 +304,10 @@ fn opening(link: &mut Link, kind: HandshakeKind, data: &[u8], is_sealed: bool) -
     Handshake { is_sealed, ..Handshake::new(kind, READS, link.credit()) }.encode(data)
 }
 
-/// A frame that is nothing but a proof, which becomes part of what was said.
-fn sealed(kind: HandshakeKind, transcript: &mut Transcript, by: Prover) -> Vec<u8> {
-    let mut bytes = frame(kind, true).encode(&[]);
-    let seal = transcript.seal(by, &bytes);
+/// The initiator's proof, which becomes part of what was said.
+fn prove(transcript: &mut Transcript) -> Vec<u8> {
+    let mut bytes = frame(HandshakeKind::Proof, true).encode(&[]);
+    let seal = transcript.seal(Prover::Initiator, &bytes);
     bytes.extend(seal);
     transcript.add(&bytes);
     bytes

@@ -80,6 +80,7 @@ pub use io_vec::{IoVec, MAX_IO_VECS};
 pub use limits::limits;
 pub use link::{Deferral, Link, LinkContext, Pending};
 pub use phase::{End, Phase};
+pub use proof::HandshakeKeys;
 pub use requests::READS;
 pub use shared_receive_queue::{SharedReceiveQueue, TakesReceives};
 pub use shared_receives::SharedReceives;

@@ -28,15 +28,27 @@ pub(crate) struct Transcript {
     acceptor: Hmac<Sha256>,
 }
 
-impl Transcript {
-    pub(crate) fn new(secret: &Secret) -> Self {
+/// The keys of a secret: made once, for all connections of a domain.
+#[derive(Clone)]
+pub struct HandshakeKeys(Transcript);
+
+impl HandshakeKeys {
+    /// Those of this secret.
+    pub fn new(secret: &Secret) -> Self {
         let keys = Hkdf::<Sha256>::new(Some(b"anyfabric"), secret.bytes());
-        Transcript {
+        HandshakeKeys(Transcript {
             initiator: keyed(&keys, b"handshake 1, initiator"),
             acceptor: keyed(&keys, b"handshake 1, acceptor"),
-        }
+        })
     }
 
+    /// That nothing was said yet.
+    pub(crate) fn transcript(&self) -> Transcript {
+        self.0.clone()
+    }
+}
+
+impl Transcript {
     /// Either end said this.
     pub(crate) fn add(&mut self, said: &[u8]) {
         self.initiator.update(said);
@@ -85,7 +97,8 @@ mod tests {
     use super::*;
 
     fn transcript(secret: u8, said: &[u8]) -> Transcript {
-        let mut transcript = Transcript::new(&Secret::new(&[secret; 32]).unwrap());
+        let keys = HandshakeKeys::new(&Secret::new(&[secret; 32]).unwrap());
+        let mut transcript = keys.transcript();
         transcript.add(said);
         transcript
     }

@@ -2,7 +2,7 @@
 
 use fabric::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA};
 
-use super::steps::{connect_failed, connected, message, next_request};
+use super::steps::{self, connect_failed, connected, message, next_request};
 use crate::check::check_says;
 use crate::end::DEFAULT_TIMEOUT;
 use crate::prelude::*;
@@ -12,13 +12,7 @@ use crate::prelude::*;
 fn exchange(rig: &Rig, asks: &[u8], answers: &[u8]) -> Outcome {
     let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
     let listener = rig.listen(rig.domain_b())?;
-    a.connect(listener.local_addr(), asks)?;
-    let mut request = next_request(rig, &listener)?;
-    check_bytes!(request.private_data(), asks, "{} bytes of connect data", asks.len());
-    request.accept(&b, answers)?;
-    check_bytes!(a.expect_connected()?, answers, "{} bytes of accept data", answers.len());
-    check_bytes!(b.expect_connected()?, [0; 0], "data for the accepting side");
-    Ok(())
+    steps::exchange(rig, &listener, [&a, &b], [asks, answers])
 }
 
 pub(super) fn data_sizes(rig: &Rig) -> Outcome {

@@ -23,6 +23,23 @@ pub(in crate::cases) fn meet(rig: &Rig, listener: &Listener, a: &End, b: &End) -
     connected(a, b)
 }
 
+/// As [`meet`], with this data on both ways, and checks what arrives.
+#[track_caller]
+pub(in crate::cases) fn exchange(
+    rig: &Rig,
+    listener: &Listener,
+    [a, b]: [&End; 2],
+    [asks, answers]: [&[u8]; 2],
+) -> Outcome {
+    a.connect(listener.local_addr(), asks)?;
+    let mut request = next_request(rig, listener)?;
+    check_bytes!(request.private_data(), asks, "{} bytes of connect data", asks.len());
+    request.accept(b, answers)?;
+    check_bytes!(a.expect_connected()?, answers, "{} bytes of accept data", answers.len());
+    check_bytes!(b.expect_connected()?, [0; 0], "data for the accepting side");
+    Ok(())
+}
+
 /// Both are connected.
 #[track_caller]
 pub(in crate::cases) fn connected(a: &End, b: &End) -> Outcome {
@@ -41,7 +58,7 @@ pub(in crate::cases) fn connect_failed(end: &End) -> Result<Error, Failed> {
 
 /// The next event of `end` is that its connection ended.
 #[track_caller]
-pub(in crate::cases) fn ended(end: &End) -> Outcome {
+pub(super) fn ended(end: &End) -> Outcome {
     let event = end.next_event()?;
     check_matches!(&event, Event::Disconnected { endpoint, .. } if *endpoint == end.id(), "an end");
     Ok(())
@@ -49,7 +66,7 @@ pub(in crate::cases) fn ended(end: &End) -> Outcome {
 
 /// An address without a listener: the one that was there is gone.
 #[track_caller]
-pub(in crate::cases) fn no_listener(rig: &Rig) -> Result<SocketAddr, Failed> {
+pub(super) fn no_listener(rig: &Rig) -> Result<SocketAddr, Failed> {
     Ok(rig.listen(rig.domain_b())?.local_addr())
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
-use fabric_core::{Error, Failure, Secret};
+use fabric_core::{Error, Failure};
 
 use super::{Host, Locked, Stage, Timer};
 use crate::log_limiter::PeerEvent;
@@ -10,13 +10,14 @@ use crate::log_line;
 use crate::progress::Progress;
 use crate::stream::greeting::{Declined, Greeting, Initiator};
 use crate::stream::phase::End;
+use crate::stream::proof::HandshakeKeys;
 use crate::stream::transmit::AckPolicy;
 use crate::stream::transport::Transport;
 
 impl<T: Transport, H: Host> Locked<'_, T, H> {
-    /// Begins as the initiator, over a transport that is connected or becomes so. With a secret the acceptor has to have it, too.
-    pub fn connect(&mut self, transport: T, data: &[u8], secret: Option<&Secret>) {
-        match Initiator::begin(&mut self.state.link, data, secret) {
+    /// Begins as the initiator, over a transport that is connected or becomes so. With keys the acceptor has to have their secret, too.
+    pub fn connect(&mut self, transport: T, data: &[u8], keys: Option<&HandshakeKeys>) {
+        match Initiator::begin(&mut self.state.link, data, keys) {
             Ok(initiator) => {
                 self.state.stage = Stage::Connecting(initiator);
                 self.attach(transport);

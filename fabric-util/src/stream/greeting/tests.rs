@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fabric_core::Event;
+use fabric_core::{Event, Secret};
 
 use super::*;
 use crate::stream::testing::{Pipe, Taker, link};
@@ -32,11 +32,11 @@ impl Transport for Stream {
     fn shutdown_write(&mut self) {}
 }
 
-fn secret(of: u8) -> Secret {
-    Secret::new(&[of; 32]).unwrap()
+fn secret(of: u8) -> HandshakeKeys {
+    HandshakeKeys::new(&Secret::new(&[of; 32]).unwrap())
 }
 
-fn begin(data: &[u8], secret: Option<&Secret>) -> (Link, Initiator, Vec<u8>) {
+fn begin(data: &[u8], secret: Option<&HandshakeKeys>) -> (Link, Initiator, Vec<u8>) {
     let mut link = link();
     let initiator = Initiator::begin(&mut link, data, secret).unwrap();
     let hello = sent(&mut link);
@@ -67,7 +67,7 @@ enum Outcome {
 /// Lets two ends with these secrets greet each other. `tamper` may change what is said: hello, challenge, proof, answer, by
 /// number. `answer` is the application's.
 fn greet(
-    secrets: [Option<&Secret>; 2],
+    secrets: [Option<&HandshakeKeys>; 2],
     mut tamper: impl FnMut(usize, &mut Vec<u8>),
     answer: impl FnOnce(&Greeting, &mut Link, &mut Stream),
 ) -> Outcome {
