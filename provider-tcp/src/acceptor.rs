@@ -63,6 +63,13 @@ pub(crate) trait AcceptorHost {
     fn stats(&self) -> &Arc<Stats>;
 }
 
+/// What there is too little of for one more half-open connection.
+#[derive(Clone, Copy)]
+enum Short {
+    OfPlaces,
+    OfDescriptors,
+}
+
 /// A listening socket.
 pub(crate) struct Acceptor {
     pub(crate) name: usize,
@@ -143,7 +150,7 @@ impl Acceptor {
                         log_line!(Warn, "listener {addr}: {error}; trying again{suppressed}");
                     }
                     // The error comes whether a connection waits or not.
-                    if !self.has_waiting() || !self.displace(host) {
+                    if !self.has_waiting() || !self.displace(host, Short::OfDescriptors) {
                         return self.look_again(host, RETRY);
                     }
                 }
@@ -166,8 +173,10 @@ impl Acceptor {
         half_open.insert(pending.key(), pending.peer.ip(), Arc::downgrade(pending));
         let is_over = half_open.len() > self.max_half_open;
         drop(half_open);
-        if is_over || self.descriptors.are_short() {
-            self.displace(host);
+        if is_over {
+            self.displace(host, Short::OfPlaces);
+        } else if self.descriptors.are_short() {
+            self.displace(host, Short::OfDescriptors);
         }
     }
 
@@ -181,11 +190,22 @@ impl Acceptor {
     }
 
     /// Closes the oldest half-open connection of the network that has most; false: there is none.
-    fn displace(&self, host: &impl AcceptorHost) -> bool {
+    fn displace(&self, host: &impl AcceptorHost, short: Short) -> bool {
         let displaced = self.half_open.lock().displace();
         let Some((network, pending)) = displaced else { return false };
         if let Some(pending) = pending.upgrade() {
-            pending.abort(host, format_args!("of {network}, which has most, made room for others"));
+            match short {
+                Short::OfPlaces => pending
+                    .abort(host, format_args!("of {network}, which has most, made room for others")),
+                Short::OfDescriptors => pending.abort(
+                    host,
+                    format_args!(
+                        "is closed, for descriptors are short: this process may have {} (RLIMIT_NOFILE), and peers three quarters of \
+                         them",
+                        self.descriptors.limit
+                    ),
+                ),
+            }
         }
         true
     }

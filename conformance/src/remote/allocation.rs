@@ -8,11 +8,11 @@ use fabric_util::fair_table::Network;
 
 use crate::sys;
 
-/// What all connections of a server may allocate together: three quarters of the machine's memory. One network has two thirds
-/// of that at most.
+/// What all connections of a server may allocate together: seven eighths of the machine's memory. One network has three
+/// quarters of all at most: the longest message takes half of a machine of 2 GiB.
 pub(super) fn quota() -> Arc<ByteQuota> {
     let memory = sys::physical_memory();
-    ByteQuota::new(memory / 4 * 3, Some(memory / 2))
+    ByteQuota::new(memory / 8 * 7, Some(memory / 4 * 3))
 }
 
 /// Memory, with its place in the quota.
@@ -37,7 +37,7 @@ impl Allocation {
     pub(super) fn new(quota: &Arc<ByteQuota>, network: Network, len: u64) -> Result<Self> {
         if !quota.reserve(network, len) {
             let text = format!(
-                "{len} more bytes: all hosts together have three quarters of this machine's memory, and one half of it"
+                "{len} more bytes: all hosts together have seven eighths of this machine's memory, and one network three quarters"
             );
             return Err(Error::NoMemory(fabric::Failure::new("allocate", text)));
         }
@@ -69,7 +69,7 @@ mod tests {
         };
         let made = Allocation::new(&quota, network, 1 << 19).unwrap();
         let of_a_region = made.reserved.clone();
-        assert!(refused(1).contains("three quarters"));
+        assert!(refused(1).contains("seven eighths"));
         drop(made);
         refused(1);
         drop(of_a_region);
