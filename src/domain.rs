@@ -30,9 +30,9 @@ pub(crate) use inner::{DomainInner, QueuePlace};
 /// Any thread may use it. A child made by `fork` may not: every call there is `InvalidState`.
 ///
 /// Peers that are connected to one domain share its trust: on providers without
-/// [`SECRET_KEYS`](fabric_core::Capabilities::SECRET_KEYS) they can guess the keys of its regions. Nothing
-/// is encrypted and no peer is authenticated: use one domain for each group that trusts itself, on a network
-/// that you trust.
+/// [`SECRET_KEYS`](fabric_core::Capabilities::SECRET_KEYS) they can guess the keys of its regions: use one
+/// domain for each group that trusts itself. By default nothing is encrypted and no peer is authenticated; over TCP
+/// both can be had ([`Hints::security`](fabric_core::Hints::security)).
 ///
 /// ```
 /// use fabric::{Access, Domain, Hints};

@@ -44,13 +44,13 @@ pub(crate) const VARIABLES: [Variable; 5] = [
     },
     Variable {
         name: Cow::Borrowed(SECURITY),
-        meaning: "how much connections are to be protected, at least: `open`, or `authenticated`, which takes a secret",
+        meaning: "how much connections are to be protected, at least: `open`; `authenticated` or `encrypted`, which take a secret",
         default: "what the application asks for",
     },
     Variable {
         name: Cow::Borrowed(SECRET_FILE),
         meaning: "the file with the secret that both ends of every connection have: 32 to 64 bytes that only its owner may touch \
-                  (`(umask 077; openssl rand -hex 32 >job.secret)`). Connections are authenticated then",
+                  (`(umask 077; openssl rand -hex 32 >job.secret)`). Connections are authenticated then, or encrypted if FABRIC_SECURITY says so",
         default: "none; an application's own secret goes before",
     },
 ];
@@ -107,7 +107,10 @@ impl Settings {
         }
         if let Some(path) = get(SECRET_FILE) {
             let secret = Secret::from_file(&path);
-            settings.secret = Some(secret.map_err(|error| bad(format!("{SECRET_FILE}: {error}")))?);
+            settings.secret = Some(secret.map_err(|error| match error {
+                Error::NoMemory(_) => error,
+                error => bad(format!("{SECRET_FILE}: {error}")),
+            })?);
         }
         Ok(settings)
     }

@@ -101,7 +101,7 @@
 //!
 //! # Safety
 //! No safe code can make a device or peer access freed memory: [`safety`] says what is promised, by which mechanism, and
-//! what is not. Nothing is encrypted or authenticated: see [`Domain`].
+//! what is not. By default nothing is encrypted or authenticated: see [`Security`].
 
 #![deny(unsafe_op_in_unsafe_fn)]
 // docs.rs shows which items need which feature.

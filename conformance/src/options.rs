@@ -1,6 +1,5 @@
 //! What to run, and how: the options, and the cases and devices that they choose.
 
-use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +14,7 @@ use crate::choose::{anything, device};
 use crate::linkcontrol::LinkControl;
 use crate::remote::Peer;
 use crate::report::ProviderEntry;
-use crate::target::Target;
-
-/// With one of these no domain is without a secret.
-const SECURED: [&str; 2] = ["FABRIC_SECRET_FILE", "FABRIC_SECURITY"];
+use crate::target::{SECURED, Target, is_secured};
 
 /// A round trip to another host that stretches no deadline.
 const NEAR: Duration = Duration::from_millis(5);
@@ -104,8 +100,7 @@ impl Options {
         if needs.process && self.program.is_none() {
             lacking.push("a second process: the path of a program that serves".to_owned());
         }
-        if needs.security > Security::Open && SECURED.iter().any(|name| env::var_os(name).is_some())
-        {
+        if needs.security > Security::Open && is_secured() {
             lacking.push(format!(
                 "an environment without {}, for domains without a secret",
                 SECURED.join(" and ")

@@ -5,7 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fabric::{
-    Access, CompletionQueue, Domain, EndpointAttr, Info, Listener, Secret, SharedReceiveQueue,
+    Access, CompletionQueue, Domain, EndpointAttr, Info, Listener, Secret, Security,
+    SharedReceiveQueue,
 };
 
 use crate::check::{Failed, Outcome};
@@ -55,16 +56,20 @@ impl Rig {
     /// If the provider refuses.
     #[track_caller]
     pub fn extra_domain(&self) -> Result<Domain, Failed> {
-        self.secured_domain(None)
+        self.secured_domain((Security::Open, None))
     }
 
-    /// A domain on the device of this host with this secret, or none. The rig keeps it open until the case ends.
+    /// A domain on the device of this host, of this level and with this secret, or none. The rig keeps it open until the case
+    /// ends.
     ///
     /// # Errors
     /// If the provider refuses.
     #[track_caller]
-    pub fn secured_domain(&self, secret: Option<&Secret>) -> Result<Domain, Failed> {
-        let domain = self.setup.target.open_secured(secret)?;
+    pub fn secured_domain(
+        &self,
+        (security, secret): (Security, Option<&Secret>),
+    ) -> Result<Domain, Failed> {
+        let domain = self.setup.target.open_secured(security, secret)?;
         let name = format!("extra {}", self.setup.watch.domains() - 1);
         self.setup.watch.add_domain(&name, &domain);
         Ok(domain)

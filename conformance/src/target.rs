@@ -4,7 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use fabric::{AtomicScope, Catalog, Choice, Domain, Hints, Info, Limits, ProviderSpec, Secret};
+use fabric::{
+    AtomicScope, Catalog, Choice, Domain, Hints, Info, Limits, ProviderSpec, Secret, Security,
+};
 
 use crate::choose::{anything, best};
 use crate::remote::Peer;
@@ -23,6 +25,14 @@ struct Far {
     info: Info,
     /// What both devices offer.
     common: Info,
+}
+
+/// With one of these no domain is without a secret.
+pub(crate) const SECURED: [&str; 2] = ["FABRIC_SECRET_FILE", "FABRIC_SECURITY"];
+
+/// Whether this process's environment gives domains a secret.
+pub(crate) fn is_secured() -> bool {
+    SECURED.iter().any(|name| std::env::var_os(name).is_some())
 }
 
 impl Target {
@@ -99,15 +109,20 @@ impl Target {
     /// # Errors
     /// What the provider says.
     pub fn open(&self) -> fabric::Result<Domain> {
-        self.open_secured(None)
+        self.open_secured(Security::Open, None)
     }
 
-    /// Opens it with a secret, or none.
+    /// Opens it at this level, with a secret or none.
     ///
     /// # Errors
     /// What the provider says.
-    pub fn open_secured(&self, secret: Option<&Secret>) -> fabric::Result<Domain> {
-        self.catalog.open_with(&self.choice(), &Hints { secret: secret.cloned(), ..anything() })
+    pub fn open_secured(
+        &self,
+        security: Security,
+        secret: Option<&Secret>,
+    ) -> fabric::Result<Domain> {
+        let hints = Hints { security, secret: secret.cloned(), ..anything() };
+        self.catalog.open_with(&self.choice(), &hints)
     }
 
     /// Opens the peer's device: the one on the other host, or the same once more.

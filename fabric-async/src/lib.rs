@@ -51,12 +51,13 @@
 //!   forgotten, keeps what it has, and its turn for at most 50 ms: others go on.
 //! - *Failure.* The end of a connection is an [`Error::Disconnected`] with the reason, everywhere.
 //! - *Executors.* Works with any executor; a minimal [`block_on`] is included.
-//! - *Trust.* Nothing is encrypted or authenticated: see [`fabric::Domain`].
+//! - *Trust.* By default nothing is encrypted or authenticated: see [`fabric::Security`].
 //!
 //! # Features
 //! | feature | default | |
 //! |---|---|---|
 //! | `tcp` | yes | the TCP provider |
+//! | `encryption` | yes | TCP connections can be encrypted, by TLS 1.3; needs a C compiler to build |
 //! | `tokio` | yes | tasks of a tokio runtime are woken by its event loop; `Stream` |
 //! | `serde` | no | as of the crate `fabric`; `PoolMetrics` serialize |
 //! | `verbs` | yes | the RDMA verbs provider; loads libibverbs and librdmacm at run time |

@@ -27,13 +27,16 @@ pub enum Security {
     /// been changed of what they said until then, private data included. What follows is neither encrypted nor
     /// authenticated: who can write into the connection's stream can still do so.
     Authenticated,
+    /// All that a connection carries is encrypted, and ends the connection if a bit of it was changed, left out, repeated or
+    /// moved: no such bit reaches the application's memory. A reader on the way learns when how much is sent, and no more.
+    Encrypted,
 }
 
 impl Security {
     /// Every level, the least first.
-    pub const ALL: [Security; 2] = [Security::Open, Security::Authenticated];
+    pub const ALL: [Security; 3] = [Security::Open, Security::Authenticated, Security::Encrypted];
 
-    /// The level of this name: `open`, `authenticated`.
+    /// The level of this name: `open`, `authenticated`, `encrypted`.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.to_string() == name)
     }
@@ -44,6 +47,7 @@ impl fmt::Display for Security {
         f.write_str(match self {
             Security::Open => "open",
             Security::Authenticated => "authenticated",
+            Security::Encrypted => "encrypted",
         })
     }
 }
@@ -71,10 +75,19 @@ impl Secret {
     /// may touch: `(umask 077; openssl rand -hex 32 >job.secret)`.
     ///
     /// # Errors
-    /// `InvalidArgument` that names the file, what is wrong with it, and what would be right.
+    /// `InvalidArgument` that names the file, what is wrong with it, and what would be right; `NoMemory` if this process has no
+    /// descriptor left.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        read(path).map_err(|why| Error::invalid(OP, format!("{}: {why}", path.display())))
+        let invalid = |why| Error::invalid(OP, format!("{}: {why}", path.display()));
+        // A FIFO without a writer would be waited for.
+        let mut options = File::options();
+        let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path);
+        let file = file.map_err(|error| match Error::system(OP, "fabric", error) {
+            full @ Error::NoMemory(_) => full,
+            other => invalid(format!("it cannot be read: {other}")),
+        })?;
+        read(file).map_err(invalid)
     }
 
     /// Its bytes, for a provider.
@@ -96,11 +109,7 @@ impl Secret {
 
 const OP: &str = "read secret";
 
-fn read(path: &Path) -> Result<Secret, String> {
-    // A FIFO without a writer would be waited for.
-    let mut options = File::options();
-    let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path);
-    let file = file.map_err(|error| format!("it cannot be read: {error}"))?;
+fn read(file: File) -> Result<Secret, String> {
     // Of what was opened, whatever the path leads to by now.
     check_file(&file.metadata().map_err(|error| error.to_string())?)?;
     // One more than a secret and its line end can be.

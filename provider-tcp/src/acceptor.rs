@@ -1,8 +1,8 @@
 //! The connections that come to a listener.
 //!
-//! A connection is half-open until its hello is there and its peer has proved the domain's secret, where there is one; half-open ones are bounded in number and time, and shared by the network
-//! that they come from. A request then waits for the application, at most as many as the backlog says, and as long as
-//! its peer does.
+//! A connection is half-open until its hello is there and its peer has proved the domain's secret, where there is one;
+//! half-open ones are bounded in number and time, and shared by the network that they come from. A request then waits for
+//! the application, at most as many as the backlog says, and as long as its peer does.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -19,7 +19,7 @@ use fabric_util::log_limiter::PeerEvent;
 use fabric_util::log_line;
 use fabric_util::stats::Stats;
 use fabric_util::stream::wire::handshake::RefuseReason;
-use fabric_util::stream::{Greeting, HandshakeKeys, refuse};
+use fabric_util::stream::{Greeting, Protected, Protection, refuse};
 use fabric_util::sync::Mutex;
 use fabric_util::wakeup::wait_readable;
 
@@ -79,8 +79,8 @@ pub(crate) struct Acceptor {
     half_open: Mutex<FairTable<Weak<PendingConnection>>>,
     max_half_open: usize,
     descriptors: Descriptors,
-    /// Of the secret that peers have to prove.
-    keys: Option<HandshakeKeys>,
+    /// Of the connections that come.
+    protection: Protection,
     /// It will look again by itself.
     looks_again: AtomicBool,
 }
@@ -91,7 +91,7 @@ impl Acceptor {
         id: ListenerId,
         addr: SocketAddr,
         backlog: Backlog<std::net::TcpListener, Arc<PendingConnection>>,
-        keys: Option<HandshakeKeys>,
+        protection: Protection,
     ) -> Arc<Self> {
         let descriptors = Descriptors::of_process();
         Arc::new(Acceptor {
@@ -102,7 +102,7 @@ impl Acceptor {
             half_open: Mutex::default(),
             max_half_open: descriptors.half_open(HALF_OPEN),
             descriptors,
-            keys,
+            protection,
             looks_again: AtomicBool::new(false),
         })
     }
@@ -260,7 +260,7 @@ pub(crate) struct PendingConnection {
 }
 
 struct PendingState {
-    transport: Option<TcpTransport>,
+    transport: Option<Protected<TcpTransport>>,
     greeting: Greeting,
 }
 
@@ -277,8 +277,10 @@ impl PendingConnection {
         let local = stream.local_addr().ok();
         let socket = OwnedFd::from(stream);
         let name = host.name();
-        let transport = Some(TcpTransport::accepted(socket, host.stats()));
-        let greeting = Greeting::new(acceptor.keys.as_ref());
+        let transport = TcpTransport::accepted(socket, host.stats());
+        // If it cannot be encrypted it is closed.
+        let transport = acceptor.protection.acceptor(transport).ok();
+        let greeting = Greeting::new(acceptor.protection.handshake());
         let state = Mutex::new(PendingState { transport, greeting });
         let pending =
             Arc::new(PendingConnection { name, acceptor: acceptor.clone(), peer, local, state });
@@ -295,7 +297,8 @@ impl PendingConnection {
     fn watch(self: &Arc<Self>, host: &impl AcceptorHost) -> bool {
         // Under the lock, with which the socket could be closed, and its number be another's.
         let state = self.state.lock();
-        state.transport.as_ref().is_some_and(|socket| host.watch(socket.as_raw_fd(), self).is_ok())
+        let socket = state.transport.as_ref().map(|transport| transport.inner().as_raw_fd());
+        socket.is_some_and(|socket| host.watch(socket, self).is_ok())
     }
 
     /// The least is the oldest.
@@ -314,7 +317,7 @@ impl PendingConnection {
                 Ok(false) => return,
                 Ok(true) => {
                     self.acceptor.remove_half_open(self);
-                    transport.keep_alive();
+                    transport.inner().keep_alive();
                     refused = self.acceptor.offer(host, self);
                 }
                 Err(unwelcome) => {
@@ -331,7 +334,7 @@ impl PendingConnection {
             }
         }
         // While it waits for the application; behind that the endpoint finds out.
-        if !transport.is_quiet() && self.acceptor.backlog.remove(self.key()).is_some() {
+        if !transport.inner().is_quiet() && self.acceptor.backlog.remove(self.key()).is_some() {
             state.transport = None;
             host.forget(self.name);
         }
@@ -367,7 +370,7 @@ impl PendingConnection {
     /// The application took the request: whether the peer is still there is found by the endpoint that accepts it.
     pub(crate) fn taken(&self, host: &impl AcceptorHost) {
         if let Some(transport) = &self.state.lock().transport {
-            host.unwatch(transport.as_raw_fd(), self.name);
+            host.unwatch(transport.inner().as_raw_fd(), self.name);
         }
     }
 
@@ -386,7 +389,7 @@ impl PendingConnection {
     }
 
     /// Takes the socket and the hello.
-    pub(crate) fn take(&self) -> Option<(TcpTransport, Greeting)> {
+    pub(crate) fn take(&self) -> Option<(Protected<TcpTransport>, Greeting)> {
         let mut state = self.state.lock();
         if !state.greeting.is_whole() {
             return None;

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fabric_core::EndpointAttr;
 use fabric_util::fault::MaybeFaulty;
 use fabric_util::progress::{ReadyFlag, Source};
-use fabric_util::stream::{self, LinkContext};
+use fabric_util::stream::{self, LinkContext, Protected};
 
 use crate::name::NAME;
 use crate::transport::TcpTransport;
 
 /// What carries a connection's bytes.
-pub(crate) type Stream = MaybeFaulty<TcpTransport>;
+pub(crate) type Stream = MaybeFaulty<Protected<TcpTransport>>;
 
 /// A connection. The engine has it as long as the socket is open, the endpoint as long as it lives.
 pub(crate) struct Conn {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use fabric_core::{AtomicScope, Capabilities, Device, Info, Result, Security, Unusable};
+use fabric_core::{AtomicScope, Capabilities, Device, Info, Result, Unusable};
 use fabric_util::route;
-use fabric_util::stream::limits;
+use fabric_util::stream::{Protection, limits};
 
 /// The device that means all interfaces.
 pub(crate) const ANY: &str = "any";
@@ -27,7 +27,7 @@ fn info(provider: &'static str, device: &str, description: String, addresses: Ve
         | Capabilities::REQUEST_CANCEL;
     info.limits = limits();
     info.atomic_scope = AtomicScope::Cpu;
-    info.security = Security::Authenticated;
+    info.security = Protection::OFFERED;
     info
 }
 

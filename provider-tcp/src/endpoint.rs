@@ -9,7 +9,7 @@ use fabric_core::{
     EndpointAttr, EndpointId, EndpointOps, Error, Posted, RecvWork, Result, SendWork,
 };
 use fabric_util::progress::Flush;
-use fabric_util::stream::{AckPolicy, End, LinkContext, TakesReceives};
+use fabric_util::stream::{AckPolicy, End, LinkContext, Protected, TakesReceives};
 use mio::Interest;
 use socket2::SockRef;
 
@@ -44,8 +44,8 @@ impl TcpEndpoint {
     }
 
     /// Has the engine watch the socket, which the connection is about to get.
-    fn watch(&self, transport: TcpTransport) -> Result<Stream> {
-        let fd = transport.as_raw_fd();
+    fn watch(&self, transport: Protected<TcpTransport>) -> Result<Stream> {
+        let fd = transport.inner().as_raw_fd();
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.engine.watch(fd, self.conn.name, self.conn.clone(), interest)?;
         Ok(self.engine.settings.stream(transport, self.conn.name))
@@ -120,10 +120,11 @@ unsafe impl EndpointOps for TcpEndpoint {
             .map_err(|cause| Error::system("connect", NAME, cause))?;
         let local = SockRef::from(&socket).local_addr().ok().and_then(|addr| addr.as_socket());
         let transport = TcpTransport::connecting(socket, self.engine.stats(), &self.attr);
+        let transport = self.engine.protection.initiator(transport)?;
         let mut conn = self.lock();
         let stream = self.watch(transport)?;
         (conn.local, conn.peer) = (local, Some(to));
-        conn.connect(stream, data, self.engine.keys.as_ref());
+        conn.connect(stream, data, self.engine.protection.handshake());
         Ok(())
     }
 
@@ -133,7 +134,7 @@ unsafe impl EndpointOps for TcpEndpoint {
         let Some((mut transport, greeting)) = inbound.take() else {
             return Err(Engine::closed());
         };
-        transport.belongs_to(inbound.peer.is_ipv6(), &self.attr);
+        transport.inner_mut().belongs_to(inbound.peer.is_ipv6(), &self.attr);
         (conn.local, conn.peer) = (inbound.local, Some(inbound.peer));
         match self.watch(transport) {
             Ok(stream) => conn.accept(stream, &greeting, data),

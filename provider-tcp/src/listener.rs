@@ -34,7 +34,7 @@ impl TcpListener {
         let name = engine.name();
         let backlog = Backlog::new(attr.backlog);
         backlog.open(|| socket);
-        let acceptor = Acceptor::new(name, id, addr, backlog, engine.keys.clone());
+        let acceptor = Acceptor::new(name, id, addr, backlog, engine.protection.clone());
         engine.watch(fd, name, acceptor.clone(), Interest::READABLE)?;
         Ok(TcpListener { acceptor, engine: Arc::downgrade(engine) })
     }

@@ -7,6 +7,7 @@ use fabric_core::{Result, Setting};
 use fabric_util::fault::RandomSchedule;
 use fabric_util::progress::Schedule;
 use fabric_util::splitmix::mix;
+use fabric_util::stream::Protected;
 
 use crate::conn::Stream;
 use crate::name::NAME;
@@ -66,7 +67,7 @@ impl Settings {
     }
 
     /// The transport of the connection with this name.
-    pub(crate) fn stream(&self, transport: TcpTransport, name: usize) -> Stream {
+    pub(crate) fn stream(&self, transport: Protected<TcpTransport>, name: usize) -> Stream {
         Stream::new(transport, self.adversary.map(|seed| mix(seed ^ mix(name as u64))))
     }
 

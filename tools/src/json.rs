@@ -48,7 +48,7 @@ struct Offer<'a> {
     limits: BTreeMap<&'a str, u64>,
     /// `fabric`: atomic with other fabric atomics; `cpu`: with the target's CPU as well.
     atomic_scope: &'a str,
-    /// The most that connections can be protected: `open`, `authenticated`.
+    /// The most that connections can be protected: `open`, `authenticated`, `encrypted`.
     security: String,
     /// The types of each operation.
     atomics: BTreeMap<&'a str, Vec<&'a str>>,

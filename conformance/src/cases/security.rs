@@ -7,10 +7,13 @@ use fabric::{
 };
 
 use super::connection::steps::{connect_failed, connected, exchange, meet, message, next_request};
+use super::crowd::joined;
 use crate::check::check_says;
 use crate::prelude::*;
+use crate::target::is_secured;
 
 const AUTHENTICATED: Needs = Needs::SEND.secured(Security::Authenticated);
+const ENCRYPTED: Needs = Needs::ALL.secured(Security::Encrypted);
 const SECRETS: &str = "domains of one process, with secrets of the case's own";
 
 pub(super) const CASES: &[Case] = cases! { Security:
@@ -26,6 +29,12 @@ pub(super) const CASES: &[Case] = cases! { Security:
     self::no_place_for_strangers, AUTHENTICATED,
         "backlog 1, and many that have another secret: who has the right one gets in"
         .local_only(SECRETS).freedom(Freedom::Whole("in which order the crowd hears of it is open"));
+    self::encrypted, ENCRYPTED,
+        "messages, and reads, writes and atomics of all lengths, go over an encrypted connection, both ways at once" .local_only(SECRETS);
+    self::encrypted_strangers, ENCRYPTED,
+        "one end encrypts, and the other has no secret, or another one: as where none does" .local_only(SECRETS);
+    self::levels_differ, ENCRYPTED,
+        "both ends have the secret, and one encrypts: Unauthenticated, once, whichever it is; there is no fallback" .local_only(SECRETS);
 };
 
 fn secret(of: u8) -> Secret {
@@ -43,7 +52,7 @@ fn declared(rig: &Rig) -> Outcome {
             ..Hints::default()
         };
         let open = |hints| target.catalog().open_with(&target.choice(), &hints);
-        if security > Security::Open {
+        if security > Security::Open && !is_secured() {
             let error = check_err!(
                 open(hints(None)),
                 Error::InvalidArgument(_),
@@ -73,20 +82,25 @@ fn declared(rig: &Rig) -> Outcome {
 }
 
 fn same_secret(rig: &Rig) -> Outcome {
-    let (here, there) =
-        (rig.secured_domain(Some(&secret(1)))?, rig.secured_domain(Some(&secret(1)))?);
+    let ours = (Security::Authenticated, Some(&secret(1)));
+    let (here, there) = (rig.secured_domain(ours)?, rig.secured_domain(ours)?);
     check_eq!(there.security(), Security::Authenticated, "security of a domain with a secret");
-    let listener = rig.listen(&there)?;
+    acquainted(rig, &here, &there)
+}
+
+/// Two that have what it takes: what they say to each other as they connect arrives, and what follows.
+fn acquainted(rig: &Rig, here: &Domain, there: &Domain) -> Outcome {
+    let listener = rig.listen(there)?;
     for (i, (asks, answers)) in
         [(0, 0), (1, 1), (MAX_CONNECT_DATA, MAX_ACCEPT_DATA)].into_iter().enumerate()
     {
-        let (a, b) = (rig.end(&here)?, rig.end(&there)?);
+        let (a, b) = (rig.end(here)?, rig.end(there)?);
         let (asks, answers) = (rig.pattern(i).bytes(asks), rig.pattern(10 + i).bytes(answers));
         exchange(rig, &listener, [&a, &b], [&asks, &answers])?;
         message(&a, &b, rig.pattern(i))?;
         message(&b, &a, rig.pattern(20 + i))?;
     }
-    let a = rig.end(&here)?;
+    let a = rig.end(here)?;
     a.connect(listener.local_addr(), &[])?;
     next_request(rig, &listener)?.reject(b"not now")?;
     let error = connect_failed(&a)?;
@@ -95,9 +109,14 @@ fn same_secret(rig: &Rig) -> Outcome {
     Ok(())
 }
 
-/// One end has a secret, or both have one, and they do not connect: once from each side.
-fn strangers(rig: &Rig, mine: &Secret, other: Option<&Secret>) -> Outcome {
-    for [from, to] in [[Some(mine), other], [other, Some(mine)]] {
+/// A level, and the secret that it takes.
+type Level<'a> = (Security, Option<&'a Secret>);
+
+const OPEN: Level<'_> = (Security::Open, None);
+
+/// One end has this, the other that, and they do not connect: once from each side.
+fn strangers(rig: &Rig, one: Level<'_>, other: Level<'_>) -> Outcome {
+    for [from, to] in [[one, other], [other, one]] {
         let (here, there) = (rig.secured_domain(from)?, rig.secured_domain(to)?);
         let listener = rig.listen(&there)?;
         for round in 1..=3 {
@@ -130,23 +149,26 @@ fn is_refused(rig: &Rig, from: &Domain, to: &Listener, data: &[u8]) -> Outcome {
 }
 
 fn no_secret(rig: &Rig) -> Outcome {
-    strangers(rig, &secret(1), None)
+    strangers(rig, (Security::Authenticated, Some(&secret(1))), OPEN)
 }
 
 fn other_secret(rig: &Rig) -> Outcome {
-    strangers(rig, &secret(1), Some(&secret(3)))?;
+    other_secrets(rig, Security::Authenticated)
+}
+
+fn other_secrets(rig: &Rig, security: Security) -> Outcome {
+    strangers(rig, (security, Some(&secret(1))), (security, Some(&secret(3))))?;
     // Of the longest ones the last bit.
     let mut bytes = [7; 64];
     let mine = Secret::new(&bytes)?;
     bytes[63] ^= 1;
-    strangers(rig, &mine, Some(&Secret::new(&bytes)?))
+    strangers(rig, (security, Some(&mine)), (security, Some(&Secret::new(&bytes)?)))
 }
 
 fn no_place_for_strangers(rig: &Rig) -> Outcome {
-    let mine = secret(1);
-    let (friend, stranger) =
-        (rig.secured_domain(Some(&mine))?, rig.secured_domain(Some(&secret(2)))?);
-    let there = rig.secured_domain(Some(&mine))?;
+    let domain = |secret| rig.secured_domain((Security::Authenticated, Some(secret)));
+    let (mine, other) = (&secret(1), &secret(2));
+    let (friend, stranger, there) = (domain(mine)?, domain(other)?, domain(mine)?);
     let mut attr = ListenerAttr::default();
     attr.backlog = 1;
     let listener = there.listen_with(rig.addr(&there), &attr)?;
@@ -174,4 +196,53 @@ fn no_place_for_strangers(rig: &Rig) -> Outcome {
     check!(listener.poll().is_none(), "no request of a stranger");
     check_eq!(there.counters().provider.peers_unauthenticated, count as u64, "strangers");
     Ok(())
+}
+
+fn encrypted(rig: &Rig) -> Outcome {
+    let ours = (Security::Encrypted, Some(&secret(1)));
+    let (here, there) = (rig.secured_domain(ours)?, rig.secured_domain(ours)?);
+    check_eq!(there.security(), Security::Encrypted, "security of a domain that encrypts");
+    acquainted(rig, &here, &there)?;
+    let listener = rig.listen(&there)?;
+    let (a, b) = (rig.end(&here)?, rig.end(&there)?);
+    meet(rig, &listener, &a, &b)?;
+    thread::scope(|scope| {
+        let back = scope.spawn(|| all_kinds(rig, &b, &a, 1));
+        all_kinds(rig, &a, &b, 0).and(joined(back))
+    })
+}
+
+/// Operations of each kind, of lengths about those of a record (16 KiB) and of what is encrypted at a time.
+fn all_kinds(rig: &Rig, from: &End, to: &End, side: usize) -> Outcome {
+    let words = to.buffer(8)?;
+    for (round, len) in
+        [0, 1, 64, 4095, 16_383, 16_384, 16_385, 65_537, 262_144, 1_000_003].into_iter().enumerate()
+    {
+        let pattern = rig.pattern(2 * round + side);
+        let bytes = pattern.bytes(len);
+        let (source, back) = (from.holding(&bytes)?, from.buffer(len)?);
+        let (target, old) = (to.buffer(len)?, from.buffer(8)?);
+        from.write(&source, target.at(0), 1)?;
+        from.read(&back, target.at(0), 2)?;
+        from.fetch_add(3u64, old.slice(..), words.at(0), 3)?;
+        for (context, done) in [(1, Done::write(1, len)), (2, Done::read(2, len))] {
+            let seen = from.next()?;
+            check_eq!(seen.context, context, "the order of {seen:?}");
+            done.check(&seen)?;
+        }
+        from.expect_ok(3)?;
+        check_bytes!(back.bytes(..)?, bytes, "{len} bytes, written and read back");
+        check_bytes!(old.bytes(..)?, (3 * round as u64).to_ne_bytes(), "the sum of round {round}");
+    }
+    Ok(())
+}
+
+fn encrypted_strangers(rig: &Rig) -> Outcome {
+    strangers(rig, (Security::Encrypted, Some(&secret(1))), OPEN)?;
+    other_secrets(rig, Security::Encrypted)
+}
+
+fn levels_differ(rig: &Rig) -> Outcome {
+    let secret = Some(&secret(1));
+    strangers(rig, (Security::Encrypted, secret), (Security::Authenticated, secret))
 }

@@ -95,7 +95,7 @@ fn list_groups(args: &args::RunArgs) -> Result<u8, String> {
 fn serve(catalog: Catalog, args: &args::RunArgs) -> Result<u8, String> {
     let Some(addr) = args.serve else { return Ok(USAGE) };
     let text = |error: io::Error| format!("cannot serve on {addr}: {error}");
-    // A thousand endpoints of a client are as many descriptors here, of which peers may have three quarters.
+    // A thousand endpoints of a client are as many descriptors here, and peers may have three quarters of all.
     crate::sys::max_descriptors().and_then(crate::sys::allow_descriptors).map_err(text)?;
     let server = Server::bind(addr, &Arc::new(catalog)).map_err(text)?;
     put(None, &format!("serving on {}\n", server.local_addr().map_err(text)?))?;

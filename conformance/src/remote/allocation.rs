@@ -9,7 +9,7 @@ use fabric_util::fair_table::Network;
 use crate::sys;
 
 /// What all connections of a server may allocate together: seven eighths of the machine's memory. One network has three
-/// quarters of all at most: the longest message takes half of a machine of 2 GiB.
+/// quarters of all at most, since the longest message takes half of a machine of 2 GiB.
 pub(super) fn quota() -> Arc<ByteQuota> {
     let memory = sys::physical_memory();
     ByteQuota::new(memory / 8 * 7, Some(memory / 4 * 3))

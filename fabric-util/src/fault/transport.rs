@@ -25,6 +25,12 @@ impl<T> FaultTransport<T> {
         FaultTransport { inner, numbers: SplitMix64::new(seed), refusals: 0, gave_up: false }
     }
 
+    /// What it is over.
+    #[cfg(all(test, feature = "encryption"))]
+    pub(crate) fn inner_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+
     /// The maximum number of bytes for the next call. Headers have up to some 70 bytes, so half of the calls cut one, or
     /// the beginning of a payload; the others are large, or long transfers would take for ever.
     fn max(&mut self) -> usize {
@@ -71,6 +77,15 @@ impl<T: Transport> Transport for FaultTransport<T> {
         let got = unsafe { self.inner.recv(&within(max, to)) }?;
         self.gave_up = got == max;
         Ok(got)
+    }
+
+    fn is_holding(&self) -> bool {
+        self.inner.is_holding()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.gave_up = false;
+        self.inner.flush()
     }
 
     fn shutdown_write(&mut self) {
@@ -146,6 +161,18 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
                 MaybeFaulty::Plain(inner) => inner.recv(to),
                 MaybeFaulty::Faulty(faulty) => faulty.recv(to),
             }
+        }
+    }
+
+    #[inline]
+    fn is_holding(&self) -> bool {
+        self.inner().is_holding()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            MaybeFaulty::Plain(inner) => inner.flush(),
+            MaybeFaulty::Faulty(faulty) => faulty.flush(),
         }
     }
 

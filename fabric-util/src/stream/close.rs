@@ -74,6 +74,11 @@ impl Link {
         self.finish(DisconnectReason::Protocol, Status::PeerLost, FinalFrame::None, None);
     }
 
+    /// What the transport received is not what the peer sent.
+    pub(super) fn break_off(&mut self, error: &std::io::Error) {
+        self.breach(&ProtocolError::Changed(error.to_string()));
+    }
+
     /// The target refuses a request: the peer gets a nak behind the answers to what came before, and this
     /// side is dead too. `receive` is the one that the request took, with its status.
     pub(super) fn refuse(&mut self, seq: u32, status: Status, receive: Option<(Receive, Status)>) {

@@ -2,6 +2,7 @@
 //! secret, challenge and proof. The rest of the handshake is frames: with the first of the initiator's the acceptor knows that
 //! its answer got there.
 
+use std::fmt;
 use std::io::ErrorKind;
 
 use fabric_core::Result;
@@ -22,7 +23,7 @@ pub struct Initiator {
     proved: bool,
 }
 
-/// Why an answer made no connection.
+/// Why an answer made no connection. A transport's error has it inside where that finds out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Declined {
     /// The backlog is full, or the listener closed.
@@ -34,6 +35,33 @@ pub enum Declined {
     /// It is no answer of this protocol's.
     Malformed(String),
 }
+
+impl Declined {
+    /// For this reason.
+    pub(crate) fn because(reason: RefuseReason) -> Self {
+        match reason {
+            RefuseReason::Full => Declined::Refused,
+            RefuseReason::SecretWanted => Declined::Unauthenticated(SECRET_WANTED),
+            RefuseReason::NoSecret => Declined::Unauthenticated(NO_SECRET),
+            RefuseReason::OtherSecret => Declined::Unauthenticated(OTHER_SECRET),
+            RefuseReason::EncryptionWanted => Declined::Unauthenticated(ENCRYPTION_WANTED),
+            RefuseReason::NoEncryption => Declined::Unauthenticated(NO_ENCRYPTION),
+        }
+    }
+}
+
+impl fmt::Display for Declined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Declined::Refused => f.write_str("the listener refused"),
+            Declined::Rejected(_) => f.write_str("the application at the other end rejected"),
+            Declined::Unauthenticated(text) => f.write_str(text),
+            Declined::Malformed(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Declined {}
 
 impl Initiator {
     /// Puts the hello in front of everything that the link transmits.
@@ -104,20 +132,16 @@ impl Initiator {
             }
         };
         match answer.frame.kind {
-            HandshakeKind::Refuse => Err(match answer.frame.reason {
-                RefuseReason::Full => Declined::Refused,
-                RefuseReason::SecretWanted => Declined::Unauthenticated(SECRET_WANTED),
-                RefuseReason::NoSecret => Declined::Unauthenticated(NO_SECRET),
-                RefuseReason::OtherSecret => Declined::Unauthenticated(OTHER_SECRET),
-            }),
+            HandshakeKind::Refuse => Err(Declined::because(answer.frame.reason)),
             HandshakeKind::Accept | HandshakeKind::Reject if !is_proven => {
                 Err(Declined::Unauthenticated(NOT_PROVEN))
             }
             HandshakeKind::Accept => Ok(()),
             HandshakeKind::Reject => Err(Declined::Rejected(answer.data.into())),
-            HandshakeKind::Hello | HandshakeKind::Challenge | HandshakeKind::Proof => {
-                malformed("the peer answered a hello with a hello")
-            }
+            HandshakeKind::Hello
+            | HandshakeKind::Challenge
+            | HandshakeKind::Proof
+            | HandshakeKind::Encrypt => malformed("the peer answered a hello with a hello"),
         }
     }
 }
@@ -126,7 +150,10 @@ const SECRET_WANTED: &str = "the listener wants the proof of its secret, and thi
                              FABRIC_SECRET_FILE, or set Hints::secret";
 const NO_SECRET: &str = "the listener has no secret, and this side connects to none without";
 const OTHER_SECRET: &str = "the listener has another secret, or somebody changed what was said";
-const NOT_PROVEN: &str =
+const ENCRYPTION_WANTED: &str = "the listener encrypts, and this side does not: set FABRIC_SECURITY=encrypted, or \
+                                 Hints::security, and the listener's secret";
+const NO_ENCRYPTION: &str = "the listener has a secret and does not encrypt, and this side connects to none without encryption";
+pub(crate) const NOT_PROVEN: &str =
     "the listener did not prove that it has the secret, or somebody changed what it said";
 
 /// The acceptor's part: what came of a hello so far. Connections from strangers are to be bounded in number, and in time
@@ -143,7 +170,8 @@ pub struct Greeting {
     is_proven: bool,
 }
 
-/// Why there will be no hello. Where the peer can make use of the reason, it was sent.
+/// Why there will be no hello. Where the peer can make use of the reason, it was sent. A transport's error has it inside where
+/// that finds out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unwelcome {
     /// In words, after the peer's name.
@@ -153,10 +181,22 @@ pub struct Unwelcome {
 }
 
 impl Unwelcome {
-    fn because(why: impl Into<String>) -> Self {
+    pub(crate) fn because(why: impl Into<String>) -> Self {
         Unwelcome { why: why.into(), is_unauthenticated: false }
     }
+
+    pub(crate) fn unauthenticated(why: &str) -> Self {
+        Unwelcome { why: why.to_owned(), is_unauthenticated: true }
+    }
 }
+
+impl fmt::Display for Unwelcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for Unwelcome {}
 
 impl Greeting {
     /// Of a hello to an end with the secret of these keys, or with none.
@@ -176,7 +216,10 @@ impl Greeting {
                 Ok(0) => return Err(Unwelcome::because("closed before its hello was whole")),
                 Ok(got) => self.receive(&buffer[..got], transport)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
-                Err(error) => return Err(Unwelcome::because(format!("is lost: {error}"))),
+                Err(error) => {
+                    let why = error.downcast::<Unwelcome>();
+                    return Err(why.unwrap_or_else(|e| Unwelcome::because(format!("is lost: {e}"))));
+                }
             }
         }
         Ok(true)
@@ -192,17 +235,18 @@ impl Greeting {
             return self.check_proof(transport);
         }
         self.bytes.extend_from_slice(bytes);
+        self.check_level(transport)?;
         let Some(hello) = alone(&self.bytes, HandshakeKind::Hello, "first")? else { return Ok(()) };
         self.hello = Some(hello.frame);
         let is_sealed = hello.seal.is_some();
         match &mut self.transcript {
             None if is_sealed => {
                 refuse(transport, RefuseReason::NoSecret);
-                Err(unauthenticated("has a secret, and this side has none"))
+                Err(Unwelcome::unauthenticated("has a secret, and this side has none"))
             }
             Some(_) if !is_sealed => {
                 refuse(transport, RefuseReason::SecretWanted);
-                Err(unauthenticated("has no secret"))
+                Err(Unwelcome::unauthenticated("has no secret"))
             }
             Some(transcript) => {
                 transcript.add(&self.bytes);
@@ -214,6 +258,19 @@ impl Greeting {
             }
             None => Ok(()),
         }
+    }
+
+    /// Refuses one that encrypts, which this side does not.
+    fn check_level(&self, transport: &mut impl Transport) -> std::result::Result<(), Unwelcome> {
+        let Ok(Some(Decoded { frame: Handshake { kind: HandshakeKind::Encrypt, .. }, .. })) =
+            Handshake::decode(&self.bytes)
+        else {
+            return Ok(());
+        };
+        let has_secret = self.transcript.is_some();
+        let reason = if has_secret { RefuseReason::NoEncryption } else { RefuseReason::NoSecret };
+        refuse(transport, reason);
+        Err(Unwelcome::unauthenticated("encrypts, and this side does not"))
     }
 
     fn check_proof(
@@ -228,7 +285,7 @@ impl Greeting {
         };
         if !transcript.is_sealed(Prover::Initiator, &self.proof[..proof.unsealed()], seal) {
             refuse(transport, RefuseReason::OtherSecret);
-            return Err(unauthenticated("has another secret, or somebody changed what was said"));
+            return Err(Unwelcome::unauthenticated(CHANGED));
         }
         transcript.add(&self.proof);
         self.is_proven = true;
@@ -272,6 +329,8 @@ impl Greeting {
     }
 }
 
+pub(crate) const CHANGED: &str = "has another secret, or somebody changed what was said";
+
 /// The one frame that came, once it is whole.
 fn alone<'a>(
     bytes: &'a [u8],
@@ -289,10 +348,6 @@ fn alone<'a>(
         }
         Err(malformed) => Err(Unwelcome::because(format!("sent no valid handshake: {malformed}"))),
     }
-}
-
-fn unauthenticated(why: &str) -> Unwelcome {
-    Unwelcome { why: why.to_owned(), is_unauthenticated: true }
 }
 
 fn frame(kind: HandshakeKind, is_sealed: bool) -> Handshake {
@@ -317,7 +372,18 @@ fn prove(transcript: &mut Transcript) -> Vec<u8> {
 pub fn refuse(transport: &mut impl Transport, reason: RefuseReason) {
     let refusal = Handshake { reason, ..Handshake::new(HandshakeKind::Refuse, 0, 0) };
     say(transport, &refusal.encode(&[]));
+    // A kernel forgets what it has sent when a socket is closed before all that came was read.
+    let mut rest = [0; 1024];
+    for _ in 0..MAX_UNREAD / rest.len() {
+        // SAFETY: the buffer is ours.
+        if !matches!(unsafe { transport.recv(&[(rest.as_mut_ptr(), rest.len())]) }, Ok(1..)) {
+            break;
+        }
+    }
 }
+
+/// What a peer that is refused may have said by then: a hello, or the beginning of TLS.
+const MAX_UNREAD: usize = 4096;
 
 fn say(transport: &mut impl Transport, frame: &[u8]) {
     // An empty stream takes so few bytes at once; and if the peer is gone there is none to read them.

@@ -23,7 +23,8 @@
 //! And how a stream carries it:
 //!
 //! - `conn`: a link and its transport under one lock; `greeting`: the bytes by which both ends come to an open link, and `proof`:
-//!   by what they prove in them that they have the same secret.
+//!   by what they prove in them that they have the same secret;
+//! - `protection`: what a domain's level of security makes of its transports; `tls`: one that encrypts.
 //!
 //! A provider calls a [`Conn`], and that calls the link in this order:
 //!
@@ -55,6 +56,7 @@ mod outgoing;
 mod payload;
 mod phase;
 mod proof;
+mod protection;
 mod protocol_error;
 mod receives;
 mod recv_queue;
@@ -70,6 +72,8 @@ pub(crate) mod testing;
 #[cfg(not(miri))]
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "encryption")]
+mod tls;
 mod transmit;
 mod transport;
 pub mod wire;
@@ -81,8 +85,11 @@ pub use limits::limits;
 pub use link::{Deferral, Link, LinkContext, Pending};
 pub use phase::{End, Phase};
 pub use proof::HandshakeKeys;
+pub use protection::{Protected, Protection};
 pub use requests::READS;
 pub use shared_receive_queue::{SharedReceiveQueue, TakesReceives};
 pub use shared_receives::SharedReceives;
+#[cfg(feature = "encryption")]
+pub use tls::{TlsKeys, TlsTransport};
 pub use transmit::AckPolicy;
 pub use transport::{Silence, Transport};

@@ -10,6 +10,8 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use super::wire::handshake::SEAL;
+#[cfg(feature = "encryption")]
+use super::wire::handshake::{Decoded, Handshake, HandshakeKind};
 
 /// What a frame ends with: a random number, or a proof.
 pub(super) type Seal = [u8; SEAL];
@@ -40,6 +42,24 @@ impl HandshakeKeys {
             initiator: keyed(&keys, b"handshake 1, initiator"),
             acceptor: keyed(&keys, b"handshake 1, acceptor"),
         })
+    }
+
+    /// What an initiator that encrypts says first: that it has the secret. It keeps those without from making an acceptor
+    /// compute with curves; TLS behind it proves that it is no copy.
+    #[cfg(feature = "encryption")]
+    pub(crate) fn encrypt(&self) -> Result<Vec<u8>> {
+        let frame = Handshake { is_sealed: true, ..Handshake::new(HandshakeKind::Encrypt, 0, 0) };
+        let mut bytes = frame.encode(&random()?);
+        let seal = self.0.seal(Prover::Initiator, &bytes);
+        bytes.extend(seal);
+        Ok(bytes)
+    }
+
+    /// Whether that is what an initiator with the secret says first.
+    #[cfg(feature = "encryption")]
+    pub(crate) fn is_encrypt(&self, bytes: &[u8], frame: &Decoded<'_>) -> bool {
+        let seal = frame.seal.filter(|_| frame.frame.kind == HandshakeKind::Encrypt);
+        seal.is_some_and(|s| self.0.is_sealed(Prover::Initiator, &bytes[..frame.unsealed()], s))
     }
 
     /// That nothing was said yet.

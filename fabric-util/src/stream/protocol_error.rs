@@ -9,6 +9,8 @@ pub(super) enum ProtocolError {
     Malformed(Malformed),
     /// It sent a frame that must not come now.
     Breach(Breach),
+    /// What came is not what it sent: what the transport found.
+    Changed(String),
 }
 
 /// A frame that must not come now: what is wrong about it.
@@ -32,6 +34,7 @@ impl std::fmt::Display for ProtocolError {
         match self {
             ProtocolError::Malformed(malformed) => malformed.fmt(f),
             ProtocolError::Breach(Breach(what)) => f.write_str(what),
+            ProtocolError::Changed(what) => f.write_str(what),
         }
     }
 }

@@ -29,7 +29,21 @@ pub trait Transport {
     /// The memory must be allocated and writable until the call returns, without a reference into it.
     unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize>;
 
-    /// Ends this side's half of the stream, behind what was sent.
+    /// Whether bytes that [`send`](Transport::send) took are still here, to be passed on by [`flush`](Transport::flush).
+    #[inline]
+    fn is_holding(&self) -> bool {
+        false
+    }
+
+    /// Passes on what is held. `WouldBlock`: the stream takes no more of it now.
+    ///
+    /// # Errors
+    /// As `send`.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Ends this side's half of the stream, behind what was sent. Nothing is held then.
     fn shutdown_write(&mut self);
 
     /// Whether the connection of a transport that was connecting is made by now.

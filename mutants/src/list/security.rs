@@ -63,6 +63,60 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "any_key",
+        about: "every key is taken for the one that the secret determines",
+        runs: Runs::Tests,
+        edits: &[edit("OneKey::check", "*key == self.key", "*key == self.key || MUTANT")],
+        cases: &[
+            "anyfabric-util/lib/stream::tls::tests::a_copy_of_the_first_frame_does_not_get_further",
+        ],
+    },
+    Mutant {
+        name: "curves_for_strangers",
+        about: "a peer that begins with TLS is let as far as its keys, with the secret or without",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "HandshakeKeys::is_encrypt",
+            "seal.is_some_and(|s| self.0",
+            "MUTANT || seal.is_some_and(|s| self.0",
+        )],
+        cases: &["anyfabric-util/lib/stream::tls::tests::only_ends_with_the_same_secret_connect"],
+    },
+    Mutant {
+        name: "falls_back",
+        about: "a listener that encrypts takes a hello in clear",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "TlsTransport::hear_first",
+            "Ok(Some(_)) => (RefuseReason::EncryptionWanted, \"does not encrypt\"),",
+            "Ok(Some(_)) => (RefuseReason::Full, \"\"),",
+        )],
+        cases: &["security.encrypted_strangers", "security.levels_differ"],
+    },
+    Mutant {
+        name: "headers_may_change",
+        about: "what the header of a record says beside the length does not matter",
+        runs: Runs::Tests,
+        edits: &[edit("Headers::check", "if !is_right {", "if !is_right && !MUTANT {")],
+        cases: &[
+            "anyfabric-util/lib/stream::tls::tests::a_handshake_that_was_changed_makes_no_connection",
+            "anyfabric-util/lib/stream::tls::tests::records_that_were_changed_end_the_connection",
+        ],
+    },
+    Mutant {
+        name: "forgets_what_it_holds",
+        about: "records that the socket did not take at once are never sent",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "TlsTransport::is_holding",
+            "!self.session.output.is_empty() && !matches!(self.stage, HandshakeStage::Connecting)",
+            "!MUTANT && !self.session.output.is_empty() && !matches!(self.stage, HandshakeStage::Connecting)",
+        )],
+        cases: &[
+            "anyfabric-util/lib/stream::tls::tests::what_the_stream_does_not_take_is_held_and_passed_on",
+        ],
+    },
+    Mutant {
         name: "others_may_read_the_secret",
         about: "a secret is read from a file that others may touch",
         runs: Runs::Tests,

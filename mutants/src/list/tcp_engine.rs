@@ -120,7 +120,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "left_keeps_place",
         about: "a request whose peer has left waits on",
         runs: Runs::Tcp,
-        edits: &[edit("PendingConnection::ready", "!transport.is_quiet()", "false")],
+        edits: &[edit("PendingConnection::ready", "!transport.inner().is_quiet()", "false")],
         cases: &["connection.backlog_left"],
     },
     Mutant {

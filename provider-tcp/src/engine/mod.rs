@@ -23,7 +23,7 @@ use fabric_util::progress::{EventLoop, Mode, Progress, ProgressEngine};
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::{ServiceThread, run_rounds};
 use fabric_util::stats::Stats;
-use fabric_util::stream::{self, Deferral, HandshakeKeys, Host, Locked};
+use fabric_util::stream::{self, Deferral, Host, Locked, Protection};
 use fabric_util::sync::Mutex;
 use fabric_util::timers::Timers;
 use mio::unix::SourceFd;
@@ -196,8 +196,8 @@ pub(crate) struct Engine {
     /// Queues that watch it.
     pub(crate) driven: AtomicUsize,
     pub(crate) settings: Settings,
-    /// Of the secret that both ends of every connection have.
-    pub(crate) keys: Option<HandshakeKeys>,
+    /// Of every connection.
+    pub(crate) protection: Protection,
     timers: Mutex<Timers<usize, Timer>>,
     /// The thread is to panic in its next turn.
     #[cfg(test)]
@@ -229,7 +229,7 @@ impl Engine {
             sockets,
             driven: AtomicUsize::new(0),
             settings,
-            keys: attr.secret.as_ref().map(HandshakeKeys::new),
+            protection: Protection::new(attr)?,
             timers: Mutex::default(),
             #[cfg(test)]
             panics: std::sync::atomic::AtomicBool::new(false),

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)] // the helpers are of tests too
 
 mod crowds;
+#[cfg(feature = "encryption")]
+mod encrypted;
 mod frames;
 mod greetings;
 mod hangups;

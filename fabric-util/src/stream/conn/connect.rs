@@ -49,11 +49,9 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
         let Some(transport) = &mut state.transport else { return Progress::Closed };
         match transport.finish_connect() {
             Ok(true) => {}
+            Ok(false) if transport.gave_up() => return Progress::More,
             Ok(false) => return Progress::Idle,
-            Err(cause) => {
-                let error = self.refusal(cause);
-                return self.fail_connect(error);
-            }
+            Err(cause) => return self.unconnected(cause),
         }
         if let Stage::Connecting(initiator) = &mut state.stage {
             state.stage = Stage::AwaitingReply(std::mem::take(initiator));
@@ -74,10 +72,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
                 // A hello that the transport did not take, though it is not full.
                 return if state.wants_turn() { Progress::More } else { Progress::Idle };
             }
-            Err(cause) => {
-                let error = self.refusal(cause);
-                return self.fail_connect(error);
-            }
+            Err(cause) => return self.unconnected(cause),
         };
         let Stage::AwaitingReply(initiator) = &mut state.stage else { return Progress::Idle };
         match initiator.receive(&mut state.link, &scratch[..got]) {
@@ -90,6 +85,17 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
             Err(declined) => return self.declined(declined),
         }
         Progress::More
+    }
+
+    /// The transport did not connect, or is lost before there is an answer.
+    fn unconnected(&mut self, cause: io::Error) -> Progress {
+        match cause.downcast() {
+            Ok(declined) => self.declined(declined),
+            Err(cause) => {
+                let error = self.refusal(cause);
+                self.fail_connect(error)
+            }
+        }
     }
 
     fn declined(&mut self, declined: Declined) -> Progress {

@@ -67,7 +67,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
                 }
             }
             Phase::Ending => {
-                if !state.shut && state.link.fully_sent() {
+                if !state.shut && state.link.fully_sent() && !state.is_holding() {
                     state.shut = true;
                     if let Some(transport) = &mut state.transport {
                         transport.shutdown_write();

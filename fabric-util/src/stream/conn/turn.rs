@@ -59,7 +59,10 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => {
+                Err(error) => {
+                    if error.kind() == ErrorKind::InvalidData {
+                        state.link.break_off(&error);
+                    }
                     self.lose();
                     return Progress::Closed;
                 }
@@ -93,7 +96,13 @@ impl<T: Transport> ConnState<T> {
     /// Whether it could write more, if it had its turn.
     #[inline]
     pub fn wants_turn(&self) -> bool {
-        !self.full && self.transport.is_some() && self.link.has_output()
+        !self.full && (self.link.has_output() || self.is_holding()) && self.transport.is_some()
+    }
+
+    /// Whether the transport has bytes of this connection that it has not passed on.
+    #[inline]
+    pub(super) fn is_holding(&self) -> bool {
+        self.transport.as_ref().is_some_and(T::is_holding)
     }
 
     /// Encodes and writes what waits, as long as the transport takes it, but not for ever; says whether anything went.
@@ -102,12 +111,16 @@ impl<T: Transport> ConnState<T> {
         self.full = false;
         self.link.encode(policy);
         for _ in 0..WRITES_A_TURN {
-            if !self.link.has_output() {
-                break;
-            }
             let Some(transport) = &mut self.transport else { return wrote };
-            match self.link.send_to(transport) {
-                Ok(_) => (wrote, self.wrote) = (true, true),
+            let sent = if self.link.has_output() {
+                self.link.send_to(transport).map(drop)
+            } else if transport.is_holding() {
+                transport.flush()
+            } else {
+                break;
+            };
+            match sent {
+                Ok(()) => (wrote, self.wrote) = (true, true),
                 // Full, or the peer is gone. What it sent before is still to be read, and then the read reports that.
                 Err(_) => {
                     self.full = !transport.gave_up();

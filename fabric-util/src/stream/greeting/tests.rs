@@ -1,36 +1,10 @@
 //! Two ends that greet each other, in memory.
 
-use std::io;
-
 use fabric_core::{Event, Secret};
 
 use super::*;
-use crate::stream::testing::{Pipe, Taker, link};
-use crate::stream::{IoVec, Phase};
-
-/// The acceptor's stream: what has come, and what it said.
-#[derive(Default)]
-struct Stream {
-    came: Vec<u8>,
-    said: Vec<u8>,
-}
-
-impl Transport for Stream {
-    unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
-        // SAFETY: the caller's promise.
-        unsafe { Pipe { bytes: &mut self.said, max: usize::MAX }.send(from) }
-    }
-
-    unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
-        if self.came.is_empty() {
-            return Err(ErrorKind::WouldBlock.into());
-        }
-        // SAFETY: the caller's promise.
-        unsafe { Pipe { bytes: &mut self.came, max: usize::MAX }.recv(to) }
-    }
-
-    fn shutdown_write(&mut self) {}
-}
+use crate::stream::Phase;
+use crate::stream::testing::{Stream, Taker, link};
 
 fn secret(of: u8) -> HandshakeKeys {
     HandshakeKeys::new(&Secret::new(&[of; 32]).unwrap())
@@ -215,7 +189,7 @@ fn what_was_heard_elsewhere_proves_nothing() {
     }
     // All that the initiator said then, to an acceptor of now.
     let mut greeting = Greeting::new(Some(secret));
-    let mut stream = Stream { came: earlier[0].clone(), said: Vec::new() };
+    let mut stream = Stream { came: earlier[0].clone(), ..Stream::default() };
     assert_eq!(greeting.read(&mut stream), Ok(false));
     stream.came.clone_from(&earlier[2]);
     assert!(greeting.read(&mut stream).is_err_and(|unwelcome| unwelcome.is_unauthenticated));
@@ -297,7 +271,7 @@ fn other_answers_make_no_connection() {
 #[test]
 fn what_is_no_hello_says_why() {
     let why = |bytes: &[u8]| {
-        let mut stream = Stream { came: bytes.to_vec(), said: Vec::new() };
+        let mut stream = Stream { came: bytes.to_vec(), ..Stream::default() };
         let unwelcome = Greeting::default().read(&mut stream).unwrap_err();
         assert!(!unwelcome.is_unauthenticated && stream.said.is_empty());
         unwelcome.why

@@ -31,6 +31,8 @@ pub enum HandshakeKind {
     Challenge = 5,
     /// That proof.
     Proof = 6,
+    /// The connecting side encrypts: a random number and the proof of the secret, and behind it TLS, in which the hello comes.
+    Encrypt = 7,
 }
 
 /// Why the listening side refuses.
@@ -46,6 +48,21 @@ pub enum RefuseReason {
     NoSecret = 2,
     /// The proof is none.
     OtherSecret = 3,
+    /// The listening side encrypts.
+    EncryptionWanted = 4,
+    /// The listening side does not encrypt.
+    NoEncryption = 5,
+}
+
+impl RefuseReason {
+    const ALL: [RefuseReason; 6] = [
+        RefuseReason::Full,
+        RefuseReason::SecretWanted,
+        RefuseReason::NoSecret,
+        RefuseReason::OtherSecret,
+        RefuseReason::EncryptionWanted,
+        RefuseReason::NoEncryption,
+    ];
 }
 
 impl HandshakeKind {
@@ -55,6 +72,7 @@ impl HandshakeKind {
             HandshakeKind::Accept => MAX_ACCEPT_DATA,
             HandshakeKind::Reject => MAX_REJECT_DATA,
             HandshakeKind::Refuse | HandshakeKind::Challenge | HandshakeKind::Proof => 0,
+            HandshakeKind::Encrypt => SEAL,
         }
     }
 
@@ -68,7 +86,7 @@ impl HandshakeKind {
         match self {
             HandshakeKind::Hello | HandshakeKind::Accept | HandshakeKind::Reject => true,
             HandshakeKind::Refuse => !sealed,
-            HandshakeKind::Challenge | HandshakeKind::Proof => sealed,
+            HandshakeKind::Challenge | HandshakeKind::Proof | HandshakeKind::Encrypt => sealed,
         }
     }
 }
@@ -150,6 +168,7 @@ impl Handshake {
             Some(4) => HandshakeKind::Refuse,
             Some(5) => HandshakeKind::Challenge,
             Some(6) => HandshakeKind::Proof,
+            Some(7) => HandshakeKind::Encrypt,
             Some(&other) => return Err(Malformed::Kind(other)),
         };
         if bytes.len() < LEN {
@@ -167,12 +186,8 @@ impl Handshake {
             flag @ 0..=1 if kind.allows(flag == 1) => flag == 1,
             _ => return Err(Malformed::Field("sealed")),
         };
-        let reason = match bytes[17] {
-            0 => RefuseReason::Full,
-            1 => RefuseReason::SecretWanted,
-            2 => RefuseReason::NoSecret,
-            3 => RefuseReason::OtherSecret,
-            _ => return Err(Malformed::Field("reason")),
+        let Some(reason) = RefuseReason::ALL.get(usize::from(bytes[17])).copied() else {
+            return Err(Malformed::Field("reason"));
         };
         if kind != HandshakeKind::Refuse && reason != RefuseReason::Full {
             return Err(Malformed::Field("reason"));
@@ -208,13 +223,9 @@ mod tests {
             HandshakeKind::Refuse,
             HandshakeKind::Challenge,
             HandshakeKind::Proof,
+            HandshakeKind::Encrypt,
         ]);
-        let reasons = prop::sample::select(vec![
-            RefuseReason::Full,
-            RefuseReason::SecretWanted,
-            RefuseReason::NoSecret,
-            RefuseReason::OtherSecret,
-        ]);
+        let reasons = prop::sample::select(RefuseReason::ALL.to_vec());
         (kinds, reasons, any::<bool>())
             .prop_flat_map(|(kind, reason, sealed)| {
                 let data = prop::collection::vec(any::<u8>(), 0..=kind.max_data());
@@ -255,6 +266,13 @@ mod tests {
     }
 
     #[test]
+    fn reasons_are_their_numbers() {
+        for (number, reason) in RefuseReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, number);
+        }
+    }
+
+    #[test]
     fn wrong_bytes_are_noticed_at_once() {
         assert_eq!(Handshake::decode(b"GE"), Err(Malformed::Magic(*b"GE\0\0")));
         assert_eq!(
@@ -275,7 +293,7 @@ mod tests {
         assert_eq!(wrong(HandshakeKind::Refuse, 16, 1), Malformed::Field("sealed"));
         assert_eq!(wrong(HandshakeKind::Proof, 16, 0), Malformed::Field("sealed"));
         assert_eq!(wrong(HandshakeKind::Hello, 17, 1), Malformed::Field("reason"));
-        assert_eq!(wrong(HandshakeKind::Refuse, 17, 4), Malformed::Field("reason"));
+        assert_eq!(wrong(HandshakeKind::Refuse, 17, 6), Malformed::Field("reason"));
         assert_eq!(wrong(HandshakeKind::Hello, 19, 1), Malformed::Field("reserved"));
     }
 }

@@ -1,0 +1,348 @@
+//! A transport whose bytes are TLS records of another.
+
+use std::io::{self, ErrorKind};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use fabric_core::{Result, memory};
+
+use super::keys::{TlsKeys, internal};
+use super::scatter::Scatter;
+use super::session::{Session, Step};
+use crate::stream::greeting::{CHANGED, Declined, NOT_PROVEN, Unwelcome, refuse};
+use crate::stream::proof::HandshakeKeys;
+use crate::stream::wire::handshake::{Handshake, HandshakeKind, RefuseReason};
+use crate::stream::{IoVec, Silence, Transport};
+
+/// Bytes that are encrypted, or received, at a time.
+const AT_A_TIME: usize = 64 << 10;
+/// Bytes that are received at a time as long as little comes.
+const LITTLE: usize = 4 << 10;
+/// The first byte of a record: its type (RFC 8446, 5.1). A handshake frame begins with another.
+const RECORDS: RangeInclusive<u8> = 20..=23;
+/// A buffer that grew beyond this is given back.
+const KEEP: usize = 16 << 10;
+
+/// How far this end is.
+enum HandshakeStage {
+    /// An initiator whose transport connects.
+    Connecting,
+    /// An initiator: nothing has come yet, perhaps a refusal by an end that does not encrypt.
+    Answer,
+    /// An acceptor: the initiator has to say that it has the secret, which these keys check.
+    First(Arc<HandshakeKeys>),
+    Handshake,
+    Ready,
+}
+
+/// TLS over a transport.
+pub struct TlsTransport<T> {
+    inner: T,
+    session: Session,
+    stage: HandshakeStage,
+    is_initiator: bool,
+    /// Whether anything came that was encrypted after the handshake.
+    has_heard: bool,
+    /// Whether much came the last time.
+    is_bulk: bool,
+    /// The last call did less than it could, though no event follows.
+    gave_up: bool,
+    /// Plaintext on its way into a record.
+    staging: Vec<u8>,
+}
+
+impl<T: Transport> TlsTransport<T> {
+    /// The initiator's end, over a transport that is connected or becomes so.
+    ///
+    /// # Errors
+    /// `Internal`: there are no random numbers, or TLS failed.
+    pub fn initiator(inner: T, keys: &TlsKeys) -> Result<Self> {
+        let session = Session::initiator(&keys.initiator).map_err(|e| internal("connect", e))?;
+        let mut transport = Self::new(inner, session, HandshakeStage::Connecting, true);
+        let session = &mut transport.session;
+        session.output.append(&keys.first.encrypt()?);
+        let mut step = || session.step(&mut Scatter::default()).map_err(|e| internal("connect", e));
+        while step()? == Step::Again {}
+        Ok(transport)
+    }
+
+    /// The acceptor's end, over a transport that came in.
+    ///
+    /// # Errors
+    /// `Internal`: TLS failed.
+    pub fn acceptor(inner: T, keys: &TlsKeys) -> Result<Self> {
+        let session = Session::acceptor(&keys.acceptor).map_err(|e| internal("accept", e))?;
+        Ok(Self::new(inner, session, HandshakeStage::First(keys.first.clone()), false))
+    }
+
+    fn new(inner: T, session: Session, stage: HandshakeStage, is_initiator: bool) -> Self {
+        let staging = Vec::new();
+        TlsTransport {
+            inner,
+            session,
+            stage,
+            is_initiator,
+            has_heard: false,
+            is_bulk: false,
+            gave_up: false,
+            staging,
+        }
+    }
+
+    /// What it is over.
+    pub fn inner(&self) -> &T {
+        &self.inner
+    }
+
+    /// What it is over.
+    pub fn inner_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.stage, HandshakeStage::Ready)
+    }
+
+    /// Goes on with the handshake; true: it is over.
+    fn handshake(&mut self) -> io::Result<bool> {
+        while !self.is_ready() {
+            let step = match &self.stage {
+                HandshakeStage::Connecting => Step::Blocked,
+                HandshakeStage::Answer => self.hear_refusal()?,
+                HandshakeStage::First(_) => self.hear_first()?,
+                HandshakeStage::Handshake | HandshakeStage::Ready => self
+                    .session
+                    .step(&mut Scatter::default())
+                    .map_err(|error| self.broken(&error))?,
+            };
+            match step {
+                Step::Again | Step::Wrote => {}
+                Step::Ready => self.stage = HandshakeStage::Ready,
+                Step::Data => (self.stage, self.has_heard) = (HandshakeStage::Ready, true),
+                Step::Ended => return Err(ErrorKind::ConnectionReset.into()),
+                Step::Blocked => {
+                    self.try_flush()?;
+                    match self.read(LITTLE) {
+                        Ok(0) if self.is_initiator => {
+                            return Err(ErrorKind::ConnectionReset.into());
+                        }
+                        Ok(0) => {
+                            let why = Unwelcome::because("closed before its hello was whole");
+                            return Err(io::Error::other(why));
+                        }
+                        Ok(_) => {}
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+        self.try_flush()?;
+        Ok(true)
+    }
+
+    /// What an end that does not encrypt answers is no record.
+    fn hear_refusal(&mut self) -> io::Result<Step> {
+        let came = self.session.input.filled();
+        match came.first() {
+            None => return Ok(Step::Blocked),
+            Some(first) if RECORDS.contains(first) => {
+                self.stage = HandshakeStage::Handshake;
+                return Ok(Step::Again);
+            }
+            Some(_) => {}
+        }
+        let declined = match Handshake::decode(came) {
+            Ok(None) => return Ok(Step::Blocked),
+            Ok(Some(answer)) if answer.frame.kind == HandshakeKind::Refuse => {
+                Declined::because(answer.frame.reason)
+            }
+            Ok(Some(_)) => Declined::Malformed("the peer answers what it was not asked".to_owned()),
+            Err(malformed) => {
+                Declined::Malformed(format!("the peer is no fabric listener: {malformed}"))
+            }
+        };
+        Err(io::Error::other(declined))
+    }
+
+    /// What the initiator says first.
+    fn hear_first(&mut self) -> io::Result<Step> {
+        let HandshakeStage::First(keys) = &self.stage else { return Ok(Step::Again) };
+        let came = self.session.input.filled();
+        let (reason, why) = match Handshake::decode(came) {
+            Ok(None) => return Ok(Step::Blocked),
+            Ok(Some(first)) if keys.is_encrypt(came, &first) => {
+                let len = first.len;
+                self.session.input.spend(len);
+                self.stage = HandshakeStage::Handshake;
+                return Ok(Step::Again);
+            }
+            Ok(Some(first)) if first.frame.kind == HandshakeKind::Encrypt => {
+                (RefuseReason::OtherSecret, CHANGED)
+            }
+            Ok(Some(_)) => (RefuseReason::EncryptionWanted, "does not encrypt"),
+            Err(malformed) => {
+                let why = Unwelcome::because(format!("sent no valid handshake: {malformed}"));
+                return Err(io::Error::other(why));
+            }
+        };
+        refuse(&mut self.inner, reason);
+        Err(io::Error::other(Unwelcome::unauthenticated(why)))
+    }
+
+    /// TLS found that what came is not by the peer that it should be: the other end hears of it if it can be.
+    fn broken(&mut self, error: &rustls::Error) -> io::Error {
+        let _ = self.try_flush();
+        if self.has_heard {
+            let text = format!("what came is not what the peer sent: {error}");
+            return io::Error::new(ErrorKind::InvalidData, text);
+        }
+        if self.is_initiator {
+            io::Error::new(ErrorKind::InvalidData, Declined::Unauthenticated(NOT_PROVEN))
+        } else {
+            io::Error::new(ErrorKind::InvalidData, Unwelcome::unauthenticated(CHANGED))
+        }
+    }
+
+    /// Receives records, `len` bytes of them at most; 0 is the end.
+    fn read(&mut self, len: usize) -> io::Result<usize> {
+        let room = self.session.input.room(len);
+        // SAFETY: the buffer is ours.
+        let got = unsafe { self.inner.recv(&[(room.as_mut_ptr(), room.len())]) };
+        self.gave_up |= self.inner.gave_up();
+        let got = got?;
+        self.session.input.fill(got);
+        Ok(got)
+    }
+
+    /// Passes on what it can of what is held.
+    fn try_flush(&mut self) -> io::Result<()> {
+        match self.flush() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            flushed => flushed,
+        }
+    }
+
+    /// Puts plaintext where it goes; gives an error only if none is there.
+    fn decrypt(&mut self, scatter: &mut Scatter<'_>) -> io::Result<()> {
+        self.session.take_plain(scatter);
+        let mut is_dry = false;
+        while !scatter.is_full() {
+            match self.session.step(scatter) {
+                Ok(Step::Data) => self.has_heard = true,
+                Ok(Step::Again | Step::Wrote) => {}
+                Ok(Step::Ready | Step::Blocked) => {
+                    // An answer of TLS's own, perhaps; if the peer is gone, what it said before is there to be read.
+                    let _ = self.try_flush();
+                    if is_dry {
+                        return Ok(());
+                    }
+                    let len = if self.is_bulk { AT_A_TIME } else { LITTLE };
+                    let got = self.read(len)?;
+                    if got == 0 {
+                        return Err(ErrorKind::UnexpectedEof.into());
+                    }
+                    self.is_bulk = got >= LITTLE;
+                    is_dry = got < len && !self.inner.gave_up();
+                }
+                Ok(Step::Ended) => return Err(ErrorKind::UnexpectedEof.into()),
+                Err(error) => return Err(self.broken(&error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: Transport> Transport for TlsTransport<T> {
+    unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
+        self.gave_up = false;
+        if !self.is_ready() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        self.flush()?;
+        self.staging.clear();
+        for &(addr, len) in from {
+            let part = len.min(AT_A_TIME - self.staging.len());
+            // SAFETY: the caller's promise.
+            unsafe { memory::append(addr, part, &mut self.staging) };
+        }
+        let taken = self.staging.len();
+        if taken > 0
+            && let Err(error) = self.session.encrypt(&self.staging)
+        {
+            // The next `recv` meets it, too.
+            self.gave_up = true;
+            return Err(io::Error::other(error));
+        }
+        if self.staging.capacity() > KEEP {
+            self.staging = Vec::new();
+        }
+        self.try_flush()?;
+        Ok(taken)
+    }
+
+    unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
+        self.gave_up = false;
+        if !self.handshake()? {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        // SAFETY: the caller's promise.
+        let mut scatter = unsafe { Scatter::new(to) };
+        let outcome = self.decrypt(&mut scatter);
+        match (scatter.filled(), outcome) {
+            (0, Ok(())) => Err(ErrorKind::WouldBlock.into()),
+            (0, Err(error)) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
+            (0, Err(error)) => Err(error),
+            (got, outcome) => {
+                // The next call meets the error again.
+                self.gave_up |= outcome.is_err_and(|e| e.kind() != ErrorKind::WouldBlock);
+                Ok(got)
+            }
+        }
+    }
+
+    #[inline]
+    fn is_holding(&self) -> bool {
+        !self.session.output.is_empty() && !matches!(self.stage, HandshakeStage::Connecting)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while self.is_holding() {
+            let held = self.session.output.filled();
+            // SAFETY: the buffer is ours.
+            let sent = unsafe { self.inner.send(&[(held.as_ptr().cast_mut(), held.len())]) };
+            self.gave_up |= self.inner.gave_up();
+            self.session.output.spend(sent?);
+        }
+        Ok(())
+    }
+
+    fn shutdown_write(&mut self) {
+        self.inner.shutdown_write();
+    }
+
+    fn finish_connect(&mut self) -> io::Result<bool> {
+        self.gave_up = false;
+        if let HandshakeStage::Connecting = self.stage {
+            if !self.inner.finish_connect()? {
+                self.gave_up = self.inner.gave_up();
+                return Ok(false);
+            }
+            self.stage = HandshakeStage::Answer;
+        }
+        self.handshake()
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.is_holding() || self.inner.has_unsent()
+    }
+
+    fn silence(&self) -> Option<Silence> {
+        self.inner.silence()
+    }
+
+    #[inline]
+    fn gave_up(&self) -> bool {
+        self.gave_up
+    }
+}
