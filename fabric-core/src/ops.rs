@@ -158,6 +158,13 @@ pub unsafe trait CqOps: Any + Send + Sync + 'static {
     /// - Never blocks. The caller serializes polls.
     fn poll(&self, out: &mut [RawCompletion]) -> usize;
 
+    /// Takes completions that are there, as `poll`, when an endpoint is let go of.
+    ///
+    /// - It is no sign that an application polls, and drives nothing, where either makes a difference.
+    fn collect(&self, out: &mut [RawCompletion]) -> usize {
+        self.poll(out)
+    }
+
     /// Prepares to sleep on the descriptor: clears it, and says whether completions wait already.
     ///
     /// - After `Waiting` the descriptor becomes readable no later than the next completion.

@@ -130,13 +130,22 @@ impl CqState {
 
     /// Moves everything the provider has into the stash.
     fn reap(&mut self, ops: &AnyCq, drops: &mut DeferredDrops) {
+        self.reap_by(|raw| ops.poll(raw), drops);
+    }
+
+    /// As `reap`, when an endpoint is let go of.
+    fn collect(&mut self, ops: &AnyCq, drops: &mut DeferredDrops) {
+        self.reap_by(|raw| ops.collect(raw), drops);
+    }
+
+    fn reap_by(&mut self, take: impl Fn(&mut [RawCompletion]) -> usize, drops: &mut DeferredDrops) {
         let CqState { endpoints, stash, raw, .. } = self;
         let mut put = |completion, regions, token| {
             stash.push_back(PendingCompletion { completion, regions, credit_to: Some(token) });
             None
         };
         loop {
-            let got = ops.poll(raw).min(raw.len());
+            let got = take(raw).min(raw.len());
             for raw in &raw[..got] {
                 if !endpoints.resolve(raw, drops, &mut put) {
                     endpoints.resolve_shared(raw, drops, &mut put);
@@ -244,6 +253,18 @@ impl CqInner {
         let mut drops = DeferredDrops::new();
         let mut state = self.lock();
         state.reap(&self.ops, &mut drops);
+        self.wake_if_stashed(state);
+    }
+
+    /// As `reap`, when an endpoint is let go of.
+    pub(crate) fn collect(&self) {
+        let mut drops = DeferredDrops::new();
+        let mut state = self.lock();
+        state.collect(&self.ops, &mut drops);
+        self.wake_if_stashed(state);
+    }
+
+    fn wake_if_stashed(&self, state: MutexGuard<'_, CqState>) {
         let waits = !state.stash.is_empty();
         drop(state);
         if waits {
@@ -308,7 +329,7 @@ impl CqInner {
         let mut drops = DeferredDrops::new();
         let mut guard = self.lock();
         let state = &mut *guard;
-        state.reap(&self.ops, &mut drops);
+        state.collect(&self.ops, &mut drops);
         let Some(receives) = state.endpoints.remove_receives(token) else { return 0 };
         let mut left = state.let_go_of(token, &mut drops);
         for op in receives.slots.lock().take_all() {
@@ -323,7 +344,7 @@ impl CqInner {
         let mut drops = DeferredDrops::new();
         let mut guard = self.lock();
         let state = &mut *guard;
-        state.reap(&self.ops, &mut drops);
+        state.collect(&self.ops, &mut drops);
         let Some(mut endpoint) = state.endpoints.remove(token) else { return 0 };
         let shared = endpoint.shared.clone();
         let mut left = state.let_go_of(token, &mut drops);

@@ -131,7 +131,7 @@ impl EndpointInner {
         self.late_grants.lock().clear();
         if let Some(receives) = &self.receives {
             // What ended is known to be this endpoint's as long as the queue knows it.
-            receives.cq.reap();
+            receives.cq.collect();
             receives.slots.lock().remove_endpoint(self.shared.id, fate);
         }
         let mut leaked = self.send_cq.unbind(send, fate);

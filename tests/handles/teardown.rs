@@ -56,6 +56,20 @@ fn orders(mut f: impl FnMut(&[usize; KINDS])) {
     go(&mut [0, 1, 2, 3, 4, 5], 0, &mut f);
 }
 
+/// A provider's thread leaves progress to an application that polls, which one that drops an endpoint need not do.
+#[test]
+fn an_endpoint_is_dropped_without_a_poll() {
+    let Rig { endpoint, region, remote, queue, control: _control, link, domain: _domain } =
+        Rig::new();
+    link.hold();
+    endpoint.write(region.slice(..8), remote.at(0), 7).unwrap();
+    endpoint.recv(&region, 8).unwrap();
+    let before = link.polls();
+    drop(endpoint);
+    assert_eq!(link.polls(), before);
+    assert_eq!(drain(&queue).len(), 2);
+}
+
 #[test]
 fn every_order_of_drops() {
     let mut count = 0;

@@ -13,8 +13,12 @@ impl NullCq {
     pub(super) fn new(capacity: usize) -> Result<Self> {
         let wakeup =
             Wakeup::new().map_err(|cause| Error::system("make completion queue", "null", cause))?;
-        let ring =
-            Ring { completions: VecDeque::with_capacity(capacity), armed: false, on_arm: None };
+        let ring = Ring {
+            completions: VecDeque::with_capacity(capacity),
+            armed: false,
+            on_arm: None,
+            polls: 0,
+        };
         Ok(NullCq(Arc::new(Queue { ring: Mutex::new(ring), wakeup })))
     }
 }
@@ -31,6 +35,16 @@ struct Ring {
     armed: bool,
     /// What a test has happen in the middle of the next `arm`.
     on_arm: Option<Box<dyn FnOnce() + Send>>,
+    /// How often it was polled.
+    polls: u64,
+}
+
+impl Ring {
+    fn take(&mut self, out: &mut [RawCompletion]) -> usize {
+        let count = out.len().min(self.completions.len());
+        out.iter_mut().zip(self.completions.drain(..count)).for_each(|(out, raw)| *out = raw);
+        count
+    }
 }
 
 impl Queue {
@@ -44,6 +58,10 @@ impl Queue {
         }
     }
 
+    pub(super) fn polls(&self) -> u64 {
+        self.ring.lock().unwrap().polls
+    }
+
     /// Has something happen in the middle of the next `arm`.
     pub(super) fn on_arm(&self, then: impl FnOnce() + Send + 'static) {
         self.ring.lock().unwrap().on_arm = Some(Box::new(then));
@@ -53,10 +71,13 @@ impl Queue {
 // SAFETY: what endpoints pushed comes out once, in order; the descriptor is the wakeup's.
 unsafe impl CqOps for NullCq {
     fn poll(&self, out: &mut [RawCompletion]) -> usize {
-        let completions = &mut self.0.ring.lock().unwrap().completions;
-        let count = out.len().min(completions.len());
-        out.iter_mut().zip(completions.drain(..count)).for_each(|(out, raw)| *out = raw);
-        count
+        let mut ring = self.0.ring.lock().unwrap();
+        ring.polls += 1;
+        ring.take(out)
+    }
+
+    fn collect(&self, out: &mut [RawCompletion]) -> usize {
+        self.0.ring.lock().unwrap().take(out)
     }
 
     fn arm(&self) -> Result<Armed, Error> {

@@ -266,6 +266,11 @@ impl Link {
         self.lock().sends.iter().map(|pending| pending.token).collect()
     }
 
+    /// How often the queue of its sends was polled.
+    pub fn polls(&self) -> u64 {
+        self.send_queue.polls()
+    }
+
     /// Has something happen in the middle of the next `arm` of the send queue's completion queue.
     pub fn on_arm(&self, then: impl FnOnce() + Send + 'static) {
         self.send_queue.on_arm(then);
