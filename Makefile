@@ -4,7 +4,7 @@
 # `make help` lists the rest.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup conformance adversary two-hosts mutants random soak fuzz assembly loom test fmt lint doc unit bindings miri msrv package deny bench softroce \
+.PHONY: help setup conformance adversary encrypted two-hosts mutants random soak fuzz assembly loom test fmt lint doc unit bindings miri msrv package deny bench softroce \
 	softroce-shell
 
 CARGO ?= cargo
@@ -29,6 +29,9 @@ test: setup ## Format, lints, docs, all tests, assembly, loom, Miri, MSRV, packa
 
 adversary: ## The conformance suite over TCP at its worst: cuts, delays, odd orders; SEED=N
 	@. scripts/env && CARGO="$(CARGO)" scripts/conformance --provider tcp --adversary $(or $(SEED),1) --jobs 4
+
+encrypted: ## The conformance suite over TCP, encrypted; ARGS as in fabric-conformance --help
+	@CARGO="$(CARGO)" scripts/encrypted $(ARGS)
 
 mutants: ## Plant bugs, one at a time, and show which conformance cases find each: some minutes
 	@. scripts/env && $(CARGO) run --quiet -p mutants

@@ -49,18 +49,29 @@ pub(crate) struct Stream {
     pub(crate) said: Vec<u8>,
     pub(crate) max: usize,
     pub(crate) has_ended: bool,
+    /// The peer reads nothing more.
+    pub(crate) is_broken: bool,
 }
 
 #[cfg(not(miri))]
 impl Default for Stream {
     fn default() -> Self {
-        Stream { came: Vec::new(), said: Vec::new(), max: usize::MAX, has_ended: false }
+        Stream {
+            came: Vec::new(),
+            said: Vec::new(),
+            max: usize::MAX,
+            has_ended: false,
+            is_broken: false,
+        }
     }
 }
 
 #[cfg(not(miri))]
 impl Transport for Stream {
     unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
+        if self.is_broken {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
         if self.max == 0 {
             return Err(ErrorKind::WouldBlock.into());
         }

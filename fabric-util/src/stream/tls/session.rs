@@ -13,14 +13,14 @@ use rustls::{ClientConfig, Error, ServerConfig};
 use super::headers::Headers;
 use super::scatter::Scatter;
 
-/// A buffer that grew beyond this is given back when it is empty.
+/// What a buffer keeps when little goes through it.
 const KEEP: usize = 16 << 10;
 /// The bytes of a record beside its payload, at most, and of a change of keys before it.
 const OVERHEAD: usize = 64;
 /// The payload of a record, at most (RFC 8446, 5.1).
-const RECORD: usize = 16 << 10;
+pub(super) const RECORD: usize = 16 << 10;
 
-/// Bytes that come at the end and go at the front.
+/// Bytes that come at the end and go at the front. Its memory is zeroed only once.
 #[derive(Default)]
 pub(super) struct Buffer {
     bytes: Vec<u8>,
@@ -68,9 +68,13 @@ impl Buffer {
         self.start = (self.start + len).min(self.end);
         if self.is_empty() {
             (self.start, self.end) = (0, 0);
-            if self.bytes.len() > KEEP {
-                self.bytes = Vec::new();
-            }
+        }
+    }
+
+    /// Gives memory back if it has much, and nothing in it.
+    pub(super) fn trim(&mut self) {
+        if self.is_empty() && self.bytes.len() > KEEP {
+            *self = Buffer::default();
         }
     }
 }
@@ -125,6 +129,19 @@ impl Session {
     fn new(side: Side) -> Self {
         let (input, output, plain) = (Buffer::default(), Buffer::default(), Buffer::default());
         Session { side, failed: None, headers: Headers::default(), input, output, plain }
+    }
+
+    /// Little is said: gives memory back that much has taken. An acknowledgement follows whatever is sent, so a connection
+    /// that comes to rest keeps little.
+    pub(super) fn trim(&mut self) {
+        self.input.trim();
+        self.output.trim();
+    }
+
+    /// The bytes that its buffers take.
+    #[cfg(test)]
+    pub(super) fn memory(&self) -> usize {
+        [&self.input, &self.output, &self.plain].iter().map(|buffer| buffer.bytes.len()).sum()
     }
 
     /// Moves decrypted bytes to where they go.

@@ -119,20 +119,56 @@ fn bytes_arrive_as_they_were_sent_and_none_goes_in_clear() {
 #[test]
 fn what_the_stream_does_not_take_is_held_and_passed_on() {
     let [mut a, mut b] = connected();
-    let sent = vec![7; 100_000];
+    let sent = vec![7; 300_000];
     a.inner_mut().max = 1000;
-    assert_eq!(send(&mut a, &sent).unwrap(), 64 << 10, "what is encrypted is taken, all of it");
+    assert_eq!(send(&mut a, &sent).unwrap(), 256 << 10, "what is encrypted is taken, all of it");
     a.inner_mut().said.clear();
     let [mut a, _] = connected_with(&mut b);
     a.inner_mut().max = 0;
-    assert_eq!(send(&mut a, &sent).unwrap(), 64 << 10);
+    assert_eq!(send(&mut a, &sent).unwrap(), 256 << 10);
     assert!(a.is_holding() && a.has_unsent());
     assert!(is_blocked(&send(&mut a, &sent)) && is_blocked(&a.flush()));
     a.inner_mut().max = usize::MAX;
     a.flush().unwrap();
     assert!(!a.is_holding() && !a.has_unsent());
     move_said(&mut a, &mut b);
-    assert_eq!(recv(&mut b, 100_000).unwrap(), sent[..64 << 10]);
+    assert_eq!(recv(&mut b, 300_000).unwrap(), sent[..256 << 10]);
+}
+
+#[test]
+fn what_a_peer_said_before_it_left_is_received() {
+    let [mut a, mut b] = connected();
+    send(&mut b, &[7; 100]).unwrap();
+    move_said(&mut b, &mut a);
+    a.inner_mut().max = 0;
+    send(&mut a, &[1; 100]).unwrap();
+    (a.inner_mut().is_broken, a.inner_mut().has_ended) = (true, true);
+    assert!(a.is_holding());
+    assert_eq!(recv(&mut a, 60).unwrap(), [7; 60]);
+    assert_eq!(recv(&mut a, 60).unwrap(), [7; 40]);
+    assert!(a.gave_up(), "the end is to be found");
+    assert!(recv(&mut a, 60).unwrap().is_empty());
+}
+
+#[test]
+fn a_connection_that_comes_to_rest_keeps_little() {
+    let [mut a, mut b] = connected();
+    for round in 0..3 {
+        let sent = vec![round; 1 << 20];
+        let mut taken = 0;
+        while taken < sent.len() {
+            taken += send(&mut a, &sent[taken..]).unwrap();
+            move_said(&mut a, &mut b);
+            while !is_blocked(&recv(&mut b, 300_000)) {}
+        }
+        assert!(a.session.memory() > 64 << 10);
+        // What was sent is acknowledged.
+        send(&mut b, &[1; 20]).unwrap();
+        move_said(&mut b, &mut a);
+        assert_eq!(recv(&mut a, 100).unwrap(), [1; 20]);
+        let left = [&a, &b].map(|end| end.session.memory());
+        assert!(left.iter().all(|bytes| *bytes <= 48 << 10), "{left:?}");
+    }
 }
 
 /// A new pair; its acceptor takes the place of `b`.

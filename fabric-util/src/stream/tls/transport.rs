@@ -8,20 +8,20 @@ use fabric_core::{Result, memory};
 
 use super::keys::{TlsKeys, internal};
 use super::scatter::Scatter;
-use super::session::{Session, Step};
+use super::session::{RECORD, Session, Step};
 use crate::stream::greeting::{CHANGED, Declined, NOT_PROVEN, Unwelcome, refuse};
 use crate::stream::proof::HandshakeKeys;
 use crate::stream::wire::handshake::{Handshake, HandshakeKind, RefuseReason};
 use crate::stream::{IoVec, Silence, Transport};
 
-/// Bytes that are encrypted, or received, at a time.
-const AT_A_TIME: usize = 64 << 10;
+/// Bytes that are encrypted at a time: what lies between takes less of the whole the more there are.
+const SENT: usize = 256 << 10;
+/// Bytes that are received at a time.
+const RECEIVED: usize = 64 << 10;
 /// Bytes that are received at a time as long as little comes.
 const LITTLE: usize = 4 << 10;
 /// The first byte of a record: its type (RFC 8446, 5.1). A handshake frame begins with another.
 const RECORDS: RangeInclusive<u8> = 20..=23;
-/// A buffer that grew beyond this is given back.
-const KEEP: usize = 16 << 10;
 
 /// How far this end is.
 enum HandshakeStage {
@@ -38,7 +38,7 @@ enum HandshakeStage {
 /// TLS over a transport.
 pub struct TlsTransport<T> {
     inner: T,
-    session: Session,
+    pub(super) session: Session,
     stage: HandshakeStage,
     is_initiator: bool,
     /// Whether anything came that was encrypted after the handshake.
@@ -105,6 +105,10 @@ impl<T: Transport> TlsTransport<T> {
 
     /// Goes on with the handshake; true: it is over.
     fn handshake(&mut self) -> io::Result<bool> {
+        if self.is_ready() {
+            // Whether the peer still reads does not matter for what it said.
+            return Ok(true);
+        }
         while !self.is_ready() {
             let step = match &self.stage {
                 HandshakeStage::Connecting => Step::Blocked,
@@ -215,6 +219,20 @@ impl<T: Transport> TlsTransport<T> {
         Ok(got)
     }
 
+    /// Makes a record of what is staged.
+    fn encrypt(&mut self) -> io::Result<()> {
+        let staged = &self.staging;
+        if !staged.is_empty()
+            && let Err(error) = self.session.encrypt(staged)
+        {
+            // The next `recv` meets it, too.
+            self.gave_up = true;
+            return Err(io::Error::other(error));
+        }
+        self.staging.clear();
+        Ok(())
+    }
+
     /// Passes on what it can of what is held.
     fn try_flush(&mut self) -> io::Result<()> {
         match self.flush() {
@@ -237,7 +255,7 @@ impl<T: Transport> TlsTransport<T> {
                     if is_dry {
                         return Ok(());
                     }
-                    let len = if self.is_bulk { AT_A_TIME } else { LITTLE };
+                    let len = if self.is_bulk { RECEIVED } else { LITTLE };
                     let got = self.read(len)?;
                     if got == 0 {
                         return Err(ErrorKind::UnexpectedEof.into());
@@ -260,24 +278,25 @@ impl<T: Transport> Transport for TlsTransport<T> {
             return Err(ErrorKind::WouldBlock.into());
         }
         self.flush()?;
+        let mut taken = 0;
         self.staging.clear();
         for &(addr, len) in from {
-            let part = len.min(AT_A_TIME - self.staging.len());
-            // SAFETY: the caller's promise.
-            unsafe { memory::append(addr, part, &mut self.staging) };
+            let mut done = 0;
+            while done < len && taken < SENT {
+                let part = (len - done).min(RECORD - self.staging.len()).min(SENT - taken);
+                // SAFETY: the caller's promise.
+                unsafe { memory::append(addr.wrapping_add(done), part, &mut self.staging) };
+                (done, taken) = (done + part, taken + part);
+                if self.staging.len() == RECORD {
+                    self.encrypt()?;
+                }
+            }
         }
-        let taken = self.staging.len();
-        if taken > 0
-            && let Err(error) = self.session.encrypt(&self.staging)
-        {
-            // The next `recv` meets it, too.
-            self.gave_up = true;
-            return Err(io::Error::other(error));
-        }
-        if self.staging.capacity() > KEEP {
-            self.staging = Vec::new();
-        }
+        self.encrypt()?;
         self.try_flush()?;
+        if taken < LITTLE {
+            self.session.trim();
+        }
         Ok(taken)
     }
 
@@ -289,6 +308,9 @@ impl<T: Transport> Transport for TlsTransport<T> {
         // SAFETY: the caller's promise.
         let mut scatter = unsafe { Scatter::new(to) };
         let outcome = self.decrypt(&mut scatter);
+        if !self.is_bulk {
+            self.session.trim();
+        }
         match (scatter.filled(), outcome) {
             (0, Ok(())) => Err(ErrorKind::WouldBlock.into()),
             (0, Err(error)) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
