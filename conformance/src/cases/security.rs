@@ -82,7 +82,8 @@ fn declared(rig: &Rig) -> Outcome {
 }
 
 fn same_secret(rig: &Rig) -> Outcome {
-    let ours = (Security::Authenticated, Some(&secret(1)));
+    let secret = secret(1);
+    let ours = (Security::Authenticated, Some(&secret));
     let (here, there) = (rig.secured_domain(ours)?, rig.secured_domain(ours)?);
     check_eq!(there.security(), Security::Authenticated, "security of a domain with a secret");
     acquainted(rig, &here, &there)
@@ -199,7 +200,8 @@ fn no_place_for_strangers(rig: &Rig) -> Outcome {
 }
 
 fn encrypted(rig: &Rig) -> Outcome {
-    let ours = (Security::Encrypted, Some(&secret(1)));
+    let secret = secret(1);
+    let ours = (Security::Encrypted, Some(&secret));
     let (here, there) = (rig.secured_domain(ours)?, rig.secured_domain(ours)?);
     check_eq!(there.security(), Security::Encrypted, "security of a domain that encrypts");
     acquainted(rig, &here, &there)?;
@@ -243,6 +245,7 @@ fn encrypted_strangers(rig: &Rig) -> Outcome {
 }
 
 fn levels_differ(rig: &Rig) -> Outcome {
-    let secret = Some(&secret(1));
+    let secret = secret(1);
+    let secret = Some(&secret);
     strangers(rig, (Security::Encrypted, secret), (Security::Authenticated, secret))
 }
