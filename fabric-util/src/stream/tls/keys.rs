@@ -50,6 +50,12 @@ impl TlsKeys {
         Self::with(secret, provider()).map_err(|error| internal("make keys", error))
     }
 
+    /// What an initiator says first, which can be copied.
+    #[cfg(fuzzing)]
+    pub(crate) fn first_frame(&self) -> Result<Vec<u8>> {
+        self.first.encrypt()
+    }
+
     /// As `new`, with these algorithms.
     pub(super) fn with(
         secret: &Secret,

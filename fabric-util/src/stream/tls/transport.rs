@@ -241,7 +241,7 @@ impl<T: Transport> TlsTransport<T> {
         }
     }
 
-    /// Puts plaintext where it goes; gives an error only if none is there.
+    /// Puts plaintext where it goes, until there is no more, or no room.
     fn decrypt(&mut self, scatter: &mut Scatter<'_>) -> io::Result<()> {
         self.session.take_plain(scatter);
         let mut is_dry = false;

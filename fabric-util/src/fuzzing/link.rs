@@ -1,4 +1,4 @@
-//! Entry points of the fuzzers in `fuzz/`: the decoders, and one link as the target of a peer's bytes.
+//! The decoders, and one link as the target of a peer's bytes.
 
 use std::io;
 use std::sync::Arc;

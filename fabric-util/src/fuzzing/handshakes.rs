@@ -1,0 +1,94 @@
+//! Handshakes: either end at each level, fed with what a stranger says.
+
+use fabric_core::Secret;
+
+use super::stranger::{Stranger, context};
+use crate::stream::{Greeting, HandshakeKeys, Initiator, Link};
+#[cfg(feature = "encryption")]
+use crate::stream::{TlsKeys, TlsTransport, Transport};
+
+/// In the first byte: which end is fed, and whether it has a secret and encrypts; and how long the pieces are.
+const INITIATOR: u8 = 0x80;
+const SECRET: u8 = 0x40;
+#[cfg(feature = "encryption")]
+const ENCRYPTS: u8 = 0x20;
+const PIECES: u8 = 0x1f;
+
+/// Feeds bytes to an end that waits for a handshake, as the first byte says. Without the secret they never make a connection
+/// of an end that has one.
+pub fn handshake(bytes: &[u8]) {
+    let Some((&mode, bytes)) = bytes.split_first() else { return };
+    let Ok(secret) = Secret::new(&[7; 32]) else { return };
+    let pieces = bytes.chunks(usize::from(mode & PIECES).max(1));
+    #[cfg(feature = "encryption")]
+    if mode & ENCRYPTS != 0 {
+        let is_open = encrypted(mode, pieces, &secret).unwrap_or(false);
+        assert!(!is_open, "a connection without the secret");
+        return;
+    }
+    let keys = (mode & SECRET != 0).then(|| HandshakeKeys::new(&secret));
+    let is_open = match mode & INITIATOR {
+        0 => acceptor(pieces, keys.as_ref()),
+        _ => initiator(pieces, keys.as_ref()).unwrap_or(false),
+    };
+    assert!(!is_open || keys.is_none(), "a connection without the secret");
+}
+
+/// Feeds an end until its connection is made, or never will be.
+fn feed<'a, E>(
+    pieces: impl Iterator<Item = &'a [u8]>,
+    mut take: impl FnMut(&[u8]) -> Result<bool, E>,
+) -> bool {
+    for piece in pieces {
+        match take(piece) {
+            Ok(false) => {}
+            Ok(true) => return true,
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+fn initiator<'a>(
+    pieces: impl Iterator<Item = &'a [u8]>,
+    keys: Option<&HandshakeKeys>,
+) -> Option<bool> {
+    let mut link = Link::new(context()?);
+    let mut initiator = Initiator::begin(&mut link, b"data", keys).ok()?;
+    Some(feed(pieces, |piece| initiator.receive(&mut link, piece)))
+}
+
+fn acceptor<'a>(pieces: impl Iterator<Item = &'a [u8]>, keys: Option<&HandshakeKeys>) -> bool {
+    let (mut greeting, mut stranger) = (Greeting::new(keys), Stranger::default());
+    feed(pieces, |piece| {
+        stranger.says.extend_from_slice(piece);
+        greeting.read(&mut stranger)
+    })
+}
+
+/// An end that encrypts. An acceptor is first given what an initiator with the secret says first, which can be copied.
+#[cfg(feature = "encryption")]
+fn encrypted<'a>(
+    mode: u8,
+    pieces: impl Iterator<Item = &'a [u8]>,
+    secret: &Secret,
+) -> Option<bool> {
+    let keys = TlsKeys::new(secret).ok()?;
+    let mut stranger = Stranger::default();
+    if mode & INITIATOR != 0 {
+        let mut end = TlsTransport::initiator(stranger, &keys).ok()?;
+        return Some(feed(pieces, |piece| {
+            end.inner_mut().says.extend_from_slice(piece);
+            end.finish_connect()
+        }));
+    }
+    if mode & SECRET != 0 {
+        stranger.says = keys.first_frame().ok()?;
+    }
+    let mut end = TlsTransport::acceptor(stranger, &keys).ok()?;
+    let mut greeting = Greeting::new(None);
+    Some(feed(pieces, |piece| {
+        end.inner_mut().says.extend_from_slice(piece);
+        greeting.read(&mut end)
+    }))
+}

@@ -1,0 +1,81 @@
+//! The records of a connection that is encrypted, changed on their way.
+
+use fabric_core::Secret;
+
+use super::stranger::Stranger;
+use crate::stream::{TlsKeys, TlsTransport, Transport};
+
+/// How much each record carries, and how many there are.
+const LEN: usize = 100;
+const RECORDS: u8 = 4;
+
+/// Changes records as the bytes say: three at a time, which record, where, and what is added to the byte there. What is
+/// received is a beginning of what was sent, and all of it only if nothing was changed.
+pub fn records(bytes: &[u8]) {
+    let Some([mut a, mut b]) = connected() else { return };
+    let (mut sent, mut records) = (Vec::new(), Vec::new());
+    for number in 0..RECORDS {
+        let data = [number; LEN];
+        sent.extend(data);
+        // SAFETY: it is only read.
+        let _ = unsafe { a.send(&[(data.as_ptr().cast_mut(), LEN)]) };
+        records.push(std::mem::take(&mut a.inner_mut().hears));
+    }
+    let before = records.concat();
+    for change in bytes.chunks_exact(3) {
+        match change {
+            &[record, _, 0] => {
+                let count = records.len();
+                records.remove(usize::from(record) % count);
+            }
+            &[record, at, 0xff] => {
+                let count = records.len();
+                records.swap(usize::from(record) % count, usize::from(at) % count);
+            }
+            &[record, at, 0xfe] => {
+                let copy = records[usize::from(record) % records.len()].clone();
+                let count = records.len();
+                records.insert(usize::from(at) % count, copy);
+            }
+            &[record, at, add] => {
+                let record = usize::from(record) % records.len();
+                if let Some(byte) = records[record].get_mut(usize::from(at)) {
+                    *byte = byte.wrapping_add(add);
+                }
+            }
+            _ => {}
+        }
+        if records.is_empty() {
+            break;
+        }
+    }
+    let after = records.concat();
+    let is_changed = after != before;
+    b.inner_mut().says = after;
+    let mut got = Vec::new();
+    loop {
+        let mut room = [0; 64];
+        // SAFETY: the buffer is ours.
+        match unsafe { b.recv(&[(room.as_mut_ptr(), room.len())]) } {
+            Ok(0) | Err(_) => break,
+            Ok(count) => got.extend_from_slice(&room[..count]),
+        }
+    }
+    assert!(sent.starts_with(&got), "nothing but what was sent");
+    assert!(is_changed || got == sent, "all that was sent");
+}
+
+fn connected() -> Option<[TlsTransport<Stranger>; 2]> {
+    let keys = TlsKeys::new(&Secret::new(&[7; 32]).ok()?).ok()?;
+    let mut a = TlsTransport::initiator(Stranger::default(), &keys).ok()?;
+    let mut b = TlsTransport::acceptor(Stranger::default(), &keys).ok()?;
+    for _ in 0..4 {
+        a.finish_connect().ok()?;
+        b.inner_mut().says.append(&mut a.inner_mut().hears);
+        // Nothing is to come yet.
+        // SAFETY: no memory is given.
+        let _ = unsafe { b.recv(&[]) };
+        a.inner_mut().says.append(&mut b.inner_mut().hears);
+    }
+    Some([a, b])
+}
