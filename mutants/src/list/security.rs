@@ -83,13 +83,13 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["anyfabric-util/lib/stream::tls::tests::only_ends_with_the_same_secret_connect"],
     },
     Mutant {
-        name: "falls_back",
-        about: "a listener that encrypts takes a hello in clear",
+        name: "refuses_without_a_reason",
+        about: "a listener that encrypts does not say why it refuses a hello in clear",
         runs: Runs::Tcp,
         edits: &[edit(
             "TlsTransport::hear_first",
-            "Ok(Some(_)) => (RefuseReason::EncryptionWanted, \"does not encrypt\"),",
-            "Ok(Some(_)) => (RefuseReason::Full, \"\"),",
+            "(RefuseReason::EncryptionWanted, \"does not encrypt\")",
+            "(RefuseReason::Full, \"does not encrypt\")",
         )],
         cases: &["security.encrypted_strangers", "security.levels_differ"],
     },
