@@ -83,9 +83,12 @@ impl Secret {
         // A FIFO without a writer would be waited for.
         let mut options = File::options();
         let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path);
-        let file = file.map_err(|error| match Error::system(OP, "fabric", error) {
-            full @ Error::NoMemory(_) => full,
-            other => invalid(format!("it cannot be read: {other}")),
+        let file = file.map_err(|cause| {
+            let text = format!("it cannot be read: {cause}");
+            match Error::system(OP, "fabric", cause) {
+                full @ Error::NoMemory(_) => full,
+                _ => invalid(text),
+            }
         })?;
         read(file).map_err(invalid)
     }

@@ -2,8 +2,8 @@
 
 use fabric_core::Secret;
 
-use super::stranger::{Stranger, context};
-use crate::stream::{Greeting, HandshakeKeys, Initiator, Link};
+use crate::stream::testing::{Stream, link};
+use crate::stream::{Greeting, HandshakeKeys, Initiator};
 #[cfg(feature = "encryption")]
 use crate::stream::{TlsKeys, TlsTransport, Transport};
 
@@ -53,15 +53,15 @@ fn initiator<'a>(
     pieces: impl Iterator<Item = &'a [u8]>,
     keys: Option<&HandshakeKeys>,
 ) -> Option<bool> {
-    let mut link = Link::new(context()?);
+    let mut link = link();
     let mut initiator = Initiator::begin(&mut link, b"data", keys).ok()?;
     Some(feed(pieces, |piece| initiator.receive(&mut link, piece)))
 }
 
 fn acceptor<'a>(pieces: impl Iterator<Item = &'a [u8]>, keys: Option<&HandshakeKeys>) -> bool {
-    let (mut greeting, mut stranger) = (Greeting::new(keys), Stranger::default());
+    let (mut greeting, mut stranger) = (Greeting::new(keys), Stream::default());
     feed(pieces, |piece| {
-        stranger.says.extend_from_slice(piece);
+        stranger.came.extend_from_slice(piece);
         greeting.read(&mut stranger)
     })
 }
@@ -74,21 +74,21 @@ fn encrypted<'a>(
     secret: &Secret,
 ) -> Option<bool> {
     let keys = TlsKeys::new(secret).ok()?;
-    let mut stranger = Stranger::default();
+    let mut stranger = Stream::default();
     if mode & INITIATOR != 0 {
         let mut end = TlsTransport::initiator(stranger, &keys).ok()?;
         return Some(feed(pieces, |piece| {
-            end.inner_mut().says.extend_from_slice(piece);
+            end.inner_mut().came.extend_from_slice(piece);
             end.finish_connect()
         }));
     }
     if mode & SECRET != 0 {
-        stranger.says = keys.first_frame().ok()?;
+        stranger.came = keys.first_frame().ok()?;
     }
     let mut end = TlsTransport::acceptor(stranger, &keys).ok()?;
     let mut greeting = Greeting::new(None);
     Some(feed(pieces, |piece| {
-        end.inner_mut().says.extend_from_slice(piece);
+        end.inner_mut().came.extend_from_slice(piece);
         greeting.read(&mut end)
     }))
 }

@@ -5,7 +5,6 @@ mod handshakes;
 mod link;
 #[cfg(feature = "encryption")]
 mod records;
-mod stranger;
 
 pub use handshakes::handshake;
 pub use link::{decode, link};

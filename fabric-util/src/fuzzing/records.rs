@@ -2,7 +2,7 @@
 
 use fabric_core::Secret;
 
-use super::stranger::Stranger;
+use crate::stream::testing::Stream;
 use crate::stream::{TlsKeys, TlsTransport, Transport};
 
 /// How much each record carries, and how many there are.
@@ -19,7 +19,7 @@ pub fn records(bytes: &[u8]) {
         sent.extend(data);
         // SAFETY: it is only read.
         let _ = unsafe { a.send(&[(data.as_ptr().cast_mut(), LEN)]) };
-        records.push(std::mem::take(&mut a.inner_mut().hears));
+        records.push(std::mem::take(&mut a.inner_mut().said));
     }
     let before = records.concat();
     for change in bytes.chunks_exact(3) {
@@ -51,7 +51,7 @@ pub fn records(bytes: &[u8]) {
     }
     let after = records.concat();
     let is_changed = after != before;
-    b.inner_mut().says = after;
+    b.inner_mut().came = after;
     let mut got = Vec::new();
     loop {
         let mut room = [0; 64];
@@ -65,17 +65,17 @@ pub fn records(bytes: &[u8]) {
     assert!(is_changed || got == sent, "all that was sent");
 }
 
-fn connected() -> Option<[TlsTransport<Stranger>; 2]> {
+fn connected() -> Option<[TlsTransport<Stream>; 2]> {
     let keys = TlsKeys::new(&Secret::new(&[7; 32]).ok()?).ok()?;
-    let mut a = TlsTransport::initiator(Stranger::default(), &keys).ok()?;
-    let mut b = TlsTransport::acceptor(Stranger::default(), &keys).ok()?;
+    let mut a = TlsTransport::initiator(Stream::default(), &keys).ok()?;
+    let mut b = TlsTransport::acceptor(Stream::default(), &keys).ok()?;
     for _ in 0..4 {
         a.finish_connect().ok()?;
-        b.inner_mut().says.append(&mut a.inner_mut().hears);
+        b.inner_mut().came.append(&mut a.inner_mut().said);
         // Nothing is to come yet.
         // SAFETY: no memory is given.
         let _ = unsafe { b.recv(&[]) };
-        a.inner_mut().says.append(&mut b.inner_mut().hears);
+        a.inner_mut().came.append(&mut b.inner_mut().said);
     }
     Some([a, b])
 }

@@ -66,7 +66,7 @@ mod sends;
 mod shared_receive_queue;
 mod shared_receives;
 mod target;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod testing;
 // Miri has no madvise(2), by which registrations probe.
 #[cfg(not(miri))]

@@ -200,11 +200,11 @@ impl ServerCertVerifier for AnyKey {
 
     fn verify_tls12_signature(
         &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &rustls::DigitallySignedStruct,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signed: &rustls::DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
+        self.verify_tls13_signature(message, key, signed)
     }
 
     fn verify_tls13_signature(

@@ -126,9 +126,10 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     /// Why the transport did not connect.
     fn refusal(&self, cause: io::Error) -> Error {
         match cause.kind() {
-            ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
-                Error::Refused(None)
-            }
+            ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::BrokenPipe
+            | ErrorKind::UnexpectedEof => Error::Refused(None),
             ErrorKind::TimedOut => Error::TimedOut(None),
             _ => {
                 let failure = Failure::new("connect", "no way to the address");

@@ -141,20 +141,42 @@ impl OneKey {
         }
         Err(CertificateError::ApplicationVerificationFailure.into())
     }
-
-    fn check_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        let key = SubjectPublicKeyInfoDer::from(key.as_ref());
-        verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
-    }
 }
 
 const NO_TLS12: rustls::Error =
     rustls::Error::PeerIncompatible(rustls::PeerIncompatible::ServerDoesNotSupportTls12Or13);
+
+/// What verifiers of both ends have in common: TLS 1.3, and raw public keys of one kind.
+macro_rules! of_raw_keys {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _message: &[u8],
+            _key: &CertificateDer<'_>,
+            _signed: &DigitallySignedStruct,
+        ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+            Err(NO_TLS12)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            key: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+            let key = SubjectPublicKeyInfoDer::from(key.as_ref());
+            verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            true
+        }
+    };
+}
 
 impl ServerCertVerifier for OneKey {
     fn verify_server_cert(
@@ -168,31 +190,7 @@ impl ServerCertVerifier for OneKey {
         self.check(key).map(|()| ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _key: &CertificateDer<'_>,
-        _signed: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        Err(NO_TLS12)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        self.check_signature(message, key, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    of_raw_keys!();
 }
 
 impl ClientCertVerifier for OneKey {
@@ -209,29 +207,5 @@ impl ClientCertVerifier for OneKey {
         self.check(key).map(|()| ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _key: &CertificateDer<'_>,
-        _signed: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        Err(NO_TLS12)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        self.check_signature(message, key, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    of_raw_keys!();
 }

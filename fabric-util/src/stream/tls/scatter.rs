@@ -26,7 +26,8 @@ impl<'a> Scatter<'a> {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.runs.iter().map(|run| run.1).sum::<usize>() == self.skip
+        // A run that is full is none of them any more.
+        self.runs.iter().all(|run| run.1 == 0)
     }
 
     /// Takes as many of the bytes as there is room for, and says how many.

@@ -123,17 +123,11 @@ impl<T: Transport> TlsTransport<T> {
                 Step::Again | Step::Wrote => {}
                 Step::Ready => self.stage = HandshakeStage::Ready,
                 Step::Data => (self.stage, self.has_heard) = (HandshakeStage::Ready, true),
-                Step::Ended => return Err(ErrorKind::ConnectionReset.into()),
+                Step::Ended => return Err(ErrorKind::UnexpectedEof.into()),
                 Step::Blocked => {
                     self.try_flush()?;
                     match self.read(LITTLE) {
-                        Ok(0) if self.is_initiator => {
-                            return Err(ErrorKind::ConnectionReset.into());
-                        }
-                        Ok(0) => {
-                            let why = Unwelcome::because("closed before its hello was whole");
-                            return Err(io::Error::other(why));
-                        }
+                        Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                         Ok(_) => {}
                         Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                         Err(error) => return Err(error),
@@ -243,6 +237,9 @@ impl<T: Transport> TlsTransport<T> {
 
     /// Puts plaintext where it goes, until there is no more, or no room.
     fn decrypt(&mut self, scatter: &mut Scatter<'_>) -> io::Result<()> {
+        if !self.handshake()? {
+            return Ok(());
+        }
         self.session.take_plain(scatter);
         let mut is_dry = false;
         while !scatter.is_full() {
@@ -302,9 +299,6 @@ impl<T: Transport> Transport for TlsTransport<T> {
 
     unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
         self.gave_up = false;
-        if !self.handshake()? {
-            return Err(ErrorKind::WouldBlock.into());
-        }
         // SAFETY: the caller's promise.
         let mut scatter = unsafe { Scatter::new(to) };
         let outcome = self.decrypt(&mut scatter);
