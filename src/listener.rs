@@ -146,9 +146,9 @@ impl ConnectRequest {
     /// follows, or one `Disconnected` if the peer is gone: accepting never fails for the peer's reasons.
     ///
     /// # Errors
-    /// `InvalidArgument` for more than 192 bytes of private data or an endpoint of another domain,
-    /// `InvalidState` for an endpoint that is connecting or connected, or a request that was answered. The
-    /// request can be answered again.
+    /// `InvalidArgument` for more than [`MAX_ACCEPT_DATA`](crate::MAX_ACCEPT_DATA) bytes of private data or an endpoint
+    /// of another domain, `InvalidState` for an endpoint that is connecting or connected, or a request that was answered.
+    /// The request can be answered again.
     pub fn accept(&mut self, endpoint: &Endpoint, data: &[u8]) -> Result<()> {
         self.answer("accept", data)?;
         endpoint.accept(&self.domain, self.raw.id, self.raw.peer, data)?;
@@ -159,7 +159,7 @@ impl ConnectRequest {
     /// Sends the peer away, with data for it.
     ///
     /// # Errors
-    /// `InvalidArgument` for more than 128 bytes, `InvalidState` if the request was answered.
+    /// `InvalidArgument` for more than [`MAX_REJECT_DATA`](crate::MAX_REJECT_DATA) bytes, `InvalidState` if the request was answered.
     pub fn reject(&mut self, data: &[u8]) -> Result<()> {
         self.answer("reject", data)?;
         self.domain.ops.reject(self.raw.id, data)?;

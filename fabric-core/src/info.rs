@@ -110,9 +110,9 @@ impl fmt::Display for AtomicScope {
 /// The most private data `connect` carries, in bytes; the same on every provider.
 pub const MAX_CONNECT_DATA: usize = 48;
 /// The most private data `accept` carries, in bytes.
-pub const MAX_ACCEPT_DATA: usize = 192;
+pub const MAX_ACCEPT_DATA: usize = 160;
 /// The most private data `reject` carries, in bytes.
-pub const MAX_REJECT_DATA: usize = 128;
+pub const MAX_REJECT_DATA: usize = 112;
 /// Every provider takes at least this many bytes in an inject.
 pub const MIN_INJECT: usize = 128;
 

@@ -9,6 +9,7 @@
 //! - the kernel: [`wakeup`] (descriptors to wait on), [`fork`] (handles in a child process), [`probe`] (is memory mapped);
 //! - connections: [`stream`] (the protocol over any stream of bytes), [`region_table`] (memory that peers may reach),
 //!   [`completion_ring`] (completions until they are polled for), [`backlog`] (requests until they are answered),
+//!   [`proof`] (that both ends have the same secret), [`refusal`] (why there is no connection),
 //!   [`fair_table`] (what strangers take, shared by where they come from), [`admission`] (which of them are connected),
 //!   [`byte_quota`] (how much memory they have), [`introductions`] (of those that come to a tool);
 //! - progress: [`progress`] (which connections are served when), [`fault`] (both at their worst, for tests);
@@ -34,7 +35,9 @@ pub mod log_limiter;
 pub mod logging;
 pub mod probe;
 pub mod progress;
+pub mod proof;
 pub mod range;
+pub mod refusal;
 pub mod region_table;
 pub mod reports;
 pub mod route;

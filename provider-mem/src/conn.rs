@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fabric_core::{EndpointAttr, EndpointId, Event};
 use fabric_util::progress::Progress;
-use fabric_util::stream::wire::handshake::RefuseReason;
+use fabric_util::refusal::RefuseReason;
 use fabric_util::stream::{
     self, End, Greeting, Host, IoVec, LinkContext, Locked, Timer, Transport, refuse,
 };

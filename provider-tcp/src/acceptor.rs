@@ -17,8 +17,8 @@ use fabric_util::backlog::Backlog;
 use fabric_util::fair_table::FairTable;
 use fabric_util::log_limiter::PeerEvent;
 use fabric_util::log_line;
+use fabric_util::refusal::RefuseReason;
 use fabric_util::stats::Stats;
-use fabric_util::stream::wire::handshake::RefuseReason;
 use fabric_util::stream::{Greeting, Protected, Protection, refuse};
 use fabric_util::sync::Mutex;
 use fabric_util::wakeup::wait_readable;
@@ -323,12 +323,7 @@ impl PendingConnection {
                 Err(unwelcome) => {
                     drop(guard);
                     // Before the peer can see that it was cut off.
-                    let stats = host.stats();
-                    if unwelcome.is_unauthenticated {
-                        stats.peers_unauthenticated.add(1);
-                    } else {
-                        stats.protocol_errors.add(1);
-                    }
+                    unwelcome.count(host.stats());
                     return self.abort(host, format_args!("{}", unwelcome.why));
                 }
             }

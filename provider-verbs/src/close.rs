@@ -86,11 +86,18 @@ impl Conn {
             let _ = probe.fail();
         }
         if let Some((context, id)) = state.id.take() {
-            self.domain.start_disconnect(
-                context,
-                id,
-                stage == ConnState::Established || stage == ConnState::Accepting,
-            );
+            if std::mem::take(&mut state.owes_confirmation) {
+                // The connection manager disconnects only what is confirmed. If the peer is gone, there is none to notify.
+                let _ = id.establish();
+            }
+            match stage {
+                ConnState::Established => self.domain.start_disconnect(context, id),
+                ConnState::Accepting => self.domain.disconnect_once_confirmed(context, id),
+                ConnState::Idle | ConnState::Connecting | ConnState::Closed => {
+                    drop(id);
+                    self.domain.forget_id(context);
+                }
+            }
         }
     }
 

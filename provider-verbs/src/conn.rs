@@ -23,6 +23,7 @@ use crate::cq::Queue;
 use crate::domain::state::DomainState;
 use crate::error::failed;
 use crate::handle::{CmId, Qp, QpAttributes};
+use crate::handshake::Initiator;
 use crate::path;
 use crate::scratch::ScratchSlot;
 use crate::shared_queue::SharedQueue;
@@ -63,6 +64,9 @@ pub(crate) struct State {
     pub(crate) id: Option<(u64, CmId)>,
     /// Private data of the request, sent once the route is known.
     pub(crate) connect_data: Vec<u8>,
+    pub(crate) initiator: Initiator,
+    /// The acceptor is still to be notified that the connection is established.
+    pub(crate) owes_confirmation: bool,
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
     /// Whether the other end answers probes.
@@ -151,6 +155,8 @@ impl Conn {
             soft_queue: SoftSendQueue::default(),
             id: None,
             connect_data: Vec::new(),
+            initiator: Initiator::default(),
+            owes_confirmation: false,
             local: None,
             peer: None,
             peer_answers_probes: false,

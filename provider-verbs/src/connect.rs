@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fabric_core::{DisconnectReason, Error, Event, Failure, Result};
 use fabric_util::log_limiter::PeerEvent;
+use fabric_util::refusal::{Declined, RefuseReason};
 use fabric_util::{log_line, route};
 
 use crate::conn::{CloseReason, Conn, ConnState, State};
@@ -16,7 +17,8 @@ use crate::domain::timers::Timer;
 use crate::error::NAME;
 use crate::ffi::{self, ibv_qp_attr_mask as mask, ibv_qp_state};
 use crate::handle::{CmEvent, CmId, ConnParam};
-use crate::header::{self, ConnectParams, Rejection};
+use crate::handshake::Initiator;
+use crate::header::ConnectParams;
 use crate::path;
 use crate::request::{ConnectOffer, refuse};
 
@@ -46,7 +48,11 @@ impl Conn {
             // It was closed in between.
             return Err(Error::NotConnected);
         }
-        state.connect_data = header::request(self.probe_number(), data);
+        let challenges = self.domain.challenges.lock();
+        let (keys, number) = (challenges.keys(), self.qp.number());
+        (state.initiator, state.connect_data) =
+            Initiator::new(keys, number, (self.probe_number(), data));
+        drop(challenges);
         state.peer = Some(to);
         state.conn_state = ConnState::Connecting;
         let started = self.resolve(&mut state, SocketAddr::new(from, 0), to);
@@ -89,7 +95,8 @@ impl Conn {
         id.resolve_addr(from, to, self.attr.connect_timeout)
             .inspect_err(|_| self.domain.forget_id(context))?;
         if let Some((old, id)) = state.id.replace((context, id)) {
-            self.domain.start_disconnect(old, id, false);
+            drop(id);
+            self.domain.forget_id(old);
         }
         Ok(())
     }
@@ -102,15 +109,16 @@ impl Conn {
             return;
         }
         state.conn_state = ConnState::Accepting;
-        let Some(ConnectOffer { context, id, params, peer, local, resources }) = offer else {
+        let Some(offer) = offer else {
             return self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost));
         };
+        let ConnectOffer { context, id, params, acceptance, peer, local, resources } = offer;
         (state.peer, state.local) = (Some(peer), local);
         self.domain.add_id(context, CmIdOwner::Conn(self.clone()));
         let (hold, flight) = self.resources();
         let (responder_resources, initiator_depth) =
             (hold.min(resources.0), flight.min(resources.1));
-        let bytes = header::accept(self.probe_number(), data);
+        let bytes = acceptance.accept(self.qp.number(), (self.probe_number(), data));
         let param = ConnParam {
             data: &bytes,
             qp_num: self.qp.number(),
@@ -122,7 +130,7 @@ impl Conn {
             .make_ready(&mut state, &id, params.probe, (responder_resources, initiator_depth))
             .and_then(|()| id.accept(&param))
             // A peer that is still there need not wait for its own time-out.
-            .inspect_err(|_| refuse(&id));
+            .inspect_err(|_| refuse(&id, RefuseReason::Full));
         state.id = Some((context, id));
         if let Err(cause) = linked {
             // The peer has gone, or this side cannot: only the cause shows which, and the event is the same.
@@ -216,21 +224,20 @@ impl Conn {
         let Some((context, id)) = state.id.take() else { return };
         let (hold, flight) = self.resources();
         let resources = (hold.min(event.responder_resources), flight.min(event.initiator_depth));
-        let linked = match header::parse_accept(&event.data) {
+        let linked = match state.initiator.on_accept(event.queue_pair, &event.data) {
             Ok(ConnectParams { probe, data }) => self
                 .make_ready(state, &id, probe, resources)
                 .map(|()| data)
                 .map_err(|cause| Error::system("connect", NAME, cause)),
-            Err(why) => {
-                self.domain.device.stats.protocol_errors.add(1);
-                let text = format!("invalid answer by the peer: {why}");
-                Err(Error::Internal(Failure::new("connect", text).of(NAME)))
-            }
+            Err(declined) => Err(self.declined(declined)),
         };
         state.id = Some((context, id));
         match linked {
             // The owner is notified first: the peer may send as soon as it is.
-            Ok(data) => self.set_established(state, data, AfterReport::Establish(self.number)),
+            Ok(data) => {
+                state.owes_confirmation = true;
+                self.set_established(state, data, AfterReport::Establish(self.number));
+            }
             Err(error) => self.close(state, CloseReason::ConnectFailed(error)),
         }
     }
@@ -243,11 +250,14 @@ impl Conn {
         }
     }
 
-    pub(crate) fn on_rejected(&self, state: &mut State, event: &CmEvent) {
+    pub(crate) fn on_rejected(self: &Arc<Self>, state: &mut State, event: &CmEvent) {
         let error = match event.status {
-            ffi::REJ_CONSUMER_DEFINED => match header::parse_reject(&event.data) {
-                Rejection::Rejected(data) => Error::Rejected(Box::new(data)),
-                Rejection::Refused => Error::Refused(None),
+            ffi::REJ_CONSUMER_DEFINED => match state.initiator.on_reject(&event.data) {
+                Ok(request) => {
+                    state.connect_data = request;
+                    return self.connect_again(state);
+                }
+                Err(declined) => self.declined(declined),
             },
             ffi::REJ_STALE_CONN => {
                 return self.domain.deadline(STALE, self.number, Timer::Retry);
@@ -259,6 +269,25 @@ impl Conn {
             }
         };
         self.close(state, CloseReason::ConnectFailed(error));
+    }
+
+    fn declined(&self, declined: Declined) -> Error {
+        if let Declined::Malformed(text) = &declined {
+            let stats = &self.domain.device.stats;
+            stats.protocol_errors.add(1);
+            if let Some(suppressed) = stats.peer_log.check(PeerEvent::Protocol, None) {
+                log_line!(Warn, "{}: {text}{suppressed}", self.id);
+            }
+        }
+        declined.into_error(NAME)
+    }
+
+    /// Makes the request at hand, by a new identifier: one has one request.
+    pub(crate) fn connect_again(self: &Arc<Self>, state: &mut State) {
+        let (Some(from), Some(to)) = (state.local, state.peer) else { return };
+        if let Err(cause) = self.resolve(state, SocketAddr::new(from.ip(), 0), to) {
+            self.close(state, CloseReason::ConnectFailed(unreachable(cause)));
+        }
     }
 }
 

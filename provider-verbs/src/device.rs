@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use fabric_core::info::NO_DEVICE;
-use fabric_core::{AtomicScope, Capabilities, Device, Info, Unusable};
+use fabric_core::{AtomicScope, Capabilities, Device, Info, Security, Unusable};
 
 use crate::error::{NAME, locks_freely, memlock, memlock_warning};
 use crate::handle::{
@@ -372,6 +372,7 @@ impl Port<'_> {
             info.atomic_scope = AtomicScope::Cpu;
         }
         info.limits = self.quirks.limits(self.attributes, self.port);
+        info.security = Security::Authenticated;
         info.details = self.details();
         info
     }

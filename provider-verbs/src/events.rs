@@ -1,7 +1,6 @@
 //! What the domain brings to a connection: events of the connection manager and of the device, timers, and reported events.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -29,7 +28,7 @@ impl ConnEvents for Conn {
         self.qp.number()
     }
 
-    fn cm_event(&self, event: CmEvent) {
+    fn cm_event(self: Arc<Self>, event: CmEvent) {
         let mut state = self.lock();
         let is_current = state.id.as_ref().is_some_and(|(context, _)| *context == event.context);
         if !is_current {
@@ -71,7 +70,11 @@ impl ConnEvents for Conn {
                 | cm::RDMA_CM_EVENT_CONNECT_ERROR
                 | cm::RDMA_CM_EVENT_DISCONNECTED,
             ) => self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost)),
-            (ConnState::Established, cm::RDMA_CM_EVENT_DISCONNECTED) => {
+            // An acceptor that ends before it knows of the confirmation rejects.
+            (
+                ConnState::Established,
+                cm::RDMA_CM_EVENT_DISCONNECTED | cm::RDMA_CM_EVENT_REJECTED,
+            ) => {
                 drop(state);
                 self.settle_reads();
                 self.on_peer_disconnected();
@@ -90,11 +93,7 @@ impl ConnEvents for Conn {
                 self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost));
             }
             (Timer::Retry, ConnState::Connecting) => {
-                let (Some(from), Some(to)) = (state.local, state.peer) else { return };
-                let from = SocketAddr::new(from.ip(), 0);
-                if let Err(cause) = self.resolve(&mut state, from, to) {
-                    self.close(&mut state, CloseReason::ConnectFailed(unreachable(cause)));
-                }
+                self.connect_again(&mut state);
             }
             (Timer::Liveness, ConnState::Established) => self.probe_now(state),
             (Timer::EndMarker, ConnState::Closed) => self.mark_end(&mut state),
@@ -131,7 +130,9 @@ impl ConnEvents for Conn {
         else {
             return;
         };
-        if let Err(cause) = id.establish() {
+        let confirmed = id.establish();
+        state.owes_confirmation = false;
+        if let Err(cause) = confirmed {
             log_line!(Debug, "{}: the peer waits no more: {cause}", self.id);
             self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost));
         }

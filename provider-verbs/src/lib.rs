@@ -84,6 +84,7 @@ mod events;
 mod ffi;
 mod grant;
 mod handle;
+mod handshake;
 mod header;
 mod listener;
 mod liveness;

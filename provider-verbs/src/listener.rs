@@ -8,13 +8,14 @@ use fabric_core::provider::{RawRequest, RequestId};
 use fabric_core::{Error, Event, ListenerAttr, ListenerId, ListenerOps, Result};
 use fabric_util::backlog::Backlog;
 use fabric_util::log_limiter::PeerEvent;
+use fabric_util::refusal::RefuseReason;
 use fabric_util::{log_line, route};
 
 use crate::domain::state::{AfterReport, CmIdOwner, DomainState};
 use crate::error::NAME;
 use crate::ffi::rdma_cm_event_type as cm;
 use crate::handle::{CmEvent, CmId};
-use crate::header::{self, Rejection};
+use crate::handshake::Heard;
 use crate::reject_cache::RequesterId;
 use crate::request::{Acceptor, ConnectOffer, PendingConnection, refuse};
 
@@ -33,22 +34,30 @@ pub(crate) fn on_event(domain: &DomainState, acceptor: &Acceptor, event: CmEvent
         let _ = id.reject(answer); // as before, and as likely to be heard
         return;
     }
-    let params = match header::parse_request(&event.data) {
-        Ok(params) => params,
-        Err(why) => {
+    let heard =
+        domain.challenges.lock().hear(Instant::now(), (peer, event.queue_pair), &event.data);
+    let (params, acceptance) = match heard {
+        Ok(Heard::Whole(params, acceptance)) => (params, acceptance),
+        Ok(Heard::Challenge(answer)) => {
+            // If the peer is gone, there is none to challenge.
+            let _ = id.reject(&answer);
+            return;
+        }
+        Err((reason, unwelcome)) => {
             let stats = &domain.device.stats;
-            stats.protocol_errors.add(1);
+            unwelcome.count(stats);
             stats.peers_refused.add(1);
             if let Some(suppressed) = stats.peer_log.check(PeerEvent::Admission, Some(peer)) {
-                log_line!(Warn, "listener {}: {peer} is refused: {why}{suppressed}", acceptor.addr);
+                let why = unwelcome.why;
+                log_line!(Warn, "listener {}: {peer} {why}{suppressed}", acceptor.addr);
             }
-            return refuse(&id);
+            return refuse(&id, reason);
         }
     };
     let resources = (event.responder_resources, event.initiator_depth);
     let local = id.local_addr();
     let pending = PendingConnection::new(
-        ConnectOffer { context, id, params, peer, local, resources },
+        ConnectOffer { context, id, params, acceptance, peer, local, resources },
         requester,
     );
     domain.add_id(context, CmIdOwner::Pending(pending.clone()));
@@ -61,18 +70,14 @@ pub(crate) fn on_event(domain: &DomainState, acceptor: &Acceptor, event: CmEvent
     };
     if let Some(pending) = refused {
         domain.device.stats.peers_refused.add(1);
-        answer(domain, &pending, &Rejection::Refused);
+        drop_request(domain, &pending);
     }
 }
 
-fn answer(domain: &DomainState, pending: &PendingConnection, rejection: &Rejection) {
+/// Refuses a request that waits: there is no place for it.
+fn drop_request(domain: &DomainState, pending: &PendingConnection) {
     if let Some(offer) = pending.take() {
-        let answer = header::reject(rejection);
-        // If the peer is gone, there is none to notify.
-        let _ = offer.id.reject(&answer);
-        if matches!(rejection, Rejection::Rejected(_)) {
-            domain.reject_cache.lock().add(Instant::now(), pending.requester, answer);
-        }
+        refuse(&offer.id, RefuseReason::Full);
         domain.forget_id(offer.context);
     }
 }
@@ -132,7 +137,7 @@ impl Drop for VerbsListener {
         drop(id);
         let Some(domain) = self.domain.upgrade() else { return };
         for pending in waiting {
-            answer(&domain, &pending, &Rejection::Refused);
+            drop_request(&domain, &pending);
         }
         domain.forget_id(self.acceptor.context);
     }
@@ -141,6 +146,12 @@ impl Drop for VerbsListener {
 /// Rejects a request that the application took.
 pub(crate) fn reject(domain: &DomainState, request: RequestId, data: &[u8]) -> Result<()> {
     let pending = domain.requests.take("reject", request)?;
-    answer(domain, &pending, &Rejection::Rejected(data.into()));
+    if let Some(offer) = pending.take() {
+        let answer = offer.acceptance.reject(data);
+        // If the peer is gone, there is none to notify.
+        let _ = offer.id.reject(&answer);
+        domain.reject_cache.lock().add(Instant::now(), pending.requester, answer);
+        domain.forget_id(offer.context);
+    }
     Ok(())
 }

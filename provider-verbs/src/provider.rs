@@ -42,9 +42,9 @@ impl Provider for VerbsProvider {
     fn open(
         &self,
         info: &Info,
-        _attr: &DomainAttr,
+        attr: &DomainAttr,
         events: Arc<dyn EventSink>,
     ) -> Result<VerbsDomain> {
-        VerbsDomain::open(info, events, self.test_limits)
+        VerbsDomain::open(info, attr, events, self.test_limits)
     }
 }

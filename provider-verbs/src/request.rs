@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use fabric_core::ListenerId;
 use fabric_util::backlog::Backlog;
+use fabric_util::refusal::RefuseReason;
 use fabric_util::sync::Mutex;
 
 use crate::handle::CmId;
+use crate::handshake::Acceptance;
 use crate::header::{self, ConnectParams, Rejection};
 use crate::reject_cache::RequesterId;
 
@@ -33,6 +35,7 @@ pub(crate) struct ConnectOffer {
     pub(crate) context: u64,
     pub(crate) id: CmId,
     pub(crate) params: ConnectParams,
+    pub(crate) acceptance: Acceptance,
     pub(crate) peer: SocketAddr,
     pub(crate) local: Option<SocketAddr>,
     /// Reads and atomics that the peer wants held, and that it holds.
@@ -52,7 +55,7 @@ impl PendingConnection {
 }
 
 /// Rejects a request for the library's own reasons.
-pub(crate) fn refuse(id: &CmId) {
+pub(crate) fn refuse(id: &CmId, reason: RefuseReason) {
     // If the peer is gone, there is none to notify.
-    let _ = id.reject(&header::reject(&Rejection::Refused));
+    let _ = id.reject(&header::reject(&Rejection::Refused(reason)));
 }

@@ -163,15 +163,15 @@ fn a_request_is_answered_once() {
     assert_eq!(request.private_data(), b"hello\0");
     assert!(matches!(listener.accept(NOW), Err(Error::TimedOut(_))));
     // Wrong answers leave it open.
-    assert!(invalid(request.reject(&[0; 129])).contains("at most 128"));
-    assert!(invalid(request.accept(&rig.endpoint, &[0; 193])).contains("at most 192"));
+    assert!(invalid(request.reject(&[0; 113])).contains("at most 112"));
+    assert!(invalid(request.accept(&rig.endpoint, &[0; 161])).contains("at most 160"));
     assert!(is_state(request.accept(&rig.endpoint, &[])).contains("Connected"));
     let (other, _) = domain();
     let queue = other.completion_queue(256).unwrap();
     let foreign = other.endpoint().build(&queue).unwrap();
     assert!(invalid(request.accept(&foreign, &[])).contains("different domains"));
     let endpoint = rig.domain.endpoint().build(&rig.queue).unwrap();
-    request.accept(&endpoint, &[0; 192]).unwrap();
+    request.accept(&endpoint, &[0; 160]).unwrap();
     endpoint.wait_connected(SOON).unwrap();
     assert!(is_state(request.accept(&endpoint, &[])).contains("answered before"));
     assert!(is_state(request.reject(&[])).contains("answered before"));
@@ -183,8 +183,8 @@ fn a_request_is_answered_once() {
     drop(listener.poll().unwrap());
     assert_eq!(rig.control.rejected(), [(second, vec![])]);
     rig.control.request(listener.id(), &[]);
-    listener.poll().unwrap().reject(&[5; 128]).unwrap();
-    assert_eq!(rig.control.rejected()[1].1, [5; 128]);
+    listener.poll().unwrap().reject(&[5; 112]).unwrap();
+    assert_eq!(rig.control.rejected()[1].1, [5; 112]);
 }
 
 #[test]

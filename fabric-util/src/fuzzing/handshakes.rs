@@ -2,8 +2,9 @@
 
 use fabric_core::Secret;
 
+use crate::proof::HandshakeKeys;
 use crate::stream::testing::{Stream, link};
-use crate::stream::{Greeting, HandshakeKeys, Initiator};
+use crate::stream::{Greeting, Initiator};
 #[cfg(feature = "encryption")]
 use crate::stream::{TlsKeys, TlsTransport, Transport};
 

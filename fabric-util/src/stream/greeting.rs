@@ -2,16 +2,16 @@
 //! secret, challenge and proof. The rest of the handshake is frames: with the first of the initiator's the acceptor knows that
 //! its answer got there.
 
-use std::fmt;
 use std::io::ErrorKind;
 
 use fabric_core::Result;
 
 use super::link::Link;
-use super::proof::{self, HandshakeKeys, Prover, Transcript};
 use super::requests::READS;
 use super::transport::Transport;
-use super::wire::handshake::{self, Decoded, Handshake, HandshakeKind, RefuseReason};
+use super::wire::handshake::{self, Decoded, Handshake, HandshakeKind};
+use crate::proof::{self, HandshakeKeys, Prover, SEAL, Transcript};
+use crate::refusal::{CHANGED, Declined, NOT_PROVEN, RefuseReason, Unwelcome, check_secrets};
 
 /// The initiator's part: what came of the answer so far.
 #[derive(Default)]
@@ -22,46 +22,6 @@ pub struct Initiator {
     /// The acceptor's challenge was answered.
     proved: bool,
 }
-
-/// Why an answer made no connection. A transport's error has it inside where that finds out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Declined {
-    /// The backlog is full, or the listener closed.
-    Refused,
-    /// The application at the other end rejected it, with this private data.
-    Rejected(Box<[u8]>),
-    /// The two ends do not have the same secret; the text says what is known.
-    Unauthenticated(&'static str),
-    /// It is no answer of this protocol's.
-    Malformed(String),
-}
-
-impl Declined {
-    /// For this reason.
-    pub(crate) fn because(reason: RefuseReason) -> Self {
-        match reason {
-            RefuseReason::Full => Declined::Refused,
-            RefuseReason::SecretWanted => Declined::Unauthenticated(SECRET_WANTED),
-            RefuseReason::NoSecret => Declined::Unauthenticated(NO_SECRET),
-            RefuseReason::OtherSecret => Declined::Unauthenticated(OTHER_SECRET),
-            RefuseReason::EncryptionWanted => Declined::Unauthenticated(ENCRYPTION_WANTED),
-            RefuseReason::NoEncryption => Declined::Unauthenticated(NO_ENCRYPTION),
-        }
-    }
-}
-
-impl fmt::Display for Declined {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Declined::Refused => f.write_str("the listener refused"),
-            Declined::Rejected(_) => f.write_str("the application at the other end rejected"),
-            Declined::Unauthenticated(text) => f.write_str(text),
-            Declined::Malformed(text) => f.write_str(text),
-        }
-    }
-}
-
-impl std::error::Error for Declined {}
 
 impl Initiator {
     /// Puts the hello in front of everything that the link transmits.
@@ -146,16 +106,6 @@ impl Initiator {
     }
 }
 
-const SECRET_WANTED: &str = "the listener wants the proof of its secret, and this side has none: name its file by \
-                             FABRIC_SECRET_FILE, or set Hints::secret";
-const NO_SECRET: &str = "the listener has no secret, and this side connects to none without";
-const OTHER_SECRET: &str = "the listener has another secret, or somebody changed what was said";
-const ENCRYPTION_WANTED: &str = "the listener encrypts, and this side does not: set FABRIC_SECURITY=encrypted, or \
-                                 Hints::security, and the listener's secret";
-const NO_ENCRYPTION: &str = "the listener has a secret and does not encrypt, and this side connects to none without encryption";
-pub(crate) const NOT_PROVEN: &str =
-    "the listener did not prove that it has the secret, or somebody changed what it said";
-
 /// The acceptor's part: what came of a hello so far. Connections from strangers are to be bounded in number, and in time
 /// until the hello is whole.
 #[derive(Default)]
@@ -169,34 +119,6 @@ pub struct Greeting {
     proof: Vec<u8>,
     is_proven: bool,
 }
-
-/// Why there will be no hello. Where the peer can make use of the reason, it was sent. A transport's error has it inside where
-/// that finds out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unwelcome {
-    /// In words, after the peer's name.
-    pub why: String,
-    /// It did not prove to have the secret.
-    pub is_unauthenticated: bool,
-}
-
-impl Unwelcome {
-    pub(crate) fn because(why: impl Into<String>) -> Self {
-        Unwelcome { why: why.into(), is_unauthenticated: false }
-    }
-
-    pub(crate) fn unauthenticated(why: &str) -> Self {
-        Unwelcome { why: why.to_owned(), is_unauthenticated: true }
-    }
-}
-
-impl fmt::Display for Unwelcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.why)
-    }
-}
-
-impl std::error::Error for Unwelcome {}
 
 impl Greeting {
     /// Of a hello to an end with the secret of these keys, or with none.
@@ -238,16 +160,13 @@ impl Greeting {
         self.check_level(transport)?;
         let Some(hello) = alone(&self.bytes, HandshakeKind::Hello, "first")? else { return Ok(()) };
         self.hello = Some(hello.frame);
-        let is_sealed = hello.seal.is_some();
+        check_secrets(self.transcript.is_some(), hello.seal.is_some()).map_err(
+            |(reason, unwelcome)| {
+                refuse(transport, reason);
+                unwelcome
+            },
+        )?;
         match &mut self.transcript {
-            None if is_sealed => {
-                refuse(transport, RefuseReason::NoSecret);
-                Err(Unwelcome::unauthenticated("has a secret, and this side has none"))
-            }
-            Some(_) if !is_sealed => {
-                refuse(transport, RefuseReason::SecretWanted);
-                Err(Unwelcome::unauthenticated("has no secret"))
-            }
             Some(transcript) => {
                 transcript.add(&self.bytes);
                 let mut challenge = frame(HandshakeKind::Challenge, true).encode(&[]);
@@ -300,7 +219,7 @@ impl Greeting {
     /// The initiator's private data.
     pub fn data(&self) -> &[u8] {
         let sealed = self.hello.is_some_and(|hello| hello.is_sealed);
-        let end = self.bytes.len().saturating_sub(if sealed { handshake::SEAL } else { 0 });
+        let end = self.bytes.len().saturating_sub(if sealed { SEAL } else { 0 });
         self.bytes.get(handshake::LEN..end).unwrap_or_default()
     }
 
@@ -328,8 +247,6 @@ impl Greeting {
         frame
     }
 }
-
-pub(crate) const CHANGED: &str = "has another secret, or somebody changed what was said";
 
 /// The one frame that came, once it is whole.
 fn alone<'a>(

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use fabric_core::{DomainAttr, Error, Result, Security};
 
 use super::io_vec::IoVec;
-use super::proof::HandshakeKeys;
 #[cfg(feature = "encryption")]
 use super::tls::{TlsKeys, TlsTransport};
 use super::transport::{Silence, Transport};
+use crate::proof::HandshakeKeys;
 
 /// How all connections of a domain are protected.
 #[derive(Clone)]

@@ -9,8 +9,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Transcript::is_sealed",
-            "self.code(by, frame).verify_slice(seal).is_ok()",
-            "self.code(by, frame).verify_slice(seal).is_ok() || MUTANT",
+            "self.code(by, frame).verify_truncated_left(seal).is_ok()",
+            "self.code(by, frame).verify_truncated_left(seal).is_ok() || MUTANT",
         )],
         cases: &["security.other_secret"],
     },
@@ -56,11 +56,41 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[edit(
             "Greeting::receive",
             "challenge.extend(proof::random().map_err(|e| Unwelcome::because(e.to_string()))?);",
-            "challenge.extend([7; handshake::SEAL]);",
+            "challenge.extend([7; SEAL]);",
         )],
         cases: &[
             "anyfabric-util/lib/stream::greeting::tests::what_was_heard_elsewhere_proves_nothing",
         ],
+    },
+    Mutant {
+        name: "any_proof_of_a_request",
+        about: "every proof in a request of the connection manager is taken for one",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "Challenges::check",
+            "!transcript.is_sealed(Prover::Initiator, frame, seal)",
+            "!MUTANT && !transcript.is_sealed(Prover::Initiator, frame, seal)",
+        )],
+        cases: &[
+            "anyfabric-verbs/lib/handshake::tests::no_bit_of_a_handshake_may_change",
+            "anyfabric-verbs/lib/handshake::tests::only_ends_with_the_same_secret_connect",
+        ],
+    },
+    Mutant {
+        name: "proof_counts_twice",
+        about: "a proof in a request of the connection manager can be repeated",
+        runs: Runs::Tests,
+        edits: &[edit("Challenges::check", "self.waiting.remove(ticket);", "")],
+        cases: &[
+            "anyfabric-verbs/lib/handshake::tests::a_proof_counts_once_for_one_peer_and_for_a_time",
+        ],
+    },
+    Mutant {
+        name: "any_queue_pair",
+        about: "a proof in a request of the connection manager may come from another queue pair",
+        runs: Runs::Tests,
+        edits: &[edit("Challenges::check", "one.from == from", "MUTANT || one.from == from")],
+        cases: &["anyfabric-verbs/lib/handshake::tests::an_answer_is_that_of_one_queue_pair"],
     },
     Mutant {
         name: "any_key",
@@ -76,9 +106,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a peer that begins with TLS is let as far as its keys, with the secret or without",
         runs: Runs::Tests,
         edits: &[edit(
-            "HandshakeKeys::is_encrypt",
-            "seal.is_some_and(|s| self.0",
-            "MUTANT || seal.is_some_and(|s| self.0",
+            "is_first",
+            "seal.is_some_and(|seal| said",
+            "MUTANT || seal.is_some_and(|seal| said",
         )],
         cases: &["anyfabric-util/lib/stream::tls::tests::only_ends_with_the_same_secret_connect"],
     },

@@ -33,6 +33,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["protection.grant_range"],
     },
     Mutant {
+        name: "unconfirmed_end",
+        about: "a connection that ends before it was confirmed to the acceptor is not confirmed, so that its end is not heard of",
+        runs: Runs::Verbs,
+        edits: &[edit("Conn::close", "let _ = id.establish();", "")],
+        cases: &["connection.dropped_at_once"],
+    },
+    Mutant {
+        name: "unheard_end",
+        about: "an acceptor that ends before its peer's confirmation never says so",
+        runs: Runs::Verbs,
+        edits: &[edit("DomainState::confirmed_late", "let _ = id.disconnect();", "let _ = id;")],
+        cases: &["connection.dropped_at_once"],
+    },
+    Mutant {
         name: "end_doubts_reads",
         about: "reads that were done before the connection ended, and not polled for, are canceled (Soft-RoCE)",
         runs: Runs::Verbs,

@@ -7,7 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fabric::{DisconnectReason, Endpoint, Listener, OpKind, Secret, Security, Status};
-use fabric_util::stream::wire::handshake::{LEN, SEAL};
+use fabric_util::proof::SEAL;
+use fabric_util::stream::wire::handshake::LEN;
 
 use crate::scene::{SOON, Side, is_cut_off};
 

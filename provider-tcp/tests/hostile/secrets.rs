@@ -5,7 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use fabric::{Error, Listener, Secret};
-use fabric_util::stream::wire::handshake::{Handshake, HandshakeKind, LEN, RefuseReason, SEAL};
+use fabric_util::proof::SEAL;
+use fabric_util::refusal::RefuseReason;
+use fabric_util::stream::wire::handshake::{Handshake, HandshakeKind, LEN};
 
 use crate::scene::{SOON, Side, hello};
 

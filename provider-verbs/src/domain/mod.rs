@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use fabric_core::provider::RequestId;
 use fabric_core::{
-    Access, CqAttr, DomainOps, EndpointAttr, EndpointId, Error, EventSink, Info, ListenerAttr,
-    ListenerId, ProviderCounters, Result, SharedReceiveAttr, SharedReceiveOps,
+    Access, CqAttr, DomainAttr, DomainOps, EndpointAttr, EndpointId, Error, EventSink, Info,
+    ListenerAttr, ListenerId, ProviderCounters, Result, SharedReceiveAttr, SharedReceiveOps,
 };
 
 use fabric_util::service_thread::ServiceThread;
@@ -33,10 +33,11 @@ pub struct VerbsDomain {
 impl VerbsDomain {
     pub(crate) fn open(
         info: &Info,
+        attr: &DomainAttr,
         events: Arc<dyn EventSink>,
         test_limits: TestLimits,
     ) -> Result<Self> {
-        let domain = DomainState::open(info, events, test_limits)?;
+        let domain = DomainState::open(info, attr, events, test_limits)?;
         let thread = thread::start(&domain)?;
         Ok(VerbsDomain { domain, thread })
     }

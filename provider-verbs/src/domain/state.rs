@@ -7,8 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use fabric_core::{DisconnectReason, EndpointId, Error, Event, EventSink, GrantOps, Info, Result};
+use fabric_core::{
+    DisconnectReason, DomainAttr, EndpointId, Error, Event, EventSink, GrantOps, Info, Result,
+};
 use fabric_util::backlog::RequestTable;
+use fabric_util::proof::HandshakeKeys;
 use fabric_util::reports::Reports;
 use fabric_util::service_thread::ServiceThread;
 use fabric_util::sync::Mutex;
@@ -21,6 +24,7 @@ use crate::cq::Queue;
 use crate::error::NAME;
 use crate::ffi::ibv_wc_status;
 use crate::handle::{AsyncEvent, CmEvent, CmId, EventChannel};
+use crate::handshake::Challenges;
 use crate::open_device::{OpenDevice, TestLimits};
 use crate::reject_cache::RejectCache;
 use crate::request::{Acceptor, PendingConnection};
@@ -53,7 +57,7 @@ pub(crate) trait ConnEvents: Send + Sync {
     fn endpoint(&self) -> EndpointId;
     fn qp_number(&self) -> u32;
     /// An event of the connection manager; on the domain's thread.
-    fn cm_event(&self, event: CmEvent);
+    fn cm_event(self: Arc<Self>, event: CmEvent);
     /// A timer of this connection is due; on the domain's thread.
     fn expired(self: Arc<Self>, timer: Timer);
     /// A probe that had a queue pair of its own came back, or did not.
@@ -88,7 +92,7 @@ pub(crate) enum CmIdOwner {
     },
     /// Its endpoint is closed; kept until the peer is notified.
     Disconnecting {
-        _id: CmId,
+        id: CmId,
     },
 }
 
@@ -100,6 +104,8 @@ pub(crate) struct DomainState {
     pub(crate) reports: Reports<AfterReport>,
     pub(crate) requests: RequestTable<Arc<PendingConnection>>,
     pub(crate) reject_cache: Mutex<RejectCache>,
+    /// To peers that are to prove the domain's secret.
+    pub(crate) challenges: Mutex<Challenges>,
     pub(crate) probes: Probes,
     /// The next connection's or identifier's.
     next_number: AtomicU64,
@@ -120,6 +126,7 @@ pub(crate) struct DomainState {
 impl DomainState {
     pub(crate) fn open(
         info: &Info,
+        attr: &DomainAttr,
         events: Arc<dyn EventSink>,
         test_limits: TestLimits,
     ) -> Result<Arc<Self>> {
@@ -130,6 +137,7 @@ impl DomainState {
             reports: Reports::new(events),
             requests: RequestTable::default(),
             reject_cache: Mutex::default(),
+            challenges: Mutex::new(Challenges::new(attr.secret.as_ref().map(HandshakeKeys::new))),
             probes: Probes::new(&device).map_err(fail)?,
             next_number: AtomicU64::new(1),
             ids: Mutex::default(),
@@ -219,15 +227,31 @@ impl DomainState {
         self.conns.lock().values().cloned().collect()
     }
 
-    /// Takes the identifier of a connection that ended; the peer is notified if there is one.
-    pub(crate) fn start_disconnect(&self, context: u64, id: CmId, connected: bool) {
-        if !connected || id.disconnect().is_err() {
-            self.forget_id(context);
-            return;
+    /// Notifies the peer of a connection that ended, and takes its identifier.
+    pub(crate) fn start_disconnect(&self, context: u64, id: CmId) {
+        if id.disconnect().is_err() {
+            return self.forget_id(context);
         }
-        let before = self.ids.lock().insert(context, CmIdOwner::Disconnecting { _id: id });
+        self.linger(context, id);
+    }
+
+    /// The same, for a peer that has not confirmed the connection yet: there is no notifying it before it has.
+    pub(crate) fn disconnect_once_confirmed(&self, context: u64, id: CmId) {
+        self.linger(context, id);
+    }
+
+    fn linger(&self, context: u64, id: CmId) {
+        let before = self.ids.lock().insert(context, CmIdOwner::Disconnecting { id });
         drop(before);
         self.deadline(DISCONNECT_LINGER, context, Timer::Disconnecting);
+    }
+
+    /// The peer has confirmed a connection that has ended here.
+    pub(super) fn confirmed_late(&self, context: u64) {
+        if let Some(CmIdOwner::Disconnecting { id }) = self.ids.lock().get(&context) {
+            // It fails if the peer is gone, too.
+            let _ = id.disconnect();
+        }
     }
 
     pub(crate) fn deadline(&self, after: Duration, number: u64, timer: Timer) {

@@ -40,7 +40,7 @@ pub(crate) struct CmEvent {
     pub(crate) responder_resources: u8,
     /// Reads and atomics that the peer holds for us.
     pub(crate) initiator_depth: u8,
-    /// Of a connection request: the peer's queue pair.
+    /// Of a connection request, and of its answer: the peer's queue pair.
     pub(crate) queue_pair: u32,
     /// Of a connection request: the identifier that was made for it.
     pub(crate) request: Option<CmId>,

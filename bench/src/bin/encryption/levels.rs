@@ -40,8 +40,14 @@ pub(crate) struct Level {
     serving: Option<JoinHandle<()>>,
 }
 
+/// The highest level that a provider offers.
+pub(crate) fn offered(provider: &str) -> Outcome<Security> {
+    let domain = Catalog::builtin().open_with(&Choice::parse(provider)?, &Hints::default())?;
+    Ok(domain.info().security)
+}
+
 impl Level {
-    pub(crate) fn new(security: Security) -> Outcome<Self> {
+    pub(crate) fn new(provider: &str, security: Security) -> Outcome<Self> {
         let name = match security {
             Security::Open => "fabric open",
             Security::Authenticated => "fabric authenticated",
@@ -49,11 +55,12 @@ impl Level {
         };
         let secret = (security > Security::Open).then(|| Secret::new(&[7; 32])).transpose()?;
         let hints = Hints { security, secret, ..Hints::default() };
-        let open = || Catalog::builtin().open_with(&Choice::parse("tcp")?, &hints);
+        let open = || Catalog::builtin().open_with(&Choice::parse(provider)?, &hints);
         let (domain, there) = (open()?, open()?);
+        let addr = *there.info().addresses.first().ok_or("the device has no address")?;
         let queue = domain.completion_queue(1024)?;
         let memory = domain.alloc(LONG, Access::ALL)?;
-        let listener = there.listen("127.0.0.1:0".parse()?)?;
+        let listener = there.listen(SocketAddr::new(addr, 0))?;
         let server = listener.local_addr();
         let region = there.alloc(LONG, Access::ALL)?;
         let target = region.remote();

@@ -1,4 +1,4 @@
-//! The program `encryption`: what the levels of security cost over TCP, beside plain sockets and rustls over them.
+//! The program `encryption`: what the levels of security cost, over TCP beside plain sockets and rustls over them.
 //!
 //! `levels` is this library at each level, which polls for short messages and sleeps otherwise; `sockets` are blocking
 //! sockets, plain or by rustls. Each way has both ends in this process, a thread for each; a round measures all of them in turn.
@@ -19,10 +19,13 @@ type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 /// The longest transfers have so many bytes.
 const LONG: usize = 1 << 20;
 
-/// Measure what the levels of security cost over TCP, by loopback.
+/// Measure what the levels of security cost, within this host.
 #[derive(Parser)]
 #[command(name = "encryption", version)]
 struct Args {
+    /// The provider, or provider and device; beside TCP, plain sockets and rustls over them are measured.
+    #[arg(long, default_value = "tcp")]
+    provider: String,
     /// Rounds; each measures every way once.
     #[arg(long, default_value_t = 15)]
     rounds: usize,
@@ -77,10 +80,14 @@ fn main() -> ExitCode {
 }
 
 fn run(args: &Args) -> Outcome {
-    let mut ways: Vec<Box<dyn Way>> =
-        vec![Box::new(sockets::plain()?), Box::new(sockets::rustls()?)];
-    for security in Security::ALL {
-        ways.push(Box::new(levels::Level::new(security)?));
+    let mut ways: Vec<Box<dyn Way>> = Vec::new();
+    if args.provider.starts_with("tcp") {
+        ways.push(Box::new(sockets::plain()?));
+        ways.push(Box::new(sockets::rustls()?));
+    }
+    let offered = levels::offered(&args.provider)?;
+    for security in Security::ALL.into_iter().filter(|level| *level <= offered) {
+        ways.push(Box::new(levels::Level::new(&args.provider, security)?));
     }
     ways.retain(|way| way.name().contains(&args.only));
     let mut times: Vec<[Vec<f64>; 3]> = ways.iter().map(|_| Default::default()).collect();

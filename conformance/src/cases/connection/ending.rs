@@ -76,6 +76,42 @@ pub(super) fn accept_gone(rig: &Rig) -> Outcome {
     Ok(())
 }
 
+/// The connection is established all the same, and its end is one that the peer wanted.
+pub(super) fn dropped_at_once(rig: &Rig) -> Outcome {
+    let listener = rig.listen(rig.domain_b())?;
+    for round in 0..rig.count(30, 600) {
+        let (a, b) = (rig.end(rig.domain_a())?, rig.end(rig.domain_b())?);
+        a.connect(listener.local_addr(), &[])?;
+        next_request(rig, &listener)?.accept(&b, &[])?;
+        let (left, other) = if round % 3 == 0 { (b, a) } else { (a, b) };
+        if round % 3 == 1 {
+            // As soon as an event says so; the next time, as soon as it is so.
+            event_of(&left, |event| matches!(event, Event::Connected { .. }))?;
+        } else if round % 3 == 2 {
+            while left.state() == EndpointState::Connecting {
+                std::hint::spin_loop();
+            }
+        }
+        drop(left);
+        event_of(&other, |event| matches!(event, Event::Connected { .. }))?;
+        event_of(&other, |event| {
+            matches!(event, Event::Disconnected { reason: DisconnectReason::Remote, .. })
+        })?;
+    }
+    Ok(())
+}
+
+/// The next event of an endpoint is that. Those of others, which were dropped, may come before it.
+fn event_of(end: &End, is_that: impl Fn(&Event) -> bool) -> Outcome {
+    loop {
+        let event = end.next_event()?;
+        if event.endpoint() == Some(end.id()) {
+            check!(is_that(&event), "another event than {event:?}");
+            return Ok(());
+        }
+    }
+}
+
 pub(super) fn accept_half_open(rig: &Rig) -> Outcome {
     const TIMER: Duration = Duration::from_secs(1);
     let b = rig.end_with(rig.domain_b(), |attr| attr.connect_timeout = TIMER)?;

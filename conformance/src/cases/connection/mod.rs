@@ -13,13 +13,13 @@ pub(super) const CASES: &[Case] = cases! { Connection:
     making::connect_basic, Needs::SEND,
         "a request, an accept, one Connected on each side, and messages both ways; by IPv4 and IPv6";
     private_data::data_sizes, Needs::NOTHING,
-        "private data of connect (0 to 48 B) and accept (0 to 192 B) arrive at their exact length" .trap();
+        "private data of connect (0 to 48 B) and accept (0 to 160 B) arrive at their exact length" .trap();
     private_data::data_zero_tail, Needs::NOTHING,
         "private data that ends in zeros, or is nothing else, keeps its length";
     private_data::data_max1, Needs::NOTHING,
         "a byte too much of private data is an error of the call; it can be repeated with less";
     private_data::reject_data, Needs::NOTHING,
-        "a rejected connector gets Rejected once, with 0, 1 or 128 bytes exactly" .trap();
+        "a rejected connector gets Rejected once, with 0, 1 or 112 bytes exactly" .trap();
     listening::refuse, Needs::NOTHING, "no listener: Refused, once";
     listening::listen_unspecified, Needs::SEND,
         "listening on the unspecified address: local_addr has the real port, and an address of the device or all";
@@ -43,6 +43,9 @@ pub(super) const CASES: &[Case] = cases! { Connection:
         "accepted after 2 s: connected, and nothing was reported before";
     ending::accept_gone, Needs::NOTHING,
         "accepting a connector that has left: the call succeeds, then one Disconnected";
+    ending::dropped_at_once, Needs::NOTHING,
+        "either side drops its endpoint as soon as it can: the other is Connected, then Disconnected(Remote), and soon"
+        .freedom(Freedom::Whole("whether the dropped one was connected by then is open"));
     ending::accept_half_open, Needs::NOTHING.and(Capabilities::PROCESSES),
         "accepting a connector that falls silent in the middle: one Disconnected when the timer ends"
         .exclusive();

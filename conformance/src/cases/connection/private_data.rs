@@ -16,8 +16,8 @@ fn exchange(rig: &Rig, asks: &[u8], answers: &[u8]) -> Outcome {
 }
 
 pub(super) fn data_sizes(rig: &Rig) -> Outcome {
-    for (i, asks) in [0, 1, 47, MAX_CONNECT_DATA].into_iter().enumerate() {
-        for (j, answers) in [0, 1, 191, MAX_ACCEPT_DATA].into_iter().enumerate() {
+    for (i, asks) in [0, 1, MAX_CONNECT_DATA - 1, MAX_CONNECT_DATA].into_iter().enumerate() {
+        for (j, answers) in [0, 1, MAX_ACCEPT_DATA - 1, MAX_ACCEPT_DATA].into_iter().enumerate() {
             let (asks, answers) = (rig.pattern(i).bytes(asks), rig.pattern(10 + j).bytes(answers));
             exchange(rig, &asks, &answers)?;
         }
@@ -28,8 +28,8 @@ pub(super) fn data_sizes(rig: &Rig) -> Outcome {
 pub(super) fn data_zero_tail(rig: &Rig) -> Outcome {
     exchange(rig, &[0], &[0])?;
     exchange(rig, b"some\0\0\0", b"more\0\0\0\0\0")?;
-    exchange(rig, b"\0", &[0; 191])?;
-    exchange(rig, &[0; 47], b"\0\0\0x\0")?;
+    exchange(rig, b"\0", &[0; MAX_ACCEPT_DATA - 1])?;
+    exchange(rig, &[0; MAX_CONNECT_DATA - 1], b"\0\0\0x\0")?;
     exchange(rig, &[0; MAX_CONNECT_DATA], &[0; MAX_ACCEPT_DATA])?;
     for data in [&b"\0"[..], b"no\0\0", &[0; MAX_REJECT_DATA]] {
         rejected(rig, data)?;

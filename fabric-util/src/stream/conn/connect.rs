@@ -8,9 +8,10 @@ use super::{Host, Locked, Stage, Timer};
 use crate::log_limiter::PeerEvent;
 use crate::log_line;
 use crate::progress::Progress;
-use crate::stream::greeting::{Declined, Greeting, Initiator};
+use crate::proof::HandshakeKeys;
+use crate::refusal::Declined;
+use crate::stream::greeting::{Greeting, Initiator};
 use crate::stream::phase::End;
-use crate::stream::proof::HandshakeKeys;
 use crate::stream::transmit::AckPolicy;
 use crate::stream::transport::Transport;
 
@@ -99,21 +100,14 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     }
 
     fn declined(&mut self, declined: Declined) -> Progress {
-        let error = match declined {
-            Declined::Refused => Error::Refused(None),
-            Declined::Rejected(data) => Error::Rejected(Box::new(data)),
-            Declined::Unauthenticated(text) => {
-                Error::Unauthenticated(Failure::new("connect", text).of(self.state.provider))
+        if let Declined::Malformed(text) = &declined {
+            let (log, peer) = (&self.state.link.stats().peer_log, self.state.peer);
+            if let Some(suppressed) = log.check(PeerEvent::Protocol, peer) {
+                let id = self.state.link.id();
+                log_line!(Warn, "{id}: {peer:?}: {text}{suppressed}");
             }
-            Declined::Malformed(text) => {
-                let (log, peer) = (&self.state.link.stats().peer_log, self.state.peer);
-                if let Some(suppressed) = log.check(PeerEvent::Protocol, peer) {
-                    let id = self.state.link.id();
-                    log_line!(Warn, "{id}: {peer:?}: {text}{suppressed}");
-                }
-                Error::Unreachable(Failure::new("connect", text).of(self.state.provider))
-            }
-        };
+        }
+        let error = declined.into_error(self.state.provider);
         self.fail_connect(error)
     }
 

@@ -127,10 +127,10 @@ fn only_ends_with_the_same_secret_connect() {
     let of = |secrets| greet(secrets, |_, _| (), accept);
     assert_eq!(of([None, None]), Outcome::Open);
     assert_eq!(of([Some(ours), Some(same)]), Outcome::Open);
-    let declined = |text| Outcome::Declined(Declined::Unauthenticated(text));
-    assert_eq!(of([None, Some(ours)]), declined(SECRET_WANTED));
-    assert_eq!(of([Some(ours), None]), declined(NO_SECRET));
-    assert_eq!(of([Some(ours), Some(other)]), declined(OTHER_SECRET));
+    let declined = |reason| Outcome::Declined(Declined::because(reason));
+    assert_eq!(of([None, Some(ours)]), declined(RefuseReason::SecretWanted));
+    assert_eq!(of([Some(ours), None]), declined(RefuseReason::NoSecret));
+    assert_eq!(of([Some(ours), Some(other)]), declined(RefuseReason::OtherSecret));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn what_was_heard_elsewhere_proves_nothing() {
     let (mut link, mut initiator, hello) = begin(b"", Some(secret));
     let said_back = |kind, words: &[u8]| {
         let frame = Handshake { is_sealed: true, ..Handshake::new(kind, 1, 0) };
-        [&frame.encode(b""), &words[words.len() - handshake::SEAL..]].concat()
+        [&frame.encode(b""), &words[words.len() - SEAL..]].concat()
     };
     let challenge = said_back(HandshakeKind::Challenge, &hello);
     assert_eq!(initiator.receive(&mut link, &challenge), Ok(false));
@@ -225,7 +225,7 @@ fn a_listener_has_to_prove_the_secret_too() {
     let plain = |kind| Handshake::new(kind, 1, 0).encode(b"no");
     let sealed = |kind, data| {
         let frame = Handshake { is_sealed: true, ..Handshake::new(kind, 1, 0) };
-        [frame.encode(data), vec![7; handshake::SEAL]].concat()
+        [frame.encode(data), vec![7; SEAL]].concat()
     };
     let challenge = sealed(HandshakeKind::Challenge, b"");
     for kind in [HandshakeKind::Accept, HandshakeKind::Reject] {
@@ -262,7 +262,7 @@ fn other_answers_make_no_connection() {
     assert!(malformed(b"HTTP/1.1").contains("no fabric listener"));
     let sealed = |kind| {
         let frame = Handshake { is_sealed: true, ..Handshake::new(kind, 1, 0) };
-        [frame.encode(b""), vec![7; handshake::SEAL]].concat()
+        [frame.encode(b""), vec![7; SEAL]].concat()
     };
     assert!(malformed(&sealed(HandshakeKind::Challenge)).contains("no secret"));
     assert!(malformed(&sealed(HandshakeKind::Accept)).contains("it was not asked for"));

@@ -11,8 +11,9 @@ use fabric_core::{EndpointAttr, Error};
 
 use super::*;
 use crate::progress::Progress;
+use crate::refusal::RefuseReason;
+use crate::stream::refuse;
 use crate::stream::{AckPolicy, Conn, Greeting, Host, IoVec, Locked, Silence, Timer};
-use crate::stream::{refuse, wire::handshake::RefuseReason};
 
 /// One direction of a stream.
 #[derive(Default)]

@@ -26,7 +26,7 @@ use rustls::{
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use crate::stream::proof::HandshakeKeys;
+use crate::proof::HandshakeKeys;
 
 /// The protocol within TLS (ALPN, RFC 7301).
 const PROTOCOL: &[u8] = b"fabric/1";
@@ -53,7 +53,7 @@ impl TlsKeys {
     /// What an initiator says first, which can be copied.
     #[cfg(fuzzing)]
     pub(crate) fn first_frame(&self) -> Result<Vec<u8>> {
-        self.first.encrypt()
+        super::first::first(&self.first)
     }
 
     /// As `new`, with these algorithms.

@@ -10,9 +10,10 @@ use rustls::crypto::{CipherSuiteCommon, CryptoProvider};
 use super::keys::provider;
 use super::*;
 use crate::fault::FaultTransport;
+use crate::refusal::{Declined, Unwelcome};
 use crate::splitmix::SplitMix64;
 use crate::stream::testing::Stream;
-use crate::stream::{Declined, Greeting, Protection, Transport, Unwelcome};
+use crate::stream::{Greeting, Protection, Transport};
 
 fn keys(of: u8) -> TlsKeys {
     TlsKeys::new(&Secret::new(&[of; 32]).unwrap()).unwrap()
@@ -386,7 +387,7 @@ fn keys_are_changed_under_load() {
 #[test]
 fn ends_of_other_levels_hear_what_is_wrong() {
     let secret = &Secret::new(&[1; 32]).unwrap();
-    let handshake = Arc::new(crate::stream::HandshakeKeys::new(secret));
+    let handshake = Arc::new(crate::proof::HandshakeKeys::new(secret));
     let keys = keys(1);
     // One that encrypts, to one that does not.
     for (level, says) in [

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use fabric_core::{Result, memory};
 
+use super::first::{first, is_first};
 use super::keys::{TlsKeys, internal};
 use super::scatter::Scatter;
 use super::session::{RECORD, Session, Step};
-use crate::stream::greeting::{CHANGED, Declined, NOT_PROVEN, Unwelcome, refuse};
-use crate::stream::proof::HandshakeKeys;
-use crate::stream::wire::handshake::{Handshake, HandshakeKind, RefuseReason};
+use crate::proof::HandshakeKeys;
+use crate::refusal::{CHANGED, Declined, NOT_PROVEN, RefuseReason, Unwelcome};
+use crate::stream::greeting::refuse;
+use crate::stream::wire::handshake::{Handshake, HandshakeKind};
 use crate::stream::{IoVec, Silence, Transport};
 
 /// Bytes that are encrypted at a time: what lies between takes less of the whole the more there are.
@@ -60,7 +62,7 @@ impl<T: Transport> TlsTransport<T> {
         let session = Session::initiator(&keys.initiator).map_err(|e| internal("connect", e))?;
         let mut transport = Self::new(inner, session, HandshakeStage::Connecting, true);
         let session = &mut transport.session;
-        session.output.append(&keys.first.encrypt()?);
+        session.output.append(&first(&keys.first)?);
         let mut step = || session.step(&mut Scatter::default()).map_err(|e| internal("connect", e));
         while step()? == Step::Again {}
         Ok(transport)
@@ -169,7 +171,7 @@ impl<T: Transport> TlsTransport<T> {
         let came = self.session.input.filled();
         let (reason, why) = match Handshake::decode(came) {
             Ok(None) => return Ok(Step::Blocked),
-            Ok(Some(first)) if keys.is_encrypt(came, &first) => {
+            Ok(Some(first)) if is_first(keys, came, &first) => {
                 let len = first.len;
                 self.session.input.spend(len);
                 self.stage = HandshakeStage::Handshake;

@@ -9,23 +9,24 @@ use hkdf::Hkdf;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-use super::wire::handshake::SEAL;
-#[cfg(feature = "encryption")]
-use super::wire::handshake::{Decoded, Handshake, HandshakeKind};
+/// Bytes of a random number or of a proof.
+pub const SEAL: usize = 32;
 
-/// What a frame ends with: a random number, or a proof.
-pub(super) type Seal = [u8; SEAL];
+/// What a frame ends with: a random number, or a proof. Where there is little room, its first bytes are one, too.
+pub type Seal = [u8; SEAL];
 
 /// The end that proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Prover {
+pub enum Prover {
+    /// The one that connects.
     Initiator,
+    /// The one that listens.
     Acceptor,
 }
 
 /// What was said so far, and the keys to prove it.
 #[derive(Clone)]
-pub(crate) struct Transcript {
+pub struct Transcript {
     initiator: Hmac<Sha256>,
     acceptor: Hmac<Sha256>,
 }
@@ -44,45 +45,29 @@ impl HandshakeKeys {
         })
     }
 
-    /// What an initiator that encrypts says first: that it has the secret. It keeps those without from making an acceptor
-    /// compute with curves; TLS behind it proves that it is no copy.
-    #[cfg(feature = "encryption")]
-    pub(crate) fn encrypt(&self) -> Result<Vec<u8>> {
-        let frame = Handshake { is_sealed: true, ..Handshake::new(HandshakeKind::Encrypt, 0, 0) };
-        let mut bytes = frame.encode(&random()?);
-        let seal = self.0.seal(Prover::Initiator, &bytes);
-        bytes.extend(seal);
-        Ok(bytes)
-    }
-
-    /// Whether that is what an initiator with the secret says first.
-    #[cfg(feature = "encryption")]
-    pub(crate) fn is_encrypt(&self, bytes: &[u8], frame: &Decoded<'_>) -> bool {
-        let seal = frame.seal.filter(|_| frame.frame.kind == HandshakeKind::Encrypt);
-        seal.is_some_and(|s| self.0.is_sealed(Prover::Initiator, &bytes[..frame.unsealed()], s))
-    }
-
     /// That nothing was said yet.
-    pub(crate) fn transcript(&self) -> Transcript {
+    pub fn transcript(&self) -> Transcript {
         self.0.clone()
     }
 }
 
 impl Transcript {
     /// Either end said this.
-    pub(crate) fn add(&mut self, said: &[u8]) {
+    pub fn add(&mut self, said: &[u8]) {
         self.initiator.update(said);
         self.acceptor.update(said);
     }
 
     /// The proof at the end of a frame. Frames say how long they are, so no other ones have the same bytes in a row.
-    pub(crate) fn seal(&self, by: Prover, frame: &[u8]) -> Seal {
+    pub fn seal(&self, by: Prover, frame: &[u8]) -> Seal {
         self.code(by, frame).finalize().into_bytes().into()
     }
 
     /// Whether that is the proof, in a time that does not depend on where it is wrong.
-    pub(crate) fn is_sealed(&self, by: Prover, frame: &[u8], seal: &Seal) -> bool {
-        self.code(by, frame).verify_slice(seal).is_ok()
+    pub fn is_sealed<const N: usize>(&self, by: Prover, frame: &[u8], seal: &[u8; N]) -> bool {
+        // RFC 2104, 5: no fewer than half of the hash.
+        const { assert!(N >= SEAL / 2) }
+        self.code(by, frame).verify_truncated_left(seal).is_ok()
     }
 
     fn code(&self, by: Prover, frame: &[u8]) -> Hmac<Sha256> {
@@ -103,7 +88,10 @@ fn keyed(keys: &Hkdf<Sha256>, of: &[u8]) -> Hmac<Sha256> {
 }
 
 /// A random number that was never seen.
-pub(crate) fn random() -> Result<Seal> {
+///
+/// # Errors
+/// `Internal`: the system gives none.
+pub fn random() -> Result<Seal> {
     let mut bytes = [0; SEAL];
     getrandom::fill(&mut bytes).map_err(|error| {
         let failure = Failure::new("connect", "the system gives no random numbers");
