@@ -92,11 +92,14 @@ pub(super) fn dropped_at_once(rig: &Rig) -> Outcome {
                 std::hint::spin_loop();
             }
         }
+        let (start, limit) = (Instant::now(), rig.scaled(Duration::from_secs(2)));
         drop(left);
         event_of(&other, |event| matches!(event, Event::Connected { .. }))?;
         event_of(&other, |event| {
             matches!(event, Event::Disconnected { reason: DisconnectReason::Remote, .. })
         })?;
+        let taken = start.elapsed();
+        check!(taken < limit, "the end within {limit:?}, in round {round} not after {taken:?}");
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ pub(super) const CASES: &[Case] = cases! { Connection:
     ending::accept_gone, Needs::NOTHING,
         "accepting a connector that has left: the call succeeds, then one Disconnected";
     ending::dropped_at_once, Needs::NOTHING,
-        "either side drops its endpoint as soon as it can: the other is Connected, then Disconnected(Remote), and soon"
+        "either side drops its endpoint as soon as it can: the other is Connected, then Disconnected(Remote), within 2 s"
         .freedom(Freedom::Whole("whether the dropped one was connected by then is open"));
     ending::accept_half_open, Needs::NOTHING.and(Capabilities::PROCESSES),
         "accepting a connector that falls silent in the middle: one Disconnected when the timer ends"
