@@ -229,13 +229,13 @@ impl Conn {
                 .make_ready(state, &id, probe, resources)
                 .map(|()| data)
                 .map_err(|cause| Error::system("connect", NAME, cause)),
-            Err(declined) => Err(self.declined(declined)),
+            Err(declined) => Err(self.declined(declined, state.peer)),
         };
         state.id = Some((context, id));
         match linked {
             // The owner is notified first: the peer may send as soon as it is.
             Ok(data) => {
-                state.owes_confirmation = true;
+                (state.owes_confirmation, state.initiator) = (true, Initiator::default());
                 self.set_established(state, data, AfterReport::Establish(self.number));
             }
             Err(error) => self.close(state, CloseReason::ConnectFailed(error)),
@@ -257,7 +257,7 @@ impl Conn {
                     state.connect_data = request;
                     return self.connect_again(state);
                 }
-                Err(declined) => self.declined(declined),
+                Err(declined) => self.declined(declined, state.peer),
             },
             ffi::REJ_STALE_CONN => {
                 return self.domain.deadline(STALE, self.number, Timer::Retry);
@@ -271,12 +271,12 @@ impl Conn {
         self.close(state, CloseReason::ConnectFailed(error));
     }
 
-    fn declined(&self, declined: Declined) -> Error {
+    fn declined(&self, declined: Declined, peer: Option<SocketAddr>) -> Error {
         if let Declined::Malformed(text) = &declined {
             let stats = &self.domain.device.stats;
             stats.protocol_errors.add(1);
-            if let Some(suppressed) = stats.peer_log.check(PeerEvent::Protocol, None) {
-                log_line!(Warn, "{}: {text}{suppressed}", self.id);
+            if let Some(suppressed) = stats.peer_log.check(PeerEvent::Protocol, peer) {
+                log_line!(Warn, "{}: {peer:?}: {text}{suppressed}", self.id);
             }
         }
         declined.into_error(NAME)

@@ -32,7 +32,9 @@ impl ConnEvents for Conn {
         let mut state = self.lock();
         let is_current = state.id.as_ref().is_some_and(|(context, _)| *context == event.context);
         if !is_current {
-            return;
+            // It was closed since the event's owner was looked up, and the domain has the identifier now, if it is not gone.
+            drop(state);
+            return self.domain.on_late_event(&event);
         }
         match (state.conn_state, event.kind) {
             (ConnState::Connecting, cm::RDMA_CM_EVENT_ADDR_RESOLVED) => {

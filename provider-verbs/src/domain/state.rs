@@ -22,7 +22,7 @@ use fabric_util::{callback, log_line};
 use super::timers::{DOMAIN, Timer};
 use crate::cq::Queue;
 use crate::error::NAME;
-use crate::ffi::ibv_wc_status;
+use crate::ffi::{ibv_wc_status, rdma_cm_event_type as cm};
 use crate::handle::{AsyncEvent, CmEvent, CmId, EventChannel};
 use crate::handshake::Challenges;
 use crate::open_device::{OpenDevice, TestLimits};
@@ -246,8 +246,21 @@ impl DomainState {
         self.deadline(DISCONNECT_LINGER, context, Timer::Disconnecting);
     }
 
+    /// An event of an identifier whose connection has ended here.
+    pub(crate) fn on_late_event(&self, event: &CmEvent) {
+        match event.kind {
+            cm::RDMA_CM_EVENT_ESTABLISHED => self.confirmed_late(event.context),
+            cm::RDMA_CM_EVENT_DISCONNECTED
+            | cm::RDMA_CM_EVENT_TIMEWAIT_EXIT
+            | cm::RDMA_CM_EVENT_REJECTED
+            | cm::RDMA_CM_EVENT_UNREACHABLE
+            | cm::RDMA_CM_EVENT_CONNECT_ERROR => self.forget_id(event.context),
+            _ => {}
+        }
+    }
+
     /// The peer has confirmed a connection that has ended here.
-    pub(super) fn confirmed_late(&self, context: u64) {
+    fn confirmed_late(&self, context: u64) {
         if let Some(CmIdOwner::Disconnecting { id }) = self.ids.lock().get(&context) {
             // It fails if the peer is gone, too.
             let _ = id.disconnect();

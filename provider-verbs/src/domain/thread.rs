@@ -109,15 +109,7 @@ impl DomainState {
                 self.forget_pending(event.context);
             }
             Some(CmIdOwner::RemovalWatch { .. } | CmIdOwner::Disconnecting { .. }) | None => {
-                match event.kind {
-                    cm::RDMA_CM_EVENT_ESTABLISHED => self.confirmed_late(event.context),
-                    cm::RDMA_CM_EVENT_DISCONNECTED
-                    | cm::RDMA_CM_EVENT_TIMEWAIT_EXIT
-                    | cm::RDMA_CM_EVENT_REJECTED
-                    | cm::RDMA_CM_EVENT_UNREACHABLE
-                    | cm::RDMA_CM_EVENT_CONNECT_ERROR => self.forget_id(event.context),
-                    _ => {}
-                }
+                self.on_late_event(&event);
             }
         }
     }
