@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fabric_core::{EndpointAttr, Error, Hints, Result, Secret, Security, Setting};
+use fabric_core::{EndpointAttr, Error, Hints, Result, SECRET_FILE, Secret, Security, Setting};
 use fabric_util::log_line;
 use fabric_util::sync::Mutex;
 
@@ -59,7 +59,6 @@ const PROVIDER: &str = "FABRIC_PROVIDER";
 const CONNECT_TIMEOUT: &str = "FABRIC_CONNECT_TIMEOUT_MS";
 const LIVENESS: &str = "FABRIC_LIVENESS_S";
 const SECURITY: &str = "FABRIC_SECURITY";
-const SECRET_FILE: &str = "FABRIC_SECRET_FILE";
 
 impl Variable {
     /// The one that sets `setting` of `provider`.

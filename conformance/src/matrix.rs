@@ -144,6 +144,9 @@ fn as_text<S: serde::Serializer>(freedom: &Freedom, to: S) -> Result<S::Ok, S::E
     }
 }
 
+/// How many of the words that chose cases are named in a line.
+const MAX_NAMED: usize = 6;
+
 impl Matrix {
     /// The columns of providers that cases ran on; they are those of [`Row::cells`].
     pub fn tested(&self) -> impl Iterator<Item = &Column> {
@@ -165,9 +168,13 @@ impl Matrix {
     pub fn part(&self) -> Option<String> {
         let (ran, known) = (self.rows.len(), self.summary.known);
         self.tested().next().filter(|_| ran < known)?;
-        let filter = self.summary.filter.join(", ");
-        let filter = if filter.is_empty() { filter } else { format!(" ({filter})") };
-        Some(format!("{ran} of {known} cases{filter}"))
+        let filter = &self.summary.filter;
+        let mut named = filter[..filter.len().min(MAX_NAMED)].join(", ");
+        if filter.len() > MAX_NAMED {
+            named += &format!(" and {} more", filter.len() - MAX_NAMED);
+        }
+        let named = if named.is_empty() { named } else { format!(" ({named})") };
+        Some(format!("{ran} of {known} cases{named}"))
     }
 
     /// How long the runs took together, in seconds, each once: one run may be of several providers.

@@ -380,9 +380,13 @@ mod tests {
         assert_eq!(Matrix::merge(&[report("tcp", &ids)], &[]).unwrap().part(), None);
         let mut part = report("tcp", &IDS);
         part.summary.filter = vec!["rma.*".to_owned(), "send.fifo".to_owned()];
-        let of_it = Matrix::merge(&[part], &[]).unwrap();
+        let of_it = Matrix::merge(&[part.clone()], &[]).unwrap();
         let text = format!("{} of {} cases (rma.*, send.fifo)", IDS.len(), ids.len());
         assert_eq!(of_it.part(), Some(text));
+        // A line names some.
+        part.summary.filter = (0..9).map(|of| format!("g{of}")).collect();
+        let text = Matrix::merge(&[part], &[]).unwrap().part().unwrap();
+        assert!(text.ends_with("(g0, g1, g2, g3, g4, g5 and 3 more)"), "{text}");
         // Whatever the record says of its filter.
         let unsaid = Matrix::merge(&[report("tcp", &IDS)], &[]).unwrap();
         assert_eq!(unsaid.part(), Some(format!("{} of {} cases", IDS.len(), ids.len())));

@@ -55,6 +55,9 @@ impl fmt::Display for Security {
 /// How many bytes a secret has. They are used as they are, so all of them should be random: `openssl rand -hex 32`.
 pub const SECRET_LEN: RangeInclusive<usize> = 32..=64;
 
+/// The variable of the environment that names the file of a secret.
+pub const SECRET_FILE: &str = "FABRIC_SECRET_FILE";
+
 /// A secret that all members of a job share, and no others have. Copies share its bytes, which are overwritten with the
 /// last of them, and never shown.
 #[derive(Clone)]

@@ -62,6 +62,17 @@ impl Drop for Introduction {
     }
 }
 
+/// Ends a connection so that the other end hears what was said last: a close with bytes unread is a reset, which overtakes it.
+///
+/// # Errors
+/// As `shutdown(2)` and `recv(2)`; the connection is over all the same.
+pub fn leave(stream: &TcpStream) -> io::Result<()> {
+    const MAX_UNREAD: u64 = 64 << 10;
+    stream.shutdown(Shutdown::Write)?;
+    let rest = ReadUntil::new(stream, Duration::from_secs(1));
+    io::copy(&mut rest.take(MAX_UNREAD), &mut io::sink()).map(drop)
+}
+
 /// Reads from a stream, until a time: however slowly bytes come, it is over then.
 pub struct ReadUntil<'a> {
     stream: &'a TcpStream,

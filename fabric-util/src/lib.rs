@@ -11,7 +11,7 @@
 //!   [`completion_ring`] (completions until they are polled for), [`backlog`] (requests until they are answered),
 //!   [`proof`] (that both ends have the same secret), [`refusal`] (why there is no connection),
 //!   [`fair_table`] (what strangers take, shared by where they come from), [`admission`] (which of them are connected),
-//!   [`byte_quota`] (how much memory they have), [`introductions`] (of those that come to a tool);
+//!   [`byte_quota`] (how much memory they have), [`introductions`] (of those that come to a tool), [`mutual_proof`] (and their secret);
 //! - progress: [`progress`] (which connections are served when), [`fault`] (both at their worst, for tests);
 //! - queues: [`inflight`] (operations in flight and their depth), [`emulate`] (atomics that a device lacks);
 //! - small things: [`stats`] (counters), [`route`] (the address to connect from), [`range`] (bounds of a slice),
@@ -33,6 +33,7 @@ pub mod inflight;
 pub mod introductions;
 pub mod log_limiter;
 pub mod logging;
+pub mod mutual_proof;
 pub mod probe;
 pub mod progress;
 pub mod proof;

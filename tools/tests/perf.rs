@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -44,7 +46,10 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        let mut command = command("--serve 127.0.0.1:0");
+        Self::run(command("--serve 127.0.0.1:0"))
+    }
+
+    fn run(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -247,6 +252,36 @@ fn a_server_serves_one_after_the_other() {
 }
 
 /// Starts a measurement that would take long, kills one end in the middle and gives what the other end said.
+#[test]
+fn with_a_secret_clients_have_to_prove_it() {
+    let secret = |of: u8| {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("secret-{of}"));
+        std::fs::write(&path, [of; 32]).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        path
+    };
+    let (ours, other) = (secret(1), secret(2));
+    let with = |secret: Option<&Path>, args: &str| {
+        let mut command = command(args);
+        command.envs(secret.map(|path| ("FABRIC_SECRET_FILE", path)));
+        command
+    };
+    let server = Server::run(with(Some(&ours), "--serve 127.0.0.1:0"));
+    let connect = |address: &str| format!("--connect {address} --op send --iterations 10");
+    let output = with(Some(&ours), &connect(&server.address)).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let open = Server::start();
+    for (secret, server, says) in [
+        (None, &server, "FABRIC_SECRET_FILE"),
+        (Some(&*other), &server, "another secret"),
+        (Some(&*ours), &open, "no secret"),
+    ] {
+        let output = with(secret, &connect(&server.address)).output().unwrap();
+        let err = text(&output.stderr);
+        assert!(output.status.code() == Some(1) && err.contains(says), "{says}: {output:?}");
+    }
+}
+
 /// Strangers that say nothing, more than may wait, keep no client waiting, and do not fill the terminal.
 #[test]
 fn silent_strangers_keep_no_client_waiting() {

@@ -114,7 +114,8 @@ pub(super) struct RunArgs {
     /// Lend the devices of this host to a run on another one, and run none here.
     ///
     /// It prints `serving on ADDR` and serves until it is killed; port 0 chooses a free port. Any host that reaches it can
-    /// have memory allocated and connections made by it, and nothing is encrypted: it is for networks that you trust.
+    /// have memory allocated and connections made by it, unless FABRIC_SECRET_FILE names a secret, which runs then have to
+    /// prove; nothing is encrypted: it is for networks that you trust.
     #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with_all = ["cases", "list", "list_groups", "peer"])]
     pub(super) serve: Option<SocketAddr>,
 

@@ -1,10 +1,12 @@
 //! How the two ends talk: a line each that names program and version, then frames of bounded length.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
-use fabric_util::introductions::ReadUntil;
+use fabric_util::introductions::{ReadUntil, leave};
+use fabric_util::mutual_proof::{MAGIC, prove};
+use fabric_util::proof::{HandshakeKeys, Prover};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -26,10 +28,22 @@ pub(super) fn own_line() -> String {
     format!("fabric-conformance {version} protocol {PROTOCOL} {order}-endian {}", usize::BITS)
 }
 
-/// The near end's introduction, and the server's answer. The error is for people.
-pub(super) fn greet(stream: &TcpStream) -> Result<(), String> {
+/// The near end's introduction, and the server's answer; behind the proof of the secret of these keys, if there is one. The
+/// error is for people.
+pub(super) fn greet(stream: &TcpStream, keys: Option<&HandshakeKeys>) -> Result<(), String> {
+    prove_as(stream, keys, Prover::Initiator)?;
     say_own_line(stream)?;
     hear_line(stream)
+}
+
+/// The server's part: hears who the other end is.
+pub(super) fn hear(stream: &TcpStream, keys: Option<&HandshakeKeys>) -> Result<(), String> {
+    prove_as(stream, keys, Prover::Acceptor)?;
+    hear_line(stream)
+}
+
+fn prove_as(stream: &TcpStream, keys: Option<&HandshakeKeys>, end: Prover) -> Result<(), String> {
+    keys.map_or(Ok(()), |keys| prove(stream, keys, end, GREET_TIMEOUT))
 }
 
 /// Says who this is. The server does that when it lets the other end in.
@@ -41,7 +55,7 @@ pub(super) fn say_own_line(stream: &TcpStream) -> Result<(), String> {
 }
 
 /// Hears who the other end is: the same program, or the reason why not.
-pub(super) fn hear_line(stream: &TcpStream) -> Result<(), String> {
+fn hear_line(stream: &TcpStream) -> Result<(), String> {
     let silent = |error: io::Error| match error.kind() {
         ErrorKind::TimedOut => format!("it did not say who it is within {GREET_TIMEOUT:?}"),
         _ => format!("it did not say who it is: {error}"),
@@ -54,6 +68,9 @@ pub(super) fn hear_line(stream: &TcpStream) -> Result<(), String> {
     }
     match theirs.strip_prefix("error: ") {
         Some(reason) => Err(reason.to_owned()),
+        None if theirs.starts_with(MAGIC) => {
+            Err("it has a secret, and this server has none (FABRIC_SECRET_FILE)".to_owned())
+        }
         None if theirs.starts_with("fabric-conformance ") => {
             Err(format!("it is {theirs:?}, this is {own:?}: run the same program at both ends"))
         }
@@ -64,10 +81,7 @@ pub(super) fn hear_line(stream: &TcpStream) -> Result<(), String> {
 /// Sends the other end away, with the reason.
 pub(super) fn refuse(stream: &TcpStream, reason: &str) -> io::Result<()> {
     write_line(stream, &format!("error: {reason}"))?;
-    // What it has sent and was not read would turn the close into a reset, which overtakes the reason.
-    stream.shutdown(Shutdown::Write)?;
-    let rest = ReadUntil::new(stream, Duration::from_secs(1));
-    io::copy(&mut rest.take(64 << 10), &mut io::sink()).map(drop)
+    leave(stream)
 }
 
 fn write_line(mut stream: &TcpStream, line: &str) -> io::Result<()> {
@@ -164,7 +178,7 @@ mod tests {
             let (near, mut far) = connected();
             far.write_all(line.as_bytes()).unwrap();
             far.shutdown(std::net::Shutdown::Write).unwrap();
-            let error = greet(&near).unwrap_err();
+            let error = greet(&near, None).unwrap_err();
             assert!(error.contains(named), "{error}");
         }
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use fabric::provider::{Event, EventSink, Failure};
 use fabric::{Error, Result};
+use fabric_util::mutual_proof::keys_from_env;
 use fabric_util::wakeup::Wakeup;
 use serde::de::DeserializeOwned;
 use serde_bytes::ByteBuf;
@@ -58,7 +59,8 @@ impl Link {
     pub(super) fn to(addr: SocketAddr, events: Arc<dyn EventSink>) -> Result<Link, String> {
         let text = |error: io::Error| error.to_string();
         let stream = TcpStream::connect_timeout(&addr, CONNECT_TIMEOUT).map_err(text)?;
-        frame::greet(&stream)?;
+        let keys = keys_from_env().map_err(|error| error.to_string())?;
+        frame::greet(&stream, keys.as_ref())?;
         stream.set_write_timeout(Some(CALL_TIMEOUT)).map_err(text)?;
         let state = Arc::new(LinkState::default());
         let (theirs, reading) = (state.clone(), stream.try_clone().map_err(text)?);

@@ -12,6 +12,8 @@ use fabric_util::admission::{Admission, AdmissionLimits};
 use fabric_util::byte_quota::ByteQuota;
 use fabric_util::introductions::{Introduction, Introductions};
 use fabric_util::log_limiter::{PeerEvent, PeerLog};
+use fabric_util::mutual_proof::keys_from_env;
+use fabric_util::proof::HandshakeKeys;
 
 use super::allocation;
 use super::frame;
@@ -30,8 +32,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Serves runs on other hosts ([`Peer`](super::Peer)) with the providers of a catalog.
 ///
-/// Any host that reaches it can have memory allocated and connections made: it is for networks that you trust. Each
-/// connection is one domain, which closes with it.
+/// Any host that reaches it can have memory allocated and connections made: it is for networks that you trust, or takes a
+/// secret (`FABRIC_SECRET_FILE`), which every run then has to prove. Each connection is one domain, which closes with it.
 pub struct Server {
     listener: TcpListener,
     shared: Arc<Shared>,
@@ -40,6 +42,8 @@ pub struct Server {
 /// What the threads of all connections share.
 struct Shared {
     catalog: Arc<Catalog>,
+    /// Of the secret that runs have to prove.
+    keys: Option<HandshakeKeys>,
     introductions: Introductions,
     sessions: Arc<Admission>,
     memory: Arc<ByteQuota>,
@@ -47,15 +51,24 @@ struct Shared {
 }
 
 impl Server {
-    /// Listens on `addr`; port 0 chooses a free port.
+    /// Listens on `addr`; port 0 chooses a free port. Where `FABRIC_SECRET_FILE` names a secret, runs have to prove it.
     ///
     /// # Errors
-    /// As `bind(2)`.
+    /// As `bind(2)`, and `InvalidInput` if that is no secret.
     pub fn bind(addr: SocketAddr, catalog: &Arc<Catalog>) -> io::Result<Self> {
+        Self::bind_with(addr, catalog, keys_from_env()?)
+    }
+
+    fn bind_with(
+        addr: SocketAddr,
+        catalog: &Arc<Catalog>,
+        keys: Option<HandshakeKeys>,
+    ) -> io::Result<Self> {
         let sessions =
             AdmissionLimits { connections: MAX_SESSIONS, per_network: None, first_use: None };
         let shared = Shared {
             catalog: catalog.clone(),
+            keys,
             introductions: Introductions::new(MAX_INTRODUCTIONS),
             sessions: Admission::new(sessions),
             memory: allocation::quota(),
@@ -109,7 +122,7 @@ impl Shared {
 
     /// What the thread of one connection does.
     fn serve(&self, stream: TcpStream, peer: SocketAddr, introduction: Introduction) {
-        let heard = frame::hear_line(&stream);
+        let heard = frame::hear(&stream, self.keys.as_ref());
         let seat = heard.and_then(|()| {
             let seat = self.sessions.take(peer.ip());
             seat.ok_or_else(|| {
@@ -215,6 +228,31 @@ mod tests {
         let line = format!("{}\n", frame::own_line());
         assert_eq!(reply_to(addr, &[line.as_bytes(), &[0xff; 64]].concat()), line);
         link(addr).unwrap().call::<()>(Call::Echo).unwrap();
+    }
+
+    #[test]
+    fn with_a_secret_runs_have_to_prove_it() {
+        let keys = |of| HandshakeKeys::new(&fabric::Secret::new(&[of; 32]).unwrap());
+        let catalog = Arc::new(Catalog::builtin());
+        let addr = (Ipv4Addr::LOCALHOST, 0).into();
+        let server = Server::bind_with(addr, &catalog, Some(keys(1))).unwrap();
+        let addr = server.local_addr().unwrap();
+        thread::spawn(move || server.run());
+        let greet = |of: Option<u8>, to| {
+            frame::greet(&TcpStream::connect(to).unwrap(), of.map(keys).as_ref())
+        };
+        assert_eq!(greet(Some(1), addr), Ok(()));
+        assert!(greet(Some(2), addr).unwrap_err().contains("another secret"));
+        assert!(greet(None, addr).unwrap_err().contains("FABRIC_SECRET_FILE"));
+        let line = format!("{}\n", frame::own_line());
+        assert!(reply_to(addr, line.as_bytes()).contains("wants the proof of its secret"));
+        // Nor does a run with one go on without.
+        let Ok(open) = Server::bind_with((Ipv4Addr::LOCALHOST, 0).into(), &catalog, None) else {
+            panic!("no server")
+        };
+        let addr = open.local_addr().unwrap();
+        thread::spawn(move || open.run());
+        assert!(greet(Some(1), addr).unwrap_err().contains("no secret"));
     }
 
     /// One host has three quarters of the seats.

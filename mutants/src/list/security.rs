@@ -147,6 +147,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ],
     },
     Mutant {
+        name: "tool_lets_all_in",
+        about: "a tool takes every proof of a secret for one",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "prove",
+            "} else if !exchange.hear_proof(by).map_err(lost)? {",
+            "} else if !exchange.hear_proof(by).map_err(lost)? && !MUTANT {",
+        )],
+        cases: &["anyfabric-util/lib/mutual_proof::tests::only_ends_with_the_same_secret_prove_it"],
+    },
+    Mutant {
         name: "others_may_read_the_secret",
         about: "a secret is read from a file that others may touch",
         runs: Runs::Tests,

@@ -31,7 +31,8 @@ Examples:
 The latency of send, write and write-imm is half a round trip, that of the others a whole one. The cost of reading \
 the clock is measured and subtracted.
 
-The server is neither authenticated nor encrypted: use it on trusted networks only.
+The server is open to all that reach it, unless FABRIC_SECRET_FILE names a secret at both ends. What the ends say \
+beside the connections that are measured is not encrypted: use it on trusted networks only.
 
 Exit codes: 0 measured, 1 it failed, 2 wrong usage.")]
 pub(crate) struct PerfArgs {

@@ -7,7 +7,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use fabric_util::introductions::ReadUntil;
+use fabric_util::introductions::{ReadUntil, leave};
+use fabric_util::mutual_proof::{keys_from_env, prove};
+use fabric_util::proof::{HandshakeKeys, Prover};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +31,17 @@ struct Hello {
     /// Not said by versions that had no word for it.
     #[serde(default)]
     debug_build: bool,
+    /// Why the other end is sent away.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refusal: Option<String>,
+}
+
+impl Hello {
+    fn own() -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let debug_build = cfg!(debug_assertions);
+        Hello { magic: MAGIC.into(), protocol: PROTOCOL, version, debug_build, refusal: None }
+    }
 }
 
 /// From the client.
@@ -80,20 +93,36 @@ impl Control {
         let stream = TcpStream::connect_timeout(&to, HELLO).map_err(|error| {
             format!("cannot connect to {to}: {error}; is `fabric perf --serve` running there?")
         })?;
-        Self::over(stream).map_err(|error| format!("{to}: {error}").into())
+        let keys = keys_from_env()?;
+        Self::over(stream, keys.as_ref(), Prover::Initiator)
+            .map_err(|error| format!("{to}: {error}").into())
     }
 
-    /// Says who this is and hears who the other one is.
-    pub(crate) fn over(stream: TcpStream) -> Outcome<Self> {
+    /// Proves the secret of these keys if there is one, and has the other end do so; says who this is and hears who the other
+    /// one is.
+    pub(crate) fn over(
+        stream: TcpStream,
+        keys: Option<&HandshakeKeys>,
+        end: Prover,
+    ) -> Outcome<Self> {
         stream.set_nodelay(true)?;
         let mut control = Control { stream, debug_build: false };
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        let debug_build = cfg!(debug_assertions);
-        control.say(&Hello { magic: MAGIC.into(), protocol: PROTOCOL, version, debug_build })?;
+        if let Some(Err(why)) = keys.map(|keys| prove(&control.stream, keys, end, HELLO)) {
+            if end == Prover::Acceptor {
+                // It may be gone already.
+                let _ = control.say(&Hello { refusal: Some(why.clone()), ..Hello::own() });
+                let _ = leave(&control.stream);
+            }
+            return Err(why.into());
+        }
+        control.say(&Hello::own())?;
         let stranger = |error| format!("the other end is no `fabric perf`: {error}");
         let hello: Hello = control.hear(HELLO).map_err(stranger)?;
         if hello.magic != MAGIC {
             return Err(stranger(format!("it calls itself {:?}", hello.magic).into()).into());
+        }
+        if let Some(why) = hello.refusal {
+            return Err(why.into());
         }
         if hello.protocol != PROTOCOL {
             return Err(format!(
@@ -176,7 +205,8 @@ mod tests {
         let mut other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         other.write_all(bytes).unwrap();
         other.shutdown(std::net::Shutdown::Write).unwrap();
-        Control::over(listener.accept().unwrap().0).err().unwrap().to_string()
+        let stream = listener.accept().unwrap().0;
+        Control::over(stream, None, Prover::Acceptor).err().unwrap().to_string()
     }
 
     fn framed(text: &str) -> Vec<u8> {

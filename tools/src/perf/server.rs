@@ -1,7 +1,5 @@
 //! The end that serves: waits for a client, does what its plans say, one after the other, and waits for the next.
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -10,6 +8,8 @@ use std::time::{Duration, Instant};
 use fabric_util::fair_table::FairTable;
 use fabric_util::introductions::Introductions;
 use fabric_util::log_limiter::{PeerEvent, PeerLog};
+use fabric_util::mutual_proof::keys_from_env;
+use fabric_util::proof::{self, HandshakeKeys, Prover};
 
 use super::control::{Control, Done, Ready, Reply, Request};
 use super::plan::{Mode, Plan};
@@ -31,11 +31,12 @@ const MAX_CLIENTS: usize = 16;
 pub(crate) fn serve(address: SocketAddr, once: bool) -> Outcome {
     let listener = TcpListener::bind(address)
         .map_err(|error| format!("cannot listen on {address}: {error}"))?;
+    let keys = keys_from_env()?;
     println!("fabric perf listens on {}", listener.local_addr()?);
     if once {
-        return client(wait_for_one(&listener)?);
+        return client(wait_for_one(&listener, keys.as_ref())?);
     }
-    let door = Arc::new(Door::default());
+    let door = Arc::new(Door { keys, ..Door::default() });
     let admitting = door.clone();
     std::thread::Builder::new().name("door".to_owned()).spawn(move || admitting.run(&listener))?;
     loop {
@@ -50,6 +51,8 @@ pub(crate) fn serve(address: SocketAddr, once: bool) -> Outcome {
 
 /// Where clients introduce themselves, and wait for their turn. A stranger that says nothing keeps none waiting.
 struct Door {
+    /// Of the secret that clients have to prove.
+    keys: Option<HandshakeKeys>,
     introductions: Introductions,
     clients: Mutex<FairTable<(SocketAddr, Control)>>,
     came: Condvar,
@@ -61,7 +64,7 @@ impl Default for Door {
     fn default() -> Self {
         let (introductions, log) = (Introductions::new(MAX_INTRODUCTIONS), PeerLog::default());
         let (clients, came, numbered) = Default::default();
-        Door { introductions, clients, came, numbered, log }
+        Door { keys: None, introductions, clients, came, numbered, log }
     }
 }
 
@@ -87,7 +90,7 @@ impl Door {
             let door = self.clone();
             let introduce = move || {
                 let _introduction = introduction;
-                match Control::over(stream) {
+                match Control::over(stream, door.keys.as_ref(), Prover::Acceptor) {
                     Ok(control) => door.add(peer, control),
                     Err(error) => door.warn(Some(peer), &error),
                 }
@@ -130,14 +133,14 @@ impl Door {
 }
 
 /// A server that was started for one client is no process that stays for ever if none comes.
-fn wait_for_one(listener: &TcpListener) -> Outcome<Control> {
+fn wait_for_one(listener: &TcpListener, keys: Option<&HandshakeKeys>) -> Outcome<Control> {
     listener.set_nonblocking(true)?;
     let start = Instant::now();
     loop {
         match listener.accept() {
             Ok((stream, _)) => {
                 stream.set_nonblocking(false)?;
-                return Control::over(stream);
+                return Control::over(stream, keys, Prover::Acceptor);
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 if start.elapsed() > PATIENCE {
@@ -179,7 +182,8 @@ fn run(plan: &Plan, region: &[u8], control: &mut Control) -> Outcome<(Done, Side
     let address = control.local_addr()?.ip().to_canonical();
     let mut side = Side::new(plan, address)?;
     let listener = side.domain.listen(SocketAddr::new(address, 0))?;
-    let secret = RandomState::new().build_hasher().finish();
+    let [a, b, c, d, e, f, g, h, ..] = proof::random()?;
+    let secret = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
     control.say(&Reply::Ready(Ready {
         address: listener.local_addr(),
         region: side.region.remote().to_bytes().to_vec(),
