@@ -92,7 +92,7 @@ impl Conn {
             }
             match stage {
                 ConnState::Established => self.domain.start_disconnect(context, id),
-                ConnState::Accepting => self.domain.disconnect_once_confirmed(context, id),
+                ConnState::Accepting => self.domain.linger(context, id),
                 ConnState::Idle | ConnState::Connecting | ConnState::Closed => {
                     drop(id);
                     self.domain.forget_id(context);

@@ -251,7 +251,6 @@ fn a_server_serves_one_after_the_other() {
     }
 }
 
-/// Starts a measurement that would take long, kills one end in the middle and gives what the other end said.
 #[test]
 fn with_a_secret_clients_have_to_prove_it() {
     let secret = |of: u8| {

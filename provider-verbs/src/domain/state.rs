@@ -235,12 +235,9 @@ impl DomainState {
         self.linger(context, id);
     }
 
-    /// The same, for a peer that has not confirmed the connection yet: there is no notifying it before it has.
-    pub(crate) fn disconnect_once_confirmed(&self, context: u64, id: CmId) {
-        self.linger(context, id);
-    }
-
-    fn linger(&self, context: u64, id: CmId) {
+    /// Keeps the identifier of a connection that ended, until the peer is notified: one that has not confirmed the connection
+    /// yet is as soon as it has.
+    pub(crate) fn linger(&self, context: u64, id: CmId) {
         let before = self.ids.lock().insert(context, CmIdOwner::Disconnecting { id });
         drop(before);
         self.deadline(DISCONNECT_LINGER, context, Timer::Disconnecting);

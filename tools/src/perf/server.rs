@@ -36,7 +36,7 @@ pub(crate) fn serve(address: SocketAddr, once: bool) -> Outcome {
     if once {
         return client(wait_for_one(&listener, keys.as_ref())?);
     }
-    let door = Arc::new(Door { keys, ..Door::default() });
+    let door = Arc::new(Door::new(keys));
     let admitting = door.clone();
     std::thread::Builder::new().name("door".to_owned()).spawn(move || admitting.run(&listener))?;
     loop {
@@ -60,15 +60,13 @@ struct Door {
     log: PeerLog,
 }
 
-impl Default for Door {
-    fn default() -> Self {
+impl Door {
+    fn new(keys: Option<HandshakeKeys>) -> Self {
         let (introductions, log) = (Introductions::new(MAX_INTRODUCTIONS), PeerLog::default());
         let (clients, came, numbered) = Default::default();
-        Door { keys: None, introductions, clients, came, numbered, log }
+        Door { keys, introductions, clients, came, numbered, log }
     }
-}
 
-impl Door {
     fn run(self: Arc<Self>, listener: &TcpListener) {
         loop {
             let (stream, peer) = match listener.accept() {
