@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fabric_core::EndpointAttr;
+use fabric_util::fair_table::Network;
 use fabric_util::fault::MaybeFaulty;
 use fabric_util::progress::{ReadyFlag, Source};
 use fabric_util::stream::{self, LinkContext, Protected};
@@ -45,5 +46,10 @@ impl Source for Conn {
     #[inline]
     fn ready_flag(&self) -> &ReadyFlag {
         &self.ready
+    }
+
+    fn network(&self) -> Option<Network> {
+        let (_, peer) = self.stream.addrs();
+        peer.map(|peer| peer.ip().into())
     }
 }

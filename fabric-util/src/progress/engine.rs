@@ -219,7 +219,12 @@ impl<L: EventLoop> ProgressEngine<L> {
     /// One round of the thread. Where an application polls it sleeps for a `tick`.
     pub fn run_once(&self, event_loop: &L, tick: Duration) {
         let tick = self.schedule_seam().map_or(tick, |schedule| schedule.tick(tick));
-        if self.sleep_if_polled(event_loop, tick) || self.step_unattended(event_loop) {
+        if self.sleep_if_polled(event_loop, tick) {
+            return;
+        }
+        if self.step_unattended(event_loop) {
+            // A peer that never stops keeps no others waiting.
+            event_loop.poll_events(&mut self.selector.lock(), false);
             return;
         }
         self.await_work(event_loop);
@@ -299,3 +304,5 @@ impl<L: EventLoop> ProgressEngine<L> {
 
 #[cfg(all(test, loom))]
 mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -4,12 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::ready_flag::ReadyFlag;
+use crate::fair_table::Network;
 use crate::sync::{AtomicBool, Mutex};
 
 /// What an engine serves: a connection.
 pub trait Source {
     /// Its ready flag.
     fn ready_flag(&self) -> &ReadyFlag;
+
+    /// Where its peer is. All connections from there have one long turn in a step; where it is unknown, one each.
+    fn network(&self) -> Option<Network>;
 }
 
 /// The connections that the next step adds to its own.

@@ -1,17 +1,22 @@
 //! Steps over the ready connections.
+//!
+//! A connection's turn is bounded, and may end though there is more to do: then it was a long one. All connections from one
+//! network have one of those in a step, so that a peer with many gets no more of the thread than one with a single connection.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::event_loop::{EventLoop, Mode, Progress};
 use super::ready_list::{ReadyList, Source};
 use super::schedule::{Hold, Schedule};
+use crate::fair_table::Network;
 use crate::stream::Deferral;
 
 /// Bytes that are read at a time when they are not read where they belong.
 const SCRATCH: usize = 64 << 10;
 /// A poller takes events from the selector every so many steps.
-const EVENTS_EVERY: u32 = 32;
+const EVENTS_EVERY: u64 = 32;
 /// Reads without success after which a connection is no longer ready, when few are and when many are.
 const PATIENCE_FEW: u32 = if cfg!(loom) { 0 } else { 512 };
 const PATIENCE_MANY: u32 = 2;
@@ -26,11 +31,13 @@ struct Ready<S> {
     misses: u32,
     /// What the schedule holds back, and until when.
     held: Option<(Hold, Instant)>,
+    /// The step in which it had its last long turn.
+    last_long: u64,
 }
 
 impl<S> Ready<S> {
     fn new(source: Arc<S>) -> Self {
-        Ready { source, misses: 0, held: None }
+        Ready { source, misses: 0, held: None, last_long: 0 }
     }
 
     /// What is put off in the next step; `None`: all of it is.
@@ -54,12 +61,17 @@ impl<S> Ready<S> {
 pub(super) struct Stepper<S> {
     ready: Vec<Ready<S>>,
     scratch: Box<[u8]>,
-    steps: u32,
+    steps: u64,
+    /// The networks that had a long turn in this step.
+    busy: HashSet<Network>,
+    /// Some connections had no turn in it for that reason.
+    put_off: bool,
 }
 
 impl<S: Source> Stepper<S> {
     pub(super) fn new() -> Self {
-        Stepper { ready: Vec::new(), scratch: vec![0; SCRATCH].into(), steps: 0 }
+        let scratch = vec![0; SCRATCH].into();
+        Stepper { ready: Vec::new(), scratch, steps: 0, busy: HashSet::new(), put_off: false }
     }
 
     /// Drops every connection.
@@ -70,7 +82,6 @@ impl<S: Source> Stepper<S> {
     /// A poller's step begins; says whether it takes events from the selector first.
     #[inline]
     pub(super) fn wants_events(&mut self) -> bool {
-        self.steps = self.steps.wrapping_add(1);
         self.ready.is_empty() || self.steps.is_multiple_of(EVENTS_EVERY)
     }
 
@@ -82,7 +93,7 @@ impl<S: Source> Stepper<S> {
         schedule: Option<&dyn Schedule>,
         event_loop: &impl EventLoop<Source = S>,
     ) -> bool {
-        list.take(|source| self.ready.push(Ready::new(source)));
+        self.begin(list);
         if schedule.is_some_and(|schedule| schedule.skips_poll()) {
             return false;
         }
@@ -105,6 +116,7 @@ impl<S: Source> Stepper<S> {
                 at += 1;
             }
         }
+        self.end();
         again
     }
 
@@ -115,7 +127,7 @@ impl<S: Source> Stepper<S> {
         schedule: Option<&dyn Schedule>,
         event_loop: &impl EventLoop<Source = S>,
     ) -> bool {
-        list.take(|source| self.ready.push(Ready::new(source)));
+        self.begin(list);
         let (mut at, mut all_held) = (0, schedule.is_some());
         while at < self.ready.len() {
             match self.serve(at, Mode::Unattended, schedule, event_loop) {
@@ -124,10 +136,29 @@ impl<S: Source> Stepper<S> {
                 _ => at += 1,
             }
         }
+        self.end();
         if all_held && at > 0 {
             std::thread::sleep(HELD_PAUSE);
         }
         at > 0 || !list.is_empty()
+    }
+
+    /// A step begins.
+    #[inline]
+    fn begin(&mut self, list: &ReadyList<S>) {
+        self.steps += 1;
+        list.take(|source| self.ready.push(Ready::new(source)));
+    }
+
+    /// A step ends. Those that had no turn for the sake of others are the first in the next one.
+    #[inline]
+    fn end(&mut self) {
+        if !self.busy.is_empty() {
+            self.busy.clear();
+            if std::mem::take(&mut self.put_off) {
+                self.ready.sort_by_key(|ready| ready.last_long);
+            }
+        }
     }
 
     /// Serves one connection; `None`: it is left alone.
@@ -142,9 +173,31 @@ impl<S: Source> Stepper<S> {
         if schedule.is_some_and(|schedule| !self.choose(at, schedule, event_loop)) {
             return None;
         }
+        if !self.busy.is_empty() && self.is_put_off(at) {
+            return None;
+        }
         let source = &self.ready[at].source;
         source.ready_flag().begin();
-        Some(event_loop.progress(source, &mut self.scratch, mode))
+        let progress = event_loop.progress(source, &mut self.scratch, mode);
+        if progress == Progress::More && self.ready.len() > 1 {
+            self.note_long(at);
+        }
+        Some(progress)
+    }
+
+    /// Whether its network had a long turn in this step.
+    #[cold]
+    fn is_put_off(&mut self, at: usize) -> bool {
+        let put_off = self.ready[at].source.network().is_some_and(|of| self.busy.contains(&of));
+        self.put_off |= put_off;
+        put_off
+    }
+
+    #[cold]
+    fn note_long(&mut self, at: usize) {
+        let ready = &mut self.ready[at];
+        ready.last_long = self.steps;
+        self.busy.extend(ready.source.network());
     }
 
     /// Has the schedule choose which connection is served at this place, and what is put off; false: it is left alone.

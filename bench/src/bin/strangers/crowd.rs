@@ -1,6 +1,6 @@
 //! The strangers. Those that break the protocol write its frames themselves, as any program can.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -29,6 +29,8 @@ pub(crate) enum Crowd {
     Unused { count: usize },
     /// They ask for much and read nothing.
     Stalled { count: usize },
+    /// They read as much as they can.
+    Readers { count: usize },
     /// They borrow what they get, on so many connections.
     Greedy { count: usize, len: usize },
 }
@@ -71,16 +73,8 @@ impl Crowd {
                 let about = format!("{} of {count} let in", streams.len());
                 (Held::Streams(streams), about)
             }
-            Crowd::Stalled { count } => {
-                let mut command = Command::new(own);
-                command.args(["stalled", &to.to_string(), &count.to_string()]);
-                let mut child = command.stdout(Stdio::piped()).spawn()?;
-                let mut line = String::new();
-                let out = child.stdout.take().ok_or("it has no output")?;
-                std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line)?;
-                std::thread::sleep(Duration::from_secs(2));
-                (Held::Process(child), line.trim().to_owned())
-            }
+            Crowd::Stalled { count } => process(own, "stalled", to, count)?,
+            Crowd::Readers { count } => process(own, "readers", to, count)?,
             Crowd::Greedy { count, len } => {
                 let leases = greedy(to, count, len)?;
                 let bytes: usize = leases
@@ -92,6 +86,18 @@ impl Crowd {
         };
         Ok(Started { held, about })
     }
+}
+
+/// Strangers in a process of their own; gives what it says of them.
+fn process(own: &Path, part: &str, to: SocketAddr, count: usize) -> Outcome<(Held, String)> {
+    let mut command = Command::new(own);
+    command.args([part, &to.to_string(), &count.to_string()]);
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut line = String::new();
+    let out = child.stdout.take().ok_or("it has no output")?;
+    BufReader::new(out).read_line(&mut line)?;
+    std::thread::sleep(Duration::from_secs(2));
+    Ok((Held::Process(child), line.trim().to_owned()))
 }
 
 impl Started {
@@ -230,4 +236,30 @@ pub(crate) fn stall(to: SocketAddr, count: usize) -> Outcome {
     println!("{} connected", conns.len());
     std::io::stdout().flush()?;
     Ok(rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?)
+}
+
+/// What the process of those does that read as much as they can: on each connection four reads of 1 MiB are under way.
+pub(crate) fn read(to: SocketAddr, count: usize) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let node = Node::builder().choice(fabric::Choice::only("tcp")).build()?;
+        let mut readers = tokio::task::JoinSet::new();
+        for _ in 0..count {
+            let conn = Arc::new(node.connect(to).await?);
+            let lease = Arc::new(conn.request_lease(MIB, Duration::from_secs(600)).await?);
+            for _ in 0..4 {
+                let (conn, lease) = (conn.clone(), lease.clone());
+                readers.spawn(async move {
+                    let mut buffer = conn.alloc(MIB)?;
+                    loop {
+                        buffer = conn.read(buffer, lease.at(0)).await.map_err(|e| e.error)?;
+                    }
+                });
+            }
+        }
+        println!("{count} connected");
+        std::io::stdout().flush()?;
+        let ended: Option<Result<Outcome, _>> = readers.join_next().await;
+        ended.unwrap_or(Ok(Ok(())))?
+    })
 }

@@ -62,6 +62,14 @@ enum Part {
         /// Connections.
         count: usize,
     },
+    /// Strangers that read as much as they can.
+    #[command(hide = true)]
+    Readers {
+        /// The server.
+        to: SocketAddr,
+        /// Connections.
+        count: usize,
+    },
 }
 
 /// What is done beside the honest client.
@@ -72,6 +80,7 @@ const SCENES: &[(&str, Crowd)] = &[
     ("4000 silent TCP connections", Crowd::Silent { count: 4000 }),
     ("all connections that it gets, unused", Crowd::Unused { count: 400 }),
     ("64 connections that read nothing", Crowd::Stalled { count: 64 }),
+    ("32 connections that read without end", Crowd::Readers { count: 32 }),
     ("all leases that it gets", Crowd::Greedy { count: 16, len: 64 << 20 }),
 ];
 
@@ -80,6 +89,7 @@ fn main() -> ExitCode {
     let done = match args.part {
         Some(Part::Server) => server::run(),
         Some(Part::Stalled { to, count }) => crowd::stall(to, count),
+        Some(Part::Readers { to, count }) => crowd::read(to, count),
         None => measure(&args),
     };
     match done {

@@ -6,6 +6,7 @@
 use loom::thread;
 
 use super::*;
+use crate::fair_table::Network;
 use crate::progress::{Mode, Progress, ReadyFlag};
 use crate::stream::Deferral;
 use crate::sync::Wakeup;
@@ -49,6 +50,10 @@ struct Edges {
 impl Source for Conn {
     fn ready_flag(&self) -> &ReadyFlag {
         &self.ready
+    }
+
+    fn network(&self) -> Option<Network> {
+        None
     }
 }
 
