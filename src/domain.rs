@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use fabric_core::access::check_registration;
 use fabric_core::{
-    Access, CqAttr, Error, Info, ListenerAttr, Memory, Result, Security, SharedReceiveAttr,
+    Access, Capabilities, CqAttr, Error, Info, ListenerAttr, Memory, Result, Security,
+    SharedReceiveAttr,
 };
 
 use crate::builder::EndpointBuilder;
@@ -152,12 +153,18 @@ impl Domain {
         const OP: &str = "register";
         self.inner.ops.check(OP)?;
         check_registration(addr as u64, len as u64, access)?;
-        let max = self.inner.info.limits.region_len;
+        let info = &self.inner.info;
+        if access.contains(Access::GRANTS_ONLY) && !info.capabilities.contains(Capabilities::GRANTS)
+        {
+            let text = format!("GRANTS_ONLY: the device {} has no grants", info.device);
+            return Err(Error::unsupported(OP, info.provider, text));
+        }
+        let max = info.limits.region_len;
         if len as u64 > max {
             return Err(Error::invalid(OP, format!("{len} bytes; a region has at most {max}")));
         }
         // SAFETY: the caller's promise, and the checks above.
-        let registration = unsafe { self.inner.ops.register(addr, len, access)? };
+        let registration = unsafe { self.inner.ops.register(addr, len, access.of_own_key())? };
         Ok(Region::new(self.inner.clone(), memory, (addr, len), access, registration))
     }
 

@@ -250,7 +250,7 @@ impl Region {
             registration.remote_key(),
             registration.remote_base(),
             len as u64,
-            access,
+            access.of_own_key(),
         );
         Region {
             core: Arc::new(RegionCore {

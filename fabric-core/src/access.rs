@@ -23,10 +23,23 @@ bitflags::bitflags! {
         /// faster on some hosts; providers that keep the orders anyway ignore it (`ibv_reg_mr(3)`,
         /// `IBV_ACCESS_RELAXED_ORDERING`).
         const RELAXED_ORDERING = 1 << 4;
+        /// Peers have their rights by grants alone, each the peer of one connection: the region's own key opens nothing.
+        /// Where [`GRANTS`](crate::Capabilities::GRANTS) is declared.
+        const GRANTS_ONLY = 1 << 5;
         /// Every right a peer can have.
         const REMOTE = Self::REMOTE_READ.bits() | Self::REMOTE_WRITE.bits() | Self::REMOTE_ATOMIC.bits();
         /// Every right.
         const ALL = Self::LOCAL_WRITE.bits() | Self::REMOTE.bits();
+    }
+}
+
+impl Access {
+    /// What of it goes by the region's own key; grants of it may give more.
+    pub fn of_own_key(self) -> Access {
+        match self.contains(Access::GRANTS_ONLY) {
+            true => self - Access::REMOTE - Access::GRANTS_ONLY,
+            false => self,
+        }
     }
 }
 
@@ -46,7 +59,8 @@ pub fn check_registration(addr: u64, len: u64, access: Access) -> Result<()> {
             format!("{len} bytes at {addr:#x} is no range of addresses"),
         ));
     }
-    let unknown = access.difference(Access::ALL | Access::RELAXED_ORDERING);
+    let known = Access::ALL | Access::RELAXED_ORDERING | Access::GRANTS_ONLY;
+    let unknown = access.difference(known);
     if !unknown.is_empty() {
         return Err(Error::invalid(OP, format!("unknown access bits {:#x}", unknown.bits())));
     }
@@ -131,12 +145,23 @@ mod tests {
     }
 
     #[test]
+    fn the_own_key_of_a_region_for_grants_opens_nothing() {
+        for access in [Access::ALL, Access::empty(), Access::LOCAL_WRITE | Access::REMOTE_READ] {
+            assert_eq!(access.of_own_key(), access);
+            let own = (access | Access::GRANTS_ONLY | Access::RELAXED_ORDERING).of_own_key();
+            assert_eq!(own, (access & Access::LOCAL_WRITE) | Access::RELAXED_ORDERING);
+        }
+    }
+
+    #[test]
     fn registration_rules() {
         let ok = |a, l, x| check_registration(a, l, x).is_ok();
         assert!(ok(4096, 8, Access::ALL));
         assert!(ok(4097, 3, Access::LOCAL_WRITE | Access::REMOTE_READ));
         assert!(ok(4096, 1, Access::empty()));
         assert!(ok(4096, 1, Access::LOCAL_WRITE | Access::RELAXED_ORDERING));
+        assert!(ok(4096, 8, Access::ALL | Access::GRANTS_ONLY));
+        assert!(!ok(4096, 8, Access::REMOTE_WRITE | Access::GRANTS_ONLY));
         assert!(!ok(4096, 0, Access::empty()));
         assert!(!ok(0, 8, Access::empty()));
         assert!(!ok(u64::MAX - 3, 8, Access::empty()));

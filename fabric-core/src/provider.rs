@@ -221,8 +221,9 @@ pub unsafe trait RegistrationOps: Send + Sync + 'static {
     /// Begins to open part of the range to the peer of one connection of the domain, by a key of its own; the arguments
     /// have been checked. Where [`GRANTS`](crate::Capabilities::GRANTS) is declared.
     ///
-    /// - `range` counts from the first byte and is not empty; `access` has rights for peers only, none that the
-    ///   registration lacks; for atomics the range starts and ends on multiples of 8.
+    /// - `range` counts from the first byte and is not empty; `access` has rights for peers only. The registration may lack
+    ///   them: that of a region for [`GRANTS_ONLY`](Access::GRANTS_ONLY) has none for peers. For atomics the range starts and
+    ///   ends on multiples of 8.
     /// - Never blocks. `Again`: an earlier grant of the connection is not open yet.
     /// - `NotConnected` where the connection is not established, or has ended.
     ///

@@ -133,6 +133,10 @@ pub(super) fn reg_access_rule(rig: &Rig) -> Outcome {
             check_eq!(registered?.access(), access, "rights of the region");
         }
     }
+    let by_grants = domain.register(&memory, Access::ALL | Access::GRANTS_ONLY);
+    if !rig.info().capabilities.contains(Capabilities::GRANTS) {
+        check_err!(by_grants, Error::Unsupported(_), "GRANTS_ONLY where there are no grants");
+    }
     let unknown = Access::from_bits_retain(1 << 20);
     let registered = domain.register(&memory, unknown);
     check_err!(registered, Error::InvalidArgument(_), "a right that does not exist");

@@ -92,6 +92,30 @@ pub(super) fn grant_rights(rig: &Rig) -> Outcome {
     Ok(())
 }
 
+pub(super) fn grants_only(rig: &Rig) -> Outcome {
+    for kind in 0..3 {
+        let (a, b) = rig.pair()?;
+        let memory = memory(rig, &b)?.0;
+        let access = Access::ALL - Access::REMOTE_READ | Access::GRANTS_ONLY;
+        let region = memory.register(b.domain(), REGION, access)?;
+        check_eq!(region.access(), access, "rights of the region");
+        check!(!region.remote().access().intersects(Access::REMOTE), "no rights by its own key");
+        check_err!(
+            region.grant(&b, PART, Access::REMOTE_READ),
+            Error::InvalidArgument(_),
+            "a grant of a right that it lacks"
+        );
+        let grant = region.grant(&b, PART, Access::REMOTE_WRITE)?;
+        is_taken((&a, &b), grant.remote().at(8), 8, &memory)?;
+        memory.put_pattern(.., rig.pattern(0))?;
+        let local = a.buffer(8)?;
+        let lie = forged_access(&region.remote(), Access::ALL);
+        is_refused(rig, (&a, &b), kinds(&local, lie.at(PART.start as u64))[kind].1, &memory)?;
+        local.check_filled(.., 0)?;
+    }
+    Ok(())
+}
+
 pub(super) fn grant_range(rig: &Rig) -> Outcome {
     // Of each kind one that ends, and one that starts, a little outside; by the bounds that it has to keep to.
     let outside =

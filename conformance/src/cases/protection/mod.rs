@@ -53,6 +53,8 @@ pub(super) const CASES: &[Case] = cases! { Protection:
         "of 1000 guessed keys none opens the region";
     grants::grant_rights, GRANTS,
         "a grant opens its part for what it grants: all else is RemoteAccess, no byte changed" .trap();
+    grants::grants_only, GRANTS,
+        "a region for grants alone opens by those, as far as it has rights, and never by its own key" .trap();
     grants::grant_range, GRANTS,
         "a write, read or atomic with one byte outside the part that was granted: RemoteAccess" .trap();
     grants::grant_whole_region, GRANTS,
