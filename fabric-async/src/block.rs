@@ -7,7 +7,7 @@
 //!
 //! - *A peer.* It cannot: the extent is registered with `LOCAL_WRITE` and no remote right, every provider enforces
 //!   rights, and the extent's descriptor is never given out. A block that is lent is a
-//!   [`Loan`], with a registration of its own; it gives no references, only copies, until that registration has ended.
+//!   [`Loan`], with registrations of its own; it gives no references, only copies, until those have ended.
 //! - *An operation in flight*, whose device writes (a receive, a read, the result of an atomic) or reads. To post, a block
 //!   must become an [`InFlight`], which has no access to bytes. It becomes a block again by [`InFlight::reclaim`], which `op_slab.rs`
 //!   calls when it has taken the operation's completion, or when the post was refused: the contract of `fabric` is that
@@ -23,7 +23,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use fabric::{Access, Domain, Error, Memory, Region, Result, Slice};
+use fabric::{Access, Domain, Error, Memory, Region, RemoteRegion, Result, Slice};
 
 /// What keeps the blocks of extents that are not in use.
 pub(crate) trait BlockOwner: Send + Sync {
@@ -131,6 +131,15 @@ impl Block {
 }
 
 impl Block {
+    /// Registers its first `len` bytes, at most all, for peers. Its memory is theirs, too, from then on: for a `Loan`.
+    fn register(&self, domain: &Domain, len: usize, rights: Access) -> Result<Region> {
+        let part = self.offset..self.offset + len.min(self.len);
+        match self.extent.region.memory() {
+            Some(memory) => domain.register_part(memory, part, rights | Access::LOCAL_WRITE),
+            None => Err(Error::state("lend", "the memory is not the pool's")),
+        }
+    }
+
     /// For operations that only read it (sends and writes): devices may read while this process reads.
     #[inline]
     pub(crate) fn source(&self, start: usize, len: usize) -> Slice<'_> {
@@ -167,12 +176,11 @@ impl InFlight {
 
 /// A block that peers may reach: it has a registration of its own, with their rights, and no references to its bytes.
 ///
-/// It is not a grant to one connection. A holder may pass its lease on, and the third peer uses it over a connection of
-/// its own. A grant is open only when what the application has posted before has finished, and the thread that answers
-/// requests and ends leases in time cannot wait for that. And a grant needs a registration with the rights beneath it,
-/// which a pool's extent must not have: it would be one more thing to make and to end, not one instead of another.
+/// With [`GRANTS_ONLY`](Access::GRANTS_ONLY) among the rights, peers reach it by grants of that registration alone, until it
+/// is [shared](Loan::share).
 pub(crate) struct Loan {
     // Declared first: the peers' rights end before the memory is released.
+    shared: Option<Region>,
     region: Region,
     block: std::mem::ManuallyDrop<Block>,
 }
@@ -185,16 +193,25 @@ impl Loan {
         len: usize,
         rights: Access,
     ) -> Result<Loan, (Block, Error)> {
-        let part = block.offset..block.offset + len.min(block.len);
-        let access = rights | Access::LOCAL_WRITE;
-        let registered = match block.extent.region.memory() {
-            Some(memory) => domain.register_part(memory, part, access),
-            None => Err(Error::state("lend", "the memory is not the pool's")),
-        };
-        match registered {
-            Ok(region) => Ok(Loan { region, block: std::mem::ManuallyDrop::new(block) }),
+        match block.register(domain, len, rights) {
+            Ok(region) => {
+                Ok(Loan { shared: None, region, block: std::mem::ManuallyDrop::new(block) })
+            }
             Err(error) => Err((block, error)),
         }
+    }
+
+    /// A descriptor by which peers of every connection reach it.
+    pub(crate) fn share(&mut self, domain: &Domain) -> Result<RemoteRegion> {
+        let rights = self.region.access();
+        if !rights.contains(Access::GRANTS_ONLY) {
+            return Ok(self.region.remote());
+        }
+        let region = match self.shared.take() {
+            Some(region) => region,
+            None => self.block.register(domain, self.region.len(), rights - Access::GRANTS_ONLY)?,
+        };
+        Ok(self.shared.insert(region).remote())
     }
 
     /// The memory as its registration has it: its descriptor, and copies in and out. No operation may be posted on it.
@@ -202,10 +219,11 @@ impl Loan {
         &self.region
     }
 
-    /// Ends the registration. From then on no peer reads or changes a byte ([`Region::close`]), so the block is exclusive
+    /// Ends the registrations. From then on no peer reads or changes a byte ([`Region::close`]), so the block is exclusive
     /// again. If the device does not let go of it, it is not, and without its loan it leaks.
     pub(crate) fn end(self) -> Result<Block, (Loan, Error)> {
-        match self.region.close() {
+        let shared = self.shared.as_ref().map_or(Ok(()), Region::close);
+        match shared.and_then(|()| self.region.close()) {
             Ok(()) => Ok(std::mem::ManuallyDrop::into_inner(self.block)),
             Err(error) => Err((self, error)),
         }

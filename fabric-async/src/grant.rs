@@ -3,16 +3,13 @@
 use std::future::poll_fn;
 use std::ops::RangeBounds;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fabric::{Access, Grant, PendingGrant, Region};
 
+use crate::backoff::Backoff;
 use crate::connection::Connection;
 use crate::error::{Error, Result};
-
-/// Between two looks whether the peer can use it: at first, and at most.
-const FIRST: Duration = Duration::from_micros(100);
-const LONGEST: Duration = Duration::from_millis(2);
 
 impl Connection {
     /// Opens part of a region of the node's domain to the peer of this connection, with rights that the region has, where
@@ -69,14 +66,12 @@ impl Connection {
     /// Looks from time to time: a device does not say when a grant is open.
     async fn opened(&self, mut pending: PendingGrant) -> fabric::Result<Grant> {
         let mut timer = self.inner.node.reactor.timer();
-        let (mut pause, mut next) = (FIRST, Instant::now() + FIRST);
+        let mut backoff = Backoff::new();
+        let mut next = Instant::now() + backoff.pause();
         poll_fn(|cx| {
             match pending.poll().transpose() {
                 Some(ended) => return Poll::Ready(ended),
-                None if next <= Instant::now() => {
-                    pause = (pause * 2).min(LONGEST);
-                    next = Instant::now() + pause;
-                }
+                None if next <= Instant::now() => next = Instant::now() + backoff.pause(),
                 None => {}
             }
             timer.wake_at(next, cx.waker());

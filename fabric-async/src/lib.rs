@@ -102,6 +102,8 @@ mod admission;
 mod agenda;
 #[forbid(unsafe_code)]
 mod atomic;
+#[forbid(unsafe_code)]
+mod backoff;
 mod block;
 #[forbid(unsafe_code)]
 mod block_on;

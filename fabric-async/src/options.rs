@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fabric::{
-    CompletionQueue, CqAttr, Domain, Endpoint, EndpointAttr, EndpointBuilder, ListenerAttr,
+    Capabilities, CompletionQueue, CqAttr, Domain, Endpoint, EndpointAttr, EndpointBuilder,
+    ListenerAttr,
 };
 use fabric_util::admission::AdmissionLimits;
 
@@ -19,6 +20,8 @@ pub(crate) struct Options {
     pub(crate) lease_decision: LeaseDecision,
     /// Whether connections get a second one, for leases.
     pub(crate) leases: bool,
+    /// Whether each lease opens to its connection alone.
+    pub(crate) connection_keys: bool,
     pub(crate) backlog: usize,
     /// Most connections that peers make; `None`: as many as there is room for.
     pub(crate) connections: Option<usize>,
@@ -44,6 +47,7 @@ impl Default for Options {
             policy: LeasePolicy::default(),
             lease_decision: LeaseDecision::default(),
             leases: true,
+            connection_keys: false,
             backlog: 128,
             connections: None,
             connections_per_address: None,
@@ -131,6 +135,11 @@ impl Options {
         }
         if self.connections == Some(0) || self.connections_per_address == Some(0) {
             return bad("connections and connections_per_address are at least 1".to_owned());
+        }
+        let info = domain.info();
+        if self.connection_keys && !info.capabilities.contains(Capabilities::GRANTS) {
+            let text = format!("connection_keys: the device {} has no grants", info.device);
+            return Err(fabric::Error::unsupported("make node", info.provider, text).into());
         }
         self.endpoint(domain).check().map_err(in_our_words)?;
         self.listener().check(domain.info())?;

@@ -249,7 +249,7 @@ fn memory_lent_unasked_and_passed_on() {
 
         let (to_third, c) = between(&user, &third).await;
         let (third_to_owner, _d) = between(&third, &owner).await;
-        remote.pass_on(&to_third).unwrap();
+        remote.pass_on(&to_third).await.unwrap();
         let passed = c.next_lease().await.unwrap();
         let buffer = third_to_owner.alloc(64).unwrap();
         assert_eq!(*third_to_owner.read(buffer, passed.at(0)).await.unwrap(), [4; 64]);
@@ -279,7 +279,7 @@ fn a_lease_that_was_passed_on_expires_for_all() {
         let (third_to_owner, _d) = between(&third, &owner).await;
         let remote = a.request_lease(64, Duration::from_secs(2)).await.unwrap();
         let lent = b.local_lease(remote.id()).unwrap();
-        remote.pass_on(&to_third).unwrap();
+        remote.pass_on(&to_third).await.unwrap();
         let passed = c.next_lease().await.unwrap();
         assert!(passed.time_left() <= Duration::from_secs(2));
         third_to_owner.write(filled(&third_to_owner, 64, 5), passed.at(0)).await.unwrap();

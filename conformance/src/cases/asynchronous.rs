@@ -30,6 +30,9 @@ pub(super) const CASES: &[Case] = cases! { Async:
     self::lease_ends, Needs::ALL,
         "a write that reaches a lease which has ended is a RemoteAccess; from the end on no byte changes"
         .local_only(ONE_PROCESS);
+    self::lease_keys, Needs::ALL.and(Capabilities::GRANTS),
+        "with connection_keys a lease opens to its connection alone, and once it was passed on to all"
+        .local_only(ONE_PROCESS);
     self::many_in_flight, Needs::SEND,
         "1000 sends over 16 connections wait for their receivers at the same time"
         .local_only(ONE_PROCESS);
@@ -315,6 +318,30 @@ fn lease_ends(rig: &Rig) -> Outcome {
     thread::sleep(rig.scaled(Duration::from_millis(50)));
     check_eq!(words, then, "the memory a while later");
     drop((buffer, lent, remote));
+    pair.finish(rig)
+}
+
+fn lease_keys(rig: &Rig) -> Outcome {
+    let pair = Pair::new(rig, |node| node.connection_keys(true))?;
+    let (from, to, a) = (pair.a.node(), pair.b.node(), &pair.a);
+    let (remote, bytes) = (block_on(a.request_lease(64, LONG))?, rig.pattern(1).bytes(64));
+    let read = |conn: &Connection, at| {
+        block_on(async { AsyncResult::Ok(conn.read(conn.alloc(64)?, at).await?) })
+    };
+    let write = |conn: &Connection, pattern, at| {
+        block_on(async { AsyncResult::Ok(conn.write(filled(conn, pattern, 64)?, at).await?) })
+    };
+    write(a, rig.pattern(1), remote.at(0))?;
+    let thief = Pair::between(rig, &from, &to)?;
+    let failed = write(&thief.a, rig.pattern(2), remote.at(0));
+    check_err!(failed, Error::RemoteAccess, "a write by another connection's key");
+    drop(thief);
+    check_bytes!(*read(a, remote.at(0))?, bytes, "the lease");
+    let third = Pair::between(rig, &from, &to)?;
+    block_on(remote.pass_on(&third.a))?;
+    let passed = block_on(third.b.next_lease())?;
+    check_bytes!(*read(&third.a, passed.at(0))?, bytes, "the lease as the third peer sees it");
+    drop((passed, remote, third));
     pair.finish(rig)
 }
 

@@ -123,6 +123,37 @@ impl NodeBuilder {
         self
     }
 
+    /// Whether what this node lends opens to the peer of the connection that the lease came over, and to no other: a lease's
+    /// key is a [grant](fabric::Grant) then. Default no: who knows the key reaches the memory over any connection to the node.
+    ///
+    /// Where [`Capabilities::GRANTS`](fabric::Capabilities::GRANTS) is declared; elsewhere no node is made. Over verbs a lease is
+    /// granted when everything has finished that this side posted over the connection before, and each takes a memory window.
+    /// A lease that its holder [passes on](crate::RemoteLease::pass_on) has a further key, for all.
+    ///
+    /// ```
+    /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
+    /// use fabric_async::{Error, Node};
+    ///
+    /// # if fabric_async::Node::shared()?.domain().info().capabilities.contains(fabric::Capabilities::GRANTS) {
+    /// let node = Node::builder().connection_keys(true).build()?;
+    /// # doc::pair_on(&node, async |conn, peer| {
+    /// # let time = std::time::Duration::from_secs(30);
+    /// let lease = conn.request_lease(64, time).await?;
+    /// conn.write(conn.node().pool().alloc_from(&[1; 8])?, lease.at(0)).await?;
+    /// // The key of this lease over another connection.
+    /// let listener = node.listen("127.0.0.1:0").await?;
+    /// let (other, _other_end) = futures_util::join!(node.connect(listener.local_addr()), listener.accept());
+    /// let failed = other?.read(conn.alloc(8)?, lease.at(0)).await.unwrap_err();
+    /// assert!(matches!(failed.error, Error::RemoteAccess));
+    /// # Ok(()) });
+    /// # }
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn connection_keys(mut self, on: bool) -> Self {
+        self.options.connection_keys = on;
+        self
+    }
+
     /// Whether connections carry leases at all; default yes. Without, one endpoint a connection is enough, and memory is
     /// only reached by descriptors of the poll API that applications ship themselves.
     ///

@@ -129,26 +129,29 @@ impl Connection {
 
 impl RemoteLease {
     /// Lets a third peer use it too, until it ends: that peer gets it from [`Connection::next_lease`], and uses it over its own
-    /// connection to the owner. Keep this handle as long as it is to last; renewals are not seen by the third peer.
+    /// connection to the owner, which is asked for the key. Keep this handle as long as it is to last; renewals are not seen by the
+    /// third peer. Dropping the future passes nothing on, or all.
     ///
     /// ```
     /// # mod doc { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/pair.rs")); }
     /// # doc::pair(async |conn, peer| {
     /// # // The peer here is owner and third at once: it borrows its own memory.
     /// let remote = conn.request_lease(64, std::time::Duration::from_secs(30)).await?;
-    /// remote.pass_on(&conn)?; // to whom the connection goes
+    /// remote.pass_on(&conn).await?; // to whom the connection goes
     /// let passed = peer.next_lease().await?;
     /// assert_eq!(passed.len(), 64);
     /// # Ok(()) });
     /// ```
     ///
     /// # Errors
-    /// `LeaseEnded`; `NotGranted` if `to` carries no leases; `Disconnected`; `Again` of the fabric while 1024 messages about
+    /// `LeaseEnded`; `NotGranted` if `to` carries no leases, or the owner has no memory for a further registration; `Disconnected`; `Again` of the fabric while 1024 messages about
     /// leases wait for a peer that does not take them.
-    pub fn pass_on(&self, to: &Connection) -> Result<()> {
+    pub async fn pass_on(&self, to: &Connection) -> Result<()> {
         if let Some(end) = self.end() {
             return Err(Error::LeaseEnded(end));
         }
-        to.control()?.pass(self.time_left(), self.descriptor())
+        let to = to.control()?;
+        let region = self.shared().await?;
+        to.pass(self.time_left(), region)
     }
 }

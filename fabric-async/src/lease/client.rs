@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use fabric::Access;
+use fabric::{Access, RemoteRegion};
 use fabric_util::sync::MutexGuard;
 
 use super::control::{Control, ControlState};
@@ -65,7 +65,18 @@ impl Control {
         .await
     }
 
-    pub(super) fn pass(&self, time: Duration, region: fabric::RemoteRegion) -> Result<()> {
+    /// By which key a third peer reaches a lease that this side holds.
+    pub(super) async fn ask_share(self: &Arc<Self>, lease: u64) -> Result<RemoteRegion> {
+        self.ask(|state, id, wakers| {
+            let answer = Oneshot::new();
+            forget(&mut state.shares, |answer| answer, wakers);
+            state.shares.insert(id, answer.clone());
+            (answer, LeaseMessage::Share { id, lease })
+        })
+        .await
+    }
+
+    pub(super) fn pass(&self, time: Duration, region: RemoteRegion) -> Result<()> {
         let mut state = self.begin_offer()?;
         self.send(&mut state, &LeaseMessage::Pass { time, region });
         Ok(())
@@ -75,7 +86,7 @@ impl Control {
         &self,
         state: &mut ControlState,
         lease: u64,
-        region: fabric::RemoteRegion,
+        region: RemoteRegion,
         until: Instant,
     ) -> Arc<RemoteLeaseState> {
         let source: Weak<Control> = self.me.clone();

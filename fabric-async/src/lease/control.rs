@@ -12,7 +12,9 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
-use fabric::{DisconnectReason, Domain, Endpoint, EndpointId};
+use fabric::{
+    Access, DisconnectReason, Domain, Endpoint, EndpointId, PendingGrant, Region, RemoteRegion,
+};
 use fabric_util::byte_quota::ByteQuota;
 use fabric_util::fair_table::Network;
 use fabric_util::log_line;
@@ -41,11 +43,27 @@ use crate::wakers::Wakers;
 pub(super) const DEPTH: usize = 16;
 /// Room of a completion queue that one of these endpoints takes.
 pub(super) const ROOM: usize = 2 * DEPTH;
+
+/// The application's connection, beside which one for leases is.
+pub(crate) struct UserConnection {
+    pub(crate) id: EndpointId,
+    pub(crate) conn_state: Arc<ConnState>,
+    pub(crate) grants_to: Weak<dyn GrantsTo>,
+}
+
+/// To whom something can be granted: the peer of a connection.
+pub(crate) trait GrantsTo: Send + Sync {
+    /// Begins a grant of a whole region.
+    fn begin_grant(&self, region: &Region, rights: Access) -> fabric::Result<PendingGrant>;
+}
+
 /// What all connections for leases of a node use.
 pub(crate) struct LeaseContext {
     pub(super) domain: Domain,
     pub(super) pool: Pool,
     pub(super) policy: LeasePolicy,
+    /// Leases open to their connection alone.
+    pub(super) connection_keys: bool,
     pub(super) decision: LeaseDecision,
     pub(super) quota: Arc<ByteQuota>,
     pub(super) router: Arc<Router>,
@@ -60,6 +78,7 @@ pub(crate) struct Control {
     /// Of the application's connection.
     pub(super) user: Arc<ConnState>,
     pub(super) user_id: EndpointId,
+    pub(super) grants_to: Weak<dyn GrantsTo>,
     pub(super) shared: Arc<LeaseContext>,
     state: Mutex<ControlState>,
     /// Futures that wait for a lease that is lent unasked.
@@ -84,6 +103,7 @@ pub(super) struct ControlState {
     pub(super) held: HashMap<u64, Weak<RemoteLeaseState>>,
     pub(super) requests: HashMap<u64, PendingRequest>,
     pub(super) renewals: HashMap<u64, (Answer<Instant>, Instant)>,
+    pub(super) shares: HashMap<u64, Answer<RemoteRegion>>,
     pub(super) offers: VecDeque<Arc<RemoteLeaseState>>,
     pub(super) over: bool,
 }
@@ -93,7 +113,7 @@ impl Control {
     pub(super) fn new(
         shared: &Arc<LeaseContext>,
         endpoint: Endpoint,
-        (user_id, user): (EndpointId, &Arc<ConnState>),
+        user: UserConnection,
     ) -> Arc<Control> {
         let timers = &shared.reactor.timers;
         let conn_state = ConnState::new(timers);
@@ -102,8 +122,9 @@ impl Control {
             endpoint,
             receives: Arc::default(),
             conn_state,
-            user: user.clone(),
-            user_id,
+            user: user.conn_state,
+            user_id: user.id,
+            grants_to: user.grants_to,
             shared: shared.clone(),
             state: Mutex::default(),
             lease_waiters: WaitQueue::new(timers),
@@ -202,10 +223,16 @@ impl Control {
             let (id, count) = (self.endpoint.id(), all.loans.len());
             log_line!(Debug, "{id}: the connection ends, and with it its leases ({count})");
         }
+        let mut unopened = HashMap::new();
         for (lease, record) in all.loans {
             self.shared.reactor.agenda.remove(record.until, self.lease_name(lease));
-            record.loan.end_by_itself();
+            match record.opening.is_some() && record.loan.is_opening() {
+                // It ends with the endpoint, and is dropped behind that.
+                true => _ = unopened.insert(lease, record),
+                false => record.loan.end_by_itself(),
+            }
         }
+        self.state().loans = unopened;
         for held in all.held.into_values().filter_map(|held| held.upgrade()) {
             held.set_end(LeaseEnd::Disconnected);
         }
@@ -215,6 +242,9 @@ impl Control {
             asked.answer.send(Err(Error::Disconnected(reason)), &mut wakers);
         }
         for (answer, _) in all.renewals.into_values() {
+            answer.send(Err(Error::Disconnected(reason)), &mut wakers);
+        }
+        for answer in all.shares.into_values() {
             answer.send(Err(Error::Disconnected(reason)), &mut wakers);
         }
         drop(all.offers);

@@ -31,7 +31,20 @@ impl Control {
                 drop(state);
                 self.prolong(id, lease, time, now);
             }
+            LeaseMessage::Share { id, lease } => {
+                drop(state);
+                self.share(id, lease);
+            }
+            LeaseMessage::Shared { id, region } => {
+                let asked = state.shares.remove(&id);
+                drop(state);
+                asked.into_iter().for_each(|answer| answer.send(Ok(region), &mut Wakers::new()));
+            }
             LeaseMessage::Release { lease } => {
+                // The peer does not know of one that is not open.
+                if state.loans.get(&lease).is_some_and(|record| record.opening.is_some()) {
+                    return;
+                }
                 let ended = self.remove_lease(&mut state, lease);
                 drop(state);
                 ended.into_iter().for_each(|loan| loan.end_by_itself());
@@ -56,10 +69,14 @@ impl Control {
             LeaseMessage::Refuse { id, why } => {
                 let request = state.requests.remove(&id);
                 let renewal = state.renewals.remove(&id);
+                let share = state.shares.remove(&id);
                 drop(state);
                 let mut wakers = Wakers::new();
                 if let Some(asked) = request {
                     asked.answer.send(Err(Error::NotGranted(why)), &mut wakers);
+                }
+                if let Some(answer) = share {
+                    answer.send(Err(Error::NotGranted(why)), &mut wakers);
                 }
                 if let Some((answer, _)) = renewal {
                     answer.send(Err(Error::NotGranted(why)), &mut wakers);
@@ -108,12 +125,14 @@ impl Control {
         }
     }
 
-    /// Ends a lease that has expired, or that the application took back.
-    pub(super) fn end_lease(&self, lease: u64, now: Instant) {
+    /// Ends a lease that has expired, or that the application took back; looks at one that is not open yet.
+    pub(super) fn on_lease_due(&self, lease: u64, now: Instant) {
         let mut state = self.state();
         let is_over = |record: &LeaseRecord| record.until <= now || !record.loan.is_active();
-        if !state.loans.get(&lease).is_some_and(is_over) {
-            return;
+        let Some(record) = state.loans.get(&lease).filter(|record| is_over(record)) else { return };
+        if record.opening.is_some() {
+            drop(state);
+            return self.announce(lease);
         }
         let ended = self.remove_lease(&mut state, lease);
         drop(state);

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fabric::Access;
+use fabric::{Access, Domain, RemoteRegion};
 use fabric_util::log_line;
 use fabric_util::sync::{Mutex, MutexGuard};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use super::lease_key::LeaseKey;
 use crate::agenda::LeaseName;
 use crate::block::{Block, Loan};
 use crate::buffer::Buffer;
-use crate::error::{Error, Result};
+use crate::error::{Error, LeaseEnd, Result};
 use crate::reactor::ReactorHandle;
 
 /// Memory of this side that a peer has a lease on.
@@ -58,7 +59,7 @@ pub(crate) struct LocalLeaseState {
 }
 
 enum LeaseMemory {
-    Leased(Loan),
+    Leased(LeaseKey, Loan),
     Returned(Block),
     Taken,
 }
@@ -68,10 +69,10 @@ impl LocalLeaseState {
         name: LeaseName,
         len: usize,
         rights: Access,
-        loan: Loan,
+        (key, loan): (LeaseKey, Loan),
         reactor: &Arc<ReactorHandle>,
     ) -> Arc<Self> {
-        let (memory, reactor) = (Mutex::new(LeaseMemory::Leased(loan)), reactor.clone());
+        let (memory, reactor) = (Mutex::new(LeaseMemory::Leased(key, loan)), reactor.clone());
         Arc::new(LocalLeaseState { name, len, rights, reactor, active: true.into(), memory })
     }
 
@@ -84,22 +85,64 @@ impl LocalLeaseState {
         self.active.load(Ordering::Acquire)
     }
 
+    /// The descriptor for the peer, once it can use it.
+    ///
+    /// # Errors
+    /// It will never be open, or has ended.
+    pub(super) fn poll_open(&self) -> Result<Option<RemoteRegion>> {
+        match &mut *self.memory() {
+            LeaseMemory::Leased(key, loan) => Ok(key.poll_open(loan.region().remote())?),
+            _ => Err(Error::LeaseEnded(LeaseEnd::Revoked)),
+        }
+    }
+
+    /// Whether it cannot end yet.
+    pub(super) fn is_opening(&self) -> bool {
+        match &mut *self.memory() {
+            LeaseMemory::Leased(key, _) => key.is_opening(),
+            _ => false,
+        }
+    }
+
+    /// A descriptor by which peers of every connection reach it.
+    pub(super) fn share(&self, domain: &Domain) -> Result<RemoteRegion> {
+        match &mut *self.memory() {
+            LeaseMemory::Leased(_, loan) => Ok(loan.share(domain)?),
+            _ => Err(Error::LeaseEnded(LeaseEnd::Revoked)),
+        }
+    }
+
     /// Ends the lease: when it has returned `Ok`, no peer reads or changes a byte. If the device does not let go of the
     /// memory, it stays out.
     pub(super) fn end(&self) -> Result<()> {
         let mut memory = self.memory();
         *memory = match std::mem::replace(&mut *memory, LeaseMemory::Taken) {
-            LeaseMemory::Leased(loan) => match loan.end() {
-                Ok(block) => LeaseMemory::Returned(block),
-                Err((loan, error)) => {
-                    *memory = LeaseMemory::Leased(loan);
-                    return Err(error.into());
+            LeaseMemory::Leased(mut key, loan) => {
+                let ended = match key.is_opening() {
+                    true => Err((loan, fabric::Error::Busy)),
+                    false => loan.end(),
+                };
+                match ended {
+                    Ok(block) => LeaseMemory::Returned(block),
+                    Err((loan, error)) => {
+                        *memory = LeaseMemory::Leased(key, loan);
+                        return Err(error.into());
+                    }
                 }
-            },
+            }
             other => other,
         };
         self.active.store(false, Ordering::Release);
         Ok(())
+    }
+
+    /// Ends the lease, and takes its memory.
+    pub(super) fn take(&self) -> Result<Block> {
+        self.end()?;
+        match std::mem::replace(&mut *self.memory(), LeaseMemory::Taken) {
+            LeaseMemory::Returned(block) => Ok(block),
+            _ => Err(taken()),
+        }
     }
 
     /// Ends the lease; a failure is logged, since no caller can handle it.
@@ -160,7 +203,7 @@ impl LocalLease {
     /// The fabric's `InvalidArgument` if the range does not fit, `InvalidState` if its buffer was taken.
     pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         match &*self.loan.memory() {
-            LeaseMemory::Leased(loan) => Ok(loan.region().read_at(offset, bytes)?),
+            LeaseMemory::Leased(_, loan) => Ok(loan.region().read_at(offset, bytes)?),
             LeaseMemory::Returned(block) => {
                 let end = offset.checked_add(bytes.len());
                 let from = end.and_then(|end| block.bytes()[..self.loan.len].get(offset..end));
@@ -186,7 +229,7 @@ impl LocalLease {
     /// As [`read_at`](LocalLease::read_at).
     pub fn write_at(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         match &mut *self.loan.memory() {
-            LeaseMemory::Leased(loan) => Ok(loan.region().write_at(offset, bytes)?),
+            LeaseMemory::Leased(_, loan) => Ok(loan.region().write_at(offset, bytes)?),
             LeaseMemory::Returned(block) => {
                 let end = offset.checked_add(bytes.len());
                 let len = self.loan.len;
@@ -255,17 +298,14 @@ impl LocalLease {
     /// ```
     ///
     /// # Errors
-    /// The fabric's `InvalidState` if it was taken before; the system's if the device did not let go of the memory, which
+    /// The fabric's `InvalidState` if it was taken before; `Busy` with
+    /// [`connection_keys`](crate::NodeBuilder::connection_keys) while it waits for what was posted before it; the system's if the device did not let go of the memory, which
     /// then stays out.
     pub fn take(&self) -> Result<Buffer> {
-        self.loan.end()?;
+        let block = self.loan.take()?;
         // The node's thread takes the lease out of the books, and reports that to the holder.
         self.loan.reactor.lease_revoked(self.loan.name);
-        let memory = std::mem::replace(&mut *self.loan.memory(), LeaseMemory::Taken);
-        match memory {
-            LeaseMemory::Returned(block) => Ok(Buffer::new(block, self.loan.len)),
-            _ => Err(taken()),
-        }
+        Ok(Buffer::new(block, self.loan.len))
     }
 }
 

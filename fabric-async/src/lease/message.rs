@@ -17,7 +17,7 @@ pub(super) enum LeaseMessage {
     Request { id: u64, len: u64, time: Duration, rights: Access },
     /// Here it is. (Answers `Request`.)
     Grant { id: u64, lease: u64, time: Duration, region: RemoteRegion },
-    /// No. (Answers `Request` and `Renew`.)
+    /// No. (Answers `Request`, `Renew` and `Share`.)
     Refuse { id: u64, why: Refusal },
     /// I need it longer: this long from now.
     Renew { id: u64, lease: u64, time: Duration },
@@ -31,6 +31,10 @@ pub(super) enum LeaseMessage {
     Ended { lease: u64 },
     /// A third one lent me this; use it over your own connection to it.
     Pass { time: Duration, region: RemoteRegion },
+    /// I pass it on: by which key does a third one reach it?
+    Share { id: u64, lease: u64 },
+    /// By this one. (Answers `Share`.)
+    Shared { id: u64, region: RemoteRegion },
 }
 
 /// Durations go as microseconds.
@@ -75,6 +79,8 @@ impl LeaseMessage {
             }
             LeaseMessage::Ended { lease } => put(8, &[*lease], None),
             LeaseMessage::Pass { time, region } => put(9, &[micros(*time)], Some(region)),
+            LeaseMessage::Share { id, lease } => put(10, &[*id, *lease], None),
+            LeaseMessage::Shared { id, region } => put(11, &[*id], Some(region)),
         }
         out
     }
@@ -89,7 +95,8 @@ impl LeaseMessage {
             5 => (2, false),
             6 | 8 => (1, false),
             7 => (2, true),
-            9 => (1, true),
+            9 | 11 => (1, true),
+            10 => (2, false),
             _ => return None,
         };
         let (numbers, rest) = rest.split_at_checked(fields * 8)?;
@@ -141,6 +148,8 @@ impl LeaseMessage {
             }
             (8, _) => LeaseMessage::Ended { lease: number() },
             (9, Some(region)) => LeaseMessage::Pass { time: time(number()), region },
+            (10, _) => LeaseMessage::Share { id: number(), lease: number() },
+            (11, Some(region)) => LeaseMessage::Shared { id: number(), region },
             _ => return None,
         })
     }

@@ -4,7 +4,8 @@
 //! - the holder's side: `remote_lease`, the handle of a lease, and `remote_state`, what it knows of it; `client`: how leases
 //!   are asked for; `pending`: requests that wait for their answer;
 //! - the owner's side: `local_lease`, the memory of a lease; `server`: how requests are granted; `record`: what the
-//!   books have of it; `decision`: the application's own word;
+//!   books have of it; `lease_key`: by which key it is reached; `opening`: how the peer gets that; `decision`: the
+//!   application's own word;
 //! - `control`: the connection over which both talk; `message`: its messages; `outbox`: those that wait to be sent;
 //!   `receives`: its memory; `incoming`: how its messages are handled;
 //!   `connect`: how it is made; `registry`: all of these connections of a node.
@@ -15,8 +16,10 @@ mod connect;
 mod control;
 mod decision;
 mod incoming;
+mod lease_key;
 mod local_lease;
 mod message;
+mod opening;
 mod outbox;
 mod pending;
 mod policy;

@@ -13,10 +13,9 @@ use fabric_util::byte_quota::ByteQuota;
 use fabric_util::log_line;
 use fabric_util::sync::Mutex;
 
-use super::control::{Control, DEPTH, LeaseContext, ROOM};
+use super::control::{Control, DEPTH, LeaseContext, ROOM, UserConnection};
 use super::message::MAX_LEN;
 use super::receives::Receives;
-use crate::conn_state::ConnState;
 use crate::error::Result;
 use crate::handshake::{Handshake, reject};
 use crate::oneshot::Oneshot;
@@ -130,6 +129,7 @@ impl Leases {
             pool: pool.clone(),
             quota: ByteQuota::new(total, policy.max_bytes_per_address),
             policy,
+            connection_keys: options.connection_keys,
             decision: options.lease_decision.clone(),
             router: router.clone(),
             reactor: reactor.clone(),
@@ -167,7 +167,7 @@ impl Leases {
     }
 
     /// A connection for leases that is not connected, beside the application's.
-    pub(super) fn add_control(&self, user: (EndpointId, &Arc<ConnState>)) -> Result<Arc<Control>> {
+    pub(super) fn add_control(&self, user: UserConnection) -> Result<Arc<Control>> {
         let control = Control::new(&self.context, self.endpoint()?, user);
         self.controls.lock().add(&control);
         control.post_receives()?;
@@ -222,7 +222,7 @@ impl Leases {
             control(id).iter().for_each(|control| control.finish());
         }
         for (id, lease) in due.leases {
-            control(id).iter().for_each(|control| control.end_lease(lease, now));
+            control(id).iter().for_each(|control| control.on_lease_due(lease, now));
         }
         due.next
     }

@@ -83,7 +83,8 @@ impl RemoteLease {
         RemoteTarget::of(&self.held, offset)
     }
 
-    /// The descriptor beneath, for the poll API. What is done with it does not know when the lease ends.
+    /// The descriptor beneath, for the poll API. What is done with it does not know when the lease ends. Where the owner has
+    /// [`connection_keys`](crate::NodeBuilder::connection_keys), it opens nothing over other connections.
     pub fn descriptor(&self) -> RemoteRegion {
         self.held.region
     }
@@ -120,6 +121,19 @@ impl RemoteLease {
             None => Err(Error::NotGranted(Refusal::Unknown)),
             Some(control) => control.upgrade().ok_or(Error::LeaseEnded(LeaseEnd::Disconnected)),
         }
+    }
+
+    /// By which key peers of other connections reach it.
+    pub(super) async fn shared(&self) -> Result<RemoteRegion> {
+        if self.control.is_none() && self.end().is_none() {
+            // It has that one.
+            return Ok(self.held.region);
+        }
+        let region = self.control()?.ask_share(self.held.lease).await?;
+        if region.len() != self.len() {
+            return Err(Error::Protocol("the peer shares what was not asked for".to_owned()));
+        }
+        Ok(region)
     }
 
     /// Has it end `time` from now instead of when it would. Dropping the future may leave either.

@@ -12,7 +12,7 @@ use super::local_lease::{LocalLease, LocalLeaseState};
 use super::message::LeaseMessage;
 use super::record::LeaseRecord;
 use super::terms::{after, whole};
-use crate::block::Loan;
+use crate::block::{Block, Loan};
 use crate::buffer::Buffer;
 use crate::error::{Error, OpError, Refusal, Result};
 use crate::peer_log::PeerEvent;
@@ -41,28 +41,26 @@ impl Control {
             return refuse(Error::NotGranted(Refusal::Nothing), Buffer::empty());
         };
         // Outside the lock: registering much memory takes long.
-        let loan = match Loan::new(&self.shared.domain, block, len, rights) {
+        let loan = match self.loan(block, len, rights) {
             Ok(loan) => loan,
             Err((block, error)) => return refuse(error.into(), Buffer::new(block, len)),
+        };
+        let loan = match self.give_key(lease, (loan, len), rights) {
+            Ok(loan) => loan,
+            Err((Some(block), error)) => return refuse(error, Buffer::new(block, len)),
+            Err((None, error)) => return refuse(error, Buffer::empty()),
         };
         let mut state = self.state();
         if state.over {
             drop(state);
-            return match loan.end() {
+            return match loan.take() {
                 Ok(block) => refuse(Error::Disconnected(self.reason()), Buffer::new(block, len)),
-                Err((_, error)) => refuse(error.into(), Buffer::empty()),
+                Err(error) => refuse(error, Buffer::empty()),
             };
         }
-        let region = loan.region().remote();
-        let loan =
-            LocalLeaseState::new(self.lease_name(lease), len, rights, loan, &self.shared.reactor);
-        let until = after(Instant::now(), time);
-        let record = LeaseRecord { loan: loan.clone(), until, latest: None, asked: false };
-        state.loans.insert(lease, record);
-        self.send(&mut state, &LeaseMessage::Lend { lease, time, region });
-        self.log_lease(lease, format_args!("{len} bytes lent for {time:?}"));
-        self.shared.reactor.add_lease_end(until, self.lease_name(lease));
+        state.loans.insert(lease, LeaseRecord::opening(loan.clone(), time, None));
         drop(state);
+        self.announce(lease);
         Ok(LocalLease { loan })
     }
 
@@ -77,40 +75,39 @@ impl Control {
                 return self.answer(&mut self.state(), &LeaseMessage::Refuse { id, why });
             }
         };
-        let loan = loan.map(|(loan, size)| {
-            let region = loan.region().remote();
-            (
-                LocalLeaseState::new(
-                    self.lease_name(lease),
-                    size,
-                    rights,
-                    loan,
-                    &self.shared.reactor,
-                ),
-                region,
-            )
+        let loan = loan.and_then(|loan| {
+            self.give_key(lease, loan, rights).map_err(|(block, error)| {
+                block.into_iter().for_each(|block| drop(Buffer::new(block, 0)));
+                self.nothing_lent(&error)
+            })
         });
         // The guard is declared after the loan: if the connection is closed, the loan ends after the lock is released.
         let mut state = self.state();
         if state.over {
             return;
         }
-        let message = match &loan {
-            Ok((loan, region)) => {
-                let (loan, now) = (loan.clone(), Instant::now());
-                let latest = self.shared.policy.max_lifetime.map(|time| after(now, time));
-                let until = after(now, time);
-                state.loans.insert(lease, LeaseRecord { loan, until, latest, asked: true });
-                self.shared.reactor.add_lease_end(until, self.lease_name(lease));
-                self.log_lease(lease, format_args!("{len} bytes granted for {time:?}"));
-                LeaseMessage::Grant { id, lease, time, region: *region }
+        match &loan {
+            Ok(loan) => {
+                let record = LeaseRecord::opening(loan.clone(), time, Some(id));
+                state.loans.insert(lease, record);
+                drop(state);
+                self.announce(lease);
             }
             Err(why) => {
                 self.free(&mut state, len);
-                LeaseMessage::Refuse { id, why: *why }
+                self.answer(&mut state, &LeaseMessage::Refuse { id, why: *why });
             }
-        };
-        self.answer(&mut state, &message);
+        }
+    }
+
+    /// Logs why a request gets no memory.
+    fn nothing_lent(&self, error: &Error) -> Refusal {
+        self.shared.peer_log.warn(
+            PeerEvent::Resources,
+            self.endpoint.peer_addr(),
+            format_args!("{}: nothing lent: {error}", self.endpoint.id()),
+        );
+        Refusal::NoMemory
     }
 
     /// Renews a lease, or refuses that.
@@ -145,7 +142,8 @@ impl Control {
         now: Instant,
     ) -> Result<(u64, Access), Refusal> {
         let state = self.state();
-        let record = state.loans.get(&lease).filter(|record| now < record.until);
+        let lives = |record: &&LeaseRecord| record.opening.is_none() && now < record.until;
+        let record = state.loans.get(&lease).filter(lives);
         let record = record.ok_or(Refusal::Unknown)?;
         if !record.asked {
             // Lent unasked, for a time that its owner chose.
@@ -214,21 +212,30 @@ impl Control {
         let buffer = self.shared.pool.alloc(size).map_err(|_| Refusal::NoMemory)?;
         let (block, _) = buffer.into_block();
         let block = block.ok_or(Refusal::NoMemory)?;
-        match Loan::new(&self.shared.domain, block, size, rights) {
+        match self.loan(block, size, rights) {
             Ok(loan) => Ok((loan, size)),
             Err((block, error)) => {
                 drop(Buffer::new(block, 0));
-                self.shared.peer_log.warn(
-                    PeerEvent::Resources,
-                    self.endpoint.peer_addr(),
-                    format_args!("{}: nothing lent: {error}", self.endpoint.id()),
-                );
-                Err(Refusal::NoMemory)
+                Err(self.nothing_lent(&error.into()))
             }
         }
     }
 
-    fn log_lease(&self, lease: u64, event: std::fmt::Arguments<'_>) {
+    /// Registers a block for the peer.
+    fn loan(
+        &self,
+        block: Block,
+        len: usize,
+        rights: Access,
+    ) -> fabric::Result<Loan, (Block, fabric::Error)> {
+        let by_grant = match self.shared.connection_keys {
+            true => Access::GRANTS_ONLY,
+            false => Access::empty(),
+        };
+        Loan::new(&self.shared.domain, block, len, rights | by_grant)
+    }
+
+    pub(super) fn log_lease(&self, lease: u64, event: std::fmt::Arguments<'_>) {
         log_line!(Debug, "{}: lease {lease}: {event}", self.endpoint.id());
     }
 

@@ -90,7 +90,36 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "endless_lease",
         about: "a lease does not end by its time at its owner",
         runs: Runs::Tcp,
-        edits: &[edit("Control::end_lease", "record.until <= now", "false")],
+        edits: &[edit("Control::on_lease_due", "record.until <= now", "false")],
         cases: &["async.lease_ends"],
+    },
+    Mutant {
+        name: "lease_keys_for_all",
+        about: "connection_keys has no effect",
+        runs: Runs::Tcp,
+        edits: &[
+            edit(
+                "Control::give_key",
+                "if self.shared.connection_keys {",
+                "if self.shared.connection_keys && !MUTANT {",
+            ),
+            edit(
+                "Control::loan",
+                "match self.shared.connection_keys {",
+                "match self.shared.connection_keys && !MUTANT {",
+            ),
+        ],
+        cases: &["async.lease_keys"],
+    },
+    Mutant {
+        name: "passed_on_as_it_is",
+        about: "a lease is passed on by the key that one connection has",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "RemoteLease::shared",
+            "if self.control.is_none() && self.end().is_none() {",
+            "if MUTANT || self.control.is_none() && self.end().is_none() {",
+        )],
+        cases: &["async.lease_keys"],
     },
 ];

@@ -96,7 +96,7 @@ pub(super) fn grants_only(rig: &Rig) -> Outcome {
     for kind in 0..3 {
         let (a, b) = rig.pair()?;
         let memory = memory(rig, &b)?.0;
-        let access = Access::ALL - Access::REMOTE_READ | Access::GRANTS_ONLY;
+        let access = (Access::ALL - Access::REMOTE_READ) | Access::GRANTS_ONLY;
         let region = memory.register(b.domain(), REGION, access)?;
         check_eq!(region.access(), access, "rights of the region");
         check!(!region.remote().access().intersects(Access::REMOTE), "no rights by its own key");

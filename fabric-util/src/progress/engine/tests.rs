@@ -1,4 +1,4 @@
-//! Who has its turn when some always want more: steps of an engine over connections that only count their turns.
+//! Whose turn it is when some always want more: steps of an engine over connections that only count their turns.
 
 use super::*;
 use crate::fair_table::Network;
