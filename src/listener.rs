@@ -142,6 +142,14 @@ impl ConnectRequest {
         &self.raw.data
     }
 
+    /// Whether the peer still waits for an answer, as far as is known: always, but where
+    /// [`REQUEST_CANCEL`](crate::Capabilities::REQUEST_CANCEL) is declared, and until it is answered. It is a system call over TCP.
+    pub fn is_waiting(&self) -> bool {
+        !self.answered
+            && self.domain.ops.check("is_waiting").is_ok()
+            && self.domain.ops.is_waiting(self.raw.id)
+    }
+
     /// Connects the peer to `endpoint`, which must be new. Returns at once; the endpoint's `Connected` event
     /// follows, or one `Disconnected` if the peer is gone: accepting never fails for the peer's reasons.
     ///

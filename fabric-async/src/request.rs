@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use fabric::ConnectRequest;
 use fabric_util::fair_table::FairTable;
@@ -33,26 +34,46 @@ pub(crate) struct ListenerInner {
     pub(crate) acceptors: Arc<Acceptors>,
 }
 
+/// Between two looks whether peers that wait have left: each asks the system about all of them.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
 /// The requests that wait for a future.
 #[derive(Default)]
 struct Waiting {
     requests: FairTable<(ConnectRequest, Handshake)>,
     /// The key of the next one.
     next: u64,
+    /// When it was last looked whether peers have left.
+    looked: Option<Instant>,
 }
 
 impl Waiting {
-    /// Adds a request, of at most `max`; gives the one that has no room.
+    /// Adds a request, of at most `max`; gives those that leave: for want of room, or since their peers have.
     fn add(
         &mut self,
         request: ConnectRequest,
         handshake: Handshake,
         max: usize,
-    ) -> Option<ConnectRequest> {
+    ) -> Vec<ConnectRequest> {
+        let mut leave = Vec::new();
+        if self.requests.len() >= max {
+            leave = self.take_left();
+        }
         let from = request.peer_addr().ip();
         self.next += 1;
         let added = self.requests.insert_up_to(max, self.next, from, (request, handshake));
-        added.unwrap_or_else(Some).map(|(refused, _)| refused)
+        leave.extend(added.unwrap_or_else(Some));
+        leave.into_iter().map(|(request, _)| request).collect()
+    }
+
+    /// Takes those whose peers have left, unless that was looked for just now.
+    fn take_left(&mut self) -> Vec<(ConnectRequest, Handshake)> {
+        let now = Instant::now();
+        if self.looked.is_some_and(|looked| now < looked + LOOK_EVERY) {
+            return Vec::new();
+        }
+        self.looked = Some(now);
+        self.requests.extract_if(|(request, _)| !request.is_waiting())
     }
 }
 
@@ -96,8 +117,8 @@ impl ListenerEvents for ListenerInner {
                 }
                 Ok(handshake) => {
                     let max = self.node.options.backlog;
-                    let refused = self.waiting.lock().add(request, handshake, max);
-                    if let Some(mut refused) = refused {
+                    let leave = self.waiting.lock().add(request, handshake, max);
+                    for mut refused in leave {
                         reject(&mut refused, "too many peers wait to be let in");
                     }
                     self.queue.wake_first(wakers);

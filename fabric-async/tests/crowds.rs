@@ -128,6 +128,21 @@ fn a_crowd_that_does_not_finish_its_set_ups_keeps_nobody_out() {
 }
 
 #[test]
+fn peers_that_left_while_they_waited_make_room() {
+    let Some((_server, listener)) = server(|b| b.backlog(2)) else { return };
+    let to = listener.local_addr();
+    // From a network each, so that none is displaced for another.
+    let waiting = [3, 4].map(|host| asking([127, 0, 0, host], to, false, 0));
+    let stays = |mut stream: TcpStream| {
+        std::thread::sleep(Duration::from_millis(50));
+        !is_closed(&mut stream)
+    };
+    eventually("the backlog is full", || !stays(asking([127, 0, 0, 5], to, false, 0)));
+    drop(waiting);
+    eventually("a newcomer may wait", || stays(asking([127, 0, 0, 5], to, false, 0)));
+}
+
+#[test]
 fn a_crowd_of_connections_leaves_places_for_others() {
     let Some((server, listener)) = server(|b| b.connections(16)) else { return };
     let to = listener.local_addr();

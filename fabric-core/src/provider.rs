@@ -186,6 +186,12 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
     /// - A request that was answered before is `InvalidState`; a peer that is gone is no error.
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<()>;
 
+    /// Whether the peer of a request that was taken still waits, where
+    /// [`REQUEST_CANCEL`](crate::Capabilities::REQUEST_CANCEL) is declared.
+    fn is_waiting(&self, _request: RequestId) -> bool {
+        true
+    }
+
     /// What the provider did so far for this domain.
     ///
     /// - Counters only grow; reading them costs other threads nothing.
@@ -367,6 +373,8 @@ pub unsafe trait DynDomain: Any + Send + Sync + 'static {
     ) -> Result<Box<dyn ListenerOps>>;
     /// See [`DomainOps::reject`].
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<()>;
+    /// See [`DomainOps::is_waiting`].
+    fn is_waiting(&self, request: RequestId) -> bool;
     /// See [`DomainOps::counters`].
     fn counters(&self) -> ProviderCounters;
     /// See [`DomainOps::dump`].
@@ -447,6 +455,9 @@ unsafe impl<D: DomainOps> DynDomain for D {
     }
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<()> {
         DomainOps::reject(self, request, data)
+    }
+    fn is_waiting(&self, request: RequestId) -> bool {
+        DomainOps::is_waiting(self, request)
     }
     fn counters(&self) -> ProviderCounters {
         DomainOps::counters(self)

@@ -107,6 +107,11 @@ impl<P> RequestTable<P> {
         request.ok_or_else(|| Error::state(call, "the request was answered before"))
     }
 
+    /// Calls `f` with a request, under the lock; `None` once it was answered.
+    pub fn with<R>(&self, id: RequestId, f: impl FnOnce(&P) -> R) -> Option<R> {
+        self.requests.lock().get(&id).map(f)
+    }
+
     /// Drops all requests.
     pub fn clear(&self) {
         let requests = std::mem::take(&mut *self.requests.lock());
@@ -156,6 +161,10 @@ mod tests {
         let table = RequestTable::default();
         let (one, two) = (table.insert("one"), table.insert("two"));
         assert_ne!(one, two);
+        assert_eq!(
+            (table.with(two, |two| two.len()), table.with(RequestId(9), |_| 0)),
+            (Some(3), None)
+        );
         assert_eq!(table.take("accept", two).unwrap(), "two");
         assert!(matches!(table.take("reject", two), Err(Error::InvalidState(_))));
         table.clear();

@@ -84,7 +84,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.wire.lock().as_ref().is_some_and(Wire::has_ended)
     }
 }

@@ -111,6 +111,10 @@ unsafe impl DomainOps for MemDomain {
         listener::reject(&self.engine, request, data)
     }
 
+    fn is_waiting(&self, request: RequestId) -> bool {
+        self.engine.requests.with(request, |request| !request.has_left()).unwrap_or(false)
+    }
+
     fn counters(&self) -> ProviderCounters {
         self.engine.stats.snapshot()
     }

@@ -369,6 +369,12 @@ impl PendingConnection {
         }
     }
 
+    /// Whether the peer waits for an answer.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let state = self.state.lock();
+        state.transport.as_ref().is_some_and(|transport| transport.inner().is_quiet())
+    }
+
     /// Says that there is no place, and closes.
     pub(crate) fn refuse(&self) {
         if let Some((mut transport, _)) = self.take() {

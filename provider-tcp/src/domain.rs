@@ -118,6 +118,10 @@ unsafe impl DomainOps for TcpDomain {
         listener::reject(&self.engine, request, data)
     }
 
+    fn is_waiting(&self, request: RequestId) -> bool {
+        self.engine.requests.with(request, |pending| pending.is_waiting()).unwrap_or(false)
+    }
+
     fn counters(&self) -> ProviderCounters {
         self.engine.stats().snapshot()
     }

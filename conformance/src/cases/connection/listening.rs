@@ -186,6 +186,25 @@ pub(super) fn backlog_left(rig: &Rig) -> Outcome {
     a.settle(&b)
 }
 
+pub(super) fn taken_left(rig: &Rig) -> Outcome {
+    let listener = rig.domain_b().listen(rig.addr(rig.domain_b()))?;
+    let (gone, a) = (rig.end(rig.domain_a())?, rig.end(rig.domain_a())?);
+    gone.connect(listener.local_addr(), b"gone")?;
+    let left = next_request(rig, &listener)?;
+    a.connect(listener.local_addr(), b"here")?;
+    let mut here = next_request(rig, &listener)?;
+    check!(left.is_waiting() && here.is_waiting(), "both connectors to wait");
+    drop(gone);
+    rig.eventually(|| {
+        check!(!left.is_waiting(), "it to be known that the first connector has left");
+        Ok(())
+    })?;
+    check!(here.is_waiting(), "the second connector to wait on");
+    here.reject(b"no")?;
+    check!(!here.is_waiting(), "an answered request not to wait");
+    Ok(())
+}
+
 /// Whether the queue's descriptor is readable now.
 fn is_readable(events: &RecordedEvents) -> Result<bool, Failed> {
     Ok(wait_readable(events.as_fd(), Some(Instant::now()))?)

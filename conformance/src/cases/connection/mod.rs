@@ -39,6 +39,8 @@ pub(super) const CASES: &[Case] = cases! { Connection:
     listening::backlog_left, Needs::NOTHING.and(Capabilities::REQUEST_CANCEL),
         "backlog 1: a connector that leaves while its request waits gives up its place, and is not asked about"
         .freedom(Freedom::Whole("how many connects are refused until its leaving is known is open"));
+    listening::taken_left, Needs::NOTHING.and(Capabilities::REQUEST_CANCEL),
+        "of a request that was taken it is known when its peer has left, and that it was answered";
     making::accept_late, Needs::SEND,
         "accepted after 2 s: connected, and nothing was reported before";
     ending::accept_gone, Needs::NOTHING,
