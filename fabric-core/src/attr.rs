@@ -7,32 +7,37 @@ use std::time::Duration;
 use crate::error::{Error, Result};
 use crate::hints::Hints;
 use crate::info::{Capabilities, Info, MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA};
-use crate::security::{Secret, Security};
+use crate::security::{IDENTITY_FILE, Identity, SECRET_FILE, Secret, Security, TRUSTED_FILE};
 
 /// How a domain is opened. `Default` protects nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct DomainAttr {
     /// How much its connections are protected; the device offers that ([`Info::security`]).
     pub security: Security,
     /// What both ends prove to have, from [`Security::Authenticated`] on.
     pub secret: Option<Secret>,
+    /// What both ends prove who they are by, where they encrypt.
+    pub identity: Option<Identity>,
 }
 
 impl DomainAttr {
-    /// What the hints ask for. A secret asks for [`Security::Authenticated`] by itself.
+    /// What the hints ask for. A secret asks for [`Security::Authenticated`] by itself, an identity for
+    /// [`Security::Encrypted`].
     ///
     /// # Errors
-    /// `InvalidArgument` where the level takes a secret and there is none.
+    /// `InvalidArgument` where the level takes a secret or an identity, and there is neither.
     pub fn of(hints: &Hints) -> Result<Self> {
-        let security = hints.level();
-        if security > Security::Open && hints.secret.is_none() {
+        let (security, secret, identity) = (hints.level(), &hints.secret, &hints.identity);
+        if security > Security::Open && secret.is_none() && identity.is_none() {
             let text = format!(
-                "security {security} takes a secret, and there is none: name its file by FABRIC_SECRET_FILE, or set Hints::secret"
+                "security {security} takes a secret or an identity, and there is neither: name the file of a secret by \
+                 {SECRET_FILE}, or set Hints::secret; or those of an identity by {IDENTITY_FILE} and {TRUSTED_FILE}, or set \
+                 Hints::identity"
             );
             return Err(Error::invalid("open domain", text));
         }
-        Ok(DomainAttr { security, secret: hints.secret.clone() })
+        Ok(DomainAttr { security, secret: secret.clone(), identity: identity.clone() })
     }
 }
 
@@ -321,16 +326,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_takes_a_secret_and_a_secret_a_level() {
-        let secret = Secret::new(&[1; 32]).unwrap();
-        let of = |security, secret| {
-            DomainAttr::of(&Hints { security, secret, ..Hints::default() })
+    fn a_level_takes_a_secret_or_an_identity_and_these_a_level() {
+        let secret = Secret::new(&[1; 32]).ok();
+        let [key, certificate] = ["PRIVATE KEY", "CERTIFICATE"]
+            .map(|kind| format!("-----BEGIN {kind}-----\nAQID\n-----END {kind}-----\n"));
+        let pem = format!("{key}{certificate}");
+        let identity = Identity::from_pem(pem.as_bytes(), certificate.as_bytes()).ok();
+        let of = |security, secret: &Option<_>, identity: &Option<_>| {
+            let (secret, identity) = (secret.clone(), identity.clone());
+            DomainAttr::of(&Hints { security, secret, identity, ..Hints::default() })
                 .map(|attr| attr.security)
         };
-        assert_eq!(of(Security::Open, None).unwrap(), Security::Open);
-        assert_eq!(of(Security::Open, Some(secret)).unwrap(), Security::Authenticated);
-        let text = of(Security::Authenticated, None).unwrap_err().to_string();
-        assert!(text.contains("authenticated") && text.contains("FABRIC_SECRET_FILE"), "{text}");
+        assert_eq!(of(Security::Open, &None, &None).unwrap(), Security::Open);
+        assert_eq!(of(Security::Open, &secret, &None).unwrap(), Security::Authenticated);
+        for level in Security::ALL {
+            assert_eq!(of(level, &None, &identity).unwrap(), Security::Encrypted);
+            assert_eq!(of(level, &secret, &identity).unwrap(), Security::Encrypted);
+        }
+        let text = of(Security::Authenticated, &None, &None).unwrap_err().to_string();
+        for says in
+            ["authenticated", "FABRIC_SECRET_FILE", "FABRIC_IDENTITY_FILE", "FABRIC_TRUSTED_FILE"]
+        {
+            assert!(text.contains(says), "{text}");
+        }
     }
 
     #[test]

@@ -50,8 +50,8 @@ pub enum Error {
     /// The peer's application rejected the connection, with this private data.
     #[error("the peer rejected the connection ({} bytes of private data)", .0.len())]
     Rejected(Box<Box<[u8]>>), // boxed twice: a fat pointer would make the whole enum wider
-    /// The two ends do not have the same [`Secret`](crate::Secret), or one has none; or somebody between them changed what
-    /// they said.
+    /// The two ends do not have the same [`Secret`](crate::Secret), or one does not trust the other's
+    /// [`Identity`](crate::Identity), or one has none; or somebody between them changed what they said.
     #[error("{0}")]
     Unauthenticated(Box<Failure>),
     /// No route, no such address, or the address cannot be used from here.

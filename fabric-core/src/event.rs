@@ -1,4 +1,6 @@
-//! Connection events.
+//! Connection events, and requests.
+
+use std::net::SocketAddr;
 
 use crate::completion::EndpointId;
 use crate::error::Error;
@@ -13,6 +15,34 @@ pub struct ListenerId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RequestId(pub u64);
+
+/// A connection request, in plain words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct RawRequest {
+    /// Its name, for `accept` and `reject`.
+    pub id: RequestId,
+    /// The address of the peer.
+    pub peer: SocketAddr,
+    /// The private data given to `connect`.
+    pub data: Box<[u8]>,
+    /// The name that the peer has proved by a certificate of a trusted authority, where it has done so and has one.
+    pub identity: Option<Box<str>>,
+}
+
+impl RawRequest {
+    /// A request of `peer`, with the private data that it gave to `connect`.
+    pub fn new(id: RequestId, peer: SocketAddr, data: Box<[u8]>) -> Self {
+        RawRequest { id, peer, data, identity: None }
+    }
+
+    /// The same, of a peer that has proved this name.
+    pub fn with_identity(mut self, identity: Option<Box<str>>) -> Self {
+        self.identity = identity;
+        self
+    }
+}
 
 /// Something that happened to an endpoint, a listener or the domain.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::atomic::{AtomicOp, AtomicType};
 use crate::info::{AtomicScope, Capabilities, Info, NAMED_LIMITS};
-use crate::security::{Secret, Security};
+use crate::security::{Identity, Secret, Security};
 
 /// What an application needs of a device. The default needs sends, RMA and atomics.
 ///
@@ -55,6 +55,10 @@ pub struct Hints {
     /// The secret that both ends of every connection have. With one, an end without it is refused: the level is at least
     /// [`Security::Authenticated`]. Where there is none, `FABRIC_SECRET_FILE` names the file of one.
     pub secret: Option<Secret>,
+    /// What both ends of every connection prove who they are by. With one, the level is [`Security::Encrypted`]; an end without
+    /// one, or with one of an authority that is not trusted, is refused. Where there is none, `FABRIC_IDENTITY_FILE` and
+    /// `FABRIC_TRUSTED_FILE` name the files of one.
+    pub identity: Option<Identity>,
 }
 
 impl Default for Hints {
@@ -81,6 +85,7 @@ impl Default for Hints {
             backlog: 0,
             security: Security::Open,
             secret: None,
+            identity: None,
         }
     }
 }
@@ -143,7 +148,11 @@ impl Hints {
 
     /// How much the connections of a domain with these hints are protected.
     pub fn level(&self) -> Security {
-        let implied = if self.secret.is_some() { Security::Authenticated } else { Security::Open };
+        let implied = match (&self.identity, &self.secret) {
+            (Some(_), _) => Security::Encrypted,
+            (None, Some(_)) => Security::Authenticated,
+            (None, None) => Security::Open,
+        };
         self.security.max(implied)
     }
 

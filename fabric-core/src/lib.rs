@@ -42,7 +42,7 @@ pub use memory::Memory;
 pub use ops::{Armed, CqOps, EndpointOps, SharedReceiveOps};
 pub use provider::{DomainOps, GrantOps, ListenerOps, Provider, ProviderCounters, RegistrationOps};
 pub use remote::{RemoteRegion, RemoteSlice};
-pub use security::{SECRET_FILE, Secret, Security};
+pub use security::{IDENTITY_FILE, Identity, SECRET_FILE, Secret, Security, TRUSTED_FILE};
 pub use setting::Setting;
 pub use state::{DisconnectReason, EndpointState};
 pub use token::{Side, Token};

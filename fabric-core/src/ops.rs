@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use crate::completion::RawCompletion;
 use crate::error::{Error, Result};
@@ -108,6 +109,13 @@ pub unsafe trait EndpointOps: Any + Send + Sync + 'static {
     ///
     /// - `None` until `connect` or `accept`; constant from then on, after the end too.
     fn peer_addr(&self) -> Option<SocketAddr>;
+
+    /// The name that the other end has proved by a certificate of a trusted authority.
+    ///
+    /// - `None` where it has proved none, until `accept` or `Connected`; constant from then on, after the end too.
+    fn peer_identity(&self) -> Option<Arc<str>> {
+        None
+    }
 
     /// The state of the endpoint, in a few lines for a bug report.
     ///

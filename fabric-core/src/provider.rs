@@ -13,31 +13,11 @@ use crate::access::Access;
 use crate::attr::{CqAttr, DomainAttr, EndpointAttr, ListenerAttr, SharedReceiveAttr};
 use crate::completion::EndpointId;
 use crate::error::{Error, Result};
-pub use crate::event::RequestId;
 use crate::event::{EventSink, ListenerId};
+pub use crate::event::{RawRequest, RequestId};
 use crate::info::{Device, Info};
 use crate::ops::{CqOps, EndpointOps, SharedReceiveOps};
 use crate::setting::{self, Setting};
-
-/// A connection request, in plain words.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct RawRequest {
-    /// Its name, for `accept` and `reject`.
-    pub id: RequestId,
-    /// The address of the peer.
-    pub peer: SocketAddr,
-    /// The private data given to `connect`.
-    pub data: Box<[u8]>,
-}
-
-impl RawRequest {
-    /// A request of `peer`, with the private data that it gave to `connect`.
-    pub fn new(id: RequestId, peer: SocketAddr, data: Box<[u8]>) -> Self {
-        RawRequest { id, peer, data }
-    }
-}
 
 /// A provider: a kind of transport.
 pub trait Provider: Send + Sync + 'static {
@@ -77,8 +57,9 @@ pub trait Provider: Send + Sync + 'static {
 
     /// Opens a device that [`devices`](Provider::devices) listed; the attributes have been checked.
     ///
-    /// - From [`Security::Authenticated`](crate::Security::Authenticated) on both ends prove that they have the secret before
-    ///   either has an event of the other; who does not is closed, and a connection attempt ends with `Unauthenticated`.
+    /// - From [`Security::Authenticated`](crate::Security::Authenticated) on both ends prove that they have the secret, and by
+    ///   the identity who they are, where there is one, before either has an event of the other; who does not is closed, and a
+    ///   connection attempt ends with `Unauthenticated`.
     /// - Events of the domain go to `events`, from now until the domain is dropped.
     /// - A device that has gone meanwhile, or lacks resources, is an error that says which.
     /// - Dropping the domain ends its threads and closes its descriptors before the drop returns.
@@ -494,6 +475,6 @@ pub struct ProviderCounters {
     /// Connections that came in and were closed before the application heard of them: no valid hello came in time, or the
     /// backlog was full, or they made room for others.
     pub peers_refused: u64,
-    /// Of these, those that did not prove to have the domain's secret.
+    /// Of these, those that did not prove to have the domain's secret, or to be of a trusted authority.
     pub peers_unauthenticated: u64,
 }

@@ -1,16 +1,17 @@
-//! How much a connection is protected, and the secret that it takes.
+//! How much a connection is protected, and the secret or the [`Identity`] that it takes.
+
+mod file;
+mod identity;
 
 use std::fmt;
-use std::fs::{File, Metadata};
-use std::io::Read;
 use std::ops::RangeInclusive;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Result};
+pub use identity::{IDENTITY_FILE, Identity, TRUSTED_FILE};
 
 /// How much every connection of a domain is protected. Each level has what those before it have.
 ///
@@ -27,7 +28,7 @@ pub enum Security {
     /// been changed of what they said until then, private data included. What follows is neither encrypted nor
     /// authenticated: who can write into the connection's stream can still do so.
     Authenticated,
-    /// All that a connection carries is encrypted, and ends the connection if a bit of it was changed, left out, repeated or
+    /// Both ends prove that they have the same [`Secret`], or who they are by an [`Identity`], or both. All that a connection carries is encrypted, and ends the connection if a bit of it was changed, left out, repeated or
     /// moved: no such bit reaches the application's memory. A reader on the way learns when how much is sent, and no more.
     Encrypted,
 }
@@ -82,18 +83,15 @@ impl Secret {
     /// descriptor left.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let invalid = |why| Error::invalid(OP, format!("{}: {why}", path.display()));
-        // A FIFO without a writer would be waited for.
-        let mut options = File::options();
-        let file = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path);
-        let file = file.map_err(|cause| {
-            let text = format!("it cannot be read: {cause}");
-            match Error::system(OP, "fabric", cause) {
-                full @ Error::NoMemory(_) => full,
-                _ => invalid(text),
+        // One more than a secret and its line end can be.
+        let mut bytes = file::read(OP, path, &file::PRIVATE, SECRET_LEN.end() + 3)?;
+        if bytes.last() == Some(&b'\n') {
+            bytes.pop();
+            if bytes.last() == Some(&b'\r') {
+                bytes.pop();
             }
-        })?;
-        read(file).map_err(invalid)
+        }
+        Self::checked(bytes).map_err(|why| file::invalid(OP, path, &why))
     }
 
     /// Its bytes, for a provider.
@@ -114,41 +112,6 @@ impl Secret {
 }
 
 const OP: &str = "read secret";
-
-fn read(file: File) -> Result<Secret, String> {
-    // Of what was opened, whatever the path leads to by now.
-    check_file(&file.metadata().map_err(|error| error.to_string())?)?;
-    // One more than a secret and its line end can be.
-    let limit = SECRET_LEN.end() + 3;
-    let mut bytes = Zeroizing::new(Vec::with_capacity(limit));
-    file.take(limit as u64).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.last() == Some(&b'\n') {
-        bytes.pop();
-        if bytes.last() == Some(&b'\r') {
-            bytes.pop();
-        }
-    }
-    Secret::checked(bytes)
-}
-
-fn check_file(file: &Metadata) -> Result<(), String> {
-    // SAFETY: it only asks, and cannot fail (geteuid(2)).
-    let user = unsafe { libc::geteuid() };
-    if !file.is_file() {
-        return Err("it is no regular file".to_owned());
-    }
-    if ![user, 0].contains(&file.uid()) {
-        let owner = file.uid();
-        return Err(format!(
-            "it belongs to user {owner}; it has to belong to user {user} or to root"
-        ));
-    }
-    let mode = file.mode() & 0o7777;
-    if mode & 0o077 != 0 {
-        return Err(format!("others may touch it (mode {mode:04o}); `chmod 600` keeps them off"));
-    }
-    Ok(())
-}
 
 impl PartialEq for Secret {
     /// In a time that does not depend on where they differ.

@@ -1,4 +1,4 @@
-//! What is a secret, and what file may hold one.
+//! What is a secret and what an identity, and what files may hold them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -42,7 +42,11 @@ impl Folder {
     }
 
     fn file(&self, bytes: &[u8], mode: u32) -> PathBuf {
-        let path = self.0.join("secret");
+        self.named("secret", bytes, mode)
+    }
+
+    fn named(&self, name: &str, bytes: &[u8], mode: u32) -> PathBuf {
+        let path = self.0.join(name);
         fs::write(&path, bytes).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         path
@@ -98,4 +102,80 @@ fn what_others_may_touch_or_is_no_secret_is_refused_by_name() {
     // SAFETY: a string of C.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     assert!(refused(&fifo).contains("no regular file"));
+}
+
+/// A text of PEM, with bytes that are nothing: what they mean is found out by who uses them.
+fn pem(kind: &str, bytes: &str) -> String {
+    format!("-----BEGIN {kind}-----\n{bytes}\n-----END {kind}-----\n")
+}
+
+#[test]
+fn an_identity_has_one_key_and_certificates_and_does_not_show_the_key() {
+    let [certificate, next] = ["AQID", "BAUG"].map(|bytes| pem("CERTIFICATE", bytes));
+    for kind in ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"] {
+        let key = pem(kind, "QUFB");
+        let text = format!("of a node\n{certificate}{key}{}{next}", pem("EC PARAMETERS", "BwgJ"));
+        let identity = Identity::from_pem(text.as_bytes(), next.as_bytes()).unwrap();
+        assert_eq!(identity.key(), b"AAA");
+        assert_eq!(identity.chain().collect::<Vec<_>>(), [[1, 2, 3], [4, 5, 6]]);
+        assert_eq!(identity.trusted().collect::<Vec<_>>(), [[4, 5, 6]]);
+        let shown = format!("{identity:?}");
+        assert!(["65", "AAA", "41"].iter().all(|key| !shown.contains(key)), "{shown}");
+    }
+    let key = pem("PRIVATE KEY", "AQID");
+    let whole = format!("{key}{certificate}");
+    for (identity, trusted, says) in [
+        ("", &*certificate, "no private key"),
+        (&*certificate, &*certificate, "no private key"),
+        (&*(pem("ENCRYPTED PRIVATE KEY", "AQID") + &certificate), &*certificate, "with a password"),
+        (&*format!("{key}{key}{certificate}"), &*certificate, "several private keys"),
+        (&*key, &*certificate, "the first"),
+        (&*whole, "", "authorities"),
+        (&*whole, &*key, "authorities"),
+        (&*whole, "-----BEGIN CERTIFICATE-----\nAQID\n", "no PEM"),
+        (&*whole.replace("AQID", "A!ID"), &*certificate, "no PEM"),
+    ] {
+        let refused = Identity::from_pem(identity.as_bytes(), trusted.as_bytes());
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains(says), "{says}: {text}");
+        assert!(text.contains("the identity: ") != text.contains("the trusted certificates: "));
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no files")]
+fn an_identity_is_read_from_files_that_others_do_not_determine() {
+    let folder = Folder::new("identity");
+    let certificate = pem("CERTIFICATE", "AQID");
+    let whole = pem("PRIVATE KEY", "AQID") + &certificate;
+    let files = |modes: [u32; 2], trusted: &str| {
+        let file = |name, bytes: &str, mode| {
+            let _ = fs::remove_file(folder.0.join(name));
+            folder.named(name, bytes.as_bytes(), mode)
+        };
+        let identity = file("node.pem", &whole, modes[0]);
+        Identity::from_files(identity, file("authority.pem", trusted, modes[1]))
+    };
+    for modes in [[0o600, 0o644], [0o400, 0o600], [0o600, 0o444]] {
+        let identity = files(modes, &certificate).unwrap();
+        assert_eq!(identity.key(), [1, 2, 3]);
+        assert!(identity.origins()[0].ends_with("node.pem"));
+    }
+    let large = certificate.clone() + &" ".repeat(1 << 20);
+    for (modes, trusted, says) in [
+        ([0o640, 0o644], &*certificate, ["node.pem", "mode 0640", "chmod 600"]),
+        ([0o604, 0o644], &*certificate, ["node.pem", "mode 0604", "chmod 600"]),
+        ([0o600, 0o664], &*certificate, ["authority.pem", "mode 0664", "chmod go-w"]),
+        ([0o600, 0o646], &*certificate, ["authority.pem", "mode 0646", "chmod go-w"]),
+        ([0o600, 0o644], &*large, ["authority.pem", "more than", "1048576"]),
+        ([0o600, 0o644], "", ["authority.pem", "no certificate", "CERTIFICATE"]),
+    ] {
+        let Err(Error::InvalidArgument(failure)) = files(modes, trusted) else {
+            panic!("{says:?}")
+        };
+        let text = failure.to_string();
+        assert!(says.iter().all(|part| text.contains(part)), "{says:?}: {text}");
+    }
+    let missing = Identity::from_files(folder.0.join("none"), folder.0.join("authority.pem"));
+    assert!(missing.unwrap_err().to_string().contains("none: it cannot be read"));
 }
