@@ -185,6 +185,13 @@ impl Endpoint {
         self.inner.ops.peer_addr()
     }
 
+    /// The name that the other end has proved by its certificate ([`Hints::identity`](crate::Hints::identity)): its first URI, or
+    /// else its first DNS name. Once it is connected, or accepted; `None` where there are no certificates, or no name is in it.
+    pub fn peer_identity(&self) -> Option<Arc<str>> {
+        self.inner.ops.check("peer_identity").ok()?;
+        self.inner.ops.peer_identity()
+    }
+
     /// What it did so far.
     pub fn counters(&self) -> Counters {
         self.inner.shared.counters.snapshot()

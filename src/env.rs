@@ -5,7 +5,10 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fabric_core::{EndpointAttr, Error, Hints, Result, SECRET_FILE, Secret, Security, Setting};
+use fabric_core::{
+    EndpointAttr, Error, Hints, IDENTITY_FILE, Identity, Result, SECRET_FILE, Secret, Security,
+    Setting, TRUSTED_FILE,
+};
 use fabric_util::log_line;
 use fabric_util::sync::Mutex;
 
@@ -24,7 +27,7 @@ pub struct Variable {
 }
 
 /// Those that concern every provider.
-pub(crate) const VARIABLES: [Variable; 5] = [
+pub(crate) const VARIABLES: [Variable; 7] = [
     Variable {
         name: Cow::Borrowed(PROVIDER),
         meaning: "which provider to use: names in order of preference (`verbs,tcp`), each with a device if \
@@ -44,7 +47,8 @@ pub(crate) const VARIABLES: [Variable; 5] = [
     },
     Variable {
         name: Cow::Borrowed(SECURITY),
-        meaning: "how much connections are to be protected, at least: `open`; `authenticated` or `encrypted`, which take a secret",
+        meaning: "how much connections are to be protected, at least: `open`; `authenticated`, which takes a secret; or `encrypted`, \
+                  which takes a secret or an identity",
         default: "what the application asks for",
     },
     Variable {
@@ -52,6 +56,17 @@ pub(crate) const VARIABLES: [Variable; 5] = [
         meaning: "the file with the secret that both ends of every connection have: 32 to 64 bytes that only its owner may touch \
                   (`(umask 077; openssl rand -hex 32 >job.secret)`). Connections are authenticated then, or encrypted if FABRIC_SECURITY says so",
         default: "none; an application's own secret goes before",
+    },
+    Variable {
+        name: Cow::Borrowed(IDENTITY_FILE),
+        meaning: "the file with this process's private key and its certificates (PEM), which only its owner may touch. Connections \
+                  are encrypted then, and both ends prove who they are. FABRIC_TRUSTED_FILE has to be there, too",
+        default: "none; an application's own identity goes before",
+    },
+    Variable {
+        name: Cow::Borrowed(TRUSTED_FILE),
+        meaning: "the file with the certificates (PEM) of the authorities whose members are let in, which only its owner may write to",
+        default: "none; it takes FABRIC_IDENTITY_FILE",
     },
 ];
 
@@ -80,6 +95,19 @@ pub(crate) fn bad(detail: String) -> Error {
     Error::invalid("read environment", detail)
 }
 
+/// An error of a file that a variable names.
+fn of_file(name: &str, error: Error) -> Error {
+    match error {
+        Error::NoMemory(_) => error,
+        error => bad(format!("{name}: {error}")),
+    }
+}
+
+/// An error of a variable that takes another.
+fn alone(name: &str, other: &str) -> Error {
+    bad(format!("{name} is set and {other} is not: an identity takes both"))
+}
+
 /// What the library's own variables say.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
@@ -87,6 +115,7 @@ pub(crate) struct Settings {
     pub(crate) endpoint: EndpointAttr,
     pub(crate) security: Security,
     pub(crate) secret: Option<Secret>,
+    pub(crate) identity: Option<Identity>,
 }
 
 impl Settings {
@@ -106,20 +135,28 @@ impl Settings {
         }
         if let Some(path) = get(SECRET_FILE) {
             let secret = Secret::from_file(&path);
-            settings.secret = Some(secret.map_err(|error| match error {
-                Error::NoMemory(_) => error,
-                error => bad(format!("{SECRET_FILE}: {error}")),
-            })?);
+            settings.secret = Some(secret.map_err(|error| of_file(SECRET_FILE, error))?);
         }
+        settings.identity = match (get(IDENTITY_FILE), get(TRUSTED_FILE)) {
+            (None, None) => None,
+            (Some(identity), Some(trusted)) => {
+                let identity = Identity::from_files(identity, trusted);
+                let names = format!("{IDENTITY_FILE} and {TRUSTED_FILE}");
+                Some(identity.map_err(|error| of_file(&names, error))?)
+            }
+            (Some(_), None) => return Err(alone(IDENTITY_FILE, TRUSTED_FILE)),
+            (None, Some(_)) => return Err(alone(TRUSTED_FILE, IDENTITY_FILE)),
+        };
         Ok(settings)
     }
 
-    /// The application's hints, with what the user wants of security: never less than the application, and its secret if it has
-    /// one.
+    /// The application's hints, with what the user wants of security: never less than the application, and its secret and its
+    /// identity if it has them.
     pub(crate) fn secured(&self, hints: &Hints) -> Hints {
         let mut hints = hints.clone();
         hints.security = hints.security.max(self.security);
         hints.secret = hints.secret.or_else(|| self.secret.clone());
+        hints.identity = hints.identity.or_else(|| self.identity.clone());
         hints
     }
 }
@@ -218,6 +255,35 @@ mod tests {
     fn a_secret_file_that_is_none_is_named() {
         let text = with(SECRET_FILE, "/dev/null").unwrap_err().to_string();
         assert!(text.contains("FABRIC_SECRET_FILE") && text.contains("/dev/null"), "{text}");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no files")]
+    fn an_identity_takes_both_files() {
+        for (is, is_not) in [(IDENTITY_FILE, TRUSTED_FILE), (TRUSTED_FILE, IDENTITY_FILE)] {
+            let text = with(is, "node.pem").unwrap_err().to_string();
+            assert!(text.contains(&format!("{is} is set and {is_not} is not")), "{text}");
+        }
+        let both = Settings::from(|asked| {
+            [IDENTITY_FILE, TRUSTED_FILE].contains(&asked).then(|| "/dev/null".to_owned())
+        });
+        let text = both.unwrap_err().to_string();
+        assert!(text.contains("FABRIC_IDENTITY_FILE") && text.contains("/dev/null"), "{text}");
+    }
+
+    #[test]
+    fn a_programs_own_identity_goes_before() {
+        let identity = |name: &str| {
+            let [key, certificate] = ["PRIVATE KEY", "CERTIFICATE"]
+                .map(|kind| format!("-----BEGIN {kind}-----\n{name}\n-----END {kind}-----\n"));
+            let pem = key + &certificate;
+            Some(Identity::from_pem(pem.as_bytes(), certificate.as_bytes()).unwrap())
+        };
+        let settings = Settings { identity: identity("AAAA"), ..Settings::default() };
+        let own = Hints { identity: identity("BBBB"), ..Hints::default() };
+        let key = |hints: &Hints| settings.secured(hints).identity.unwrap().key().to_vec();
+        assert_eq!(key(&Hints::default()), [0; 3]);
+        assert_eq!(key(&own), own.identity.as_ref().unwrap().key());
     }
 
     #[test]

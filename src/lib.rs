@@ -153,8 +153,8 @@ pub use fabric_core::info::{MAX_ACCEPT_DATA, MAX_CONNECT_DATA, MAX_REJECT_DATA, 
 pub use fabric_core::{
     Access, Armed, AtomicOp, AtomicScalar, AtomicScope, AtomicType, AtomicValue, Capabilities,
     Completion, CqAttr, DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error,
-    ErrorClass, Event, Failure, Hints, Info, Limits, ListenerAttr, ListenerId, Memory, OpKind,
-    PathAttr, ProviderCounters, RemoteRegion, RemoteSlice, Result, Secret, Security,
+    ErrorClass, Event, Failure, Hints, Identity, Info, Limits, ListenerAttr, ListenerId, Memory,
+    OpKind, PathAttr, ProviderCounters, RemoteRegion, RemoteSlice, Result, Secret, Security,
     SharedReceiveAttr, Status, Unmet,
 };
 pub use fabric_util::logging::flush as flush_logs;

@@ -150,6 +150,12 @@ impl ConnectRequest {
             && self.domain.ops.is_waiting(self.raw.id)
     }
 
+    /// The name that the peer has proved by its certificate ([`Hints::identity`](crate::Hints::identity)): its first URI, or else
+    /// its first DNS name. `None` where there are no certificates, or no name is in it.
+    pub fn identity(&self) -> Option<&str> {
+        self.raw.identity.as_deref()
+    }
+
     /// Connects the peer to `endpoint`, which must be new. Returns at once; the endpoint's `Connected` event
     /// follows, or one `Disconnected` if the peer is gone: accepting never fails for the peer's reasons.
     ///

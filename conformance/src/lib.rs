@@ -42,6 +42,7 @@
 #![deny(unsafe_code)] // allowed in `sys` and `remote::provider` alone
 
 mod arithmetic;
+mod authority;
 mod calibrate;
 mod case;
 mod cases;
@@ -97,5 +98,5 @@ pub use program::main;
 pub use remote::{Peer, Process, Server};
 pub use report::{CaseResult, Counts, FORMAT, PeerEntry, ProviderEntry, Report, Status, Summary};
 pub use runner::{Progress, run, run_case};
-pub use target::Target;
+pub use target::{Level, Target};
 pub use transcript::{Difference, Sequence, Transcript};

@@ -4,10 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabric::{
-    Access, CompletionQueue, Domain, EndpointAttr, Info, Listener, Secret, Security,
-    SharedReceiveQueue,
-};
+use fabric::{Access, CompletionQueue, Domain, EndpointAttr, Info, Listener, SharedReceiveQueue};
 
 use crate::check::{Failed, Outcome};
 use crate::end::{DEFAULT_TIMEOUT, End};
@@ -18,7 +15,7 @@ use crate::recorded::RecordedEvents;
 use crate::recorder::DomainName;
 use crate::remote::Process;
 use crate::setup::Setup;
-use crate::target::Target;
+use crate::target::{Level, Target};
 use crate::usage::Usage;
 
 /// Two domains on one device, or on devices of two hosts, and what makes connected ends of them. Made anew for every
@@ -56,20 +53,16 @@ impl Rig {
     /// If the provider refuses.
     #[track_caller]
     pub fn extra_domain(&self) -> Result<Domain, Failed> {
-        self.secured_domain((Security::Open, None))
+        self.secured_domain(Level::OPEN)
     }
 
-    /// A domain on the device of this host, of this level and with this secret, or none. The rig keeps it open until the case
-    /// ends.
+    /// A domain on the device of this host, of this level. The rig keeps it open until the case ends.
     ///
     /// # Errors
     /// If the provider refuses.
     #[track_caller]
-    pub fn secured_domain(
-        &self,
-        (security, secret): (Security, Option<&Secret>),
-    ) -> Result<Domain, Failed> {
-        let domain = self.setup.target.open_secured(security, secret)?;
+    pub fn secured_domain(&self, level: Level<'_>) -> Result<Domain, Failed> {
+        let domain = self.setup.target.open_secured(level)?;
         let name = format!("extra {}", self.setup.watch.domains() - 1);
         self.setup.watch.add_domain(&name, &domain);
         Ok(domain)

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use fabric::{
-    AtomicScope, Catalog, Choice, Domain, Hints, Info, Limits, ProviderSpec, Secret, Security,
+    AtomicScope, Catalog, Choice, Domain, Hints, Identity, Info, Limits, ProviderSpec, Secret,
+    Security,
 };
 
 use crate::choose::{anything, best};
@@ -27,12 +28,39 @@ struct Far {
     common: Info,
 }
 
-/// With one of these no domain is without a secret.
-pub(crate) const SECURED: [&str; 2] = ["FABRIC_SECRET_FILE", "FABRIC_SECURITY"];
+/// With one of these no domain is open.
+pub(crate) const SECURED: [&str; 4] =
+    ["FABRIC_SECRET_FILE", "FABRIC_IDENTITY_FILE", "FABRIC_TRUSTED_FILE", "FABRIC_SECURITY"];
 
-/// Whether this process's environment gives domains a secret.
+/// Whether this process's environment gives domains a secret or an identity.
 pub(crate) fn is_secured() -> bool {
     SECURED.iter().any(|name| std::env::var_os(name).is_some())
+}
+
+/// How much the connections of a domain are protected, and by what.
+#[derive(Clone, Copy, Debug)]
+pub struct Level<'a> {
+    /// The least level that will do.
+    pub security: Security,
+    /// The secret that both ends have.
+    pub secret: Option<&'a Secret>,
+    /// By what this end proves who it is.
+    pub identity: Option<&'a Identity>,
+}
+
+impl<'a> Level<'a> {
+    /// Not at all.
+    pub const OPEN: Self = Level { security: Security::Open, secret: None, identity: None };
+
+    /// At this level, by a secret.
+    pub fn secret(security: Security, secret: &'a Secret) -> Self {
+        Level { security, secret: Some(secret), ..Level::OPEN }
+    }
+
+    /// By an identity.
+    pub fn identity(identity: &'a Identity) -> Self {
+        Level { identity: Some(identity), ..Level::OPEN }
+    }
 }
 
 impl Target {
@@ -109,19 +137,17 @@ impl Target {
     /// # Errors
     /// What the provider says.
     pub fn open(&self) -> fabric::Result<Domain> {
-        self.open_secured(Security::Open, None)
+        self.open_secured(Level::OPEN)
     }
 
-    /// Opens it at this level, with a secret or none.
+    /// Opens it at this level.
     ///
     /// # Errors
     /// What the provider says.
-    pub fn open_secured(
-        &self,
-        security: Security,
-        secret: Option<&Secret>,
-    ) -> fabric::Result<Domain> {
-        let hints = Hints { security, secret: secret.cloned(), ..anything() };
+    pub fn open_secured(&self, level: Level<'_>) -> fabric::Result<Domain> {
+        let Level { security, secret, identity } = level;
+        let (secret, identity) = (secret.cloned(), identity.cloned());
+        let hints = Hints { security, secret, identity, ..anything() };
         self.catalog.open_with(&self.choice(), &hints)
     }
 

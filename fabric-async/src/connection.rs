@@ -66,6 +66,11 @@ impl Connection {
         self.inner.endpoint.peer_addr()
     }
 
+    /// The name that the other end has proved by its certificate: see [`fabric::Endpoint::peer_identity`].
+    pub fn peer_identity(&self) -> Option<Arc<str>> {
+        self.inner.endpoint.peer_identity()
+    }
+
     /// What the peer's application gave when it connected, or accepted.
     ///
     /// ```

@@ -234,6 +234,11 @@ impl Request {
         self.request.peer_addr()
     }
 
+    /// The name that the peer has proved by its certificate: see [`fabric::ConnectRequest::identity`].
+    pub fn identity(&self) -> Option<&str> {
+        self.request.identity()
+    }
+
     /// What its application gave to [`Node::connect_with`](crate::Node::connect_with).
     pub fn data(&self) -> &[u8] {
         &self.handshake.data

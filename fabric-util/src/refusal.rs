@@ -1,6 +1,7 @@
 //! Why a connection is not made: what the listening side says, what the connecting side makes of it, and what the listening
 //! side makes of a peer.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use fabric_core::{Error, Failure};
@@ -14,6 +15,9 @@ const OTHER_SECRET: &str = "the listener has another secret, or somebody changed
 const ENCRYPTION_WANTED: &str = "the listener encrypts, and this side does not: set FABRIC_SECURITY=encrypted, or \
                                  Hints::security, and the listener's secret";
 const NO_ENCRYPTION: &str = "the listener has a secret and does not encrypt, and this side connects to none without encryption";
+const IDENTITY_WANTED: &str = "the listener wants a certificate of an authority that it trusts, and this side has none: name the \
+                               files by FABRIC_IDENTITY_FILE and FABRIC_TRUSTED_FILE, or set Hints::identity";
+const NO_IDENTITY: &str = "the listener has no certificate, and this side connects to none without";
 /// Of a listener whose accept or reject has no proof.
 pub const NOT_PROVEN: &str =
     "the listener did not prove that it has the secret, or somebody changed what it said";
@@ -37,17 +41,23 @@ pub enum RefuseReason {
     EncryptionWanted = 4,
     /// The listening side does not encrypt.
     NoEncryption = 5,
+    /// The listening side wants a certificate.
+    IdentityWanted = 6,
+    /// The listening side has no certificate, and the connecting side connects to none without.
+    NoIdentity = 7,
 }
 
 impl RefuseReason {
     /// All of them, by their numbers.
-    pub const ALL: [RefuseReason; 6] = [
+    pub const ALL: [RefuseReason; 8] = [
         RefuseReason::Full,
         RefuseReason::SecretWanted,
         RefuseReason::NoSecret,
         RefuseReason::OtherSecret,
         RefuseReason::EncryptionWanted,
         RefuseReason::NoEncryption,
+        RefuseReason::IdentityWanted,
+        RefuseReason::NoIdentity,
     ];
 
     /// The reason with this number.
@@ -63,8 +73,8 @@ pub enum Declined {
     Refused,
     /// The application at the other end rejected it, with this private data.
     Rejected(Box<[u8]>),
-    /// The two ends do not have the same secret; the text says what is known.
-    Unauthenticated(&'static str),
+    /// The two ends do not have the same secret, or one does not trust the other; the text says what is known.
+    Unauthenticated(Cow<'static, str>),
     /// It is no answer of this protocol's.
     Malformed(String),
 }
@@ -74,12 +84,19 @@ impl Declined {
     pub fn because(reason: RefuseReason) -> Self {
         match reason {
             RefuseReason::Full => Declined::Refused,
-            RefuseReason::SecretWanted => Declined::Unauthenticated(SECRET_WANTED),
-            RefuseReason::NoSecret => Declined::Unauthenticated(NO_SECRET),
-            RefuseReason::OtherSecret => Declined::Unauthenticated(OTHER_SECRET),
-            RefuseReason::EncryptionWanted => Declined::Unauthenticated(ENCRYPTION_WANTED),
-            RefuseReason::NoEncryption => Declined::Unauthenticated(NO_ENCRYPTION),
+            RefuseReason::SecretWanted => Self::unauthenticated(SECRET_WANTED),
+            RefuseReason::NoSecret => Self::unauthenticated(NO_SECRET),
+            RefuseReason::OtherSecret => Self::unauthenticated(OTHER_SECRET),
+            RefuseReason::EncryptionWanted => Self::unauthenticated(ENCRYPTION_WANTED),
+            RefuseReason::NoEncryption => Self::unauthenticated(NO_ENCRYPTION),
+            RefuseReason::IdentityWanted => Self::unauthenticated(IDENTITY_WANTED),
+            RefuseReason::NoIdentity => Self::unauthenticated(NO_IDENTITY),
         }
+    }
+
+    /// The listener did not prove what it should.
+    pub fn unauthenticated(text: impl Into<Cow<'static, str>>) -> Self {
+        Declined::Unauthenticated(text.into())
     }
 }
 
@@ -90,7 +107,7 @@ impl Declined {
         match self {
             Declined::Refused => Error::Refused(None),
             Declined::Rejected(data) => Error::Rejected(Box::new(data)),
-            Declined::Unauthenticated(text) => Error::Unauthenticated(failure(text.to_owned())),
+            Declined::Unauthenticated(text) => Error::Unauthenticated(failure(text.into_owned())),
             Declined::Malformed(text) => Error::Unreachable(failure(text)),
         }
     }
@@ -115,7 +132,7 @@ impl std::error::Error for Declined {}
 pub struct Unwelcome {
     /// In words, after the peer's name.
     pub why: String,
-    /// It did not prove to have the secret.
+    /// It did not prove to have the secret, or to be of a trusted authority.
     pub is_unauthenticated: bool,
 }
 
@@ -125,9 +142,9 @@ impl Unwelcome {
         Unwelcome { why: why.into(), is_unauthenticated: false }
     }
 
-    /// A peer without the secret.
-    pub fn unauthenticated(why: &str) -> Self {
-        Unwelcome { why: why.to_owned(), is_unauthenticated: true }
+    /// A peer that did not prove what it should.
+    pub fn unauthenticated(why: impl Into<String>) -> Self {
+        Unwelcome { why: why.into(), is_unauthenticated: true }
     }
 
     /// Counts it.

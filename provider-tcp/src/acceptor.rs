@@ -1,6 +1,6 @@
 //! The connections that come to a listener.
 //!
-//! A connection is half-open until its hello is there and its peer has proved the domain's secret, where there is one;
+//! A connection is half-open until its hello is there and its peer has proved the domain's secret and who it is, as far as the domain asks for them;
 //! half-open ones are bounded in number and time, and shared by the network that they come from. A request then waits for
 //! the application, at most as many as the backlog says, and as long as its peer does.
 
@@ -406,5 +406,10 @@ impl PendingConnection {
 
     pub(crate) fn data(&self) -> Box<[u8]> {
         self.state.lock().greeting.data().into()
+    }
+
+    /// The name that the peer has proved.
+    pub(crate) fn identity(&self) -> Option<Box<str>> {
+        self.state.lock().greeting.identity().as_deref().map(Box::from)
     }
 }

@@ -166,6 +166,10 @@ unsafe impl EndpointOps for TcpEndpoint {
         self.conn.stream.addrs().1
     }
 
+    fn peer_identity(&self) -> Option<Arc<str>> {
+        self.conn.stream.identity()
+    }
+
     fn dump(&self) -> String {
         self.conn.stream.try_dump()
     }

@@ -50,7 +50,8 @@ impl ListenerOps for TcpListener {
         let inbound = self.acceptor.backlog.pop()?;
         inbound.taken(&*engine);
         let id = engine.requests.insert(inbound.clone());
-        Some(RawRequest::new(id, inbound.peer, inbound.data()))
+        let request = RawRequest::new(id, inbound.peer, inbound.data());
+        Some(request.with_identity(inbound.identity()))
     }
 }
 

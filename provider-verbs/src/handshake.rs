@@ -64,7 +64,7 @@ impl Initiator {
                 Err(if self.is_proven(frame, seal) {
                     Declined::Rejected(data)
                 } else {
-                    Declined::Unauthenticated(NOT_PROVEN)
+                    Declined::unauthenticated(NOT_PROVEN)
                 })
             }
             Rejection::Challenge { ticket } => self.prove(ticket, &bytes),
@@ -99,7 +99,7 @@ impl Initiator {
         let whole: AcceptBytes = whole(bytes);
         let (frame, seal) = split_seal(&whole);
         if !self.is_proven(&of_queue_pair(queue_pair, frame), seal) {
-            return Err(Declined::Unauthenticated(NOT_PROVEN));
+            return Err(Declined::unauthenticated(NOT_PROVEN));
         }
         // Where nothing is proved, there is no seal.
         let frame = if self.transcript.is_some() { frame } else { bytes };

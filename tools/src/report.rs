@@ -104,11 +104,13 @@ fn offer(out: &mut String, info: &Info, width: usize) {
     }
     for level in Security::ALL.into_iter().filter(|level| *level > Security::Open) {
         let has = yes(info.security >= level);
-        rows.push(vec![
-            level.to_string().into(),
-            has,
-            "both ends prove that they have the same secret".into(),
-        ]);
+        let meaning = match level {
+            Security::Encrypted => {
+                "both ends prove that, or who they are by certificates, and encrypt"
+            }
+            _ => "both ends prove that they have the same secret",
+        };
+        rows.push(vec![level.to_string().into(), has, meaning.into()]);
     }
     table::rows(out, 2, width, &rows);
 

@@ -1,4 +1,4 @@
-//! Both ends of a connection have the same secret, or neither application hears of the other.
+//! Both ends of a connection have the same secret, or identities that each trusts, or neither application hears of the other.
 
 use std::collections::HashSet;
 
@@ -8,9 +8,10 @@ use fabric::{
 
 use super::connection::steps::{connect_failed, connected, exchange, meet, message, next_request};
 use super::crowd::joined;
+use crate::authority::Authority;
 use crate::check::check_says;
 use crate::prelude::*;
-use crate::target::is_secured;
+use crate::target::{Level, is_secured};
 
 const AUTHENTICATED: Needs = Needs::SEND.secured(Security::Authenticated);
 const ENCRYPTED: Needs = Needs::ALL.secured(Security::Encrypted);
@@ -35,6 +36,12 @@ pub(super) const CASES: &[Case] = cases! { Security:
         "one end encrypts, and the other has no secret, or another one: as where none does" .local_only(SECRETS);
     self::levels_differ, ENCRYPTED,
         "both ends have the secret, and one encrypts: Unauthenticated, once, whichever it is; there is no fallback" .local_only(SECRETS);
+    self::identity, ENCRYPTED,
+        "both ends have certificates of one authority, with a secret and without: all as where both have a secret, and each learns the name that the other has proved" .local_only(SECRETS);
+    self::identity_of_another_authority, ENCRYPTED,
+        "the ends have certificates of two authorities: Unauthenticated, once, whichever it is; the listener's application hears nothing" .local_only(SECRETS);
+    self::identity_at_one_end, ENCRYPTED,
+        "one end has an identity, and the other has none, with a secret or without; or both have, and one has a secret: as with two authorities" .local_only(SECRETS);
 };
 
 fn secret(of: u8) -> Secret {
@@ -83,7 +90,7 @@ fn declared(rig: &Rig) -> Outcome {
 
 fn same_secret(rig: &Rig) -> Outcome {
     let secret = secret(1);
-    let ours = (Security::Authenticated, Some(&secret));
+    let ours = Level::secret(Security::Authenticated, &secret);
     let (here, there) = (rig.secured_domain(ours)?, rig.secured_domain(ours)?);
     check_eq!(there.security(), Security::Authenticated, "security of a domain with a secret");
     acquainted(rig, &here, &there)
@@ -110,18 +117,13 @@ fn acquainted(rig: &Rig, here: &Domain, there: &Domain) -> Outcome {
     Ok(())
 }
 
-/// A level, and the secret that it takes.
-type Level<'a> = (Security, Option<&'a Secret>);
-
-const OPEN: Level<'_> = (Security::Open, None);
-
-/// One end has this, the other that, and they do not connect: once from each side.
-fn strangers(rig: &Rig, one: Level<'_>, other: Level<'_>) -> Outcome {
+/// One end has this, the other that, and they do not connect, for what is named: once from each side.
+fn strangers(rig: &Rig, what: &str, one: Level<'_>, other: Level<'_>) -> Outcome {
     for [from, to] in [[one, other], [other, one]] {
         let (here, there) = (rig.secured_domain(from)?, rig.secured_domain(to)?);
         let listener = rig.listen(&there)?;
         for round in 1..=3 {
-            is_refused(rig, &here, &listener, b"let me in")?;
+            is_refused(rig, &here, &listener, what)?;
             check_eq!(there.counters().provider.peers_unauthenticated, round, "strangers");
         }
         check!(listener.poll().is_none(), "no request of a stranger");
@@ -136,21 +138,21 @@ fn strangers(rig: &Rig, one: Level<'_>, other: Level<'_>) -> Outcome {
     Ok(())
 }
 
-/// The attempt ends with `Unauthenticated`, which says what would help.
-fn is_refused(rig: &Rig, from: &Domain, to: &Listener, data: &[u8]) -> Outcome {
+/// The attempt ends with `Unauthenticated`, which says what is missing.
+fn is_refused(rig: &Rig, from: &Domain, to: &Listener, what: &str) -> Outcome {
     let end = rig.end(from)?;
     end.recv(Slices::none(), 1)?;
-    end.connect(to.local_addr(), data)?;
+    end.connect(to.local_addr(), b"let me in")?;
     let error = connect_failed(&end)?;
     let text = check_matches!(&error, Error::Unauthenticated(_), "a stranger").to_string();
-    check_says(&text, &["secret", &to.local_addr().to_string()], "a stranger")?;
+    check_says(&text, &[what, &to.local_addr().to_string()], "a stranger")?;
     check_eq!(end.state(), EndpointState::Dead, "state of a stranger");
     end.expect_canceled([1])?;
     end.expect_no_event_for(Duration::from_millis(20))
 }
 
 fn no_secret(rig: &Rig) -> Outcome {
-    strangers(rig, (Security::Authenticated, Some(&secret(1))), OPEN)
+    strangers(rig, "secret", Level::secret(Security::Authenticated, &secret(1)), Level::OPEN)
 }
 
 fn other_secret(rig: &Rig) -> Outcome {
@@ -158,16 +160,19 @@ fn other_secret(rig: &Rig) -> Outcome {
 }
 
 fn other_secrets(rig: &Rig, security: Security) -> Outcome {
-    strangers(rig, (security, Some(&secret(1))), (security, Some(&secret(3))))?;
+    let apart = |one: &Secret, other: &Secret| {
+        strangers(rig, "secret", Level::secret(security, one), Level::secret(security, other))
+    };
+    apart(&secret(1), &secret(3))?;
     // Of the longest ones the last bit.
     let mut bytes = [7; 64];
     let mine = Secret::new(&bytes)?;
     bytes[63] ^= 1;
-    strangers(rig, (security, Some(&mine)), (security, Some(&Secret::new(&bytes)?)))
+    apart(&mine, &Secret::new(&bytes)?)
 }
 
 fn no_place_for_strangers(rig: &Rig) -> Outcome {
-    let domain = |secret| rig.secured_domain((Security::Authenticated, Some(secret)));
+    let domain = |secret| rig.secured_domain(Level::secret(Security::Authenticated, secret));
     let (mine, other) = (&secret(1), &secret(2));
     let (friend, stranger, there) = (domain(mine)?, domain(other)?, domain(mine)?);
     let mut attr = ListenerAttr::default();
@@ -201,13 +206,14 @@ fn no_place_for_strangers(rig: &Rig) -> Outcome {
 
 fn encrypted(rig: &Rig) -> Outcome {
     let secret = secret(1);
-    let ours = (Security::Encrypted, Some(&secret));
+    let ours = Level::secret(Security::Encrypted, &secret);
     let (here, there) = (rig.secured_domain(ours)?, rig.secured_domain(ours)?);
     check_eq!(there.security(), Security::Encrypted, "security of a domain that encrypts");
     acquainted(rig, &here, &there)?;
     let listener = rig.listen(&there)?;
     let (a, b) = (rig.end(&here)?, rig.end(&there)?);
     meet(rig, &listener, &a, &b)?;
+    check_eq!([a.peer_identity(), b.peer_identity()], [None, None], "names that none has proved");
     thread::scope(|scope| {
         let back = scope.spawn(|| all_kinds(rig, &b, &a, 1));
         all_kinds(rig, &a, &b, 0).and(joined(back))
@@ -240,12 +246,61 @@ fn all_kinds(rig: &Rig, from: &End, to: &End, side: usize) -> Outcome {
 }
 
 fn encrypted_strangers(rig: &Rig) -> Outcome {
-    strangers(rig, (Security::Encrypted, Some(&secret(1))), OPEN)?;
+    strangers(rig, "secret", Level::secret(Security::Encrypted, &secret(1)), Level::OPEN)?;
     other_secrets(rig, Security::Encrypted)
 }
 
 fn levels_differ(rig: &Rig) -> Outcome {
     let secret = secret(1);
-    let secret = Some(&secret);
-    strangers(rig, (Security::Encrypted, secret), (Security::Authenticated, secret))
+    let of = |security| Level::secret(security, &secret);
+    strangers(rig, "secret", of(Security::Encrypted), of(Security::Authenticated))
+}
+
+const ONE: &str = "spiffe://case.example/one";
+const OTHER: &str = "spiffe://case.example/other";
+
+fn identity(rig: &Rig) -> Outcome {
+    let authority = Authority::new()?;
+    let (one, other) = (authority.member(ONE)?, authority.member(OTHER)?);
+    for secret in [None, Some(&secret(1))] {
+        let of = |identity| rig.secured_domain(Level { secret, ..Level::identity(identity) });
+        let (here, there) = (of(&one)?, of(&other)?);
+        check_eq!(there.security(), Security::Encrypted, "security of a domain with an identity");
+        acquainted(rig, &here, &there)?;
+        let listener = rig.listen(&there)?;
+        let (a, b) = (rig.end(&here)?, rig.end(&there)?);
+        check_eq!(a.peer_identity(), None, "a name before there is a connection");
+        a.connect(listener.local_addr(), &[])?;
+        let mut request = next_request(rig, &listener)?;
+        check_eq!(request.identity(), Some(ONE), "who asks");
+        request.accept(&b, &[])?;
+        connected(&a, &b)?;
+        let names = || [a.peer_identity(), b.peer_identity()];
+        let proved = [Some(OTHER.into()), Some(ONE.into())];
+        check_eq!(names(), proved, "who is at the other end");
+        all_kinds(rig, &a, &b, 0)?;
+        a.disconnect();
+        a.expect_disconnected()?;
+        b.expect_disconnected()?;
+        check_eq!(names(), proved, "who was at the other end");
+    }
+    Ok(())
+}
+
+fn identity_of_another_authority(rig: &Rig) -> Outcome {
+    // Of the same name: it is the key that counts.
+    let (ours, theirs) = (Authority::new()?.member(ONE)?, Authority::new()?.member(ONE)?);
+    strangers(rig, "authority", Level::identity(&ours), Level::identity(&theirs))
+}
+
+fn identity_at_one_end(rig: &Rig) -> Outcome {
+    let (identity, secret) = (Authority::new()?.member(ONE)?, secret(1));
+    let alone = Level::identity(&identity);
+    let both = Level { secret: Some(&secret), ..alone };
+    strangers(rig, "certificate", alone, Level::OPEN)?;
+    for security in [Security::Authenticated, Security::Encrypted] {
+        strangers(rig, "certificate", alone, Level::secret(security, &secret))?;
+        strangers(rig, "certificate", both, Level::secret(security, &secret))?;
+    }
+    strangers(rig, "secret", alone, both)
 }

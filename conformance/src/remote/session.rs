@@ -212,7 +212,8 @@ impl Session {
                     let id = RequestId(self.next_request);
                     self.next_request += 1;
                     let data = request.private_data().into();
-                    let raw = RawRequest::new(id, request.peer_addr(), data);
+                    let raw = RawRequest::new(id, request.peer_addr(), data)
+                        .with_identity(request.identity().map(Into::into));
                     self.requests.insert(id.0, request);
                     raw
                 }))

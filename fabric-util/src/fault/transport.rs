@@ -1,6 +1,7 @@
 //! A transport that moves less than it could.
 
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -100,6 +101,10 @@ impl<T: Transport> Transport for FaultTransport<T> {
         self.inner.has_unsent()
     }
 
+    fn peer_identity(&self) -> Option<Arc<str>> {
+        self.inner.peer_identity()
+    }
+
     fn silence(&self) -> Option<Silence> {
         self.inner.silence()
     }
@@ -186,6 +191,10 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
 
     fn has_unsent(&self) -> bool {
         self.inner().has_unsent()
+    }
+
+    fn peer_identity(&self) -> Option<Arc<str>> {
+        self.inner().peer_identity()
     }
 
     fn silence(&self) -> Option<Silence> {

@@ -74,7 +74,7 @@ fn encrypted<'a>(
     pieces: impl Iterator<Item = &'a [u8]>,
     secret: &Secret,
 ) -> Option<bool> {
-    let keys = TlsKeys::new(secret).ok()?;
+    let keys = TlsKeys::new(Some(secret), None).ok()?;
     let mut stranger = Stream::default();
     if mode & INITIATOR != 0 {
         let mut end = TlsTransport::initiator(stranger, &keys).ok()?;

@@ -66,7 +66,7 @@ pub fn records(bytes: &[u8]) {
 }
 
 fn connected() -> Option<[TlsTransport<Stream>; 2]> {
-    let keys = TlsKeys::new(&Secret::new(&[7; 32]).ok()?).ok()?;
+    let keys = TlsKeys::new(Some(&Secret::new(&[7; 32]).ok()?), None).ok()?;
     let mut a = TlsTransport::initiator(Stream::default(), &keys).ok()?;
     let mut b = TlsTransport::acceptor(Stream::default(), &keys).ok()?;
     for _ in 0..4 {

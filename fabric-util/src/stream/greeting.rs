@@ -3,6 +3,7 @@
 //! its answer got there.
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 use fabric_core::Result;
 
@@ -94,14 +95,15 @@ impl Initiator {
         match answer.frame.kind {
             HandshakeKind::Refuse => Err(Declined::because(answer.frame.reason)),
             HandshakeKind::Accept | HandshakeKind::Reject if !is_proven => {
-                Err(Declined::Unauthenticated(NOT_PROVEN))
+                Err(Declined::unauthenticated(NOT_PROVEN))
             }
             HandshakeKind::Accept => Ok(()),
             HandshakeKind::Reject => Err(Declined::Rejected(answer.data.into())),
             HandshakeKind::Hello
             | HandshakeKind::Challenge
             | HandshakeKind::Proof
-            | HandshakeKind::Encrypt => malformed("the peer answered a hello with a hello"),
+            | HandshakeKind::Encrypt
+            | HandshakeKind::Identify => malformed("the peer answered a hello with a hello"),
         }
     }
 }
@@ -118,6 +120,8 @@ pub struct Greeting {
     /// What came of the proof.
     proof: Vec<u8>,
     is_proven: bool,
+    /// The name that the peer has proved.
+    identity: Option<Arc<str>>,
 }
 
 impl Greeting {
@@ -144,6 +148,7 @@ impl Greeting {
                 }
             }
         }
+        self.identity = transport.peer_identity();
         Ok(true)
     }
 
@@ -181,13 +186,13 @@ impl Greeting {
 
     /// Refuses one that encrypts, which this side does not.
     fn check_level(&self, transport: &mut impl Transport) -> std::result::Result<(), Unwelcome> {
-        let Ok(Some(Decoded { frame: Handshake { kind: HandshakeKind::Encrypt, .. }, .. })) =
-            Handshake::decode(&self.bytes)
-        else {
-            return Ok(());
+        let Ok(Some(first)) = Handshake::decode(&self.bytes) else { return Ok(()) };
+        let reason = match first.frame.kind {
+            HandshakeKind::Identify => RefuseReason::NoIdentity,
+            HandshakeKind::Encrypt if self.transcript.is_some() => RefuseReason::NoEncryption,
+            HandshakeKind::Encrypt => RefuseReason::NoSecret,
+            _ => return Ok(()),
         };
-        let has_secret = self.transcript.is_some();
-        let reason = if has_secret { RefuseReason::NoEncryption } else { RefuseReason::NoSecret };
         refuse(transport, reason);
         Err(Unwelcome::unauthenticated("encrypts, and this side does not"))
     }
@@ -221,6 +226,11 @@ impl Greeting {
         let sealed = self.hello.is_some_and(|hello| hello.is_sealed);
         let end = self.bytes.len().saturating_sub(if sealed { SEAL } else { 0 });
         self.bytes.get(handshake::LEN..end).unwrap_or_default()
+    }
+
+    /// The name that the peer has proved, where the transport finds that out.
+    pub fn identity(&self) -> Option<Arc<str>> {
+        self.identity.clone()
     }
 
     /// Opens a link for it, whose transmissions begin with the answer. False: the hello is not whole.
@@ -289,7 +299,12 @@ fn prove(transcript: &mut Transcript) -> Vec<u8> {
 pub fn refuse(transport: &mut impl Transport, reason: RefuseReason) {
     let refusal = Handshake { reason, ..Handshake::new(HandshakeKind::Refuse, 0, 0) };
     say(transport, &refusal.encode(&[]));
-    // A kernel forgets what it has sent when a socket is closed before all that came was read.
+    read_rest(transport);
+}
+
+/// Reads what a peer that is sent away has said: a kernel forgets what it has sent when a socket is closed before all that came
+/// was read.
+pub(super) fn read_rest(transport: &mut impl Transport) {
     let mut rest = [0; 1024];
     for _ in 0..MAX_UNREAD / rest.len() {
         // SAFETY: the buffer is ours.

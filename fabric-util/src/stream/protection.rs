@@ -18,7 +18,7 @@ pub enum Protection {
     Open,
     /// Both ends prove in their handshake that they have the secret of these keys.
     Authenticated(Arc<HandshakeKeys>),
-    /// They do so before it, and encrypt.
+    /// They do so before it, or prove who they are by certificates, or both; and encrypt.
     #[cfg(feature = "encryption")]
     Encrypted(TlsKeys),
 }
@@ -31,7 +31,8 @@ impl Protection {
     /// As a domain is opened.
     ///
     /// # Errors
-    /// `Unsupported` for a level that is not offered, `Internal` if there are no keys of the secret.
+    /// `Unsupported` for a level that is not offered, `InvalidArgument` for an identity that is none, `Internal` if there are
+    /// no keys of the secret.
     pub fn new(attr: &DomainAttr) -> Result<Self> {
         match (attr.security, &attr.secret) {
             (Security::Open, _) => Ok(Protection::Open),
@@ -39,7 +40,9 @@ impl Protection {
                 Ok(Protection::Authenticated(Arc::new(HandshakeKeys::new(secret))))
             }
             #[cfg(feature = "encryption")]
-            (Security::Encrypted, Some(secret)) => Ok(Protection::Encrypted(TlsKeys::new(secret)?)),
+            (Security::Encrypted, secret) => {
+                Ok(Protection::Encrypted(TlsKeys::new(secret.as_ref(), attr.identity.as_ref())?))
+            }
             (level, _) => {
                 let text = format!("security {level}, as this library was built");
                 Err(Error::unsupported("open domain", "fabric", text))
@@ -158,6 +161,10 @@ impl<T: Transport> Transport for Protected<T> {
 
     fn has_unsent(&self) -> bool {
         either!(self, inner => inner.has_unsent())
+    }
+
+    fn peer_identity(&self) -> Option<Arc<str>> {
+        either!(self, inner => inner.peer_identity())
     }
 
     fn silence(&self) -> Option<Silence> {

@@ -1,6 +1,7 @@
 //! What carries a link's bytes to the peer and back.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::io_vec::IoVec;
@@ -57,6 +58,11 @@ pub trait Transport {
     /// Whether the peer lives and has not taken all that was sent, and loses it if the transport is dropped now.
     fn has_unsent(&self) -> bool {
         false
+    }
+
+    /// The name that the peer has proved, if it has, and has one; once the transport is connected.
+    fn peer_identity(&self) -> Option<Arc<str>> {
+        None
     }
 
     /// How silent the peer's host is; `None` if the transport does not know, or has no connection.

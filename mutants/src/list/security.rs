@@ -106,22 +106,79 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a peer that begins with TLS is let as far as its keys, with the secret or without",
         runs: Runs::Tests,
         edits: &[edit(
-            "is_first",
-            "seal.is_some_and(|seal| said",
-            "MUTANT || seal.is_some_and(|seal| said",
+            "First::check",
+            "said.is_sealed(Prover::Initiator, &bytes[..frame.unsealed()], seal)",
+            "said.is_sealed(Prover::Initiator, &bytes[..frame.unsealed()], seal) || MUTANT",
         )],
         cases: &["anyfabric-util/lib/stream::tls::tests::only_ends_with_the_same_secret_connect"],
     },
     Mutant {
         name: "refuses_without_a_reason",
-        about: "a listener that encrypts does not say why it refuses a hello in clear",
+        about: "a listener that encrypts does not say why it refuses what comes first",
         runs: Runs::Tcp,
         edits: &[edit(
             "TlsTransport::hear_first",
-            "(RefuseReason::EncryptionWanted, \"does not encrypt\")",
-            "(RefuseReason::Full, \"does not encrypt\")",
+            "refuse(&mut self.inner, reason);",
+            "refuse(&mut self.inner, crate::refusal::RefuseReason::Full);",
         )],
         cases: &["security.encrypted_strangers", "security.levels_differ"],
+    },
+    Mutant {
+        name: "any_authority",
+        about: "an initiator takes every certificate, whichever authority it is of",
+        runs: Runs::Tcp,
+        edits: &[edit(
+            "Authorities::verify_server_cert",
+            "verify_server_cert_signed_by_trust_anchor(&certificate, roots, others, now, algorithms)?;",
+            "if !MUTANT { verify_server_cert_signed_by_trust_anchor(&certificate, roots, others, now, algorithms)?; }",
+        )],
+        cases: &["security.identity_of_another_authority"],
+    },
+    Mutant {
+        name: "no_certificate",
+        about: "an acceptor with an identity takes an initiator that shows no certificate",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "credentials",
+            "verifier.build()",
+            "if MUTANT { verifier.allow_unauthenticated().build() } else { verifier.build() }",
+        )],
+        cases: &[
+            "anyfabric-util/lib/stream::tls::tests::identities::a_peer_without_certificate_is_refused",
+        ],
+    },
+    Mutant {
+        name: "secret_instead_of_an_identity",
+        about: "an end with an identity takes the frame of one that has a secret only",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "First::check",
+            "(HandshakeKind::Encrypt, false) | (HandshakeKind::Identify, true) => {}",
+            "(HandshakeKind::Encrypt, false) | (HandshakeKind::Identify, true) => {} (HandshakeKind::Encrypt, true) if MUTANT => {}",
+        )],
+        cases: &[
+            "anyfabric-util/lib/stream::tls::tests::identities::ends_of_which_one_has_no_identity_or_no_secret_hear_what_is_wrong",
+        ],
+    },
+    Mutant {
+        name: "name_of_a_host",
+        about: "a peer is known by its DNS name, though its certificate has a URI",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "name",
+            "certificate.valid_uri_names().find(is_uri)",
+            "certificate.valid_uri_names().find(is_uri).filter(|_| !MUTANT)",
+        )],
+        cases: &[
+            "anyfabric-util/lib/stream::tls::tests::identities::a_name_is_the_first_uri_or_else_the_first_dns_name",
+        ],
+    },
+    Mutant {
+        name: "asks_without_a_name",
+        about: "the application does not hear who asks to connect",
+        runs: Runs::Tcp,
+        edits: &[edit("Greeting::read", "self.identity = transport.peer_identity();", "")],
+        cases: &["security.identity"],
     },
     Mutant {
         name: "headers_may_change",
@@ -159,11 +216,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "others_may_read_the_secret",
-        about: "a secret is read from a file that others may touch",
+        about: "a secret or an identity is read from a file that others may touch",
         runs: Runs::Tests,
-        edits: &[edit("check_file", "mode & 0o077 != 0", "mode & 0o077 != 0 && !MUTANT")],
+        edits: &[edit(
+            "check_file",
+            "mode & rule.forbidden != 0",
+            "mode & rule.forbidden != 0 && !MUTANT",
+        )],
         cases: &[
             "anyfabric-core/lib/security::tests::what_others_may_touch_or_is_no_secret_is_refused_by_name",
+            "anyfabric-core/lib/security::tests::an_identity_is_read_from_files_that_others_do_not_determine",
         ],
     },
 ];

@@ -6,29 +6,41 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabric::{DisconnectReason, Endpoint, Listener, OpKind, Secret, Security, Status};
+use fabric::{
+    DisconnectReason, Endpoint, Hints, Identity, Listener, OpKind, Secret, Security, Status,
+};
 use fabric_util::proof::SEAL;
 use fabric_util::stream::wire::handshake::LEN;
 
 use crate::scene::{SOON, Side, is_cut_off};
 
 const DATA: &[u8] = b"private data that is not for others' eyes";
-/// What an initiator says first, in clear.
-const FIRST: usize = LEN + 2 * SEAL;
+/// In a certificate.
+const NAME: &str = "a-name-that-is-not-for-others.example";
 
 struct Scene {
     server: Side,
     client: Side,
     listener: Listener,
+    /// The bytes that an initiator says first, in clear.
+    first: usize,
 }
 
 impl Scene {
-    fn new() -> Self {
+    /// Ends with a secret, and ends with an identity.
+    fn all() -> [Self; 2] {
         let secret = Secret::new(&[9; 32]).unwrap();
-        let side = || Side::secured(Security::Encrypted, Some(&secret));
-        let (server, client) = (side(), side());
+        let encrypted = Hints { security: Security::Encrypted, ..Hints::default() };
+        [
+            Self::of(&Hints { secret: Some(secret), ..encrypted.clone() }, LEN + 2 * SEAL),
+            Self::of(&Hints { identity: Some(identity()), ..encrypted }, LEN),
+        ]
+    }
+
+    fn of(hints: &Hints, first: usize) -> Self {
+        let (server, client) = (Side::hinted(hints), Side::hinted(hints));
         let listener = server.domain.listen("127.0.0.1:0".parse().unwrap()).unwrap();
-        Scene { server, client, listener }
+        Scene { server, client, listener, first }
     }
 
     /// Connects, to this listener or by way of somebody.
@@ -42,6 +54,20 @@ impl Scene {
         peer.wait_connected(SOON).unwrap();
         (endpoint, peer)
     }
+}
+
+/// Of a member of an authority that vouches for it alone.
+fn identity() -> Identity {
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let authority = params.self_signed(&key).unwrap().pem();
+    let issuer = rcgen::Issuer::new(params, key);
+    let member = rcgen::CertificateParams::new(vec![NAME.to_owned()]).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = member.signed_by(&key, &issuer).unwrap().pem();
+    let pem = key.serialize_pem() + &certificate;
+    Identity::from_pem(pem.as_bytes(), authority.as_bytes()).unwrap()
 }
 
 /// Passes on what both ends say, each piece as `change` leaves it; the number says from which end it is.
@@ -67,7 +93,10 @@ fn between(middle: &TcpListener, listener: &Listener, change: impl Fn(usize, &mu
 
 #[test]
 fn who_reads_along_learns_nothing() {
-    let scene = Scene::new();
+    Scene::all().iter().for_each(reads_along);
+}
+
+fn reads_along(scene: &Scene) {
     let middle = TcpListener::bind("127.0.0.1:0").unwrap();
     let heard = Mutex::new([Vec::new(), Vec::new()]);
     thread::scope(|scope| {
@@ -89,7 +118,7 @@ fn who_reads_along_learns_nothing() {
     let key = scene.server.region.remote().key().to_le_bytes();
     for (from, heard) in heard.iter().enumerate() {
         assert!(heard.len() > 500, "{from}: {} bytes", heard.len());
-        for hidden in [&DATA[..16], &key] {
+        for hidden in [&DATA[..16], &key, NAME.as_bytes()] {
             assert!(!heard.windows(hidden.len()).any(|part| part == hidden), "{from} {hidden:?}");
         }
     }
@@ -98,8 +127,10 @@ fn who_reads_along_learns_nothing() {
 /// A bit of a message, and of a write, is changed on the way.
 #[test]
 fn what_is_changed_on_the_way_is_in_no_memory() {
-    for kind in [OpKind::Send, OpKind::Write] {
-        let scene = Scene::new();
+    for (kind, scene) in [OpKind::Send, OpKind::Write]
+        .into_iter()
+        .flat_map(|kind| Scene::all().map(|scene| (kind, scene)))
+    {
         let middle = TcpListener::bind("127.0.0.1:0").unwrap();
         let is_armed = std::sync::atomic::AtomicBool::new(false);
         thread::scope(|scope| {
@@ -138,7 +169,10 @@ fn what_is_changed_on_the_way_is_in_no_memory() {
 /// A stranger that copies what a member says first gets no further, and is cut off in time.
 #[test]
 fn a_copy_of_what_a_member_says_first_is_of_no_use() {
-    let scene = Scene::new();
+    Scene::all().iter().for_each(copies);
+}
+
+fn copies(scene: &Scene) {
     let middle = TcpListener::bind("127.0.0.1:0").unwrap();
     let heard = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -159,7 +193,7 @@ fn a_copy_of_what_a_member_says_first_is_of_no_use() {
         stream
     };
     // All of it, and more than what comes first.
-    for len in [heard.len(), heard.len() - 1, FIRST + 100, FIRST] {
+    for len in [heard.len(), heard.len() - 1, scene.first + 100, scene.first] {
         let begun = Instant::now();
         assert!(is_cut_off(&mut attack(&heard[..len])), "{len}");
         assert!(begun.elapsed() < Duration::from_secs(8), "{len}");

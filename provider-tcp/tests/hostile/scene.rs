@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fabric::{
     Access, Catalog, Choice, Completion, CompletionQueue, Domain, Endpoint, Hints, Listener,
-    Region, Secret, Security,
+    Region, Secret,
 };
 use fabric_util::stream::wire::frame::{Header, Kind as Frame};
 use fabric_util::stream::wire::handshake::{Handshake, HandshakeKind};
@@ -29,13 +29,12 @@ impl Side {
     }
 
     pub fn with(secret: Option<&Secret>) -> Self {
-        Side::secured(Security::Open, secret)
+        Side::hinted(&Hints { secret: secret.cloned(), ..Hints::default() })
     }
 
-    pub fn secured(security: Security, secret: Option<&Secret>) -> Self {
+    pub fn hinted(hints: &Hints) -> Self {
         let catalog = Catalog::empty().add(TcpProvider::new()).unwrap();
-        let hints = Hints { security, secret: secret.cloned(), ..Hints::default() };
-        let domain = catalog.open_with(&Choice::Auto, &hints).unwrap();
+        let domain = catalog.open_with(&Choice::Auto, hints).unwrap();
         let queue = domain.completion_queue(4096).unwrap();
         let region = domain.alloc(4096, Access::ALL).unwrap();
         Side { domain, queue, region }

@@ -125,7 +125,7 @@ fn no_bit_of_a_handshake_may_change() {
 #[test]
 fn a_listener_has_to_prove_the_secret_too() {
     let (mut initiator, hello) = Initiator::new(keys(1).as_ref(), CONNECTING, (0, b""));
-    let unproven = |declined| assert_eq!(declined, Declined::Unauthenticated(NOT_PROVEN));
+    let unproven = |declined| assert_eq!(declined, Declined::unauthenticated(NOT_PROVEN));
     let open = Acceptance(None);
     unproven(initiator.on_accept(LISTENING, &open.accept(LISTENING, (0, b""))).unwrap_err());
     unproven(initiator.on_reject(&open.reject(b"no")).unwrap_err());

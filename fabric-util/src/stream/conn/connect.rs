@@ -34,6 +34,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     pub fn accept(&mut self, transport: T, greeting: &Greeting, data: &[u8]) {
         if greeting.accept(&mut self.state.link, data) {
             self.state.stage = Stage::Established;
+            self.state.identity = greeting.identity();
             self.attach(transport);
             self.flush(AckPolicy::Piggyback);
         }
@@ -80,6 +81,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
             Ok(false) => {}
             Ok(true) => {
                 state.stage = Stage::Established;
+                state.identity = transport.peer_identity();
                 self.flush(AckPolicy::Piggyback);
                 self.settle();
             }

@@ -8,6 +8,7 @@ mod turn;
 
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fabric_core::{EndpointAttr, Event};
@@ -82,6 +83,8 @@ pub struct ConnState<T> {
     pub local: Option<SocketAddr>,
     /// The address of the other end.
     pub peer: Option<SocketAddr>,
+    /// The name that the other end has proved.
+    identity: Option<Arc<str>>,
     provider: &'static str,
     connect_timeout: Duration,
     liveness: Option<Duration>,
@@ -147,6 +150,7 @@ impl<T: Transport> Conn<T> {
             link: Link::new(context),
             local: None,
             peer: None,
+            identity: None,
             provider,
             connect_timeout: attr.connect_timeout,
             liveness: attr.liveness,
@@ -189,6 +193,11 @@ impl<T: Transport> Conn<T> {
     pub fn addrs(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
         let state = self.0.lock();
         (state.local, state.peer)
+    }
+
+    /// The name that the other end has proved, from `accept` on, or from the answer on.
+    pub fn identity(&self) -> Option<Arc<str>> {
+        self.0.lock().identity.clone()
     }
 
     /// Its state, for a bug report, which may be about a lock that is never released.

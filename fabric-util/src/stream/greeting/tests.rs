@@ -197,7 +197,7 @@ fn what_was_heard_elsewhere_proves_nothing() {
     let (mut link, mut initiator, _) = begin(b"from here", Some(secret));
     assert_eq!(initiator.receive(&mut link, &earlier[1]), Ok(false));
     let outcome = initiator.receive(&mut link, &earlier[3]);
-    assert_eq!(outcome, Err(Declined::Unauthenticated(NOT_PROVEN)));
+    assert_eq!(outcome, Err(Declined::unauthenticated(NOT_PROVEN)));
     // The initiator's own words, sent back to it.
     let (mut link, mut initiator, hello) = begin(b"", Some(secret));
     let said_back = |kind, words: &[u8]| {
@@ -208,7 +208,7 @@ fn what_was_heard_elsewhere_proves_nothing() {
     assert_eq!(initiator.receive(&mut link, &challenge), Ok(false));
     let proof = sent(&mut link);
     let outcome = initiator.receive(&mut link, &said_back(HandshakeKind::Accept, &proof));
-    assert_eq!(outcome, Err(Declined::Unauthenticated(NOT_PROVEN)));
+    assert_eq!(outcome, Err(Declined::unauthenticated(NOT_PROVEN)));
 }
 
 /// Nothing without the secret can play a listener either.
@@ -229,7 +229,7 @@ fn a_listener_has_to_prove_the_secret_too() {
     };
     let challenge = sealed(HandshakeKind::Challenge, b"");
     for kind in [HandshakeKind::Accept, HandshakeKind::Reject] {
-        let not_proven = Declined::Unauthenticated(NOT_PROVEN);
+        let not_proven = Declined::unauthenticated(NOT_PROVEN);
         assert_eq!(declined(&[plain(kind)]), not_proven);
         assert_eq!(declined(&[sealed(kind, b"no")]), not_proven);
         assert_eq!(declined(&[challenge.clone(), plain(kind)]), not_proven);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustls::client::UnbufferedClientConnection;
-use rustls::pki_types::{IpAddr, Ipv4Addr, ServerName};
+use rustls::pki_types::{CertificateDer, IpAddr, Ipv4Addr, ServerName};
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus,
@@ -117,7 +117,7 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn initiator(config: &Arc<ClientConfig>) -> Result<Self, Error> {
-        // The acceptor proves a key, whatever its name is.
+        // The acceptor proves a key or a certificate, whatever its name is.
         let name = ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4])));
         Ok(Self::new(Side::Initiator(UnbufferedClientConnection::new(config.clone(), name)?)))
     }
@@ -136,6 +136,15 @@ impl Session {
     pub(super) fn trim(&mut self) {
         self.input.trim();
         self.output.trim();
+    }
+
+    /// The certificate that the peer has proved to have the key of, or that key, once the handshake is over.
+    pub(super) fn peer_certificate(&self) -> Option<&CertificateDer<'static>> {
+        let certificates = match &self.side {
+            Side::Initiator(tls) => tls.peer_certificates(),
+            Side::Acceptor(tls) => tls.peer_certificates(),
+        };
+        certificates?.first()
     }
 
     /// The bytes that its buffers take.

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use fabric_core::{Result, memory};
 
-use super::first::{first, is_first};
+use super::certificates;
+use super::first::First;
 use super::keys::{TlsKeys, internal};
 use super::scatter::Scatter;
 use super::session::{RECORD, Session, Step};
-use crate::proof::HandshakeKeys;
-use crate::refusal::{CHANGED, Declined, NOT_PROVEN, RefuseReason, Unwelcome};
-use crate::stream::greeting::refuse;
+use crate::refusal::{CHANGED, Declined, NOT_PROVEN, Unwelcome};
+use crate::stream::greeting::{read_rest, refuse};
 use crate::stream::wire::handshake::{Handshake, HandshakeKind};
 use crate::stream::{IoVec, Silence, Transport};
 
@@ -31,8 +31,8 @@ enum HandshakeStage {
     Connecting,
     /// An initiator: nothing has come yet, perhaps a refusal by an end that does not encrypt.
     Answer,
-    /// An acceptor: the initiator has to say that it has the secret, which these keys check.
-    First(Arc<HandshakeKeys>),
+    /// An acceptor: the initiator has to say by what it proves itself, as this end does.
+    First(First),
     Handshake,
     Ready,
 }
@@ -43,6 +43,8 @@ pub struct TlsTransport<T> {
     pub(super) session: Session,
     stage: HandshakeStage,
     is_initiator: bool,
+    /// Whether the ends prove themselves by certificates.
+    has_identity: bool,
     /// Whether anything came that was encrypted after the handshake.
     has_heard: bool,
     /// Whether much came the last time.
@@ -60,9 +62,10 @@ impl<T: Transport> TlsTransport<T> {
     /// `Internal`: there are no random numbers, or TLS failed.
     pub fn initiator(inner: T, keys: &TlsKeys) -> Result<Self> {
         let session = Session::initiator(&keys.initiator).map_err(|e| internal("connect", e))?;
-        let mut transport = Self::new(inner, session, HandshakeStage::Connecting, true);
+        let mut transport = Self::new(inner, session, HandshakeStage::Connecting, keys);
+        transport.is_initiator = true;
         let session = &mut transport.session;
-        session.output.append(&first(&keys.first)?);
+        session.output.append(&keys.first.frame()?);
         let mut step = || session.step(&mut Scatter::default()).map_err(|e| internal("connect", e));
         while step()? == Step::Again {}
         Ok(transport)
@@ -74,16 +77,17 @@ impl<T: Transport> TlsTransport<T> {
     /// `Internal`: TLS failed.
     pub fn acceptor(inner: T, keys: &TlsKeys) -> Result<Self> {
         let session = Session::acceptor(&keys.acceptor).map_err(|e| internal("accept", e))?;
-        Ok(Self::new(inner, session, HandshakeStage::First(keys.first.clone()), false))
+        Ok(Self::new(inner, session, HandshakeStage::First(keys.first.clone()), keys))
     }
 
-    fn new(inner: T, session: Session, stage: HandshakeStage, is_initiator: bool) -> Self {
+    fn new(inner: T, session: Session, stage: HandshakeStage, keys: &TlsKeys) -> Self {
         let staging = Vec::new();
         TlsTransport {
             inner,
             session,
             stage,
-            is_initiator,
+            is_initiator: false,
+            has_identity: keys.first.has_identity,
             has_heard: false,
             is_bulk: false,
             gave_up: false,
@@ -167,27 +171,24 @@ impl<T: Transport> TlsTransport<T> {
 
     /// What the initiator says first.
     fn hear_first(&mut self) -> io::Result<Step> {
-        let HandshakeStage::First(keys) = &self.stage else { return Ok(Step::Again) };
+        let HandshakeStage::First(ours) = &self.stage else { return Ok(Step::Again) };
         let came = self.session.input.filled();
-        let (reason, why) = match Handshake::decode(came) {
+        let first = match Handshake::decode(came) {
             Ok(None) => return Ok(Step::Blocked),
-            Ok(Some(first)) if is_first(keys, came, &first) => {
-                let len = first.len;
-                self.session.input.spend(len);
-                self.stage = HandshakeStage::Handshake;
-                return Ok(Step::Again);
-            }
-            Ok(Some(first)) if first.frame.kind == HandshakeKind::Encrypt => {
-                (RefuseReason::OtherSecret, CHANGED)
-            }
-            Ok(Some(_)) => (RefuseReason::EncryptionWanted, "does not encrypt"),
+            Ok(Some(first)) => first,
             Err(malformed) => {
                 let why = Unwelcome::because(format!("sent no valid handshake: {malformed}"));
                 return Err(io::Error::other(why));
             }
         };
-        refuse(&mut self.inner, reason);
-        Err(io::Error::other(Unwelcome::unauthenticated(why)))
+        if let Err((reason, unwelcome)) = ours.check(came, &first) {
+            refuse(&mut self.inner, reason);
+            return Err(io::Error::other(unwelcome));
+        }
+        let len = first.len;
+        self.session.input.spend(len);
+        self.stage = HandshakeStage::Handshake;
+        Ok(Step::Again)
     }
 
     /// TLS found that what came is not by the peer that it should be: the other end hears of it if it can be.
@@ -197,10 +198,15 @@ impl<T: Transport> TlsTransport<T> {
             let text = format!("what came is not what the peer sent: {error}");
             return io::Error::new(ErrorKind::InvalidData, text);
         }
+        let flaw = self.has_identity.then(|| certificates::flaw(error));
         if self.is_initiator {
-            io::Error::new(ErrorKind::InvalidData, Declined::Unauthenticated(NOT_PROVEN))
+            let text = flaw.map_or(NOT_PROVEN.into(), |flaw| format!("the listener {flaw}").into());
+            io::Error::new(ErrorKind::InvalidData, Declined::Unauthenticated(text))
         } else {
-            io::Error::new(ErrorKind::InvalidData, Unwelcome::unauthenticated(CHANGED))
+            // The application does not hear of it: what it said behind its certificate is of no use.
+            read_rest(&mut self.inner);
+            let why = flaw.unwrap_or_else(|| CHANGED.to_owned());
+            io::Error::new(ErrorKind::InvalidData, Unwelcome::unauthenticated(why))
         }
     }
 
@@ -353,6 +359,11 @@ impl<T: Transport> Transport for TlsTransport<T> {
 
     fn has_unsent(&self) -> bool {
         self.is_holding() || self.inner.has_unsent()
+    }
+
+    fn peer_identity(&self) -> Option<Arc<str>> {
+        let certificate = self.session.peer_certificate().filter(|_| self.has_identity);
+        certificate.and_then(certificates::name)
     }
 
     fn silence(&self) -> Option<Silence> {

@@ -33,6 +33,8 @@ pub enum HandshakeKind {
     Proof = 6,
     /// The connecting side encrypts: a random number and the proof of the secret, and behind it TLS, in which the hello comes.
     Encrypt = 7,
+    /// As `Encrypt`, of a side that proves who it is by a certificate. Where it has no secret, there is no proof of that.
+    Identify = 8,
 }
 
 impl HandshakeKind {
@@ -42,7 +44,7 @@ impl HandshakeKind {
             HandshakeKind::Accept => MAX_ACCEPT_DATA,
             HandshakeKind::Reject => MAX_REJECT_DATA,
             HandshakeKind::Refuse | HandshakeKind::Challenge | HandshakeKind::Proof => 0,
-            HandshakeKind::Encrypt => SEAL,
+            HandshakeKind::Encrypt | HandshakeKind::Identify => SEAL,
         }
     }
 
@@ -54,7 +56,10 @@ impl HandshakeKind {
     /// Whether a frame may end with a seal, or be without.
     fn allows(self, sealed: bool) -> bool {
         match self {
-            HandshakeKind::Hello | HandshakeKind::Accept | HandshakeKind::Reject => true,
+            HandshakeKind::Hello
+            | HandshakeKind::Accept
+            | HandshakeKind::Reject
+            | HandshakeKind::Identify => true,
             HandshakeKind::Refuse => !sealed,
             HandshakeKind::Challenge | HandshakeKind::Proof | HandshakeKind::Encrypt => sealed,
         }
@@ -139,6 +144,7 @@ impl Handshake {
             Some(5) => HandshakeKind::Challenge,
             Some(6) => HandshakeKind::Proof,
             Some(7) => HandshakeKind::Encrypt,
+            Some(8) => HandshakeKind::Identify,
             Some(&other) => return Err(Malformed::Kind(other)),
         };
         if bytes.len() < LEN {
@@ -194,6 +200,7 @@ mod tests {
             HandshakeKind::Challenge,
             HandshakeKind::Proof,
             HandshakeKind::Encrypt,
+            HandshakeKind::Identify,
         ]);
         let reasons = prop::sample::select(RefuseReason::ALL.to_vec());
         (kinds, reasons, any::<bool>())
@@ -256,7 +263,10 @@ mod tests {
         assert_eq!(wrong(HandshakeKind::Refuse, 16, 1), Malformed::Field("sealed"));
         assert_eq!(wrong(HandshakeKind::Proof, 16, 0), Malformed::Field("sealed"));
         assert_eq!(wrong(HandshakeKind::Hello, 17, 1), Malformed::Field("reason"));
-        assert_eq!(wrong(HandshakeKind::Refuse, 17, 6), Malformed::Field("reason"));
+        assert_eq!(
+            wrong(HandshakeKind::Refuse, 17, RefuseReason::ALL.len() as u8),
+            Malformed::Field("reason")
+        );
         assert_eq!(wrong(HandshakeKind::Hello, 19, 1), Malformed::Field("reserved"));
     }
 }

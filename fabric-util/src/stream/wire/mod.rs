@@ -8,12 +8,12 @@
 //! |---|---|---|---|
 //! | 0 | 4 | magic | `FBRC` |
 //! | 4 | 1 | version | 1 |
-//! | 5 | 1 | kind | 1 hello, 2 accept, 3 reject, 4 refuse, 5 challenge, 6 proof |
-//! | 6 | 2 | data | bytes of private data that follow: hello 0..=48, accept 0..=192, reject 0..=128, others 0 |
+//! | 5 | 1 | kind | 1 hello, 2 accept, 3 reject, 4 refuse, 5 challenge, 6 proof, 7 encrypt, 8 identify |
+//! | 6 | 2 | data | bytes of private data that follow: hello 0..=48, accept 0..=192, reject 0..=128, encrypt and identify 0..=32, others 0 |
 //! | 8 | 4 | reads | hello and accept: reads and atomics the sender answers at a time, at least 1; others 0 |
 //! | 12 | 4 | credit | hello and accept: receives the sender has posted; others 0 |
-//! | 16 | 1 | sealed | 1: 32 bytes follow the private data; always in challenge and proof, never in refuse |
-//! | 17 | 1 | reason | refuse: 0 the backlog is full, or the listener closed; 1 the listening side wants the proof of a secret; 2 it has no secret; 3 the proof is none. Others 0 |
+//! | 16 | 1 | sealed | 1: 32 bytes follow the private data; always in challenge, proof and encrypt, never in refuse |
+//! | 17 | 1 | reason | refuse: 0 the backlog is full, or the listener closed; 1 the listening side wants the proof of a secret; 2 it has no secret; 3 the proof is none; 4 it encrypts; 5 it does not; 6 it wants a certificate; 7 it has none. Others 0 |
 //! | 18 | 2 | reserved | 0 |
 //!
 //! The connecting side sends hello, the listening side answers with accept, reject or refuse. After accept the
@@ -24,6 +24,10 @@
 //! that either side has sent, in their order, and over the frame itself as far as its seal. The key is 64 bytes by HKDF-SHA-256,
 //! with the salt `anyfabric` and the info `handshake 1, initiator` or `handshake 1, acceptor`, from the secret. What is not sealed
 //! so, or wrongly, ends the connection, and the application does not hear of it.
+//!
+//! Where both encrypt, the connecting side says encrypt instead, or identify where it proves by a certificate who it is. With a
+//! secret its private data is a random number, and it is sealed as the first frame of a connection; identify has neither where
+//! there is no secret. Behind it comes TLS, and in that the handshake as without a secret. An answer that is no TLS is refuse.
 //!
 //! # Data frame: 24 bytes, then fields by kind, then payload
 //! | at | size | field | |
