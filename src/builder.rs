@@ -94,6 +94,14 @@ impl<'a> EndpointBuilder<'a> {
         self
     }
 
+    /// While something is under way at this end, and nothing of it got on for this long, 1 s to 1 h, the connection ends with
+    /// `Disconnected(Stalled)`: the peer lives, and takes nothing. It has to be longer than any single operation takes;
+    /// default `None`, never. See [`EndpointAttr::stall`].
+    pub fn stall(mut self, limit: Option<Duration>) -> Self {
+        self.attr.stall = limit;
+        self
+    }
+
     /// The local address to connect from.
     pub fn source(mut self, address: IpAddr) -> Self {
         self.attr.source = Some(address);

@@ -27,7 +27,7 @@ pub struct Variable {
 }
 
 /// Those that concern every provider.
-pub(crate) const VARIABLES: [Variable; 7] = [
+pub(crate) const VARIABLES: [Variable; 8] = [
     Variable {
         name: Cow::Borrowed(PROVIDER),
         meaning: "which provider to use: names in order of preference (`verbs,tcp`), each with a device if \
@@ -44,6 +44,12 @@ pub(crate) const VARIABLES: [Variable; 7] = [
         meaning: "default liveness interval in seconds (1 to 3600): a dead peer host is noticed within \
                   three of these; 0 turns it off",
         default: "10",
+    },
+    Variable {
+        name: Cow::Borrowed(STALL),
+        meaning: "default time in seconds (1 to 3600) after which a connection ends that has something under way and \
+                  does not get on, though its peer lives: longer than any single operation takes; 0 turns it off",
+        default: "0",
     },
     Variable {
         name: Cow::Borrowed(SECURITY),
@@ -73,6 +79,7 @@ pub(crate) const VARIABLES: [Variable; 7] = [
 const PROVIDER: &str = "FABRIC_PROVIDER";
 const CONNECT_TIMEOUT: &str = "FABRIC_CONNECT_TIMEOUT_MS";
 const LIVENESS: &str = "FABRIC_LIVENESS_S";
+const STALL: &str = "FABRIC_STALL_S";
 const SECURITY: &str = "FABRIC_SECURITY";
 
 impl Variable {
@@ -129,6 +136,9 @@ impl Settings {
         }
         if let Some(s) = number(&get, LIVENESS, 0, 3600)? {
             settings.endpoint.liveness = (s > 0).then(|| Duration::from_secs(s));
+        }
+        if let Some(s) = number(&get, STALL, 0, 3600)? {
+            settings.endpoint.stall = (s > 0).then(|| Duration::from_secs(s));
         }
         if let Some(value) = get(SECURITY) {
             settings.security = level(&value)?;
@@ -224,6 +234,9 @@ mod tests {
         let settings = with(CONNECT_TIMEOUT, "250").unwrap();
         assert_eq!(settings.endpoint.connect_timeout, Duration::from_millis(250));
         assert_eq!(with(LIVENESS, "0").unwrap().endpoint.liveness, None);
+        let stall = |value| with(STALL, value).unwrap().endpoint.stall;
+        assert_eq!((stall("0"), stall("7")), (None, Some(Duration::from_secs(7))));
+        assert_eq!(with(LIVENESS, "7").unwrap().endpoint.stall, None, "off unless it is asked for");
         for bad in ["", "soon", "-1", "3600001"] {
             let text = with(CONNECT_TIMEOUT, bad).unwrap_err().to_string();
             assert!(text.contains(CONNECT_TIMEOUT) && text.contains("1..=3600000"), "{text}");

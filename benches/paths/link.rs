@@ -43,8 +43,8 @@ impl Transport for Wire {
 
     fn shutdown_write(&mut self) {}
 
-    fn has_unsent(&self) -> bool {
-        self.read < self.bytes.len()
+    fn unsent(&self) -> usize {
+        self.bytes.len() - self.read
     }
 }
 
@@ -111,7 +111,7 @@ impl Node {
 
     /// As a step that finds `wire` in its socket.
     fn step(&mut self, wire: &mut Wire) {
-        while wire.has_unsent() {
+        while wire.unsent() > 0 {
             self.link.recv_from(&mut self.scratch, wire).unwrap();
         }
         wire.bytes.clear();

@@ -277,6 +277,24 @@ impl NodeBuilder {
         self
     }
 
+    /// While something is under way at this end, and nothing of it got on for this long, 1 s to 1 h, a connection ends with
+    /// `Stalled`: its peer lives, and takes nothing. It has to be longer than any single operation takes; `None` turns it off.
+    /// Default off, or `FABRIC_STALL_S`. See [`EndpointAttr::stall`](fabric::EndpointAttr::stall).
+    ///
+    /// ```
+    /// use fabric_async::{Error, Node};
+    /// use std::time::Duration;
+    ///
+    /// assert!(Node::builder().stall(Some(Duration::from_secs(30))).build().is_ok());
+    /// let error = Node::builder().stall(Some(Duration::from_millis(999))).build().unwrap_err();
+    /// assert!(matches!(error, Error::Fabric(fabric::Error::InvalidArgument(_))), "{error}");
+    /// # Ok::<(), fabric_async::Error>(())
+    /// ```
+    pub fn stall(mut self, limit: Option<Duration>) -> Self {
+        self.options.stall = Some(limit);
+        self
+    }
+
     /// All other endpoint attributes: source address, traffic class, path. The settings above take precedence.
     ///
     /// ```

@@ -36,6 +36,7 @@ pub(crate) struct Options {
     pub(crate) send_segments: usize,
     pub(crate) connect_timeout: Option<Duration>,
     pub(crate) liveness: Option<Option<Duration>>,
+    pub(crate) stall: Option<Option<Duration>>,
     pub(crate) attr: Option<EndpointAttr>,
 }
 
@@ -59,6 +60,7 @@ impl Default for Options {
             send_segments: 4,
             connect_timeout: None,
             liveness: None,
+            stall: None,
             attr: None,
         }
     }
@@ -165,6 +167,9 @@ impl Options {
         }
         if let Some(interval) = self.liveness {
             builder = builder.liveness(interval);
+        }
+        if let Some(limit) = self.stall {
+            builder = builder.stall(limit);
         }
         builder
     }

@@ -17,7 +17,7 @@ const MAX: usize = usize::MAX;
 #[test]
 fn settings() {
     type Set = fn(NodeBuilder) -> NodeBuilder;
-    let all: [(&str, Set); 14] = [
+    let all: [(&str, Set); 15] = [
         ("pool_bytes", |b| b.pool_bytes(MAX)),
         ("pool_keep", |b| b.pool_keep(MAX)),
         ("completions", |b| b.completions(MAX)),
@@ -29,6 +29,7 @@ fn settings() {
         ("notifications", |b| b.notifications(MAX)),
         ("connect_timeout", |b| b.connect_timeout(Duration::MAX)),
         ("liveness", |b| b.liveness(Some(Duration::MAX))),
+        ("stall", |b| b.stall(Some(Duration::MAX))),
         ("backlog", |b| b.backlog(MAX)),
         ("lend", |b| {
             let mut policy = LeasePolicy::default();

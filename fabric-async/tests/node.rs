@@ -60,6 +60,13 @@ fn a_setting_beyond_the_device_is_refused_when_the_node_is_made() {
         let text = refused(make(&|b| b.liveness(Some(interval))).unwrap_err());
         assert!(text.contains(&format!("liveness {interval:?}")), "{text}");
     }
+    for limit in [None, Some(least), Some(hour)] {
+        make(&|b| b.stall(limit)).unwrap();
+    }
+    for limit in [least - tick, hour + tick, Duration::MAX] {
+        let text = refused(make(&|b| b.stall(Some(limit))).unwrap_err());
+        assert!(text.contains(&format!("stall {limit:?}")), "{text}");
+    }
     for timeout in [tick, hour] {
         make(&|b| b.connect_timeout(timeout)).unwrap();
     }

@@ -60,6 +60,14 @@ pub struct EndpointAttr {
     pub connect_timeout: Duration,
     /// A dead peer host ends the endpoint within three of these; at least 1 s, `None` turns it off.
     pub liveness: Option<Duration>,
+    /// While something is under way at this end, and nothing of it got on for this long, the connection ends with
+    /// [`Stalled`](crate::DisconnectReason::Stalled), at 1.5 times as long at the latest; 1 s to 1 h, `None` turns it off.
+    ///
+    /// Under way are the operations posted to the send queue, as long as they have not completed. Only a completion says that
+    /// they get on, so the limit has to be longer than any single operation takes. Where the provider is what serves
+    /// the peer, over streams of bytes, what the peer is owed and does not take, and what it has begun to send, are under
+    /// way, too, each for itself; there each byte counts. Receives that wait for messages are not.
+    pub stall: Option<Duration>,
     /// The local address to connect from.
     pub source: Option<IpAddr>,
     /// The traffic class (the IPv4 TOS or IPv6 traffic class byte: DSCP and ECN bits).
@@ -102,6 +110,7 @@ impl Default for EndpointAttr {
             inject: 128,
             connect_timeout: Duration::from_secs(5),
             liveness: Some(Duration::from_secs(10)),
+            stall: None,
             source: None,
             traffic_class: None,
             path: PathAttr::default(),
@@ -128,10 +137,11 @@ impl EndpointAttr {
                 format!("connect_timeout {given:?} is not in 1ns..=1h"),
             ));
         }
-        if let Some(interval) = self.liveness
-            && (interval < Duration::from_secs(1) || interval > Duration::from_secs(3600))
-        {
-            return Err(Error::invalid(OP, format!("liveness {interval:?} is not in 1s..=1h")));
+        for (name, time) in [("liveness", self.liveness), ("stall", self.stall)] {
+            let in_range = Duration::from_secs(1)..=Duration::from_secs(3600);
+            if let Some(time) = time.filter(|time| !in_range.contains(time)) {
+                return Err(Error::invalid(OP, format!("{name} {time:?} is not in 1s..=1h")));
+            }
         }
         self.path.check(info)?;
         if let Some(source) = self.source.filter(|ip| !info.addresses.contains(ip)) {

@@ -71,6 +71,9 @@ pub enum DisconnectReason {
     OperationFailed,
     /// The peer, or the way to it, is lost.
     PeerLost,
+    /// Nothing that was under way at this end got on for as long as [`EndpointAttr::stall`](crate::EndpointAttr::stall) allows: the
+    /// peer lives, and takes nothing.
+    Stalled,
     /// The peer violated the protocol.
     Protocol,
     /// The device is gone.
@@ -86,6 +89,9 @@ impl fmt::Display for DisconnectReason {
             DisconnectReason::Remote => "closed by the peer",
             DisconnectReason::OperationFailed => "an operation failed at its target",
             DisconnectReason::PeerLost => "the peer is lost",
+            DisconnectReason::Stalled => {
+                "what was under way did not get on for as long as `stall` allows"
+            }
             DisconnectReason::Protocol => "protocol error by the peer",
             DisconnectReason::DeviceLost => "the device is gone",
             DisconnectReason::Internal => "internal error of the provider",

@@ -8,7 +8,8 @@
 //!   [`logging`], [`log_limiter`];
 //! - the kernel: [`wakeup`] (descriptors to wait on), [`fork`] (handles in a child process), [`probe`] (is memory mapped);
 //! - connections: [`stream`] (the protocol over any stream of bytes), [`region_table`] (memory that peers may reach),
-//!   [`completion_ring`] (completions until they are polled for), [`backlog`] (requests until they are answered),
+//!   [`completion_ring`] (completions until they are polled for), [`stall_watch`] (whether operations get on),
+//!   [`backlog`] (requests until they are answered),
 //!   [`proof`] (that both ends have the same secret), [`refusal`] (why there is no connection),
 //!   [`fair_table`] (what strangers take, shared by where they come from), [`admission`] (which of them are connected),
 //!   [`byte_quota`] (how much memory they have), [`introductions`] (of those that come to a tool), [`mutual_proof`] (and their secret);
@@ -44,6 +45,7 @@ pub mod reports;
 pub mod route;
 pub mod service_thread;
 pub mod splitmix;
+pub mod stall_watch;
 pub mod stats;
 pub mod stream;
 pub mod sync;

@@ -157,6 +157,7 @@ impl Engine {
             let conn = self.conns.lock().get(&id).cloned();
             if let Some(conn) = conn {
                 conn.lock().expired(timer);
+                conn.drive();
             }
         }
         self.report();

@@ -106,9 +106,11 @@ impl Transport for TcpTransport {
         Ok(true)
     }
 
-    fn has_unsent(&self) -> bool {
+    fn unsent(&self) -> usize {
+        let unsent = socket::unsent(self.socket.as_fd());
         // A socket that was reset has no peer any more, but the kernel goes on counting.
-        socket::unsent(self.socket.as_fd()) > 0 && SockRef::from(&self.socket).peer_addr().is_ok()
+        let counts = unsent > 0 && SockRef::from(&self.socket).peer_addr().is_ok();
+        if counts { unsent } else { 0 }
     }
 
     fn silence(&self) -> Option<Silence> {

@@ -311,6 +311,8 @@ fn settings_beyond_the_limits_are_named() {
         (new().inject(257), "inject 257 is not in 0..=256"),
         (new().connect_timeout(Duration::ZERO), "connect_timeout"),
         (new().liveness(Some(Duration::from_millis(999))), "liveness"),
+        (new().stall(Some(Duration::from_millis(999))), "stall 999ms is not in 1s..=1h"),
+        (new().stall(Some(Duration::from_secs(3601))), "stall 3601s is not in 1s..=1h"),
         (new().source([10, 9, 8, 7].into()), "source 10.9.8.7"),
     ] {
         let text = build(builder);

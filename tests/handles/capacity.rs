@@ -202,6 +202,7 @@ fn times_may_be_as_long_as_numbers_are() {
     for (setting, builder) in [
         ("connect_timeout", builder().connect_timeout(long)),
         ("liveness", builder().liveness(Some(long))),
+        ("stall", builder().stall(Some(long))),
     ] {
         match builder.build(&rig.queue) {
             Ok(endpoint) => connect(&endpoint),

@@ -268,6 +268,7 @@ mod tests {
         (attr.send_segments, attr.recv_segments, attr.inject) = (3, 4, 5);
         attr.connect_timeout = Duration::from_millis(6);
         attr.liveness = None;
+        attr.stall = Some(Duration::from_secs(12));
         attr.source = Some([7, 7, 7, 7].into());
         attr.traffic_class = Some(8);
         attr.path.gid_index = Some(9);

@@ -97,8 +97,8 @@ impl<T: Transport> Transport for FaultTransport<T> {
         self.inner.finish_connect()
     }
 
-    fn has_unsent(&self) -> bool {
-        self.inner.has_unsent()
+    fn unsent(&self) -> usize {
+        self.inner.unsent()
     }
 
     fn peer_identity(&self) -> Option<Arc<str>> {
@@ -189,8 +189,8 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
         self.inner_mut().finish_connect()
     }
 
-    fn has_unsent(&self) -> bool {
-        self.inner().has_unsent()
+    fn unsent(&self) -> usize {
+        self.inner().unsent()
     }
 
     fn peer_identity(&self) -> Option<Arc<str>> {

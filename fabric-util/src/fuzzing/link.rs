@@ -129,10 +129,6 @@ impl Transport for Sink {
     }
 
     fn shutdown_write(&mut self) {}
-
-    fn has_unsent(&self) -> bool {
-        false
-    }
 }
 
 fn with_key(bytes: &[u8], key: u64) -> Vec<u8> {

@@ -22,7 +22,7 @@ impl Link {
             match end {
                 End::Lost | End::Internal => self.close(),
                 End::Quiet => self.hush(),
-                End::Local | End::Failed(_) => {}
+                End::Local | End::Stalled | End::Failed(_) => {}
             }
             return;
         }
@@ -30,6 +30,7 @@ impl Link {
         let frame = if open { FinalFrame::Bye } else { FinalFrame::None };
         match end {
             End::Local => self.finish(DisconnectReason::Local, Status::Canceled, frame, None),
+            End::Stalled => self.finish(DisconnectReason::Stalled, Status::Canceled, frame, None),
             End::Lost => {
                 self.finish(DisconnectReason::PeerLost, Status::PeerLost, FinalFrame::None, None);
             }

@@ -104,6 +104,11 @@ impl Incoming {
         }
     }
 
+    /// Whether part of a frame, or of a message, is here, and the rest is to come.
+    pub(super) fn is_begun(&self) -> bool {
+        self.payload.is_some() || self.message.is_some() || !self.partial.is_empty()
+    }
+
     /// Whether receiving the rest of the payload where it belongs pays.
     pub(super) fn expects_direct(&self) -> bool {
         self.payload.is_some_and(|(to, left)| left >= DIRECT && to != To::Discard)

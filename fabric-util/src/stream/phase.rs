@@ -22,6 +22,8 @@ pub enum End {
     Local,
     /// The stream is at its end, or broken.
     Lost,
+    /// What is under way does not get on.
+    Stalled,
     /// It never stood.
     Failed(Error),
     /// This library failed.

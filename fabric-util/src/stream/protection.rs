@@ -159,8 +159,8 @@ impl<T: Transport> Transport for Protected<T> {
         either!(self, inner => inner.finish_connect())
     }
 
-    fn has_unsent(&self) -> bool {
-        either!(self, inner => inner.has_unsent())
+    fn unsent(&self) -> usize {
+        either!(self, inner => inner.unsent())
     }
 
     fn peer_identity(&self) -> Option<Arc<str>> {

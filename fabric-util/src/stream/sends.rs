@@ -289,6 +289,11 @@ impl Sends {
         (seq.wrapping_sub(self.first) as usize) < self.started + usize::from(self.begun)
     }
 
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// The number of the oldest operation.
     pub(super) fn first(&self) -> u32 {
         self.first

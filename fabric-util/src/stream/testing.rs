@@ -39,8 +39,8 @@ impl Transport for Pipe<'_> {
 
     fn shutdown_write(&mut self) {}
 
-    fn has_unsent(&self) -> bool {
-        !self.bytes.is_empty()
+    fn unsent(&self) -> usize {
+        self.bytes.len()
     }
 }
 

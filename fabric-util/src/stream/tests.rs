@@ -6,6 +6,7 @@ mod breaches;
 mod conn;
 mod ends;
 mod shared;
+mod stalls;
 
 use std::sync::Arc;
 
@@ -182,7 +183,7 @@ fn carry(from: &mut Node, to: &mut Node, max: usize, pipe: &mut Vec<u8>) -> bool
     let mut pipe = Pipe { bytes: pipe, max };
     let moved = from.link.send_to(&mut pipe).unwrap();
     let mut scratch = vec![0; max.clamp(1, 64 << 10)];
-    while pipe.has_unsent() {
+    while pipe.unsent() > 0 {
         to.link.recv_from(&mut scratch, &mut pipe).unwrap();
     }
     to.link.pay();

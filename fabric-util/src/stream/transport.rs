@@ -55,9 +55,10 @@ pub trait Transport {
         Ok(true)
     }
 
-    /// Whether the peer lives and has not taken all that was sent, and loses it if the transport is dropped now.
-    fn has_unsent(&self) -> bool {
-        false
+    /// Bytes that [`send`](Transport::send) took and that the peer has not taken: it loses them if the transport is dropped now.
+    /// 0 where it is gone, or where that is not known.
+    fn unsent(&self) -> usize {
+        0
     }
 
     /// The name that the peer has proved, if it has, and has one; once the transport is connected.

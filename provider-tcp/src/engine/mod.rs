@@ -110,7 +110,11 @@ impl EventSource for Arc<Conn> {
 
     fn on_timer(&self, engine: &Engine, timer: Timer) {
         if let Timer::Conn(timer) = timer {
-            engine.lock(self).expired(timer);
+            let wants_turn = engine.lock(self).expired(timer);
+            if wants_turn {
+                self.note_event(false);
+                engine.progress.mark_ready(self);
+            }
         }
     }
 

@@ -11,3 +11,4 @@ mod hangups;
 mod listeners;
 mod scene;
 mod secrets;
+mod stalls;

@@ -82,9 +82,13 @@ impl Scene {
 
     /// A peer that shakes hands well, and the endpoint that the server gave it.
     pub fn guest(&self) -> (TcpStream, Endpoint) {
+        self.guest_at(self.server.endpoint())
+    }
+
+    /// As `guest`, at this endpoint of the server.
+    pub fn guest_at(&self, endpoint: Endpoint) -> (TcpStream, Endpoint) {
         let mut stream = self.attack();
         stream.write_all(&hello(0)).unwrap();
-        let endpoint = self.server.endpoint();
         self.listener.accept(SOON).unwrap().accept(&endpoint, b"welcome").unwrap();
         let mut answer = [0; 27];
         stream.read_exact(&mut answer).unwrap();
@@ -94,7 +98,12 @@ impl Scene {
 
     /// A guest whose connection is established.
     pub fn linked(&self) -> (TcpStream, Endpoint) {
-        let (mut stream, endpoint) = self.guest();
+        self.linked_at(self.server.endpoint())
+    }
+
+    /// As `linked`, at this endpoint of the server.
+    pub fn linked_at(&self, endpoint: Endpoint) -> (TcpStream, Endpoint) {
+        let (mut stream, endpoint) = self.guest_at(endpoint);
         stream.write_all(&frame(Frame::Ack, 0, 0)).unwrap();
         endpoint.wait_connected(SOON).unwrap();
         (stream, endpoint)

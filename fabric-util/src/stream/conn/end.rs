@@ -7,6 +7,7 @@ use fabric_core::Error;
 use super::{ConnState, Host, Linger, Locked, Stage, Timer};
 use crate::log_limiter::PeerEvent;
 use crate::log_line;
+use crate::stall_watch::StallWatch;
 use crate::stream::link::Deferral;
 use crate::stream::liveness::Look;
 use crate::stream::phase::{End, Phase};
@@ -47,7 +48,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     /// Behind a flush that was no part of a turn: does what follows from it. True: the connection wants a turn.
     #[inline]
     pub fn follow_up(&mut self) -> bool {
-        if !self.state.watch.is_on() || self.state.link.phase() != Phase::Open {
+        if !self.state.is_watched() || self.state.link.phase() != Phase::Open {
             self.settle();
         }
         self.state.wants_turn()
@@ -75,8 +76,13 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
                 }
                 self.linger();
             }
-            Phase::Open if state.wrote && !state.watch.is_on() => self.watch(),
-            _ => {}
+            Phase::Open => {
+                if state.wrote && !state.watch.is_on() {
+                    self.watch();
+                }
+                self.watch_for_stalls();
+            }
+            Phase::Idle => {}
         }
     }
 
@@ -87,8 +93,8 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
         }
     }
 
-    /// A deadline has come.
-    pub fn expired(&mut self, timer: Timer) {
+    /// A deadline has come. True: the connection wants a turn.
+    pub fn expired(&mut self, timer: Timer) -> bool {
         match timer {
             Timer::Connect => self.connect_expired(),
             Timer::Linger => {
@@ -97,7 +103,13 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
                 self.settle();
             }
             Timer::Liveness => self.look(),
+            Timer::Stall => {
+                if self.has_stalled() {
+                    return self.end(End::Stalled);
+                }
+            }
         }
+        self.state.wants_turn()
     }
 
     fn connect_expired(&mut self) {
@@ -153,19 +165,25 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
 }
 
 impl<T: Transport> ConnState<T> {
+    /// Whether what has just been posted or written is looked at without more ado.
+    #[inline]
+    fn is_watched(&self) -> bool {
+        self.watch.is_on() && !self.stall.as_ref().is_some_and(StallWatch::rests)
+    }
+
     /// Whether the peer would lose some of the last frames if the transport were dropped now, and has time left.
     pub(super) fn lingers(&self) -> bool {
         self.lingers == Linger::Runs
             && self
                 .transport
                 .as_ref()
-                .is_some_and(|transport| !self.link.fully_sent() || transport.has_unsent())
+                .is_some_and(|transport| !self.link.fully_sent() || transport.unsent() > 0)
     }
 
     /// Whether a peer that said all that it had to say has not taken yet what was said to it, and has time left.
     fn is_owed(&self) -> bool {
         self.read_all
             && self.lingers != Linger::Over
-            && self.transport.as_ref().is_some_and(T::has_unsent)
+            && self.transport.as_ref().is_some_and(|transport| transport.unsent() > 0)
     }
 }

@@ -1,9 +1,11 @@
 //! A link and its transport under one lock: what any connection over a stream of bytes does.
 //!
-//! `turn`: reading, executing and writing; `connect`: how it begins; `end`: how it ends, and its deadlines.
+//! `turn`: reading, executing and writing; `connect`: how it begins; `end`: how it ends, and its deadlines; `stall`: whether
+//! what is under way gets on.
 
 mod connect;
 mod end;
+mod stall;
 mod turn;
 
 use std::net::SocketAddr;
@@ -17,6 +19,7 @@ use super::greeting::Initiator;
 use super::link::{Link, LinkContext};
 use super::liveness::Watch;
 use super::transport::Transport;
+use crate::stall_watch::StallWatch;
 use crate::sync::{Mutex, MutexGuard};
 
 /// What a deadline of a connection is for.
@@ -28,6 +31,8 @@ pub enum Timer {
     Linger,
     /// Look whether the peer's host still answers.
     Liveness,
+    /// Look whether what is under way gets on.
+    Stall,
 }
 
 /// What a connection needs of its provider. All of it is called under the connection's lock.
@@ -97,9 +102,15 @@ pub struct ConnState<T> {
     shut: bool,
     /// The peer's half of the stream is read to its end.
     read_all: bool,
+    /// Bytes that came since it is established.
+    came: u64,
     /// The looks at the peer's host, and whether something was written that none of them found answered.
     watch: Watch,
     wrote: bool,
+    /// The looks at what is under way, if what does not get on is to end the connection; and how far the stream to the peer
+    /// was when one of them found that the peer had taken all of it.
+    stall: Option<StallWatch<3>>,
+    taken: u64,
 }
 
 /// A connection.
@@ -160,8 +171,11 @@ impl<T: Transport> Conn<T> {
             lingers: Linger::default(),
             shut: false,
             read_all: false,
+            came: 0,
             watch: Watch::default(),
             wrote: false,
+            stall: attr.stall.map(StallWatch::new),
+            taken: 0,
         }))
     }
 

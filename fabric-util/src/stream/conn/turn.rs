@@ -53,6 +53,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
                 }
                 Ok(received) => {
                     (reads, scratched) = (reads + 1, scratched + received.scratched);
+                    state.came += received.bytes as u64;
                     found = Progress::Drained;
                     if !received.more && !self.host.has_ended() {
                         break;

@@ -17,10 +17,10 @@ use crate::stream::{AckPolicy, Conn, Greeting, Host, IoVec, Locked, Silence, Tim
 
 /// One direction of a stream.
 #[derive(Default)]
-struct Half {
-    bytes: VecDeque<u8>,
+pub(super) struct Half {
+    pub(super) bytes: VecDeque<u8>,
     /// Bytes that it holds.
-    capacity: Option<usize>,
+    pub(super) capacity: Option<usize>,
     /// Bytes of one read.
     read_max: Option<usize>,
     ended: bool,
@@ -29,9 +29,9 @@ struct Half {
 
 /// One end of a stream.
 #[derive(Clone, Default)]
-struct Wire {
-    out: Rc<RefCell<Half>>,
-    back: Rc<RefCell<Half>>,
+pub(super) struct Wire {
+    pub(super) out: Rc<RefCell<Half>>,
+    pub(super) back: Rc<RefCell<Half>>,
     connects: Rc<RefCell<Option<io::Result<bool>>>>,
     silence: Rc<Cell<Option<Silence>>>,
 }
@@ -94,8 +94,8 @@ impl Transport for Wire {
         self.connects.borrow_mut().take().unwrap_or(Ok(true))
     }
 
-    fn has_unsent(&self) -> bool {
-        !self.out.borrow().bytes.is_empty()
+    fn unsent(&self) -> usize {
+        self.out.borrow().bytes.len()
     }
 
     fn silence(&self) -> Option<Silence> {
@@ -105,7 +105,7 @@ impl Transport for Wire {
 
 /// What a connection asked of its provider.
 #[derive(Default)]
-struct Log {
+pub(super) struct Log {
     deadlines: RefCell<Vec<Timer>>,
     closed: Cell<usize>,
     events: RefCell<Vec<Event>>,
@@ -131,22 +131,23 @@ impl Host for &Log {
 }
 
 /// An end of a connection, with what its provider knows of it.
-struct Peer {
-    conn: Conn<Wire>,
+pub(super) struct Peer {
+    pub(super) conn: Conn<Wire>,
     log: Log,
-    wire: Wire,
+    pub(super) wire: Wire,
     memory: Vec<u64>,
-    sends: Arc<CompletionRing>,
+    pub(super) sends: Arc<CompletionRing>,
+    pub(super) regions: Arc<RegionTable>,
 }
 
 impl Peer {
-    fn new(wire: Wire) -> Self {
+    fn new(wire: Wire, stall: Option<Duration>) -> Self {
         let stats = Arc::new(Stats::default());
         let ring = || CompletionRing::new(&stats).unwrap();
-        let sends = ring();
+        let (sends, regions) = (ring(), Arc::<RegionTable>::default());
         let context = LinkContext {
             id: EndpointId(1),
-            regions: Arc::default(),
+            regions: regions.clone(),
             send_ring: sends.clone(),
             recv_ring: ring(),
             receives: None,
@@ -154,11 +155,12 @@ impl Peer {
         };
         let mut attr = EndpointAttr::default();
         attr.liveness = Some(Duration::from_secs(1));
+        attr.stall = stall;
         let conn = Conn::new("test", &attr, context);
-        Peer { conn, log: Log::default(), wire, memory: vec![0; 4096], sends }
+        Peer { conn, log: Log::default(), wire, memory: vec![0; 4096], sends, regions }
     }
 
-    fn lock(&self) -> Locked<'_, Wire, &Log> {
+    pub(super) fn lock(&self) -> Locked<'_, Wire, &Log> {
         self.conn.lock(&self.log)
     }
 
@@ -173,12 +175,12 @@ impl Peer {
         self.lock().accept(self.wire.clone(), &greeting, b"welcome");
     }
 
-    fn turn(&self) -> Progress {
+    pub(super) fn turn(&self) -> Progress {
         self.lock().turn(&mut [0; 4096])
     }
 
     /// Sends so many bytes, as the peer can take them.
-    fn send(&mut self, number: u32, len: usize) {
+    pub(super) fn send(&mut self, number: u32, len: usize) {
         let addr = self.memory.as_mut_ptr().cast::<u8>();
         let segments = [Segment::new(addr, len, 0)];
         let token = Token::new(0, 0, Side::Send, number);
@@ -190,8 +192,23 @@ impl Peer {
         conn.follow_up();
     }
 
+    /// Reads so many bytes of what `key` opens.
+    pub(super) fn read(&mut self, key: u64, len: usize) {
+        let addr = self.memory.as_mut_ptr().cast::<u8>();
+        let segments = [Segment::new(addr, len, 0)];
+        let op = SendOp::Read { from: RemoteAddr { key, addr: 0 } };
+        let token = Token::new(0, 0, Side::Send, 0);
+        let mut conn = self.lock();
+        // SAFETY: the memory is kept as long as the connection.
+        let posted = unsafe {
+            conn.link.post_send(&[SendWork::new(token, op, &segments, SendFlags::SIGNALED)])
+        };
+        posted.unwrap();
+        conn.flush(AckPolicy::Piggyback);
+    }
+
     /// Has room for so many messages, and says so.
-    fn receive(&mut self, count: u32) {
+    pub(super) fn receive(&mut self, count: u32) {
         let addr = self.memory.as_mut_ptr().cast::<u8>();
         let segments = [Segment::new(addr, 8 * self.memory.len(), 0)];
         let mut conn = self.lock();
@@ -203,11 +220,11 @@ impl Peer {
         conn.flush(AckPolicy::Now);
     }
 
-    fn deadlines(&self) -> Vec<Timer> {
+    pub(super) fn deadlines(&self) -> Vec<Timer> {
         std::mem::take(&mut *self.log.deadlines.borrow_mut())
     }
 
-    fn ended(&self) -> Option<DisconnectReason> {
+    pub(super) fn ended(&self) -> Option<DisconnectReason> {
         self.log.events.borrow().iter().find_map(|event| match event {
             Event::Disconnected { reason, .. } => Some(*reason),
             _ => None,
@@ -224,8 +241,15 @@ impl Peer {
 }
 
 fn linked() -> (Peer, Peer) {
+    let (near, far) = linked_with(None);
+    assert_eq!((near.deadlines(), far.deadlines()), (vec![Timer::Connect], vec![Timer::Connect]));
+    (near, far)
+}
+
+/// Two ends. The first is not to stall for longer.
+pub(super) fn linked_with(stall: Option<Duration>) -> (Peer, Peer) {
     let (near, far) = Wire::pair();
-    let (near, mut far) = (Peer::new(near), Peer::new(far));
+    let (near, mut far) = (Peer::new(near, stall), Peer::new(far, None));
     near.connect();
     assert_eq!(near.turn(), Progress::Idle, "no answer has come");
     far.accept();
@@ -234,12 +258,11 @@ fn linked() -> (Peer, Peer) {
     rest(&near, &far);
     near.conn.reported();
     far.conn.reported();
-    assert_eq!((near.deadlines(), far.deadlines()), (vec![Timer::Connect], vec![Timer::Connect]));
     (near, far)
 }
 
 /// Gives both ends turns until nothing moves.
-fn rest(near: &Peer, far: &Peer) {
+pub(super) fn rest(near: &Peer, far: &Peer) {
     while [near, far].map(Peer::turn).iter().any(|found| *found != Progress::Idle) {
         if near.log.closed.get() + far.log.closed.get() == 2 {
             return;
@@ -265,7 +288,7 @@ fn both_ends_hear_of_the_connection_once() {
 fn a_connect_fails_with_the_reason_that_the_stream_gives() {
     let refusal = |prepare: &dyn Fn(&mut Wire)| {
         let (near, mut far) = Wire::pair();
-        let near = Peer::new(near);
+        let near = Peer::new(near, None);
         near.connect();
         prepare(&mut far);
         assert_eq!(near.turn(), Progress::Closed);
@@ -287,7 +310,7 @@ fn a_connect_fails_with_the_reason_that_the_stream_gives() {
 #[test]
 fn a_transport_that_never_connects_says_why() {
     let refusal = |kind: ErrorKind| {
-        let near = Peer::new(Wire::default());
+        let near = Peer::new(Wire::default(), None);
         near.connect();
         *near.wire.connects.borrow_mut() = Some(Ok(false));
         assert_eq!(near.turn(), Progress::Idle, "not yet");
@@ -304,7 +327,7 @@ fn a_transport_that_never_connects_says_why() {
 #[test]
 fn deadlines_end_a_handshake_that_does_not() {
     let (near, far) = Wire::pair();
-    let (near, far) = (Peer::new(near), Peer::new(far));
+    let (near, far) = (Peer::new(near, None), Peer::new(far, None));
     near.connect();
     near.turn();
     far.accept();
@@ -318,7 +341,7 @@ fn deadlines_end_a_handshake_that_does_not() {
 
 #[test]
 fn an_application_that_ends_a_connect_cancels_it() {
-    let near = Peer::new(Wire::default());
+    let near = Peer::new(Wire::default(), None);
     near.connect();
     near.turn();
     near.lock().end(End::Local);

@@ -357,8 +357,9 @@ impl<T: Transport> Transport for TlsTransport<T> {
         self.handshake()
     }
 
-    fn has_unsent(&self) -> bool {
-        self.is_holding() || self.inner.has_unsent()
+    fn unsent(&self) -> usize {
+        let held = if self.is_holding() { self.session.output.filled().len() } else { 0 };
+        held + self.inner.unsent()
     }
 
     fn peer_identity(&self) -> Option<Arc<str>> {
