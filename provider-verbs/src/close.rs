@@ -173,6 +173,9 @@ impl Conn {
         if state.hold_completions[index(completion.token.side())] {
             state.held_completions.push_back(completion);
         } else {
+            if completion.token.side() == Side::Send {
+                sink.note_done(self.qp.number(), completion.token);
+            }
             sink.push(completion);
         }
     }
@@ -307,9 +310,8 @@ impl Conn {
         self.release_held();
         self.send_queue.remove(self);
         self.recv_queue.remove(self);
-        if self.shared.is_some() {
-            self.recv_queue.remove_sharer(self.qp.number(), self.id);
-        }
+        self.send_queue.forget(self.qp.number(), self.id);
+        self.recv_queue.forget(self.qp.number(), self.id);
         self.domain.remove_conn(self.number);
         match destroyed {
             // A device that went took its queue pairs along: the kernel has ended them before it answers so.

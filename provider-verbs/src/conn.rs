@@ -15,6 +15,7 @@ use fabric_core::{
     DisconnectReason, EndpointAttr, EndpointId, Error, RawCompletion, Result, SendWork, Token,
 };
 use fabric_util::emulate::SoftSendQueue;
+use fabric_util::stall_watch::StallWatch;
 use fabric_util::sync::{Mutex, MutexGuard};
 
 use crate::bounce::Bounce;
@@ -73,6 +74,8 @@ pub(crate) struct State {
     pub(crate) peer_answers_probes: bool,
     /// Whether a probe is on its way.
     pub(crate) probing: bool,
+    /// The looks at the send queue, if a connection that does not get on is to end.
+    pub(crate) stall: Option<StallWatch<1>>,
     /// The oldest pending operation ends with `PeerLost`, because a probe found the peer gone.
     pub(crate) lost: bool,
     /// The last send-queue operation that failed: one of two requests reports its end twice.
@@ -161,6 +164,7 @@ impl Conn {
             peer: None,
             peer_answers_probes: false,
             probing: false,
+            stall: attr.stall.map(StallWatch::new),
             lost: false,
             last_failed: None,
             doubts_reads: false,
@@ -193,6 +197,9 @@ impl Conn {
         conn.recv_queue.add(conn.clone());
         if let Some(shared) = shared {
             conn.recv_queue.add_sharer(conn.qp.number(), shared.sharer(id));
+        }
+        if attr.stall.is_some() {
+            conn.send_queue.add_watched(conn.qp.number(), id);
         }
         domain.add_conn(conn.clone());
         if let Err(lost) = device.check() {

@@ -248,6 +248,7 @@ impl Conn {
         if let Some(interval) = self.attr.liveness {
             self.domain.deadline(interval, self.number, Timer::Liveness);
         }
+        self.watch_for_stalls();
     }
 
     pub(crate) fn on_rejected(self: &Arc<Self>, state: &mut State, event: &CmEvent) {

@@ -69,12 +69,21 @@ pub(crate) struct Sharer {
     pub(crate) canceled: Arc<AtomicBool>,
 }
 
+/// A connection that asks how far its send queue is.
+struct Watched {
+    endpoint: EndpointId,
+    /// The sequence number of the last operation that has ended; before all numbers while there was none.
+    done: u32,
+}
+
 #[derive(Default)]
 struct QueueState {
     ring: VecDeque<RawCompletion>,
     unverified: UnverifiedReads,
     /// By queue pair number, those whose receives complete here.
     sharers: HashMap<u32, Sharer>,
+    /// By queue pair number, those whose send queue is watched.
+    watched: HashMap<u32, Watched>,
     armed: bool,
 }
 
@@ -85,6 +94,9 @@ pub(crate) struct Sink<'a> {
     ring: &'a mut VecDeque<RawCompletion>,
     unverified: &'a mut UnverifiedReads,
     sharers: &'a HashMap<u32, Sharer>,
+    watched: &'a mut HashMap<u32, Watched>,
+    /// There are neither sharers nor watched ones.
+    plain: bool,
 }
 
 impl Sink<'_> {
@@ -103,20 +115,39 @@ impl Sink<'_> {
     #[inline]
     fn succeed(&mut self, wc: &ibv_wc) {
         let mut completion = success(wc);
-        if self.sharers.is_empty() || self.name(wc, &mut completion) {
+        if self.plain || self.attribute(wc, &mut completion) {
             self.push(completion);
         }
     }
 
-    /// Names the endpoint whose message took a receive of a shared queue. Gives whether the completion is still awaited.
+    /// Notes how far a send queue is, or names the endpoint whose message took a receive of a shared queue. Gives whether the
+    /// completion is still awaited.
     #[inline]
-    fn name(&self, wc: &ibv_wc, completion: &mut RawCompletion) -> bool {
+    fn attribute(&mut self, wc: &ibv_wc, completion: &mut RawCompletion) -> bool {
         if completion.token.side() == Side::Send {
+            self.note_done(wc.qp_num, completion.token);
             return true;
         }
         let Some(sharer) = self.sharers.get(&wc.qp_num) else { return true };
         completion.endpoint = Some(sharer.endpoint);
         !sharer.canceled.load(Ordering::Relaxed)
+    }
+
+    /// An operation of the send queue has ended.
+    pub(crate) fn note_done(&mut self, qp_number: u32, token: Token) {
+        if let Some(watched) = self.watched.get_mut(&qp_number) {
+            watched.done = token.sequence();
+        }
+    }
+}
+
+impl QueueState {
+    /// Behind what is in the ring, and behind `taken` completions that are in `out`.
+    #[inline]
+    fn sink<'a>(&'a mut self, out: &'a mut [RawCompletion], taken: usize) -> Sink<'a> {
+        let QueueState { ring, unverified, sharers, watched, .. } = self;
+        let plain = sharers.is_empty() && watched.is_empty();
+        Sink { out, taken, ring, unverified, sharers, watched, plain }
     }
 }
 
@@ -182,11 +213,29 @@ impl Queue {
         self.lock().sharers.insert(number, sharer);
     }
 
-    pub(crate) fn remove_sharer(&self, number: u32, endpoint: EndpointId) {
+    /// Notes from now on how far the send queue of a queue pair is.
+    pub(crate) fn add_watched(&self, number: u32, endpoint: EndpointId) {
+        self.lock().watched.insert(number, Watched { endpoint, done: u32::MAX });
+    }
+
+    /// The sequence number of the last operation that has ended of a send queue that is watched, polled for or not; before all
+    /// numbers if none has.
+    pub(crate) fn done(&self, number: u32) -> Option<u32> {
+        let mut state = self.lock();
+        self.drain_locked(&mut state);
+        self.wake_sleeper(&mut state);
+        state.watched.get(&number).map(|watched| watched.done)
+    }
+
+    /// Forgets a sharer, and what is watched of it.
+    pub(crate) fn forget(&self, number: u32, endpoint: EndpointId) {
         let mut state = self.lock();
         // The number may belong to a newer queue pair already.
         let is_it = state.sharers.get(&number).is_some_and(|found| found.endpoint == endpoint);
         let gone = is_it.then(|| state.sharers.remove(&number));
+        if state.watched.get(&number).is_some_and(|found| found.endpoint == endpoint) {
+            state.watched.remove(&number);
+        }
         drop(state);
         drop(gone);
     }
@@ -201,8 +250,7 @@ impl Queue {
         if taken == out.len() {
             return taken;
         }
-        let QueueState { ring, unverified, sharers, .. } = &mut *state;
-        let mut sink = Sink { out, taken, ring, unverified, sharers };
+        let mut sink = state.sink(out, taken);
         self.reap(&mut sink, false);
         sink.taken
     }
@@ -241,8 +289,7 @@ impl Queue {
     }
 
     fn drain_locked(&self, state: &mut QueueState) {
-        let QueueState { ring, unverified, sharers, .. } = state;
-        self.reap(&mut Sink { out: &mut [], taken: 0, ring, unverified, sharers }, true);
+        self.reap(&mut state.sink(&mut [], 0), true);
     }
 
     /// A tick of the domain's thread: takes completions so that soft queues progress, unless the application polls.
@@ -311,7 +358,10 @@ impl Queue {
     /// Ends the unverified read that this completion of its queue pair decides.
     fn settle_read(&self, wc: &ibv_wc, sink: &mut Sink<'_>) {
         match sink.unverified.settle(wc) {
-            Some((read, true)) => sink.push(RawCompletion::new(read.token, Status::Ok)),
+            Some((read, true)) => {
+                sink.note_done(read.qp_number, read.token);
+                sink.push(RawCompletion::new(read.token, Status::Ok));
+            }
             Some((read, false)) => self.fail_read(read, sink),
             None => {}
         }

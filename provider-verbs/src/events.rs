@@ -98,6 +98,10 @@ impl ConnEvents for Conn {
                 self.connect_again(&mut state);
             }
             (Timer::Liveness, ConnState::Established) => self.probe_now(state),
+            (Timer::Stall, ConnState::Established) => {
+                drop(state);
+                self.look_for_stalls();
+            }
             (Timer::EndMarker, ConnState::Closed) => self.mark_end(&mut state),
             _ => {}
         }

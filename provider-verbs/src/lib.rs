@@ -9,7 +9,7 @@
 //! - `domain/state`: what a domain's objects share; `domain/thread` and `domain/timers`: its thread; `open_device`: the device
 //!   below them;
 //! - `conn`: a queue pair and its connection; `connect`: how it is made; `close`: how it ends; `events`: what the domain brings
-//!   to it; `liveness`: probes; `request`, `rejected` and `header`: connection requests, and private data;
+//!   to it; `liveness`: probes; `stall`: whether the send queue gets on; `request`, `rejected` and `header`: connection requests, and private data;
 //! - `post` and `receive`: from operations to work requests (`chain`); `complete` and `status`: completions that are no plain success;
 //!   `tokens`: what a connection remembers of its posts; `shared_queue`: what it knows of a shared receive queue; `grant` and `windows`: parts of regions for one peer;
 //!   `bounce` and `scratch`: registered memory of the provider's own;
@@ -103,6 +103,7 @@ mod scratch;
 mod shared_queue;
 mod shared_receives;
 mod softroce;
+mod stall;
 mod status;
 mod sysfs;
 mod tokens;

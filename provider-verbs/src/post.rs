@@ -202,10 +202,12 @@ impl Conn {
             .map_err(|(bad, cause)| (chain.taken_before(bad), refused(cause)))
     }
 
-    /// Whether the device is to complete an operation that succeeds.
+    /// Whether the device is to complete an operation that succeeds. All of them where the send queue is watched: else it could
+    /// not be seen that the last ones are done.
     #[inline]
     fn is_signaled(&self, work: &SendWork<'_>) -> bool {
         work.flags.contains(SendFlags::SIGNALED)
+            || self.attr.stall.is_some()
             || self.domain.device.quirks.refused_reads_succeed && may_be_long_read(work)
     }
 
@@ -281,7 +283,9 @@ impl Conn {
         let mut read = blank();
         read.wr_id = work.token.to_bits();
         read.opcode = opcode::IBV_WR_RDMA_READ;
-        read.send_flags = flags(work.flags & SendFlags::SIGNALED);
+        if self.is_signaled(work) {
+            read.send_flags = ibv_send_flags::IBV_SEND_SIGNALED.0;
+        }
         set_remote(&mut read, 0, key);
         let first = chain.segments_len();
         chain.segment(self.scratch_slot.discard(), 1, self.scratch_slot.lkey);

@@ -122,6 +122,12 @@ impl Tokens {
         self.sends[token.sequence() as usize & (self.sends.len() - 1)].load(Ordering::Relaxed)
     }
 
+    /// The sequence number of the last post of the send queue; what is before all numbers if that was refused and none was before.
+    pub(crate) fn last_send(&self) -> Option<u32> {
+        let last = self.last[0].load(Ordering::Relaxed);
+        (last != NO_TOKEN).then(|| Token::from_bits(last).sequence())
+    }
+
     /// Whether the token was made for this connection, and not for an earlier one of the same queue pair number.
     pub(crate) fn owns(&self, token: Token) -> bool {
         let last = self.last[Self::side(token.side())].load(Ordering::Relaxed);
@@ -138,8 +144,12 @@ impl Tokens {
 /// The later one of two posts of a queue.
 pub(crate) fn later(one: Option<Token>, two: Option<Token>) -> Option<Token> {
     let (Some(first), Some(second)) = (one, two) else { return one.or(two) };
-    let ahead = first.sequence().wrapping_sub(second.sequence());
-    Some(if ahead < 1 << 31 { first } else { second })
+    Some(if is_behind(first.sequence(), second.sequence()) { second } else { first })
+}
+
+/// Whether the first of two sequence numbers is before the second.
+pub(crate) fn is_behind(first: u32, second: u32) -> bool {
+    (first.wrapping_sub(second) as i32) < 0
 }
 
 #[cfg(test)]

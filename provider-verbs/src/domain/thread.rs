@@ -157,7 +157,7 @@ impl DomainState {
             Timer::Disconnecting => self.forget_id(number),
             Timer::SharedReceives => self.cancel_shared_receives(),
             Timer::RefusalScan { round } => self.scan_for_refusals(round),
-            Timer::Connect | Timer::Retry | Timer::Liveness | Timer::EndMarker => {
+            Timer::Connect | Timer::Retry | Timer::Liveness | Timer::Stall | Timer::EndMarker => {
                 if let Some(conn) = self.conn(number) {
                     conn.expired(timer);
                 }

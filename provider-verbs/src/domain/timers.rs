@@ -11,6 +11,8 @@ pub(crate) enum Timer {
     Retry,
     /// Probe the peer.
     Liveness,
+    /// Look whether the send queue gets on.
+    Stall,
     /// Post the end marker of a connection, which was not possible at once.
     EndMarker,
     /// Scan for refusals that the device does not report; a later round replaces an earlier one.
