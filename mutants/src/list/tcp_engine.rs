@@ -229,4 +229,67 @@ pub(super) const MUTANTS: &[Mutant] = &[
         )],
         cases: &["scale.fd_exhaust"],
     },
+    Mutant {
+        name: "never_stalled",
+        about: "a connection that is to end when nothing gets on waits for ever",
+        runs: Runs::Tcp,
+        edits: &[edit("StallWatch::look", "*unmoved += 1;", "")],
+        cases: &["teardown.stalled", "teardown.stalled_unsignaled", "shared.stalled"],
+    },
+    Mutant {
+        name: "stalled_though_it_gets_on",
+        about: "what is under way for too long ends the connection, though it gets on",
+        runs: Runs::Tcp,
+        edits: &[edit("StallWatch::look", "last != found || !found.pending", "!found.pending")],
+        cases: &["teardown.stalled_not_if_slow"],
+    },
+    Mutant {
+        name: "stalled_though_idle",
+        about: "a connection over which nothing is under way stalls",
+        runs: Runs::Tcp,
+        edits: &[edit("ConnState::under_way", "!sends.is_empty()", "true")],
+        cases: &["teardown.stalled_not_if_idle"],
+    },
+    Mutant {
+        name: "stalled_unseen_if_unwritten",
+        about: "an operation for which nothing is written, since it waits for a receive, is not looked at",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "Locked::begin_to_look",
+            "found.iter().any(|one| one.pending)",
+            "found[1].pending",
+        )],
+        cases: &[
+            "anyfabric-util/lib/stream::tests::stalls::a_send_that_waits_for_its_receive_is_under_way_though_nothing_is_written",
+        ],
+    },
+    Mutant {
+        name: "late_look_counts",
+        about: "a process that was stopped takes what it has not read meanwhile for nothing",
+        runs: Runs::Tests,
+        edits: &[edit("StallWatch::look", "!late", "true")],
+        cases: &[
+            "anyfabric-util/lib/stall_watch::tests::a_look_that_comes_late_holds_nothing_against_the_peer",
+        ],
+    },
+    Mutant {
+        name: "untaken_answers_stay",
+        about: "a peer that does not take what it asked for holds it for ever",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "ConnState::under_way",
+            "outgoing.has_output() || unsent > 0 || !answers.is_empty()",
+            "false",
+        )],
+        cases: &["anyfabric-tcp/hostile/stalls::one_that_does_not_take_what_it_asked_for_ends"],
+    },
+    Mutant {
+        name: "half_messages_stay",
+        about: "a peer that sends half a message holds its receive for ever",
+        runs: Runs::Tests,
+        edits: &[edit("ConnState::under_way", "incoming.is_begun()", "false")],
+        cases: &[
+            "anyfabric-tcp/hostile/stalls::half_a_message_ends_it_and_its_receive_is_canceled",
+        ],
+    },
 ];

@@ -180,7 +180,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "shared_receive_unnamed",
         about: "the completion of a shared receive does not say whose message it was",
         runs: Runs::Verbs,
-        edits: &[edit("Sink::name", "completion.endpoint = Some(sharer.endpoint);", "")],
+        edits: &[edit("Sink::attribute", "completion.endpoint = Some(sharer.endpoint);", "")],
         cases: &["shared.oldest_first"],
     },
     Mutant {
@@ -193,5 +193,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "!self.tokens.owns(token)",
         )],
         cases: &["shared.in_the_middle"],
+    },
+    Mutant {
+        name: "done_unsignaled_stalls",
+        about: "an unsignaled operation that is done is taken for one that does not get on",
+        runs: Runs::Verbs,
+        edits: &[edit("Conn::is_signaled", "self.attr.stall.is_some()", "false")],
+        cases: &["teardown.stalled_not_if_idle"],
+    },
+    Mutant {
+        name: "done_unpolled_stalls",
+        about: "an operation that is done and was not polled for is taken for one that does not get on",
+        runs: Runs::Verbs,
+        edits: &[edit("Queue::done", "self.drain_locked(&mut state);", "")],
+        cases: &["teardown.stalled_not_if_idle"],
+    },
+    Mutant {
+        name: "never_under_way",
+        about: "nothing of a send queue is ever under way, so the connection never stalls",
+        runs: Runs::Verbs,
+        edits: &[edit("Conn::under_way", "posted || !state.soft_queue.is_idle()", "false")],
+        cases: &["teardown.stalled"],
     },
 ];

@@ -165,3 +165,21 @@ pub(super) fn last_of_all(rig: &Rig) -> Outcome {
     check!(queue.room() > room + RECEIVES, "room for what is gone, not {}", queue.room());
     Ok(())
 }
+
+pub(super) fn stalled(rig: &Rig) -> Outcome {
+    let stall = rig.scaled(Duration::from_secs(1));
+    let mut server = SharedServer::new(rig, 1, 4)?;
+    server.add_with(rig, |attr| attr.stall = Some(stall))?;
+    let inbox = server.inbox(2, 8)?;
+    let (patient, hurried) = (&server.clients[0], &server.clients[1]);
+    patient.inject(&[7; 8], 0)?;
+    hurried.inject(&[8; 8], 1)?;
+    check_eq!(hurried.expect_disconnected()?, DisconnectReason::Stalled, "why it ended");
+    hurried.expect_canceled([1])?;
+    server.ends[1].expect_closed_by_peer()?;
+    server.post(&inbox, 8, 0..2)?;
+    server.expect(0, Done::recv(0, 8))?;
+    patient.expect_ok(0)?;
+    inbox.check_filled(..8, 7)?;
+    server.expect_left(1)
+}

@@ -36,6 +36,8 @@ pub(super) const CASES: &[Case] = cases! { Shared:
         .freedom(ANY_SENDER);
     waiting::behind_is_executed_once, SHARED,
         "writes, atomics and unsignaled injects behind a message that waits are executed once, after it";
+    ending::stalled, SHARED,
+        "of two senders that wait for a receive, that with `stall` ends Stalled and takes none; the other's message comes";
     ending::rest_stays, SHARED,
         "endpoints that end leave the receives to the others, and cancel none";
     ending::too_long, SHARED,

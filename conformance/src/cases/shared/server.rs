@@ -1,6 +1,6 @@
 //! A server whose endpoints share a receive queue, and its clients.
 
-use fabric::{CompletionQueue, SharedReceiveQueue};
+use fabric::{CompletionQueue, EndpointAttr, SharedReceiveQueue};
 
 use crate::prelude::*;
 
@@ -35,7 +35,20 @@ impl SharedServer {
     /// One more client.
     #[track_caller]
     pub(super) fn add(&mut self, rig: &Rig) -> Outcome {
-        let client = rig.end_with(rig.domain_a(), |attr| attr.send_depth = SENDS)?;
+        self.add_with(rig, |_| ())
+    }
+
+    /// One more client, with these settings.
+    #[track_caller]
+    pub(super) fn add_with(
+        &mut self,
+        rig: &Rig,
+        settings: impl FnOnce(&mut EndpointAttr),
+    ) -> Outcome {
+        let client = rig.end_with(rig.domain_a(), |attr| {
+            attr.send_depth = SENDS;
+            settings(attr);
+        })?;
         let end = rig.end_sharing(rig.domain_b(), &self.queue, &self.receives, |attr| {
             attr.send_depth = SENDS;
         })?;

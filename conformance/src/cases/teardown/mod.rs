@@ -5,6 +5,7 @@ mod dropping;
 mod flushed;
 mod leaks;
 mod orders;
+mod stalled;
 mod unsent;
 
 use crate::prelude::*;
@@ -43,6 +44,14 @@ pub(super) const CASES: &[Case] = cases! { Teardown:
     dropping::close_in_poll_loop, Needs::SEND,
         "two threads poll a queue and drop its endpoints as their completions come: no deadlock, nothing lost"
         .freedom(Freedom::Counts("which thread takes a completion is open"));
+    stalled::stalled, Needs::ALL,
+        "a peer that posts no receive: after `stall`, polled or not, Disconnected(Stalled), all canceled in order; the peer hears of it";
+    stalled::stalled_unsignaled, Needs::SEND_RMA,
+        "the same of unsignaled operations: what does not complete ends the connection";
+    stalled::stalled_not_if_slow, Needs::SEND,
+        "sends that find a receive four times in `stall`, so that some always wait: the connection stays for five of it";
+    stalled::stalled_not_if_idle, Needs::ALL,
+        "for four times `stall` receives wait, and all else is done, unsignaled too: the connection stays, and works";
     leaks::leak_check, Needs::NOTHING,
         "after the whole run, descriptors, threads and memory are back to what they were at its start"
         .exclusive().last();
