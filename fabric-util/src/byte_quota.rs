@@ -46,6 +46,11 @@ impl ByteQuota {
         true
     }
 
+    /// How many are reserved.
+    pub fn reserved(&self) -> u64 {
+        self.taken.lock().bytes
+    }
+
     /// Gives back what was reserved.
     pub fn give_back(&self, from: Network, len: u64) {
         let mut taken = self.taken.lock();
@@ -80,7 +85,7 @@ mod tests {
         for (from, len) in [(2, 4), (3, 2), (4, 4)] {
             quota.give_back(host(from), len);
         }
-        assert!(quota.taken.lock().of_each.is_empty() && quota.taken.lock().bytes == 0);
+        assert!(quota.taken.lock().of_each.is_empty() && quota.reserved() == 0);
     }
 
     #[test]
@@ -96,7 +101,7 @@ mod tests {
                 }
             }
         }
-        let left = TOTAL - quota.taken.lock().bytes;
+        let left = TOTAL - quota.reserved();
         assert!((TOTAL / 20..TOTAL / 15).contains(&left), "{left}");
     }
 }

@@ -16,18 +16,20 @@
 //! - progress: [`progress`] (which connections are served when), [`fault`] (both at their worst, for tests);
 //! - queues: [`inflight`] (operations in flight and their depth), [`emulate`] (atomics that a device lacks);
 //! - small things: [`stats`] (counters), [`route`] (the address to connect from), [`range`] (bounds of a slice),
-//!   [`splitmix`] (random numbers for tests).
+//!   [`splitmix`] (random numbers for tests), [`choices`] (a fuzzer's choices).
 
 pub mod admission;
 pub mod backlog;
 pub mod byte_quota;
 pub mod callback;
+pub mod choices;
 pub mod completion_ring;
 pub mod emulate;
 pub mod fair_table;
 pub mod fault;
 pub mod fork;
-#[cfg(fuzzing)]
+// Miri has no madvise(2), by which registrations probe.
+#[cfg(any(fuzzing, all(test, not(miri))))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod inflight;

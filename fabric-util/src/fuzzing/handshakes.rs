@@ -2,9 +2,10 @@
 
 use fabric_core::Secret;
 
-use crate::proof::HandshakeKeys;
+use crate::proof::{HandshakeKeys, SEAL};
 use crate::stream::testing::{Stream, link};
-use crate::stream::{Greeting, Initiator};
+use crate::stream::wire::handshake::{Handshake, HandshakeKind};
+use crate::stream::{Greeting, Initiator, READS};
 #[cfg(feature = "encryption")]
 use crate::stream::{TlsKeys, TlsTransport, Transport};
 
@@ -33,6 +34,33 @@ pub fn handshake(bytes: &[u8]) {
         _ => initiator(pieces, keys.as_ref()).unwrap_or(false),
     };
     assert!(!is_open || keys.is_none(), "a connection without the secret");
+}
+
+/// To each end at each level: what comes first, as far as that is known, and each other frame in its place.
+pub fn handshake_seeds() -> Vec<Vec<u8>> {
+    let kinds = [
+        HandshakeKind::Hello,
+        HandshakeKind::Accept,
+        HandshakeKind::Reject,
+        HandshakeKind::Refuse,
+        HandshakeKind::Challenge,
+        HandshakeKind::Proof,
+    ];
+    let frame = |kind, is_sealed| {
+        let frame = Handshake { is_sealed, ..Handshake::new(kind, READS, 1) };
+        let mut bytes = frame.encode(&[]);
+        bytes.resize(bytes.len() + if is_sealed { SEAL } else { 0 }, 7);
+        bytes
+    };
+    let mut seeds = Vec::new();
+    for mode in (0..8).map(|mode| mode << 5 | PIECES) {
+        for (kind, is_sealed) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+            let challenge = frame(HandshakeKind::Challenge, true);
+            seeds.push([&[mode], &frame(kind, is_sealed)[..]].concat());
+            seeds.push([&[mode], &challenge[..], &frame(kind, is_sealed)].concat());
+        }
+    }
+    seeds
 }
 
 /// Feeds an end until its connection is made, or never will be.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use crate::stats::Stats;
 use fabric_core::{
-    Access, EndpointId, RawCompletion, RecvWork, RegistrationOps, RemoteAddr, Segment, SendFlags,
-    SendOp, SendWork, Side, Token,
+    Access, AtomicCall, AtomicOp, AtomicType, EndpointId, RawCompletion, RecvWork, RegistrationOps,
+    RemoteAddr, Segment, SendFlags, SendOp, SendWork, Side, Status, Token,
 };
 
 use crate::completion_ring::CompletionRing;
 use crate::region_table::{RegionTable, Registration};
-use crate::stream::wire::{frame::Header, handshake::Handshake};
+use crate::stream::wire::frame::{Header, Kind};
+use crate::stream::wire::handshake::{Handshake, HandshakeKind};
 use crate::stream::{AckPolicy, End, IoVec, Link, LinkContext, READS, SharedReceives, Transport};
 
 /// Decodes bytes as both kinds of frame; what decodes must encode to the same bytes.
@@ -27,6 +28,47 @@ pub fn decode(bytes: &[u8]) {
         again.extend(decoded.seal.into_iter().flatten());
         assert_eq!(again, &bytes[..decoded.len]);
     }
+}
+
+/// A frame of each kind, with as much payload as it says.
+pub fn decode_seeds() -> Vec<Vec<u8>> {
+    let place = RemoteAddr { key: u64::from_le_bytes(*MARK), addr: 0 };
+    let call = AtomicCall { op: AtomicOp::Add, ty: AtomicType::U64, operand: 1, compare: 0 };
+    let frames = [
+        (Kind::Send { total: 8, imm: Some(1) }, 8),
+        (Kind::Write { total: 8, imm: None, to: place }, 8),
+        (Kind::Write { total: 8, imm: Some(1), to: place }, 4),
+        (Kind::Data { more: false }, 4),
+        (Kind::Read { from: place }, 8),
+        (Kind::Atomic { at: place, call, fetch: true }, 0),
+        (Kind::ReadData { last: true }, 64),
+        (Kind::OldValue, 8),
+        (Kind::Ack, 0),
+        (Kind::Nak { status: Status::RemoteAccess }, 0),
+        (Kind::NotReady, 0),
+        (Kind::Resume, 0),
+        (Kind::Ready, 0),
+        (Kind::Bye, 0),
+    ];
+    let frame = |(kind, len): (Kind, u32)| {
+        let mut bytes = Vec::new();
+        Header { kind, ask: false, len, ack: 0, credit: 0, seq: 0 }.encode(&mut bytes);
+        let payload = if matches!(kind, Kind::Read { .. }) { 0 } else { len as usize };
+        bytes.resize(bytes.len() + payload, 1);
+        bytes
+    };
+    let hello = Handshake::new(HandshakeKind::Hello, READS, 1).encode(b"data");
+    frames.into_iter().map(frame).chain([hello]).collect()
+}
+
+/// Each of these frames to each kind of link, and one behind another.
+pub fn link_seeds() -> Vec<Vec<u8>> {
+    let frames = decode_seeds();
+    let modes = [PIECES, SHARES | PIECES, PEER_SHARES | 7];
+    let lone =
+        modes.iter().flat_map(|mode| frames.iter().map(|frame| [&[*mode], &frame[..]].concat()));
+    let fragments = [&[PIECES], &frames[2][..], &frames[3]].concat();
+    lone.chain([fragments]).collect()
 }
 
 /// In the first byte: the link's receives are shared; the peer's are; and how long the pieces are.
@@ -131,8 +173,10 @@ impl Transport for Sink {
     fn shutdown_write(&mut self) {}
 }
 
+/// Stands for the key of the region.
+const MARK: &[u8; 8] = b"KEYKEYKE";
+
 fn with_key(bytes: &[u8], key: u64) -> Vec<u8> {
-    const MARK: &[u8; 8] = b"KEYKEYKE";
     let mut bytes = bytes.to_vec();
     let mut at = 0;
     while at + 8 <= bytes.len() {

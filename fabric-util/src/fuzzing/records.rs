@@ -9,6 +9,12 @@ use crate::stream::{TlsKeys, TlsTransport, Transport};
 const LEN: usize = 100;
 const RECORDS: u8 = 4;
 
+/// Each kind of change.
+pub fn records_seeds() -> Vec<Vec<u8>> {
+    let changes = [[0, 5, 1], [1, 40, 0x80], [2, 0, 0], [1, 3, 0xff], [3, 0, 0xfe]];
+    changes.into_iter().map(Vec::from).chain([Vec::new(), changes.concat()]).collect()
+}
+
 /// Changes records as the bytes say: three at a time, which record, where, and what is added to the byte there. What is
 /// received is a beginning of what was sent, and all of it only if nothing was changed.
 pub fn records(bytes: &[u8]) {

@@ -126,7 +126,7 @@ impl Link {
     }
 
     /// The receives posted so far, for the handshake.
-    pub(super) fn credit(&mut self) -> u32 {
+    pub(crate) fn credit(&mut self) -> u32 {
         self.recvs.announce()
     }
 

@@ -24,6 +24,12 @@ pub(super) struct Span {
 }
 
 impl Segments {
+    /// For tests: counts from here on, as after so many segments.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn count_from(&mut self, first: u32) {
+        self.first = first;
+    }
+
     pub(super) fn push(&mut self, segments: &[Segment]) -> Span {
         let start = self.first.wrapping_add(self.ring.len() as u32);
         match segments {

@@ -84,6 +84,20 @@ impl Sends {
         self.peer_shares = credit == SHARED;
     }
 
+    /// For tests: counts from here on, as after so many operations, and receives of the peer's.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn count_from(&mut self, first: u32, consumed: u32) {
+        (self.first, self.acked, self.consumed) = (first, first, consumed);
+        self.questions.hear(first);
+        self.questions.go_back(first);
+    }
+
+    /// For tests: the number of the oldest operation, and of what the peer has accepted and posted.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn numbers(&self) -> (u32, u32, u32) {
+        (self.first, self.acked, self.credit)
+    }
+
     pub(super) fn push(&mut self, work: &SendWork<'_>) {
         self.entries.push_back(Entry {
             token: work.token,

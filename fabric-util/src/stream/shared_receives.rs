@@ -34,7 +34,7 @@ impl SharedReceives {
     }
 
     /// How many receives no message has taken.
-    #[cfg(fuzzing)]
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn len(&self) -> usize {
         self.0.lock().queue.len()
     }

@@ -127,6 +127,32 @@ impl Transport for Taker {
     fn shutdown_write(&mut self) {}
 }
 
+impl super::Link {
+    /// Counts from here on, as after so many requests of this side's and receives of the peer's, and the other way round. Before
+    /// the connection is made.
+    #[cfg(not(miri))]
+    pub(crate) fn count_from(
+        &mut self,
+        (sent, consumed): (u32, u32),
+        (posted, accepted): (u32, u32),
+    ) {
+        self.sends.count_from(sent, consumed);
+        self.sends.segments.count_from(sent);
+        self.recvs.count_from(posted);
+        self.recvs.receives.segments.count_from(posted);
+        self.incoming.begun = accepted;
+        self.incoming.debt.count_from(accepted);
+    }
+
+    /// What the next frame of the peer's may say: the number of its request, or of the oldest of this side's, which it
+    /// answers; and the requests that it has accepted and the receives that it has posted, at least.
+    #[cfg(not(miri))]
+    pub(crate) fn expects(&self) -> (u32, u32, u32, u32) {
+        let (first, acked, credit) = self.sends.numbers();
+        (self.incoming.begun, first, acked, credit)
+    }
+}
+
 /// A link without memory of its own.
 #[cfg(not(miri))]
 pub(crate) fn link() -> super::Link {
