@@ -270,5 +270,7 @@ fn short(transcript: &Transcript, by: Prover, frame: &[u8]) -> [u8; SHORT_SEAL] 
     whole(&transcript.seal(by, frame))
 }
 
+#[cfg(any(fuzzing, test))]
+pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests;

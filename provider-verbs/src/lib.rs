@@ -109,6 +109,13 @@ mod sysfs;
 mod tokens;
 mod windows;
 
+/// Entry points of the fuzzers in `fuzz/`.
+#[cfg(any(fuzzing, test))]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::handshake::fuzzing::{greeting, greeting_seeds};
+}
+
 pub use cq::VerbsCq;
 pub use domain::VerbsDomain;
 pub use endpoint::VerbsEndpoint;
