@@ -173,6 +173,13 @@ mod wait_queue;
 #[forbid(unsafe_code)]
 mod wakers;
 
+/// Entry points of the fuzzers in `fuzz/`.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::lease::fuzzing::{LeaseFuzzer, leases_seeds};
+}
+
 #[doc = include_str!("../doc/guide.md")]
 pub mod guide {}
 

@@ -15,6 +15,8 @@ mod client;
 mod connect;
 mod control;
 mod decision;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod incoming;
 mod lease_key;
 mod local_lease;
