@@ -42,7 +42,7 @@ random: ## Random programs beside a model of the contract, over TCP; PROGRAMS=N,
 soak: setup ## All that is long, one after the other: a night; PARTS="..." as in scripts/soak --help
 	@CARGO="$(CARGO)" scripts/soak $(PARTS)
 
-fuzz: ## The fuzzers of the wire format, of a connection, of handshakes and of encrypted records, 60 s each or TIME=N
+fuzz: ## The fuzzers of connections, wire formats, handshakes, encryption and leases, 60 s each or TIME=N, and what they reach
 	@CARGO="$(CARGO)" scripts/fuzz $(or $(TIME),60)
 
 assembly: ## Memory accesses, optimised, on each kind of processor: x86-64, its levels v3 and v4, aarch64 (emulated)

@@ -1,0 +1,135 @@
+//! What every target has beside its fuzzer: the seeds that it starts from, and how many edges its corpus reaches.
+//!
+//! A target's program fuzzes, or it does what one of these says and ends:
+//!
+//! - `FUZZ_SEEDS=FOLDER` writes the seeds there;
+//! - `FUZZ_EDGES=FOLDER` runs each input there once, and prints for each source file that the target is about, and then
+//!   for all of them, how many edges were reached, and how many there are.
+//!
+//! An edge is one of the compiler's counters (SanitizerCoverage). What the linker found no way to is not counted.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+pub use libfuzzer_sys;
+
+/// A target: its name, what it does with bytes, its seeds, and the source files that it is about, or folders of them.
+#[macro_export]
+macro_rules! target {
+    ($run:path, $seeds:expr, $sources:expr) => {
+        libfuzzer_sys::fuzz_target!(
+            init: $crate::prepare($run, $seeds, &$sources),
+            |bytes: &[u8]| $run(bytes)
+        );
+    };
+}
+
+/// Does what the environment says instead of fuzzing, if it does.
+pub fn prepare(run: fn(&[u8]), seeds: fn() -> Vec<Vec<u8>>, sources: &[&str]) {
+    let folder = |name| std::env::var_os(name).map(PathBuf::from);
+    let done = match (folder("FUZZ_SEEDS"), folder("FUZZ_EDGES")) {
+        (Some(folder), _) => write(&folder, &seeds()),
+        (None, Some(folder)) => inputs(&folder).map(|inputs| report(run, &inputs, sources)),
+        (None, None) => return,
+    };
+    if let Err(error) = done {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
+    std::process::exit(0);
+}
+
+fn write(folder: &Path, seeds: &[Vec<u8>]) -> std::io::Result<()> {
+    for (number, seed) in seeds.iter().enumerate() {
+        std::fs::write(folder.join(format!("seed-{number}")), seed)?;
+    }
+    Ok(())
+}
+
+fn inputs(folder: &Path) -> std::io::Result<Vec<Vec<u8>>> {
+    std::fs::read_dir(folder)?.map(|entry| std::fs::read(entry?.path())).collect()
+}
+
+/// Runs all inputs, and prints what they reached.
+fn report(run: fn(&[u8]), inputs: &[Vec<u8>], sources: &[&str]) {
+    let edges = edges();
+    let mut is_reached = vec![false; edges.len()];
+    for input in inputs {
+        run(input);
+        for (edge, is_reached) in edges.iter().zip(&mut is_reached) {
+            // SAFETY: the counter is there as long as the program.
+            *is_reached |= unsafe { edge.counter.read_volatile() } != 0;
+        }
+    }
+    let mut files = BTreeMap::<PathBuf, (usize, usize)>::new();
+    for (edge, is_reached) in edges.iter().zip(is_reached) {
+        let file = file_of(edge.pc).filter(|file| sources.iter().any(|one| file.starts_with(one)));
+        if let Some(file) = file {
+            let (reached, all) = files.entry(file).or_default();
+            (*reached, *all) = (*reached + usize::from(is_reached), *all + 1);
+        }
+    }
+    let missing = |source: &&&str| !files.keys().any(|file| file.starts_with(source));
+    if let Some(source) = sources.iter().find(missing) {
+        eprintln!("no edge is in {source}");
+        std::process::exit(1);
+    }
+    for (file, (reached, all)) in &files {
+        println!("edges: {reached:5} of {all:5}  {}", file.display());
+    }
+    let sum = |of: fn(&(usize, usize)) -> usize| files.values().map(of).sum::<usize>();
+    println!("edges: {} {}", sum(|count| count.0), sum(|count| count.1));
+}
+
+struct Edge {
+    counter: *const u8,
+    pc: usize,
+}
+
+/// The counters of the program, and where each of them is counted.
+fn edges() -> Vec<Edge> {
+    unsafe extern "C" {
+        #[link_name = "__start___sancov_cntrs"]
+        static COUNTERS: u8;
+        #[link_name = "__stop___sancov_cntrs"]
+        static COUNTERS_END: u8;
+        #[link_name = "__start___sancov_pcs"]
+        static PLACES: [usize; 2];
+    }
+    let (counters, end) = (&raw const COUNTERS, &raw const COUNTERS_END);
+    let places = &raw const PLACES;
+    let edge = |at: usize| Edge {
+        counter: counters.wrapping_add(at),
+        // SAFETY: there are as many places, an address and flags, as counters.
+        pc: unsafe { (*places.wrapping_add(at))[0] },
+    };
+    (0..end as usize - counters as usize).map(edge).collect()
+}
+
+/// The file of this repository that an instruction is of; of one that was inlined, where that was written.
+fn file_of(pc: usize) -> Option<PathBuf> {
+    static ROOT: LazyLock<Option<PathBuf>> =
+        LazyLock::new(|| Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(PathBuf::from));
+    let root = ROOT.as_ref()?;
+    let mut found = None;
+    // It looks up the instruction before the address, as if that were one that a call returns to.
+    backtrace::resolve((pc + 1) as *mut _, |symbol| {
+        if found.is_none() {
+            found = symbol.filename().and_then(|file| within(root, file));
+        }
+    });
+    found
+}
+
+/// The path of a source file in the repository, which the compiler may have by way of another folder.
+fn within(root: &Path, file: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in file.components() {
+        match part {
+            std::path::Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain.strip_prefix(root).ok().map(PathBuf::from)
+}
