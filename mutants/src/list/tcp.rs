@@ -421,4 +421,37 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "anyfabric-util/lib/stream::tests::ends::what_an_end_cancels_waits_until_the_end_was_reported",
         ],
     },
+    Mutant {
+        name: "credit_that_wraps",
+        about: "a count of receives that wraps around is taken for one that was taken back",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "Sends::hear",
+            "(credit.wrapping_sub(self.credit) as i32) < 0",
+            "credit < self.credit",
+        )],
+        cases: &["anyfabric-util/lib/fuzzing::duel::tests::programs_of_the_seeds_go_well"],
+    },
+    Mutant {
+        name: "one_byte_late",
+        about: "a payload that is received where it belongs is placed one byte behind",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "Link::direct",
+            "entry.at(addr + *done as u64)",
+            "entry.at(addr + *done as u64 + u64::from(MUTANT))",
+        )],
+        cases: &["anyfabric-util/lib/fuzzing::duel::tests::programs_of_the_seeds_go_well"],
+    },
+    Mutant {
+        name: "full_for_ever",
+        about: "a stream that took less than it could is taken for full, so nothing more is sent",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "ConnState::flush",
+            "self.full = !transport.gave_up();",
+            "self.full = MUTANT || !transport.gave_up();",
+        )],
+        cases: &["anyfabric-util/lib/fuzzing::duel::tests::programs_of_the_seeds_go_well"],
+    },
 ];
