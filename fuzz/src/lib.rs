@@ -1,14 +1,16 @@
-//! What every target has beside its fuzzer: the seeds that it starts from, and how many edges its corpus reaches.
+//! What every target has beside its fuzzer: the seeds that it starts from, and how much of the code its corpus reaches.
 //!
 //! A target's program fuzzes, or it does what one of these says and ends:
 //!
 //! - `FUZZ_SEEDS=FOLDER` writes the seeds there;
-//! - `FUZZ_EDGES=FOLDER` runs each input there once, and prints for each source file that the target is about, and then
-//!   for all of them, how many edges were reached, and how many there are.
+//! - `FUZZ_REACHED=FOLDER` runs each input there once, and prints for each source file that the target is about, and then
+//!   for all of them, how many lines were reached, and how many there are.
 //!
-//! An edge is one of the compiler's counters (SanitizerCoverage). What the linker found no way to is not counted.
+//! What counts is the lines where control flow goes apart or together: those of the compiler's counters (SanitizerCoverage).
+//! So one that is compiled many times, inlined or for several types, counts once; and what the linker found no way to does
+//! not count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -28,7 +30,7 @@ macro_rules! target {
 /// Does what the environment says instead of fuzzing, if it does.
 pub fn prepare(run: fn(&[u8]), seeds: fn() -> Vec<Vec<u8>>, sources: &[&str]) {
     let folder = |name| std::env::var_os(name).map(PathBuf::from);
-    let done = match (folder("FUZZ_SEEDS"), folder("FUZZ_EDGES")) {
+    let done = match (folder("FUZZ_SEEDS"), folder("FUZZ_REACHED")) {
         (Some(folder), _) => write(&folder, &seeds()),
         (None, Some(folder)) => inputs(&folder).map(|inputs| report(run, &inputs, sources)),
         (None, None) => return,
@@ -58,32 +60,38 @@ fn report(run: fn(&[u8]), inputs: &[Vec<u8>], sources: &[&str]) {
     for input in inputs {
         run(input);
         for (edge, is_reached) in edges.iter().zip(&mut is_reached) {
-            // SAFETY: the counter is there as long as the program.
-            *is_reached |= unsafe { edge.counter.read_volatile() } != 0;
+            // A counter of eight bits may be back at zero after the next input.
+            // SAFETY: it is there as long as the program.
+            *is_reached |= unsafe { edge.counter.replace(0) } != 0;
+        }
+    }
+    let mut lines = HashMap::new();
+    for (edge, is_reached) in edges.iter().zip(is_reached) {
+        if let Some(line) = line_of(edge.pc) {
+            *lines.entry(line).or_insert(false) |= is_reached;
         }
     }
     let mut files = BTreeMap::<PathBuf, (usize, usize)>::new();
-    for (edge, is_reached) in edges.iter().zip(is_reached) {
-        let file = file_of(edge.pc).filter(|file| sources.iter().any(|one| file.starts_with(one)));
-        if let Some(file) = file {
+    for ((file, _), is_reached) in lines {
+        if sources.iter().any(|source| file.starts_with(source)) {
             let (reached, all) = files.entry(file).or_default();
             (*reached, *all) = (*reached + usize::from(is_reached), *all + 1);
         }
     }
     let missing = |source: &&&str| !files.keys().any(|file| file.starts_with(source));
     if let Some(source) = sources.iter().find(missing) {
-        eprintln!("no edge is in {source}");
+        eprintln!("no line is of {source}");
         std::process::exit(1);
     }
     for (file, (reached, all)) in &files {
-        println!("edges: {reached:5} of {all:5}  {}", file.display());
+        println!("reached: {reached:5} of {all:5}  {}", file.display());
     }
     let sum = |of: fn(&(usize, usize)) -> usize| files.values().map(of).sum::<usize>();
-    println!("edges: {} {}", sum(|count| count.0), sum(|count| count.1));
+    println!("reached: {} {}", sum(|count| count.0), sum(|count| count.1));
 }
 
 struct Edge {
-    counter: *const u8,
+    counter: *mut u8,
     pc: usize,
 }
 
@@ -91,13 +99,13 @@ struct Edge {
 fn edges() -> Vec<Edge> {
     unsafe extern "C" {
         #[link_name = "__start___sancov_cntrs"]
-        static COUNTERS: u8;
+        static mut COUNTERS: u8;
         #[link_name = "__stop___sancov_cntrs"]
         static COUNTERS_END: u8;
         #[link_name = "__start___sancov_pcs"]
         static PLACES: [usize; 2];
     }
-    let (counters, end) = (&raw const COUNTERS, &raw const COUNTERS_END);
+    let (counters, end) = (&raw mut COUNTERS, &raw const COUNTERS_END);
     let places = &raw const PLACES;
     let edge = |at: usize| Edge {
         counter: counters.wrapping_add(at),
@@ -107,8 +115,8 @@ fn edges() -> Vec<Edge> {
     (0..end as usize - counters as usize).map(edge).collect()
 }
 
-/// The file of this repository that an instruction is of; of one that was inlined, where that was written.
-fn file_of(pc: usize) -> Option<PathBuf> {
+/// The line of this repository that an instruction is of; of one that was inlined, where that was written.
+fn line_of(pc: usize) -> Option<(PathBuf, u32)> {
     static ROOT: LazyLock<Option<PathBuf>> =
         LazyLock::new(|| Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(PathBuf::from));
     let root = ROOT.as_ref()?;
@@ -116,7 +124,8 @@ fn file_of(pc: usize) -> Option<PathBuf> {
     // It looks up the instruction before the address, as if that were one that a call returns to.
     backtrace::resolve((pc + 1) as *mut _, |symbol| {
         if found.is_none() {
-            found = symbol.filename().and_then(|file| within(root, file));
+            let file = symbol.filename().and_then(|file| within(root, file));
+            found = file.zip(symbol.lineno());
         }
     });
     found

@@ -1,6 +1,8 @@
 //! Entry points of the fuzzers in `fuzz/`: the decoders, one link as the target of a peer's bytes, two connections against each
 //! other, handshakes, and records that are encrypted. And for each the inputs that it starts from.
 
+#![allow(clippy::panic)] // that is how a fuzzer finds something
+
 mod duel;
 #[cfg(fuzzing)]
 mod handshakes;

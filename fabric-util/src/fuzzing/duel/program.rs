@@ -41,7 +41,7 @@ impl Duel {
     }
 
     /// Something to send, in some segments; an inject in one. Every operation has other bytes.
-    fn source(&mut self, c: &mut Choices<'_>, len: usize, is_inject: bool) -> Source {
+    fn source(&mut self, c: &mut Choices<'_>, len: usize, is_inject: bool) -> Shipment {
         self.count = self.count.wrapping_add(1);
         let bytes: Rc<[u8]> = pattern(self.count, len).into();
         let lens = if is_inject { vec![len] } else { cut(c, len) };
@@ -54,7 +54,7 @@ impl Duel {
         let memory = memory.collect();
         let kept = bytes.clone();
         let expected = if is_inject { Expected::Injected } else { Expected::Source(kept) };
-        Source { bytes, memory, expected }
+        Shipment { bytes, memory, expected }
     }
 
     /// A place of the peer's that allows this, in an area that does; now and then any.
@@ -118,7 +118,7 @@ impl Duel {
         let len = self.fit_message(side, c, len);
         let is_inject = len <= limits().inject && c.once_in(2);
         flags.set(SendFlags::INJECT, is_inject);
-        let Source { bytes, memory, expected } = self.source(c, len, is_inject);
+        let Shipment { bytes, memory, expected } = self.source(c, len, is_inject);
         let order = Order { flags, memory, expected, is_message: true, status: None };
         self.pass_fence(side, flags);
         if self.sides[side].post(SendOp::Send { imm }, order) {
@@ -133,7 +133,7 @@ impl Duel {
         let (addr, len) = self.place(c, spot, len);
         let is_inject = len <= limits().inject && c.once_in(2);
         flags.set(SendFlags::INJECT, is_inject);
-        let Source { bytes, memory, expected } = self.source(c, len, is_inject);
+        let Shipment { bytes, memory, expected } = self.source(c, len, is_inject);
         let is_message = imm.is_some();
         let order = Order { flags, memory, expected, is_message, status: None };
         self.pass_fence(side, flags);
@@ -261,7 +261,7 @@ impl Duel {
 }
 
 /// What an operation sends.
-struct Source {
+struct Shipment {
     bytes: Rc<[u8]>,
     memory: Vec<Guarded>,
     expected: Expected,

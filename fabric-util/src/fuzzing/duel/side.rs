@@ -216,9 +216,10 @@ impl DuelSide {
         let segments: Vec<_> = full.map(Guarded::segment).collect();
         let work = [RecvWork::new(token, &segments)];
         let is_posted = match self.shared.clone() {
-            // SAFETY: the books keep the memory.
             Some(shared) => {
-                for waiting in unsafe { shared.post(&work) } {
+                // SAFETY: the books keep the memory.
+                let waiting = unsafe { shared.post(&work) };
+                for waiting in waiting {
                     assert_eq!(waiting, self.id);
                     self.lock().link.receives_posted();
                 }
