@@ -257,5 +257,7 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.finish();
         self.shared.router.unregister(self.endpoint.id());
+        // Its receives may be over, so that nothing else has the books forget it.
+        self.shared.reactor.disconnected(self.endpoint.id());
     }
 }

@@ -7,18 +7,18 @@
 #![allow(clippy::panic)] // that is how a fuzzer finds something
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use fabric::{
-    Access, Catalog, CompletionQueue, Domain, Endpoint, EndpointId, Hints, Listener, Op, Region,
-    RemoteRegion,
+    Access, Catalog, CompletionQueue, Domain, Endpoint, EndpointId, Hints, Listener, Op,
+    PendingGrant, Region, RemoteRegion,
 };
 use fabric_util::choices::Choices;
 use fabric_util::splitmix::SplitMix64;
 
-use super::control::Control;
+use super::control::{Control, GrantsTo, UserConnection};
 use super::local_lease::LocalLease;
 use super::message::LeaseMessage;
 use super::policy::LeasePolicy;
@@ -54,6 +54,15 @@ struct LendingNode {
     reactor: Arc<ReactorHandle>,
     router: Arc<Router>,
     leases: Arc<Leases>,
+}
+
+/// The application's connection, which is not there: leases have the keys of their regions.
+struct NoGrants;
+
+impl GrantsTo for NoGrants {
+    fn begin_grant(&self, _: &Region, _: Access) -> fabric::Result<PendingGrant> {
+        Err(fabric::Error::NotConnected)
+    }
 }
 
 type Asked = Pin<Box<dyn Future<Output = Result<Option<RemoteLease>>>>>;
@@ -148,8 +157,10 @@ impl LeaseFuzzer {
     }
 
     fn connect(&self, node: &LendingNode) -> fabric::Result<(Arc<Control>, Peer)> {
-        let user = ConnState::new(&node.reactor.timers);
-        let control = node.leases.add_control((EndpointId(u64::MAX), &user));
+        let conn_state = ConnState::new(&node.reactor.timers);
+        let grants_to: Weak<NoGrants> = Weak::new();
+        let user = UserConnection { id: EndpointId(u64::MAX), conn_state, grants_to };
+        let control = node.leases.add_control(user);
         let Ok(control) = control else { panic!("no endpoint for leases") };
         let queue = self.domain.completion_queue(256)?;
         let builder = self.domain.endpoint().send_depth(64).recv_depth(RECEIVES);
@@ -214,7 +225,7 @@ impl Peer {
             0 => number,
             len => self.leases[c.below(len)],
         };
-        match c.below(13) {
+        match c.below(15) {
             0..3 => {
                 LeaseMessage::Request { id: number, len: len(c), time: time(c), rights: rights(c) }
             }
@@ -236,6 +247,8 @@ impl Peer {
             9 => LeaseMessage::Refuse { id: number, why: Refusal::Denied },
             10 => LeaseMessage::Lend { lease: number, time: time(c), region: region(c) },
             11 => LeaseMessage::Pass { time: time(c), region: region(c) },
+            12 => LeaseMessage::Share { id: number, lease },
+            13 => LeaseMessage::Shared { id: c.below(64) as u64, region: region(c) },
             _ => LeaseMessage::Ended { lease: c.below(64) as u64 },
         }
     }
@@ -344,8 +357,9 @@ impl Play<'_> {
 
     /// It passes on what it holds.
     fn pass(&mut self, c: &mut Choices<'_>) {
-        if let Some(lease) = self.held.last() {
-            let _ = self.control.pass(time(c), lease.descriptor());
+        if let Some(lease) = self.held.last().cloned() {
+            let (control, time) = (self.control.clone(), time(c));
+            self.begin(async move { control.pass(time, lease.shared().await?).map(|()| None) });
         }
     }
 
@@ -363,7 +377,8 @@ impl Play<'_> {
         assert!(state.offers.len() <= 64, "too many offers");
         let known = self.held.len() + self.asked.len() + state.offers.len();
         assert!(state.held.len() <= known, "{} held, {known} known", state.held.len());
-        assert!(state.requests.len() + state.renewals.len() <= 4 * MANY, "too many requests");
+        let asked = state.requests.len() + state.renewals.len() + state.shares.len();
+        assert!(asked <= 6 * MANY, "too many requests");
     }
 
     /// Both sides let go of everything.
@@ -378,7 +393,10 @@ impl Play<'_> {
             node.serve();
         }
         drop((control, peer));
-        node.serve();
+        while node.leases.known() > 0 {
+            assert!(Instant::now() < end, "a connection that is gone stays in the books");
+            node.serve();
+        }
         assert_eq!(quota.reserved(), 0, "bytes are not given back");
         let in_use = node.pool.metrics().in_use;
         assert_eq!(in_use, 0, "memory is not given back");

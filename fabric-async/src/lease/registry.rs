@@ -219,7 +219,10 @@ impl Leases {
         let due = self.context.reactor.agenda.take_due(now);
         let control = |id| self.controls.lock().control(id);
         for id in due.disconnected {
-            control(id).iter().for_each(|control| control.finish());
+            match control(id) {
+                Some(control) => control.finish(),
+                None => self.controls.lock().forget(id),
+            }
         }
         for (id, lease) in due.leases {
             control(id).iter().for_each(|control| control.on_lease_due(lease, now));
@@ -251,6 +254,12 @@ impl Leases {
         control.on_message(&bytes[..len]);
     }
 
+    /// How many connections for leases are in the books.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn known(&self) -> usize {
+        self.controls.lock().by_id.len()
+    }
+
     /// The node ends: takes remaining receives of closed connections. Those without a completion keep their memory, which
     /// the peer could still write to.
     pub(crate) fn end(&self, is_refused: bool) {
@@ -271,4 +280,39 @@ impl Leases {
 fn control_endpoint(builder: EndpointBuilder<'_>) -> EndpointBuilder<'_> {
     let builder = builder.send_depth(DEPTH).send_segments(1).inject(fabric::MIN_INJECT);
     builder.recv_depth(DEPTH).recv_segments(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use crate::{Node, block_on};
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no sockets")]
+    fn a_connection_that_is_gone_is_in_no_books() {
+        let (server, client) = (Node::builder().build().unwrap(), Node::builder().build().unwrap());
+        let ip = server.domain().info().addresses[0];
+        let listener = block_on(server.listen(std::net::SocketAddr::new(ip, 0))).unwrap();
+        let to = listener.local_addr();
+        let connecting =
+            std::thread::spawn(move || (block_on(client.connect(to)).unwrap(), client));
+        let conn = block_on(listener.accept()).unwrap();
+        let leases = &server.inner.leases;
+        assert_eq!(leases.known(), 1);
+        drop(connecting.join());
+        let until = Instant::now() + Duration::from_secs(30);
+        let are_over =
+            || leases.controls.lock().by_id.values().all(|known| known.receives.are_over());
+        // The peer is gone first, so nothing of the connection is under way when it is dropped.
+        while conn.end().is_none() || !are_over() {
+            assert!(Instant::now() < until, "the connection ends");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(conn);
+        while leases.known() > 0 {
+            assert!(Instant::now() < until, "it is forgotten");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }

@@ -145,9 +145,9 @@ impl Transport for DuelWire {
         out.moved += 1;
     }
 
-    fn has_unsent(&self) -> bool {
+    fn unsent(&self) -> usize {
         let out = self.out.borrow();
-        out.len() > 0 && !out.broken
+        if out.broken { 0 } else { out.len() }
     }
 
     fn gave_up(&self) -> bool {
