@@ -2,11 +2,12 @@
 //! that was never used makes room for a peer from elsewhere.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crate::fair_table::{FairTable, Network};
-use crate::sync::Mutex;
+use crate::sync::{AtomicBool, Mutex};
 
 /// A network may have so many places for each that is free: three quarters of what the others leave (dynamic thresholds,
 /// Choudhury and Hahne 1998).
@@ -46,12 +47,20 @@ struct AdmissionState {
     /// Places that are taken.
     taken: usize,
     /// Permits of each network, with those that wait for a place.
-    of_each: HashMap<Network, usize>,
+    of_each: HashMap<Network, Permits>,
     /// Connections that may make room, by the number of their permit.
     unused: FairTable<UnusedConnection>,
     /// Permits that get a place when one is free, by number.
     waiting: VecDeque<(u64, OnPlace)>,
     permits: u64,
+}
+
+/// How many permits a network has.
+#[derive(Clone, Copy, Default)]
+struct Permits {
+    all: usize,
+    /// Of them, those whose connection is not established yet.
+    in_set_up: usize,
 }
 
 struct UnusedConnection {
@@ -60,16 +69,16 @@ struct UnusedConnection {
 }
 
 impl AdmissionState {
-    fn count(&self, from: Network) -> usize {
+    fn count(&self, from: Network) -> Permits {
         self.of_each.get(&from).copied().unwrap_or_default()
     }
 
-    fn count_out(&mut self, from: Network) {
-        if let Some(count) = self.of_each.get_mut(&from) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_each.remove(&from);
-            }
+    /// Counts permits of a network anew.
+    fn recount(&mut self, from: Network, change: impl FnOnce(&mut Permits)) {
+        let permits = self.of_each.entry(from).or_default();
+        change(permits);
+        if permits.all == 0 {
+            self.of_each.remove(&from);
         }
     }
 }
@@ -92,7 +101,7 @@ impl Admission {
         let mut state = self.state.lock();
         let free = connections.saturating_sub(state.taken);
         let share = per_network.unwrap_or(free.saturating_mul(PLACES_PER_FREE));
-        if free == 0 || state.count(from) >= share {
+        if free == 0 || state.count(from).all >= share {
             return None;
         }
         state.taken += 1;
@@ -130,13 +139,14 @@ impl Admission {
     /// Connections from this network, and from anywhere.
     pub fn counts(&self, from: impl Into<Network>) -> (usize, usize) {
         let state = self.state.lock();
-        (state.count(from.into()), state.taken)
+        (state.count(from.into()).all, state.taken)
     }
 
     fn permit(self: &Arc<Self>, state: &mut AdmissionState, from: Network) -> Permit {
         state.permits += 1;
-        *state.of_each.entry(from).or_default() += 1;
-        Permit { admission: self.clone(), from, number: state.permits }
+        state.recount(from, |of| (of.all, of.in_set_up) = (of.all + 1, of.in_set_up + 1));
+        let (number, established) = (state.permits, AtomicBool::new(false));
+        Permit { admission: self.clone(), from, number, established }
     }
 
     fn choose_displaced(&self, from: Network) -> Option<Arc<dyn Admitted>> {
@@ -144,8 +154,11 @@ impl Admission {
         loop {
             let mut state = self.state.lock();
             let is_full = state.taken >= self.limits.connections;
+            // Those that are not established yet are as unused, and its own.
+            let in_set_up = state.count(from).in_set_up;
             let AdmissionState { unused, .. } = &mut *state;
-            let fair = if is_full { unused.displace_for(from) } else { None };
+            let its = unused.count(from) + in_set_up + 1;
+            let fair = if is_full { unused.displace_beyond(its) } else { None };
             let candidate = fair.map(|(_, candidate)| candidate).or_else(|| {
                 let oldest = if is_full { unused.oldest() } else { unused.oldest_of(from) };
                 let late = oldest.filter(|(_, it)| it.since.elapsed() >= first_use);
@@ -167,16 +180,20 @@ pub struct Permit {
     admission: Arc<Admission>,
     from: Network,
     number: u64,
+    established: AtomicBool,
 }
 
 impl Permit {
     /// The connection is established, and makes room as long as it is unused.
     pub fn established(&self, connection: Weak<dyn Admitted>) {
-        if self.admission.limits.first_use.is_none() {
-            return;
+        let mut state = self.admission.state.lock();
+        if !self.established.swap(true, Ordering::Relaxed) {
+            state.recount(self.from, |of| of.in_set_up -= 1);
         }
-        let unused = UnusedConnection { connection, since: Instant::now() };
-        self.admission.state.lock().unused.insert(self.number, self.from, unused);
+        if self.admission.limits.first_use.is_some() {
+            let unused = UnusedConnection { connection, since: Instant::now() };
+            state.unused.insert(self.number, self.from, unused);
+        }
     }
 }
 
@@ -184,7 +201,10 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut state = self.admission.state.lock();
         let unused = state.unused.remove(self.number);
-        state.count_out(self.from);
+        let in_set_up = usize::from(!self.established.load(Ordering::Relaxed));
+        state.recount(self.from, |of| {
+            (of.all, of.in_set_up) = (of.all - 1, of.in_set_up - in_set_up);
+        });
         let mut next = None;
         let waits = state.waiting.iter().position(|(number, _)| *number == self.number);
         let own = waits.and_then(|index| state.waiting.remove(index));
@@ -312,6 +332,19 @@ mod tests {
         assert!(!places.displace_for(host(3)), "one each is fair");
         drop(permit);
         assert!(places.take(host(3)).is_some());
+    }
+
+    #[test]
+    fn one_that_is_being_set_up_counts_as_unused() {
+        let places = places(3, Some(3), HOUR);
+        let crowd: Vec<_> = (0..2).filter_map(|_| places.take(host(1)).map(established)).collect();
+        let in_set_up = places.take(host(2));
+        assert!(in_set_up.is_some() && !places.displace_for(host(2)), "two each is no fairer");
+        drop(in_set_up.map(established));
+        let elsewhere = places.take(host(3));
+        assert!(places.displace_for(host(2)) && crowd[0].is_displaced(), "it has none any more");
+        drop((crowd, elsewhere));
+        assert!(is_empty(&places));
     }
 
     #[test]

@@ -114,6 +114,11 @@ impl<T> FairTable<T> {
         Some((network, self.remove(oldest)?))
     }
 
+    /// As [`displace`](FairTable::displace), if that network has more than `count`.
+    pub fn displace_beyond(&mut self, count: usize) -> Option<(Network, T)> {
+        if self.ranking.last()?.0 > count { self.displace() } else { None }
+    }
+
     /// As [`displace`](FairTable::displace), in favour of one more from `of`, if that [is fair](FairTable::may_displace_for).
     pub fn displace_for(&mut self, of: impl Into<Network>) -> Option<(Network, T)> {
         if self.may_displace_for(of) { self.displace() } else { None }
