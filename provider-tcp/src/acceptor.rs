@@ -8,7 +8,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -33,8 +33,8 @@ const HELLO: Duration = Duration::from_secs(5);
 const HALF_OPEN: usize = 1024;
 /// Connections taken at a time.
 const AT_A_TIME: usize = 16;
-/// While more of them wait, others have the time between: so many times what it took to take these, and at most [`RETRY`]. A
-/// crowd has a quarter of the thread.
+/// While more of them wait, others have the time between: so many times what it took to take these, and the handshakes since
+/// the last ones were taken, and at most [`RETRY`]. A crowd has a quarter of the thread.
 const REST: u32 = 3;
 /// How long to wait when descriptors have run out.
 const RETRY: Duration = Duration::from_millis(50);
@@ -83,6 +83,8 @@ pub(crate) struct Acceptor {
     protection: Protection,
     /// It will look again by itself.
     looks_again: AtomicBool,
+    /// What handshakes took since connections were last taken, in nanoseconds.
+    handshakes: AtomicU64,
 }
 
 impl Acceptor {
@@ -104,6 +106,7 @@ impl Acceptor {
             descriptors,
             protection,
             looks_again: AtomicBool::new(false),
+            handshakes: AtomicU64::new(0),
         })
     }
 
@@ -131,6 +134,7 @@ impl Acceptor {
     /// Takes the connections that wait in the kernel.
     fn take(self: &Arc<Self>, host: &impl AcceptorHost) {
         let begun = Instant::now();
+        let handshakes = Duration::from_nanos(self.handshakes.swap(0, Ordering::Relaxed));
         for _ in 0..AT_A_TIME {
             let Some(accepted) = self.backlog.with(std::net::TcpListener::accept) else { return };
             match accepted {
@@ -156,7 +160,14 @@ impl Acceptor {
                 }
             }
         }
-        self.look_again(host, (begun.elapsed() * REST).min(RETRY));
+        let rest = (begun.elapsed() + handshakes).saturating_mul(REST);
+        self.look_again(host, rest.min(RETRY));
+    }
+
+    /// A handshake went on since then.
+    fn note_handshake(&self, begun: Instant) {
+        let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.handshakes.fetch_add(took, Ordering::Relaxed);
     }
 
     /// Whether a connection waits in the kernel.
@@ -313,7 +324,10 @@ impl PendingConnection {
         let Some(transport) = &mut state.transport else { return };
         let mut refused = None;
         if !state.greeting.is_whole() {
-            match state.greeting.read(transport) {
+            let begun = Instant::now();
+            let read = state.greeting.read(transport);
+            self.acceptor.note_handshake(begun);
+            match read {
                 Ok(false) => return,
                 Ok(true) => {
                     self.acceptor.remove_half_open(self);
