@@ -160,6 +160,9 @@ pub(super) enum ListenerCall {
         request: u64,
         data: ByteBuf,
     },
+    IsWaiting {
+        request: u64,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -327,6 +330,7 @@ mod tests {
             ListenerCall::NextRequest { listener },
             ListenerCall::Drop { listener },
             ListenerCall::Reject { request, data: data() },
+            ListenerCall::IsWaiting { request },
         ];
         let made =
             |receives| EndpointCall::Make { endpoint, attr: attr(), send_queue: queue, receives };

@@ -161,6 +161,11 @@ unsafe impl DomainOps for RemoteDomain {
         self.link.call(Call::Listener(ListenerCall::Reject { request, data }))
     }
 
+    fn is_waiting(&self, request: RequestId) -> bool {
+        let call = ListenerCall::IsWaiting { request: request.0 };
+        self.link.call(Call::Listener(call)).unwrap_or(false)
+    }
+
     fn counters(&self) -> ProviderCounters {
         self.link.call(Call::Counters).unwrap_or_default()
     }

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use fabric::provider::{Posted, RawCompletion, RawRequest, RemoteAddr, RequestId, Token};
 use fabric::{
-    Access, Armed, BatchError, Catalog, Choice, Completion, CompletionQueue, ConnectRequest,
-    Domain, Endpoint, EndpointAttr, EndpointId, Error, Grant, Listener, ListenerAttr, Memory,
-    OpKind, ProviderSpec, Recv, Result, SharedReceiveQueue,
+    Access, Armed, BatchError, Capabilities, Catalog, Choice, Completion, CompletionQueue,
+    ConnectRequest, Domain, Endpoint, EndpointAttr, EndpointId, Error, Grant, Info, Listener,
+    ListenerAttr, Memory, OpKind, ProviderSpec, Recv, Result, SharedReceiveQueue,
 };
 use fabric_util::byte_quota::ByteQuota;
 use fabric_util::fair_table::Network;
@@ -127,8 +128,9 @@ impl Session {
                 let Allocation { memory, reserved } = known(&self.memories, memory, "memory")?;
                 let reserved = reserved.clone();
                 let range = size(at)..size(at.saturating_add(len));
-                let access = Access::from_bits_retain(access);
-                let made = self.domain()?.register_part(memory, range, access)?;
+                let domain = self.domain()?;
+                let access = with_grants(Access::from_bits_retain(access), &range, domain.info());
+                let made = domain.register_part(memory, range, access)?;
                 let (key, addr) = (made.remote().key(), made.remote().base());
                 self.regions.insert(region, Hosted { region: made, start, _reserved: reserved });
                 answer(&RemoteAddr { key, addr })
@@ -228,6 +230,9 @@ impl Session {
                 rejected.ok_or_else(misplaced)?.reject(&data)?;
                 self.requests.remove(&request);
                 answer(&())
+            }
+            ListenerCall::IsWaiting { request } => {
+                answer(&self.requests.get(&request).is_some_and(ConnectRequest::is_waiting))
             }
         }
     }
@@ -407,4 +412,21 @@ fn answer(value: &impl Serialize) -> Result<ByteBuf> {
 /// A call that the near end should not have made.
 fn misplaced() -> Error {
     Error::state("remote", "the call does not belong here")
+}
+
+/// Rights by which a region can be granted as the near end allows, which alone knows what is for grants: the key of a region
+/// without rights for peers opens nothing all the same.
+fn with_grants(access: Access, range: &Range<usize>, info: &Info) -> Access {
+    if access.intersects(Access::REMOTE) || !info.capabilities.contains(Capabilities::GRANTS) {
+        return access;
+    }
+    let mut rights = Access::GRANTS_ONLY | Access::REMOTE_READ;
+    if access.contains(Access::LOCAL_WRITE) {
+        rights |= Access::REMOTE_WRITE;
+        // Memory starts on a page.
+        if range.start.is_multiple_of(8) && range.end.is_multiple_of(8) {
+            rights |= Access::REMOTE_ATOMIC;
+        }
+    }
+    access | rights
 }
