@@ -142,7 +142,8 @@ impl NodeBuilder {
     /// conn.write(conn.node().pool().alloc_from(&[1; 8])?, lease.at(0)).await?;
     /// // The key of this lease over another connection.
     /// let listener = node.listen("127.0.0.1:0").await?;
-    /// let (other, _other_end) = futures_util::join!(node.connect(listener.local_addr()), listener.accept());
+    /// let (other, accepted) = (node.connect(listener.local_addr()), listener.accept());
+    /// let (other, _accepted) = futures_util::future::join(other, accepted).await;
     /// let failed = other?.read(conn.alloc(8)?, lease.at(0)).await.unwrap_err();
     /// assert!(matches!(failed.error, Error::RemoteAccess));
     /// # Ok(()) });
