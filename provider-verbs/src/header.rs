@@ -229,7 +229,7 @@ mod tests {
         let refused = Rejection::Refused(RefuseReason::Full);
         for other in [
             &b"fb\x02\x01\0\0\0\0"[..],
-            b"fb\x01\0\0\x06\0\0",
+            b"fb\x01\0\0\xff\0\0",
             b"fb\x01\x03\0\0\0\0",
             b"fb\x01\x02\0\0\0\0",
         ] {

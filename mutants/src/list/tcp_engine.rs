@@ -137,7 +137,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "all_for_one",
         about: "one network may have all places for connections",
         runs: Runs::Tests,
-        edits: &[edit("Admission::take", "state.count(from) >= share", "false")],
+        edits: &[edit("Admission::take", "state.count(from).all >= share", "false")],
         cases: &["anyfabric-async/crowds/a_crowd_of_connections_leaves_places_for_others"],
     },
     Mutant {
