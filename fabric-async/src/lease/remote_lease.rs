@@ -125,7 +125,7 @@ impl RemoteLease {
 
     /// By which key peers of other connections reach it.
     pub(super) async fn shared(&self) -> Result<RemoteRegion> {
-        if self.control.is_none() && self.end().is_none() {
+        if self.control.is_none() {
             // It has that one.
             return Ok(self.held.region);
         }

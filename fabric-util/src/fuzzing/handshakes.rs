@@ -38,14 +38,6 @@ pub fn handshake(bytes: &[u8]) {
 
 /// To each end at each level: what comes first, as far as that is known, and each other frame in its place.
 pub fn handshake_seeds() -> Vec<Vec<u8>> {
-    let kinds = [
-        HandshakeKind::Hello,
-        HandshakeKind::Accept,
-        HandshakeKind::Reject,
-        HandshakeKind::Refuse,
-        HandshakeKind::Challenge,
-        HandshakeKind::Proof,
-    ];
     let frame = |kind, is_sealed| {
         let frame = Handshake { is_sealed, ..Handshake::new(kind, READS, 1) };
         let mut bytes = frame.encode(&[]);
@@ -54,7 +46,9 @@ pub fn handshake_seeds() -> Vec<Vec<u8>> {
     };
     let mut seeds = Vec::new();
     for mode in (0..8).map(|mode| mode << 5 | PIECES) {
-        for (kind, is_sealed) in kinds.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+        for (kind, is_sealed) in
+            HandshakeKind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)])
+        {
             let challenge = frame(HandshakeKind::Challenge, true);
             seeds.push([&[mode], &frame(kind, is_sealed)[..]].concat());
             seeds.push([&[mode], &challenge[..], &frame(kind, is_sealed)].concat());

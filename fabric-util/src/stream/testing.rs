@@ -1,11 +1,20 @@
-//! Transports for tests, in memory.
+//! For tests: transports in memory, and what a connection asks of its provider.
 
 #![allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
 
+#[cfg(not(miri))]
+use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
+#[cfg(not(miri))]
+use std::time::Duration;
+
+#[cfg(not(miri))]
+use fabric_core::Event;
 
 use super::io_vec::IoVec;
 use super::transport::Transport;
+#[cfg(not(miri))]
+use super::{Host, Timer};
 
 /// Bytes on their way from one end to the other. A call moves a limited number of them.
 pub(crate) struct Pipe<'a> {
@@ -125,6 +134,40 @@ impl Transport for Taker {
     }
 
     fn shutdown_write(&mut self) {}
+}
+
+/// What a connection asked of its provider, and what it is answered.
+#[cfg(not(miri))]
+#[derive(Default)]
+pub(crate) struct HostLog {
+    pub(crate) deadlines: RefCell<Vec<Timer>>,
+    pub(crate) closed: Cell<usize>,
+    pub(crate) events: RefCell<Vec<Event>>,
+    pub(crate) has_ended: Cell<bool>,
+    pub(crate) may_defer: Cell<bool>,
+}
+
+#[cfg(not(miri))]
+impl Host for &HostLog {
+    fn deadline(&self, _after: Duration, timer: Timer) {
+        self.deadlines.borrow_mut().push(timer);
+    }
+
+    fn closed(&self) {
+        self.closed.set(self.closed.get() + 1);
+    }
+
+    fn report(&self, event: Event) {
+        self.events.borrow_mut().push(event);
+    }
+
+    fn may_defer(&self) -> bool {
+        self.may_defer.get()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.get()
+    }
 }
 
 impl super::Link {

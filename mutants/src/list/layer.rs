@@ -117,8 +117,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "RemoteLease::shared",
-            "if self.control.is_none() && self.end().is_none() {",
-            "if MUTANT || self.control.is_none() && self.end().is_none() {",
+            "if self.control.is_none() {",
+            "if MUTANT || self.control.is_none() {",
         )],
         cases: &["async.lease_keys"],
     },

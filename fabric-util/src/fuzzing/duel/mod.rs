@@ -160,7 +160,7 @@ impl Duel {
         let bits = c.byte();
         let what = Deferral { updates: bits & 1 != 0, answers: bits & 2 != 0 };
         self.sides[side].lock().link.defer(what);
-        self.sides[side].ears.may_defer.set(bits & 4 != 0);
+        self.sides[side].host.may_defer.set(bits & 4 != 0);
     }
 
     fn end(&mut self, side: usize, c: &mut Choices<'_>) {
@@ -177,7 +177,7 @@ impl Duel {
         for side in 0..2 {
             self.flows[side].borrow_mut().unlimit();
             self.sides[side].lock().link.defer(Deferral::default());
-            self.sides[side].ears.may_defer.set(false);
+            self.sides[side].host.may_defer.set(false);
             self.sides[side].is_deaf = false;
         }
         for _ in 0..RESTLESS {

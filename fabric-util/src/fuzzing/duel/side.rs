@@ -1,8 +1,6 @@
 //! One side of a duel: a connection, the application above it, and the provider around it.
 
-use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::time::Duration;
 
 use fabric_core::{
     Access, EndpointAttr, EndpointId, Event, RawCompletion, RecvWork, SendOp, SendWork, Token,
@@ -16,9 +14,8 @@ use crate::fault::MaybeFaulty;
 use crate::progress::Progress;
 use crate::region_table::RegionTable;
 use crate::stats::Stats;
-use crate::stream::{
-    AckPolicy, Conn, End, Greeting, Host, LinkContext, Locked, Phase, SharedReceives, Timer,
-};
+use crate::stream::testing::HostLog;
+use crate::stream::{AckPolicy, Conn, End, Greeting, LinkContext, Locked, Phase, SharedReceives};
 
 /// The regions of a side: how long they are, and what its peer may do.
 pub(super) const AREAS: [(usize, Access); 3] = [
@@ -26,33 +23,6 @@ pub(super) const AREAS: [(usize, Access); 3] = [
     (130_000, Access::REMOTE_READ.union(Access::LOCAL_WRITE)),
     (130_000, Access::REMOTE_WRITE.union(Access::LOCAL_WRITE)),
 ];
-
-/// What a provider hears of its connection.
-#[derive(Default)]
-pub(super) struct Ears {
-    events: RefCell<Vec<Event>>,
-    deadlines: RefCell<Vec<Timer>>,
-    closed: Cell<usize>,
-    pub(super) may_defer: Cell<bool>,
-}
-
-impl Host for &Ears {
-    fn deadline(&self, _after: Duration, timer: Timer) {
-        self.deadlines.borrow_mut().push(timer);
-    }
-
-    fn closed(&self) {
-        self.closed.set(self.closed.get() + 1);
-    }
-
-    fn report(&self, event: Event) {
-        self.events.borrow_mut().push(event);
-    }
-
-    fn may_defer(&self) -> bool {
-        self.may_defer.get()
-    }
-}
 
 /// The numbers from which a side counts its requests and its receives. They wrap around.
 #[derive(Clone, Copy)]
@@ -65,7 +35,7 @@ pub(super) type Wire = MaybeFaulty<DuelWire>;
 
 pub(super) struct DuelSide {
     conn: Conn<Wire>,
-    pub(super) ears: Ears,
+    pub(super) host: HostLog,
     pub(super) id: EndpointId,
     pub(super) table: Arc<RegionTable>,
     pub(super) areas: Vec<Area>,
@@ -103,7 +73,7 @@ impl DuelSide {
         let areas = AREAS.map(|(len, access)| Area::new(&table, len, access));
         Some(DuelSide {
             conn: Conn::new("fuzz", &attr, context),
-            ears: Ears::default(),
+            host: HostLog::default(),
             id,
             table,
             areas: areas.into_iter().collect::<Option<_>>()?,
@@ -127,8 +97,8 @@ impl DuelSide {
         self.lock().link.count_from(sends, receives);
     }
 
-    pub(super) fn lock(&self) -> Locked<'_, Wire, &Ears> {
-        self.conn.lock(&self.ears)
+    pub(super) fn lock(&self) -> Locked<'_, Wire, &HostLog> {
+        self.conn.lock(&self.host)
     }
 
     pub(super) fn connect(&self, wire: Wire) {
@@ -142,7 +112,7 @@ impl DuelSide {
 
     /// Has a turn, with so much scratch memory.
     pub(super) fn turn(&mut self, scratch: usize) -> Progress {
-        let found = self.conn.lock(&self.ears).turn(&mut self.scratch[..scratch]);
+        let found = self.conn.lock(&self.host).turn(&mut self.scratch[..scratch]);
         if !self.is_deaf {
             self.hear();
         }
@@ -151,7 +121,7 @@ impl DuelSide {
 
     /// The application hears what happened.
     fn hear(&mut self) {
-        for event in self.ears.events.take() {
+        for event in self.host.events.take() {
             match event {
                 Event::Connected { .. } => self.connected += 1,
                 Event::Disconnected { .. } | Event::ConnectFailed { .. } => self.disconnected += 1,
@@ -254,14 +224,14 @@ impl DuelSide {
     /// The endpoint is gone, and what was not completed is the application's.
     fn let_go(&mut self) {
         self.is_gone = true;
-        self.ears.events.take();
+        self.host.events.take();
         self.take_completions(None, false);
         self.books.abandon(self.shared.is_none());
     }
 
     /// The time of everything is over.
     pub(super) fn expire(&mut self) {
-        for timer in self.ears.deadlines.take() {
+        for timer in self.host.deadlines.take() {
             self.lock().expired(timer);
         }
     }

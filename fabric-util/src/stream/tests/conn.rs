@@ -13,7 +13,8 @@ use super::*;
 use crate::progress::Progress;
 use crate::refusal::RefuseReason;
 use crate::stream::refuse;
-use crate::stream::{AckPolicy, Conn, Greeting, Host, IoVec, Locked, Silence, Timer};
+use crate::stream::testing::HostLog;
+use crate::stream::{AckPolicy, Conn, Greeting, IoVec, Locked, Silence, Timer};
 
 /// One direction of a stream.
 #[derive(Default)]
@@ -103,37 +104,10 @@ impl Transport for Wire {
     }
 }
 
-/// What a connection asked of its provider.
-#[derive(Default)]
-pub(super) struct Log {
-    deadlines: RefCell<Vec<Timer>>,
-    closed: Cell<usize>,
-    events: RefCell<Vec<Event>>,
-    has_ended: Cell<bool>,
-}
-
-impl Host for &Log {
-    fn deadline(&self, _after: Duration, timer: Timer) {
-        self.deadlines.borrow_mut().push(timer);
-    }
-
-    fn closed(&self) {
-        self.closed.set(self.closed.get() + 1);
-    }
-
-    fn report(&self, event: Event) {
-        self.events.borrow_mut().push(event);
-    }
-
-    fn has_ended(&self) -> bool {
-        self.has_ended.get()
-    }
-}
-
 /// An end of a connection, with what its provider knows of it.
 pub(super) struct Peer {
     pub(super) conn: Conn<Wire>,
-    log: Log,
+    log: HostLog,
     pub(super) wire: Wire,
     memory: Vec<u64>,
     pub(super) sends: Arc<CompletionRing>,
@@ -157,10 +131,10 @@ impl Peer {
         attr.liveness = Some(Duration::from_secs(1));
         attr.stall = stall;
         let conn = Conn::new("test", &attr, context);
-        Peer { conn, log: Log::default(), wire, memory: vec![0; 4096], sends, regions }
+        Peer { conn, log: HostLog::default(), wire, memory: vec![0; 4096], sends, regions }
     }
 
-    pub(super) fn lock(&self) -> Locked<'_, Wire, &Log> {
+    pub(super) fn lock(&self) -> Locked<'_, Wire, &HostLog> {
         self.conn.lock(&self.log)
     }
 

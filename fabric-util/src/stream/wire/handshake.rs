@@ -38,6 +38,18 @@ pub enum HandshakeKind {
 }
 
 impl HandshakeKind {
+    /// All of them, by their numbers.
+    pub const ALL: [HandshakeKind; 8] = [
+        HandshakeKind::Hello,
+        HandshakeKind::Accept,
+        HandshakeKind::Reject,
+        HandshakeKind::Refuse,
+        HandshakeKind::Challenge,
+        HandshakeKind::Proof,
+        HandshakeKind::Encrypt,
+        HandshakeKind::Identify,
+    ];
+
     fn max_data(self) -> usize {
         match self {
             HandshakeKind::Hello => MAX_CONNECT_DATA,
@@ -135,18 +147,9 @@ impl Handshake {
         if let Some(&version) = bytes.get(4).filter(|&&v| v != VERSION) {
             return Err(Malformed::Version { theirs: version, ours: VERSION });
         }
-        let kind = match bytes.get(5) {
-            None => return Ok(None),
-            Some(1) => HandshakeKind::Hello,
-            Some(2) => HandshakeKind::Accept,
-            Some(3) => HandshakeKind::Reject,
-            Some(4) => HandshakeKind::Refuse,
-            Some(5) => HandshakeKind::Challenge,
-            Some(6) => HandshakeKind::Proof,
-            Some(7) => HandshakeKind::Encrypt,
-            Some(8) => HandshakeKind::Identify,
-            Some(&other) => return Err(Malformed::Kind(other)),
-        };
+        let Some(&number) = bytes.get(5) else { return Ok(None) };
+        let kind = HandshakeKind::ALL.into_iter().find(|kind| *kind as u8 == number);
+        let kind = kind.ok_or(Malformed::Kind(number))?;
         if bytes.len() < LEN {
             return Ok(None);
         }
@@ -192,16 +195,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn frame() -> impl Strategy<Value = (Handshake, Vec<u8>)> {
-        let kinds = prop::sample::select(vec![
-            HandshakeKind::Hello,
-            HandshakeKind::Accept,
-            HandshakeKind::Reject,
-            HandshakeKind::Refuse,
-            HandshakeKind::Challenge,
-            HandshakeKind::Proof,
-            HandshakeKind::Encrypt,
-            HandshakeKind::Identify,
-        ]);
+        let kinds = prop::sample::select(HandshakeKind::ALL.to_vec());
         let reasons = prop::sample::select(RefuseReason::ALL.to_vec());
         (kinds, reasons, any::<bool>())
             .prop_flat_map(|(kind, reason, sealed)| {
