@@ -7,10 +7,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fabric::{
-    Access, Catalog, Choice, CompletionQueue, Domain, Endpoint, Hints, Listener, OpKind, Region,
-    RemoteRegion, Secret, Security,
+    Access, Catalog, Choice, CompletionQueue, Domain, Endpoint, Hints, Identity, Listener, OpKind,
+    Region, RemoteRegion, Secret, Security,
 };
 
+use crate::authority::Authority;
 use crate::{LONG, Outcome, Way, each};
 
 const SOON: Option<Duration> = Some(Duration::from_secs(10));
@@ -47,14 +48,18 @@ pub(crate) fn offered(provider: &str) -> Outcome<Security> {
 }
 
 impl Level {
-    pub(crate) fn new(provider: &str, security: Security) -> Outcome<Self> {
-        let name = match security {
-            Security::Open => "fabric open",
-            Security::Authenticated => "fabric authenticated",
-            _ => "fabric encrypted",
+    /// The ends prove themselves by certificates, or by a secret, where they do.
+    pub(crate) fn new(provider: &str, security: Security, by_identity: bool) -> Outcome<Self> {
+        let name = match (security, by_identity) {
+            (Security::Open, _) => "fabric open",
+            (Security::Authenticated, _) => "fabric authenticated",
+            (_, false) => "fabric encrypted",
+            (_, true) => "fabric encrypted, identities",
         };
-        let secret = (security > Security::Open).then(|| Secret::new(&[7; 32])).transpose()?;
-        let hints = Hints { security, secret, ..Hints::default() };
+        let has_secret = security > Security::Open && !by_identity;
+        let secret = has_secret.then(|| Secret::new(&[7; 32])).transpose()?;
+        let identity = by_identity.then(identity).transpose()?;
+        let hints = Hints { security, secret, identity, ..Hints::default() };
         let open = || Catalog::builtin().open_with(&Choice::parse(provider)?, &hints);
         let (domain, there) = (open()?, open()?);
         let addr = *there.info().addresses.first().ok_or("the device has no address")?;
@@ -90,6 +95,13 @@ impl Level {
         };
         if done.is_ok() { Ok(done) } else { Err(format!("{done:?}").into()) }
     }
+}
+
+/// Of a member, which trusts the others of its authority.
+fn identity() -> Outcome<Identity> {
+    let authority = Authority::new()?;
+    let member = authority.certify("member")?;
+    Ok(Identity::from_pem(member.as_bytes(), authority.certificate().as_bytes())?)
 }
 
 fn connect(domain: &Domain, queue: &CompletionQueue, to: SocketAddr) -> Outcome<Endpoint> {

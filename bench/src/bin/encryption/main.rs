@@ -3,6 +3,8 @@
 //! `levels` is this library at each level, which polls for short messages and sleeps otherwise; `sockets` are blocking
 //! sockets, plain or by rustls. Each way has both ends in this process, a thread for each; a round measures all of them in turn.
 
+#[path = "../../authority.rs"]
+mod authority;
 mod levels;
 mod sockets;
 
@@ -87,7 +89,10 @@ fn run(args: &Args) -> Outcome {
     }
     let offered = levels::offered(&args.provider)?;
     for security in Security::ALL.into_iter().filter(|level| *level <= offered) {
-        ways.push(Box::new(levels::Level::new(&args.provider, security)?));
+        ways.push(Box::new(levels::Level::new(&args.provider, security, false)?));
+    }
+    if offered >= Security::Encrypted {
+        ways.push(Box::new(levels::Level::new(&args.provider, Security::Encrypted, true)?));
     }
     ways.retain(|way| way.name().contains(&args.only));
     let mut times: Vec<[Vec<f64>; 3]> = ways.iter().map(|_| Default::default()).collect();
@@ -111,11 +116,11 @@ fn run(args: &Args) -> Outcome {
         return Ok(());
     }
     println!(
-        "{:<24} {:>10} {:>16} {:>12}",
+        "{:<28} {:>10} {:>16} {:>12}",
         "medians", "set-up us", "64 B one way us", "1 MiB GB/s"
     );
     for Row { way, set_up_us, message_us, transfer_gb_s } in rows {
-        println!("{way:<24} {set_up_us:>10.0} {message_us:>16.2} {transfer_gb_s:>12.2}");
+        println!("{way:<28} {set_up_us:>10.0} {message_us:>16.2} {transfer_gb_s:>12.2}");
     }
     Ok(())
 }

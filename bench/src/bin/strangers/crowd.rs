@@ -14,6 +14,8 @@ use fabric_util::stream::wire::frame::{Header, Kind};
 use fabric_util::stream::wire::handshake::{self, Handshake, HandshakeKind};
 
 use crate::Outcome;
+use crate::credentials::Credentials;
+use crate::server::Server;
 
 const MIB: usize = 1 << 20;
 
@@ -31,6 +33,10 @@ pub(crate) enum Crowd {
     Stalled { count: usize },
     /// They read as much as they can.
     Readers { count: usize },
+    /// They try to prove themselves, again and again, so many at a time, by what the server does not know.
+    Unproved { count: usize },
+    /// They say how a handshake begins, again and again, so many at a time, which costs them nothing.
+    Repeated { count: usize },
     /// They borrow what they get, on so many connections.
     Greedy { count: usize, len: usize },
 }
@@ -47,12 +53,29 @@ enum Held {
     Leases(Vec<(Connection, Vec<RemoteLease>)>),
     Thread(Arc<AtomicBool>, JoinHandle<usize>),
     Process(Child),
+    /// And the server, whose processor time was this.
+    Counted(Child, u32, Duration),
 }
 
 impl Crowd {
-    /// `own`: this program.
-    pub(crate) fn start(&self, to: SocketAddr, own: &Path) -> Outcome<Started> {
+    /// Whether there is such a crowd where members prove themselves, or where they do not.
+    pub(crate) fn is_possible(&self, members_prove: bool) -> bool {
+        match self {
+            Crowd::None | Crowd::Unfinished { .. } | Crowd::Silent { .. } => true,
+            Crowd::Unproved { .. } | Crowd::Repeated { .. } => members_prove,
+            _ => !members_prove,
+        }
+    }
+
+    /// `own`: this program; `by`: what members prove themselves by.
+    pub(crate) fn start(
+        &self,
+        server: &Server,
+        own: &Path,
+        by: Option<&Credentials>,
+    ) -> Outcome<Started> {
         raise_descriptor_limit()?;
+        let to = server.addr();
         let (held, about) = match *self {
             Crowd::None => (Held::Nothing, String::new()),
             Crowd::Unfinished { per_second } => {
@@ -75,6 +98,16 @@ impl Crowd {
             }
             Crowd::Stalled { count } => process(own, "stalled", to, count)?,
             Crowd::Readers { count } => process(own, "readers", to, count)?,
+            Crowd::Unproved { count } | Crowd::Repeated { count } => {
+                let is_repeated = matches!(self, Crowd::Repeated { .. });
+                let name = if is_repeated { "repeated" } else { "unproved" };
+                let by = by.map(Credentials::of_strangers).unwrap_or_default();
+                let before = processor_time(server.pid())?;
+                let mut command = part(own, name, to, count);
+                let child = command.envs(by).stdin(Stdio::piped()).spawn()?;
+                std::thread::sleep(Duration::from_secs(2));
+                (Held::Counted(child, server.pid(), before), String::new())
+            }
             Crowd::Greedy { count, len } => {
                 let leases = greedy(to, count, len)?;
                 let bytes: usize = leases
@@ -88,11 +121,16 @@ impl Crowd {
     }
 }
 
+/// A part of this program that makes strangers.
+fn part(own: &Path, part: &str, to: SocketAddr, count: usize) -> Command {
+    let mut command = Command::new(own);
+    command.args([part, &to.to_string(), &count.to_string()]).stdout(Stdio::piped());
+    command
+}
+
 /// Strangers in a process of their own; gives what it says of them.
 fn process(own: &Path, part: &str, to: SocketAddr, count: usize) -> Outcome<(Held, String)> {
-    let mut command = Command::new(own);
-    command.args([part, &to.to_string(), &count.to_string()]);
-    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let mut child = self::part(own, part, to, count).spawn()?;
     let mut line = String::new();
     let out = child.stdout.take().ok_or("it has no output")?;
     BufReader::new(out).read_line(&mut line)?;
@@ -117,6 +155,17 @@ impl Started {
                 over.store(true, Ordering::Relaxed);
                 thread.join().map_or("panicked".to_owned(), |count| format!("{count} asked"))
             }
+            Held::Counted(mut child, server, before) => {
+                let after = processor_time(server).unwrap_or_default();
+                // It ends where its input does, and says how many there were.
+                drop(child.stdin.take());
+                let mut said = String::new();
+                let out = child.stdout.take().map(|mut out| out.read_to_string(&mut said));
+                let _ = (out, child.wait());
+                let count: u32 = said.trim().parse().unwrap_or(0);
+                let each = after.saturating_sub(before).as_micros() / u128::from(count.max(1));
+                format!("{count} asked, {each} us of the server's processor for each")
+            }
             Held::Process(mut child) => {
                 let kernel = kernel_memory().map_or(0, |bytes| bytes >> 20);
                 let _ = child.kill();
@@ -132,6 +181,16 @@ pub(crate) fn raise_descriptor_limit() -> Outcome {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+}
+
+/// What a process took of the processors (proc_pid_stat(5)).
+fn processor_time(pid: u32) -> Outcome<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // Behind the name, in brackets, which may have spaces: from field 3 on; 14 and 15 are clock ticks.
+    let (_, fields) = stat.rsplit_once(") ").ok_or("a line of another form")?;
+    let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u64>);
+    let ticks = ticks.sum::<Result<u64, _>>()?;
+    Ok(Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
 }
 
 fn is_open(mut stream: &TcpStream) -> bool {

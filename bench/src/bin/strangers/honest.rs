@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use fabric::EndpointAttr;
+use fabric::{EndpointAttr, Hints};
 use fabric_async::{Node, block_on};
 
 use crate::Outcome;
@@ -14,10 +14,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Connects so often, one after the other.
-pub(crate) fn connect(to: SocketAddr, from: IpAddr, times: usize) -> Outcome<Figures> {
+pub(crate) fn connect(
+    to: SocketAddr,
+    from: IpAddr,
+    times: usize,
+    hints: Hints,
+) -> Outcome<Figures> {
     let mut attr = EndpointAttr::default();
     attr.source = Some(from);
-    let node = Node::builder().endpoint(attr).connect_timeout(PATIENCE).build()?;
+    let node = Node::builder().hints(hints).endpoint(attr).connect_timeout(PATIENCE).build()?;
     let mut figures = Figures::default();
     for _ in 0..times {
         let begin = Instant::now();

@@ -1,13 +1,17 @@
 //! The program `strangers`: how long an honest client takes beside strangers that take what they can get, at a server of the
 //! asynchronous layer over TCP.
 //!
-//! `server` is what is attacked, a process of its own; `crowd` are the strangers, from 127.0.0.1; `honest` is the client,
+//! `server` is what is attacked, a process of its own; `crowd` are the strangers, from 127.0.0.1, and `outsiders` those among them that cannot prove themselves; `honest` is the client,
 //! from another address of this machine; `figures` is the table. Two builds of the program compare two versions of the
 //! library: `strangers --before FILE` takes its server from that file.
 
+#[path = "../../authority.rs"]
+mod authority;
+mod credentials;
 mod crowd;
 mod figures;
 mod honest;
+mod outsiders;
 mod server;
 
 use std::error::Error;
@@ -17,6 +21,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use credentials::Credentials;
 use crowd::Crowd;
 use figures::{Figures, Row};
 use server::Server;
@@ -42,6 +47,9 @@ struct Args {
     /// Only scenes whose name contains this.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// The server and the honest client prove themselves by this; only scenes of strangers who cannot are measured.
+    #[arg(long, value_name = "BY")]
+    credentials: Option<credentials::Kind>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -60,6 +68,22 @@ enum Part {
         /// The server.
         to: SocketAddr,
         /// Connections.
+        count: usize,
+    },
+    /// Strangers that try to prove themselves by what the server does not know.
+    #[command(hide = true)]
+    Unproved {
+        /// The server.
+        to: SocketAddr,
+        /// Of them, at a time.
+        count: usize,
+    },
+    /// Strangers that say how another's handshake began.
+    #[command(hide = true)]
+    Repeated {
+        /// The server.
+        to: SocketAddr,
+        /// Of them, at a time.
         count: usize,
     },
     /// Strangers that read as much as they can.
@@ -81,6 +105,8 @@ const SCENES: &[(&str, Crowd)] = &[
     ("all connections that it gets, unused", Crowd::Unused { count: 400 }),
     ("64 connections that read nothing", Crowd::Stalled { count: 64 }),
     ("32 connections that read without end", Crowd::Readers { count: 32 }),
+    ("8 that cannot prove themselves, at a time", Crowd::Unproved { count: 8 }),
+    ("32 that repeat how a handshake begins", Crowd::Repeated { count: 32 }),
     ("all leases that it gets", Crowd::Greedy { count: 16, len: 64 << 20 }),
 ];
 
@@ -90,6 +116,8 @@ fn main() -> ExitCode {
         Some(Part::Server) => server::run(),
         Some(Part::Stalled { to, count }) => crowd::stall(to, count),
         Some(Part::Readers { to, count }) => crowd::read(to, count),
+        Some(Part::Unproved { to, count }) => outsiders::fail_to_prove(to, count),
+        Some(Part::Repeated { to, count }) => outsiders::repeat(to, count),
         None => measure(&args),
     };
     match done {
@@ -105,17 +133,23 @@ fn measure(args: &Args) -> Outcome {
     let own = std::env::current_exe()?;
     let from = args.from.map_or_else(other_address, Ok)?;
     let programs: Vec<_> = args.before.iter().chain([&own]).collect();
-    let is_chosen = |name: &str| args.only.as_deref().is_none_or(|only| name.contains(only));
-    let scenes: Vec<_> = SCENES.iter().filter(|(name, _)| is_chosen(name)).collect();
+    let is_chosen = |name: &str, crowd: &Crowd| {
+        args.only.as_deref().is_none_or(|only| name.contains(only))
+            && crowd.is_possible(args.credentials.is_some())
+    };
+    let scenes: Vec<_> = SCENES.iter().filter(|(name, crowd)| is_chosen(name, crowd)).collect();
+    let by = args.credentials.map(Credentials::new).transpose()?;
     let bar = indicatif::ProgressBar::new((scenes.len() * programs.len()) as u64);
     bar.enable_steady_tick(Duration::from_millis(200));
     let mut rows = Vec::new();
     for (name, crowd) in scenes {
         for program in &programs {
             let version = if programs.len() == 2 && **program != own { "before" } else { "now" };
-            let server = Server::start(program)?;
-            let crowd = crowd.start(server.addr(), &own)?;
-            let figures: Figures = honest::connect(server.addr(), from, args.times)?;
+            let server = Server::start(program, by.as_ref())?;
+            let crowd = crowd.start(&server, &own, by.as_ref())?;
+            let hints =
+                by.as_ref().map_or_else(|| Ok(fabric::Hints::default()), Credentials::hints)?;
+            let figures: Figures = honest::connect(server.addr(), from, args.times, hints)?;
             let held = crowd.end();
             rows.push(Row::new(name, version, held, server.memory()?, figures));
             bar.inc(1);

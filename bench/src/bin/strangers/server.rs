@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use fabric_async::Node;
 
 use crate::Outcome;
+use crate::credentials::Credentials;
 
 /// A server in a process of its own, which ends with this.
 pub(crate) struct Server {
@@ -16,9 +17,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(program: &Path) -> Outcome<Self> {
+    /// `by`: what it proves itself by, if it does.
+    pub(crate) fn start(program: &Path, by: Option<&Credentials>) -> Outcome<Self> {
         let mut command = Command::new(program);
         command.arg("server").env("FABRIC_PROVIDER", "tcp");
+        command.envs(by.map(Credentials::of_server).unwrap_or_default());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let out = child.stdout.take().ok_or("the server has no output")?;
         let mut line = String::new();
@@ -29,6 +32,10 @@ impl Server {
 
     pub(crate) fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Its resident memory in bytes (proc_pid_status(5)).
