@@ -11,7 +11,7 @@
 //!   [`completion_ring`] (completions until they are polled for), [`stall_watch`] (whether operations get on),
 //!   [`backlog`] (requests until they are answered),
 //!   [`proof`] (that both ends have the same secret), [`refusal`] (why there is no connection),
-//!   [`fair_table`] (what strangers take, shared by where they come from), [`admission`] (which of them are connected),
+//!   [`fair_table`] and [`fair_turns`] (what strangers take and what time, shared by where they come from), [`admission`] (which of them are connected),
 //!   [`byte_quota`] (how much memory they have), [`introductions`] (of those that come to a tool), [`mutual_proof`] (and their secret);
 //! - progress: [`progress`] (which connections are served when), [`fault`] (both at their worst, for tests);
 //! - queues: [`inflight`] (operations in flight and their depth), [`emulate`] (atomics that a device lacks);
@@ -26,6 +26,7 @@ pub mod choices;
 pub mod completion_ring;
 pub mod emulate;
 pub mod fair_table;
+pub mod fair_turns;
 pub mod fault;
 pub mod fork;
 // Miri has no madvise(2), by which registrations probe.

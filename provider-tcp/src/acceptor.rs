@@ -1,43 +1,50 @@
 //! The connections that come to a listener.
 //!
 //! A connection is half-open until its hello is there and its peer has proved the domain's secret and who it is, as far as the domain asks for them;
-//! half-open ones are bounded in number and time, and shared by the network that they come from. A request then waits for
-//! the application, at most as many as the backlog says, and as long as its peer does.
+//! half-open ones are bounded in number and time, and shared by the network that they come from. So is the time of their
+//! handshakes, which can cost a signature. A request then waits for the application, at most as many as the backlog says, and as
+//! long as its peer does.
 
-use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::os::fd::{AsFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use fabric_core::{Event, ListenerId, Result};
 use fabric_util::backlog::Backlog;
 use fabric_util::fair_table::FairTable;
+use fabric_util::fair_turns::{FairTurns, Turn};
 use fabric_util::log_limiter::PeerEvent;
 use fabric_util::log_line;
-use fabric_util::refusal::RefuseReason;
 use fabric_util::stats::Stats;
-use fabric_util::stream::{Greeting, Protected, Protection, refuse};
+use fabric_util::stream::Protection;
 use fabric_util::sync::Mutex;
 use fabric_util::wakeup::wait_readable;
 
 use crate::descriptors::Descriptors;
-use crate::transport::TcpTransport;
+use crate::pending::PendingConnection;
 
-/// How long a hello may take, with the proof.
-const HELLO: Duration = Duration::from_secs(5);
 /// Half-open connections of one listener, and of all that this process may open an eighth at most; for the next ones the
 /// oldest of the network that has most is closed.
 const HALF_OPEN: usize = 1024;
 /// Connections taken at a time.
 const AT_A_TIME: usize = 16;
-/// While more of them wait, others have the time between: so many times what it took to take these, and the handshakes since
-/// the last ones were taken, and at most [`RETRY`]. A crowd has a quarter of the thread.
+/// While more of them wait, others have the time between: so many times what it took to take these, and at most [`RETRY`]. A
+/// crowd has a quarter of the thread for it.
 const REST: u32 = 3;
 /// How long to wait when descriptors have run out.
 const RETRY: Duration = Duration::from_millis(50);
+
+/// What a deadline is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// A hello, or the next look at what waits in the kernel.
+    Hello,
+    /// The handshakes that wait for their turn.
+    Handshakes,
+}
 
 /// What an acceptor and its half-open connections need of the engine.
 pub(crate) trait AcceptorHost {
@@ -54,7 +61,10 @@ pub(crate) trait AcceptorHost {
     fn forget(&self, name: usize);
 
     /// Sets a deadline for one.
-    fn deadline(&self, after: Duration, name: usize);
+    fn deadline(&self, after: Duration, name: usize, timer: Timer);
+
+    /// Whether connections had something to do since this was last asked.
+    fn was_busy(&self) -> bool;
 
     /// Has an event reported.
     fn report(&self, event: Event);
@@ -83,8 +93,8 @@ pub(crate) struct Acceptor {
     protection: Protection,
     /// It will look again by itself.
     looks_again: AtomicBool,
-    /// What handshakes took since connections were last taken, in nanoseconds.
-    handshakes: AtomicU64,
+    /// Handshakes that can go on; `None` once the listener is closed.
+    handshakes: Mutex<Option<FairTurns<Arc<PendingConnection>>>>,
 }
 
 impl Acceptor {
@@ -106,14 +116,24 @@ impl Acceptor {
             descriptors,
             protection,
             looks_again: AtomicBool::new(false),
-            handshakes: AtomicU64::new(0),
+            handshakes: Mutex::new(Some(FairTurns::default())),
         })
     }
 
-    /// It was to look again now.
-    pub(crate) fn expired(self: &Arc<Self>, host: &impl AcceptorHost) {
-        self.looks_again.store(false, Ordering::Relaxed);
-        self.take(host);
+    /// A deadline has come.
+    pub(crate) fn expired(self: &Arc<Self>, host: &impl AcceptorHost, timer: Timer) {
+        match timer {
+            Timer::Hello => {
+                self.looks_again.store(false, Ordering::Relaxed);
+                self.take(host);
+            }
+            Timer::Handshakes => {
+                if let Some(turns) = &mut *self.handshakes.lock() {
+                    turns.rested();
+                }
+                self.shake_hands(host);
+            }
+        }
     }
 
     /// Connections have come.
@@ -127,14 +147,13 @@ impl Acceptor {
     /// No edge comes for what waits in the kernel already. Once, however many edges come for others meanwhile.
     fn look_again(&self, host: &impl AcceptorHost, after: Duration) {
         if !self.looks_again.swap(true, Ordering::Relaxed) {
-            host.deadline(after, self.name);
+            host.deadline(after, self.name, Timer::Hello);
         }
     }
 
     /// Takes the connections that wait in the kernel.
     fn take(self: &Arc<Self>, host: &impl AcceptorHost) {
         let begun = Instant::now();
-        let handshakes = Duration::from_nanos(self.handshakes.swap(0, Ordering::Relaxed));
         for _ in 0..AT_A_TIME {
             let Some(accepted) = self.backlog.with(std::net::TcpListener::accept) else { return };
             match accepted {
@@ -160,14 +179,33 @@ impl Acceptor {
                 }
             }
         }
-        let rest = (begun.elapsed() + handshakes).saturating_mul(REST);
+        let rest = begun.elapsed().saturating_mul(REST);
         self.look_again(host, rest.min(RETRY));
     }
 
-    /// A handshake went on since then.
-    fn note_handshake(&self, begun: Instant) {
-        let took = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.handshakes.fetch_add(took, Ordering::Relaxed);
+    /// Has a handshake go on when its turn comes.
+    pub(crate) fn wait_for_turn(&self, host: &impl AcceptorHost, pending: &Arc<PendingConnection>) {
+        let push = |turns: &mut FairTurns<_>| turns.push(pending.peer.ip(), pending.clone());
+        let is_open = self.handshakes.lock().as_mut().map(push).is_some();
+        // Else it is refused when it has said all.
+        if is_open { self.shake_hands(host) } else { pending.shake_hands(host) }
+    }
+
+    /// Handshakes go on until none waits, or others have the time.
+    fn shake_hands(&self, host: &impl AcceptorHost) {
+        loop {
+            let begun = Instant::now();
+            let next = |turns: &mut FairTurns<_>| turns.next(begun, || !host.was_busy());
+            let turn = self.handshakes.lock().as_mut().map_or(Turn::Done, next);
+            match turn {
+                Turn::Work(pending) => pending.shake_hands(host),
+                Turn::Rest(rest) => return host.deadline(rest, self.name, Timer::Handshakes),
+                Turn::Done => return,
+            }
+            if let Some(turns) = &mut *self.handshakes.lock() {
+                turns.took(begun.elapsed());
+            }
+        }
     }
 
     /// Whether a connection waits in the kernel.
@@ -179,7 +217,7 @@ impl Acceptor {
     }
 
     /// A half-open connection has come; another may have to leave for it.
-    fn add_half_open(&self, host: &impl AcceptorHost, pending: &Arc<PendingConnection>) {
+    pub(crate) fn add_half_open(&self, host: &impl AcceptorHost, pending: &Arc<PendingConnection>) {
         let mut half_open = self.half_open.lock();
         half_open.insert(pending.key(), pending.peer.ip(), Arc::downgrade(pending));
         let is_over = half_open.len() > self.max_half_open;
@@ -191,12 +229,16 @@ impl Acceptor {
         }
     }
 
+    pub(crate) fn protection(&self) -> &Protection {
+        &self.protection
+    }
+
     /// Connections whose hello is not whole yet.
     pub(crate) fn half_open(&self) -> usize {
         self.half_open.lock().len()
     }
 
-    fn remove_half_open(&self, pending: &PendingConnection) {
+    pub(crate) fn remove_half_open(&self, pending: &PendingConnection) {
         self.half_open.lock().remove(pending.key());
     }
 
@@ -223,7 +265,7 @@ impl Acceptor {
 
     /// A hello is there: the request waits for the application. Gives the request that is to be refused for it, which may be
     /// this one.
-    fn offer(
+    pub(crate) fn offer(
         &self,
         host: &impl AcceptorHost,
         pending: &Arc<PendingConnection>,
@@ -252,178 +294,10 @@ impl Acceptor {
     pub(crate) fn close(&self) -> Vec<usize> {
         let (socket, waiting) = self.backlog.close();
         drop(socket);
-        waiting
-            .map(|pending| {
-                pending.refuse();
-                pending.name
-            })
-            .collect()
-    }
-}
-
-/// A connection that came in and has no endpoint yet.
-pub(crate) struct PendingConnection {
-    pub(crate) name: usize,
-    acceptor: Arc<Acceptor>,
-    pub(crate) peer: SocketAddr,
-    pub(crate) local: Option<SocketAddr>,
-    state: Mutex<PendingState>,
-}
-
-struct PendingState {
-    transport: Option<Protected<TcpTransport>>,
-    greeting: Greeting,
-}
-
-impl PendingConnection {
-    fn open(
-        acceptor: &Arc<Acceptor>,
-        host: &impl AcceptorHost,
-        stream: std::net::TcpStream,
-        peer: SocketAddr,
-    ) {
-        if stream.set_nonblocking(true).is_err() {
-            return;
-        }
-        let local = stream.local_addr().ok();
-        let socket = OwnedFd::from(stream);
-        let name = host.name();
-        let transport = TcpTransport::accepted(socket, host.stats());
-        // If it cannot be encrypted it is closed.
-        let transport = acceptor.protection.acceptor(transport).ok();
-        let greeting = Greeting::new(acceptor.protection.handshake());
-        let state = Mutex::new(PendingState { transport, greeting });
-        let pending =
-            Arc::new(PendingConnection { name, acceptor: acceptor.clone(), peer, local, state });
-        acceptor.add_half_open(host, &pending);
-        if !pending.watch(host) {
-            return pending.drop_socket();
-        }
-        host.deadline(HELLO, name);
-        // What came before the socket was watched is no edge.
-        pending.ready(host);
-    }
-
-    /// Has its socket watched; false: it cannot be, or it had to make room itself.
-    fn watch(self: &Arc<Self>, host: &impl AcceptorHost) -> bool {
-        // Under the lock, with which the socket could be closed, and its number be another's.
-        let state = self.state.lock();
-        let socket = state.transport.as_ref().map(|transport| transport.inner().as_raw_fd());
-        socket.is_some_and(|socket| host.watch(socket, self).is_ok())
-    }
-
-    /// The least is the oldest.
-    fn key(&self) -> u64 {
-        self.name as u64
-    }
-
-    /// Something has come: the hello, or the end.
-    pub(crate) fn ready(self: &Arc<Self>, host: &impl AcceptorHost) {
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        let Some(transport) = &mut state.transport else { return };
-        let mut refused = None;
-        if !state.greeting.is_whole() {
-            let begun = Instant::now();
-            let read = state.greeting.read(transport);
-            self.acceptor.note_handshake(begun);
-            match read {
-                Ok(false) => return,
-                Ok(true) => {
-                    self.acceptor.remove_half_open(self);
-                    transport.inner().keep_alive();
-                    refused = self.acceptor.offer(host, self);
-                }
-                Err(unwelcome) => {
-                    drop(guard);
-                    // Before the peer can see that it was cut off.
-                    unwelcome.count(host.stats());
-                    return self.abort(host, format_args!("{}", unwelcome.why));
-                }
-            }
-        }
-        // While it waits for the application; behind that the endpoint finds out.
-        if !transport.inner().is_quiet() && self.acceptor.backlog.remove(self.key()).is_some() {
-            state.transport = None;
-            host.forget(self.name);
-        }
-        drop(guard);
-        if let Some(refused) = refused {
-            host.stats().peers_refused.add(1);
-            refused.refuse();
-            host.forget(refused.name);
-        }
-    }
-
-    /// Closes a half-open connection.
-    fn abort(&self, host: &impl AcceptorHost, why: fmt::Arguments<'_>) {
-        let mut state = self.state.lock();
-        if state.greeting.is_whole() || state.transport.take().is_none() {
-            return;
-        }
-        drop(state);
-        self.acceptor.remove_half_open(self);
-        host.forget(self.name);
-        let (addr, peer, stats) = (self.acceptor.addr, self.peer, host.stats());
-        stats.peers_refused.add(1);
-        if let Some(suppressed) = stats.peer_log.check(PeerEvent::Admission, Some(peer)) {
-            log_line!(Warn, "listener {addr}: {peer} {why}{suppressed}");
-        }
-    }
-
-    /// The hello's time is over.
-    pub(crate) fn expired(&self, host: &impl AcceptorHost) {
-        self.abort(host, format_args!("sent no whole hello in {HELLO:?}"));
-    }
-
-    /// The application took the request: whether the peer is still there is found by the endpoint that accepts it.
-    pub(crate) fn taken(&self, host: &impl AcceptorHost) {
-        if let Some(transport) = &self.state.lock().transport {
-            host.unwatch(transport.inner().as_raw_fd(), self.name);
-        }
-    }
-
-    /// Whether the peer waits for an answer.
-    pub(crate) fn is_waiting(&self) -> bool {
-        let state = self.state.lock();
-        state.transport.as_ref().is_some_and(|transport| transport.inner().is_quiet())
-    }
-
-    /// Says that there is no place, and closes.
-    pub(crate) fn refuse(&self) {
-        if let Some((mut transport, _)) = self.take() {
-            refuse(&mut transport, RefuseReason::Full);
-        }
-    }
-
-    /// Says the application's no, and closes.
-    pub(crate) fn reject(&self, data: &[u8]) {
-        if let Some((mut transport, greeting)) = self.take() {
-            greeting.reject(&mut transport, data);
-        }
-    }
-
-    /// Takes the socket and the hello.
-    pub(crate) fn take(&self) -> Option<(Protected<TcpTransport>, Greeting)> {
-        let mut state = self.state.lock();
-        if !state.greeting.is_whole() {
-            return None;
-        }
-        state.transport.take().map(|transport| (transport, std::mem::take(&mut state.greeting)))
-    }
-
-    pub(crate) fn drop_socket(&self) {
-        let socket = self.state.lock().transport.take();
-        drop(socket);
-        self.acceptor.remove_half_open(self);
-    }
-
-    pub(crate) fn data(&self) -> Box<[u8]> {
-        self.state.lock().greeting.data().into()
-    }
-
-    /// The name that the peer has proved.
-    pub(crate) fn identity(&self) -> Option<Box<str>> {
-        self.state.lock().greeting.identity().as_deref().map(Box::from)
+        let handshakes = self.handshakes.lock().take();
+        let unfinished = handshakes.into_iter().flat_map(FairTurns::into_waiting);
+        let unfinished = unfinished.inspect(|pending| pending.drop_socket());
+        let refused = waiting.inspect(|pending| pending.refuse());
+        refused.chain(unfinished).map(|pending| pending.name).collect()
     }
 }

@@ -12,7 +12,7 @@ mod panic_tests;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::os::fd::{OwnedFd, RawFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -29,9 +29,10 @@ use fabric_util::timers::Timers;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token, Waker};
 
-use crate::acceptor::{Acceptor, AcceptorHost, PendingConnection};
+use crate::acceptor::{self, Acceptor, AcceptorHost};
 use crate::conn::{Conn, Stream};
 use crate::name::NAME;
+use crate::pending::PendingConnection;
 use crate::settings::Settings;
 use fabric_util::region_table::RegionTable;
 use selector::Selector;
@@ -46,8 +47,8 @@ const WAKE: Token = Token(0);
 pub(crate) enum Timer {
     /// As the connection says.
     Conn(stream::Timer),
-    /// The one that an acceptor has, or a connection without an endpoint.
-    Acceptor,
+    /// As an acceptor says, or a connection without an endpoint.
+    Acceptor(acceptor::Timer),
 }
 
 /// A connection whose lock is held.
@@ -128,8 +129,10 @@ impl EventSource for Arc<Acceptor> {
         self.ready(engine);
     }
 
-    fn on_timer(&self, engine: &Engine, _timer: Timer) {
-        self.expired(engine);
+    fn on_timer(&self, engine: &Engine, timer: Timer) {
+        if let Timer::Acceptor(timer) = timer {
+            self.expired(engine, timer);
+        }
     }
 
     fn close(&self) {
@@ -171,8 +174,12 @@ impl AcceptorHost for Engine {
         Engine::forget(self, name);
     }
 
-    fn deadline(&self, after: Duration, name: usize) {
-        Engine::deadline(self, after, name, Timer::Acceptor);
+    fn deadline(&self, after: Duration, name: usize, timer: acceptor::Timer) {
+        Engine::deadline(self, after, name, Timer::Acceptor(timer));
+    }
+
+    fn was_busy(&self) -> bool {
+        self.was_busy.swap(false, Ordering::Relaxed)
     }
 
     fn report(&self, event: Event) {
@@ -199,6 +206,8 @@ pub(crate) struct Engine {
     pub(crate) sockets: OwnedFd,
     /// Queues that watch it.
     pub(crate) driven: AtomicUsize,
+    /// Connections had something to do.
+    was_busy: AtomicBool,
     pub(crate) settings: Settings,
     /// Of every connection.
     pub(crate) protection: Protection,
@@ -232,6 +241,7 @@ impl Engine {
             registry,
             sockets,
             driven: AtomicUsize::new(0),
+            was_busy: AtomicBool::new(false),
             settings,
             protection: Protection::new(attr)?,
             timers: Mutex::default(),
@@ -398,7 +408,12 @@ impl EventLoop for Engine {
     fn progress(&self, conn: &Arc<Conn>, scratch: &mut [u8], mode: Mode) -> Progress {
         let host = ConnHost { engine: self, conn, polled: mode == Mode::Polled };
         let mut conn = conn.stream.lock(host);
-        conn.turn(scratch)
+        let progress = conn.turn(scratch);
+        // A look costs less than a write to what others read.
+        if progress != Progress::Idle && !self.was_busy.load(Ordering::Relaxed) {
+            self.was_busy.store(true, Ordering::Relaxed);
+        }
+        progress
     }
 
     fn defer(&self, conn: &Arc<Conn>, what: Deferral) {

@@ -106,7 +106,7 @@ const SCENES: &[(&str, Crowd)] = &[
     ("64 connections that read nothing", Crowd::Stalled { count: 64 }),
     ("32 connections that read without end", Crowd::Readers { count: 32 }),
     ("8 that cannot prove themselves, at a time", Crowd::Unproved { count: 8 }),
-    ("32 that repeat how a handshake begins", Crowd::Repeated { count: 32 }),
+    ("400 that repeat how a handshake begins", Crowd::Repeated { count: 400 }),
     ("all leases that it gets", Crowd::Greedy { count: 16, len: 64 << 20 }),
 ];
 

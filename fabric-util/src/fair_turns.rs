@@ -1,0 +1,208 @@
+//! Work that peers cause without being trusted yet, and that takes a thread's time: the networks that it comes from take turns,
+//! and all together have a share of the time. So a client from elsewhere waits for one piece of work of each, however much
+//! a crowd has asked for.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use crate::fair_table::Network;
+
+/// Work may take so long in each [`WINDOW`]; more waits for the next one.
+const BUDGET: Duration = Duration::from_millis(2);
+/// Four times the budget: a crowd has a quarter of the thread.
+const WINDOW: Duration = Duration::from_millis(8);
+
+/// What is to be done now, where nothing else has that in hand.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turn<T> {
+    /// This; [`FairTurns::took`] is to follow.
+    Work(T),
+    /// Nothing for so long, for others have the time; [`FairTurns::rested`] is to follow.
+    Rest(Duration),
+    /// Nothing waits.
+    Done,
+}
+
+/// Work that waits, and the time that it took lately.
+pub struct FairTurns<T> {
+    /// In turn; each has work in `work`.
+    networks: VecDeque<Network>,
+    work: HashMap<Network, VecDeque<T>>,
+    since: Option<Instant>,
+    spent: Duration,
+    rests: bool,
+}
+
+impl<T> Default for FairTurns<T> {
+    fn default() -> Self {
+        let (networks, work) = Default::default();
+        FairTurns { networks, work, since: None, spent: Duration::ZERO, rests: false }
+    }
+}
+
+impl<T> FairTurns<T> {
+    /// Adds work, behind what its network has already.
+    pub fn push(&mut self, from: impl Into<Network>, work: T) {
+        let from = from.into();
+        let waiting = self.work.entry(from).or_default();
+        if waiting.is_empty() {
+            self.networks.push_back(from);
+        }
+        waiting.push_back(work);
+    }
+
+    /// What is to be done at this time. `alone` is asked where the time is spent: the thread has nothing else to do, so that
+    /// nothing is gained by a rest but a look at what has come.
+    pub fn next(&mut self, now: Instant, alone: impl FnOnce() -> bool) -> Turn<T> {
+        if self.rests {
+            return Turn::Done;
+        }
+        let Some(from) = self.networks.front().copied() else { return Turn::Done };
+        let age = self.since.map_or(WINDOW, |since| now.saturating_duration_since(since));
+        if age >= WINDOW {
+            self.begin(now);
+        } else if self.spent >= BUDGET {
+            self.rests = true;
+            if !alone() {
+                return Turn::Rest(WINDOW - age);
+            }
+            self.begin(now);
+            return Turn::Rest(Duration::ZERO);
+        }
+        self.networks.pop_front();
+        let Some(waiting) = self.work.get_mut(&from) else { return Turn::Done };
+        let next = waiting.pop_front();
+        match waiting.is_empty() {
+            true => drop(self.work.remove(&from)),
+            false => self.networks.push_back(from),
+        }
+        next.map_or(Turn::Done, Turn::Work)
+    }
+
+    fn begin(&mut self, now: Instant) {
+        (self.since, self.spent) = (Some(now), Duration::ZERO);
+    }
+
+    /// A piece of work took this long.
+    pub fn took(&mut self, time: Duration) {
+        self.spent += time;
+    }
+
+    /// A rest is over.
+    pub fn rested(&mut self) {
+        self.rests = false;
+    }
+
+    /// All that waits, in no order.
+    pub fn into_waiting(self) -> impl Iterator<Item = T> {
+        self.work.into_values().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    fn from(host: u8) -> IpAddr {
+        Ipv4Addr::new(127, 0, 0, host).into()
+    }
+
+    /// All that is done until the first rest, each in this time.
+    fn until_rest(turns: &mut FairTurns<u32>, now: Instant, each: Duration) -> Vec<u32> {
+        let mut done = Vec::new();
+        while let Turn::Work(work) = turns.next(now, || false) {
+            turns.took(each);
+            done.push(work);
+        }
+        done
+    }
+
+    #[test]
+    fn networks_take_turns_and_each_keeps_its_order() {
+        let mut turns = FairTurns::default();
+        (0..100).for_each(|work| turns.push(from(1), work));
+        turns.push(from(2), 200);
+        turns.push(from(2), 201);
+        turns.push(from(3), 300);
+        let done = until_rest(&mut turns, Instant::now(), Duration::ZERO);
+        assert_eq!(done[..7], [0, 200, 300, 1, 201, 2, 3]);
+        assert_eq!(done.len(), 103);
+        turns.push(from(2), 202);
+        assert_eq!(turns.next(Instant::now(), || false), Turn::Work(202));
+        assert_eq!(turns.next(Instant::now(), || false), Turn::Done);
+        turns.push(from(1), 7);
+        assert_eq!(turns.into_waiting().collect::<Vec<_>>(), [7]);
+    }
+
+    #[test]
+    fn a_crowd_has_a_quarter_of_the_time() {
+        let mut turns = FairTurns::default();
+        (0..100_000).for_each(|work| turns.push(from(1), work));
+        let (each, begin) = (Duration::from_micros(300), Instant::now());
+        let (mut now, mut busy) = (begin, Duration::ZERO);
+        while now < begin + Duration::from_secs(1) {
+            match turns.next(now, || false) {
+                Turn::Work(_) => {
+                    turns.took(each);
+                    (now, busy) = (now + each, busy + each);
+                }
+                Turn::Rest(rest) => {
+                    turns.rested();
+                    now += rest;
+                }
+                Turn::Done => panic!("there is more"),
+            }
+        }
+        let share = busy.as_secs_f64();
+        assert!((0.2..0.3).contains(&share), "{share} of the time");
+    }
+
+    /// One that comes beside a crowd that always has more waits for a rest and one other at most.
+    #[test]
+    fn a_client_from_elsewhere_is_next() {
+        let mut turns = FairTurns::default();
+        (0..1000).for_each(|work| turns.push(from(1), work));
+        let now = Instant::now();
+        until_rest(&mut turns, now, Duration::from_millis(1));
+        turns.push(from(2), 5000);
+        // That is in hand.
+        assert_eq!(turns.next(now + WINDOW, || false), Turn::Done);
+        turns.rested();
+        let done = until_rest(&mut turns, now + WINDOW, Duration::from_millis(1));
+        assert!(done.contains(&5000), "{done:?}");
+    }
+
+    /// A thread that has nothing else to do only looks at what has come.
+    #[test]
+    fn alone_it_goes_on_at_once() {
+        let mut turns = FairTurns::default();
+        (0..10).for_each(|work| turns.push(from(1), work));
+        let (now, mut rests) = (Instant::now(), 0);
+        loop {
+            match turns.next(now, || true) {
+                Turn::Work(_) => turns.took(BUDGET),
+                Turn::Rest(rest) => {
+                    assert_eq!(rest, Duration::ZERO);
+                    turns.rested();
+                    rests += 1;
+                }
+                Turn::Done => break,
+            }
+        }
+        assert_eq!(rests, 9);
+    }
+
+    #[test]
+    fn what_was_long_ago_does_not_count() {
+        let mut turns = FairTurns::default();
+        let now = Instant::now();
+        turns.push(from(1), 1);
+        assert_eq!(until_rest(&mut turns, now, BUDGET), [1]);
+        turns.push(from(1), 2);
+        assert_eq!(turns.next(now, || false), Turn::Rest(WINDOW));
+        turns.rested();
+        assert_eq!(turns.next(now + WINDOW, || false), Turn::Work(2));
+    }
+}
