@@ -38,7 +38,7 @@ fn passes(copy: &Path, test: &str, mutant: usize) -> Result<(), String> {
     let [package, program, name] = parts[..] else { return Err(format!("{test} names no test")) };
     let mut command: Command = cargo(copy)?;
     command.args(["test", "--quiet", "-p", package]);
-    if package == "anyfabric-util" {
+    if ["anyfabric-util", "anyfabric-tcp"].contains(&package) {
         // By default it is what every provider uses.
         command.args(["--features", "encryption"]);
     }

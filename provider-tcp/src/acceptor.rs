@@ -8,7 +8,7 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -31,8 +31,8 @@ use crate::pending::PendingConnection;
 const HALF_OPEN: usize = 1024;
 /// Connections taken at a time.
 const AT_A_TIME: usize = 16;
-/// While more of them wait, others have the time between: so many times what it took to take these, and at most [`RETRY`]. A
-/// crowd has a quarter of the thread for it.
+/// While more of them wait, others have the time between, if they had something to do: so many times what it took to take these,
+/// and at most [`RETRY`]. A crowd has a quarter of the thread for it.
 const REST: u32 = 3;
 /// How long to wait when descriptors have run out.
 const RETRY: Duration = Duration::from_millis(50);
@@ -63,8 +63,8 @@ pub(crate) trait AcceptorHost {
     /// Sets a deadline for one.
     fn deadline(&self, after: Duration, name: usize, timer: Timer);
 
-    /// Whether connections had something to do since this was last asked.
-    fn was_busy(&self) -> bool;
+    /// How often connections had something to do.
+    fn turns(&self) -> u64;
 
     /// Has an event reported.
     fn report(&self, event: Event);
@@ -80,6 +80,12 @@ enum Short {
     OfDescriptors,
 }
 
+/// Whether the thread had nothing else to do since this was last asked.
+fn is_alone(host: &impl AcceptorHost, seen: &AtomicU64) -> bool {
+    let turns = host.turns();
+    seen.swap(turns, Ordering::Relaxed) == turns
+}
+
 /// A listening socket.
 pub(crate) struct Acceptor {
     pub(crate) name: usize,
@@ -93,6 +99,9 @@ pub(crate) struct Acceptor {
     protection: Protection,
     /// It will look again by itself.
     looks_again: AtomicBool,
+    /// The host's turns when it last took connections, and when handshakes last rested.
+    turns_at_take: AtomicU64,
+    turns_at_rest: AtomicU64,
     /// Handshakes that can go on; `None` once the listener is closed.
     handshakes: Mutex<Option<FairTurns<Arc<PendingConnection>>>>,
 }
@@ -116,6 +125,8 @@ impl Acceptor {
             descriptors,
             protection,
             looks_again: AtomicBool::new(false),
+            turns_at_take: AtomicU64::new(0),
+            turns_at_rest: AtomicU64::new(0),
             handshakes: Mutex::new(Some(FairTurns::default())),
         })
     }
@@ -179,8 +190,11 @@ impl Acceptor {
                 }
             }
         }
-        let rest = begun.elapsed().saturating_mul(REST);
-        self.look_again(host, rest.min(RETRY));
+        let rest = match is_alone(host, &self.turns_at_take) {
+            true => Duration::ZERO,
+            false => begun.elapsed().saturating_mul(REST).min(RETRY),
+        };
+        self.look_again(host, rest);
     }
 
     /// Has a handshake go on when its turn comes.
@@ -195,7 +209,8 @@ impl Acceptor {
     fn shake_hands(&self, host: &impl AcceptorHost) {
         loop {
             let begun = Instant::now();
-            let next = |turns: &mut FairTurns<_>| turns.next(begun, || !host.was_busy());
+            let is_alone = || is_alone(host, &self.turns_at_rest);
+            let next = |turns: &mut FairTurns<_>| turns.next(begun, is_alone);
             let turn = self.handshakes.lock().as_mut().map_or(Turn::Done, next);
             match turn {
                 Turn::Work(pending) => pending.shake_hands(host),
@@ -301,3 +316,6 @@ impl Acceptor {
         refused.chain(unfinished).map(|pending| pending.name).collect()
     }
 }
+
+#[cfg(all(test, feature = "encryption"))]
+mod tests;

@@ -146,7 +146,8 @@ impl LeaseFuzzer {
     pub fn run(&self, bytes: &[u8]) {
         let mut c = Choices::new(bytes);
         let node = &self.nodes[c.below(self.nodes.len())];
-        let Ok((control, peer)) = self.connect(node) else { panic!("no connection") };
+        let connected = self.connect(node);
+        let (control, peer) = connected.unwrap_or_else(|error| panic!("no connection: {error}"));
         let (asked, held, lent) = Default::default();
         let mut play = Play { node, control, peer, asked, held, lent };
         while !c.are_over() {

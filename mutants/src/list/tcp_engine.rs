@@ -120,8 +120,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "left_keeps_place",
         about: "a request whose peer has left waits on",
         runs: Runs::Tcp,
-        edits: &[edit("PendingConnection::ready", "!transport.inner().is_quiet()", "false")],
+        edits: &[edit(
+            "PendingConnection::look_for_end",
+            "if !is_quiet",
+            "if !is_quiet && !MUTANT",
+        )],
         cases: &["connection.backlog_left"],
+    },
+    Mutant {
+        name: "handshakes_as_they_come",
+        about: "handshakes of connections that come go on in the order in which something came for them",
+        runs: Runs::Tests,
+        edits: &[edit("Acceptor::wait_for_turn", "if is_open {", "if is_open && !MUTANT {")],
+        cases: &[
+            "anyfabric-tcp/lib/acceptor::tests::a_client_from_elsewhere_has_its_turn_before_a_crowd_that_came_first",
+        ],
     },
     Mutant {
         name: "first_come_first_served",
@@ -191,8 +204,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Acceptor::close",
-            "pending.refuse();",
-            "if MUTANT { std::mem::forget(pending.clone()) } else { pending.refuse() }",
+            "pending.refuse()",
+            "if MUTANT { std::mem::forget((*pending).clone()) } else { pending.refuse() }",
         )],
         cases: &["connection.listen_close_pending"],
     },

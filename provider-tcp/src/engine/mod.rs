@@ -12,7 +12,7 @@ mod panic_tests;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::os::fd::{OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -178,8 +178,8 @@ impl AcceptorHost for Engine {
         Engine::deadline(self, after, name, Timer::Acceptor(timer));
     }
 
-    fn was_busy(&self) -> bool {
-        self.was_busy.swap(false, Ordering::Relaxed)
+    fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
     }
 
     fn report(&self, event: Event) {
@@ -206,8 +206,8 @@ pub(crate) struct Engine {
     pub(crate) sockets: OwnedFd,
     /// Queues that watch it.
     pub(crate) driven: AtomicUsize,
-    /// Connections had something to do.
-    was_busy: AtomicBool,
+    /// Turns of connections that had something to do.
+    turns: AtomicU64,
     pub(crate) settings: Settings,
     /// Of every connection.
     pub(crate) protection: Protection,
@@ -241,7 +241,7 @@ impl Engine {
             registry,
             sockets,
             driven: AtomicUsize::new(0),
-            was_busy: AtomicBool::new(false),
+            turns: AtomicU64::new(0),
             settings,
             protection: Protection::new(attr)?,
             timers: Mutex::default(),
@@ -409,9 +409,9 @@ impl EventLoop for Engine {
         let host = ConnHost { engine: self, conn, polled: mode == Mode::Polled };
         let mut conn = conn.stream.lock(host);
         let progress = conn.turn(scratch);
-        // A look costs less than a write to what others read.
-        if progress != Progress::Idle && !self.was_busy.load(Ordering::Relaxed) {
-            self.was_busy.store(true, Ordering::Relaxed);
+        if progress != Progress::Idle {
+            // Under the stepper's lock: one writer at a time.
+            self.turns.store(self.turns.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
         progress
     }
