@@ -6,25 +6,82 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::fair_table::Network;
+use crate::sync::Mutex;
 
 /// Work may take so long in each [`WINDOW`]; more waits for the next one.
 const BUDGET: Duration = Duration::from_millis(2);
 /// Four times the budget: a crowd has a quarter of the thread.
 const WINDOW: Duration = Duration::from_millis(8);
 
+/// Work that waits for its turn, until it is closed.
+pub struct FairTurns<T>(Mutex<Option<Turns<T>>>);
+
+impl<T> Default for FairTurns<T> {
+    fn default() -> Self {
+        FairTurns(Mutex::new(Some(Turns::default())))
+    }
+}
+
+impl<T> FairTurns<T> {
+    /// Adds work, behind what its network has already.
+    ///
+    /// # Errors
+    /// The work, where this is closed.
+    pub fn push(&self, from: impl Into<Network>, work: T) -> Result<(), T> {
+        match &mut *self.0.lock() {
+            Some(turns) => turns.push(from.into(), work),
+            None => return Err(work),
+        }
+        Ok(())
+    }
+
+    /// Does what waits, in turn, until its time is over: then gives how long others have theirs, and does nothing more until
+    /// [`rested`](FairTurns::rested) says that they had. `is_alone`: the thread has nothing else to do, so that nothing is gained by a
+    /// rest but a look at what has come.
+    pub fn run(&self, is_alone: impl Fn() -> bool, mut work: impl FnMut(T)) -> Option<Duration> {
+        loop {
+            let begun = Instant::now();
+            let next = |turns: &mut Turns<T>| turns.next(begun, &is_alone);
+            // Not under the lock, which is that of others, too.
+            let turn = self.0.lock().as_mut().map_or(Turn::Done, next);
+            match turn {
+                Turn::Work(next) => work(next),
+                Turn::Rest(rest) => return Some(rest),
+                Turn::Done => return None,
+            }
+            if let Some(turns) = &mut *self.0.lock() {
+                turns.took(begun.elapsed());
+            }
+        }
+    }
+
+    /// A rest is over.
+    pub fn rested(&self) {
+        if let Some(turns) = &mut *self.0.lock() {
+            turns.rests = false;
+        }
+    }
+
+    /// Takes no more work; gives what waits, in no order.
+    pub fn close(&self) -> impl Iterator<Item = T> {
+        let turns = self.0.lock().take();
+        turns.into_iter().flat_map(|turns| turns.work.into_values().flatten())
+    }
+}
+
 /// What is to be done now, where nothing else has that in hand.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Turn<T> {
-    /// This; [`FairTurns::took`] is to follow.
+enum Turn<T> {
+    /// This; [`Turns::took`] is to follow.
     Work(T),
-    /// Nothing for so long, for others have the time; [`FairTurns::rested`] is to follow.
+    /// Nothing for so long, for others have the time; [`Turns::rested`] is to follow.
     Rest(Duration),
     /// Nothing waits.
     Done,
 }
 
 /// Work that waits, and the time that it took lately.
-pub struct FairTurns<T> {
+struct Turns<T> {
     /// In turn; each has work in `work`.
     networks: VecDeque<Network>,
     work: HashMap<Network, VecDeque<T>>,
@@ -33,17 +90,16 @@ pub struct FairTurns<T> {
     rests: bool,
 }
 
-impl<T> Default for FairTurns<T> {
+impl<T> Default for Turns<T> {
     fn default() -> Self {
         let (networks, work) = Default::default();
-        FairTurns { networks, work, since: None, spent: Duration::ZERO, rests: false }
+        Turns { networks, work, since: None, spent: Duration::ZERO, rests: false }
     }
 }
 
-impl<T> FairTurns<T> {
+impl<T> Turns<T> {
     /// Adds work, behind what its network has already.
-    pub fn push(&mut self, from: impl Into<Network>, work: T) {
-        let from = from.into();
+    fn push(&mut self, from: Network, work: T) {
         let waiting = self.work.entry(from).or_default();
         if waiting.is_empty() {
             self.networks.push_back(from);
@@ -53,7 +109,7 @@ impl<T> FairTurns<T> {
 
     /// What is to be done at this time. `alone` is asked where the time is spent: the thread has nothing else to do, so that
     /// nothing is gained by a rest but a look at what has come.
-    pub fn next(&mut self, now: Instant, alone: impl FnOnce() -> bool) -> Turn<T> {
+    fn next(&mut self, now: Instant, alone: impl FnOnce() -> bool) -> Turn<T> {
         if self.rests {
             return Turn::Done;
         }
@@ -84,18 +140,8 @@ impl<T> FairTurns<T> {
     }
 
     /// A piece of work took this long.
-    pub fn took(&mut self, time: Duration) {
+    fn took(&mut self, time: Duration) {
         self.spent += time;
-    }
-
-    /// A rest is over.
-    pub fn rested(&mut self) {
-        self.rests = false;
-    }
-
-    /// All that waits, in no order.
-    pub fn into_waiting(self) -> impl Iterator<Item = T> {
-        self.work.into_values().flatten()
     }
 }
 
@@ -105,12 +151,12 @@ mod tests {
 
     use super::*;
 
-    fn from(host: u8) -> IpAddr {
-        Ipv4Addr::new(127, 0, 0, host).into()
+    fn from(host: u8) -> Network {
+        IpAddr::from(Ipv4Addr::new(127, 0, 0, host)).into()
     }
 
     /// All that is done until the first rest, each in this time.
-    fn until_rest(turns: &mut FairTurns<u32>, now: Instant, each: Duration) -> Vec<u32> {
+    fn until_rest(turns: &mut Turns<u32>, now: Instant, each: Duration) -> Vec<u32> {
         let mut done = Vec::new();
         while let Turn::Work(work) = turns.next(now, || false) {
             turns.took(each);
@@ -121,7 +167,7 @@ mod tests {
 
     #[test]
     fn networks_take_turns_and_each_keeps_its_order() {
-        let mut turns = FairTurns::default();
+        let mut turns = Turns::default();
         (0..100).for_each(|work| turns.push(from(1), work));
         turns.push(from(2), 200);
         turns.push(from(2), 201);
@@ -132,13 +178,11 @@ mod tests {
         turns.push(from(2), 202);
         assert_eq!(turns.next(Instant::now(), || false), Turn::Work(202));
         assert_eq!(turns.next(Instant::now(), || false), Turn::Done);
-        turns.push(from(1), 7);
-        assert_eq!(turns.into_waiting().collect::<Vec<_>>(), [7]);
     }
 
     #[test]
     fn a_crowd_has_a_quarter_of_the_time() {
-        let mut turns = FairTurns::default();
+        let mut turns = Turns::default();
         (0..100_000).for_each(|work| turns.push(from(1), work));
         let (each, begin) = (Duration::from_micros(300), Instant::now());
         let (mut now, mut busy) = (begin, Duration::ZERO);
@@ -149,7 +193,7 @@ mod tests {
                     (now, busy) = (now + each, busy + each);
                 }
                 Turn::Rest(rest) => {
-                    turns.rested();
+                    turns.rests = false;
                     now += rest;
                 }
                 Turn::Done => panic!("there is more"),
@@ -162,14 +206,14 @@ mod tests {
     /// One that comes beside a crowd that always has more waits for a rest and one other at most.
     #[test]
     fn a_client_from_elsewhere_is_next() {
-        let mut turns = FairTurns::default();
+        let mut turns = Turns::default();
         (0..1000).for_each(|work| turns.push(from(1), work));
         let now = Instant::now();
         until_rest(&mut turns, now, Duration::from_millis(1));
         turns.push(from(2), 5000);
         // That is in hand.
         assert_eq!(turns.next(now + WINDOW, || false), Turn::Done);
-        turns.rested();
+        turns.rests = false;
         let done = until_rest(&mut turns, now + WINDOW, Duration::from_millis(1));
         assert!(done.contains(&5000), "{done:?}");
     }
@@ -177,7 +221,7 @@ mod tests {
     /// A thread that has nothing else to do only looks at what has come.
     #[test]
     fn alone_it_goes_on_at_once() {
-        let mut turns = FairTurns::default();
+        let mut turns = Turns::default();
         (0..10).for_each(|work| turns.push(from(1), work));
         let (now, mut rests) = (Instant::now(), 0);
         loop {
@@ -185,7 +229,7 @@ mod tests {
                 Turn::Work(_) => turns.took(BUDGET),
                 Turn::Rest(rest) => {
                     assert_eq!(rest, Duration::ZERO);
-                    turns.rested();
+                    turns.rests = false;
                     rests += 1;
                 }
                 Turn::Done => break,
@@ -196,13 +240,37 @@ mod tests {
 
     #[test]
     fn what_was_long_ago_does_not_count() {
-        let mut turns = FairTurns::default();
+        let mut turns = Turns::default();
         let now = Instant::now();
         turns.push(from(1), 1);
         assert_eq!(until_rest(&mut turns, now, BUDGET), [1]);
         turns.push(from(1), 2);
         assert_eq!(turns.next(now, || false), Turn::Rest(WINDOW));
-        turns.rested();
+        turns.rests = false;
         assert_eq!(turns.next(now + WINDOW, || false), Turn::Work(2));
+    }
+
+    #[test]
+    fn what_comes_while_it_works_is_done_and_what_waits_is_given_at_the_end() {
+        let (turns, mut done) = (FairTurns::default(), Vec::new());
+        assert_eq!(turns.push(from(1), 1), Ok(()));
+        let rest = turns.run(
+            || false,
+            |work| {
+                done.push(work);
+                if work < 3 {
+                    assert_eq!(turns.push(from(1), work + 1), Ok(()));
+                    std::thread::sleep(BUDGET);
+                }
+            },
+        );
+        assert!(rest.is_some_and(|rest| rest <= WINDOW), "{rest:?}");
+        assert_eq!(done, [1]);
+        // Others have their time first.
+        assert_eq!(turns.run(|| false, |work| done.push(work)), None);
+        turns.rested();
+        assert_eq!(turns.close().collect::<Vec<_>>(), [2]);
+        assert_eq!(turns.push(from(1), 3), Err(3));
+        assert_eq!((turns.run(|| false, |work| done.push(work)), done), (None, vec![1]));
     }
 }

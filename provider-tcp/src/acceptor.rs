@@ -5,9 +5,10 @@
 //! handshakes, which can cost a signature. A request then waits for the application, at most as many as the backlog says, and as
 //! long as its peer does.
 
+use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -15,17 +16,20 @@ use std::time::{Duration, Instant};
 use fabric_core::{Event, ListenerId, Result};
 use fabric_util::backlog::Backlog;
 use fabric_util::fair_table::FairTable;
-use fabric_util::fair_turns::{FairTurns, Turn};
+use fabric_util::fair_turns::FairTurns;
 use fabric_util::log_limiter::PeerEvent;
 use fabric_util::log_line;
+use fabric_util::refusal::RefuseReason;
 use fabric_util::stats::Stats;
-use fabric_util::stream::Protection;
-use fabric_util::sync::Mutex;
+use fabric_util::stream::{Greeting, Protected, Protection, refuse};
+use fabric_util::sync::{Mutex, MutexGuard};
 use fabric_util::wakeup::wait_readable;
 
 use crate::descriptors::Descriptors;
-use crate::pending::PendingConnection;
+use crate::transport::TcpTransport;
 
+/// How long a hello may take, with the proof.
+const HELLO: Duration = Duration::from_secs(5);
 /// Half-open connections of one listener, and of all that this process may open an eighth at most; for the next ones the
 /// oldest of the network that has most is closed.
 const HALF_OPEN: usize = 1024;
@@ -39,7 +43,7 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// What a deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Timer {
+pub(crate) enum AcceptorTimer {
     /// A hello, or the next look at what waits in the kernel.
     Hello,
     /// The handshakes that wait for their turn.
@@ -61,7 +65,7 @@ pub(crate) trait AcceptorHost {
     fn forget(&self, name: usize);
 
     /// Sets a deadline for one.
-    fn deadline(&self, after: Duration, name: usize, timer: Timer);
+    fn deadline(&self, after: Duration, name: usize, timer: AcceptorTimer);
 
     /// How often connections had something to do.
     fn turns(&self) -> u64;
@@ -102,8 +106,8 @@ pub(crate) struct Acceptor {
     /// The host's turns when it last took connections, and when handshakes last rested.
     turns_at_take: AtomicU64,
     turns_at_rest: AtomicU64,
-    /// Handshakes that can go on; `None` once the listener is closed.
-    handshakes: Mutex<Option<FairTurns<Arc<PendingConnection>>>>,
+    /// Handshakes that can go on, until the listener is closed.
+    handshakes: FairTurns<Arc<PendingConnection>>,
 }
 
 impl Acceptor {
@@ -127,21 +131,19 @@ impl Acceptor {
             looks_again: AtomicBool::new(false),
             turns_at_take: AtomicU64::new(0),
             turns_at_rest: AtomicU64::new(0),
-            handshakes: Mutex::new(Some(FairTurns::default())),
+            handshakes: FairTurns::default(),
         })
     }
 
     /// A deadline has come.
-    pub(crate) fn expired(self: &Arc<Self>, host: &impl AcceptorHost, timer: Timer) {
+    pub(crate) fn expired(self: &Arc<Self>, host: &impl AcceptorHost, timer: AcceptorTimer) {
         match timer {
-            Timer::Hello => {
+            AcceptorTimer::Hello => {
                 self.looks_again.store(false, Ordering::Relaxed);
                 self.take(host);
             }
-            Timer::Handshakes => {
-                if let Some(turns) = &mut *self.handshakes.lock() {
-                    turns.rested();
-                }
+            AcceptorTimer::Handshakes => {
+                self.handshakes.rested();
                 self.shake_hands(host);
             }
         }
@@ -158,7 +160,7 @@ impl Acceptor {
     /// No edge comes for what waits in the kernel already. Once, however many edges come for others meanwhile.
     fn look_again(&self, host: &impl AcceptorHost, after: Duration) {
         if !self.looks_again.swap(true, Ordering::Relaxed) {
-            host.deadline(after, self.name, Timer::Hello);
+            host.deadline(after, self.name, AcceptorTimer::Hello);
         }
     }
 
@@ -198,28 +200,20 @@ impl Acceptor {
     }
 
     /// Has a handshake go on when its turn comes.
-    pub(crate) fn wait_for_turn(&self, host: &impl AcceptorHost, pending: &Arc<PendingConnection>) {
-        let push = |turns: &mut FairTurns<_>| turns.push(pending.peer.ip(), pending.clone());
-        let is_open = self.handshakes.lock().as_mut().map(push).is_some();
-        // Else it is refused when it has said all.
-        if is_open { self.shake_hands(host) } else { pending.shake_hands(host) }
+    fn wait_for_turn(&self, host: &impl AcceptorHost, pending: &Arc<PendingConnection>) {
+        match self.handshakes.push(pending.peer.ip(), pending.clone()) {
+            Ok(()) => self.shake_hands(host),
+            // The listener is closed: it is refused when it has said all.
+            Err(pending) => pending.shake_hands(host),
+        }
     }
 
     /// Handshakes go on until none waits, or others have the time.
     fn shake_hands(&self, host: &impl AcceptorHost) {
-        loop {
-            let begun = Instant::now();
-            let is_alone = || is_alone(host, &self.turns_at_rest);
-            let next = |turns: &mut FairTurns<_>| turns.next(begun, is_alone);
-            let turn = self.handshakes.lock().as_mut().map_or(Turn::Done, next);
-            match turn {
-                Turn::Work(pending) => pending.shake_hands(host),
-                Turn::Rest(rest) => return host.deadline(rest, self.name, Timer::Handshakes),
-                Turn::Done => return,
-            }
-            if let Some(turns) = &mut *self.handshakes.lock() {
-                turns.took(begun.elapsed());
-            }
+        let is_alone = || is_alone(host, &self.turns_at_rest);
+        let rest = self.handshakes.run(is_alone, |pending| pending.shake_hands(host));
+        if let Some(rest) = rest {
+            host.deadline(rest, self.name, AcceptorTimer::Handshakes);
         }
     }
 
@@ -232,7 +226,7 @@ impl Acceptor {
     }
 
     /// A half-open connection has come; another may have to leave for it.
-    pub(crate) fn add_half_open(&self, host: &impl AcceptorHost, pending: &Arc<PendingConnection>) {
+    fn add_half_open(&self, host: &impl AcceptorHost, pending: &Arc<PendingConnection>) {
         let mut half_open = self.half_open.lock();
         half_open.insert(pending.key(), pending.peer.ip(), Arc::downgrade(pending));
         let is_over = half_open.len() > self.max_half_open;
@@ -244,16 +238,12 @@ impl Acceptor {
         }
     }
 
-    pub(crate) fn protection(&self) -> &Protection {
-        &self.protection
-    }
-
     /// Connections whose hello is not whole yet.
     pub(crate) fn half_open(&self) -> usize {
         self.half_open.lock().len()
     }
 
-    pub(crate) fn remove_half_open(&self, pending: &PendingConnection) {
+    fn remove_half_open(&self, pending: &PendingConnection) {
         self.half_open.lock().remove(pending.key());
     }
 
@@ -280,7 +270,7 @@ impl Acceptor {
 
     /// A hello is there: the request waits for the application. Gives the request that is to be refused for it, which may be
     /// this one.
-    pub(crate) fn offer(
+    fn offer(
         &self,
         host: &impl AcceptorHost,
         pending: &Arc<PendingConnection>,
@@ -309,11 +299,196 @@ impl Acceptor {
     pub(crate) fn close(&self) -> Vec<usize> {
         let (socket, waiting) = self.backlog.close();
         drop(socket);
-        let handshakes = self.handshakes.lock().take();
-        let unfinished = handshakes.into_iter().flat_map(FairTurns::into_waiting);
-        let unfinished = unfinished.inspect(|pending| pending.drop_socket());
+        let unfinished = self.handshakes.close().inspect(|pending| pending.drop_socket());
         let refused = waiting.inspect(|pending| pending.refuse());
         refused.chain(unfinished).map(|pending| pending.name).collect()
+    }
+}
+
+/// A connection that came in and has no endpoint yet.
+pub(crate) struct PendingConnection {
+    pub(crate) name: usize,
+    acceptor: Arc<Acceptor>,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: Option<SocketAddr>,
+    /// Its handshake waits for its turn.
+    waits: AtomicBool,
+    state: Mutex<PendingState>,
+}
+
+struct PendingState {
+    transport: Option<Protected<TcpTransport>>,
+    greeting: Greeting,
+}
+
+impl PendingConnection {
+    fn open(
+        acceptor: &Arc<Acceptor>,
+        host: &impl AcceptorHost,
+        stream: std::net::TcpStream,
+        peer: SocketAddr,
+    ) {
+        if stream.set_nonblocking(true).is_err() {
+            return;
+        }
+        let local = stream.local_addr().ok();
+        let socket = OwnedFd::from(stream);
+        let name = host.name();
+        let transport = TcpTransport::accepted(socket, host.stats());
+        // If it cannot be encrypted it is closed.
+        let transport = acceptor.protection.acceptor(transport).ok();
+        let greeting = Greeting::new(acceptor.protection.handshake());
+        let state = Mutex::new(PendingState { transport, greeting });
+        let (acceptor, waits) = (acceptor.clone(), AtomicBool::new(false));
+        let pending = Arc::new(PendingConnection { name, acceptor, peer, local, waits, state });
+        pending.acceptor.add_half_open(host, &pending);
+        if !pending.watch(host) {
+            return pending.drop_socket();
+        }
+        host.deadline(HELLO, name, AcceptorTimer::Hello);
+        // What came before the socket was watched is no edge.
+        pending.ready(host);
+    }
+
+    /// Has its socket watched; false: it cannot be, or it had to make room itself.
+    fn watch(self: &Arc<Self>, host: &impl AcceptorHost) -> bool {
+        // Under the lock, with which the socket could be closed, and its number be another's.
+        let state = self.state.lock();
+        let socket = state.transport.as_ref().map(|transport| transport.inner().as_raw_fd());
+        socket.is_some_and(|socket| host.watch(socket, self).is_ok())
+    }
+
+    /// The least is the oldest.
+    fn key(&self) -> u64 {
+        self.name as u64
+    }
+
+    /// Something has come: more of its handshake, or the end.
+    pub(crate) fn ready(self: &Arc<Self>, host: &impl AcceptorHost) {
+        let state = self.state.lock();
+        if state.transport.is_none() {
+            return;
+        }
+        if state.greeting.is_whole() {
+            return self.look_for_end(host, state);
+        }
+        drop(state);
+        if !self.waits.swap(true, Ordering::AcqRel) {
+            self.acceptor.wait_for_turn(host, self);
+        }
+    }
+
+    /// Its handshake goes on as far as it can now.
+    fn shake_hands(self: &Arc<Self>, host: &impl AcceptorHost) {
+        // What comes from here on is for another turn.
+        self.waits.store(false, Ordering::Release);
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let Some(transport) = &mut state.transport else { return };
+        if state.greeting.is_whole() {
+            return self.look_for_end(host, guard);
+        }
+        match state.greeting.read(transport) {
+            Ok(false) => return,
+            Ok(true) => {}
+            Err(unwelcome) => {
+                drop(guard);
+                // Before the peer can see that it was cut off.
+                unwelcome.count(host.stats());
+                return self.abort(host, format_args!("{}", unwelcome.why));
+            }
+        }
+        self.acceptor.remove_half_open(self);
+        transport.inner().keep_alive();
+        let refused = self.acceptor.offer(host, self);
+        self.look_for_end(host, guard);
+        if let Some(refused) = refused {
+            host.stats().peers_refused.add(1);
+            refused.refuse();
+            host.forget(refused.name);
+        }
+    }
+
+    /// Its peer may have left while it waits for the application; behind that the endpoint finds out.
+    fn look_for_end(&self, host: &impl AcceptorHost, mut state: MutexGuard<'_, PendingState>) {
+        let is_quiet =
+            state.transport.as_ref().is_none_or(|transport| transport.inner().is_quiet());
+        if !is_quiet && self.acceptor.backlog.remove(self.key()).is_some() {
+            state.transport = None;
+            host.forget(self.name);
+        }
+    }
+
+    /// Closes a half-open connection.
+    fn abort(&self, host: &impl AcceptorHost, why: fmt::Arguments<'_>) {
+        let mut state = self.state.lock();
+        if state.greeting.is_whole() || state.transport.take().is_none() {
+            return;
+        }
+        drop(state);
+        self.acceptor.remove_half_open(self);
+        host.forget(self.name);
+        let (addr, peer, stats) = (self.acceptor.addr, self.peer, host.stats());
+        stats.peers_refused.add(1);
+        if let Some(suppressed) = stats.peer_log.check(PeerEvent::Admission, Some(peer)) {
+            log_line!(Warn, "listener {addr}: {peer} {why}{suppressed}");
+        }
+    }
+
+    /// The hello's time is over.
+    pub(crate) fn expired(&self, host: &impl AcceptorHost) {
+        self.abort(host, format_args!("sent no whole hello in {HELLO:?}"));
+    }
+
+    /// The application took the request: whether the peer is still there is found by the endpoint that accepts it.
+    pub(crate) fn taken(&self, host: &impl AcceptorHost) {
+        if let Some(transport) = &self.state.lock().transport {
+            host.unwatch(transport.inner().as_raw_fd(), self.name);
+        }
+    }
+
+    /// Whether the peer waits for an answer.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let state = self.state.lock();
+        state.transport.as_ref().is_some_and(|transport| transport.inner().is_quiet())
+    }
+
+    /// Says that there is no place, and closes.
+    pub(crate) fn refuse(&self) {
+        if let Some((mut transport, _)) = self.take() {
+            refuse(&mut transport, RefuseReason::Full);
+        }
+    }
+
+    /// Says the application's no, and closes.
+    pub(crate) fn reject(&self, data: &[u8]) {
+        if let Some((mut transport, greeting)) = self.take() {
+            greeting.reject(&mut transport, data);
+        }
+    }
+
+    /// Takes the socket and the hello.
+    pub(crate) fn take(&self) -> Option<(Protected<TcpTransport>, Greeting)> {
+        let mut state = self.state.lock();
+        if !state.greeting.is_whole() {
+            return None;
+        }
+        state.transport.take().map(|transport| (transport, std::mem::take(&mut state.greeting)))
+    }
+
+    pub(crate) fn drop_socket(&self) {
+        let socket = self.state.lock().transport.take();
+        drop(socket);
+        self.acceptor.remove_half_open(self);
+    }
+
+    pub(crate) fn data(&self) -> Box<[u8]> {
+        self.state.lock().greeting.data().into()
+    }
+
+    /// The name that the peer has proved.
+    pub(crate) fn identity(&self) -> Option<Box<str>> {
+        self.state.lock().greeting.identity().as_deref().map(Box::from)
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Files, from the contract inwards:
 //! - [`provider`], `device`, `domain`, `cq`, `listener`, `endpoint`: the contract's objects;
-//! - `conn`: a link and its socket; `acceptor`: connections that strangers ask for, `pending`: one of them; `descriptors`: how many of them;
+//! - `conn`: a link and its socket; `acceptor`: connections that strangers ask for; `descriptors`: how many of them;
 //! - `engine`: the domain's sockets, timers and thread, driven by `fabric_util::progress`;
 //! - `transport`: the socket under a link; `socket`: system calls on memory that is not a Rust slice;
 //! - `settings`: what a user can set, and for tests the choice of faults (`fabric_util::fault`).
@@ -21,7 +21,6 @@ mod endpoint;
 mod engine;
 mod listener;
 mod name;
-mod pending;
 pub mod provider;
 mod settings;
 mod socket;

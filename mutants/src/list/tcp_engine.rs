@@ -131,7 +131,11 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "handshakes_as_they_come",
         about: "handshakes of connections that come go on in the order in which something came for them",
         runs: Runs::Tests,
-        edits: &[edit("Acceptor::wait_for_turn", "if is_open {", "if is_open && !MUTANT {")],
+        edits: &[edit(
+            "Acceptor::wait_for_turn",
+            "Ok(()) => self.shake_hands(host),",
+            "Ok(()) if MUTANT => pending.shake_hands(host), Ok(()) => self.shake_hands(host),",
+        )],
         cases: &[
             "anyfabric-tcp/lib/acceptor::tests::a_client_from_elsewhere_has_its_turn_before_a_crowd_that_came_first",
         ],

@@ -22,7 +22,7 @@ const NAME: usize = 1;
 struct Kept {
     names: AtomicUsize,
     watched: Mutex<HashMap<usize, Arc<PendingConnection>>>,
-    deadlines: Mutex<Vec<(Duration, usize, Timer)>>,
+    deadlines: Mutex<Vec<(Duration, usize, AcceptorTimer)>>,
     stats: Arc<Stats>,
     turns: AtomicU64,
 }
@@ -45,7 +45,7 @@ impl AcceptorHost for Kept {
         self.watched.lock().remove(&name);
     }
 
-    fn deadline(&self, after: Duration, name: usize, timer: Timer) {
+    fn deadline(&self, after: Duration, name: usize, timer: AcceptorTimer) {
         self.deadlines.lock().push((after, name, timer));
     }
 
@@ -62,7 +62,7 @@ impl AcceptorHost for Kept {
 
 impl Kept {
     /// The acceptor's next deadline of this kind comes.
-    fn expire(&self, acceptor: &Arc<Acceptor>, wanted: Timer) -> bool {
+    fn expire(&self, acceptor: &Arc<Acceptor>, wanted: AcceptorTimer) -> bool {
         let mut deadlines = self.deadlines.lock();
         let at = deadlines.iter().position(|&(_, name, timer)| (name, timer) == (NAME, wanted));
         let Some((after, ..)) = at.map(|at| deadlines.remove(at)) else { return false };
@@ -139,16 +139,16 @@ fn is_answered(stream: &TcpStream) -> bool {
 fn a_client_from_elsewhere_has_its_turn_before_a_crowd_that_came_first() {
     let (acceptor, host, crowd, client) = scene();
     acceptor.ready(&host);
-    while host.expire(&acceptor, Timer::Hello) {}
+    while host.expire(&acceptor, AcceptorTimer::Hello) {}
     assert_eq!(acceptor.half_open(), CROWD + 1);
     while !is_answered(&client) {
-        assert!(host.expire(&acceptor, Timer::Handshakes), "the client is never answered");
+        assert!(host.expire(&acceptor, AcceptorTimer::Handshakes), "the client is never answered");
     }
     let answered = || crowd.iter().filter(|stream| is_answered(stream)).count();
     let before = answered();
     assert!(before < CROWD / 2, "{before} of the crowd of {CROWD} were answered before it");
     // The crowd has its turns, too.
-    while host.expire(&acceptor, Timer::Handshakes) {}
+    while host.expire(&acceptor, AcceptorTimer::Handshakes) {}
     assert_eq!(answered(), CROWD);
 }
 
@@ -156,7 +156,7 @@ fn a_client_from_elsewhere_has_its_turn_before_a_crowd_that_came_first() {
 fn with_its_listener_the_handshakes_end_that_wait() {
     let (acceptor, host, mut crowd, _client) = scene();
     acceptor.ready(&host);
-    while host.expire(&acceptor, Timer::Hello) {}
+    while host.expire(&acceptor, AcceptorTimer::Hello) {}
     acceptor.close().into_iter().for_each(|name| host.forget(name));
     let ends = |stream: &mut TcpStream| match stream.read(&mut [0; 1 << 16]) {
         Ok(len) => len == 0,

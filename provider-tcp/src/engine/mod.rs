@@ -29,10 +29,10 @@ use fabric_util::timers::Timers;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token, Waker};
 
-use crate::acceptor::{self, Acceptor, AcceptorHost};
+use crate::acceptor::{Acceptor, AcceptorHost, AcceptorTimer, PendingConnection};
 use crate::conn::{Conn, Stream};
 use crate::name::NAME;
-use crate::pending::PendingConnection;
+
 use crate::settings::Settings;
 use fabric_util::region_table::RegionTable;
 use selector::Selector;
@@ -48,7 +48,7 @@ pub(crate) enum Timer {
     /// As the connection says.
     Conn(stream::Timer),
     /// As an acceptor says, or a connection without an endpoint.
-    Acceptor(acceptor::Timer),
+    Acceptor(AcceptorTimer),
 }
 
 /// A connection whose lock is held.
@@ -174,7 +174,7 @@ impl AcceptorHost for Engine {
         Engine::forget(self, name);
     }
 
-    fn deadline(&self, after: Duration, name: usize, timer: acceptor::Timer) {
+    fn deadline(&self, after: Duration, name: usize, timer: AcceptorTimer) {
         Engine::deadline(self, after, name, Timer::Acceptor(timer));
     }
 
