@@ -1,6 +1,6 @@
 //! Handshakes: either end at each level, fed with what a stranger says.
 
-use fabric_core::Secret;
+use fabric_core::{Identity, Secret};
 
 use crate::proof::{HandshakeKeys, SEAL};
 use crate::stream::testing::{Stream, link};
@@ -9,23 +9,26 @@ use crate::stream::{Greeting, Initiator, READS};
 #[cfg(feature = "encryption")]
 use crate::stream::{TlsKeys, TlsTransport, Transport};
 
-/// In the first byte: which end is fed, and whether it has a secret and encrypts; and how long the pieces are.
+/// In the first byte: which end is fed, whether it has a secret, encrypts and has an identity; and how long the pieces are.
 const INITIATOR: u8 = 0x80;
 const SECRET: u8 = 0x40;
 #[cfg(feature = "encryption")]
 const ENCRYPTS: u8 = 0x20;
-const PIECES: u8 = 0x1f;
+#[cfg(feature = "encryption")]
+const IDENTITY: u8 = 0x10;
+const PIECES: u8 = 0x0f;
 
-/// Feeds bytes to an end that waits for a handshake, as the first byte says. Without the secret they never make a connection
-/// of an end that has one.
-pub fn handshake(bytes: &[u8]) {
+/// Feeds bytes to an end that waits for a handshake, as the first byte says. Without the secret, or a key that an authority has
+/// certified, they never make a connection of an end that has one, or an identity.
+pub fn handshake(bytes: &[u8], identity: &Identity) {
     let Some((&mode, bytes)) = bytes.split_first() else { return };
     let Ok(secret) = Secret::new(&[7; 32]) else { return };
     let pieces = bytes.chunks(usize::from(mode & PIECES).max(1));
     #[cfg(feature = "encryption")]
     if mode & ENCRYPTS != 0 {
-        let is_open = encrypted(mode, pieces, &secret).unwrap_or(false);
-        assert!(!is_open, "a connection without the secret");
+        let identity = (mode & IDENTITY != 0).then_some(identity);
+        let is_open = encrypted(mode, pieces, &secret, identity).unwrap_or(false);
+        assert!(!is_open, "a connection without the secret or a certificate");
         return;
     }
     let keys = (mode & SECRET != 0).then(|| HandshakeKeys::new(&secret));
@@ -45,7 +48,7 @@ pub fn handshake_seeds() -> Vec<Vec<u8>> {
         bytes
     };
     let mut seeds = Vec::new();
-    for mode in (0..8).map(|mode| mode << 5 | PIECES) {
+    for mode in (0..16).map(|mode| mode << 4 | PIECES) {
         for (kind, is_sealed) in
             HandshakeKind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)])
         {
@@ -95,8 +98,10 @@ fn encrypted<'a>(
     mode: u8,
     pieces: impl Iterator<Item = &'a [u8]>,
     secret: &Secret,
+    identity: Option<&Identity>,
 ) -> Option<bool> {
-    let keys = TlsKeys::new(Some(secret), None).ok()?;
+    let has_secret = mode & SECRET != 0 || identity.is_none();
+    let keys = TlsKeys::new(has_secret.then_some(secret), identity).ok()?;
     let mut stranger = Stream::default();
     if mode & INITIATOR != 0 {
         let mut end = TlsTransport::initiator(stranger, &keys).ok()?;
