@@ -27,9 +27,19 @@ impl Authority {
 
     /// An identity with a certificate of this authority for this name (URI), which trusts all its members.
     pub(crate) fn member(&self, name: &str) -> Result<Identity, Failed> {
+        self.member_that_trusts(name, &[self])
+    }
+
+    /// Likewise, but it trusts the members of these authorities.
+    pub(crate) fn member_that_trusts(
+        &self,
+        name: &str,
+        trusted: &[&Authority],
+    ) -> Result<Identity, Failed> {
         let member =
             self.certify(name).map_err(|error| Failed::new("a certificate", error.to_string()))?;
-        Ok(Identity::from_pem(member.as_bytes(), self.pem.as_bytes())?)
+        let trusted: String = trusted.iter().map(|authority| &authority.pem[..]).collect();
+        Ok(Identity::from_pem(member.as_bytes(), trusted.as_bytes())?)
     }
 
     fn certify(&self, name: &str) -> Result<String, rcgen::Error> {
@@ -51,6 +61,14 @@ impl Authority {
     }
 
     pub(crate) fn member(&self, _name: &str) -> Result<Identity, Failed> {
+        match *self {}
+    }
+
+    pub(crate) fn member_that_trusts(
+        &self,
+        _name: &str,
+        _trusted: &[&Authority],
+    ) -> Result<Identity, Failed> {
         match *self {}
     }
 }

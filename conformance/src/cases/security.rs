@@ -39,7 +39,7 @@ pub(super) const CASES: &[Case] = cases! { Security:
     self::identity, ENCRYPTED,
         "both ends have certificates of one authority, with a secret and without: all as where both have a secret, and each learns the name that the other has proved" .local_only(SECRETS);
     self::identity_of_another_authority, ENCRYPTED,
-        "the ends have certificates of two authorities: Unauthenticated, once, whichever it is; the listener's application hears nothing" .local_only(SECRETS);
+        "the ends have certificates of two authorities, and one or none trusts both: Unauthenticated, once, whichever it is; the listener's application hears nothing" .local_only(SECRETS);
     self::identity_at_one_end, ENCRYPTED,
         "one end has an identity, and the other has none, with a secret or without; or both have, and one has a secret: as with two authorities" .local_only(SECRETS);
 };
@@ -289,7 +289,11 @@ fn identity(rig: &Rig) -> Outcome {
 
 fn identity_of_another_authority(rig: &Rig) -> Outcome {
     // Of the same name: it is the key that counts.
-    let (ours, theirs) = (Authority::new()?.member(ONE)?, Authority::new()?.member(ONE)?);
+    let (here, there) = (Authority::new()?, Authority::new()?);
+    let (ours, theirs) = (here.member(ONE)?, there.member(ONE)?);
+    strangers(rig, "authority", Level::identity(&ours), Level::identity(&theirs))?;
+    // One of them would take the other: that each is asked for is no help.
+    let theirs = there.member_that_trusts(ONE, &[&here, &there])?;
     strangers(rig, "authority", Level::identity(&ours), Level::identity(&theirs))
 }
 
