@@ -17,7 +17,7 @@ use crate::domain::timers::Timer;
 use crate::error::NAME;
 use crate::ffi::{self, ibv_qp_attr_mask as mask, ibv_qp_state};
 use crate::handle::{CmEvent, CmId, ConnParam};
-use crate::handshake::Initiator;
+use crate::handshake::{Ends, Initiator};
 use crate::header::ConnectParams;
 use crate::path;
 use crate::request::{ConnectOffer, refuse};
@@ -49,9 +49,9 @@ impl Conn {
             return Err(Error::NotConnected);
         }
         let challenges = self.domain.challenges.lock();
-        let (keys, number) = (challenges.keys(), self.qp.number());
+        let ends = Ends::new(from, to.ip(), self.qp.number());
         (state.initiator, state.connect_data) =
-            Initiator::new(keys, number, (self.probe_number(), data));
+            Initiator::new(challenges.keys(), ends, (self.probe_number(), data));
         drop(challenges);
         state.peer = Some(to);
         state.conn_state = ConnState::Connecting;

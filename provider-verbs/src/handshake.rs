@@ -4,12 +4,12 @@
 //! identifier of its own: the listener rejects the first with a challenge, keeps what was said, and takes the second for it
 //! if that has the proof. A stranger costs it a random number and two messages, and no queue pair.
 //!
-//! What is proved (`fabric_util::proof`): both queue pairs' numbers, the first request, the challenge, the proof, and the
-//! answer. Seals are cut to what a request has room for, 24 bytes.
+//! What is proved (`fabric_util::proof`): both addresses, both queue pairs' numbers, the first request, the challenge, the proof,
+//! and the answer. So what is passed on by another host proves nothing. Seals are cut to what a request has room for, 24 bytes.
 //!
 //! Nothing here knows the connection manager.
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use fabric_core::Result;
@@ -36,17 +36,17 @@ pub(crate) struct Initiator {
 }
 
 impl Initiator {
-    /// The first request of this queue pair, and what follows it.
+    /// The first request between these, and what follows it.
     pub(crate) fn new(
         keys: Option<&HandshakeKeys>,
-        queue_pair: u32,
+        ends: Ends,
         (probe, data): (u32, &[u8]),
     ) -> (Self, Vec<u8>) {
         let mut request = header::request(probe, data, keys.is_some());
         let transcript = keys.map(|keys| {
             let hello: RequestBytes = whole(&request);
             request = hello.to_vec();
-            begin(keys, queue_pair, &hello)
+            begin(keys, ends, &hello)
         });
         (Initiator { transcript, has_proved: false }, request)
     }
@@ -160,14 +160,36 @@ pub(crate) struct Challenges {
 /// A request that was answered by a challenge.
 struct Challenged {
     since: Instant,
-    from: Peer,
+    ends: Ends,
     params: ConnectParams,
     hello: RequestBytes,
     challenge: RejectBytes,
 }
 
-/// The requester: an address, whose port is another for the next one, and a queue pair.
-pub(crate) type Peer = (std::net::IpAddr, u32);
+/// Who asks whom. The initiator's port is another for its next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    initiator: IpAddr,
+    acceptor: IpAddr,
+    /// The initiator's.
+    queue_pair: u32,
+}
+
+impl Ends {
+    pub(crate) fn new(initiator: IpAddr, acceptor: IpAddr, queue_pair: u32) -> Self {
+        let (initiator, acceptor) = (initiator.to_canonical(), acceptor.to_canonical());
+        Ends { initiator, acceptor, queue_pair }
+    }
+
+    fn to_bytes(self) -> Vec<u8> {
+        let address = |addr| match addr {
+            IpAddr::V4(addr) => addr.to_ipv6_mapped().octets(),
+            IpAddr::V6(addr) => addr.octets(),
+        };
+        let addresses = [address(self.initiator), address(self.acceptor)].concat();
+        of_queue_pair(self.queue_pair, &addresses)
+    }
+}
 
 impl Challenges {
     /// None yet; peers are to prove the secret of these keys, if there is one.
@@ -187,10 +209,9 @@ impl Challenges {
     pub(crate) fn hear(
         &mut self,
         now: Instant,
-        (peer, queue_pair): (SocketAddr, u32),
+        ends: Ends,
         bytes: &[u8],
     ) -> Result<Heard, (RefuseReason, Unwelcome)> {
-        let from = (peer.ip(), queue_pair);
         let request = header::parse_request(bytes).map_err(|why| {
             (RefuseReason::Full, Unwelcome::because(format!("is refused: {why}")))
         })?;
@@ -200,16 +221,16 @@ impl Challenges {
                 if !is_secured {
                     return Ok(Heard::Whole(params, Acceptance(None)));
                 }
-                self.challenge(now, from, params, whole(bytes)).map(Heard::Challenge)
+                self.challenge(now, ends, params, whole(bytes)).map(Heard::Challenge)
             }
-            Request::Proof { ticket } => self.check(ticket, from, &whole(bytes)),
+            Request::Proof { ticket } => self.check(ticket, ends, &whole(bytes)),
         }
     }
 
     fn challenge(
         &mut self,
         now: Instant,
-        from: Peer,
+        ends: Ends,
         params: ConnectParams,
         hello: RequestBytes,
     ) -> Result<Vec<u8>, (RefuseReason, Unwelcome)> {
@@ -222,8 +243,8 @@ impl Challenges {
         let mut bytes = header::reject(&Rejection::Challenge { ticket: self.tickets });
         bytes.extend(random);
         let challenge: RejectBytes = whole(&bytes);
-        let challenged = Challenged { since: now, from, params, hello, challenge };
-        self.waiting.insert(self.tickets, from.0, challenged);
+        let challenged = Challenged { since: now, ends, params, hello, challenge };
+        self.waiting.insert(self.tickets, ends.initiator, challenged);
         if self.waiting.len() > MAX_CHALLENGES {
             self.waiting.displace();
         }
@@ -234,16 +255,16 @@ impl Challenges {
     fn check(
         &mut self,
         ticket: u64,
-        from: Peer,
+        ends: Ends,
         proof: &RequestBytes,
     ) -> Result<Heard, (RefuseReason, Unwelcome)> {
         let (frame, seal) = split_seal(proof);
-        let waiting = self.waiting.get_mut(ticket).filter(|one| one.from == from);
+        let waiting = self.waiting.get_mut(ticket).filter(|one| one.ends == ends);
         let (Some(keys), Some(challenged)) = (&self.keys, waiting) else {
             let why = "proves what it was not asked for, or too late";
             return Err((RefuseReason::Full, Unwelcome::because(why)));
         };
-        let mut transcript = begin(keys, from.1, &challenged.hello);
+        let mut transcript = begin(keys, ends, &challenged.hello);
         transcript.add(&challenged.challenge);
         if !transcript.is_sealed(Prover::Initiator, frame, seal) {
             return Err((RefuseReason::OtherSecret, Unwelcome::unauthenticated(CHANGED)));
@@ -255,10 +276,10 @@ impl Challenges {
     }
 }
 
-/// What is said first: by this queue pair of the initiator's.
-fn begin(keys: &HandshakeKeys, queue_pair: u32, hello: &RequestBytes) -> Transcript {
+/// What is said first, and between which ends.
+fn begin(keys: &HandshakeKeys, ends: Ends, hello: &RequestBytes) -> Transcript {
     let mut transcript = keys.transcript();
-    transcript.add(&of_queue_pair(queue_pair, hello));
+    transcript.add(&[&ends.to_bytes(), &hello[..]].concat());
     transcript
 }
 

@@ -15,7 +15,7 @@ use crate::domain::state::{AfterReport, CmIdOwner, DomainState};
 use crate::error::NAME;
 use crate::ffi::rdma_cm_event_type as cm;
 use crate::handle::{CmEvent, CmId};
-use crate::handshake::Heard;
+use crate::handshake::{Ends, Heard};
 use crate::reject_cache::RequesterId;
 use crate::request::{Acceptor, ConnectOffer, PendingConnection, refuse};
 
@@ -28,14 +28,14 @@ pub(crate) fn on_event(domain: &DomainState, acceptor: &Acceptor, event: CmEvent
         return;
     };
     let context = id.context();
-    let Some(peer) = id.peer_addr() else { return };
+    let (Some(peer), Some(local)) = (id.peer_addr(), id.local_addr()) else { return };
     let requester = RequesterId { peer, queue_pair: event.queue_pair };
     if let Some(answer) = domain.reject_cache.lock().answer(Instant::now(), requester) {
         let _ = id.reject(answer); // as before, and as likely to be heard
         return;
     }
-    let heard =
-        domain.challenges.lock().hear(Instant::now(), (peer, event.queue_pair), &event.data);
+    let ends = Ends::new(peer.ip(), local.ip(), event.queue_pair);
+    let heard = domain.challenges.lock().hear(Instant::now(), ends, &event.data);
     let (params, acceptance) = match heard {
         Ok(Heard::Whole(params, acceptance)) => (params, acceptance),
         Ok(Heard::Challenge(answer)) => {
@@ -55,7 +55,7 @@ pub(crate) fn on_event(domain: &DomainState, acceptor: &Acceptor, event: CmEvent
         }
     };
     let resources = (event.responder_resources, event.initiator_depth);
-    let local = id.local_addr();
+    let local = Some(local);
     let pending = PendingConnection::new(
         ConnectOffer { context, id, params, acceptance, peer, local, resources },
         requester,

@@ -5,7 +5,7 @@
 
 #![allow(clippy::panic)] // that is how a fuzzer finds something
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::sync::LazyLock;
 
 use fabric_core::Secret;
@@ -27,7 +27,7 @@ static KEYS: LazyLock<[Option<HandshakeKeys>; 2]> = LazyLock::new(|| {
 /// An end that connects.
 struct Applicant {
     initiator: Initiator,
-    peer: (IpAddr, u32),
+    ends: Ends,
     /// By which of the secrets; none: without one.
     secret: Option<usize>,
     said: ConnectParams,
@@ -132,14 +132,14 @@ impl Program {
             return;
         }
         let secret = [Some(0), Some(0), Some(1), None][c.below(4)];
-        let peer = (host(c.below(4)), c.below(4) as u32);
+        let (ends, queue_pair) = ends(c);
         let (probe, len) = (c.below(1 << 16) as u32, c.below(49));
-        let data: Box<[u8]> = (0..len as u8).map(|at| at ^ peer.1 as u8).collect();
+        let data: Box<[u8]> = (0..len as u8).map(|at| at ^ queue_pair as u8).collect();
         let keys = secret.and_then(|at| KEYS[at].as_ref());
-        let (initiator, request) = Initiator::new(keys, peer.1, (probe, &data));
+        let (initiator, request) = Initiator::new(keys, ends, (probe, &data));
         let said = ConnectParams { probe, data };
         let (proofs, answers) = (Vec::new(), Vec::new());
-        self.applicants.push(Applicant { initiator, peer, secret, said, proofs, answers });
+        self.applicants.push(Applicant { initiator, ends, secret, said, proofs, answers });
         self.keep(request);
     }
 
@@ -147,15 +147,14 @@ impl Program {
     fn request(&mut self, c: &mut Choices<'_>) {
         let message = self.message(c);
         let from = match self.applicants.get(c.below(APPLICANTS)) {
-            Some(applicant) => applicant.peer,
-            None => (host(c.below(4)), c.below(4) as u32),
+            Some(applicant) => applicant.ends,
+            None => ends(c).0,
         };
         self.hear(from, &message, c);
     }
 
-    fn hear(&mut self, from: (IpAddr, u32), message: &[u8], c: &mut Choices<'_>) {
-        let peer = (SocketAddr::new(from.0, c.byte().into()), from.1);
-        match self.challenges.hear(self.now, peer, message) {
+    fn hear(&mut self, from: Ends, message: &[u8], c: &mut Choices<'_>) {
+        match self.challenges.hear(self.now, from, message) {
             Err(_) => {}
             Ok(Heard::Challenge(bytes)) => {
                 assert!(self.is_secured);
@@ -169,10 +168,10 @@ impl Program {
     }
 
     /// The listener believes a proof: of an applicant that has the secret, from there, for the first time.
-    fn let_in(&mut self, from: (IpAddr, u32), proof: &[u8], params: &ConnectParams) -> usize {
+    fn let_in(&mut self, from: Ends, proof: &[u8], params: &ConnectParams) -> usize {
         let proof: RequestBytes = whole(proof);
         let known = self.applicants.iter_mut().position(|one| {
-            let is_it = one.secret == Some(0) && one.peer == from && one.said == *params;
+            let is_it = one.secret == Some(0) && one.ends == from && one.said == *params;
             is_it && one.proofs.iter().any(|(known, is_in)| *known == proof && !is_in)
         });
         let Some(at) = known else { panic!("a peer is let in that has proved nothing") };
@@ -248,7 +247,7 @@ impl Program {
             else {
                 return;
             };
-            let (from, said) = (applicant.peer, said.clone());
+            let (from, said) = (applicant.ends, said.clone());
             self.hear(from, &said, c);
             let Some(said) = self.messages.last().cloned() else { return };
             self.on_reject(self.applicants.len() - 1, &said);
@@ -260,16 +259,19 @@ impl Program {
         if std::mem::replace(&mut self.is_crowded, true) {
             return;
         }
-        let (_, hello) = Initiator::new(KEYS[1].as_ref(), 0, (0, b""));
-        let from = host(c.below(4));
-        for port in 0..c.below(2 * MAX_CHALLENGES) as u16 {
-            let _ = self.challenges.hear(self.now, (SocketAddr::new(from, port), 9), &hello);
+        let (from, _) = ends(c);
+        let (_, hello) = Initiator::new(KEYS[1].as_ref(), from, (0, b""));
+        for _ in 0..c.below(2 * MAX_CHALLENGES) {
+            let _ = self.challenges.hear(self.now, from, &hello);
         }
     }
 }
 
-fn host(number: usize) -> IpAddr {
-    Ipv4Addr::new(192, 0, 2, number as u8).into()
+/// Two ends, and the number of the queue pair that asks.
+fn ends(c: &mut Choices<'_>) -> (Ends, u32) {
+    let host = |number: usize| Ipv4Addr::new(192, 0, 2, number as u8).into();
+    let (from, queue_pair, to) = (host(c.below(4)), c.below(4) as u32, host(10 + c.below(2)));
+    (Ends::new(from, to, queue_pair), queue_pair)
 }
 
 #[cfg(test)]

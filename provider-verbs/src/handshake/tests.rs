@@ -11,8 +11,9 @@ fn keys(of: u8) -> Option<HandshakeKeys> {
     Some(HandshakeKeys::new(&Secret::new(&[of; 32]).unwrap()))
 }
 
-fn from(host: u8, port: u16) -> SocketAddr {
-    ([192, 0, 2, host], port).into()
+/// A host that asks another by this queue pair.
+fn from(host: u8, queue_pair: u32) -> Ends {
+    Ends::new([192, 0, 2, host].into(), [198, 51, 100, 1].into(), queue_pair)
 }
 
 /// What came of a handshake.
@@ -40,14 +41,13 @@ fn greet(
     mut tamper: impl FnMut(usize, &mut Vec<u8>),
 ) -> Outcome {
     let [initiating, listening] = secrets;
-    let (mut initiator, mut request) = Initiator::new(initiating.as_ref(), CONNECTING, (5, b"hi"));
+    let (mut initiator, mut request) =
+        Initiator::new(initiating.as_ref(), from(1, CONNECTING), (5, b"hi"));
     let mut challenges = Challenges::new(listening);
     let mut step = 0;
     let acceptance = loop {
         tamper(step, &mut request);
-        // Each request has a port of its own.
-        let peer = (from(1, 1000 + step as u16), CONNECTING);
-        match challenges.hear(Instant::now(), peer, &request) {
+        match challenges.hear(Instant::now(), from(1, CONNECTING), &request) {
             Err((reason, _)) => return Outcome::Refused(reason),
             Ok(Heard::Whole(params, acceptance)) => {
                 assert_eq!(params, ConnectParams { probe: 5, data: (*b"hi").into() });
@@ -124,7 +124,7 @@ fn no_bit_of_a_handshake_may_change() {
 
 #[test]
 fn a_listener_has_to_prove_the_secret_too() {
-    let (mut initiator, hello) = Initiator::new(keys(1).as_ref(), CONNECTING, (0, b""));
+    let (mut initiator, hello) = Initiator::new(keys(1).as_ref(), from(1, CONNECTING), (0, b""));
     let unproven = |declined| assert_eq!(declined, Declined::unauthenticated(NOT_PROVEN));
     let open = Acceptance(None);
     unproven(initiator.on_accept(LISTENING, &open.accept(LISTENING, (0, b""))).unwrap_err());
@@ -134,29 +134,28 @@ fn a_listener_has_to_prove_the_secret_too() {
     unproven(initiator.on_accept(LISTENING, &eager.accept(LISTENING, (0, b""))).unwrap_err());
     // One that has another secret can challenge, and no more.
     let mut other = Challenges::new(keys(2));
-    let peer = (from(1, 1), CONNECTING);
-    let Ok(Heard::Challenge(challenge)) = other.hear(Instant::now(), peer, &hello) else {
+    let heard = other.hear(Instant::now(), from(1, CONNECTING), &hello);
+    let Ok(Heard::Challenge(challenge)) = heard else {
         panic!("no challenge");
     };
     let proof = initiator.on_reject(&challenge).unwrap();
-    let mut said = begin(other.keys().unwrap(), CONNECTING, &whole(&hello));
+    let mut said = begin(other.keys().unwrap(), from(1, CONNECTING), &whole(&hello));
     said.add(&challenge);
     said.add(&proof);
     let other = Acceptance(Some(Box::new(said)));
     unproven(initiator.on_accept(LISTENING, &other.accept(LISTENING, (0, b""))).unwrap_err());
     // Once is enough.
     assert!(matches!(initiator.on_reject(&challenge), Err(Declined::Malformed(_))));
-    let (mut open, _) = Initiator::new(None, CONNECTING, (0, b""));
+    let (mut open, _) = Initiator::new(None, from(1, CONNECTING), (0, b""));
     assert!(matches!(open.on_reject(&challenge), Err(Declined::Malformed(_))));
 }
 
 #[test]
 fn an_answer_is_that_of_one_queue_pair() {
-    let (mut initiator, hello) = Initiator::new(keys(1).as_ref(), CONNECTING, (0, b""));
+    let (mut initiator, hello) = Initiator::new(keys(1).as_ref(), from(1, CONNECTING), (0, b""));
     let mut challenges = Challenges::new(keys(1));
-    let mut hear = |queue_pair, request: &[u8]| {
-        challenges.hear(Instant::now(), (from(1, 1), queue_pair), request)
-    };
+    let mut hear =
+        |queue_pair, request: &[u8]| challenges.hear(Instant::now(), from(1, queue_pair), request);
     let Ok(Heard::Challenge(challenge)) = hear(CONNECTING, &hello) else { panic!("no challenge") };
     let proof = initiator.on_reject(&challenge).unwrap();
     // Nor is a request.
@@ -167,10 +166,33 @@ fn an_answer_is_that_of_one_queue_pair() {
     assert!(initiator.on_accept(LISTENING, &accept).is_ok());
 }
 
+/// A host that passes all of it on, as its own or to another, has nothing of it.
+#[test]
+fn what_another_host_passes_on_proves_nothing() {
+    let asked = from(1, CONNECTING);
+    let elsewhere = Ends::new(asked.initiator, [198, 51, 100, 2].into(), CONNECTING);
+    for heard_as in [from(2, CONNECTING), elsewhere, from(1, CONNECTING + 1)] {
+        let (mut initiator, hello) = Initiator::new(keys(1).as_ref(), asked, (0, b""));
+        let mut challenges = Challenges::new(keys(1));
+        let mut hear = |request: &[u8]| challenges.hear(Instant::now(), heard_as, request);
+        let Ok(Heard::Challenge(challenge)) = hear(&hello) else { panic!("no challenge") };
+        let proof = initiator.on_reject(&challenge).unwrap();
+        let Err((reason, unwelcome)) = hear(&proof) else { panic!("{heard_as:?} is let in") };
+        assert_eq!((reason, unwelcome.is_unauthenticated), (RefuseReason::OtherSecret, true));
+    }
+}
+
+#[test]
+fn an_address_is_the_same_in_either_form() {
+    let mapped = "::ffff:192.0.2.1".parse().unwrap();
+    assert_eq!(Ends::new(mapped, [198, 51, 100, 1].into(), CONNECTING), from(1, CONNECTING));
+}
+
 /// A challenge of `challenges` to a host, and the proof for it.
 fn challenged(challenges: &mut Challenges, now: Instant, host: u8) -> Vec<u8> {
-    let (mut initiator, hello) = Initiator::new(keys(1).as_ref(), CONNECTING, (0, b""));
-    let heard = challenges.hear(now, (from(host, 1), CONNECTING), &hello);
+    let ends = from(host, CONNECTING);
+    let (mut initiator, hello) = Initiator::new(keys(1).as_ref(), ends, (0, b""));
+    let heard = challenges.hear(now, ends, &hello);
     let Ok(Heard::Challenge(challenge)) = heard else { panic!("no challenge") };
     initiator.on_reject(&challenge).unwrap()
 }
@@ -180,7 +202,7 @@ fn a_proof_counts_once_for_one_peer_and_for_a_time() {
     let (mut challenges, now) = (Challenges::new(keys(1)), Instant::now());
     let is_good = |challenges: &mut Challenges, now, host, proof: &[u8]| match challenges.hear(
         now,
-        (from(host, 2), CONNECTING),
+        from(host, CONNECTING),
         proof,
     ) {
         Ok(Heard::Whole(..)) => true,
@@ -208,7 +230,7 @@ fn a_wrong_proof_does_not_spoil_the_challenge() {
     let proof = challenged(&mut challenges, now, 1);
     let mut wrong = proof.clone();
     wrong[40] ^= 1;
-    let peer = (from(1, 2), CONNECTING);
+    let peer = from(1, CONNECTING);
     for _ in 0..2 {
         let Err((reason, unwelcome)) = challenges.hear(now, peer, &wrong) else { panic!("good") };
         assert_eq!((reason, unwelcome.is_unauthenticated), (RefuseReason::OtherSecret, true));
@@ -224,6 +246,6 @@ fn a_crowd_displaces_itself() {
         challenged(&mut challenges, now, 2);
     }
     assert_eq!(challenges.waiting.len(), MAX_CHALLENGES);
-    let heard = challenges.hear(now, (from(1, 9), CONNECTING), &honest);
+    let heard = challenges.hear(now, from(1, CONNECTING), &honest);
     assert!(matches!(heard, Ok(Heard::Whole(..))));
 }
