@@ -166,7 +166,7 @@ struct Challenged {
     challenge: RejectBytes,
 }
 
-/// Who asks whom. The initiator's port is another for its next request.
+/// The ends of a request. The initiator's port is another for its next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
     initiator: IpAddr,

@@ -89,8 +89,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "any_queue_pair",
         about: "a proof in a request of the connection manager may come from another queue pair",
         runs: Runs::Tests,
-        edits: &[edit("Challenges::check", "one.from == from", "MUTANT || one.from == from")],
+        edits: &[edit("Challenges::check", "one.ends == ends", "MUTANT || one.ends == ends")],
         cases: &["anyfabric-verbs/lib/handshake::tests::an_answer_is_that_of_one_queue_pair"],
+    },
+    Mutant {
+        name: "addresses_not_proved",
+        about: "over verbs, a host that passes a handshake on is let in in its own name",
+        runs: Runs::Tests,
+        edits: &[edit("Ends::to_bytes", "&addresses", "if MUTANT { &[] } else { &addresses[..] }")],
+        cases: &[
+            "anyfabric-verbs/lib/handshake::tests::what_another_host_passes_on_proves_nothing",
+        ],
     },
     Mutant {
         name: "any_key",
