@@ -38,9 +38,18 @@ impl<T> FairTurns<T> {
     /// Does what waits, in turn, until its time is over: then gives how long others have theirs, and does nothing more until
     /// [`rested`](FairTurns::rested) says that they had. `is_alone`: the thread has nothing else to do, so that nothing is gained by a
     /// rest but a look at what has come.
-    pub fn run(&self, is_alone: impl Fn() -> bool, mut work: impl FnMut(T)) -> Option<Duration> {
+    pub fn run(&self, is_alone: impl Fn() -> bool, work: impl FnMut(T)) -> Option<Duration> {
+        self.run_by(Instant::now, is_alone, work)
+    }
+
+    fn run_by(
+        &self,
+        clock: impl Fn() -> Instant,
+        is_alone: impl Fn() -> bool,
+        mut work: impl FnMut(T),
+    ) -> Option<Duration> {
         loop {
-            let begun = Instant::now();
+            let begun = clock();
             let next = |turns: &mut Turns<T>| turns.next(begun, &is_alone);
             // Not under the lock, which is that of others, too.
             let turn = self.0.lock().as_mut().map_or(Turn::Done, next);
@@ -50,7 +59,7 @@ impl<T> FairTurns<T> {
                 Turn::Done => return None,
             }
             if let Some(turns) = &mut *self.0.lock() {
-                turns.took(begun.elapsed());
+                turns.took(clock().saturating_duration_since(begun));
             }
         }
     }
@@ -147,6 +156,7 @@ impl<T> Turns<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
@@ -252,25 +262,26 @@ mod tests {
 
     #[test]
     fn what_comes_while_it_works_is_done_and_what_waits_is_given_at_the_end() {
-        let (turns, mut done) = (FairTurns::default(), Vec::new());
+        let (turns, now, done) =
+            (FairTurns::default(), Cell::new(Instant::now()), Cell::new(Vec::new()));
         assert_eq!(turns.push(from(1), 1), Ok(()));
-        let rest = turns.run(
-            || false,
-            |work| {
-                done.push(work);
-                if work < 3 {
-                    assert_eq!(turns.push(from(1), work + 1), Ok(()));
-                    std::thread::sleep(BUDGET);
-                }
-            },
-        );
-        assert!(rest.is_some_and(|rest| rest <= WINDOW), "{rest:?}");
-        assert_eq!(done, [1]);
+        let work = |work: u32| {
+            let mut all = done.take();
+            all.push(work);
+            done.set(all);
+            now.set(now.get() + BUDGET / 2);
+            let _ = turns.push(from(1), work + 1);
+        };
+        let run = || turns.run_by(|| now.get(), || false, work);
+        assert_eq!(run(), Some(WINDOW - BUDGET));
+        assert_eq!(done.take(), [1, 2]);
         // Others have their time first.
-        assert_eq!(turns.run(|| false, |work| done.push(work)), None);
+        now.set(now.get() + WINDOW);
+        assert_eq!(run(), None);
         turns.rested();
-        assert_eq!(turns.close().collect::<Vec<_>>(), [2]);
-        assert_eq!(turns.push(from(1), 3), Err(3));
-        assert_eq!((turns.run(|| false, |work| done.push(work)), done), (None, vec![1]));
+        assert_eq!(run(), Some(WINDOW - BUDGET));
+        assert_eq!(done.take(), [3, 4]);
+        assert_eq!(turns.close().collect::<Vec<_>>(), [5]);
+        assert_eq!((turns.push(from(1), 6), run()), (Err(6), None));
     }
 }
