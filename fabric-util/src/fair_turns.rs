@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use crate::fair_table::Network;
 use crate::sync::Mutex;
 
-/// Work may take so long in each [`WINDOW`]; more waits for the next one.
+/// Work goes on for so long, or as long as one piece takes.
 const BUDGET: Duration = Duration::from_millis(2);
-/// Four times the budget: a crowd has a quarter of the thread.
-const WINDOW: Duration = Duration::from_millis(8);
+/// It has one of so many parts of the time: a crowd has a quarter of the thread.
+const PARTS: u32 = 4;
 
 /// Work that waits for its turn, until it is closed.
 pub struct FairTurns<T>(Mutex<Option<Turns<T>>>);
@@ -83,7 +83,7 @@ impl<T> FairTurns<T> {
 enum Turn<T> {
     /// This; [`Turns::took`] is to follow.
     Work(T),
-    /// Nothing for so long, for others have the time; [`Turns::rested`] is to follow.
+    /// Nothing for so long, for others have the time; [`FairTurns::rested`] is to follow.
     Rest(Duration),
     /// Nothing waits.
     Done,
@@ -123,13 +123,14 @@ impl<T> Turns<T> {
             return Turn::Done;
         }
         let Some(from) = self.networks.front().copied() else { return Turn::Done };
-        let age = self.since.map_or(WINDOW, |since| now.saturating_duration_since(since));
-        if age >= WINDOW {
+        let over = self.since.map(|since| since + self.spent.max(BUDGET).saturating_mul(PARTS));
+        let left = over.map_or(Duration::ZERO, |over| over.saturating_duration_since(now));
+        if left.is_zero() {
             self.begin(now);
         } else if self.spent >= BUDGET {
             self.rests = true;
             if !alone() {
-                return Turn::Rest(WINDOW - age);
+                return Turn::Rest(left);
             }
             self.begin(now);
             return Turn::Rest(Duration::ZERO);
@@ -160,6 +161,8 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
+
+    const WINDOW: Duration = Duration::from_millis(8);
 
     fn from(host: u8) -> Network {
         IpAddr::from(Ipv4Addr::new(127, 0, 0, host)).into()
@@ -192,11 +195,16 @@ mod tests {
 
     #[test]
     fn a_crowd_has_a_quarter_of_the_time() {
+        // However long a piece takes.
+        [300, 3000, 30_000].map(Duration::from_micros).into_iter().for_each(has_a_quarter);
+    }
+
+    fn has_a_quarter(each: Duration) {
         let mut turns = Turns::default();
-        (0..2000).for_each(|work| turns.push(from(1), work));
-        let (each, begin) = (Duration::from_micros(300), Instant::now());
+        (0..3000).for_each(|work| turns.push(from(1), work));
+        let begin = Instant::now();
         let (mut now, mut busy) = (begin, Duration::ZERO);
-        while now < begin + Duration::from_secs(1) {
+        while now < begin + Duration::from_secs(2) {
             match turns.next(now, || false) {
                 Turn::Work(_) => {
                     turns.took(each);
@@ -209,8 +217,8 @@ mod tests {
                 Turn::Done => panic!("there is more"),
             }
         }
-        let share = busy.as_secs_f64();
-        assert!((0.2..0.3).contains(&share), "{share} of the time");
+        let share = busy.as_secs_f64() / (now - begin).as_secs_f64();
+        assert!((0.2..0.3).contains(&share), "{share} of the time, {each:?} each");
     }
 
     /// One that comes beside a crowd that always has more waits for a rest and one other at most.
