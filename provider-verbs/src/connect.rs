@@ -113,7 +113,7 @@ impl Conn {
             return self.close(&mut state, CloseReason::Disconnected(DisconnectReason::PeerLost));
         };
         let ConnectOffer { context, id, params, acceptance, peer, local, resources } = offer;
-        (state.peer, state.local) = (Some(peer), local);
+        (state.peer, state.local) = (Some(peer), Some(local));
         self.domain.add_id(context, CmIdOwner::Conn(self.clone()));
         let (hold, flight) = self.resources();
         let (responder_resources, initiator_depth) =

@@ -55,7 +55,6 @@ pub(crate) fn on_event(domain: &DomainState, acceptor: &Acceptor, event: CmEvent
         }
     };
     let resources = (event.responder_resources, event.initiator_depth);
-    let local = Some(local);
     let pending = PendingConnection::new(
         ConnectOffer { context, id, params, acceptance, peer, local, resources },
         requester,

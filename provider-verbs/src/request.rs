@@ -37,7 +37,7 @@ pub(crate) struct ConnectOffer {
     pub(crate) params: ConnectParams,
     pub(crate) acceptance: Acceptance,
     pub(crate) peer: SocketAddr,
-    pub(crate) local: Option<SocketAddr>,
+    pub(crate) local: SocketAddr,
     /// Reads and atomics that the peer wants held, and that it holds.
     pub(crate) resources: (u8, u8),
 }

@@ -32,7 +32,6 @@ use mio::{Interest, Registry, Token, Waker};
 use crate::acceptor::{Acceptor, AcceptorHost, AcceptorTimer, PendingConnection};
 use crate::conn::{Conn, Stream};
 use crate::name::NAME;
-
 use crate::settings::Settings;
 use fabric_util::region_table::RegionTable;
 use selector::Selector;

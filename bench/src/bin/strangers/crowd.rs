@@ -33,10 +33,8 @@ pub(crate) enum Crowd {
     Stalled { count: usize },
     /// They read as much as they can.
     Readers { count: usize },
-    /// They try to prove themselves, again and again, so many at a time, by what the server does not know.
-    Unproved { count: usize },
-    /// They say how a handshake begins, again and again, so many at a time, which costs them nothing.
-    Repeated { count: usize },
+    /// They cannot prove themselves, and try again and again, so many at a time; what they do is this part of the program.
+    Outsiders { part: &'static str, count: usize },
     /// They borrow what they get, on so many connections.
     Greedy { count: usize, len: usize },
 }
@@ -62,7 +60,7 @@ impl Crowd {
     pub(crate) fn is_possible(&self, members_prove: bool) -> bool {
         match self {
             Crowd::None | Crowd::Unfinished { .. } | Crowd::Silent { .. } => true,
-            Crowd::Unproved { .. } | Crowd::Repeated { .. } => members_prove,
+            Crowd::Outsiders { .. } => members_prove,
             _ => !members_prove,
         }
     }
@@ -98,12 +96,10 @@ impl Crowd {
             }
             Crowd::Stalled { count } => process(own, "stalled", to, count)?,
             Crowd::Readers { count } => process(own, "readers", to, count)?,
-            Crowd::Unproved { count } | Crowd::Repeated { count } => {
-                let is_repeated = matches!(self, Crowd::Repeated { .. });
-                let name = if is_repeated { "repeated" } else { "unproved" };
+            Crowd::Outsiders { part, count } => {
                 let by = by.map(Credentials::of_strangers).unwrap_or_default();
                 let before = processor_time(server.pid())?;
-                let mut command = part(own, name, to, count);
+                let mut command = self::part(own, part, to, count);
                 let child = command.envs(by).stdin(Stdio::piped()).spawn()?;
                 std::thread::sleep(Duration::from_secs(2));
                 (Held::Counted(child, server.pid(), before), String::new())

@@ -1,8 +1,9 @@
 //! The program `strangers`: how long an honest client takes beside strangers that take what they can get, at a server of the
 //! asynchronous layer over TCP.
 //!
-//! `server` is what is attacked, a process of its own; `crowd` are the strangers, from 127.0.0.1, and `outsiders` those among them that cannot prove themselves; `honest` is the client,
-//! from another address of this machine; `figures` is the table. Two builds of the program compare two versions of the
+//! `server` is what is attacked, a process of its own; `crowd` are the strangers, from 127.0.0.1, and `outsiders` those among
+//! them that cannot prove themselves; `honest` is the client, from another address of this machine; `credentials` are what
+//! members prove themselves by; `figures` is the table. Two builds of the program compare two versions of the
 //! library: `strangers --before FILE` takes its server from that file.
 
 #[path = "../../authority.rs"]
@@ -105,8 +106,8 @@ const SCENES: &[(&str, Crowd)] = &[
     ("all connections that it gets, unused", Crowd::Unused { count: 400 }),
     ("64 connections that read nothing", Crowd::Stalled { count: 64 }),
     ("32 connections that read without end", Crowd::Readers { count: 32 }),
-    ("8 that cannot prove themselves, at a time", Crowd::Unproved { count: 8 }),
-    ("400 that repeat how a handshake begins", Crowd::Repeated { count: 400 }),
+    ("8 that cannot prove themselves, at a time", Crowd::Outsiders { part: "unproved", count: 8 }),
+    ("400 that repeat how a handshake begins", Crowd::Outsiders { part: "repeated", count: 400 }),
     ("all leases that it gets", Crowd::Greedy { count: 16, len: 64 << 20 }),
 ];
 
