@@ -15,7 +15,7 @@ use crate::env::{self, Settings, VARIABLES, Variable};
 use crate::eq::EventHub;
 
 /// Providers of this project, in order of preference, and what to do for one that is not built in.
-const KNOWN: [(&str, &str); 2] = [
+const KNOWN: [(&str, &str); 3] = [
     (
         "verbs",
         "build with cargo's `--features verbs`, or enable the feature `verbs` of the crate `fabric`",
@@ -23,6 +23,10 @@ const KNOWN: [(&str, &str); 2] = [
     (
         "tcp",
         "build with cargo's `--features tcp`, or enable the feature `tcp` of the crate `fabric`",
+    ),
+    (
+        "shm",
+        "build with cargo's `--features shm`, or enable the feature `shm` of the crate `fabric`",
     ),
 ];
 
@@ -74,6 +78,9 @@ impl Catalog {
                 Arc::new(provider_verbs::VerbsProvider::new()),
                 #[cfg(feature = "tcp")]
                 Arc::new(provider_tcp::TcpProvider::new()),
+                // It reaches this host only: for those that ask for it.
+                #[cfg(feature = "shm")]
+                Arc::new(provider_shm::ShmProvider::new()),
             ],
         }
     }

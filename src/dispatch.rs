@@ -5,7 +5,7 @@
 //! handles'. That is worth a seventh of the instructions of a poll of TCP that finds nothing (docs/performance.md). What is
 //! not hot goes through the trait object that the enum derefs to.
 
-#[cfg(any(feature = "tcp", feature = "verbs"))]
+#[cfg(any(feature = "tcp", feature = "verbs", feature = "shm"))]
 use std::any::Any;
 use std::ops::Deref;
 
@@ -17,6 +17,8 @@ pub(crate) enum AnyEndpoint {
     Other(Box<dyn EndpointOps>),
     #[cfg(feature = "tcp")]
     Tcp(provider_tcp::TcpEndpoint),
+    #[cfg(feature = "shm")]
+    Shm(provider_shm::ShmEndpoint),
     #[cfg(feature = "verbs")]
     Verbs(provider_verbs::VerbsEndpoint),
 }
@@ -27,6 +29,8 @@ pub(crate) enum AnyCq {
     Other(Box<dyn CqOps>),
     #[cfg(feature = "tcp")]
     Tcp(provider_tcp::TcpCq),
+    #[cfg(feature = "shm")]
+    Shm(provider_shm::ShmCq),
     #[cfg(feature = "verbs")]
     Verbs(provider_verbs::VerbsCq),
 }
@@ -41,6 +45,8 @@ macro_rules! branch {
             Self::Other($other) => $of_other,
             #[cfg(feature = "tcp")]
             Self::Tcp($ops) => $code,
+            #[cfg(feature = "shm")]
+            Self::Shm($ops) => $code,
             #[cfg(feature = "verbs")]
             Self::Verbs($ops) => $code,
         }
@@ -92,7 +98,7 @@ impl Deref for AnyCq {
 }
 
 /// Returns the value in the box as this variant, if it is of this type.
-#[cfg(any(feature = "tcp", feature = "verbs"))]
+#[cfg(any(feature = "tcp", feature = "verbs", feature = "shm"))]
 macro_rules! return_as {
     ($variant:path, $ty:ty, $ops:ident) => {
         if (&*$ops as &dyn Any).is::<$ty>() {
@@ -108,6 +114,8 @@ impl From<Box<dyn EndpointOps>> for AnyEndpoint {
     fn from(ops: Box<dyn EndpointOps>) -> Self {
         #[cfg(feature = "tcp")]
         return_as!(AnyEndpoint::Tcp, provider_tcp::TcpEndpoint, ops);
+        #[cfg(feature = "shm")]
+        return_as!(AnyEndpoint::Shm, provider_shm::ShmEndpoint, ops);
         #[cfg(feature = "verbs")]
         return_as!(AnyEndpoint::Verbs, provider_verbs::VerbsEndpoint, ops);
         AnyEndpoint::Other(ops)
@@ -118,6 +126,8 @@ impl From<Box<dyn CqOps>> for AnyCq {
     fn from(ops: Box<dyn CqOps>) -> Self {
         #[cfg(feature = "tcp")]
         return_as!(AnyCq::Tcp, provider_tcp::TcpCq, ops);
+        #[cfg(feature = "shm")]
+        return_as!(AnyCq::Shm, provider_shm::ShmCq, ops);
         #[cfg(feature = "verbs")]
         return_as!(AnyCq::Verbs, provider_verbs::VerbsCq, ops);
         AnyCq::Other(ops)

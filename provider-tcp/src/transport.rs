@@ -1,21 +1,21 @@
 //! What carries a connection's bytes: its socket.
 
 use std::io::{self, ErrorKind};
-use std::net::Shutdown;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fabric_core::EndpointAttr;
+use fabric_util::sockets::{Accepted, SocketTransport, receive, transmit};
 use fabric_util::stats::Stats;
 use fabric_util::stream::{IoVec, Silence, Transport};
 use socket2::SockRef;
 
-use crate::descriptors::Accepted;
 use crate::socket;
 
 /// A connected or connecting socket.
-pub(crate) struct TcpTransport {
+pub struct TcpTransport {
     socket: OwnedFd,
     stats: Arc<Stats>,
     /// The connection is lost when the peer's host is silent for this long.
@@ -36,27 +36,6 @@ impl TcpTransport {
         TcpTransport { socket, stats, liveness, _accepted: None }
     }
 
-    /// An endpoint takes a connection that came in.
-    pub(crate) fn belongs_to(&mut self, v6: bool, attr: &EndpointAttr) {
-        // It fails only for a socket whose peer is gone, which the first read finds.
-        let _ = socket::tune(&SockRef::from(&self.socket), v6, attr);
-        self.liveness = attr.liveness;
-        self.ask_often();
-    }
-
-    /// The peer waits for an answer: the kernel looks now and then whether its host is still there.
-    pub(crate) fn keep_alive(&self) {
-        // As for `belongs_to`.
-        let interval = EndpointAttr::default().liveness;
-        let _ = socket::keep_alive(&SockRef::from(&self.socket), interval);
-    }
-
-    /// Whether nothing has come, and the peer is still there.
-    pub(crate) fn is_quiet(&self) -> bool {
-        let peeked = SockRef::from(&self.socket).peek(&mut [std::mem::MaybeUninit::uninit()]);
-        peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
-    }
-
     fn ask_often(&self) {
         if let Some(interval) = self.liveness {
             socket::ask_often(self.socket.as_fd(), interval);
@@ -64,9 +43,29 @@ impl TcpTransport {
     }
 }
 
-impl AsRawFd for TcpTransport {
-    fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+impl AsFd for TcpTransport {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl SocketTransport for TcpTransport {
+    fn belongs_to(&mut self, peer: SocketAddr, attr: &EndpointAttr) {
+        // It fails only for a socket whose peer is gone, which the first read finds.
+        let _ = socket::tune(&SockRef::from(&self.socket), peer.is_ipv6(), attr);
+        self.liveness = attr.liveness;
+        self.ask_often();
+    }
+
+    fn keep_alive(&self) {
+        // As for `belongs_to`.
+        let interval = EndpointAttr::default().liveness;
+        let _ = socket::keep_alive(&SockRef::from(&self.socket), interval);
+    }
+
+    fn is_quiet(&self) -> bool {
+        let peeked = SockRef::from(&self.socket).peek(&mut [std::mem::MaybeUninit::uninit()]);
+        peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 }
 
@@ -75,14 +74,14 @@ impl Transport for TcpTransport {
     unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
         self.stats.system_calls.add(1);
         // SAFETY: the caller's promise.
-        unsafe { socket::transmit(self.socket.as_fd(), from) }
+        unsafe { transmit(self.socket.as_fd(), from) }
     }
 
     #[inline]
     unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
         self.stats.system_calls.add(1);
         // SAFETY: the caller's promise.
-        unsafe { socket::receive(self.socket.as_fd(), to) }
+        unsafe { receive(self.socket.as_fd(), to) }
     }
 
     fn shutdown_write(&mut self) {

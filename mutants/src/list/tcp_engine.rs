@@ -51,7 +51,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "no_hand_over",
         about: "an application that stops polling says so to no thread",
         runs: Runs::Tcp,
-        edits: &[edit("TcpCq::arm", "self.engine.progress.stop_polling();", "")],
+        edits: &[edit("SocketCq::arm", "self.engine.progress.stop_polling();", "")],
         cases: &["progress.armed_no_tick"],
     },
     Mutant {
@@ -137,7 +137,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "Ok(()) if MUTANT => pending.shake_hands(host), Ok(()) => self.shake_hands(host),",
         )],
         cases: &[
-            "anyfabric-tcp/lib/acceptor::tests::a_client_from_elsewhere_has_its_turn_before_a_crowd_that_came_first",
+            "anyfabric-util/lib/sockets::acceptor::tests::a_client_from_elsewhere_has_its_turn_before_a_crowd_that_came_first",
         ],
     },
     Mutant {

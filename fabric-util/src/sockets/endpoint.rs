@@ -1,58 +1,56 @@
 //! Endpoints: the contract's view of a connection.
 
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use fabric_core::provider::RequestId;
 use fabric_core::{
     EndpointAttr, EndpointId, EndpointOps, Error, Posted, RecvWork, Result, SendWork,
 };
-use fabric_util::progress::Flush;
-use fabric_util::stream::{AckPolicy, End, LinkContext, Protected, TakesReceives};
 use mio::Interest;
-use socket2::SockRef;
 
-use crate::conn::{Conn, Stream};
-use crate::engine::{Engine, LockedConn};
-use crate::name::NAME;
-use crate::transport::TcpTransport;
-use crate::{device, socket};
+use super::conn::{SocketConn, SocketStream};
+use super::engine::{Engine, LockedConn};
+use super::family::{SocketFamily, SocketTransport};
+use super::interfaces;
+use crate::progress::Flush;
+use crate::stream::{AckPolicy, End, LinkContext, Protected, TakesReceives};
 
 /// An endpoint.
-pub struct TcpEndpoint {
+pub struct SocketEndpoint<F: SocketFamily> {
     id: EndpointId,
     attr: EndpointAttr,
-    conn: Arc<Conn>,
-    engine: Arc<Engine>,
+    conn: Arc<SocketConn<F>>,
+    engine: Arc<Engine<F>>,
 }
 
-impl TcpEndpoint {
-    pub(crate) fn new(engine: &Arc<Engine>, attr: &EndpointAttr, context: LinkContext) -> Self {
+impl<F: SocketFamily> SocketEndpoint<F> {
+    pub(super) fn new(engine: &Arc<Engine<F>>, attr: &EndpointAttr, context: LinkContext) -> Self {
         let (id, name) = (context.id, engine.name());
-        let conn = Arc::new(Conn::new(name, attr, context));
-        TcpEndpoint { id, attr: attr.clone(), conn, engine: engine.clone() }
+        let conn = Arc::new(SocketConn::new(name, attr, context));
+        SocketEndpoint { id, attr: attr.clone(), conn, engine: engine.clone() }
     }
 
-    pub(crate) fn conn(&self) -> &Arc<Conn> {
+    pub(super) fn conn(&self) -> &Arc<SocketConn<F>> {
         &self.conn
     }
 
     #[inline]
-    fn lock(&self) -> LockedConn<'_> {
+    fn lock(&self) -> LockedConn<'_, F> {
         self.engine.lock(&self.conn)
     }
 
     /// Has the engine watch the socket, which the connection is about to get.
-    fn watch(&self, transport: Protected<TcpTransport>) -> Result<Stream> {
-        let fd = transport.inner().as_raw_fd();
+    fn watch(&self, transport: Protected<F::Transport>) -> Result<SocketStream<F>> {
+        let fd = transport.inner().as_fd().as_raw_fd();
         let interest = Interest::READABLE | Interest::WRITABLE;
         self.engine.watch(fd, self.conn.name, self.conn.clone(), interest)?;
-        Ok(self.engine.settings.stream(transport, self.conn.name))
+        Ok(self.engine.settings.stream::<F>(transport, self.conn.name))
     }
 
     /// Behind a flush: what it left to do, and what it found out.
-    fn go_on(&self, conn: &mut LockedConn<'_>) {
+    fn go_on(&self, conn: &mut LockedConn<'_, F>) {
         if conn.follow_up() {
             self.take_turn();
         }
@@ -76,7 +74,7 @@ impl TcpEndpoint {
 // SAFETY: the link completes each accepted operation once (`cancel` and `complete_finished` are the only ways
 // out of its queues); it reaches segments only while the operation is in its queues, or in pieces that `own`
 // copies before the queues are emptied; it writes only to segments of receives, reads and fetching atomics.
-unsafe impl EndpointOps for TcpEndpoint {
+unsafe impl<F: SocketFamily> EndpointOps for SocketEndpoint<F> {
     unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
         let mut conn = self.lock();
         // SAFETY: the caller's promise.
@@ -115,11 +113,9 @@ unsafe impl EndpointOps for TcpEndpoint {
     }
 
     fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
-        let source = device::source_addr(&self.engine.info, to, self.attr.source)?;
-        let socket = socket::connect(to, source, &self.attr)
-            .map_err(|cause| Error::system("connect", NAME, cause))?;
-        let local = SockRef::from(&socket).local_addr().ok().and_then(|addr| addr.as_socket());
-        let transport = TcpTransport::connecting(socket, self.engine.stats(), &self.attr);
+        let source = interfaces::source_addr(&self.engine.info, to, self.attr.source)?;
+        let (transport, local) = F::connect(to, source, &self.attr, self.engine.stats())
+            .map_err(|cause| Error::system("connect", F::NAME, cause))?;
         let transport = self.engine.protection.initiator(transport)?;
         let mut conn = self.lock();
         let stream = self.watch(transport)?;
@@ -132,9 +128,9 @@ unsafe impl EndpointOps for TcpEndpoint {
         let inbound = self.engine.requests.take("accept", request)?;
         let mut conn = self.lock();
         let Some((mut transport, greeting)) = inbound.take() else {
-            return Err(Engine::closed());
+            return Err(Engine::<F>::closed());
         };
-        transport.inner_mut().belongs_to(inbound.peer.is_ipv6(), &self.attr);
+        transport.inner_mut().belongs_to(inbound.peer, &self.attr);
         (conn.local, conn.peer) = (inbound.local, Some(inbound.peer));
         match self.watch(transport) {
             Ok(stream) => conn.accept(stream, &greeting, data),
@@ -175,17 +171,17 @@ unsafe impl EndpointOps for TcpEndpoint {
     }
 }
 
-impl TakesReceives for Conn {
-    type Engine = Engine;
+impl<F: SocketFamily> TakesReceives for SocketConn<F> {
+    type Engine = Engine<F>;
 
-    fn receives_posted(self: &Arc<Self>, engine: &Arc<Engine>) {
+    fn receives_posted(self: &Arc<Self>, engine: &Arc<Engine<F>>) {
         engine.lock(self).link.receives_posted();
         self.note_event(false);
         engine.progress.mark_ready(self);
     }
 }
 
-impl Drop for TcpEndpoint {
+impl<F: SocketFamily> Drop for SocketEndpoint<F> {
     fn drop(&mut self) {
         // The engine must not go on with an endpoint that was dropped.
         let _ = self.quiesce();

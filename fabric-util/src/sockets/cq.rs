@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use fabric_core::{Armed, CqOps, Error, RawCompletion, Result};
-use fabric_util::completion_ring::CompletionRing;
 use rustix::event::epoll;
 
-use crate::engine::Engine;
-use crate::name::NAME;
+use super::engine::Engine;
+use super::family::SocketFamily;
+use crate::completion_ring::CompletionRing;
 
 /// Queues of one domain whose sleepers drive. The kernel lets 500 of its wait sets watch one set that watches sockets, and
 /// 100 where an application watches them in a set of its own.
@@ -18,7 +18,7 @@ const MAX_DRIVEN: usize = 64;
 /// How the sleeper on a queue wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-enum Sleep {
+enum SleepMode {
     /// No sleeper has driven yet: the sockets are not watched.
     New,
     /// One that waits for the ring.
@@ -40,32 +40,32 @@ impl Sleepers {
         let both = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(0);
         epoll::add(&both, ring.as_fd(), data, epoll::EventFlags::IN)?;
-        Ok(Sleepers { both, sleep: AtomicU8::new(Sleep::New as u8) })
+        Ok(Sleepers { both, sleep: AtomicU8::new(SleepMode::New as u8) })
     }
 
     /// Calls are serialized by the queue's lock, as polls and arms are.
     #[inline]
-    fn wait(&self, engine: &Engine) {
-        if self.is(Sleep::Drives) {
-            self.set(Sleep::Waits);
+    fn wait<F: SocketFamily>(&self, engine: &Engine<F>) {
+        if self.is(SleepMode::Drives) {
+            self.set(SleepMode::Waits);
             self.watch(engine, epoll::EventFlags::empty());
         }
     }
 
     /// As [`wait`](Sleepers::wait), for one that drives from now on; false: it cannot.
     #[inline]
-    fn drive(&self, engine: &Engine) -> bool {
-        if self.is(Sleep::Waits) {
-            self.set(Sleep::Drives);
+    fn drive<F: SocketFamily>(&self, engine: &Engine<F>) -> bool {
+        if self.is(SleepMode::Waits) {
+            self.set(SleepMode::Drives);
             self.watch(engine, epoll::EventFlags::IN);
-        } else if self.is(Sleep::New) {
+        } else if self.is(SleepMode::New) {
             self.begin_to_drive(engine);
         }
-        self.is(Sleep::Drives)
+        self.is(SleepMode::Drives)
     }
 
     #[cold]
-    fn begin_to_drive(&self, engine: &Engine) {
+    fn begin_to_drive<F: SocketFamily>(&self, engine: &Engine<F>) {
         let more = |count| (count < MAX_DRIVEN).then_some(count + 1);
         let place = engine.driven.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         let data = epoll::EventData::new_u64(0);
@@ -74,50 +74,50 @@ impl Sleepers {
         if place.is_ok() && !added {
             engine.driven.fetch_sub(1, Ordering::Relaxed);
         }
-        self.set(if added { Sleep::Drives } else { Sleep::OnlyWaits });
+        self.set(if added { SleepMode::Drives } else { SleepMode::OnlyWaits });
     }
 
-    fn watch(&self, engine: &Engine, flags: epoll::EventFlags) {
+    fn watch<F: SocketFamily>(&self, engine: &Engine<F>, flags: epoll::EventFlags) {
         // It fails only for descriptors that are not there.
         let _ = epoll::modify(&self.both, &engine.sockets, epoll::EventData::new_u64(0), flags);
     }
 
     #[inline]
-    fn is(&self, sleep: Sleep) -> bool {
+    fn is(&self, sleep: SleepMode) -> bool {
         self.sleep.load(Ordering::Relaxed) == sleep as u8
     }
 
-    fn set(&self, sleep: Sleep) {
+    fn set(&self, sleep: SleepMode) {
         self.sleep.store(sleep as u8, Ordering::Relaxed);
     }
 }
 
 /// A completion queue.
-pub struct TcpCq {
-    pub(crate) ring: Arc<CompletionRing>,
+pub struct SocketCq<F: SocketFamily> {
+    pub(super) ring: Arc<CompletionRing>,
     sleepers: Sleepers,
-    engine: Arc<Engine>,
+    engine: Arc<Engine<F>>,
 }
 
-impl TcpCq {
-    pub(crate) fn new(engine: &Arc<Engine>) -> Result<Self> {
-        let fail = |cause| Error::system("make completion queue", NAME, cause);
+impl<F: SocketFamily> SocketCq<F> {
+    pub(super) fn new(engine: &Arc<Engine<F>>) -> Result<Self> {
+        let fail = |cause| Error::system("make completion queue", F::NAME, cause);
         let ring = CompletionRing::new(engine.stats()).map_err(fail)?;
         let sleepers = Sleepers::new(&ring).map_err(fail)?;
-        Ok(TcpCq { ring, sleepers, engine: engine.clone() })
+        Ok(SocketCq { ring, sleepers, engine: engine.clone() })
     }
 }
 
-impl Drop for TcpCq {
+impl<F: SocketFamily> Drop for SocketCq<F> {
     fn drop(&mut self) {
-        if self.sleepers.is(Sleep::Waits) || self.sleepers.is(Sleep::Drives) {
+        if self.sleepers.is(SleepMode::Waits) || self.sleepers.is(SleepMode::Drives) {
             self.engine.driven.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
 // SAFETY: the ring holds what endpoints pushed, each once, and the descriptor lives in the ring.
-unsafe impl CqOps for TcpCq {
+unsafe impl<F: SocketFamily> CqOps for SocketCq<F> {
     #[inline]
     fn poll(&self, out: &mut [RawCompletion]) -> usize {
         self.sleepers.wait(&self.engine);

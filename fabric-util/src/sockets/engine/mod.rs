@@ -1,12 +1,12 @@
 //! The engine of a domain: what has a socket, the thread that serves it, and what both need.
 //!
-//! Which thread drives the connections, and when, is `fabric_util::progress`; what a turn of one is, `fabric_util::stream`. Locks, in order: those
+//! Which thread drives the connections, and when, is `crate::progress`; what a turn of one is, `crate::stream`. Locks, in order: those
 //! of `progress` (its `drive`, a connection, then leaves), tables, the event sink.
 
 mod ending;
 mod selector;
 
-#[cfg(test)]
+#[cfg(all(test, not(miri)))]
 mod panic_tests;
 
 use std::collections::HashMap;
@@ -18,22 +18,22 @@ use std::time::{Duration, Instant};
 
 use enum_dispatch::enum_dispatch;
 use fabric_core::{DomainAttr, EndpointId, Error, Event, EventSink, Failure, Info, Result};
-use fabric_util::backlog::RequestTable;
-use fabric_util::progress::{EventLoop, Mode, Progress, ProgressEngine};
-use fabric_util::reports::Reports;
-use fabric_util::service_thread::{ServiceThread, run_rounds};
-use fabric_util::stats::Stats;
-use fabric_util::stream::{self, Deferral, Host, Locked, Protection};
-use fabric_util::sync::Mutex;
-use fabric_util::timers::Timers;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token, Waker};
 
-use crate::acceptor::{Acceptor, AcceptorHost, AcceptorTimer, PendingConnection};
-use crate::conn::{Conn, Stream};
-use crate::name::NAME;
-use crate::settings::Settings;
-use fabric_util::region_table::RegionTable;
+use super::acceptor::{Acceptor, AcceptorHost, AcceptorTimer, PendingConnection};
+use super::conn::{SocketConn, SocketStream};
+use super::family::SocketFamily;
+use super::settings::SocketSettings;
+use crate::backlog::RequestTable;
+use crate::progress::{EventLoop, Mode, Progress, ProgressEngine};
+use crate::region_table::RegionTable;
+use crate::reports::Reports;
+use crate::service_thread::{ServiceThread, run_rounds};
+use crate::stats::Stats;
+use crate::stream::{self, Deferral, Host, Locked, Protection};
+use crate::sync::Mutex;
+use crate::timers::Timers;
 use selector::Selector;
 
 /// How often the thread looks whether the application still polls.
@@ -43,7 +43,7 @@ const WAKE: Token = Token(0);
 
 /// What a deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Timer {
+pub(super) enum SocketTimer {
     /// As the connection says.
     Conn(stream::Timer),
     /// As an acceptor says, or a connection without an endpoint.
@@ -51,19 +51,19 @@ pub(crate) enum Timer {
 }
 
 /// A connection whose lock is held.
-pub(crate) type LockedConn<'a> = Locked<'a, Stream, ConnHost<'a>>;
+pub(super) type LockedConn<'a, F> = Locked<'a, SocketStream<F>, ConnHost<'a, F>>;
 
 /// What the engine is to a connection.
-pub(crate) struct ConnHost<'a> {
-    engine: &'a Engine,
-    conn: &'a Arc<Conn>,
+pub(super) struct ConnHost<'a, F: SocketFamily> {
+    engine: &'a Engine<F>,
+    conn: &'a Arc<SocketConn<F>>,
     /// It is a poll's turn: what is due may wait for the next one.
     polled: bool,
 }
 
-impl Host for ConnHost<'_> {
+impl<F: SocketFamily> Host for ConnHost<'_, F> {
     fn deadline(&self, after: Duration, timer: stream::Timer) {
-        self.engine.deadline(after, self.conn.name, Timer::Conn(timer));
+        self.engine.deadline(after, self.conn.name, SocketTimer::Conn(timer));
     }
 
     fn closed(&self) {
@@ -85,31 +85,40 @@ impl Host for ConnHost<'_> {
 
 /// What has a socket that the engine watches.
 #[enum_dispatch]
-trait EventSource {
+trait EventSource<F: SocketFamily> {
     /// The selector named its socket; `ended`: as one whose stream has ended.
-    fn on_ready(&self, engine: &Engine, ended: bool);
+    fn on_ready(&self, engine: &Engine<F>, ended: bool);
     /// A deadline has come.
-    fn on_timer(&self, engine: &Engine, timer: Timer);
+    fn on_timer(&self, engine: &Engine<F>, timer: SocketTimer);
     /// The domain closes.
     fn close(&self);
 }
 
-#[enum_dispatch(EventSource)]
-#[derive(Clone)]
-pub(crate) enum Source {
-    Conn(Arc<Conn>),
-    Acceptor(Arc<Acceptor>),
-    Pending(Arc<PendingConnection>),
+#[enum_dispatch(EventSource<F>)]
+pub(super) enum Member<F: SocketFamily> {
+    Conn(Arc<SocketConn<F>>),
+    Acceptor(Arc<Acceptor<F>>),
+    Pending(Arc<PendingConnection<F>>),
 }
 
-impl EventSource for Arc<Conn> {
-    fn on_ready(&self, engine: &Engine, ended: bool) {
+impl<F: SocketFamily> Clone for Member<F> {
+    fn clone(&self) -> Self {
+        match self {
+            Member::Conn(conn) => Member::Conn(conn.clone()),
+            Member::Acceptor(acceptor) => Member::Acceptor(acceptor.clone()),
+            Member::Pending(pending) => Member::Pending(pending.clone()),
+        }
+    }
+}
+
+impl<F: SocketFamily> EventSource<F> for Arc<SocketConn<F>> {
+    fn on_ready(&self, engine: &Engine<F>, ended: bool) {
         self.note_event(ended);
         engine.progress.mark_ready_in_poll(self);
     }
 
-    fn on_timer(&self, engine: &Engine, timer: Timer) {
-        if let Timer::Conn(timer) = timer {
+    fn on_timer(&self, engine: &Engine<F>, timer: SocketTimer) {
+        if let SocketTimer::Conn(timer) = timer {
             let wants_turn = engine.lock(self).expired(timer);
             if wants_turn {
                 self.note_event(false);
@@ -123,13 +132,13 @@ impl EventSource for Arc<Conn> {
     }
 }
 
-impl EventSource for Arc<Acceptor> {
-    fn on_ready(&self, engine: &Engine, _ended: bool) {
+impl<F: SocketFamily> EventSource<F> for Arc<Acceptor<F>> {
+    fn on_ready(&self, engine: &Engine<F>, _ended: bool) {
         self.ready(engine);
     }
 
-    fn on_timer(&self, engine: &Engine, timer: Timer) {
-        if let Timer::Acceptor(timer) = timer {
+    fn on_timer(&self, engine: &Engine<F>, timer: SocketTimer) {
+        if let SocketTimer::Acceptor(timer) = timer {
             self.expired(engine, timer);
         }
     }
@@ -140,12 +149,12 @@ impl EventSource for Arc<Acceptor> {
     }
 }
 
-impl EventSource for Arc<PendingConnection> {
-    fn on_ready(&self, engine: &Engine, _ended: bool) {
+impl<F: SocketFamily> EventSource<F> for Arc<PendingConnection<F>> {
+    fn on_ready(&self, engine: &Engine<F>, _ended: bool) {
         self.ready(engine);
     }
 
-    fn on_timer(&self, engine: &Engine, _timer: Timer) {
+    fn on_timer(&self, engine: &Engine<F>, _timer: SocketTimer) {
         self.expired(engine);
     }
 
@@ -154,12 +163,12 @@ impl EventSource for Arc<PendingConnection> {
     }
 }
 
-impl AcceptorHost for Engine {
+impl<F: SocketFamily> AcceptorHost<F> for Engine<F> {
     fn name(&self) -> usize {
         self.next_member.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn watch(&self, fd: RawFd, pending: &Arc<PendingConnection>) -> Result<()> {
+    fn watch(&self, fd: RawFd, pending: &Arc<PendingConnection<F>>) -> Result<()> {
         Engine::watch(self, fd, pending.name, pending.clone(), Interest::READABLE)
     }
 
@@ -174,7 +183,7 @@ impl AcceptorHost for Engine {
     }
 
     fn deadline(&self, after: Duration, name: usize, timer: AcceptorTimer) {
-        Engine::deadline(self, after, name, Timer::Acceptor(timer));
+        Engine::deadline(self, after, name, SocketTimer::Acceptor(timer));
     }
 
     fn turns(&self) -> u64 {
@@ -191,15 +200,15 @@ impl AcceptorHost for Engine {
 }
 
 /// The engine of a domain.
-pub(crate) struct Engine {
+pub(super) struct Engine<F: SocketFamily> {
     pub(crate) info: Info,
-    reports: Reports<Option<Arc<Conn>>>,
+    reports: Reports<Option<Arc<SocketConn<F>>>>,
     pub(crate) regions: Arc<RegionTable>,
     stats: Arc<Stats>,
-    members: Mutex<HashMap<usize, Source>>,
+    members: Mutex<HashMap<usize, Member<F>>>,
     next_member: AtomicUsize,
-    pub(crate) requests: RequestTable<Arc<PendingConnection>>,
-    pub(crate) progress: ProgressEngine<Engine>,
+    pub(crate) requests: RequestTable<Arc<PendingConnection<F>>>,
+    pub(crate) progress: ProgressEngine<Engine<F>>,
     registry: Registry,
     /// Readable while a socket has a change that was not taken yet.
     pub(crate) sockets: OwnedFd,
@@ -207,23 +216,23 @@ pub(crate) struct Engine {
     pub(crate) driven: AtomicUsize,
     /// Turns of connections that had something to do.
     turns: AtomicU64,
-    pub(crate) settings: Settings,
+    pub(crate) settings: SocketSettings,
     /// Of every connection.
     pub(crate) protection: Protection,
-    timers: Mutex<Timers<usize, Timer>>,
+    timers: Mutex<Timers<usize, SocketTimer>>,
     /// The thread is to panic in its next turn.
     #[cfg(test)]
     panics: std::sync::atomic::AtomicBool,
 }
 
-impl Engine {
+impl<F: SocketFamily> Engine<F> {
     pub(crate) fn new(
         info: &Info,
         attr: &DomainAttr,
         events: Arc<dyn EventSink>,
-        settings: Settings,
+        settings: SocketSettings,
     ) -> Result<Arc<Self>> {
-        let fail = |cause| Error::system("open domain", NAME, cause);
+        let fail = |cause| Error::system("open domain", F::NAME, cause);
         let selector = Selector::new().map_err(fail)?;
         let registry = selector.registry().map_err(fail)?;
         let waker = Waker::new(&registry, WAKE).map_err(fail)?;
@@ -252,8 +261,8 @@ impl Engine {
     /// Starts the domain's thread.
     pub(crate) fn start(self: &Arc<Self>) -> Result<ServiceThread> {
         let engine = self.clone();
-        ServiceThread::start("fabric-tcp", move || engine.run())
-            .map_err(|cause| Error::system("open domain", NAME, cause))
+        ServiceThread::start(F::THREAD, move || engine.run())
+            .map_err(|cause| Error::system("open domain", F::NAME, cause))
     }
 
     pub(crate) fn stats(&self) -> &Arc<Stats> {
@@ -270,13 +279,13 @@ impl Engine {
         &self,
         fd: RawFd,
         name: usize,
-        member: impl Into<Source>,
+        member: impl Into<Member<F>>,
         interest: Interest,
     ) -> Result<()> {
         self.members.lock().insert(name, member.into());
         self.registry.register(&mut SourceFd(&fd), Token(name), interest).map_err(|cause| {
             self.forget(name);
-            Error::system("watch socket", NAME, cause)
+            Error::system("watch socket", F::NAME, cause)
         })
     }
 
@@ -287,12 +296,12 @@ impl Engine {
         self.timers.lock().cancel(name);
     }
 
-    fn member(&self, name: usize) -> Option<Source> {
+    fn member(&self, name: usize) -> Option<Member<F>> {
         self.members.lock().get(&name).cloned()
     }
 
     /// Sets a deadline for a member.
-    pub(crate) fn deadline(&self, after: Duration, name: usize, timer: Timer) {
+    pub(crate) fn deadline(&self, after: Duration, name: usize, timer: SocketTimer) {
         let nearest = self.timers.lock().add(Instant::now() + after, name, timer);
         if nearest {
             // The thread may be asleep in the selector until a later deadline.
@@ -302,7 +311,7 @@ impl Engine {
 
     /// Locks a connection.
     #[inline]
-    pub(crate) fn lock<'a>(&'a self, conn: &'a Arc<Conn>) -> LockedConn<'a> {
+    pub(crate) fn lock<'a>(&'a self, conn: &'a Arc<SocketConn<F>>) -> LockedConn<'a, F> {
         conn.stream.lock(ConnHost { engine: self, conn, polled: false })
     }
 
@@ -336,7 +345,7 @@ impl Engine {
     }
 
     /// Has an event reported, by the thread unless who adds it sees to that itself. Locks may be held.
-    pub(crate) fn add_report(&self, event: Event, of: Option<&Arc<Conn>>) {
+    pub(crate) fn add_report(&self, event: Event, of: Option<&Arc<SocketConn<F>>>) {
         self.reports.push(event, of.cloned());
         self.progress.interrupt();
     }
@@ -373,12 +382,12 @@ impl Engine {
         let (mut acceptors, mut pending, mut half_open, mut lines) = (0, 0, 0, Vec::new());
         for member in members.values() {
             match member {
-                Source::Conn(conn) => lines.push(conn.stream.try_dump()),
-                Source::Acceptor(acceptor) => {
+                Member::Conn(conn) => lines.push(conn.stream.try_dump()),
+                Member::Acceptor(acceptor) => {
                     acceptors += 1;
                     half_open += acceptor.half_open();
                 }
-                Source::Pending(_) => pending += 1,
+                Member::Pending(_) => pending += 1,
             }
         }
         drop(members);
@@ -394,17 +403,17 @@ impl Engine {
     }
 
     pub(crate) fn closed() -> Error {
-        Error::InvalidState(Failure::new("use domain", "the domain is closing").of(NAME))
+        Error::InvalidState(Failure::new("use domain", "the domain is closing").of(F::NAME))
     }
 }
 
-impl EventLoop for Engine {
-    type Source = Conn;
+impl<F: SocketFamily> EventLoop for Engine<F> {
+    type Source = SocketConn<F>;
     type Selector = Selector;
     type Waker = Waker;
 
     #[inline]
-    fn progress(&self, conn: &Arc<Conn>, scratch: &mut [u8], mode: Mode) -> Progress {
+    fn progress(&self, conn: &Arc<SocketConn<F>>, scratch: &mut [u8], mode: Mode) -> Progress {
         let host = ConnHost { engine: self, conn, polled: mode == Mode::Polled };
         let mut conn = conn.stream.lock(host);
         let progress = conn.turn(scratch);
@@ -415,7 +424,7 @@ impl EventLoop for Engine {
         progress
     }
 
-    fn defer(&self, conn: &Arc<Conn>, what: Deferral) {
+    fn defer(&self, conn: &Arc<SocketConn<F>>, what: Deferral) {
         self.lock(conn).link.defer(what);
     }
 
@@ -447,4 +456,4 @@ impl EventLoop for Engine {
 }
 
 /// For what must not keep the engine alive.
-pub(crate) type EngineRef = Weak<Engine>;
+pub(super) type EngineRef<F> = Weak<Engine<F>>;

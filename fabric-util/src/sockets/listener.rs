@@ -1,46 +1,46 @@
 //! Listeners: the contract's view of an acceptor.
 
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
 use fabric_core::provider::{RawRequest, RequestId};
 use fabric_core::{Error, ListenerAttr, ListenerId, ListenerOps, Result};
-use fabric_util::backlog::Backlog;
 use mio::Interest;
 
-use crate::acceptor::Acceptor;
-use crate::engine::{Engine, EngineRef};
-use crate::name::NAME;
-use crate::{device, socket};
+use super::acceptor::Acceptor;
+use super::engine::{Engine, EngineRef};
+use super::family::SocketFamily;
+use super::interfaces;
+use crate::backlog::Backlog;
 
 /// A listener.
-pub struct TcpListener {
-    acceptor: Arc<Acceptor>,
-    engine: EngineRef,
+pub struct SocketListener<F: SocketFamily> {
+    acceptor: Arc<Acceptor<F>>,
+    engine: EngineRef<F>,
 }
 
-impl TcpListener {
-    pub(crate) fn new(
-        engine: &Arc<Engine>,
+impl<F: SocketFamily> SocketListener<F> {
+    pub(super) fn new(
+        engine: &Arc<Engine<F>>,
         id: ListenerId,
         addr: SocketAddr,
         attr: &ListenerAttr,
     ) -> Result<Self> {
-        let fail = |cause| Error::system("listen", NAME, cause);
-        let socket = socket::listen(device::listen_addr(&engine.info, addr)?).map_err(fail)?;
-        let addr = socket.local_addr().map_err(fail)?;
-        let fd = socket.as_raw_fd();
+        let addr = interfaces::listen_addr(&engine.info, addr)?;
+        let listening = F::listen(addr);
+        let (socket, addr) = listening.map_err(|cause| Error::system("listen", F::NAME, cause))?;
+        let fd = socket.as_fd().as_raw_fd();
         let name = engine.name();
         let backlog = Backlog::new(attr.backlog);
         backlog.open(|| socket);
         let acceptor = Acceptor::new(name, id, addr, backlog, engine.protection.clone());
         engine.watch(fd, name, acceptor.clone(), Interest::READABLE)?;
-        Ok(TcpListener { acceptor, engine: Arc::downgrade(engine) })
+        Ok(SocketListener { acceptor, engine: Arc::downgrade(engine) })
     }
 }
 
-impl ListenerOps for TcpListener {
+impl<F: SocketFamily> ListenerOps for SocketListener<F> {
     fn local_addr(&self) -> SocketAddr {
         self.acceptor.addr
     }
@@ -55,7 +55,7 @@ impl ListenerOps for TcpListener {
     }
 }
 
-impl Drop for TcpListener {
+impl<F: SocketFamily> Drop for SocketListener<F> {
     fn drop(&mut self) {
         let refused = self.acceptor.close();
         if let Some(engine) = self.engine.upgrade() {
@@ -66,7 +66,11 @@ impl Drop for TcpListener {
 }
 
 /// Rejects a request that the application took.
-pub(crate) fn reject(engine: &Engine, request: RequestId, data: &[u8]) -> Result<()> {
+pub(super) fn reject<F: SocketFamily>(
+    engine: &Engine<F>,
+    request: RequestId,
+    data: &[u8],
+) -> Result<()> {
     engine.requests.take("reject", request)?.reject(data);
     Ok(())
 }

@@ -1,18 +1,20 @@
-//! Discovery: the network interfaces of this machine.
+//! The devices: the network interfaces of this machine, whose addresses name the ends of connections.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use fabric_core::{AtomicScope, Capabilities, Device, Info, Result, Unusable};
-use fabric_util::route;
-use fabric_util::stream::{Protection, limits};
+
+use super::family::SocketFamily;
+use crate::route;
+use crate::stream::{Protection, limits};
 
 /// The device that means all interfaces.
-pub(crate) const ANY: &str = "any";
+const ANY: &str = "any";
 
-fn info(provider: &'static str, device: &str, description: String, addresses: Vec<IpAddr>) -> Info {
-    let mut info = Info::new(provider, device);
-    info.version = env!("CARGO_PKG_VERSION").to_owned();
+fn info<F: SocketFamily>(device: &str, description: String, addresses: Vec<IpAddr>) -> Info {
+    let mut info = Info::new(F::NAME, device);
+    info.version = F::VERSION.to_owned();
     info.description = description;
     info.addresses = addresses;
     info.capabilities = Capabilities::SEND
@@ -32,7 +34,7 @@ fn info(provider: &'static str, device: &str, description: String, addresses: Ve
 }
 
 /// All interfaces as one device, then each by itself.
-pub(crate) fn devices(provider: &'static str) -> Vec<Device> {
+pub(super) fn devices<F: SocketFamily>() -> Vec<Device> {
     let interfaces = match if_addrs::get_if_addrs() {
         Ok(interfaces) => interfaces,
         Err(cause) => {
@@ -55,22 +57,22 @@ pub(crate) fn devices(provider: &'static str) -> Vec<Device> {
         return vec![Device { name: ANY.to_owned(), state: Err(Unusable { reason, remedy }) }];
     }
     let all = named.values().flatten().copied().collect();
-    let mut devices = vec![(ANY, info(provider, ANY, "all network interfaces".to_owned(), all))];
+    let mut devices = vec![(ANY, info::<F>(ANY, "all network interfaces".to_owned(), all))];
     for (name, addresses) in &named {
         let description = format!("network interface {name}");
-        devices.push((name, info(provider, name, description, addresses.clone())));
+        devices.push((name, info::<F>(name, description, addresses.clone())));
     }
     let device = |(name, info): (&str, Info)| Device { name: name.to_owned(), state: Ok(info) };
     devices.into_iter().map(device).collect()
 }
 
 /// The address to listen on so that only this device is reached.
-pub(crate) fn listen_addr(info: &Info, addr: SocketAddr) -> Result<SocketAddr> {
+pub(super) fn listen_addr(info: &Info, addr: SocketAddr) -> Result<SocketAddr> {
     if info.device == ANY { Ok(addr) } else { route::listen_addr(info, addr) }
 }
 
 /// The address to connect from so that this device is used; `None` leaves it to the routing table.
-pub(crate) fn source_addr(
+pub(super) fn source_addr(
     info: &Info,
     to: SocketAddr,
     source: Option<IpAddr>,

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use fabric_util::log_line;
+use crate::log_line;
 use mio::{Events, Poll, Registry, Token};
 
 /// Events taken at a time.

@@ -1,11 +1,10 @@
 //! How an engine ends: with its domain, or by a panic of its thread.
 
-use fabric_util::{callback, log_line};
+use super::{Engine, EventSource, Member};
+use crate::sockets::family::SocketFamily;
+use crate::{callback, log_line};
 
-use super::{Engine, EventSource, Source};
-use crate::name::NAME;
-
-impl Engine {
+impl<F: SocketFamily> Engine<F> {
     /// Has the thread end: behind what its connections still owe their peers.
     pub(crate) fn stop(&self) {
         self.progress.stop();
@@ -15,7 +14,7 @@ impl Engine {
     pub(super) fn lingers(&self) -> bool {
         // Not under the lock of the members, which comes behind those of connections.
         let members: Vec<_> = self.members.lock().values().cloned().collect();
-        members.iter().any(|member| matches!(member, Source::Conn(conn) if conn.stream.lingers()))
+        members.iter().any(|member| matches!(member, Member::Conn(conn) if conn.stream.lingers()))
     }
 
     /// Closes every socket.
@@ -33,14 +32,14 @@ impl Engine {
     pub(super) fn fail(&self) {
         let members: Vec<_> = self.members.lock().values().cloned().collect();
         for member in members {
-            if let Source::Conn(conn) = member {
+            if let Member::Conn(conn) = member {
                 // What made the thread panic may be the state of this very connection.
                 let _ = callback::caught(|| self.lock(&conn).fail());
                 self.forget(conn.name);
             }
         }
         let device = &self.info.device;
-        log_line!(Error, "the engine of {NAME}:{device} panicked; its endpoints end");
+        log_line!(Error, "the engine of {}:{device} panicked; its endpoints end", F::NAME);
         let _ = callback::caught(|| self.report());
     }
 }

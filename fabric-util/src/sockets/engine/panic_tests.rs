@@ -14,9 +14,9 @@ use fabric_core::{
     Token,
 };
 
-use crate::TcpProvider;
-use crate::domain::TcpDomain;
-use fabric_util::sync::Mutex;
+use crate::sockets::testing::Loopback;
+use crate::sockets::{SocketCq, SocketDomain, SocketEndpoint, SocketProvider};
+use crate::sync::Mutex;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -43,21 +43,21 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-fn open(events: &Arc<Kept>) -> TcpDomain {
-    let provider = TcpProvider::new();
+fn open(events: &Arc<Kept>) -> SocketDomain<Loopback> {
+    let provider = SocketProvider::<Loopback>::new();
     let info = provider.devices().into_iter().find_map(|device| device.state.ok()).unwrap();
     provider.open(&info, &DomainAttr::default(), events.clone()).unwrap()
 }
 
 /// Accepts a connection of a program's.
 fn connect(
-    domain: &TcpDomain,
+    domain: &SocketDomain<Loopback>,
     id: EndpointId,
-    queue: &crate::TcpCq,
+    queue: &SocketCq<Loopback>,
     listener: &impl ListenerOps,
     events: &Kept,
-) -> (crate::TcpEndpoint, fabric::Endpoint) {
-    let other = Catalog::empty().add(TcpProvider::new()).unwrap();
+) -> (SocketEndpoint<Loopback>, fabric::Endpoint) {
+    let other = Catalog::empty().add(SocketProvider::<Loopback>::new()).unwrap();
     let other = other.open_with(&Choice::Auto, &Hints::default()).unwrap();
     let peer = other.endpoint().build(&other.completion_queue(1024).unwrap()).unwrap();
     peer.connect(listener.local_addr(), b"").unwrap();

@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
+use super::conn::SocketStream;
+use super::family::SocketFamily;
+use crate::fault::RandomSchedule;
+use crate::progress::Schedule;
+use crate::splitmix::mix;
+use crate::stream::Protected;
 use fabric_core::setting::{number, unknown};
 use fabric_core::{Result, Setting};
-use fabric_util::fault::RandomSchedule;
-use fabric_util::progress::Schedule;
-use fabric_util::splitmix::mix;
-use fabric_util::stream::Protected;
-
-use crate::conn::Stream;
-use crate::name::NAME;
-use crate::transport::TcpTransport;
 
 /// How long a post is held back at most, unless set otherwise.
 const HOLD: Duration = Duration::from_micros(50);
@@ -19,7 +17,7 @@ const HOLD: Duration = Duration::from_micros(50);
 const GATHER: &str = "gather_us";
 const ADVERSARY: &str = "adversary";
 
-pub(crate) const SETTINGS: &[Setting] = &[
+pub(super) const SETTINGS: &[Setting] = &[
     Setting::new(
         GATHER,
         "how long a post may wait for the application's next poll, in microseconds (0 to 1000), while earlier ones are \
@@ -36,43 +34,47 @@ pub(crate) const SETTINGS: &[Setting] = &[
 
 /// How a provider is set.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
+pub(super) struct SocketSettings {
     /// How long posts may be held back; `None`: not at all.
-    pub(crate) hold: Option<Duration>,
+    pub(super) hold: Option<Duration>,
     /// For tests: the seed of the faults that are injected.
-    pub(crate) adversary: Option<u64>,
+    pub(super) adversary: Option<u64>,
 }
 
-impl Default for Settings {
+impl Default for SocketSettings {
     fn default() -> Self {
-        Settings { hold: Some(HOLD), adversary: None }
+        SocketSettings { hold: Some(HOLD), adversary: None }
     }
 }
 
-impl Settings {
+impl SocketSettings {
     /// These settings with one of them changed.
     ///
     /// # Errors
     /// As [`Provider::configure`](fabric_core::Provider::configure).
-    pub(crate) fn with(mut self, name: &str, value: &str) -> Result<Self> {
+    pub(super) fn with(mut self, provider: &'static str, name: &str, value: &str) -> Result<Self> {
         match name {
             GATHER => {
                 let max = Duration::from_micros(number(name, value, 0..=1000)?);
                 self.hold = (!max.is_zero()).then_some(max);
             }
             ADVERSARY => self.adversary = Some(number(name, value, 0..=u64::MAX)?),
-            _ => return Err(unknown(NAME, name, SETTINGS)),
+            _ => return Err(unknown(provider, name, SETTINGS)),
         }
         Ok(self)
     }
 
     /// The transport of the connection with this name.
-    pub(crate) fn stream(&self, transport: Protected<TcpTransport>, name: usize) -> Stream {
-        Stream::new(transport, self.adversary.map(|seed| mix(seed ^ mix(name as u64))))
+    pub(super) fn stream<F: SocketFamily>(
+        &self,
+        transport: Protected<F::Transport>,
+        name: usize,
+    ) -> SocketStream<F> {
+        SocketStream::<F>::new(transport, self.adversary.map(|seed| mix(seed ^ mix(name as u64))))
     }
 
     /// The order in which connections are served, if it is not the usual one.
-    pub(crate) fn schedule(&self) -> Option<Box<dyn Schedule>> {
+    pub(super) fn schedule(&self) -> Option<Box<dyn Schedule>> {
         self.adversary.map(|seed| Box::new(RandomSchedule::new(seed)) as _)
     }
 }
@@ -83,7 +85,7 @@ mod tests {
 
     #[test]
     fn settings_are_checked() {
-        let set = |name, value| Settings::default().with(name, value);
+        let set = |name, value| SocketSettings::default().with("tcp", name, value);
         assert_eq!(set("gather_us", "7").unwrap().hold, Some(Duration::from_micros(7)));
         assert_eq!(set("gather_us", "0").unwrap().hold, None);
         assert_eq!(set("adversary", "7").unwrap().adversary, Some(7));
@@ -95,8 +97,8 @@ mod tests {
 
     #[test]
     fn settings_add_up() {
-        let both =
-            Settings::default().with("adversary", "7").unwrap().with("gather_us", "0").unwrap();
+        let both = SocketSettings::default().with("tcp", "adversary", "7").unwrap();
+        let both = both.with("tcp", "gather_us", "0").unwrap();
         assert_eq!((both.hold, both.adversary), (None, Some(7)));
     }
 }

@@ -8,25 +8,24 @@
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use super::descriptors::Descriptors;
+use super::family::{Arrival, SocketFamily, SocketTransport};
+use crate::backlog::Backlog;
+use crate::fair_table::FairTable;
+use crate::fair_turns::FairTurns;
+use crate::log_limiter::PeerEvent;
+use crate::log_line;
+use crate::refusal::RefuseReason;
+use crate::stats::Stats;
+use crate::stream::{Greeting, Protected, Protection, refuse};
+use crate::sync::{Mutex, MutexGuard};
+use crate::wakeup::wait_readable;
 use fabric_core::{Event, ListenerId, Result};
-use fabric_util::backlog::Backlog;
-use fabric_util::fair_table::FairTable;
-use fabric_util::fair_turns::FairTurns;
-use fabric_util::log_limiter::PeerEvent;
-use fabric_util::log_line;
-use fabric_util::refusal::RefuseReason;
-use fabric_util::stats::Stats;
-use fabric_util::stream::{Greeting, Protected, Protection, refuse};
-use fabric_util::sync::{Mutex, MutexGuard};
-use fabric_util::wakeup::wait_readable;
-
-use crate::descriptors::Descriptors;
-use crate::transport::TcpTransport;
 
 /// How long a hello may take, with the proof.
 const HELLO: Duration = Duration::from_secs(5);
@@ -51,12 +50,12 @@ pub(crate) enum AcceptorTimer {
 }
 
 /// What an acceptor and its half-open connections need of the engine.
-pub(crate) trait AcceptorHost {
+pub(super) trait AcceptorHost<F: SocketFamily> {
     /// A new name for something with a socket.
     fn name(&self) -> usize;
 
     /// Has [`PendingConnection::ready`] called when something has come.
-    fn watch(&self, fd: RawFd, pending: &Arc<PendingConnection>) -> Result<()>;
+    fn watch(&self, fd: RawFd, pending: &Arc<PendingConnection<F>>) -> Result<()>;
 
     /// Stops watching a socket that stays open.
     fn unwatch(&self, fd: RawFd, name: usize);
@@ -85,18 +84,18 @@ enum Short {
 }
 
 /// Whether the thread had nothing else to do since this was last asked.
-fn is_alone(host: &impl AcceptorHost, seen: &AtomicU64) -> bool {
+fn is_alone<F: SocketFamily>(host: &impl AcceptorHost<F>, seen: &AtomicU64) -> bool {
     let turns = host.turns();
     seen.swap(turns, Ordering::Relaxed) == turns
 }
 
 /// A listening socket.
-pub(crate) struct Acceptor {
+pub(super) struct Acceptor<F: SocketFamily> {
     pub(crate) name: usize,
     id: ListenerId,
     pub(crate) addr: SocketAddr,
-    pub(crate) backlog: Backlog<std::net::TcpListener, Arc<PendingConnection>>,
-    half_open: Mutex<FairTable<Weak<PendingConnection>>>,
+    pub(crate) backlog: Backlog<F::Listener, Arc<PendingConnection<F>>>,
+    half_open: Mutex<FairTable<Weak<PendingConnection<F>>>>,
     max_half_open: usize,
     descriptors: Descriptors,
     /// Of the connections that come.
@@ -107,15 +106,15 @@ pub(crate) struct Acceptor {
     turns_at_take: AtomicU64,
     turns_at_rest: AtomicU64,
     /// Handshakes that can go on, until the listener is closed.
-    handshakes: FairTurns<Arc<PendingConnection>>,
+    handshakes: FairTurns<Arc<PendingConnection<F>>>,
 }
 
-impl Acceptor {
+impl<F: SocketFamily> Acceptor<F> {
     pub(crate) fn new(
         name: usize,
         id: ListenerId,
         addr: SocketAddr,
-        backlog: Backlog<std::net::TcpListener, Arc<PendingConnection>>,
+        backlog: Backlog<F::Listener, Arc<PendingConnection<F>>>,
         protection: Protection,
     ) -> Arc<Self> {
         let descriptors = Descriptors::of_process();
@@ -136,7 +135,7 @@ impl Acceptor {
     }
 
     /// A deadline has come.
-    pub(crate) fn expired(self: &Arc<Self>, host: &impl AcceptorHost, timer: AcceptorTimer) {
+    pub(crate) fn expired(self: &Arc<Self>, host: &impl AcceptorHost<F>, timer: AcceptorTimer) {
         match timer {
             AcceptorTimer::Hello => {
                 self.looks_again.store(false, Ordering::Relaxed);
@@ -150,7 +149,7 @@ impl Acceptor {
     }
 
     /// Connections have come.
-    pub(crate) fn ready(self: &Arc<Self>, host: &impl AcceptorHost) {
+    pub(crate) fn ready(self: &Arc<Self>, host: &impl AcceptorHost<F>) {
         // Else it takes them when it looks again.
         if !self.looks_again.load(Ordering::Relaxed) {
             self.take(host);
@@ -158,19 +157,21 @@ impl Acceptor {
     }
 
     /// No edge comes for what waits in the kernel already. Once, however many edges come for others meanwhile.
-    fn look_again(&self, host: &impl AcceptorHost, after: Duration) {
+    fn look_again(&self, host: &impl AcceptorHost<F>, after: Duration) {
         if !self.looks_again.swap(true, Ordering::Relaxed) {
             host.deadline(after, self.name, AcceptorTimer::Hello);
         }
     }
 
     /// Takes the connections that wait in the kernel.
-    fn take(self: &Arc<Self>, host: &impl AcceptorHost) {
+    fn take(self: &Arc<Self>, host: &impl AcceptorHost<F>) {
         let begun = Instant::now();
         for _ in 0..AT_A_TIME {
-            let Some(accepted) = self.backlog.with(std::net::TcpListener::accept) else { return };
+            let Some(accepted) = self.backlog.with(|socket| F::accept(socket, host.stats())) else {
+                return;
+            };
             match accepted {
-                Ok((stream, peer)) => PendingConnection::open(self, host, stream, peer),
+                Ok(arrival) => PendingConnection::open(self, host, arrival),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error)
                     if matches!(
@@ -200,7 +201,7 @@ impl Acceptor {
     }
 
     /// Has a handshake go on when its turn comes.
-    fn wait_for_turn(&self, host: &impl AcceptorHost, pending: &Arc<PendingConnection>) {
+    fn wait_for_turn(&self, host: &impl AcceptorHost<F>, pending: &Arc<PendingConnection<F>>) {
         match self.handshakes.push(pending.peer.ip(), pending.clone()) {
             Ok(()) => self.shake_hands(host),
             // The listener is closed: it is refused when it has said all.
@@ -209,7 +210,7 @@ impl Acceptor {
     }
 
     /// Handshakes go on until none waits, or others have the time.
-    fn shake_hands(&self, host: &impl AcceptorHost) {
+    fn shake_hands(&self, host: &impl AcceptorHost<F>) {
         let is_alone = || is_alone(host, &self.turns_at_rest);
         let rest = self.handshakes.run(is_alone, |pending| pending.shake_hands(host));
         if let Some(rest) = rest {
@@ -226,7 +227,7 @@ impl Acceptor {
     }
 
     /// A half-open connection has come; another may have to leave for it.
-    fn add_half_open(&self, host: &impl AcceptorHost, pending: &Arc<PendingConnection>) {
+    fn add_half_open(&self, host: &impl AcceptorHost<F>, pending: &Arc<PendingConnection<F>>) {
         let mut half_open = self.half_open.lock();
         half_open.insert(pending.key(), pending.peer.ip(), Arc::downgrade(pending));
         let is_over = half_open.len() > self.max_half_open;
@@ -243,12 +244,12 @@ impl Acceptor {
         self.half_open.lock().len()
     }
 
-    fn remove_half_open(&self, pending: &PendingConnection) {
+    fn remove_half_open(&self, pending: &PendingConnection<F>) {
         self.half_open.lock().remove(pending.key());
     }
 
     /// Closes the oldest half-open connection of the network that has most; false: there is none.
-    fn displace(&self, host: &impl AcceptorHost, short: Short) -> bool {
+    fn displace(&self, host: &impl AcceptorHost<F>, short: Short) -> bool {
         let displaced = self.half_open.lock().displace();
         let Some((network, pending)) = displaced else { return false };
         if let Some(pending) = pending.upgrade() {
@@ -272,9 +273,9 @@ impl Acceptor {
     /// this one.
     fn offer(
         &self,
-        host: &impl AcceptorHost,
-        pending: &Arc<PendingConnection>,
-    ) -> Option<Arc<PendingConnection>> {
+        host: &impl AcceptorHost<F>,
+        pending: &Arc<PendingConnection<F>>,
+    ) -> Option<Arc<PendingConnection<F>>> {
         if self.descriptors.are_short() {
             if let Some(suppressed) = host.stats().peer_log.check(PeerEvent::Resources, None) {
                 let (addr, peer, limit) = (self.addr, pending.peer, self.descriptors.limit);
@@ -306,35 +307,29 @@ impl Acceptor {
 }
 
 /// A connection that came in and has no endpoint yet.
-pub(crate) struct PendingConnection {
+pub(super) struct PendingConnection<F: SocketFamily> {
     pub(crate) name: usize,
-    acceptor: Arc<Acceptor>,
+    acceptor: Arc<Acceptor<F>>,
     pub(crate) peer: SocketAddr,
     pub(crate) local: Option<SocketAddr>,
     /// Its handshake waits for its turn.
     waits: AtomicBool,
-    state: Mutex<PendingState>,
+    state: Mutex<PendingState<F::Transport>>,
 }
 
-struct PendingState {
-    transport: Option<Protected<TcpTransport>>,
+struct PendingState<T> {
+    transport: Option<Protected<T>>,
     greeting: Greeting,
 }
 
-impl PendingConnection {
+impl<F: SocketFamily> PendingConnection<F> {
     fn open(
-        acceptor: &Arc<Acceptor>,
-        host: &impl AcceptorHost,
-        stream: std::net::TcpStream,
-        peer: SocketAddr,
+        acceptor: &Arc<Acceptor<F>>,
+        host: &impl AcceptorHost<F>,
+        arrival: Arrival<F::Transport>,
     ) {
-        if stream.set_nonblocking(true).is_err() {
-            return;
-        }
-        let local = stream.local_addr().ok();
-        let socket = OwnedFd::from(stream);
+        let Arrival { transport, peer, local } = arrival;
         let name = host.name();
-        let transport = TcpTransport::accepted(socket, host.stats());
         // If it cannot be encrypted it is closed.
         let transport = acceptor.protection.acceptor(transport).ok();
         let greeting = Greeting::new(acceptor.protection.handshake());
@@ -351,10 +346,11 @@ impl PendingConnection {
     }
 
     /// Has its socket watched; false: it cannot be, or it had to make room itself.
-    fn watch(self: &Arc<Self>, host: &impl AcceptorHost) -> bool {
+    fn watch(self: &Arc<Self>, host: &impl AcceptorHost<F>) -> bool {
         // Under the lock, with which the socket could be closed, and its number be another's.
         let state = self.state.lock();
-        let socket = state.transport.as_ref().map(|transport| transport.inner().as_raw_fd());
+        let socket =
+            state.transport.as_ref().map(|transport| transport.inner().as_fd().as_raw_fd());
         socket.is_some_and(|socket| host.watch(socket, self).is_ok())
     }
 
@@ -364,7 +360,7 @@ impl PendingConnection {
     }
 
     /// Something has come: more of its handshake, or the end.
-    pub(crate) fn ready(self: &Arc<Self>, host: &impl AcceptorHost) {
+    pub(crate) fn ready(self: &Arc<Self>, host: &impl AcceptorHost<F>) {
         let state = self.state.lock();
         if state.transport.is_none() {
             return;
@@ -379,7 +375,7 @@ impl PendingConnection {
     }
 
     /// Its handshake goes on as far as it can now.
-    fn shake_hands(self: &Arc<Self>, host: &impl AcceptorHost) {
+    fn shake_hands(self: &Arc<Self>, host: &impl AcceptorHost<F>) {
         // What comes from here on is for another turn.
         self.waits.store(false, Ordering::Release);
         let mut guard = self.state.lock();
@@ -410,7 +406,11 @@ impl PendingConnection {
     }
 
     /// Its peer may have left while it waits for the application; behind that the endpoint finds out.
-    fn look_for_end(&self, host: &impl AcceptorHost, mut state: MutexGuard<'_, PendingState>) {
+    fn look_for_end(
+        &self,
+        host: &impl AcceptorHost<F>,
+        mut state: MutexGuard<'_, PendingState<F::Transport>>,
+    ) {
         let is_quiet =
             state.transport.as_ref().is_none_or(|transport| transport.inner().is_quiet());
         if !is_quiet && self.acceptor.backlog.remove(self.key()).is_some() {
@@ -420,7 +420,7 @@ impl PendingConnection {
     }
 
     /// Closes a half-open connection.
-    fn abort(&self, host: &impl AcceptorHost, why: fmt::Arguments<'_>) {
+    fn abort(&self, host: &impl AcceptorHost<F>, why: fmt::Arguments<'_>) {
         let mut state = self.state.lock();
         if state.greeting.is_whole() || state.transport.take().is_none() {
             return;
@@ -436,14 +436,14 @@ impl PendingConnection {
     }
 
     /// The hello's time is over.
-    pub(crate) fn expired(&self, host: &impl AcceptorHost) {
+    pub(crate) fn expired(&self, host: &impl AcceptorHost<F>) {
         self.abort(host, format_args!("sent no whole hello in {HELLO:?}"));
     }
 
     /// The application took the request: whether the peer is still there is found by the endpoint that accepts it.
-    pub(crate) fn taken(&self, host: &impl AcceptorHost) {
+    pub(crate) fn taken(&self, host: &impl AcceptorHost<F>) {
         if let Some(transport) = &self.state.lock().transport {
-            host.unwatch(transport.inner().as_raw_fd(), self.name);
+            host.unwatch(transport.inner().as_fd().as_raw_fd(), self.name);
         }
     }
 
@@ -468,7 +468,7 @@ impl PendingConnection {
     }
 
     /// Takes the socket and the hello.
-    pub(crate) fn take(&self) -> Option<(Protected<TcpTransport>, Greeting)> {
+    pub(crate) fn take(&self) -> Option<(Protected<F::Transport>, Greeting)> {
         let mut state = self.state.lock();
         if !state.greeting.is_whole() {
             return None;
@@ -492,5 +492,5 @@ impl PendingConnection {
     }
 }
 
-#[cfg(all(test, feature = "encryption"))]
+#[cfg(all(test, not(miri), feature = "encryption"))]
 mod tests;

@@ -9,41 +9,40 @@ use fabric_core::{
     ListenerId, ProviderCounters, Result, SharedReceiveAttr, SharedReceiveOps,
 };
 
-use fabric_util::service_thread::ServiceThread;
-
-use crate::conn::Conn;
-use crate::cq::TcpCq;
-use crate::endpoint::TcpEndpoint;
-use crate::engine::Engine;
-use crate::listener::{self, TcpListener};
-use crate::name::NAME;
-use crate::settings::Settings;
-use fabric_util::completion_ring::CompletionRing;
-use fabric_util::region_table::Registration;
-use fabric_util::stream::{LinkContext, SharedReceiveQueue};
+use super::conn::SocketConn;
+use super::cq::SocketCq;
+use super::endpoint::SocketEndpoint;
+use super::engine::Engine;
+use super::family::SocketFamily;
+use super::listener::{self, SocketListener};
+use super::settings::SocketSettings;
+use crate::completion_ring::CompletionRing;
+use crate::region_table::Registration;
+use crate::service_thread::ServiceThread;
+use crate::stream::{LinkContext, SharedReceiveQueue};
 
 /// A domain.
-pub struct TcpDomain {
-    pub(crate) engine: Arc<Engine>,
+pub struct SocketDomain<F: SocketFamily> {
+    pub(super) engine: Arc<Engine<F>>,
     thread: ServiceThread,
 }
 
-impl TcpDomain {
-    pub(crate) fn open(
+impl<F: SocketFamily> SocketDomain<F> {
+    pub(super) fn open(
         info: &Info,
         attr: &DomainAttr,
         events: Arc<dyn EventSink>,
-        settings: Settings,
+        settings: SocketSettings,
     ) -> Result<Self> {
         let engine = Engine::new(info, attr, events, settings)?;
         let thread = engine.start()?;
-        Ok(TcpDomain { engine, thread })
+        Ok(SocketDomain { engine, thread })
     }
 
     fn context(
         &self,
         id: EndpointId,
-        send_cq: &TcpCq,
+        send_cq: &SocketCq<F>,
         recv_ring: Arc<CompletionRing>,
     ) -> LinkContext {
         let (regions, stats) = (self.engine.regions.clone(), self.engine.stats().clone());
@@ -60,58 +59,63 @@ impl TcpDomain {
 
 // SAFETY: a registration's memory is reached only through its table entry, with range and rights checked and
 // the entry's gate held; `deregister` closes the gate.
-unsafe impl DomainOps for TcpDomain {
-    type Endpoint = TcpEndpoint;
-    type Cq = TcpCq;
+unsafe impl<F: SocketFamily> DomainOps for SocketDomain<F> {
+    type Endpoint = SocketEndpoint<F>;
+    type Cq = SocketCq<F>;
     type Registration = Registration;
-    type Listener = TcpListener;
+    type Listener = SocketListener<F>;
 
-    fn completion_queue(&self, _attr: &CqAttr) -> Result<TcpCq> {
-        TcpCq::new(&self.engine)
+    fn completion_queue(&self, _attr: &CqAttr) -> Result<SocketCq<F>> {
+        SocketCq::new(&self.engine)
     }
 
     unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Registration> {
         // SAFETY: the caller's promise.
-        unsafe { Registration::new(NAME, &self.engine.regions, (addr, len), access) }
+        unsafe { Registration::new(F::NAME, &self.engine.regions, (addr, len), access) }
     }
 
     fn endpoint(
         &self,
         id: EndpointId,
         attr: &EndpointAttr,
-        send_cq: &TcpCq,
-        recv_cq: &TcpCq,
-    ) -> Result<TcpEndpoint> {
+        send_cq: &SocketCq<F>,
+        recv_cq: &SocketCq<F>,
+    ) -> Result<SocketEndpoint<F>> {
         let context = self.context(id, send_cq, recv_cq.ring.clone());
-        Ok(TcpEndpoint::new(&self.engine, attr, context))
+        Ok(SocketEndpoint::new(&self.engine, attr, context))
     }
 
     fn shared_receives(
         &self,
         _attr: &SharedReceiveAttr,
-        cq: &TcpCq,
+        cq: &SocketCq<F>,
     ) -> Result<Box<dyn SharedReceiveOps>> {
-        Ok(Box::new(SharedReceiveQueue::<Conn>::new(&self.engine, &cq.ring)))
+        Ok(Box::new(SharedReceiveQueue::<SocketConn<F>>::new(&self.engine, &cq.ring)))
     }
 
     fn endpoint_sharing(
         &self,
         id: EndpointId,
         attr: &EndpointAttr,
-        send_cq: &TcpCq,
+        send_cq: &SocketCq<F>,
         receives: &dyn SharedReceiveOps,
-    ) -> Result<TcpEndpoint> {
-        let queue = SharedReceiveQueue::<Conn>::of(receives)?;
+    ) -> Result<SocketEndpoint<F>> {
+        let queue = SharedReceiveQueue::<SocketConn<F>>::of(receives)?;
         let (receives, ring) = queue.parts();
         let mut context = self.context(id, send_cq, ring);
         context.receives = Some(receives);
-        let endpoint = TcpEndpoint::new(&self.engine, attr, context);
+        let endpoint = SocketEndpoint::new(&self.engine, attr, context);
         queue.add(id, endpoint.conn());
         Ok(endpoint)
     }
 
-    fn listen(&self, id: ListenerId, addr: SocketAddr, attr: &ListenerAttr) -> Result<TcpListener> {
-        TcpListener::new(&self.engine, id, addr, attr)
+    fn listen(
+        &self,
+        id: ListenerId,
+        addr: SocketAddr,
+        attr: &ListenerAttr,
+    ) -> Result<SocketListener<F>> {
+        SocketListener::new(&self.engine, id, addr, attr)
     }
 
     fn reject(&self, request: RequestId, data: &[u8]) -> Result<()> {
@@ -131,7 +135,7 @@ unsafe impl DomainOps for TcpDomain {
     }
 }
 
-impl Drop for TcpDomain {
+impl<F: SocketFamily> Drop for SocketDomain<F> {
     fn drop(&mut self) {
         self.engine.stop();
         // In an event sink it may be the thread itself that drops the domain: it ends on its return.

@@ -7,11 +7,13 @@ use rustix::process::{Resource, getrlimit};
 /// Connections of this process that came in and whose sockets are open.
 static ACCEPTED: AtomicUsize = AtomicUsize::new(0);
 
-/// One of them.
-pub(crate) struct Accepted(());
+/// One of them: a transport of a connection that came in has this as long as its socket is open.
+pub struct Accepted(());
 
 impl Accepted {
-    pub(crate) fn new() -> Self {
+    /// One more.
+    #[expect(clippy::new_without_default, reason = "each one counts")]
+    pub fn new() -> Self {
         ACCEPTED.fetch_add(1, Ordering::Relaxed);
         Accepted(())
     }
@@ -25,13 +27,13 @@ impl Drop for Accepted {
 
 /// How many descriptors a process may have (RLIMIT_NOFILE, getrlimit(2)), and how many of these peers may take.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Descriptors {
-    pub(crate) limit: usize,
+pub(super) struct Descriptors {
+    pub(super) limit: usize,
 }
 
 impl Descriptors {
     /// As the limit is now.
-    pub(crate) fn of_process() -> Self {
+    pub(super) fn of_process() -> Self {
         let limit = getrlimit(Resource::Nofile).current;
         Descriptors {
             limit: limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX),
@@ -39,12 +41,12 @@ impl Descriptors {
     }
 
     /// Half-open connections of one listener, of at most `max`.
-    pub(crate) fn half_open(self, max: usize) -> usize {
+    pub(super) fn half_open(self, max: usize) -> usize {
         (self.limit / 8).clamp(16, max)
     }
 
     /// Whether peers have so many that no other may have one for long.
-    pub(crate) fn are_short(self) -> bool {
+    pub(super) fn are_short(self) -> bool {
         ACCEPTED.load(Ordering::Relaxed) > self.limit - self.limit / 4
     }
 }

@@ -12,7 +12,8 @@ use fabric::{Catalog, Choice, Hints};
 use fabric_core::{DomainAttr, Identity};
 
 use super::*;
-use crate::TcpProvider;
+use crate::sockets::SocketProvider;
+use crate::sockets::testing::Loopback;
 
 const CROWD: usize = 100;
 const NAME: usize = 1;
@@ -21,18 +22,18 @@ const NAME: usize = 1;
 #[derive(Default)]
 struct Kept {
     names: AtomicUsize,
-    watched: Mutex<HashMap<usize, Arc<PendingConnection>>>,
+    watched: Mutex<HashMap<usize, Arc<PendingConnection<Loopback>>>>,
     deadlines: Mutex<Vec<(Duration, usize, AcceptorTimer)>>,
     stats: Arc<Stats>,
     turns: AtomicU64,
 }
 
-impl AcceptorHost for Kept {
+impl AcceptorHost<Loopback> for Kept {
     fn name(&self) -> usize {
         self.names.fetch_add(1, Ordering::Relaxed) + NAME + 1
     }
 
-    fn watch(&self, _: RawFd, pending: &Arc<PendingConnection>) -> Result<()> {
+    fn watch(&self, _: RawFd, pending: &Arc<PendingConnection<Loopback>>) -> Result<()> {
         self.watched.lock().insert(pending.name, pending.clone());
         Ok(())
     }
@@ -62,7 +63,7 @@ impl AcceptorHost for Kept {
 
 impl Kept {
     /// The acceptor's next deadline of this kind comes.
-    fn expire(&self, acceptor: &Arc<Acceptor>, wanted: AcceptorTimer) -> bool {
+    fn expire(&self, acceptor: &Arc<Acceptor<Loopback>>, wanted: AcceptorTimer) -> bool {
         let mut deadlines = self.deadlines.lock();
         let at = deadlines.iter().position(|&(_, name, timer)| (name, timer) == (NAME, wanted));
         let Some((after, ..)) = at.map(|at| deadlines.remove(at)) else { return false };
@@ -84,7 +85,7 @@ fn identity() -> Identity {
 /// How a client with this identity begins, which is of use to all.
 fn first_words(identity: &Identity) -> Vec<u8> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let catalog = Catalog::empty().add(TcpProvider::new()).unwrap();
+    let catalog = Catalog::empty().add(SocketProvider::<Loopback>::new()).unwrap();
     let hints = Hints { identity: Some(identity.clone()), ..Hints::default() };
     let domain = catalog.open_with(&Choice::Auto, &hints).unwrap();
     let queue = domain.completion_queue(1024).unwrap();
@@ -94,7 +95,7 @@ fn first_words(identity: &Identity) -> Vec<u8> {
     let mut words = vec![0; 4096];
     let mut len = 0;
     // A frame, and behind it a record of TLS, whose length is in its bytes 3 and 4.
-    let frame = fabric_util::stream::wire::handshake::LEN;
+    let frame = crate::stream::wire::handshake::LEN;
     while len < frame + 5
         || len < frame + 5 + usize::from(words[frame + 4]) + 256 * usize::from(words[frame + 3])
     {
@@ -107,12 +108,11 @@ fn first_words(identity: &Identity) -> Vec<u8> {
 }
 
 /// An acceptor, a crowd that began its handshakes, and one from elsewhere that came behind it.
-fn scene() -> (Arc<Acceptor>, Kept, Vec<TcpStream>, TcpStream) {
+fn scene() -> (Arc<Acceptor<Loopback>>, Kept, Vec<TcpStream>, TcpStream) {
     let identity = identity();
     let words = first_words(&identity);
     let attr = DomainAttr::of(&Hints { identity: Some(identity), ..Hints::default() }).unwrap();
-    let socket = crate::socket::listen("127.0.0.1:0".parse().unwrap()).unwrap();
-    let addr = socket.local_addr().unwrap();
+    let (socket, addr) = Loopback::listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let backlog = Backlog::new(16);
     backlog.open(|| socket);
     let (id, protection) = (ListenerId(1), Protection::new(&attr).unwrap());

@@ -1,0 +1,75 @@
+//! What a provider over sockets says of them.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use fabric_core::EndpointAttr;
+
+use crate::stats::Stats;
+use crate::stream::Transport;
+
+/// A kind of stream sockets, whose ends are named by `ip:port`. No call blocks.
+pub trait SocketFamily: Send + Sync + 'static {
+    /// The provider's name.
+    const NAME: &'static str;
+    /// The provider's version.
+    const VERSION: &'static str;
+    /// The name of a domain's thread, at most 15 bytes (pthread_setname_np(3)).
+    const THREAD: &'static str;
+
+    /// A socket that listens.
+    type Listener: AsFd + Send + Sync;
+    /// A socket that is connected or becomes so.
+    type Transport: SocketTransport;
+
+    /// Listens; gives the address with the real port, too. The kernel holds as many connections as it can: which of them
+    /// are taken, and how many, is decided here.
+    ///
+    /// # Errors
+    /// As bind(2) and listen(2).
+    fn listen(addr: SocketAddr) -> io::Result<(Self::Listener, SocketAddr)>;
+
+    /// Takes a connection that has come. `WouldBlock`: there is none.
+    ///
+    /// # Errors
+    /// As accept(2). `ConnectionAborted` for one that is of no use: the next may be.
+    fn accept(
+        listener: &Self::Listener,
+        stats: &Arc<Stats>,
+    ) -> io::Result<Arrival<Self::Transport>>;
+
+    /// Connects, from `source` if there is one; gives the local address, if it is known.
+    ///
+    /// # Errors
+    /// As connect(2); that nothing listens there may be said by [`Transport::finish_connect`], too.
+    fn connect(
+        to: SocketAddr,
+        source: Option<IpAddr>,
+        attr: &EndpointAttr,
+        stats: &Arc<Stats>,
+    ) -> io::Result<(Self::Transport, Option<SocketAddr>)>;
+}
+
+/// A connection that has come.
+pub struct Arrival<T> {
+    /// Its socket.
+    pub transport: T,
+    /// The address that it comes from.
+    pub peer: SocketAddr,
+    /// The address that it came to, if it is known.
+    pub local: Option<SocketAddr>,
+}
+
+/// A socket that carries a connection's bytes. Its descriptor stays the same.
+pub trait SocketTransport: Transport + AsFd + Send + 'static {
+    /// An endpoint takes a connection that came in.
+    fn belongs_to(&mut self, peer: SocketAddr, attr: &EndpointAttr);
+
+    /// The peer waits for an answer: its host is looked at now and then, where it is another.
+    fn keep_alive(&self);
+
+    /// Whether nothing has come, and the peer is still there.
+    fn is_quiet(&self) -> bool;
+}

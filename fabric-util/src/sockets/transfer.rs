@@ -1,0 +1,87 @@
+//! Reading and writing memory that is not a Rust slice.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::stream::IoVec;
+
+fn iovec(runs: &[IoVec]) -> smallvec::SmallVec<[libc::iovec; 8]> {
+    runs.iter().map(|&(base, len)| libc::iovec { iov_base: base.cast(), iov_len: len }).collect()
+}
+
+fn message(iov: &mut [libc::iovec]) -> libc::msghdr {
+    // SAFETY: a msghdr is plain data, for which zeroes mean "nothing".
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = iov.as_mut_ptr();
+    message.msg_iovlen = iov.len() as _;
+    message
+}
+
+/// recv(2) or send(2). The functions of the C library are cancellation points, which in a process with threads costs two
+/// atomic operations around each call, a tenth of a poll that finds nothing.
+///
+/// # Safety
+/// As for the system call.
+unsafe fn call(
+    number: libc::c_long,
+    fd: BorrowedFd<'_>,
+    base: *mut u8,
+    len: usize,
+    flags: libc::c_int,
+) -> isize {
+    let nowhere = std::ptr::null_mut::<libc::sockaddr>();
+    // SAFETY: the caller's promise; without an address these are recv(2) and send(2).
+    let done = unsafe { libc::syscall(number, fd.as_raw_fd(), base, len, flags, nowhere, 0_usize) };
+    done as isize
+}
+
+/// Reads into `runs` without blocking; 0 is the end of the stream.
+///
+/// # Safety
+/// The runs must be allocated and writable, and no references into them may exist.
+pub unsafe fn receive(fd: BorrowedFd<'_>, runs: &[IoVec]) -> io::Result<usize> {
+    loop {
+        let got = if let [(base, len)] = *runs {
+            // SAFETY: the caller's promise.
+            unsafe { call(libc::SYS_recvfrom, fd, base, len, libc::MSG_DONTWAIT) }
+        } else {
+            let mut iov = iovec(runs);
+            let mut message = message(&mut iov);
+            // SAFETY: the caller's promise; `message` and what it points to live through the call.
+            unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) }
+        };
+        match usize::try_from(got) {
+            Ok(got) => return Ok(got),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+}
+
+/// Writes `runs` without blocking and without a signal if the peer is gone.
+///
+/// # Safety
+/// The runs must be allocated and readable.
+pub unsafe fn transmit(fd: BorrowedFd<'_>, runs: &[IoVec]) -> io::Result<usize> {
+    const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    loop {
+        let put = if let [(base, len)] = *runs {
+            // SAFETY: the caller's promise.
+            unsafe { call(libc::SYS_sendto, fd, base, len, FLAGS) }
+        } else {
+            let mut iov = iovec(runs);
+            let message = message(&mut iov);
+            // SAFETY: the caller's promise; `message` and what it points to live through the call.
+            unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, FLAGS) }
+        };
+        match usize::try_from(put) {
+            Ok(put) => return Ok(put),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+}

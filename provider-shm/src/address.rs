@@ -1,0 +1,169 @@
+//! Addresses: what `ip:port` is called among the abstract names of unix(7), and which ports are free.
+//!
+//! Such names belong to a network namespace, as addresses do, and go with the socket that has them. A listener is called by
+//! its address; a connecting socket by its own and the one that it connects to, so that both ends know both.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+/// In front of all names.
+const PREFIX: &str = "fabric/";
+/// Ports that are chosen for connecting sockets: those that IANA leaves for that (RFC 6335, section 6).
+const FIRST_PORT: u16 = 49152;
+const PORTS: u32 = 1 << 14;
+
+/// Where both ends of a connection are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// The one that connects.
+    pub(crate) initiator: SocketAddr,
+    /// The one that it connects to.
+    pub(crate) acceptor: SocketAddr,
+}
+
+impl Ends {
+    /// The name of the connecting socket.
+    fn name(self) -> io::Result<SockAddr> {
+        name(format_args!("{}>{}", self.initiator, self.acceptor))
+    }
+
+    /// Reads a connecting socket's name; `None` if it is none.
+    pub(crate) fn of(name: &SockAddr) -> Option<Self> {
+        let name = std::str::from_utf8(name.as_abstract_namespace()?).ok()?;
+        let (initiator, acceptor) = name.strip_prefix(PREFIX)?.split_once('>')?;
+        Some(Ends { initiator: initiator.parse().ok()?, acceptor: acceptor.parse().ok()? })
+    }
+}
+
+/// The listener's name.
+pub(crate) fn listener(addr: SocketAddr) -> io::Result<SockAddr> {
+    name(format_args!("{addr}"))
+}
+
+fn name(what: std::fmt::Arguments<'_>) -> io::Result<SockAddr> {
+    SockAddr::unix(format!("\0{PREFIX}{what}"))
+}
+
+/// The unspecified address of the same family: that of a listener for all.
+pub(crate) fn unspecified(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// Whether this host has the address.
+///
+/// # Errors
+/// That the kernel cannot be asked, for want of descriptors for example.
+pub(crate) fn is_here(ip: IpAddr) -> io::Result<bool> {
+    if matches!(ip, IpAddr::V4(ip) if ip.is_loopback()) {
+        return Ok(true);
+    }
+    // The kernel lets sockets have its own addresses only (ip(7)).
+    match UdpSocket::bind((ip, 0)) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::AddrNotAvailable => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A TCP socket that has the address and does nothing: the kernel finds a free port, and gives it to no other listener, of
+/// this provider or of any program, for all addresses or for one.
+pub(crate) fn reserve(addr: SocketAddr) -> io::Result<(Socket, SocketAddr)> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, None)?;
+    if addr.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&addr.into())?;
+    let addr = socket.local_addr()?.as_socket().ok_or(ErrorKind::AddrNotAvailable)?;
+    Ok((socket, addr))
+}
+
+/// Gives a socket the name of one that connects to `acceptor` from `ip`; gives both addresses.
+pub(crate) fn bind_initiator(
+    socket: &Socket,
+    ip: IpAddr,
+    acceptor: SocketAddr,
+) -> io::Result<Ends> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..PORTS {
+        // Processes begin at different ones.
+        let next = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(std::process::id() << 6);
+        let port = FIRST_PORT + (next % PORTS) as u16;
+        let ends = Ends { initiator: SocketAddr::new(ip, port), acceptor };
+        match socket.bind(&ends.name()?) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+            bound => return bound.map(|()| ends),
+        }
+    }
+    Err(ErrorKind::AddrNotAvailable.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addr(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_longest_name_fits_and_reads_back() {
+        let far = addr("[ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff]:65535");
+        for ends in [
+            Ends { initiator: addr("127.0.0.1:1"), acceptor: addr("10.0.0.1:65535") },
+            Ends { initiator: far, acceptor: far },
+        ] {
+            assert_eq!(Ends::of(&ends.name().unwrap()), Some(ends));
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_of_a_connecting_socket_is_none() {
+        for text in [
+            "",
+            "\0",
+            "/fabric/1.2.3.4:5>1.2.3.4:6",
+            "\0fabric/",
+            "\0fabric/1.2.3.4:5",
+            "\0fabric/1.2.3.4:5>",
+            "\0fabric/1.2.3.4:5>1.2.3.4:6>",
+            "\0fabric/a>b",
+            "\0other/1.2.3.4:5>1.2.3.4:6",
+        ] {
+            assert_eq!(Ends::of(&SockAddr::unix(text).unwrap()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_reserved_for_one() {
+        let (first, at) = reserve(addr("127.0.0.1:0")).unwrap();
+        assert_ne!(at.port(), 0);
+        assert_eq!(reserve(at).unwrap_err().kind(), ErrorKind::AddrInUse);
+        let all = SocketAddr::new(unspecified(at.ip()), at.port());
+        assert_eq!(reserve(all).unwrap_err().kind(), ErrorKind::AddrInUse);
+        assert_eq!(std::net::TcpListener::bind(at).unwrap_err().kind(), ErrorKind::AddrInUse);
+        drop(first);
+        reserve(at).unwrap();
+    }
+
+    #[test]
+    fn only_addresses_of_this_host_are_here() {
+        assert!(is_here(Ipv4Addr::LOCALHOST.into()).unwrap());
+        // For documentation (RFC 5737).
+        assert!(!is_here(Ipv4Addr::new(192, 0, 2, 1).into()).unwrap());
+    }
+
+    #[test]
+    fn connecting_sockets_have_different_ports() {
+        let new = || Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        let (one, other, ip) = (new(), new(), Ipv4Addr::LOCALHOST.into());
+        let ends =
+            [&one, &other].map(|socket| bind_initiator(socket, ip, addr("127.0.0.1:9")).unwrap());
+        assert_ne!(ends[0].initiator, ends[1].initiator);
+    }
+}

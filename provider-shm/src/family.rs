@@ -1,0 +1,100 @@
+//! The sockets of unix(7), as `fabric_util::sockets` wants them.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use fabric_core::EndpointAttr;
+use fabric_util::sockets::{Arrival, SocketFamily};
+use fabric_util::stats::Stats;
+use socket2::{Domain, Socket, Type};
+
+use crate::address::{self, Ends};
+use crate::name::NAME;
+use crate::transport::ShmTransport;
+
+/// Stream sockets within this host.
+#[derive(Clone, Copy, Debug)]
+pub struct Shm;
+
+/// A socket that listens.
+pub struct ShmSocket {
+    socket: Socket,
+    addr: SocketAddr,
+    /// Keeps the address from others.
+    _reserved: Socket,
+}
+
+impl AsFd for ShmSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl ShmSocket {
+    /// Whether a connection that came to this address came here.
+    fn has(&self, addr: SocketAddr) -> bool {
+        let ip = self.addr.ip();
+        addr.port() == self.addr.port() && (ip.is_unspecified() || addr.ip() == ip)
+    }
+}
+
+fn new_socket() -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+impl SocketFamily for Shm {
+    const NAME: &'static str = NAME;
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const THREAD: &'static str = "fabric-shm";
+
+    type Listener = ShmSocket;
+    type Transport = ShmTransport;
+
+    fn listen(addr: SocketAddr) -> io::Result<(ShmSocket, SocketAddr)> {
+        let addr = SocketAddr::new(addr.ip().to_canonical(), addr.port());
+        let (_reserved, addr) = address::reserve(addr)?;
+        let socket = new_socket()?;
+        socket.bind(&address::listener(addr)?)?;
+        // The kernel takes less if it has to (somaxconn); the backlog that counts is ours.
+        socket.listen(i32::from(u16::MAX))?;
+        Ok((ShmSocket { socket, addr, _reserved }, addr))
+    }
+
+    fn accept(listener: &ShmSocket, stats: &Arc<Stats>) -> io::Result<Arrival<ShmTransport>> {
+        let (socket, name) = listener.socket.accept()?;
+        let unusable = || io::Error::from(ErrorKind::ConnectionAborted);
+        socket.set_nonblocking(true).map_err(|_| unusable())?;
+        let ends = Ends::of(&name).filter(|ends| listener.has(ends.acceptor));
+        let ends = ends.ok_or_else(unusable)?;
+        // Any program can connect, by any name; as over TCP it cannot have addresses of other hosts.
+        if !address::is_here(ends.initiator.ip())? {
+            return Err(unusable());
+        }
+        let transport = ShmTransport::accepted(socket, stats);
+        Ok(Arrival { transport, peer: ends.initiator, local: Some(ends.acceptor) })
+    }
+
+    fn connect(
+        to: SocketAddr,
+        source: Option<IpAddr>,
+        _attr: &EndpointAttr,
+        stats: &Arc<Stats>,
+    ) -> io::Result<(ShmTransport, Option<SocketAddr>)> {
+        let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+        if !address::is_here(to.ip())? {
+            return Err(ErrorKind::HostUnreachable.into());
+        }
+        let source = source.unwrap_or(to.ip());
+        if !address::is_here(source)? {
+            return Err(ErrorKind::AddrNotAvailable.into());
+        }
+        let socket = new_socket()?;
+        let ends = address::bind_initiator(&socket, source, to)?;
+        let transport = ShmTransport::connecting(socket, stats, to);
+        Ok((transport, Some(ends.initiator)))
+    }
+}

@@ -1,0 +1,51 @@
+//! TCP, as `fabric_util::sockets` wants it.
+
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use fabric_core::EndpointAttr;
+use fabric_util::sockets::{Arrival, SocketFamily};
+use fabric_util::stats::Stats;
+use socket2::SockRef;
+
+use crate::name::NAME;
+use crate::socket;
+use crate::transport::TcpTransport;
+
+/// The kernel's TCP.
+#[derive(Clone, Copy, Debug)]
+pub struct Tcp;
+
+impl SocketFamily for Tcp {
+    const NAME: &'static str = NAME;
+    const VERSION: &'static str = env!("CARGO_PKG_VERSION");
+    const THREAD: &'static str = "fabric-tcp";
+
+    type Listener = TcpListener;
+    type Transport = TcpTransport;
+
+    fn listen(addr: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+        let listener = socket::listen(addr)?;
+        let addr = listener.local_addr()?;
+        Ok((listener, addr))
+    }
+
+    fn accept(listener: &TcpListener, stats: &Arc<Stats>) -> io::Result<Arrival<TcpTransport>> {
+        let (stream, peer) = listener.accept()?;
+        stream.set_nonblocking(true).map_err(|_| ErrorKind::ConnectionAborted)?;
+        let local = stream.local_addr().ok();
+        Ok(Arrival { transport: TcpTransport::accepted(stream.into(), stats), peer, local })
+    }
+
+    fn connect(
+        to: SocketAddr,
+        source: Option<IpAddr>,
+        attr: &EndpointAttr,
+        stats: &Arc<Stats>,
+    ) -> io::Result<(TcpTransport, Option<SocketAddr>)> {
+        let socket = socket::connect(to, source, attr)?;
+        let local = SockRef::from(&socket).local_addr().ok().and_then(|addr| addr.as_socket());
+        Ok((TcpTransport::connecting(socket, stats, attr), local))
+    }
+}
