@@ -45,13 +45,14 @@ impl Provider for Keeper {
     }
 }
 
-/// `teardown.leak_check` over TCP behind a case that opens what else there is: a provider that keeps so much.
+/// `teardown.leak_check` behind a case that opens what else there is: a provider that keeps so much.
 fn leak_check(max: usize) -> CaseResult {
     let keeper = Keeper { max, kept: Mutex::default() };
-    let catalog = Arc::new(Catalog::builtin().add(keeper).unwrap());
+    let tested = Flawed::new(Flaw::None);
+    let catalog = Arc::new(Catalog::empty().add(tested).unwrap().add(keeper).unwrap());
     let options = Options {
         filters: ["discovery.excluded", "teardown.leak_check"].map(str::to_owned).into(),
-        wanted: Wanted::Named(vec!["tcp".to_owned()]),
+        wanted: Wanted::Named(vec!["flawed".to_owned()]),
         factor: Some(1.0),
         ..Options::default()
     };

@@ -53,18 +53,25 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// Runs `step` until it is warm, and then a thousand times without an allocation: but for the few times that a queue, the
-/// provider's too, grows because more piled up than ever before, when a thread was long kept waiting.
+/// provider's too, grows because more piled up than ever before, when a thread was long kept waiting. On a busy machine that
+/// may be often; what a step allocates itself it allocates each time.
 async fn allocates_nothing(what: &str, mut step: impl AsyncFnMut()) {
     for _ in 0..3000 {
         step().await;
     }
-    let before = allocations();
-    for _ in 0..1000 {
-        step().await;
+    let mut counts = Vec::new();
+    for _ in 0..5 {
+        let before = allocations();
+        for _ in 0..1000 {
+            step().await;
+        }
+        let after = allocations();
+        counts.push((after.0 - before.0, after.1 - before.1));
+        if counts.iter().any(|&(own, all)| own <= 10 && all <= 10) {
+            return;
+        }
     }
-    let after = allocations();
-    let (own, all) = (after.0 - before.0, after.1 - before.1);
-    assert!(own <= 10 && all <= 10, "{what}: {own} by this thread, {all} by all");
+    panic!("{what}: in each thousand, by this thread and by all: {counts:?}");
 }
 
 // The only test of this program, as all threads are counted.

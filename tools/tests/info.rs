@@ -105,11 +105,11 @@ fn what_cannot_be_used_has_reason_and_remedy() {
 
 #[test]
 fn exclusions_have_a_reason_and_what_is_excluded_is_shown() {
-    let report = json(&[], &[("FABRIC_PROVIDER", "^tcp,verbs")], 1);
+    let report = json(&[], &[("FABRIC_PROVIDER", "^tcp,verbs,shm")], 1);
     assert_eq!(report["chosen"], Value::Null);
     let lo = device(&report, "tcp", Some("lo"));
     assert_eq!(lo["status"], "excluded");
-    assert_eq!(lo["reason"], "excluded by FABRIC_PROVIDER=^tcp,verbs");
+    assert_eq!(lo["reason"], "excluded by FABRIC_PROVIDER=^tcp,verbs,shm");
     assert!(lo["offers"]["limits"]["inject"].as_u64().unwrap() >= 128);
 
     let report = json(&[], &[("FABRIC_PROVIDER", "tcp:lo")], 0);
@@ -138,7 +138,7 @@ fn mistakes_are_told_apart_by_the_exit_code() {
     let nearest =
         "FABRIC_TCP_GATER_US is unknown and has no effect; did you mean FABRIC_TCP_GATHER_US?";
     says(&["info"], &[("FABRIC_TCP_GATER_US", "1")], 0, nearest);
-    says(&["info"], &[("FABRIC_PROVIDER", "^tcp,verbs")], 1, "no device is usable");
+    says(&["info"], &[("FABRIC_PROVIDER", "^tcp,verbs,shm")], 1, "no device is usable");
     says(&["info", "tcp:nosuch0"], &[], 2, "there is no \"tcp:nosuch0\"");
     says(&["info", "--verbatim"], &[], 2, "--verbatim");
     says(&["nosuch"], &[], 2, "nosuch");
