@@ -103,7 +103,8 @@ pub(crate) fn bind_initiator(
     Err(ErrorKind::AddrNotAvailable.into())
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
 mod tests {
     use super::*;
 

@@ -50,6 +50,7 @@ impl SocketFamily for Shm {
     const NAME: &'static str = NAME;
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
     const THREAD: &'static str = "fabric-shm";
+    const ARMS: bool = true;
 
     type Listener = ShmSocket;
     type Transport = ShmTransport;
@@ -65,6 +66,8 @@ impl SocketFamily for Shm {
     }
 
     fn accept(listener: &ShmSocket, stats: &Arc<Stats>) -> io::Result<Arrival<ShmTransport>> {
+        // The rings come by a descriptor, which this one leaves room for.
+        let room = listener.socket.try_clone()?;
         let (socket, name) = listener.socket.accept()?;
         let unusable = || io::Error::from(ErrorKind::ConnectionAborted);
         socket.set_nonblocking(true).map_err(|_| unusable())?;
@@ -74,7 +77,8 @@ impl SocketFamily for Shm {
         if !address::is_here(ends.initiator.ip())? {
             return Err(unusable());
         }
-        let transport = ShmTransport::accepted(socket, stats);
+        drop(room);
+        let transport = ShmTransport::accepted(socket, stats).map_err(|_| unusable())?;
         Ok(Arrival { transport, peer: ends.initiator, local: Some(ends.acceptor) })
     }
 
@@ -94,7 +98,7 @@ impl SocketFamily for Shm {
         }
         let socket = new_socket()?;
         let ends = address::bind_initiator(&socket, source, to)?;
-        let transport = ShmTransport::connecting(socket, stats, to);
+        let transport = ShmTransport::connecting(socket, stats, to)?;
         Ok((transport, Some(ends.initiator)))
     }
 }

@@ -1,15 +1,20 @@
 //! The provider of `fabric` for processes of one host.
 //!
-//! Peers have ordinary addresses, `ip:port`, of this host. What they say to each other goes over sockets of the kernel's
-//! (unix(7)), whose names are in no file system: nothing stays behind, whatever ends a process. What a provider over sockets
-//! is, is in `fabric_util::sockets`; here are the sockets:
-//! - `family`: how they are made;
-//! - `address`: what an address is called there, and which are free;
-//! - `transport`: the socket under a connection.
+//! Peers have ordinary addresses, `ip:port`, of this host. They meet by sockets of the kernel's (unix(7)), whose names are in no
+//! file system: nothing stays behind, whatever ends a process. What they say to each other goes through rings in memory that
+//! both have mapped; the socket wakes a side that sleeps, and says when the other is gone. What a provider over sockets is, is in
+//! `fabric_util::sockets`; here are the sockets:
+//! - `family`: how they are made; `address`: what an address is called there, and which are free;
+//! - `transport`: what carries a connection's bytes; `preface`: how both ends come to the same rings;
+//! - `ring`: both directions; `control`: how far both ends of one are, and who sleeps; `mapping`: the memory.
 
 mod address;
+mod control;
 mod family;
+mod mapping;
 mod name;
+mod preface;
+mod ring;
 mod transport;
 
 use fabric_util::sockets;

@@ -1,2 +1,4 @@
-/// The provider's name, as users write it in `FABRIC_PROVIDER`.
+//! The provider's name, in errors and log lines.
+
+/// The provider's name.
 pub const NAME: &str = "shm";

@@ -1,42 +1,68 @@
-//! What carries a connection's bytes: its socket.
+//! What carries a connection's bytes: two rings, and a socket that wakes a side that sleeps and says when the other is gone.
 
 use std::io::{self, ErrorKind};
-use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use fabric_core::EndpointAttr;
-use fabric_util::sockets::{Accepted, SocketTransport, receive, transmit};
+use fabric_util::sockets::{Accepted, SocketTransport};
 use fabric_util::stats::Stats;
 use fabric_util::stream::{IoVec, Transport};
 use socket2::Socket;
 
 use crate::address;
+use crate::preface;
+use crate::ring::{Moved, Rings};
 
 /// A connected or connecting socket.
 pub struct ShmTransport {
     socket: Socket,
+    /// None before the initiator's have come.
+    rings: Option<Rings>,
     stats: Arc<Stats>,
     /// It is not connected yet: the listener has no room for one more, or there is none.
     waits_for: Option<SocketAddr>,
+    /// The peer has left; what it sent before may wait in the ring.
+    ended: bool,
     _accepted: Option<Accepted>,
 }
 
 impl ShmTransport {
+    fn new(socket: Socket, stats: &Arc<Stats>) -> Self {
+        let stats = stats.clone();
+        ShmTransport { socket, rings: None, stats, waits_for: None, ended: false, _accepted: None }
+    }
+
     /// The socket of a connection that came in.
-    pub(crate) fn accepted(socket: Socket, stats: &Arc<Stats>) -> Self {
-        let _accepted = Some(Accepted::new());
-        ShmTransport { socket, stats: stats.clone(), waits_for: None, _accepted }
+    ///
+    /// # Errors
+    /// The peer is gone, or begins otherwise than the provider does.
+    pub(crate) fn accepted(socket: Socket, stats: &Arc<Stats>) -> io::Result<Self> {
+        let mut new = Self::new(socket, stats);
+        new._accepted = Some(Accepted::new());
+        match new.receive_rings() {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
+            _ => Ok(new),
+        }
     }
 
     /// A socket that has its name and connects.
-    pub(crate) fn connecting(socket: Socket, stats: &Arc<Stats>, to: SocketAddr) -> Self {
-        let waits_for = Some(to);
-        let mut new = ShmTransport { socket, stats: stats.clone(), waits_for, _accepted: None };
-        // `finish_connect` tries again, and says why it cannot be.
-        let _ = new.try_connect();
-        new
+    ///
+    /// # Errors
+    /// No memory or descriptor for the rings.
+    pub(crate) fn connecting(
+        socket: Socket,
+        stats: &Arc<Stats>,
+        to: SocketAddr,
+    ) -> io::Result<Self> {
+        let mut new = Self::new(socket, stats);
+        new.waits_for = Some(to);
+        match new.try_connect() {
+            // `finish_connect` tries again, and says why it cannot be.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(new),
+            tried => tried.map(|()| new),
+        }
     }
 
     /// To the listener at the address, else to the one for all addresses.
@@ -49,9 +75,41 @@ impl ShmTransport {
         }
         match connected {
             // As TCP does, which asks again and again.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
-            connected => connected.map(|()| self.waits_for = None),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            connected => connected?,
         }
+        self.waits_for = None;
+        self.send_rings()
+    }
+
+    /// Makes the rings and sends them to the acceptor.
+    fn send_rings(&mut self) -> io::Result<()> {
+        let (rings, file) = Rings::create()?;
+        self.rings = Some(rings);
+        match preface::send(self.socket.as_fd(), &file) {
+            // The listener has closed; the next read reports that.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            sent => sent,
+        }
+    }
+
+    /// Takes the initiator's rings. `WouldBlock`: they have not come yet.
+    #[cold]
+    fn receive_rings(&mut self) -> io::Result<()> {
+        self.stats.system_calls.add(1);
+        let file = preface::receive(self.socket.as_fd())?;
+        self.rings = Some(Rings::of(file.as_fd())?);
+        Ok(())
+    }
+
+    /// Wakes the peer if it waits for what was done.
+    #[inline]
+    fn wake_for(&self, moved: Moved) -> usize {
+        if moved.wake {
+            self.stats.system_calls.add(1);
+            preface::nudge(self.socket.as_fd());
+        }
+        moved.bytes
     }
 }
 
@@ -68,24 +126,35 @@ impl SocketTransport for ShmTransport {
     fn keep_alive(&self) {}
 
     fn is_quiet(&self) -> bool {
-        let peeked = self.socket.peek(&mut [MaybeUninit::uninit()]);
-        peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        let is_dry = self.rings.as_ref().is_none_or(|rings| rings.is_dry().unwrap_or(false));
+        is_dry && preface::take_nudges(self.socket.as_fd())
     }
 }
 
 impl Transport for ShmTransport {
     #[inline]
     unsafe fn send(&mut self, from: &[IoVec]) -> io::Result<usize> {
-        self.stats.system_calls.add(1);
+        let Some(rings) = &mut self.rings else { return Err(ErrorKind::WouldBlock.into()) };
         // SAFETY: the caller's promise.
-        unsafe { transmit(self.socket.as_fd(), from) }
+        let moved = unsafe { rings.write(from) }?;
+        Ok(self.wake_for(moved))
     }
 
     #[inline]
     unsafe fn recv(&mut self, to: &[IoVec]) -> io::Result<usize> {
-        self.stats.system_calls.add(1);
+        if self.rings.is_none() {
+            match self.receive_rings() {
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
+                received => received?,
+            }
+        }
+        let Some(rings) = &mut self.rings else { return Err(ErrorKind::WouldBlock.into()) };
         // SAFETY: the caller's promise.
-        unsafe { receive(self.socket.as_fd(), to) }
+        match unsafe { rings.read(to) } {
+            // Looked at behind what ended it: nothing came in between.
+            Err(error) if error.kind() == ErrorKind::WouldBlock && self.ended => Ok(0),
+            moved => moved.map(|moved| self.wake_for(moved)),
+        }
     }
 
     fn shutdown_write(&mut self) {
@@ -98,7 +167,109 @@ impl Transport for ShmTransport {
         Ok(self.waits_for.is_none())
     }
 
+    fn arm(&mut self) -> bool {
+        let Some(rings) = &self.rings else { return false };
+        self.stats.system_calls.add(1);
+        self.ended |= !preface::take_nudges(self.socket.as_fd());
+        // A ring that the peer has broken is to be read, which reports that.
+        self.ended || rings.arm().unwrap_or(true)
+    }
+
     fn gave_up(&self) -> bool {
         self.waits_for.is_some()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
+mod tests {
+    use std::mem::MaybeUninit;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// An initiator's and an acceptor's.
+    fn pair() -> (ShmTransport, ShmTransport) {
+        let (one, other) = UnixStream::pair().unwrap();
+        let [one, other] = [one, other].map(|stream| {
+            stream.set_nonblocking(true).unwrap();
+            Socket::from(OwnedFd::from(stream))
+        });
+        let stats = Arc::<Stats>::default();
+        let mut one = ShmTransport::new(one, &stats);
+        one.send_rings().unwrap();
+        (one, ShmTransport::accepted(other, &stats).unwrap())
+    }
+
+    fn send(transport: &mut ShmTransport, bytes: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: a slice that is borrowed.
+        unsafe { transport.send(&[(bytes.as_mut_ptr(), bytes.len())]) }
+    }
+
+    fn recv(transport: &mut ShmTransport, bytes: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: a slice that is borrowed.
+        unsafe { transport.recv(&[(bytes.as_mut_ptr(), bytes.len())]) }
+    }
+
+    fn would_block(result: io::Result<usize>) -> bool {
+        result.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    }
+
+    /// Whether the selector would name its socket.
+    fn is_woken(transport: &ShmTransport) -> bool {
+        transport.socket.peek(&mut [MaybeUninit::uninit()]).is_ok()
+    }
+
+    #[test]
+    fn one_that_sleeps_is_woken_and_others_are_not() {
+        let (mut one, mut other) = pair();
+        send(&mut one, &mut [1]).unwrap();
+        assert!(!is_woken(&other));
+        assert!(other.arm(), "it is there already");
+        assert_eq!(recv(&mut other, &mut [0; 9]).unwrap(), 1);
+        assert!(!other.arm());
+        send(&mut one, &mut [2]).unwrap();
+        assert!(is_woken(&other));
+        assert!(other.arm() && !is_woken(&other));
+    }
+
+    #[test]
+    fn what_was_sent_comes_before_the_end() {
+        let (mut one, mut other) = pair();
+        assert!(!other.arm());
+        send(&mut one, &mut [7; 3]).unwrap();
+        drop(one);
+        assert!(other.arm());
+        let mut bytes = [0; 9];
+        assert_eq!(recv(&mut other, &mut bytes).unwrap(), 3);
+        assert_eq!(recv(&mut other, &mut bytes).unwrap(), 0);
+        assert!(other.arm());
+    }
+
+    #[test]
+    fn room_is_found_though_the_word_of_it_found_none() {
+        let (mut one, mut other) = pair();
+        let mut all = vec![0; 1 << 20];
+        while send(&mut one, &mut all).is_ok() {}
+        assert!(would_block(send(&mut one, &mut all)));
+        for _ in 0..10_000 {
+            preface::nudge(other.as_fd());
+        }
+        while recv(&mut other, &mut all).is_ok() {}
+        assert!(one.arm(), "there is room, and no event says so any more");
+        send(&mut one, &mut all).unwrap();
+        assert!(!one.arm());
+    }
+
+    #[test]
+    fn a_ring_that_the_peer_breaks_ends_the_connection() {
+        let (mut one, mut other) = pair();
+        one.rings.as_ref().unwrap().claim(u32::MAX);
+        assert!(other.arm());
+        assert_eq!(recv(&mut other, &mut [0; 9]).unwrap_err().kind(), ErrorKind::InvalidData);
+        one.arm();
+        other.rings.as_ref().unwrap().claim(1 << 30);
+        assert_eq!(recv(&mut one, &mut [0; 9]).unwrap_err().kind(), ErrorKind::InvalidData);
     }
 }

@@ -109,6 +109,10 @@ impl<T: Transport> Transport for FaultTransport<T> {
         self.inner.silence()
     }
 
+    fn arm(&mut self) -> bool {
+        self.inner.arm()
+    }
+
     fn gave_up(&self) -> bool {
         self.gave_up || self.inner.gave_up()
     }
@@ -199,6 +203,10 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
 
     fn silence(&self) -> Option<Silence> {
         self.inner().silence()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.inner_mut().arm()
     }
 
     #[inline]

@@ -43,6 +43,13 @@ pub trait EventLoop {
     /// What the next steps of a connection put off, as a [`Schedule`](super::Schedule) says; nothing without one.
     fn defer(&self, source: &Arc<Self::Source>, what: Deferral);
 
+    /// A connection gets no step from now on until an event says that there is something to read. True: there is already,
+    /// so that no event follows.
+    fn arm(&self, source: &Arc<Self::Source>) -> bool {
+        let _ = source;
+        false
+    }
+
     /// Takes events from the selector, and marks their connections ready with
     /// [`mark_ready_in_poll`](super::ProgressEngine::mark_ready_in_poll). `block`: sleeps until there is one. Returns
     /// whether there was any.

@@ -111,7 +111,7 @@ impl<S: Source> Stepper<S> {
                 Progress::Closed => u32::MAX,
             };
             if ready.misses > patience && ready.held.is_none() {
-                again |= self.remove(at, list);
+                again |= self.remove(at, list, event_loop);
             } else {
                 at += 1;
             }
@@ -132,7 +132,7 @@ impl<S: Source> Stepper<S> {
         while at < self.ready.len() {
             match self.serve(at, Mode::Unattended, schedule, event_loop) {
                 Some(Progress::More) => (at, all_held) = (at + 1, false),
-                Some(_) if self.ready[at].held.is_none() => _ = self.remove(at, list),
+                Some(_) if self.ready[at].held.is_none() => _ = self.remove(at, list, event_loop),
                 _ => at += 1,
             }
         }
@@ -216,8 +216,14 @@ impl<S: Source> Stepper<S> {
     }
 
     /// Takes a connection from the list. If something came up meanwhile it becomes ready again; says whether it did.
-    fn remove(&mut self, at: usize, list: &ReadyList<S>) -> bool {
+    fn remove(
+        &mut self,
+        at: usize,
+        list: &ReadyList<S>,
+        event_loop: &impl EventLoop<Source = S>,
+    ) -> bool {
         let Ready { source, .. } = self.ready.swap_remove(at);
-        source.ready_flag().clear() && list.push(&source)
+        let noted = source.ready_flag().clear();
+        (event_loop.arm(&source) || noted) && list.push(&source)
     }
 }

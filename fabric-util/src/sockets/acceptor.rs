@@ -492,5 +492,5 @@ impl<F: SocketFamily> PendingConnection<F> {
     }
 }
 
-#[cfg(all(test, not(miri), feature = "encryption"))]
+#[cfg(all(test, not(miri), not(loom), feature = "encryption"))]
 mod tests;

@@ -19,6 +19,9 @@ pub trait SocketFamily: Send + Sync + 'static {
     /// The name of a domain's thread, at most 15 bytes (pthread_setname_np(3)).
     const THREAD: &'static str;
 
+    /// Whether its transports do something when they are [armed](Transport::arm).
+    const ARMS: bool = false;
+
     /// A socket that listens.
     type Listener: AsFd + Send + Sync;
     /// A socket that is connected or becomes so.

@@ -25,8 +25,8 @@ mod listener;
 mod provider;
 mod settings;
 mod transfer;
-// Miri has no sockets.
-#[cfg(all(test, not(miri)))]
+// Miri and loom have no sockets.
+#[cfg(all(test, not(miri), not(loom)))]
 mod testing;
 
 pub use cq::SocketCq;

@@ -141,7 +141,11 @@ impl Greeting {
             match unsafe { transport.recv(&[(buffer.as_mut_ptr(), buffer.len())]) } {
                 Ok(0) => return Err(Unwelcome::because("closed before its hello was whole")),
                 Ok(got) => self.receive(&buffer[..got], transport)?,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if !transport.arm() {
+                        return Ok(false);
+                    }
+                }
                 Err(error) => {
                     let why = error.downcast::<Unwelcome>();
                     return Err(why.unwrap_or_else(|e| Unwelcome::because(format!("is lost: {e}"))));

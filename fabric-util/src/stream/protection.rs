@@ -171,6 +171,10 @@ impl<T: Transport> Transport for Protected<T> {
         either!(self, inner => inner.silence())
     }
 
+    fn arm(&mut self) -> bool {
+        either!(self, inner => inner.arm())
+    }
+
     #[inline]
     fn gave_up(&self) -> bool {
         either!(self, inner => inner.gave_up())

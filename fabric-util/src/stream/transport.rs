@@ -10,6 +10,7 @@ use super::io_vec::IoVec;
 ///
 /// The caller learns by other means, such as a selector, when a stream that was full or dry is so no longer. Wherever
 /// `send` or `recv` takes or gives less than it could, such an event has to follow, or [`gave_up`](Transport::gave_up) is true.
+/// Of bytes that come while the stream is dry an event need only say from [`arm`](Transport::arm) on.
 pub trait Transport {
     /// Sends bytes; returns how many were taken. `WouldBlock`: the stream is full.
     ///
@@ -69,6 +70,12 @@ pub trait Transport {
     /// How silent the peer's host is; `None` if the transport does not know, or has no connection.
     fn silence(&self) -> Option<Silence> {
         None
+    }
+
+    /// The caller stops looking for bytes: an event has to say when there are some. True: there are some, or the stream has
+    /// ended, so that no event follows.
+    fn arm(&mut self) -> bool {
+        false
     }
 
     /// Whether the last `send` or `recv` did less than it could, so that no event follows and it has to be called again.

@@ -6,7 +6,7 @@
 mod ending;
 mod selector;
 
-#[cfg(all(test, not(miri)))]
+#[cfg(all(test, not(miri), not(loom)))]
 mod panic_tests;
 
 use std::collections::HashMap;
@@ -426,6 +426,11 @@ impl<F: SocketFamily> EventLoop for Engine<F> {
 
     fn defer(&self, conn: &Arc<SocketConn<F>>, what: Deferral) {
         self.lock(conn).link.defer(what);
+    }
+
+    #[inline]
+    fn arm(&self, conn: &Arc<SocketConn<F>>) -> bool {
+        F::ARMS && self.lock(conn).arm()
     }
 
     fn poll_events(&self, selector: &mut Selector, block: bool) -> bool {

@@ -88,6 +88,13 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
 }
 
 impl<T: Transport> ConnState<T> {
+    /// No turn follows until an event says that there is something to read. True: there is, so that one has to.
+    pub fn arm(&mut self) -> bool {
+        // A connection that has ended reads nothing.
+        let reads = !matches!(self.stage, Stage::Idle | Stage::Closed);
+        self.transport.as_mut().is_some_and(|transport| reads && transport.arm())
+    }
+
     /// Whether the transport is full: an event follows when it is so no longer.
     #[inline]
     pub fn is_full(&self) -> bool {

@@ -371,6 +371,10 @@ impl<T: Transport> Transport for TlsTransport<T> {
         self.inner.silence()
     }
 
+    fn arm(&mut self) -> bool {
+        self.inner.arm()
+    }
+
     #[inline]
     fn gave_up(&self) -> bool {
         self.gave_up

@@ -1,0 +1,112 @@
+//! Memory that two processes have mapped: a file without a name, of a size that stays.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::{self, NonNull};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// It can be made no smaller, so that no access meets the end of the file (SIGBUS), and no larger.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// A mapping of a whole file, readable and writable, for both processes. It is zero at first; pages that are never touched
+/// cost nothing.
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the pointer is free of ties to a thread. What it points at is reached by raw pointers and atomics only.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Makes a file of `len` bytes and maps it; gives its descriptor, by which the peer does.
+    ///
+    /// # Errors
+    /// As memfd_create(2) and mmap(2).
+    pub(crate) fn create(len: usize) -> io::Result<(Self, OwnedFd)> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create(c"fabric", flags)?;
+        rustix::fs::ftruncate(&file, len as u64)?;
+        rustix::fs::fcntl_add_seals(&file, SEALS)?;
+        let mapping = Self::map(file.as_fd(), len)?;
+        Ok((mapping, file))
+    }
+
+    /// Maps what a peer has made.
+    ///
+    /// # Errors
+    /// `InvalidData`: it is not what [`create`](Mapping::create) makes. As mmap(2).
+    pub(crate) fn of(file: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        // What has no seals at all says so by an error.
+        let seals = rustix::fs::fcntl_get_seals(file).unwrap_or(SealFlags::empty());
+        let size = rustix::fs::fstat(file)?.st_size;
+        if !seals.contains(SEALS) || size != len as i64 {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        Self::map(file, len)
+    }
+
+    fn map(file: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let base =
+            unsafe { rustix::mm::mmap(ptr::null_mut(), len, access, MapFlags::SHARED, file, 0)? };
+        let base = NonNull::new(base.cast()).ok_or(ErrorKind::OutOfMemory)?;
+        Ok(Mapping { base, len })
+    }
+
+    /// The byte at an offset. Valid as long as the mapping lives.
+    pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset < self.len, "{offset} is not within {} bytes", self.len);
+        // SAFETY: within the mapping.
+        unsafe { self.base.add(offset) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and what points into it does not outlive it (`at`). It fails for no mapping.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const LEN: usize = 8192;
+
+    #[test]
+    fn both_see_the_same_bytes() {
+        let (one, file) = Mapping::create(LEN).unwrap();
+        let other = Mapping::of(file.as_fd(), LEN).unwrap();
+        // SAFETY: within the mappings; no reference into them exists.
+        unsafe {
+            assert_eq!(other.at(LEN - 1).read(), 0);
+            one.at(LEN - 1).write(7);
+            assert_eq!(other.at(LEN - 1).read(), 7);
+        }
+    }
+
+    #[test]
+    fn only_what_cannot_change_its_size_is_mapped() {
+        let refused = |file: BorrowedFd<'_>| {
+            let error = Mapping::of(file, LEN).err().expect("it is refused");
+            assert_eq!(error.kind(), ErrorKind::InvalidData);
+        };
+        let (_one, file) = Mapping::create(2 * LEN).unwrap();
+        refused(file.as_fd());
+        rustix::fs::ftruncate(&file, LEN as u64).unwrap_err();
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        for seals in [SealFlags::empty(), SealFlags::SHRINK, SealFlags::SHRINK | SealFlags::GROW] {
+            let file = rustix::fs::memfd_create(c"other", flags).unwrap();
+            rustix::fs::ftruncate(&file, LEN as u64).unwrap();
+            rustix::fs::fcntl_add_seals(&file, seals).unwrap();
+            refused(file.as_fd());
+        }
+        // A descriptor that is no file.
+        refused(std::net::UdpSocket::bind("127.0.0.1:0").unwrap().as_fd());
+    }
+}

@@ -1,0 +1,129 @@
+//! The first bytes of a connection: the initiator's rings, as a descriptor beside a few words. All other bytes of the socket
+//! wake the side that reads them, and mean nothing.
+
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+/// What it begins with, and the version of what is behind it: of the layout of the rings.
+const WORDS: [u8; 8] = *b"fabric\0\x01";
+/// What wakes the peer.
+const NUDGE: [u8; 1] = [0];
+
+/// Sends the rings to a peer to which nothing was sent yet.
+///
+/// # Errors
+/// As sendmsg(2).
+pub(crate) fn send(socket: BorrowedFd<'_>, file: &OwnedFd) -> io::Result<()> {
+    let descriptors = [file.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !beside.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+        return Err(ErrorKind::OutOfMemory.into());
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let sent = sendmsg(socket, &[IoSlice::new(&WORDS)], &mut beside, flags)?;
+    // So few are taken whole, or not at all.
+    if sent == WORDS.len() { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
+}
+
+/// Receives the rings. `WouldBlock`: they have not come yet.
+///
+/// # Errors
+/// `UnexpectedEof`: the peer has left. `InvalidData`: it said something else, or its descriptor found no place here. As
+/// recvmsg(2).
+pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut words = [0; WORDS.len()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let got = recvmsg(socket, &mut [IoSliceMut::new(&mut words)], &mut beside, flags)?.bytes;
+    if got == 0 {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    let descriptor = beside.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    let whole = got == WORDS.len() && words == WORDS;
+    descriptor.filter(|_| whole).ok_or_else(|| ErrorKind::InvalidData.into())
+}
+
+/// Wakes a peer that waits.
+pub(crate) fn nudge(socket: BorrowedFd<'_>) {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    // Where the socket is full the peer has much to wake it already; that it is gone the next read reports.
+    let _ = rustix::net::send(socket, &NUDGE, flags);
+}
+
+/// Takes what woke this side. False: the peer has left.
+pub(crate) fn take_nudges(socket: BorrowedFd<'_>) -> bool {
+    let mut bytes = [0; 64];
+    loop {
+        match rustix::net::recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return false,
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return true,
+            // It left some of them unread (unix(7)).
+            Err(_) => return false,
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use crate::ring::Rings;
+
+    fn pair() -> (UnixStream, UnixStream) {
+        UnixStream::pair().unwrap()
+    }
+
+    fn refused(socket: &UnixStream) -> ErrorKind {
+        receive(socket.as_fd()).unwrap_err().kind()
+    }
+
+    #[test]
+    fn rings_come_to_the_peer() {
+        let (one, other) = pair();
+        assert_eq!(refused(&other), ErrorKind::WouldBlock);
+        let (_rings, file) = Rings::create().unwrap();
+        send(one.as_fd(), &file).unwrap();
+        nudge(one.as_fd());
+        let file = receive(other.as_fd()).unwrap();
+        assert!(Rings::of(file.as_fd()).is_ok());
+        assert!(take_nudges(other.as_fd()));
+        drop(one);
+        assert!(!take_nudges(other.as_fd()));
+    }
+
+    #[test]
+    fn what_is_no_preface_is_refused() {
+        for bytes in [&b"f"[..], b"fabric\0\x01", b"fabric\0\x02", b"GET / HTTP/1.1\r\n\r\n"] {
+            let (mut one, other) = pair();
+            one.write_all(bytes).unwrap();
+            assert_eq!(refused(&other), ErrorKind::InvalidData, "{bytes:?}");
+        }
+        let (one, other) = pair();
+        drop(one);
+        assert_eq!(refused(&other), ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_full_socket_is_no_error() {
+        let (one, other) = pair();
+        for _ in 0..10_000 {
+            nudge(one.as_fd());
+        }
+        assert!(take_nudges(other.as_fd()));
+    }
+}
