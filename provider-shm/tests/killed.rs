@@ -1,0 +1,130 @@
+//! A peer that is killed at any moment: its connection ends soon, what it sent is whole, and nothing of it stays.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests too
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fabric::{Access, Catalog, Choice, Completion, CompletionQueue, Domain, Hints, Region};
+use provider_shm::ShmProvider;
+
+const SOON: Duration = Duration::from_secs(20);
+/// Victims, unless the variable says otherwise.
+const ROUNDS: u64 = 60;
+const ROUNDS_OF: &str = "FABRIC_TEST_KILLS";
+const RECEIVES: usize = 8;
+const LEN: usize = 100_000;
+/// The address of the listener, for the process that is to be killed.
+const TO: &str = "TEST_CONNECT_TO";
+
+struct Side {
+    domain: Domain,
+    queue: CompletionQueue,
+    region: Region,
+}
+
+impl Side {
+    fn new() -> Self {
+        let catalog = Catalog::empty().add(ShmProvider::new()).unwrap();
+        let domain = catalog.open_with(&Choice::Auto, &Hints::default()).unwrap();
+        let queue = domain.completion_queue(1024).unwrap();
+        let region = domain.alloc(RECEIVES * LEN, Access::ALL).unwrap();
+        Side { domain, queue, region }
+    }
+
+    fn poll(&self) -> Option<Completion> {
+        self.queue.poll_one().unwrap()
+    }
+}
+
+/// Sends messages of all sizes, each full of its length's low byte, for ever.
+#[test]
+fn victim() {
+    let Ok(to) = std::env::var(TO) else { return };
+    let side = Side::new();
+    let endpoint = side.domain.endpoint().build(&side.queue).unwrap();
+    endpoint.connect(to.parse().unwrap(), &[]).unwrap();
+    endpoint.wait_connected(Some(SOON)).unwrap();
+    println!("connected");
+    let mut len = 1;
+    loop {
+        len = (len * 7 + 3) % LEN + 1;
+        side.region.write_at(0, &vec![len as u8; len]).unwrap();
+        endpoint.send(side.region.slice(..len), 0).unwrap();
+        side.queue.wait_one(Some(SOON)).unwrap();
+    }
+}
+
+fn start(to: SocketAddr) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["victim", "--exact", "--nocapture"]).env(TO, to.to_string());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// What this process holds: descriptors, threads, and mappings of rings.
+fn held() -> [usize; 3] {
+    let count = |path| std::fs::read_dir(path).unwrap().count();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let rings = maps.lines().filter(|line| line.contains("memfd:fabric")).count();
+    [count("/proc/self/fd"), count("/proc/self/task"), rings]
+}
+
+#[test]
+fn a_peer_that_is_killed_leaves_nothing_and_what_came_is_whole() {
+    let side = Side::new();
+    let listener = side.domain.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let before = held();
+    let mut noticed = Vec::new();
+    let rounds = std::env::var(ROUNDS_OF).map_or(ROUNDS, |rounds| rounds.parse().unwrap());
+    for round in 0..rounds {
+        let endpoint = side.domain.endpoint().build(&side.queue).unwrap();
+        let at = |slot: usize| side.region.slice(slot * LEN..(slot + 1) * LEN);
+        for slot in 0..RECEIVES {
+            endpoint.recv(at(slot), slot as u64).unwrap();
+        }
+        let mut victim = start(listener.local_addr());
+        listener.accept(Some(SOON)).unwrap().accept(&endpoint, &[]).unwrap();
+        let mut said = BufReader::new(victim.stdout.take().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap().contains("connected")));
+        // The moment differs by what it is in the middle of.
+        let mut lives = Some(Instant::now() + Duration::from_micros(37 * (round * round % 97)));
+        let (mut killed, mut ended) = (Instant::now(), 0);
+        let until = Instant::now() + SOON;
+        while ended < RECEIVES {
+            assert!(Instant::now() < until, "the receives do not end: {}", endpoint.dump());
+            if lives.is_some_and(|until| until <= Instant::now()) {
+                victim.kill().unwrap();
+                (lives, killed) = (None, Instant::now());
+            }
+            if let Some(done) = side.poll() {
+                let slot = done.context as usize;
+                if !done.is_ok() {
+                    ended += 1;
+                    continue;
+                }
+                let len = done.len;
+                let bytes = side.region.to_vec(slot * LEN..slot * LEN + len).unwrap();
+                assert!(bytes.iter().all(|&byte| byte == len as u8), "a message of {len}");
+                if endpoint.recv(at(slot), slot as u64).is_err() {
+                    ended += 1;
+                }
+            }
+        }
+        noticed.push(killed.elapsed());
+        victim.wait().unwrap();
+        endpoint.wait_disconnected(Some(SOON)).unwrap();
+    }
+    noticed.sort();
+    println!(
+        "noticed after {:?}, at most {:?}",
+        noticed[noticed.len() / 2],
+        noticed[noticed.len() - 1]
+    );
+    let until = Instant::now() + SOON;
+    while held() != before {
+        assert!(Instant::now() < until, "held {:?}, before {before:?}", held());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
