@@ -20,7 +20,7 @@ pub(crate) struct Args {
     pub(crate) names: Vec<String>,
 
     /// Only those that are tried on this provider.
-    #[arg(long, value_parser = ["tcp", "verbs"])]
+    #[arg(long, value_parser = ["tcp", "shm", "verbs"])]
     pub(crate) provider: Option<String>,
 
     /// Show them, and try none.

@@ -66,10 +66,12 @@ fn run(args: &Args) -> Outcome {
     let count = chosen.len();
     let (verbs, tcp): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|m| m.1.runs == Runs::Verbs);
     let (links, tcp): (Vec<_>, Vec<_>) = tcp.into_iter().partition(|m| m.1.runs == Runs::TcpLink);
+    let (shm, tcp): (Vec<_>, Vec<_>) = tcp.into_iter().partition(|m| m.1.runs == Runs::Shm);
     let (tests, tcp): (Vec<_>, Vec<_>) = tcp.into_iter().partition(|m| m.1.runs == Runs::Tests);
     let mut verdicts = Vec::new();
     let mut report = |verdict| show(verdict, &mut verdicts);
     try_all(&program, &tcp, args.jobs, &mut report)?;
+    try_all(&program, &shm, args.jobs, &mut report)?;
     if links.is_empty() || link::can_be_made() {
         try_all(&program, &links, args.jobs, &mut report)?;
     } else {

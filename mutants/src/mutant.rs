@@ -19,6 +19,7 @@ pub(crate) struct Mutant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runs {
     Tcp,
+    Shm,
     /// Two network namespaces, with a link between them that can be cut.
     TcpLink,
     /// Tests of the crates, in place of cases: each as `package/program/name`.
@@ -30,6 +31,7 @@ impl Runs {
     pub(crate) fn provider(self) -> &'static str {
         match self {
             Runs::Tcp | Runs::TcpLink => "tcp",
+            Runs::Shm => "shm",
             Runs::Tests => "tests",
             Runs::Verbs => "verbs",
         }

@@ -57,6 +57,7 @@ const NO_CONNECT: &str = "programs connect in one way, and always successfully";
 pub(crate) fn out_of_reach(mutant: &Mutant) -> Option<&'static str> {
     match mutant.runs {
         Runs::Tcp => {}
+        Runs::Shm => return Some("programs run over TCP"),
         Runs::TcpLink => return Some("programs cut no link"),
         Runs::Tests => return Some("user code and devices behave in programs"),
         Runs::Verbs => return Some("needs a device"),

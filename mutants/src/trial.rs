@@ -138,7 +138,9 @@ fn suite(
     let mut command = Command::new(program);
     match runs {
         Runs::TcpLink => command = link::between_namespaces(program),
-        Runs::Tcp | Runs::Verbs | Runs::Tests => _ = command.args(["--provider", runs.provider()]),
+        Runs::Tcp | Runs::Shm | Runs::Verbs | Runs::Tests => {
+            _ = command.args(["--provider", runs.provider()])
+        }
     }
     command
         .args(["--format", "json", "--seed", "1", "--jobs", "4"])

@@ -5,6 +5,7 @@ mod handles;
 mod layer;
 mod security;
 mod shared;
+mod shm;
 mod sound;
 mod tcp;
 mod tcp_engine;
@@ -20,6 +21,7 @@ pub(crate) fn all() -> impl Iterator<Item = (usize, &'static Mutant)> {
         layer::MUTANTS,
         security::MUTANTS,
         shared::MUTANTS,
+        shm::MUTANTS,
         sound::MUTANTS,
         tcp::MUTANTS,
         tcp_engine::MUTANTS,

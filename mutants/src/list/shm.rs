@@ -1,0 +1,166 @@
+//! Mutants of the provider between processes of one host: rings, wake-ups, and what strangers may say.
+
+use crate::mutant::{Mutant, Runs, edit};
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "shm_published_first",
+        about: "bytes count as written before they are",
+        runs: Runs::Shm,
+        edits: &[edit(
+            "Rings::write",
+            "        // SAFETY: the caller's promise for the one side,",
+            "        if MUTANT { let all: usize = from.iter().map(|piece| piece.1).sum(); let _ = ring.control().publish(ring.position.wrapping_add(room.min(all as u32))); std::thread::yield_now(); }\n        // SAFETY: the caller's promise for the one side,",
+        )],
+        cases: &["send.bidir_flood", "send.sizes", "rma.write_sizes"],
+    },
+    Mutant {
+        name: "shm_overrun",
+        about: "what is written past the end of a ring goes on behind it",
+        runs: Runs::Shm,
+        edits: &[edit("Ring::run", "len.min((LEN - at) as usize)", "len")],
+        cases: &["send.sizes", "rma.write_sizes"],
+    },
+    Mutant {
+        name: "shm_one_ring",
+        about: "both ends write to the same ring",
+        runs: Runs::Shm,
+        edits: &[edit("Rings::new", "(of_acceptor, of_initiator)", "(of_initiator, of_acceptor)")],
+        cases: &["send.fifo"],
+    },
+    Mutant {
+        name: "shm_never_woken",
+        about: "what is written wakes no end that sleeps",
+        runs: Runs::Shm,
+        edits: &[edit("Control::publish", "take(&self.armed.0)", "false")],
+        cases: &["progress.target_sleep", "completion.wait_wakeup"],
+    },
+    Mutant {
+        name: "shm_no_word_of_room",
+        about: "an end that waits for room is not woken when there is some",
+        runs: Runs::Shm,
+        edits: &[edit("Control::consume", "used <= LEN / 2 && take(&self.waits.0)", "false")],
+        cases: &["send.sizes", "rma.write_sizes", "send.bidir_flood"],
+    },
+    Mutant {
+        name: "shm_never_armed",
+        about: "a connection that is left alone does not ask to be woken",
+        runs: Runs::Shm,
+        edits: &[edit("Engine::arm", "F::ARMS", "F::ARMS && !MUTANT")],
+        cases: &["progress.target_sleep", "completion.wait_wakeup"],
+    },
+    Mutant {
+        name: "shm_end_unseen",
+        about: "that the peer has gone is not looked at",
+        runs: Runs::Shm,
+        edits: &[edit("ShmTransport::arm", "!preface::take_nudges(self.socket.as_fd())", "false")],
+        cases: &["teardown.kill9_idle"],
+    },
+    Mutant {
+        name: "shm_arms_without_looking",
+        about: "what came just before an end went to sleep is not seen",
+        runs: Runs::Tests,
+        edits: &[edit("Control::arm", "self.filled(head)", "Ok(0)")],
+        cases: &["anyfabric-shm/lib/transport::tests::one_that_sleeps_is_woken_and_others_are_not"],
+    },
+    Mutant {
+        name: "shm_end_before_bytes",
+        about: "the end of a connection is noticed before what was sent ahead of it is read",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "ShmTransport::recv",
+            "        if self.rings.is_none() {",
+            "        if MUTANT && self.ended { return Ok(0); }\n        if self.rings.is_none() {",
+        )],
+        cases: &["anyfabric-shm/lib/transport::tests::what_was_sent_comes_before_the_end"],
+    },
+    Mutant {
+        name: "shm_room_forgotten",
+        about: "where the word of room found none, the writer waits for ever",
+        runs: Runs::Tests,
+        edits: &[edit("Rings::arm", "self.blocked &&", "!MUTANT && self.blocked &&")],
+        cases: &[
+            "anyfabric-shm/lib/transport::tests::room_is_found_though_the_word_of_it_found_none",
+        ],
+    },
+    Mutant {
+        name: "shm_believes_its_peer",
+        about: "a peer that says that a ring holds more than it can is believed",
+        runs: Runs::Tests,
+        edits: &[edit("Control::filled", "filled <= LEN", "true")],
+        cases: &[
+            "anyfabric-shm/strangers/a_ring_with_more_than_it_holds_ends_its_connection",
+            "anyfabric-shm/lib/transport::tests::a_ring_that_the_peer_breaks_ends_the_connection",
+        ],
+    },
+    Mutant {
+        name: "shm_believes_its_reader",
+        about: "a peer that says that it has read what was never written is believed",
+        runs: Runs::Tests,
+        edits: &[edit("Control::room", "LEN.checked_sub(used).ok_or_else(broken)", "Ok(LEN)")],
+        cases: &["anyfabric-shm/lib/control::tests::what_cannot_be_is_an_error"],
+    },
+    Mutant {
+        name: "shm_seals_unchecked",
+        about: "a memory file that its owner can shorten is mapped",
+        runs: Runs::Tests,
+        edits: &[edit("Mapping::of", "!seals.contains(SEALS)", "false")],
+        cases: &[
+            "anyfabric-shm/strangers/what_is_no_memory_of_rings_is_closed",
+            "anyfabric-shm/lib/mapping::tests::only_what_cannot_change_its_size_is_mapped",
+        ],
+    },
+    Mutant {
+        name: "shm_size_unchecked",
+        about: "a memory file that is too short is mapped",
+        runs: Runs::Tests,
+        edits: &[edit("Mapping::of", "size != len as i64", "false")],
+        cases: &["anyfabric-shm/lib/mapping::tests::only_what_cannot_change_its_size_is_mapped"],
+    },
+    Mutant {
+        name: "shm_unsealed",
+        about: "the memory of rings can be shortened by the peer that gets it",
+        runs: Runs::Tests,
+        edits: &[edit("Mapping::create", "rustix::fs::fcntl_add_seals(&file, SEALS)?;", "")],
+        cases: &["anyfabric-shm/lib/mapping::tests::both_see_the_same_bytes"],
+    },
+    Mutant {
+        name: "shm_any_stranger",
+        about: "a connecting socket has the address that it says it has, of whatever host",
+        runs: Runs::Tests,
+        edits: &[edit("Shm::accept", "!address::is_here(ends.initiator.ip())?", "false")],
+        cases: &["anyfabric-shm/strangers/names_of_no_peer_are_closed"],
+    },
+    Mutant {
+        name: "shm_any_listener",
+        about: "a connection that was meant for another listener is taken",
+        runs: Runs::Tests,
+        edits: &[edit("ShmSocket::has", "addr.port() == self.addr.port()", "true")],
+        cases: &["anyfabric-shm/strangers/names_of_no_peer_are_closed"],
+    },
+    Mutant {
+        name: "shm_other_hosts",
+        about: "an address of another host is taken for one of this host",
+        runs: Runs::Tests,
+        edits: &[edit("Shm::connect", "!address::is_here(to.ip())?", "false")],
+        cases: &["anyfabric-shm/strangers/addresses_are_those_of_this_host_and_taken_once"],
+    },
+    Mutant {
+        name: "shm_port_unreserved",
+        about: "a port that a listener has for one address is free for all addresses",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "reserve",
+            "socket.bind(&addr.into())?;",
+            "if MUTANT { socket.set_reuse_address(true)?; }\n    socket.bind(&addr.into())?;",
+        )],
+        cases: &["anyfabric-shm/lib/address::tests::a_port_is_reserved_for_one"],
+    },
+    Mutant {
+        name: "shm_anything_first",
+        about: "whatever comes first with a descriptor is taken for the beginning of a connection",
+        runs: Runs::Tests,
+        edits: &[edit("receive", "got == WORDS.len() && words == WORDS", "true")],
+        cases: &["anyfabric-shm/strangers/what_is_no_memory_of_rings_is_closed"],
+    },
+];
