@@ -30,6 +30,12 @@ pub enum Progress {
 
 /// The connections of a domain and their events, as an engine needs them.
 pub trait EventLoop {
+    /// Where so few connections are ready that a poller looks at each again and again: how many, and how often in a row it
+    /// finds nothing before it leaves one to the selector. What fits depends on what a look costs; this, on a system call.
+    const FEW: usize = 4;
+    /// See [`FEW`](EventLoop::FEW).
+    const PATIENCE: u32 = 512;
+
     /// A connection.
     type Source: Source;
     /// What reports which connections have events, edge-triggered.

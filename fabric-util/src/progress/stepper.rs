@@ -17,10 +17,8 @@ use crate::stream::Deferral;
 const SCRATCH: usize = 64 << 10;
 /// A poller takes events from the selector every so many steps.
 const EVENTS_EVERY: u64 = 32;
-/// Reads without success after which a connection is no longer ready, when few are and when many are.
-const PATIENCE_FEW: u32 = if cfg!(loom) { 0 } else { 512 };
+/// Reads without success after which a connection is no longer ready, when many are.
 const PATIENCE_MANY: u32 = 2;
-const FEW: usize = 4;
 /// The pause of the thread where everything that it has to do is held back.
 const HELD_PAUSE: Duration = Duration::from_micros(50);
 
@@ -87,17 +85,21 @@ impl<S: Source> Stepper<S> {
 
     /// A step for an application that polls. Returns whether a connection became ready again that had been taken from the
     /// list.
-    pub(super) fn poll(
+    pub(super) fn poll<L: EventLoop<Source = S>>(
         &mut self,
         list: &ReadyList<S>,
         schedule: Option<&dyn Schedule>,
-        event_loop: &impl EventLoop<Source = S>,
+        event_loop: &L,
     ) -> bool {
         self.begin(list);
         if schedule.is_some_and(|schedule| schedule.skips_poll()) {
             return false;
         }
-        let patience = if self.ready.len() > FEW { PATIENCE_MANY } else { PATIENCE_FEW };
+        let patience = match self.ready.len() > L::FEW {
+            true => PATIENCE_MANY,
+            false if cfg!(loom) => 0,
+            false => L::PATIENCE,
+        };
         let (mut at, mut again) = (0, false);
         while at < self.ready.len() {
             let Some(progress) = self.serve(at, Mode::Polled, schedule, event_loop) else {

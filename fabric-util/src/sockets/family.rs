@@ -22,6 +22,11 @@ pub trait SocketFamily: Send + Sync + 'static {
     /// Whether its transports do something when they are [armed](Transport::arm).
     const ARMS: bool = false;
 
+    /// See [`EventLoop::FEW`](crate::progress::EventLoop::FEW).
+    const FEW: usize = 4;
+    /// See [`EventLoop::PATIENCE`](crate::progress::EventLoop::PATIENCE).
+    const PATIENCE: u32 = 512;
+
     /// A socket that listens.
     type Listener: AsFd + Send + Sync;
     /// A socket that is connected or becomes so.

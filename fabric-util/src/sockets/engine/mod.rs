@@ -408,6 +408,9 @@ impl<F: SocketFamily> Engine<F> {
 }
 
 impl<F: SocketFamily> EventLoop for Engine<F> {
+    const FEW: usize = F::FEW;
+    const PATIENCE: u32 = F::PATIENCE;
+
     type Source = SocketConn<F>;
     type Selector = Selector;
     type Waker = Waker;
