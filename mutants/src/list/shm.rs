@@ -89,7 +89,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tests,
         edits: &[edit("Control::filled", "filled <= LEN", "true")],
         cases: &[
-            "anyfabric-shm/strangers/a_ring_with_more_than_it_holds_ends_its_connection",
             "anyfabric-shm/lib/transport::tests::a_ring_that_the_peer_breaks_ends_the_connection",
         ],
     },
