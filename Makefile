@@ -30,7 +30,7 @@ test: setup ## Format, lints, docs, all tests, assembly, loom, Miri, MSRV, packa
 adversary: ## The conformance suite over TCP at its worst: cuts, delays, odd orders; SEED=N
 	@. scripts/env && CARGO="$(CARGO)" scripts/conformance --provider tcp --adversary $(or $(SEED),1) --jobs 4
 
-encrypted: ## The conformance suite over TCP, encrypted, and connections over verbs, authenticated; ARGS as in fabric-conformance --help
+encrypted: ## The conformance suite over tcp and shm, encrypted, and connections over verbs, authenticated; ARGS as in fabric-conformance --help
 	@CARGO="$(CARGO)" scripts/encrypted $(ARGS)
 
 mutants: ## Plant bugs, one at a time, and show which conformance cases find each: some minutes
