@@ -7,7 +7,8 @@
 //!   [`reports`] (events on their way to the sink), [`service_thread`], [`timers`], [`workers`] (threads for what may block),
 //!   [`logging`], [`log_limiter`];
 //! - the kernel: [`wakeup`] (descriptors to wait on), [`fork`] (handles in a child process), [`probe`] (is memory mapped);
-//! - connections: [`stream`] (the protocol over any stream of bytes), [`sockets`] (providers over stream sockets of any kind), [`region_table`] (memory that peers may reach),
+//! - connections: [`stream`] (the protocol over any stream of bytes), [`sockets`] (providers over stream sockets of
+//!   any kind), [`region_table`] (memory that peers may reach),
 //!   [`completion_ring`] (completions until they are polled for), [`stall_watch`] (whether operations get on),
 //!   [`backlog`] (requests until they are answered),
 //!   [`proof`] (that both ends have the same secret), [`refusal`] (why there is no connection),

@@ -15,13 +15,6 @@ const BYTES: usize = 4096;
 const MAPPED: usize = BYTES + 2 * LEN as usize;
 const _: () = assert!(2 * size_of::<Control>() <= BYTES);
 
-/// Which end of the connection this process is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    Initiator,
-    Acceptor,
-}
-
 /// One direction, in a mapping that lives as long.
 struct Ring {
     control: NonNull<Control>,
@@ -101,7 +94,7 @@ impl Rings {
     /// As [`Mapping::create`].
     pub(crate) fn create() -> io::Result<(Self, OwnedFd)> {
         let (mapping, file) = Mapping::create(MAPPED)?;
-        Ok((Self::new(mapping, Side::Initiator), file))
+        Ok((Self::new(mapping, 0), file))
     }
 
     /// Those that the peer has made.
@@ -109,16 +102,17 @@ impl Rings {
     /// # Errors
     /// As [`Mapping::of`].
     pub(crate) fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
-        Ok(Self::new(Mapping::of(file, MAPPED)?, Side::Acceptor))
+        Ok(Self::new(Mapping::of(file, MAPPED)?, 1))
     }
 
-    fn new(mapping: Mapping, side: Side) -> Self {
-        let [of_initiator, of_acceptor] = [0, 1].map(|which| Ring::new(&mapping, which));
-        let (to_peer, from_peer) = match side {
-            Side::Initiator => (of_initiator, of_acceptor),
-            Side::Acceptor => (of_acceptor, of_initiator),
-        };
-        Rings { to_peer, from_peer, blocked: false, _mapping: mapping }
+    /// `own`: which of the two this end writes to, the initiator to the first.
+    fn new(mapping: Mapping, own: usize) -> Self {
+        Rings {
+            to_peer: Ring::new(&mapping, own),
+            from_peer: Ring::new(&mapping, 1 - own),
+            blocked: false,
+            _mapping: mapping,
+        }
     }
 
     /// Writes what there is room for. `WouldBlock`: there is none; the peer wakes this side when there is.

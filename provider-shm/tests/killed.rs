@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests too
 
+mod side;
+
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fabric::{Access, Catalog, Choice, Completion, CompletionQueue, Domain, Hints, Region};
-use provider_shm::ShmProvider;
+use side::Side;
 
 const SOON: Duration = Duration::from_secs(20);
 /// Victims, unless the variable says otherwise.
@@ -19,32 +20,12 @@ const LEN: usize = 100_000;
 /// The address of the listener, for the process that is to be killed.
 const TO: &str = "TEST_CONNECT_TO";
 
-struct Side {
-    domain: Domain,
-    queue: CompletionQueue,
-    region: Region,
-}
-
-impl Side {
-    fn new() -> Self {
-        let catalog = Catalog::empty().add(ShmProvider::new()).unwrap();
-        let domain = catalog.open_with(&Choice::Auto, &Hints::default()).unwrap();
-        let queue = domain.completion_queue(1024).unwrap();
-        let region = domain.alloc(RECEIVES * LEN, Access::ALL).unwrap();
-        Side { domain, queue, region }
-    }
-
-    fn poll(&self) -> Option<Completion> {
-        self.queue.poll_one().unwrap()
-    }
-}
-
 /// Sends messages of all sizes, each full of its length's low byte, for ever.
 #[test]
 fn victim() {
     let Ok(to) = std::env::var(TO) else { return };
-    let side = Side::new();
-    let endpoint = side.domain.endpoint().build(&side.queue).unwrap();
+    let side = Side::new(RECEIVES * LEN);
+    let endpoint = side.endpoint();
     endpoint.connect(to.parse().unwrap(), &[]).unwrap();
     endpoint.wait_connected(Some(SOON)).unwrap();
     println!("connected");
@@ -73,13 +54,13 @@ fn held() -> [usize; 3] {
 
 #[test]
 fn a_peer_that_is_killed_leaves_nothing_and_what_came_is_whole() {
-    let side = Side::new();
+    let side = Side::new(RECEIVES * LEN);
     let listener = side.domain.listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let before = held();
     let mut noticed = Vec::new();
     let rounds = std::env::var(ROUNDS_OF).map_or(ROUNDS, |rounds| rounds.parse().unwrap());
     for round in 0..rounds {
-        let endpoint = side.domain.endpoint().build(&side.queue).unwrap();
+        let endpoint = side.endpoint();
         let at = |slot: usize| side.region.slice(slot * LEN..(slot + 1) * LEN);
         for slot in 0..RECEIVES {
             endpoint.recv(at(slot), slot as u64).unwrap();
@@ -98,7 +79,7 @@ fn a_peer_that_is_killed_leaves_nothing_and_what_came_is_whole() {
                 victim.kill().unwrap();
                 (lives, killed) = (None, Instant::now());
             }
-            if let Some(done) = side.poll() {
+            if let Some(done) = side.queue.poll_one().unwrap() {
                 let slot = done.context as usize;
                 if !done.is_ok() {
                     ended += 1;

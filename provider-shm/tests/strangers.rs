@@ -2,44 +2,24 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests too
 
+mod side;
+
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use fabric::{
-    Access, Catalog, Choice, CompletionQueue, Domain, Endpoint, Error, Hints, Listener, Region,
-};
-use provider_shm::ShmProvider;
+use fabric::{Endpoint, Error, Listener};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use socket2::{Domain as Family, SockAddr, Socket, Type};
+use side::Side;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 const SOON: Option<Duration> = Some(Duration::from_secs(10));
 /// The size of a connection's rings, and what is said with them.
 const RINGS: u64 = 4096 + 2 * (128 << 10);
 const WORDS: &[u8] = b"fabric\0\x01";
-
-struct Side {
-    domain: Domain,
-    queue: CompletionQueue,
-    region: Region,
-}
-
-impl Side {
-    fn new() -> Self {
-        let catalog = Catalog::empty().add(ShmProvider::new()).unwrap();
-        let domain = catalog.open_with(&Choice::Auto, &Hints::default()).unwrap();
-        let queue = domain.completion_queue(1024).unwrap();
-        let region = domain.alloc(4096, Access::ALL).unwrap();
-        Side { domain, queue, region }
-    }
-
-    fn endpoint(&self) -> Endpoint {
-        self.domain.endpoint().build(&self.queue).unwrap()
-    }
-}
 
 /// A server with a peer.
 struct Scene {
@@ -52,7 +32,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let (server, client) = (Side::new(), Side::new());
+        let (server, client) = (Side::new(4096), Side::new(4096));
         let listener = server.domain.listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let (endpoint, peer) = (client.endpoint(), server.endpoint());
         endpoint.connect(listener.local_addr(), &[]).unwrap();
@@ -81,7 +61,7 @@ impl Scene {
 
     /// A socket with this name, connected to the listener.
     fn stranger(&self, name: Option<&str>) -> Socket {
-        let socket = Socket::new(Family::UNIX, Type::STREAM, None).unwrap();
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
         if let Some(name) = name {
             socket.bind(&SockAddr::unix(format!("\0{name}")).unwrap()).unwrap();
         }
@@ -226,7 +206,7 @@ fn addresses_are_those_of_this_host_and_taken_once() {
 
 #[test]
 fn a_listener_for_all_addresses_is_reached_by_each() {
-    let side = Side::new();
+    let side = Side::new(4096);
     let listener = side.domain.listen("0.0.0.0:0".parse().unwrap()).unwrap();
     let port = listener.local_addr().port();
     for ip in ["127.0.0.1", "127.0.0.9"] {

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use fabric_core::{Event, ListenerId, Result};
+
 use super::descriptors::Descriptors;
 use super::family::{Arrival, SocketFamily, SocketTransport};
 use crate::backlog::Backlog;
@@ -25,7 +27,6 @@ use crate::stats::Stats;
 use crate::stream::{Greeting, Protected, Protection, refuse};
 use crate::sync::{Mutex, MutexGuard};
 use crate::wakeup::wait_readable;
-use fabric_core::{Event, ListenerId, Result};
 
 /// How long a hello may take, with the proof.
 const HELLO: Duration = Duration::from_secs(5);

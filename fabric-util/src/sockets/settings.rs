@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
+use fabric_core::setting::{number, unknown};
+use fabric_core::{Result, Setting};
+
 use super::conn::SocketStream;
 use super::family::SocketFamily;
 use crate::fault::RandomSchedule;
 use crate::progress::Schedule;
 use crate::splitmix::mix;
 use crate::stream::Protected;
-use fabric_core::setting::{number, unknown};
-use fabric_core::{Result, Setting};
 
 /// How long a post is held back at most, unless set otherwise.
 const HOLD: Duration = Duration::from_micros(50);

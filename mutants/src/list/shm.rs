@@ -23,9 +23,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "shm_one_ring",
-        about: "both ends write to the same ring",
+        about: "an end reads what it wrote itself",
         runs: Runs::Shm,
-        edits: &[edit("Rings::new", "(of_acceptor, of_initiator)", "(of_initiator, of_acceptor)")],
+        edits: &[edit("Rings::new", "1 - own", "own")],
         cases: &["send.fifo"],
     },
     Mutant {

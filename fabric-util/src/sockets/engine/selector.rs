@@ -4,8 +4,9 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use crate::log_line;
 use mio::{Events, Poll, Registry, Token};
+
+use crate::log_line;
 
 /// Events taken at a time.
 const CAPACITY: usize = 256;
