@@ -90,9 +90,22 @@ impl Domain {
     /// Allocates `len` zeroed bytes, aligned for everything, and registers them.
     ///
     /// # Errors
-    /// As [`register`](Domain::register), and `NoMemory`.
+    /// As [`allocate`](Domain::allocate) and [`register`](Domain::register).
     pub fn alloc(&self, len: usize, access: Access) -> Result<Region> {
-        self.register(&Memory::zeroed(len)?, access)
+        self.register(&self.allocate(len)?, access)
+    }
+
+    /// Allocates `len` zeroed bytes, aligned to 64 bytes at least, to be registered in whole or in part.
+    ///
+    /// It is the memory that suits the device best: peers within the host reach that of `shm` without this process. Any
+    /// [`Memory`] can be registered with any domain, and all of it is used in the same way.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for zero bytes, or more than there are addresses; `NoMemory` if there is not that much; `InvalidState`
+    /// in a forked child.
+    pub fn allocate(&self, len: usize) -> Result<Memory> {
+        self.inner.ops.check("allocate")?;
+        self.inner.ops.allocate(len)
     }
 
     /// Registers the whole of `memory`. One memory may be part of several regions.

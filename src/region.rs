@@ -343,6 +343,8 @@ impl Region {
     }
 
     fn range(&self, operation: &'static str, offset: usize, len: usize) -> Result<*mut u8> {
+        // Memory that peers can have mapped is the parent's there, too.
+        self.core.domain.ops.check(operation)?;
         // The library's own memory lives as long as the handle; foreign memory may go once it is closed.
         if self.core.memory.is_none() && self.core.closed.load(Ordering::Acquire) {
             return Err(Error::state(operation, "the region is closed, and its memory is foreign"));
@@ -372,7 +374,7 @@ impl Region {
     /// Copies bytes out of the region.
     ///
     /// # Errors
-    /// `InvalidArgument` if the range does not fit, `InvalidState` for foreign memory once it is closed.
+    /// `InvalidArgument` if the range does not fit, `InvalidState` for foreign memory once it is closed, and in a forked child.
     pub fn read_at(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         let at = self.range("read_at", offset, bytes.len())?;
         // SAFETY: the range was checked; the core keeps the memory allocated.

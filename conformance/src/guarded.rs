@@ -47,7 +47,7 @@ impl Guarded {
     #[track_caller]
     pub fn new(domain: &Domain, len: usize, access: Access) -> Result<Self, Failed> {
         let whole = (GUARD + len + GUARD).next_multiple_of(8);
-        let home = CaseMemory::new(whole)?;
+        let home = CaseMemory::new(domain, whole)?;
         let region = domain.register(home.memory(), access)?;
         home.set_registered();
         let guarded = Guarded { region, home, len, fork_epoch: ForkEpoch::current(), watch: None };

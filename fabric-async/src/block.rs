@@ -23,7 +23,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use fabric::{Access, Domain, Error, Memory, Region, RemoteRegion, Result, Slice};
+use fabric::{Access, Domain, Error, Region, RemoteRegion, Result, Slice};
 
 /// What keeps the blocks of extents that are not in use.
 pub(crate) trait BlockOwner: Send + Sync {
@@ -69,7 +69,7 @@ impl Extent {
         (len, count): (usize, usize),
     ) -> Result<(Block, Vec<Block>)> {
         let size = len.saturating_mul(count);
-        let memory = Memory::zeroed(size)?;
+        let memory = domain.allocate(size)?;
         let region = domain.register(&memory, Access::LOCAL_WRITE)?;
         let extent = Arc::new(Extent { region, owner, id, class });
         let base = NonNull::new(memory.as_ptr())

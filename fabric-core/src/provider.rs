@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::event::{EventSink, ListenerId};
 pub use crate::event::{RawRequest, RequestId};
 use crate::info::{Device, Info};
+use crate::memory::Memory;
 use crate::ops::{CqOps, EndpointOps, SharedReceiveOps};
 use crate::setting::{self, Setting};
 
@@ -91,6 +92,14 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
     /// - It never overflows while the endpoints bound to it have no more than that in flight.
     /// - It may keep the domain's device open after the domain is dropped, but delivers nothing then.
     fn completion_queue(&self, attr: &CqAttr) -> Result<Self::Cq>;
+
+    /// Allocates zeroed memory that suits this device best, on a multiple of 64 bytes.
+    ///
+    /// - It is not registered yet, may be registered in part or more than once, with other domains too, and may outlive this one.
+    /// - Fails as [`Memory::zeroed`] does.
+    fn allocate(&self, len: usize) -> Result<Memory> {
+        Memory::zeroed(len)
+    }
 
     /// Registers memory; the range and the access rule have been checked.
     ///
@@ -313,6 +322,8 @@ pub trait DynProvider: Send + Sync + 'static {
 pub unsafe trait DynDomain: Any + Send + Sync + 'static {
     /// See [`DomainOps::completion_queue`].
     fn completion_queue(&self, attr: &CqAttr) -> Result<Box<dyn CqOps>>;
+    /// See [`DomainOps::allocate`].
+    fn allocate(&self, len: usize) -> Result<Memory>;
     /// See [`DomainOps::register`].
     ///
     /// # Safety
@@ -389,6 +400,9 @@ impl<P: Provider> DynProvider for P {
 unsafe impl<D: DomainOps> DynDomain for D {
     fn completion_queue(&self, attr: &CqAttr) -> Result<Box<dyn CqOps>> {
         Ok(Box::new(DomainOps::completion_queue(self, attr)?))
+    }
+    fn allocate(&self, len: usize) -> Result<Memory> {
+        DomainOps::allocate(self, len)
     }
     unsafe fn register(
         &self,

@@ -46,6 +46,16 @@ pub fn number(name: &str, value: &str, range: RangeInclusive<u64>) -> Result<u64
     }
 }
 
+/// Reads a setting's value that is one of a few words; the error names the setting, the value, and the words.
+pub fn choice<T: Copy>(name: &str, value: &str, words: &[(&str, T)]) -> Result<T> {
+    let found = words.iter().find(|(word, _)| *word == value.trim());
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        let text = format!("{name}={value:?} is none of: {}", words.join(", "));
+        Error::invalid("configure", text)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +66,17 @@ mod tests {
         let text = unknown("null", "pace", &settings).to_string();
         assert!(text.contains(r#"no setting "pace" (there are: pace_us, depth) [null]"#), "{text}");
         assert!(unknown("null", "pace", &[]).to_string().contains("(there are: none)"));
+    }
+
+    #[test]
+    fn words_are_checked() {
+        let words = [("all", 1), ("none", 0)];
+        assert_eq!(choice("share", " none ", &words).unwrap(), 0);
+        for bad in ["", "al", "ALL", "all,none"] {
+            let text = choice("share", bad, &words).unwrap_err().to_string();
+            let right = format!("share={bad:?} is none of: all, none");
+            assert!(text.contains(&right), "{text}");
+        }
     }
 
     #[test]

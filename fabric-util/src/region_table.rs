@@ -2,13 +2,40 @@
 //!
 //! The engine holds a region's gate for reading while it copies, a deregistration takes it for writing:
 //! when that has returned, no copy is under way and none will begin. A grant is an entry of its own, which only one
-//! connection finds.
+//! connection finds. Peers that have the memory mapped reach it by [`Windows`], which an entry has too where there are some.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use fabric_core::{Access, EndpointId, Error, GrantOps, RegistrationOps, Result};
+
+/// What the peers that have a domain's memory mapped see of its registrations.
+pub trait Windows: Send + Sync {
+    /// Shows one; gives the address by which peers name its first byte, a multiple of 8 that is not 0. `None`: peers cannot
+    /// have this memory mapped, or no more can be shown.
+    fn open(&self, window: &WindowAttr) -> Option<u64>;
+
+    /// Shows it no longer, by that address. When it has returned `Ok`, no peer reads or changes anything by it.
+    ///
+    /// # Errors
+    /// `Busy`: a peer is in the middle of an access and does not get on. It can be tried again.
+    fn close(&self, base: u64) -> Result<()>;
+}
+
+/// A registration, as it is shown to peers.
+pub struct WindowAttr {
+    /// Its key.
+    pub key: u64,
+    /// The first byte, in this process.
+    pub addr: *mut u8,
+    /// Bytes.
+    pub len: usize,
+    /// What peers may do.
+    pub access: Access,
+    /// The only connection whose peer may; none: the peers of all.
+    pub only: Option<EndpointId>,
+}
 
 use crate::probe::probe;
 use crate::sync::{ReadGuard, RwLock};
@@ -17,6 +44,8 @@ use crate::sync::{ReadGuard, RwLock};
 pub struct RegionEntry {
     key: u64,
     addr: *mut u8,
+    /// The address by which peers name the first byte; 0: there is no window.
+    base: u64,
     len: u64,
     access: Access,
     /// The only connection that it is there for; none: it is there for all.
@@ -46,14 +75,15 @@ impl RegionEntry {
         if *gate { Some(RegionGuard(gate)) } else { None }
     }
 
-    /// The place `addr` bytes into the region; the range has been checked.
+    /// The place that peers name by `addr`; the range has been checked.
     pub fn at(&self, addr: u64) -> *mut u8 {
-        self.addr.wrapping_add(addr as usize)
+        self.addr.wrapping_add(addr.wrapping_sub(self.base) as usize)
     }
 
-    /// Whether `len` bytes at `addr` are inside.
+    /// Whether `len` bytes at what peers name by `addr` are inside.
     pub fn contains(&self, addr: u64, len: u64) -> bool {
-        addr.checked_add(len).is_some_and(|end| end <= self.len)
+        let offset = addr.checked_sub(self.base);
+        offset.and_then(|offset| offset.checked_add(len)).is_some_and(|end| end <= self.len)
     }
 
     /// Whether the peer of this connection may know of it.
@@ -74,9 +104,15 @@ pub struct RegionTable {
     entries: RwLock<HashMap<u64, Arc<RegionEntry>>>,
     /// Those that something can be granted to.
     connections: RwLock<HashSet<EndpointId>>,
+    windows: Option<Arc<dyn Windows>>,
 }
 
 impl RegionTable {
+    /// One whose registrations peers may reach by windows.
+    pub fn with_windows(windows: Option<Arc<dyn Windows>>) -> Self {
+        RegionTable { windows, ..RegionTable::default() }
+    }
+
     /// A connection is established.
     pub fn begin_connection(&self, connection: EndpointId) {
         self.connections.write().insert(connection);
@@ -107,17 +143,24 @@ impl RegionTable {
                 break key;
             }
         };
-        let open = RwLock::new(true);
-        let entry = Arc::new(RegionEntry { key, addr, len: len as u64, access, only, open });
+        let windows = self.windows.as_ref().filter(|_| access.intersects(Access::REMOTE));
+        let window = WindowAttr { key, addr, len, access, only };
+        let base = windows.and_then(|windows| windows.open(&window)).unwrap_or(0);
+        let (len, open) = (len as u64, RwLock::new(true));
+        let entry = Arc::new(RegionEntry { key, addr, base, len, access, only, open });
         entries.insert(key, entry.clone());
         Ok(entry)
     }
 
-    /// Takes an entry out and closes it.
-    fn remove(&self, entry: &RegionEntry) {
+    /// Takes an entry out and closes it, and its window.
+    fn remove(&self, entry: &RegionEntry) -> Result<()> {
         self.entries.write().remove(&entry.key);
         // Waits for the copies under way: each is one system call or one memory copy long.
         *entry.open.write() = false;
+        match &self.windows {
+            Some(windows) if entry.base != 0 => windows.close(entry.base),
+            _ => Ok(()),
+        }
     }
 
     /// How many regions and grants are open.
@@ -177,8 +220,8 @@ unsafe impl RegistrationOps for Registration {
         self.entry.key
     }
     fn remote_base(&self) -> u64 {
-        // Peers count from the start of the region and learn no address of this process.
-        0
+        // Peers count from the start of the region, or of its window, and learn no address of this process.
+        self.entry.base
     }
 
     unsafe fn grant(
@@ -190,21 +233,20 @@ unsafe impl RegistrationOps for Registration {
         if !self.table.connections.read().contains(&endpoint) {
             return Err(Error::NotConnected);
         }
-        let part = (self.entry.at(range.start as u64), range.len());
+        let part = (self.entry.addr.wrapping_add(range.start), range.len());
         let entry = self.table.add(self.provider, part, access, Some(endpoint))?;
         Ok(Box::new(TableGrant { table: self.table.clone(), entry }))
     }
 
     fn deregister(&mut self) -> Result<()> {
-        self.table.remove(&self.entry);
-        Ok(())
+        self.table.remove(&self.entry)
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // One that is dropped as it is must not be open for ever.
-        self.table.remove(&self.entry);
+        // One that is dropped as it is must not be open for ever; its memory stays.
+        let _ = self.table.remove(&self.entry);
     }
 }
 
@@ -222,17 +264,17 @@ unsafe impl GrantOps for TableGrant {
         self.entry.key
     }
     fn remote_base(&self) -> u64 {
-        0
+        self.entry.base
     }
     fn revoke(&mut self) -> Result<()> {
-        self.table.remove(&self.entry);
-        Ok(())
+        self.table.remove(&self.entry)
     }
 }
 
 impl Drop for TableGrant {
     fn drop(&mut self) {
-        self.table.remove(&self.entry);
+        // As for a registration.
+        let _ = self.table.remove(&self.entry);
     }
 }
 

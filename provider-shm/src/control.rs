@@ -9,26 +9,23 @@ use std::sync::atomic::Ordering;
 
 use fabric_util::sync::{AtomicU32, fence};
 
+use crate::line::Line;
+
 /// Bytes of a ring. A power of two, so that positions may wrap.
 pub(crate) const LEN: u32 = if cfg!(loom) { 2 } else { 128 << 10 };
-
-/// A word with a cache line of its own.
-#[derive(Default)]
-#[repr(C, align(64))]
-struct Line(AtomicU32);
 
 /// Valid for any bytes, zeros included, with which it begins.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct Control {
     /// The producer's position.
-    tail: Line,
+    tail: Line<AtomicU32>,
     /// The consumer's.
-    head: Line,
+    head: Line<AtomicU32>,
     /// The consumer waits for bytes.
-    armed: Line,
+    armed: Line<AtomicU32>,
     /// The producer waits for room.
-    waits: Line,
+    waits: Line<AtomicU32>,
 }
 
 fn broken() -> io::Error {

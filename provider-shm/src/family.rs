@@ -3,14 +3,13 @@
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 
 use fabric_core::EndpointAttr;
-use fabric_util::sockets::{Arrival, SocketFamily};
-use fabric_util::stats::Stats;
+use fabric_util::sockets::{Arrival, Shared, SocketFamily};
 use socket2::{Domain, Socket, Type};
 
 use crate::address::{self, Ends};
+use crate::memory::ShmMemory;
 use crate::name::NAME;
 use crate::transport::ShmTransport;
 
@@ -55,6 +54,7 @@ impl SocketFamily for Shm {
     const FEW: usize = 16;
     const PATIENCE: u32 = 4096;
 
+    type Memory = ShmMemory;
     type Listener = ShmSocket;
     type Transport = ShmTransport;
 
@@ -68,7 +68,10 @@ impl SocketFamily for Shm {
         Ok((ShmSocket { socket, addr, _reserved }, addr))
     }
 
-    fn accept(listener: &ShmSocket, stats: &Arc<Stats>) -> io::Result<Arrival<ShmTransport>> {
+    fn accept(
+        listener: &ShmSocket,
+        shared: &Shared<ShmMemory>,
+    ) -> io::Result<Arrival<ShmTransport>> {
         // The rings come by a descriptor, which this one leaves room for.
         let room = listener.socket.try_clone()?;
         let (socket, name) = listener.socket.accept()?;
@@ -81,7 +84,7 @@ impl SocketFamily for Shm {
             return Err(unusable());
         }
         drop(room);
-        let transport = ShmTransport::accepted(socket, stats).map_err(|_| unusable())?;
+        let transport = ShmTransport::accepted(socket, shared).map_err(|_| unusable())?;
         Ok(Arrival { transport, peer: ends.initiator, local: Some(ends.acceptor) })
     }
 
@@ -89,7 +92,7 @@ impl SocketFamily for Shm {
         to: SocketAddr,
         source: Option<IpAddr>,
         _attr: &EndpointAttr,
-        stats: &Arc<Stats>,
+        shared: &Shared<ShmMemory>,
     ) -> io::Result<(ShmTransport, Option<SocketAddr>)> {
         let to = SocketAddr::new(to.ip().to_canonical(), to.port());
         if !address::is_here(to.ip())? {
@@ -101,7 +104,7 @@ impl SocketFamily for Shm {
         }
         let socket = new_socket()?;
         let ends = address::bind_initiator(&socket, source, to)?;
-        let transport = ShmTransport::connecting(socket, stats, to)?;
+        let transport = ShmTransport::connecting(socket, shared, to)?;
         Ok((transport, Some(ends.initiator)))
     }
 }

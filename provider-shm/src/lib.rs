@@ -6,20 +6,34 @@
 //! `fabric_util::sockets`; here are the sockets:
 //! - `family`: how they are made; `address`: what an address is called there, and which are free;
 //! - `transport`: what carries a connection's bytes; `preface`: how both ends come to the same rings;
-//! - `ring`: both directions; `control`: how far both ends of one are, and who sleeps; `mapping`: the memory.
+//! - `ring`: both directions; `control`: how far both ends of one are, and who sleeps; `mapping`: the memory; `line`: one word of it.
+//!
+//! Memory that a domain allocates lies in files that its peers have mapped, if they are the same user's. So they write to what is
+//! registered of it, read it, and change it by atomics without this process, be it asleep or stopped:
+//! - `memory`: what a domain has of that kind; `pool`: the files; `windows`: what of them is registered, for peers to see;
+//! - `visitors`: the peers; `hazard`: which window each is at, so that a window closes when none is there;
+//! - `reach`: the same from the other side: what this one does to the peer's memory.
 
 mod address;
 mod control;
 mod family;
+mod hazard;
+mod line;
 mod mapping;
+mod memory;
 mod name;
+mod pool;
 mod preface;
+mod reach;
 mod ring;
 mod transport;
+mod visitors;
+mod windows;
 
 use fabric_util::sockets;
 
 pub use family::{Shm, ShmSocket};
+pub use memory::ShmMemory;
 pub use name::NAME;
 pub use transport::ShmTransport;
 

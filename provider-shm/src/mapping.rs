@@ -1,8 +1,11 @@
 //! Memory that two processes have mapped: a file without a name, of a size that stays.
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
+use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -19,6 +22,8 @@ pub(crate) struct Mapping {
 
 // SAFETY: the pointer is free of ties to a thread. What it points at is reached by raw pointers and atomics only.
 unsafe impl Send for Mapping {}
+// SAFETY: as above; the fields themselves never change.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Makes a file of `len` bytes and maps it; gives its descriptor, by which the peer does.
@@ -39,13 +44,30 @@ impl Mapping {
     /// # Errors
     /// `InvalidData`: it is not what [`create`](Mapping::create) makes. As mmap(2).
     pub(crate) fn of(file: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
-        // What has no seals at all says so by an error.
-        let seals = rustix::fs::fcntl_get_seals(file).unwrap_or(SealFlags::empty());
-        let size = rustix::fs::fstat(file)?.st_size;
-        if !seals.contains(SEALS) || size != len as i64 {
+        if sealed_len(file)? != len {
             return Err(ErrorKind::InvalidData.into());
         }
         Self::map(file, len)
+    }
+
+    /// As [`of`](Mapping::of), of any length. What peers have made is mapped once in a process.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn shared(file: BorrowedFd<'_>) -> io::Result<Arc<Self>> {
+        static ALL: Mutex<BTreeMap<(u64, u64), Weak<Mapping>>> = Mutex::new(BTreeMap::new());
+        let len = sealed_len(file)?;
+        let status = rustix::fs::fstat(file)?;
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = (status.st_dev, status.st_ino);
+        if let Some(mapping) = all.get(&name).and_then(Weak::upgrade) {
+            return Ok(mapping);
+        }
+        // While one is mapped, its file's name is no other's.
+        all.retain(|_, mapping| mapping.strong_count() > 0);
+        let mapping = Arc::new(Self::map(file, len)?);
+        all.insert(name, Arc::downgrade(&mapping));
+        Ok(mapping)
     }
 
     fn map(file: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
@@ -57,11 +79,71 @@ impl Mapping {
         Ok(Mapping { base, len })
     }
 
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// The byte at an offset. Valid as long as the mapping lives.
     pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
         assert!(offset < self.len, "{offset} is not within {} bytes", self.len);
         // SAFETY: within the mapping.
         unsafe { self.base.add(offset) }
+    }
+}
+
+/// The length of a file that stays as long as it is.
+///
+/// # Errors
+/// `InvalidData`: it is no such file, or has no bytes.
+fn sealed_len(file: BorrowedFd<'_>) -> io::Result<usize> {
+    // What has no seals at all says so by an error.
+    let seals = rustix::fs::fcntl_get_seals(file).unwrap_or(SealFlags::empty());
+    let len = usize::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+    if seals.contains(SEALS) && len > 0 { Ok(len) } else { Err(ErrorKind::InvalidData.into()) }
+}
+
+/// A value in a mapping, which it keeps.
+pub(crate) struct Placed<T> {
+    mapping: Arc<Mapping>,
+    at: NonNull<T>,
+}
+
+/// What may be in a mapping: atomics, for which any bytes are valid.
+///
+/// # Safety
+/// It is so, and nothing but atomics.
+pub(crate) unsafe trait Words {}
+
+// SAFETY: what it points at is shared anyway, and `Words` of atomics.
+unsafe impl<T: Words> Send for Placed<T> {}
+// SAFETY: as above.
+unsafe impl<T: Words> Sync for Placed<T> {}
+
+impl<T: Words> Placed<T> {
+    /// The value at an offset, which suits its alignment and leaves room for it.
+    pub(crate) fn new(mapping: &Arc<Mapping>, offset: usize) -> Self {
+        let end = offset.checked_add(size_of::<T>());
+        assert!(
+            offset.is_multiple_of(align_of::<T>()) && end.is_some_and(|end| end <= mapping.len)
+        );
+        Placed { at: mapping.at(offset).cast(), mapping: mapping.clone() }
+    }
+}
+
+impl<T> Clone for Placed<T> {
+    fn clone(&self) -> Self {
+        Placed { mapping: self.mapping.clone(), at: self.at }
+    }
+}
+
+impl<T: Words> Deref for Placed<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: aligned (a mapping begins with a page) and within the mapping, which lives as long; the words are atomic, for
+        // this process and the other one, and any values are valid (`Words`).
+        unsafe { self.at.as_ref() }
     }
 }
 

@@ -1,17 +1,21 @@
-//! The first bytes of a connection: the initiator's rings, as a descriptor beside a few words. All other bytes of the socket
-//! wake the side that reads them, and mean nothing.
+//! What goes over a connection's socket. It begins with the initiator's rings, as a descriptor beside a few words. All other bytes
+//! wake the side that reads them, and mean nothing; beside some of them are files of memory that the peer may reach.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
+use crate::pool::FILES;
+
 /// What it begins with, and the version of what is behind it: of the layout of the rings.
-const WORDS: [u8; 8] = *b"fabric\0\x01";
+const WORDS: [u8; 8] = *b"fabric\0\x02";
+/// Files in one message: the windows, and all of a pool.
+const MAX_FILES: usize = 1 + FILES;
 /// What wakes the peer.
 const NUDGE: [u8; 1] = [0];
 
@@ -30,6 +34,21 @@ pub(crate) fn send(socket: BorrowedFd<'_>, file: &OwnedFd) -> io::Result<()> {
     let sent = sendmsg(socket, &[IoSlice::new(&WORDS)], &mut beside, flags)?;
     // So few are taken whole, or not at all.
     if sent == WORDS.len() { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
+}
+
+/// Sends files of memory to a peer that may reach it, all of them or none.
+///
+/// # Errors
+/// As sendmsg(2): `WouldBlock` where the socket is full.
+pub(crate) fn send_files(socket: BorrowedFd<'_>, files: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !beside.push(SendAncillaryMessage::ScmRights(files)) {
+        return Err(ErrorKind::OutOfMemory.into());
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(socket, &[IoSlice::new(&NUDGE)], &mut beside, flags)?;
+    Ok(())
 }
 
 /// Receives the rings. `WouldBlock`: they have not come yet.
@@ -75,6 +94,36 @@ pub(crate) fn take_nudges(socket: BorrowedFd<'_>) -> bool {
     }
 }
 
+/// As [`take_nudges`], from a peer that may send files: gives them to `take`, in their order; `None` stands for some that
+/// found no place here.
+pub(crate) fn take_files(socket: BorrowedFd<'_>, mut take: impl FnMut(Option<OwnedFd>)) -> bool {
+    let mut bytes = [0; 64];
+    loop {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
+        let mut beside = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags) {
+            Ok(received) => {
+                for message in beside.drain() {
+                    if let RecvAncillaryMessage::ScmRights(files) = message {
+                        files.for_each(|file| take(Some(file)));
+                    }
+                }
+                if received.flags.contains(ReturnFlags::CTRUNC) {
+                    take(None);
+                }
+                if received.bytes == 0 {
+                    return false;
+                }
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return true,
+            // It left some of them unread (unix(7)).
+            Err(_) => return false,
+        }
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 #[allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
 mod tests {
@@ -108,7 +157,7 @@ mod tests {
 
     #[test]
     fn what_is_no_preface_is_refused() {
-        for bytes in [&b"f"[..], b"fabric\0\x01", b"fabric\0\x02", b"GET / HTTP/1.1\r\n\r\n"] {
+        for bytes in [&b"f"[..], b"fabric\0\x02", b"fabric\0\x01", b"GET / HTTP/1.1\r\n\r\n"] {
             let (mut one, other) = pair();
             one.write_all(bytes).unwrap();
             assert_eq!(refused(&other), ErrorKind::InvalidData, "{bytes:?}");

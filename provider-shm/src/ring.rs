@@ -3,39 +3,50 @@
 use std::io::{self, ErrorKind};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use fabric_core::memory;
 use fabric_util::stream::IoVec;
 
 use crate::control::{Control, LEN};
-use crate::mapping::Mapping;
+use crate::hazard::Hazard;
+use crate::mapping::{Mapping, Placed, Words};
 
 /// Where the bytes of the first ring are: behind a page with what both ends say of both rings.
 const BYTES: usize = 4096;
 const MAPPED: usize = BYTES + 2 * LEN as usize;
-const _: () = assert!(2 * size_of::<Control>() <= BYTES);
+const _: () = assert!(2 * size_of::<Page>() <= BYTES);
 
-/// One direction, in a mapping that lives as long.
+/// What both ends say of one direction: of the ring, and of what the end that writes to it does by itself.
+#[repr(C)]
+struct Page {
+    control: Control,
+    hazard: Hazard,
+}
+
+// SAFETY: atomics, and any values are valid.
+unsafe impl Words for Page {}
+
+/// One direction.
 struct Ring {
-    control: NonNull<Control>,
+    page: Placed<Page>,
+    /// In the same mapping.
     bytes: NonNull<u8>,
     /// How far this end is.
     position: u32,
 }
 
 impl Ring {
-    fn new(mapping: &Mapping, which: usize) -> Self {
+    fn new(mapping: &Arc<Mapping>, which: usize) -> Self {
         Ring {
-            control: mapping.at(which * size_of::<Control>()).cast(),
+            page: Placed::new(mapping, which * size_of::<Page>()),
             bytes: mapping.at(BYTES + which * LEN as usize),
             position: 0,
         }
     }
 
     fn control(&self) -> &Control {
-        // SAFETY: aligned, since a mapping begins with a page, and in a mapping that lives as long; the words are atomic, for
-        // this process and the other one, and any values are valid.
-        unsafe { self.control.as_ref() }
+        &self.page.control
     }
 
     /// The run of bytes at the position, at most `len`.
@@ -75,16 +86,24 @@ pub(crate) struct Moved {
     pub(crate) wake: bool,
 }
 
+/// What a peer does by itself, also when the rings are gone.
+pub(crate) struct Peer(Placed<Page>);
+
+impl Peer {
+    pub(crate) fn hazard(&self) -> &Hazard {
+        &self.0.hazard
+    }
+}
+
 /// Both directions.
 pub(crate) struct Rings {
     to_peer: Ring,
     from_peer: Ring,
     /// The last write found no room.
     blocked: bool,
-    _mapping: Mapping,
 }
 
-// SAFETY: the pointers are into the mapping, which is the value's own.
+// SAFETY: the pointers are into the mapping, which the value keeps.
 unsafe impl Send for Rings {}
 
 impl Rings {
@@ -107,12 +126,23 @@ impl Rings {
 
     /// `own`: which of the two this end writes to, the initiator to the first.
     fn new(mapping: Mapping, own: usize) -> Self {
+        let mapping = Arc::new(mapping);
         Rings {
             to_peer: Ring::new(&mapping, own),
             from_peer: Ring::new(&mapping, 1 - own),
             blocked: false,
-            _mapping: mapping,
         }
+    }
+
+    /// Where this side says what it does by itself to the peer's memory.
+    #[inline]
+    pub(crate) fn hazard(&self) -> &Hazard {
+        &self.to_peer.page.hazard
+    }
+
+    /// Where the peer says what it does by itself to this side's.
+    pub(crate) fn peer(&self) -> Peer {
+        Peer(self.from_peer.page.clone())
     }
 
     /// Writes what there is room for. `WouldBlock`: there is none; the peer wakes this side when there is.

@@ -1,26 +1,34 @@
-//! What carries a connection's bytes: two rings, and a socket that wakes a side that sleeps and says when the other is gone.
+//! What carries a connection's bytes: two rings, and a socket that wakes a side that sleeps and says when the other is gone. And
+//! what of the peer's memory is reached without it.
 
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use fabric_core::EndpointAttr;
-use fabric_util::sockets::{Accepted, SocketTransport};
+use fabric_core::{EndpointAttr, EndpointId, Segment, SendOp};
+use fabric_util::sockets::{Accepted, Shared, SocketTransport};
 use fabric_util::stats::Stats;
-use fabric_util::stream::{IoVec, Transport};
+use fabric_util::stream::{IoVec, Reached, Transport};
 use socket2::Socket;
 
 use crate::address;
+use crate::memory::ShmMemory;
 use crate::preface;
+use crate::reach::{Found, Reach};
 use crate::ring::{Moved, Rings};
 
 /// A connected or connecting socket.
 pub struct ShmTransport {
-    socket: Socket,
+    socket: Arc<Socket>,
     /// None before the initiator's have come.
     rings: Option<Rings>,
     stats: Arc<Stats>,
+    memory: Arc<ShmMemory>,
+    /// The endpoint, while the peer may reach this side's memory.
+    open: Option<EndpointId>,
+    /// What this side may reach of the peer's.
+    reach: Option<Reach>,
     /// It is not connected yet: the listener has no room for one more, or there is none.
     waits_for: Option<SocketAddr>,
     /// The peer has left; what it sent before may wait in the ring.
@@ -29,17 +37,26 @@ pub struct ShmTransport {
 }
 
 impl ShmTransport {
-    fn new(socket: Socket, stats: &Arc<Stats>) -> Self {
-        let stats = stats.clone();
-        ShmTransport { socket, rings: None, stats, waits_for: None, ended: false, _accepted: None }
+    fn new(socket: Socket, shared: &Shared<ShmMemory>) -> Self {
+        ShmTransport {
+            socket: Arc::new(socket),
+            rings: None,
+            stats: shared.stats.clone(),
+            memory: shared.memory.clone(),
+            open: None,
+            reach: None,
+            waits_for: None,
+            ended: false,
+            _accepted: None,
+        }
     }
 
     /// The socket of a connection that came in.
     ///
     /// # Errors
     /// The peer is gone, or begins otherwise than the provider does.
-    pub(crate) fn accepted(socket: Socket, stats: &Arc<Stats>) -> io::Result<Self> {
-        let mut new = Self::new(socket, stats);
+    pub(crate) fn accepted(socket: Socket, shared: &Shared<ShmMemory>) -> io::Result<Self> {
+        let mut new = Self::new(socket, shared);
         new._accepted = Some(Accepted::new());
         match new.receive_rings() {
             Err(error) if error.kind() != ErrorKind::WouldBlock => Err(error),
@@ -53,10 +70,10 @@ impl ShmTransport {
     /// No memory or descriptor for the rings.
     pub(crate) fn connecting(
         socket: Socket,
-        stats: &Arc<Stats>,
+        shared: &Shared<ShmMemory>,
         to: SocketAddr,
     ) -> io::Result<Self> {
-        let mut new = Self::new(socket, stats);
+        let mut new = Self::new(socket, shared);
         new.waits_for = Some(to);
         match new.try_connect() {
             // `finish_connect` tries again, and says why it cannot be.
@@ -86,6 +103,8 @@ impl ShmTransport {
     fn send_rings(&mut self) -> io::Result<()> {
         let (rings, file) = Rings::create()?;
         self.rings = Some(rings);
+        // Files come ahead of the answer.
+        self.reach = self.memory.trusts(&self.socket).then(Reach::default);
         match preface::send(self.socket.as_fd(), &file) {
             // The listener has closed; the next read reports that.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -100,6 +119,17 @@ impl ShmTransport {
         let file = preface::receive(self.socket.as_fd())?;
         self.rings = Some(Rings::of(file.as_fd())?);
         Ok(())
+    }
+
+    /// Takes what came by the socket.
+    fn take_events(&mut self) {
+        self.stats.system_calls.add(1);
+        let socket = self.socket.as_fd();
+        let is_here = match &mut self.reach {
+            None => preface::take_nudges(socket),
+            Some(reach) => preface::take_files(socket, |file| reach.take(file)),
+        };
+        self.ended |= !is_here;
     }
 
     /// Wakes the peer if it waits for what was done.
@@ -168,15 +198,55 @@ impl Transport for ShmTransport {
     }
 
     fn arm(&mut self) -> bool {
+        if self.rings.is_none() {
+            return false;
+        }
+        self.take_events();
         let Some(rings) = &self.rings else { return false };
-        self.stats.system_calls.add(1);
-        self.ended |= !preface::take_nudges(self.socket.as_fd());
         // A ring that the peer has broken is to be read, which reports that.
         self.ended || rings.arm().unwrap_or(true)
     }
 
     fn gave_up(&self) -> bool {
         self.waits_for.is_some()
+    }
+
+    fn open(&mut self, endpoint: EndpointId) {
+        let Some(rings) = &self.rings else { return };
+        if self.memory.trusts(&self.socket) {
+            self.reach.get_or_insert_default();
+            self.open = Some(endpoint);
+            self.memory.admit(endpoint, rings.peer(), &self.socket);
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(endpoint) = self.open.take() {
+            self.reach = None;
+            self.memory.expel(endpoint);
+        }
+    }
+
+    #[inline]
+    unsafe fn reach(&mut self, op: &SendOp, segments: &[Segment]) -> Reached {
+        let (Some(reach), Some(rings)) = (&mut self.reach, &self.rings) else { return Reached::No };
+        // SAFETY: the caller's promise.
+        match unsafe { reach.execute(rings.hazard(), op, segments) } {
+            Found::All => Reached::Yes,
+            Found::NoFile if reach.wants_files() => {
+                self.take_events();
+                Reached::Look
+            }
+            Found::Nothing | Found::NoFile => Reached::No,
+        }
+    }
+}
+
+impl Drop for ShmTransport {
+    fn drop(&mut self) {
+        self.close();
+        // A visitor that does not get on keeps the socket, and the peer is to hear of the end.
+        self.shutdown_write();
     }
 }
 
@@ -187,6 +257,8 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
 
+    use fabric_util::sockets::{PeerMemory, Trust};
+
     use super::*;
 
     /// An initiator's and an acceptor's.
@@ -196,10 +268,10 @@ mod tests {
             stream.set_nonblocking(true).unwrap();
             Socket::from(OwnedFd::from(stream))
         });
-        let stats = Arc::<Stats>::default();
-        let mut one = ShmTransport::new(one, &stats);
+        let shared = || Shared { stats: Arc::default(), memory: ShmMemory::new(Trust::User) };
+        let mut one = ShmTransport::new(one, &shared());
         one.send_rings().unwrap();
-        (one, ShmTransport::accepted(other, &stats).unwrap())
+        (one, ShmTransport::accepted(other, &shared()).unwrap())
     }
 
     fn send(transport: &mut ShmTransport, bytes: &mut [u8]) -> io::Result<usize> {

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use fabric::{Access, RemoteRegion};
 use side::Side;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -20,19 +21,23 @@ const LEN: usize = 100_000;
 /// The address of the listener, for the process that is to be killed.
 const TO: &str = "TEST_CONNECT_TO";
 
-/// Sends messages of all sizes, each full of its length's low byte, for ever.
+/// Sends messages of all sizes, each full of its length's low byte, for ever; and writes each to the peer's memory, too, which
+/// takes no part in that.
 #[test]
 fn victim() {
     let Ok(to) = std::env::var(TO) else { return };
     let side = Side::new(RECEIVES * LEN);
     let endpoint = side.endpoint();
     endpoint.connect(to.parse().unwrap(), &[]).unwrap();
-    endpoint.wait_connected(Some(SOON)).unwrap();
+    let remote = endpoint.wait_connected(Some(SOON)).unwrap();
+    let remote = RemoteRegion::from_bytes(&remote).unwrap();
     println!("connected");
     let mut len = 1;
     loop {
         len = (len * 7 + 3) % LEN + 1;
         side.region.write_at(0, &vec![len as u8; len]).unwrap();
+        endpoint.write(side.region.slice(..len), remote.at(0), 0).unwrap();
+        side.queue.wait_one(Some(SOON)).unwrap();
         endpoint.send(side.region.slice(..len), 0).unwrap();
         side.queue.wait_one(Some(SOON)).unwrap();
     }
@@ -66,7 +71,9 @@ fn a_peer_that_is_killed_leaves_nothing_and_what_came_is_whole() {
             endpoint.recv(at(slot), slot as u64).unwrap();
         }
         let mut victim = start(listener.local_addr());
-        listener.accept(Some(SOON)).unwrap().accept(&endpoint, &[]).unwrap();
+        let written = side.domain.alloc(LEN, Access::ALL).unwrap();
+        let remote = written.remote().to_bytes();
+        listener.accept(Some(SOON)).unwrap().accept(&endpoint, &remote).unwrap();
         let mut said = BufReader::new(victim.stdout.take().unwrap()).lines();
         assert!(said.any(|line| line.unwrap().contains("connected")));
         // The moment differs by what it is in the middle of.
@@ -94,6 +101,8 @@ fn a_peer_that_is_killed_leaves_nothing_and_what_came_is_whole() {
             }
         }
         noticed.push(killed.elapsed());
+        // Though it was in the middle of a write, perhaps.
+        written.close().unwrap();
         victim.wait().unwrap();
         endpoint.wait_disconnected(Some(SOON)).unwrap();
     }

@@ -19,7 +19,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 const SOON: Option<Duration> = Some(Duration::from_secs(10));
 /// The size of a connection's rings, and what is said with them.
 const RINGS: u64 = 4096 + 2 * (128 << 10);
-const WORDS: &[u8] = b"fabric\0\x01";
+const WORDS: &[u8] = b"fabric\0\x02";
 
 /// A server with a peer.
 struct Scene {
@@ -126,7 +126,7 @@ fn what_is_no_memory_of_rings_is_closed() {
     let scene = Scene::new();
     let (pipe, _writer) = std::io::pipe().unwrap();
     let cases: [(&[u8], OwnedFd); 6] = [
-        (b"fabric\0\x02", file(RINGS, SEALS)),
+        (b"fabric\0\x01", file(RINGS, SEALS)),
         (b"fabric\0", file(RINGS, SEALS)),
         (WORDS, file(RINGS + 4096, SEALS)),
         (WORDS, file(4096, SEALS)),

@@ -2,11 +2,9 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::sync::Arc;
 
 use fabric_core::EndpointAttr;
-use fabric_util::sockets::{Arrival, SocketFamily};
-use fabric_util::stats::Stats;
+use fabric_util::sockets::{Arrival, Shared, SocketFamily};
 use socket2::SockRef;
 
 use crate::name::NAME;
@@ -22,6 +20,7 @@ impl SocketFamily for Tcp {
     const VERSION: &'static str = env!("CARGO_PKG_VERSION");
     const THREAD: &'static str = "fabric-tcp";
 
+    type Memory = ();
     type Listener = TcpListener;
     type Transport = TcpTransport;
 
@@ -31,21 +30,21 @@ impl SocketFamily for Tcp {
         Ok((listener, addr))
     }
 
-    fn accept(listener: &TcpListener, stats: &Arc<Stats>) -> io::Result<Arrival<TcpTransport>> {
+    fn accept(listener: &TcpListener, shared: &Shared<()>) -> io::Result<Arrival<TcpTransport>> {
         let (stream, peer) = listener.accept()?;
         stream.set_nonblocking(true).map_err(|_| ErrorKind::ConnectionAborted)?;
         let local = stream.local_addr().ok();
-        Ok(Arrival { transport: TcpTransport::accepted(stream.into(), stats), peer, local })
+        Ok(Arrival { transport: TcpTransport::accepted(stream.into(), &shared.stats), peer, local })
     }
 
     fn connect(
         to: SocketAddr,
         source: Option<IpAddr>,
         attr: &EndpointAttr,
-        stats: &Arc<Stats>,
+        shared: &Shared<()>,
     ) -> io::Result<(TcpTransport, Option<SocketAddr>)> {
         let socket = socket::connect(to, source, attr)?;
         let local = SockRef::from(&socket).local_addr().ok().and_then(|addr| addr.as_socket());
-        Ok((TcpTransport::connecting(socket, stats, attr), local))
+        Ok((TcpTransport::connecting(socket, &shared.stats, attr), local))
     }
 }

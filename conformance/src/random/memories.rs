@@ -2,9 +2,7 @@
 
 use std::ops::Range;
 
-use fabric::{
-    Access, Capabilities, Domain, Grant, Memory, Region, RemoteRegion, RemoteSlice, Slice,
-};
+use fabric::{Access, Capabilities, Domain, Grant, Region, RemoteRegion, RemoteSlice, Slice};
 
 use super::model::{ByteRange, Model};
 use super::program::{GrantSpec, Part, Program, Remote};
@@ -40,8 +38,7 @@ impl<'a> Memories<'a> {
         let mut initial = Vec::new();
         for (at, spec) in program.memories.iter().enumerate() {
             let bytes = Pattern::new(at as u64).bytes(spec.len);
-            let memory = Memory::zeroed(spec.len)?;
-            let region = domains[spec.domain].register(&memory, Access::LOCAL_WRITE)?;
+            let region = domains[spec.domain].alloc(spec.len, Access::LOCAL_WRITE)?;
             region.write_at(0, &bytes)?;
             regions.push(Some(region));
             initial.push(bytes);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fabric::{Error, Memory, Result};
+use fabric::{Domain, Error, Memory, Result};
 use fabric_util::byte_quota::ByteQuota;
 use fabric_util::fair_table::Network;
 
@@ -30,11 +30,16 @@ pub(super) struct Reserved {
 }
 
 impl Allocation {
-    /// `len` zero bytes for a host of this network.
+    /// `len` zero bytes for a host of this network, of the domain's kind if there is one already.
     ///
     /// # Errors
     /// `NoMemory` if others have it, or its network has its share; or as [`Memory::zeroed`].
-    pub(super) fn new(quota: &Arc<ByteQuota>, network: Network, len: u64) -> Result<Self> {
+    pub(super) fn new(
+        quota: &Arc<ByteQuota>,
+        network: Network,
+        len: u64,
+        domain: Option<&Domain>,
+    ) -> Result<Self> {
         if !quota.reserve(network, len) {
             let text = format!(
                 "{len} more bytes: all hosts together have seven eighths of this machine's memory, and one network three quarters"
@@ -42,7 +47,8 @@ impl Allocation {
             return Err(Error::NoMemory(fabric::Failure::new("allocate", text)));
         }
         let reserved = Arc::new(Reserved { quota: quota.clone(), network, len });
-        let memory = Memory::zeroed(usize::try_from(len).unwrap_or(usize::MAX))?;
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        let memory = domain.map_or_else(|| Memory::zeroed(len), |domain| domain.allocate(len))?;
         Ok(Allocation { memory, reserved })
     }
 }
@@ -63,11 +69,11 @@ mod tests {
     fn memory_counts_as_long_as_a_region_of_it_is_there() {
         let quota = ByteQuota::new(1 << 20, Some(1 << 19));
         let network = Network::from(IpAddr::from(Ipv4Addr::LOCALHOST));
-        let refused = |len| match Allocation::new(&quota, network, len) {
+        let refused = |len| match Allocation::new(&quota, network, len, None) {
             Err(Error::NoMemory(failure)) => failure.to_string(),
             other => panic!("{:?}", other.map(|made| made.memory.len())),
         };
-        let made = Allocation::new(&quota, network, 1 << 19).unwrap();
+        let made = Allocation::new(&quota, network, 1 << 19, None).unwrap();
         let of_a_region = made.reserved.clone();
         assert!(refused(1).contains("seven eighths"));
         drop(made);
@@ -75,6 +81,6 @@ mod tests {
         drop(of_a_region);
         // What cannot be had takes no place.
         refused(u64::MAX);
-        assert_eq!(Allocation::new(&quota, network, 1 << 19).unwrap().memory.len(), 1 << 19);
+        assert_eq!(Allocation::new(&quota, network, 1 << 19, None).unwrap().memory.len(), 1 << 19);
     }
 }

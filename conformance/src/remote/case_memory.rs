@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use fabric::{Error, Memory, Result};
+use fabric::{Domain, Error, Memory, Result};
 use serde_bytes::ByteBuf;
 
 use super::frame::CHUNK;
@@ -32,9 +32,9 @@ fn all() -> MutexGuard<'static, BTreeMap<usize, Weak<CaseMemory>>> {
 }
 
 impl CaseMemory {
-    /// `len` zero bytes.
-    pub(crate) fn new(len: usize) -> Result<Arc<Self>> {
-        let memory = Memory::zeroed(len)?;
+    /// `len` zero bytes, of the kind that suits the domain.
+    pub(crate) fn new(domain: &Domain, len: usize) -> Result<Arc<Self>> {
+        let memory = domain.allocate(len)?;
         let this = Arc::new(CaseMemory { memory, location: OnceLock::new() });
         all().insert(this.memory.as_ptr().addr(), Arc::downgrade(&this));
         Ok(this)

@@ -301,7 +301,8 @@ impl Session {
     }
 
     fn allocate(&mut self, name: u64, len: u64) -> Result<()> {
-        self.memories.insert(name, Allocation::new(&self.quota, self.network, len)?);
+        let domain = self.domain.as_ref();
+        self.memories.insert(name, Allocation::new(&self.quota, self.network, len, domain)?);
         Ok(())
     }
 

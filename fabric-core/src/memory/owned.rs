@@ -13,7 +13,7 @@ const LINE: usize = 64;
 /// `alloc_zeroed` writes the zeros itself and so makes every page resident.
 const LAZY_ALIGN: usize = 16;
 
-/// Zeroed, aligned heap memory, shared by its clones; the last one frees it.
+/// Zeroed, aligned memory, shared by its clones; the last one frees it. It is of the heap, or of a provider.
 ///
 /// Its bytes may change at any time while it is registered, so they are accessed by the functions of
 /// [this module](crate::memory) only, never through references.
@@ -21,13 +21,24 @@ const LAZY_ALIGN: usize = 16;
 pub struct Memory(Arc<Block>);
 
 struct Block {
-    base: *mut u8,
-    layout: Layout,
     start: *mut u8,
     len: usize,
+    _owner: Owner,
 }
 
-// SAFETY: the pointers are the block's own, and free of ties to a thread. The block never forms references
+/// What frees the memory when it is dropped.
+enum Owner {
+    Heap { _allocation: Allocation },
+    Provider { _owner: Box<dyn Send + Sync> },
+}
+
+/// What the heap gave.
+struct Allocation {
+    base: *mut u8,
+    layout: Layout,
+}
+
+// SAFETY: the pointers are the block's own, or its owner's, and free of ties to a thread. The block never forms references
 // to what they point at; any access to it is by the functions of the parent module, which tolerate
 // any concurrent access of their kind, or is justified where it is made.
 unsafe impl Send for Block {}
@@ -82,7 +93,18 @@ impl Memory {
         // SAFETY: `base` is aligned to the lesser of `LAZY_ALIGN` and `align`, so the next multiple of
         // `align` is at most the added room away, and `len` bytes still follow it.
         let start = unsafe { base.add(offset) };
-        Ok(Memory(Arc::new(Block { base, layout, start, len })))
+        let _owner = Owner::Heap { _allocation: Allocation { base, layout } };
+        Ok(Memory(Arc::new(Block { start, len, _owner })))
+    }
+
+    /// Memory that a provider has allocated. It is freed by the drop of `owner`, with the last clone.
+    ///
+    /// # Safety
+    /// `len` bytes at `start`, at least one, are allocated, writable and zero, and at a multiple of 64; they stay allocated
+    /// until `owner` is dropped. Other processes reach them only in ways that those of this one cannot make undefined
+    /// ([`memory`](crate::memory)).
+    pub unsafe fn from_provider(start: *mut u8, len: usize, owner: Box<dyn Send + Sync>) -> Memory {
+        Memory(Arc::new(Block { start, len, _owner: Owner::Provider { _owner: owner } }))
     }
 
     /// Bytes; at least one.
@@ -105,7 +127,7 @@ impl fmt::Debug for Memory {
     }
 }
 
-impl Drop for Block {
+impl Drop for Allocation {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout, and this is the last owner.
         unsafe { alloc::dealloc(self.base, self.layout) }

@@ -3,10 +3,11 @@
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
+use fabric_core::{EndpointId, Segment, SendOp};
 use smallvec::SmallVec;
 
 use crate::splitmix::SplitMix64;
-use crate::stream::{IoVec, Silence, Transport};
+use crate::stream::{IoVec, Reached, Silence, Transport};
 
 /// The maximum number of calls in a row that find the stream full though it is not.
 const MAX_REFUSALS: usize = 8;
@@ -113,6 +114,19 @@ impl<T: Transport> Transport for FaultTransport<T> {
         self.inner.arm()
     }
 
+    fn open(&mut self, endpoint: EndpointId) {
+        self.inner.open(endpoint);
+    }
+
+    fn close(&mut self) {
+        self.inner.close();
+    }
+
+    unsafe fn reach(&mut self, op: &SendOp, segments: &[Segment]) -> Reached {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.reach(op, segments) }
+    }
+
     fn gave_up(&self) -> bool {
         self.gave_up || self.inner.gave_up()
     }
@@ -207,6 +221,25 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
 
     fn arm(&mut self) -> bool {
         self.inner_mut().arm()
+    }
+
+    fn open(&mut self, endpoint: EndpointId) {
+        self.inner_mut().open(endpoint);
+    }
+
+    fn close(&mut self) {
+        self.inner_mut().close();
+    }
+
+    #[inline]
+    unsafe fn reach(&mut self, op: &SendOp, segments: &[Segment]) -> Reached {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                MaybeFaulty::Plain(inner) => inner.reach(op, segments),
+                MaybeFaulty::Faulty(faulty) => faulty.reach(op, segments),
+            }
+        }
     }
 
     #[inline]

@@ -16,14 +16,13 @@ use std::time::{Duration, Instant};
 use fabric_core::{Event, ListenerId, Result};
 
 use super::descriptors::Descriptors;
-use super::family::{Arrival, SocketFamily, SocketTransport};
+use super::family::{Arrival, Shared, SocketFamily, SocketTransport};
 use crate::backlog::Backlog;
 use crate::fair_table::FairTable;
 use crate::fair_turns::FairTurns;
 use crate::log_limiter::PeerEvent;
 use crate::log_line;
 use crate::refusal::RefuseReason;
-use crate::stats::Stats;
 use crate::stream::{Greeting, Protected, Protection, refuse};
 use crate::sync::{Mutex, MutexGuard};
 use crate::wakeup::wait_readable;
@@ -73,8 +72,8 @@ pub(super) trait AcceptorHost<F: SocketFamily> {
     /// Has an event reported.
     fn report(&self, event: Event);
 
-    /// The domain's counters.
-    fn stats(&self) -> &Arc<Stats>;
+    /// What the domain's connections share.
+    fn shared(&self) -> &Shared<F::Memory>;
 }
 
 /// What there is too little of for one more half-open connection.
@@ -168,7 +167,8 @@ impl<F: SocketFamily> Acceptor<F> {
     fn take(self: &Arc<Self>, host: &impl AcceptorHost<F>) {
         let begun = Instant::now();
         for _ in 0..AT_A_TIME {
-            let Some(accepted) = self.backlog.with(|socket| F::accept(socket, host.stats())) else {
+            let Some(accepted) = self.backlog.with(|socket| F::accept(socket, host.shared()))
+            else {
                 return;
             };
             match accepted {
@@ -182,7 +182,7 @@ impl<F: SocketFamily> Acceptor<F> {
                 Err(error) => {
                     // Out of descriptors or memory.
                     if let Some(suppressed) =
-                        host.stats().peer_log.check(PeerEvent::Resources, None)
+                        host.shared().stats.peer_log.check(PeerEvent::Resources, None)
                     {
                         let addr = self.addr;
                         log_line!(Warn, "listener {addr}: {error}; trying again{suppressed}");
@@ -278,7 +278,8 @@ impl<F: SocketFamily> Acceptor<F> {
         pending: &Arc<PendingConnection<F>>,
     ) -> Option<Arc<PendingConnection<F>>> {
         if self.descriptors.are_short() {
-            if let Some(suppressed) = host.stats().peer_log.check(PeerEvent::Resources, None) {
+            if let Some(suppressed) = host.shared().stats.peer_log.check(PeerEvent::Resources, None)
+            {
                 let (addr, peer, limit) = (self.addr, pending.peer, self.descriptors.limit);
                 log_line!(
                     Warn,
@@ -391,7 +392,7 @@ impl<F: SocketFamily> PendingConnection<F> {
             Err(unwelcome) => {
                 drop(guard);
                 // Before the peer can see that it was cut off.
-                unwelcome.count(host.stats());
+                unwelcome.count(&host.shared().stats);
                 return self.abort(host, format_args!("{}", unwelcome.why));
             }
         }
@@ -400,7 +401,7 @@ impl<F: SocketFamily> PendingConnection<F> {
         let refused = self.acceptor.offer(host, self);
         self.look_for_end(host, guard);
         if let Some(refused) = refused {
-            host.stats().peers_refused.add(1);
+            host.shared().stats.peers_refused.add(1);
             refused.refuse();
             host.forget(refused.name);
         }
@@ -429,7 +430,7 @@ impl<F: SocketFamily> PendingConnection<F> {
         drop(state);
         self.acceptor.remove_half_open(self);
         host.forget(self.name);
-        let (addr, peer, stats) = (self.acceptor.addr, self.peer, host.stats());
+        let (addr, peer, stats) = (self.acceptor.addr, self.peer, &host.shared().stats);
         stats.peers_refused.add(1);
         if let Some(suppressed) = stats.peer_log.check(PeerEvent::Admission, Some(peer)) {
             log_line!(Warn, "listener {addr}: {peer} {why}{suppressed}");

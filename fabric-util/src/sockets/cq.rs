@@ -14,6 +14,8 @@ use crate::completion_ring::CompletionRing;
 /// Queues of one domain whose sleepers drive. The kernel lets 500 of its wait sets watch one set that watches sockets, and
 /// 100 where an application watches them in a set of its own.
 const MAX_DRIVEN: usize = 64;
+/// Polls in a row that find something and make no step of progress.
+const MAX_FOUND: u8 = 32;
 
 /// How the sleeper on a queue wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +98,8 @@ impl Sleepers {
 pub struct SocketCq<F: SocketFamily> {
     pub(super) ring: Arc<CompletionRing>,
     sleepers: Sleepers,
+    /// Polls that found something, since the last step.
+    found: AtomicU8,
     engine: Arc<Engine<F>>,
 }
 
@@ -104,7 +108,7 @@ impl<F: SocketFamily> SocketCq<F> {
         let fail = |cause| Error::system("make completion queue", F::NAME, cause);
         let ring = CompletionRing::new(engine.stats()).map_err(fail)?;
         let sleepers = Sleepers::new(&ring).map_err(fail)?;
-        Ok(SocketCq { ring, sleepers, engine: engine.clone() })
+        Ok(SocketCq { ring, sleepers, found: AtomicU8::new(0), engine: engine.clone() })
     }
 }
 
@@ -122,17 +126,20 @@ unsafe impl<F: SocketFamily> CqOps for SocketCq<F> {
     fn poll(&self, out: &mut [RawCompletion]) -> usize {
         self.sleepers.wait(&self.engine);
         let taken = self.ring.take(out);
-        if taken > 0 {
-            if self.engine.progress.has_deferred_posts() {
-                // What is held waits for a poll, and this is one.
-                self.engine.progress.poll(&self.engine);
-            } else {
-                self.engine.progress.note_poll();
-            }
-            return taken;
+        // Where each poll finds something that needed no step, the others still need one now and then.
+        let found = if taken > 0 { self.found.load(Ordering::Relaxed) + 1 } else { 0 };
+        self.found.store(found % MAX_FOUND, Ordering::Relaxed);
+        if taken == 0 {
+            self.engine.progress.poll(&self.engine);
+            return self.ring.take(out);
         }
-        self.engine.progress.poll(&self.engine);
-        self.ring.take(out)
+        // What is held waits for a poll, and this is one.
+        if self.engine.progress.has_deferred_posts() || found == MAX_FOUND {
+            self.engine.progress.poll(&self.engine);
+        } else {
+            self.engine.progress.note_poll();
+        }
+        taken
     }
 
     fn collect(&self, out: &mut [RawCompletion]) -> usize {

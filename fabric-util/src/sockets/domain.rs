@@ -6,14 +6,14 @@ use std::sync::Arc;
 use fabric_core::provider::RequestId;
 use fabric_core::{
     Access, CqAttr, DomainAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr,
-    ListenerId, ProviderCounters, Result, SharedReceiveAttr, SharedReceiveOps,
+    ListenerId, Memory, ProviderCounters, Result, SharedReceiveAttr, SharedReceiveOps,
 };
 
 use super::conn::SocketConn;
 use super::cq::SocketCq;
 use super::endpoint::SocketEndpoint;
 use super::engine::Engine;
-use super::family::SocketFamily;
+use super::family::{PeerMemory, SocketFamily};
 use super::listener::{self, SocketListener};
 use super::settings::SocketSettings;
 use crate::completion_ring::CompletionRing;
@@ -58,7 +58,7 @@ impl<F: SocketFamily> SocketDomain<F> {
 }
 
 // SAFETY: a registration's memory is reached only through its table entry, with range and rights checked and
-// the entry's gate held; `deregister` closes the gate.
+// the entry's gate held, or by its window; `deregister` closes both.
 unsafe impl<F: SocketFamily> DomainOps for SocketDomain<F> {
     type Endpoint = SocketEndpoint<F>;
     type Cq = SocketCq<F>;
@@ -67,6 +67,10 @@ unsafe impl<F: SocketFamily> DomainOps for SocketDomain<F> {
 
     fn completion_queue(&self, _attr: &CqAttr) -> Result<SocketCq<F>> {
         SocketCq::new(&self.engine)
+    }
+
+    fn allocate(&self, len: usize) -> Result<Memory> {
+        self.engine.shared.memory.allocate(len)
     }
 
     unsafe fn register(&self, addr: *mut u8, len: usize, access: Access) -> Result<Registration> {

@@ -12,7 +12,7 @@ use mio::Interest;
 
 use super::conn::{SocketConn, SocketStream};
 use super::engine::{Engine, LockedConn};
-use super::family::{SocketFamily, SocketTransport};
+use super::family::{PeerMemory, SocketFamily, SocketTransport};
 use super::interfaces;
 use crate::progress::Flush;
 use crate::stream::{AckPolicy, End, LinkContext, Protected, TakesReceives};
@@ -77,11 +77,22 @@ impl<F: SocketFamily> SocketEndpoint<F> {
 unsafe impl<F: SocketFamily> EndpointOps for SocketEndpoint<F> {
     unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
         let mut conn = self.lock();
+        let (mut done, mut look) = (0, false);
+        if F::Memory::SHARED {
+            // SAFETY: the caller's promise.
+            (done, look) = unsafe { conn.reach(work) };
+            if done == work.len() {
+                return Posted::all(done);
+            }
+        }
         // SAFETY: the caller's promise.
-        let pending = match unsafe { conn.link.post_send(work) } {
+        let pending = match unsafe { conn.link.post_send(&work[done..]) } {
             Ok(pending) => pending,
-            Err(error) => return Posted::until(0, error),
+            Err(error) => return Posted::until(done, error),
         };
+        if look {
+            self.take_turn();
+        }
         let flush = self.engine.progress.schedule(&self.conn, &pending);
         if flush == Flush::Deferred {
             return Posted::all(work.len());
@@ -114,7 +125,7 @@ unsafe impl<F: SocketFamily> EndpointOps for SocketEndpoint<F> {
 
     fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
         let source = interfaces::source_addr(&self.engine.info, to, self.attr.source)?;
-        let (transport, local) = F::connect(to, source, &self.attr, self.engine.stats())
+        let (transport, local) = F::connect(to, source, &self.attr, &self.engine.shared)
             .map_err(|cause| Error::system("connect", F::NAME, cause))?;
         let transport = self.engine.protection.initiator(transport)?;
         let mut conn = self.lock();

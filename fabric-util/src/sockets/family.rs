@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use fabric_core::EndpointAttr;
+use fabric_core::{EndpointAttr, Memory, Result};
 
+use crate::region_table::Windows;
 use crate::stats::Stats;
 use crate::stream::Transport;
 
@@ -27,6 +28,8 @@ pub trait SocketFamily: Send + Sync + 'static {
     /// See [`EventLoop::PATIENCE`](crate::progress::EventLoop::PATIENCE).
     const PATIENCE: u32 = 512;
 
+    /// What the peers of a domain reach of its memory by themselves.
+    type Memory: PeerMemory;
     /// A socket that listens.
     type Listener: AsFd + Send + Sync;
     /// A socket that is connected or becomes so.
@@ -45,7 +48,7 @@ pub trait SocketFamily: Send + Sync + 'static {
     /// As accept(2). `ConnectionAborted` for one that is of no use: the next may be.
     fn accept(
         listener: &Self::Listener,
-        stats: &Arc<Stats>,
+        shared: &Shared<Self::Memory>,
     ) -> io::Result<Arrival<Self::Transport>>;
 
     /// Connects, from `source` if there is one; gives the local address, if it is known.
@@ -56,8 +59,57 @@ pub trait SocketFamily: Send + Sync + 'static {
         to: SocketAddr,
         source: Option<IpAddr>,
         attr: &EndpointAttr,
-        stats: &Arc<Stats>,
+        shared: &Shared<Self::Memory>,
     ) -> io::Result<(Self::Transport, Option<SocketAddr>)>;
+}
+
+/// What the connections of a domain share.
+#[derive(Default)]
+pub struct Shared<M> {
+    /// The domain's counters.
+    pub stats: Arc<Stats>,
+    /// The domain's memory.
+    pub memory: Arc<M>,
+}
+
+/// The memory of a domain that its peers may reach by themselves ([`Transport::reach`]). `()`: none.
+pub trait PeerMemory: Send + Sync + 'static {
+    /// Whether there may be some.
+    const SHARED: bool;
+
+    /// Of a new domain.
+    fn new(trust: Trust) -> Arc<Self>;
+
+    /// See [`DomainOps::allocate`](fabric_core::DomainOps::allocate).
+    ///
+    /// # Errors
+    /// As there.
+    fn allocate(self: &Arc<Self>, len: usize) -> Result<Memory> {
+        Memory::zeroed(len)
+    }
+
+    /// Where peers see what is registered.
+    fn windows(self: &Arc<Self>) -> Option<Arc<dyn Windows>> {
+        None
+    }
+}
+
+impl PeerMemory for () {
+    const SHARED: bool = false;
+
+    fn new(_: Trust) -> Arc<()> {
+        Arc::new(())
+    }
+}
+
+/// Whose processes may reach a domain's memory by themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// Those of the same user.
+    #[default]
+    User,
+    /// None.
+    None,
 }
 
 /// A connection that has come.

@@ -33,7 +33,7 @@ pub use cq::SocketCq;
 pub use descriptors::Accepted;
 pub use domain::SocketDomain;
 pub use endpoint::SocketEndpoint;
-pub use family::{Arrival, SocketFamily, SocketTransport};
+pub use family::{Arrival, PeerMemory, Shared, SocketFamily, SocketTransport, Trust};
 pub use listener::SocketListener;
 pub use provider::SocketProvider;
 pub use transfer::{receive, transmit};

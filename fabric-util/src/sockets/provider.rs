@@ -8,7 +8,7 @@ use fabric_core::{Device, DomainAttr, EventSink, Info, Provider, Result, Setting
 use super::domain::SocketDomain;
 use super::family::SocketFamily;
 use super::interfaces;
-use super::settings::{SETTINGS, SocketSettings};
+use super::settings::{self, SocketSettings};
 use crate::log_line;
 
 /// The provider over a kind of sockets. [`settings`](Provider::settings) has what can be set.
@@ -39,20 +39,18 @@ impl<F: SocketFamily> Provider for SocketProvider<F> {
 
     fn devices(&self) -> Vec<Device> {
         let mut devices = interfaces::devices::<F>();
-        if let Some(seed) = self.settings.adversary {
-            let detail = ("adversary".to_owned(), format!("on, seed {seed}"));
-            let infos = devices.iter_mut().filter_map(|device| device.state.as_mut().ok());
-            infos.for_each(|info| info.details.push(detail.clone()));
+        for info in devices.iter_mut().filter_map(|device| device.state.as_mut().ok()) {
+            self.settings.declare::<F>(info);
         }
         devices
     }
 
     fn settings(&self) -> &'static [Setting] {
-        SETTINGS
+        settings::settings::<F>()
     }
 
     fn configure(&self, name: &str, value: &str) -> Result<Self> {
-        let settings = self.settings.with(F::NAME, name, value)?;
+        let settings = self.settings.with::<F>(name, value)?;
         Ok(Self { settings, family: PhantomData })
     }
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use fabric_core::setting::{number, unknown};
-use fabric_core::{Result, Setting};
+use fabric_core::setting::{choice, number, unknown};
+use fabric_core::{Capabilities, Info, Result, Setting};
 
 use super::conn::SocketStream;
-use super::family::SocketFamily;
+use super::family::{PeerMemory, SocketFamily, Trust};
 use crate::fault::RandomSchedule;
 use crate::progress::Schedule;
 use crate::splitmix::mix;
@@ -17,8 +17,10 @@ const HOLD: Duration = Duration::from_micros(50);
 
 const GATHER: &str = "gather_us";
 const ADVERSARY: &str = "adversary";
+const TRUST: &str = "trust";
+const TRUSTS: &[(&str, Trust)] = &[("user", Trust::User), ("none", Trust::None)];
 
-pub(super) const SETTINGS: &[Setting] = &[
+const SETTINGS: &[Setting] = &[
     Setting::new(
         GATHER,
         "how long a post may wait for the application's next poll, in microseconds (0 to 1000), while earlier ones are \
@@ -31,7 +33,18 @@ pub(super) const SETTINGS: &[Setting] = &[
          says (a whole number)",
         "none: it does its best",
     ),
+    Setting::new(
+        TRUST,
+        "whose processes may reach registered memory by themselves, without a part of this process: those of the same `user`, \
+         or of `none`",
+        "user",
+    ),
 ];
+
+/// What can be set of a family, which may share memory.
+pub(super) fn settings<F: SocketFamily>() -> &'static [Setting] {
+    if F::Memory::SHARED { SETTINGS } else { &SETTINGS[..SETTINGS.len() - 1] }
+}
 
 /// How a provider is set.
 #[derive(Clone, Copy, Debug)]
@@ -40,11 +53,13 @@ pub(super) struct SocketSettings {
     pub(super) hold: Option<Duration>,
     /// For tests: the seed of the faults that are injected.
     pub(super) adversary: Option<u64>,
+    /// Whose processes may reach memory by themselves.
+    pub(super) trust: Trust,
 }
 
 impl Default for SocketSettings {
     fn default() -> Self {
-        SocketSettings { hold: Some(HOLD), adversary: None }
+        SocketSettings { hold: Some(HOLD), adversary: None, trust: Trust::User }
     }
 }
 
@@ -53,16 +68,35 @@ impl SocketSettings {
     ///
     /// # Errors
     /// As [`Provider::configure`](fabric_core::Provider::configure).
-    pub(super) fn with(mut self, provider: &'static str, name: &str, value: &str) -> Result<Self> {
+    pub(super) fn with<F: SocketFamily>(mut self, name: &str, value: &str) -> Result<Self> {
         match name {
             GATHER => {
                 let max = Duration::from_micros(number(name, value, 0..=1000)?);
                 self.hold = (!max.is_zero()).then_some(max);
             }
             ADVERSARY => self.adversary = Some(number(name, value, 0..=u64::MAX)?),
-            _ => return Err(unknown(provider, name, SETTINGS)),
+            TRUST if F::Memory::SHARED => {
+                self.trust = choice(name, value, TRUSTS)?;
+            }
+            _ => return Err(unknown(F::NAME, name, settings::<F>())),
         }
         Ok(self)
+    }
+
+    /// Says what a device is by them.
+    pub(super) fn declare<F: SocketFamily>(&self, info: &mut Info) {
+        let mut say = |name: &str, what: String| info.details.push((name.to_owned(), what));
+        if let Some(seed) = self.adversary {
+            say("adversary", format!("on, seed {seed}"));
+        }
+        if F::Memory::SHARED {
+            let (word, _) =
+                TRUSTS.iter().find(|(_, trust)| *trust == self.trust).unwrap_or(&TRUSTS[0]);
+            say(TRUST, (*word).to_owned());
+            if self.trust == Trust::User {
+                info.capabilities |= Capabilities::PROGRESS_WHILE_STOPPED;
+            }
+        }
     }
 
     /// The transport of the connection with this name.
@@ -80,13 +114,14 @@ impl SocketSettings {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(miri), not(loom)))]
 mod tests {
+    use super::super::testing::Loopback;
     use super::*;
 
     #[test]
     fn settings_are_checked() {
-        let set = |name, value| SocketSettings::default().with("tcp", name, value);
+        let set = |name, value| SocketSettings::default().with::<Loopback>(name, value);
         assert_eq!(set("gather_us", "7").unwrap().hold, Some(Duration::from_micros(7)));
         assert_eq!(set("gather_us", "0").unwrap().hold, None);
         assert_eq!(set("adversary", "7").unwrap().adversary, Some(7));
@@ -98,8 +133,8 @@ mod tests {
 
     #[test]
     fn settings_add_up() {
-        let both = SocketSettings::default().with("tcp", "adversary", "7").unwrap();
-        let both = both.with("tcp", "gather_us", "0").unwrap();
+        let both = SocketSettings::default().with::<Loopback>("adversary", "7").unwrap();
+        let both = both.with::<Loopback>("gather_us", "0").unwrap();
         assert_eq!((both.hold, both.adversary), (None, Some(7)));
     }
 }

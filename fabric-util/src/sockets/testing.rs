@@ -5,13 +5,11 @@
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 
 use fabric_core::EndpointAttr;
 
-use super::family::{Arrival, SocketFamily, SocketTransport};
+use super::family::{Arrival, Shared, SocketFamily, SocketTransport};
 use super::transfer::{receive, transmit};
-use crate::stats::Stats;
 use crate::stream::{IoVec, Transport};
 
 pub(super) struct Loopback;
@@ -23,6 +21,7 @@ impl SocketFamily for Loopback {
     const VERSION: &'static str = "0";
     const THREAD: &'static str = "loopback";
 
+    type Memory = ();
     type Listener = TcpListener;
     type Transport = Socket;
 
@@ -33,7 +32,7 @@ impl SocketFamily for Loopback {
         Ok((listener, addr))
     }
 
-    fn accept(listener: &TcpListener, _: &Arc<Stats>) -> io::Result<Arrival<Socket>> {
+    fn accept(listener: &TcpListener, _: &Shared<()>) -> io::Result<Arrival<Socket>> {
         let (stream, peer) = listener.accept()?;
         stream.set_nonblocking(true)?;
         let local = stream.local_addr().ok();
@@ -44,7 +43,7 @@ impl SocketFamily for Loopback {
         to: SocketAddr,
         _: Option<IpAddr>,
         _: &EndpointAttr,
-        _: &Arc<Stats>,
+        _: &Shared<()>,
     ) -> io::Result<(Socket, Option<SocketAddr>)> {
         let stream = TcpStream::connect(to)?;
         stream.set_nonblocking(true)?;

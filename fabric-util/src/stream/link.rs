@@ -177,6 +177,18 @@ impl Link {
         Ok(Pending { posts: work.len(), bytes, peer_busy, ack_wanted })
     }
 
+    /// Whether an operation can be executed now as if it were transmitted and answered at once: none is under way.
+    #[inline]
+    pub fn is_clear(&self) -> bool {
+        self.phase == Phase::Open && self.announced && self.sends.is_empty()
+    }
+
+    /// An operation was [executed](super::Transport::reach) that was never in the queue, which is [clear](Link::is_clear).
+    #[inline]
+    pub fn complete_reached(&mut self, work: &SendWork<'_>) {
+        self.complete_send(work.token, work.flags, Status::Ok);
+    }
+
     /// Takes receives.
     ///
     /// # Errors

@@ -35,6 +35,7 @@
 //!  turn, on an event          ──▶  until established: answer   ──▶  open, push_ack, announce, consume
 //!                                  then: write, read, write    ──▶  (encode, send_to)*, recv_from*, (encode, send_to)*
 //!                                  the phase: Ending, and fully_sent: shut down; Closed: close
+//!  reach                      ──▶  what the transport can do   ──▶  is_clear, complete_reached
 //!  post_send, post_recv       ─────────────────────────────────▶  post_send, post_recv
 //!  flush, follow_up           ──▶  write; the phase            ──▶  (encode, send_to)*
 //!  end                        ──▶  write; the phase            ──▶  end, (encode, send_to)*
@@ -90,4 +91,4 @@ pub use shared_receives::SharedReceives;
 #[cfg(feature = "encryption")]
 pub use tls::{TlsKeys, TlsTransport};
 pub use transmit::AckPolicy;
-pub use transport::{Silence, Transport};
+pub use transport::{Reached, Silence, Transport};

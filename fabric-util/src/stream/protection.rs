@@ -3,12 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
-use fabric_core::{DomainAttr, Error, Result, Security};
+use fabric_core::{DomainAttr, EndpointId, Error, Result, Security, Segment, SendOp};
 
 use super::io_vec::IoVec;
 #[cfg(feature = "encryption")]
 use super::tls::{TlsKeys, TlsTransport};
-use super::transport::{Silence, Transport};
+use super::transport::{Reached, Silence, Transport};
 use crate::proof::HandshakeKeys;
 
 /// How all connections of a domain are protected.
@@ -173,6 +173,33 @@ impl<T: Transport> Transport for Protected<T> {
 
     fn arm(&mut self) -> bool {
         either!(self, inner => inner.arm())
+    }
+
+    // What is encrypted goes by the stream alone.
+    fn open(&mut self, endpoint: EndpointId) {
+        match self {
+            Protected::Plain(inner) => inner.open(endpoint),
+            #[cfg(feature = "encryption")]
+            Protected::Tls(_) => {}
+        }
+    }
+
+    fn close(&mut self) {
+        match self {
+            Protected::Plain(inner) => inner.close(),
+            #[cfg(feature = "encryption")]
+            Protected::Tls(_) => {}
+        }
+    }
+
+    #[inline]
+    unsafe fn reach(&mut self, op: &SendOp, segments: &[Segment]) -> Reached {
+        match self {
+            // SAFETY: the caller's promise.
+            Protected::Plain(inner) => unsafe { inner.reach(op, segments) },
+            #[cfg(feature = "encryption")]
+            Protected::Tls(_) => Reached::No,
+        }
     }
 
     #[inline]

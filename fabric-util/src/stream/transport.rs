@@ -4,6 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fabric_core::{EndpointId, Segment, SendOp};
+
 use super::io_vec::IoVec;
 
 /// A reliable stream of bytes in both directions, such as a socket. No call blocks.
@@ -78,11 +80,39 @@ pub trait Transport {
         false
     }
 
+    /// The connection is established, as this endpoint's: the peer may reach this side's memory by itself, if this is a transport
+    /// of that kind.
+    fn open(&mut self, _endpoint: EndpointId) {}
+
+    /// The connection ends: from the return on the peer reaches nothing by itself.
+    fn close(&mut self) {}
+
+    /// Executes a write, a read or an atomic by itself, if it can; nothing that was posted before is under way.
+    ///
+    /// # Safety
+    /// The segments' memory must be allocated until the call returns, and as writable as the operation needs; no reference
+    /// into it may exist.
+    #[inline]
+    unsafe fn reach(&mut self, _op: &SendOp, _segments: &[Segment]) -> Reached {
+        Reached::No
+    }
+
     /// Whether the last `send` or `recv` did less than it could, so that no event follows and it has to be called again.
     #[inline]
     fn gave_up(&self) -> bool {
         false
     }
+}
+
+/// What became of an operation that a transport may have executed by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// It is executed: the peer's memory has what it writes, the segments have what it reads.
+    Yes,
+    /// It has to be transmitted, and the peer says what becomes of it.
+    No,
+    /// The same; and an event was taken, so that the stream has to be looked at.
+    Look,
 }
 
 /// What this side's host knows of the peer's.

@@ -53,7 +53,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "shm_end_unseen",
         about: "that the peer has gone is not looked at",
         runs: Runs::Shm,
-        edits: &[edit("ShmTransport::arm", "!preface::take_nudges(self.socket.as_fd())", "false")],
+        edits: &[edit("ShmTransport::take_events", "!is_here", "false")],
         cases: &["teardown.kill9_idle"],
     },
     Mutant {
@@ -103,7 +103,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "shm_seals_unchecked",
         about: "a memory file that its owner can shorten is mapped",
         runs: Runs::Tests,
-        edits: &[edit("Mapping::of", "!seals.contains(SEALS)", "false")],
+        edits: &[edit("sealed_len", "seals.contains(SEALS)", "true")],
         cases: &[
             "anyfabric-shm/strangers/what_is_no_memory_of_rings_is_closed",
             "anyfabric-shm/lib/mapping::tests::only_what_cannot_change_its_size_is_mapped",
@@ -113,7 +113,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "shm_size_unchecked",
         about: "a memory file that is too short is mapped",
         runs: Runs::Tests,
-        edits: &[edit("Mapping::of", "size != len as i64", "false")],
+        edits: &[edit("Mapping::of", "sealed_len(file)? != len", "sealed_len(file)? < 1")],
         cases: &["anyfabric-shm/lib/mapping::tests::only_what_cannot_change_its_size_is_mapped"],
     },
     Mutant {

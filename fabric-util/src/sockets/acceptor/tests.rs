@@ -24,7 +24,7 @@ struct Kept {
     names: AtomicUsize,
     watched: Mutex<HashMap<usize, Arc<PendingConnection<Loopback>>>>,
     deadlines: Mutex<Vec<(Duration, usize, AcceptorTimer)>>,
-    stats: Arc<Stats>,
+    shared: Shared<()>,
     turns: AtomicU64,
 }
 
@@ -56,8 +56,8 @@ impl AcceptorHost<Loopback> for Kept {
 
     fn report(&self, _: Event) {}
 
-    fn stats(&self) -> &Arc<Stats> {
-        &self.stats
+    fn shared(&self) -> &Shared<()> {
+        &self.shared
     }
 }
 

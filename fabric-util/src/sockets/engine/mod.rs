@@ -23,7 +23,7 @@ use mio::{Interest, Registry, Token, Waker};
 
 use super::acceptor::{Acceptor, AcceptorHost, AcceptorTimer, PendingConnection};
 use super::conn::{SocketConn, SocketStream};
-use super::family::SocketFamily;
+use super::family::{PeerMemory, Shared, SocketFamily};
 use super::settings::SocketSettings;
 use crate::backlog::RequestTable;
 use crate::progress::{EventLoop, Mode, Progress, ProgressEngine};
@@ -194,8 +194,8 @@ impl<F: SocketFamily> AcceptorHost<F> for Engine<F> {
         self.add_report(event, None);
     }
 
-    fn stats(&self) -> &Arc<Stats> {
-        &self.stats
+    fn shared(&self) -> &Shared<F::Memory> {
+        &self.shared
     }
 }
 
@@ -204,7 +204,7 @@ pub(super) struct Engine<F: SocketFamily> {
     pub(crate) info: Info,
     reports: Reports<Option<Arc<SocketConn<F>>>>,
     pub(crate) regions: Arc<RegionTable>,
-    stats: Arc<Stats>,
+    pub(crate) shared: Shared<F::Memory>,
     members: Mutex<HashMap<usize, Member<F>>>,
     next_member: AtomicUsize,
     pub(crate) requests: RequestTable<Arc<PendingConnection<F>>>,
@@ -237,11 +237,12 @@ impl<F: SocketFamily> Engine<F> {
         let registry = selector.registry().map_err(fail)?;
         let waker = Waker::new(&registry, WAKE).map_err(fail)?;
         let sockets = selector.descriptor().map_err(fail)?;
+        let shared = Shared { stats: Arc::default(), memory: F::Memory::new(settings.trust) };
         Ok(Arc::new(Engine {
             info: info.clone(),
             reports: Reports::new(events),
-            regions: Arc::default(),
-            stats: Arc::default(),
+            regions: Arc::new(RegionTable::with_windows(shared.memory.windows())),
+            shared,
             members: Mutex::default(),
             next_member: AtomicUsize::new(1),
             requests: RequestTable::default(),
@@ -266,7 +267,7 @@ impl<F: SocketFamily> Engine<F> {
     }
 
     pub(crate) fn stats(&self) -> &Arc<Stats> {
-        &self.stats
+        &self.shared.stats
     }
 
     /// A new name for something with a socket.
@@ -439,7 +440,7 @@ impl<F: SocketFamily> EventLoop for Engine<F> {
     fn poll_events(&self, selector: &mut Selector, block: bool) -> bool {
         let next = if block { self.timers.lock().next() } else { None };
         let until = next.map(|at| at.saturating_duration_since(Instant::now()));
-        self.stats.system_calls.add(1);
+        self.shared.stats.system_calls.add(1);
         let mut any = false;
         for (token, ended) in selector.select(if block { until } else { Some(Duration::ZERO) }) {
             any = true;

@@ -31,10 +31,11 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
 
     /// Begins as the acceptor of a hello, over the transport that it came from. What came behind it is read by the next turn,
     /// for which no event follows.
-    pub fn accept(&mut self, transport: T, greeting: &Greeting, data: &[u8]) {
+    pub fn accept(&mut self, mut transport: T, greeting: &Greeting, data: &[u8]) {
         if greeting.accept(&mut self.state.link, data) {
             self.state.stage = Stage::Established;
             self.state.identity = greeting.identity();
+            transport.open(self.state.link.id());
             self.attach(transport);
             self.flush(AckPolicy::Piggyback);
         }
@@ -82,6 +83,7 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
             Ok(true) => {
                 state.stage = Stage::Established;
                 state.identity = transport.peer_identity();
+                transport.open(state.link.id());
                 self.flush(AckPolicy::Piggyback);
                 self.settle();
             }

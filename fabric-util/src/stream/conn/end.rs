@@ -57,6 +57,11 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
     /// Does what the link's phase asks of the transport.
     pub(super) fn settle(&mut self) {
         let state = &mut *self.state;
+        if matches!(state.link.phase(), Phase::Ending | Phase::Closed)
+            && let Some(transport) = &mut state.transport
+        {
+            transport.close();
+        }
         match state.link.phase() {
             Phase::Closed => {
                 state.stage = Stage::Closed;

@@ -1,10 +1,11 @@
 //! A link and its transport under one lock: what any connection over a stream of bytes does.
 //!
-//! `turn`: reading, executing and writing; `connect`: how it begins; `end`: how it ends, and its deadlines; `stall`: whether
-//! what is under way gets on.
+//! `turn`: reading, executing and writing; `reach`: what the transport does by itself; `connect`: how it begins; `end`: how it
+//! ends, and its deadlines; `stall`: whether what is under way gets on.
 
 mod connect;
 mod end;
+mod reach;
 mod stall;
 mod turn;
 

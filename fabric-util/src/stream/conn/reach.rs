@@ -1,0 +1,36 @@
+//! What a transport does by itself: operations on the peer's memory, where nothing of the stream is in their way.
+
+use fabric_core::{SendOp, SendWork};
+
+use super::{Host, Locked};
+use crate::stream::transport::{Reached, Transport};
+
+impl<T: Transport, H: Host> Locked<'_, T, H> {
+    /// Executes what the transport can by itself of the beginning of `work`; says how many, and whether a turn has to follow.
+    /// The rest is to be posted.
+    ///
+    /// # Safety
+    /// As [`Link::post_send`](crate::stream::Link::post_send).
+    #[inline]
+    pub unsafe fn reach(&mut self, work: &[SendWork<'_>]) -> (usize, bool) {
+        let state = &mut *self.state;
+        let Some(transport) = &mut state.transport else { return (0, false) };
+        if !state.link.is_clear() {
+            return (0, false);
+        }
+        for (at, one) in work.iter().enumerate() {
+            let reached = match one.op {
+                SendOp::Write { imm: None, .. } | SendOp::Read { .. } | SendOp::Atomic { .. } => {
+                    // SAFETY: the caller's promise: the segments are valid until the completion, which follows.
+                    unsafe { transport.reach(&one.op, one.segments) }
+                }
+                _ => Reached::No,
+            };
+            if reached != Reached::Yes {
+                return (at, reached == Reached::Look);
+            }
+            state.link.complete_reached(one);
+        }
+        (work.len(), false)
+    }
+}

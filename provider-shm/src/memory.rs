@@ -1,0 +1,155 @@
+//! The memory of a domain, and who reaches it: what it allocates, the windows of what is registered, and their visitors.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use fabric_core::{EndpointId, Error, Memory, Result};
+use fabric_util::fork::ForkEpoch;
+use fabric_util::region_table::{WindowAttr, Windows};
+use fabric_util::sockets::{PeerMemory, Trust};
+use fabric_util::sync::Mutex;
+use socket2::Socket;
+
+use crate::pool::{Place, Pool};
+use crate::ring::Peer;
+use crate::visitors::{Visitor, Visitors, wait_for};
+use crate::windows::{self, Table};
+
+/// The memory of a domain.
+pub struct ShmMemory {
+    trust: Trust,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    pool: Pool,
+    /// None before something is allocated.
+    table: Option<Table>,
+    visitors: Visitors,
+}
+
+impl State {
+    /// What visitors have to have mapped, in its order.
+    fn files(&self) -> Vec<BorrowedFd<'_>> {
+        let table = self.table.iter().map(Table::descriptor);
+        table.chain(self.pool.descriptors()).collect()
+    }
+
+    fn allocate(&mut self, len: usize) -> std::io::Result<(Place, *mut u8)> {
+        let before = self.files().len();
+        if self.table.is_none() {
+            self.table = Some(Table::new()?);
+        }
+        let made = self.pool.allocate(len);
+        self.visitors.send(&self.files()[before..]);
+        made
+    }
+}
+
+/// A run of the pool, which is given back when it is dropped.
+struct Run {
+    memory: Arc<ShmMemory>,
+    place: Place,
+    len: usize,
+    made_in: ForkEpoch,
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // A child's copy is not the child's to give: the files are the parent's, too.
+        if self.made_in.is_current() {
+            self.memory.state.lock().pool.free(self.place, self.len);
+        }
+    }
+}
+
+impl PeerMemory for ShmMemory {
+    const SHARED: bool = true;
+
+    fn new(trust: Trust) -> Arc<Self> {
+        Arc::new(ShmMemory { trust, state: Mutex::default() })
+    }
+
+    fn allocate(self: &Arc<Self>, len: usize) -> Result<Memory> {
+        // What is more than this machine has, the heap refuses.
+        if self.trust == Trust::None || len == 0 || len > memory_of_machine() {
+            return Memory::zeroed(len);
+        }
+        let Ok((place, start)) = self.state.lock().allocate(len) else {
+            // Without descriptors, say. The heap's is as good; what is done to it goes through this process.
+            return Memory::zeroed(len);
+        };
+        let run = Run { memory: self.clone(), place, len, made_in: ForkEpoch::current() };
+        // SAFETY: the run is the pool's to give until it is given back, in a file that stays mapped as long; it begins with a
+        // page, and is zero. Other processes reach it by `Reach` only, with the functions of `fabric_core::memory`.
+        Ok(unsafe { Memory::from_provider(start, len, Box::new(run)) })
+    }
+
+    fn windows(self: &Arc<Self>) -> Option<Arc<dyn Windows>> {
+        Some(self.clone())
+    }
+}
+
+impl Windows for ShmMemory {
+    fn open(&self, window: &WindowAttr) -> Option<u64> {
+        let state = &mut *self.state.lock();
+        let place = state.pool.find(window.addr, window.len)?;
+        state.table.as_mut()?.open(window, place)
+    }
+
+    fn close(&self, base: u64) -> Result<()> {
+        let number = windows::number(base);
+        let there = {
+            let state = self.state.lock();
+            if let Some(table) = &state.table {
+                table.close(number);
+            }
+            state.visitors.at(number)
+        };
+        if !wait_for(&there, number) {
+            return Err(Error::Busy);
+        }
+        if let Some(table) = &mut self.state.lock().table {
+            table.forget(number);
+        }
+        Ok(())
+    }
+}
+
+impl ShmMemory {
+    /// Whether the peer of a connection may reach this memory by itself, and this process the peer's.
+    pub(crate) fn trusts(&self, socket: &Socket) -> bool {
+        self.trust == Trust::User && is_same_user(socket)
+    }
+
+    /// A connection is open to its peer.
+    pub(crate) fn admit(&self, endpoint: EndpointId, peer: Peer, socket: &Arc<Socket>) {
+        let state = &mut *self.state.lock();
+        let State { pool, table, visitors } = state;
+        let table = table.iter().map(Table::descriptor);
+        let files: Vec<_> = table.chain(pool.descriptors()).collect();
+        visitors.add(windows::name(endpoint), Visitor::new(peer, socket), &files);
+    }
+
+    /// It is so no longer.
+    pub(crate) fn expel(&self, endpoint: EndpointId) {
+        self.state.lock().visitors.remove(windows::name(endpoint));
+    }
+}
+
+/// Whether a socket's peer runs as the same user, who could write into this process in other ways, too (ptrace(2)).
+fn is_same_user(socket: &Socket) -> bool {
+    /// Stands for all users that have no number here (user_namespaces(7)).
+    const OVERFLOW: u32 = 65534;
+    let own = rustix::process::geteuid().as_raw();
+    let peer = rustix::net::sockopt::socket_peercred(socket);
+    own != OVERFLOW && peer.is_ok_and(|peer| peer.uid.as_raw() == own)
+}
+
+/// Bytes of memory and swap of this machine.
+fn memory_of_machine() -> usize {
+    let system = rustix::system::sysinfo();
+    let all = (system.totalram as u64).saturating_add(system.totalswap as u64);
+    usize::try_from(all.saturating_mul(system.mem_unit.into())).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,208 @@
+//! What a peer has of its own that this side reaches by itself: operations without the peer.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use fabric_core::work::total_len;
+use fabric_core::{Access, RemoteAddr, Segment, SendOp, memory};
+
+use crate::hazard::Hazard;
+use crate::mapping::Mapping;
+use crate::pool::{FILES, Place};
+use crate::windows::{self, View};
+
+/// Bytes that are copied at a time: so long a peer that closes a window waits.
+const BITE: usize = 128 << 10;
+/// Looks for files that have not come, after which they are waited for.
+const LOOKS: u8 = 64;
+
+/// The peer's files, as far as they have come.
+#[derive(Default)]
+pub(crate) struct Reach {
+    view: Option<View>,
+    files: Vec<Arc<Mapping>>,
+    /// One did not come, or is not what it should be: those behind it have no place.
+    ends: bool,
+    looks: u8,
+}
+
+/// What became of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It is executed.
+    All,
+    /// Nothing is open for it, or not for all of it.
+    Nothing,
+    /// The file has not come.
+    NoFile,
+}
+
+impl Reach {
+    /// The next file.
+    pub(crate) fn take(&mut self, file: Option<OwnedFd>) {
+        self.looks = 0;
+        let Some(file) = file.filter(|_| !self.ends && self.files.len() < FILES) else {
+            self.ends = true;
+            return;
+        };
+        let taken = match self.view {
+            None => View::of(file.as_fd()).map(|view| self.view = Some(view)),
+            Some(_) => Mapping::shared(file.as_fd()).map(|mapping| self.files.push(mapping)),
+        };
+        self.ends = taken.is_err();
+    }
+
+    /// Whether it is worth a look whether files have come.
+    pub(crate) fn wants_files(&mut self) -> bool {
+        self.looks = self.looks.saturating_add(1);
+        !self.ends && self.looks <= LOOKS
+    }
+
+    /// Executes an operation, if all of it is open. `hazard`: of the connection.
+    ///
+    /// # Safety
+    /// As [`Transport::reach`](fabric_util::stream::Transport::reach).
+    #[inline]
+    pub(crate) unsafe fn execute(
+        &self,
+        hazard: &Hazard,
+        op: &SendOp,
+        segments: &[Segment],
+    ) -> Found {
+        let (at, need) = match *op {
+            SendOp::Write { to, .. } => (to, Access::REMOTE_WRITE),
+            SendOp::Read { from } => (from, Access::REMOTE_READ),
+            SendOp::Atomic { at, .. } => (at, Access::REMOTE_ATOMIC),
+            _ => return Found::Nothing,
+        };
+        if windows::number(at.addr) == 0 {
+            return Found::Nothing;
+        }
+        let visit = Visit { reach: self, hazard, need };
+        match *op {
+            SendOp::Atomic { call, fetch, .. } => visit.at(at, call.ty.size(), |there| {
+                if !there.addr().is_multiple_of(call.ty.size()) {
+                    return Found::Nothing;
+                }
+                // SAFETY: within the peer's file, which stays mapped, and aligned; the window is held open.
+                let old = unsafe { memory::atomic(there, &call) };
+                if fetch {
+                    // SAFETY: the caller's promise.
+                    unsafe { store_old(old, call.ty.size(), segments) };
+                }
+                Found::All
+            }),
+            SendOp::Read { .. } => visit.pass(at, segments, |there, here, len| {
+                // SAFETY: within the peer's file, which stays mapped; the caller's promise for the segments.
+                unsafe { memory::copy(here, there, len) };
+            }),
+            _ => visit.pass(at, segments, |there, here, len| {
+                // SAFETY: as for a read.
+                unsafe { memory::copy(there, here, len) };
+            }),
+        }
+    }
+}
+
+/// Puts an atomic's old value where it belongs: its low bytes, whichever end they are at.
+///
+/// # Safety
+/// The segments' memory must be allocated and writable, without a reference into it.
+unsafe fn store_old(old: u64, size: usize, segments: &[Segment]) {
+    let bytes = old.to_ne_bytes();
+    let mut value =
+        if cfg!(target_endian = "little") { &bytes[..size] } else { &bytes[8 - size..] };
+    for segment in segments {
+        let (now, rest) = value.split_at(segment.len.min(value.len()));
+        // SAFETY: the caller's promise.
+        unsafe { memory::store(segment.addr, now) };
+        value = rest;
+    }
+}
+
+/// One operation.
+struct Visit<'a> {
+    reach: &'a Reach,
+    hazard: &'a Hazard,
+    need: Access,
+}
+
+impl Visit<'_> {
+    /// Goes to a window, and does something to `len` bytes there if they are open.
+    #[inline]
+    fn at(&self, at: RemoteAddr, len: usize, act: impl FnOnce(*mut u8) -> Found) -> Found {
+        let Some(view) = &self.reach.view else { return Found::NoFile };
+        let connection = self.hazard.enter(windows::number(at.addr));
+        let place = connection.and_then(|connection| view.find(at, len, self.need, connection));
+        let found = match place {
+            None => Found::Nothing,
+            Some(place) => match self.reach.resolve(place, len) {
+                None => Found::NoFile,
+                Some(there) => act(there),
+            },
+        };
+        self.hazard.leave();
+        found
+    }
+
+    /// Passes the segments' bytes between here and there, a bite at a time; how, `copy` says (there, here, bytes).
+    #[inline]
+    fn pass(
+        &self,
+        at: RemoteAddr,
+        segments: &[Segment],
+        copy: impl Fn(*mut u8, *mut u8, usize),
+    ) -> Found {
+        let total = total_len(segments);
+        if total == 0 {
+            return Found::Nothing;
+        }
+        // All of it is open, or nothing is passed.
+        if total > BITE {
+            let all = self.at(at, total, |_| Found::All);
+            if all != Found::All {
+                return all;
+            }
+        }
+        let mut rest = segments.iter().map(|segment| (segment.addr, segment.len));
+        let (mut here, mut left) = (std::ptr::null_mut(), 0);
+        let mut done = 0;
+        while done < total {
+            let bite = BITE.min(total - done);
+            let now = RemoteAddr { addr: at.addr + done as u64, ..at };
+            let found = self.at(now, bite, |there| {
+                let mut passed = 0;
+                while passed < bite {
+                    if left == 0 {
+                        let Some(next) = rest.next() else { break };
+                        (here, left) = next;
+                        continue;
+                    }
+                    let len = left.min(bite - passed);
+                    copy(there.wrapping_add(passed), here, len);
+                    (here, left) = (here.wrapping_add(len), left - len);
+                    passed += len;
+                }
+                Found::All
+            });
+            if found != Found::All {
+                return found;
+            }
+            done += bite;
+        }
+        Found::All
+    }
+}
+
+impl Reach {
+    /// Where bytes of the peer's are in this process. What the windows say is not believed to be within the file.
+    #[inline]
+    fn resolve(&self, place: Place, len: usize) -> Option<*mut u8> {
+        let mapping = self.files.get(place.file as usize)?;
+        let end = place.offset.checked_add(len)?;
+        (end <= mapping.len() && len > 0).then(|| mapping.at(place.offset).as_ptr())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,123 @@
+//! The peers that may reach a domain's memory by themselves: who they are, what they have to have mapped, and until when they
+//! are there.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use socket2::Socket;
+
+use crate::preface;
+use crate::ring::Peer;
+
+/// A peer is at a window for so long at most, unless its thread does not run.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long the end of a connection waits for a peer that is somewhere.
+const PATIENCE_AT_END: Duration = Duration::from_millis(1);
+
+/// A connection's peer.
+pub(crate) struct Visitor {
+    peer: Peer,
+    socket: Arc<Socket>,
+    /// It did not get a file.
+    lacks: AtomicBool,
+}
+
+impl Visitor {
+    pub(crate) fn new(peer: Peer, socket: &Arc<Socket>) -> Self {
+        Visitor { peer, socket: socket.clone(), lacks: AtomicBool::new(false) }
+    }
+
+    /// A peer that does not get files, for want of room in its socket or of descriptors, gets no others either: it knows them by
+    /// their order. It reaches what it has; the rest is done for it.
+    fn send(&self, files: &[BorrowedFd<'_>]) {
+        let lacks = self.lacks.load(Ordering::Relaxed);
+        if !lacks && !files.is_empty() && preface::send_files(self.socket.as_fd(), files).is_err() {
+            self.lacks.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it may still be at a window; one without an end of the socket has no thread, or has let go of its own.
+    fn is_at(&self, window: u32) -> bool {
+        self.peer.hazard().is_at(window) && !self.is_gone()
+    }
+
+    fn is_anywhere(&self) -> bool {
+        self.peer.hazard().is_anywhere() && !self.is_gone()
+    }
+
+    fn is_gone(&self) -> bool {
+        let mut ends = [PollFd::new(&*self.socket, PollFlags::empty())];
+        let looked = poll(&mut ends, Some(&rustix::event::Timespec::default()));
+        looked.is_ok() && ends[0].revents().contains(PollFlags::HUP)
+    }
+}
+
+/// Waits until it is not so, at most so long; false: it still is.
+fn wait_while(limit: Duration, is_so: impl Fn() -> bool) -> bool {
+    let begun = Instant::now();
+    for round in 0_u32.. {
+        if !is_so() {
+            return true;
+        }
+        if begun.elapsed() > limit {
+            break;
+        }
+        match round {
+            0..100 => std::hint::spin_loop(),
+            100..200 => thread::yield_now(),
+            _ => thread::sleep(Duration::from_micros(50)),
+        }
+    }
+    false
+}
+
+/// The visitors of a domain, by the names of their connections.
+#[derive(Default)]
+pub(crate) struct Visitors {
+    open: HashMap<u64, Arc<Visitor>>,
+    /// Those of connections that have ended, where a peer was in the middle of an access and did not get on.
+    late: Vec<Arc<Visitor>>,
+}
+
+impl Visitors {
+    /// A connection is open to its peer, which gets these files.
+    pub(crate) fn add(&mut self, connection: u64, visitor: Visitor, files: &[BorrowedFd<'_>]) {
+        self.late.retain(|late| late.is_anywhere());
+        visitor.send(files);
+        visitor.peer.hazard().open(connection);
+        self.open.insert(connection, Arc::new(visitor));
+    }
+
+    /// All get these files, too.
+    pub(crate) fn send(&self, files: &[BorrowedFd<'_>]) {
+        self.open.values().for_each(|visitor| visitor.send(files));
+    }
+
+    /// A connection is open to its peer no longer.
+    pub(crate) fn remove(&mut self, connection: u64) {
+        let Some(visitor) = self.open.remove(&connection) else { return };
+        visitor.peer.hazard().close();
+        if !wait_while(PATIENCE_AT_END, || visitor.is_anywhere()) {
+            self.late.push(visitor);
+        }
+    }
+
+    /// Those that are at a window that is closed.
+    pub(crate) fn at(&self, window: u32) -> Vec<Arc<Visitor>> {
+        let all = self.open.values().chain(&self.late);
+        all.filter(|visitor| visitor.is_at(window)).cloned().collect()
+    }
+}
+
+/// Waits until they have left a window that is closed; false: one does not.
+pub(crate) fn wait_for(visitors: &[Arc<Visitor>], window: u32) -> bool {
+    let begun = Instant::now();
+    visitors.iter().all(|visitor| {
+        wait_while(PATIENCE.saturating_sub(begun.elapsed()), || visitor.is_at(window))
+    })
+}
