@@ -23,6 +23,8 @@ pub(crate) struct Hazard {
     at: Line<AtomicU32>,
     /// The name of the connection while it is open to the peer.
     connection: Line<AtomicU64>,
+    /// Not 0: what the peer does [begins anew](crate::restart) where it was stopped.
+    restarts: Line<AtomicU32>,
 }
 
 impl Hazard {
@@ -34,6 +36,22 @@ impl Hazard {
         fence(Ordering::SeqCst);
         let connection = self.connection.0.load(Ordering::Acquire);
         (connection != CLOSED).then_some(connection)
+    }
+
+    /// The name of the connection while it is open to the peer, to be looked at again.
+    #[inline]
+    pub(crate) fn connection(&self) -> &AtomicU64 {
+        &self.connection.0
+    }
+
+    /// The peer says, before it goes anywhere, that what it does begins anew where it was stopped.
+    pub(crate) fn set_restarts(&self) {
+        self.restarts.0.store(1, Ordering::Release);
+    }
+
+    /// Whether a peer that was stopped at a closed window does nothing there any more.
+    pub(crate) fn restarts(&self) -> bool {
+        self.restarts.0.load(Ordering::Acquire) != 0
     }
 
     /// The peer has left.

@@ -12,7 +12,8 @@
 //! registered of it, read it, and change it by atomics without this process, be it asleep or stopped:
 //! - `memory`: what a domain has of that kind; `pool`: the files; `windows`: what of them is registered, for peers to see;
 //! - `visitors`: the peers; `hazard`: which window each is at, so that a window closes when none is there;
-//! - `reach`: the same from the other side: what this one does to the peer's memory.
+//! - `reach`: the same from the other side: what this one does to the peer's memory; `restart`: so that an access that was
+//!   stopped, for however long, does nothing after its window has closed.
 
 mod address;
 mod control;
@@ -25,6 +26,7 @@ mod name;
 mod pool;
 mod preface;
 mod reach;
+mod restart;
 mod ring;
 mod transport;
 mod visitors;

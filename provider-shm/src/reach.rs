@@ -9,6 +9,7 @@ use fabric_core::{Access, RemoteAddr, Segment, SendOp, memory};
 use crate::hazard::Hazard;
 use crate::mapping::Mapping;
 use crate::pool::{FILES, Place};
+use crate::restart::{self, Condition};
 use crate::windows::{self, View};
 
 /// Bytes that are copied at a time: so long a peer that closes a window waits.
@@ -80,25 +81,26 @@ impl Reach {
         }
         let visit = Visit { reach: self, hazard, need };
         match *op {
-            SendOp::Atomic { call, fetch, .. } => visit.at(at, call.ty.size(), |there| {
+            SendOp::Atomic { call, fetch, .. } => visit.at(at, call.ty.size(), |there, only| {
                 if !there.addr().is_multiple_of(call.ty.size()) {
                     return Found::Nothing;
                 }
-                // SAFETY: within the peer's file, which stays mapped, and aligned; the window is held open.
-                let old = unsafe { memory::atomic(there, &call) };
+                // SAFETY: within the peer's file, which stays mapped, and aligned.
+                let old = unsafe { restart::atomic(there, &call, only) };
+                let Some(old) = old else { return Found::Nothing };
                 if fetch {
                     // SAFETY: the caller's promise.
                     unsafe { store_old(old, call.ty.size(), segments) };
                 }
                 Found::All
             }),
-            SendOp::Read { .. } => visit.pass(at, segments, |there, here, len| {
+            SendOp::Read { .. } => visit.pass(at, segments, |there, here, len, only| {
                 // SAFETY: within the peer's file, which stays mapped; the caller's promise for the segments.
-                unsafe { memory::copy(here, there, len) };
+                unsafe { restart::copy(here, there, len, only) }
             }),
-            _ => visit.pass(at, segments, |there, here, len| {
+            _ => visit.pass(at, segments, |there, here, len, only| {
                 // SAFETY: as for a read.
-                unsafe { memory::copy(there, here, len) };
+                unsafe { restart::copy(there, here, len, only) }
             }),
         }
     }
@@ -130,28 +132,31 @@ struct Visit<'a> {
 impl Visit<'_> {
     /// Goes to a window, and does something to `len` bytes there if they are open.
     #[inline]
-    fn at(&self, at: RemoteAddr, len: usize, act: impl FnOnce(*mut u8) -> Found) -> Found {
+    fn at(
+        &self,
+        at: RemoteAddr,
+        len: usize,
+        act: impl FnOnce(*mut u8, Condition<'_>) -> Found,
+    ) -> Found {
         let Some(view) = &self.reach.view else { return Found::NoFile };
         let connection = self.hazard.enter(windows::number(at.addr));
-        let place = connection.and_then(|connection| view.find(at, len, self.need, connection));
-        let found = match place {
-            None => Found::Nothing,
-            Some(place) => match self.reach.resolve(place, len) {
-                None => Found::NoFile,
-                Some(there) => act(there),
-            },
-        };
+        let found = connection.and_then(|connection| {
+            let (place, key) = view.find(at, len, self.need, connection)?;
+            let Some(there) = self.reach.resolve(place, len) else { return Some(Found::NoFile) };
+            let connection = (self.hazard.connection(), connection);
+            Some(act(there, Condition { key: (key, at.key), connection }))
+        });
         self.hazard.leave();
-        found
+        found.unwrap_or(Found::Nothing)
     }
 
-    /// Passes the segments' bytes between here and there, a bite at a time; how, `copy` says (there, here, bytes).
+    /// Passes the segments' bytes between here and there, a bite at a time, by `copy` (there, here, bytes).
     #[inline]
     fn pass(
         &self,
         at: RemoteAddr,
         segments: &[Segment],
-        copy: impl Fn(*mut u8, *mut u8, usize),
+        copy: impl Fn(*mut u8, *mut u8, usize, Condition<'_>) -> bool,
     ) -> Found {
         let total = total_len(segments);
         if total == 0 {
@@ -159,7 +164,7 @@ impl Visit<'_> {
         }
         // All of it is open, or nothing is passed.
         if total > BITE {
-            let all = self.at(at, total, |_| Found::All);
+            let all = self.at(at, total, |_, _| Found::All);
             if all != Found::All {
                 return all;
             }
@@ -170,7 +175,7 @@ impl Visit<'_> {
         while done < total {
             let bite = BITE.min(total - done);
             let now = RemoteAddr { addr: at.addr + done as u64, ..at };
-            let found = self.at(now, bite, |there| {
+            let found = self.at(now, bite, |there, only| {
                 let mut passed = 0;
                 while passed < bite {
                     if left == 0 {
@@ -179,7 +184,9 @@ impl Visit<'_> {
                         continue;
                     }
                     let len = left.min(bite - passed);
-                    copy(there.wrapping_add(passed), here, len);
+                    if !copy(there.wrapping_add(passed), here, len, only) {
+                        return Found::Nothing;
+                    }
                     (here, left) = (here.wrapping_add(len), left - len);
                     passed += len;
                 }

@@ -16,6 +16,7 @@ use crate::address;
 use crate::memory::ShmMemory;
 use crate::preface;
 use crate::reach::{Found, Reach};
+use crate::restart;
 use crate::ring::{Moved, Rings};
 
 /// A connected or connecting socket.
@@ -213,6 +214,9 @@ impl Transport for ShmTransport {
 
     fn open(&mut self, endpoint: EndpointId) {
         let Some(rings) = &self.rings else { return };
+        if restart::is_there() {
+            rings.hazard().set_restarts();
+        }
         if self.memory.trusts(&self.socket) {
             self.reach.get_or_insert_default();
             self.open = Some(endpoint);
@@ -257,6 +261,8 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
 
+    use fabric_core::{Access, RemoteAddr};
+    use fabric_util::region_table::WindowAttr;
     use fabric_util::sockets::{PeerMemory, Trust};
 
     use super::*;
@@ -332,6 +338,28 @@ mod tests {
         assert!(one.arm(), "there is room, and no event says so any more");
         send(&mut one, &mut all).unwrap();
         assert!(!one.arm());
+    }
+
+    #[test]
+    fn memory_is_reached_while_the_connection_is_open() {
+        let (mut one, mut other) = pair();
+        let memory = other.memory.allocate(64).unwrap();
+        let (addr, access) = (memory.as_ptr(), Access::ALL);
+        let attr = WindowAttr { key: 9, addr, len: 64, access, only: None };
+        let base = other.memory.windows().unwrap().open(&attr).unwrap();
+        let mut bytes = [7; 8];
+        let mut write = |one: &mut ShmTransport| {
+            let op = SendOp::Write { to: RemoteAddr { key: 9, addr: base }, imm: None };
+            // SAFETY: of an array of the test's.
+            unsafe { one.reach(&op, &[Segment::new(bytes.as_mut_ptr(), 8, 0)]) }
+        };
+        assert_eq!(write(&mut one), Reached::Look, "nothing has come");
+        other.open(EndpointId(1));
+        assert_eq!(write(&mut one), Reached::Look, "its files come now");
+        assert_eq!(write(&mut one), Reached::Yes);
+        other.close();
+        assert_eq!(write(&mut one), Reached::No);
+        assert!(!one.arm() && one.arm() == one.ended);
     }
 
     #[test]

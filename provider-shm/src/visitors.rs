@@ -12,9 +12,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use socket2::Socket;
 
 use crate::preface;
+use crate::restart;
 use crate::ring::Peer;
 
-/// A peer is at a window for so long at most, unless its thread does not run.
+/// A peer whose thread runs is at a window for less.
+const SOON: Duration = Duration::from_millis(2);
+/// How long one whose thread does not run is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long the end of a connection waits for a peer that is somewhere.
 const PATIENCE_AT_END: Duration = Duration::from_millis(1);
@@ -114,10 +117,19 @@ impl Visitors {
     }
 }
 
-/// Waits until they have left a window that is closed; false: one does not.
+/// Waits until they have left a window that is closed, or can do nothing there any more; false: one may.
 pub(crate) fn wait_for(visitors: &[Arc<Visitor>], window: u32) -> bool {
     let begun = Instant::now();
-    visitors.iter().all(|visitor| {
-        wait_while(PATIENCE.saturating_sub(begun.elapsed()), || visitor.is_at(window))
-    })
+    let all_leave = |limit: Duration, visitors: &[&Arc<Visitor>]| {
+        let left = || limit.saturating_sub(begun.elapsed());
+        visitors.iter().all(|visitor| wait_while(left(), || visitor.is_at(window)))
+    };
+    let mut visitors: Vec<_> = visitors.iter().collect();
+    if all_leave(SOON, &visitors) {
+        return true;
+    }
+    if restart::visit_processors(PATIENCE).is_ok() {
+        visitors.retain(|visitor| !visitor.peer.hazard().restarts());
+    }
+    all_leave(PATIENCE, &visitors)
 }

@@ -6,11 +6,11 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use fabric_core::{Access, RemoteAddr};
 use fabric_util::region_table::WindowAttr;
-use fabric_util::sync::fence;
+use fabric_util::sync::{AtomicU32, AtomicU64, fence};
 
 use crate::mapping::{Mapping, Placed, Words};
 use crate::pool::Place;
@@ -80,8 +80,8 @@ impl View {
         self.0.get(number as usize)
     }
 
-    /// Where bytes are, if a window is there for them and for this connection. To be asked at the window
-    /// ([`Hazard::enter`](crate::hazard::Hazard::enter)).
+    /// Where bytes are, if a window is there for them and for this connection, and the window's key, to be looked at again. To
+    /// be asked at the window ([`Hazard::enter`](crate::hazard::Hazard::enter)).
     #[inline]
     pub(crate) fn find(
         &self,
@@ -89,7 +89,7 @@ impl View {
         len: usize,
         need: Access,
         connection: u64,
-    ) -> Option<Place> {
+    ) -> Option<(Place, &AtomicU64)> {
         let slot = self.slot(number(at.addr))?;
         if at.key == FREE || slot.key.load(Ordering::Acquire) != at.key {
             return None;
@@ -105,10 +105,8 @@ impl View {
             return None;
         }
         let offset = slot.offset.load(Ordering::Relaxed).checked_add(within)?;
-        Some(Place {
-            file: slot.file.load(Ordering::Relaxed),
-            offset: usize::try_from(offset).ok()?,
-        })
+        let (file, offset) = (slot.file.load(Ordering::Relaxed), usize::try_from(offset).ok()?);
+        Some((Place { file, offset }, &slot.key))
     }
 }
 
@@ -195,7 +193,10 @@ mod tests {
         let (mut table, view) = both();
         let place = Place { file: 3, offset: 8192 };
         let base = table.open(&window(100, None), place).unwrap();
-        let find = |addr, len, need| view.find(RemoteAddr { key: KEY, addr }, len, need, name(ONE));
+        let find = |addr, len, need| {
+            let found = view.find(RemoteAddr { key: KEY, addr }, len, need, name(ONE));
+            found.map(|(place, _)| place)
+        };
         let read = Access::REMOTE_READ;
         assert_eq!(find(base, 100, read), Some(place));
         assert_eq!(find(base + 90, 10, read), Some(Place { offset: 8282, ..place }));
@@ -204,10 +205,10 @@ mod tests {
         assert_eq!(find(base, 8, Access::REMOTE_ATOMIC), None, "without the right");
         assert_eq!(find(base, usize::MAX, read), None);
         let wrong = RemoteAddr { key: KEY + 1, addr: base };
-        assert_eq!(view.find(wrong, 1, read, name(ONE)), None);
+        assert!(view.find(wrong, 1, read, name(ONE)).is_none());
         table.close(number(base));
         assert_eq!(find(base, 1, read), None);
-        assert_eq!(view.find(RemoteAddr { key: FREE, addr: base }, 1, read, name(ONE)), None);
+        assert!(view.find(RemoteAddr { key: FREE, addr: base }, 1, read, name(ONE)).is_none());
         assert_eq!(find(u64::MAX, 1, read), None);
     }
 
@@ -219,7 +220,7 @@ mod tests {
             view.find(RemoteAddr { key: KEY, addr: base }, 8, Access::REMOTE_READ, connection)
         };
         assert!(find(name(ONE)).is_some());
-        assert_eq!(find(name(EndpointId(1))), None);
+        assert!(find(name(EndpointId(1))).is_none());
     }
 
     #[test]

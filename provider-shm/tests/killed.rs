@@ -4,7 +4,7 @@
 
 mod side;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -43,10 +43,21 @@ fn victim() {
     }
 }
 
-fn start(to: SocketAddr) -> Child {
+/// Lends its memory, and does nothing.
+#[test]
+fn target() {
+    let Ok(to) = std::env::var(TO) else { return };
+    let side = Side::new(LEN);
+    let endpoint = side.endpoint();
+    endpoint.connect(to.parse().unwrap(), &side.region.remote().to_bytes()).unwrap();
+    endpoint.wait_connected(Some(SOON)).unwrap();
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+fn start(what: &str, to: SocketAddr) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["victim", "--exact", "--nocapture"]).env(TO, to.to_string());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+    command.args([what, "--exact", "--nocapture"]).env(TO, to.to_string());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 /// What this process holds: descriptors, threads, and mappings of rings.
@@ -70,7 +81,7 @@ fn a_peer_that_is_killed_leaves_nothing_and_what_came_is_whole() {
         for slot in 0..RECEIVES {
             endpoint.recv(at(slot), slot as u64).unwrap();
         }
-        let mut victim = start(listener.local_addr());
+        let mut victim = start("victim", listener.local_addr());
         let written = side.domain.alloc(LEN, Access::ALL).unwrap();
         let remote = written.remote().to_bytes();
         listener.accept(Some(SOON)).unwrap().accept(&endpoint, &remote).unwrap();
@@ -119,4 +130,31 @@ fn a_peer_that_is_killed_leaves_nothing_and_what_came_is_whole() {
         assert!(Instant::now() < until, "held {:?}, before {before:?}", held());
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Each poll finds a completion, since each write is executed at once: the end is found all the same.
+#[test]
+fn one_that_writes_by_itself_alone_notices_the_end() {
+    let side = Side::new(LEN);
+    let listener = side.domain.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut target = start("target", listener.local_addr());
+    let mut request = listener.accept(Some(SOON)).unwrap();
+    let remote = RemoteRegion::from_bytes(request.private_data()).unwrap();
+    let endpoint = side.endpoint();
+    request.accept(&endpoint, &[]).unwrap();
+    endpoint.wait_connected(Some(SOON)).unwrap();
+    let (begun, mut writes) = (Instant::now(), 0_u64);
+    // Until the first error of a post or of a completion.
+    while endpoint.write(side.region.slice(..64), remote.at(0), 0).is_ok() {
+        if !side.queue.wait_one(Some(SOON)).unwrap().is_ok() {
+            break;
+        }
+        assert!(begun.elapsed() < SOON, "it writes to the dead for ever");
+        writes += 1;
+        if writes == 10_000 {
+            target.kill().unwrap();
+        }
+    }
+    assert!(writes >= 10_000, "the end before the end");
+    target.wait().unwrap();
 }

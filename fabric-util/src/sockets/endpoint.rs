@@ -77,22 +77,23 @@ impl<F: SocketFamily> SocketEndpoint<F> {
 unsafe impl<F: SocketFamily> EndpointOps for SocketEndpoint<F> {
     unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
         let mut conn = self.lock();
-        let (mut done, mut look) = (0, false);
+        let mut first = 0;
         if F::Memory::SHARED {
             // SAFETY: the caller's promise.
-            (done, look) = unsafe { conn.reach(work) };
+            let (done, look) = unsafe { conn.reach(work) };
+            if look {
+                self.take_turn();
+            }
             if done == work.len() {
                 return Posted::all(done);
             }
+            first = done;
         }
         // SAFETY: the caller's promise.
-        let pending = match unsafe { conn.link.post_send(&work[done..]) } {
+        let pending = match unsafe { conn.link.post_send(&work[first..]) } {
             Ok(pending) => pending,
-            Err(error) => return Posted::until(done, error),
+            Err(error) => return Posted::until(first, error),
         };
-        if look {
-            self.take_turn();
-        }
         let flush = self.engine.progress.schedule(&self.conn, &pending);
         if flush == Flush::Deferred {
             return Posted::all(work.len());

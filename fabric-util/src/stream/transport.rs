@@ -111,7 +111,7 @@ pub enum Reached {
     Yes,
     /// It has to be transmitted, and the peer says what becomes of it.
     No,
-    /// The same; and an event was taken, so that the stream has to be looked at.
+    /// It may be once more, at once; and an event was taken, so that the stream has to be looked at.
     Look,
 }
 

@@ -38,7 +38,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "RegionEntry::contains",
-            "addr.checked_add(len).is_some_and(|end| end <= self.len)",
+            "offset.and_then(|offset| offset.checked_add(len)).is_some_and(|end| end <= self.len)",
             "addr <= self.len",
         )],
         cases: &["protection.oob_straddle"],
@@ -49,7 +49,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "RegionEntry::contains",
-            "addr.checked_add(len).is_some_and(|end| end <= self.len)",
+            "offset.and_then(|offset| offset.checked_add(len)).is_some_and(|end| end <= self.len)",
             "addr <= self.len + 64",
         )],
         cases: &["protection.oob_high"],
@@ -60,7 +60,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "RegionEntry::contains",
-            "addr.checked_add(len).is_some_and(|end| end <= self.len)",
+            "offset.and_then(|offset| offset.checked_add(len)).is_some_and(|end| end <= self.len)",
             "addr.wrapping_add(len) <= self.len",
         )],
         cases: &["protection.addr_wrap", "protection.oob_low"],

@@ -18,19 +18,25 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
         if !state.link.is_clear() {
             return (0, false);
         }
+        let mut looks = false;
+        let mut reach = |one: &SendWork<'_>| match one.op {
+            SendOp::Write { imm: None, .. } | SendOp::Read { .. } | SendOp::Atomic { .. } => {
+                // SAFETY: the caller's promise: the segments are valid until the completion, which follows.
+                unsafe { transport.reach(&one.op, one.segments) }
+            }
+            _ => Reached::No,
+        };
         for (at, one) in work.iter().enumerate() {
-            let reached = match one.op {
-                SendOp::Write { imm: None, .. } | SendOp::Read { .. } | SendOp::Atomic { .. } => {
-                    // SAFETY: the caller's promise: the segments are valid until the completion, which follows.
-                    unsafe { transport.reach(&one.op, one.segments) }
-                }
-                _ => Reached::No,
-            };
+            let mut reached = reach(one);
+            if reached == Reached::Look {
+                looks = true;
+                reached = reach(one);
+            }
             if reached != Reached::Yes {
-                return (at, reached == Reached::Look);
+                return (at, looks);
             }
             state.link.complete_reached(one);
         }
-        (work.len(), false)
+        (work.len(), looks)
     }
 }
