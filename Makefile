@@ -27,8 +27,8 @@ two-hosts: setup ## The suite between two hosts, in guests, over links that lose
 test: setup ## Format, lints, docs, all tests, assembly, loom, Miri, MSRV, packages, tests on a device, conformance, fuzzers
 	@CARGO="$(CARGO)" scripts/test
 
-adversary: ## The conformance suite over TCP at its worst: cuts, delays, odd orders; SEED=N
-	@. scripts/env && CARGO="$(CARGO)" scripts/conformance --provider tcp --adversary $(or $(SEED),1) --jobs 4
+adversary: ## The conformance suite over TCP, or PROVIDER=shm, at its worst: cuts, delays, odd orders; SEED=N
+	@. scripts/env && CARGO="$(CARGO)" scripts/conformance --provider $(or $(PROVIDER),tcp) --adversary $(or $(SEED),1) --jobs 4
 
 encrypted: ## The conformance suite over tcp and shm, encrypted, and connections over verbs, authenticated; ARGS as in fabric-conformance --help
 	@CARGO="$(CARGO)" scripts/encrypted $(ARGS)
@@ -36,8 +36,8 @@ encrypted: ## The conformance suite over tcp and shm, encrypted, and connections
 mutants: ## Plant bugs, one at a time, and show which conformance cases find each: some minutes
 	@. scripts/env && $(CARGO) run --quiet -p mutants
 
-random: ## Random programs beside a model of the contract, over TCP; PROGRAMS=N, ARGS as in `fabric-conformance fuzz --help`
-	@. scripts/env && CARGO="$(CARGO)" scripts/conformance fuzz --provider tcp --programs $(or $(PROGRAMS),300) $(ARGS)
+random: ## Random programs beside a model of the contract, over TCP, or PROVIDER=shm; PROGRAMS=N, ARGS as in `fabric-conformance fuzz --help`
+	@. scripts/env && CARGO="$(CARGO)" scripts/conformance fuzz --provider $(or $(PROVIDER),tcp) --programs $(or $(PROGRAMS),300) $(ARGS)
 
 soak: setup ## All that is long, one after the other: a night; PARTS="..." as in scripts/soak --help
 	@CARGO="$(CARGO)" scripts/soak $(PARTS)

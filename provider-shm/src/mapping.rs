@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// It can be made no smaller, so that no access meets the end of the file (SIGBUS), and no larger.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -66,6 +66,10 @@ impl Mapping {
         // While one is mapped, its file's name is no other's.
         all.retain(|_, mapping| mapping.strong_count() > 0);
         let mapping = Arc::new(Self::map(file, len)?);
+        // SAFETY: of the mapping, whose bytes it leaves as they are. It is in the owner's core dumps; that it fails does no harm.
+        let _ = unsafe {
+            rustix::mm::madvise(mapping.base.as_ptr().cast(), len, Advice::LinuxDontDump)
+        };
         all.insert(name, Arc::downgrade(&mapping));
         Ok(mapping)
     }

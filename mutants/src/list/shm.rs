@@ -202,7 +202,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "the old value of an atomic goes nowhere",
         runs: Runs::Shm,
         edits: &[edit("Reach::execute", "if fetch {", "if fetch && !MUTANT {")],
-        cases: &["atomic.ops"],
+        cases: &["atomic.faa"],
     },
     Mutant {
         name: "shm_polls_without_a_step",
