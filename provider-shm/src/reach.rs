@@ -53,6 +53,11 @@ impl Reach {
         self.ends = taken.is_err();
     }
 
+    /// Files of memory that have come.
+    pub(crate) fn files(&self) -> usize {
+        self.files.len()
+    }
+
     /// Whether it is worth a look whether files have come.
     pub(crate) fn wants_files(&mut self) -> bool {
         self.looks = self.looks.saturating_add(1);

@@ -30,6 +30,8 @@ pub struct ShmTransport {
     open: Option<EndpointId>,
     /// What this side may reach of the peer's.
     reach: Option<Reach>,
+    /// Operations that were executed so.
+    reached: u64,
     /// It is not connected yet: the listener has no room for one more, or there is none.
     waits_for: Option<SocketAddr>,
     /// The peer has left; what it sent before may wait in the ring.
@@ -46,6 +48,7 @@ impl ShmTransport {
             memory: shared.memory.clone(),
             open: None,
             reach: None,
+            reached: 0,
             waits_for: None,
             ended: false,
             _accepted: None,
@@ -208,6 +211,11 @@ impl Transport for ShmTransport {
         self.ended || rings.arm().unwrap_or(true)
     }
 
+    fn dump(&self) -> Option<String> {
+        let files = self.reach.as_ref()?.files();
+        Some(format!("{files} files of the peer's memory, {} operations by itself", self.reached))
+    }
+
     fn gave_up(&self) -> bool {
         self.waits_for.is_some()
     }
@@ -236,7 +244,10 @@ impl Transport for ShmTransport {
         let (Some(reach), Some(rings)) = (&mut self.reach, &self.rings) else { return Reached::No };
         // SAFETY: the caller's promise.
         match unsafe { reach.execute(rings.hazard(), op, segments) } {
-            Found::All => Reached::Yes,
+            Found::All => {
+                self.reached += 1;
+                Reached::Yes
+            }
             Found::NoFile if reach.wants_files() => {
                 self.take_events();
                 Reached::Look
@@ -357,6 +368,8 @@ mod tests {
         other.open(EndpointId(1));
         assert_eq!(write(&mut one), Reached::Look, "its files come now");
         assert_eq!(write(&mut one), Reached::Yes);
+        let said = one.dump().unwrap();
+        assert_eq!(said, "1 files of the peer's memory, 1 operations by itself");
         other.close();
         assert_eq!(write(&mut one), Reached::No);
         assert!(!one.arm() && one.arm() == one.ended);

@@ -114,6 +114,10 @@ impl<T: Transport> Transport for FaultTransport<T> {
         self.inner.arm()
     }
 
+    fn dump(&self) -> Option<String> {
+        self.inner.dump()
+    }
+
     fn open(&mut self, endpoint: EndpointId) {
         self.inner.open(endpoint);
     }
@@ -221,6 +225,10 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
 
     fn arm(&mut self) -> bool {
         self.inner_mut().arm()
+    }
+
+    fn dump(&self) -> Option<String> {
+        self.inner().dump()
     }
 
     fn open(&mut self, endpoint: EndpointId) {

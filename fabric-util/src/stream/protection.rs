@@ -175,6 +175,10 @@ impl<T: Transport> Transport for Protected<T> {
         either!(self, inner => inner.arm())
     }
 
+    fn dump(&self) -> Option<String> {
+        either!(self, inner => inner.dump())
+    }
+
     // What is encrypted goes by the stream alone.
     fn open(&mut self, endpoint: EndpointId) {
         match self {

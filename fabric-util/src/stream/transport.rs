@@ -97,6 +97,11 @@ pub trait Transport {
         Reached::No
     }
 
+    /// What it reaches and did by itself, for a bug report; nothing to say of most.
+    fn dump(&self) -> Option<String> {
+        None
+    }
+
     /// Whether the last `send` or `recv` did less than it could, so that no event follows and it has to be called again.
     #[inline]
     fn gave_up(&self) -> bool {

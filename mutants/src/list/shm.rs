@@ -173,7 +173,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "shm_window_for_all",
         about: "the window of a grant is open to the peers of all connections",
         runs: Runs::Shm,
-        edits: &[edit("View::find", "only != ALL && only != connection || ", "")],
+        edits: &[edit("View::find", "only != ALL && only != connection", "false")],
         cases: &["protection.grant_other_connection"],
     },
     Mutant {
@@ -208,7 +208,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "shm_polls_without_a_step",
         about: "an application whose polls always find something makes no progress otherwise",
         runs: Runs::Tests,
-        edits: &[edit("SocketCq::poll", " || found == MAX_FOUND", "")],
+        edits: &[edit("SocketCq::poll", "found == MAX_FOUND", "false")],
         cases: &["anyfabric-shm/killed/one_that_writes_by_itself_alone_notices_the_end"],
     },
     Mutant {

@@ -73,6 +73,7 @@ pub(super) fn stalled_not_if_slow(rig: &Rig) -> Outcome {
 pub(super) fn stalled_not_if_idle(rig: &Rig) -> Outcome {
     let (a, b, stall) = pair(rig)?;
     let (source, target) = (a.patterned(64, rig.pattern(0))?, b.buffer(64)?);
+    let home = a.buffer(64)?;
     let (sinks, old) = ([a.buffer(64)?, b.buffer(64)?], a.buffer(8)?);
     for (end, sink) in [&a, &b].into_iter().zip(&sinks) {
         end.recv(sink, 9)?;
@@ -83,11 +84,15 @@ pub(super) fn stalled_not_if_idle(rig: &Rig) -> Outcome {
     // The last of them say nothing when they are done.
     a.post(&Op::write(&source, target.at(0)).unsignaled())?;
     a.post(&Op::atomic(AtomicOp::Add, 1u32, target.at(0)).unsignaled())?;
+    // Or are not polled for. And the last one is a device's own.
+    b.write(&target, home.at(0), 3)?;
+    b.post(&Op::write(&target, home.at(0)).unsignaled())?;
     thread::sleep(4 * stall);
     for end in [&a, &b] {
         check_eq!(end.state(), EndpointState::Connected, "state of {end:?} after 4 limits");
         end.expect_no_event_for(Duration::from_millis(1))?;
     }
+    b.expect_ok(3)?;
     for (from, to) in [(&a, &b), (&b, &a)] {
         from.send(Slices::none(), 2)?;
         to.expect_ok(9)?;

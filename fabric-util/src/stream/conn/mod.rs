@@ -243,6 +243,9 @@ impl<T: Transport> ConnState<T> {
             Stage::Closed => "over",
         };
         let full = if self.full { ", the stream is full" } else { "" };
-        format!("{}; {stage} {:?} -> {:?}{full}", self.link.dump(), self.local, self.peer)
+        let by_itself = self.transport.as_ref().and_then(T::dump);
+        let by_itself = by_itself.map_or_else(String::new, |text| format!("; {text}"));
+        let link = self.link.dump();
+        format!("{link}; {stage} {:?} -> {:?}{full}{by_itself}", self.local, self.peer)
     }
 }
