@@ -7,8 +7,9 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use fabric_core::{Access, EndpointId, Error, GrantOps, RegistrationOps, Result};
+use fabric_core::{Access, EndpointId, Error, GrantOps, RegistrationOps, RemoteAddr, Result};
 
 /// What the peers that have a domain's memory mapped see of its registrations.
 pub trait Windows: Send + Sync {
@@ -16,7 +17,7 @@ pub trait Windows: Send + Sync {
     /// have this memory mapped, or no more can be shown.
     fn open(&self, window: &WindowAttr) -> Option<u64>;
 
-    /// Shows it no longer, by that address. When it has returned `Ok`, no peer reads or changes anything by it.
+    /// Shows it no longer, by that address; called until it returns `Ok`, and not again. When it has returned `Ok`, no peer reads or changes anything by it.
     ///
     /// # Errors
     /// `Busy`: a peer is in the middle of an access and does not get on. It can be tried again.
@@ -38,14 +39,36 @@ pub struct WindowAttr {
 }
 
 use crate::probe::probe;
-use crate::sync::{ReadGuard, RwLock};
+use crate::sync::{Mutex, ReadGuard, RwLock};
+
+/// Memory that is not registered, and that one connection's peer may read until this is dropped.
+pub struct Lent {
+    windows: Arc<dyn Windows>,
+    at: RemoteAddr,
+}
+
+impl Lent {
+    /// Where the peer finds it.
+    pub fn at(&self) -> RemoteAddr {
+        self.at
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // One that does not get on in the middle of its read reads bytes that it will not use.
+        let _ = self.windows.close(self.at.addr);
+    }
+}
 
 /// A registered range.
 pub struct RegionEntry {
     key: u64,
     addr: *mut u8,
-    /// The address by which peers name the first byte; 0: there is no window.
+    /// The address by which peers name the first byte; 0: there never was a window.
     base: u64,
+    /// There is one.
+    shown: Mutex<bool>,
     len: u64,
     access: Access,
     /// The only connection that it is there for; none: it is there for all.
@@ -123,6 +146,16 @@ impl RegionTable {
         self.connections.write().remove(&connection);
     }
 
+    /// Lends memory to the peer of a connection, if that can have it mapped.
+    pub fn lend(&self, (addr, len): (*mut u8, usize), to: EndpointId) -> Option<Lent> {
+        // No registration's: those are random, and this is between two ends that trust each other.
+        static KEYS: AtomicU64 = AtomicU64::new(1);
+        let windows = self.windows.as_ref()?;
+        let (key, access) = (KEYS.fetch_add(1, Ordering::Relaxed), Access::REMOTE_READ);
+        let base = windows.open(&WindowAttr { key, addr, len, access, only: Some(to) })?;
+        Some(Lent { windows: windows.clone(), at: RemoteAddr { key, addr: base } })
+    }
+
     /// What `key` opens to the peer of a connection.
     pub fn find(&self, key: u64, connection: EndpointId) -> Option<Arc<RegionEntry>> {
         self.entries.read().get(&key).filter(|entry| entry.is_for(connection)).cloned()
@@ -146,8 +179,8 @@ impl RegionTable {
         let windows = self.windows.as_ref().filter(|_| access.intersects(Access::REMOTE));
         let window = WindowAttr { key, addr, len, access, only };
         let base = windows.and_then(|windows| windows.open(&window)).unwrap_or(0);
-        let (len, open) = (len as u64, RwLock::new(true));
-        let entry = Arc::new(RegionEntry { key, addr, base, len, access, only, open });
+        let (len, open, shown) = (len as u64, RwLock::new(true), Mutex::new(base != 0));
+        let entry = Arc::new(RegionEntry { key, addr, base, shown, len, access, only, open });
         entries.insert(key, entry.clone());
         Ok(entry)
     }
@@ -157,10 +190,12 @@ impl RegionTable {
         self.entries.write().remove(&entry.key);
         // Waits for the copies under way: each is one system call or one memory copy long.
         *entry.open.write() = false;
-        match &self.windows {
-            Some(windows) if entry.base != 0 => windows.close(entry.base),
-            _ => Ok(()),
+        let mut shown = entry.shown.lock();
+        if let Some(windows) = self.windows.as_ref().filter(|_| *shown) {
+            windows.close(entry.base)?;
+            *shown = false;
         }
+        Ok(())
     }
 
     /// How many regions and grants are open.
@@ -325,6 +360,52 @@ mod tests {
             drop(guard);
         });
         assert!(entry.try_enter().is_none() && entry.enter().is_none());
+    }
+
+    /// Windows that are closed when they have been asked twice.
+    #[derive(Default)]
+    struct Slow(Mutex<Vec<(u64, u32)>>);
+
+    impl Windows for Slow {
+        fn open(&self, window: &WindowAttr) -> Option<u64> {
+            let mut all = self.0.lock();
+            all.push((window.key, 0));
+            Some((all.len() as u64) << 48)
+        }
+
+        fn close(&self, base: u64) -> Result<()> {
+            let (_, asked) = &mut self.0.lock()[(base >> 48) as usize - 1];
+            *asked += 1;
+            if *asked == 1 { Err(Error::Busy) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn a_window_is_closed_once_and_until_it_is() {
+        let windows = Arc::new(Slow::default());
+        let table = Arc::new(RegionTable::with_windows(Some(windows.clone())));
+        let mut memory = [0u64; 8];
+        let mut registration = register(&table, &mut memory);
+        let (key, base) = (registration.remote_key(), registration.remote_base());
+        assert_eq!(*windows.0.lock(), [(key, 0)]);
+        let entry = table.find(key, ONE).unwrap();
+        assert!(entry.contains(base + 8, 56) && !entry.contains(base + 8, 57));
+        assert!(!entry.contains(8, 1) && !entry.contains(base - 1, 1));
+        assert_eq!(entry.at(base + 8), memory.as_mut_ptr().wrapping_add(1).cast());
+        assert!(matches!(registration.deregister(), Err(Error::Busy)));
+        assert!(table.find(key, ONE).is_none(), "the key opens nothing meanwhile");
+        registration.deregister().unwrap();
+        registration.deregister().unwrap();
+        drop(registration);
+        assert_eq!(*windows.0.lock(), [(key, 2)]);
+        let range = (memory.as_mut_ptr().cast(), size_of_val(&memory));
+        // SAFETY: the memory outlives the registration.
+        let own = unsafe { Registration::new("test", &table, range, Access::LOCAL_WRITE) };
+        assert_eq!(own.unwrap().remote_base(), 0, "no peer may do anything");
+        let lent = table.lend((memory.as_mut_ptr().cast(), 8), ONE).unwrap();
+        assert_eq!(lent.at().addr, 2 << 48);
+        drop(lent);
+        assert_eq!(windows.0.lock()[1].1, 1);
     }
 
     #[test]

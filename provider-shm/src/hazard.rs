@@ -25,6 +25,8 @@ pub(crate) struct Hazard {
     connection: Line<AtomicU64>,
     /// Not 0: what the peer does [begins anew](crate::restart) where it was stopped.
     restarts: Line<AtomicU32>,
+    /// Files of this side's memory that the peer has mapped.
+    files: Line<AtomicU32>,
 }
 
 impl Hazard {
@@ -52,6 +54,17 @@ impl Hazard {
     /// Whether a peer that was stopped at a closed window does nothing there any more.
     pub(crate) fn restarts(&self) -> bool {
         self.restarts.0.load(Ordering::Acquire) != 0
+    }
+
+    /// The peer has so many files of this side's memory mapped, until the connection ends.
+    pub(crate) fn set_files(&self, files: usize) {
+        self.files.0.store(files as u32, Ordering::Release);
+    }
+
+    /// How many of them it has.
+    #[inline]
+    pub(crate) fn files(&self) -> u32 {
+        self.files.0.load(Ordering::Acquire)
     }
 
     /// The peer has left.

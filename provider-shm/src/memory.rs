@@ -102,10 +102,8 @@ impl Windows for ShmMemory {
         let number = windows::number(base);
         let there = {
             let state = self.state.lock();
-            if let Some(table) = &state.table {
-                table.close(number);
-            }
-            state.visitors.at(number)
+            let only = state.table.as_ref().and_then(|table| table.close(number));
+            state.visitors.at(number, only)
         };
         if !wait_for(&there, number) {
             return Err(Error::Busy);
@@ -121,6 +119,12 @@ impl ShmMemory {
     /// Whether the peer of a connection may reach this memory by itself, and this process the peer's.
     pub(crate) fn trusts(&self, socket: &Socket) -> bool {
         self.trust == Trust::User && is_same_user(socket)
+    }
+
+    /// Whether memory is in the first `files` of this domain's.
+    pub(crate) fn is_in_files(&self, addr: *const u8, len: usize, files: u32) -> bool {
+        let place = self.state.lock().pool.find(addr, len);
+        place.is_some_and(|place| place.file < files)
     }
 
     /// A connection is open to its peer.

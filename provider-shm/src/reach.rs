@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fabric_core::work::total_len;
 use fabric_core::{Access, RemoteAddr, Segment, SendOp, memory};
+use fabric_util::stream::IoVec;
 
 use crate::hazard::Hazard;
 use crate::mapping::Mapping;
@@ -64,6 +65,18 @@ impl Reach {
         !self.ends && self.looks <= LOOKS
     }
 
+    /// Reads what the peer has lent; false: it has not, or no more.
+    ///
+    /// # Safety
+    /// As [`Transport::fetch`](fabric_util::stream::Transport::fetch).
+    pub(crate) unsafe fn fetch(&self, hazard: &Hazard, from: RemoteAddr, to: &[IoVec]) -> bool {
+        let total = to.iter().map(|run| run.1).sum();
+        let visit = Visit { reach: self, hazard, need: Access::REMOTE_READ };
+        // SAFETY: the caller's promise.
+        let found = unsafe { visit.read(from, (total, to.iter().copied())) };
+        found == Found::All
+    }
+
     /// Executes an operation, if all of it is open. `hazard`: of the connection.
     ///
     /// # Safety
@@ -99,16 +112,20 @@ impl Reach {
                 }
                 Found::All
             }),
-            SendOp::Read { .. } => visit.pass(at, segments, |there, here, len, only| {
-                // SAFETY: within the peer's file, which stays mapped; the caller's promise for the segments.
-                unsafe { restart::copy(here, there, len, only) }
-            }),
-            _ => visit.pass(at, segments, |there, here, len, only| {
+            // SAFETY: the caller's promise.
+            SendOp::Read { .. } => unsafe { visit.read(at, runs(segments)) },
+            _ => visit.pass(at, runs(segments), |there, here, len, only| {
                 // SAFETY: as for a read.
                 unsafe { restart::copy(there, here, len, only) }
             }),
         }
     }
+}
+
+/// The segments' length, and their memory.
+#[inline]
+fn runs(segments: &[Segment]) -> (usize, impl Iterator<Item = IoVec>) {
+    (total_len(segments), segments.iter().map(|segment| (segment.addr, segment.len)))
 }
 
 /// Puts an atomic's old value where it belongs: its low bytes, whichever end they are at.
@@ -155,15 +172,26 @@ impl Visit<'_> {
         found.unwrap_or(Found::Nothing)
     }
 
-    /// Passes the segments' bytes between here and there, a bite at a time, by `copy` (there, here, bytes).
+    /// Reads into runs of memory.
+    ///
+    /// # Safety
+    /// As [`Transport::recv`](fabric_util::stream::Transport::recv).
+    #[inline]
+    unsafe fn read(&self, at: RemoteAddr, to: (usize, impl Iterator<Item = IoVec>)) -> Found {
+        self.pass(at, to, |there, here, len, only| {
+            // SAFETY: within the peer's file, which stays mapped; the caller's promise for the runs.
+            unsafe { restart::copy(here, there, len, only) }
+        })
+    }
+
+    /// Passes the bytes of runs of memory between here and there, a bite at a time, by `copy` (there, here, bytes).
     #[inline]
     fn pass(
         &self,
         at: RemoteAddr,
-        segments: &[Segment],
+        (total, mut rest): (usize, impl Iterator<Item = IoVec>),
         copy: impl Fn(*mut u8, *mut u8, usize, Condition<'_>) -> bool,
     ) -> Found {
-        let total = total_len(segments);
         if total == 0 {
             return Found::Nothing;
         }
@@ -174,7 +202,6 @@ impl Visit<'_> {
                 return all;
             }
         }
-        let mut rest = segments.iter().map(|segment| (segment.addr, segment.len));
         let (mut here, mut left) = (std::ptr::null_mut(), 0);
         let mut done = 0;
         while done < total {

@@ -141,6 +141,12 @@ impl Rings {
     }
 
     /// Where the peer says what it does by itself to this side's.
+    #[inline]
+    pub(crate) fn peer_hazard(&self) -> &Hazard {
+        &self.from_peer.page.hazard
+    }
+
+    /// The same, for longer than there are rings.
     pub(crate) fn peer(&self) -> Peer {
         Peer(self.from_peer.page.clone())
     }

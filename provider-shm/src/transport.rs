@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use fabric_core::{EndpointAttr, EndpointId, Segment, SendOp};
+use fabric_core::{EndpointAttr, EndpointId, RemoteAddr, Segment, SendOp};
 use fabric_util::sockets::{Accepted, Shared, SocketTransport};
 use fabric_util::stats::Stats;
 use fabric_util::stream::{IoVec, Reached, Transport};
@@ -131,7 +131,14 @@ impl ShmTransport {
         let socket = self.socket.as_fd();
         let is_here = match &mut self.reach {
             None => preface::take_nudges(socket),
-            Some(reach) => preface::take_files(socket, |file| reach.take(file)),
+            Some(reach) => {
+                let is_here = preface::take_files(socket, |file| reach.take(file));
+                // Before the connection is open nothing is lent.
+                if let (Some(_), Some(rings)) = (self.open, &self.rings) {
+                    rings.hazard().set_files(reach.files());
+                }
+                is_here
+            }
         };
         self.ended |= !is_here;
     }
@@ -211,6 +218,19 @@ impl Transport for ShmTransport {
         self.ended || rings.arm().unwrap_or(true)
     }
 
+    #[inline]
+    fn is_reached(&self, addr: *const u8, len: usize) -> bool {
+        let (Some(_), Some(rings)) = (self.open, &self.rings) else { return false };
+        self.memory.is_in_files(addr, len, rings.peer_hazard().files())
+    }
+
+    unsafe fn fetch(&mut self, from: RemoteAddr, to: &[IoVec]) -> Option<bool> {
+        let (reach, rings) = (self.reach.as_ref()?, self.rings.as_ref()?);
+        self.reached += 1;
+        // SAFETY: the caller's promise.
+        Some(unsafe { reach.fetch(rings.hazard(), from, to) })
+    }
+
     fn dump(&self) -> Option<String> {
         let files = self.reach.as_ref()?.files();
         Some(format!("{files} files of the peer's memory, {} operations by itself", self.reached))
@@ -226,7 +246,8 @@ impl Transport for ShmTransport {
             rings.hazard().set_restarts();
         }
         if self.memory.trusts(&self.socket) {
-            self.reach.get_or_insert_default();
+            let reach = self.reach.get_or_insert_default();
+            rings.hazard().set_files(reach.files());
             self.open = Some(endpoint);
             self.memory.admit(endpoint, rings.peer(), &self.socket);
         }
@@ -272,7 +293,7 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
 
-    use fabric_core::{Access, RemoteAddr};
+    use fabric_core::Access;
     use fabric_util::region_table::WindowAttr;
     use fabric_util::sockets::{PeerMemory, Trust};
 

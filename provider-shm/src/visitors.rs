@@ -110,10 +110,20 @@ impl Visitors {
         }
     }
 
-    /// Those that are at a window that is closed.
-    pub(crate) fn at(&self, window: u32) -> Vec<Arc<Visitor>> {
-        let all = self.open.values().chain(&self.late);
-        all.filter(|visitor| visitor.is_at(window)).cloned().collect()
+    /// Those that are at a window that is closed, which may have been for one connection only.
+    pub(crate) fn at(&self, window: u32, only: Option<u64>) -> Vec<Arc<Visitor>> {
+        let mut there = Vec::new();
+        let mut look = |visitor: &Arc<Visitor>| {
+            if visitor.is_at(window) {
+                there.push(visitor.clone());
+            }
+        };
+        match only {
+            None => self.open.values().for_each(&mut look),
+            Some(connection) => self.open.get(&connection).into_iter().for_each(&mut look),
+        }
+        self.late.iter().for_each(look);
+        there
     }
 }
 

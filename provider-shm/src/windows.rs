@@ -153,12 +153,13 @@ impl Table {
         Some(base(number))
     }
 
-    /// Closes a window; peers may still be there.
-    pub(crate) fn close(&self, number: u32) {
-        if let Some(slot) = self.view.slot(number) {
-            slot.key.store(FREE, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
-        }
+    /// Closes a window; peers may still be there. Gives the only connection whose peer may, if it is one.
+    pub(crate) fn close(&self, number: u32) -> Option<u64> {
+        let slot = self.view.slot(number)?;
+        slot.key.store(FREE, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let only = slot.only.load(Ordering::Relaxed);
+        (only != ALL).then_some(only)
     }
 
     /// A closed window has no peers any more.

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use fabric_core::{EndpointId, Segment, SendOp};
+use fabric_core::{EndpointId, RemoteAddr, Segment, SendOp};
 use smallvec::SmallVec;
 
 use crate::splitmix::SplitMix64;
@@ -112,6 +112,15 @@ impl<T: Transport> Transport for FaultTransport<T> {
 
     fn arm(&mut self) -> bool {
         self.inner.arm()
+    }
+
+    fn is_reached(&self, addr: *const u8, len: usize) -> bool {
+        self.inner.is_reached(addr, len)
+    }
+
+    unsafe fn fetch(&mut self, from: RemoteAddr, to: &[IoVec]) -> Option<bool> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.fetch(from, to) }
     }
 
     fn dump(&self) -> Option<String> {
@@ -225,6 +234,16 @@ impl<T: Transport> Transport for MaybeFaulty<T> {
 
     fn arm(&mut self) -> bool {
         self.inner_mut().arm()
+    }
+
+    #[inline]
+    fn is_reached(&self, addr: *const u8, len: usize) -> bool {
+        self.inner().is_reached(addr, len)
+    }
+
+    unsafe fn fetch(&mut self, from: RemoteAddr, to: &[IoVec]) -> Option<bool> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner_mut().fetch(from, to) }
     }
 
     fn dump(&self) -> Option<String> {

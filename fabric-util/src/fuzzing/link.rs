@@ -48,12 +48,14 @@ pub fn decode_seeds() -> Vec<Vec<u8>> {
         (Kind::NotReady, 0),
         (Kind::Resume, 0),
         (Kind::Ready, 0),
+        (Kind::Lent { from: place, more: false }, 4),
         (Kind::Bye, 0),
     ];
     let frame = |(kind, len): (Kind, u32)| {
         let mut bytes = Vec::new();
         Header { kind, ask: false, len, ack: 0, credit: 0, seq: 0 }.encode(&mut bytes);
-        let payload = if matches!(kind, Kind::Read { .. }) { 0 } else { len as usize };
+        let elsewhere = matches!(kind, Kind::Read { .. } | Kind::Lent { .. });
+        let payload = if elsewhere { 0 } else { len as usize };
         bytes.resize(bytes.len() + payload, 1);
         bytes
     };

@@ -90,7 +90,7 @@ unsafe impl<F: SocketFamily> EndpointOps for SocketEndpoint<F> {
             first = done;
         }
         // SAFETY: the caller's promise.
-        let pending = match unsafe { conn.link.post_send(&work[first..]) } {
+        let pending = match unsafe { conn.post(&work[first..]) } {
             Ok(pending) => pending,
             Err(error) => return Posted::until(first, error),
         };

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fabric_core::memory;
+use fabric_core::{RemoteAddr, memory};
 use smallvec::SmallVec;
 
 use super::io_vec::{IoVec, MAX_IO_VECS};
@@ -24,7 +24,8 @@ const BEHIND: usize = 512;
 pub struct Received {
     /// Bytes; 0: the stream has ended.
     pub bytes: usize,
-    /// Those of them that came into the scratch buffer: frames, which take time to process, and short payloads.
+    /// Those of them that came into the scratch buffer: frames, which take time to process, and short payloads; and bytes that
+    /// were taken from the peer's memory.
     pub scratched: usize,
     /// Whether more may wait.
     pub more: bool,
@@ -48,9 +49,10 @@ impl Link {
         let room = if self.incoming.long { BEHIND.min(scratch.len()) } else { scratch.len() };
         // SAFETY: the scratch buffer is ours during the call.
         let got = unsafe { transport.recv(&[(scratch.as_mut_ptr(), room)]) }?;
-        self.consume(0, &scratch[..got]);
+        self.consume_from(0, &scratch[..got], transport);
         let more = got == room || transport.gave_up();
-        Ok(Received { bytes: got, scratched: got, more })
+        let scratched = got + std::mem::take(&mut self.incoming.fetched);
+        Ok(Received { bytes: got, scratched, more })
     }
 
     /// As `recv_from`, with the payload where it belongs and the next header behind it.
@@ -79,8 +81,8 @@ impl Link {
         let got = unsafe { transport.recv(&runs) }?;
         drop(pass);
         let placed = got.min(direct);
-        let scratched = got - placed;
-        self.consume(placed, &scratch[..scratched]);
+        self.consume_from(placed, &scratch[..got - placed], transport);
+        let scratched = got - placed + std::mem::take(&mut self.incoming.fetched);
         let more = got == direct + behind || transport.gave_up();
         Ok(Received { bytes: got, scratched, more })
     }
@@ -118,7 +120,7 @@ impl Link {
 
     /// Processes `placed` bytes of payload that came where they belong, and those in the scratch buffer behind them; completes
     /// what is finished then. The one place where a link fails for what the peer sent.
-    pub(crate) fn consume(&mut self, placed: usize, mut bytes: &[u8]) {
+    fn consume_from(&mut self, placed: usize, mut bytes: &[u8], transport: &mut impl Transport) {
         let mut result = if placed > 0 { self.placed(placed) } else { Ok(()) }.map_err(Into::into);
         while result.is_ok() && !bytes.is_empty() && self.phase == Phase::Open {
             result = match self.incoming.payload {
@@ -129,11 +131,46 @@ impl Link {
                 }
                 None => self.take_header(&mut bytes),
             };
+            if let Some(from) = self.incoming.lent.take() {
+                result = result.and_then(|()| self.fetch(from, transport).map_err(Into::into));
+            }
         }
         if let Err(error) = result {
             self.breach(&error);
         }
         self.complete_finished();
+    }
+
+    /// As `consume_from`, of bytes before which nothing can have been lent.
+    pub(crate) fn consume(&mut self, placed: usize, bytes: &[u8]) {
+        self.consume_from(placed, bytes, &mut Unconnected);
+    }
+
+    /// Takes the payload of the present frame from the peer's memory.
+    #[cold]
+    fn fetch(&mut self, from: RemoteAddr, transport: &mut impl Transport) -> Result<(), Breach> {
+        let mut runs: SmallVec<[IoVec; 8]> = SmallVec::new();
+        let Some(Message { place: Place::Receive(receive), done, .. }) = &self.incoming.message
+        else {
+            return Err(Breach("lends what is no message's"));
+        };
+        let len = self.incoming.payload.take().map_or(0, |(_, len)| len);
+        let segments = &self.recvs.receives.segments;
+        segments.scatter(receive.span, *done, len, usize::MAX, &mut runs);
+        // SAFETY: the receive has not completed, so its segments are valid; they have room for the whole message.
+        match unsafe { transport.fetch(from, &runs) } {
+            None => Err(Breach("lends memory to a side that reaches none")),
+            // The peer has taken it back: the end of the connection follows.
+            Some(false) => {
+                self.incoming.discards = true;
+                Ok(())
+            }
+            Some(true) => {
+                self.incoming.fetched += len;
+                self.incoming.payload = Some((To::Message, len));
+                self.placed(len)
+            }
+        }
     }
 
     fn take_header(&mut self, bytes: &mut &[u8]) -> Result<(), ProtocolError> {
@@ -198,6 +235,19 @@ impl Link {
                     return Err(Breach("a fragment that does not fit its message"));
                 }
                 self.expect(To::Message, len)?;
+            }
+            Kind::Lent { from, more } => {
+                let Some(message) = &self.incoming.message else {
+                    return Err(Breach("a fragment of no message"));
+                };
+                let end = message.done + len;
+                if end > message.total || more != (end < message.total) {
+                    return Err(Breach("a fragment that does not fit its message"));
+                }
+                self.expect(To::Message, len)?;
+                self.incoming.lent = (self.phase == Phase::Open).then_some(from);
+                // What follows is lent as well, mostly.
+                self.incoming.long = true;
             }
             Kind::Read { from } => {
                 self.incoming.begin(header.seq)?;
@@ -297,6 +347,21 @@ impl Link {
         self.incoming.payload = None;
         self.incoming.partial.clear();
     }
+}
+
+/// A transport of nothing.
+struct Unconnected;
+
+impl Transport for Unconnected {
+    unsafe fn send(&mut self, _: &[IoVec]) -> io::Result<usize> {
+        Err(io::ErrorKind::NotConnected.into())
+    }
+
+    unsafe fn recv(&mut self, _: &[IoVec]) -> io::Result<usize> {
+        Err(io::ErrorKind::NotConnected.into())
+    }
+
+    fn shutdown_write(&mut self) {}
 }
 
 /// Copies bytes to runs of memory whose lengths sum up to theirs.

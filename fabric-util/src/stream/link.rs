@@ -11,7 +11,7 @@ use fabric_core::{
 use smallvec::SmallVec;
 
 use crate::completion_ring::CompletionRing;
-use crate::region_table::RegionTable;
+use crate::region_table::{Lent, RegionTable};
 use crate::stream::wire::frame::Header;
 
 use super::outgoing::Outgoing;
@@ -22,6 +22,9 @@ use super::requests::{READS, Responses};
 use super::sends::Sends;
 use super::shared_receives::SharedReceives;
 use super::transport::Transport;
+
+/// From this length on a message is lent: two windows more than copies cost.
+const LENT: usize = 16 << 10;
 
 /// For tests: what a link defers, as long as the contract lets it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -161,6 +164,24 @@ impl Link {
     /// [`End::Quiet`](super::End::Quiet).
     #[inline]
     pub unsafe fn post_send(&mut self, work: &[SendWork<'_>]) -> Result<Pending> {
+        // SAFETY: the caller's promise.
+        unsafe { self.post_lending(work, |_, _| false) }
+    }
+
+    /// As [`post_send`](Link::post_send), for a peer that takes long messages by itself from memory that it reaches, as
+    /// `is_reached` says.
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub unsafe fn post_lending(
+        &mut self,
+        work: &[SendWork<'_>],
+        is_reached: impl Fn(*const u8, usize) -> bool,
+    ) -> Result<Pending> {
         if self.phase != Phase::Open || !self.announced {
             return Err(Error::NotConnected);
         }
@@ -168,13 +189,31 @@ impl Link {
             return Err(Error::unsupported("post", "fabric", "an operation of a later version"));
         }
         let peer_busy = self.sends.awaits_ack();
-        work.iter().for_each(|one| self.sends.push(one));
+        for one in work {
+            let lent = self.lend(one, &is_reached);
+            self.sends.push(one, lent);
+        }
         self.encode_pending();
         if self.sends.needs_injected() {
             self.sends.keep_injected(work.len());
         }
         let (bytes, ack_wanted) = (self.outgoing.queued(), self.sends.has_questions());
         Ok(Pending { posts: work.len(), bytes, peer_busy, ack_wanted })
+    }
+
+    /// Lends a long message's memory to the peer.
+    #[inline]
+    fn lend(
+        &self,
+        work: &SendWork<'_>,
+        is_reached: &impl Fn(*const u8, usize) -> bool,
+    ) -> Option<Lent> {
+        let (SendOp::Send { .. }, [segment]) = (work.op, work.segments) else { return None };
+        let may = segment.len >= LENT && !work.flags.contains(SendFlags::INJECT);
+        if !may || !is_reached(segment.addr, segment.len) {
+            return None;
+        }
+        self.context.regions.lend((segment.addr, segment.len), self.context.id)
     }
 
     /// Whether an operation can be executed now as if it were transmitted and answered at once: none is under way.

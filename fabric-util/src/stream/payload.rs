@@ -1,5 +1,6 @@
 //! The stream from the peer: what of the present frame is there, and what of its message.
 
+use fabric_core::RemoteAddr;
 use smallvec::SmallVec;
 
 use super::acks::Debt;
@@ -40,6 +41,10 @@ pub(super) struct Incoming {
     /// The beginning of a header, or of an old value.
     pub(super) partial: SmallVec<[u8; frame::MAX_HEADER]>,
     pub(super) payload: Option<(To, usize)>,
+    /// That payload is not in the stream.
+    pub(super) lent: Option<RemoteAddr>,
+    /// Bytes that were taken from the peer's memory.
+    pub(super) fetched: usize,
     /// The latest payload was worth receiving where it belongs, and so will be the next one, presumably.
     pub(super) long: bool,
     pub(super) message: Option<Message>,

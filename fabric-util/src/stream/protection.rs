@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use fabric_core::{DomainAttr, EndpointId, Error, Result, Security, Segment, SendOp};
+use fabric_core::{DomainAttr, EndpointId, Error, RemoteAddr, Result, Security, Segment, SendOp};
 
 use super::io_vec::IoVec;
 #[cfg(feature = "encryption")]
@@ -173,6 +173,24 @@ impl<T: Transport> Transport for Protected<T> {
 
     fn arm(&mut self) -> bool {
         either!(self, inner => inner.arm())
+    }
+
+    #[inline]
+    fn is_reached(&self, addr: *const u8, len: usize) -> bool {
+        match self {
+            Protected::Plain(inner) => inner.is_reached(addr, len),
+            #[cfg(feature = "encryption")]
+            Protected::Tls(_) => false,
+        }
+    }
+
+    unsafe fn fetch(&mut self, from: RemoteAddr, to: &[IoVec]) -> Option<bool> {
+        match self {
+            // SAFETY: the caller's promise.
+            Protected::Plain(inner) => unsafe { inner.fetch(from, to) },
+            #[cfg(feature = "encryption")]
+            Protected::Tls(_) => None,
+        }
     }
 
     fn dump(&self) -> Option<String> {

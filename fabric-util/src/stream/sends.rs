@@ -12,6 +12,7 @@ use super::acks::Questions;
 use super::protocol_error::Breach;
 use super::recv_queue::SHARED;
 use super::segments::{Segments, Span};
+use crate::region_table::Lent;
 
 /// An operation of the send queue.
 pub(super) struct Entry {
@@ -21,6 +22,8 @@ pub(super) struct Entry {
     pub(super) span: Span,
     /// Payload bytes.
     pub(super) len: usize,
+    /// Its memory, if the peer takes it from there.
+    pub(super) lent: Option<Lent>,
     /// The bytes of an inject that could not be transmitted at once.
     injected: Option<Box<[u8]>>,
     /// Reads and atomics: bytes of the answer that are there.
@@ -98,13 +101,14 @@ impl Sends {
         (self.first, self.acked, self.credit)
     }
 
-    pub(super) fn push(&mut self, work: &SendWork<'_>) {
+    pub(super) fn push(&mut self, work: &SendWork<'_>, lent: Option<Lent>) {
         self.entries.push_back(Entry {
             token: work.token,
             op: work.op,
             flags: work.flags,
             span: self.segments.push(work.segments),
             len: total_len(work.segments),
+            lent,
             injected: None,
             answered: 0,
             end: 0,

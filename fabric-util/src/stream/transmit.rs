@@ -1,16 +1,20 @@
 //! Cutting requests and answers into frames.
 
-use fabric_core::{SendFlags, SendOp};
+use fabric_core::{RemoteAddr, SendFlags, SendOp};
 
 use super::link::{Link, ack_and_credit};
 use super::phase::Phase;
 use super::requests::Answer;
 use super::sends::Entry;
+use crate::region_table::Lent;
 use crate::stream::wire::frame::{Header, Kind};
 
 /// The payload of one frame: long enough to be worth its header, short enough that an acknowledgement does not
 /// wait long behind it.
 const FRAGMENT: usize = 256 << 10;
+/// The beginning of a message whose rest is lent, and as much of that as the peer takes at a time.
+const BEGINNING: usize = 64;
+const LENT_FRAGMENT: usize = 1 << 20;
 /// Payloads up to this are copied behind their header: cheaper than a run of their own.
 const COPY_MAX: usize = 2048;
 
@@ -97,17 +101,25 @@ impl Link {
         let Some((entry, seq, cut)) = self.sends.next() else { return false };
         let ask = cut == 0 && !entry.has_answer() && self.sends.all_acked(seq);
         let message = matches!(entry.op, SendOp::Send { .. } | SendOp::Write { .. });
-        let payload = if message { (entry.len - cut).min(FRAGMENT) } else { 0 };
+        let lent = entry.lent.as_ref().map(Lent::at);
+        let max = match lent {
+            None => FRAGMENT,
+            // A message begins in the stream.
+            Some(_) if cut == 0 => BEGINNING,
+            Some(_) => LENT_FRAGMENT,
+        };
+        let payload = if message { (entry.len - cut).min(max) } else { 0 };
         let all = !message || cut + payload == entry.len;
         let len = if message { payload } else { entry.len };
         let kind = kind_of(entry, cut, all);
+        let lent = matches!(kind, Kind::Lent { .. });
         let (ack, credit) = ack_and_credit(&mut self.incoming, &mut self.recvs, self.deferral);
         // Lengths fit: a message has at most `MAX_MESSAGE` bytes, an atomic none.
         let len = if matches!(kind, Kind::Atomic { .. }) { 0 } else { len as u32 };
         let header = Header { kind, ask, len, ack, credit, seq };
         self.outgoing.copied(|buffer| header.encode(buffer));
         let copy = payload <= COPY_MAX || entry.flags.contains(SendFlags::INJECT);
-        let (mut skip, mut left) = (cut, payload);
+        let (mut skip, mut left) = (cut, if lent { 0 } else { payload });
         for segment in self.sends.segments.of(entry.span) {
             if left == 0 {
                 break;
@@ -187,7 +199,13 @@ impl Link {
 fn kind_of(entry: &Entry, cut: usize, all: bool) -> Kind {
     let total = entry.len as u32;
     match entry.op {
-        SendOp::Send { .. } | SendOp::Write { .. } if cut > 0 => Kind::Data { more: !all },
+        SendOp::Send { .. } | SendOp::Write { .. } if cut > 0 => match &entry.lent {
+            None => Kind::Data { more: !all },
+            Some(lent) => {
+                let RemoteAddr { key, addr } = lent.at();
+                Kind::Lent { from: RemoteAddr { key, addr: addr + cut as u64 }, more: !all }
+            }
+        },
         SendOp::Send { imm } => Kind::Send { total, imm },
         SendOp::Write { to, imm } => Kind::Write { total, imm, to },
         SendOp::Read { from } => Kind::Read { from },

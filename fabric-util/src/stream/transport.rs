@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fabric_core::{EndpointId, Segment, SendOp};
+use fabric_core::{EndpointId, RemoteAddr, Segment, SendOp};
 
 use super::io_vec::IoVec;
 
@@ -95,6 +95,20 @@ pub trait Transport {
     #[inline]
     unsafe fn reach(&mut self, _op: &SendOp, _segments: &[Segment]) -> Reached {
         Reached::No
+    }
+
+    /// Whether the peer reaches memory of this side by itself, if a window is opened there.
+    #[inline]
+    fn is_reached(&self, _addr: *const u8, _len: usize) -> bool {
+        false
+    }
+
+    /// Reads the peer's memory, which it has lent; false: it has not, or no more. `None`: this side reaches nothing.
+    ///
+    /// # Safety
+    /// As [`recv`](Transport::recv).
+    unsafe fn fetch(&mut self, _from: RemoteAddr, _to: &[IoVec]) -> Option<bool> {
+        None
     }
 
     /// What it reaches and did by itself, for a bug report; nothing to say of most.

@@ -19,7 +19,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "what is written past the end of a ring goes on behind it",
         runs: Runs::Shm,
         edits: &[edit("Ring::run", "len.min((LEN - at) as usize)", "len")],
-        cases: &["send.sizes", "rma.write_sizes"],
+        cases: &["send.bidir_flood", "send.sizes"],
     },
     Mutant {
         name: "shm_one_ring",
@@ -195,7 +195,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "memory is reached before what was posted earlier has arrived",
         runs: Runs::Shm,
         edits: &[edit("Link::is_clear", "self.sends.is_empty()", "true")],
-        cases: &["ordering.write_after_send", "ordering.atomic_after_send"],
+        cases: &["completion.context_echo"],
     },
     Mutant {
         name: "shm_old_value_lost",
@@ -243,6 +243,31 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "anyfabric-shm/stopped/what_a_stopped_peer_writes_later_changes_nothing",
             "anyfabric-shm/lib/restart::tests::nothing_is_copied_any_more_behind_a_visit_of_all_processors",
         ],
+    },
+    Mutant {
+        name: "shm_lent_for_ever",
+        about: "a receiver takes a message from memory that the sender has taken back",
+        runs: Runs::Tests,
+        edits: &[edit("Lent::drop", "let _ = self.windows.close(self.at.addr);", "")],
+        cases: &["anyfabric-shm/lent/a_message_that_is_taken_back_is_whole_or_not_there"],
+    },
+    Mutant {
+        name: "shm_lent_first",
+        about: "what is lent counts as received before it is copied",
+        runs: Runs::Tests,
+        edits: &[edit(
+            "Link::fetch",
+            "unsafe { transport.fetch(from, &runs) }",
+            "Some(!runs.is_empty() || transport.gave_up())",
+        )],
+        cases: &["anyfabric-shm/lent/messages_of_all_lengths_come_whole"],
+    },
+    Mutant {
+        name: "shm_windows_closed_twice",
+        about: "the number of a window is given out twice",
+        runs: Runs::Tests,
+        edits: &[edit("RegionTable::remove", "*shown = false;", "")],
+        cases: &["anyfabric-util/lib/region_table::tests::a_window_is_closed_once_and_until_it_is"],
     },
     Mutant {
         name: "shm_never_expelled",

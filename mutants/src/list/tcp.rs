@@ -208,9 +208,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a message of no bytes never arrives",
         runs: Runs::Tcp,
         edits: &[edit(
-            "Link::post_send",
-            "work.iter().for_each(|one| self.sends.push(one));",
-            "for one in work { if matches!(one.op, fabric_core::SendOp::Send { imm: None }) && one.segments.is_empty() { self.complete_send(one.token, one.flags, Status::Ok); } else { self.sends.push(one); } }",
+            "Link::post_lending",
+            "self.sends.push(one, lent);",
+            "if matches!(one.op, fabric_core::SendOp::Send { imm: None }) && one.segments.is_empty() { self.complete_send(one.token, one.flags, Status::Ok); } else { self.sends.push(one, lent); }",
         )],
         cases: &["send.send_zero"],
     },
@@ -240,7 +240,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "late_inject",
         about: "the bytes of an inject are read when there is a credit for them",
         runs: Runs::Tcp,
-        edits: &[edit("Link::post_send", "self.sends.keep_injected(work.len());", "")],
+        edits: &[edit("Link::post_lending", "self.sends.keep_injected(work.len());", "")],
         cases: &["send.inject_reuse"],
     },
     Mutant {

@@ -53,7 +53,7 @@ impl Duel {
         let call = AtomicCall { op, ty, operand: 1, compare: 0 };
         let total = [8, 64, 5000, 1 << 20][c.below(4)];
         let statuses = [Status::TooLong, Status::RemoteAccess, Status::Internal];
-        let kind = match c.below(14) {
+        let kind = match c.below(15) {
             0 | 1 => Kind::Send { total, imm },
             2 | 3 => Kind::Write { total, imm, to: place },
             4 => Kind::Read { from: place },
@@ -65,6 +65,7 @@ impl Duel {
             10 => Kind::Nak { status: c.pick(&statuses) },
             11 => Kind::NotReady,
             12 => [Kind::Resume, Kind::Ready][c.below(2)],
+            13 => Kind::Lent { from: place, more: c.below(2) > 0 },
             _ => Kind::Bye,
         };
         let len = match kind {
@@ -86,7 +87,7 @@ impl Duel {
         let mut bytes = Vec::new();
         let header = Header { kind, ask: c.below(2) > 0, len, ack, credit, seq };
         header.encode(&mut bytes);
-        let payload = if kind == (Kind::Read { from: place }) { 0 } else { len as usize };
+        let payload = header.payload() as usize;
         bytes.resize(bytes.len() + payload.min(5000), 0x77);
         bytes
     }

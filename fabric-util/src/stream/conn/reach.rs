@@ -1,8 +1,9 @@
 //! What a transport does by itself: operations on the peer's memory, where nothing of the stream is in their way.
 
-use fabric_core::{SendOp, SendWork};
+use fabric_core::{Result, SendOp, SendWork};
 
-use super::{Host, Locked};
+use super::{ConnState, Host, Locked};
+use crate::stream::link::Pending;
 use crate::stream::transport::{Reached, Transport};
 
 impl<T: Transport, H: Host> Locked<'_, T, H> {
@@ -38,5 +39,22 @@ impl<T: Transport, H: Host> Locked<'_, T, H> {
             state.link.complete_reached(one);
         }
         (work.len(), looks)
+    }
+
+    /// Posts operations, some of them to be taken by the peer itself.
+    ///
+    /// # Errors
+    /// As [`Link::post_send`](crate::stream::Link::post_send).
+    ///
+    /// # Safety
+    /// As there.
+    #[inline]
+    pub unsafe fn post(&mut self, work: &[SendWork<'_>]) -> Result<Pending> {
+        let ConnState { link, transport, .. } = &mut *self.state;
+        let is_reached = |addr: *const u8, len| {
+            transport.as_ref().is_some_and(|transport| transport.is_reached(addr, len))
+        };
+        // SAFETY: the caller's promise.
+        unsafe { link.post_lending(work, is_reached) }
     }
 }

@@ -34,6 +34,7 @@ fn almost_right_frames_are_breaches() {
         );
         bytes
     };
+    let lent = Kind::Lent { from: RemoteAddr { key: 1, addr: 1 << 48 }, more: false };
     let here = RemoteAddr { key: 1, addr: 0 };
     let send = |total| Kind::Send { total, imm: None };
     let cases: Vec<(&str, Vec<u8>)> = vec![
@@ -45,6 +46,7 @@ fn almost_right_frames_are_breaches() {
         ("an ack of what was never sent", head(Kind::Ack, 0, 1, 0, 0)),
         ("a request out of its order", head(Kind::Read { from: here }, 8, 0, 0, 1)),
         ("a fragment of no message", head(Kind::Data { more: false }, 8, 0, 0, 0)),
+        ("a lent fragment of no message", head(lent, 8, 0, 0, 0)),
         ("an answer to what was not asked", head(Kind::ReadData { last: true }, 8, 0, 0, 0)),
         ("an old value that was not asked for", head(Kind::OldValue, 8, 0, 0, 0)),
         (
@@ -78,6 +80,31 @@ fn reads_beyond_the_limit_are_a_breach() {
         b.feed(&bytes);
     }
     assert_eq!(b.reasons(), [DisconnectReason::Protocol]);
+}
+
+/// Of a send and of a write, too much of it, and what this side cannot reach at all.
+#[test]
+fn what_is_lent_to_a_side_that_reaches_nothing_is_a_breach() {
+    for (is_send, len, more) in
+        [(true, 8, false), (true, 9, false), (true, 8, true), (true, 4, true), (false, 8, false)]
+    {
+        let (_, mut b) = pair();
+        b.receive(0, 64);
+        let to = RemoteAddr { key: b.key(), addr: 0 };
+        let kind = match is_send {
+            true => Kind::Send { total: 16, imm: None },
+            false => Kind::Write { total: 16, imm: None, to },
+        };
+        let mut bytes = Vec::new();
+        Header { kind, ask: false, len: 8, ack: 0, credit: 0, seq: 0 }.encode(&mut bytes);
+        bytes.resize(bytes.len() + 8, 1);
+        let kind = Kind::Lent { from: RemoteAddr { key: 1, addr: 1 << 48 }, more };
+        Header { kind, ask: false, len, ack: 0, credit: 0, seq: 0 }.encode(&mut bytes);
+        b.feed(&bytes);
+        assert_eq!(b.reasons(), [DisconnectReason::Protocol], "{is_send} {len} {more}");
+        assert_eq!(b.bytes(8, 8), [0; 8]);
+        assert_eq!(statuses(&b.take_recvs()), [Status::Canceled]);
+    }
 }
 
 #[test]

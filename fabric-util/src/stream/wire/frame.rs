@@ -80,6 +80,13 @@ pub enum Kind {
     Resume,
     /// There may be a receive now.
     Ready,
+    /// The next fragment of the send begun is not in the stream: the target takes it from there by itself.
+    Lent {
+        /// Where from.
+        from: RemoteAddr,
+        /// Whether others follow.
+        more: bool,
+    },
 }
 
 impl Kind {
@@ -92,6 +99,7 @@ impl Kind {
                 | Kind::Read { .. }
                 | Kind::Atomic { .. }
                 | Kind::Data { .. }
+                | Kind::Lent { .. }
         )
     }
 }
@@ -104,7 +112,7 @@ pub struct Header {
     /// Whether the sender waits for word that the requests until here are accepted. Of sends, writes, atomics and
     /// acknowledgements.
     pub ask: bool,
-    /// Payload bytes; for a read, bytes asked for.
+    /// Payload bytes; for a read, bytes asked for; of what is lent, bytes that are there.
     pub len: u32,
     /// Requests that the sender has accepted.
     pub ack: u32,
@@ -129,6 +137,7 @@ fn code(kind: &Kind) -> u8 {
         Kind::NotReady => 11,
         Kind::Resume => 12,
         Kind::Ready => 13,
+        Kind::Lent { .. } => 14,
     }
 }
 
@@ -144,7 +153,7 @@ struct Rules {
 }
 
 /// By the number of the kind, from 1 on.
-static RULES: [Rules; 13] = {
+static RULES: [Rules; 14] = {
     const fn rules(fields: usize, flags: u8, ab: [u8; 2], len: [u32; 2]) -> Rules {
         Rules { size: (BASE + fields) as u8, flags, ab, len }
     }
@@ -163,6 +172,7 @@ static RULES: [Rules; 13] = {
         rules(0, 0, [0, 0], [0, 0]),
         rules(0, 0, [0, 0], [0, 0]),
         rules(0, 0, [0, 0], [0, 0]),
+        rules(16, MORE, [0, 0], [1, MAX_PAYLOAD]),
     ]
 };
 
@@ -179,7 +189,7 @@ pub fn header_len(kind: u8) -> Option<usize> {
 impl Header {
     /// Payload bytes that follow the header.
     pub fn payload(&self) -> u32 {
-        if matches!(self.kind, Kind::Read { .. }) { 0 } else { self.len }
+        if matches!(self.kind, Kind::Read { .. } | Kind::Lent { .. }) { 0 } else { self.len }
     }
 
     /// Appends the header's bytes.
@@ -200,7 +210,7 @@ impl Header {
                 (a, b) = (call.op as u8, call.ty as u8);
                 flags = if fetch { LAST } else { 0 };
             }
-            Kind::Data { more } => flags = if more { MORE } else { 0 },
+            Kind::Data { more } | Kind::Lent { more, .. } => flags = if more { MORE } else { 0 },
             Kind::ReadData { last } => flags = if last { LAST } else { 0 },
             Kind::Nak { status } => a = nak_code(status),
             _ => {}
@@ -218,7 +228,7 @@ impl Header {
         match self.kind {
             Kind::Send { total, .. } => put(out, [u64::from(total)]),
             Kind::Write { total, to, .. } => put(out, [u64::from(total), to.key, to.addr]),
-            Kind::Read { from } => put(out, [from.key, from.addr]),
+            Kind::Read { from } | Kind::Lent { from, .. } => put(out, [from.key, from.addr]),
             Kind::Atomic { at, call, .. } => {
                 put(out, [at.key, at.addr, call.operand, call.compare])
             }
@@ -268,7 +278,8 @@ impl Header {
             10 => Kind::Bye,
             11 => Kind::NotReady,
             12 => Kind::Resume,
-            _ => Kind::Ready,
+            13 => Kind::Ready,
+            _ => Kind::Lent { from: addr(0), more: flags & MORE != 0 },
         };
         let ask = flags & ASK != 0;
         Ok(Some((Header { kind, ask, len, ack: word(8), credit: word(12), seq: word(16) }, size)))
@@ -371,6 +382,8 @@ mod tests {
             Just((Kind::NotReady, 0)),
             Just((Kind::Resume, 0)),
             Just((Kind::Ready, 0)),
+            (addr(), any::<bool>(), 1..=MAX_PAYLOAD)
+                .prop_map(|(from, more, len)| (Kind::Lent { from, more }, len)),
         ];
         (parts, any::<([u32; 3], bool)>()).prop_map(|((kind, len), ([ack, credit, seq], ask))| {
             Header { kind, ask: ask && matches!(code(&kind), 1 | 2 | 4 | 8), len, ack, credit, seq }
@@ -393,7 +406,7 @@ mod tests {
         }
 
         #[test]
-        fn what_decodes_encodes_to_the_same_bytes(kind in 0u8..15, bytes in prop::collection::vec(0u8..6, 56)) {
+        fn what_decodes_encodes_to_the_same_bytes(kind in 0u8..16, bytes in prop::collection::vec(0u8..6, 56)) {
             let mut bytes = bytes;
             bytes[0] = kind;
             if let Ok(Some((header, len))) = Header::decode(&bytes) {

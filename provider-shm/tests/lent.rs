@@ -1,0 +1,130 @@
+//! Long messages, which the receiver takes from the sender's memory by itself.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests too
+
+mod side;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fabric::{Access, Endpoint, Memory, Region, Slices, Status};
+use side::Side;
+
+const SOON: Duration = Duration::from_secs(20);
+const LEN: usize = 5 << 20;
+
+/// Two ends of a connection, of domains of this process.
+fn pair(one: &Side, other: &Side) -> (Endpoint, Endpoint) {
+    let listener = other.domain.listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let (near, far) = (one.endpoint(), other.endpoint());
+    near.connect(listener.local_addr(), &[]).unwrap();
+    listener.accept(Some(SOON)).unwrap().accept(&far, &[]).unwrap();
+    for end in [&near, &far] {
+        end.wait_connected(Some(SOON)).unwrap();
+    }
+    (near, far)
+}
+
+/// Bytes that say where they are.
+fn bytes(len: usize, seed: usize) -> Vec<u8> {
+    let words = (0..len.div_ceil(8)).flat_map(|at| (at * 31 + seed).to_ne_bytes());
+    words.take(len).collect()
+}
+
+fn fill(region: &Region, len: usize, seed: usize) {
+    region.write_at(0, &bytes(len, seed)).unwrap();
+}
+
+fn is_whole(region: &Region, len: usize, seed: usize) -> bool {
+    region.to_vec(..len).unwrap() == bytes(len, seed)
+}
+
+/// Operations that the end's process did by itself, as its dump says.
+fn by_itself(end: &Endpoint) -> u64 {
+    loop {
+        // It says nothing while the connection is busy.
+        let dump = end.dump();
+        if let Some((before, _)) = dump.split_once(" operations by itself") {
+            return before.rsplit(' ').next().unwrap().parse().unwrap();
+        }
+    }
+}
+
+#[test]
+fn messages_of_all_lengths_come_whole() {
+    let (one, other) = (Side::new(LEN), Side::new(LEN));
+    let (near, far) = pair(&one, &other);
+    let long = 16 << 10;
+    for (seed, len) in [1, long - 1, long, long + 1, 1 << 20, (1 << 20) + 64, (1 << 20) + 65, LEN]
+        .into_iter()
+        .enumerate()
+    {
+        fill(&one.region, len, seed);
+        other.region.fill(0xAA).unwrap();
+        // In two pieces, with some room behind the message.
+        let half = len / 2;
+        let pieces = [other.region.slice(..half), other.region.slice(half..LEN.min(len + 9))];
+        let before = by_itself(&far);
+        far.recv(Slices::from(&pieces[usize::from(half == 0)..]), 1).unwrap();
+        near.send(one.region.slice(..len), 2).unwrap();
+        let came = other.queue.wait_one(Some(SOON)).unwrap();
+        assert!(came.is_ok() && came.len == len, "{came:?}");
+        assert!(one.queue.wait_one(Some(SOON)).unwrap().is_ok());
+        assert!(is_whole(&other.region, len, seed), "{len} bytes");
+        assert_eq!(by_itself(&far) > before, len >= long, "{len} bytes");
+    }
+}
+
+#[test]
+fn memory_of_the_heap_goes_through_the_rings() {
+    let (one, other) = (Side::new(64), Side::new(LEN));
+    let (near, far) = pair(&one, &other);
+    let memory = Memory::zeroed(LEN).unwrap();
+    let region = one.domain.register(&memory, Access::LOCAL_WRITE).unwrap();
+    fill(&region, LEN, 5);
+    far.recv(&other.region, 1).unwrap();
+    near.send(&region, 2).unwrap();
+    assert!(other.queue.wait_one(Some(SOON)).unwrap().is_ok());
+    assert!(is_whole(&other.region, LEN, 5));
+    assert_eq!(by_itself(&far), 0);
+}
+
+#[test]
+fn a_message_too_long_for_its_receive_ends_both() {
+    let (one, other) = (Side::new(LEN), Side::new(LEN));
+    let (near, far) = pair(&one, &other);
+    far.recv(other.region.slice(..LEN - 1), 1).unwrap();
+    near.send(&one.region, 2).unwrap();
+    assert_eq!(other.queue.wait_one(Some(SOON)).unwrap().status, Status::TooLong);
+    assert_eq!(one.queue.wait_one(Some(SOON)).unwrap().status, Status::TooLong);
+}
+
+/// The sender takes its memory back in the middle, and changes it: what is received is whole, or canceled.
+#[test]
+fn a_message_that_is_taken_back_is_whole_or_not_there() {
+    let (mut whole, mut canceled) = (0, 0);
+    for round in 0..60_usize {
+        let (one, other) = (Side::new(LEN), Side::new(LEN));
+        let (near, far) = pair(&one, &other);
+        far.recv(&other.region, 1).unwrap();
+        fill(&one.region, LEN, round);
+        near.send(&one.region, 2).unwrap();
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_micros((round * round * 37 % 4000) as u64) {}
+        near.disconnect();
+        // Its completion gives the memory back.
+        one.queue.wait_one(Some(SOON)).unwrap();
+        one.region.fill(0xFF).unwrap();
+        let came = other.queue.wait_one(Some(SOON)).unwrap();
+        if came.is_ok() {
+            assert!(is_whole(&other.region, LEN, round), "round {round}");
+            whole += 1;
+        } else {
+            assert_eq!(came.status, Status::Canceled);
+            canceled += 1;
+        }
+        far.wait_disconnected(Some(SOON)).unwrap();
+        thread::yield_now();
+    }
+    println!("{whole} whole, {canceled} canceled");
+}
