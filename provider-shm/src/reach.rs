@@ -14,7 +14,7 @@ use crate::restart::{self, Condition};
 use crate::windows::{self, View};
 
 /// Bytes that are copied at a time: so long a peer that closes a window waits.
-const BITE: usize = 128 << 10;
+const BITE: usize = 512 << 10;
 /// Looks for files that have not come, after which they are waited for.
 const LOOKS: u8 = 64;
 
