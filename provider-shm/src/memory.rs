@@ -1,6 +1,6 @@
 //! The memory of a domain, and who reaches it: what it allocates, the windows of what is registered, and their visitors.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
 use fabric_core::{EndpointId, Error, Memory, Result};
@@ -147,8 +147,18 @@ fn is_same_user(socket: &Socket) -> bool {
     /// Stands for all users that have no number here (user_namespaces(7)).
     const OVERFLOW: u32 = 65534;
     let own = rustix::process::geteuid().as_raw();
-    let peer = rustix::net::sockopt::socket_peercred(socket);
-    own != OVERFLOW && peer.is_ok_and(|peer| peer.uid.as_raw() == own)
+    own != OVERFLOW && peer_user(socket) == Some(own)
+}
+
+/// The user of a socket's peer (`SO_PEERCRED`, unix(7)). Not by rustix: one in another PID namespace has no number here, which
+/// is an error there.
+fn peer_user(socket: &Socket) -> Option<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = size_of_val(&peer) as libc::socklen_t;
+    let (fd, level, name) = (socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED);
+    // SAFETY: the kernel writes at most `len` bytes, which the value has.
+    let done = unsafe { libc::getsockopt(fd, level, name, (&raw mut peer).cast(), &raw mut len) };
+    (done == 0 && len as usize == size_of_val(&peer)).then_some(peer.uid)
 }
 
 /// Bytes of memory and swap of this machine.

@@ -1,4 +1,4 @@
-//! Which memory a peer's process has mapped: of the same user, and of another one.
+//! Which memory a peer's process has mapped: of the same user, of another one, and in namespaces of its own.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests too
 
@@ -44,27 +44,41 @@ fn peer() {
     done();
 }
 
+/// A process of another user, as far as this one may make one.
+fn of_user(user: u32) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.uid(user);
+    command
+}
+
+/// A process in other namespaces of these kinds (unshare(1)).
+fn in_namespaces(kinds: &[&str]) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(kinds).arg("--fork").arg(std::env::current_exe().unwrap());
+    command
+}
+
 /// How many files a peer has mapped, if it could be started: its own two, the rings, and what it gets of this side's.
-fn mapped(user: Option<u32>) -> Option<usize> {
+fn mapped(mut command: Command) -> Option<usize> {
     let side = Side::new(64);
     let listener = side.domain.listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let (endpoint, written) = (side.endpoint(), side.domain.alloc(LEN, Access::ALL).unwrap());
     endpoint.recv(&side.region, 0).unwrap();
-    let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["peer", "--exact", "--nocapture"]).current_dir("/");
     command.env(TO, listener.local_addr().to_string());
     command.stdin(Stdio::null()).stdout(Stdio::piped());
-    if let Some(user) = user {
-        command.uid(user);
-    }
-    let mut peer = match command.spawn() {
-        Ok(peer) => peer,
-        Err(error) => {
-            println!("no process of user {user:?}: {error}");
-            return None;
+    let mut peer = command.spawn().inspect_err(|error| println!("not run: {error}")).ok()?;
+    let mut request = loop {
+        match listener.accept(Some(Duration::from_millis(100))) {
+            Ok(request) => break request,
+            // This process may not make one.
+            Err(_) if peer.try_wait().unwrap().is_some() => {
+                println!("not run: {command:?} ended at once");
+                return None;
+            }
+            Err(_) => {}
         }
     };
-    let mut request = listener.accept(Some(SOON)).unwrap();
     request.accept(&endpoint, &written.remote().to_bytes()).unwrap();
     assert!(side.queue.wait_one(Some(SOON)).unwrap().is_ok());
     let said: Vec<_> =
@@ -79,8 +93,18 @@ fn mapped(user: Option<u32>) -> Option<usize> {
 #[test]
 fn a_peer_of_the_same_user_has_the_memory_and_another_users_has_not() {
     // Its windows and its pool, the rings; and this side's windows and pool.
-    assert_eq!(mapped(None), Some(5));
-    if let Some(files) = mapped(Some(OTHER)) {
+    assert_eq!(mapped(Command::new(std::env::current_exe().unwrap())), Some(5));
+    if let Some(files) = mapped(of_user(OTHER)) {
         assert_eq!(files, 3);
+    }
+}
+
+/// As containers have them that share the network's.
+#[test]
+fn a_peer_in_other_namespaces_has_the_memory() {
+    for kinds in [&["--pid"][..], &["--mount", "--ipc", "--uts"]] {
+        if let Some(files) = mapped(in_namespaces(kinds)) {
+            assert_eq!(files, 5, "{kinds:?}");
+        }
     }
 }
