@@ -108,3 +108,20 @@ fn a_peer_in_other_namespaces_has_the_memory() {
         }
     }
 }
+
+#[test]
+fn trust_is_a_setting() {
+    use fabric::Capabilities;
+    use fabric::provider::Provider;
+    use provider_shm::ShmProvider;
+
+    let goes_on = |provider: &ShmProvider| {
+        let info = provider.devices().swap_remove(0).state.unwrap();
+        info.capabilities.contains(Capabilities::PROGRESS_WHILE_STOPPED)
+    };
+    let provider = ShmProvider::new();
+    assert!(goes_on(&provider) && goes_on(&provider.configure("trust", "user").unwrap()));
+    assert!(!goes_on(&provider.configure("trust", "none").unwrap()));
+    let text = provider.configure("trust", "all").err().unwrap().to_string();
+    assert!(text.contains(r#"trust="all" is none of: user, none"#), "{text}");
+}
