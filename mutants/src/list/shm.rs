@@ -205,13 +205,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         cases: &["atomic.faa"],
     },
     Mutant {
-        name: "shm_polls_without_a_step",
-        about: "an application whose polls always find something makes no progress otherwise",
-        runs: Runs::Tests,
-        edits: &[edit("SocketCq::poll", "found == MAX_FOUND", "false")],
-        cases: &["anyfabric-shm/killed/one_that_writes_by_itself_alone_notices_the_end"],
-    },
-    Mutant {
         name: "shm_waits_for_no_visitor",
         about: "a registration ends while a peer is in the middle of an access",
         runs: Runs::Tests,
@@ -246,10 +239,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "shm_lent_for_ever",
-        about: "a receiver takes a message from memory that the sender has taken back",
+        about: "what was lent for a message stays open when the message has arrived",
         runs: Runs::Tests,
         edits: &[edit("Lent::drop", "let _ = self.windows.close(self.at.addr);", "")],
-        cases: &["anyfabric-shm/lent/a_message_that_is_taken_back_is_whole_or_not_there"],
+        cases: &["anyfabric-util/lib/region_table::tests::a_window_is_closed_once_and_until_it_is"],
     },
     Mutant {
         name: "shm_lent_first",
@@ -260,7 +253,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "unsafe { transport.fetch(from, &runs) }",
             "Some(!runs.is_empty() || transport.gave_up())",
         )],
-        cases: &["anyfabric-shm/lent/messages_of_all_lengths_come_whole"],
+        cases: &["anyfabric-shm/reached/messages_of_all_lengths_come_whole"],
     },
     Mutant {
         name: "shm_windows_closed_twice",

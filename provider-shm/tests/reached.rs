@@ -1,4 +1,4 @@
-//! Long messages, which the receiver takes from the sender's memory by itself.
+//! What one end reaches of the other by itself: long messages, which the receiver takes from the sender's memory.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // helpers of tests too
 
@@ -37,6 +37,24 @@ fn fill(region: &Region, len: usize, seed: usize) {
 
 fn is_whole(region: &Region, len: usize, seed: usize) -> bool {
     region.to_vec(..len).unwrap() == bytes(len, seed)
+}
+
+/// Each poll finds the completion of a write that was executed at once: what comes from the peer is found all the same.
+#[test]
+fn one_that_always_finds_something_hears_its_peer() {
+    const POLLS: u32 = 10_000;
+    let (one, other) = (Side::new(64), Side::new(64));
+    let (near, far) = pair(&one, &other);
+    near.recv(one.region.slice(..8), 7).unwrap();
+    let to = other.region.remote();
+    let poll = || {
+        near.write(one.region.slice(8..16), to.at(8), 1).unwrap();
+        one.queue.poll_one().unwrap().unwrap().context
+    };
+    // From here on progress is this thread's.
+    (0..POLLS).for_each(|_| assert_eq!(poll(), 1));
+    far.send(other.region.slice(..8), 2).unwrap();
+    assert!((0..POLLS).any(|_| poll() == 7), "{POLLS} polls, and nothing came");
 }
 
 /// Operations that the end's process did by itself, as its dump says.
