@@ -26,7 +26,7 @@ impl Region {
     }
 }
 
-/// One element of a region, accessed atomically by this CPU.
+/// One element of a region, accessed atomically by this CPU. In a child made by `fork` it may be the parent's, too.
 ///
 /// It borrows the region's handle:
 ///
