@@ -187,6 +187,22 @@ mod tests {
     }
 
     #[test]
+    fn a_providers_memory_goes_with_its_last_clone() {
+        let block = Memory::zeroed(64).unwrap();
+        let owner = std::sync::Arc::new(block.clone());
+        let weak = std::sync::Arc::downgrade(&owner);
+        // SAFETY: the owner keeps those bytes.
+        let memory = unsafe { Memory::from_provider(block.as_ptr(), 64, Box::new(owner)) };
+        drop(block);
+        let clone = memory.clone();
+        drop(memory);
+        assert_eq!(contents(&clone), [0; 64]);
+        assert!(weak.upgrade().is_some());
+        drop(clone);
+        assert!(weak.upgrade().is_none());
+    }
+
+    #[test]
     fn impossible_memory_is_an_error() {
         let invalid = |result: Result<Memory, Error>| {
             assert!(matches!(result, Err(Error::InvalidArgument(_))), "{result:?}");

@@ -1,6 +1,9 @@
 //! Where there are no restartable sequences: accesses as any others.
 
+use std::sync::atomic::Ordering;
+
 use fabric_core::{AtomicCall, memory};
+use fabric_util::sync::fence;
 
 use super::condition::Condition;
 
@@ -13,12 +16,14 @@ pub(super) fn is_there() -> bool {
 /// As [`super::copy`].
 #[inline]
 pub(super) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize, only: Condition<'_>) -> bool {
-    let may = only.holds();
-    if may {
-        // SAFETY: the caller's promise.
-        unsafe { memory::copy(dst, src, len) }
+    if !only.holds() {
+        return false;
     }
-    may
+    // SAFETY: the caller's promise.
+    unsafe { memory::copy(dst, src, len) }
+    // An owner that did not wait for the end may have taken its memory back.
+    fence(Ordering::SeqCst);
+    only.holds()
 }
 
 /// # Safety
