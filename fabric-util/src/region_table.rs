@@ -11,13 +11,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fabric_core::{Access, EndpointId, Error, GrantOps, RegistrationOps, RemoteAddr, Result};
 
+use crate::probe::probe;
+use crate::sync::{Mutex, ReadGuard, RwLock};
+
 /// What the peers that have a domain's memory mapped see of its registrations.
 pub trait Windows: Send + Sync {
     /// Shows one; gives the address by which peers name its first byte, a multiple of 8 that is not 0. `None`: peers cannot
     /// have this memory mapped, or no more can be shown.
     fn open(&self, window: &WindowAttr) -> Option<u64>;
 
-    /// Shows it no longer, by that address; called until it returns `Ok`, and not again. When it has returned `Ok`, no peer reads or changes anything by it.
+    /// Shows it no longer, by that address. Called until it returns `Ok`, and not again: then no peer reads or changes anything
+    /// by it.
     ///
     /// # Errors
     /// `Busy`: a peer is in the middle of an access and does not get on. It can be tried again.
@@ -37,9 +41,6 @@ pub struct WindowAttr {
     /// The only connection whose peer may; none: the peers of all.
     pub only: Option<EndpointId>,
 }
-
-use crate::probe::probe;
-use crate::sync::{Mutex, ReadGuard, RwLock};
 
 /// Memory that is not registered, and that one connection's peer may read until this is dropped.
 pub struct Lent {

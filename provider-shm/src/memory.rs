@@ -29,20 +29,20 @@ struct State {
     visitors: Visitors,
 }
 
-impl State {
-    /// What visitors have to have mapped, in its order.
-    fn files(&self) -> Vec<BorrowedFd<'_>> {
-        let table = self.table.iter().map(Table::descriptor);
-        table.chain(self.pool.descriptors()).collect()
-    }
+/// What visitors have to have mapped, in its order.
+fn files<'a>(table: &'a Option<Table>, pool: &'a Pool) -> impl Iterator<Item = BorrowedFd<'a>> {
+    table.iter().map(Table::descriptor).chain(pool.descriptors())
+}
 
+impl State {
     fn allocate(&mut self, len: usize) -> std::io::Result<(Place, *mut u8)> {
-        let before = self.files().len();
+        let before = files(&self.table, &self.pool).count();
         if self.table.is_none() {
             self.table = Some(Table::new()?);
         }
         let made = self.pool.allocate(len);
-        self.visitors.send(&self.files()[before..]);
+        let new: Vec<_> = files(&self.table, &self.pool).skip(before).collect();
+        self.visitors.send(&new);
         made
     }
 }
@@ -130,10 +130,8 @@ impl ShmMemory {
     /// A connection is open to its peer.
     pub(crate) fn admit(&self, endpoint: EndpointId, peer: Peer, socket: &Arc<Socket>) {
         let state = &mut *self.state.lock();
-        let State { pool, table, visitors } = state;
-        let table = table.iter().map(Table::descriptor);
-        let files: Vec<_> = table.chain(pool.descriptors()).collect();
-        visitors.add(windows::name(endpoint), Visitor::new(peer, socket), &files);
+        let files: Vec<_> = files(&state.table, &state.pool).collect();
+        state.visitors.add(windows::name(endpoint), Visitor::new(peer, socket), &files);
     }
 
     /// It is so no longer.

@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use fabric_core::work::total_len;
-use fabric_core::{Access, RemoteAddr, Segment, SendOp, memory};
-use fabric_util::stream::IoVec;
+use fabric_core::{Access, RemoteAddr, Segment, SendOp};
+use fabric_util::stream::{IoVec, store_value};
 
 use crate::hazard::Hazard;
 use crate::mapping::Mapping;
@@ -65,6 +65,14 @@ impl Reach {
         !self.ends && self.looks <= LOOKS
     }
 
+    /// Where bytes of the peer's are in this process. What the windows say is not believed to be within the file.
+    #[inline]
+    fn resolve(&self, place: Place, len: usize) -> Option<*mut u8> {
+        let mapping = self.files.get(place.file as usize)?;
+        let end = place.offset.checked_add(len)?;
+        (end <= mapping.len() && len > 0).then(|| mapping.at(place.offset).as_ptr())
+    }
+
     /// Reads what the peer has lent; false: it has not, or no more.
     ///
     /// # Safety
@@ -108,7 +116,7 @@ impl Reach {
                 let Some(old) = old else { return Found::Nothing };
                 if fetch {
                     // SAFETY: the caller's promise.
-                    unsafe { store_old(old, call.ty.size(), segments) };
+                    unsafe { store_value(runs(segments).1, old, call.ty.size()) };
                 }
                 Found::All
             }),
@@ -126,22 +134,6 @@ impl Reach {
 #[inline]
 fn runs(segments: &[Segment]) -> (usize, impl Iterator<Item = IoVec>) {
     (total_len(segments), segments.iter().map(|segment| (segment.addr, segment.len)))
-}
-
-/// Puts an atomic's old value where it belongs: its low bytes, whichever end they are at.
-///
-/// # Safety
-/// The segments' memory must be allocated and writable, without a reference into it.
-unsafe fn store_old(old: u64, size: usize, segments: &[Segment]) {
-    let bytes = old.to_ne_bytes();
-    let mut value =
-        if cfg!(target_endian = "little") { &bytes[..size] } else { &bytes[8 - size..] };
-    for segment in segments {
-        let (now, rest) = value.split_at(segment.len.min(value.len()));
-        // SAFETY: the caller's promise.
-        unsafe { memory::store(segment.addr, now) };
-        value = rest;
-    }
 }
 
 /// One operation.
@@ -230,16 +222,6 @@ impl Visit<'_> {
             done += bite;
         }
         Found::All
-    }
-}
-
-impl Reach {
-    /// Where bytes of the peer's are in this process. What the windows say is not believed to be within the file.
-    #[inline]
-    fn resolve(&self, place: Place, len: usize) -> Option<*mut u8> {
-        let mapping = self.files.get(place.file as usize)?;
-        let end = place.offset.checked_add(len)?;
-        (end <= mapping.len() && len > 0).then(|| mapping.at(place.offset).as_ptr())
     }
 }
 

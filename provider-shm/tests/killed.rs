@@ -27,9 +27,7 @@ const TO: &str = "TEST_CONNECT_TO";
 fn victim() {
     let Ok(to) = std::env::var(TO) else { return };
     let side = Side::new(RECEIVES * LEN);
-    let endpoint = side.endpoint();
-    endpoint.connect(to.parse().unwrap(), &[]).unwrap();
-    let remote = endpoint.wait_connected(Some(SOON)).unwrap();
+    let (endpoint, remote) = side.connect(&to, &[]);
     let remote = RemoteRegion::from_bytes(&remote).unwrap();
     println!("connected");
     let mut len = 1;
@@ -48,9 +46,7 @@ fn victim() {
 fn target() {
     let Ok(to) = std::env::var(TO) else { return };
     let side = Side::new(LEN);
-    let endpoint = side.endpoint();
-    endpoint.connect(to.parse().unwrap(), &side.region.remote().to_bytes()).unwrap();
-    endpoint.wait_connected(Some(SOON)).unwrap();
+    let (_endpoint, _) = side.connect(&to, &side.region.remote().to_bytes());
     let _ = std::io::stdin().read(&mut [0]);
 }
 

@@ -24,9 +24,7 @@ const TO: &str = "TEST_CONNECT_TO";
 fn writer() {
     let Ok(to) = std::env::var(TO) else { return };
     let side = Side::new(LEN);
-    let endpoint = side.endpoint();
-    endpoint.connect(to.parse().unwrap(), &[]).unwrap();
-    let remote = endpoint.wait_connected(Some(SOON)).unwrap();
+    let (endpoint, remote) = side.connect(&to, &[]);
     let remote = RemoteRegion::from_bytes(&remote).unwrap();
     println!("connected");
     for round in 1_u8.. {

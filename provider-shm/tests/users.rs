@@ -24,9 +24,7 @@ const OTHER: u32 = 54321;
 fn peer() {
     let Ok(to) = std::env::var(TO) else { return };
     let side = Side::new(LEN);
-    let endpoint = side.endpoint();
-    endpoint.connect(to.parse().unwrap(), &[]).unwrap();
-    let remote = endpoint.wait_connected(Some(SOON)).unwrap();
+    let (endpoint, remote) = side.connect(&to, &[]);
     let remote = RemoteRegion::from_bytes(&remote).unwrap();
     let done = || assert!(side.queue.wait_one(Some(SOON)).unwrap().is_ok());
     side.region.fill(7).unwrap();

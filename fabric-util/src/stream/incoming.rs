@@ -2,10 +2,10 @@
 
 use std::io;
 
-use fabric_core::{RemoteAddr, memory};
+use fabric_core::RemoteAddr;
 use smallvec::SmallVec;
 
-use super::io_vec::{IoVec, MAX_IO_VECS};
+use super::io_vec::{IoVec, MAX_IO_VECS, store};
 use super::link::Link;
 use super::payload::{DIRECT, FrameDone, To};
 use super::phase::Phase;
@@ -306,7 +306,8 @@ impl Link {
                 Some(Message { place: Place::Receive(receive), done, .. }) => {
                     let (span, len) = (receive.span, bytes.len());
                     self.recvs.receives.segments.scatter(span, *done, len, usize::MAX, &mut runs);
-                    store(&runs, bytes);
+                    // SAFETY: the receive has not completed, so its segments are valid; they have room for the message.
+                    unsafe { store(runs, bytes) };
                 }
                 Some(Message { place: Place::Write { entry, addr, .. }, done, seq, .. }) => {
                     let (seq, at) = (*seq, entry.at(addr + *done as u64));
@@ -314,7 +315,8 @@ impl Link {
                         self.refuse(seq, fabric_core::Status::RemoteAccess, None);
                         return Ok(());
                     };
-                    store(&[(at, bytes.len())], bytes);
+                    // SAFETY: the range was checked when the message began, and the pass holds the region open.
+                    unsafe { store([(at, bytes.len())], bytes) };
                 }
                 _ => {}
             },
@@ -322,7 +324,8 @@ impl Link {
                 let entry = self.sends.answering(seq)?;
                 let (span, skip) = (entry.span, entry.answered);
                 self.sends.segments.scatter(span, skip, bytes.len(), usize::MAX, &mut runs);
-                store(&runs, bytes);
+                // SAFETY: the read has not completed, so its segments are valid; they have room for the answer.
+                unsafe { store(runs, bytes) };
             }
             To::Old { .. } => self.incoming.partial.extend_from_slice(bytes),
             To::Discard => return self.placed(bytes.len()),
@@ -362,15 +365,4 @@ impl Transport for Unconnected {
     }
 
     fn shutdown_write(&mut self) {}
-}
-
-/// Copies bytes to runs of memory whose lengths sum up to theirs.
-fn store(runs: &[IoVec], mut bytes: &[u8]) {
-    for &(addr, len) in runs {
-        let (now, rest) = bytes.split_at(len.min(bytes.len()));
-        // SAFETY: the runs are of an operation in flight, or of a region that the caller holds open; their
-        // ranges were checked.
-        unsafe { memory::store(addr, now) };
-        bytes = rest;
-    }
 }

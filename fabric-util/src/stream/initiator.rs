@@ -1,9 +1,9 @@
 //! The initiator's side: what the peer answers, and completions in posting order.
 
-use fabric_core::{SendOp, Status, memory};
+use fabric_core::{SendOp, Status};
 use smallvec::SmallVec;
 
-use super::io_vec::IoVec;
+use super::io_vec::{IoVec, store_value};
 use super::link::Link;
 use super::protocol_error::Breach;
 
@@ -53,19 +53,11 @@ impl Link {
     pub(super) fn take_old(&mut self, seq: u32, old: u64) -> Result<(), Breach> {
         let entry = self.sends.answering(seq)?;
         entry.done = true;
-        let bytes = old.to_ne_bytes();
         let (span, len) = (entry.span, entry.len.min(8));
         let mut runs = SmallVec::<[IoVec; 8]>::new();
         self.sends.segments.scatter(span, 0, len, usize::MAX, &mut runs);
-        // The value's low bytes, whichever end they are at.
-        let mut value =
-            if cfg!(target_endian = "little") { &bytes[..len] } else { &bytes[8 - len..] };
-        for (addr, len) in runs {
-            let (now, rest) = value.split_at(len);
-            // SAFETY: the operation has not completed, so its segment is valid.
-            unsafe { memory::store(addr, now) };
-            value = rest;
-        }
+        // SAFETY: the operation has not completed, so its segment is valid.
+        unsafe { store_value(runs, old, len) };
         Ok(())
     }
 }

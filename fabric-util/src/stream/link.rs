@@ -23,7 +23,7 @@ use super::sends::Sends;
 use super::shared_receives::SharedReceives;
 use super::transport::Transport;
 
-/// From this length on a message is lent: two windows more than copies cost.
+/// From this length on a message is lent: a window costs less than one more copy.
 const LENT: usize = 16 << 10;
 
 /// For tests: what a link defers, as long as the contract lets it.

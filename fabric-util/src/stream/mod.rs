@@ -80,7 +80,7 @@ pub mod wire;
 
 pub use conn::{Conn, ConnState, Host, Locked, Timer};
 pub use greeting::{Greeting, Initiator, refuse};
-pub use io_vec::{IoVec, MAX_IO_VECS};
+pub use io_vec::{IoVec, MAX_IO_VECS, store_value};
 pub use limits::limits;
 pub use link::{Deferral, Link, LinkContext, Pending};
 pub use phase::{End, Phase};

@@ -6,7 +6,6 @@ use super::link::{Link, ack_and_credit};
 use super::phase::Phase;
 use super::requests::Answer;
 use super::sends::Entry;
-use crate::region_table::Lent;
 use crate::stream::wire::frame::{Header, Kind};
 
 /// The payload of one frame: long enough to be worth its header, short enough that an acknowledgement does not
@@ -101,8 +100,7 @@ impl Link {
         let Some((entry, seq, cut)) = self.sends.next() else { return false };
         let ask = cut == 0 && !entry.has_answer() && self.sends.all_acked(seq);
         let message = matches!(entry.op, SendOp::Send { .. } | SendOp::Write { .. });
-        let lent = entry.lent.as_ref().map(Lent::at);
-        let max = match lent {
+        let max = match entry.lent {
             None => FRAGMENT,
             // A message begins in the stream.
             Some(_) if cut == 0 => BEGINNING,
@@ -112,14 +110,13 @@ impl Link {
         let all = !message || cut + payload == entry.len;
         let len = if message { payload } else { entry.len };
         let kind = kind_of(entry, cut, all);
-        let lent = matches!(kind, Kind::Lent { .. });
         let (ack, credit) = ack_and_credit(&mut self.incoming, &mut self.recvs, self.deferral);
         // Lengths fit: a message has at most `MAX_MESSAGE` bytes, an atomic none.
         let len = if matches!(kind, Kind::Atomic { .. }) { 0 } else { len as u32 };
         let header = Header { kind, ask, len, ack, credit, seq };
         self.outgoing.copied(|buffer| header.encode(buffer));
         let copy = payload <= COPY_MAX || entry.flags.contains(SendFlags::INJECT);
-        let (mut skip, mut left) = (cut, if lent { 0 } else { payload });
+        let (mut skip, mut left) = (cut, header.payload() as usize);
         for segment in self.sends.segments.of(entry.span) {
             if left == 0 {
                 break;

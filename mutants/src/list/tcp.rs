@@ -280,11 +280,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "high_bytes",
         about: "the old value of a narrow atomic is taken from the wrong end",
         runs: Runs::Tcp,
-        edits: &[edit(
-            "Link::take_old",
-            "let bytes = old.to_ne_bytes();",
-            "let bytes = old.to_be_bytes(); #[allow(unused)] let _ = bytes; let bytes = if MUTANT { bytes } else { old.to_ne_bytes() };",
-        )],
+        edits: &[edit("store_value", "value.to_ne_bytes()", "value.to_be_bytes()")],
         cases: &["atomic.faa", "atomic.endian"],
     },
     Mutant {

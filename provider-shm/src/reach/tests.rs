@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fabric_core::{AtomicCall, AtomicOp, AtomicType, EndpointId, Error, Memory};
+use fabric_core::{AtomicCall, AtomicOp, AtomicType, EndpointId, Error, Memory, memory};
 use fabric_util::region_table::{WindowAttr, Windows};
 use fabric_util::sockets::{PeerMemory, Trust};
 use socket2::Socket;

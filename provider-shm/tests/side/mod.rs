@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // helpers of tests, which clippy does not take for tests
 
+use std::time::Duration;
+
 use fabric::{Access, Catalog, Choice, CompletionQueue, Domain, Endpoint, Hints, Region};
 use provider_shm::ShmProvider;
 
@@ -18,6 +20,15 @@ impl Side {
         let queue = domain.completion_queue(1024).unwrap();
         let region = domain.alloc(region, Access::ALL).unwrap();
         Side { domain, queue, region }
+    }
+
+    /// A connection to a listener, and what that said.
+    #[allow(dead_code, reason = "not all tests are of two processes")]
+    pub(crate) fn connect(&self, to: &str, data: &[u8]) -> (Endpoint, Box<[u8]>) {
+        let endpoint = self.endpoint();
+        endpoint.connect(to.parse().unwrap(), data).unwrap();
+        let said = endpoint.wait_connected(Some(Duration::from_secs(20))).unwrap();
+        (endpoint, said)
     }
 
     pub(crate) fn endpoint(&self) -> Endpoint {
