@@ -9,29 +9,30 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fabric_core::{Access, EndpointId, Error, GrantOps, RegistrationOps, RemoteAddr, Result};
+use fabric_core::{
+    Access, EndpointId, Error, Failure, GrantOps, RegistrationOps, RemoteAddr, Result,
+};
 
 use crate::probe::probe;
 use crate::sync::{Mutex, ReadGuard, RwLock};
 
 /// What the peers that have a domain's memory mapped see of its registrations.
 pub trait Windows: Send + Sync {
-    /// Shows one; gives the address by which peers name its first byte, a multiple of 8 that is not 0. `None`: peers cannot
-    /// have this memory mapped, or no more can be shown.
-    fn open(&self, window: &WindowAttr) -> Option<u64>;
+    /// Shows one; gives its number. `None`: peers cannot have this memory mapped, or no more can be shown.
+    fn open(&self, window: &WindowAttr) -> Option<u32>;
 
-    /// Shows it no longer, by that address. Called until it returns `Ok`, and not again: then no peer reads or changes anything
+    /// Shows it no longer, by that number. Called until it returns `Ok`, and not again: then no peer reads or changes anything
     /// by it.
     ///
     /// # Errors
     /// `Busy`: a peer is in the middle of an access and does not get on. It can be tried again.
-    fn close(&self, base: u64) -> Result<()>;
+    fn close(&self, number: u32) -> Result<()>;
 }
 
 /// A registration, as it is shown to peers.
 pub struct WindowAttr {
-    /// Its key.
-    pub key: u64,
+    /// How peers name its first byte. No other window that is open has the key.
+    pub at: RemoteAddr,
     /// The first byte, in this process.
     pub addr: *mut u8,
     /// Bytes.
@@ -46,6 +47,7 @@ pub struct WindowAttr {
 pub struct Lent {
     windows: Arc<dyn Windows>,
     at: RemoteAddr,
+    window: u32,
 }
 
 impl Lent {
@@ -58,18 +60,17 @@ impl Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         // One that does not get on in the middle of its read reads bytes that it will not use.
-        let _ = self.windows.close(self.at.addr);
+        let _ = self.windows.close(self.window);
     }
 }
 
 /// A registered range.
 pub struct RegionEntry {
-    key: u64,
     addr: *mut u8,
-    /// The address by which peers name the first byte; 0: there never was a window.
-    base: u64,
-    /// There is one.
-    shown: Mutex<bool>,
+    /// How peers name the first byte.
+    remote: RemoteAddr,
+    /// Its window, while there is one.
+    window: Mutex<Option<u32>>,
     len: u64,
     access: Access,
     /// The only connection that it is there for; none: it is there for all.
@@ -101,12 +102,12 @@ impl RegionEntry {
 
     /// The place that peers name by `addr`; the range has been checked.
     pub fn at(&self, addr: u64) -> *mut u8 {
-        self.addr.wrapping_add(addr.wrapping_sub(self.base) as usize)
+        self.addr.wrapping_add(addr.wrapping_sub(self.remote.addr) as usize)
     }
 
     /// Whether `len` bytes at what peers name by `addr` are inside.
     pub fn contains(&self, addr: u64, len: u64) -> bool {
-        let offset = addr.checked_sub(self.base);
+        let offset = addr.checked_sub(self.remote.addr);
         offset.and_then(|offset| offset.checked_add(len)).is_some_and(|end| end <= self.len)
     }
 
@@ -152,9 +153,10 @@ impl RegionTable {
         // No registration's: those are random, and this is between two ends that trust each other.
         static KEYS: AtomicU64 = AtomicU64::new(1);
         let windows = self.windows.as_ref()?;
-        let (key, access) = (KEYS.fetch_add(1, Ordering::Relaxed), Access::REMOTE_READ);
-        let base = windows.open(&WindowAttr { key, addr, len, access, only: Some(to) })?;
-        Some(Lent { windows: windows.clone(), at: RemoteAddr { key, addr: base } })
+        let at = RemoteAddr { key: KEYS.fetch_add(1, Ordering::Relaxed), addr: 0 };
+        let (access, only) = (Access::REMOTE_READ, Some(to));
+        let window = windows.open(&WindowAttr { at, addr, len, access, only })?;
+        Some(Lent { windows: windows.clone(), at, window })
     }
 
     /// What `key` opens to the peer of a connection.
@@ -162,39 +164,50 @@ impl RegionTable {
         self.entries.read().get(&key).filter(|entry| entry.is_for(connection)).cloned()
     }
 
-    /// Enters a range, under a key that cannot be guessed. `provider` is named in errors.
+    /// Enters a range: under a key that cannot be guessed, or so that peers name its first byte as `remote` says. `provider` is
+    /// named in errors.
     fn add(
         &self,
         provider: &'static str,
         (addr, len): (*mut u8, usize),
         access: Access,
         only: Option<EndpointId>,
+        remote: Option<RemoteAddr>,
     ) -> Result<Arc<RegionEntry>> {
         let mut entries = self.entries.write();
-        let key = loop {
-            let key = random(provider)?;
-            if key != 0 && !entries.contains_key(&key) {
-                break key;
+        let is_free = |key| key != 0 && !entries.contains_key(&key);
+        let remote = match remote {
+            Some(remote) if is_free(remote.key) => remote,
+            Some(_) => {
+                let text = "the key that it is to have is 0, or another registration's";
+                return Err(Error::Internal(Failure::new("register", text).of(provider)));
             }
+            // Peers count from the start of the region, and learn no address of this process.
+            None => loop {
+                let key = random(provider)?;
+                if is_free(key) {
+                    break RemoteAddr { key, addr: 0 };
+                }
+            },
         };
         let windows = self.windows.as_ref().filter(|_| access.intersects(Access::REMOTE));
-        let window = WindowAttr { key, addr, len, access, only };
-        let base = windows.and_then(|windows| windows.open(&window)).unwrap_or(0);
-        let (len, open, shown) = (len as u64, RwLock::new(true), Mutex::new(base != 0));
-        let entry = Arc::new(RegionEntry { key, addr, base, shown, len, access, only, open });
-        entries.insert(key, entry.clone());
+        let attr = WindowAttr { at: remote, addr, len, access, only };
+        let window = Mutex::new(windows.and_then(|windows| windows.open(&attr)));
+        let (len, open) = (len as u64, RwLock::new(true));
+        let entry = Arc::new(RegionEntry { addr, remote, window, len, access, only, open });
+        entries.insert(remote.key, entry.clone());
         Ok(entry)
     }
 
     /// Takes an entry out and closes it, and its window.
     fn remove(&self, entry: &RegionEntry) -> Result<()> {
-        self.entries.write().remove(&entry.key);
+        self.entries.write().remove(&entry.remote.key);
         // Waits for the copies under way: each is one system call or one memory copy long.
         *entry.open.write() = false;
-        let mut shown = entry.shown.lock();
-        if let Some(windows) = self.windows.as_ref().filter(|_| *shown) {
-            windows.close(entry.base)?;
-            *shown = false;
+        let mut window = entry.window.lock();
+        if let (Some(windows), Some(number)) = (&self.windows, *window) {
+            windows.close(number)?;
+            *window = None;
         }
         Ok(())
     }
@@ -232,7 +245,26 @@ impl Registration {
         access: Access,
     ) -> Result<Self> {
         probe(addr, len, access)?;
-        let entry = table.add(provider, (addr, len), access, None)?;
+        let entry = table.add(provider, (addr, len), access, None, None)?;
+        Ok(Registration { provider, table: table.clone(), entry })
+    }
+
+    /// The same, so that peers name the first byte as `remote` says.
+    ///
+    /// # Errors
+    /// As [`new`](Registration::new). `Internal`: another registration has this key.
+    ///
+    /// # Safety
+    /// As [`DomainOps::register`](fabric_core::DomainOps::register).
+    pub unsafe fn new_at(
+        provider: &'static str,
+        table: &Arc<RegionTable>,
+        (addr, len): (*mut u8, usize),
+        access: Access,
+        remote: RemoteAddr,
+    ) -> Result<Self> {
+        probe(addr, len, access)?;
+        let entry = table.add(provider, (addr, len), access, None, Some(remote))?;
         Ok(Registration { provider, table: table.clone(), entry })
     }
 }
@@ -250,14 +282,13 @@ fn random(provider: &'static str) -> Result<u64> {
 // `deregister` takes the entry out and closes the gate, which waits for the copies under way.
 unsafe impl RegistrationOps for Registration {
     fn local_key(&self) -> u64 {
-        self.entry.key
+        self.entry.remote.key
     }
     fn remote_key(&self) -> u64 {
-        self.entry.key
+        self.entry.remote.key
     }
     fn remote_base(&self) -> u64 {
-        // Peers count from the start of the region, or of its window, and learn no address of this process.
-        self.entry.base
+        self.entry.remote.addr
     }
 
     unsafe fn grant(
@@ -270,7 +301,7 @@ unsafe impl RegistrationOps for Registration {
             return Err(Error::NotConnected);
         }
         let part = (self.entry.addr.wrapping_add(range.start), range.len());
-        let entry = self.table.add(self.provider, part, access, Some(endpoint))?;
+        let entry = self.table.add(self.provider, part, access, Some(endpoint), None)?;
         Ok(Box::new(TableGrant { table: self.table.clone(), entry }))
     }
 
@@ -297,10 +328,10 @@ struct TableGrant {
 // copies under way.
 unsafe impl GrantOps for TableGrant {
     fn remote_key(&self) -> u64 {
-        self.entry.key
+        self.entry.remote.key
     }
     fn remote_base(&self) -> u64 {
-        self.entry.base
+        self.entry.remote.addr
     }
     fn revoke(&mut self) -> Result<()> {
         self.table.remove(&self.entry)
@@ -365,17 +396,17 @@ mod tests {
 
     /// Windows that are closed when they have been asked twice.
     #[derive(Default)]
-    struct Slow(Mutex<Vec<(u64, u32)>>);
+    struct Slow(Mutex<Vec<(RemoteAddr, u32)>>);
 
     impl Windows for Slow {
-        fn open(&self, window: &WindowAttr) -> Option<u64> {
+        fn open(&self, window: &WindowAttr) -> Option<u32> {
             let mut all = self.0.lock();
-            all.push((window.key, 0));
-            Some((all.len() as u64) << 48)
+            all.push((window.at, 0));
+            Some(all.len() as u32)
         }
 
-        fn close(&self, base: u64) -> Result<()> {
-            let (_, asked) = &mut self.0.lock()[(base >> 48) as usize - 1];
+        fn close(&self, number: u32) -> Result<()> {
+            let (_, asked) = &mut self.0.lock()[number as usize - 1];
             *asked += 1;
             if *asked == 1 { Err(Error::Busy) } else { Ok(()) }
         }
@@ -387,26 +418,43 @@ mod tests {
         let table = Arc::new(RegionTable::with_windows(Some(windows.clone())));
         let mut memory = [0u64; 8];
         let mut registration = register(&table, &mut memory);
-        let (key, base) = (registration.remote_key(), registration.remote_base());
-        assert_eq!(*windows.0.lock(), [(key, 0)]);
-        let entry = table.find(key, ONE).unwrap();
-        assert!(entry.contains(base + 8, 56) && !entry.contains(base + 8, 57));
-        assert!(!entry.contains(8, 1) && !entry.contains(base - 1, 1));
-        assert_eq!(entry.at(base + 8), memory.as_mut_ptr().wrapping_add(1).cast());
+        let at = RemoteAddr { key: registration.remote_key(), addr: 0 };
+        assert_eq!(*windows.0.lock(), [(at, 0)]);
         assert!(matches!(registration.deregister(), Err(Error::Busy)));
-        assert!(table.find(key, ONE).is_none(), "the key opens nothing meanwhile");
+        assert!(table.find(at.key, ONE).is_none(), "the key opens nothing meanwhile");
         registration.deregister().unwrap();
         registration.deregister().unwrap();
         drop(registration);
-        assert_eq!(*windows.0.lock(), [(key, 2)]);
+        assert_eq!(*windows.0.lock(), [(at, 2)]);
         let range = (memory.as_mut_ptr().cast(), size_of_val(&memory));
         // SAFETY: the memory outlives the registration.
-        let own = unsafe { Registration::new("test", &table, range, Access::LOCAL_WRITE) };
-        assert_eq!(own.unwrap().remote_base(), 0, "no peer may do anything");
+        unsafe { Registration::new("test", &table, range, Access::LOCAL_WRITE) }.unwrap();
+        assert_eq!(windows.0.lock().len(), 1, "no peer may do anything");
         let lent = table.lend((memory.as_mut_ptr().cast(), 8), ONE).unwrap();
-        assert_eq!(lent.at().addr, 2 << 48);
+        assert_eq!((lent.at(), 0), windows.0.lock()[1]);
         drop(lent);
         assert_eq!(windows.0.lock()[1].1, 1);
+    }
+
+    #[test]
+    fn peers_name_bytes_as_was_asked_for() {
+        let table = Arc::new(RegionTable::default());
+        let mut memory = [0u64; 8];
+        let range = (memory.as_mut_ptr().cast(), size_of_val(&memory));
+        let at = RemoteAddr { key: 7, addr: 1 << 40 };
+        // SAFETY: the memory outlives the registrations.
+        let new = |at| unsafe { Registration::new_at("test", &table, range, Access::ALL, at) };
+        let mut registration = new(at).unwrap();
+        assert_eq!((registration.remote_key(), registration.remote_base()), (7, 1 << 40));
+        let entry = table.find(7, ONE).unwrap();
+        assert!(entry.contains(at.addr + 8, 56) && !entry.contains(at.addr + 8, 57));
+        assert!(!entry.contains(8, 1) && !entry.contains(at.addr - 1, 1));
+        assert_eq!(entry.at(at.addr + 8), memory.as_mut_ptr().wrapping_add(1).cast());
+        for taken in [at, RemoteAddr { key: 0, addr: 0 }] {
+            assert!(matches!(new(taken), Err(Error::Internal(_))));
+        }
+        registration.deregister().unwrap();
+        new(at).unwrap();
     }
 
     #[test]

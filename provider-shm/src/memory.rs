@@ -92,14 +92,13 @@ impl PeerMemory for ShmMemory {
 }
 
 impl Windows for ShmMemory {
-    fn open(&self, window: &WindowAttr) -> Option<u64> {
+    fn open(&self, window: &WindowAttr) -> Option<u32> {
         let state = &mut *self.state.lock();
         let place = state.pool.find(window.addr, window.len)?;
         state.table.as_mut()?.open(window, place)
     }
 
-    fn close(&self, base: u64) -> Result<()> {
-        let number = windows::number(base);
+    fn close(&self, number: u32) -> Result<()> {
         let there = {
             let state = self.state.lock();
             let only = state.table.as_ref().and_then(|table| table.close(number));

@@ -11,7 +11,7 @@ use crate::hazard::Hazard;
 use crate::mapping::Mapping;
 use crate::pool::{FILES, Place};
 use crate::restart::{self, Condition};
-use crate::windows::{self, View};
+use crate::windows::View;
 
 /// Bytes that are copied at a time: so long a peer that closes a window waits.
 const BITE: usize = 512 << 10;
@@ -102,9 +102,6 @@ impl Reach {
             SendOp::Atomic { at, .. } => (at, Access::REMOTE_ATOMIC),
             _ => return Found::Nothing,
         };
-        if windows::number(at.addr) == 0 {
-            return Found::Nothing;
-        }
         let visit = Visit { reach: self, hazard, need };
         match *op {
             SendOp::Atomic { call, fetch, .. } => visit.at(at, call.ty.size(), |there, only| {
@@ -153,9 +150,10 @@ impl Visit<'_> {
         act: impl FnOnce(*mut u8, Condition<'_>) -> Found,
     ) -> Found {
         let Some(view) = &self.reach.view else { return Found::NoFile };
-        let connection = self.hazard.enter(windows::number(at.addr));
+        let Some(number) = view.number(at.key) else { return Found::Nothing };
+        let connection = self.hazard.enter(number);
         let found = connection.and_then(|connection| {
-            let (place, key) = view.find(at, len, self.need, connection)?;
+            let (place, key) = view.find(number, at, len, self.need, connection)?;
             let Some(there) = self.reach.resolve(place, len) else { return Some(Found::NoFile) };
             let connection = (self.hazard.connection(), connection);
             Some(act(there, Condition { key: (key, at.key), connection }))

@@ -377,11 +377,12 @@ mod tests {
         let (mut one, mut other) = pair();
         let memory = other.memory.allocate(64).unwrap();
         let (addr, access) = (memory.as_ptr(), Access::ALL);
-        let attr = WindowAttr { key: 9, addr, len: 64, access, only: None };
-        let base = other.memory.windows().unwrap().open(&attr).unwrap();
+        let at = RemoteAddr { key: 9, addr: 0 };
+        let attr = WindowAttr { at, addr, len: 64, access, only: None };
+        other.memory.windows().unwrap().open(&attr).unwrap();
         let mut bytes = [7; 8];
         let mut write = |one: &mut ShmTransport| {
-            let op = SendOp::Write { to: RemoteAddr { key: 9, addr: base }, imm: None };
+            let op = SendOp::Write { to: at, imm: None };
             // SAFETY: of an array of the test's.
             unsafe { one.reach(&op, &[Segment::new(bytes.as_mut_ptr(), 8, 0)]) }
         };

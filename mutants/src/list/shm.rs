@@ -241,7 +241,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "shm_lent_for_ever",
         about: "what was lent for a message stays open when the message has arrived",
         runs: Runs::Tests,
-        edits: &[edit("Lent::drop", "let _ = self.windows.close(self.at.addr);", "")],
+        edits: &[edit("Lent::drop", "let _ = self.windows.close(self.window);", "")],
         cases: &["anyfabric-util/lib/region_table::tests::a_window_is_closed_once_and_until_it_is"],
     },
     Mutant {
@@ -259,8 +259,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "shm_windows_closed_twice",
         about: "the number of a window is given out twice",
         runs: Runs::Tests,
-        edits: &[edit("RegionTable::remove", "*shown = false;", "")],
+        edits: &[edit("RegionTable::remove", "*window = None;", "")],
         cases: &["anyfabric-util/lib/region_table::tests::a_window_is_closed_once_and_until_it_is"],
+    },
+    Mutant {
+        name: "shm_window_over_another",
+        about: "a window takes the place of another that is open, or that a peer is still at",
+        runs: Runs::Tests,
+        edits: &[edit("Table::open", "!self.taken.contains(number)", "true")],
+        cases: &[
+            "anyfabric-shm/lib/windows::tests::a_place_that_a_peer_may_be_at_is_not_given_out",
+            "anyfabric-shm/lib/windows::tests::many_windows_are_found_and_what_has_no_place_is_not_shown",
+        ],
     },
     Mutant {
         name: "shm_never_expelled",

@@ -18,6 +18,8 @@ use crate::preface;
 use crate::ring::Rings;
 
 const KEY: u64 = 5;
+const BASE: u64 = 1 << 40;
+const AT: RemoteAddr = RemoteAddr { key: KEY, addr: BASE };
 const ONE: EndpointId = EndpointId(1);
 const LEN: usize = 4096;
 
@@ -52,9 +54,13 @@ impl Both {
     }
 
     /// All of the memory.
-    fn open(&self, access: Access, only: Option<EndpointId>) -> u64 {
+    fn open(&self, access: Access, only: Option<EndpointId>) -> u32 {
+        self.open_at(AT, access, only)
+    }
+
+    fn open_at(&self, at: RemoteAddr, access: Access, only: Option<EndpointId>) -> u32 {
         let (addr, len) = (self.memory.as_ptr(), self.memory.len());
-        self.owner.open(&WindowAttr { key: KEY, addr, len, access, only }).unwrap()
+        self.owner.open(&WindowAttr { at, addr, len, access, only }).unwrap()
     }
 
     fn execute(&self, op: SendOp, own: &mut [u8], pieces: usize) -> Found {
@@ -83,14 +89,14 @@ impl Both {
 #[test]
 fn bytes_of_all_lengths_go_and_come_in_pieces_of_all_sizes() {
     let both = Both::new(3 * BITE);
-    let base = both.open(Access::ALL, None);
+    both.open(Access::ALL, None);
     let mut numbers = fabric_util::splitmix::SplitMix64::new(1);
     let mut wanted = both.bytes();
     for len in [1, 7, 64, 4096, BITE - 1, BITE, BITE + 1, 2 * BITE + 5, 3 * BITE] {
         let at = numbers.below(both.memory.len() - len + 1);
         let mut bytes: Vec<u8> = (0..len).map(|_| numbers.below(256) as u8).collect();
         wanted[at..at + len].copy_from_slice(&bytes);
-        let to = RemoteAddr { key: KEY, addr: base + at as u64 };
+        let to = RemoteAddr { key: KEY, addr: BASE + at as u64 };
         let pieces = 1 + numbers.below(len);
         let pieces = pieces.max(len / 500);
         assert_eq!(both.execute(SendOp::Write { to, imm: None }, &mut bytes, pieces), Found::All);
@@ -104,20 +110,20 @@ fn bytes_of_all_lengths_go_and_come_in_pieces_of_all_sizes() {
 #[test]
 fn atomics_change_the_value_and_give_the_old_one() {
     let both = Both::new(LEN);
-    let base = both.open(Access::ALL, None);
+    both.open(Access::ALL, None);
     let atomic = |addr, call, fetch, old: &mut [u8]| {
         let at = RemoteAddr { key: KEY, addr };
         both.execute(SendOp::Atomic { at, call, fetch }, old, 8)
     };
     let add = AtomicCall { op: AtomicOp::Add, ty: AtomicType::U32, operand: 7, compare: 0 };
     let mut old = [9; 4];
-    assert_eq!(atomic(base + 12, add, true, &mut old), Found::All);
-    assert_eq!(atomic(base + 12, add, false, &mut []), Found::All);
+    assert_eq!(atomic(BASE + 12, add, true, &mut old), Found::All);
+    assert_eq!(atomic(BASE + 12, add, false, &mut []), Found::All);
     assert_eq!(old, [0; 4]);
-    assert_eq!(atomic(base + 12, add, true, &mut old), Found::All);
+    assert_eq!(atomic(BASE + 12, add, true, &mut old), Found::All);
     assert_eq!(u32::from_ne_bytes(old), 14);
-    assert_eq!(atomic(base + 13, add, true, &mut old), Found::Nothing, "misaligned");
-    assert_eq!(atomic(base + LEN as u64 - 2, add, true, &mut old), Found::Nothing);
+    assert_eq!(atomic(BASE + 13, add, true, &mut old), Found::Nothing, "misaligned");
+    assert_eq!(atomic(BASE + LEN as u64 - 2, add, true, &mut old), Found::Nothing);
     assert_eq!(both.bytes()[12..16], 21_u32.to_ne_bytes());
 }
 
@@ -125,35 +131,35 @@ fn atomics_change_the_value_and_give_the_old_one() {
 fn nothing_changes_that_is_not_open() {
     let mut both = Both::new(2 * BITE);
     let all = both.memory.len();
-    let read_only = both.open(Access::REMOTE_READ, None);
-    let to_another = both.open(Access::ALL, Some(EndpointId(2)));
-    let base = both.open(Access::REMOTE_WRITE, Some(ONE));
+    let (read_only, to_another) = (RemoteAddr { key: 6, ..AT }, RemoteAddr { key: 7, ..AT });
+    both.open_at(read_only, Access::REMOTE_READ, None);
+    both.open_at(to_another, Access::ALL, Some(EndpointId(2)));
+    let window = both.open(Access::REMOTE_WRITE, Some(ONE));
     let mut bytes = vec![1; all];
     for (addr, len) in [
-        (read_only, 8),
-        (to_another, 8),
-        (base, 0),
-        (base + all as u64, 1),
-        (base + 1, all),
-        (base - 1, 1),
-        (base ^ 1 << 60, 8),
+        (BASE, 0),
+        (BASE + all as u64, 1),
+        (BASE + 1, all),
+        (BASE - 1, 1),
+        (BASE ^ 1 << 60, 8),
         (0, 8),
     ] {
         assert_eq!(both.write(addr, &mut bytes[..len]), Found::Nothing, "{addr:x} {len}");
     }
-    let from = RemoteAddr { key: KEY, addr: base };
-    assert_eq!(both.execute(SendOp::Read { from }, &mut bytes, 8), Found::Nothing);
-    let wrong = SendOp::Write { to: RemoteAddr { key: KEY + 1, ..from }, imm: None };
-    assert_eq!(both.execute(wrong, &mut bytes[..8], 8), Found::Nothing);
+    assert_eq!(both.execute(SendOp::Read { from: AT }, &mut bytes, 8), Found::Nothing);
+    for to in [read_only, to_another, RemoteAddr { key: 8, ..AT }, RemoteAddr { key: 0, ..AT }] {
+        let write = SendOp::Write { to, imm: None };
+        assert_eq!(both.execute(write, &mut bytes[..8], 8), Found::Nothing);
+    }
     assert!(both.bytes().iter().all(|byte| *byte == 0));
     assert!(!both.rings.peer().hazard().is_anywhere());
 
-    assert_eq!(both.write(base, &mut bytes[..8]), Found::All);
-    both.owner.close(base).unwrap();
-    assert_eq!(both.write(base, &mut bytes[..8]), Found::Nothing);
-    let base = both.open(Access::ALL, None);
+    assert_eq!(both.write(BASE, &mut bytes[..8]), Found::All);
+    both.owner.close(window).unwrap();
+    assert_eq!(both.write(BASE, &mut bytes[..8]), Found::Nothing);
+    both.open(Access::ALL, None);
     both.owner.expel(ONE);
-    assert_eq!(both.write(base, &mut bytes[..8]), Found::Nothing, "the connection has ended");
+    assert_eq!(both.write(BASE, &mut bytes[..8]), Found::Nothing, "the connection has ended");
     both.take_files();
 }
 
@@ -161,11 +167,11 @@ fn nothing_changes_that_is_not_open() {
 fn files_that_are_made_later_come_too() {
     let mut both = Both::new(LEN);
     both.memory = both.owner.allocate(64 << 20).unwrap();
-    let base = both.open(Access::ALL, None);
-    assert_eq!(both.write(base, &mut [3]), Found::NoFile);
+    both.open(Access::ALL, None);
+    assert_eq!(both.write(BASE, &mut [3]), Found::NoFile);
     assert!(both.reach.wants_files());
     both.take_files();
-    assert_eq!(both.write(base, &mut [3]), Found::All);
+    assert_eq!(both.write(BASE, &mut [3]), Found::All);
     assert_eq!(both.bytes()[0], 3);
     for _ in 0..LOOKS {
         both.reach.wants_files();
@@ -188,42 +194,42 @@ fn files_that_are_no_memory_end_what_is_reached() {
 #[test]
 fn a_window_closes_when_the_peer_has_left_it() {
     let both = Both::new(LEN);
-    let base = both.open(Access::ALL, None);
+    let window = both.open(Access::ALL, None);
     let hazard = both.rings.hazard();
-    hazard.enter(windows::number(base));
+    hazard.enter(window);
     thread::scope(|scope| {
-        let closes = scope.spawn(|| both.owner.close(base));
+        let closes = scope.spawn(|| both.owner.close(window));
         thread::sleep(Duration::from_millis(20));
         assert!(!closes.is_finished(), "the peer is there");
         hazard.leave();
         closes.join().unwrap().unwrap();
     });
     // At another window it is in nothing's way.
-    let base = both.open(Access::ALL, None);
-    hazard.enter(windows::number(base) + 1);
-    both.owner.close(base).unwrap();
+    let window = both.open(Access::ALL, None);
+    hazard.enter(window + 1);
+    both.owner.close(window).unwrap();
 }
 
 #[test]
 fn a_peer_that_does_not_get_on_is_said_until_it_does_or_is_gone() {
     for ends_first in [false, true] {
         let both = Both::new(LEN);
-        let base = both.open(Access::ALL, None);
-        both.rings.hazard().enter(windows::number(base));
+        let window = both.open(Access::ALL, None);
+        both.rings.hazard().enter(window);
         if ends_first {
             both.owner.expel(ONE);
         }
         let begun = Instant::now();
-        assert!(matches!(both.owner.close(base), Err(Error::Busy)));
+        assert!(matches!(both.owner.close(window), Err(Error::Busy)));
         assert!(begun.elapsed() >= Duration::from_millis(900));
         // The number is no other window's meanwhile.
-        assert_ne!(both.open(Access::ALL, None), base);
+        assert_ne!(both.open(Access::ALL, None), window);
         if ends_first {
             both.rings.hazard().leave();
         } else {
             drop(both.socket);
         }
-        both.owner.close(base).unwrap();
+        both.owner.close(window).unwrap();
     }
 }
 
@@ -232,7 +238,7 @@ fn memory_that_is_trusted_to_none_is_the_heaps() {
     let owner = ShmMemory::new(Trust::None);
     let memory = owner.allocate(LEN).unwrap();
     let (addr, len) = (memory.as_ptr(), memory.len());
-    let window = WindowAttr { key: KEY, addr, len, access: Access::ALL, only: None };
+    let window = WindowAttr { at: AT, addr, len, access: Access::ALL, only: None };
     assert_eq!(owner.open(&window), None);
     let (one, _other) = UnixStream::pair().unwrap();
     assert!(!owner.trusts(&Socket::from(OwnedFd::from(one))));
