@@ -4,31 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 
 use fabric_core::info::NO_DEVICE;
-use fabric_core::provider::DynProvider;
-use fabric_core::{Device, DomainAttr, Error, Failure, Hints, Info, Provider, Result, Unusable};
+use fabric_core::{DomainAttr, DynProvider, Error, Failure, Hints, Provider, Result};
 use fabric_util::log_line;
 use fabric_util::sync::assert_none_held;
 
-use crate::choice::{Choice, ProviderSpec, Selection};
+use crate::choice::{Choice, Selection};
 use crate::domain::{Domain, DomainInner};
 use crate::env::{self, Settings, VARIABLES, Variable};
 use crate::eq::EventHub;
-
-/// Providers of this project, in order of preference, and what to do for one that is not built in.
-const KNOWN: [(&str, &str); 3] = [
-    (
-        "verbs",
-        "build with cargo's `--features verbs`, or enable the feature `verbs` of the crate `fabric`",
-    ),
-    (
-        "tcp",
-        "build with cargo's `--features tcp`, or enable the feature `tcp` of the crate `fabric`",
-    ),
-    (
-        "shm",
-        "build with cargo's `--features shm`, or enable the feature `shm` of the crate `fabric`",
-    ),
-];
+use crate::search::{self, AUTO, Candidate, Discovered, search, unknown};
 
 /// The providers to choose from: the compiled-in ones, and any that the application adds.
 ///
@@ -52,25 +36,8 @@ pub struct Catalog {
     providers: Vec<Arc<dyn DynProvider>>,
 }
 
-// Serde takes a field that is written as a reference for one that borrows from its input.
-type Name = &'static str;
-
-/// A device as discovery found it, held against the hints and the user's choice.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[non_exhaustive]
-pub struct Discovered {
-    /// The provider.
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "fabric_core::names::deserialize"))]
-    pub provider: Name,
-    /// The device; empty for a provider that is not built in.
-    pub device: String,
-    /// Whether it would do, or why not.
-    pub usable: Result<Info, String>,
-}
-
 impl Catalog {
-    /// The compiled-in providers, the preferred ones first.
+    /// The compiled-in providers, the preferred ones first. Where `shm` is one, so is `auto` of it and each other.
     pub fn builtin() -> Self {
         Catalog {
             providers: vec![
@@ -99,7 +66,8 @@ impl Catalog {
     pub fn add(mut self, provider: impl Provider) -> Result<Self> {
         const OP: &str = "add provider";
         let name = provider.name();
-        if self.find(name).is_some() {
+        let has_auto = search::names(&self.providers).contains(&AUTO);
+        if self.find(name).is_some() || name == AUTO && has_auto {
             return Err(Error::invalid(OP, format!("there is a provider {name:?} already")));
         }
         self.providers.push(Arc::new(provider));
@@ -186,44 +154,8 @@ impl Catalog {
     fn discover_settings(&self, settings: &Settings, hints: &Hints) -> Result<Vec<Discovered>> {
         let hints = settings.secured(hints);
         DomainAttr::of(&hints)?;
-        self.search(&settings.choice, &hints)
-    }
-
-    fn search(&self, choice: &Choice, hints: &Hints) -> Result<Vec<Discovered>> {
-        self.check_names(choice)?;
-        let mut found = Vec::new();
-        match choice {
-            Choice::Auto => {
-                for provider in &self.providers {
-                    found.extend(self.devices_of(&**provider, None, hints));
-                }
-                found.extend(self.not_built_in());
-            }
-            Choice::Exclude(excluded) => {
-                for provider in &self.providers {
-                    let mut devices = self.devices_of(&**provider, None, hints);
-                    if excluded.iter().any(|name| name == provider.name()) {
-                        for device in &mut devices {
-                            device.usable = Err(format!("excluded by FABRIC_PROVIDER={choice}"));
-                        }
-                    }
-                    found.extend(devices);
-                }
-                found.extend(self.not_built_in());
-            }
-            Choice::Include(named) => {
-                for named in named {
-                    match self.find(&named.provider) {
-                        Some(provider) => {
-                            found.extend(self.devices_of(&**provider, Some(named), hints))
-                        }
-                        None => found
-                            .extend(self.not_built_in().filter(|f| f.provider == named.provider)),
-                    }
-                }
-            }
-        }
-        Ok(found)
+        let found = search(&self.providers, &settings.choice, &hints)?;
+        Ok(found.into_iter().map(|candidate| candidate.found).collect())
     }
 
     /// Opens the device that suits `hints` best, within what `FABRIC_PROVIDER` allows.
@@ -248,14 +180,13 @@ impl Catalog {
         let choice = &settings.choice;
         let hints = &settings.secured(hints);
         let attr = DomainAttr::of(hints)?;
-        let found = self.search(choice, hints)?;
+        let candidates = search(&self.providers, choice, hints)?;
         let (mut passed_over, mut unusable) = (Vec::new(), false);
-        for Discovered { provider: name, device, usable } in found {
+        for Candidate { provider, found } in candidates {
+            let Discovered { provider: name, device, usable } = found;
             match usable {
                 Ok(info) => {
-                    let Some(provider) = self.find(name) else {
-                        continue;
-                    };
+                    let Some(provider) = provider else { continue };
                     let selection =
                         Selection { provider: name, device, choice: choice.clone(), passed_over };
                     // That there is no device to prefer is nothing to be warned of.
@@ -280,91 +211,12 @@ impl Catalog {
         }
         Err(no_match_error(choice, &passed_over))
     }
-
-    /// Refuses a name that no provider has and none of this project's could have.
-    fn check_names(&self, choice: &Choice) -> Result<()> {
-        let mut known = self.names();
-        known.extend(KNOWN.iter().map(|k| k.0).filter(|k| !self.names().contains(k)));
-        for name in choice.names() {
-            if !known.contains(&name) {
-                return Err(unknown("provider", name, &known));
-            }
-        }
-        Ok(())
-    }
-
-    fn devices_of(
-        &self,
-        provider: &dyn DynProvider,
-        named: Option<&ProviderSpec>,
-        hints: &Hints,
-    ) -> Vec<Discovered> {
-        assert_none_held("a provider is called");
-        let devices = provider.devices();
-        let wanted = named.and_then(|named| named.device.as_deref());
-        if let Some(wanted) = wanted
-            && !devices.iter().any(|device| device.name == wanted)
-        {
-            let names: Vec<_> = devices.iter().map(|d| d.name.as_str()).collect();
-            let mut text = unknown_text("device", wanted, &names);
-            // Where nothing is usable, the reason matters more than the names.
-            for device in devices.iter().filter(|_| devices.iter().all(|d| d.state.is_err())) {
-                if let Err(unusable) = &device.state {
-                    text = format!("{text}; {}: {unusable}", device.name);
-                }
-            }
-            let usable = Err(text);
-            return vec![Discovered {
-                provider: provider.name(),
-                device: wanted.to_owned(),
-                usable,
-            }];
-        }
-        let devices = devices.into_iter().filter(|d| wanted.is_none_or(|wanted| d.name == wanted));
-        devices.map(|device| evaluate(provider.name(), device, hints)).collect()
-    }
-
-    fn not_built_in(&self) -> impl Iterator<Item = Discovered> {
-        let names = self.names();
-        KNOWN.into_iter().filter(move |(name, _)| !names.contains(name)).map(|(name, remedy)| {
-            Discovered {
-                provider: name,
-                device: String::new(),
-                usable: Err(format!("not built in ({remedy})")),
-            }
-        })
-    }
 }
 
 fn set(provider: &mut Arc<dyn DynProvider>, name: &str, value: &str) -> Result<()> {
     assert_none_held("a provider is called");
     *provider = provider.configure(name, value)?.into();
     Ok(())
-}
-
-fn evaluate(provider: &'static str, device: Device, hints: &Hints) -> Discovered {
-    let usable = match device.state {
-        Err(Unusable { reason, remedy }) => Err(format!("{reason} ({remedy})")),
-        Ok(info) => {
-            let unmet: Vec<_> = hints.unmet(&info).iter().map(ToString::to_string).collect();
-            if unmet.is_empty() { Ok(info) } else { Err(unmet.join("; ")) }
-        }
-    };
-    Discovered { provider, device: device.name, usable }
-}
-
-fn unknown(what: &'static str, name: &str, known: &[&str]) -> Error {
-    Error::NoProvider(Failure::new("choose provider", unknown_text(what, name, known)))
-}
-
-fn unknown_text(what: &str, name: &str, known: &[&str]) -> String {
-    let nearest = known
-        .iter()
-        .map(|k| (strsim::damerau_levenshtein(name, k), k))
-        .min()
-        .filter(|(distance, _)| *distance <= 1 + name.len() / 3);
-    let hint = nearest.map_or(String::new(), |(_, name)| format!("; did you mean {name:?}?"));
-    format!("there is no {what} {name:?}{hint} (there are: {})", known.join(", "))
 }
 
 fn no_match_error(choice: &Choice, passed_over: &[String]) -> Error {

@@ -8,11 +8,13 @@ use fabric_core::{Error, Result};
 ///
 /// | value | meaning |
 /// |---|---|
-/// | unset, empty or `auto` | the best that satisfies the hints: verbs before tcp |
+/// | unset, empty or `auto` | the best that satisfies the hints: verbs before tcp, each joined with shared memory for the peers of this host |
 /// | `tcp` | this one, or an error that says why not |
 /// | `verbs,tcp` | in order of preference; passing one over is logged with the reason |
 /// | `tcp:eth0` | this device of it |
-/// | `^verbs` or `^verbs,udp` | any but these |
+/// | `auto:eth0` | this device, joined with shared memory |
+/// | `^auto` | any, and none joined with shared memory |
+/// | `^verbs` or `^verbs,udp` | any but these, and joined with none of these |
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// No preference.
@@ -69,9 +71,6 @@ impl Choice {
             };
             if provider.is_empty() {
                 return Err(bad("a provider's name is missing"));
-            }
-            if provider == "auto" {
-                return Err(bad("`auto` stands alone"));
             }
             if exclude && device.is_some() {
                 return Err(bad("only whole providers can be excluded"));
@@ -166,7 +165,7 @@ mod tests {
         );
         assert_eq!(ok("^verbs,^udp"), ok("^verbs,udp"));
         assert_eq!(ok("^verbs"), Choice::Exclude(vec!["verbs".into()]));
-        for bad in ["tcp,", ",tcp", "tcp,^verbs", "tcp:", ":eth0", "^", "^tcp:eth0", "auto,tcp"] {
+        for bad in ["tcp,", ",tcp", "tcp,^verbs", "tcp:", ":eth0", "^", "^tcp:eth0"] {
             let text = Choice::parse(bad).unwrap_err().to_string();
             assert!(text.contains(&format!("{bad:?}")), "{text}");
         }
@@ -174,7 +173,7 @@ mod tests {
 
     #[test]
     fn display_reads_back() {
-        for text in ["auto", "tcp", "verbs:mlx5_0,tcp", "^verbs,udp"] {
+        for text in ["auto", "tcp", "verbs:mlx5_0,tcp", "auto:eth0,tcp", "^auto", "^verbs,udp"] {
             assert_eq!(Choice::parse(text).unwrap().to_string(), text);
         }
     }

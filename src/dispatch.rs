@@ -19,6 +19,8 @@ pub(crate) enum AnyEndpoint {
     Tcp(provider_tcp::TcpEndpoint),
     #[cfg(feature = "shm")]
     Shm(provider_shm::ShmEndpoint),
+    #[cfg(feature = "shm")]
+    Auto(provider_auto::AutoEndpoint),
     #[cfg(feature = "verbs")]
     Verbs(provider_verbs::VerbsEndpoint),
 }
@@ -31,6 +33,8 @@ pub(crate) enum AnyCq {
     Tcp(provider_tcp::TcpCq),
     #[cfg(feature = "shm")]
     Shm(provider_shm::ShmCq),
+    #[cfg(feature = "shm")]
+    Auto(provider_auto::AutoCq),
     #[cfg(feature = "verbs")]
     Verbs(provider_verbs::VerbsCq),
 }
@@ -47,6 +51,8 @@ macro_rules! branch {
             Self::Tcp($ops) => $code,
             #[cfg(feature = "shm")]
             Self::Shm($ops) => $code,
+            #[cfg(feature = "shm")]
+            Self::Auto($ops) => $code,
             #[cfg(feature = "verbs")]
             Self::Verbs($ops) => $code,
         }
@@ -116,6 +122,8 @@ impl From<Box<dyn EndpointOps>> for AnyEndpoint {
         return_as!(AnyEndpoint::Tcp, provider_tcp::TcpEndpoint, ops);
         #[cfg(feature = "shm")]
         return_as!(AnyEndpoint::Shm, provider_shm::ShmEndpoint, ops);
+        #[cfg(feature = "shm")]
+        return_as!(AnyEndpoint::Auto, provider_auto::AutoEndpoint, ops);
         #[cfg(feature = "verbs")]
         return_as!(AnyEndpoint::Verbs, provider_verbs::VerbsEndpoint, ops);
         AnyEndpoint::Other(ops)
@@ -128,6 +136,8 @@ impl From<Box<dyn CqOps>> for AnyCq {
         return_as!(AnyCq::Tcp, provider_tcp::TcpCq, ops);
         #[cfg(feature = "shm")]
         return_as!(AnyCq::Shm, provider_shm::ShmCq, ops);
+        #[cfg(feature = "shm")]
+        return_as!(AnyCq::Auto, provider_auto::AutoCq, ops);
         #[cfg(feature = "verbs")]
         return_as!(AnyCq::Verbs, provider_verbs::VerbsCq, ops);
         AnyCq::Other(ops)

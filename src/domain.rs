@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use fabric_core::access::check_registration;
 use fabric_core::{
-    Access, Capabilities, CqAttr, Error, Info, ListenerAttr, Memory, Result, Security,
+    Access, Capabilities, CqAttr, Error, Info, ListenerAttr, Memory, Path, Result, Security,
     SharedReceiveAttr,
 };
 
@@ -252,6 +252,16 @@ impl Domain {
     /// As [`listen`](Domain::listen), and `InvalidArgument` naming the limit.
     pub fn listen_with(&self, addr: SocketAddr, attr: &ListenerAttr) -> Result<Listener> {
         Listener::new(&self.inner, addr, attr)
+    }
+
+    /// Which way a connection to `peer` would go now, and why no other. It may connect to the peer to find out, and leaves at once.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an address that is no peer's (unspecified, broadcast, multicast); `InvalidState` in a forked child.
+    pub fn path_to(&self, peer: SocketAddr) -> Result<Path> {
+        self.inner.ops.check("path_to")?;
+        fabric_util::route::check_peer(peer)?;
+        Ok(self.inner.ops.path_to(peer).unwrap_or_else(|| Path::new(&self.inner.info)))
     }
 
     /// What all endpoints of the domain did so far, those that are gone included.

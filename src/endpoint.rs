@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use fabric_core::attr::check_private_data;
 use fabric_core::provider::RequestId;
 use fabric_core::{
-    Armed, DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error, Event, Result, Side,
-    Token,
+    Armed, DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error, Event, Path, Result,
+    Side, Token,
 };
 use fabric_util::inflight::inflight;
 use fabric_util::sync::{Mutex, MutexGuard};
@@ -190,6 +190,15 @@ impl Endpoint {
     pub fn peer_identity(&self) -> Option<Arc<str>> {
         self.inner.ops.check("peer_identity").ok()?;
         self.inner.ops.peer_identity()
+    }
+
+    /// Which way its connection goes, and why no other, once it is connecting; constant from then on.
+    pub fn path(&self) -> Option<Path> {
+        self.inner.ops.check("path").ok()?;
+        if self.state() == EndpointState::Idle {
+            return None;
+        }
+        self.inner.ops.path().or_else(|| Some(Path::new(&self.inner.domain.info)))
     }
 
     /// What it did so far.

@@ -92,6 +92,7 @@
 //! | feature | default | |
 //! |---|---|---|
 //! | `tcp` | yes | the TCP provider; needs nothing but a Rust toolchain |
+//! | `shm` | yes | shared memory within a host: by itself, and joined with each other provider as `auto` |
 //! | `verbs` | yes | the RDMA verbs provider, which loads libibverbs and librdmacm at run time, and the module `verbs` with the way down to libibverbs |
 //! | `serde` | no | descriptors of memory, [`Info`], [`Discovered`], errors, events and attributes both ways; [`Counters`] serialize |
 //!
@@ -130,6 +131,7 @@ mod reclaim;
 mod recv;
 mod region;
 mod registry;
+mod search;
 mod segments;
 mod shared_receives;
 mod shorthand;
@@ -140,7 +142,7 @@ pub mod verbs;
 
 pub use batch::BatchError;
 pub use builder::EndpointBuilder;
-pub use catalog::{Catalog, Discovered};
+pub use catalog::Catalog;
 pub use choice::{Choice, ProviderSpec, Selection};
 pub use counters::Counters;
 pub use cq::CompletionQueue;
@@ -154,7 +156,7 @@ pub use fabric_core::{
     Access, Armed, AtomicOp, AtomicScalar, AtomicScope, AtomicType, AtomicValue, Capabilities,
     Completion, CqAttr, DisconnectReason, EndpointAttr, EndpointId, EndpointState, Error,
     ErrorClass, Event, Failure, Hints, Identity, Info, Limits, ListenerAttr, ListenerId, Memory,
-    OpKind, PathAttr, ProviderCounters, RemoteRegion, RemoteSlice, Result, Secret, Security,
+    OpKind, Path, PathAttr, ProviderCounters, RemoteRegion, RemoteSlice, Result, Secret, Security,
     SharedReceiveAttr, Status, Unmet,
 };
 pub use fabric_util::logging::flush as flush_logs;
@@ -162,6 +164,7 @@ pub use grant::{Grant, PendingGrant};
 pub use listener::{ConnectRequest, Listener};
 pub use op::{Op, Recv, Slices};
 pub use region::{Region, Slice};
+pub use search::Discovered;
 pub use shared_receives::SharedReceiveQueue;
 /// The crate by which regions hold plain values ([`Region::get`], [`Region::put`]). It is a part of this API: a version of this
 /// crate goes with `zerocopy` 0.8, and a change of that is a breaking change.

@@ -5,8 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use fabric::{
-    AtomicScope, Catalog, Choice, Domain, Hints, Identity, Info, Limits, ProviderSpec, Secret,
-    Security,
+    AtomicScope, Catalog, Choice, Domain, Hints, Identity, Info, ProviderSpec, Secret, Security,
 };
 
 use crate::choose::{anything, best};
@@ -167,7 +166,9 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.info.provider, self.info.device)?;
         match self.peer() {
-            Some((peer, info)) => write!(f, " and {} at {}", info.device, peer.addr()),
+            Some((peer, info)) => {
+                write!(f, " and {}:{} at {}", info.provider, info.device, peer.addr())
+            }
             None => Ok(()),
         }
     }
@@ -189,7 +190,7 @@ fn choice(info: &Info) -> Choice {
 fn common(near: &Info, far: &Info, own_ip: IpAddr) -> Info {
     let mut common = near.clone();
     common.capabilities &= far.capabilities;
-    common.limits = smaller(&near.limits, &far.limits);
+    common.limits = near.limits.least_of(&far.limits);
     common.security = near.security.min(far.security);
     if far.atomic_scope != AtomicScope::Cpu {
         common.atomic_scope = far.atomic_scope;
@@ -199,16 +200,6 @@ fn common(near: &Info, far: &Info, own_ip: IpAddr) -> Info {
         common.addresses = addresses;
     }
     common
-}
-
-fn smaller(near: &Limits, far: &Limits) -> Limits {
-    let mut limits = near.clone();
-    macro_rules! min {
-        ($($field:ident),*) => { $(limits.$field = near.$field.min(far.$field);)* };
-    }
-    min!(message, inject, send_segments, recv_segments, send_depth, recv_depth, cq_capacity);
-    min!(shared_depth, completion_queues, endpoints, regions, region_len, backlog);
-    limits
 }
 
 #[cfg(test)]

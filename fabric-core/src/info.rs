@@ -172,6 +172,25 @@ impl Limits {
         }
     }
 
+    /// What both accept.
+    pub fn least_of(&self, other: &Limits) -> Limits {
+        Limits {
+            message: self.message.min(other.message),
+            inject: self.inject.min(other.inject),
+            send_segments: self.send_segments.min(other.send_segments),
+            recv_segments: self.recv_segments.min(other.recv_segments),
+            send_depth: self.send_depth.min(other.send_depth),
+            recv_depth: self.recv_depth.min(other.recv_depth),
+            shared_depth: self.shared_depth.min(other.shared_depth),
+            cq_capacity: self.cq_capacity.min(other.cq_capacity),
+            completion_queues: self.completion_queues.min(other.completion_queues),
+            endpoints: self.endpoints.min(other.endpoints),
+            regions: self.regions.min(other.regions),
+            region_len: self.region_len.min(other.region_len),
+            backlog: self.backlog.min(other.backlog),
+        }
+    }
+
     /// Every limit with its name, in the order of the fields.
     pub fn named(&self) -> [(&'static str, u64); NAMED_LIMITS] {
         [

@@ -3,8 +3,8 @@
 //! Applications use the crate `fabric`; this crate is for those who write a provider. It holds, once, what
 //! is the same on all of them, and does no I/O. What providers are built from is in `fabric-util`.
 //!
-//! - the traits a provider implements: [`provider`] (factories) and [`ops`] (data path);
-//! - the plain types they speak: [`work`], [`completion`], [`event`], [`attr`], [`info`], [`remote`],
+//! - the traits a provider implements: [`provider`] (factories) and [`ops`] (data path); [`dyn_provider`]: what stands for any;
+//! - the plain types they speak: [`work`], [`completion`], [`event`], [`attr`], [`info`], [`path`], [`remote`],
 //!   [`setting`];
 //! - the shared rules: [`hints`] (capability match), [`access`], [`state`], [`atomic`] (the matrix and its arithmetic),
 //!   [`memory`] (the one way to touch region bytes).
@@ -13,6 +13,7 @@ pub mod access;
 pub mod atomic;
 pub mod attr;
 pub mod completion;
+pub mod dyn_provider;
 pub mod error;
 pub mod event;
 pub mod hints;
@@ -22,6 +23,7 @@ pub mod memory;
 #[doc(hidden)] // for derives of this library
 pub mod names;
 pub mod ops;
+pub mod path;
 pub mod provider;
 pub mod remote;
 pub mod security;
@@ -34,12 +36,14 @@ pub use access::Access;
 pub use atomic::{AtomicCall, AtomicOp, AtomicScalar, AtomicType, AtomicValue};
 pub use attr::{CqAttr, DomainAttr, EndpointAttr, ListenerAttr, PathAttr, SharedReceiveAttr};
 pub use completion::{Completion, EndpointId, OpKind, RawCompletion, Status};
+pub use dyn_provider::{DynDomain, DynProvider};
 pub use error::{Error, ErrorClass, Failure, Result};
 pub use event::{Event, EventSink, ListenerId};
 pub use hints::{Hints, Unmet};
 pub use info::{AtomicScope, Capabilities, Device, Info, Limits, Unusable};
 pub use memory::Memory;
 pub use ops::{Armed, CqOps, EndpointOps, SharedReceiveOps};
+pub use path::Path;
 pub use provider::{DomainOps, GrantOps, ListenerOps, Provider, ProviderCounters, RegistrationOps};
 pub use remote::{RemoteRegion, RemoteSlice};
 pub use security::{IDENTITY_FILE, Identity, SECRET_FILE, Secret, Security, TRUSTED_FILE};

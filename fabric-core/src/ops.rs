@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::completion::RawCompletion;
 use crate::error::{Error, Result};
 use crate::event::RequestId;
+use crate::path::Path;
 use crate::work::{Posted, RecvWork, SendWork};
 
 /// What `arm` found.
@@ -114,6 +115,13 @@ pub unsafe trait EndpointOps: Any + Send + Sync + 'static {
     ///
     /// - `None` where it has proved none, until `accept` or `Connected`; constant from then on, after the end too.
     fn peer_identity(&self) -> Option<Arc<str>> {
+        None
+    }
+
+    /// Which way the connection goes; `None`: as every connection of the domain, or nothing has been chosen yet.
+    ///
+    /// - Constant from `connect` or `accept` on, after the end too.
+    fn path(&self) -> Option<Path> {
         None
     }
 

@@ -1,10 +1,7 @@
 //! The factories of the provider contract: providers make domains, domains make everything else.
 //!
-//! Each trait has associated types, so that a provider's own code is free of casts, and an object-safe
-//! twin `Dyn*` by a blanket implementation, by which null providers, test doubles, hooks and third-party
-//! providers come in.
+//! Each trait has associated types, so that a provider's own code is free of casts; `dyn_provider` has what stands for any.
 
-use std::any::Any;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,6 +15,7 @@ pub use crate::event::{RawRequest, RequestId};
 use crate::info::{Device, Info};
 use crate::memory::Memory;
 use crate::ops::{CqOps, EndpointOps, SharedReceiveOps};
+use crate::path::Path;
 use crate::setting::{self, Setting};
 
 /// A provider: a kind of transport.
@@ -182,6 +180,14 @@ pub unsafe trait DomainOps: Send + Sync + 'static {
         true
     }
 
+    /// Which way a connection to `peer` would go now, and why no other; `None`: as every connection of the domain.
+    ///
+    /// - It may connect to the peer, and leaves at once.
+    fn path_to(&self, peer: SocketAddr) -> Option<Path> {
+        let _ = peer;
+        None
+    }
+
     /// What the provider did so far for this domain.
     ///
     /// - Counters only grow; reading them costs other threads nothing.
@@ -296,178 +302,6 @@ pub trait ListenerOps: Send + Sync + 'static {
     fn next_request(&self) -> Option<RawRequest>;
 }
 
-/// The object-safe twin of [`Provider`].
-pub trait DynProvider: Send + Sync + 'static {
-    /// See [`Provider::name`].
-    fn name(&self) -> &'static str;
-    /// See [`Provider::devices`].
-    fn devices(&self) -> Vec<Device>;
-    /// See [`Provider::settings`].
-    fn settings(&self) -> &'static [Setting];
-    /// See [`Provider::configure`].
-    fn configure(&self, name: &str, value: &str) -> Result<Box<dyn DynProvider>>;
-    /// See [`Provider::open`].
-    fn open(
-        &self,
-        info: &Info,
-        attr: &DomainAttr,
-        events: Arc<dyn EventSink>,
-    ) -> Result<Box<dyn DynDomain>>;
-}
-
-/// The object-safe twin of [`DomainOps`].
-///
-/// # Safety
-/// As [`DomainOps`].
-pub unsafe trait DynDomain: Any + Send + Sync + 'static {
-    /// See [`DomainOps::completion_queue`].
-    fn completion_queue(&self, attr: &CqAttr) -> Result<Box<dyn CqOps>>;
-    /// See [`DomainOps::allocate`].
-    fn allocate(&self, len: usize) -> Result<Memory>;
-    /// See [`DomainOps::register`].
-    ///
-    /// # Safety
-    /// As [`DomainOps::register`].
-    unsafe fn register(
-        &self,
-        addr: *mut u8,
-        len: usize,
-        access: Access,
-    ) -> Result<Box<dyn RegistrationOps>>;
-    /// See [`DomainOps::endpoint`]. The queues must be of this domain.
-    fn endpoint(
-        &self,
-        id: EndpointId,
-        attr: &EndpointAttr,
-        send_cq: &dyn CqOps,
-        recv_cq: &dyn CqOps,
-    ) -> Result<Box<dyn EndpointOps>>;
-    /// See [`DomainOps::shared_receives`]. The queue must be of this domain.
-    fn shared_receives(
-        &self,
-        attr: &SharedReceiveAttr,
-        cq: &dyn CqOps,
-    ) -> Result<Box<dyn SharedReceiveOps>>;
-    /// See [`DomainOps::endpoint_sharing`]. The queues must be of this domain.
-    fn endpoint_sharing(
-        &self,
-        id: EndpointId,
-        attr: &EndpointAttr,
-        send_cq: &dyn CqOps,
-        receives: &dyn SharedReceiveOps,
-    ) -> Result<Box<dyn EndpointOps>>;
-    /// See [`DomainOps::listen`].
-    fn listen(
-        &self,
-        id: ListenerId,
-        addr: SocketAddr,
-        attr: &ListenerAttr,
-    ) -> Result<Box<dyn ListenerOps>>;
-    /// See [`DomainOps::reject`].
-    fn reject(&self, request: RequestId, data: &[u8]) -> Result<()>;
-    /// See [`DomainOps::is_waiting`].
-    fn is_waiting(&self, request: RequestId) -> bool;
-    /// See [`DomainOps::counters`].
-    fn counters(&self) -> ProviderCounters;
-    /// See [`DomainOps::dump`].
-    fn dump(&self) -> String;
-}
-
-impl<P: Provider> DynProvider for P {
-    fn name(&self) -> &'static str {
-        Provider::name(self)
-    }
-    fn devices(&self) -> Vec<Device> {
-        Provider::devices(self)
-    }
-    fn settings(&self) -> &'static [Setting] {
-        Provider::settings(self)
-    }
-    fn configure(&self, name: &str, value: &str) -> Result<Box<dyn DynProvider>> {
-        Ok(Box::new(Provider::configure(self, name, value)?))
-    }
-    fn open(
-        &self,
-        info: &Info,
-        attr: &DomainAttr,
-        events: Arc<dyn EventSink>,
-    ) -> Result<Box<dyn DynDomain>> {
-        Ok(Box::new(Provider::open(self, info, attr, events)?))
-    }
-}
-
-// SAFETY: forwards to an implementation that keeps the contract.
-unsafe impl<D: DomainOps> DynDomain for D {
-    fn completion_queue(&self, attr: &CqAttr) -> Result<Box<dyn CqOps>> {
-        Ok(Box::new(DomainOps::completion_queue(self, attr)?))
-    }
-    fn allocate(&self, len: usize) -> Result<Memory> {
-        DomainOps::allocate(self, len)
-    }
-    unsafe fn register(
-        &self,
-        addr: *mut u8,
-        len: usize,
-        access: Access,
-    ) -> Result<Box<dyn RegistrationOps>> {
-        // SAFETY: the caller's promise is passed on.
-        Ok(Box::new(unsafe { DomainOps::register(self, addr, len, access)? }))
-    }
-    fn endpoint(
-        &self,
-        id: EndpointId,
-        attr: &EndpointAttr,
-        send_cq: &dyn CqOps,
-        recv_cq: &dyn CqOps,
-    ) -> Result<Box<dyn EndpointOps>> {
-        let (send_cq, recv_cq) = (downcast::<D::Cq>(send_cq)?, downcast::<D::Cq>(recv_cq)?);
-        Ok(Box::new(DomainOps::endpoint(self, id, attr, send_cq, recv_cq)?))
-    }
-    fn shared_receives(
-        &self,
-        attr: &SharedReceiveAttr,
-        cq: &dyn CqOps,
-    ) -> Result<Box<dyn SharedReceiveOps>> {
-        DomainOps::shared_receives(self, attr, downcast::<D::Cq>(cq)?)
-    }
-    fn endpoint_sharing(
-        &self,
-        id: EndpointId,
-        attr: &EndpointAttr,
-        send_cq: &dyn CqOps,
-        receives: &dyn SharedReceiveOps,
-    ) -> Result<Box<dyn EndpointOps>> {
-        let send_cq = downcast::<D::Cq>(send_cq)?;
-        Ok(Box::new(DomainOps::endpoint_sharing(self, id, attr, send_cq, receives)?))
-    }
-    fn listen(
-        &self,
-        id: ListenerId,
-        addr: SocketAddr,
-        attr: &ListenerAttr,
-    ) -> Result<Box<dyn ListenerOps>> {
-        Ok(Box::new(DomainOps::listen(self, id, addr, attr)?))
-    }
-    fn reject(&self, request: RequestId, data: &[u8]) -> Result<()> {
-        DomainOps::reject(self, request, data)
-    }
-    fn is_waiting(&self, request: RequestId) -> bool {
-        DomainOps::is_waiting(self, request)
-    }
-    fn counters(&self) -> ProviderCounters {
-        DomainOps::counters(self)
-    }
-    fn dump(&self) -> String {
-        DomainOps::dump(self)
-    }
-}
-
-/// The queue as its provider made it.
-fn downcast<Q: CqOps>(queue: &dyn CqOps) -> Result<&Q> {
-    let queue = (queue as &dyn Any).downcast_ref();
-    queue.ok_or_else(|| Error::invalid("make endpoint", "the queue is of another provider"))
-}
-
 fn no_shared_receives() -> Error {
     let text = "the provider has no shared receive queues";
     Error::unsupported("make shared receive queue", crate::error::SHARED, text)
@@ -491,4 +325,19 @@ pub struct ProviderCounters {
     pub peers_refused: u64,
     /// Of these, those that did not prove to have the domain's secret, or to be of a trusted authority.
     pub peers_unauthenticated: u64,
+}
+
+impl std::ops::Add for ProviderCounters {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        ProviderCounters {
+            copied_bytes: self.copied_bytes + other.copied_bytes,
+            wakeups: self.wakeups + other.wakeups,
+            system_calls: self.system_calls + other.system_calls,
+            protocol_errors: self.protocol_errors + other.protocol_errors,
+            peers_refused: self.peers_refused + other.peers_refused,
+            peers_unauthenticated: self.peers_unauthenticated + other.peers_unauthenticated,
+        }
+    }
 }

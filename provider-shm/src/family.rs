@@ -21,8 +21,8 @@ pub struct Shm;
 pub struct ShmSocket {
     socket: Socket,
     addr: SocketAddr,
-    /// Keeps the address from others.
-    _reserved: Socket,
+    /// Keeps the address from others, where nothing else does.
+    _reserved: Option<Socket>,
 }
 
 impl AsFd for ShmSocket {
@@ -32,6 +32,21 @@ impl AsFd for ShmSocket {
 }
 
 impl ShmSocket {
+    /// Listens; gives the address, too.
+    ///
+    /// # Errors
+    /// As bind(2) and listen(2).
+    pub(crate) fn listen(
+        addr: SocketAddr,
+        _reserved: Option<Socket>,
+    ) -> io::Result<(Self, SocketAddr)> {
+        let socket = new_socket()?;
+        socket.bind(&address::listener(addr)?)?;
+        // The kernel takes less if it has to (somaxconn); the backlog that counts is ours.
+        socket.listen(i32::from(u16::MAX))?;
+        Ok((ShmSocket { socket, addr, _reserved }, addr))
+    }
+
     /// Whether a connection that came to this address came here.
     fn has(&self, addr: SocketAddr) -> bool {
         let ip = self.addr.ip();
@@ -39,7 +54,7 @@ impl ShmSocket {
     }
 }
 
-fn new_socket() -> io::Result<Socket> {
+pub(crate) fn new_socket() -> io::Result<Socket> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
@@ -60,12 +75,8 @@ impl SocketFamily for Shm {
 
     fn listen(addr: SocketAddr) -> io::Result<(ShmSocket, SocketAddr)> {
         let addr = SocketAddr::new(addr.ip().to_canonical(), addr.port());
-        let (_reserved, addr) = address::reserve(addr)?;
-        let socket = new_socket()?;
-        socket.bind(&address::listener(addr)?)?;
-        // The kernel takes less if it has to (somaxconn); the backlog that counts is ours.
-        socket.listen(i32::from(u16::MAX))?;
-        Ok((ShmSocket { socket, addr, _reserved }, addr))
+        let (reserved, addr) = address::reserve(addr)?;
+        ShmSocket::listen(addr, Some(reserved))
     }
 
     fn accept(

@@ -6,6 +6,7 @@
 //! `fabric_util::sockets`; here are the sockets:
 //! - `family`: how they are made; `address`: what an address is called there, and which are free;
 //! - `transport`: what carries a connection's bytes; `preface`: how both ends come to the same rings;
+//! - [`near`]: whether a peer is reached so, for a domain that has another way as well;
 //! - `ring`: both directions; `control`: how far both ends of one are, and who sleeps; `mapping`: the memory; `line`: one word of it.
 //!
 //! Memory that a domain allocates lies in files that its peers have mapped, if they are the same user's. So they write to what is
@@ -23,6 +24,7 @@ mod line;
 mod mapping;
 mod memory;
 mod name;
+pub mod near;
 mod pool;
 mod preface;
 mod reach;

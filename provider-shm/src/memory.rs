@@ -140,7 +140,7 @@ impl ShmMemory {
 }
 
 /// Whether a socket's peer runs as the same user, who could write into this process in other ways, too (ptrace(2)).
-fn is_same_user(socket: &Socket) -> bool {
+pub(crate) fn is_same_user(socket: &Socket) -> bool {
     /// Stands for all users that have no number here (user_namespaces(7)).
     const OVERFLOW: u32 = 65534;
     let own = rustix::process::geteuid().as_raw();

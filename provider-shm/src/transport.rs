@@ -39,6 +39,17 @@ pub struct ShmTransport {
     _accepted: Option<Accepted>,
 }
 
+/// Connects to the listener at the address, else to the one for all addresses. `WouldBlock`: it has no room for one more.
+pub(crate) fn dial(socket: &Socket, to: SocketAddr) -> io::Result<()> {
+    let all = SocketAddr::new(address::unspecified(to.ip()), to.port());
+    match socket.connect(&address::listener(to)?) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            socket.connect(&address::listener(all)?)
+        }
+        connected => connected,
+    }
+}
+
 impl ShmTransport {
     fn new(socket: Socket, shared: &Shared<ShmMemory>) -> Self {
         ShmTransport {
@@ -86,15 +97,19 @@ impl ShmTransport {
         }
     }
 
-    /// To the listener at the address, else to the one for all addresses.
+    /// A socket that is connected.
+    ///
+    /// # Errors
+    /// As [`connecting`](ShmTransport::connecting).
+    pub(crate) fn connected(socket: Socket, shared: &Shared<ShmMemory>) -> io::Result<Self> {
+        let mut new = Self::new(socket, shared);
+        new.send_rings()?;
+        Ok(new)
+    }
+
     fn try_connect(&mut self) -> io::Result<()> {
         let Some(to) = self.waits_for else { return Ok(()) };
-        let all = SocketAddr::new(address::unspecified(to.ip()), to.port());
-        let mut connected = self.socket.connect(&address::listener(to)?);
-        if connected.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
-            connected = self.socket.connect(&address::listener(all)?);
-        }
-        match connected {
+        match dial(&self.socket, to) {
             // As TCP does, which asks again and again.
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             connected => connected?,

@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use fabric_core::provider::DynDomain;
-use fabric_core::{DomainAttr, EndpointAttr, Error, Failure, Info, Result, Security};
+use fabric_core::{DomainAttr, DynDomain, EndpointAttr, Error, Failure, Info, Result, Security};
 
 use crate::choice::Selection;
 use crate::counters::Counters;

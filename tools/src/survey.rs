@@ -73,7 +73,7 @@ impl Survey {
         for Discovered { provider, device, usable, .. } in &allowed {
             let (status, reason) = match usable {
                 Ok(info) => (Status::Usable, missing(info)),
-                Err(reason) if excludes(&choice, provider) => {
+                Err(reason) if excludes(&choice, reason) => {
                     (Status::Excluded, Some(reason.clone()))
                 }
                 Err(reason) => (Status::Unusable, Some(reason.clone())),
@@ -119,8 +119,9 @@ impl Survey {
     }
 }
 
-fn excludes(choice: &Choice, provider: &str) -> bool {
-    matches!(choice, Choice::Exclude(names) if names.iter().any(|name| name == provider))
+/// Whether it is the choice that leaves a device out: by the name of its provider, or of one that this is made of.
+fn excludes(choice: &Choice, reason: &str) -> bool {
+    matches!(choice, Choice::Exclude(_)) && reason.starts_with("excluded by ")
 }
 
 /// What default hints ask for and the device does not have.

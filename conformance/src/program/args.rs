@@ -48,7 +48,7 @@ pub(super) struct RunArgs {
     #[arg(value_name = "GLOB")]
     pub(super) cases: Vec<String>,
 
-    /// The provider to test: tcp, verbs, or all that this machine has; or mem, the reference provider in memory, which
+    /// The provider to test: auto, tcp, verbs, shm, or all that this machine has; or mem, the reference provider in memory, which
     /// `all` leaves out. May be repeated.
     #[arg(long, value_name = "NAME", default_value = "all")]
     pub(super) provider: Vec<String>,
@@ -128,7 +128,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub(super) peer: Option<SocketAddr>,
 
-    /// The device of the other host.
+    /// The device of the other host, such as lo; or one of another provider, to run this one beside it, such as tcp:lo.
     #[arg(long, value_name = "NAME", requires = "peer")]
     pub(super) peer_device: Option<String>,
 

@@ -84,13 +84,18 @@ impl Peer {
         self.own_ip
     }
 
-    /// The device of `provider` to run on there: the one named, or the first usable one that has the address by which
-    /// the server is reached, or else the first usable one.
+    /// The device of `provider` to run on there: the one named, which can be of another provider (`tcp:lo`); or the first usable
+    /// one that has the address by which the server is reached, or else the first usable one.
     ///
     /// # Errors
     /// Why there is none.
     pub(crate) fn device(&self, provider: &str, device: Option<&str>) -> Result<Info, String> {
         let there = |text: String| format!("the server at {}: {text}", self.addr);
+        let names = self.catalog.names();
+        let (provider, device) = match device.and_then(|named| named.split_once(':')) {
+            Some((other, named)) if names.contains(&other) => (other, Some(named)),
+            _ => (provider, device),
+        };
         let found = self.catalog.discover_with(&Choice::Auto, &anything());
         let found = found.map_err(|error| there(error.to_string()))?;
         let of_it = |found: &Discovered| found.provider == provider && !found.device.is_empty();

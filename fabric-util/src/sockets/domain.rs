@@ -6,14 +6,14 @@ use std::sync::Arc;
 use fabric_core::provider::RequestId;
 use fabric_core::{
     Access, CqAttr, DomainAttr, DomainOps, EndpointAttr, EndpointId, EventSink, Info, ListenerAttr,
-    ListenerId, Memory, ProviderCounters, Result, SharedReceiveAttr, SharedReceiveOps,
+    ListenerId, Memory, ProviderCounters, RemoteAddr, Result, SharedReceiveAttr, SharedReceiveOps,
 };
 
 use super::conn::SocketConn;
 use super::cq::SocketCq;
 use super::endpoint::SocketEndpoint;
 use super::engine::Engine;
-use super::family::{PeerMemory, SocketFamily};
+use super::family::{PeerMemory, Shared, SocketFamily};
 use super::listener::{self, SocketListener};
 use super::settings::SocketSettings;
 use crate::completion_ring::CompletionRing;
@@ -25,6 +25,44 @@ use crate::stream::{LinkContext, SharedReceiveQueue};
 pub struct SocketDomain<F: SocketFamily> {
     pub(super) engine: Arc<Engine<F>>,
     thread: ServiceThread,
+}
+
+/// For a provider that is made of several, whose connections go one way or the other.
+impl<F: SocketFamily> SocketDomain<F> {
+    /// What its connections share.
+    pub fn shared(&self) -> &Shared<F::Memory> {
+        &self.engine.shared
+    }
+
+    /// As [`register`](DomainOps::register), so that peers name the first byte as `remote` says.
+    ///
+    /// # Errors
+    /// As there. `Internal`: another registration has this key.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn register_at(
+        &self,
+        range: (*mut u8, usize),
+        access: Access,
+        remote: RemoteAddr,
+    ) -> Result<Registration> {
+        // SAFETY: the caller's promise.
+        unsafe { Registration::new_at(F::NAME, &self.engine.regions, range, access, remote) }
+    }
+
+    /// As [`listen`](DomainOps::listen), by a socket that listens.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn listen_by(
+        &self,
+        id: ListenerId,
+        socket: (F::Listener, SocketAddr),
+        attr: &ListenerAttr,
+    ) -> Result<SocketListener<F>> {
+        SocketListener::over(&self.engine, id, socket, attr)
+    }
 }
 
 impl<F: SocketFamily> SocketDomain<F> {

@@ -36,6 +36,24 @@ impl<F: SocketFamily> SocketEndpoint<F> {
         &self.conn
     }
 
+    /// As [`connect`](EndpointOps::connect), by a socket that is connected or becomes so, whose local address is known or not.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn connect_by(
+        &self,
+        (transport, local): (F::Transport, Option<SocketAddr>),
+        to: SocketAddr,
+        data: &[u8],
+    ) -> Result<()> {
+        let transport = self.engine.protection.initiator(transport)?;
+        let mut conn = self.lock();
+        let stream = self.watch(transport)?;
+        (conn.local, conn.peer) = (local, Some(to));
+        conn.connect(stream, data, self.engine.protection.handshake());
+        Ok(())
+    }
+
     #[inline]
     fn lock(&self) -> LockedConn<'_, F> {
         self.engine.lock(&self.conn)
@@ -126,14 +144,9 @@ unsafe impl<F: SocketFamily> EndpointOps for SocketEndpoint<F> {
 
     fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
         let source = interfaces::source_addr(&self.engine.info, to, self.attr.source)?;
-        let (transport, local) = F::connect(to, source, &self.attr, &self.engine.shared)
+        let connected = F::connect(to, source, &self.attr, &self.engine.shared)
             .map_err(|cause| Error::system("connect", F::NAME, cause))?;
-        let transport = self.engine.protection.initiator(transport)?;
-        let mut conn = self.lock();
-        let stream = self.watch(transport)?;
-        (conn.local, conn.peer) = (local, Some(to));
-        conn.connect(stream, data, self.engine.protection.handshake());
-        Ok(())
+        self.connect_by(connected, to, data)
     }
 
     fn accept(&self, request: RequestId, data: &[u8]) -> Result<()> {

@@ -29,7 +29,17 @@ impl<F: SocketFamily> SocketListener<F> {
     ) -> Result<Self> {
         let addr = interfaces::listen_addr(&engine.info, addr)?;
         let listening = F::listen(addr);
-        let (socket, addr) = listening.map_err(|cause| Error::system("listen", F::NAME, cause))?;
+        let socket = listening.map_err(|cause| Error::system("listen", F::NAME, cause))?;
+        Self::over(engine, id, socket, attr)
+    }
+
+    /// By a socket that listens, and its address.
+    pub(super) fn over(
+        engine: &Arc<Engine<F>>,
+        id: ListenerId,
+        (socket, addr): (F::Listener, SocketAddr),
+        attr: &ListenerAttr,
+    ) -> Result<Self> {
         let fd = socket.as_fd().as_raw_fd();
         let name = engine.name();
         let backlog = Backlog::new(attr.backlog);

@@ -24,6 +24,12 @@ impl<F: SocketFamily> SocketProvider<F> {
     }
 }
 
+impl<F> Clone for SocketProvider<F> {
+    fn clone(&self) -> Self {
+        Self { settings: self.settings, family: PhantomData }
+    }
+}
+
 impl<F: SocketFamily> Default for SocketProvider<F> {
     fn default() -> Self {
         Self::new()

@@ -77,7 +77,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         about: "a closed region stays open to its key",
         runs: Runs::Tcp,
         edits: &[
-            edit("RegionTable::remove", "self.entries.write().remove(&entry.key);", ""),
+            edit("RegionTable::remove", "self.entries.write().remove(&entry.remote.key);", ""),
             edit("RegionTable::remove", "*entry.open.write() = false;", ""),
         ],
         cases: &["memory.dereg_access", "memory.stale_key"],
@@ -110,8 +110,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         runs: Runs::Tcp,
         edits: &[edit(
             "Registration::grant",
-            "self.table.add(self.provider, part, access, Some(endpoint))?",
-            "self.table.add(self.provider, part, self.entry.access, Some(endpoint))?",
+            "self.table.add(self.provider, part, access, Some(endpoint), None)?",
+            "self.table.add(self.provider, part, self.entry.access, Some(endpoint), None)?",
         )],
         cases: &["protection.grant_rights"],
     },

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 
 use fabric::provider::AtomicCall;
-use fabric::{AtomicScalar, Choice, EndpointAttr, Hints, Info, ListenerAttr, MIN_INJECT};
+use fabric::{
+    AtomicScalar, Capabilities, Choice, EndpointAttr, Hints, Info, ListenerAttr, MIN_INJECT,
+};
 
 use crate::arithmetic::left_by;
 use crate::check::check_says;
@@ -34,8 +36,10 @@ pub(super) fn enum_all(rig: &Rig) -> Outcome {
         check!(!info.capabilities.is_empty(), "capabilities of {name}");
         check!(!info.version.is_empty(), "a version of {name}");
         check!(!info.addresses.is_empty(), "an address of {name}");
+        let shares = info.capabilities.contains(Capabilities::SHARED_RECEIVES);
         for (limit, max) in info.limits.named() {
-            check!(max > 0, "a limit {limit} of {name} above zero");
+            let is_there = limit != "shared_depth" || shares;
+            check_eq!(max > 0, is_there, "a limit {limit} of {name} above zero");
         }
         check!(info.limits.inject >= MIN_INJECT, "{name} to inject at least {MIN_INJECT} bytes");
     }

@@ -27,7 +27,7 @@ pub(super) const ATOMIC: &[Case] = cases! { Atomic:
 
 pub(super) const PROGRESS: &[Case] = cases! { Progress:
     stopped::target_stopped, Needs::ALL.process(),
-        "a stopped target process: operations finish if the provider declares it, else once it goes on";
+        "a stopped target process: operations finish if the connection declares it, else once it goes on";
     stopped::stopped_with_liveness, Needs::SEND_RMA.and(Capabilities::LIVENESS).process(),
         "a process stopped for 6 intervals is alive, idle and with much to take: the connection stays";
 };

@@ -16,7 +16,8 @@ pub(super) fn target_stopped(rig: &Rig) -> Outcome {
     a.write(&source, target.at(0), 1)?;
     a.read(into.slice(..BLOCK), target.at(0), 2)?;
     a.fetch_add(1u64, into.slice(BLOCK..), target.at(BLOCK), 3)?;
-    let goes_on = rig.info().capabilities.contains(Capabilities::PROGRESS_WHILE_STOPPED);
+    let path = a.path().ok_or_else(|| Failed::new("a path", "none"))?;
+    let goes_on = path.capabilities.contains(Capabilities::PROGRESS_WHILE_STOPPED);
     if !goes_on {
         a.expect_none_for(Duration::from_secs(2))?;
         process.resume()?;

@@ -1,0 +1,301 @@
+//! Endpoints: each is one of the two, from the moment on when it is known which.
+//!
+//! Before that, receives wait here. A connection attempt that fails at once leaves the endpoint as it was, so that it can be tried
+//! again, the other way too.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+use fabric_core::provider::RequestId;
+use fabric_core::{
+    DomainOps, EndpointAttr, EndpointId, EndpointOps, Error, Path, Posted, RecvWork, Result,
+    Segment, SendWork, Token,
+};
+use fabric_util::log_line;
+use fabric_util::sync::{Condvar, Mutex, MutexGuard};
+use provider_shm::ShmEndpoint;
+
+use crate::cq::Queues;
+use crate::ways::{Side, Ways, split};
+
+/// An endpoint.
+pub struct AutoEndpoint {
+    id: EndpointId,
+    attr: EndpointAttr,
+    ways: Arc<Ways>,
+    send_cq: Arc<Queues>,
+    recv_cq: Arc<Queues>,
+    chosen: OnceLock<Chosen>,
+    open: Mutex<Open>,
+    is_settled: Condvar,
+}
+
+/// Which of the two it is, and why; nothing if it has ended before it was connected.
+struct Chosen {
+    way: Way,
+    path: Option<Path>,
+}
+
+enum Way {
+    Near(Arc<ShmEndpoint>),
+    Far(Box<dyn EndpointOps>),
+}
+
+/// What there is until it is known.
+#[derive(Default)]
+struct Open {
+    /// A way is being tried. No lock is held meanwhile: events come from there.
+    tries: bool,
+    receives: Vec<Waiting>,
+}
+
+/// A receive.
+#[derive(Clone)]
+struct Waiting {
+    token: Token,
+    segments: Box<[Segment]>,
+}
+
+impl Way {
+    #[inline]
+    fn ops(&self) -> &dyn EndpointOps {
+        match self {
+            Way::Near(near) => &**near,
+            Way::Far(far) => &**far,
+        }
+    }
+
+    /// # Safety
+    /// As [`EndpointOps::post_send`].
+    #[inline]
+    unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Way::Near(near) => near.post_send(work),
+                Way::Far(far) => far.post_send(work),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`EndpointOps::post_recv`].
+    #[inline]
+    unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Way::Near(near) => near.post_recv(work),
+                Way::Far(far) => far.post_recv(work),
+            }
+        }
+    }
+}
+
+impl AutoEndpoint {
+    pub(crate) fn new(
+        id: EndpointId,
+        attr: &EndpointAttr,
+        ways: &Arc<Ways>,
+        (send_cq, recv_cq): (&Arc<Queues>, &Arc<Queues>),
+    ) -> Self {
+        AutoEndpoint {
+            id,
+            attr: attr.clone(),
+            ways: ways.clone(),
+            send_cq: send_cq.clone(),
+            recv_cq: recv_cq.clone(),
+            chosen: OnceLock::new(),
+            open: Mutex::default(),
+            is_settled: Condvar::new(),
+        }
+    }
+
+    #[inline]
+    fn way(&self) -> Option<&Way> {
+        self.chosen.get().map(|chosen| &chosen.way)
+    }
+
+    /// Behind a way that is being tried, which is a matter of some system calls.
+    fn settled(&self) -> MutexGuard<'_, Open> {
+        let mut open = self.open.lock();
+        while open.tries {
+            open = self.is_settled.wait(open);
+        }
+        open
+    }
+
+    /// The way, behind one that is being tried: an event can be ahead of the call that it is of.
+    #[cold]
+    fn settled_way(&self) -> Option<&Way> {
+        drop(self.settled());
+        self.way()
+    }
+
+    fn make(&self, side: Side) -> Result<Way> {
+        let (id, attr, Ways { near, far, .. }) = (self.id, &self.attr, &*self.ways);
+        let (send_cq, recv_cq) = (&self.send_cq, &self.recv_cq);
+        match side {
+            Side::Near => {
+                let near = Arc::new(near.endpoint(id, attr, &send_cq.near, &recv_cq.near)?);
+                self.ways.ends.add(&near);
+                Ok(Way::Near(near))
+            }
+            Side::Far => {
+                send_cq.use_far();
+                recv_cq.use_far();
+                Ok(Way::Far(far.endpoint(id, attr, &*send_cq.far, &*recv_cq.far)?))
+            }
+        }
+    }
+
+    /// Goes one of the two ways, for good unless that fails at once: has it the receives that wait, and then has it `begin`.
+    fn go(
+        &self,
+        side: Side,
+        path: Option<Path>,
+        begin: impl FnOnce(&Way) -> Result<()>,
+    ) -> Result<()> {
+        let receives = {
+            let mut open = self.settled();
+            if self.chosen.get().is_some() {
+                return Err(Error::state("connect", "the endpoint was connected before"));
+            }
+            open.tries = true;
+            open.receives.clone()
+        };
+        let (way, begun) = match self.make(side) {
+            Err(error) => (None, Err(error)),
+            Ok(way) => {
+                let begun = post_all(&way, &receives).and_then(|()| begin(&way));
+                // What does not let go of the receives must be asked for that until it does.
+                let is_chosen = begun.is_ok() || way.ops().quiesce().is_err();
+                (is_chosen.then_some(way), begun)
+            }
+        };
+        let mut open = self.open.lock();
+        if let Some(way) = way {
+            let _ = self.chosen.set(Chosen { way, path });
+            open.receives = Vec::new();
+        }
+        open.tries = false;
+        drop(open);
+        self.is_settled.notify_all();
+        begun
+    }
+}
+
+/// Posts receives that have waited.
+fn post_all(way: &Way, receives: &[Waiting]) -> Result<()> {
+    let work: Vec<_> =
+        receives.iter().map(|receive| RecvWork::new(receive.token, &receive.segments)).collect();
+    if work.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: those that posted them promised it for this endpoint.
+    unsafe { way.post_recv(&work) }.refusal.map_or(Ok(()), Err)
+}
+
+// SAFETY: each of the two keeps the contract for what it is given. What it is not given yet stays here, where segments are reached by
+// none; a way that fails at once has let go of them (`go`).
+unsafe impl EndpointOps for AutoEndpoint {
+    #[inline]
+    unsafe fn post_send(&self, work: &[SendWork<'_>]) -> Posted {
+        match self.way().or_else(|| self.settled_way()) {
+            // SAFETY: the caller's promise.
+            Some(way) => unsafe { way.post_send(work) },
+            None => Posted::until(0, Error::NotConnected),
+        }
+    }
+
+    #[inline]
+    unsafe fn post_recv(&self, work: &[RecvWork<'_>]) -> Posted {
+        let way = self.way().or_else(|| {
+            let mut open = self.settled();
+            if self.way().is_none() {
+                open.receives.extend(work.iter().map(|receive| Waiting {
+                    token: receive.token,
+                    segments: receive.segments.into(),
+                }));
+            }
+            self.way()
+        });
+        match way {
+            // SAFETY: the caller's promise.
+            Some(way) => unsafe { way.post_recv(work) },
+            None => Posted::all(work.len()),
+        }
+    }
+
+    fn connect(&self, to: SocketAddr, data: &[u8]) -> Result<()> {
+        match self.ways.connect_near(to, self.attr.source) {
+            Ok((transport, local)) => {
+                let path = self.ways.near_path("shared memory is there");
+                log_line!(Debug, "{} to {to}: {path}", self.id);
+                self.go(Side::Near, Some(path), |way| match way {
+                    Way::Near(near) => near.connect_by((transport, Some(local)), to, data),
+                    Way::Far(far) => far.connect(to, data),
+                })
+            }
+            Err(why) => {
+                let path = self.ways.far_path(why);
+                log_line!(Debug, "{} to {to}: {path}", self.id);
+                self.go(Side::Far, Some(path), |way| way.ops().connect(to, data))
+            }
+        }
+    }
+
+    fn accept(&self, request: RequestId, data: &[u8]) -> Result<()> {
+        let (side, request) = split(request);
+        let path = match side {
+            Side::Near => self.ways.near_path("the peer came by shared memory"),
+            Side::Far => self.ways.far_path("the peer did not come by it"),
+        };
+        log_line!(Debug, "{}: {path}", self.id);
+        self.go(side, Some(path), |way| way.ops().accept(request, data))
+    }
+
+    fn disconnect(&self) {
+        if self.way().or_else(|| self.settled_way()).is_none() {
+            // Either does it; the receives get their completions there.
+            let _ = self.go(Side::Near, None, |_| Ok(()));
+        }
+        if let Some(way) = self.way() {
+            way.ops().disconnect();
+        }
+    }
+
+    fn quiesce(&self) -> Result<()> {
+        match self.way() {
+            Some(way) => way.ops().quiesce(),
+            None => {
+                self.open.lock().receives = Vec::new();
+                Ok(())
+            }
+        }
+    }
+
+    fn local_addr(&self) -> Option<SocketAddr> {
+        self.way()?.ops().local_addr()
+    }
+
+    fn peer_addr(&self) -> Option<SocketAddr> {
+        self.way()?.ops().peer_addr()
+    }
+
+    fn peer_identity(&self) -> Option<Arc<str>> {
+        self.way()?.ops().peer_identity()
+    }
+
+    fn path(&self) -> Option<Path> {
+        self.chosen.get()?.path.clone()
+    }
+
+    fn dump(&self) -> String {
+        let Some(chosen) = self.chosen.get() else {
+            return "no way has been chosen".to_owned();
+        };
+        let path = chosen.path.as_ref().map_or(String::new(), |path| format!("{path}\n"));
+        path + &chosen.way.ops().dump()
+    }
+}
